@@ -1,0 +1,42 @@
+# Every library comes from the system's packages, except ONNX Runtime where the
+# system has none: scripts/deps.sh then unpacks it into .deps/onnxruntime.
+include_guard()
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(gRPC CONFIG REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(simdjson REQUIRED)
+find_package(prometheus-cpp REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(GTest REQUIRED)
+
+function(fermata_header_only TARGET HEADER)
+  find_path(${TARGET}_DIR NAMES ${HEADER} REQUIRED)
+  add_library(${TARGET} INTERFACE IMPORTED GLOBAL)
+  target_include_directories(${TARGET} SYSTEM INTERFACE ${${TARGET}_DIR})
+endfunction()
+
+fermata_header_only(CLI11::CLI11 CLI/CLI.hpp)
+fermata_header_only(concurrentqueue::concurrentqueue concurrentqueue/concurrentqueue.h)
+find_package(restinio REQUIRED)
+
+# ONNX Runtime's C interface.
+find_package(onnxruntime QUIET)
+if(NOT TARGET onnxruntime::onnxruntime)
+  find_library(ONNXRUNTIME_LIBRARY NAMES onnxruntime libonnxruntime.so.1
+               HINTS ${CMAKE_SOURCE_DIR}/.deps/onnxruntime/lib)
+  find_path(ONNXRUNTIME_INCLUDE NAMES onnxruntime_c_api.h
+            HINTS ${CMAKE_SOURCE_DIR}/.deps/onnxruntime/include PATH_SUFFIXES onnxruntime)
+  if(NOT ONNXRUNTIME_LIBRARY OR NOT ONNXRUNTIME_INCLUDE)
+    message(FATAL_ERROR "ONNX Runtime is missing: run scripts/deps.sh, or install libonnxruntime-dev")
+  endif()
+  add_library(onnxruntime::onnxruntime SHARED IMPORTED GLOBAL)
+  set_target_properties(onnxruntime::onnxruntime PROPERTIES
+    IMPORTED_LOCATION ${ONNXRUNTIME_LIBRARY}
+    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES ${ONNXRUNTIME_INCLUDE})
+endif()

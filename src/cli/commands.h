@@ -1,0 +1,16 @@
+#pragma once
+
+#include <initializer_list>
+
+#include "cli/cli.h"
+
+namespace fermata::cli {
+
+// One line a command; src/cli/NAME.cc defines it.
+void add_version(CLI::App& app, int& exit_code);
+
+inline constexpr AddCommand kCommands[] = {
+    add_version,
+};
+
+}  // namespace fermata::cli

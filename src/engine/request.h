@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "base/time.h"
+#include "model/tensor.h"
+
+namespace fermata::engine {
+
+// One call of a service, as a front end hands it over. The payloads stay where
+// they were received until an executor copies them into a batch, once.
+struct InferRequest {
+  std::string service;
+  std::string version;               // empty: the newest that is ready
+  std::string id;                    // echoed
+  std::vector<Tensor> inputs;
+  std::vector<std::string> outputs;  // empty: all
+  Time arrival;                      // of its last byte, on Engine::now()'s clock
+  std::optional<Duration> timeout;   // from arrival; absent: the service's SLO
+  Time cutoff = Time::infinite();    // a transport's own deadline: may only tighten
+  bool explain = false;              // asked for with the parameter `explain` (row F5)
+};
+
+// Why the reply is what it is (row F5).
+struct Explanation {
+  std::string variant, version;
+  uint32_t worker = 0, batch_items = 0;
+  Duration queueing, run;  // before the batch started; of the batch
+  Duration remaining;      // budget left when the reply was made; infinite without a deadline
+};
+
+// A reply comes in one part or several; the last has `final`. A refusal or
+// failure is a final part with a status and no outputs:
+//   DEADLINE_EXCEEDED   cannot make it (message: budget, expected wait, run time)
+//   RESOURCE_EXHAUSTED  the queue is full        CANCELLED  cancel() won
+//   NOT_FOUND, INVALID_ARGUMENT, UNAVAILABLE, INTERNAL as the protocol has them
+struct ReplyPart {
+  absl::Status status;
+  std::vector<Tensor> outputs;
+  std::string model, version, id;
+  Explanation why;
+  bool final = true;
+};
+
+// Called from an engine or worker thread, parts of one request in order and
+// never at the same time; must not block. The final part comes exactly once.
+using Reply = absl::AnyInvocable<void(ReplyPart)>;
+
+}  // namespace fermata::engine

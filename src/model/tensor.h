@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "model/datatype.h"
+
+namespace fermata {
+
+using Shape = std::vector<int64_t>;
+
+// A handle to payload bytes that live elsewhere: in a received message, in
+// shared memory, in an executor's output. Copying the handle shares the bytes;
+// `owner` keeps them alive. The scheduler never looks behind it.
+struct Payload {
+  absl::Span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+};
+
+// Little-endian, row-major; BYTES elements as uint32 length then the bytes, as
+// the protocol's binary extension has them. For a model that batches, shape[0]
+// counts items.
+struct Tensor {
+  std::string name;
+  DataType datatype = DataType::kFp32;
+  Shape shape;
+  Payload data;
+};
+
+}  // namespace fermata

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "policy/types.h"
+
+namespace fermata::policy {
+
+// What one call decided. The caller acts on it, in order, and clears it.
+struct Decisions {
+  std::vector<Batch> bound;
+  std::vector<Dropped> dropped;
+  void clear();
+};
+
+// The passive core that both drivers feed: batchers, one per key, and one
+// ranker, wired together in one thread. No clock, no thread: every call carries
+// `now`, which never goes back, and fills `out`. After each call the driver must
+// call tick() at next_wake() at the latest (or as soon after as it can; being
+// late costs quality, never correctness).
+//
+// Every nominated task ends exactly once: in one Batch, in one Dropped, or by
+// withdraw() returning true.
+class Scheduler {
+ public:
+  virtual ~Scheduler() = default;
+
+  virtual KeyId add_key(KeyInfo info) = 0;
+  virtual void remove_key(KeyId key) = 0;  // nothing of it may wait
+  virtual void update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
+                              Decisions& out) = 0;
+  virtual void set_delay_bound(DelayBound bound) = 0;
+  virtual WorkerId add_worker(Time now, Decisions& out) = 0;
+
+  virtual void nominate(const Task& task, Time now, Decisions& out) = 0;
+  // False where it is bound already: a withdrawal that crosses a grant loses.
+  virtual bool withdraw(const Task& task, Time now, Decisions& out) = 0;
+  // The worker has really ended its batch.
+  virtual void freed(WorkerId worker, Time now, Decisions& out) = 0;
+  virtual void tick(Time now, Decisions& out) = 0;
+  virtual Time next_wake() const = 0;  // infinite: nothing to wait for
+
+  virtual uint64_t waiting_items(KeyId key) const = 0;
+};
+
+// The names of the contract: fermata, deferred, deferred-beta-lambda,
+// deferred-prefix, eager, clockwork, edf, nexus. Unknown: INVALID_ARGUMENT with the list.
+absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy);
+std::vector<std::string_view> scheduler_names();
+
+}  // namespace fermata::policy
