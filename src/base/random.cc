@@ -1,0 +1,133 @@
+#include "base/random.h"
+
+#include <bit>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace fermata {
+namespace {
+
+constexpr double kLn2High = 0x1.62e42fee00000p-1;  // 32 bits, so that k * high is exact
+constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
+
+uint64_t splitmix(uint64_t& state) {
+  uint64_t z = (state += 0x9e3779b97f4a7c15);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+  return z ^ (z >> 31);
+}
+
+// ln Γ(x + 1) by Stirling's series after shifting x up: x >= 0.
+double log_factorial(double x) {
+  double product = 1;
+  for (; x < 12; x += 1) product *= x + 1;
+  const double y = 1 / (x * x);
+  const double series = (1.0 / 12 - y * (1.0 / 360 - y * (1.0 / 1260 - y / 1680))) / x;
+  constexpr double kHalfLog2Pi = 0.91893853320467274178;
+  return (x + 0.5) * portable_log(x) - x + kHalfLog2Pi + series - portable_log(product);
+}
+
+}  // namespace
+
+double portable_log(double x) {
+  // x = m 2^k with m in [√½, √2); ln m = 2 atanh((m-1)/(m+1)).
+  int k = 0;
+  double m = std::frexp(x, &k);
+  if (m < 0.70710678118654752440) {
+    m *= 2;
+    --k;
+  }
+  const double s = (m - 1) / (m + 1), z = s * s;
+  double tail = 0;
+  for (int n = 21; n >= 3; n -= 2) tail = z * (tail + 1.0 / n);
+  return k * kLn2High + (k * kLn2Low + 2 * s * tail) + 2 * s;
+}
+
+double portable_exp(double x) {
+  if (x < -745) return 0;
+  if (x > 709) return HUGE_VAL;
+  const double k = std::nearbyint(x * 1.44269504088896340736);
+  const double r = (x - k * kLn2High) - k * kLn2Low;
+  double sum = 1;
+  for (int n = 13; n >= 1; --n) sum = 1 + sum * r / n;
+  return std::ldexp(sum, static_cast<int>(k));
+}
+
+Random::Random(uint64_t seed) {
+  for (uint64_t& word : state_) word = splitmix(seed);
+}
+
+Random::Random(uint64_t seed, uint64_t stream) : Random(splitmix(seed) ^ splitmix(stream)) {}
+
+uint64_t Random::next() {
+  const uint64_t result = std::rotl(state_[0] + state_[3], 23) + state_[0];
+  const uint64_t t = state_[1] << 17;
+  state_[2] ^= state_[0];
+  state_[3] ^= state_[1];
+  state_[1] ^= state_[2];
+  state_[0] ^= state_[3];
+  state_[2] ^= t;
+  state_[3] = std::rotl(state_[3], 45);
+  return result;
+}
+
+uint64_t Random::below(uint64_t n) {
+  FERMATA_CHECK(n > 0);
+  const uint64_t excess = -n % n;  // 2^64 mod n: rejected, or small results would come more often
+  uint64_t x = next();
+  while (x < excess) x = next();
+  return x % n;
+}
+
+double Random::exponential(double mean) { return -mean * portable_log(positive()); }
+
+double Random::normal() {
+  // Marsaglia's polar method; the second number is let go to keep no state.
+  while (true) {
+    const double x = 2 * uniform() - 1, y = 2 * uniform() - 1, s = x * x + y * y;
+    if (s > 0 && s < 1) return x * std::sqrt(-2 * portable_log(s) / s);
+  }
+}
+
+double Random::gamma(double shape, double scale) {
+  FERMATA_CHECK(shape > 0);
+  if (shape < 1) {  // Γ(a) = Γ(a+1) · U^(1/a)
+    const double boost = portable_exp(portable_log(positive()) / shape);
+    return gamma(shape + 1, scale) * boost;
+  }
+  const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+  while (true) {
+    const double x = normal(), root = 1 + c * x;
+    if (root <= 0) continue;
+    const double v = root * root * root;
+    if (portable_log(positive()) < 0.5 * x * x + d - d * v + d * portable_log(v)) {
+      return d * v * scale;
+    }
+  }
+}
+
+uint64_t Random::poisson(double mean) {
+  FERMATA_CHECK(mean >= 0);
+  if (mean < 10) {  // count uniforms until their product falls below e^-mean
+    const double limit = portable_exp(-mean);
+    uint64_t n = 0;
+    for (double product = positive(); product > limit; product *= positive()) ++n;
+    return n;
+  }
+  // Hörmann's transformed rejection PTRD, without its squeeze steps (1993).
+  const double b = 0.931 + 2.53 * std::sqrt(mean), a = -0.059 + 0.02483 * b;
+  const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), log_mean = portable_log(mean);
+  while (true) {
+    const double u = uniform() - 0.5, v = positive(), us = 0.5 - std::fabs(u);
+    if (us <= 0) continue;
+    const double k = std::floor((2 * a / us + b) * u + mean + 0.43);
+    if (k < 0 || (us < 0.013 && v > us)) continue;
+    const double density = k * log_mean - mean - log_factorial(k);
+    if (portable_log(v * inverse_alpha / (a / (us * us) + b)) <= density) {
+      return static_cast<uint64_t>(k);
+    }
+  }
+}
+
+}  // namespace fermata
