@@ -4,9 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <utility>
+
+#include "base/clock.h"
 
 namespace fermata::cli {
 namespace {
@@ -15,11 +16,6 @@ constexpr int kBarWidth = 30;
 constexpr Duration kFirstBar = Duration::millis(500);
 constexpr Duration kBetweenBars = Duration::millis(100);
 constexpr Duration kBetweenLines = Duration::seconds(5);
-
-Time monotonic() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return Time::from_nanos(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
-}
 
 std::string minutes(Duration d) {
   const int64_t s = d.nanos() / 1'000'000'000;
@@ -35,7 +31,7 @@ std::string left(double share, Duration elapsed) {
 
 Progress::Progress(std::string label)
     : Progress(std::move(label), std::cerr, isatty(STDERR_FILENO) ? Style::kBar : Style::kLines,
-               monotonic) {}
+               monotonic_now) {}
 
 Progress::Progress(std::string label, std::ostream& out, Style style, std::function<Time()> now)
     : label_(std::move(label)), out_(out), style_(style), now_(std::move(now)), started_(now_()) {
