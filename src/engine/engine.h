@@ -1,28 +1,54 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "base/time.h"
+#include "engine/catalog.h"
+#include "engine/options.h"
 #include "engine/request.h"
+#include "engine/snapshot.h"
 
 namespace fermata::engine {
 
 // The real-time driver: takes requests from front ends, runs the policy on its
 // own thread, hands batches to workers, and replies. Front ends, metrics and the
-// command line see only this class and the snapshots it returns.
+// command line see only this class and the snapshots it returns. All of it may
+// be called from any thread.
 class Engine {
  public:
+  // Refuses what waits, lets what runs end; every reply has come when it returns.
   virtual ~Engine() = default;
   virtual Time now() const = 0;
 
-  // Never blocks. The reply may come before submit returns (a refusal).
+  // Never blocks, takes no lock. The reply may come before submit returns (a refusal).
   virtual JobId submit(InferRequest request, Reply reply) = 0;
   // The client went away: queued work is removed, running work is not replied to.
   // The reply still comes exactly once, as CANCELLED, unless it already came.
   virtual void cancel(JobId job) = 0;
+
+  // What is served now; cheap, never blocks for long. Never null.
+  virtual std::shared_ptr<const Catalog> catalog() const = 0;
+  // Every model of the repository with its state, services of another name too.
+  virtual std::vector<ModelStatus> index() const = 0;
+  // Loads a model, or again if it is loaded: what runs ends on the old version,
+  // and if the new one fails the old one goes on. `config`: a ModelConfig as text
+  // or JSON that replaces the file's. Blocks for seconds; NOT_FOUND,
+  // INVALID_ARGUMENT or UNAVAILABLE say why not.
+  virtual absl::Status load(std::string_view model, std::optional<std::string> config = {}) = 0;
+  // What waits is refused with UNAVAILABLE, what runs ends. Blocks.
+  virtual absl::Status unload(std::string_view model) = 0;
+
+  virtual EngineSnapshot snapshot() const = 0;
 };
+
+// Loads the whole repository. A model that fails is UNAVAILABLE in the index and
+// in the log, the others are served; fails where the options themselves are wrong.
+absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options);
 
 }  // namespace fermata::engine

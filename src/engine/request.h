@@ -8,6 +8,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "base/time.h"
+#include "engine/snapshot.h"
 #include "model/tensor.h"
 
 namespace fermata::engine {
@@ -16,21 +17,26 @@ namespace fermata::engine {
 // they were received until an executor copies them into a batch, once.
 struct InferRequest {
   std::string service;
-  std::string version;               // empty: the newest that is ready
-  std::string id;                    // echoed
+  std::string version;  // empty: the newest that is ready
+  std::string id;       // echoed
   std::vector<Tensor> inputs;
   std::vector<std::string> outputs;  // empty: all
   Time arrival;                      // of its last byte, on Engine::now()'s clock
   std::optional<Duration> timeout;   // from arrival; absent: the service's SLO
   Time cutoff = Time::infinite();    // a transport's own deadline: may only tighten
-  bool explain = false;              // asked for with the parameter `explain` (row F5)
+  // A request larger than a batch runs in parts. False: one reply joins them.
+  // True: each part is a reply of its own, in the order of its items.
+  bool in_parts = false;
 };
 
 // Why the reply is what it is (row F5).
 struct Explanation {
+  Outcome outcome = Outcome::kOnTime;
   std::string variant, version;
   uint32_t worker = 0, batch_items = 0;
-  Duration queueing, run;  // before the batch started; of the batch
+  Duration budget;         // deadline minus arrival; infinite without a deadline
+  Duration queueing, run;  // before its batch started; of the batch. Of a deadline
+                           // refusal: the expected wait and run time it would have met
   Duration remaining;      // budget left when the reply was made; infinite without a deadline
 };
 
@@ -42,13 +48,13 @@ struct Explanation {
 struct ReplyPart {
   absl::Status status;
   std::vector<Tensor> outputs;
-  std::string model, version, id;
+  std::string model, version, id;  // model: the service that was called
   Explanation why;
   bool final = true;
 };
 
-// Called from an engine or worker thread, parts of one request in order and
-// never at the same time; must not block. The final part comes exactly once.
+// Called from the thread that submits, an engine or a worker thread, parts of one request in order
+// and never at the same time; must not block. The final part comes exactly once.
 using Reply = absl::AnyInvocable<void(ReplyPart)>;
 
 }  // namespace fermata::engine

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/ids.h"
+#include "base/time.h"
+#include "model/profile.h"
+#include "model/signature.h"
+#include "model_config.pb.h"
+
+namespace fermata::engine {
+
+// A loaded model version: immutable; requests in flight keep theirs alive while
+// a reload puts another in its place.
+struct Variant {
+  VariantId id;
+  std::string model, version;     // version: a positive decimal number
+  std::string file;               // the ONNX file
+  inference::ModelConfig config;  // completed from the file
+  Signature signature;
+  Profile profile;  // beside the model, or measured when it was loaded
+};
+
+// What a client calls: a model under a name of its own, with its deadline.
+struct Service {
+  ServiceId id;
+  std::string name, model;
+  std::optional<Duration> slo;
+  uint32_t queue_limit = 0;
+  std::vector<std::shared_ptr<const Variant>> versions;  // ready ones, ascending
+};
+
+// A row of the repository index.
+enum class ModelState : uint8_t { kUnknown, kReady, kUnavailable, kLoading, kUnloading };
+std::string_view name(ModelState state);  // "READY"
+struct ModelStatus {
+  std::string name, version;  // version empty where none could be read
+  ModelState state = ModelState::kUnknown;
+  std::string reason;  // why not READY
+};
+
+// All services at one moment; a change makes a new catalog. Lookups O(log n).
+class Catalog {
+ public:
+  std::vector<std::shared_ptr<const Service>> services;  // by name
+
+  const Service* find(std::string_view service) const;
+  // NOT_FOUND names what there is; UNAVAILABLE where no version is ready.
+  // `version` empty: the newest.
+  absl::StatusOr<std::shared_ptr<const Variant>> find(std::string_view service,
+                                                      std::string_view version) const;
+};
+
+}  // namespace fermata::engine

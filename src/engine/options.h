@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+
+namespace fermata::engine {
+
+enum class ExecutorKind : uint8_t { kOnnxRuntime, kEmulated };
+
+struct WorkerOptions {
+  uint32_t count = 1;  // at least 1
+  ExecutorKind executor = ExecutorKind::kOnnxRuntime;
+  std::string provider = "cpu";  // of ONNX Runtime: cpu, cuda, tensorrt
+  uint32_t threads = 1;          // intra-op threads of each worker
+};
+
+// Settings of one service. A model of the repository that no entry names is
+// served under its own name with the defaults here.
+struct ServiceOptions {
+  std::string name;
+  std::string model;                  // empty: the same as name
+  std::optional<Duration> slo;        // none: requests without a timeout have no deadline
+  uint32_t queue_limit = 1000;        // requests that wait at the same time
+  std::optional<uint32_t> max_batch;  // only lowers the model's own
+};
+
+struct EngineOptions {
+  std::string repository;           // folder in Triton's layout
+  std::string policy = "fermata";   // a name of policy::scheduler_names()
+  double latency_quantile = 0.9;    // of a profile, drives every decision; in [0.5, 0.99]
+  uint32_t default_max_batch = 64;  // where neither configuration nor model says
+  WorkerOptions workers;
+  std::vector<ServiceOptions> services;
+};
+
+}  // namespace fermata::engine

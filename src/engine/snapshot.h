@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/time.h"
+
+namespace fermata::engine {
+
+// Every request ends in exactly one of these.
+enum class Outcome : uint8_t {
+  kOnTime,           // answered by its deadline, or without one
+  kLate,             // answered after its deadline
+  kRefusedDeadline,  // could not have made it: DEADLINE_EXCEEDED
+  kRefusedQueue,     // the queue was full: RESOURCE_EXHAUSTED
+  kUnavailable,      // its model went away before it ran
+  kInvalid,          // did not fit the model: INVALID_ARGUMENT
+  kCancelled,
+  kFailed,  // the model failed on it
+};
+inline constexpr size_t kOutcomes = 8;
+std::string_view name(Outcome outcome);  // "on_time", "refused_deadline", ...
+
+// A count and the time they took together, as Triton's StatisticDuration.
+struct DurationCount {
+  uint64_t count = 0;
+  Duration total;
+};
+
+// counts[i] holds observations in (bounds[i-1], bounds[i]]; the last count is of
+// those above every bound.
+struct HistogramSnapshot {
+  std::vector<double> bounds;
+  std::vector<uint64_t> counts;
+  double sum = 0;
+};
+
+struct BatchSizeStatistics {
+  DurationCount compute_input, compute_infer, compute_output;
+};
+
+// One service and version since the engine started (over reloads).
+struct ServiceStatistics {
+  std::string service, version;
+  int64_t last_inference_ms = 0;  // since the epoch of Unix; 0: never
+  uint64_t inference_count = 0;   // items answered
+  uint64_t execution_count = 0;   // batches
+  std::array<uint64_t, kOutcomes> outcomes{};
+  // Per request, in Triton's sense: success is the whole time in the server.
+  DurationCount success, fail, queue, compute_input, compute_infer, compute_output;
+  std::map<uint32_t, BatchSizeStatistics> batches;  // by items in the batch
+  HistogramSnapshot slack_ms;                       // deadline minus reply; negative: late
+  HistogramSnapshot queueing_ms;                    // arrival to the start of its batch
+  HistogramSnapshot latency_ms;                     // arrival to the reply
+  uint64_t pending = 0;                             // requests that wait now
+  // Measured over profiled time of a batch, 1 where they agree (row F6).
+  double drift = 1;
+};
+
+struct WorkerStatistics {
+  uint32_t worker = 0;
+  uint64_t batches = 0;
+  Duration busy;  // since the engine started
+};
+
+struct EngineSnapshot {
+  Time now, started;
+  std::string policy;
+  std::vector<ServiceStatistics> services;  // by service, then version
+  std::vector<WorkerStatistics> workers;
+  Duration control_delay;  // the bound that decisions take into account (row A5)
+  uint64_t batch_keys = 0;
+};
+
+}  // namespace fermata::engine

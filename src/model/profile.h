@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "model/latency.h"
+#include "model/tensor.h"
+
+namespace fermata {
+
+// What was measured of batches of one size, in milliseconds.
+struct BatchProfile {
+  uint32_t runs = 0;
+  double p50_ms = 0, p90_ms = 0, p99_ms = 0, mean_ms = 0;
+};
+
+// A least-squares fit of the median over the batch size. `error` is the root mean
+// square of the relative residuals.
+struct LinearFit {
+  LinearLatency latency;
+  double error = 0;
+};
+struct QuadraticFit {
+  QuadraticLatency latency;
+  double error = 0;
+};
+
+// A versioned document beside the model, profile.json.
+struct Profile {
+  static constexpr int kFormat = 1;
+  uint64_t version = 0;  // counts measurements of this model; 0: never measured
+  std::string model, model_version;
+  std::string machine;   // what it was measured on, for people
+  std::string provider;  // cpu, cuda, ...
+  uint32_t threads = 1;
+  std::map<std::string, Shape> shapes;       // per item, of inputs with free dimensions
+  std::map<uint32_t, BatchProfile> batches;  // by items
+  LinearFit linear;
+  QuadraticFit quadratic;  // falls back to the line where there are fewer than three sizes
+  double load_ms = 0, memory_mb = 0;
+
+  bool measured() const { return !batches.empty(); }
+};
+
+// Fits both curves to the medians of `batches`. One size: a constant line through it.
+void fit(Profile& profile);
+
+// `quantile` in [0.5, 0.99], linear between the profiled ones.
+TableLatency latency_at(const Profile& profile, double quantile);
+
+absl::StatusOr<Profile> parse_profile(std::string_view json, std::string_view source);
+std::string to_json(const Profile& profile);  // ends in a newline
+absl::StatusOr<Profile> read_profile(const std::filesystem::path& file);
+// Replaces the file in one step.
+absl::Status write_profile(const Profile& profile, const std::filesystem::path& file);
+
+}  // namespace fermata
