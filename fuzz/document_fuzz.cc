@@ -1,0 +1,45 @@
+#include <cmath>
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/check.h"
+#include "base/document.h"
+#include "base/status.h"
+#include "model/latency_document.h"
+
+// Whatever the bytes are, reading them ends in a value or in one line.
+namespace fermata {
+namespace {
+
+size_t walk(Reader value) {
+  size_t n = 1;
+  if (value.is_list()) {
+    for (Reader item : value.list()) n += walk(item);
+  } else if (value.is_object()) {
+    for (const auto& [name, item] : value.map()) n += walk(item);
+  } else if (value.is_number()) {
+    FERMATA_CHECK(std::isfinite(value.number()));
+  }
+  return n;
+}
+
+void read_both(std::string_view text, Document::Format format) {
+  absl::StatusOr<Document> document = Document::parse(text, format);
+  absl::Status status = document.status();
+  if (document.ok()) {
+    status = document->read(walk).status();
+    (void)document->read(read_latency);
+  }
+  FERMATA_CHECK(status.ok() || message(status).find('\n') == std::string_view::npos);
+}
+
+}  // namespace
+}  // namespace fermata
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  fermata::read_both(text, fermata::Document::Format::kJson);
+  fermata::read_both(text, fermata::Document::Format::kYaml);
+  return 0;
+}

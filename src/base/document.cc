@@ -1,0 +1,204 @@
+#include "base/document.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/check.h"
+#include "base/document_tree.h"
+#include "base/status.h"
+
+namespace fermata {
+namespace document {
+
+struct Errors {
+  Json root;
+  absl::Status first;
+};
+
+namespace {
+
+std::string describe(const Json* node) {
+  if (node == nullptr) return "missing";
+  if (node->is_object()) return "a map";
+  if (node->is_array()) return fmt::format("a list of {}", node->size());
+  return one_line(node->dump(-1, ' ', true, Json::error_handler_t::replace));
+}
+
+// The steps from `from` to `target`, found by address.
+bool find_path(const Json& from, const Json* target, std::string& path) {
+  if (&from == target) return true;
+  if (!from.is_structured()) return false;
+  const size_t length = path.size();
+  size_t index = 0;
+  for (auto child = from.begin(); child != from.end(); ++child, ++index) {
+    path += from.is_object() ? path_step(child.key()) : fmt::format("[{}]", index);
+    if (find_path(*child, target, path)) return true;
+    path.resize(length);
+  }
+  return false;
+}
+
+}  // namespace
+}  // namespace document
+
+using document::describe;
+
+bool Reader::is_null() const { return present() && node_->is_null(); }
+bool Reader::is_number() const { return present() && node_->is_number(); }
+bool Reader::is_string() const { return present() && node_->is_string(); }
+bool Reader::is_list() const { return present() && node_->is_array(); }
+bool Reader::is_object() const { return present() && node_->is_object(); }
+bool Reader::failed() const { return !errors_->first.ok(); }
+
+std::string Reader::path() const {
+  std::string path = "$";
+  document::find_path(errors_->root, present() ? node_ : parent_, path);
+  return present() ? path : path + document::path_step(field_);
+}
+
+void Reader::fail(std::string_view expected) const {
+  if (failed()) return;
+  errors_->first = invalid("{}: {}, expected {}", path(), describe(node_), expected);
+}
+
+double Reader::checked(bool (*good)(double), std::string_view expected,
+                       std::optional<double> fallback) const {
+  if (!present() && fallback) return *fallback;
+  if (is_number() && good(node_->get<double>())) return node_->get<double>();
+  fail(expected);
+  return 0;
+}
+
+double Reader::number(std::optional<double> fallback) const {
+  return checked([](double v) { return std::isfinite(v); }, "a number", fallback);
+}
+double Reader::non_negative(std::optional<double> fallback) const {
+  return checked([](double v) { return std::isfinite(v) && v >= 0; }, "a non-negative number",
+                 fallback);
+}
+double Reader::positive(std::optional<double> fallback) const {
+  return checked([](double v) { return std::isfinite(v) && v > 0; }, "a positive number", fallback);
+}
+
+double Reader::between(double low, double high, std::optional<double> fallback) const {
+  if (!present() && fallback) return *fallback;
+  if (is_number()) {
+    const double value = node_->get<double>();
+    if (value >= low && value <= high) return value;
+  }
+  fail(fmt::format("a number from {} to {}", low, high));
+  return low;
+}
+
+int64_t Reader::integer(int64_t low, int64_t high, std::optional<int64_t> fallback) const {
+  if (!present() && fallback) return *fallback;
+  if (is_number()) {
+    std::optional<int64_t> value;
+    if (node_->is_number_float()) {
+      const double v = node_->get<double>();
+      if (v == std::floor(v) && std::abs(v) <= 0x1p53) value = static_cast<int64_t>(v);
+    } else if (!node_->is_number_unsigned() || node_->get<uint64_t>() <= uint64_t{INT64_MAX}) {
+      value = node_->get<int64_t>();
+    }
+    if (value && *value >= low && *value <= high) return *value;
+  }
+  fail(fmt::format("a whole number from {} to {}", low, high));
+  return low;
+}
+
+std::string Reader::string(std::optional<std::string> fallback) const {
+  if (!present() && fallback) return *std::move(fallback);
+  if (is_string() && !node_->get_ref<const std::string&>().empty())
+    return node_->get<std::string>();
+  fail("a non-empty string");
+  return {};
+}
+
+bool Reader::boolean(std::optional<bool> fallback) const {
+  if (!present() && fallback) return *fallback;
+  if (present() && node_->is_boolean()) return node_->get<bool>();
+  fail("true or false");
+  return false;
+}
+
+size_t Reader::choice(const std::vector<std::string_view>& names,
+                      std::optional<size_t> fallback) const {
+  FERMATA_CHECK(!names.empty());
+  if (!present() && fallback) return *fallback;
+  if (is_string()) {
+    const auto found = std::find(names.begin(), names.end(), node_->get_ref<const std::string&>());
+    if (found != names.end()) return static_cast<size_t>(found - names.begin());
+  }
+  fail(fmt::format("one of {}", fmt::join(names, ", ")));
+  return 0;
+}
+
+std::vector<Reader> Reader::list(size_t at_least) const {
+  std::vector<Reader> readers;
+  if (!is_list() || node_->size() < at_least) {
+    fail(at_least == 0 ? "a list" : fmt::format("a list of at least {}", at_least));
+    return readers;
+  }
+  readers.reserve(node_->size());
+  for (const Json& child : *node_) readers.push_back(Reader(errors_, &child, node_, {}));
+  return readers;
+}
+
+std::vector<Reader> Reader::optional_list() const {
+  return present() ? list() : std::vector<Reader>();
+}
+
+std::vector<std::pair<std::string, Reader>> Reader::map() const {
+  std::vector<std::pair<std::string, Reader>> readers;
+  if (!is_object()) {
+    fail("a map");
+    return readers;
+  }
+  readers.reserve(node_->size());
+  for (auto child = node_->begin(); child != node_->end(); ++child) {
+    const Reader reader(errors_, &*child, node_, {});
+    if (child.key().empty()) reader.fail("a name that is not empty before it");
+    readers.emplace_back(child.key(), reader);
+  }
+  return readers;
+}
+
+ObjectReader Reader::object() const {
+  if (!is_object()) fail("a map");
+  return ObjectReader(errors_, is_object() ? node_ : nullptr);
+}
+
+ObjectReader::ObjectReader(document::Errors* errors, const Json* node)
+    : errors_(errors), node_(node), asked_(node ? node->size() : 0) {}
+
+ObjectReader::~ObjectReader() {
+  if (node_ == nullptr || !errors_->first.ok()) return;
+  size_t index = 0;
+  for (const Json& child : *node_) {
+    if (!asked_[index++]) Reader(errors_, &child, node_, {}).fail("no such field");
+  }
+}
+
+Reader ObjectReader::operator[](std::string_view field) {
+  if (node_ == nullptr) return Reader(errors_, nullptr, &errors_->root, field);
+  size_t index = 0;
+  for (auto child = node_->begin(); child != node_->end(); ++child, ++index) {
+    if (child.key() != field) continue;
+    asked_[index] = true;
+    return Reader(errors_, &*child, node_, field);
+  }
+  return Reader(errors_, nullptr, node_, field);
+}
+
+Document::Document(Json root)
+    : errors_(std::make_unique<document::Errors>(document::Errors{std::move(root), {}})) {}
+Document::Document(Document&&) noexcept = default;
+Document::~Document() = default;
+Reader Document::root() {
+  errors_->first = absl::OkStatus();
+  return Reader(errors_.get(), &errors_->root, nullptr, {});
+}
+absl::Status Document::status() const { return errors_->first; }
+
+}  // namespace fermata

@@ -1,0 +1,66 @@
+#include "model/latency_document.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+namespace fermata {
+namespace {
+
+LinearLatency read_linear(ObjectReader& form, Reader value) {
+  LinearLatency m{form["alpha"].non_negative(), form["beta"].non_negative()};
+  if (m.alpha_ms + m.beta_ms == 0) value.fail("alpha + beta above 0");
+  return m;
+}
+
+QuadraticLatency read_quadratic(Reader value) {
+  const auto terms = value.list();
+  if (terms.size() != 3) {
+    value.fail("three numbers [a, b, c] for a*b^2 + b*b + c");
+    return {};
+  }
+  QuadraticLatency m{terms[0].number(), terms[1].number(), terms[2].number()};
+  if (m.a + m.b + m.c <= 0) value.fail("a + b + c above 0");
+  return m;
+}
+
+TableLatency read_table(Reader value) {
+  TableLatency m;
+  for (const auto& [name, time] : value.map()) {
+    uint32_t size = 0;
+    const char* end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data(), end, size);
+    const bool whole = parsed.ec == std::errc() && parsed.ptr == end && name[0] != '0';
+    if (!whole || size > 1'000'000) time.fail("a batch size from 1 to 1000000 as its name");
+    m.points_ms[size] = time.positive();
+  }
+  if (m.points_ms.empty()) value.fail("at least one batch size");
+  return m;
+}
+
+}  // namespace
+
+LatencyModel read_latency(Reader value) {
+  if (!value.is_object()) {
+    value.fail("a map with alpha and beta, quadratic, or table");
+    return LinearLatency{};
+  }
+  ObjectReader form = value.object();
+  if (const Reader table = form["table"]; table.present()) return read_table(table);
+  if (const Reader terms = form["quadratic"]; terms.present()) return read_quadratic(terms);
+  return read_linear(form, value);
+}
+
+Json write_latency(const LatencyModel& model) {
+  struct Write {
+    Json operator()(const LinearLatency& m) { return {{"alpha", m.alpha_ms}, {"beta", m.beta_ms}}; }
+    Json operator()(const QuadraticLatency& m) { return {{"quadratic", {m.a, m.b, m.c}}}; }
+    Json operator()(const TableLatency& m) {
+      Json points = Json::object();
+      for (const auto& [size, ms] : m.points_ms) points[std::to_string(size)] = ms;
+      return {{"table", points}};
+    }
+  };
+  return std::visit(Write(), model);
+}
+
+}  // namespace fermata
