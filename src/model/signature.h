@@ -17,7 +17,12 @@ struct TensorSpec {
   std::string name;
   DataType datatype = DataType::kFp32;
   Shape dims;
+  Shape model_dims;  // what the model file has, where the configuration reshapes; else dims
   bool optional = false;
+
+  // `item` matches dims; the same with the free dimensions of model_dims filled in
+  // their order.
+  Shape reshaped(const Shape& item) const;
 };
 
 // A model's face: what a request must look like.

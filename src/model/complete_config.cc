@@ -1,0 +1,184 @@
+#include <algorithm>
+#include <limits>
+
+#include "base/status.h"
+#include "model/model_config.h"
+
+namespace fermata {
+namespace {
+
+using inference::ModelConfig;
+
+const FileTensor* named(const std::vector<FileTensor>& tensors, std::string_view name) {
+  auto it = std::find_if(tensors.begin(), tensors.end(),
+                         [name](const FileTensor& tensor) { return tensor.name == name; });
+  return it == tensors.end() ? nullptr : &*it;
+}
+
+std::string names(const std::vector<FileTensor>& tensors) {
+  std::string list;
+  for (const FileTensor& tensor : tensors) {
+    list += (list.empty() ? "" : ", ") + fmt::format("'{}'", tensor.name);
+  }
+  return list;
+}
+
+bool has_free_batch_dimension(const FileSignature& file) {
+  std::string symbol;
+  auto leads = [&symbol](const FileTensor& tensor) {
+    if (tensor.shape.empty() || tensor.shape[0] != -1) return false;
+    const std::string own = tensor.symbols.empty() ? "" : tensor.symbols[0];
+    if (symbol.empty()) symbol = own;
+    return own.empty() || own == symbol;
+  };
+  return !file.inputs.empty() && std::all_of(file.inputs.begin(), file.inputs.end(), leads) &&
+         std::all_of(file.outputs.begin(), file.outputs.end(), leads);
+}
+
+// What the declared tensors say where max_batch_size is left out: shapes of the
+// file's own rank mean that the model does not batch.
+bool declared_without_batch(const ModelConfig& config, const FileSignature& file) {
+  return std::any_of(config.input().begin(), config.input().end(), [&file](const auto& input) {
+    const FileTensor* tensor = named(file.inputs, input.name());
+    return tensor != nullptr && !input.has_reshape() &&
+           static_cast<size_t>(input.dims_size()) == tensor->shape.size();
+  });
+}
+
+absl::Status check_kind(const ModelConfig& config) {
+  if (!config.platform().empty() && config.platform() != "onnxruntime_onnx") {
+    return invalid("platform is '{}', expected onnxruntime_onnx", config.platform());
+  }
+  if (!config.backend().empty() && config.backend() != "onnxruntime") {
+    return invalid("backend is '{}', expected onnxruntime", config.backend());
+  }
+  if (config.has_sequence_batching()) return invalid("sequence_batching is not served");
+  if (config.has_ensemble_scheduling()) return invalid("ensemble_scheduling is not served");
+  if (config.model_transaction_policy().decoupled()) {
+    return invalid("model_transaction_policy.decoupled is true, but ONNX models give one reply");
+  }
+  if (config.batch_input_size() > 0) return invalid("batch_input is not served");
+  if (config.batch_output_size() > 0) return invalid("batch_output is not served");
+  if (config.max_batch_size() < 0) {
+    return invalid("max_batch_size is {}, expected 0 or more", config.max_batch_size());
+  }
+  return absl::OkStatus();
+}
+
+Shape item_shape(const FileTensor& tensor, bool batches) {
+  return Shape(tensor.shape.begin() + (batches && !tensor.shape.empty() ? 1 : 0),
+               tensor.shape.end());
+}
+
+// A free dimension on either side fits anything.
+bool fits(const Shape& declared, const Shape& file) {
+  return std::equal(declared.begin(), declared.end(), file.begin(), file.end(),
+                    [](int64_t a, int64_t b) { return a == b || a == -1 || b == -1; });
+}
+
+absl::Status check_dims(const auto& tensor, std::string_view where) {
+  for (int64_t dim : tensor.dims()) {
+    if (dim != -1 && dim < 1) {
+      return invalid("{}: dims has {}, expected -1 or a positive number", where, dim);
+    }
+  }
+  if (!tensor.has_reshape()) return absl::OkStatus();
+  const auto free_dims = [](const auto& dims) { return std::count(dims.begin(), dims.end(), -1); };
+  const Shape from(tensor.dims().begin(), tensor.dims().end());
+  const Shape to(tensor.reshape().shape().begin(), tensor.reshape().shape().end());
+  const auto fixed = [](Shape dims) {
+    std::replace(dims.begin(), dims.end(), int64_t{-1}, int64_t{1});
+    return element_count(dims);
+  };
+  if (free_dims(from) != free_dims(to) || fixed(from) != fixed(to)) {
+    return invalid("{}: reshape {} does not hold as many elements as dims {}", where, to_string(to),
+                   to_string(from));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_tensor(const auto& tensor, std::string_view kind, bool batches,
+                          const std::vector<FileTensor>& file) {
+  const std::string where = fmt::format("{} '{}'", kind, tensor.name());
+  const FileTensor* found = named(file, tensor.name());
+  if (found == nullptr) return invalid("{} is not in the model, which has {}", where, names(file));
+  if (tensor.data_type() != to_proto(found->datatype)) {
+    return invalid("{}: data_type is {}, the model has {}", where,
+                   inference::DataType_Name(tensor.data_type()),
+                   inference::DataType_Name(to_proto(found->datatype)));
+  }
+  RETURN_IF_ERROR(check_dims(tensor, where));
+  const auto& dims = tensor.has_reshape() ? tensor.reshape().shape() : tensor.dims();
+  const Shape declared(dims.begin(), dims.end());
+  if (batches && (found->shape.empty() || found->shape[0] != -1)) {
+    return invalid(
+        "max_batch_size is set, but {} has shape {} in the model: its first dimension "
+        "must be free",
+        where, to_string(found->shape));
+  }
+  const Shape own = item_shape(*found, batches);
+  if (!fits(declared, own)) {
+    return invalid("{}: dims are {}, the model has {}{}", where, to_string(declared),
+                   to_string(own), batches ? " after the batch dimension" : "");
+  }
+  return absl::OkStatus();
+}
+
+void add_missing(auto& tensors, bool batches, const std::vector<FileTensor>& file) {
+  for (const FileTensor& tensor : file) {
+    if (std::any_of(tensors.begin(), tensors.end(),
+                    [&](const auto& known) { return known.name() == tensor.name; })) {
+      continue;
+    }
+    auto* added = tensors.Add();
+    added->set_name(tensor.name);
+    added->set_data_type(to_proto(tensor.datatype));
+    for (int64_t dim : item_shape(tensor, batches)) added->add_dims(dim);
+  }
+}
+
+absl::Status check_unique(const auto& tensors, std::string_view kind) {
+  for (auto it = tensors.begin(); it != tensors.end(); ++it) {
+    if (std::any_of(tensors.begin(), it, [it](const auto& t) { return t.name() == it->name(); })) {
+      return invalid("{} '{}' is declared twice", kind, it->name());
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ModelConfig> complete_model_config(ModelConfig config, const FileSignature& file,
+                                                  std::string_view model,
+                                                  uint32_t default_max_batch) {
+  if (!config.name().empty() && config.name() != model) {
+    return invalid("name is '{}', but the folder is '{}'", config.name(), model);
+  }
+  config.set_name(std::string(model));
+  RETURN_IF_ERROR(check_kind(config));
+  config.set_platform("onnxruntime_onnx");
+  config.set_backend("onnxruntime");
+  if (!config.has_max_batch_size()) {
+    const bool batches = has_free_batch_dimension(file) && !declared_without_batch(config, file);
+    config.set_max_batch_size(batches ? static_cast<int32_t>(default_max_batch) : 0);
+  }
+  const bool batches = config.max_batch_size() > 0;
+  RETURN_IF_ERROR(check_unique(config.input(), "input"));
+  RETURN_IF_ERROR(check_unique(config.output(), "output"));
+  for (const auto& input : config.input()) {
+    RETURN_IF_ERROR(check_tensor(input, "input", batches, file.inputs));
+  }
+  for (const auto& output : config.output()) {
+    RETURN_IF_ERROR(check_tensor(output, "output", batches, file.outputs));
+  }
+  add_missing(*config.mutable_input(), batches, file.inputs);
+  if (config.output().empty()) add_missing(*config.mutable_output(), batches, file.outputs);
+  for (const auto& input : config.input()) {
+    if (batches && named(file.inputs, input.name())->shape.empty()) {
+      return invalid("max_batch_size is set, but input '{}' is a scalar", input.name());
+    }
+  }
+  return config;
+}
+
+}  // namespace fermata

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/signature.h"
+#include "model_config.pb.h"
+
+namespace fermata {
+
+// What a model file itself says of its inputs and outputs: whole shapes, -1 where
+// a dimension is free; `symbols` names free dimensions, "" where it has no name.
+struct FileTensor {
+  std::string name;
+  DataType datatype = DataType::kFp32;
+  Shape shape;
+  std::vector<std::string> symbols;
+};
+struct FileSignature {
+  std::vector<FileTensor> inputs, outputs;
+};
+
+// Parses a config.pbtxt, or a ModelConfig as JSON if the text starts with '{'.
+// Errors name `source`, line and column.
+absl::StatusOr<inference::ModelConfig> parse_model_config(std::string_view text,
+                                                          std::string_view source);
+
+// Fills in what the configuration leaves open (name, platform, tensors, and, where it
+// does not name max_batch_size, whether the model batches: every input and output
+// leads with a free dimension of one name) and checks what it does say against the
+// file. Errors name the field, what stands there and what the file has.
+absl::StatusOr<inference::ModelConfig> complete_model_config(inference::ModelConfig config,
+                                                             const FileSignature& file,
+                                                             std::string_view model,
+                                                             uint32_t default_max_batch);
+
+// `config` is complete.
+Signature signature_of(const inference::ModelConfig& config);
+
+inference::DataType to_proto(DataType type);
+// None of TYPE_INVALID.
+std::optional<DataType> from_proto(inference::DataType type);
+
+}  // namespace fermata

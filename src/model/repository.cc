@@ -1,0 +1,130 @@
+#include "model/repository.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "base/status.h"
+#include "model/model_config.h"
+
+namespace fermata {
+namespace {
+
+namespace fs = std::filesystem;
+// A configuration is a page of text; what is larger is not one.
+constexpr uintmax_t kMaxConfigBytes = 4 << 20;
+
+absl::StatusOr<std::string> read_text(const fs::path& file) {
+  std::error_code failed;
+  if (const auto size = fs::file_size(file, failed); failed || size > kMaxConfigBytes) {
+    return invalid(
+        "{}: {}", file.string(),
+        failed ? failed.message() : fmt::format("larger than {} bytes", kMaxConfigBytes));
+  }
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (!in) return invalid("{}: cannot be read", file.string());
+  return std::move(text).str();
+}
+
+std::optional<int64_t> version_number(const std::string& name) {
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  if (error != std::errc() || end != name.data() + name.size() || number < 1 || name[0] == '0') {
+    return std::nullopt;
+  }
+  return number;
+}
+
+std::vector<int64_t> versions_in(const fs::path& folder) {
+  std::vector<int64_t> versions;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (!entry.is_directory(ignored)) continue;
+    if (auto number = version_number(entry.path().filename().string())) versions.push_back(*number);
+  }
+  std::sort(versions.begin(), versions.end());
+  return versions;
+}
+
+absl::StatusOr<std::vector<int64_t>> pick(const inference::ModelVersionPolicy& policy,
+                                          std::vector<int64_t> versions) {
+  if (policy.has_all()) return versions;
+  if (policy.has_specific()) {
+    std::vector<int64_t> wanted(policy.specific().versions().begin(),
+                                policy.specific().versions().end());
+    std::sort(wanted.begin(), wanted.end());
+    for (int64_t version : wanted) {
+      if (!std::binary_search(versions.begin(), versions.end(), version)) {
+        return invalid("version_policy names version {}, which has no folder", version);
+      }
+    }
+    if (wanted.empty()) return invalid("version_policy.specific names no version");
+    return wanted;
+  }
+  const size_t count = std::max<uint32_t>(1, policy.latest().num_versions());
+  if (versions.size() > count) versions.erase(versions.begin(), versions.end() - count);
+  return versions;
+}
+
+}  // namespace
+
+fs::path ModelFolder::file(int64_t version) const {
+  const std::string& name = config.default_model_filename();
+  return path / std::to_string(version) / (name.empty() ? "model.onnx" : name);
+}
+
+absl::StatusOr<std::vector<std::string>> model_names(const fs::path& repository) {
+  std::error_code failed;
+  std::vector<std::string> names;
+  for (fs::directory_iterator it(repository, failed), end; !failed && it != end;
+       it.increment(failed)) {
+    const std::string name = it->path().filename().string();
+    std::error_code ignored;
+    if (name[0] != '.' && it->is_directory(ignored)) names.push_back(name);
+  }
+  if (failed) {
+    return not_found("model repository {}: {}", repository.string(), failed.message());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::StatusOr<ModelFolder> read_model_folder(const fs::path& repository, std::string_view name,
+                                              const std::optional<std::string>& config) {
+  ModelFolder folder{.name = std::string(name), .path = repository / name};
+  std::error_code ignored;
+  const bool plain = !name.empty() && name[0] != '.' && name.find('/') == std::string_view::npos;
+  if (!plain || !fs::is_directory(folder.path, ignored)) {
+    return not_found("model '{}' is not in the repository {}", name, repository.string());
+  }
+  const fs::path config_file = folder.path / "config.pbtxt";
+  if (config) {
+    ASSIGN_OR_RETURN(folder.config, parse_model_config(*config, "config"));
+  } else if (fs::exists(config_file, ignored)) {
+    ASSIGN_OR_RETURN(const std::string text, read_text(config_file));
+    ASSIGN_OR_RETURN(folder.config, parse_model_config(text, config_file.string()));
+  }
+  if (folder.config.default_model_filename().find("..") != std::string::npos) {
+    return invalid("{}: default_model_filename is '{}', expected a name in the version's folder",
+                   config_file.string(), folder.config.default_model_filename());
+  }
+  const std::vector<int64_t> versions = versions_in(folder.path);
+  if (versions.empty()) {
+    return invalid(
+        "{}: no version, expected a folder with a positive number such as 1 that holds "
+        "model.onnx",
+        folder.path.string());
+  }
+  ASSIGN_OR_RETURN(folder.versions, pick(folder.config.version_policy(), versions));
+  for (int64_t version : folder.versions) {
+    if (!fs::is_regular_file(folder.file(version), ignored)) {
+      return invalid("{}: no such file", folder.file(version).string());
+    }
+  }
+  return folder;
+}
+
+}  // namespace fermata

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model_config.pb.h"
+
+namespace fermata {
+
+// What lies in one folder of a repository in Triton's layout:
+//   NAME/config.pbtxt (optional)   NAME/VERSION/model.onnx   NAME/profile.json (optional)
+struct ModelFolder {
+  std::string name;
+  std::filesystem::path path;
+  inference::ModelConfig config;  // as written; empty where there is none
+  std::vector<int64_t> versions;  // to be served, ascending, never empty
+  std::filesystem::path profile() const { return path / "profile.json"; }
+  std::filesystem::path file(int64_t version) const;
+};
+
+// The names of the folders, sorted; hidden ones are left out. NOT_FOUND where
+// `repository` is not a folder.
+absl::StatusOr<std::vector<std::string>> model_names(const std::filesystem::path& repository);
+
+// Reads one model's folder: its configuration and which versions version_policy
+// picks (default: the newest). `config` replaces config.pbtxt. NOT_FOUND where there
+// is no such folder, else INVALID_ARGUMENT with the file and what is wrong.
+absl::StatusOr<ModelFolder> read_model_folder(const std::filesystem::path& repository,
+                                              std::string_view name,
+                                              const std::optional<std::string>& config = {});
+
+}  // namespace fermata
