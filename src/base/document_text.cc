@@ -1,26 +1,13 @@
 #include <cmath>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 
 #include "base/check.h"
 #include "base/document.h"
 #include "base/document_tree.h"
+#include "base/file.h"
 #include "base/status.h"
 
 namespace fermata {
 namespace {
-
-absl::StatusOr<std::string> read_text(std::istream& in, const std::string& file) {
-  std::string text;
-  char block[1 << 16];
-  while (in.read(block, sizeof block), in.gcount() > 0) {
-    text.append(block, static_cast<size_t>(in.gcount()));
-    if (text.size() > document::kMaxText) break;
-  }
-  if (in.bad()) return invalid("{}: cannot be read, expected a file", file);
-  return text;
-}
 
 Document::Format format_of(const std::string& file) {
   if (file.ends_with(".json")) return Document::Format::kJson;
@@ -55,13 +42,7 @@ absl::StatusOr<Document> Document::parse(std::string_view text, Format format) {
 }
 
 absl::StatusOr<Document> Document::load(const std::string& file) {
-  if (file == "-") {
-    ASSIGN_OR_RETURN(const std::string text, read_text(std::cin, "standard input"));
-    return parse(text);
-  }
-  std::ifstream in(file, std::ios::binary);
-  if (!in) return not_found("{}: cannot be opened, expected a JSON or YAML file", file);
-  ASSIGN_OR_RETURN(const std::string text, read_text(in, file));
+  ASSIGN_OR_RETURN(const std::string text, read_file(file, document::kMaxText));
   return parse(text, format_of(file));
 }
 

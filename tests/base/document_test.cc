@@ -171,7 +171,7 @@ TEST(Document, FailRecordsTheFirstErrorOnly) {
 TEST(Document, MissingFilesSaySo) {
   const auto document = Document::load("no/such/file.json");
   EXPECT_EQ(message(document.status()),
-            "no/such/file.json: cannot be opened, expected a JSON or YAML file");
+            "no/such/file.json: cannot be opened (No such file or directory), expected a file");
 }
 
 TEST(Document, WritesInOrderAndReadsBackTheSameBits) {
