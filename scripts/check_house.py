@@ -14,7 +14,7 @@ SRC = ROOT / "src"
 BELOW = {
     "base": set(),
     "model": {"base"},
-    "policy": {"base", "model"},
+    "policy": {"base", "model", "estimate"},
     "plan": {"base", "model"},
     "estimate": {"base", "model"},
     "simulate": {"base", "model", "policy", "plan", "estimate"},

@@ -10,10 +10,18 @@
 namespace fermata::policy {
 
 // What one call decided. The caller acts on it, in order, and clears it.
-struct Decisions {
+class Decisions {
+ public:
   std::vector<Batch> bound;
   std::vector<Dropped> dropped;
+
+  // Empties both; the batches' memory is kept for add_batch() unless the caller
+  // moved it out.
   void clear();
+  Batch& add_batch();
+
+ private:
+  std::vector<std::vector<Task>> spare_;
 };
 
 // The passive core that both drivers feed: batchers, one per key, and one
@@ -33,7 +41,8 @@ class Scheduler {
   virtual void update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
                               Decisions& out) = 0;
   virtual void set_delay_bound(DelayBound bound) = 0;
-  virtual WorkerId add_worker(Time now, Decisions& out) = 0;
+  // `type` picks from a key's latency_by_type.
+  virtual WorkerId add_worker(Time now, Decisions& out, uint32_t type = 0) = 0;
 
   virtual void nominate(const Task& task, Time now, Decisions& out) = 0;
   // False where it is bound already: a withdrawal that crosses a grant loses.

@@ -21,25 +21,34 @@ struct Task {
   uint32_t items = 1;  // 1..max_batch of the key; a chooser splits what is larger
 };
 
-// What a batcher could run now. start_at: from when on it wants a worker;
-// latest_start: the last moment at which all of it still ends in time with one
-// more item (deferred) or as it is; invalid_after: no batch of this size meets
-// the head's deadline any more. (Symphony appendix C: Candidate.)
+// What a batcher could run, for the ranker (Symphony appendix C: Candidate).
+// Only the latest offer of a key counts.
 struct Offer {
   KeyId key;
-  uint32_t items = 0;
-  Time start_at;
-  Time latest_start;
-  Time invalid_after;
-  Time deadline;       // the earliest in it
-  uint64_t epoch = 0;  // of the batcher; a grant for an older one is void
+  uint32_t items = 0;    // 0: nothing waits
+  Time start_at;         // from when on it wants to start; before, it hopes to grow
+  Time urgency;          // among offers that want to start, the earliest is served first
+  bool patient = false;  // nothing in it has a deadline: runs when no one else wants the worker
+  Duration run;          // of the batch as it is
+  uint64_t epoch = 0;    // of the batcher; a grant for an older one is void
 };
 
+// A worker for the next batch of a key.
 struct Grant {
   KeyId key;
   WorkerId worker;
-  Time free_at;        // when the worker is expected to be free
+  uint32_t worker_type = 0;
+  Time free_at;   // when the worker is, or is expected to be, free
+  Duration wait;  // how long offers lately wanted to start before a worker came
   uint64_t epoch = 0;
+};
+
+// The answer to a grant: the worker's batch is expected to end at free_at; or
+// nothing could be run and the worker is as free as it was.
+struct Answer {
+  WorkerId worker;
+  bool started = false;
+  Time free_at;
 };
 
 // Bound: these tasks run on this worker from `start`, expected to end at
@@ -63,6 +72,10 @@ struct KeyInfo {
   std::string name;                             // for traces and errors
   std::shared_ptr<const LatencyTable> latency;  // max_batch is the table's
   Duration slo = Duration::infinite();          // typical relative deadline
+  double rate_rps = 0;                          // expected, for static placement; 0: unknown
+  // On workers of type i; empty where all are alike. `latency` is then the
+  // slowest of them: it says when a batch must start, wherever that is.
+  std::vector<std::shared_ptr<const LatencyTable>> latency_by_type;
 };
 
 // A5: how long before a batch starts its decision must be made, for control

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "policy/scheduler.h"
+#include "policy/types.h"
+
+namespace fermata::policy {
+
+// With whom: the waiting tasks of one key and the batch that they would make.
+// Knows nothing of workers or of other keys, so that batchers of different keys
+// may run on different threads; offers go to the ranker, grants come back.
+// Every call carries `now`, which never goes back; after each, offer() and
+// next_wake() may have changed.
+class Batcher {
+ public:
+  virtual ~Batcher() = default;
+
+  virtual void nominated(const Task& task, Time now, Decisions& out) = 0;
+  virtual bool withdrawn(const Task& task, Time now, Decisions& out) = 0;
+  // Binds the batch that is best on this worker now, if any.
+  virtual Answer granted(const Grant& grant, Time now, Decisions& out) = 0;
+  // To be called at next_wake(), or as soon after as can be.
+  virtual void tick(Time now, Decisions& out) = 0;
+  virtual void set_latency(std::shared_ptr<const LatencyTable> latency, Time now,
+                           Decisions& out) = 0;
+  virtual void set_delay_bound(DelayBound bound) = 0;
+
+  virtual const Offer& offer() const = 0;
+  virtual Time next_wake() const = 0;
+  virtual uint64_t waiting_items() const = 0;
+};
+
+}  // namespace fermata::policy

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+
+#include "policy/batcher.h"
+
+namespace fermata::policy {
+
+// Symphony 4.3. A batch is held back until its latest start, dl - ℓ(b+1): up to
+// then another item can join it and the head still ends in time. Drops by window.
+std::unique_ptr<Batcher> make_deferred(KeyId key, KeyInfo info, DelayBound delay);
+
+// The same, but a batch of more than β·λ items may start at once: waiting for one
+// more then costs more than the share of β that it saves (4.3).
+std::unique_ptr<Batcher> make_deferred_beta_lambda(KeyId key, KeyInfo info, DelayBound delay);
+
+// The same as `deferred`, but refusing only what cannot end even alone.
+std::unique_ptr<Batcher> make_deferred_prefix(KeyId key, KeyInfo info, DelayBound delay);
+
+}  // namespace fermata::policy

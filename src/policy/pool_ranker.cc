@@ -1,0 +1,150 @@
+#include "policy/pool_ranker.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace fermata::policy {
+namespace {
+
+// A grant's share in the moving average of waits: the last 500 grants count.
+constexpr double kWaitWeight = 0.002;
+
+}  // namespace
+
+void PoolRanker::add_key(KeyId key) {
+  const size_t n = key.index() + 1;
+  offers_.resize(n);
+  epoch_.resize(n);
+  later_.resize(n);
+  due_.resize(n);
+  patient_.resize(n);
+  forget(key);
+  offers_[key.index()] = Offer{key};
+  epoch_[key.index()] = 0;
+}
+
+void PoolRanker::add_worker(WorkerId worker, uint32_t type, Time now, std::vector<Grant>& out) {
+  FERMATA_CHECK(worker.index() == workers_.size());
+  workers_.push_back({type});
+  available_.resize(workers_.size());
+  place(worker);
+  match(now, out);
+}
+
+void PoolRanker::place(WorkerId worker) {
+  const WorkerState& w = workers_[worker.index()];
+  Time when = Time::infinite();
+  if (!w.granted && w.running == 0) when = kIdle;
+  if (!w.granted && w.running == 1 && delay_(1) > Duration()) when = w.free_at;
+  available_.set(worker.index(), when);
+}
+
+void PoolRanker::forget(KeyId key) {
+  later_.set(key.index(), Time::infinite());
+  due_.set(key.index(), Time::infinite());
+  patient_.set(key.index(), Time::infinite());
+}
+
+void PoolRanker::offered(const Offer& offer, Time now, std::vector<Grant>& out) {
+  const size_t k = offer.key.index();
+  if (offer.epoch < epoch_[k]) return;  // crossed a grant
+  offers_[k] = offer;
+  const bool urgent = offer.items > 0 && !offer.patient;
+  const bool due = urgent && decide_at(offer) <= now;
+  later_.set(k, urgent && !due ? decide_at(offer) : Time::infinite());
+  due_.set(k, due ? offer.urgency : Time::infinite());
+  patient_.set(k, offer.items > 0 && offer.patient ? offer.urgency : Time::infinite());
+  match(now, out);
+}
+
+void PoolRanker::answered(const Answer& answer, Time now, std::vector<Grant>& out) {
+  WorkerState& w = workers_[answer.worker.index()];
+  FERMATA_CHECK(w.granted);
+  w.granted = false;
+  if (answer.started) {
+    ++w.running;
+    w.free_at = answer.free_at;
+  }
+  place(answer.worker);
+  match(now, out);
+}
+
+void PoolRanker::freed(WorkerId worker, Time now, std::vector<Grant>& out) {
+  WorkerState& w = workers_[worker.index()];
+  FERMATA_CHECK(w.running > 0);
+  --w.running;
+  place(worker);
+  match(now, out);
+}
+
+void PoolRanker::match(Time now, std::vector<Grant>& out) {
+  while (later_.top() <= now) {
+    const size_t k = later_.top_index();
+    later_.set(k, Time::infinite());
+    due_.set(k, offers_[k].urgency);
+  }
+  while (grant_due(now, out)) {
+  }
+  while (grant_patient(now, out)) {
+  }
+}
+
+bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
+  if (due_.top().is_infinite()) return false;
+  // A worker later than expected has no known end: it counts again once freed.
+  while (available_.top() != kIdle && available_.top() < now) {
+    available_.set(available_.top_index(), Time::infinite());
+  }
+  const size_t k = due_.top_index();
+  const Time free_at = available_.top();
+  if (free_at.is_infinite()) return false;
+  if (free_at != kIdle && free_at - delay_(offers_[k].items) > now) return false;
+  wait_ += (now - decide_at(offers_[k])).scaled(kWaitWeight) - wait_.scaled(kWaitWeight);
+  grant(KeyId(static_cast<uint32_t>(k)), WorkerId(static_cast<uint32_t>(available_.top_index())),
+        now, out);
+  return true;
+}
+
+// Without a deadline a batch must not keep one that has it waiting: it runs only
+// if, for as long as it takes, there are workers for all offers that will want one.
+bool PoolRanker::grant_patient(Time now, std::vector<Grant>& out) {
+  if (patient_.top().is_infinite() || available_.top() != kIdle) return false;
+  const KeyId key(static_cast<uint32_t>(patient_.top_index()));
+  size_t idle = 0, wanted = 0;
+  for (size_t w = 0; w < workers_.size(); ++w) idle += available_[w] == kIdle;
+  const Time end = now + offers_[key.index()].run;
+  for (size_t k = 0; k < offers_.size(); ++k) wanted += later_[k] < end;
+  if (idle <= wanted) return false;
+  grant(key, WorkerId(static_cast<uint32_t>(available_.top_index())), now, out);
+  return true;
+}
+
+void PoolRanker::grant(KeyId key, WorkerId worker, Time now, std::vector<Grant>& out) {
+  WorkerState& w = workers_[worker.index()];
+  const Offer& offer = offers_[key.index()];
+  const Time free_at = w.running == 0 ? now : w.free_at;
+  w.granted = true;
+  place(worker);
+  forget(key);
+  epoch_[key.index()] = offer.epoch + 1;
+  out.push_back({key, worker, w.type, free_at, wait_, offer.epoch});
+}
+
+Time PoolRanker::next_wake() const {
+  Time wake = later_.top();
+  if (!due_.top().is_infinite() && !available_.top().is_infinite()) {
+    wake = std::min(wake, available_.top() - delay_(offers_[due_.top_index()].items));
+  }
+  return wake;
+}
+
+Duration PoolRanker::expected_wait(Time now) const {
+  Time first = Time::infinite();
+  for (const WorkerState& w : workers_) {
+    first = std::min(first, w.running == 0 ? now : w.free_at);
+  }
+  return std::max(first - now, Duration());
+}
+
+}  // namespace fermata::policy

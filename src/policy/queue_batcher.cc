@@ -1,0 +1,174 @@
+#include "policy/queue_batcher.h"
+
+#include "base/check.h"
+
+namespace fermata::policy {
+namespace {
+
+constexpr Duration kTick = Duration::nanos(1);  // "after" an inclusive bound
+
+}  // namespace
+
+QueueBatcher::QueueBatcher(KeyId key, KeyInfo info, DelayBound delay)
+    : key_(key),
+      info_(std::move(info)),
+      delay_(delay),
+      times_(info_.latency, delay),
+      budget_(info_.slo) {
+  offer_.key = key;
+  set_delay_bound(delay);
+}
+
+void QueueBatcher::set_delay_bound(DelayBound bound) {
+  delay_ = bound;
+  times_ = BatchTimes(info_.latency, bound);
+  times_by_type_.clear();
+  for (const auto& latency : info_.latency_by_type) times_by_type_.emplace_back(latency, bound);
+}
+
+void QueueBatcher::set_latency(std::shared_ptr<const LatencyTable> latency, Time now,
+                               Decisions& out) {
+  info_.latency = std::move(latency);
+  set_delay_bound(delay_);
+  refuse_after_ = now;  // a bound that always holds: the next update looks at every task
+  retarget();
+  update(now, out);
+}
+
+void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
+  FERMATA_CHECK(task.items >= 1 && task.items <= times_.max_batch());
+  if (rate_.count(now, task.items)) retarget();
+  if (task.deadline.is_infinite()) {
+    patient_.insert(task);
+  } else {
+    queue_.insert(task);
+    refuse_after_ = std::min(refuse_after_, latest_alone(task));
+    if (info_.slo.is_infinite()) {
+      const Duration own = task.deadline - task.arrival;
+      budget_ = budget_.is_infinite() ? own : budget_ + (own - budget_) / 16;
+    }
+  }
+  update(now, out);
+}
+
+bool QueueBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
+  if (!(task.deadline.is_infinite() ? patient_ : queue_).erase(task)) return false;
+  update(now, out);
+  return true;
+}
+
+void QueueBatcher::update(Time now, Decisions& out) {
+  if (now > refuse_after_) refuse_hopeless(now, out);
+  Cut c;
+  if (!queue_.empty()) {
+    c = cut({now, now});
+    refuse_first(c.drop, now, out);
+  }
+  if (queue_.empty()) {
+    refuse_after_ = Time::infinite();
+    offer_patient(now);
+  } else {
+    offer_urgent(c, now);
+  }
+}
+
+// Single items are in the order of their last moments, so the head is enough;
+// with larger tasks among them any may be first.
+void QueueBatcher::refuse_hopeless(Time now, Decisions& out) {
+  while (!queue_.empty() && now > latest_alone(queue_[0])) refuse_first(1, now, out);
+  refuse_after_ = Time::infinite();
+  if (queue_.empty()) return;
+  refuse_after_ = latest_alone(queue_[0]);
+  if (queue_.items_from(0) == queue_.size()) return;
+  for (size_t i = 1; i < queue_.size();) {
+    const Task task = queue_[i];
+    if (now > latest_alone(task)) {
+      refuse(task, now, out);
+      queue_.erase_at(i);
+    } else {
+      refuse_after_ = std::min(refuse_after_, latest_alone(task));
+      ++i;
+    }
+  }
+}
+
+void QueueBatcher::refuse_first(size_t n, Time now, Decisions& out) {
+  for (; n > 0; --n) {
+    refuse(queue_[0], now, out);
+    queue_.pop_front();
+  }
+}
+
+void QueueBatcher::refuse(const Task& task, Time now, Decisions& out) {
+  out.dropped.push_back({task, Duration(), times_.finish(task.items, {now, now}) - now});
+}
+
+void QueueBatcher::offer_urgent(const Cut& c, Time now) {
+  FERMATA_CHECK(c.take > 0);
+  const Time deadline = queue_[0].deadline;
+  offer_.items = static_cast<uint32_t>(queue_.items(0, c.take));
+  offer_.patient = false;
+  offer_.run = times_.run(offer_.items);
+  offer_.epoch = epoch_;
+  schedule(deadline, now, offer_);
+  if (queue_.items_from(0) == queue_.size()) refuse_after_ = latest_alone(queue_[0]);
+  const Time valid_until = times_.decide_by(deadline, offer_.items);
+  wake_ = std::max(std::min(valid_until, refuse_after_), now) + kTick;
+}
+
+void QueueBatcher::offer_patient(Time now) {
+  const size_t n = patient_.most_within(0, times_.max_batch());
+  offer_.items = static_cast<uint32_t>(patient_.items(0, n));
+  offer_.patient = true;
+  offer_.run = n == 0 ? Duration() : times_.run(offer_.items);
+  offer_.epoch = epoch_;
+  offer_.start_at = now;
+  offer_.urgency = n == 0 ? Time::infinite() : patient_[0].arrival;
+  wake_ = Time::infinite();
+}
+
+Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
+  Answer answer{grant.worker, false, grant.free_at};
+  if (grant.epoch != epoch_) return answer;
+  ++epoch_;
+  learned(grant);
+  if (now > refuse_after_) refuse_hopeless(now, out);
+  const Moment m{now, std::max(now, grant.free_at)};
+  Cut c;
+  if (!queue_.empty()) {
+    c = cut(m);
+    refuse_first(c.drop, now, out);
+  }
+  if (c.take > 0 || !patient_.empty()) {
+    const BatchTimes& times = times_by_type_.empty() ? times_ : times_by_type_[grant.worker_type];
+    Batch& batch = out.add_batch();
+    batch.key = key_;
+    batch.worker = grant.worker;
+    fill(c, times, m, batch);
+    batch.start = times.start(batch.items, m);
+    batch.finish = batch.start + times.run(batch.items);
+    answer.started = true;
+    answer.free_at = batch.finish;
+  }
+  update(now, out);
+  return answer;
+}
+
+// The cut's tasks, then those without deadline as far as they make nobody late.
+void QueueBatcher::fill(const Cut& c, const BatchTimes& times, const Moment& m, Batch& batch) {
+  const uint32_t most =
+      c.take > 0 && !patient_.empty() ? times.largest(queue_[0].deadline, m) : times.max_batch();
+  batch.items = 0;
+  for (size_t i = 0; i < c.take; ++i) {
+    batch.items += queue_[0].items;
+    batch.tasks.push_back(queue_[0]);
+    queue_.pop_front();
+  }
+  while (!patient_.empty() && batch.items + patient_[0].items <= most) {
+    batch.items += patient_[0].items;
+    batch.tasks.push_back(patient_[0]);
+    patient_.pop_front();
+  }
+}
+
+}  // namespace fermata::policy

@@ -1,0 +1,78 @@
+#pragma once
+
+#include "estimate/rate.h"
+#include "policy/batch_times.h"
+#include "policy/batcher.h"
+#include "policy/task_queue.h"
+
+namespace fermata::policy {
+
+// What to do with the queue at some moment: refuse its first `drop` tasks, run
+// the `take` after them as one batch.
+struct Cut {
+  size_t drop = 0, take = 0;
+};
+
+// What the batchers of all policies share: the queue by deadline, the tasks
+// without one, refusal in time, and binding. A policy says how to cut the queue
+// and when the resulting batch wants to start.
+class QueueBatcher : public Batcher {
+ public:
+  QueueBatcher(KeyId key, KeyInfo info, DelayBound delay);
+
+  void nominated(const Task& task, Time now, Decisions& out) final;
+  bool withdrawn(const Task& task, Time now, Decisions& out) final;
+  Answer granted(const Grant& grant, Time now, Decisions& out) final;
+  void tick(Time now, Decisions& out) final { update(now, out); }
+  void set_latency(std::shared_ptr<const LatencyTable> latency, Time now, Decisions& out) final;
+  void set_delay_bound(DelayBound bound) final;
+
+  const Offer& offer() const final { return offer_; }
+  Time next_wake() const final { return wake_; }
+  uint64_t waiting_items() const final { return queue_.items_from(0) + patient_.items_from(0); }
+
+ protected:
+  // The queue is not empty, and each of its tasks could still end in time alone.
+  // The cut must take something unless it drops everything.
+  virtual Cut cut(const Moment& m) = 0;
+  // Fills start_at and urgency of an offer of `items` items, the earliest
+  // deadline among them being `deadline`.
+  virtual void schedule(Time deadline, Time now, Offer& offer) = 0;
+  // λ has changed, or the latency or delay bound has.
+  virtual void retarget() {}
+  virtual void learned(const Grant&) {}
+
+  const TaskQueue& queue() const { return queue_; }
+  const BatchTimes& times() const { return times_; }
+  const estimate::RateMeter& rate() const { return rate_; }
+  // The typical relative deadline: the service's, else what tasks lately had.
+  Duration budget() const { return budget_; }
+
+ private:
+  void update(Time now, Decisions& out);
+  void refuse_hopeless(Time now, Decisions& out);
+  void refuse_first(size_t n, Time now, Decisions& out);
+  void refuse(const Task& task, Time now, Decisions& out);
+  void offer_urgent(const Cut& c, Time now);
+  void offer_patient(Time now);
+  void fill(const Cut& c, const BatchTimes& times, const Moment& m, Batch& batch);
+  Time latest_alone(const Task& t) const { return times_.decide_by(t.deadline, t.items); }
+
+  const KeyId key_;
+  KeyInfo info_;
+  DelayBound delay_;
+  BatchTimes times_;
+  std::vector<BatchTimes> times_by_type_;
+  estimate::RateMeter rate_;
+  Duration budget_;
+
+  TaskQueue queue_;    // with a deadline
+  TaskQueue patient_;  // without
+  // No waiting task's last moment alone is before this; exact for the head.
+  Time refuse_after_ = Time::infinite();
+  Offer offer_;
+  uint64_t epoch_ = 0;
+  Time wake_ = Time::infinite();
+};
+
+}  // namespace fermata::policy

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <vector>
+
+#include "policy/types.h"
+
+namespace fermata::policy {
+
+// When and where: which offer gets which worker. Knows workers and offers, never
+// a task. Between a grant and its answer neither the worker nor that key's older
+// offers are considered, so batchers may answer late, from other threads.
+class Ranker {
+ public:
+  virtual ~Ranker() = default;
+
+  virtual void add_key(KeyId key) = 0;
+  virtual void add_worker(WorkerId worker, uint32_t type, Time now, std::vector<Grant>& out) = 0;
+  virtual void set_delay_bound(DelayBound bound) = 0;
+
+  virtual void offered(const Offer& offer, Time now, std::vector<Grant>& out) = 0;
+  virtual void answered(const Answer& answer, Time now, std::vector<Grant>& out) = 0;
+  // The worker has really ended a batch, early, late or when expected.
+  virtual void freed(WorkerId worker, Time now, std::vector<Grant>& out) = 0;
+  virtual void tick(Time now, std::vector<Grant>& out) = 0;
+
+  virtual Time next_wake() const = 0;
+  // From now until the first worker is expected to be free; zero if one is.
+  virtual Duration expected_wait(Time now) const = 0;
+};
+
+}  // namespace fermata::policy

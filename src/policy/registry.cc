@@ -1,0 +1,46 @@
+#include <fmt/ranges.h>
+
+#include "base/status.h"
+#include "policy/deferred.h"
+#include "policy/fermata.h"
+#include "policy/pool_ranker.h"
+#include "policy/pool_scheduler.h"
+#include "policy/work_conserving.h"
+
+namespace fermata::policy {
+namespace {
+
+struct Entry {
+  std::string_view name;
+  MakeBatcher make_batcher;
+};
+
+constexpr Entry kPolicies[] = {
+    {"fermata", make_fermata},
+    {"deferred", make_deferred},
+    {"deferred-beta-lambda", make_deferred_beta_lambda},
+    {"deferred-prefix", make_deferred_prefix},
+    {"eager", make_eager},
+    {"clockwork", make_clockwork},
+    {"edf", make_edf},
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy) {
+  for (const Entry& entry : kPolicies) {
+    if (entry.name == policy) {
+      return std::make_unique<PoolScheduler>(entry.make_batcher, std::make_unique<PoolRanker>());
+    }
+  }
+  return invalid("no policy is called '{}', expected one of {}", policy,
+                 fmt::join(scheduler_names(), ", "));
+}
+
+std::vector<std::string_view> scheduler_names() {
+  std::vector<std::string_view> names;
+  for (const Entry& entry : kPolicies) names.push_back(entry.name);
+  return names;
+}
+
+}  // namespace fermata::policy
