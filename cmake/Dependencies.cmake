@@ -38,5 +38,5 @@ if(NOT TARGET onnxruntime::onnxruntime)
   add_library(onnxruntime::onnxruntime SHARED IMPORTED GLOBAL)
   set_target_properties(onnxruntime::onnxruntime PROPERTIES
     IMPORTED_LOCATION ${ONNXRUNTIME_LIBRARY}
-    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES ${ONNXRUNTIME_INCLUDE})
+    INTERFACE_INCLUDE_DIRECTORIES ${ONNXRUNTIME_INCLUDE})
 endif()

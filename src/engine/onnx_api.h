@@ -1,0 +1,47 @@
+#pragma once
+
+#include <onnxruntime_c_api.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/datatype.h"
+
+namespace fermata::engine {
+
+// ONNX Runtime's C interface: the function table, its environment (one a process),
+// and owners for its objects. INTERNAL where the library is older than the headers.
+struct OrtRuntime {
+  const OrtApi* api = nullptr;
+  OrtEnv* env = nullptr;
+  OrtMemoryInfo* cpu = nullptr;
+  OrtAllocator* allocator = nullptr;
+};
+absl::StatusOr<const OrtRuntime*> ort_runtime();
+// After ort_runtime() succeeded once.
+const OrtApi& ort();
+
+// Takes ownership; ORT's INVALID_ARGUMENT stays one, the rest is INTERNAL.
+absl::Status take_status(OrtStatus* status);
+
+struct OrtRelease {
+  void operator()(OrtSession* p) const { ort().ReleaseSession(p); }
+  void operator()(OrtSessionOptions* p) const { ort().ReleaseSessionOptions(p); }
+  void operator()(OrtValue* p) const { ort().ReleaseValue(p); }
+  void operator()(OrtTypeInfo* p) const { ort().ReleaseTypeInfo(p); }
+  void operator()(OrtTensorTypeAndShapeInfo* p) const { ort().ReleaseTensorTypeAndShapeInfo(p); }
+};
+template <class T>
+using OrtPtr = std::unique_ptr<T, OrtRelease>;
+
+ONNXTensorElementDataType to_onnx(DataType type);
+// None of types that the protocol does not have.
+std::optional<DataType> from_onnx(ONNXTensorElementDataType type);
+
+// The execution providers of the library in the names that settings use: cpu, cuda, ...
+std::vector<std::string> available_providers();
+
+}  // namespace fermata::engine
