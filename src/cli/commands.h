@@ -7,9 +7,11 @@
 namespace fermata::cli {
 
 // One line a command; src/cli/NAME.cc defines it.
+void add_probe(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 
 inline constexpr AddCommand kCommands[] = {
+    add_probe,
     add_version,
 };
 

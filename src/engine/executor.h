@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "base/time.h"
+#include "engine/options.h"
 #include "model/tensor.h"
 
 namespace fermata::engine {
@@ -17,7 +19,8 @@ struct Variant;  // engine/catalog.h: a loaded model version with its configurat
 // The part of a batch that belongs to one task: whole tensors of one request,
 // or for a request that was split, `items` rows of them from `first_item` on.
 struct BatchPart {
-  const std::vector<Tensor>* inputs = nullptr;        // alive until done is called
+  const std::vector<Tensor>* inputs = nullptr;        // in the order of the signature;
+                                                      // alive until done is called
   const std::vector<std::string>* outputs = nullptr;  // names asked for; empty: all
   uint32_t first_item = 0, items = 1;
 };
@@ -25,9 +28,13 @@ struct BatchPart {
 struct BatchResult {
   // One per part, in order: its outputs, or why that part alone failed.
   std::vector<absl::StatusOr<std::vector<Tensor>>> parts;
+  Time started;
   Duration input, run, output;  // gathering, computing, scattering
+  Duration total() const { return input + run + output; }
 };
 
+// All parts have the same shape per item and the same optional inputs. A variant
+// that does not batch gets one part.
 struct BatchRun {
   VariantId variant;
   std::vector<BatchPart> parts;
@@ -37,13 +44,26 @@ struct BatchRun {
 // Where batches run; one per worker. Nothing above it knows which kind it is.
 class Executor {
  public:
+  // Lets what runs end.
   virtual ~Executor() = default;
   // Blocks; not on the request path. Safe beside run().
-  virtual absl::Status load(VariantId id, std::shared_ptr<const Variant> variant) = 0;
+  virtual absl::Status load(std::shared_ptr<const Variant> variant) = 0;
+  // Nothing of it runs or will run.
   virtual void unload(VariantId id) = 0;
   // Returns at once; calls done exactly once, from any thread. One bad item
   // fails its own part, not the batch. Runs one batch at a time, in order.
   virtual void run(BatchRun batch) = 0;
 };
+
+// Makes the executors of one pool, which share what can be shared (sessions,
+// timers). Outlives them.
+class ExecutorFactory {
+ public:
+  virtual ~ExecutorFactory() = default;
+  virtual std::unique_ptr<Executor> make() = 0;
+};
+
+// INVALID_ARGUMENT where the provider is not available.
+absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_executors(const WorkerOptions& options);
 
 }  // namespace fermata::engine

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "engine/executor.h"
+
+namespace fermata::engine {
+
+// Executors that wait as long as the variant's profile says (its median) and
+// answer zeros of the right shapes (row A8). One timer thread serves any number.
+std::unique_ptr<ExecutorFactory> make_emulated_executors();
+
+}  // namespace fermata::engine
