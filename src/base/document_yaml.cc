@@ -60,14 +60,18 @@ class Handler : public YAML::EventHandler {
   void OnDocumentEnd() override {}
 
   void OnNull(const YAML::Mark&, YAML::anchor_t anchor) override {
-    must(builder_.expects_key() ? builder_.key("null") : builder_.value(nullptr));
+    if (builder_.expects_key()) {
+      must(builder_.key("null"));
+      return;
+    }
+    must(builder_.value(nullptr));
     remember(anchor);
   }
 
   void OnAlias(const YAML::Mark&, YAML::anchor_t anchor) override {
     const auto target = anchors_.find(anchor);
     if (target == anchors_.end()) {
-      must(builder_.fail_here("an alias of what it stands in", "a value"));
+      must(builder_.fail_here("an alias", "one of a value that ended before"));
     } else if (builder_.expects_key()) {
       must(builder_.fail_here("an alias as a name", "a name"));
     } else {

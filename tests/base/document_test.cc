@@ -129,7 +129,7 @@ TEST(Document, QuotedYamlScalarsAreStrings) {
 
 TEST(Document, SyntaxErrorsAreOneLineWithAPosition) {
   for (const char* text : {"{\"name\": \"m\",\n}", "name: [1,\n", "\xff\xfe", "{\"a\": \"\n\"}", "",
-                           "a: 1\n---\nb: 2\n", "? [a]\n: b", "*a", "&a [*a]"}) {
+                           "a: 1\n---\nb: 2\n", "? [a]\n: b", "*a", "&a [*a]", "&a : 1\nb: *a"}) {
     const std::string error = error_of(text);
     EXPECT_EQ(error.rfind("$", 0), 0u) << error;
     EXPECT_EQ(error.find('\n'), error.npos);
