@@ -1,16 +1,16 @@
 #pragma once
 
-#include <initializer_list>
-
 #include "cli/cli.h"
 
 namespace fermata::cli {
 
 // One line a command; src/cli/NAME.cc defines it.
+void add_check(CLI::App& app, int& exit_code);
 void add_probe(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 
 inline constexpr AddCommand kCommands[] = {
+    add_check,
     add_probe,
     add_version,
 };

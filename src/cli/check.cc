@@ -1,0 +1,40 @@
+#include "serve/check.h"
+
+#include <fmt/ranges.h>
+
+#include <iostream>
+#include <memory>
+
+#include "base/status.h"
+#include "cli/commands.h"
+
+namespace fermata::cli {
+namespace {
+
+int check_file(const std::string& file) {
+  const absl::StatusOr<serve::Config> config = serve::load_config(file);
+  if (!config.ok()) {
+    std::cerr << file << ": " << message(config.status()) << "\n";
+    return kBadInput;
+  }
+  const serve::CheckReport report = serve::check(*config);
+  for (const std::string& finding : report.findings) std::cerr << finding << "\n";
+  for (const serve::CheckReport::Model& model : report.models) {
+    std::cout << fmt::format("{:<24} version {:<8} served as {}\n", model.name,
+                             fmt::join(model.versions, ","), fmt::join(model.services, ", "));
+  }
+  return report.findings.empty() ? kDone : kBadInput;
+}
+
+}  // namespace
+
+void add_check(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand(
+      "check", "Check a configuration and its model repository without starting anything.");
+  auto file = std::make_shared<std::string>();
+  command->add_option("file", *file, "The configuration, fermata.yaml")->required();
+  command->footer("Example:\n  fermata check zoo/fermata.yaml");
+  command->callback([file, &exit_code] { exit_code = check_file(*file); });
+}
+
+}  // namespace fermata::cli

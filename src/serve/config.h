@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "engine/options.h"
+
+namespace fermata::serve {
+
+struct ListenOptions {
+  std::string host = "127.0.0.1";
+  // 0: a free port, which the server reports when it is ready.
+  uint16_t http = 8000, grpc = 8001, metrics = 8002;
+  uint32_t threads = 1;          // of each front end
+  uint32_t max_request_mb = 64;  // over HTTP; gRPC has no limit, as its clients expect
+};
+
+// What fermata.yaml says (docs/configuration.md).
+struct Config {
+  ListenOptions listen;
+  engine::EngineOptions engine;
+  std::string log_level = "info";  // a name that spdlog knows
+};
+
+// `folder` is what relative paths in the text start from. INVALID_ARGUMENT names
+// the path in the document, what stands there and what was expected.
+absl::StatusOr<Config> parse_config(std::string_view text, const std::string& folder);
+// Blocks; relative paths start from the file's folder.
+absl::StatusOr<Config> load_config(const std::string& file);
+
+}  // namespace fermata::serve

@@ -1,0 +1,84 @@
+#include "serve/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/status.h"
+
+namespace fermata::serve {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string error_of(std::string_view text) {
+  const absl::StatusOr<Config> config = parse_config(text, "/srv");
+  EXPECT_FALSE(config.ok()) << text;
+  return config.ok() ? "" : std::string(message(config.status()));
+}
+
+TEST(Config, OnlyTheModelsAreRequired) {
+  const absl::StatusOr<Config> config = parse_config("models: repository", "/srv");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->engine.repository, "/srv/repository");
+  EXPECT_EQ(config->engine.policy, "fermata");
+  EXPECT_EQ(config->listen.http, 8000);
+  EXPECT_EQ(config->listen.grpc, 8001);
+  EXPECT_EQ(config->listen.metrics, 8002);
+  EXPECT_TRUE(config->engine.services.empty());
+}
+
+TEST(Config, ReadsEveryField) {
+  const absl::StatusOr<Config> config = parse_config(R"(
+models: /models
+listen: {host: 0.0.0.0, http: 0, grpc: 1, metrics: 2, threads: 3, max_request_mb: 4}
+scheduler: deferred
+workers: {count: 5, executor: emulated, provider: cuda, threads: 6}
+latency_quantile: 0.75
+default_max_batch: 7
+log_level: debug
+services:
+  digits: {model: digits-cnn, slo_ms: 2.5, queue_limit: 8, max_batch: 9}
+  plain: {}
+)",
+                                                     "/srv");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->engine.repository, "/models");
+  EXPECT_EQ(config->listen.host, "0.0.0.0");
+  EXPECT_EQ(config->listen.http, 0);
+  EXPECT_EQ(config->listen.grpc, 1);
+  EXPECT_EQ(config->listen.metrics, 2);
+  EXPECT_EQ(config->listen.threads, 3u);
+  EXPECT_EQ(config->listen.max_request_mb, 4u);
+  EXPECT_EQ(config->log_level, "debug");
+  const engine::EngineOptions& engine = config->engine;
+  EXPECT_EQ(engine.policy, "deferred");
+  EXPECT_EQ(engine.workers.count, 5u);
+  EXPECT_EQ(engine.workers.executor, engine::ExecutorKind::kEmulated);
+  EXPECT_EQ(engine.workers.provider, "cuda");
+  EXPECT_EQ(engine.workers.threads, 6u);
+  EXPECT_EQ(engine.latency_quantile, 0.75);
+  EXPECT_EQ(engine.default_max_batch, 7u);
+  ASSERT_EQ(engine.services.size(), 2u);
+  EXPECT_EQ(engine.services[0].model, "digits-cnn");
+  EXPECT_EQ(engine.services[0].slo, Duration::micros(2500));
+  EXPECT_EQ(engine.services[0].queue_limit, 8u);
+  EXPECT_EQ(engine.services[0].max_batch, 9u);
+  EXPECT_EQ(engine.services[1].model, "plain");
+  EXPECT_FALSE(engine.services[1].slo.has_value());
+}
+
+TEST(Config, ErrorsSayWhereWhatAndWhatWasExpected) {
+  EXPECT_THAT(error_of("listen: {}"), HasSubstr("$.models"));
+  EXPECT_THAT(error_of("models: m\nlisten: {http: 70000}"), HasSubstr("$.listen.http: 70000"));
+  EXPECT_THAT(error_of("models: m\nworkers: {count: 0}"), HasSubstr("$.workers.count: 0"));
+  EXPECT_THAT(error_of("models: m\nscheduler: fifo"), HasSubstr("fermata"));
+  EXPECT_THAT(error_of("models: m\nservices: {a: {slo_ms: -1}}"),
+              HasSubstr("$.services.a.slo_ms: -1"));
+  EXPECT_THAT(error_of("models: m\nservice: {}"), HasSubstr("$.service"));
+  EXPECT_THAT(error_of("models: m\nmodels: n"), HasSubstr("models"));
+  EXPECT_THAT(error_of("models: [unclosed"), HasSubstr("line"));
+  EXPECT_THAT(error_of(""), HasSubstr("$"));
+}
+
+}  // namespace
+}  // namespace fermata::serve
