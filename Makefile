@@ -1,0 +1,54 @@
+# The entry points; `make help` lists them.
+JOBS ?= $(shell nproc)
+export JOBS
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+serve: build fetch ## install what is missing, build, fetch the demo zoo, start the server
+	@scripts/serve.sh
+
+test: deps build fetch ## install what is missing, build, pass every test
+	@scripts/deps.sh test
+	cmake --build --preset release -j$(JOBS)
+	ctest --test-dir build --output-on-failure
+	.deps/test/bin/python -m pytest -q tests/python
+	scripts/fuzz.sh 3
+
+build: deps ## build the command build/fermata
+	@test -e build/build.ninja || cmake --preset release
+	cmake --build --preset release -j$(JOBS) --target fermata
+
+bench: build ## the benchmarks that need nothing but this machine
+	scripts/deps.sh bench
+	scripts/bench.sh
+
+fuzz: deps ## fuzz every parser for a minute each (SECONDS=n)
+	scripts/deps.sh test
+	scripts/fuzz.sh $(or $(SECONDS),60)
+
+asan tsan: deps ## every C++ test under AddressSanitizer and UBSan, or ThreadSanitizer
+	scripts/deps.sh test
+	test -e build-$@/build.ninja || cmake --preset $@
+	cmake --build --preset $@ -j$(JOBS)
+	scripts/sanitized.sh $@
+
+format: ## format the C++ sources
+	@scripts/deps.sh lint
+	clang-format-14 -i $$(git ls-files '*.cc' '*.h')
+
+tidy: build ## the linter on every C++ source
+	@scripts/deps.sh lint
+	run-clang-tidy-14 -quiet -p build -j$(JOBS) '/src/.*\.cc$$'
+
+zoo: ## train the digits variants again
+	scripts/deps.sh train
+	.deps/train/bin/python zoo/train_digits.py
+
+deps:
+	@scripts/deps.sh build
+
+fetch:
+	@zoo/fetch
+
+.PHONY: help serve test build bench fuzz asan tsan format tidy zoo deps fetch

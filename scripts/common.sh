@@ -1,0 +1,59 @@
+# Sourced by the scripts: where things are, and how they speak.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+deps=$root/.deps
+
+say() { echo "fermata: $*" >&2; }
+
+# fail WHAT NEXT-STEP
+fail() {
+  echo "fermata: error: $1" >&2
+  echo "fermata: next step: $2" >&2
+  exit 1
+}
+
+# as_root COMMAND...: runs it, with sudo where we are not root.
+as_root() {
+  if [ "$(id -u)" = 0 ]; then
+    "$@"
+  elif command -v sudo >/dev/null; then
+    sudo "$@"
+  else
+    fail "this needs root, and there is no sudo: $*" "run that command as root, then try again"
+  fi
+}
+
+# need_debian PACKAGE...: installs those that are missing.
+need_debian() {
+  local missing
+  missing=$(for package in "$@"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
+      echo "$package"
+  done)
+  [ -z "$missing" ] && return
+  local apt="env DEBIAN_FRONTEND=noninteractive apt-get -y -q --no-install-recommends"
+  command -v apt-get >/dev/null ||
+    fail "there is no apt-get here to install: ${missing//$'\n'/ }" \
+      "install these libraries' development files with your system's package manager"
+  say "installing from Debian: ${missing//$'\n'/ }"
+  # shellcheck disable=SC2086
+  as_root $apt install $missing >&2 || { as_root $apt update >&2 && as_root $apt install $missing >&2; } ||
+    fail "apt-get could not install: ${missing//$'\n'/ }" \
+      "check the network and the sources of apt (apt-get update), then try again"
+}
+
+make_venv() {
+  python3 -m venv "$1" ||
+    fail "python3 cannot make a virtual environment" "install python3-venv, then try again"
+}
+
+# need_venv NAME REQUIREMENTS: .deps/NAME holds exactly these Python packages.
+need_venv() {
+  local venv=$deps/$1 requirements=$2
+  cmp -s "$requirements" "$venv/requirements.txt" && return
+  say "installing from PyPI into .deps/$1: $(grep -cv '^#' "$requirements") packages"
+  rm -rf "$venv"
+  make_venv "$venv"
+  "$venv/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements" >&2 ||
+    fail "pip could not install $requirements" "check the network and pip's index settings, then try again"
+  cp "$requirements" "$venv/requirements.txt"
+}

@@ -1,0 +1,48 @@
+"""Writes a network as ONNX, opset 13, weights inside."""
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+
+class Graph:
+    """An ONNX graph from `image` to `probabilities` and `label`, built node by node."""
+
+    def __init__(self, name):
+        self.name, self.nodes, self.weights = name, [], []
+
+    def add(self, operator, *inputs, output=None, **attributes):
+        output = output or f"t{len(self.nodes)}"
+        self.nodes.append(helper.make_node(operator, inputs, [output], **attributes))
+        return output
+
+    def constant(self, value):
+        name = f"w{len(self.weights)}"
+        self.weights.append(numpy_helper.from_array(np.asarray(value), name))
+        return name
+
+    def dense(self, x, w, b):
+        return self.add("Gemm", x, self.constant(w), self.constant(b))
+
+    def conv(self, x, w, b):
+        return self.add("Conv", x, self.constant(w), self.constant(b), pads=[1, 1, 1, 1])
+
+    def enlarge(self, x, scale):
+        scales = self.constant(np.array([1, 1, scale, scale], np.float32))
+        return self.add("Resize", x, "", scales, mode="nearest", nearest_mode="floor",
+                        coordinate_transformation_mode="asymmetric")
+
+    def model(self, logits):
+        probabilities = self.add("Softmax", logits, axis=1, output="probabilities")
+        self.add("ArgMax", probabilities, axis=1, keepdims=1, output="label")
+        tensor = helper.make_tensor_value_info
+        graph = helper.make_graph(
+            self.nodes, self.name,
+            [tensor("image", TensorProto.FLOAT, ["batch", 64])],
+            [tensor("probabilities", TensorProto.FLOAT, ["batch", 10]),
+             tensor("label", TensorProto.INT64, ["batch", 1])],
+            self.weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)],
+                                  ir_version=7, producer_name="fermata")
+        onnx.checker.check_model(model)
+        return model

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Trains the digits variants on scikit-learn's handwritten digits.
+
+    make zoo                             all of them
+    zoo/train_digits.py digits-mlp       one of them
+
+Writes zoo/repository/NAME/1/model.onnx, the card NAME/card.json with what the
+ONNX file scores on the held-out digits, and those digits with their labels as
+zoo/data/digits-test.jsonl: one request of the Open Inference Protocol a line.
+"""
+
+import argparse
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import onnxruntime
+from sklearn.datasets import load_digits
+from sklearn.metrics import confusion_matrix
+from sklearn.model_selection import train_test_split
+
+from digits.graph import Graph
+from digits.networks import CLASSES, Perceptron, ResidualCnn
+
+ZOO = pathlib.Path(__file__).resolve().parent
+SEED = 7
+BATCH = 32
+
+# Each with its epochs: (how many, at which scale of the image; 0: the network's own).
+VARIANTS = {
+    "digits-linear": (Perceptron([]), [(60, 0)]),
+    "digits-mlp": (Perceptron([32]), [(60, 0)]),
+    "digits-cnn-small": (ResidualCnn(scale=1, channels=8, blocks=1), [(60, 0)]),
+    "digits-cnn-medium": (ResidualCnn(scale=2, channels=32, blocks=2), [(40, 1), (20, 0)]),
+    "digits-cnn-large": (ResidualCnn(scale=4, channels=48, blocks=4), [(40, 1), (10, 2), (3, 0)]),
+}
+
+
+def split():
+    digits = load_digits()
+    return train_test_split(digits.data.astype(np.float32), digits.target, test_size=0.3,
+                            stratify=digits.target, random_state=SEED)
+
+
+def shifted(rng, pixels):
+    """Each digit moved by at most one pixel each way, the rest filled with paper."""
+    padded = np.pad(pixels.reshape(-1, 8, 8), ((0, 0), (1, 1), (1, 1)))
+    moves = rng.integers(0, 3, (len(pixels), 2))
+    return np.stack([p[y:y + 8, x:x + 8].reshape(64) for p, (y, x) in zip(padded, moves)])
+
+
+def train(network, schedule, pixels, labels):
+    """Adam with a cosine step size on the cross entropy."""
+    rng = np.random.default_rng(SEED)
+    params = network.init(rng)
+    moments = jax.tree_util.tree_map(lambda p: (jnp.zeros_like(p), jnp.zeros_like(p)), params)
+    steps_per_epoch = len(pixels) // BATCH
+    total = steps_per_epoch * sum(epochs for epochs, _ in schedule)
+    step = 0
+    for epochs, scale in schedule:
+        update = jax.jit(lambda *a, s=scale: _adam(network, s, *a))
+        for _ in range(epochs):
+            order = rng.permutation(len(pixels))
+            for batch in order[:steps_per_epoch * BATCH].reshape(-1, BATCH):
+                rate = 2e-3 * 0.5 * (1 + np.cos(np.pi * step / total))
+                step += 1
+                images = shifted(rng, pixels[batch]) if network.SHIFTS else pixels[batch]
+                params, moments, loss = update(params, moments, rate, float(step), images,
+                                               labels[batch])
+            print(f"  step {step} of {total}, loss {loss:.4f}", flush=True)
+    return jax.tree_util.tree_map(np.asarray, params)
+
+
+def _adam(network, scale, params, moments, rate, step, pixels, labels):
+    options = {"scale": scale} if scale else {}
+
+    def loss_of(params):
+        scores = jax.nn.log_softmax(network.logits(params, pixels, **options))
+        return -scores[jnp.arange(BATCH), labels].mean()
+
+    def moved(p, g, m):
+        mean, square = 0.9 * m[0] + 0.1 * g, 0.999 * m[1] + 0.001 * g * g
+        change = mean / (1 - 0.9 ** step) / (jnp.sqrt(square / (1 - 0.999 ** step)) + 1e-8)
+        return p - rate * (change + 1e-3 * p), (mean, square)
+
+    loss, gradient = jax.value_and_grad(loss_of)(params)
+    leaves, tree = jax.tree_util.tree_flatten(params)
+    results = [moved(p, g, m) for p, g, m in
+               zip(leaves, tree.flatten_up_to(gradient), tree.flatten_up_to(moments))]
+    return (tree.unflatten([p for p, _ in results]), tree.unflatten([m for _, m in results]), loss)
+
+
+def card(name, model, pixels, labels):
+    """What the ONNX file itself scores, as ONNX Runtime runs it."""
+    found = onnxruntime.InferenceSession(model).run(["label"], {"image": pixels})[0][:, 0]
+    confusion = confusion_matrix(labels, found, labels=range(CLASSES))
+    return {
+        "name": name,
+        "task": "handwritten digits, 8 by 8 grey values 0 to 16, to one of ten classes",
+        "data": "scikit-learn load_digits (UCI optical recognition of handwritten digits, CC BY 4.0)",
+        "licence": "MIT",
+        "command": f"zoo/train_digits.py {name}",
+        "seed": SEED,
+        "test_samples": len(labels),
+        "accuracy": round(float((found == labels).mean()), 6),
+        "recall": [round(float(row[i] / row.sum()), 6) for i, row in enumerate(confusion)],
+        "confusion": confusion.tolist(),
+    }
+
+
+def write_card(path, values):
+    """JSON with each row of the confusion matrix on a line."""
+    rows = ",\n".join("    " + json.dumps(row) for row in values["confusion"])
+    lines = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in values.items() if k != "confusion"]
+    lines.append('  "confusion": [\n' + rows + "\n  ]")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def write_requests(pixels, labels):
+    path = ZOO / "data" / "digits-test.jsonl"
+    with path.open("w") as file:
+        for row, label in zip(pixels, labels):
+            image = {"name": "image", "shape": [1, 64], "datatype": "FP32",
+                     "data": [int(value) for value in row]}
+            file.write(json.dumps({"inputs": [image], "label": int(label)},
+                                  separators=(",", ":")) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(VARIANTS))
+    names = parser.parse_args().names or list(VARIANTS)
+    for name in names:
+        if name not in VARIANTS:
+            parser.error(f"unknown variant '{name}'; there are {', '.join(VARIANTS)}")
+    pixels, test_pixels, labels, test_labels = split()
+    write_requests(test_pixels, test_labels)
+    for name in names:
+        print(name, flush=True)
+        network, schedule = VARIANTS[name]
+        params = train(network, schedule, pixels, labels)
+        graph = Graph(name)
+        model = graph.model(network.write(graph, params)).SerializeToString()
+        folder = ZOO / "repository" / name
+        (folder / "1").mkdir(parents=True, exist_ok=True)
+        (folder / "1" / "model.onnx").write_bytes(model)
+        result = card(name, model, test_pixels, test_labels)
+        write_card(folder / "card.json", result)
+        print(f"  accuracy {result['accuracy']:.4f}, {len(model) / 1024:.0f} KiB", flush=True)
+
+
+if __name__ == "__main__":
+    main()
