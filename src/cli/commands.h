@@ -12,6 +12,13 @@ void add_version(CLI::App& app, int& exit_code);
 inline constexpr AddCommand kCommands[] = {
     add_check,
     add_probe,
+void add_goodput(CLI::App& app, int& exit_code);
+void add_simulate(CLI::App& app, int& exit_code);
+void add_version(CLI::App& app, int& exit_code);
+
+inline constexpr AddCommand kCommands[] = {
+    add_goodput,
+    add_simulate,
     add_version,
 };
 

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/document.h"
+#include "base/histogram.h"
+#include "simulate/scenario.h"
+
+namespace fermata::simulate {
+
+// What became of the measured requests of one model.
+struct ModelResult {
+  std::string name;
+  uint64_t offered = 0, on_time = 0, late = 0, dropped = 0;
+  Histogram latency;              // arrival to end, of what was served
+  Histogram queueing;             // arrival to the start of its batch
+  std::vector<uint64_t> batches;  // [b]: batches of b items that hold a measured request
+
+  // Of nothing offered, nothing is bad.
+  double bad_rate() const {
+    return offered == 0 ? 0 : 1 - static_cast<double>(on_time) / static_cast<double>(offered);
+  }
+};
+
+struct Result {
+  std::vector<ModelResult> models;
+  Duration duration;
+  uint32_t workers = 0;
+  Duration busy;  // of all workers, within the measured time
+  uint64_t events = 0;
+  uint64_t hash = 0;  // over every decision of the run, in order
+
+  double utilization() const { return busy.seconds() / (duration.seconds() * workers); }
+  double worst_bad_rate() const;
+};
+
+// The contract's output. `autoscale` is Symphony 4.4: workers to add, N·r/(1-r)
+// while more than 1 % is bad, and workers to give back, N·f at idle fraction f.
+Json write_result(const Result& result);
+
+}  // namespace fermata::simulate

@@ -1,0 +1,161 @@
+#include "simulate/scenario_document.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/status.h"
+#include "model/latency_document.h"
+#include "policy/scheduler.h"
+#include "simulate/arrivals_document.h"
+
+namespace fermata::simulate {
+namespace {
+
+constexpr double kLongestMs = 1e8;    // about a day, for every time in the document
+constexpr double kHighestRate = 1e8;  // requests a second
+constexpr int64_t kMostWorkers = 1'000'000;
+constexpr int64_t kLargestBatch = 65'536;
+
+WorkerGroup read_group(Reader value) {
+  ObjectReader fields = value.object();
+  WorkerGroup group;
+  group.type = fields["type"].string("default");
+  group.count = static_cast<uint32_t>(fields["count"].integer(1, kMostWorkers, 1));
+  group.memory_mb = fields["memory_mb"].non_negative(0);
+  return group;
+}
+
+// A map is one group; a list has groups with a type each. Groups of one type
+// are put together.
+std::vector<WorkerGroup> read_workers(Reader value) {
+  if (!value.is_list()) {
+    if (value.is_object()) return {read_group(value)};
+    value.fail("a map with count, or a list of such maps with a type each");
+    return {};
+  }
+  std::vector<WorkerGroup> groups;
+  for (Reader entry : value.list(1)) {
+    const WorkerGroup group = read_group(entry);
+    const auto same = std::find_if(groups.begin(), groups.end(),
+                                   [&](const WorkerGroup& g) { return g.type == group.type; });
+    if (same == groups.end()) {
+      groups.push_back(group);
+    } else if (same->memory_mb != group.memory_mb) {
+      entry.fail("the memory_mb of the other workers of its type");
+    } else {
+      same->count += group.count;
+    }
+  }
+  return groups;
+}
+
+bool is_one_latency(Reader value) {
+  if (!value.is_object()) return true;  // read_latency says what is wrong with it
+  for (const auto& [name, _] : value.map()) {
+    if (name == "alpha" || name == "beta" || name == "quadratic" || name == "table") return true;
+  }
+  return false;
+}
+
+std::vector<LatencyModel> read_latencies(Reader value, const std::vector<WorkerGroup>& workers) {
+  if (is_one_latency(value)) return std::vector<LatencyModel>(workers.size(), read_latency(value));
+  std::vector<LatencyModel> latencies(workers.size());
+  std::set<std::string> named;
+  for (const auto& [type, latency] : value.map()) {
+    const auto group = std::find_if(workers.begin(), workers.end(),
+                                    [&](const WorkerGroup& g) { return g.type == type; });
+    if (group == workers.end()) {
+      latency.fail(fmt::format("a type of the workers as its name, not '{}'", type));
+      return latencies;
+    }
+    latencies[static_cast<size_t>(group - workers.begin())] = read_latency(latency);
+    named.insert(type);
+  }
+  for (const WorkerGroup& group : workers) {
+    if (!named.contains(group.type)) {
+      value.fail(fmt::format("a latency for worker type '{}' too", group.type));
+    }
+  }
+  return latencies;
+}
+
+SimulatedModel read_model(Reader value, const std::vector<WorkerGroup>& workers) {
+  ObjectReader fields = value.object();
+  SimulatedModel model;
+  model.name = fields["name"].string();
+  model.latency = read_latencies(fields["latency_ms"], workers);
+  model.slo = Duration::from_millis(fields["slo_ms"].between(1e-3, kLongestMs));
+  model.share = fields["share"].positive(1.0);
+  model.max_batch = static_cast<uint32_t>(fields["max_batch"].integer(1, kLargestBatch, 256));
+  if (Reader arrival = fields["arrival"]; arrival.present()) model.arrival = read_arrivals(arrival);
+  if (Reader memory = fields["memory_mb"]; memory.present()) {
+    ObjectReader parts = memory.object();
+    model.static_mb = parts["static"].non_negative(0);
+    model.dynamic_mb = parts["dynamic"].non_negative(0);
+  }
+  for (const LatencyModel& latency : model.latency) {
+    if (value.failed()) break;
+    if (auto table = LatencyTable::make(latency, model.max_batch); !table.ok()) {
+      value.fail(std::string(table.status().message()));
+    }
+  }
+  return model;
+}
+
+std::vector<SimulatedModel> read_models(Reader value, const std::vector<WorkerGroup>& workers) {
+  std::vector<SimulatedModel> models;
+  std::set<std::string> names;
+  for (Reader entry : value.list(1)) {
+    models.push_back(read_model(entry, workers));
+    if (!names.insert(models.back().name).second && !value.failed()) {
+      entry.fail(fmt::format("a name that no other model has, not '{}'", models.back().name));
+    }
+  }
+  return models;
+}
+
+// Traces say themselves how many requests come; other processes need a rate.
+double read_rate(Reader value, const std::vector<SimulatedModel>& models) {
+  const auto trace = [](const SimulatedModel& m) {
+    return std::holds_alternative<TraceArrivals>(m.arrival);
+  };
+  if (value.present() || !std::all_of(models.begin(), models.end(), trace)) {
+    return value.between(1e-6, kHighestRate);
+  }
+  return 0;
+}
+
+// As counted: every trace keeps its own mean.
+void rate_from_traces(Scenario& scenario) {
+  for (SimulatedModel& m : scenario.models) {
+    m.share = mean_rate(std::get<TraceArrivals>(m.arrival));
+    scenario.rate_rps += m.share;
+  }
+}
+
+}  // namespace
+
+Scenario read_scenario(Reader root) {
+  static const std::vector<std::string_view> kSchedulers = policy::scheduler_names();
+  ObjectReader fields = root.object();
+  Scenario scenario;
+  scenario.seed = static_cast<uint64_t>(fields["seed"].integer(0, int64_t{1} << 53, 1));
+  scenario.warmup = Duration::from_seconds(fields["warmup_s"].between(0, kLongestMs / 1e3, 2.0));
+  scenario.duration =
+      Duration::from_seconds(fields["duration_s"].between(1e-3, kLongestMs / 1e3, 20.0));
+  scenario.scheduler = kSchedulers[fields["scheduler"].choice(kSchedulers, 0)];
+  scenario.workers = read_workers(fields["workers"]);
+  if (Reader network = fields["network"]; network.present()) {
+    ObjectReader delays = network.object();
+    scenario.network.control =
+        Duration::from_millis(delays["control_ms"].between(0, kLongestMs, 0.0));
+    scenario.network.per_item =
+        Duration::from_millis(delays["per_item_ms"].between(0, kLongestMs, 0.0));
+  }
+  scenario.models = read_models(fields["models"], scenario.workers);
+  scenario.rate_rps = read_rate(fields["rate_rps"], scenario.models);
+  if (!root.failed() && scenario.rate_rps == 0) rate_from_traces(scenario);
+  return scenario;
+}
+
+}  // namespace fermata::simulate

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+
+namespace fermata::simulate {
+
+// What happened in a run, for checkers. A batch is one kStarted, followed by one
+// kTaken for each of its requests.
+struct TraceEvent {
+  enum Kind : uint8_t { kArrived, kStarted, kTaken, kDropped };
+  Kind kind;
+  uint32_t items;  // of the request, or of the batch
+  KeyId key;
+  WorkerId worker;  // of kStarted
+  JobId job;        // of the others
+  Time at;          // when it arrived, was decided on, or was dropped
+  // kArrived: its deadline. kStarted: when the batch starts and ends.
+  Time start, end;
+};
+using Trace = std::vector<TraceEvent>;
+
+}  // namespace fermata::simulate
