@@ -6,20 +6,13 @@ namespace fermata::cli {
 
 // One line a command; src/cli/NAME.cc defines it.
 void add_check(CLI::App& app, int& exit_code);
-void add_probe(CLI::App& app, int& exit_code);
-void add_version(CLI::App& app, int& exit_code);
-
-inline constexpr AddCommand kCommands[] = {
-    add_check,
-    add_probe,
 void add_goodput(CLI::App& app, int& exit_code);
+void add_probe(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 
 inline constexpr AddCommand kCommands[] = {
-    add_goodput,
-    add_simulate,
-    add_version,
+    add_check, add_goodput, add_probe, add_simulate, add_version,
 };
 
 }  // namespace fermata::cli
