@@ -1,25 +1,23 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "policy/batcher.h"
 #include "policy/min_tree.h"
+#include "policy/parts.h"
 #include "policy/ranker.h"
 #include "policy/scheduler.h"
 
 namespace fermata::policy {
-
-using MakeBatcher = std::unique_ptr<Batcher> (*)(KeyId key, KeyInfo info, DelayBound delay);
 
 // Batchers and one ranker in one thread: passes offers, grants and answers
 // between them until they are quiet. Adds nothing to what they decide, so the
 // same batchers and ranker decide the same when messages carry them.
 class PoolScheduler final : public Scheduler {
  public:
-  PoolScheduler(MakeBatcher make_batcher, std::unique_ptr<Ranker> ranker)
-      : make_batcher_(make_batcher), ranker_(std::move(ranker)) {}
+  explicit PoolScheduler(Parts parts)
+      : make_batcher_(parts.make_batcher), ranker_(std::move(parts.ranker)) {}
 
   KeyId add_key(KeyInfo info) override;
   void remove_key(KeyId key) override;

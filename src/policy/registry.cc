@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "policy/deferred.h"
 #include "policy/fermata.h"
+#include "policy/parts.h"
 #include "policy/pool_ranker.h"
 #include "policy/pool_scheduler.h"
 #include "policy/work_conserving.h"
@@ -27,14 +28,17 @@ constexpr Entry kPolicies[] = {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy) {
+absl::StatusOr<Parts> make_parts(std::string_view policy) {
   for (const Entry& entry : kPolicies) {
-    if (entry.name == policy) {
-      return std::make_unique<PoolScheduler>(entry.make_batcher, std::make_unique<PoolRanker>());
-    }
+    if (entry.name == policy) return Parts{entry.make_batcher, std::make_unique<PoolRanker>()};
   }
   return invalid("no policy is called '{}', expected one of {}", policy,
                  fmt::join(scheduler_names(), ", "));
+}
+
+absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy) {
+  ASSIGN_OR_RETURN(Parts parts, make_parts(policy));
+  return std::make_unique<PoolScheduler>(std::move(parts));
 }
 
 std::vector<std::string_view> scheduler_names() {
