@@ -7,12 +7,13 @@ namespace fermata::cli {
 // One line a command; src/cli/NAME.cc defines it.
 void add_check(CLI::App& app, int& exit_code);
 void add_goodput(CLI::App& app, int& exit_code);
+void add_plan(CLI::App& app, int& exit_code);
 void add_probe(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 
 inline constexpr AddCommand kCommands[] = {
-    add_check, add_goodput, add_probe, add_simulate, add_version,
+    add_check, add_goodput, add_plan, add_probe, add_simulate, add_version,
 };
 
 }  // namespace fermata::cli

@@ -1,0 +1,62 @@
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "cli/cli.h"
+#include "cli/commands.h"
+#include "plan/placement_document.h"
+
+namespace fermata::cli {
+namespace {
+
+constexpr const char* kPlacementHelp = R"(
+Example:
+  fermata plan placement epoch.yaml > placement.json
+
+  subclusters: 2
+  max_rate_rps: 50000
+  memory_mb: 11000
+  models:
+    - {name: m1, rate_rps: 120, static_mb: 90, dynamic_mb: 2100}
+    - {name: m2, rate_rps: 80, static_mb: 110, dynamic_mb: 900, current: 1}
+
+Exit code 0: done. 2: the document is wrong. 3: no placement keeps the limits.
+)";
+
+Exit refuse(const absl::Status& status) {
+  std::cerr << "fermata plan: " << message(status) << "\n";
+  return kBadInput;
+}
+
+Exit run_placement(const std::string& file) {
+  auto document = Document::load(file);
+  if (!document.ok()) return refuse(document.status());
+  const auto problem = document->read(plan::read_placement);
+  if (!problem.ok()) return refuse(problem.status());
+  const Time start = monotonic_now();
+  const plan::Placement placement = plan::place(*problem);
+  std::cerr << fmt::format("placed {} models on {} sub-clusters in {:.2f} s\n",
+                           problem->models.size(), problem->subclusters,
+                           (monotonic_now() - start).seconds());
+  std::cout << write_json(plan::write_placement(*problem, placement));
+  return placement.feasible ? kDone : kInfeasible;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, int& exit_code) {
+  CLI::App* plan = app.add_subcommand("plan", "Solve one planning document, offline.");
+  plan->require_subcommand(1);
+  CLI::App* placement =
+      plan->add_subcommand("placement", "Models to sub-clusters, balanced (Symphony, appendix A).");
+  auto file = std::make_shared<std::string>();
+  placement->add_option("FILE", *file, "JSON or YAML document; - reads standard input")->required();
+  placement->footer(kPlacementHelp);
+  placement->callback([file, &exit_code] { exit_code = run_placement(*file); });
+}
+
+}  // namespace fermata::cli
