@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Writes the tiny models of tests/data/repository: .deps/train/bin/python tests/data/make_models.py
+
+identity-TYPE gives its input `x` back as `y`, for each datatype of the protocol,
+batched along the first dimension. pair has two inputs and two outputs, their
+sum and their difference. whole does not batch: its shape is fixed.
+"""
+
+import pathlib
+
+from onnx import TensorProto, checker, helper
+
+REPOSITORY = pathlib.Path(__file__).resolve().parent / "repository"
+DATATYPES = {
+    "bool": TensorProto.BOOL, "uint8": TensorProto.UINT8, "uint16": TensorProto.UINT16,
+    "uint32": TensorProto.UINT32, "uint64": TensorProto.UINT64, "int8": TensorProto.INT8,
+    "int16": TensorProto.INT16, "int32": TensorProto.INT32, "int64": TensorProto.INT64,
+    "fp16": TensorProto.FLOAT16, "fp32": TensorProto.FLOAT, "fp64": TensorProto.DOUBLE,
+    "bf16": TensorProto.BFLOAT16, "bytes": TensorProto.STRING,
+}
+
+
+def write(name, nodes, inputs, outputs):
+    def values(described):
+        return [helper.make_tensor_value_info(*value) for value in described]
+
+    graph = helper.make_graph(nodes, name, values(inputs), values(outputs))
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7)
+    checker.check_model(model)
+    folder = REPOSITORY / name / "1"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+
+
+def main():
+    for suffix, datatype in DATATYPES.items():
+        write(f"identity-{suffix}", [helper.make_node("Identity", ["x"], ["y"])],
+              [("x", datatype, ["batch", "n"])], [("y", datatype, ["batch", "n"])])
+    pair = [helper.make_node("Add", ["a", "b"], ["sum"]),
+            helper.make_node("Sub", ["a", "b"], ["difference"])]
+    row = (TensorProto.INT32, ["batch", 4])
+    write("pair", pair, [("a", *row), ("b", *row)], [("sum", *row), ("difference", *row)])
+    fixed = (TensorProto.FLOAT, [3, 5])
+    write("whole", [helper.make_node("Neg", ["x"], ["y"])], [("x", *fixed)], [("y", *fixed)])
+
+
+if __name__ == "__main__":
+    main()
