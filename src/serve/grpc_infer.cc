@@ -1,0 +1,92 @@
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/status.h"
+#include "serve/grpc_codec.h"
+#include "serve/grpc_service.h"
+#include "serve/status_map.h"
+
+namespace fermata::serve {
+namespace {
+
+// A client's own deadline, on the engine's clock.
+Time cutoff_of(const grpc::ServerContextBase& context, Time now) {
+  const auto deadline = context.deadline();
+  if (deadline == std::chrono::system_clock::time_point::max()) return Time::infinite();
+  const auto left = deadline - std::chrono::system_clock::now();
+  return now + Duration::nanos(std::chrono::duration_cast<std::chrono::nanoseconds>(left).count());
+}
+
+// One unary call. gRPC calls neither OnCancel nor OnDone before the method that
+// made it has returned, so start() is over by then, even if the reply has come.
+class UnaryInfer final : public grpc::ServerUnaryReactor {
+ public:
+  UnaryInfer(GrpcHouse& house, grpc::CallbackServerContext& context)
+      : house_(house),
+        context_(context),
+        messages_(*static_cast<InferMessages*>(context.GetRpcAllocatorState())) {}
+
+  void start() {
+    house_.counters.begin();
+    const Time arrival = house_.engine.now();
+    auto call = house_.decode(messages_.share_request(), context_, arrival);
+    if (!call.ok()) {
+      house_.counters.reject();
+      return finish(call.status());
+    }
+    wishes_ = std::move(call->wishes);
+    job_ = house_.engine.submit(std::move(call->request),
+                                [this](engine::ReplyPart part) { answer(std::move(part)); });
+  }
+
+  void OnCancel() override {
+    if (!job_.is_none()) house_.engine.cancel(job_);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  void answer(engine::ReplyPart part) {
+    absl::Status status = std::move(part.status);
+    if (status.ok()) {
+      status = encode_grpc_reply(std::move(part), wishes_, house_.regions, *messages_.response());
+    }
+    finish(status);
+  }
+  void finish(const absl::Status& status) {
+    FrontEndCounters& counters = house_.counters;  // Finish may end this object
+    Finish(grpc_status(status));
+    counters.end();
+  }
+
+  GrpcHouse& house_;
+  grpc::CallbackServerContext& context_;
+  InferMessages& messages_;
+  ReplyWishes wishes_;
+  JobId job_;
+};
+
+}  // namespace
+
+absl::StatusOr<InferCall> GrpcHouse::decode(
+    std::shared_ptr<const inference::ModelInferRequest> message,
+    const grpc::ServerContextBase& context, Time arrival) const {
+  ASSIGN_OR_RETURN(InferCall call, decode_grpc_infer(std::move(message), regions));
+  call.request.arrival = arrival;
+  call.request.cutoff = cutoff_of(context, arrival);
+  if (call.wishes.classifies()) {
+    ASSIGN_OR_RETURN(const auto variant,
+                     engine.catalog()->find(call.request.service, call.request.version));
+    call.wishes.leading_batch = variant->signature.batches;
+  }
+  return call;
+}
+
+grpc::ServerUnaryReactor* start_infer(GrpcHouse& house, grpc::CallbackServerContext& context) {
+  auto* infer = new UnaryInfer(house, context);
+  infer->start();
+  return infer;
+}
+
+}  // namespace fermata::serve

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/time.h"
+#include "engine/engine.h"
+#include "serve/counters.h"
+#include "serve/operations.h"
+#include "serve/shared_memory.h"
+
+namespace fermata::serve {
+
+struct GrpcOptions {
+  std::string address = "0.0.0.0";
+  uint16_t port = 0;  // 0: a free one
+};
+
+// inference.GRPCInferenceService and grpc.health.v1.Health on gRPC's callback
+// API, which brings its own threads. Messages of any size.
+struct GrpcServerImpl;
+class GrpcServer {
+ public:
+  // UNAVAILABLE where it cannot listen. All but the options outlive it.
+  static absl::StatusOr<std::unique_ptr<GrpcServer>> start(const GrpcOptions& options,
+                                                           engine::Engine& engine,
+                                                           Operations& operations,
+                                                           const SharedMemory& regions);
+  ~GrpcServer();
+  GrpcServer(const GrpcServer&) = delete;
+  GrpcServer& operator=(const GrpcServer&) = delete;
+
+  uint16_t port() const;
+  const FrontEndCounters& counters() const;
+  // What health checks say.
+  void set_serving(bool serving);
+  // No new calls; returns when all have ended, cancelling those that take longer
+  // than `patience`. Once.
+  void stop(Duration patience);
+
+ private:
+  explicit GrpcServer(std::unique_ptr<GrpcServerImpl> impl);
+  std::unique_ptr<GrpcServerImpl> impl_;
+};
+
+}  // namespace fermata::serve

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+
+#include "engine/engine.h"
+#include "serve/counters.h"
+#include "serve/http_routes.h"
+#include "serve/http_server.h"
+#include "serve/operations.h"
+#include "serve/running_jobs.h"
+#include "serve/shared_memory.h"
+
+namespace fermata::serve {
+
+// The Open Inference Protocol over HTTP: decodes what the server receives, asks
+// the engine or the operations, and answers. A connection that closes cancels
+// its jobs.
+class HttpFrontEnd : public HttpHandler {
+ public:
+  // All outlive it. max_body_bytes bounds a body after decompression.
+  HttpFrontEnd(engine::Engine& engine, Operations& operations, const SharedMemory& regions,
+               size_t max_body_bytes)
+      : engine_(engine),
+        operations_(operations),
+        regions_(regions),
+        max_body_bytes_(max_body_bytes) {}
+
+  void request(HttpExchange exchange) override;
+  void opened(uint64_t connection) override { jobs_.open(connection); }
+  void closed(uint64_t connection) override;
+
+  const FrontEndCounters& counters() const { return counters_; }
+
+ private:
+  struct Infer;
+
+  void infer(HttpExchange exchange, const HttpRoute& route);
+  absl::StatusOr<InferCall> decode(const HttpExchange& exchange, const HttpRoute& route);
+  absl::Status prepare(const HttpExchange& exchange, const HttpRoute& route, Infer& infer,
+                       engine::InferRequest& request);
+  void answer(Infer& infer, engine::ReplyPart part);
+
+  engine::Engine& engine_;
+  Operations& operations_;
+  const SharedMemory& regions_;
+  const size_t max_body_bytes_;
+  RunningJobs jobs_;
+  FrontEndCounters counters_;
+};
+
+// Answers every call but infer.
+void answer_operation(HttpExchange exchange, const HttpRoute& route, Operations& operations);
+// The protocol's error body.
+HttpResponse error_response(const absl::Status& status);
+
+}  // namespace fermata::serve

@@ -1,0 +1,223 @@
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/status.h"
+#include "serve/http_front_end.h"
+#include "serve/json_text.h"
+#include "serve/message_json.h"
+
+namespace fermata::serve {
+namespace {
+
+HttpResponse json_response(const Json& body, uint16_t status = 200) {
+  HttpResponse response;
+  response.status = status;
+  response.body = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return response;
+}
+
+HttpResponse response_of(const absl::Status& status) {
+  return status.ok() ? HttpResponse{} : error_response(status);
+}
+
+// A body of an operation: a JSON object, or nothing.
+absl::StatusOr<Json> parse_body(std::string_view body) {
+  if (body.empty()) return Json::object();
+  Json parsed = Json::parse(body, nullptr, false);
+  if (!parsed.is_object()) return invalid("the body is not a JSON object");
+  return parsed;
+}
+
+template <class Request>
+Request named(const HttpRoute& route) {
+  Request request;
+  request.set_name(route.model);
+  request.set_version(route.version);
+  return request;
+}
+
+// Asks one operation and shows its response as JSON, as it is or one field of it.
+template <class Request, class Response>
+HttpResponse ask(const Operations& operations, const Request& request, const char* field,
+                 absl::Status (Operations::*call)(const Request&, Response&) const) {
+  Response response;
+  if (const auto status = (operations.*call)(request, response); !status.ok()) {
+    return error_response(status);
+  }
+  Json body = message_to_json(response);
+  return json_response(field == nullptr ? body : body[field]);
+}
+
+HttpResponse model_ready(const HttpRoute& route, const Operations& operations) {
+  inference::ModelReadyResponse response;
+  const auto status = operations.model_ready(named<inference::ModelReadyRequest>(route), response);
+  if (!status.ok()) return error_response(status);
+  return json_response({{"name", route.model}, {"ready", response.ready()}},
+                       response.ready() ? 200 : 503);
+}
+
+HttpResponse repository_index(const HttpExchange& exchange, const Operations& operations) {
+  const auto body = parse_body(exchange.body());
+  if (!body.ok()) return error_response(body.status());
+  inference::RepositoryIndexRequest request;
+  if (const auto ready = body->find("ready"); ready != body->end()) {
+    if (!ready->is_boolean()) return error_response(invalid("ready is not true or false"));
+    request.set_ready(ready->get<bool>());
+  }
+  return ask(operations, request, "models", &Operations::repository_index);
+}
+
+absl::Status read_parameters(std::string_view text, inference::RepositoryModelLoadRequest& to) {
+  ASSIGN_OR_RETURN(const Json body, parse_body(text));
+  const auto parameters = body.find("parameters");
+  if (parameters == body.end()) return absl::OkStatus();
+  if (!parameters->is_object()) return invalid("parameters is not an object");
+  for (const auto& [name, value] : parameters->items()) {
+    auto& parameter = (*to.mutable_parameters())[name];
+    if (value.is_string()) {
+      parameter.set_string_param(value.get<std::string>());
+    } else if (value.is_boolean()) {
+      parameter.set_bool_param(value.get<bool>());
+    } else if (value.is_number_integer()) {
+      parameter.set_int64_param(value.get<int64_t>());
+    } else {
+      return invalid("parameter {} is neither text, a whole number nor a boolean", name);
+    }
+  }
+  return absl::OkStatus();
+}
+
+Operations::Done respond_when_done(HttpExchange exchange) {
+  return [exchange = std::move(exchange)](absl::Status status) mutable {
+    exchange.respond(response_of(status));
+  };
+}
+
+void load(HttpExchange exchange, const HttpRoute& route, Operations& operations) {
+  inference::RepositoryModelLoadRequest request;
+  request.set_model_name(route.model);
+  if (const auto bad = read_parameters(exchange.body(), request); !bad.ok()) {
+    return exchange.respond(error_response(bad));
+  }
+  operations.load(request, respond_when_done(std::move(exchange)));
+}
+
+void unload(HttpExchange exchange, const HttpRoute& route, Operations& operations) {
+  inference::RepositoryModelUnloadRequest request;
+  request.set_model_name(route.model);
+  operations.unload(request, respond_when_done(std::move(exchange)));
+}
+
+HttpResponse memory_status(const HttpRoute& route, const Operations& operations) {
+  inference::SystemSharedMemoryStatusRequest request;
+  request.set_name(route.region);
+  inference::SystemSharedMemoryStatusResponse response;
+  if (const auto bad = operations.shared_memory_status(request, response); !bad.ok()) {
+    return error_response(bad);
+  }
+  Json rows = Json::array();
+  for (auto& row : message_to_json(response)["regions"]) rows.push_back(std::move(row));
+  return json_response(rows);
+}
+
+absl::Status read_number(const Json& body, const char* name, bool needed, uint64_t& out) {
+  const auto found = body.find(name);
+  if (found == body.end() && !needed) return absl::OkStatus();
+  if (found == body.end()) return invalid("{} is missing", name);
+  if (!found->is_number_unsigned()) return invalid("{} is {}, expected bytes", name, found->dump());
+  out = found->get<uint64_t>();
+  return absl::OkStatus();
+}
+
+absl::Status memory_register(const HttpExchange& exchange, const HttpRoute& route,
+                             Operations& operations) {
+  ASSIGN_OR_RETURN(const Json body, parse_body(exchange.body()));
+  const auto key = body.find("key");
+  if (key == body.end() || !key->is_string()) return invalid("key is missing or not a string");
+  uint64_t offset = 0, byte_size = 0;
+  RETURN_IF_ERROR(read_number(body, "offset", false, offset));
+  RETURN_IF_ERROR(read_number(body, "byte_size", true, byte_size));
+  inference::SystemSharedMemoryRegisterRequest request;
+  request.set_name(route.region);
+  request.set_key(key->get<std::string>());
+  request.set_offset(offset);
+  request.set_byte_size(byte_size);
+  inference::SystemSharedMemoryRegisterResponse response;
+  return operations.shared_memory_register(request, response);
+}
+
+absl::Status memory_unregister(const HttpRoute& route, Operations& operations) {
+  inference::SystemSharedMemoryUnregisterRequest request;
+  request.set_name(route.region);
+  inference::SystemSharedMemoryUnregisterResponse response;
+  return operations.shared_memory_unregister(request, response);
+}
+
+HttpResponse wrong_call(const HttpExchange& exchange, HttpCall call) {
+  HttpResponse response;
+  response.status = call == HttpCall::kWrongMethod ? 405 : 404;
+  response.body = error_body(fmt::format(
+      "{}: {}", exchange.target().substr(0, 200),
+      call == HttpCall::kWrongMethod ? "this path has another method" : "no such path"));
+  return response;
+}
+
+HttpResponse answer_now(const HttpExchange& exchange, const HttpRoute& route,
+                        Operations& operations) {
+  using inference::ModelConfigRequest, inference::ModelMetadataRequest,
+      inference::ModelStatisticsRequest;
+  switch (route.call) {
+    case HttpCall::kServerLive:
+      return json_response({{"live", true}});
+    case HttpCall::kServerReady:
+      return json_response({{"ready", operations.ready()}}, operations.ready() ? 200 : 503);
+    case HttpCall::kServerMetadata:
+      return ask(operations, inference::ServerMetadataRequest(), nullptr,
+                 &Operations::server_metadata);
+    case HttpCall::kModelReady:
+      return model_ready(route, operations);
+    case HttpCall::kModelMetadata:
+      return ask(operations, named<ModelMetadataRequest>(route), nullptr,
+                 &Operations::model_metadata);
+    case HttpCall::kModelConfig:
+      return ask(operations, named<ModelConfigRequest>(route), "config", &Operations::model_config);
+    case HttpCall::kStatistics:
+      return ask(operations, named<ModelStatisticsRequest>(route), nullptr,
+                 &Operations::model_statistics);
+    case HttpCall::kRepositoryIndex:
+      return repository_index(exchange, operations);
+    case HttpCall::kMemoryStatus:
+      return memory_status(route, operations);
+    case HttpCall::kMemoryRegister:
+      return response_of(memory_register(exchange, route, operations));
+    case HttpCall::kMemoryUnregister:
+      return response_of(memory_unregister(route, operations));
+    case HttpCall::kCudaMemoryStatus:
+      return json_response(Json::array());
+    case HttpCall::kCudaMemoryRegister:
+      return error_response(operations.cuda_memory_register());
+    case HttpCall::kCudaMemoryUnregister:
+      return {};
+    case HttpCall::kUnserved:
+      return error_response(unimplemented("{} is not served", exchange.target().substr(0, 200)));
+    default:
+      return wrong_call(exchange, route.call);
+  }
+}
+
+}  // namespace
+
+void HttpFrontEnd::request(HttpExchange exchange) {
+  const HttpRoute route = find_route(exchange.method(), exchange.target());
+  if (route.call == HttpCall::kInfer) return infer(std::move(exchange), route);
+  answer_operation(std::move(exchange), route, operations_);
+}
+
+void answer_operation(HttpExchange exchange, const HttpRoute& route, Operations& operations) {
+  if (route.call == HttpCall::kModelLoad) return load(std::move(exchange), route, operations);
+  if (route.call == HttpCall::kModelUnload) return unload(std::move(exchange), route, operations);
+  HttpResponse response = answer_now(exchange, route, operations);
+  exchange.respond(std::move(response));
+}
+
+}  // namespace fermata::serve

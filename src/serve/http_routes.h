@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "serve/http_server.h"
+
+namespace fermata::serve {
+
+// What a request line asks for.
+enum class HttpCall : uint8_t {
+  kUnknown,      // 404
+  kWrongMethod,  // 405
+  kInfer,
+  kServerLive,
+  kServerReady,
+  kServerMetadata,
+  kModelReady,
+  kModelMetadata,
+  kModelConfig,
+  kStatistics,
+  kRepositoryIndex,
+  kModelLoad,
+  kModelUnload,
+  kMemoryStatus,
+  kMemoryRegister,
+  kMemoryUnregister,
+  kCudaMemoryStatus,
+  kCudaMemoryRegister,
+  kCudaMemoryUnregister,
+  kUnserved,  // of the protocol, but 501
+};
+
+// The names in the path, decoded; empty where the path has none.
+struct HttpRoute {
+  HttpCall call = HttpCall::kUnknown;
+  std::string model, version, region;
+};
+
+HttpRoute find_route(HttpMethod method, std::string_view target);
+
+}  // namespace fermata::serve

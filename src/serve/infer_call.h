@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/request.h"
+
+namespace fermata::serve {
+
+// A parameter's value, whichever codec read it. Text is valid as long as the
+// message it was read from.
+using ParameterValue = std::variant<bool, int64_t, uint64_t, double, std::string_view>;
+
+// A place in a registered shared memory region.
+struct RegionPlace {
+  std::string region;
+  uint64_t offset = 0, byte_size = 0;
+};
+
+// The parameters of one tensor of a request, input or output.
+struct TensorParameters {
+  std::optional<uint64_t> binary_data_size;  // input: its share of the body's binary part
+  std::optional<bool> binary_data;           // output: in binary, or as JSON
+  uint32_t classification = 0;               // output: so many top classes; 0: the values
+  std::optional<RegionPlace> shared_memory;
+};
+
+struct WantedOutput {
+  std::string name;
+  TensorParameters parameters;
+};
+
+// What a client wants of its reply, beside the outputs' names.
+struct ReplyWishes {
+  std::vector<WantedOutput> outputs;  // in the order asked for; empty: all
+  bool binary_data_output = false;    // for outputs that say nothing themselves
+  bool explain = false;               // row F5: why in the reply's parameters
+  bool empty_final_response = false;  // of a stream: mark each response as final or not
+  bool leading_batch = false;         // the model's shapes lead with a count of items
+
+  bool classifies() const;
+};
+
+// One infer request as every codec decodes it. Shapes and datatypes are checked
+// by the engine against the model; codecs only check what the message says of itself.
+struct InferCall {
+  engine::InferRequest request;
+  ReplyWishes wishes;
+};
+
+// Each takes one parameter; names the protocol does not know are ignored, as it
+// asks. INVALID_ARGUMENT names the parameter and what it holds; UNIMPLEMENTED
+// for sequences.
+absl::Status set_request_parameter(std::string_view name, const ParameterValue& value,
+                                   InferCall& call);
+absl::Status set_tensor_parameter(std::string_view tensor, std::string_view name,
+                                  const ParameterValue& value, TensorParameters& parameters);
+
+// Once after all parameters of a tensor: half a shared memory place is an error.
+absl::Status check_tensor_parameters(std::string_view tensor, const TensorParameters& parameters);
+
+// Adds an output the client asks for; a second one of the same name is an error.
+absl::Status add_output(std::string name, TensorParameters parameters, InferCall& call);
+
+}  // namespace fermata::serve

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <simdjson.h>
+
+#include "absl/status/statusor.h"
+#include "model/tensor.h"
+
+namespace fermata::serve {
+
+// The `data` of a tensor in a JSON request, nested or flat, as little-endian
+// bytes. `tensor` has its name, datatype and shape. INVALID_ARGUMENT where an
+// element is not of the datatype, or their count is not the shape's; FP16 and
+// BF16 have no JSON form.
+absl::StatusOr<Payload> read_json_data(simdjson::dom::element data, const Tensor& tensor);
+
+}  // namespace fermata::serve

@@ -1,0 +1,203 @@
+#include "serve/metrics.h"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "serve/http_front_end.h"
+
+namespace fermata::serve {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+// The families in the order of their first metric.
+class Families {
+ public:
+  void counter(const char* name, const char* help, Labels labels, double value) {
+    add(MetricType::Counter, name, help, std::move(labels)).counter.value = value;
+  }
+  void gauge(const char* name, const char* help, Labels labels, double value) {
+    add(MetricType::Gauge, name, help, std::move(labels)).gauge.value = value;
+  }
+  // `scale`: from the snapshot's unit to the metric's.
+  void histogram(const char* name, const char* help, Labels labels,
+                 const engine::HistogramSnapshot& from, double scale) {
+    auto& to = add(MetricType::Histogram, name, help, std::move(labels)).histogram;
+    for (size_t i = 0; i < from.counts.size(); ++i) {
+      to.sample_count += from.counts[i];
+      const double bound =
+          i < from.bounds.size() ? from.bounds[i] * scale : std::numeric_limits<double>::infinity();
+      to.bucket.push_back({to.sample_count, bound});
+    }
+    to.sample_sum = from.sum * scale;
+  }
+  const std::vector<MetricFamily>& all() const { return families_; }
+
+ private:
+  ClientMetric& add(MetricType type, const char* name, const char* help, Labels labels) {
+    const auto [found, is_new] = by_name_.try_emplace(name, families_.size());
+    if (is_new) families_.push_back({name, help, type, {}});
+    ClientMetric& metric = families_[found->second].metric.emplace_back();
+    metric.label = std::move(labels);
+    return metric;
+  }
+
+  std::vector<MetricFamily> families_;
+  std::map<std::string_view, size_t> by_name_;
+};
+
+// Triton's four reasons for a failure; null: no failure.
+const char* failure_reason(engine::Outcome outcome) {
+  switch (outcome) {
+    case engine::Outcome::kOnTime:
+    case engine::Outcome::kLate:
+      return nullptr;
+    case engine::Outcome::kRefusedDeadline:
+    case engine::Outcome::kRefusedQueue:
+      return "REJECTED";
+    case engine::Outcome::kCancelled:
+      return "CANCELED";
+    case engine::Outcome::kFailed:
+      return "BACKEND";
+    case engine::Outcome::kUnavailable:
+    case engine::Outcome::kInvalid:
+      break;
+  }
+  return "OTHER";
+}
+
+double us(const engine::DurationCount& d) { return d.total.micros(); }
+
+Labels with(Labels labels, std::string name, std::string value) {
+  labels.push_back({std::move(name), std::move(value)});
+  return labels;
+}
+
+void add_known_names(const engine::ServiceStatistics& row, const Labels& labels, Families& out) {
+  out.counter("nv_inference_request_success", "Requests answered", labels,
+              static_cast<double>(row.success.count));
+  std::map<std::string, uint64_t> failures = {
+      {"REJECTED", 0}, {"CANCELED", 0}, {"BACKEND", 0}, {"OTHER", 0}};
+  for (size_t i = 0; i < engine::kOutcomes; ++i) {
+    const char* reason = failure_reason(static_cast<engine::Outcome>(i));
+    if (reason != nullptr) failures[reason] += row.outcomes[i];
+  }
+  for (const auto& [reason, count] : failures) {
+    out.counter("nv_inference_request_failure", "Requests that ended without an answer",
+                with(labels, "reason", reason), static_cast<double>(count));
+  }
+  out.counter("nv_inference_count", "Items answered", labels,
+              static_cast<double>(row.inference_count));
+  out.counter("nv_inference_exec_count", "Batches run", labels,
+              static_cast<double>(row.execution_count));
+  out.gauge("nv_inference_pending_request_count", "Requests that wait for a worker", labels,
+            static_cast<double>(row.pending));
+  out.counter("nv_inference_request_duration_us", "Time of answered requests in the server", labels,
+              us(row.success));
+  out.counter("nv_inference_queue_duration_us", "Time they waited for a worker", labels,
+              us(row.queue));
+  out.counter("nv_inference_compute_input_duration_us", "Time to gather their inputs", labels,
+              us(row.compute_input));
+  out.counter("nv_inference_compute_infer_duration_us", "Time in the model", labels,
+              us(row.compute_infer));
+  out.counter("nv_inference_compute_output_duration_us", "Time to scatter their outputs", labels,
+              us(row.compute_output));
+}
+
+// How many batches had how many items, in powers of two.
+engine::HistogramSnapshot batch_sizes(const engine::ServiceStatistics& row) {
+  engine::HistogramSnapshot result;
+  for (uint32_t bound = 1; bound <= 1024; bound *= 2) result.bounds.push_back(bound);
+  result.counts.resize(result.bounds.size() + 1);
+  for (const auto& [items, batch] : row.batches) {
+    size_t at = 0;
+    while (at < result.bounds.size() && items > result.bounds[at]) ++at;
+    result.counts[at] += batch.compute_infer.count;
+    result.sum += static_cast<double>(items) * static_cast<double>(batch.compute_infer.count);
+  }
+  return result;
+}
+
+void add_deadlines(const engine::ServiceStatistics& row, const Labels& labels, Families& out) {
+  constexpr double kMilli = 1e-3;
+  for (size_t i = 0; i < engine::kOutcomes; ++i) {
+    out.counter("fermata_requests_total", "Requests by how they ended",
+                with(labels, "outcome", std::string(name(static_cast<engine::Outcome>(i)))),
+                static_cast<double>(row.outcomes[i]));
+  }
+  out.histogram("fermata_slack_seconds",
+                "Deadline minus reply of answered requests; negative: late", labels, row.slack_ms,
+                kMilli);
+  out.histogram("fermata_queueing_seconds", "Arrival to the start of the batch", labels,
+                row.queueing_ms, kMilli);
+  out.histogram("fermata_latency_seconds", "Arrival to the reply", labels, row.latency_ms, kMilli);
+  out.histogram("fermata_batch_size", "Items in a batch", labels, batch_sizes(row), 1);
+  out.gauge("fermata_profile_drift_ratio", "Measured over profiled time of a batch", labels,
+            row.drift);
+}
+
+void add_house(const engine::EngineSnapshot& snapshot, Families& out) {
+  out.gauge("fermata_info", "Always 1; what is running",
+            {{"version", FERMATA_VERSION}, {"policy", snapshot.policy}}, 1);
+  out.gauge("fermata_uptime_seconds", "Time since the engine started", {},
+            (snapshot.now - snapshot.started).seconds());
+  out.gauge("fermata_control_delay_seconds", "Delay that decisions allow for", {},
+            snapshot.control_delay.seconds());
+  out.gauge("fermata_batch_keys", "Variants and shapes that may form batches", {},
+            static_cast<double>(snapshot.batch_keys));
+  for (const engine::WorkerStatistics& worker : snapshot.workers) {
+    const Labels labels = {{"worker", std::to_string(worker.worker)}};
+    out.counter("fermata_worker_busy_seconds_total", "Time a worker ran batches", labels,
+                worker.busy.seconds());
+    out.counter("fermata_worker_batches_total", "Batches a worker ran", labels,
+                static_cast<double>(worker.batches));
+  }
+}
+
+void add_front_ends(const FrontEnds& front_ends, Families& out) {
+  for (const auto& [protocol, counters] : front_ends) {
+    const Labels labels = {{"protocol", protocol}};
+    out.counter("fermata_front_end_requests_total", "Infer messages received", labels,
+                static_cast<double>(counters->requests.load()));
+    out.counter("fermata_front_end_rejected_total", "Infer messages that could not be decoded",
+                labels, static_cast<double>(counters->rejected.load()));
+    out.gauge("fermata_front_end_running", "Infer messages without a reply yet", labels,
+              static_cast<double>(counters->running.load()));
+  }
+}
+
+}  // namespace
+
+std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds& front_ends) {
+  Families families;
+  for (const engine::ServiceStatistics& row : snapshot.services) {
+    const Labels labels = {{"model", row.service}, {"version", row.version}};
+    add_known_names(row, labels, families);
+    add_deadlines(row, labels, families);
+  }
+  add_house(snapshot, families);
+  add_front_ends(front_ends, families);
+  return prometheus::TextSerializer().Serialize(families.all());
+}
+
+void MetricsFrontEnd::request(HttpExchange exchange) {
+  const std::string_view target = exchange.target();
+  if (target.substr(0, target.find('?')) != "/metrics") {
+    return exchange.respond(error_response(not_found("the metrics are at /metrics")));
+  }
+  HttpResponse response;
+  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.body = metrics_text(engine_.snapshot(), front_ends_);
+  exchange.respond(std::move(response));
+}
+
+}  // namespace fermata::serve

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <atomic>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "engine/engine.h"
+#include "grpc_service.pb.h"
+#include "serve/background.h"
+#include "serve/shared_memory.h"
+
+namespace fermata::serve {
+
+// Every call of the protocol but infer, in its gRPC messages; the HTTP front end
+// prints the same messages as JSON. Thread-safe. Nothing blocks for long but
+// what takes `done`, which is called from another thread.
+class Operations {
+ public:
+  using Done = absl::AnyInvocable<void(absl::Status)>;
+
+  // Both outlive it.
+  Operations(engine::Engine& engine, SharedMemory& regions);
+
+  bool ready() const;  // no model is being loaded at start, and the server is not stopping
+  void stop_being_ready();
+  // Waits for what load() and unload() still have to do; none may be called after.
+  void finish() { background_.finish(); }
+
+  absl::Status model_ready(const inference::ModelReadyRequest& request,
+                           inference::ModelReadyResponse& response) const;
+  absl::Status server_metadata(const inference::ServerMetadataRequest& request,
+                               inference::ServerMetadataResponse& response) const;
+  absl::Status model_metadata(const inference::ModelMetadataRequest& request,
+                              inference::ModelMetadataResponse& response) const;
+  absl::Status model_config(const inference::ModelConfigRequest& request,
+                            inference::ModelConfigResponse& response) const;
+  absl::Status model_statistics(const inference::ModelStatisticsRequest& request,
+                                inference::ModelStatisticsResponse& response) const;
+  absl::Status repository_index(const inference::RepositoryIndexRequest& request,
+                                inference::RepositoryIndexResponse& response) const;
+  void load(const inference::RepositoryModelLoadRequest& request, Done done);
+  void unload(const inference::RepositoryModelUnloadRequest& request, Done done);
+
+  absl::Status shared_memory_status(const inference::SystemSharedMemoryStatusRequest& request,
+                                    inference::SystemSharedMemoryStatusResponse& response) const;
+  absl::Status shared_memory_register(const inference::SystemSharedMemoryRegisterRequest& request,
+                                      inference::SystemSharedMemoryRegisterResponse& response);
+  absl::Status shared_memory_unregister(
+      const inference::SystemSharedMemoryUnregisterRequest& request,
+      inference::SystemSharedMemoryUnregisterResponse& response);
+  // None is ever registered, so clearing them, as clients do at start, succeeds.
+  absl::Status cuda_memory_register() const;
+
+ private:
+  engine::Engine& engine_;
+  SharedMemory& regions_;
+  std::atomic<bool> stopping_ = false;
+  Background background_;
+};
+
+}  // namespace fermata::serve

@@ -1,0 +1,111 @@
+#include "serve/server.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "base/status.h"
+#include "serve/grpc_server.h"
+#include "serve/http_front_end.h"
+#include "serve/http_server.h"
+#include "serve/metrics.h"
+#include "serve/operations.h"
+#include "serve/shared_memory.h"
+
+namespace fermata::serve {
+namespace {
+
+constexpr std::chrono::milliseconds kDrainPoll(5);
+
+HttpOptions http_options(const ListenOptions& listen, uint16_t port) {
+  HttpOptions options;
+  options.address = listen.host;
+  options.port = port;
+  options.threads = listen.threads;
+  options.max_body_bytes = size_t{listen.max_request_mb} << 20;
+  return options;
+}
+
+}  // namespace
+
+// In the order of their making; each is used by those below it.
+struct Server::Parts {
+  std::unique_ptr<engine::Engine> engine;
+  SharedMemory regions;
+  Operations operations{*engine, regions};
+  HttpFrontEnd http_front_end;
+  std::unique_ptr<HttpServer> http;
+  std::unique_ptr<GrpcServer> grpc;
+  std::unique_ptr<MetricsFrontEnd> metrics_front_end;
+  std::unique_ptr<HttpServer> metrics;
+  bool stopped = false;
+
+  Parts(std::unique_ptr<engine::Engine> e, size_t max_body_bytes)
+      : engine(std::move(e)), http_front_end(*engine, operations, regions, max_body_bytes) {}
+
+  absl::Status start(const ListenOptions& listen) {
+    ASSIGN_OR_RETURN(http, HttpServer::start(http_options(listen, listen.http), http_front_end));
+    ASSIGN_OR_RETURN(grpc,
+                     GrpcServer::start({listen.host, listen.grpc}, *engine, operations, regions));
+    metrics_front_end = std::make_unique<MetricsFrontEnd>(
+        *engine, FrontEnds{{"http", &http_front_end.counters()}, {"grpc", &grpc->counters()}});
+    HttpOptions options = http_options(listen, listen.metrics);
+    options.threads = 1;
+    ASSIGN_OR_RETURN(metrics, HttpServer::start(options, *metrics_front_end));
+    return absl::OkStatus();
+  }
+
+  void drain(Duration patience) {
+    operations.stop_being_ready();
+    if (http != nullptr) http->stop_accepting();
+    if (grpc != nullptr) {
+      grpc->set_serving(false);
+      grpc->stop(patience);
+    }
+    const auto give_up =
+        std::chrono::steady_clock::now() + std::chrono::nanoseconds(patience.nanos());
+    while (http_front_end.counters().running.load(std::memory_order_acquire) > 0 &&
+           std::chrono::steady_clock::now() < give_up) {
+      std::this_thread::sleep_for(kDrainPoll);
+    }
+  }
+
+  // No handler runs after the io threads have ended; then the engine answers what
+  // is left into connections that nobody reads, and everything may go.
+  void end() {
+    if (http != nullptr) http->stop();
+    if (metrics != nullptr) metrics->stop();
+    operations.finish();
+    engine.reset();
+  }
+};
+
+absl::StatusOr<std::unique_ptr<Server>> Server::start(const ListenOptions& options,
+                                                      std::unique_ptr<engine::Engine> engine) {
+  auto parts = std::make_unique<Parts>(std::move(engine), size_t{options.max_request_mb} << 20);
+  auto server = std::unique_ptr<Server>(new Server(std::move(parts)));
+  RETURN_IF_ERROR(server->parts_->start(options));
+  return server;
+}
+
+Server::Server(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
+
+Server::~Server() {
+  if (!parts_->stopped) stop(Duration());
+}
+
+Ports Server::ports() const {
+  return {parts_->http->port(), parts_->grpc->port(), parts_->metrics->port()};
+}
+
+engine::Engine& Server::engine() { return *parts_->engine; }
+
+void Server::stop(Duration patience) {
+  parts_->stopped = true;
+  parts_->drain(patience);
+  parts_->end();
+}
+
+}  // namespace fermata::serve

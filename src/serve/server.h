@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/time.h"
+#include "engine/engine.h"
+#include "serve/config.h"
+#include "serve/counters.h"
+
+namespace fermata::serve {
+
+struct Ports {
+  uint16_t http = 0, grpc = 0, metrics = 0;
+};
+
+// An engine with its front ends: what `fermata serve` runs.
+class Server {
+ public:
+  // UNAVAILABLE where a port cannot be had.
+  static absl::StatusOr<std::unique_ptr<Server>> start(const ListenOptions& options,
+                                                       std::unique_ptr<engine::Engine> engine);
+  // Stops without patience where stop() was not called.
+  ~Server();
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
+
+  Ports ports() const;  // those that are bound
+  engine::Engine& engine();
+
+  // Stops being ready and accepting, waits up to `patience` for requests under way,
+  // cancels the rest, ends. Blocks; once.
+  void stop(Duration patience);
+
+ private:
+  struct Parts;
+  explicit Server(std::unique_ptr<Parts> parts);
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace fermata::serve
