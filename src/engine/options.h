@@ -33,6 +33,8 @@ struct EngineOptions {
   std::string policy = "fermata";   // a name of policy::scheduler_names()
   double latency_quantile = 0.9;    // of a profile, drives every decision; in [0.5, 0.99]
   uint32_t default_max_batch = 64;  // where neither configuration nor model says
+  // The fermata command, which tries model files in a process of their own.
+  std::string probe_program = "/proc/self/exe";
   WorkerOptions workers;
   std::vector<ServiceOptions> services;
 };

@@ -17,10 +17,14 @@ namespace {
 Json to_json(const std::vector<FileTensor>& tensors) {
   Json list = Json::array();
   for (const FileTensor& tensor : tensors) {
+    Json symbols = Json::array();
+    for (const std::string& symbol : tensor.symbols) {
+      symbols.push_back(symbol.empty() ? Json() : Json(symbol));
+    }
     list.push_back({{"name", tensor.name},
                     {"datatype", std::string(name(tensor.datatype))},
                     {"shape", tensor.shape},
-                    {"symbols", tensor.symbols}});
+                    {"symbols", symbols}});
   }
   return list;
 }
@@ -39,7 +43,7 @@ FileTensor read_tensor(Reader reader) {
     tensor.shape.push_back(dim.integer(-1, int64_t{1} << 53));
   }
   for (const Reader& symbol : fields["symbols"].list()) {
-    tensor.symbols.push_back(symbol.string(""));
+    tensor.symbols.push_back(symbol.is_null() ? "" : symbol.string());
   }
   return tensor;
 }
@@ -62,7 +66,7 @@ void limit_myself() {
   };
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, 120);
-  limit(RLIMIT_FSIZE, 0);
+  limit(RLIMIT_FSIZE, 16 << 20);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   limit(RLIMIT_AS, rlim_t{64} << 30);
 #endif

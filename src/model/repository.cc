@@ -119,11 +119,6 @@ absl::StatusOr<ModelFolder> read_model_folder(const fs::path& repository, std::s
         folder.path.string());
   }
   ASSIGN_OR_RETURN(folder.versions, pick(folder.config.version_policy(), versions));
-  for (int64_t version : folder.versions) {
-    if (!fs::is_regular_file(folder.file(version), ignored)) {
-      return invalid("{}: no such file", folder.file(version).string());
-    }
-  }
   return folder;
 }
 

@@ -1,0 +1,119 @@
+#include "engine/admission.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "base/status.h"
+
+namespace fermata::engine {
+namespace {
+
+std::string names(const std::vector<TensorSpec>& specs) {
+  std::string list;
+  for (const TensorSpec& spec : specs) list += (list.empty() ? "" : ", ") + spec.name;
+  return list;
+}
+
+absl::Status check_strings(const Tensor& tensor, uint64_t count) {
+  const auto bytes = tensor.data.bytes;
+  size_t at = 0;
+  uint64_t found = 0;
+  for (; at < bytes.size(); ++found) {
+    uint32_t length = 0;
+    if (bytes.size() - at < sizeof(length)) break;
+    std::memcpy(&length, bytes.data() + at, sizeof(length));
+    if (bytes.size() - at - sizeof(length) < length) break;
+    at += sizeof(length) + length;
+  }
+  if (at != bytes.size()) {
+    return invalid("input '{}': BYTES element {} goes beyond the data ({} bytes)", tensor.name,
+                   found, bytes.size());
+  }
+  if (found != count) {
+    return invalid("input '{}': the data holds {} BYTES elements, shape {} holds {}", tensor.name,
+                   found, to_string(tensor.shape), count);
+  }
+  return absl::OkStatus();
+}
+
+bool fits(const Shape& shape, const Shape& wanted) {
+  return std::equal(shape.begin(), shape.end(), wanted.begin(), wanted.end(),
+                    [](int64_t has, int64_t want) { return want == -1 ? has >= 0 : has == want; });
+}
+
+absl::Status check_input(const Tensor& tensor, const TensorSpec& spec, const Signature& signature) {
+  if (tensor.datatype != spec.datatype) {
+    return invalid("input '{}': datatype is {}, expected {}", spec.name, name(tensor.datatype),
+                   name(spec.datatype));
+  }
+  const Shape wanted = signature.wire_shape(spec);
+  if (!fits(tensor.shape, wanted) || (signature.batches && tensor.shape[0] < 1)) {
+    return invalid("input '{}': shape is {}, expected {}", spec.name, to_string(tensor.shape),
+                   to_string(wanted));
+  }
+  const uint64_t count = element_count(tensor.shape);
+  const bool has_zero =
+      std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
+  uint64_t bytes = 0;
+  if ((count == 0 && !has_zero) ||
+      __builtin_mul_overflow(count, std::max<uint64_t>(1, element_size(spec.datatype)), &bytes) ||
+      (signature.batches && tensor.shape[0] > std::numeric_limits<int32_t>::max())) {
+    return invalid("input '{}': shape {} is too large", spec.name, to_string(tensor.shape));
+  }
+  if (spec.datatype == DataType::kBytes) return check_strings(tensor, count);
+  if (tensor.data.bytes.size() != bytes) {
+    return invalid("input '{}': the data has {} bytes, but shape {} of {} needs {}", spec.name,
+                   tensor.data.bytes.size(), to_string(tensor.shape), name(spec.datatype), bytes);
+  }
+  return absl::OkStatus();
+}
+
+// Moves the input that the signature has at `place` there.
+absl::Status place_input(std::vector<Tensor>& inputs, size_t place, const TensorSpec& spec) {
+  const auto it = std::find_if(inputs.begin() + static_cast<int64_t>(place), inputs.end(),
+                               [&spec](const Tensor& tensor) { return tensor.name == spec.name; });
+  if (it == inputs.end()) return invalid("input '{}' is missing", spec.name);
+  std::swap(inputs[place], *it);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature) {
+  Admitted admitted;
+  const bool fixed = signature.fixed_shape();
+  size_t place = 0;
+  for (const TensorSpec& spec : signature.inputs) {
+    if (absl::Status placed = place_input(request.inputs, place, spec); !placed.ok()) {
+      if (!spec.optional) return placed;
+      admitted.shape.push_back(-1);  // left out
+      continue;
+    }
+    const Tensor& tensor = request.inputs[place++];
+    RETURN_IF_ERROR(check_input(tensor, spec, signature));
+    if (signature.batches) {
+      const auto items = static_cast<uint32_t>(tensor.shape[0]);
+      if (place > 1 && items != admitted.items) {
+        return invalid("input '{}' has {} items, but '{}' has {}", spec.name, items,
+                       request.inputs[0].name, admitted.items);
+      }
+      admitted.items = items;
+    }
+    if (fixed) continue;
+    admitted.shape.insert(admitted.shape.end(), tensor.shape.begin() + (signature.batches ? 1 : 0),
+                          tensor.shape.end());
+  }
+  if (place < request.inputs.size()) {
+    return invalid("input '{}' is not one of the model's, or stands there twice; it has: {}",
+                   request.inputs[place].name, names(signature.inputs));
+  }
+  for (const std::string& output : request.outputs) {
+    if (signature.output(output) == nullptr) {
+      return invalid("output '{}' is not one of the model's: {}", output, names(signature.outputs));
+    }
+  }
+  return admitted;
+}
+
+}  // namespace fermata::engine

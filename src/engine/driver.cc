@@ -1,0 +1,360 @@
+#include "engine/driver.h"
+
+#include <algorithm>
+#include <array>
+#include <future>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace fermata::engine {
+namespace {
+
+constexpr size_t kMaxKeys = 1024;
+constexpr size_t kMaxEarlyCancels = 4096;
+constexpr size_t kEventsAtOnce = 64;
+// Decisions leave room for this share of batches to start as late as they do (A5).
+constexpr double kDelayQuantile = 0.95;
+constexpr double kFirstDelayNanos = 50'000;
+
+absl::Status shutting_down() {
+  return error(absl::StatusCode::kUnavailable, "the server is shutting down");
+}
+
+}  // namespace
+
+struct Driver::Part {
+  policy::Task task;
+  std::shared_ptr<Job> job;
+  uint32_t index = 0, first = 0;
+  bool bound = false;
+};
+
+struct Driver::Flight {
+  KeyId key;
+  WorkerId worker;
+  uint32_t items = 0;
+  Time bound_at;
+  struct Passenger {
+    JobId part;
+    std::shared_ptr<Job> job;
+    uint32_t index = 0;
+  };
+  std::vector<Passenger> passengers;
+  PartRun run;  // set when it landed
+  bool all_good = true;
+};
+
+struct Driver::Worker {
+  std::unique_ptr<Executor> executor;
+  std::atomic<uint64_t> batches{0};
+  std::atomic<int64_t> busy_nanos{0};
+};
+
+Driver::Driver(std::unique_ptr<policy::Scheduler> scheduler, double quantile,
+               std::vector<std::unique_ptr<Executor>> workers,
+               absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan)
+    : control_delay_(static_cast<int64_t>(kFirstDelayNanos)),
+      scheduler_(std::move(scheduler)),
+      orphan_(std::move(orphan)),
+      keys_(*scheduler_, quantile, kMaxKeys),
+      delay_(kDelayQuantile, kFirstDelayNanos) {
+  const Time now = monotonic_now();
+  scheduler_->set_delay_bound({.control = control_delay()});
+  for (auto& executor : workers) {
+    workers_.push_back(std::make_unique<Worker>());
+    workers_.back()->executor = std::move(executor);
+    const WorkerId id = scheduler_->add_worker(now, decisions_);
+    FERMATA_CHECK(id.index() + 1 == workers_.size());
+  }
+  thread_ = std::thread([this] { loop(); });
+}
+
+Driver::~Driver() {
+  post(Command([this] {
+    stopping_ = true;
+    withdraw_waiting([](const Route&) { return true; }, shutting_down(), monotonic_now());
+  }));
+  thread_.join();
+}
+
+void Driver::post(Event event) {
+  events_.enqueue(std::move(event));
+  parker_.unpark();
+}
+
+void Driver::submit(std::shared_ptr<Job> job) { post(std::move(job)); }
+void Driver::cancel(JobId id) { post(Cancel{id}); }
+
+absl::Status Driver::load(const std::shared_ptr<const Variant>& variant) {
+  for (const auto& worker : workers_) RETURN_IF_ERROR(worker->executor->load(variant));
+  return absl::OkStatus();
+}
+
+void Driver::add(std::shared_ptr<const Variant> variant, Duration slo) {
+  std::promise<void> done;
+  post(Command([&] {
+    keys_.add(std::move(variant), slo);
+    done.set_value();
+  }));
+  done.get_future().wait();
+}
+
+void Driver::retire(VariantId id, bool refuse_waiting) {
+  post(Command([this, id, refuse_waiting] {
+    if (refuse_waiting) {
+      withdraw_waiting([id](const Route& route) { return route.variant->id == id; },
+                       error(absl::StatusCode::kUnavailable, "the model was unloaded"),
+                       monotonic_now());
+    }
+    keys_.retire(id, [this, id] {
+      for (const auto& worker : workers_) worker->executor->unload(id);
+    });
+  }));
+}
+
+void Driver::loop() {
+  std::array<Event, kEventsAtOnce> events;
+  moodycamel::ConsumerToken token(events_);
+  while (!stopping_ || flying_ > 0) {
+    const size_t count = events_.try_dequeue_bulk(token, events.begin(), events.size());
+    const Time now = monotonic_now();
+    for (size_t i = 0; i < count; ++i) {
+      handle(events[i], now);
+      events[i] = std::monostate();
+    }
+    if (scheduler_->next_wake() <= now) {
+      scheduler_->tick(now, decisions_);
+      act(now);
+    }
+    if (count == 0) parker_.park_until(scheduler_->next_wake());
+  }
+  Event late;
+  while (events_.try_dequeue(late)) {
+    if (auto* job = std::get_if<std::shared_ptr<Job>>(&late)) {
+      (*job)->end(Outcome::kUnavailable, shutting_down(), {});
+    }
+  }
+}
+
+void Driver::handle(Event& event, Time now) {
+  if (auto* job = std::get_if<std::shared_ptr<Job>>(&event)) {
+    arrived(std::move(*job), now);
+  } else if (auto* flight = std::get_if<std::shared_ptr<Flight>>(&event)) {
+    landed(**flight, now);
+  } else if (auto* cancel = std::get_if<Cancel>(&event)) {
+    cancelled(cancel->id, now);
+  } else if (auto* command = std::get_if<Command>(&event)) {
+    (*command)();
+  }
+  act(now);
+}
+
+void Driver::arrived(std::shared_ptr<Job> job, Time now) {
+  if (!early_cancels_.empty() && early_cancels_.erase(job->id()) > 0) {
+    job->end(Outcome::kCancelled, absl::CancelledError("the client went away"), {});
+  }
+  if (stopping_) {
+    job->end(Outcome::kUnavailable, shutting_down(), {});
+  }
+  if (job->ended()) return job->route().gate->leave();
+  ServedVariant* served = keys_.served(job->route().variant->id);
+  if (served == nullptr) return orphan_(std::move(job));
+  const KeyId key = keys_.intern(*served, job->shape());
+  if (key.is_none()) {
+    job->end(Outcome::kRefusedQueue,
+             error(absl::StatusCode::kResourceExhausted,
+                   "{} batch shapes are in use, a new one has to wait", kMaxKeys),
+             {});
+    return job->route().gate->leave();
+  }
+  nominate(job, key, now);
+}
+
+void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
+  const Time arrival = job->request().arrival;
+  nominations_.clear();
+  job->route().chooser->arrived({job->id(), arrival, job->deadline(), job->items()}, now,
+                                nominations_);
+  const auto parts = static_cast<uint32_t>(nominations_.size());
+  job->waiting_parts = job->open_parts = parts;
+  if (parts > 1) {
+    job->split(parts);
+    split_jobs_[job->id()] = job;
+  }
+  for (uint32_t i = 0; i < parts; ++i) {
+    const JobId id = parts > 1 ? next_id() : job->id();
+    if (parts > 1) job->part_ids.push_back(id);
+    const policy::Task task{.job = id,
+                            .key = key,
+                            .arrival = std::min(arrival, now),
+                            .deadline = job->deadline(),
+                            .items = nominations_[i].items};
+    parts_[id] = {task, job, i, nominations_[i].first, false};
+    keys_.task_added(key);
+  }
+  batch_keys_.store(keys_.size(), std::memory_order_relaxed);
+  if (parts == 1) return scheduler_->nominate(parts_.at(job->id()).task, now, decisions_);
+  for (JobId id : job->part_ids) scheduler_->nominate(parts_.at(id).task, now, decisions_);
+}
+
+void Driver::cancelled(JobId id, Time now) {
+  std::shared_ptr<Job> job;
+  if (const auto part = parts_.find(id); part != parts_.end()) {
+    job = part->second.job;
+  } else if (const auto split = split_jobs_.find(id); split != split_jobs_.end()) {
+    job = split->second;
+  } else {
+    if (early_cancels_.insert(id).second) early_order_.push_back(id);
+    if (early_order_.size() > kMaxEarlyCancels) {
+      early_cancels_.erase(early_order_.front());
+      early_order_.pop_front();
+    }
+    return;
+  }
+  job->end(Outcome::kCancelled, absl::CancelledError("the client went away"), {});
+  withdraw_parts(*job, now);
+}
+
+void Driver::withdraw_parts(Job& job, Time now) {
+  const std::vector<JobId> ids = job.part_ids.empty() ? std::vector{job.id()} : job.part_ids;
+  for (JobId id : ids) {
+    const auto it = parts_.find(id);
+    if (it == parts_.end() || it->second.bound) continue;
+    if (scheduler_->withdraw(policy::Task(it->second.task), now, decisions_)) forget(id);
+  }
+}
+
+void Driver::withdraw_waiting(absl::FunctionRef<bool(const Route&)> of, const absl::Status& why,
+                              Time now) {
+  std::vector<std::shared_ptr<Job>> jobs;
+  for (const auto& [id, part] : parts_) {
+    if (!part.bound && of(part.job->route())) jobs.push_back(part.job);
+  }
+  for (const std::shared_ptr<Job>& job : jobs) {
+    job->end(Outcome::kUnavailable, why, {});
+    withdraw_parts(*job, now);
+  }
+}
+
+void Driver::left_queue(Job& job) {
+  if (--job.waiting_parts == 0) job.route().gate->leave();
+}
+
+void Driver::forget(JobId part) {
+  const auto it = parts_.find(part);
+  FERMATA_CHECK(it != parts_.end());
+  const std::shared_ptr<Job> job = std::move(it->second.job);
+  const KeyId key = it->second.task.key;
+  if (!it->second.bound) left_queue(*job);
+  parts_.erase(it);
+  if (--job->open_parts == 0 && !job->part_ids.empty()) split_jobs_.erase(job->id());
+  keys_.task_ended(key);
+}
+
+void Driver::act(Time now) {
+  policy::Decisions current;
+  while (!decisions_.bound.empty() || !decisions_.dropped.empty()) {
+    std::swap(current, decisions_);
+    for (policy::Batch& batch : current.bound) launch(batch, now);
+    for (const policy::Dropped& dropped : current.dropped) refuse(dropped, now);
+    current.clear();
+  }
+}
+
+void Driver::launch(policy::Batch& batch, Time now) {
+  auto flight = std::make_shared<Flight>();
+  flight->key = batch.key;
+  flight->worker = batch.worker;
+  flight->items = batch.items;
+  flight->bound_at = std::max(now, batch.start);
+  flight->passengers.reserve(batch.tasks.size());
+  BatchRun run{.variant = keys_.at(batch.key).variant};
+  run.parts.reserve(batch.tasks.size());
+  for (const policy::Task& task : batch.tasks) {
+    Part& part = parts_.at(task.job);
+    part.bound = true;
+    left_queue(*part.job);
+    flight->passengers.push_back({task.job, part.job, part.index});
+    const InferRequest& request = part.job->request();
+    run.parts.push_back({&request.inputs, &request.outputs, part.first, task.items});
+  }
+  run.done = [this, flight](BatchResult result) { completed(flight, std::move(result)); };
+  ++flying_;
+  workers_[batch.worker.index()]->executor->run(std::move(run));
+}
+
+void Driver::refuse(const policy::Dropped& dropped, Time now) {
+  const auto it = parts_.find(dropped.task.job);
+  FERMATA_CHECK(it != parts_.end());
+  const std::shared_ptr<Job> job = it->second.job;
+  const Duration budget = job->deadline() - job->request().arrival;
+  job->end(Outcome::kRefusedDeadline,
+           error(absl::StatusCode::kDeadlineExceeded,
+                 "cannot end in time: the budget was {:.3f} ms, {:.3f} ms of it are left, the "
+                 "expected wait is {:.3f} ms and the run time {:.3f} ms",
+                 budget.millis(), (job->deadline() - now).millis(), dropped.wait.millis(),
+                 dropped.run.millis()),
+           {.queueing = dropped.wait, .run = dropped.run});
+  forget(dropped.task.job);
+  if (job->open_parts > 0) withdraw_parts(*job, now);
+}
+
+void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result) {
+  FERMATA_CHECK(result.parts.size() == flight->passengers.size());
+  flight->run = {flight->worker.value(), flight->items, result.started,
+                 result.input,           result.run,    result.output};
+  for (const auto& part : result.parts) flight->all_good = flight->all_good && part.ok();
+  Worker& worker = *workers_[flight->worker.index()];
+  worker.batches.fetch_add(1, std::memory_order_relaxed);
+  worker.busy_nanos.fetch_add(result.total().nanos(), std::memory_order_relaxed);
+  post(flight);
+  for (size_t i = 0; i < result.parts.size(); ++i) {
+    const Flight::Passenger& passenger = flight->passengers[i];
+    passenger.job->answered(passenger.index, std::move(result.parts[i]), flight->run);
+  }
+}
+
+void Driver::landed(const Flight& flight, Time now) {
+  --flying_;
+  learn(flight, now);
+  scheduler_->freed(flight.worker, now, decisions_);
+  for (const Flight::Passenger& passenger : flight.passengers) {
+    forget(passenger.part);
+    if (passenger.job->ended() && passenger.job->open_parts > 0) {
+      withdraw_parts(*passenger.job, now);
+    }
+  }
+}
+
+void Driver::learn(const Flight& flight, Time now) {
+  const Route& route = flight.passengers.front().job->route();
+  const PartRun& run = flight.run;
+  route.counters->count_batch(flight.items, run.input, run.run, run.output);
+  const double delay = static_cast<double>((run.started - flight.bound_at).nanos());
+  delay_.observe(std::max(1000.0, delay));
+  const double known = static_cast<double>(control_delay_.load(std::memory_order_relaxed));
+  if (std::abs(delay_.value() - known) > 0.2 * known) {
+    control_delay_.store(static_cast<int64_t>(delay_.value()), std::memory_order_relaxed);
+    scheduler_->set_delay_bound({.control = control_delay()});
+  }
+  if (!flight.all_good) return;
+  LatencyCorrection& correction = keys_.at(flight.key).correction;
+  correction.measured(flight.items, run.input + run.run + run.output);
+  route.counters->set_drift(correction.drift());
+  if (auto latency = correction.publish()) {
+    scheduler_->update_latency(flight.key, std::move(latency), now, decisions_);
+  }
+}
+
+std::vector<WorkerStatistics> Driver::worker_statistics() const {
+  std::vector<WorkerStatistics> result;
+  for (uint32_t i = 0; i < workers_.size(); ++i) {
+    result.push_back(
+        {i, workers_[i]->batches.load(), Duration::nanos(workers_[i]->busy_nanos.load())});
+  }
+  return result;
+}
+
+}  // namespace fermata::engine

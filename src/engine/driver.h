@@ -1,0 +1,104 @@
+#pragma once
+
+#include <concurrentqueue/concurrentqueue.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "base/quantile_tracker.h"
+#include "engine/executor.h"
+#include "engine/job.h"
+#include "engine/key_table.h"
+#include "engine/parker.h"
+#include "policy/scheduler.h"
+
+namespace fermata::engine {
+
+// Drives a policy::Scheduler in real time: one thread owns it and all state of jobs.
+// Others push events into a queue and wake it if it sleeps; nobody takes a lock.
+class Driver {
+ public:
+  // `orphan` takes a job whose variant is gone; called on the scheduler thread.
+  Driver(std::unique_ptr<policy::Scheduler> scheduler, double quantile,
+         std::vector<std::unique_ptr<Executor>> workers,
+         absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan);
+  // Refuses what waits, lets what runs end.
+  ~Driver();
+
+  JobId next_id() { return JobId(ids_.fetch_add(1, std::memory_order_relaxed)); }
+  void submit(std::shared_ptr<Job> job);
+  void cancel(JobId id);
+
+  // The workers have it loaded already. Blocks until the scheduler knows it.
+  void add(std::shared_ptr<const Variant> variant, Duration slo);
+  // Takes nothing new for it; waiting work is refused with UNAVAILABLE, or ends
+  // normally. Workers unload it when all has ended. Returns at once.
+  void retire(VariantId id, bool refuse_waiting);
+  absl::Status load(const std::shared_ptr<const Variant>& variant);  // into every worker; blocks
+
+  std::vector<WorkerStatistics> worker_statistics() const;
+  Duration control_delay() const { return Duration::nanos(control_delay_.load()); }
+  uint64_t batch_keys() const { return batch_keys_.load(); }
+
+ private:
+  struct Part;    // of a job, waiting or running
+  struct Flight;  // a batch that runs
+  struct Worker;
+  struct Cancel {
+    JobId id;
+  };
+  using Command = absl::AnyInvocable<void()>;
+  using Event =
+      std::variant<std::monostate, std::shared_ptr<Job>, std::shared_ptr<Flight>, Cancel, Command>;
+
+  void post(Event event);
+  void loop();
+  void handle(Event& event, Time now);
+  void arrived(std::shared_ptr<Job> job, Time now);
+  void nominate(const std::shared_ptr<Job>& job, KeyId key, Time now);
+  void cancelled(JobId id, Time now);
+  void landed(const Flight& flight, Time now);
+  void learn(const Flight& flight, Time now);
+  void act(Time now);
+  void launch(policy::Batch& batch, Time now);
+  void refuse(const policy::Dropped& dropped, Time now);
+  void withdraw_parts(Job& job, Time now);
+  void withdraw_waiting(absl::FunctionRef<bool(const Route&)> of, const absl::Status& why,
+                        Time now);
+  void forget(JobId part);  // a part has ended
+  void left_queue(Job& job);
+  void completed(const std::shared_ptr<Flight>& flight, BatchResult result);  // worker's thread
+
+  std::atomic<uint64_t> ids_{1};
+  moodycamel::ConcurrentQueue<Event> events_;
+  Parker parker_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::atomic<int64_t> control_delay_;
+  std::atomic<uint64_t> batch_keys_{0};
+
+  // The scheduler thread's own:
+  std::unique_ptr<policy::Scheduler> scheduler_;
+  absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan_;
+  KeyTable keys_;
+  policy::Decisions decisions_;
+  std::vector<policy::Nomination> nominations_;
+  absl::flat_hash_map<JobId, Part> parts_;
+  absl::flat_hash_map<JobId, std::shared_ptr<Job>> split_jobs_;
+  // Cancellations that overtook their job; the oldest are forgotten.
+  absl::flat_hash_set<JobId> early_cancels_;
+  std::deque<JobId> early_order_;
+  QuantileTracker delay_;  // nanoseconds
+  bool stopping_ = false;
+  uint64_t flying_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace fermata::engine

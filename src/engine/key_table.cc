@@ -1,0 +1,139 @@
+#include "engine/key_table.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace fermata::engine {
+namespace {
+
+// The elements of one item over all inputs; free dimensions come from `next`.
+template <class Next>
+double item_elements(const Signature& signature, Next next) {
+  double sum = 0;
+  for (const TensorSpec& spec : signature.inputs) {
+    double count = 1;
+    for (size_t i = 0; i < spec.dims.size(); ++i) count *= static_cast<double>(next(spec, i));
+    sum += count;
+  }
+  return sum;
+}
+
+}  // namespace
+
+double relative_size(const Variant& variant, const Shape& shape) {
+  const auto& profiled = variant.profile.shapes;
+  if (profiled.empty() || std::find(shape.begin(), shape.end(), -1) != shape.end()) return 1;
+  size_t at = 0;
+  const double own =
+      item_elements(variant.signature, [&](const auto&, size_t) { return shape[at++]; });
+  const double base = item_elements(variant.signature, [&](const TensorSpec& spec, size_t i) {
+    const auto it = profiled.find(spec.name);
+    const bool known = it != profiled.end() && i < it->second.size();
+    return known ? it->second[i] : std::max<int64_t>(1, spec.dims[i]);
+  });
+  return base > 0 ? std::max(own / base, 1e-3) : 1;
+}
+
+std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, double quantile,
+                                                     double scale) {
+  const uint32_t max_batch = variant.signature.max_batch;
+  TableLatency table{{{1, 1.1}, {max_batch + 1, 1.0 + 0.1 * (max_batch + 1)}}};
+  if (variant.profile.measured()) {
+    table = latency_at(variant.profile, quantile);
+    const auto [last, last_ms] = *table.points_ms.rbegin();
+    const double slope =
+        table.points_ms.size() > 1 ? variant.profile.linear.latency.alpha_ms : last_ms / last;
+    if (last < max_batch) {
+      table.points_ms[max_batch] = last_ms + std::max(0.0, slope) * (max_batch - last);
+    }
+  }
+  for (auto& [items, ms] : table.points_ms) ms = std::max(ms * scale, 1e-6);
+  auto latency = LatencyTable::make(table, max_batch, variant.profile.version);
+  FERMATA_CHECK(latency.ok());
+  return *std::move(latency);
+}
+
+void KeyTable::add(std::shared_ptr<const Variant> variant, Duration slo) {
+  auto served = std::make_unique<ServedVariant>();
+  const VariantId id = variant->id;
+  served->variant = std::move(variant);
+  served->slo = slo;
+  variants_[id] = std::move(served);
+}
+
+ServedVariant* KeyTable::served(VariantId id) {
+  const auto it = variants_.find(id);
+  return it == variants_.end() || it->second->retired ? nullptr : it->second.get();
+}
+
+KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
+  if (const auto it = served.keys.find(shape); it != served.keys.end()) return it->second;
+  if (keys_.size() >= limit_ && !drop_an_idle_key()) return KeyId::none();
+  const Variant& variant = *served.variant;
+  auto latency = believed_latency(variant, quantile_, relative_size(variant, shape));
+  const KeyId key =
+      scheduler_.add_key({.name = variant.model + "/" + variant.version + to_string(shape),
+                          .latency = latency,
+                          .slo = served.slo});
+  LatencyCorrection correction(std::move(latency), quantile_, !variant.profile.measured());
+  keys_[key] =
+      std::make_unique<BatchKey>(BatchKey{variant.id, shape, std::move(correction), 0, ++uses_});
+  served.keys[shape] = key;
+  return key;
+}
+
+void KeyTable::task_added(KeyId key) {
+  BatchKey& known = at(key);
+  ++known.tasks;
+  known.last_used = ++uses_;
+  ++variants_.at(known.variant)->tasks;
+}
+
+void KeyTable::task_ended(KeyId key) {
+  BatchKey& known = at(key);
+  const VariantId id = known.variant;
+  --known.tasks;
+  ServedVariant& served = *variants_.at(id);
+  if (--served.tasks == 0 && served.retired) finish_retirement(id);
+}
+
+void KeyTable::retire(VariantId id, absl::AnyInvocable<void()> gone) {
+  ServedVariant& served = *variants_.at(id);
+  served.retired = std::move(gone);
+  if (served.tasks == 0) finish_retirement(id);
+}
+
+void KeyTable::finish_retirement(VariantId id) {
+  const std::unique_ptr<ServedVariant> served = std::move(variants_.at(id));
+  variants_.erase(id);
+  for (const auto& [shape, key] : served->keys) {
+    scheduler_.remove_key(key);
+    keys_.erase(key);
+  }
+  served->retired();
+}
+
+bool KeyTable::drop_an_idle_key() {
+  KeyId oldest;
+  uint64_t used = 0;
+  for (const auto& [key, known] : keys_) {
+    if (known->tasks == 0 && (oldest.is_none() || known->last_used < used)) {
+      oldest = key;
+      used = known->last_used;
+    }
+  }
+  if (oldest.is_none()) return false;
+  remove(oldest);
+  return true;
+}
+
+void KeyTable::remove(KeyId key) {
+  const BatchKey& known = at(key);
+  variants_.at(known.variant)->keys.erase(known.shape);
+  scheduler_.remove_key(key);
+  keys_.erase(key);
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "engine/catalog.h"
+#include "model/latency_correction.h"
+#include "policy/scheduler.h"
+
+namespace fermata::engine {
+
+// A variant in service and how much of it is under way.
+struct ServedVariant {
+  std::shared_ptr<const Variant> variant;
+  Duration slo = Duration::infinite();
+  uint64_t tasks = 0;                  // waiting or running
+  absl::AnyInvocable<void()> retired;  // set: takes nothing new; called when tasks is 0
+  absl::flat_hash_map<Shape, KeyId> keys;
+};
+
+struct BatchKey {
+  VariantId variant;
+  Shape shape;
+  LatencyCorrection correction;
+  uint64_t tasks = 0;  // waiting or running
+  uint64_t last_used = 0;
+};
+
+// Which batch keys there are: variant times shape per item, made when first seen. At most
+// `limit` of them; beyond that the one that was idle for longest goes. Scheduler thread.
+class KeyTable {
+ public:
+  KeyTable(policy::Scheduler& scheduler, double quantile, size_t limit)
+      : scheduler_(scheduler), quantile_(quantile), limit_(limit) {}
+
+  void add(std::shared_ptr<const Variant> variant, Duration slo);
+  // Null where it is unknown or retired.
+  ServedVariant* served(VariantId id);
+  // `gone` is called once nothing of it is under way, perhaps now.
+  void retire(VariantId id, absl::AnyInvocable<void()> gone);
+
+  // The key, made if need be; none where `limit` keys are busy.
+  KeyId intern(ServedVariant& served, const Shape& shape);
+  BatchKey& at(KeyId key) { return *keys_.at(key); }
+  void task_added(KeyId key);
+  void task_ended(KeyId key);
+  size_t size() const { return keys_.size(); }
+
+ private:
+  bool drop_an_idle_key();
+  void remove(KeyId key);
+  void finish_retirement(VariantId id);
+
+  policy::Scheduler& scheduler_;
+  const double quantile_;
+  const size_t limit_;
+  uint64_t uses_ = 0;
+  absl::flat_hash_map<VariantId, std::unique_ptr<ServedVariant>> variants_;
+  absl::flat_hash_map<KeyId, std::unique_ptr<BatchKey>> keys_;
+};
+
+// What decisions believe of a variant: its profile at the quantile, up to max_batch by
+// the fitted slope, times `scale`. Without a profile a guess of 1 ms and 0.1 ms an item.
+std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, double quantile,
+                                                     double scale);
+
+// How much larger an item of `shape` (as Admitted has it) is than the profiled one; 1
+// where the profile does not say.
+double relative_size(const Variant& variant, const Shape& shape);
+
+}  // namespace fermata::engine

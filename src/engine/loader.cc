@@ -1,0 +1,127 @@
+#include "engine/loader.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/probe.h"
+#include "engine/profiler.h"
+#include "model/model_config.h"
+
+namespace fermata::engine {
+namespace {
+
+constexpr Duration kProbeLimit = Duration::seconds(60);
+// A first impression: enough for deadlines to mean something, short enough for a start.
+const MeasureOptions kWarmUp{.runs = 8, .each = Duration::millis(40), .all = Duration::millis(400)};
+
+// What an emulated model would have in its file.
+FileSignature declared_signature(const inference::ModelConfig& config) {
+  FileSignature file;
+  const auto declare = [&config](const auto& tensor) {
+    Shape shape(tensor.dims().begin(), tensor.dims().end());
+    if (tensor.has_reshape()) {
+      shape.assign(tensor.reshape().shape().begin(), tensor.reshape().shape().end());
+    }
+    if (config.max_batch_size() > 0) shape.insert(shape.begin(), -1);
+    const DataType type = from_proto(tensor.data_type()).value_or(DataType::kFp32);
+    return FileTensor{tensor.name(), type, shape, std::vector<std::string>(shape.size())};
+  };
+  for (const auto& input : config.input()) file.inputs.push_back(declare(input));
+  for (const auto& output : config.output()) file.outputs.push_back(declare(output));
+  return file;
+}
+
+absl::Status in_file(const ModelFolder& folder, const absl::Status& status) {
+  return invalid("{}: {}", (folder.path / "config.pbtxt").string(), message(status));
+}
+
+}  // namespace
+
+uint32_t Loader::batch_limit(std::string_view model) const {
+  uint32_t limit = std::numeric_limits<int32_t>::max();
+  for (const ServiceOptions& service : options_.services) {
+    const std::string& served = service.model.empty() ? service.name : service.model;
+    if (served == model && service.max_batch) limit = std::min(limit, *service.max_batch);
+  }
+  return limit;
+}
+
+absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version) {
+  Variant variant;
+  variant.id = VariantId(next_id_++);
+  variant.model = folder.name;
+  variant.version = std::to_string(version);
+  variant.file = folder.file(version).string();
+  std::error_code ignored;
+  FileSignature file;
+  if (std::filesystem::is_regular_file(variant.file, ignored)) {
+    ASSIGN_OR_RETURN(file, probe_model(options_.probe_program, variant.file, kProbeLimit));
+  } else if (options_.workers.executor == ExecutorKind::kEmulated &&
+             folder.config.output_size() > 0) {
+    file = declared_signature(folder.config);
+  } else {
+    return invalid("{}: no such file", variant.file);
+  }
+  auto config = complete_model_config(folder.config, file, folder.name, options_.default_max_batch);
+  if (!config.ok()) return in_file(folder, config.status());
+  variant.config = *std::move(config);
+  if (variant.config.max_batch_size() > 0) {
+    const auto limit = static_cast<int32_t>(batch_limit(folder.name));
+    variant.config.set_max_batch_size(std::min(variant.config.max_batch_size(), limit));
+  }
+  variant.signature = signature_of(variant.config);
+  return variant;
+}
+
+absl::Status Loader::take_profile(Variant& variant, const ModelFolder& folder) {
+  const std::string file = folder.profile().string();
+  std::error_code ignored;
+  if (std::filesystem::exists(file, ignored)) {
+    ASSIGN_OR_RETURN(variant.profile, read_profile(file));
+    const bool emulated = options_.workers.executor == ExecutorKind::kEmulated;
+    const Profile& profile = variant.profile;
+    if (emulated || (profile.provider == options_.workers.provider &&
+                     profile.threads == options_.workers.threads)) {
+      return absl::OkStatus();
+    }
+    spdlog::info("{}: measured with provider {} and {} threads, so it is measured again", file,
+                 profile.provider, profile.threads);
+  }
+  const std::unique_ptr<Executor> executor = executors_.make();
+  const auto shared = std::make_shared<const Variant>(variant);
+  const Time start = monotonic_now();
+  RETURN_IF_ERROR(executor->load(shared));
+  const double load_ms = (monotonic_now() - start).millis();
+  absl::StatusOr<Profile> measured = measure(*executor, *shared, kWarmUp, [](double) {});
+  if (!measured.ok()) {
+    spdlog::warn(
+        "model '{}' has no profile and cannot be measured with zeros ({}); its first "
+        "requests will teach it. Try: fermata profile {} --shape INPUT=DIMS",
+        variant.model, message(measured.status()), folder.path.string());
+    return absl::OkStatus();
+  }
+  variant.profile = *std::move(measured);
+  variant.profile.provider = options_.workers.provider;
+  variant.profile.threads = options_.workers.threads;
+  variant.profile.load_ms = load_ms;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::shared_ptr<const Variant>>> Loader::load(
+    std::string_view model, const std::optional<std::string>& config) {
+  ASSIGN_OR_RETURN(const ModelFolder folder, read_model_folder(options_.repository, model, config));
+  std::vector<std::shared_ptr<const Variant>> variants;
+  for (int64_t version : folder.versions) {
+    ASSIGN_OR_RETURN(Variant variant, open(folder, version));
+    RETURN_IF_ERROR(take_profile(variant, folder));
+    variants.push_back(std::make_shared<const Variant>(std::move(variant)));
+  }
+  return variants;
+}
+
+}  // namespace fermata::engine

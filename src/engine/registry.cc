@@ -1,0 +1,106 @@
+#include "engine/registry.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace fermata::engine {
+
+absl::StatusOr<std::shared_ptr<Route>> Routes::find(const std::string& service,
+                                                    const std::string& version) const {
+  if (const auto it = by_service.find(service); it != by_service.end() && !it->second.empty()) {
+    if (version.empty()) return it->second.back();
+    for (const auto& route : it->second) {
+      if (route->variant->version == version) return route;
+    }
+  }
+  return catalog->find(service, version).status();
+}
+
+Registry::Variants Registry::put(const std::string& model, Variants variants) {
+  return std::exchange(loaded_[model], std::move(variants));
+}
+
+std::vector<ServiceOptions> Registry::services_of(const std::string& model) const {
+  std::vector<ServiceOptions> services;
+  for (const ServiceOptions& service : options_.services) {
+    if ((service.model.empty() ? service.name : service.model) == model) {
+      services.push_back(service);
+    }
+  }
+  const bool own_name_taken =
+      std::any_of(options_.services.begin(), options_.services.end(),
+                  [&model](const ServiceOptions& service) { return service.name == model; });
+  if (!own_name_taken) services.push_back({.name = model});
+  return services;
+}
+
+Duration Registry::tightest_slo(const std::string& model) const {
+  Duration tightest = Duration::infinite();
+  for (const ServiceOptions& service : services_of(model)) {
+    if (service.slo) tightest = std::min(tightest, *service.slo);
+  }
+  return tightest;
+}
+
+std::shared_ptr<Route> Registry::route(const ServiceOptions& service,
+                                       const std::shared_ptr<const Variant>& variant) {
+  auto route = std::make_shared<Route>();
+  route->service = service.name;
+  route->slo = service.slo;
+  route->variant = variant;
+  auto& gate = gates_[service.name];
+  if (gate == nullptr) gate = std::make_shared<Gate>(service.queue_limit);
+  route->gate = gate;
+  auto& counters = counters_[{service.name, variant->version}];
+  if (counters == nullptr) counters = std::make_shared<Counters>();
+  route->counters = counters;
+  auto chooser = policy::make_chooser("single", {{variant->id, variant->signature.max_batch}});
+  FERMATA_CHECK(chooser.ok());
+  route->chooser = *std::move(chooser);
+  return route;
+}
+
+void Registry::add_service(const ServiceOptions& options, const Variants& variants,
+                           Catalog& catalog, Routes& routes) {
+  auto service = std::make_shared<Service>();
+  service->id = ServiceId(static_cast<uint32_t>(catalog.services.size()));
+  service->name = options.name;
+  service->model = options.model.empty() ? options.name : options.model;
+  service->slo = options.slo;
+  service->queue_limit = options.queue_limit;
+  service->versions = variants;
+  for (const auto& variant : variants) {
+    routes.by_service[options.name].push_back(route(options, variant));
+  }
+  catalog.services.push_back(std::move(service));
+}
+
+std::shared_ptr<const Routes> Registry::routes() {
+  auto routes = std::make_shared<Routes>();
+  auto catalog = std::make_shared<Catalog>();
+  for (const auto& [model, variants] : loaded_) {
+    for (const ServiceOptions& service : services_of(model)) {
+      add_service(service, variants, *catalog, *routes);
+    }
+  }
+  std::sort(catalog->services.begin(), catalog->services.end(),
+            [](const auto& a, const auto& b) { return a->name < b->name; });
+  routes->catalog = std::move(catalog);
+  return routes;
+}
+
+std::vector<ServiceStatistics> Registry::statistics() const {
+  std::vector<ServiceStatistics> result;
+  for (const auto& [name, counters] : counters_) {
+    ServiceStatistics statistics = counters->snapshot();
+    statistics.service = name.first;
+    statistics.version = name.second;
+    statistics.pending = gates_.at(name.first)->waiting.load();
+    result.push_back(std::move(statistics));
+  }
+  return result;
+}
+
+}  // namespace fermata::engine

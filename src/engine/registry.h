@@ -1,0 +1,58 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "engine/catalog.h"
+#include "engine/job.h"
+#include "engine/options.h"
+
+namespace fermata::engine {
+
+// Where requests go, at one moment: what the scheduler's side of a catalog is.
+struct Routes {
+  std::shared_ptr<const Catalog> catalog;
+  // By service; by version, ascending. What is not ready has no route.
+  absl::flat_hash_map<std::string, std::vector<std::shared_ptr<Route>>> by_service;
+
+  // NOT_FOUND or UNAVAILABLE as Catalog::find.
+  absl::StatusOr<std::shared_ptr<Route>> find(const std::string& service,
+                                              const std::string& version) const;
+};
+
+// Which services there are, which versions of their models are loaded, and how each
+// service has fared; counters and queues outlive reloads. Not synchronised.
+class Registry {
+ public:
+  using Variants = std::vector<std::shared_ptr<const Variant>>;
+  explicit Registry(const EngineOptions& options) : options_(options) {}
+
+  // Replaces what is loaded of a model; returns what that was.
+  Variants put(const std::string& model, Variants variants);
+  const std::map<std::string, Variants>& loaded() const { return loaded_; }
+
+  std::shared_ptr<const Routes> routes();
+  // The tightest deadline of the services that use a model; infinite: none has one.
+  Duration tightest_slo(const std::string& model) const;
+  std::vector<ServiceStatistics> statistics() const;
+
+ private:
+  std::vector<ServiceOptions> services_of(const std::string& model) const;
+  std::shared_ptr<Route> route(const ServiceOptions& service,
+                               const std::shared_ptr<const Variant>& variant);
+  void add_service(const ServiceOptions& options, const Variants& variants, Catalog& catalog,
+                   Routes& routes);
+
+  const EngineOptions& options_;
+  std::map<std::string, Variants> loaded_;  // by model
+  std::map<std::string, std::shared_ptr<Gate>> gates_;
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<Counters>> counters_;
+};
+
+}  // namespace fermata::engine

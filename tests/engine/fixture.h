@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <latch>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "engine/engine.h"
+
+namespace fermata::engine {
+
+inline std::string data_folder() { return FERMATA_SOURCE_DIR "/tests/data"; }
+inline std::string fermata_command() { return FERMATA_BINARY_DIR "/fermata"; }
+
+// A folder that goes when the test does.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "fermata-XXXXXX").string();
+    FERMATA_CHECK(mkdtemp(name.data()) != nullptr);
+    path_ = name;
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+
+  void write(const std::string& file, const std::string& text) const {
+    std::filesystem::create_directories((path_ / file).parent_path());
+    std::ofstream(path_ / file) << text;
+  }
+  void copy_model(const std::string& model, const std::string& as) const {
+    std::filesystem::create_directories(path_ / as);
+    std::filesystem::copy(data_folder() + "/repository/" + model, path_ / as,
+                          std::filesystem::copy_options::recursive |
+                              std::filesystem::copy_options::overwrite_existing);
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+template <class T>
+Tensor tensor(std::string name, DataType type, Shape shape, std::vector<T> values) {
+  auto bytes = std::make_shared<std::vector<std::byte>>(values.size() * sizeof(T));
+  std::memcpy(bytes->data(), values.data(), bytes->size());
+  return {std::move(name), type, std::move(shape), {*bytes, bytes}};
+}
+inline Tensor floats(std::string name, Shape shape, std::vector<float> values) {
+  return tensor<float>(std::move(name), DataType::kFp32, std::move(shape), std::move(values));
+}
+inline Tensor text(std::string name, Shape shape, const std::vector<std::string>& values) {
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  for (const std::string& value : values) {
+    const auto length = static_cast<uint32_t>(value.size());
+    const auto* raw = reinterpret_cast<const std::byte*>(&length);
+    bytes->insert(bytes->end(), raw, raw + sizeof(length));
+    raw = reinterpret_cast<const std::byte*>(value.data());
+    bytes->insert(bytes->end(), raw, raw + value.size());
+  }
+  return {std::move(name), DataType::kBytes, std::move(shape), {*bytes, bytes}};
+}
+
+template <class T>
+std::vector<T> values(const Tensor& tensor) {
+  std::vector<T> result(tensor.data.bytes.size() / sizeof(T));
+  std::memcpy(result.data(), tensor.data.bytes.data(), tensor.data.bytes.size());
+  return result;
+}
+
+// Submits and waits for the one reply.
+inline ReplyPart call(Engine& engine, InferRequest request) {
+  std::promise<ReplyPart> promise;
+  request.arrival = engine.now();
+  engine.submit(std::move(request),
+                [&promise](ReplyPart part) { promise.set_value(std::move(part)); });
+  return promise.get_future().get();
+}
+
+inline EngineOptions options_for(const std::filesystem::path& repository) {
+  EngineOptions options;
+  options.repository = repository.string();
+  options.probe_program = fermata_command();
+  return options;
+}
+
+// A model of the emulated kind that needs no file: one FP32 input and output of `n`.
+inline void write_emulated(const TemporaryFolder& folder, const std::string& model,
+                           uint32_t max_batch, double alpha_ms, double beta_ms) {
+  folder.write(model + "/config.pbtxt",
+               "max_batch_size: " + std::to_string(max_batch) +
+                   "\ninput { name: \"x\" data_type: TYPE_FP32 dims: 2 }\n"
+                   "output { name: \"y\" data_type: TYPE_FP32 dims: 3 }\n");
+  std::filesystem::create_directories(folder.path() / model / "1");
+  Profile profile{
+      .version = 1, .model = model, .model_version = "1", .machine = "none", .provider = "cpu"};
+  for (uint32_t b : {1u, std::max(2u, max_batch)}) {
+    const double ms = alpha_ms * b + beta_ms;
+    profile.batches[b] = {1, ms, ms, ms, ms};
+  }
+  fit(profile);
+  FERMATA_CHECK(write_profile(profile, folder.path() / model / "profile.json").ok());
+}
+
+}  // namespace fermata::engine
