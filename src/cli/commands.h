@@ -7,13 +7,22 @@ namespace fermata::cli {
 // One line a command; src/cli/NAME.cc defines it.
 void add_check(CLI::App& app, int& exit_code);
 void add_goodput(CLI::App& app, int& exit_code);
+void add_load(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_probe(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 
+// clang-format off
 inline constexpr AddCommand kCommands[] = {
-    add_check, add_goodput, add_plan, add_probe, add_simulate, add_version,
+    add_check,
+    add_goodput,
+    add_load,
+    add_plan,
+    add_probe,
+    add_simulate,
+    add_version,
 };
+// clang-format on
 
 }  // namespace fermata::cli

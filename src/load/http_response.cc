@@ -73,8 +73,7 @@ absl::StatusOr<bool> HttpResponseParser::feed(std::string_view bytes) {
   const size_t used = http_parser_execute(&parser_, &callbacks(), bytes.data(), bytes.size());
   const auto problem = HTTP_PARSER_ERRNO(&parser_);
   if (problem != HPE_OK && problem != HPE_PAUSED) {
-    return internal("the server's response is not HTTP/1.1: {}",
-                    http_errno_description(problem));
+    return internal("the server's response is not HTTP/1.1: {}", http_errno_description(problem));
   }
   if (complete_ && used < bytes.size()) {
     return internal("the server sent {} bytes beyond its response", bytes.size() - used);

@@ -1,0 +1,38 @@
+#include "load/ledger.h"
+
+#include <chrono>
+#include <utility>
+
+#include "base/clock.h"
+#include "load/agreement.h"
+
+namespace fermata::load {
+
+Ledger::Ledger(const LoadSpec& spec, const std::vector<std::vector<Record>>& records)
+    : spec_(spec), records_(records), accounts_(spec.services.size()) {}
+
+void Ledger::ended(const Flight& flight, Answer answer) {
+  if (flight.scheduled >= count_from_) {
+    const Duration latency = monotonic_now() - flight.scheduled;
+    const Outcome outcome =
+        given_up_ ? Outcome::kLost
+                  : outcome_of(answer.status, latency, spec_.services[flight.service].slo);
+    const std::optional<Label>& label = records_[flight.service][flight.record].label;
+    std::optional<bool> correct;
+    if (label && answer.status.ok()) correct = agrees(*label, answer.outputs);
+    accounts_[flight.service].add(outcome, latency, answer, correct);
+  }
+  if (++ended_ == awaited_) {
+    std::lock_guard lock(mutex_);
+    all_ended_.notify_all();
+  }
+}
+
+bool Ledger::wait_for_all(uint64_t sent, Duration time) {
+  std::unique_lock lock(mutex_);
+  awaited_ = sent;
+  return all_ended_.wait_for(lock, std::chrono::nanoseconds(time.nanos()),
+                             [&] { return ended_ == sent; });
+}
+
+}  // namespace fermata::load
