@@ -31,7 +31,9 @@ asan tsan: deps ## every C++ test under AddressSanitizer and UBSan, or ThreadSan
 	scripts/deps.sh test
 	test -e build-$@/build.ninja || cmake --preset $@
 	cmake --build --preset $@ -j$(JOBS)
-	scripts/sanitized.sh $@
+	LSAN_OPTIONS=suppressions=$(CURDIR)/scripts/suppressions/leaks.txt \
+	TSAN_OPTIONS=suppressions=$(CURDIR)/scripts/suppressions/threads.txt \
+	  ctest --test-dir build-$@ --output-on-failure
 
 format: ## format the C++ sources
 	@scripts/deps.sh lint

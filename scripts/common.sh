@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by the scripts: where things are, and how they speak.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 deps=$root/.deps

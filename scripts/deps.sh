@@ -42,8 +42,11 @@ onnxruntime_headers() {
 
 # Where CMake would find it (cmake/Dependencies.cmake).
 system_onnxruntime() {
-  ldconfig -p | grep -q 'libonnxruntime\.so' &&
-    ls /usr/{,local/}include/{,onnxruntime/}onnxruntime_c_api.h 2>/dev/null | grep -q .
+  ldconfig -p | grep -q 'libonnxruntime\.so' || return
+  for folder in /usr/{,local/}include/{,onnxruntime/}; do
+    [ -e "$folder/onnxruntime_c_api.h" ] && return
+  done
+  return 1
 }
 
 onnxruntime() {

@@ -22,7 +22,7 @@ from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import train_test_split
 
 from digits.graph import Graph
-from digits.networks import CLASSES, Perceptron, ResidualCnn
+from digits.networks import CLASSES, Perceptron, ResidualCnn, ShiftedMean
 
 ZOO = pathlib.Path(__file__).resolve().parent
 SEED = 7
@@ -34,7 +34,7 @@ VARIANTS = {
     "digits-mlp": (Perceptron([32]), [(60, 0)]),
     "digits-cnn-small": (ResidualCnn(scale=1, channels=8, blocks=1), [(60, 0)]),
     "digits-cnn-medium": (ResidualCnn(scale=2, channels=32, blocks=2), [(40, 1), (20, 0)]),
-    "digits-cnn-large": (ResidualCnn(scale=4, channels=48, blocks=4), [(40, 1), (10, 2), (3, 0)]),
+    "digits-cnn-large": (ShiftedMean(scale=2, channels=48, blocks=3), [(40, 1), (20, 0)]),
 }
 
 

@@ -27,6 +27,15 @@ class Graph:
     def conv(self, x, w, b):
         return self.add("Conv", x, self.constant(w), self.constant(b), pads=[1, 1, 1, 1])
 
+    def reshape(self, x, shape):
+        return self.add("Reshape", x, self.constant(np.array(shape, np.int64)))
+
+    def crop(self, x, corner, size):
+        """The square of `size` pixels whose upper left pixel is `corner`."""
+        start, end = np.array(corner, np.int64), np.array(corner, np.int64) + size
+        axes = self.constant(np.array([2, 3], np.int64))
+        return self.add("Slice", x, self.constant(start), self.constant(end), axes)
+
     def enlarge(self, x, scale):
         scales = self.constant(np.array([1, 1, scale, scale], np.float32))
         return self.add("Resize", x, "", scales, mode="nearest", nearest_mode="floor",

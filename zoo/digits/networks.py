@@ -86,7 +86,9 @@ class ResidualCnn:
 
     def write(self, graph: Graph, params):
         x = graph.add("Div", "image", graph.constant(np.float32(PIXEL_MAX)))
-        x = graph.add("Reshape", x, graph.constant(np.array([-1, 1, 8, 8], np.int64)))
+        return self.write_on(graph, params, graph.reshape(x, [-1, 1, 8, 8]))
+
+    def write_on(self, graph: Graph, params, x):
         if self.scale > 1:
             x = graph.enlarge(x, self.scale)
         x = graph.add("Relu", graph.conv(x, *params["stem"]))
@@ -97,6 +99,22 @@ class ResidualCnn:
         cell = 8 * self.scale // self.GRID
         x = graph.add("AveragePool", x, kernel_shape=[cell, cell], strides=[cell, cell])
         return graph.dense(graph.add("Flatten", x, axis=1), *params["head"])
+
+
+class ShiftedMean(ResidualCnn):
+    """Trained as its base; answers with the mean of what it makes of the digit and
+    of its eight shifts by one pixel. Nine times the work, and fewer errors.
+    """
+
+    def write(self, graph: Graph, params):
+        x = graph.add("Div", "image", graph.constant(np.float32(PIXEL_MAX)))
+        x = graph.reshape(x, [-1, 1, 8, 8])
+        border = graph.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64))
+        x = graph.add("Pad", x, border)
+        shifts = [graph.crop(x, (top, left), 8) for top in range(3) for left in range(3)]
+        x = graph.reshape(graph.add("Concat", *shifts, axis=1), [-1, 1, 8, 8])
+        x = graph.reshape(self.write_on(graph, params, x), [-1, len(shifts), CLASSES])
+        return graph.add("ReduceMean", x, axes=[1], keepdims=0)
 
 
 def _conv(x, w, b):
