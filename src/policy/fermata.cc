@@ -15,9 +15,8 @@ class Fermata final : public QueueBatcher {
   Cut cut(const Moment& m) override { return window_cut(queue(), times(), target_, m); }
 
   void schedule(Time deadline, Time now, Offer& offer) override {
-    offer.start_at = offer.items < times().max_batch()
-                         ? deadline - times().run(offer.items + 1) - margin_
-                         : now;
+    offer.start_at =
+        offer.items < times().max_batch() ? deadline - times().run(offer.items + 1) - margin_ : now;
     offer.urgency = deadline - offer.run;
   }
 

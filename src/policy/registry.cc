@@ -3,6 +3,7 @@
 #include "base/status.h"
 #include "policy/deferred.h"
 #include "policy/fermata.h"
+#include "policy/nexus.h"
 #include "policy/parts.h"
 #include "policy/pool_ranker.h"
 #include "policy/pool_scheduler.h"
@@ -11,11 +12,14 @@
 namespace fermata::policy {
 namespace {
 
+constexpr std::string_view kNexus = "nexus";  // a scheduler of its own, not in two parts
+
 struct Entry {
   std::string_view name;
   MakeBatcher make_batcher;
 };
 
+// The default first.
 constexpr Entry kPolicies[] = {
     {"fermata", make_fermata},
     {"deferred", make_deferred},
@@ -29,21 +33,30 @@ constexpr Entry kPolicies[] = {
 }  // namespace
 
 absl::StatusOr<Parts> make_parts(std::string_view policy) {
+  std::vector<std::string_view> names;
   for (const Entry& entry : kPolicies) {
     if (entry.name == policy) return Parts{entry.make_batcher, std::make_unique<PoolRanker>()};
+    names.push_back(entry.name);
+  }
+  return invalid("no policy made of batchers and a ranker is called '{}', expected one of {}",
+                 policy, fmt::join(names, ", "));
+}
+
+absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy) {
+  if (policy == kNexus) return std::make_unique<NexusScheduler>();
+  for (const std::string_view name : scheduler_names()) {
+    if (name != policy) continue;
+    ASSIGN_OR_RETURN(Parts parts, make_parts(policy));
+    return std::make_unique<PoolScheduler>(std::move(parts));
   }
   return invalid("no policy is called '{}', expected one of {}", policy,
                  fmt::join(scheduler_names(), ", "));
 }
 
-absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy) {
-  ASSIGN_OR_RETURN(Parts parts, make_parts(policy));
-  return std::make_unique<PoolScheduler>(std::move(parts));
-}
-
 std::vector<std::string_view> scheduler_names() {
   std::vector<std::string_view> names;
   for (const Entry& entry : kPolicies) names.push_back(entry.name);
+  names.push_back(kNexus);
   return names;
 }
 
