@@ -1,5 +1,7 @@
 #include "load/http_codec.h"
 
+#include <simdjson.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -7,9 +9,13 @@
 #include "base/status.h"
 #include "load/explain.h"
 #include "load/json_tensor.h"
+#include "model/json_data.h"
 
 namespace fermata::load {
 namespace {
+
+using simdjson::dom::array;
+using simdjson::dom::element;
 
 std::string_view bytes_of(const Payload& payload) {
   return {reinterpret_cast<const char*>(payload.bytes.data()), payload.bytes.size()};
@@ -34,52 +40,66 @@ Json infer_header(const Question& question) {
   return {{"parameters", std::move(parameters)}, {"inputs", std::move(inputs)}};
 }
 
-// What a reply's JSON says, before its binary part is cut up.
-struct Header {
-  struct Output {
-    Tensor tensor;
-    std::string json_data;
-    std::optional<size_t> binary_bytes;
-  };
-  std::vector<Output> outputs;
-  Why why;
-  std::string error;
-};
-
-Header::Output read_output(Reader at) {
-  Header::Output output;
-  for (const auto& [field, value] : at.map()) {
-    if (field == "name") output.tensor.name = value.string();
-    if (field == "shape") output.tensor.shape = read_shape(value);
-    if (field == "datatype") output.tensor.datatype = read_datatype(value);
-    if (field == "parameters") {
-      for (const auto& [parameter, size] : value.map()) {
-        if (parameter == "binary_data_size") output.binary_bytes = size.integer(0, kMaxElements);
-      }
-    }
-  }
-  for (const auto& [field, value] : at.map()) {
-    if (field == "data") append_elements(value, output.tensor.datatype, output.json_data);
-  }
-  return output;
+double number(element from) {
+  double value = 0;
+  return from.get(value) == simdjson::SUCCESS ? value : 0;
 }
 
-// Fields that others may have added are left alone.
-Header read_header(Reader root) {
-  Header header;
-  for (const auto& [field, value] : root.map()) {
-    if (field == "error") header.error = value.string();
-    if (field == "outputs") {
-      for (const Reader& output : value.list()) header.outputs.push_back(read_output(output));
-    }
-    if (field != "parameters") continue;
-    for (const auto& [parameter, v] : value.map()) {
-      if (parameter == kBatchItems) header.why.batch_items = v.integer(0, UINT32_MAX);
-      if (parameter == kQueueingUs) header.why.queueing = Duration::from_seconds(v.number() * 1e-6);
-      if (parameter == kRunUs) header.why.run = Duration::from_seconds(v.number() * 1e-6);
-    }
+// Absent members and parameters leave a zero.
+Why read_why(element root) {
+  const auto parameter = [&](std::string_view name) {
+    element value;
+    return root["parameters"][name].get(value) == simdjson::SUCCESS ? number(value) : 0;
+  };
+  return {static_cast<uint32_t>(parameter(kBatchItems)),
+          Duration::from_seconds(parameter(kQueueingUs) * 1e-6),
+          Duration::from_seconds(parameter(kRunUs) * 1e-6)};
+}
+
+absl::StatusOr<element> member(element from, std::string_view name) {
+  element value;
+  if (from[name].get(value) != simdjson::SUCCESS) return invalid("{} is missing", name);
+  return value;
+}
+
+// Name, shape and datatype; members that others may have added are left alone.
+absl::StatusOr<Tensor> read_head(element from) {
+  Tensor tensor;
+  ASSIGN_OR_RETURN(const element name, member(from, "name"));
+  ASSIGN_OR_RETURN(const element shape, member(from, "shape"));
+  ASSIGN_OR_RETURN(const element datatype, member(from, "datatype"));
+  RETURN_IF_ERROR(read_name(name, tensor));
+  RETURN_IF_ERROR(read_shape(shape, tensor));
+  RETURN_IF_ERROR(read_datatype(datatype, tensor));
+  return tensor;
+}
+
+// `binary`: what of the body's binary part earlier outputs have left.
+absl::StatusOr<Tensor> read_output(element from, std::string_view& binary) {
+  ASSIGN_OR_RETURN(Tensor tensor, read_head(from));
+  uint64_t size = 0;
+  if (from["parameters"]["binary_data_size"].get(size) != simdjson::SUCCESS) {
+    ASSIGN_OR_RETURN(const element data, member(from, "data"));
+    ASSIGN_OR_RETURN(tensor.data, read_json_data(data, tensor));
+    return tensor;
   }
-  return header;
+  if (size > binary.size()) {
+    return invalid("output {} is said to have {} bytes, {} are left", tensor.name, size,
+                   binary.size());
+  }
+  tensor.data = own(std::string(binary.substr(0, size)));
+  binary.remove_prefix(size);
+  return tensor;
+}
+
+absl::Status read_outputs(element root, std::string_view binary, std::vector<Tensor>& outputs) {
+  ASSIGN_OR_RETURN(const element list, member(root, "outputs"));
+  array elements;
+  if (list.get(elements) != simdjson::SUCCESS) return invalid("outputs are no list");
+  for (const element output : elements) {
+    ASSIGN_OR_RETURN(outputs.emplace_back(), read_output(output, binary));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusCode code_of(int http_status) {
@@ -106,51 +126,29 @@ absl::StatusCode code_of(int http_status) {
 }
 
 absl::Status error_of(const HttpResponse& response) {
-  auto document = Document::parse(response.body, Document::Format::kJson);
-  if (document.ok()) {
-    auto header = document->read(read_header);
-    if (header.ok() && !header->error.empty()) {
-      return error(code_of(response.status), "{}", header->error);
-    }
+  simdjson::dom::parser parser;
+  std::string_view said;
+  if (parser.parse(response.body)["error"].get(said) == simdjson::SUCCESS) {
+    return error(code_of(response.status), "{}", said);
   }
   return error(code_of(response.status), "HTTP status {}", response.status);
 }
 
-absl::Status cut_outputs(Header header, const HttpResponse& response, size_t json_bytes,
-                         std::vector<Tensor>& outputs) {
-  size_t at = json_bytes;
-  for (Header::Output& output : header.outputs) {
-    if (output.binary_bytes) {
-      if (*output.binary_bytes > response.body.size() - at) {
-        return internal("output {} is said to have {} bytes, {} are left", output.tensor.name,
-                        *output.binary_bytes, response.body.size() - at);
-      }
-      output.json_data = response.body.substr(at, *output.binary_bytes);
-      at += *output.binary_bytes;
-    }
-    output.tensor.data = own(std::move(output.json_data));
-    outputs.push_back(std::move(output.tensor));
+absl::Status read_reply(const HttpResponse& response, bool want_outputs, bool explain,
+                        Answer& answer) {
+  const std::string_view body = response.body;
+  const size_t json_bytes = response.json_bytes.value_or(body.size());
+  if (json_bytes > body.size()) {
+    return invalid("its JSON is said to have {} bytes, its body has {}", json_bytes, body.size());
   }
-  return absl::OkStatus();
-}
-
-std::vector<InputInfo> read_metadata(Reader root) {
-  std::vector<InputInfo> infos;
-  for (const auto& [field, value] : root.map()) {
-    if (field != "inputs") continue;
-    for (const Reader& input : value.list()) {
-      InputInfo info;
-      for (const auto& [key, v] : input.map()) {
-        if (key == "name") info.name = v.string();
-        if (key == "datatype") info.datatype = read_datatype(v);
-        if (key == "shape") {
-          for (const Reader& d : v.list()) info.shape.push_back(d.integer(-1, kMaxElements));
-        }
-      }
-      infos.push_back(std::move(info));
-    }
+  simdjson::dom::parser parser;
+  element root;
+  if (const auto problem = parser.parse(body.substr(0, json_bytes)).get(root)) {
+    return invalid("not JSON ({})", simdjson::error_message(problem));
   }
-  return infos;
+  if (explain) answer.why = read_why(root);
+  if (!want_outputs) return absl::OkStatus();
+  return read_outputs(root, body.substr(json_bytes), answer.outputs);
 }
 
 }  // namespace
@@ -173,31 +171,29 @@ std::string encode_metadata(std::string_view host, std::string_view model,
   return fmt::format("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", model_path(model, version), host);
 }
 
-Answer decode_infer(HttpResponse response, bool want_outputs, bool explain) {
+Answer decode_infer(const HttpResponse& response, bool want_outputs, bool explain) {
   if (response.status != 200) return {.status = error_of(response)};
   if (!want_outputs && !explain) return {};
-  const size_t json_bytes = response.json_bytes.value_or(response.body.size());
-  if (json_bytes > response.body.size()) {
-    return {.status = internal("the reply's JSON is said to have {} bytes, its body has {}",
-                               json_bytes, response.body.size())};
-  }
-  auto document = Document::parse(std::string_view(response.body).substr(0, json_bytes),
-                                  Document::Format::kJson);
-  if (!document.ok()) return {.status = internal("reply: {}", message(document.status()))};
-  auto header = document->read(read_header);
-  if (!header.ok()) return {.status = internal("reply: {}", message(header.status()))};
   Answer answer;
-  if (explain) answer.why = header->why;
-  if (want_outputs) {
-    answer.status = cut_outputs(*std::move(header), response, json_bytes, answer.outputs);
+  if (const absl::Status read = read_reply(response, want_outputs, explain, answer); !read.ok()) {
+    answer.status = internal("reply: {}", message(read));
   }
   return answer;
 }
 
 absl::StatusOr<std::vector<InputInfo>> decode_metadata(const HttpResponse& response) {
   if (response.status != 200) return error_of(response);
-  ASSIGN_OR_RETURN(Document document, Document::parse(response.body, Document::Format::kJson));
-  return document.read(read_metadata);
+  simdjson::dom::parser parser;
+  array inputs;
+  if (parser.parse(response.body)["inputs"].get(inputs) != simdjson::SUCCESS) {
+    return internal("the model's metadata has no list of inputs");
+  }
+  std::vector<InputInfo> infos;
+  for (const element input : inputs) {
+    ASSIGN_OR_RETURN(Tensor head, read_head(input));
+    infos.push_back({std::move(head.name), head.datatype, std::move(head.shape)});
+  }
+  return infos;
 }
 
 }  // namespace fermata::load

@@ -21,7 +21,7 @@ std::string encode_metadata(std::string_view host, std::string_view model,
 
 // Outputs and explanation are decoded where the question asked for them; a
 // response that cannot be read is INTERNAL.
-Answer decode_infer(HttpResponse response, bool want_outputs, bool explain);
+Answer decode_infer(const HttpResponse& response, bool want_outputs, bool explain);
 absl::StatusOr<std::vector<InputInfo>> decode_metadata(const HttpResponse& response);
 
 }  // namespace fermata::load

@@ -115,8 +115,7 @@ void HttpTransport::answered(HttpConnection& connection, HttpResponse response) 
     slots_.erase(&connection);
   }
   const Prepared& prepared = prepared_[asked.question];
-  listener_.ended(asked.flight,
-                  decode_infer(std::move(response), prepared.want_outputs, prepared.explain));
+  listener_.ended(asked.flight, decode_infer(response, prepared.want_outputs, prepared.explain));
 }
 
 void HttpTransport::closed(HttpConnection& connection, absl::Status why) {

@@ -1,36 +1,55 @@
 #include "load/records.h"
 
-#include <limits>
+#include <simdjson.h>
+
 #include <utility>
 
-#include "base/document.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "load/json_tensor.h"
+#include "model/signature.h"
 
 namespace fermata::load {
 namespace {
 
+using simdjson::dom::array;
+using simdjson::dom::element;
+using simdjson::dom::object;
+
+constexpr uint64_t kMostElements = uint64_t{1} << 28;
 constexpr size_t kLargestFile = size_t{1} << 30;
 
-Label read_label(Reader label) {
-  if (label.is_string()) return label.string();
-  return label.integer(std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max());
+absl::StatusOr<Label> read_label(element from) {
+  if (std::string_view text; from.get(text) == simdjson::SUCCESS) return std::string(text);
+  if (int64_t number; from.get(number) == simdjson::SUCCESS) return number;
+  return invalid("label: {}, expected a whole number or a string", simdjson::minify(from));
 }
 
-Record read_record(Reader root) {
-  Record record;
-  ObjectReader fields = root.object();
-  for (const Reader& input : fields["inputs"].list(1)) {
-    record.inputs.push_back(read_tensor(input));
+absl::Status read_member(std::string_view key, element value, Record& record) {
+  if (key == "label") {
+    ASSIGN_OR_RETURN(record.label, read_label(value));
+    return absl::OkStatus();
   }
-  if (const Reader label = fields["label"]; label.present()) record.label = read_label(label);
-  return record;
+  if (key != "inputs") return invalid("unknown member {}, expected inputs or label", key);
+  array inputs;
+  if (value.get(inputs) != simdjson::SUCCESS) return invalid("inputs: expected a list");
+  for (const element input : inputs) {
+    ASSIGN_OR_RETURN(record.inputs.emplace_back(), read_tensor(input));
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Record> parse_record(std::string_view line) {
-  ASSIGN_OR_RETURN(Document document, Document::parse(line, Document::Format::kJson));
-  return document.read(read_record);
+absl::StatusOr<Record> parse_record(simdjson::dom::parser& parser, std::string_view line) {
+  element root;
+  object members;
+  if (const auto problem = parser.parse(line).get(root)) {
+    return invalid("not JSON ({})", simdjson::error_message(problem));
+  }
+  if (root.get(members) != simdjson::SUCCESS) return invalid("expected an object");
+  Record record;
+  for (const auto& [key, value] : members) RETURN_IF_ERROR(read_member(key, value, record));
+  if (record.inputs.empty()) return invalid("no inputs, expected at least one");
+  return record;
 }
 
 template <class T>
@@ -71,9 +90,9 @@ absl::StatusOr<Tensor> random_tensor(const InputInfo& input, Random& random) {
         input.name);
   }
   std::string bytes;
-  const int64_t count = element_count(shape);
-  if (count > kMaxElements) return invalid("input {} has more than 2^31 elements", input.name);
-  for (int64_t i = 0; i < count; ++i) append_random(input.datatype, random, bytes);
+  const uint64_t count = element_count(shape);
+  if (count > kMostElements) return invalid("input {} is too large to make up", input.name);
+  for (uint64_t i = 0; i < count; ++i) append_random(input.datatype, random, bytes);
   return Tensor{input.name, input.datatype, std::move(shape), own(std::move(bytes))};
 }
 
@@ -81,12 +100,13 @@ absl::StatusOr<Tensor> random_tensor(const InputInfo& input, Random& random) {
 
 absl::StatusOr<std::vector<Record>> parse_records(std::string_view text) {
   std::vector<Record> records;
+  simdjson::dom::parser parser;
   for (size_t number = 1; !text.empty(); ++number) {
     const size_t end = text.find('\n');
     const std::string_view line = text.substr(0, end);
     text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    auto record = parse_record(line);
+    auto record = parse_record(parser, line);
     if (!record.ok()) return invalid("line {}: {}", number, message(record.status()));
     records.push_back(*std::move(record));
   }

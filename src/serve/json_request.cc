@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "serve/json_data.h"
+#include "model/json_data.h"
 
 namespace fermata::serve {
 namespace {

@@ -1,4 +1,4 @@
-#include "serve/json_data.h"
+#include "model/json_data.h"
 
 #include <cmath>
 #include <cstring>
@@ -12,7 +12,7 @@
 #include "base/status.h"
 #include "model/signature.h"
 
-namespace fermata::serve {
+namespace fermata {
 namespace {
 
 using simdjson::dom::array;
@@ -123,26 +123,26 @@ bool flatten(array from, Put put, std::string& out, uint64_t& count) {
 absl::StatusOr<Payload> read_json_data(element data, const Tensor& tensor) {
   const Put put = put_for(tensor.datatype);
   if (put == nullptr) {
-    return invalid("input {}: {} has no JSON form, expected it in the binary part", tensor.name,
+    return invalid("tensor {}: {} has no JSON form, expected it in the binary part", tensor.name,
                    name(tensor.datatype));
   }
   array elements;
   if (data.get(elements) != simdjson::SUCCESS) {
-    return invalid("input {}: data is not a list", tensor.name);
+    return invalid("tensor {}: data is not a list", tensor.name);
   }
   auto bytes = std::make_shared<std::string>();
   bytes->reserve(elements.size() * element_size(tensor.datatype));
   uint64_t count = 0;
   if (!flatten(elements, put, *bytes, count)) {
-    return invalid("input {}: data[{}] is not of datatype {}", tensor.name, count,
+    return invalid("tensor {}: data[{}] is not of datatype {}", tensor.name, count,
                    name(tensor.datatype));
   }
   if (count != element_count(tensor.shape)) {
-    return invalid("input {}: data has {} elements, its shape {} holds {}", tensor.name, count,
+    return invalid("tensor {}: data has {} elements, its shape {} holds {}", tensor.name, count,
                    to_string(tensor.shape), element_count(tensor.shape));
   }
   const auto* start = reinterpret_cast<const std::byte*>(bytes->data());
   return Payload{absl::MakeSpan(start, bytes->size()), std::move(bytes)};
 }
 
-}  // namespace fermata::serve
+}  // namespace fermata
