@@ -15,8 +15,8 @@ constexpr size_t kMaxKeys = 1024;
 constexpr size_t kMaxEarlyCancels = 4096;
 constexpr size_t kEventsAtOnce = 64;
 // Decisions leave room for this share of batches to start as late as they do (A5).
-constexpr double kDelayQuantile = 0.95;
-constexpr double kFirstDelayNanos = 50'000;
+constexpr double kDelayQuantile = 0.99;
+constexpr double kFirstDelayNanos = 500'000;
 
 absl::Status shutting_down() {
   return error(absl::StatusCode::kUnavailable, "the server is shutting down");
@@ -35,7 +35,7 @@ struct Driver::Flight {
   KeyId key;
   WorkerId worker;
   uint32_t items = 0;
-  Time bound_at;
+  Time due;  // when the decision to start it fell, or should have fallen
   struct Passenger {
     JobId part;
     std::shared_ptr<Job> job;
@@ -124,9 +124,11 @@ void Driver::loop() {
       handle(events[i], now);
       events[i] = std::monostate();
     }
-    if (scheduler_->next_wake() <= now) {
+    if (const Time due = scheduler_->next_wake(); due <= now) {
+      overslept_ = now - due;
       scheduler_->tick(now, decisions_);
       act(now);
+      overslept_ = Duration();
     }
     if (count == 0) parker_.park_until(scheduler_->next_wake());
   }
@@ -268,7 +270,7 @@ void Driver::launch(policy::Batch& batch, Time now) {
   flight->key = batch.key;
   flight->worker = batch.worker;
   flight->items = batch.items;
-  flight->bound_at = std::max(now, batch.start);
+  flight->due = std::max(now, batch.start) - overslept_;
   flight->passengers.reserve(batch.tasks.size());
   BatchRun run{.variant = keys_.at(batch.key).variant};
   run.parts.reserve(batch.tasks.size());
@@ -309,6 +311,8 @@ void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result
   Worker& worker = *workers_[flight->worker.index()];
   worker.batches.fetch_add(1, std::memory_order_relaxed);
   worker.busy_nanos.fetch_add(result.total().nanos(), std::memory_order_relaxed);
+  flight->passengers.front().job->route().counters->count_batch(flight->items, result.input,
+                                                                result.run, result.output);
   post(flight);
   for (size_t i = 0; i < result.parts.size(); ++i) {
     const Flight::Passenger& passenger = flight->passengers[i];
@@ -331,8 +335,7 @@ void Driver::landed(const Flight& flight, Time now) {
 void Driver::learn(const Flight& flight, Time now) {
   const Route& route = flight.passengers.front().job->route();
   const PartRun& run = flight.run;
-  route.counters->count_batch(flight.items, run.input, run.run, run.output);
-  const double delay = static_cast<double>((run.started - flight.bound_at).nanos());
+  const double delay = static_cast<double>((run.started - flight.due).nanos());
   delay_.observe(std::max(1000.0, delay));
   const double known = static_cast<double>(control_delay_.load(std::memory_order_relaxed));
   if (std::abs(delay_.value() - known) > 0.2 * known) {

@@ -95,7 +95,8 @@ class Driver {
   // Cancellations that overtook their job; the oldest are forgotten.
   absl::flat_hash_set<JobId> early_cancels_;
   std::deque<JobId> early_order_;
-  QuantileTracker delay_;  // nanoseconds
+  QuantileTracker delay_;  // from decision to start, nanoseconds
+  Duration overslept_;     // of the tick under way
   bool stopping_ = false;
   uint64_t flying_ = 0;
   std::thread thread_;

@@ -73,20 +73,4 @@ std::optional<DataType> from_onnx(ONNXTensorElementDataType type) {
   return static_cast<DataType>(it - kTypes.begin());
 }
 
-std::vector<std::string> available_providers() {
-  char** names = nullptr;
-  int count = 0;
-  std::vector<std::string> providers;
-  if (!take_status(ort().GetAvailableProviders(&names, &count)).ok()) return providers;
-  for (int i = 0; i < count; ++i) {
-    std::string name = names[i];  // "CUDAExecutionProvider"
-    name = name.substr(0, name.find("ExecutionProvider"));
-    std::transform(name.begin(), name.end(), name.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    providers.push_back(name);
-  }
-  (void)take_status(ort().ReleaseAvailableProviders(names, count));
-  return providers;
-}
-
 }  // namespace fermata::engine

@@ -4,8 +4,6 @@
 
 #include <memory>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "model/datatype.h"
@@ -40,8 +38,5 @@ using OrtPtr = std::unique_ptr<T, OrtRelease>;
 ONNXTensorElementDataType to_onnx(DataType type);
 // None of types that the protocol does not have.
 std::optional<DataType> from_onnx(ONNXTensorElementDataType type);
-
-// The execution providers of the library in the names that settings use: cpu, cuda, ...
-std::vector<std::string> available_providers();
 
 }  // namespace fermata::engine

@@ -1,7 +1,6 @@
 #include "engine/onnx_executor.h"
 
 #include <concurrentqueue/concurrentqueue.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <future>
@@ -182,14 +181,12 @@ class OnnxExecutors : public ExecutorFactory {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_onnx_executors(const WorkerOptions& options) {
-  RETURN_IF_ERROR(ort_runtime().status());
-  const std::vector<std::string> known = available_providers();
-  if (std::find(known.begin(), known.end(), options.provider) == known.end()) {
-    return invalid("workers.provider is '{}', but this ONNX Runtime has: {}", options.provider,
-                   fmt::join(known, ", "));
-  }
   if (options.threads < 1) return invalid("workers.threads is 0, expected at least 1");
-  return std::make_unique<OnnxExecutors>(OnnxOptions{options.provider, options.threads});
+  const OnnxOptions wanted{options.provider, options.threads};
+  if (absl::Status good = check_provider(wanted); !good.ok()) {
+    return invalid("workers.{}", message(good));
+  }
+  return std::make_unique<OnnxExecutors>(wanted);
 }
 
 }  // namespace fermata::engine

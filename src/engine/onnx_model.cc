@@ -2,7 +2,8 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "base/status.h"
 #include "engine/onnx_value.h"
@@ -10,12 +11,10 @@
 namespace fermata::engine {
 namespace {
 
-absl::Status append_provider(OrtSessionOptions* options, const std::string& provider) {
-  const std::vector<std::string> known = available_providers();
-  if (std::find(known.begin(), known.end(), provider) == known.end()) {
-    return invalid("execution provider '{}' is not in this ONNX Runtime, which has: {}", provider,
-                   fmt::join(known, ", "));
-  }
+// The names that settings use.
+constexpr std::array<std::string_view, 3> kProviders = {"cpu", "cuda", "tensorrt"};
+
+absl::Status append_provider(OrtSessionOptions* options, std::string_view provider) {
   if (provider == "cpu") return absl::OkStatus();
   if (provider == "cuda") {
     OrtCUDAProviderOptionsV2* cuda = nullptr;
@@ -33,7 +32,7 @@ absl::Status append_provider(OrtSessionOptions* options, const std::string& prov
     ort().ReleaseTensorRTProviderOptions(tensorrt);
     return added;
   }
-  return invalid("execution provider is '{}', expected cpu, cuda or tensorrt", provider);
+  return invalid("there is no such provider");
 }
 
 absl::StatusOr<OrtPtr<OrtSessionOptions>> session_options(const OnnxOptions& wanted) {
@@ -98,6 +97,18 @@ absl::StatusOr<std::vector<FileTensor>> read_tensors(const OrtSession* session,
 }
 
 }  // namespace
+
+absl::Status check_provider(const OnnxOptions& options) {
+  RETURN_IF_ERROR(ort_runtime().status());
+  const absl::Status wanted = session_options(options).status();
+  if (wanted.ok()) return wanted;
+  std::vector<std::string_view> usable;
+  for (std::string_view provider : kProviders) {
+    if (session_options({std::string(provider), 1}).ok()) usable.push_back(provider);
+  }
+  return invalid("provider is '{}', but this ONNX Runtime can only use: {} ({})", options.provider,
+                 fmt::join(usable, ", "), message(wanted));
+}
 
 absl::StatusOr<std::shared_ptr<OnnxModel>> OnnxModel::load(const std::string& file,
                                                            const OnnxOptions& options) {

@@ -17,6 +17,10 @@ struct OnnxOptions {
   uint32_t threads = 1;  // intra-op
 };
 
+// OK where sessions with these options can be made here: the library knows the provider
+// and what it needs is installed. Else INVALID_ARGUMENT with the providers that work.
+absl::Status check_provider(const OnnxOptions& options);
+
 // One input of a run: a whole tensor as the model wants it, borrowed. `data` is
 // aligned to its element; BYTES in the protocol's form.
 struct OnnxInput {

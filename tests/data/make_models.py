@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Writes the tiny models of tests/data/repository: .deps/train/bin/python tests/data/make_models.py
+"""Writes the tiny models of tests/data: .deps/train/bin/python tests/data/make_models.py
 
 identity-TYPE gives its input `x` back as `y`, for each datatype of the protocol,
 batched along the first dimension. pair has two inputs and two outputs, their
-sum and their difference. whole does not batch: its shape is fixed.
+sum and their difference. whole does not batch: its shape is fixed. gather fails
+on an index beyond its table, so that one bad item spoils a batch. dense is a
+fully connected layer. hostile/ holds files that are no models.
 """
 
 import pathlib
 
-from onnx import TensorProto, checker, helper
+import numpy
+from onnx import TensorProto, checker, helper, numpy_helper
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent / "repository"
 DATATYPES = {
@@ -20,11 +23,12 @@ DATATYPES = {
 }
 
 
-def write(name, nodes, inputs, outputs):
+def write(name, nodes, inputs, outputs, constants=()):
     def values(described):
         return [helper.make_tensor_value_info(*value) for value in described]
 
-    graph = helper.make_graph(nodes, name, values(inputs), values(outputs))
+    graph = helper.make_graph(nodes, name, values(inputs), values(outputs),
+                              [numpy_helper.from_array(array, key) for key, array in constants])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7)
     checker.check_model(model)
     folder = REPOSITORY / name / "1"
@@ -41,6 +45,21 @@ def main():
     row = (TensorProto.INT32, ["batch", 4])
     write("pair", pair, [("a", *row), ("b", *row)], [("sum", *row), ("difference", *row)])
     fixed = (TensorProto.FLOAT, [3, 5])
+    table = numpy.arange(10, dtype=numpy.float32) * 10
+    write("gather", [helper.make_node("Gather", ["table", "index"], ["value"], axis=0)],
+          [("index", TensorProto.INT64, ["batch", 1])],
+          [("value", TensorProto.FLOAT, ["batch", 1])], [("table", table)])
+    weights = numpy.random.default_rng(7).normal(size=(16, 8)).astype(numpy.float32)
+    write("dense", [helper.make_node("MatMul", ["x", "w"], ["z"]),
+                    helper.make_node("Relu", ["z"], ["y"])],
+          [("x", TensorProto.FLOAT, ["n", 16])], [("y", TensorProto.FLOAT, ["n", 8])],
+          [("w", weights)])
+    hostile = REPOSITORY.parent / "hostile"
+    hostile.mkdir(exist_ok=True)
+    good = (REPOSITORY / "pair" / "1" / "model.onnx").read_bytes()
+    (hostile / "truncated.onnx").write_bytes(good[: len(good) // 2])
+    (hostile / "garbage.onnx").write_bytes(bytes(range(256)) * 4)
+    (hostile / "empty.onnx").write_bytes(b"")
     write("whole", [helper.make_node("Neg", ["x"], ["y"])], [("x", *fixed)], [("y", *fixed)])
 
 

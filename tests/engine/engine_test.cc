@@ -8,6 +8,7 @@
 namespace fermata::engine {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -31,48 +32,48 @@ TEST_F(RealModels, AreAllReady) {
   for (const ModelStatus& row : engine_->index()) {
     EXPECT_EQ(row.state, ModelState::kReady) << row.name << ": " << row.reason;
   }
-  const auto add = engine_->catalog()->find("add", "");
-  ASSERT_TRUE(add.ok());
-  EXPECT_TRUE((*add)->signature.batches);
-  EXPECT_TRUE((*add)->profile.measured());
-  EXPECT_FALSE((*engine_->catalog()->find("fixed", ""))->signature.batches);
+  const auto pair = engine_->catalog()->find("pair", "");
+  ASSERT_TRUE(pair.ok());
+  EXPECT_TRUE((*pair)->signature.batches);
+  EXPECT_TRUE((*pair)->profile.measured());
+  EXPECT_FALSE((*engine_->catalog()->find("whole", ""))->signature.batches);
 }
 
 TEST_F(RealModels, SeveralInputsAndOutputsInAnyOrder) {
   const ReplyPart reply = call(
-      *engine_, {.service = "add",
+      *engine_, {.service = "pair",
                  .id = "7",
-                 .inputs = {floats("b", {1, 4}, {1, 1, 1, 1}), floats("a", {1, 4}, {1, 2, 3, 4})}});
+                 .inputs = {ints("b", {1, 4}, {1, 1, 1, 1}), ints("a", {1, 4}, {1, 2, 3, 4})}});
   ASSERT_TRUE(reply.status.ok()) << reply.status;
   EXPECT_EQ(reply.id, "7");
   ASSERT_EQ(reply.outputs.size(), 2u);
-  EXPECT_THAT(values<float>(reply.outputs[0]), ElementsAre(2, 3, 4, 5));
-  EXPECT_THAT(values<float>(reply.outputs[1]), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(values<int32_t>(reply.outputs[0]), ElementsAre(2, 3, 4, 5));
+  EXPECT_THAT(values<int32_t>(reply.outputs[1]), ElementsAre(0, 1, 2, 3));
 }
 
 TEST_F(RealModels, OnlyTheOutputsThatWereAskedFor) {
-  const ReplyPart reply = call(
-      *engine_, {.service = "add",
-                 .inputs = {floats("a", {1, 4}, {1, 2, 3, 4}), floats("b", {1, 4}, {1, 1, 1, 1})},
-                 .outputs = {"difference"}});
+  const ReplyPart reply =
+      call(*engine_, {.service = "pair",
+                      .inputs = {ints("a", {1, 4}, {1, 2, 3, 4}), ints("b", {1, 4}, {1, 1, 1, 1})},
+                      .outputs = {"difference"}});
   ASSERT_EQ(reply.outputs.size(), 1u);
   EXPECT_EQ(reply.outputs[0].name, "difference");
 }
 
 TEST_F(RealModels, StringsKeepTheirBytes) {
   const std::string odd("a\0b", 3);
-  const ReplyPart reply =
-      call(*engine_, {.service = "strings", .inputs = {text("text", {3, 1}, {odd, "", "grün"})}});
+  const ReplyPart reply = call(
+      *engine_, {.service = "identity-bytes", .inputs = {text("x", {3, 1}, {odd, "", "grün"})}});
   ASSERT_TRUE(reply.status.ok()) << reply.status;
-  const Tensor expected = text("same", {3, 1}, {odd, "", "grün"});
+  const Tensor expected = text("y", {3, 1}, {odd, "", "grün"});
   EXPECT_EQ(values<char>(reply.outputs[0]), values<char>(expected));
 }
 
 TEST_F(RealModels, WhatDoesNotBatchRunsAlone) {
-  const ReplyPart reply =
-      call(*engine_, {.service = "fixed", .inputs = {floats("x", {1, 3}, {1, 2, 3})}});
+  const ReplyPart reply = call(
+      *engine_, {.service = "whole", .inputs = {floats("x", {3, 5}, std::vector<float>(15, 2))}});
   ASSERT_TRUE(reply.status.ok()) << reply.status;
-  EXPECT_THAT(values<float>(reply.outputs[0]), ElementsAre(1, 4, 9));
+  EXPECT_THAT(values<float>(reply.outputs[0]), Each(-2));
   EXPECT_EQ(reply.why.batch_items, 1u);
 }
 
@@ -80,8 +81,7 @@ TEST_F(RealModels, ShapesOfAnyLength) {
   for (int64_t length : {1, 5, 3, 5}) {
     std::vector<int32_t> numbers(static_cast<size_t>(length), 4);
     const ReplyPart reply =
-        call(*engine_, {.service = "free_shape",
-                        .inputs = {tensor<int32_t>("x", DataType::kInt32, {1, length}, numbers)}});
+        call(*engine_, {.service = "identity-int32", .inputs = {ints("x", {1, length}, numbers)}});
     ASSERT_TRUE(reply.status.ok()) << reply.status;
     EXPECT_THAT(reply.outputs[0].shape, ElementsAre(1, length));
   }
@@ -121,10 +121,10 @@ TEST_F(RealModels, PartsMayBeReplies) {
 }
 
 TEST_F(RealModels, ABudgetThatCannotBeKeptIsRefusedWithReasons) {
-  const ReplyPart reply = call(
-      *engine_, {.service = "add",
-                 .inputs = {floats("a", {1, 4}, {1, 2, 3, 4}), floats("b", {1, 4}, {1, 1, 1, 1})},
-                 .timeout = Duration::nanos(1)});
+  const ReplyPart reply =
+      call(*engine_, {.service = "pair",
+                      .inputs = {ints("a", {1, 4}, {1, 2, 3, 4}), ints("b", {1, 4}, {1, 1, 1, 1})},
+                      .timeout = Duration::nanos(1)});
   EXPECT_EQ(reply.status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(reply.status.message()), HasSubstr("the budget was 0.000 ms"));
   EXPECT_EQ(reply.why.outcome, Outcome::kRefusedDeadline);
@@ -138,36 +138,36 @@ struct BadRequest {
 };
 
 TEST_F(RealModels, BadRequestsAreToldWhatIsWrong) {
-  const Tensor a = floats("a", {1, 4}, {1, 2, 3, 4}), b = floats("b", {1, 4}, {1, 1, 1, 1});
-  Tensor short_data = floats("b", {2, 4}, {1});
+  const Tensor a = ints("a", {1, 4}, {1, 2, 3, 4}), b = ints("b", {1, 4}, {1, 1, 1, 1});
+  Tensor short_data = ints("b", {2, 4}, {1});
   std::vector<BadRequest> cases;
   const auto invalid = absl::StatusCode::kInvalidArgument;
   cases.push_back({{.service = "nobody"}, absl::StatusCode::kNotFound, "unknown model 'nobody'"});
-  cases.push_back({{.service = "add", .version = "9"}, absl::StatusCode::kNotFound, "version '9'"});
-  cases.push_back({{.service = "add", .inputs = {a}}, invalid, "input 'b' is missing"});
-  cases.push_back({{.service = "add", .inputs = {a, b, floats("c", {1}, {1})}}, invalid, "'c'"});
-  cases.push_back({{.service = "add", .inputs = {a, b, b}}, invalid, "twice"});
-  cases.push_back({{.service = "add", .inputs = {a, b}, .outputs = {"z"}}, invalid, "output 'z'"});
-  cases.push_back({{.service = "add", .inputs = {a, floats("b", {4}, {1, 1, 1, 1})}},
+  cases.push_back(
+      {{.service = "pair", .version = "9"}, absl::StatusCode::kNotFound, "version '9'"});
+  cases.push_back({{.service = "pair", .inputs = {a}}, invalid, "input 'b' is missing"});
+  cases.push_back({{.service = "pair", .inputs = {a, b, floats("c", {1}, {1})}}, invalid, "'c'"});
+  cases.push_back({{.service = "pair", .inputs = {a, b, b}}, invalid, "twice"});
+  cases.push_back({{.service = "pair", .inputs = {a, b}, .outputs = {"z"}}, invalid, "output 'z'"});
+  cases.push_back({{.service = "pair", .inputs = {a, ints("b", {4}, {1, 1, 1, 1})}},
                    invalid,
                    "shape is [4], expected [-1,4]"});
-  cases.push_back({{.service = "add", .inputs = {floats("a", {2, 4}, std::vector<float>(8)), b}},
+  cases.push_back({{.service = "pair", .inputs = {ints("a", {2, 4}, std::vector<int32_t>(8)), b}},
                    invalid,
                    "has 1 items, but 'a' has 2"});
   cases.push_back(
-      {{.service = "add", .inputs = {floats("a", {2, 4}, std::vector<float>(8)), short_data}},
+      {{.service = "pair", .inputs = {ints("a", {2, 4}, std::vector<int32_t>(8)), short_data}},
        invalid,
-       "has 4 bytes, but shape [2,4] of FP32 needs 32"});
-  cases.push_back({{.service = "add", .inputs = {floats("a", {0, 4}, {}), b}}, invalid, "[0,4]"});
-  cases.push_back({{.service = "add",
-                    .inputs = {tensor<int32_t>("a", DataType::kInt32, {1, 4}, {1, 2, 3, 4}), b}},
+       "has 4 bytes, but shape [2,4] of INT32 needs 32"});
+  cases.push_back({{.service = "pair", .inputs = {ints("a", {0, 4}, {}), b}}, invalid, "[0,4]"});
+  cases.push_back({{.service = "pair", .inputs = {floats("a", {1, 4}, {1, 2, 3, 4}), b}},
                    invalid,
-                   "datatype is INT32, expected FP32"});
-  cases.push_back({{.service = "strings",
-                    .inputs = {tensor<uint32_t>("text", DataType::kBytes, {1, 1}, {100})}},
+                   "datatype is FP32, expected INT32"});
+  cases.push_back({{.service = "identity-bytes",
+                    .inputs = {tensor<uint32_t>("x", DataType::kBytes, {1, 1}, {100})}},
                    invalid,
                    "goes beyond the data"});
-  cases.push_back({{.service = "strings", .inputs = {text("text", {2, 1}, {"one"})}},
+  cases.push_back({{.service = "identity-bytes", .inputs = {text("x", {2, 1}, {"one"})}},
                    invalid,
                    "holds 1 BYTES elements"});
   for (BadRequest& bad : cases) {

@@ -52,6 +52,9 @@ Tensor tensor(std::string name, DataType type, Shape shape, std::vector<T> value
 inline Tensor floats(std::string name, Shape shape, std::vector<float> values) {
   return tensor<float>(std::move(name), DataType::kFp32, std::move(shape), std::move(values));
 }
+inline Tensor ints(std::string name, Shape shape, std::vector<int32_t> values) {
+  return tensor<int32_t>(std::move(name), DataType::kInt32, std::move(shape), std::move(values));
+}
 inline Tensor text(std::string name, Shape shape, const std::vector<std::string>& values) {
   auto bytes = std::make_shared<std::vector<std::byte>>();
   for (const std::string& value : values) {

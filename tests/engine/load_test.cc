@@ -1,0 +1,203 @@
+// The engine under concurrent load on emulated workers: every request ends exactly once.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "engine/engine.h"
+#include "engine/fixture.h"
+
+namespace fermata::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+InferRequest emulated(const std::string& model, int64_t items = 1) {
+  return {.service = model,
+          .inputs = {floats("x", {items, 2}, std::vector<float>(static_cast<size_t>(items) * 2))}};
+}
+
+std::unique_ptr<Engine> emulated_engine(const TemporaryFolder& folder, uint32_t workers,
+                                        std::vector<ServiceOptions> services = {}) {
+  EngineOptions options = options_for(folder.path());
+  options.policy = "eager";
+  options.workers.count = workers;
+  options.workers.executor = ExecutorKind::kEmulated;
+  options.services = std::move(services);
+  auto engine = make_engine(std::move(options));
+  FERMATA_CHECK(engine.ok());
+  return *std::move(engine);
+}
+
+uint64_t total(const ServiceStatistics& statistics) {
+  uint64_t sum = 0;
+  for (uint64_t count : statistics.outcomes) sum += count;
+  return sum;
+}
+
+uint64_t count(const ServiceStatistics& statistics, Outcome outcome) {
+  return statistics.outcomes[static_cast<size_t>(outcome)];
+}
+
+TEST(Load, EveryRequestEndsOnceAndIsCounted) {
+  TemporaryFolder folder;
+  write_emulated(folder, "quick", 8, 0.05, 0.1);
+  write_emulated(folder, "slow", 4, 0.2, 1.0);
+  const auto engine = emulated_engine(
+      folder, 3,
+      {{.name = "quick", .slo = Duration::millis(5), .queue_limit = 200}, {.name = "slow"}});
+  constexpr int kThreads = 4, kEach = 1500;
+  std::array<std::array<std::atomic<int>, kOutcomes>, 2> seen{};
+  std::latch ended(kThreads * kEach);
+  std::vector<std::thread> clients;
+  for (int t = 0; t < kThreads; ++t) {
+    clients.emplace_back([&, t] {
+      for (int i = 0; i < kEach; ++i) {
+        const size_t model = i % 3 == 0 ? 1 : 0;
+        InferRequest request = emulated(model == 0 ? "quick" : "slow", 1 + i % 11);
+        request.arrival = engine->now();
+        if (i % 5 == 0) request.timeout = Duration::micros(100 * (i % 50));
+        const JobId job = engine->submit(std::move(request), [&, model](ReplyPart part) {
+          ++seen[model][static_cast<size_t>(part.why.outcome)];
+          ended.count_down();
+        });
+        if (i % 7 == t) engine->cancel(job);
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  ended.wait();
+  const EngineSnapshot snapshot = engine->snapshot();
+  ASSERT_EQ(snapshot.services.size(), 2u);
+  for (size_t model : {0, 1}) {
+    const ServiceStatistics& statistics = snapshot.services[model];
+    for (size_t i = 0; i < kOutcomes; ++i) {
+      EXPECT_EQ(statistics.outcomes[i], static_cast<uint64_t>(seen[model][i].load()))
+          << statistics.service << " " << name(static_cast<Outcome>(i));
+    }
+    EXPECT_EQ(total(statistics), kThreads * kEach * (model == 0 ? 2 : 1) / 3);
+    EXPECT_EQ(statistics.success.count,
+              count(statistics, Outcome::kOnTime) + count(statistics, Outcome::kLate));
+    EXPECT_EQ(statistics.success.count + statistics.fail.count, total(statistics));
+  }
+}
+
+TEST(Load, AFullQueueRefuses) {
+  TemporaryFolder folder;
+  write_emulated(folder, "m", 1, 1, 20);
+  const auto engine = emulated_engine(folder, 1, {{.name = "m", .queue_limit = 2}});
+  constexpr int kRequests = 10;
+  std::latch ended(kRequests);
+  std::atomic<int> refused{0};
+  for (int i = 0; i < kRequests; ++i) {
+    InferRequest request = emulated("m");
+    request.arrival = engine->now();
+    engine->submit(std::move(request), [&](ReplyPart part) {
+      if (part.status.code() == absl::StatusCode::kResourceExhausted) {
+        ++refused;
+        EXPECT_THAT(std::string(part.status.message()), HasSubstr("queue of 'm' is full"));
+      }
+      ended.count_down();
+    });
+  }
+  ended.wait();
+  EXPECT_GE(refused, kRequests - 2 - kRequests / 2);
+  EXPECT_EQ(engine->snapshot().services[0].pending, 0u);
+}
+
+TEST(Load, ACancelledRequestIsWithdrawnAndAnsweredOnce) {
+  TemporaryFolder folder;
+  write_emulated(folder, "m", 1, 1, 30);
+  const auto engine = emulated_engine(folder, 1);
+  std::promise<ReplyPart> running, waiting;
+  const auto submit = [&](std::promise<ReplyPart>& promise) {
+    InferRequest request = emulated("m");
+    request.arrival = engine->now();
+    return engine->submit(std::move(request),
+                          [&promise](ReplyPart part) { promise.set_value(std::move(part)); });
+  };
+  submit(running);
+  const JobId second = submit(waiting);
+  engine->cancel(second);
+  EXPECT_EQ(waiting.get_future().get().status.code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(running.get_future().get().status.ok());
+  engine->cancel(second);
+  EXPECT_TRUE(call(*engine, emulated("m")).status.ok());
+  EXPECT_EQ(engine->snapshot().services[0].execution_count, 2u);
+}
+
+TEST(Load, WhatWaitsIsRefusedAtTheEnd) {
+  TemporaryFolder folder;
+  write_emulated(folder, "m", 1, 1, 30);
+  auto engine = emulated_engine(folder, 1);
+  constexpr int kRequests = 5;
+  std::array<absl::StatusCode, kRequests> codes{};
+  std::latch ended(kRequests);
+  for (int i = 0; i < kRequests; ++i) {
+    InferRequest request = emulated("m");
+    request.arrival = engine->now();
+    engine->submit(std::move(request), [&, i](ReplyPart part) {
+      codes[static_cast<size_t>(i)] = part.status.code();
+      ended.count_down();
+    });
+  }
+  engine.reset();
+  EXPECT_TRUE(ended.try_wait());
+  EXPECT_EQ(codes[kRequests - 1], absl::StatusCode::kUnavailable);
+}
+
+TEST(Load, ModelsComeAndGoWhileRequestsRun) {
+  TemporaryFolder folder;
+  write_emulated(folder, "m", 4, 0.1, 0.2);
+  const auto engine = emulated_engine(folder, 2);
+  std::atomic<bool> stop{false};
+  std::atomic<int> answered{0}, unavailable{0}, other{0};
+  std::thread client([&] {
+    while (!stop) {
+      const absl::Status status = call(*engine, emulated("m")).status;
+      ++(status.ok()                                       ? answered
+         : status.code() == absl::StatusCode::kUnavailable ? unavailable
+                                                           : other);
+    }
+  });
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(engine->load("m").ok());
+  EXPECT_EQ(unavailable, 0) << "a reload loses nothing";
+  ASSERT_TRUE(engine->unload("m").ok());
+  EXPECT_EQ(call(*engine, emulated("m")).status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(engine->unload("m").code(), absl::StatusCode::kNotFound);
+  ASSERT_TRUE(engine->load("m").ok());
+  EXPECT_TRUE(call(*engine, emulated("m")).status.ok());
+  stop = true;
+  client.join();
+  EXPECT_GT(answered, 0);
+  EXPECT_EQ(other, 0);
+}
+
+TEST(Load, SeveralServicesShareAModel) {
+  TemporaryFolder folder;
+  write_emulated(folder, "m", 4, 0.1, 0.2);
+  const auto engine =
+      emulated_engine(folder, 1,
+                      {{.name = "urgent", .model = "m", .slo = Duration::seconds(1)},
+                       {.name = "relaxed", .model = "m"}});
+  EXPECT_TRUE(call(*engine, emulated("urgent")).status.ok());
+  const ReplyPart reply = call(*engine, emulated("relaxed"));
+  EXPECT_TRUE(reply.status.ok());
+  EXPECT_EQ(reply.model, "relaxed");
+  EXPECT_EQ(reply.why.variant, "m");
+  EXPECT_TRUE(reply.why.remaining.is_infinite());
+  EXPECT_TRUE(call(*engine, emulated("m")).status.ok());
+}
+
+TEST(Load, AnEmulatedModelNeedsAProfile) {
+  TemporaryFolder folder;
+  write_emulated(folder, "m", 4, 0.1, 0.2);
+  std::filesystem::remove(folder.path() / "m" / "profile.json");
+  const auto engine = emulated_engine(folder, 1);
+  EXPECT_THAT(engine->index().at(0).reason, HasSubstr("profile.json"));
+  EXPECT_EQ(call(*engine, emulated("m")).status.code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace fermata::engine

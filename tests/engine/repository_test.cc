@@ -1,0 +1,117 @@
+// Repositories that are wrong, hostile, or change under the server.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/engine.h"
+#include "engine/fixture.h"
+#include "engine/probe.h"
+
+namespace fermata::engine {
+namespace {
+
+using ::testing::HasSubstr;
+
+InferRequest whole() {
+  return {.service = "m", .inputs = {floats("x", {3, 5}, std::vector<float>(15, 2))}};
+}
+
+TEST(Probe, SaysWhatAFileOffers) {
+  const auto found = probe_model(fermata_command(), data_folder() + "/repository/pair/1/model.onnx",
+                                 Duration::seconds(60));
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ(found->inputs.size(), 2u);
+  EXPECT_EQ(found->inputs[0].shape, (Shape{-1, 4}));
+  EXPECT_EQ(found->inputs[0].symbols[0], "batch");
+}
+
+TEST(Probe, HostileFilesAreNamed) {
+  for (const char* file : {"truncated", "garbage", "empty"}) {
+    const std::string path = data_folder() + "/hostile/" + file + ".onnx";
+    const auto found = probe_model(fermata_command(), path, Duration::seconds(60));
+    EXPECT_EQ(found.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(found.status().message()), HasSubstr(path));
+  }
+}
+
+TEST(Probe, AReaderThatCrashesOrHangsIsAnError) {
+  TemporaryFolder folder;
+  folder.write("crash.sh", "#!/bin/sh\nkill -SEGV $$\n");
+  folder.write("hang.sh", "#!/bin/sh\nexec sleep 1000\n");
+  for (const char* script : {"crash.sh", "hang.sh"}) {
+    std::filesystem::permissions(folder.path() / script, std::filesystem::perms::owner_all);
+  }
+  const auto probe = [&folder](const char* script) {
+    const std::string program = (folder.path() / script).string();
+    return std::string(probe_model(program, "f", Duration::millis(200)).status().message());
+  };
+  EXPECT_THAT(probe("crash.sh"), HasSubstr("crashed"));
+  EXPECT_THAT(probe("hang.sh"), HasSubstr("took longer"));
+  EXPECT_THAT(probe("missing.sh"), HasSubstr("cannot start"));
+}
+
+TEST(Repository, OneBadModelLeavesTheOthersAlone) {
+  TemporaryFolder folder;
+  folder.copy_model("whole", "m");
+  folder.copy_model("whole", "broken");
+  std::filesystem::copy_file(data_folder() + "/hostile/truncated.onnx",
+                             folder.path() / "broken/1/model.onnx",
+                             std::filesystem::copy_options::overwrite_existing);
+  folder.write("wrong/config.pbtxt", "max_batch_size: 4\ninput { nam: \"x\" }\n");
+  std::filesystem::create_directories(folder.path() / "wrong/1");
+  const auto engine = *make_engine(options_for(folder.path()));
+  const std::vector<ModelStatus> index = engine->index();
+  ASSERT_EQ(index.size(), 3u);
+  EXPECT_THAT(index[0].reason, HasSubstr("broken/1/model.onnx"));
+  EXPECT_EQ(index[1].state, ModelState::kReady);
+  EXPECT_THAT(index[2].reason, HasSubstr("config.pbtxt: line 2, column 12"));
+  EXPECT_TRUE(call(*engine, whole()).status.ok());
+  EXPECT_EQ(engine->load("broken").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(engine->load("nowhere").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(engine->load("../m").code(), absl::StatusCode::kNotFound);
+}
+
+TEST(Repository, AFailedReloadKeepsTheOldVersion) {
+  TemporaryFolder folder;
+  folder.copy_model("whole", "m");
+  const auto engine = *make_engine(options_for(folder.path()));
+  folder.write("m/1/model.onnx", "no model");
+  EXPECT_FALSE(engine->load("m").ok());
+  EXPECT_TRUE(call(*engine, whole()).status.ok());
+  std::filesystem::remove_all(folder.path() / "m");
+  EXPECT_EQ(engine->load("m").code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(call(*engine, whole()).status.ok());
+}
+
+TEST(Repository, ANewVersionTakesOver) {
+  TemporaryFolder folder;
+  folder.copy_model("whole", "m");
+  const auto engine = *make_engine(options_for(folder.path()));
+  EXPECT_EQ(call(*engine, whole()).version, "1");
+  std::filesystem::copy(folder.path() / "m/1", folder.path() / "m/12");
+  ASSERT_TRUE(engine->load("m").ok());
+  EXPECT_EQ(call(*engine, whole()).version, "12");
+  EXPECT_EQ(engine->load("m", "version_policy { all {} }"), absl::OkStatus());
+  InferRequest old = whole();
+  old.version = "1";
+  EXPECT_EQ(call(*engine, std::move(old)).version, "1");
+}
+
+TEST(Options, AreChecked) {
+  TemporaryFolder folder;
+  const auto says = [](EngineOptions options) {
+    return std::string(make_engine(std::move(options)).status().message());
+  };
+  EngineOptions options = options_for(folder.path());
+  options.workers.provider = "abacus";
+  EXPECT_THAT(says(options), HasSubstr("provider is 'abacus', but this ONNX Runtime can only use"));
+  options = options_for(folder.path());
+  options.policy = "magic";
+  EXPECT_THAT(says(options), HasSubstr("magic"));
+  options = options_for(folder.path());
+  options.services = {{.name = "s", .model = "nothing"}};
+  EXPECT_THAT(says(options), HasSubstr("model 'nothing' is not in the repository"));
+  EXPECT_THAT(says(options_for("/nowhere")), HasSubstr("model repository /nowhere"));
+}
+
+}  // namespace
+}  // namespace fermata::engine
