@@ -1,0 +1,77 @@
+"""A Fermata server of a benchmark's own, on free ports, in a folder that goes with it."""
+
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+BINARY = ROOT / "build" / "fermata"
+START_LIMIT_S = 120
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+
+
+class Server(contextlib.AbstractContextManager):
+    """`config` is fermata.yaml as a dict, without `listen`, which is added here.
+    Ready when the constructor returns; raises with the server's log where it is not."""
+
+    def __init__(self, config):
+        self._folder = tempfile.TemporaryDirectory()
+        folder = pathlib.Path(self._folder.name)
+        self.http, self.grpc, self.metrics_port = free_ports(3)
+        listen = {"host": "127.0.0.1", "http": self.http, "grpc": self.grpc,
+                  "metrics": self.metrics_port}
+        (folder / "fermata.yaml").write_text(json.dumps({**config, "listen": listen}))
+        self._log = folder / "log"
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [BINARY, "serve", "--config", folder / "fermata.yaml"], stdout=log, stderr=log)
+        self._wait_until_ready()
+
+    def _wait_until_ready(self):
+        end = time.monotonic() + START_LIMIT_S
+        while time.monotonic() < end and self._process.poll() is None:
+            with contextlib.suppress(OSError):
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/v2/health/ready"):
+                    return
+            time.sleep(0.1)
+        text = self._log.read_text()
+        self.__exit__()
+        raise RuntimeError(f"the server did not become ready:\n{text}")
+
+    def __exit__(self, *_):
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._folder.cleanup()
+
+    def rss_mb(self):
+        pages = int(pathlib.Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+    def metrics(self):
+        """Each sample of the metrics page by its text up to the value."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics") as reply:
+            lines = reply.read().decode().splitlines()
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
+                for line in lines if line and not line.startswith("#")}
+
+    def get(self, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}") as reply:
+            return json.load(reply)
