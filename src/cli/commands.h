@@ -1,10 +1,13 @@
 #pragma once
 
+#include <initializer_list>
+
 #include "cli/cli.h"
 
 namespace fermata::cli {
 
 // One line a command; src/cli/NAME.cc defines it.
+void add_bench(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_goodput(CLI::App& app, int& exit_code);
 void add_load(CLI::App& app, int& exit_code);
@@ -15,6 +18,7 @@ void add_version(CLI::App& app, int& exit_code);
 
 // clang-format off
 inline constexpr AddCommand kCommands[] = {
+    add_bench,
     add_check,
     add_goodput,
     add_load,
