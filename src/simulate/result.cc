@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "plan/autoscale.h"
+
 namespace fermata::simulate {
 namespace {
-
-constexpr double kBadRateToAdd = 0.01;  // what a goodput allows each model
 
 Json write_model(const ModelResult& m) {
   Json batches = Json::object();
@@ -30,13 +30,11 @@ Json write_model(const ModelResult& m) {
           {"batches", std::move(batches)}};
 }
 
-// Where everything is bad no finite number of workers follows: null.
 Json write_autoscale(const Result& result, double bad_rate) {
-  const double n = result.workers;
-  Json add = 0.0;
-  if (bad_rate > kBadRateToAdd) add = n * bad_rate / (1 - bad_rate);
-  if (bad_rate == 1) add = nullptr;
-  return {{"add_workers", add}, {"give_back_workers", n * std::max(0.0, 1 - result.utilization())}};
+  const double idle = std::max(0.0, 1 - result.utilization());
+  const int64_t add = plan::workers_to_add({result.workers, bad_rate, idle});
+  return {{"add_workers", std::max<int64_t>(add, 0)},
+          {"give_back_workers", std::max<int64_t>(-add, 0)}};
 }
 
 }  // namespace

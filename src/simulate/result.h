@@ -36,8 +36,7 @@ struct Result {
   double worst_bad_rate() const;
 };
 
-// The contract's output. `autoscale` is Symphony 4.4: workers to add, N·r/(1-r)
-// while more than 1 % is bad, and workers to give back, N·f at idle fraction f.
+// The contract's output, and what plan/autoscale.h makes of it.
 Json write_result(const Result& result);
 
 }  // namespace fermata::simulate

@@ -1,0 +1,162 @@
+#include <gmock/gmock.h>
+
+#include "policy/scheduler.h"
+#include "simulate/checkers.h"
+#include "simulate/driver.h"
+#include "simulate/goodput.h"
+
+namespace fermata::simulate {
+namespace {
+
+using testing::IsEmpty;
+
+SimulatedModel model(std::string name, double alpha_ms, double beta_ms, double slo_ms) {
+  SimulatedModel m;
+  m.name = std::move(name);
+  m.latency = {LinearLatency{alpha_ms, beta_ms}};
+  m.slo = Duration::from_millis(slo_ms);
+  return m;
+}
+
+Scenario cluster(std::string_view scheduler, uint32_t workers, std::vector<SimulatedModel> models,
+                 double rate_rps) {
+  Scenario s;
+  s.scheduler = scheduler;
+  s.workers = {{"default", workers, 0}};
+  s.models = std::move(models);
+  s.rate_rps = rate_rps;
+  s.warmup = Duration::millis(500);
+  s.duration = Duration::seconds(3);
+  return s;
+}
+
+// Drawn from a seed: one to eight models, from a tenth to thrice what they could bear.
+Scenario drawn(std::string_view scheduler, uint64_t seed) {
+  Random random(seed);
+  std::vector<SimulatedModel> models;
+  const uint64_t n = 1 + random.below(8);
+  for (uint64_t i = 0; i < n; ++i) {
+    const double alpha = 0.3 + 5 * random.uniform(), beta = 12 * random.uniform();
+    models.push_back(
+        model("m" + std::to_string(i), alpha, beta, (alpha + beta) * (1.5 + 4 * random.uniform())));
+    models.back().share = 0.2 + random.uniform();
+    if (random.below(3) == 0) models.back().max_batch = 1 + static_cast<uint32_t>(random.below(8));
+    if (random.below(2) == 0) models.back().arrival = GammaArrivals{0.05 + random.uniform()};
+    if (random.below(8) == 0) models.back().arrival = UniformArrivals{};
+  }
+  Scenario s =
+      cluster(scheduler, 1 + static_cast<uint32_t>(random.below(12)), std::move(models), 0);
+  s.seed = seed;
+  s.rate_rps = rate_bound(s) * (0.1 + 2.9 * random.uniform());
+  if (random.below(3) == 0) {
+    s.network = {Duration::from_millis(random.uniform()), Duration::micros(20)};
+  }
+  return s;
+}
+
+class AnyRun : public testing::TestWithParam<std::string_view> {};
+
+TEST_P(AnyRun, SatisfiesTheCheckers) {
+  for (uint64_t seed = 1; seed <= 25; ++seed) {
+    const Scenario scenario = drawn(GetParam(), seed);
+    Trace trace;
+    const auto result = run(scenario, {.trace = &trace});
+    ASSERT_TRUE(result.ok());
+    ASSERT_THAT(check_always(scenario, trace), IsEmpty()) << "seed " << seed;
+    const bool undelayed = scenario.network(1) == Duration();
+    if (GetParam() == "deferred" && undelayed) {
+      ASSERT_THAT(check_deferral(scenario, trace), IsEmpty()) << "seed " << seed;
+    }
+    if (GetParam() == "eager" || GetParam() == "clockwork" || GetParam() == "edf") {
+      if (undelayed) {
+        ASSERT_THAT(check_work_conservation(scenario, trace), IsEmpty()) << "seed " << seed;
+      }
+    }
+  }
+}
+
+TEST_P(AnyRun, IsTheSameWithTheSameSeed) {
+  Scenario scenario = drawn(GetParam(), 3);
+  const auto first = run(scenario), second = run(scenario);
+  EXPECT_EQ(first->hash, second->hash);
+  EXPECT_EQ(first->events, second->events);
+  ++scenario.seed;
+  EXPECT_NE(run(scenario)->hash, first->hash);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AnyRun, testing::ValuesIn(policy::scheduler_names()),
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(Simulation, CountsWhatArrivedAndWhatBecameOfIt) {
+  const auto result = run(cluster("deferred", 2, {model("m", 1, 5, 20)}, 2000));
+  const ModelResult& m = result->models[0];
+  EXPECT_NEAR(static_cast<double>(m.offered), 6000, 300);
+  EXPECT_EQ(m.offered, m.on_time + m.late + m.dropped);
+  EXPECT_EQ(m.late, 0u);
+  EXPECT_GT(m.dropped, 0u);  // two workers bear 2·14/19 ms = 1474/s
+}
+
+TEST(Simulation, UniformArrivalsReachTheBoundOfStaggeredExecution) {
+  // Symphony Table 4: b = ⌊(25/(1 + 1/8) - 5.072)/1.053⌋ = 16, 8·16/ℓ(16) = 5839/s.
+  Scenario s = cluster("deferred", 8, {model("resnet50", 1.053, 5.072, 25)}, 5800);
+  s.models[0].arrival = UniformArrivals{};
+  EXPECT_EQ(run(s)->worst_bad_rate(), 0);
+}
+
+TEST(Simulation, DeferralLeavesHalfOfAPoolIdleAtHalfItsPeak) {
+  const auto result = run(cluster("fermata", 8, {model("resnet50", 1.053, 5.072, 25)}, 2650));
+  EXPECT_NEAR(result->utilization(), 0.5, 0.05);
+}
+
+TEST(Simulation, WindowDropHoldsUnderOverloadAndPrefixPruningDoesNot) {
+  const auto good = [](std::string_view policy) {
+    return static_cast<double>(run(cluster(policy, 8, {model("resnet50", 1.053, 5.072, 25)}, 9000))
+                                   ->models[0]
+                                   .on_time) /
+           3;
+  };
+  EXPECT_GT(good("fermata"), 5700);
+  EXPECT_GT(good("deferred"), 5700);
+  EXPECT_LT(good("deferred-prefix"), 2000);
+}
+
+TEST(Simulation, WorkersOfTwoTypesRunAsFastAsEachCan) {
+  Scenario s = cluster("deferred", 1, {model("m", 2, 10, 40)}, 400);
+  s.workers = {{"slow", 1, 0}, {"fast", 1, 0}};
+  s.models[0].latency = {LinearLatency{2, 10}, LinearLatency{1, 5}};
+  const auto both = run(s);
+  EXPECT_EQ(both->models[0].late, 0u);
+  EXPECT_LT(both->worst_bad_rate(), 0.01);
+  s.workers = {{"slow", 1, 0}};
+  s.models[0].latency.pop_back();
+  EXPECT_GT(run(s)->worst_bad_rate(), 0.01);
+}
+
+TEST(Goodput, IsTheHighestGoodRateWithinHalfAPercent) {
+  const Scenario s = cluster("deferred", 4, {model("m", 1, 5, 20)}, 1);
+  const auto goodput = find_goodput(s);
+  ASSERT_TRUE(goodput.ok());
+  EXPECT_LE(goodput->result.worst_bad_rate(), kAllowedBadRate);
+  double lowest_bad = 1e9;
+  for (const GoodputStep& step : goodput->steps) {
+    if (step.worst_bad_rate > kAllowedBadRate) {
+      lowest_bad = std::min(lowest_bad, step.rate_rps);
+    } else {
+      EXPECT_LE(step.rate_rps, goodput->rate_rps);
+    }
+  }
+  EXPECT_LE(lowest_bad / goodput->rate_rps, kRatePrecision);
+}
+
+TEST(Goodput, IsZeroWhereOneRequestAloneTakesTooLong) {
+  const auto goodput = find_goodput(cluster("deferred", 4, {model("m", 10, 20, 25)}, 100));
+  ASSERT_TRUE(goodput.ok());
+  EXPECT_EQ(goodput->rate_rps, 0);
+}
+
+}  // namespace
+}  // namespace fermata::simulate
