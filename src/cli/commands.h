@@ -13,6 +13,7 @@ void add_goodput(CLI::App& app, int& exit_code);
 void add_load(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_probe(CLI::App& app, int& exit_code);
+void add_profile(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 
@@ -24,6 +25,7 @@ inline constexpr AddCommand kCommands[] = {
     add_load,
     add_plan,
     add_probe,
+    add_profile,
     add_simulate,
     add_version,
 };

@@ -7,17 +7,17 @@
 namespace fermata {
 namespace {
 
-// Solves the normal equations of a polynomial with N coefficients, constant first,
-// by elimination; the matrix is small and positive definite.
+// The polynomial with N coefficients, constant first, whose relative residuals are the
+// least: normal equations, solved by elimination; the matrix is small and positive definite.
 template <size_t N>
 std::array<double, N> least_squares(const Profile& profile) {
   std::array<std::array<double, N + 1>, N> m{};
   for (const auto& [batch, measured] : profile.batches) {
     std::array<double, N> power{};
-    for (size_t i = 0; i < N; ++i) power[i] = std::pow(batch, i);
+    for (size_t i = 0; i < N; ++i) power[i] = std::pow(batch, i) / measured.p50_ms;
     for (size_t i = 0; i < N; ++i) {
       for (size_t j = 0; j < N; ++j) m[i][j] += power[i] * power[j];
-      m[i][N] += power[i] * measured.p50_ms;
+      m[i][N] += power[i];
     }
   }
   for (size_t i = 0; i < N; ++i) {
@@ -37,8 +37,7 @@ double relative_error(const Profile& profile, const QuadraticLatency& curve) {
   for (const auto& [batch, measured] : profile.batches) {
     const double b = batch;
     const double residual = curve.a * b * b + curve.b * b + curve.c - measured.p50_ms;
-    const double relative = measured.p50_ms > 0 ? residual / measured.p50_ms : 0;
-    sum += relative * relative;
+    sum += residual * residual / (measured.p50_ms * measured.p50_ms);
   }
   return std::sqrt(sum / static_cast<double>(profile.batches.size()));
 }

@@ -18,8 +18,8 @@ struct BatchProfile {
   double p50_ms = 0, p90_ms = 0, p99_ms = 0, mean_ms = 0;
 };
 
-// A least-squares fit of the median over the batch size. `error` is the root mean
-// square of the relative residuals.
+// A fit of the median over the batch size that has the least relative residuals;
+// `error` is their root mean square.
 struct LinearFit {
   LinearLatency latency;
   double error = 0;

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+namespace fermata::engine {
+
+// What a profile was measured on, for people: "8 x AMD EPYC 9654, ONNX Runtime 1.30.0".
+std::string describe_machine();
+
+// Resident memory of this process now, in mebibytes.
+double resident_mb();
+
+}  // namespace fermata::engine

@@ -1,0 +1,136 @@
+#include "model/model_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fermata {
+namespace {
+
+using ::testing::HasSubstr;
+
+// One input of three by anything, one output of ten, both batched.
+FileSignature batched() {
+  return {{{"x", DataType::kFp32, {-1, 3, -1}, {"n", "", "width"}}},
+          {{"y", DataType::kInt64, {-1, 10}, {"n", ""}}}};
+}
+
+absl::StatusOr<inference::ModelConfig> complete(const std::string& text,
+                                                const FileSignature& file = batched()) {
+  auto config = parse_model_config(text, "config.pbtxt");
+  if (!config.ok()) return config.status();
+  return complete_model_config(*std::move(config), file, "m", 64);
+}
+
+std::string says(const absl::StatusOr<inference::ModelConfig>& config) {
+  return std::string(config.status().message());
+}
+
+TEST(ModelConfig, ComesWhollyFromTheFileWhereNoneIsWritten) {
+  const auto config = complete("");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->name(), "m");
+  EXPECT_EQ(config->platform(), "onnxruntime_onnx");
+  EXPECT_EQ(config->max_batch_size(), 64);
+  const Signature signature = signature_of(*config);
+  EXPECT_TRUE(signature.batches);
+  EXPECT_EQ(signature.inputs[0].dims, (Shape{3, -1}));
+  EXPECT_EQ(signature.wire_shape(signature.outputs[0]), (Shape{-1, 10}));
+  EXPECT_FALSE(signature.fixed_shape());
+}
+
+TEST(ModelConfig, WithoutAFreeLeadingDimensionEverywhereNothingIsBatched) {
+  FileSignature file = batched();
+  file.outputs[0].shape = {10};
+  file.outputs[0].symbols = {""};
+  const auto config = complete("", file);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->max_batch_size(), 0);
+  EXPECT_EQ(signature_of(*config).inputs[0].dims, (Shape{-1, 3, -1}));
+}
+
+TEST(ModelConfig, LeadingDimensionsOfDifferentNamesAreNoBatch) {
+  FileSignature file = batched();
+  file.outputs[0].symbols[0] = "detections";
+  EXPECT_EQ(complete("", file)->max_batch_size(), 0);
+}
+
+TEST(ModelConfig, AnExplicitZeroAndFullShapesMeanNoBatch) {
+  EXPECT_EQ(complete("max_batch_size: 0")->max_batch_size(), 0);
+  EXPECT_EQ(
+      complete("input { name: 'x' data_type: TYPE_FP32 dims: [1, 3, 640] }")->max_batch_size(), 0);
+}
+
+TEST(ModelConfig, WhatIsDeclaredNarrowsTheFile) {
+  const auto config =
+      complete("max_batch_size: 8 input { name: 'x' data_type: TYPE_FP32 dims: [3, 640] }");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_TRUE(signature_of(*config).fixed_shape());
+  EXPECT_EQ(config->output_size(), 1);
+}
+
+TEST(ModelConfig, ReshapesKeepTheFreeDimension) {
+  const auto config = complete(
+      "max_batch_size: 8 input { name: 'x' data_type: TYPE_FP32 dims: [-1, 1, 3] "
+      "reshape { shape: [3, -1] } }");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const Signature signature = signature_of(*config);
+  EXPECT_EQ(signature.inputs[0].reshaped({7, 1, 3}), (Shape{3, 7}));
+}
+
+TEST(ModelConfig, ReadsWhatRepositoriesOfTheEcosystemHold) {
+  const auto config = complete(R"(
+    name: "m"
+    backend: "onnxruntime"
+    max_batch_size: 16
+    input [ { name: "x" data_type: TYPE_FP32 format: FORMAT_NONE dims: [ 3, 224 ] } ]
+    output [ { name: "y" data_type: TYPE_INT64 dims: [ 10 ] label_filename: "labels.txt" } ]
+    instance_group [ { count: 2 kind: KIND_GPU gpus: [ 0, 1 ] } ]
+    dynamic_batching {
+      preferred_batch_size: [ 4, 8 ]
+      default_queue_policy { timeout_action: REJECT default_timeout_microseconds: 5000 }
+      priority_queue_policy { key: 1 value { max_queue_size: 3 } }
+    }
+    optimization { execution_accelerators { gpu_execution_accelerator: [ { name: "tensorrt"
+      parameters { key: "precision_mode" value: "FP16" } } ] } }
+    version_policy: { specific: { versions: [ 1, 3 ] } }
+    parameters: { key: "k" value: { string_value: "v" } }
+    model_warmup [ { name: "w" batch_size: 4 inputs: { key: "x" value: {
+      data_type: TYPE_FP32 dims: [ 3, 224 ] random_data: true } } } ]
+    model_transaction_policy { decoupled: false }
+    response_cache { enable: true }
+  )");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->parameters().at("k").string_value(), "v");
+}
+
+TEST(ModelConfig, ReadsJson) {
+  const auto config = complete(R"({"max_batch_size": 4, "input": [{"name": "x",
+      "data_type": "TYPE_FP32", "dims": [3, -1]}]})");
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->max_batch_size(), 4);
+  EXPECT_THAT(says(complete("{\"max_batch_size\": }")), HasSubstr("config.pbtxt"));
+}
+
+TEST(ModelConfig, ErrorsSayWhereAndWhat) {
+  EXPECT_THAT(says(complete("name: \"m\"\nmax_batch: 3\n")), HasSubstr("line 2, column 10"));
+  EXPECT_THAT(says(complete("name: 'other'")), HasSubstr("'other', but the folder is 'm'"));
+  EXPECT_THAT(says(complete("platform: 'tensorflow_graphdef'")), HasSubstr("onnxruntime_onnx"));
+  EXPECT_THAT(says(complete("max_batch_size: -1")), HasSubstr("max_batch_size is -1"));
+  EXPECT_THAT(says(complete("input { name: 'z' data_type: TYPE_FP32 }")),
+              HasSubstr("input 'z' is not in the model, which has 'x'"));
+  EXPECT_THAT(says(complete("input { name: 'x' data_type: TYPE_INT8 dims: [3, 1] }")),
+              HasSubstr("data_type is TYPE_INT8, the model has TYPE_FP32"));
+  EXPECT_THAT(
+      says(complete("max_batch_size: 2 input { name: 'x' data_type: TYPE_FP32 dims: [4, 1] }")),
+      HasSubstr("dims are [4,1], the model has [3,-1] after the batch dimension"));
+  EXPECT_THAT(says(complete("ensemble_scheduling { }")), HasSubstr("ensemble_scheduling"));
+  FileSignature fixed = batched();
+  fixed.inputs[0].shape = {1, 3, 5};
+  EXPECT_THAT(
+      says(complete("max_batch_size: 2 input { name: 'x' data_type: TYPE_FP32 dims: [3, 5] }",
+                    fixed)),
+      HasSubstr("its first dimension must be free"));
+}
+
+}  // namespace
+}  // namespace fermata
