@@ -9,6 +9,7 @@ namespace fermata::cli {
 // One line a command; src/cli/NAME.cc defines it.
 void add_bench(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
+void add_completion(CLI::App& app, int& exit_code);
 void add_goodput(CLI::App& app, int& exit_code);
 void add_load(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
@@ -21,6 +22,7 @@ void add_version(CLI::App& app, int& exit_code);
 inline constexpr AddCommand kCommands[] = {
     add_bench,
     add_check,
+    add_completion,
     add_goodput,
     add_load,
     add_plan,
