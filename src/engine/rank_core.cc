@@ -3,7 +3,7 @@
 namespace fermata::engine {
 namespace {
 
-constexpr Duration kViewPeriod = Duration::millis(1);
+constexpr Duration kViewPeriod = Duration::millis(5);
 
 }  // namespace
 

@@ -57,7 +57,7 @@ struct RankInbox {
   Inbox<RankCommand> commands;  // rare: keys and workers
   Parker parker;                // of the rank thread
   // The view of the pool that comes back: when the first worker is expected to
-  // be free, in nanoseconds on the driver's clock; about a millisecond old.
+  // be free, in nanoseconds on the driver's clock; some milliseconds old.
   std::atomic<int64_t> first_free{0};
 };
 
