@@ -1,0 +1,267 @@
+#include "serve/http_front_end.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "serve/compression.h"
+#include "serve/http_client.h"
+#include "serve/scripted_engine.h"
+#include "serve/server.h"
+
+namespace fermata::serve {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kInfer[] = "/v2/models/echo/infer";
+constexpr char kGood[] =
+    R"({"id":"7","inputs":[{"name":"IN","shape":[1,4],"datatype":"FP32","data":[[1,2.5,-3,4]]}]})";
+
+class HttpFrontEndTest : public ::testing::Test {
+ protected:
+  HttpFrontEndTest() {
+    auto engine = std::make_unique<ScriptedEngine>();
+    engine_ = engine.get();
+    ListenOptions options;
+    options.http = options.grpc = options.metrics = 0;
+    options.max_request_mb = 1;
+    server_ = *Server::start(options, std::move(engine));
+    client_ = std::make_unique<HttpClient>(server_->ports().http);
+  }
+  HttpReceived infer(std::string_view body, std::string_view headers = {}) {
+    return client_->post(kInfer, body, headers);
+  }
+  void expect_alive() { EXPECT_EQ(infer(kGood).status, 200); }
+
+  ScriptedEngine* engine_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<HttpClient> client_;
+};
+
+TEST_F(HttpFrontEndTest, AnswersJsonWithJson) {
+  const auto reply = infer(kGood);
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.body, R"({"model_name":"echo","model_version":"1","id":"7","outputs":[)"
+                        R"({"name":"OUT","datatype":"FP32","shape":[1,4],"data":[1,2.5,-3,4]}]})");
+}
+
+TEST_F(HttpFrontEndTest, AnswersBinaryWithBinary) {
+  const float values[4] = {1, 2, 3, 4};
+  std::string body =
+      R"({"inputs":[{"name":"IN","shape":[1,4],"datatype":"FP32","parameters":{"binary_data_size":16}}],)"
+      R"("parameters":{"binary_data_output":true}})";
+  const std::string header =
+      "Inference-Header-Content-Length: " + std::to_string(body.size()) + "\r\n";
+  body.append(reinterpret_cast<const char*>(values), sizeof(values));
+  auto reply = infer(body, header);
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  const size_t json = std::stoul(reply.headers["inference-header-content-length"]);
+  ASSERT_EQ(reply.body.size(), json + 16);
+  EXPECT_EQ(std::memcmp(reply.body.data() + json, values, 16), 0);
+  EXPECT_THAT(reply.body, HasSubstr("\"binary_data_size\":16"));
+}
+
+TEST_F(HttpFrontEndTest, AnswersARawRequest) {
+  const auto reply = infer(std::string(32, '\0'), "Inference-Header-Content-Length: 0\r\n");
+  ASSERT_EQ(reply.status, 200) << reply.body;
+  EXPECT_EQ(engine_->last().inputs[0].shape, (Shape{2, 4}));
+}
+
+TEST_F(HttpFrontEndTest, CompressesBothWays) {
+  for (const auto* coding : {"gzip", "deflate"}) {
+    const Encoding encoding = *parse_content_encoding(coding);
+    std::string zeros;
+    for (int i = 0; i < 4000; ++i) zeros += i == 0 ? "0" : ",0";
+    const std::string text =
+        R"({"inputs":[{"name":"IN","shape":[1000,4],"datatype":"FP32","data":[)" + zeros + "]}]}";
+    auto reply = infer(compress({text}, encoding), fmt::format("Content-Encoding: {0}\r\n"
+                                                               "Accept-Encoding: {0}\r\n",
+                                                               coding));
+    ASSERT_EQ(reply.status, 200) << reply.body;
+    EXPECT_EQ(reply.headers["content-encoding"], coding);
+    EXPECT_THAT(*decompress(reply.body, encoding, 1 << 20), HasSubstr("\"data\":[0,0"));
+  }
+}
+
+TEST_F(HttpFrontEndTest, ExplainsWhenAsked) {
+  std::string body(kGood);
+  body.insert(body.size() - 1, R"(,"parameters":{"explain":true,"timeout":20000})");
+  const auto parsed = nlohmann::json::parse(infer(body).body);
+  EXPECT_EQ(parsed["parameters"]["variant"], "echo");
+  EXPECT_EQ(parsed["parameters"]["queueing_us"], 30);
+  EXPECT_EQ(parsed["parameters"]["remaining_us"], 10000);
+  EXPECT_EQ(engine_->last().timeout, Duration::millis(20));
+}
+
+struct BadCase {
+  const char* name;
+  std::string body, headers;
+  int status;
+  const char* says;
+};
+
+TEST_F(HttpFrontEndTest, RefusesWhatIsWrongAndGoesOn) {
+  const auto input = [](const char* rest) {
+    return fmt::format(R"({{"inputs":[{{"name":"IN",{}}}]}})", rest);
+  };
+  const std::string four = R"("shape":[1,4],"datatype":"FP32",)";
+  const BadCase cases[] = {
+      {"empty", "", "", 400, "not JSON"},
+      {"cut", R"({"inputs":[)", "", 400, "not JSON"},
+      {"list", "[]", "", 400, "the request is a list, expected an object"},
+      {"no inputs", "{}", "", 400, "has no inputs"},
+      {"inputs", R"({"inputs":3})", "", 400, "inputs is a number, expected a list"},
+      {"no name", R"({"inputs":[{}]})", "", 400, "an input has no name"},
+      {"no shape", input(R"("datatype":"FP32","data":[])"), "", 400, "input IN has no shape"},
+      {"no datatype", input(R"("shape":[1],"data":[1])"), "", 400, "input IN has no datatype"},
+      {"datatype", input(R"("shape":[1],"datatype":"FP8","data":[1])"), "", 400, "FP8"},
+      {"no data", input(R"("shape":[1],"datatype":"FP32")"), "", 400, "in 0 places"},
+      {"shape", input(R"("shape":["1"],"datatype":"FP32","data":[1])"), "", 400, "a dimension"},
+      {"count", input((four + R"("data":[1,2,3])").c_str()), "", 400, "3 elements"},
+      {"negative", input(R"("shape":[-1,4],"datatype":"FP32","data":[1])"), "", 400, "1 elements"},
+      {"huge", input(R"("shape":[4611686018427387904,4],"datatype":"FP32","data":[1])"), "", 400,
+       "1 elements"},
+      {"element", input((four + R"("data":[1,2,"x",3])").c_str()), "", 400, "data[2]"},
+      {"too big", input((four + R"("data":[1,2,3,1e39])").c_str()), "", 400, "data[3]"},
+      {"half", input(R"("shape":[1],"datatype":"FP16","data":[1])"), "", 400, "no JSON form"},
+      {"lying size", input((four + R"("parameters":{"binary_data_size":16})").c_str()), "", 400,
+       "binary_data_size is 16, but 0 bytes"},
+      {"huge size",
+       input((four + R"("parameters":{"binary_data_size":18446744073709551615})").c_str()), "", 400,
+       "18446744073709551615"},
+      {"region",
+       input((four + R"("parameters":{"shared_memory_region":"r","shared_memory_byte_size":16})")
+                 .c_str()),
+       "", 400, "region r is not registered"},
+      {"header length", "{}", "Inference-Header-Content-Length: 3\r\n", 400, "but the body has 2"},
+      {"header text", "{}", "Inference-Header-Content-Length: -1\r\n", 400, "is \"-1\""},
+      {"left over", std::string(kGood) + "1234",
+       fmt::format("Inference-Header-Content-Length: {}\r\n", sizeof(kGood) - 1), 400,
+       "4 bytes after its last tensor"},
+      {"raw size", "12345", "Inference-Header-Content-Length: 0\r\n", 400, "5 bytes"},
+      {"not gzip", "{}", "Content-Encoding: gzip\r\n", 400, "not whole gzip"},
+      {"coding", "{}", "Content-Encoding: br\r\n", 501, "expected gzip"},
+      {"timeout", R"({"inputs":[],"parameters":{"timeout":-1}})", "", 400, "timeout is -1"},
+      {"sequence", R"({"inputs":[],"parameters":{"sequence_id":5}})", "", 501, "sequence_id"},
+      {"output twice", R"({"inputs":[],"outputs":[{"name":"O"},{"name":"O"}]})", "", 400, "twice"},
+  };
+  for (const BadCase& bad : cases) {
+    SCOPED_TRACE(bad.name);
+    const auto reply = infer(bad.body, bad.headers);
+    EXPECT_EQ(reply.status, bad.status) << reply.body;
+    const auto parsed = nlohmann::json::parse(reply.body, nullptr, false);
+    ASSERT_TRUE(parsed.contains("error")) << reply.body;
+    EXPECT_THAT(parsed["error"].get<std::string>(), HasSubstr(bad.says));
+    expect_alive();
+  }
+}
+
+TEST_F(HttpFrontEndTest, AnswersABodyThatUnpacksTooLargeWithAnError) {
+  const std::string bomb = compress({std::string(2 << 20, ' ')}, Encoding::kGzip);
+  const auto reply = infer(bomb, "Content-Encoding: gzip\r\n");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(reply.body, HasSubstr("larger than 1048576 bytes"));
+  expect_alive();
+}
+
+TEST_F(HttpFrontEndTest, ClosesOnWhatIsNotHttpOrTooLargeAndGoesOn) {
+  HttpClient rude(server_->ports().http);
+  rude.send("\x16\x03\x01 hello\r\n\r\n");
+  EXPECT_EQ(rude.receive().status, 0);
+  HttpClient large(server_->ports().http);
+  EXPECT_EQ(large.post(kInfer, std::string(2 << 20, ' ')).status, 0);
+  expect_alive();
+}
+
+TEST_F(HttpFrontEndTest, MapsStatuses) {
+  const std::pair<absl::StatusCode, int> cases[] = {
+      {absl::StatusCode::kInvalidArgument, 400},   {absl::StatusCode::kNotFound, 404},
+      {absl::StatusCode::kResourceExhausted, 429}, {absl::StatusCode::kInternal, 500},
+      {absl::StatusCode::kUnimplemented, 501},     {absl::StatusCode::kUnavailable, 503},
+      {absl::StatusCode::kDeadlineExceeded, 504},
+  };
+  for (const auto& [code, status] : cases) {
+    engine_->fail = absl::Status(code, "because \"so\"");
+    const auto reply = infer(kGood);
+    EXPECT_EQ(reply.status, status);
+    EXPECT_EQ(reply.body, R"({"error":"because \"so\""})");
+  }
+}
+
+TEST_F(HttpFrontEndTest, CancelsWhatAClosedConnectionLeaves) {
+  engine_->hold = true;
+  HttpClient leaving(server_->ports().http);
+  leaving.send(post_text(kInfer, kGood));
+  engine_->wait_held(1);
+  leaving.close();
+  engine_->wait_cancelled(1);
+  engine_->hold = false;
+  expect_alive();
+}
+
+TEST_F(HttpFrontEndTest, KeepsPipelinedRepliesInOrder) {
+  client_->send(post_text(kInfer, kGood) + "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
+  EXPECT_THAT(client_->receive().body, HasSubstr("echo"));
+  EXPECT_EQ(client_->receive().body, R"({"live":true})");
+}
+
+TEST_F(HttpFrontEndTest, AnswersEveryOperation) {
+  const std::pair<const char*, const char*> gets[] = {
+      {"/v2", R"("name":"fermata")"},
+      {"/v2/health/live", R"({"live":true})"},
+      {"/v2/health/ready", R"({"ready":true})"},
+      {"/v2/models/echo", R"("shape":[-1,4])"},
+      {"/v2/models/echo/versions/1", R"("versions":["1"])"},
+      {"/v2/models/echo/ready", R"("ready":true)"},
+      {"/v2/models/echo/config", R"("max_batch_size":8)"},
+      {"/v2/models/stats", R"("inference_count":7)"},
+      {"/v2/models/echo/stats", R"("cache_miss":{"count":0,"ns":0})"},
+      {"/v2/systemsharedmemory/status", "[]"},
+      {"/v2/cudasharedmemory/status", "[]"},
+  };
+  for (const auto& [path, says] : gets) {
+    const auto reply = client_->get(path);
+    EXPECT_EQ(reply.status, 200) << path;
+    EXPECT_THAT(reply.body, HasSubstr(says));
+  }
+  EXPECT_EQ(client_->post("/v2/repository/index", "").body,
+            R"([{"name":"broken","version":"1","state":"UNAVAILABLE","reason":"not a model"},)"
+            R"({"name":"echo","version":"1","state":"READY","reason":""}])");
+  EXPECT_THAT(client_->post("/v2/repository/index", R"({"ready":true})").body,
+              Not(HasSubstr("broken")));
+  EXPECT_EQ(client_->post("/v2/repository/models/echo/load", "{}").status, 200);
+  EXPECT_EQ(client_->post("/v2/repository/models/nobody/unload", "").status, 404);
+}
+
+TEST_F(HttpFrontEndTest, SaysWhatItDoesNotServe) {
+  EXPECT_EQ(client_->get("/v3").status, 404);
+  EXPECT_EQ(client_->get("/v2/models/nobody").status, 404);
+  EXPECT_EQ(client_->get("/v2/models/nobody/ready").status, 503);
+  EXPECT_EQ(client_->get(kInfer).status, 405);
+  EXPECT_EQ(client_->get("/v2/logging").status, 501);
+  EXPECT_EQ(client_->post("/v2/cudasharedmemory/region/r/register", "{}").status, 501);
+  EXPECT_THAT(client_->get("/v3").body, HasSubstr("\"error\""));
+}
+
+TEST_F(HttpFrontEndTest, ShowsMetrics) {
+  HttpClient client(server_->ports().metrics);
+  const auto reply = client.get("/metrics");
+  for (const char* line :
+       {"nv_inference_request_success{model=\"echo\",version=\"1\"} 5",
+        "nv_inference_request_failure{model=\"echo\",version=\"1\",reason=\"CANCELED\"} 4",
+        "fermata_requests_total{model=\"echo\",version=\"1\",outcome=\"on_time\"} 3",
+        "fermata_slack_seconds_bucket{model=\"echo\",version=\"1\",le=\"+Inf\"} 5",
+        "fermata_batch_size_bucket{model=\"echo\",version=\"1\",le=\"4\"} 2",
+        "fermata_batch_size_sum{model=\"echo\",version=\"1\"} 6",
+        "fermata_worker_busy_seconds_total{worker=\"0\"} 0.03",
+        "fermata_front_end_requests_total{protocol=\"http\"} 0"}) {
+    EXPECT_THAT(reply.body, HasSubstr(line));
+  }
+  EXPECT_EQ(client.get("/").status, 404);
+}
+
+}  // namespace
+}  // namespace fermata::serve
