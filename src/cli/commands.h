@@ -15,6 +15,7 @@ void add_load(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_probe(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
+void add_serve(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 
@@ -28,6 +29,7 @@ inline constexpr AddCommand kCommands[] = {
     add_plan,
     add_probe,
     add_profile,
+    add_serve,
     add_simulate,
     add_version,
 };

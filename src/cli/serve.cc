@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "cli/commands.h"
+#include "serve/log.h"
+#include "serve/server.h"
+
+namespace fermata::cli {
+namespace {
+
+constexpr char kExamples[] =
+    "Examples:\n"
+    "  fermata serve --config zoo/fermata.yaml\n"
+    "  fermata serve --models repository --http-port 0   # a free port, named on standard output\n"
+    "Standard output has one line, when the server is ready; the log goes to standard error, one\n"
+    "JSON object a line. SIGINT or SIGTERM: what is under way ends first.";
+
+struct ServeArguments {
+  std::string config, models;
+  std::optional<std::string> host, log_level;
+  std::optional<uint16_t> http, grpc, metrics;
+  double drain_s = 10;
+};
+
+absl::StatusOr<serve::Config> configure(const ServeArguments& arguments) {
+  serve::Config config;
+  if (!arguments.config.empty()) {
+    ASSIGN_OR_RETURN(config, serve::load_config(arguments.config));
+  } else if (arguments.models.empty()) {
+    return invalid("expected --config FILE or --models FOLDER; fermata serve --help has examples");
+  }
+  if (!arguments.models.empty()) config.engine.repository = arguments.models;
+  serve::ListenOptions& listen = config.listen;
+  listen.host = arguments.host.value_or(listen.host);
+  listen.http = arguments.http.value_or(listen.http);
+  listen.grpc = arguments.grpc.value_or(listen.grpc);
+  listen.metrics = arguments.metrics.value_or(listen.metrics);
+  config.log_level = arguments.log_level.value_or(config.log_level);
+  return config;
+}
+
+// Blocked in every thread that is started from here on, so that wait_for_stop() gets them.
+sigset_t block_stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+void wait_for_stop(const sigset_t& signals) {
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info("stopping on signal {}; what is under way ends first", signal);
+}
+
+void announce(const serve::ListenOptions& listen, const serve::Ports& ports) {
+  std::cout << fmt::format("ready http={0}:{1} grpc={0}:{2} metrics={0}:{3}\n", listen.host,
+                           ports.http, ports.grpc, ports.metrics)
+            << std::flush;
+  spdlog::info("ready; try: curl -X POST http://{}:{}/v2/repository/index", listen.host,
+               ports.http);
+}
+
+int serve_until_stopped(const ServeArguments& arguments) {
+  auto config = configure(arguments);
+  if (!config.ok()) {
+    std::cerr << message(config.status()) << "\n";
+    return kBadInput;
+  }
+  serve::log_as_json(config->log_level);
+  const sigset_t signals = block_stop_signals();
+  auto engine = engine::make_engine(config->engine);
+  if (!engine.ok()) {
+    spdlog::error("{}", message(engine.status()));
+    return kBadInput;
+  }
+  auto server = serve::Server::start(config->listen, *std::move(engine));
+  if (!server.ok()) {
+    spdlog::error("{}; choose other ports, 0 for free ones", message(server.status()));
+    return kFailed;
+  }
+  announce(config->listen, (*server)->ports());
+  wait_for_stop(signals);
+  (*server)->stop(Duration::from_seconds(arguments.drain_s));
+  spdlog::info("stopped");
+  return kDone;
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("serve", "Serve models over HTTP and gRPC.");
+  auto arguments = std::make_shared<ServeArguments>();
+  command->add_option("--config", arguments->config, "fermata.yaml (docs/configuration.md)");
+  command->add_option("--models", arguments->models,
+                      "Model repository; replaces the one of the configuration");
+  command->add_option("--host", arguments->host, "Address to listen on");
+  command->add_option("--http-port", arguments->http, "0: a free one; here and below");
+  command->add_option("--grpc-port", arguments->grpc);
+  command->add_option("--metrics-port", arguments->metrics);
+  command->add_option("--log-level", arguments->log_level)
+      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
+  command
+      ->add_option("--drain", arguments->drain_s,
+                   "Seconds that requests under way have to end when the server stops")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  command->footer(kExamples);
+  command->callback([arguments, &exit_code] { exit_code = serve_until_stopped(*arguments); });
+}
+
+}  // namespace fermata::cli
