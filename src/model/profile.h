@@ -34,8 +34,8 @@ struct Profile {
   static constexpr int kFormat = 1;
   uint64_t version = 0;  // counts measurements of this model; 0: never measured
   std::string model, model_version;
-  std::string machine;   // what it was measured on, for people
-  std::string provider;  // cpu, cuda, ...
+  std::string machine;  // what it was measured on, for people
+  std::string provider = "cpu";
   uint32_t threads = 1;
   std::map<std::string, Shape> shapes;       // per item, of inputs with free dimensions
   std::map<uint32_t, BatchProfile> batches;  // by items
