@@ -17,6 +17,8 @@ constexpr size_t kEventsAtOnce = 64;
 // Decisions leave room for this share of batches to start as late as they do (A5).
 constexpr double kDelayQuantile = 0.99;
 constexpr double kFirstDelayNanos = 500'000;
+// A latency that refuses work is doubted when nothing has run for this long.
+constexpr Duration kNoEvidence = Duration::seconds(1);
 
 absl::Status shutting_down() {
   return error(absl::StatusCode::kUnavailable, "the server is shutting down");
@@ -299,6 +301,7 @@ void Driver::refuse(const policy::Dropped& dropped, Time now) {
                  budget.millis(), (job->deadline() - now).millis(), dropped.wait.millis(),
                  dropped.run.millis()),
            {.queueing = dropped.wait, .run = dropped.run});
+  doubt(dropped.task, now);
   forget(dropped.task.job);
   if (job->open_parts > 0) withdraw_parts(*job, now);
 }
@@ -343,11 +346,24 @@ void Driver::learn(const Flight& flight, Time now) {
     scheduler_->set_delay_bound({.control = control_delay()});
   }
   if (!flight.all_good) return;
-  LatencyCorrection& correction = keys_.at(flight.key).correction;
-  correction.measured(flight.items, run.input + run.run + run.output);
-  route.counters->set_drift(correction.drift());
-  if (auto latency = correction.publish()) {
-    scheduler_->update_latency(flight.key, std::move(latency), now, decisions_);
+  BatchKey& key = keys_.at(flight.key);
+  key.last_evidence = now;
+  key.correction.measured(flight.items, run.input + run.run + run.output);
+  route.counters->set_drift(key.correction.drift());
+  publish(flight.key, now);
+}
+
+void Driver::doubt(const policy::Task& refused, Time now) {
+  BatchKey& key = keys_.at(refused.key);
+  if (now - key.last_evidence < kNoEvidence) return;
+  key.last_evidence = now;
+  key.correction.doubted(refused.items);
+  publish(refused.key, now);
+}
+
+void Driver::publish(KeyId key, Time now) {
+  if (auto latency = keys_.at(key).correction.publish()) {
+    scheduler_->update_latency(key, std::move(latency), now, decisions_);
   }
 }
 

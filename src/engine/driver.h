@@ -67,6 +67,8 @@ class Driver {
   void cancelled(JobId id, Time now);
   void landed(const Flight& flight, Time now);
   void learn(const Flight& flight, Time now);
+  void doubt(const policy::Task& refused, Time now);
+  void publish(KeyId key, Time now);  // its corrected latency, if it moved
   void act(Time now);
   void launch(policy::Batch& batch, Time now);
   void refuse(const policy::Dropped& dropped, Time now);

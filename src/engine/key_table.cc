@@ -78,8 +78,10 @@ KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
                           .latency = latency,
                           .slo = served.slo});
   LatencyCorrection correction(std::move(latency), quantile_, !variant.profile.measured());
-  keys_[key] =
-      std::make_unique<BatchKey>(BatchKey{variant.id, shape, std::move(correction), 0, ++uses_});
+  keys_[key] = std::make_unique<BatchKey>(BatchKey{.variant = variant.id,
+                                                   .shape = shape,
+                                                   .correction = std::move(correction),
+                                                   .last_used = ++uses_});
   served.keys[shape] = key;
   return key;
 }

@@ -25,6 +25,7 @@ struct BatchKey {
   VariantId variant;
   Shape shape;
   LatencyCorrection correction;
+  Time last_evidence;  // when a batch ran, or its latency was doubted
   uint64_t tasks = 0;  // waiting or running
   uint64_t last_used = 0;
 };

@@ -11,6 +11,7 @@ namespace {
 
 constexpr double kPublished = 0.05;
 constexpr double kDriftWeight = 0.05;
+constexpr double kDoubt = 0.2;  // the share of the excess that one step gives up
 
 size_t bucket_of(uint32_t items) { return std::bit_width(items) - 1; }
 
@@ -29,15 +30,28 @@ void LatencyCorrection::measured(uint32_t items, Duration took) {
   if (took <= Duration() || expected <= 0) return;
   const double measured = static_cast<double>(took.nanos()) / expected;
   drift_ = guessed_ ? measured : drift_ + kDriftWeight * (measured - drift_);
-  Bucket& bucket = buckets_[bucket_of(items)];
   if (guessed_) {
     for (Bucket& each : buckets_) each.ratio.reset(measured);
     guessed_ = false;
-  } else {
-    if (!bucket.seen) bucket.ratio.reset(ratio(items));
-    bucket.ratio.observe(measured);
+    buckets_[bucket_of(items)].seen = true;
   }
+  Bucket& bucket = start(items);
+  bucket.ratio.observe(measured);
+  bucket.fastest = bucket.ran ? std::min(bucket.fastest, measured) : measured;
+  bucket.ran = true;
+}
+
+void LatencyCorrection::doubted(uint32_t items) {
+  Bucket& bucket = start(items);
+  const double excess = bucket.ratio.value() - bucket.fastest;
+  if (excess > 0) bucket.ratio.reset(bucket.fastest + (1 - kDoubt) * excess);
+}
+
+LatencyCorrection::Bucket& LatencyCorrection::start(uint32_t items) {
+  Bucket& bucket = buckets_[bucket_of(items)];
+  if (!bucket.seen) bucket.ratio.reset(ratio(items));
   bucket.seen = true;
+  return bucket;
 }
 
 double LatencyCorrection::ratio(uint32_t items) const {

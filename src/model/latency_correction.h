@@ -20,6 +20,11 @@ class LatencyCorrection {
   LatencyCorrection(std::shared_ptr<const LatencyTable> profile, double quantile, bool guessed);
 
   void measured(uint32_t items, Duration took);
+  // Work of this size was refused for its run time, and nothing has run for a while
+  // that could show the estimate wrong: it moves a step towards the fastest run
+  // seen (without one, half the profile), so that one bad moment of the machine
+  // does not refuse everything for ever.
+  void doubted(uint32_t items);
   // The corrected profile where it moved by more than 5 % since the last one that
   // was given out, with the next version; else null.
   std::shared_ptr<const LatencyTable> publish();
@@ -30,8 +35,11 @@ class LatencyCorrection {
   struct Bucket {
     QuantileTracker ratio;
     double published = 1;
-    bool seen = false;
+    double fastest = 0.5;  // of the ratios; before any run, the furthest that doubt goes
+    bool ran = false;
+    bool seen = false;  // has a ratio of its own
   };
+  Bucket& start(uint32_t items);
   double ratio(uint32_t items) const;
 
   std::shared_ptr<const LatencyTable> profile_;
