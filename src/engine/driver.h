@@ -35,6 +35,7 @@ class Driver {
 
   JobId next_id() { return JobId(ids_.fetch_add(1, std::memory_order_relaxed)); }
   void submit(std::shared_ptr<Job> job);
+  void wake() { parker_.unpark(); }  // the scheduler's next_wake() has come nearer
   void cancel(JobId id);
 
   // The workers have it loaded already. Blocks until the scheduler knows it.

@@ -12,6 +12,7 @@
 #include "engine/loader.h"
 #include "engine/published.h"
 #include "engine/registry.h"
+#include "engine/threaded_scheduler.h"
 #include "model/repository.h"
 #include "policy/scheduler.h"
 
@@ -29,6 +30,11 @@ class RealEngine : public Engine {
         routes_(registry_.routes()),
         driver_(std::move(scheduler), options_.latency_quantile, make_workers(),
                 [this](std::shared_ptr<Job> job) { adopt(std::move(job)); }) {}
+
+  // Where the engine's scheduler has threads: once, before anything is loaded.
+  void start(ThreadedScheduler& scheduler) {
+    scheduler.start([this] { driver_.wake(); });
+  }
 
   Time now() const override { return monotonic_now(); }
   void cancel(JobId job) override { driver_.cancel(job); }
@@ -227,10 +233,19 @@ absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
                        options.repository);
     }
   }
-  ASSIGN_OR_RETURN(auto scheduler, policy::make_scheduler(options.policy));
+  std::unique_ptr<policy::Scheduler> scheduler;
+  ThreadedScheduler* threaded = nullptr;
+  if (options.scheduler_threads > 0) {
+    ASSIGN_OR_RETURN(auto made, ThreadedScheduler::make(options.policy, options.scheduler_threads));
+    threaded = made.get();
+    scheduler = std::move(made);
+  } else {
+    ASSIGN_OR_RETURN(scheduler, policy::make_scheduler(options.policy));
+  }
   ASSIGN_OR_RETURN(auto executors, make_executors(options.workers));
   auto engine =
       std::make_unique<RealEngine>(std::move(options), std::move(executors), std::move(scheduler));
+  if (threaded != nullptr) engine->start(*threaded);
   // One that fails has said so, in the log and in the index.
   for (const std::string& model : models) (void)engine->load(model, std::nullopt);
   return engine;

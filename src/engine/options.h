@@ -31,6 +31,9 @@ struct ServiceOptions {
 struct EngineOptions {
   std::string repository;           // folder in Triton's layout
   std::string policy = "fermata";   // a name of policy::scheduler_names()
+  // Model threads that batch, besides one that ranks workers (Symphony 4.5). 0:
+  // both happen on the scheduler thread, which is best up to some 100k requests/s.
+  uint32_t scheduler_threads = 0;
   double latency_quantile = 0.9;    // of a profile, drives every decision; in [0.5, 0.99]
   uint32_t default_max_batch = 64;  // where neither configuration nor model says
   // The fermata command, which tries model files in a process of their own.

@@ -70,47 +70,40 @@ void ShardedScheduler::freed(WorkerId worker) {
   rank_inbox_.parker.unpark();
 }
 
-// Waits until the thread at the other end has run the command, if there is one.
-template <class Queue, class Command>
-void ShardedScheduler::tell(Queue& commands, Parker& parker, Command command) {
-  if (threads_.empty()) {
-    commands.enqueue(std::move(command));
-    return;
-  }
-  std::promise<void> done;
-  commands.enqueue([&command, &done](auto&&... args) {
-    command(args...);
-    done.set_value();
-  });
-  parker.unpark();
-  done.get_future().wait();
-}
-
-void ShardedScheduler::tell_shard(size_t shard, ShardCommand command) {
-  ShardInbox& inbox = shards_[shard]->inbox;
-  tell(inbox.commands, inbox.parker, std::move(command));
+void ShardedScheduler::tell_shard(KeyId key, ShardCommand command) {
+  ShardInbox& inbox = shards_[key.index() % shards_.size()]->inbox;
+  inbox.commands.enqueue(std::move(command));
+  inbox.parker.unpark();
 }
 
 void ShardedScheduler::tell_rank(RankCommand command) {
-  tell(rank_inbox_.commands, rank_inbox_.parker, std::move(command));
+  rank_inbox_.commands.enqueue(std::move(command));
+  rank_inbox_.parker.unpark();
 }
 
 // The ranker knows the key before the first offer can come.
 KeyId ShardedScheduler::add_key(policy::KeyInfo info) {
   const KeyId key(static_cast<uint32_t>(slots_.size()));
   OfferSlot* slot = &slots_.emplace_back();
-  tell_rank([key](policy::Ranker& ranker, Time, auto&) { ranker.add_key(key); });
   auto batcher = make_batcher_(key, std::move(info), delay_);
-  tell_shard(key.index() % shards_.size(),
-             [batcher = std::move(batcher), slot](ModelShard& shard, Time, auto&) mutable {
+  auto known = std::make_shared<std::promise<void>>(),
+       ready = std::make_shared<std::promise<void>>();
+  tell_rank([key, known](policy::Ranker& ranker, Time, auto&) {
+    ranker.add_key(key);
+    known->set_value();
+  });
+  if (!threads_.empty()) known->get_future().wait();
+  tell_shard(key,
+             [batcher = std::move(batcher), slot, ready](ModelShard& shard, Time, auto&) mutable {
                shard.add_key(std::move(batcher), slot);
+               ready->set_value();
              });
+  if (!threads_.empty()) ready->get_future().wait();
   return key;
 }
 
 void ShardedScheduler::remove_key(KeyId key) {
-  tell_shard(key.index() % shards_.size(),
-             [key](ModelShard& shard, Time, auto&) { shard.remove_key(key); });
+  tell_shard(key, [key](ModelShard& shard, Time, auto&) { shard.remove_key(key); });
 }
 
 WorkerId ShardedScheduler::add_worker(uint32_t type) {
@@ -122,17 +115,18 @@ WorkerId ShardedScheduler::add_worker(uint32_t type) {
 }
 
 void ShardedScheduler::update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency) {
-  tell_shard(key.index() % shards_.size(),
-             [key, latency = std::move(latency)](ModelShard& shard, Time now, auto& out) {
-               shard.set_latency(key, latency, now, out);
-             });
+  tell_shard(key, [key, latency = std::move(latency)](ModelShard& shard, Time now, auto& out) {
+    shard.set_latency(key, latency, now, out);
+  });
 }
 
 void ShardedScheduler::set_delay_bound(policy::DelayBound bound) {
   delay_ = bound;
   tell_rank([bound](policy::Ranker& ranker, Time, auto&) { ranker.set_delay_bound(bound); });
-  for (size_t s = 0; s < shards_.size(); ++s) {
-    tell_shard(s, [bound](ModelShard& shard, Time, auto&) { shard.set_delay_bound(bound); });
+  for (const auto& shard : shards_) {
+    shard->inbox.commands.enqueue(
+        [bound](ModelShard& core, Time, auto&) { core.set_delay_bound(bound); });
+    shard->inbox.parker.unpark();
   }
 }
 

@@ -38,9 +38,9 @@ class ShardedScheduler {
   // Waits for the threads. What waits stays undecided.
   void stop();
 
-  // Rare, and from one thread at a time; they block until the threads know.
-  // Without start() they wait for the next turns: a caller that turns on several
-  // threads is through with them before.
+  // Rare, and from one thread at a time. Only add_key() blocks, until the
+  // threads know the key; without start() it takes effect with the next turns, and
+  // a caller that turns on several threads is through with adding before.
   KeyId add_key(policy::KeyInfo info);
   void remove_key(KeyId key);
   WorkerId add_worker(uint32_t type = 0);
@@ -78,9 +78,7 @@ class ShardedScheduler {
     shard.inbox.messages.enqueue(message);
     shard.inbox.parker.unpark();
   }
-  template <class Queue, class Command>
-  void tell(Queue& commands, Parker& parker, Command command);
-  void tell_shard(size_t shard, ShardCommand command);
+  void tell_shard(KeyId key, ShardCommand command);
   void tell_rank(RankCommand command);
   void run_shard(size_t shard);
   void run_rank();

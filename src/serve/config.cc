@@ -75,6 +75,7 @@ Config config(Reader root) {
   engine.repository = fields["models"].string();
   config.listen = listen_options(fields["listen"]);
   engine.policy = policy(fields["scheduler"], engine.policy);
+  engine.scheduler_threads = static_cast<uint32_t>(fields["scheduler_threads"].integer(0, 256, 0));
   engine.workers = worker_options(fields["workers"]);
   engine.latency_quantile = fields["latency_quantile"].between(0.5, 0.99, engine.latency_quantile);
   engine.default_max_batch = static_cast<uint32_t>(

@@ -18,17 +18,23 @@ InferRequest emulated(const std::string& model, int64_t items = 1) {
           .inputs = {floats("x", {items, 2}, std::vector<float>(static_cast<size_t>(items) * 2))}};
 }
 
-std::unique_ptr<Engine> emulated_engine(const TemporaryFolder& folder, uint32_t workers,
-                                        std::vector<ServiceOptions> services = {}) {
-  EngineOptions options = options_for(folder.path());
-  options.policy = "eager";
-  options.workers.count = workers;
-  options.workers.executor = ExecutorKind::kEmulated;
-  options.services = std::move(services);
-  auto engine = make_engine(std::move(options));
-  FERMATA_CHECK(engine.ok());
-  return *std::move(engine);
-}
+// With the scheduler on one thread, and on model threads besides a rank thread.
+class Load : public ::testing::TestWithParam<uint32_t> {
+ protected:
+  static std::unique_ptr<Engine> emulated_engine(const TemporaryFolder& folder, uint32_t workers,
+                                                 std::vector<ServiceOptions> services = {}) {
+    EngineOptions options = options_for(folder.path());
+    options.policy = "eager";
+    options.scheduler_threads = GetParam();
+    options.workers.count = workers;
+    options.workers.executor = ExecutorKind::kEmulated;
+    options.services = std::move(services);
+    auto engine = make_engine(std::move(options));
+    FERMATA_CHECK(engine.ok());
+    return *std::move(engine);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(SchedulerThreads, Load, ::testing::Values(0, 2));
 
 uint64_t total(const ServiceStatistics& statistics) {
   uint64_t sum = 0;
@@ -40,7 +46,7 @@ uint64_t count(const ServiceStatistics& statistics, Outcome outcome) {
   return statistics.outcomes[static_cast<size_t>(outcome)];
 }
 
-TEST(Load, EveryRequestEndsOnceAndIsCounted) {
+TEST_P(Load, EveryRequestEndsOnceAndIsCounted) {
   TemporaryFolder folder;
   write_emulated(folder, "quick", 8, 0.05, 0.1);
   write_emulated(folder, "slow", 4, 0.2, 1.0);
@@ -83,7 +89,7 @@ TEST(Load, EveryRequestEndsOnceAndIsCounted) {
   }
 }
 
-TEST(Load, AFullQueueRefuses) {
+TEST_P(Load, AFullQueueRefuses) {
   TemporaryFolder folder;
   write_emulated(folder, "m", 1, 1, 20);
   const auto engine = emulated_engine(folder, 1, {{.name = "m", .queue_limit = 2}});
@@ -106,7 +112,7 @@ TEST(Load, AFullQueueRefuses) {
   EXPECT_EQ(engine->snapshot().services[0].pending, 0u);
 }
 
-TEST(Load, ACancelledRequestIsWithdrawnAndAnsweredOnce) {
+TEST_P(Load, ACancelledRequestIsWithdrawnAndAnsweredOnce) {
   TemporaryFolder folder;
   write_emulated(folder, "m", 1, 1, 30);
   const auto engine = emulated_engine(folder, 1);
@@ -127,7 +133,7 @@ TEST(Load, ACancelledRequestIsWithdrawnAndAnsweredOnce) {
   EXPECT_EQ(engine->snapshot().services[0].execution_count, 2u);
 }
 
-TEST(Load, WhatWaitsIsRefusedAtTheEnd) {
+TEST_P(Load, WhatWaitsIsRefusedAtTheEnd) {
   TemporaryFolder folder;
   write_emulated(folder, "m", 1, 1, 30);
   auto engine = emulated_engine(folder, 1);
@@ -147,7 +153,7 @@ TEST(Load, WhatWaitsIsRefusedAtTheEnd) {
   EXPECT_EQ(codes[kRequests - 1], absl::StatusCode::kUnavailable);
 }
 
-TEST(Load, ModelsComeAndGoWhileRequestsRun) {
+TEST_P(Load, ModelsComeAndGoWhileRequestsRun) {
   TemporaryFolder folder;
   write_emulated(folder, "m", 4, 0.1, 0.2);
   const auto engine = emulated_engine(folder, 2);
@@ -174,7 +180,7 @@ TEST(Load, ModelsComeAndGoWhileRequestsRun) {
   EXPECT_EQ(other, 0);
 }
 
-TEST(Load, SeveralServicesShareAModel) {
+TEST_P(Load, SeveralServicesShareAModel) {
   TemporaryFolder folder;
   write_emulated(folder, "m", 4, 0.1, 0.2);
   const auto engine =
@@ -190,7 +196,7 @@ TEST(Load, SeveralServicesShareAModel) {
   EXPECT_TRUE(call(*engine, emulated("m")).status.ok());
 }
 
-TEST(Load, AnEmulatedModelNeedsAProfile) {
+TEST_P(Load, AnEmulatedModelNeedsAProfile) {
   TemporaryFolder folder;
   write_emulated(folder, "m", 4, 0.1, 0.2);
   std::filesystem::remove(folder.path() / "m" / "profile.json");
