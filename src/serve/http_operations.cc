@@ -115,8 +115,9 @@ HttpResponse memory_status(const HttpRoute& route, const Operations& operations)
   if (const auto bad = operations.shared_memory_status(request, response); !bad.ok()) {
     return error_response(bad);
   }
+  Json by_name = message_to_json(response)["regions"];
   Json rows = Json::array();
-  for (auto& row : message_to_json(response)["regions"]) rows.push_back(std::move(row));
+  for (auto& row : by_name) rows.push_back(std::move(row));
   return json_response(rows);
 }
 
