@@ -63,7 +63,11 @@ for purpose in "${@:-build}"; do
     test) debian test; need_venv test "$root/tests/python/requirements.txt" ;;
     zoo) command -v npm >/dev/null || need_debian npm ;;
     train) need_venv train "$root/zoo/requirements.txt" ;;
-    bench) debian bench; need_venv mlserver "$root/bench/mlserver/requirements.txt" ;;
+    bench)
+      debian bench
+      need_venv bench "$root/bench/requirements.txt"
+      need_venv mlserver "$root/bench/mlserver/requirements.txt"
+      ;;
     lint) debian lint ;;
     *) fail "unknown purpose '$purpose'" "name some of: build test zoo train bench lint" ;;
   esac

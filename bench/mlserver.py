@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Fermata beside MLServer: the same model, client, requests and cores, over REST and gRPC.
+
+    scripts/deps.sh bench && .deps/bench/bin/python bench/mlserver.py
+
+MLServer serves digits-mlp in three ways: the ONNX file through a runtime of a few
+lines (bench/mlserver/digits_onnx.py), in its own process and in a worker process of
+its own, and, REST and gRPC too, the same network as scikit-learn's MLPClassifier
+through its own runtime. Logs are off, one thread each for the model. h2load sends one digit a
+request, closed loop, CLIENTS at a time. Runs of all servers alternate; each figure is the
+median of ROUNDS. Writes bench/results/mlserver.json and .png.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+import numpy as np
+import tritonclient.grpc
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+MODEL = ROOT / "zoo" / "repository" / "digits-mlp" / "1" / "model.onnx"
+MLSERVER = ROOT / ".deps" / "mlserver" / "bin"
+RESULTS = ROOT / "bench" / "results"
+START_LIMIT_S = 60
+
+
+def free_ports(count):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+
+
+def fermata(folder):
+    """Command, environment and ports of a server in `folder`."""
+    http, grpc, metrics = free_ports(3)
+    (folder / "models").mkdir()
+    (folder / "models" / "digits").symlink_to(MODEL.parents[1])
+    config = {"models": "models", "log_level": "warning",
+              "listen": {"http": http, "grpc": grpc, "metrics": metrics}}
+    (folder / "fermata.yaml").write_text(json.dumps(config))
+    return [ROOT / "build" / "fermata", "serve", "--config", folder / "fermata.yaml"], {}, http, grpc
+
+
+def mlserver(folder, model, workers):
+    http, grpc, metrics = free_ports(3)
+    settings = {"host": "127.0.0.1", "http_port": http, "grpc_port": grpc, "metrics_port": metrics,
+                "parallel_workers": workers, "debug": False}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    (folder / "model-settings.json").write_text(json.dumps({"name": "digits", **model}))
+    environment = {"PYTHONPATH": str(ROOT / "bench" / "mlserver"), "OMP_NUM_THREADS": "1"}
+    return [MLSERVER / "mlserver", "start", folder], environment, http, grpc
+
+
+def mlserver_onnx(folder, workers):
+    return mlserver(folder, {"implementation": "digits_onnx.DigitsOnnx",
+                             "parameters": {"uri": str(MODEL)}}, workers)
+
+
+def mlserver_sklearn(folder):
+    subprocess.run([MLSERVER / "python", ROOT / "bench" / "mlserver" / "digits_sklearn.py",
+                    folder / "model.joblib"], check=True)
+    return mlserver(folder, {"implementation": "mlserver_sklearn.SKLearnModel",
+                             "parameters": {"uri": str(folder / "model.joblib")}}, 0)
+
+
+SERVERS = {
+    "fermata": fermata,
+    "mlserver onnx": lambda folder: mlserver_onnx(folder, 0),
+    "mlserver onnx, 1 worker": lambda folder: mlserver_onnx(folder, 1),
+    "mlserver sklearn": mlserver_sklearn,
+}
+
+
+class Running:
+    """A started server that has answered one request."""
+
+    def __init__(self, name, folder):
+        command, environment, self.http, self.grpc = SERVERS[name](folder)
+        self.log = folder / "log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                command, env={**os.environ, **environment}, stdout=log, stderr=log)
+        self._wait_until_ready()
+
+    def _wait_until_ready(self):
+        end = time.monotonic() + START_LIMIT_S
+        url = f"http://127.0.0.1:{self.http}/v2/models/digits/ready"
+        while time.monotonic() < end and self.process.poll() is None:
+            with contextlib.suppress(OSError):
+                with urllib.request.urlopen(url) as reply:
+                    if reply.status == 200:
+                        return
+            time.sleep(0.2)
+        self.stop()
+        raise RuntimeError(f"{self.process.args[0]} did not start:\n{self.log.read_text()}")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(START_LIMIT_S)
+
+
+def bodies(folder):
+    """One digit as JSON and as a gRPC message, the same for every server."""
+    with (ROOT / "zoo" / "data" / "digits-test.jsonl").open() as file:
+        request = json.loads(file.readline())
+    rest, grpc = folder / "rest", folder / "grpc"
+    rest.write_text(json.dumps({"inputs": request["inputs"]}))
+    image = np.array([request["inputs"][0]["data"]], np.float32)
+    message = tritonclient.grpc.service_pb2.ModelInferRequest(model_name="digits")
+    message.inputs.add(name="image", datatype="FP32", shape=image.shape)
+    message.inputs[0].contents.fp32_contents.extend(image[0].tolist())
+    content = message.SerializeToString()
+    grpc.write_bytes(b"\0" + len(content).to_bytes(4, "big") + content)
+    return {"rest": rest, "grpc": grpc}
+
+
+def check(server):
+    """Both doors answer with something that says ten classes or a label."""
+    image = tritonclient.grpc.InferInput("image", [1, 64], "FP32")
+    image.set_data_from_numpy(np.zeros((1, 64), np.float32))
+    with tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
+        assert client.infer("digits", [image]).get_response().outputs
+
+
+def load(server, protocol, body, options):
+    """Requests a second, p50 in ms."""
+    if protocol == "rest":
+        extra = ["--h1", "-H", "content-type: application/json",
+                 f"http://127.0.0.1:{server.http}/v2/models/digits/infer"]
+    else:
+        extra = ["-H", "content-type: application/grpc", "-H", "te: trailers",
+                 f"http://127.0.0.1:{server.grpc}/inference.GRPCInferenceService/ModelInfer"]
+    with tempfile.NamedTemporaryFile() as log:
+        text = subprocess.run(
+            ["h2load", "-t", "1", "-c", str(options.clients), "-D", str(options.seconds),
+             "--warm-up-time", "1", "-d", body, "--log-file", log.name, *extra],
+            check=True, capture_output=True, text=True).stdout
+        rows = np.loadtxt(log.name, dtype=np.int64, usecols=(1, 2))
+    good = re.search(r"(\d+) 2xx, 0 3xx, 0 4xx, 0 5xx", text)
+    if not good or int(good[1]) == 0 or (rows[:, 0] != 200).any():
+        sys.exit(f"requests failed:\n{text}")
+    return int(good[1]) / options.seconds, float(np.median(rows[:, 1])) / 1000
+
+
+def plot(results, path):
+    import matplotlib
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3.6))
+    for axis, key, label in zip(axes, ("rps", "p50_ms"), ("requests a second", "p50, ms")):
+        for offset, protocol in ((-0.2, "rest"), (0.2, "grpc")):
+            places = [n + offset for n in range(len(SERVERS))]
+            values = [results[name][protocol][key] for name in SERVERS]
+            bars = axis.barh(places, values, 0.38, label=protocol)
+            axis.bar_label(bars, [f"{v:,.0f}" if v >= 100 else f"{v:.2f}" for v in values], padding=3)
+        axis.set_yticks(range(len(SERVERS)), list(SERVERS))
+        axis.invert_yaxis()
+        axis.set_xlabel(label)
+        axis.margins(x=0.2)
+    axes[0].legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def summarised(runs):
+    median = {name: {protocol: {key: round(statistics.median(run[i] for run in measured), 3)
+                                for i, key in enumerate(("rps", "p50_ms"))}
+                     for protocol, measured in by_protocol.items()}
+              for name, by_protocol in runs.items()}
+    ratios = {protocol: {
+        "rps": round(median["fermata"][protocol]["rps"] / max(
+            median[name][protocol]["rps"] for name in SERVERS if name != "fermata"), 2),
+        "p50": round(median["fermata"][protocol]["p50_ms"] / min(
+            median[name][protocol]["p50_ms"] for name in SERVERS if name != "fermata"), 4),
+    } for protocol in ("rest", "grpc")}
+    return median, ratios
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--seconds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    runs = {name: {"rest": [], "grpc": []} for name in SERVERS}
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        folder = pathlib.Path(folder)
+        body = bodies(folder)
+        servers = {}
+        for number, name in enumerate(SERVERS):
+            place = folder / str(number)
+            place.mkdir()
+            servers[name] = Running(name, place)
+            stack.callback(servers[name].stop)
+            check(servers[name])
+        for number in range(options.rounds):
+            for protocol in ("rest", "grpc"):
+                for name, server in servers.items():
+                    rps, p50 = load(server, protocol, body[protocol], options)
+                    runs[name][protocol].append((rps, p50))
+                    print(f"round {number + 1}  {protocol}  {name:24} {rps:9.0f} requests/s  "
+                          f"p50 {p50:.3f} ms", file=sys.stderr)
+    median, ratios = summarised(runs)
+    RESULTS.mkdir(exist_ok=True)
+    document = {"clients": options.clients, "seconds": options.seconds, "rounds": options.rounds,
+                "cores": os.cpu_count(), "median": median, "fermata_over_best_mlserver": ratios}
+    (RESULTS / "mlserver.json").write_text(json.dumps(document, indent=2) + "\n")
+    plot(median, RESULTS / "mlserver.png")
+    print(json.dumps(ratios))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""A really started server for the client tests, and Triton's two clients on it."""
+
+import pathlib
+import re
+import subprocess
+import threading
+import types
+
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ZOO = ROOT / "zoo"
+FERMATA = ROOT / "build" / "fermata"
+START_LIMIT_S = 120
+
+CONFIG = """
+models: {models}
+listen: {{http: 0, grpc: 0, metrics: 0}}
+workers: {{count: 1, threads: 1}}
+services:
+  digits: {{model: digits-cnn-large, queue_limit: 1000}}
+  narrow: {{model: digits-cnn-large, queue_limit: 2}}
+"""
+
+
+class Server:
+    """`fermata serve` in a child process, ready when the constructor returns."""
+
+    def __init__(self, folder, models):
+        config = folder / "fermata.yaml"
+        config.write_text(CONFIG.format(models=models))
+        self.log = folder / "server.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen([FERMATA, "serve", "--config", config],
+                                            stdout=subprocess.PIPE, stderr=log, text=True)
+        ports = self._ports()
+        self.http, self.grpc, self.metrics = (
+            f"127.0.0.1:{ports[name]}" for name in ("http", "grpc", "metrics"))
+
+    def _ports(self):
+        """Those that the ready line names."""
+        limit = threading.Timer(START_LIMIT_S, self.process.kill)
+        limit.start()
+        for line in self.process.stdout:
+            ports = dict(re.findall(r"(http|grpc|metrics)=\S+:(\d+)", line))
+            if len(ports) == 3:
+                limit.cancel()
+                return ports
+        raise RuntimeError(f"the server did not start:\n{self.log.read_text()}")
+
+    def stop(self):
+        self.process.terminate()
+        return self.process.wait(START_LIMIT_S)
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("server")
+    models = folder / "models"
+    models.mkdir()
+    for repository in (ZOO / "repository", ROOT / "tests" / "data" / "repository"):
+        for model in repository.iterdir():
+            if (model / "1" / "model.onnx").exists():
+                (models / model.name).symlink_to(model)
+    server = Server(folder, models)
+    yield server
+    assert server.stop() == 0, server.log.read_text()
+
+
+@pytest.fixture(params=["http", "grpc"])
+def triton(request, server):
+    """The module of Triton's client for one protocol, and a client of it."""
+    module = {"http": tritonclient.http, "grpc": tritonclient.grpc}[request.param]
+    with module.InferenceServerClient(getattr(server, request.param)) as client:
+        yield types.SimpleNamespace(protocol=request.param, module=module, client=client)
+
+
+@pytest.fixture
+def http(server):
+    with tritonclient.http.InferenceServerClient(server.http, concurrency=4) as client:
+        yield client
+
+
+@pytest.fixture
+def grpc(server):
+    with tritonclient.grpc.InferenceServerClient(server.grpc) as client:
+        yield client

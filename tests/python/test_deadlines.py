@@ -1,0 +1,75 @@
+"""Deadlines through Triton's clients: in time, or refused, and clearly so."""
+
+import http.client
+import json
+import threading
+
+import pytest
+import tritonclient.grpc
+from tritonclient.utils import InferenceServerException
+
+from tensors import digits, infer, tensor
+
+# No machine answers a network of several milliseconds within this.
+TOO_SHORT_US = 1
+
+
+def test_a_deadline_that_cannot_be_met_is_refused(triton):
+    with pytest.raises(InferenceServerException) as refusal:
+        infer(triton, "digits", {"image": digits()}, timeout=TOO_SHORT_US)
+    expected = {"http": "504", "grpc": "StatusCode.DEADLINE_EXCEEDED"}[triton.protocol]
+    assert expected in str(refusal.value.status())
+    assert "ms" in refusal.value.message()  # it says what the budget was
+
+
+def test_a_generous_timeout_changes_nothing(triton):
+    assert infer(triton, "digits", {"image": digits()}, timeout=1_000_000)["label"].shape == (1, 1)
+
+
+def test_the_http_refusal_has_the_protocols_body(server):
+    connection = http.client.HTTPConnection(server.http, timeout=30)
+    body = {"inputs": [{"name": "image", "shape": [1, 64], "datatype": "FP32", "data": [0] * 64}],
+            "parameters": {"timeout": TOO_SHORT_US}}
+    connection.request("POST", "/v2/models/digits/infer", json.dumps(body))
+    reply = connection.getresponse()
+    assert reply.status == 504
+    assert json.loads(reply.read())["error"]
+
+
+def test_a_grpc_deadline_tightens_the_services(grpc):
+    image = tensor(tritonclient.grpc, "image", digits(64))
+    with pytest.raises(InferenceServerException, match="Deadline Exceeded|DEADLINE_EXCEEDED"):
+        grpc.infer("digits", [image], client_timeout=0.001)
+
+
+def test_a_full_queue_refuses_at_once(grpc):
+    """Of many at the same time, a queue of two lets some in and refuses the others."""
+    image = tensor(tritonclient.grpc, "image", digits(8))
+    ended, errors = threading.Semaphore(0), []
+
+    def done(result, error):
+        errors.append(error)
+        ended.release()
+
+    for _ in range(40):
+        grpc.async_infer("narrow", [image], done)
+    for _ in range(40):
+        assert ended.acquire(timeout=60)
+    refused = [error for error in errors if error]
+    assert 0 < len(refused) < 40
+    assert all("RESOURCE_EXHAUSTED" in str(error.status()) for error in refused)
+
+
+def test_a_cancelled_request_ends_as_cancelled(grpc):
+    image = tensor(tritonclient.grpc, "image", digits(64))
+    ended, seen = threading.Event(), []
+
+    def done(result, error):
+        seen.append(error)
+        ended.set()
+
+    grpc.async_infer("digits", [image], lambda result, error: None)  # keeps the worker busy
+    grpc.async_infer("digits", [image], done).cancel()
+    assert ended.wait(60)
+    assert "CANCELLED" in str(seen[0].status()) or "cancelled" in str(seen[0]).lower()
+    assert grpc.infer("digits", [image]).as_numpy("label").shape == (64, 1)
