@@ -34,7 +34,8 @@ def array(described):
     return np.array(described["data"], kind).reshape(described["shape"])
 
 
-@pytest.mark.parametrize("service", DIGITS)
+@pytest.mark.parametrize("triton, service", [
+    *(("http", service) for service in DIGITS), ("grpc", "digits-mlp")], indirect=["triton"])
 def test_digits_score_what_their_card_says(triton, service):
     held_out = list(requests("digits-test"))
     images = np.concatenate([inputs["image"] for inputs, _ in held_out])
@@ -71,6 +72,7 @@ def letters(text):
     return [character for character in text if character.isalnum()]
 
 
+@pytest.mark.parametrize("triton", ["grpc"], indirect=True)
 def test_recognition_reads_a_scanned_page(triton):
     packaged("ocr-recognition")
     truth = [line["text"] for line in json.loads((ZOO / "data" / "page-lines.json").read_text())]
