@@ -45,6 +45,9 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
     if (!job_.is_none()) house_.engine.cancel(job_);
   }
   void OnDone() override { delete this; }
+  // Both are short and never block: gRPC may run them where it is, instead of
+  // waking a thread of its executor for each.
+  bool InternalInlineable() override { return true; }
 
  private:
   void answer(engine::ReplyPart part) {

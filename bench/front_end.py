@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+"""What the server adds to its protocols: a tiny model behind Fermata against bare
+servers that only echo, over gRPC and HTTP, with the same load generator.
+
+Two figures: throughput as a ratio to the echo (at least 0.7), and the time that
+is added to the median at concurrency 1 beyond the echo and the model's own run
+time (at most 150 µs). Runs alternate between the two servers and each figure is
+the median of its ratios, so that a machine's moods hit both.
+
+    bench/front_end.py [--runs 7] [--requests 30000]
+
+Needs h2load (Debian's nghttp2-client) and build/bench_echo_{grpc,http} (make bench).
+"""
+
+import argparse
+import contextlib
+import pathlib
+import re
+import socket
+import statistics
+import struct
+import subprocess
+import tempfile
+import time
+
+import plot
+from server import ROOT, Server, free_ports
+
+MODEL = "dense"  # of the test models: one matrix product, 16 to 8
+VALUES = struct.pack("<16f", *range(16))
+MUST_RATIO, MUST_ADDED_US = 0.7, 150
+
+
+def field(number, data):
+    """One length-delimited field of protobuf, shorter than 128 bytes."""
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def grpc_body():
+    tensor = field(1, b"x") + field(2, b"FP32") + field(3, bytes([1, 16]))
+    message = field(1, MODEL.encode()) + field(5, tensor) + field(7, VALUES)
+    return b"\0" + struct.pack(">I", len(message)) + message
+
+
+def http_body():
+    return (b'{"inputs":[{"name":"x","shape":[1,16],"datatype":"FP32",'
+            b'"parameters":{"binary_data_size":64}}],"parameters":{"binary_data_output":true}}')
+
+
+class Protocol:
+    def __init__(self, name, body, path, headers, flags):
+        self.name, self.path, self.flags = name, path, flags
+        self.headers = [part for header in headers for part in ("-H", header)]
+        self.file = tempfile.NamedTemporaryFile()
+        self.file.write(body)
+        self.file.flush()
+
+    def load(self, port, requests, connections, streams):
+        """Requests a second and the median time of one, in µs; all must succeed."""
+        with tempfile.NamedTemporaryFile() as log:
+            done = subprocess.run(
+                ["h2load", *self.flags, "-n", str(requests), "-c", str(connections), "-m",
+                 str(streams), "-d", self.file.name, f"--log-file={log.name}", *self.headers,
+                 f"http://127.0.0.1:{port}{self.path}"], capture_output=True, text=True, check=True)
+            rows = [line.split() for line in pathlib.Path(log.name).read_text().splitlines()]
+        if len(rows) != requests or any(row[1] != "200" for row in rows):
+            raise RuntimeError(f"{self.name}: not every request succeeded:\n{done.stdout}")
+        rate = float(re.search(r"([\d.]+) req/s", done.stdout)[1])
+        return rate, statistics.median(float(row[2]) for row in rows)
+
+
+PROTOCOLS = [
+    Protocol("grpc", grpc_body(), "/inference.GRPCInferenceService/ModelInfer",
+             ["te: trailers", "content-type: application/grpc"], []),
+    Protocol("http", http_body() + VALUES, f"/v2/models/{MODEL}/infer",
+             [f"Inference-Header-Content-Length: {len(http_body())}"], ["--h1"]),
+]
+
+
+@contextlib.contextmanager
+def echo(protocol):
+    port, = free_ports(1)
+    process = subprocess.Popen([ROOT / "build" / f"bench_echo_{protocol}", str(port)],
+                               stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def totals(server):
+    """Requests answered, and the µs they spent in the model, from the metrics."""
+    metrics = server.metrics()
+    labels = f'{{model="{MODEL}",version="1"}}'
+    model = sum(metrics[f"nv_inference_compute_{step}_duration_us{labels}"]
+                for step in ("input", "infer", "output"))
+    return metrics[f"nv_inference_request_success{labels}"], model
+
+
+def measure(protocol, server, runs, requests):
+    port = server.grpc if protocol.name == "grpc" else server.http
+    connections, streams = (8, 8) if protocol.name == "grpc" else (32, 1)
+    rows = []
+    with echo(protocol.name) as bare:
+        for _ in range(runs):
+            bare_rps, _ = protocol.load(bare, requests, connections, streams)
+            before, _ = totals(server)
+            ours_rps, _ = protocol.load(port, requests, connections, streams)
+            if totals(server)[0] - before != requests:
+                raise RuntimeError(f"{protocol.name}: the model did not answer every request")
+            _, bare_us = protocol.load(bare, requests // 10, 1, 1)
+            count, model = totals(server)
+            _, ours_us = protocol.load(port, requests // 10, 1, 1)
+            count, model = (b - a for a, b in zip((count, model), totals(server)))
+            rows.append({"echo_rps": bare_rps, "rps": ours_rps, "ratio": ours_rps / bare_rps,
+                         "echo_us": bare_us, "us": ours_us, "model_us": model / count,
+                         "added_us": ours_us - bare_us - model / count})
+    return {"protocol": protocol.name, "runs": rows,
+            **{key: statistics.median(row[key] for row in rows) for key in rows[0]}}
+
+
+def draw(results):
+    figure, (left, right) = plot.axes("", "", columns=2, width=4)
+    places = range(len(results))
+    names = [result["protocol"] for result in results]
+    left.bar(places, [result["ratio"] for result in results], 0.5)
+    left.axhline(MUST_RATIO, color=plot.NEUTRAL, linestyle=":", label=f"must: {MUST_RATIO}")
+    left.set_ylabel("requests/s, ratio to a bare echo")
+    bottom = [0.0] * len(results)
+    for label, key in [("echo", "echo_us"), ("model", "model_us"), ("added", "added_us")]:
+        heights = [result[key] for result in results]
+        right.bar(places, heights, 0.5, bottom=bottom, label=label)
+        bottom = [b + h for b, h in zip(bottom, heights)]
+    right.set_ylabel("median at concurrency 1, µs")
+    for axis in (left, right):
+        axis.set_xticks(places, names)
+        axis.legend()
+    return figure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--requests", type=int, default=30_000)
+    arguments = parser.parse_args()
+    with Server({"models": str(ROOT / "tests/data/repository")}) as server:
+        results = [measure(protocol, server, arguments.runs, arguments.requests)
+                   for protocol in PROTOCOLS]
+    columns = ["protocol", "echo_rps", "rps", "ratio", "echo_us", "us", "model_us", "added_us"]
+    print(plot.table(columns, [[result[key] for key in columns] for result in results]))
+    print(plot.save("front_end", draw(results),
+                    {"must": {"ratio": MUST_RATIO, "added_us": MUST_ADDED_US},
+                     "results": results}))
+
+
+if __name__ == "__main__":
+    main()
