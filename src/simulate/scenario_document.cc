@@ -62,8 +62,9 @@ std::vector<LatencyModel> read_latencies(Reader value, const std::vector<WorkerG
   std::vector<LatencyModel> latencies(workers.size());
   std::set<std::string> named;
   for (const auto& [type, latency] : value.map()) {
-    const auto group = std::find_if(workers.begin(), workers.end(),
-                                    [&](const WorkerGroup& g) { return g.type == type; });
+    const auto group =
+        std::find_if(workers.begin(), workers.end(),
+                     [&type = type](const WorkerGroup& g) { return g.type == type; });
     if (group == workers.end()) {
       latency.fail(fmt::format("a type of the workers as its name, not '{}'", type));
       return latencies;

@@ -1,0 +1,120 @@
+#include "engine/executor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/catalog.h"
+#include "engine/fixture.h"
+#include "engine/gather.h"
+#include "engine/loader.h"
+
+namespace fermata::engine {
+namespace {
+
+using ::testing::ElementsAre;
+
+// One executor with one of the test models in it.
+class OneModel {
+ public:
+  explicit OneModel(const std::string& model)
+      : options_(options_for(data_folder() + "/repository")),
+        executors_(*make_executors(options_.workers)),
+        executor_(executors_->make()) {
+    Loader loader(options_, *executors_);
+    variant_ = std::make_shared<const Variant>(
+        *loader.open(*read_model_folder(options_.repository, model), 1));
+    FERMATA_CHECK(executor_->load(variant_).ok());
+  }
+
+  BatchResult run(const std::vector<std::vector<Tensor>>& requests,
+                  const std::vector<std::string>& outputs = {}) {
+    BatchRun batch{.variant = variant_->id};
+    for (const std::vector<Tensor>& inputs : requests) {
+      batch.parts.push_back({&inputs, &outputs, 0, static_cast<uint32_t>(inputs[0].shape[0])});
+    }
+    std::promise<BatchResult> landed;
+    batch.done = [&landed](BatchResult result) { landed.set_value(std::move(result)); };
+    executor_->run(std::move(batch));
+    return landed.get_future().get();
+  }
+
+ private:
+  EngineOptions options_;
+  std::unique_ptr<ExecutorFactory> executors_;
+  std::unique_ptr<Executor> executor_;
+  std::shared_ptr<const Variant> variant_;
+};
+
+Tensor index(std::vector<int64_t> rows) {
+  const auto count = static_cast<int64_t>(rows.size());
+  return tensor<int64_t>("index", DataType::kInt64, {count, 1}, std::move(rows));
+}
+
+TEST(OnnxExecutor, ABatchIsPutTogetherAndTakenApart) {
+  OneModel model("gather");
+  const BatchResult result = model.run({{index({1})}, {index({2, 3})}, {index({4})}});
+  ASSERT_EQ(result.parts.size(), 3u);
+  EXPECT_THAT(values<float>((*result.parts[0])[0]), ElementsAre(10));
+  EXPECT_THAT(values<float>((*result.parts[1])[0]), ElementsAre(20, 30));
+  EXPECT_THAT((*result.parts[1])[0].shape, ElementsAre(2, 1));
+  EXPECT_EQ((*result.parts[0])[0].data.owner, (*result.parts[2])[0].data.owner)
+      << "parts are views of one output";
+}
+
+TEST(OnnxExecutor, OneBadItemFailsAlone) {
+  OneModel model("gather");
+  const BatchResult result = model.run({{index({1})}, {index({99})}, {index({3})}});
+  ASSERT_EQ(result.parts.size(), 3u);
+  EXPECT_THAT(values<float>((*result.parts[0])[0]), ElementsAre(10));
+  EXPECT_FALSE(result.parts[1].ok());
+  EXPECT_THAT(values<float>((*result.parts[2])[0]), ElementsAre(30));
+}
+
+TEST(OnnxExecutor, BatchesOfStrings) {
+  OneModel model("identity-bytes");
+  const BatchResult result =
+      model.run({{text("x", {1, 2}, {"a", "bb"})}, {text("x", {2, 2}, {"", "c", "dd", "e"})}});
+  const Tensor expected = text("y", {2, 2}, {"", "c", "dd", "e"});
+  ASSERT_TRUE(result.parts[1].ok());
+  EXPECT_EQ(values<char>((*result.parts[1])[0]), values<char>(expected));
+}
+
+TEST(OnnxExecutor, APayloadThatIsNotAlignedIsRead) {
+  OneModel model("identity-int32");
+  auto bytes = std::make_shared<std::vector<std::byte>>(9);
+  const int32_t number = 77;
+  std::memcpy(bytes->data() + 1, &number, sizeof(number));
+  Tensor odd{"x", DataType::kInt32, {1, 1}, {absl::MakeSpan(*bytes).subspan(1, 4), bytes}};
+  EXPECT_THAT(values<int32_t>((*model.run({{odd}}).parts[0])[0]), ElementsAre(77));
+}
+
+TEST(OnnxExecutor, OutputsOutliveTheirRequest) {
+  OneModel model("identity-int32");
+  BatchResult result = model.run({{ints("x", {1, 2}, {5, 6})}});
+  (void)model.run({{ints("x", {1, 2}, {7, 8})}});
+  EXPECT_THAT(values<int32_t>((*result.parts[0])[0]), ElementsAre(5, 6));
+}
+
+TEST(Rows, AreViews) {
+  const Tensor whole = ints("x", {3, 2}, {1, 2, 3, 4, 5, 6});
+  const auto middle = rows(whole, 1, 2);
+  ASSERT_TRUE(middle.ok());
+  EXPECT_EQ(middle->bytes.data(), whole.data.bytes.data() + 8);
+  EXPECT_EQ(middle->bytes.size(), 16u);
+  EXPECT_FALSE(rows(whole, 2, 2).ok());
+  EXPECT_EQ(rows(text("t", {2, 1}, {"abc", "d"}), 1, 1)->bytes.size(), 5u);
+}
+
+TEST(Join, PutsPartsTogether) {
+  const auto whole = join(std::vector<std::vector<Tensor>>{{ints("y", {1, 2}, {1, 2})},
+                                                           {ints("y", {2, 2}, {3, 4, 5, 6})}});
+  ASSERT_TRUE(whole.ok());
+  EXPECT_THAT((*whole)[0].shape, ElementsAre(3, 2));
+  EXPECT_THAT(values<int32_t>((*whole)[0]), ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_FALSE(
+      join(std::vector<std::vector<Tensor>>{{ints("y", {1, 2}, {1, 2})}, {ints("y", {1, 1}, {3})}})
+          .ok());
+}
+
+}  // namespace
+}  // namespace fermata::engine
