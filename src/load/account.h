@@ -31,7 +31,7 @@ Outcome outcome_of(const absl::Status& status, Duration latency, std::optional<D
 struct Account {
   std::array<uint64_t, kOutcomes> outcomes{};
   Histogram latency;        // of answers, from the scheduled arrival
-  Histogram refusal;        // of deadline refusals, likewise
+  Histogram refusal;        // of deadline refusals, from when they were sent
   Histogram queueing, run;  // of explained answers
   uint64_t explained = 0;
   double batches = 0;  // explained answers, each as its share of its batch
@@ -41,8 +41,9 @@ struct Account {
 
   static constexpr size_t kMostFailures = 8;
 
+  // took: of a deadline refusal since it was sent, else since it was to be sent.
   // correct: none where there is no label, or nothing to compare it with.
-  void add(Outcome outcome, Duration latency, const Answer& answer, std::optional<bool> correct);
+  void add(Outcome outcome, Duration took, const Answer& answer, std::optional<bool> correct);
   void merge(const Account& other);
 
   uint64_t operator[](Outcome outcome) const { return outcomes[static_cast<size_t>(outcome)]; }

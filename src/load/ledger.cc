@@ -13,14 +13,16 @@ Ledger::Ledger(const LoadSpec& spec, const std::vector<std::vector<Record>>& rec
 
 void Ledger::ended(const Flight& flight, Answer answer) {
   if (flight.scheduled >= count_from_) {
-    const Duration latency = monotonic_now() - flight.scheduled;
+    const Time now = monotonic_now();
+    const Duration latency = now - flight.scheduled;
     const Outcome outcome =
         given_up_ ? Outcome::kLost
                   : outcome_of(answer.status, latency, spec_.services[flight.service].slo);
     const std::optional<Label>& label = records_[flight.service][flight.record].label;
     std::optional<bool> correct;
     if (label && answer.status.ok()) correct = agrees(*label, answer.outputs);
-    accounts_[flight.service].add(outcome, latency, answer, correct);
+    const bool refused = outcome == Outcome::kRefusedDeadline;
+    accounts_[flight.service].add(outcome, refused ? now - flight.sent : latency, answer, correct);
   }
   if (++ended_ == awaited_) {
     std::lock_guard lock(mutex_);

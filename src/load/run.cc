@@ -96,6 +96,7 @@ void send_all(Schedule& schedule, const Window& window,
   for (auto flight = schedule.next(); flight && flight->scheduled < window.end;
        flight = schedule.next()) {
     const Time now = wait_until(flight->scheduled, show);
+    flight->sent = now;
     if (flight->scheduled >= window.counted) result.lag.record(now - flight->scheduled);
     transport.send(questions[flight->service][flight->record], *flight);
     ++result.sent;

@@ -21,7 +21,7 @@ std::optional<Flight> Schedule::next() {
   const Due due = due_.top();
   due_.pop();
   Source& source = sources_[due.service];
-  const Flight flight{due.at, due.service, source.next_record};
+  const Flight flight{due.at, due.at, due.service, source.next_record};
   source.next_record = (source.next_record + 1) % source.records;
   pull(due.service);
   return flight;

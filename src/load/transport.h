@@ -17,6 +17,7 @@ namespace fermata::load {
 // One request on its way: handed to send() and given back with its answer.
 struct Flight {
   Time scheduled;        // when it was to be sent; latency counts from here
+  Time sent;             // when it was; the server's budget counts from here
   uint32_t service = 0;  // index in the load's services
   uint32_t record = 0;   // index in that service's inputs
 };
