@@ -258,12 +258,11 @@ void Driver::forget(JobId part) {
 }
 
 void Driver::act(Time now) {
-  policy::Decisions current;
   while (!decisions_.bound.empty() || !decisions_.dropped.empty()) {
-    std::swap(current, decisions_);
-    for (policy::Batch& batch : current.bound) launch(batch, now);
-    for (const policy::Dropped& dropped : current.dropped) refuse(dropped, now);
-    current.clear();
+    std::swap(acting_, decisions_);  // acting on one may decide the next
+    for (policy::Batch& batch : acting_.bound) launch(batch, now);
+    for (const policy::Dropped& dropped : acting_.dropped) refuse(dropped, now);
+    acting_.clear();
   }
 }
 

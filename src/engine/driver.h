@@ -91,7 +91,7 @@ class Driver {
   std::unique_ptr<policy::Scheduler> scheduler_;
   absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan_;
   KeyTable keys_;
-  policy::Decisions decisions_;
+  policy::Decisions decisions_, acting_;
   std::vector<policy::Nomination> nominations_;
   absl::flat_hash_map<JobId, Part> parts_;
   absl::flat_hash_map<JobId, std::shared_ptr<Job>> split_jobs_;

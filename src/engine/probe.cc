@@ -11,8 +11,21 @@
 #include "engine/child.h"
 #include "engine/onnx_model.h"
 
+// GCC defines the first two, Clang answers the question.
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+
 namespace fermata::engine {
 namespace {
+
+// Sanitizers reserve terabytes of addresses.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
 
 Json to_json(const std::vector<FileTensor>& tensors) {
   Json list = Json::array();
@@ -67,9 +80,7 @@ void limit_myself() {
   limit(RLIMIT_CORE, 0);
   limit(RLIMIT_CPU, 120);
   limit(RLIMIT_FSIZE, 16 << 20);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  limit(RLIMIT_AS, rlim_t{64} << 30);
-#endif
+  if (!kSanitized) limit(RLIMIT_AS, rlim_t{64} << 30);
 }
 
 }  // namespace

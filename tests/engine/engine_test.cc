@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 
 std::unique_ptr<Engine> real_engine(const std::filesystem::path& repository) {
   auto engine = make_engine(options_for(repository));
-  FERMATA_CHECK(engine.ok());
+  EXPECT_TRUE(engine.ok()) << engine.status();
   return *std::move(engine);
 }
 
