@@ -4,11 +4,12 @@
     scripts/deps.sh bench && .deps/bench/bin/python bench/mlserver.py
 
 MLServer serves digits-mlp in three ways: the ONNX file through a runtime of a few
-lines (bench/mlserver/digits_onnx.py), in its own process and in a worker process of
-its own, and, REST and gRPC too, the same network as scikit-learn's MLPClassifier
-through its own runtime. Logs are off, one thread each for the model. h2load sends one digit a
-request, closed loop, CLIENTS at a time. Runs of all servers alternate; each figure is the
-median of ROUNDS. Writes bench/results/mlserver.json and .png.
+lines (bench/mlserver/digits_onnx.py), in its own process and in a worker process, and
+a scikit-learn MLPClassifier of the same shape through MLServer's own runtime. The model
+has one thread everywhere, and nobody writes access logs. h2load sends one digit a request
+in a closed loop of so many clients. Runs of all servers alternate; each figure is the
+median of the rounds. Ratios are to the best of MLServer's. Writes
+bench/results/mlserver.json and .png.
 """
 
 import argparse
@@ -18,7 +19,6 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -29,88 +29,68 @@ import urllib.request
 import numpy as np
 import tritonclient.grpc
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
+import plot
+from server import ROOT, START_LIMIT_S, Server, free_ports
+
 MODEL = ROOT / "zoo" / "repository" / "digits-mlp" / "1" / "model.onnx"
 MLSERVER = ROOT / ".deps" / "mlserver" / "bin"
-RESULTS = ROOT / "bench" / "results"
-START_LIMIT_S = 60
-
-
-def free_ports(count):
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
+RUNTIMES = ROOT / "bench" / "mlserver"
 
 
 def fermata(folder):
-    """Command, environment and ports of a server in `folder`."""
-    http, grpc, metrics = free_ports(3)
-    (folder / "models").mkdir()
-    (folder / "models" / "digits").symlink_to(MODEL.parents[1])
-    config = {"models": "models", "log_level": "warning",
-              "listen": {"http": http, "grpc": grpc, "metrics": metrics}}
-    (folder / "fermata.yaml").write_text(json.dumps(config))
-    return [ROOT / "build" / "fermata", "serve", "--config", folder / "fermata.yaml"], {}, http, grpc
+    (folder / "digits").symlink_to(MODEL.parents[1])
+    return Server({"models": str(folder), "log_level": "warning"})
 
 
-def mlserver(folder, model, workers):
-    http, grpc, metrics = free_ports(3)
-    settings = {"host": "127.0.0.1", "http_port": http, "grpc_port": grpc, "metrics_port": metrics,
-                "parallel_workers": workers, "debug": False}
-    (folder / "settings.json").write_text(json.dumps(settings))
-    (folder / "model-settings.json").write_text(json.dumps({"name": "digits", **model}))
-    environment = {"PYTHONPATH": str(ROOT / "bench" / "mlserver"), "OMP_NUM_THREADS": "1"}
-    return [MLSERVER / "mlserver", "start", folder], environment, http, grpc
+class MlServer(contextlib.AbstractContextManager):
+    """MLServer with one model, in `folder`; ready when the constructor returns."""
 
-
-def mlserver_onnx(folder, workers):
-    return mlserver(folder, {"implementation": "digits_onnx.DigitsOnnx",
-                             "parameters": {"uri": str(MODEL)}}, workers)
-
-
-def mlserver_sklearn(folder):
-    subprocess.run([MLSERVER / "python", ROOT / "bench" / "mlserver" / "digits_sklearn.py",
-                    folder / "model.joblib"], check=True)
-    return mlserver(folder, {"implementation": "mlserver_sklearn.SKLearnModel",
-                             "parameters": {"uri": str(folder / "model.joblib")}}, 0)
-
-
-SERVERS = {
-    "fermata": fermata,
-    "mlserver onnx": lambda folder: mlserver_onnx(folder, 0),
-    "mlserver onnx, 1 worker": lambda folder: mlserver_onnx(folder, 1),
-    "mlserver sklearn": mlserver_sklearn,
-}
-
-
-class Running:
-    """A started server that has answered one request."""
-
-    def __init__(self, name, folder):
-        command, environment, self.http, self.grpc = SERVERS[name](folder)
-        self.log = folder / "log"
-        with self.log.open("w") as log:
-            self.process = subprocess.Popen(
-                command, env={**os.environ, **environment}, stdout=log, stderr=log)
+    def __init__(self, folder, model, workers=0):
+        self.http, self.grpc, metrics = free_ports(3)
+        settings = {"host": "127.0.0.1", "http_port": self.http, "grpc_port": self.grpc,
+                    "metrics_port": metrics, "parallel_workers": workers, "debug": False}
+        (folder / "settings.json").write_text(json.dumps(settings))
+        (folder / "model-settings.json").write_text(json.dumps({"name": "digits", **model}))
+        environment = {**os.environ, "PYTHONPATH": str(RUNTIMES), "OMP_NUM_THREADS": "1"}
+        self._log = folder / "log"
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen([MLSERVER / "mlserver", "start", folder],
+                                             env=environment, stdout=log, stderr=log)
         self._wait_until_ready()
 
     def _wait_until_ready(self):
         end = time.monotonic() + START_LIMIT_S
-        url = f"http://127.0.0.1:{self.http}/v2/models/digits/ready"
-        while time.monotonic() < end and self.process.poll() is None:
+        while time.monotonic() < end and self._process.poll() is None:
             with contextlib.suppress(OSError):
-                with urllib.request.urlopen(url) as reply:
-                    if reply.status == 200:
-                        return
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/v2/models/digits/ready"):
+                    return
             time.sleep(0.2)
-        self.stop()
-        raise RuntimeError(f"{self.process.args[0]} did not start:\n{self.log.read_text()}")
+        self.__exit__()
+        raise RuntimeError(f"MLServer did not become ready:\n{self._log.read_text()}")
 
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(START_LIMIT_S)
+    def __exit__(self, *_):
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait()
+
+
+def mlserver_onnx(folder, workers):
+    return MlServer(folder, {"implementation": "digits_onnx.DigitsOnnx",
+                             "parameters": {"uri": str(MODEL)}}, workers)
+
+
+def mlserver_sklearn(folder):
+    file = folder / "model.joblib"
+    subprocess.run([MLSERVER / "python", RUNTIMES / "digits_sklearn.py", file], check=True)
+    return MlServer(folder, {"implementation": "mlserver_sklearn.SKLearnModel",
+                             "parameters": {"uri": str(file)}})
+
+
+SERVERS = {
+    "fermata": fermata,
+    "mlserver, onnx": lambda folder: mlserver_onnx(folder, 0),
+    "mlserver, onnx, a worker process": lambda folder: mlserver_onnx(folder, 1),
+    "mlserver, scikit-learn": mlserver_sklearn,
+}
 
 
 def bodies(folder):
@@ -129,7 +109,7 @@ def bodies(folder):
 
 
 def check(server):
-    """Both doors answer with something that says ten classes or a label."""
+    """gRPC's status is in a trailer that h2load does not read: one real answer first."""
     image = tritonclient.grpc.InferInput("image", [1, 64], "FP32")
     image.set_data_from_numpy(np.zeros((1, 64), np.float32))
     with tritonclient.grpc.InferenceServerClient(f"127.0.0.1:{server.grpc}") as client:
@@ -156,24 +136,20 @@ def load(server, protocol, body, options):
     return int(good[1]) / options.seconds, float(np.median(rows[:, 1])) / 1000
 
 
-def plot(results, path):
-    import matplotlib
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.6))
+def draw(results):
+    figure, axes = plot.axes("", "", columns=2, width=5.5)
     for axis, key, label in zip(axes, ("rps", "p50_ms"), ("requests a second", "p50, ms")):
         for offset, protocol in ((-0.2, "rest"), (0.2, "grpc")):
-            places = [n + offset for n in range(len(SERVERS))]
             values = [results[name][protocol][key] for name in SERVERS]
-            bars = axis.barh(places, values, 0.38, label=protocol)
-            axis.bar_label(bars, [f"{v:,.0f}" if v >= 100 else f"{v:.2f}" for v in values], padding=3)
+            bars = axis.barh([n + offset for n in range(len(SERVERS))], values, 0.38, label=protocol)
+            axis.bar_label(bars, [f"{v:,.0f}" if v >= 100 else f"{v:.2f}" for v in values],
+                           padding=3)
         axis.set_yticks(range(len(SERVERS)), list(SERVERS))
         axis.invert_yaxis()
         axis.set_xlabel(label)
         axis.margins(x=0.2)
     axes[0].legend()
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    return figure
 
 
 def summarised(runs):
@@ -202,11 +178,10 @@ def main():
         folder = pathlib.Path(folder)
         body = bodies(folder)
         servers = {}
-        for number, name in enumerate(SERVERS):
+        for number, (name, start) in enumerate(SERVERS.items()):
             place = folder / str(number)
             place.mkdir()
-            servers[name] = Running(name, place)
-            stack.callback(servers[name].stop)
+            servers[name] = stack.enter_context(start(place))
             check(servers[name])
         for number in range(options.rounds):
             for protocol in ("rest", "grpc"):
@@ -216,11 +191,9 @@ def main():
                     print(f"round {number + 1}  {protocol}  {name:24} {rps:9.0f} requests/s  "
                           f"p50 {p50:.3f} ms", file=sys.stderr)
     median, ratios = summarised(runs)
-    RESULTS.mkdir(exist_ok=True)
     document = {"clients": options.clients, "seconds": options.seconds, "rounds": options.rounds,
                 "cores": os.cpu_count(), "median": median, "fermata_over_best_mlserver": ratios}
-    (RESULTS / "mlserver.json").write_text(json.dumps(document, indent=2) + "\n")
-    plot(median, RESULTS / "mlserver.png")
+    plot.save("mlserver", draw(median), document)
     print(json.dumps(ratios))
 
 
