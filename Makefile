@@ -19,9 +19,11 @@ build: deps ## build the command build/fermata
 	@test -e build/build.ninja || cmake --preset release
 	cmake --build --preset release -j$(JOBS) --target fermata
 
-bench: build ## the benchmarks that need nothing but this machine
-	scripts/deps.sh bench
-	scripts/bench.sh
+BENCHES ?= front_end scheduler placement mlserver
+bench: build ## measure against other servers, solvers and bounds (BENCHES="mlserver ...")
+	@scripts/deps.sh bench
+	cmake --build --preset release -j$(JOBS) --target $(patsubst bench/%.cc,bench_%,$(wildcard bench/*.cc))
+	for bench in $(BENCHES); do .deps/bench/bin/python bench/$$bench.py || exit 1; done
 
 fuzz: deps ## fuzz every parser for a minute each (SECONDS=n)
 	scripts/deps.sh test

@@ -34,6 +34,8 @@ from server import ROOT, START_LIMIT_S, Server, free_ports
 
 MODEL = ROOT / "zoo" / "repository" / "digits-mlp" / "1" / "model.onnx"
 MLSERVER = ROOT / ".deps" / "mlserver" / "bin"
+WARM_UP_S = 1
+MEASURES = ("rps", "p50_ms", "cpu_us")  # of one run
 RUNTIMES = ROOT / "bench" / "mlserver"
 
 
@@ -56,6 +58,7 @@ class MlServer(contextlib.AbstractContextManager):
         with self._log.open("w") as log:
             self._process = subprocess.Popen([MLSERVER / "mlserver", "start", folder],
                                              env=environment, stdout=log, stderr=log)
+        self.pid = self._process.pid
         self._wait_until_ready()
 
     def _wait_until_ready(self):
@@ -93,6 +96,14 @@ SERVERS = {
 }
 
 
+def cpu_seconds(pid):
+    """Processor time so far of a process and of those that it started."""
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    own = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(map(cpu_seconds, children))
+
+
 def bodies(folder):
     """One digit as JSON and as a gRPC message, the same for every server."""
     with (ROOT / "zoo" / "data" / "digits-test.jsonl").open() as file:
@@ -117,23 +128,26 @@ def check(server):
 
 
 def load(server, protocol, body, options):
-    """Requests a second, p50 in ms."""
+    """Requests a second, p50 in ms, processor time a request in the server in µs."""
     if protocol == "rest":
         extra = ["--h1", "-H", "content-type: application/json",
                  f"http://127.0.0.1:{server.http}/v2/models/digits/infer"]
     else:
         extra = ["-H", "content-type: application/grpc", "-H", "te: trailers",
                  f"http://127.0.0.1:{server.grpc}/inference.GRPCInferenceService/ModelInfer"]
+    before = cpu_seconds(server.pid)
     with tempfile.NamedTemporaryFile() as log:
         text = subprocess.run(
             ["h2load", "-t", "1", "-c", str(options.clients), "-D", str(options.seconds),
-             "--warm-up-time", "1", "-d", body, "--log-file", log.name, *extra],
+             "--warm-up-time", str(WARM_UP_S), "-d", body, "--log-file", log.name, *extra],
             check=True, capture_output=True, text=True).stdout
         rows = np.loadtxt(log.name, dtype=np.int64, usecols=(1, 2))
     good = re.search(r"(\d+) 2xx, 0 3xx, 0 4xx, 0 5xx", text)
     if not good or int(good[1]) == 0 or (rows[:, 0] != 200).any():
         sys.exit(f"requests failed:\n{text}")
-    return int(good[1]) / options.seconds, float(np.median(rows[:, 1])) / 1000
+    used = (cpu_seconds(server.pid) - before) * options.seconds / (options.seconds + WARM_UP_S)
+    return (int(good[1]) / options.seconds, float(np.median(rows[:, 1])) / 1000,
+            used / int(good[1]) * 1e6)
 
 
 def draw(results):
@@ -154,22 +168,22 @@ def draw(results):
 
 def summarised(runs):
     median = {name: {protocol: {key: round(statistics.median(run[i] for run in measured), 3)
-                                for i, key in enumerate(("rps", "p50_ms"))}
+                                for i, key in enumerate(MEASURES)}
                      for protocol, measured in by_protocol.items()}
               for name, by_protocol in runs.items()}
-    ratios = {protocol: {
-        "rps": round(median["fermata"][protocol]["rps"] / max(
-            median[name][protocol]["rps"] for name in SERVERS if name != "fermata"), 2),
-        "p50": round(median["fermata"][protocol]["p50_ms"] / min(
-            median[name][protocol]["p50_ms"] for name in SERVERS if name != "fermata"), 4),
-    } for protocol in ("rest", "grpc")}
+    peers = [median[name] for name in SERVERS if name != "fermata"]
+    ratios = {}
+    for protocol, ours in median["fermata"].items():
+        best = {"rps": max(peer[protocol]["rps"] for peer in peers),
+                **{key: min(peer[protocol][key] for peer in peers) for key in MEASURES[1:]}}
+        ratios[protocol] = {key: round(ours[key] / best[key], 3) for key in MEASURES}
     return median, ratios
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
@@ -186,10 +200,11 @@ def main():
         for number in range(options.rounds):
             for protocol in ("rest", "grpc"):
                 for name, server in servers.items():
-                    rps, p50 = load(server, protocol, body[protocol], options)
-                    runs[name][protocol].append((rps, p50))
-                    print(f"round {number + 1}  {protocol}  {name:24} {rps:9.0f} requests/s  "
-                          f"p50 {p50:.3f} ms", file=sys.stderr)
+                    run = load(server, protocol, body[protocol], options)
+                    runs[name][protocol].append(run)
+                    print("round {}  {}  {:32} {:7.0f} requests/s  p50 {:7.3f} ms  {:6.0f} µs of "
+                          "processor each".format(number + 1, protocol, name, *run),
+                          file=sys.stderr)
     median, ratios = summarised(runs)
     document = {"clients": options.clients, "seconds": options.seconds, "rounds": options.rounds,
                 "cores": os.cpu_count(), "median": median, "fermata_over_best_mlserver": ratios}

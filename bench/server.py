@@ -38,6 +38,7 @@ class Server(contextlib.AbstractContextManager):
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
                 [BINARY, "serve", "--config", folder / "fermata.yaml"], stdout=log, stderr=log)
+        self.pid = self._process.pid
         self._wait_until_ready()
 
     def _wait_until_ready(self):
