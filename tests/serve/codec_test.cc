@@ -1,0 +1,218 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "base/status.h"
+#include "grpc_service.pb.h"
+#include "serve/classification.h"
+#include "serve/compression.h"
+#include "serve/grpc_codec.h"
+#include "serve/http_routes.h"
+#include "serve/json_reply.h"
+#include "serve/json_request.h"
+#include "serve/message_json.h"
+#include "serve/shared_memory.h"
+
+namespace fermata::serve {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <class T>
+Tensor tensor_of(DataType type, Shape shape, const std::vector<T>& values) {
+  auto bytes = std::make_shared<std::vector<T>>(values);
+  const auto* start = reinterpret_cast<const std::byte*>(bytes->data());
+  return {"y", type, std::move(shape), {absl::MakeSpan(start, values.size() * sizeof(T)), bytes}};
+}
+
+std::string bytes_of(const Tensor& tensor) {
+  return {reinterpret_cast<const char*>(tensor.data.bytes.data()), tensor.data.bytes.size()};
+}
+
+absl::StatusOr<InferCall> decode(std::string_view json) {
+  return decode_json_infer({json, {}, nullptr}, SharedMemory());
+}
+
+// A region of this test's own, gone with it.
+struct Region {
+  explicit Region(size_t size) : name(fmt::format("/fermata-test-{}", getpid())) {
+    const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
+    EXPECT_EQ(ftruncate(file, static_cast<off_t>(size)), 0);
+    bytes = static_cast<char*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    close(file);
+  }
+  ~Region() { shm_unlink(name.c_str()); }
+  std::string name;
+  char* bytes;
+};
+
+TEST(JsonRequest, ReadsEveryDatatypeThatJsonHas) {
+  const std::tuple<const char*, const char*, size_t> cases[] = {
+      {"BOOL", "[true,false,1]", 3},  {"UINT8", "[0,1,255]", 3},
+      {"INT8", "[-128,0,127]", 3},    {"UINT16", "[0,1,65535]", 6},
+      {"INT16", "[-32768,0,1]", 6},   {"UINT32", "[0,1,4294967295]", 12},
+      {"INT32", "[-1,0,1]", 12},      {"UINT64", "[0,1,18446744073709551615]", 24},
+      {"INT64", "[-1,0,1]", 24},      {"FP32", "[1,2.5,-1e3]", 12},
+      {"FP64", "[1,2.5,-1e300]", 24}, {"BYTES", R"(["a","","bc"])", 15},
+  };
+  for (const auto& [type, data, size] : cases) {
+    const auto call = decode(fmt::format(
+        R"({{"inputs":[{{"data":{},"name":"x","shape":[3],"datatype":"{}"}}]}})", data, type));
+    ASSERT_TRUE(call.ok()) << type << call.status();
+    EXPECT_EQ(call->request.inputs[0].data.bytes.size(), size) << type;
+  }
+}
+
+TEST(JsonRequest, RefusesElementsOutOfRange) {
+  for (const auto& [type, data] : {std::pair{"UINT8", "[256]"},
+                                   {"INT8", "[-129]"},
+                                   {"UINT64", "[-1]"},
+                                   {"INT64", "[9223372036854775808]"},
+                                   {"INT32", "[1.5]"},
+                                   {"BOOL", "[2]"},
+                                   {"BYTES", "[1]"}}) {
+    const auto call = decode(fmt::format(
+        R"({{"inputs":[{{"name":"x","shape":[1],"datatype":"{}","data":{}}}]}})", type, data));
+    EXPECT_EQ(call.status().code(), absl::StatusCode::kInvalidArgument) << type;
+  }
+}
+
+TEST(JsonRequest, SharesTheBinaryPart) {
+  const std::string json =
+      R"({"inputs":[{"name":"x","shape":[2],"datatype":"INT8","parameters":{"binary_data_size":2}}]})";
+  const auto body = std::make_shared<std::string>(json + "ab");
+  const auto call = decode_json_infer({*body, json.size(), body}, SharedMemory());
+  ASSERT_TRUE(call.ok()) << call.status();
+  const Payload& data = call->request.inputs[0].data;
+  EXPECT_EQ(static_cast<const void*>(data.bytes.data()), body->data() + json.size());
+  EXPECT_EQ(data.owner, body);
+}
+
+TEST(JsonReply, RefusesWhatJsonCannotSay) {
+  for (const Tensor& tensor : {tensor_of<float>(DataType::kFp32, {1}, {NAN}),
+                               tensor_of<uint16_t>(DataType::kFp16, {1}, {1}),
+                               tensor_of<char>(DataType::kBytes, {1}, {1, 0, 0, 0, '\xff'})}) {
+    std::string out;
+    EXPECT_THAT(std::string(message(append_json_data(tensor, out))), HasSubstr("binary_data"));
+  }
+  std::string out;
+  EXPECT_TRUE(
+      append_json_data(tensor_of<char>(DataType::kBytes, {1}, {2, 0, 0, 0, '"', '\n'}), out).ok());
+  EXPECT_EQ(out, R"(["\"\n"])");
+}
+
+TEST(JsonReply, SharesLargeOutputsAndCopiesSmallOnes) {
+  for (const size_t count : {size_t{4}, size_t{100'000}}) {
+    engine::ReplyPart part;
+    part.outputs.push_back(tensor_of<int8_t>(DataType::kInt8, {static_cast<int64_t>(count)},
+                                             std::vector<int8_t>(count, 7)));
+    ReplyWishes wishes;
+    wishes.binary_data_output = true;
+    const auto reply = encode_json_reply(part, wishes, SharedMemory());
+    ASSERT_TRUE(reply.ok());
+    EXPECT_EQ(reply->tail.empty(), count == 4);
+    EXPECT_EQ(reply->size(), *reply->json_length + count);
+  }
+}
+
+TEST(Classification, GivesTheTopOfEachItem) {
+  const Tensor scores = tensor_of<float>(DataType::kFp32, {2, 3}, {.25f, .5f, .25f, 3, NAN, -1});
+  const auto top = classify(scores, 2, true);
+  ASSERT_TRUE(top.ok());
+  EXPECT_EQ(top->shape, (Shape{2, 2}));
+  std::string expected;
+  for (const std::string text : {"0.500000:1", "0.250000:0", "3.000000:0", "-1.000000:2"}) {
+    expected += std::string(1, static_cast<char>(text.size())) + std::string(3, '\0') + text;
+  }
+  EXPECT_EQ(bytes_of(*top), expected);
+  EXPECT_EQ(classify(scores, 9, false)->shape, (Shape{6}));
+  EXPECT_FALSE(classify(tensor_of<char>(DataType::kBytes, {1}, {0, 0, 0, 0}), 1, false).ok());
+}
+
+TEST(SharedMemory, IsReadAndWrittenInPlace) {
+  Region object(64);
+  SharedMemory regions;
+  ASSERT_TRUE(regions.add({"r", object.name, 16, 48}).ok());
+  EXPECT_EQ(regions.add({"r", object.name, 0, 8}).code(), absl::StatusCode::kAlreadyExists);
+  std::memcpy(object.bytes + 20, "seen", 4);
+  const auto input = regions.input({"r", 4, 4});
+  ASSERT_TRUE(input.ok());
+  regions.remove("");  // what shares it keeps it
+  EXPECT_EQ(std::memcmp(input->bytes.data(), "seen", 4), 0);
+  EXPECT_FALSE(regions.input({"r", 4, 4}).ok());
+}
+
+TEST(SharedMemory, TakesOutputsWhereAsked) {
+  Region object(64);
+  SharedMemory regions;
+  ASSERT_TRUE(regions.add({"r", object.name, 0, 64}).ok());
+  engine::ReplyPart part;
+  part.outputs.push_back(tensor_of<char>(DataType::kInt8, {4}, {'d', 'o', 'n', 'e'}));
+  ReplyWishes wishes;
+  wishes.outputs.push_back({"y", {}});
+  wishes.outputs[0].parameters.shared_memory = RegionPlace{"r", 8, 4};
+  inference::ModelInferResponse response;
+  ASSERT_TRUE(encode_grpc_reply(part, wishes, regions, response).ok());
+  EXPECT_EQ(std::memcmp(object.bytes + 8, "done", 4), 0);
+  EXPECT_EQ(response.raw_output_contents(0), "");
+  EXPECT_EQ(response.outputs(0).parameters().at("shared_memory_byte_size").int64_param(), 4);
+  wishes.outputs[0].parameters.shared_memory->byte_size = 3;
+  EXPECT_FALSE(encode_json_reply(part, wishes, regions).ok());
+}
+
+TEST(SharedMemory, RefusesPlacesThatAreNotThere) {
+  Region object(64);
+  SharedMemory regions;
+  EXPECT_FALSE(regions.add({"r", "/fermata-nobody", 0, 8}).ok());
+  EXPECT_FALSE(regions.add({"r", object.name, 60, 8}).ok());
+  EXPECT_FALSE(regions.add({"r", object.name, UINT64_MAX, 8}).ok());
+  ASSERT_TRUE(regions.add({"r", object.name, 0, 64}).ok());
+  EXPECT_FALSE(regions.input({"r", 60, 8}).ok());
+  EXPECT_FALSE(regions.input({"r", UINT64_MAX, 8}).ok());
+  const int file = shm_open(object.name.c_str(), O_RDWR, 0600);
+  ASSERT_EQ(ftruncate(file, 8), 0);
+  close(file);
+  EXPECT_THAT(std::string(message(regions.input({"r", 32, 8}).status())), HasSubstr("been cut"));
+}
+
+TEST(Compression, ReadsWhatItWroteAndRefusesTheRest) {
+  for (const Encoding encoding : {Encoding::kGzip, Encoding::kDeflate}) {
+    const std::string packed = compress({"ab", "", "cd"}, encoding);
+    EXPECT_EQ(*decompress(packed, encoding, 4), "abcd");
+    EXPECT_FALSE(decompress(packed, encoding, 3).ok());
+    EXPECT_FALSE(decompress(packed.substr(0, packed.size() - 3), encoding, 99).ok());
+    EXPECT_FALSE(decompress(packed + "x", encoding, 99).ok());
+  }
+  EXPECT_EQ(choose_encoding("br, deflate;q=0.5, gzip"), Encoding::kDeflate);
+  EXPECT_EQ(choose_encoding("gzip;q=0"), Encoding::kIdentity);
+}
+
+TEST(HttpRoutes, ReadNamesFromThePath) {
+  const HttpRoute route = find_route(HttpMethod::kPost, "/v2/models/a%20b/versions/3/infer?x=1");
+  EXPECT_EQ(route.call, HttpCall::kInfer);
+  EXPECT_EQ(route.model, "a b");
+  EXPECT_EQ(route.version, "3");
+  EXPECT_EQ(find_route(HttpMethod::kGet, "/v2/models/m/infer").call, HttpCall::kWrongMethod);
+  EXPECT_EQ(find_route(HttpMethod::kGet, "/v2/models/m/x").call, HttpCall::kUnknown);
+  EXPECT_EQ(find_route(HttpMethod::kGet, std::string(99, '/') + "v2").call,
+            HttpCall::kServerMetadata);
+}
+
+TEST(MessageJson, ShowsEveryFieldAndNumbersAsNumbers) {
+  inference::StatisticDuration duration;
+  duration.set_ns(UINT64_MAX);
+  EXPECT_EQ(message_to_json(duration).dump(), R"({"count":0,"ns":18446744073709551615})");
+  inference::SystemSharedMemoryStatusResponse status;
+  (*status.mutable_regions())["r"].set_key("k");
+  EXPECT_EQ(message_to_json(status).dump(),
+            R"({"regions":{"r":{"name":"","key":"k","offset":0,"byte_size":0}}})");
+}
+
+}  // namespace
+}  // namespace fermata::serve
