@@ -32,17 +32,8 @@ void append_parameters(const engine::Explanation& why, std::string& out) {
   out.push_back('}');
 }
 
-void append_place(const RegionPlace& place, size_t bytes, std::string& out) {
-  out += ",\"parameters\":{";
-  append_member("shared_memory_region", std::string_view(place.region), out);
-  out.push_back(',');
-  append_member("shared_memory_offset", place.offset, out);
-  out.push_back(',');
-  append_member("shared_memory_byte_size", uint64_t{bytes}, out);
-  out.push_back('}');
-}
-
-// `binary` collects what follows the JSON.
+// `binary` collects what follows the JSON. An output in shared memory has no more
+// to say: Triton's C++ client takes parameters without binary_data_size for an error.
 absl::Status append_output(const ReadyOutput& output, std::string& out,
                            std::vector<Payload>& binary) {
   const Tensor& tensor = output.tensor;
@@ -51,8 +42,10 @@ absl::Status append_output(const ReadyOutput& output, std::string& out,
   fmt::format_to(std::back_inserter(out), ",\"datatype\":\"{}\",\"shape\":[{}]",
                  name(tensor.datatype), fmt::join(tensor.shape, ","));
   if (output.written != nullptr) {
-    append_place(*output.written, tensor.data.bytes.size(), out);
-  } else if (output.binary) {
+    out.push_back('}');
+    return absl::OkStatus();
+  }
+  if (output.binary) {
     fmt::format_to(std::back_inserter(out), ",\"parameters\":{{\"binary_data_size\":{}}}",
                    tensor.data.bytes.size());
     binary.push_back(tensor.data);
