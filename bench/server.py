@@ -23,6 +23,25 @@ def free_ports(count):
         return [s.getsockname()[1] for s in sockets]
 
 
+def emulated_model(repository, name, alpha_ms, beta_ms, max_batch):
+    """Adds a model that takes alpha * items + beta by the clock, whatever the machine."""
+    model = repository / name
+    (model / "1").mkdir(parents=True)
+    (model / "config.pbtxt").write_text(
+        f"max_batch_size: {max_batch}\n"
+        'input { name: "x" data_type: TYPE_FP32 dims: 64 }\n'
+        'output { name: "y" data_type: TYPE_FP32 dims: 10 }\n')
+    batches = {}
+    for items in (1, max_batch):
+        ms = alpha_ms * items + beta_ms
+        batches[str(items)] = {"runs": 1, "p50_ms": ms, "p90_ms": ms, "p99_ms": ms, "mean_ms": ms}
+    line = {"alpha": alpha_ms, "beta": beta_ms, "error": 0.0}
+    curve = {"a": 0.0, "b": alpha_ms, "c": beta_ms, "error": 0.0}
+    (model / "profile.json").write_text(json.dumps(
+        {"format": 1, "version": 1, "model": name, "model_version": "1",
+         "batches": batches, "linear_ms": line, "quadratic_ms": curve}))
+
+
 class Server(contextlib.AbstractContextManager):
     """`config` is fermata.yaml as a dict, without `listen`, which is added here.
     Ready when the constructor returns; raises with the server's log where it is not."""

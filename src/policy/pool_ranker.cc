@@ -63,7 +63,7 @@ void PoolRanker::answered(const Answer& answer, Time now, std::vector<Grant>& ou
   FERMATA_CHECK(w.granted);
   w.granted = false;
   if (answer.started) {
-    ++w.running;
+    if (++w.running == 1) w.ends = answer.free_at;
     w.free_at = answer.free_at;
   }
   place(answer.worker);
@@ -73,7 +73,10 @@ void PoolRanker::answered(const Answer& answer, Time now, std::vector<Grant>& ou
 void PoolRanker::freed(WorkerId worker, Time now, std::vector<Grant>& out) {
   WorkerState& w = workers_[worker.index()];
   FERMATA_CHECK(w.running > 0);
-  --w.running;
+  if (--w.running == 1) {  // what was bound ahead starts as late as this one ended
+    w.free_at = std::max(w.free_at, w.free_at + (now - w.ends));
+    w.ends = w.free_at;
+  }
   place(worker);
   match(now, out);
 }

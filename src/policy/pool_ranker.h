@@ -30,7 +30,8 @@ class PoolRanker final : public Ranker {
     uint32_t type = 0;
     uint32_t running = 0;  // batches bound and not yet ended: two when the next one is bound ahead
     bool granted = false;  // a batcher has it and has not answered
-    Time free_at;          // expected, while running
+    Time ends;             // expected, of the batch that runs
+    Time free_at;          // expected, of all of them
   };
   static constexpr Time kIdle = Time::from_nanos(-1);  // sorts before every running worker
 
