@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/status.h"
+#include "load/refusal.h"
 
 namespace fermata::load {
 namespace {
@@ -13,6 +14,10 @@ constexpr std::array<std::string_view, kOutcomes> kNames = {
 void count_failure(std::map<std::string, uint64_t>& failures, std::string what, uint64_t times) {
   if (!failures.contains(what) && failures.size() >= Account::kMostFailures) what = "other";
   failures[what] += times;
+}
+
+void keep_least(std::optional<Duration> value, std::optional<Duration>& least) {
+  if (value && (!least || *value < *least)) least = value;
 }
 
 }  // namespace
@@ -35,7 +40,10 @@ Outcome outcome_of(const absl::Status& status, Duration latency, std::optional<D
 void Account::add(Outcome outcome, Duration took, const Answer& answer,
                   std::optional<bool> was_correct) {
   ++outcomes[static_cast<size_t>(outcome)];
-  if (outcome == Outcome::kRefusedDeadline) refusal.record(took);
+  if (outcome == Outcome::kRefusedDeadline) {
+    refusal.record(took);
+    keep_least(refusal_margin(message(answer.status)), least_margin);
+  }
   if (outcome == Outcome::kFailed) {
     count_failure(failures,
                   fmt::format("{}: {}", absl::StatusCodeToString(answer.status.code()),
@@ -60,6 +68,7 @@ void Account::merge(const Account& other) {
   for (size_t i = 0; i < kOutcomes; ++i) outcomes[i] += other.outcomes[i];
   latency.merge(other.latency);
   refusal.merge(other.refusal);
+  keep_least(other.least_margin, least_margin);
   queueing.merge(other.queueing);
   run.merge(other.run);
   explained += other.explained;

@@ -30,9 +30,10 @@ Outcome outcome_of(const absl::Status& status, Duration latency, std::optional<D
 // How the requests of one service, or of all of them, ended.
 struct Account {
   std::array<uint64_t, kOutcomes> outcomes{};
-  Histogram latency;        // of answers, from the scheduled arrival
-  Histogram refusal;        // of deadline refusals, from when they were sent
-  Histogram queueing, run;  // of explained answers
+  Histogram latency;                     // of answers, from the scheduled arrival
+  Histogram refusal;                     // of deadline refusals, from when they were sent
+  Histogram queueing, run;               // of explained answers
+  std::optional<Duration> least_margin;  // of deadline refusals: refusal_margin()
   uint64_t explained = 0;
   double batches = 0;  // explained answers, each as its share of its batch
   uint64_t labelled = 0, correct = 0;

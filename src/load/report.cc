@@ -42,6 +42,7 @@ Json account_json(const Account& a, double seconds) {
   json["refusal_p50_ms"] = quantile(a.refusal, 0.5);
   json["refusal_p99_ms"] = quantile(a.refusal, 0.99);
   json["refusal_max_ms"] = quantile(a.refusal, 1);
+  json["refusal_margin_min_ms"] = a.least_margin ? Json(a.least_margin->millis()) : Json();
   json["mean_batch"] = a.explained == 0 ? Json() : Json(a.mean_batch());
   json["queueing_p50_ms"] = quantile(a.queueing, 0.5);
   json["queueing_p99_ms"] = quantile(a.queueing, 0.99);

@@ -1,0 +1,30 @@
+#include "load/refusal.h"
+
+#include <charconv>
+
+namespace fermata::load {
+namespace {
+
+// The milliseconds that follow `words`; moves `text` behind them.
+std::optional<double> take(std::string_view& text, std::string_view words) {
+  const size_t at = text.find(words);
+  if (at == std::string_view::npos) return std::nullopt;
+  text.remove_prefix(at + words.size());
+  double ms = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), ms);
+  if (problem != std::errc()) return std::nullopt;
+  text.remove_prefix(static_cast<size_t>(end - text.data()));
+  return ms;
+}
+
+}  // namespace
+
+std::optional<Duration> refusal_margin(std::string_view text) {
+  const auto budget = take(text, "the budget was ");
+  const auto left = take(text, " ms, ");
+  const auto run = take(text, "the run time ");
+  if (!budget || !left || !run || *run > *budget) return std::nullopt;
+  return Duration::from_millis(*left - *run);
+}
+
+}  // namespace fermata::load

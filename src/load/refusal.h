@@ -1,0 +1,16 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "base/time.h"
+
+namespace fermata::load {
+
+// How long before its last moment a request was refused: what was left of its
+// budget less its run time alone, from what a deadline refusal says. Negative:
+// refused when it was lost already. None where the text says neither, or where
+// the whole budget was shorter than the run.
+std::optional<Duration> refusal_margin(std::string_view text);
+
+}  // namespace fermata::load

@@ -1,0 +1,27 @@
+#include "load/refusal.h"
+
+#include <gtest/gtest.h>
+
+namespace fermata::load {
+namespace {
+
+TEST(RefusalMargin, IsWhatWasLeftLessTheRunAlone) {
+  EXPECT_EQ(
+      refusal_margin("cannot end in time: the budget was 50.000 ms, 20.500 ms of it are left, "
+                     "the expected wait is 30.000 ms and the run time 5.000 ms"),
+      Duration::from_millis(15.5));
+  EXPECT_EQ(refusal_margin("the budget was 50.000 ms, -1.000 ms of it are left, the expected wait "
+                           "is 0.000 ms and the run time 5.000 ms"),
+            Duration::millis(-6));
+}
+
+TEST(RefusalMargin, SaysNothingOfHopelessBudgetsAndOtherWords) {
+  EXPECT_EQ(refusal_margin("the budget was 1.000 ms, 0.957 ms of it are left, the expected wait is "
+                           "0.000 ms and the run time 13.016 ms"),
+            std::nullopt);
+  EXPECT_EQ(refusal_margin("Deadline Exceeded"), std::nullopt);
+  EXPECT_EQ(refusal_margin("the budget was soon"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace fermata::load
