@@ -13,7 +13,7 @@ constexpr double kWaitWeight = 0.002;
 }  // namespace
 
 void PoolRanker::add_key(KeyId key) {
-  const size_t n = key.index() + 1;
+  const size_t n = std::max(offers_.size(), key.index() + size_t{1});
   offers_.resize(n);
   epoch_.resize(n);
   later_.resize(n);

@@ -7,9 +7,15 @@
 namespace fermata::policy {
 
 KeyId PoolScheduler::add_key(KeyInfo info) {
-  const KeyId key(static_cast<uint32_t>(batchers_.size()));
-  batchers_.push_back(make_batcher_(key, std::move(info), delay_));
-  wakes_.resize(batchers_.size());
+  KeyId key(static_cast<uint32_t>(batchers_.size()));
+  if (free_keys_.empty()) {
+    batchers_.emplace_back();
+    wakes_.resize(batchers_.size());
+  } else {
+    key = free_keys_.back();
+    free_keys_.pop_back();
+  }
+  batchers_[key.index()] = make_batcher_(key, std::move(info), delay_);
   ranker_->add_key(key);
   return key;
 }
@@ -18,6 +24,7 @@ void PoolScheduler::remove_key(KeyId key) {
   FERMATA_CHECK(waiting_items(key) == 0);
   batchers_[key.index()].reset();
   wakes_.set(key.index(), Time::infinite());
+  free_keys_.push_back(key);
 }
 
 void PoolScheduler::update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,

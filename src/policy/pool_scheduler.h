@@ -40,6 +40,7 @@ class PoolScheduler final : public Scheduler {
   const MakeBatcher make_batcher_;
   const std::unique_ptr<Ranker> ranker_;
   std::vector<std::unique_ptr<Batcher>> batchers_;  // by key; null once removed
+  std::vector<KeyId> free_keys_;                    // removed: the next keys take their ids
   MinTree wakes_;                                   // by key
   DelayBound delay_;
   uint32_t workers_ = 0;

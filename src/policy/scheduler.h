@@ -37,7 +37,7 @@ class Scheduler {
   virtual ~Scheduler() = default;
 
   virtual KeyId add_key(KeyInfo info) = 0;
-  virtual void remove_key(KeyId key) = 0;  // nothing of it may wait
+  virtual void remove_key(KeyId key) = 0;  // nothing of it may wait; its id may come again
   virtual void update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
                               Decisions& out) = 0;
   virtual void set_delay_bound(DelayBound bound) = 0;

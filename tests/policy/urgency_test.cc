@@ -90,6 +90,11 @@ TEST_P(EveryPolicy, KeysMayComeWhileOthersRun) {
   for (double ms = 6; hand.out.bound.empty() && ms <= 10; ms += 0.5) hand.tick(ms);
   EXPECT_EQ(hand.batch().key, second);
   hand.scheduler->remove_key(first);
+  hand.freed(WorkerId(0), 20);
+  const KeyId third = hand.key(1, 5, 7);  // perhaps under the id of the first
+  hand.arrive(third, 21, 7);
+  for (double ms = 21; hand.out.bound.empty() && ms <= 22; ms += 0.5) hand.tick(ms);
+  EXPECT_EQ(hand.batch().key, third);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryPolicy, testing::ValuesIn(scheduler_names()),
