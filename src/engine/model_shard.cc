@@ -48,6 +48,10 @@ bool ModelShard::run_commands(Time now, policy::Decisions& out) {
 bool ModelShard::serve_grants(Time now, policy::Decisions& out) {
   return drain(inbox_.grants, [&](const policy::Grant& grant) {
     const size_t i = index(grant.key);
+    if (keys_[i].batcher == nullptr) {  // it crossed the key's removal
+      answers_.push_back({grant.worker, false, grant.free_at});
+      return;
+    }
     answers_.push_back(keys_[i].batcher->granted(grant, now, out));
     changed(i);
   });
@@ -58,6 +62,10 @@ bool ModelShard::take_messages(Time now, ShardDecisions& out) {
   for (size_t m = 0; m < n; ++m) {
     const auto& [task, withdraw] = messages_[m];
     const size_t i = index(task.key);
+    if (keys_[i].batcher == nullptr) {  // a withdrawal that crossed the key's removal
+      FERMATA_CHECK(withdraw);
+      continue;
+    }
     if (!withdraw) {
       keys_[i].batcher->nominated(task, now, out.decisions);
     } else if (keys_[i].batcher->withdrawn(task, now, out.decisions)) {

@@ -60,7 +60,6 @@ class ModelShard {
   policy::MinTree wakes_;
   std::vector<size_t> changed_;
   std::vector<ShardInbox::Message> messages_{kMessages};
-  std::vector<policy::Grant> grants_{64};
   std::vector<policy::Answer> answers_;
   std::vector<OfferSlot*> fresh_;
 };

@@ -126,6 +126,28 @@ TEST(ShardedScheduler, DecidesWhatTheSingleThreadedOneDecides) {
   }
 }
 
+TEST(ShardedScheduler, AWithdrawalMayCrossTheRemovalOfItsKey) {
+  size_t bound = 0, withdrawn = 0;
+  auto scheduler = *ShardedScheduler::make("eager", 1, [&](size_t, ShardDecisions& d, Time) {
+    bound += d.decisions.bound.size();
+    withdrawn += d.withdrawn.size();
+  });
+  const auto settle = [&] {
+    while (scheduler->turn_shard(0, Time()) || scheduler->turn_rank(Time())) {
+    }
+  };
+  const KeyId key = scheduler->add_key({"k", latency(1, 5), Duration::millis(25)});
+  scheduler->add_worker();
+  const Task task{JobId(1), key, Time(), Time() + Duration::millis(25), 1};
+  scheduler->nominate(task);
+  settle();
+  EXPECT_EQ(bound, 1u);
+  scheduler->withdraw(task);
+  scheduler->remove_key(key);
+  settle();
+  EXPECT_EQ(withdrawn, 0u);
+}
+
 TEST(ShardedScheduler, UnknownPoliciesAreRefused) {
   EXPECT_FALSE(ShardedScheduler::make("fifo", 1, {}).ok());
 }
