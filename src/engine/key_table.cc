@@ -8,6 +8,8 @@
 namespace fermata::engine {
 namespace {
 
+constexpr double kLongestMs = 1e9;  // eleven days: what a profile says beyond is not believed
+
 // The elements of one item over all inputs; free dimensions come from `next`.
 template <class Next>
 double item_elements(const Signature& signature, Next next) {
@@ -24,7 +26,9 @@ double item_elements(const Signature& signature, Next next) {
 
 double relative_size(const Variant& variant, const Shape& shape) {
   const auto& profiled = variant.profile.shapes;
-  if (profiled.empty() || std::find(shape.begin(), shape.end(), -1) != shape.end()) return 1;
+  // A model whose shape is fixed has none here, whatever its profile says.
+  if (profiled.empty() || shape.empty() || std::find(shape.begin(), shape.end(), -1) != shape.end())
+    return 1;
   size_t at = 0;
   const double own =
       item_elements(variant.signature, [&](const auto&, size_t) { return shape[at++]; });
@@ -49,7 +53,8 @@ std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, dou
       table.points_ms[max_batch] = last_ms + std::max(0.0, slope) * (max_batch - last);
     }
   }
-  for (auto& [items, ms] : table.points_ms) ms = std::max(ms * scale, 1e-6);
+  for (auto& [items, ms] : table.points_ms)
+    ms = std::clamp(ms * scale, 1e-6, kLongestMs);
   auto latency = LatencyTable::make(table, max_batch, variant.profile.version);
   FERMATA_CHECK(latency.ok());
   return *std::move(latency);

@@ -9,6 +9,8 @@ namespace {
 
 using inference::ModelConfig;
 
+constexpr int32_t kMostItems = 65'536;  // of a batch: latency tables have an entry for each size
+
 const FileTensor* named(const std::vector<FileTensor>& tensors, std::string_view name) {
   auto it = std::find_if(tensors.begin(), tensors.end(),
                          [name](const FileTensor& tensor) { return tensor.name == name; });
@@ -59,8 +61,8 @@ absl::Status check_kind(const ModelConfig& config) {
   }
   if (config.batch_input_size() > 0) return invalid("batch_input is not served");
   if (config.batch_output_size() > 0) return invalid("batch_output is not served");
-  if (config.max_batch_size() < 0) {
-    return invalid("max_batch_size is {}, expected 0 or more", config.max_batch_size());
+  if (config.max_batch_size() < 0 || config.max_batch_size() > kMostItems) {
+    return invalid("max_batch_size is {}, expected 0 to {}", config.max_batch_size(), kMostItems);
   }
   return absl::OkStatus();
 }

@@ -8,6 +8,8 @@
 namespace fermata {
 namespace {
 
+constexpr double kLongestMs = 1e12;  // some thirty years; as nanoseconds it fits a Duration
+
 double at(const LinearLatency& m, uint32_t b) { return m.alpha_ms * b + m.beta_ms; }
 double at(const QuadraticLatency& m, uint32_t b) { return m.a * b * b + m.b * b + m.c; }
 double at(const TableLatency& m, uint32_t b) {
@@ -33,15 +35,14 @@ absl::StatusOr<std::shared_ptr<const LatencyTable>> LatencyTable::make(const Lat
   result->by_batch_.resize(max_batch + 1);
   for (uint32_t b = 1; b <= max_batch; ++b) {
     const double ms = std::visit([b](const auto& m) { return at(m, b); }, model);
-    if (!std::isfinite(ms) || ms < 0) {
-      return invalid("the latency of a batch of {} is {} ms, expected a time", b, ms);
+    if (!(ms >= 0 && ms <= kLongestMs)) {
+      return invalid("the latency of a batch of {} is {} ms, expected 0 to {}", b, ms, kLongestMs);
     }
     result->by_batch_[b] = std::max(result->by_batch_[b - 1], Duration::from_millis(ms));
   }
   if (result->by_batch_.back() == Duration()) return invalid("every latency is 0 ms");
-  result->slope_ = max_batch > 1
-                       ? result->by_batch_[max_batch] - result->by_batch_[max_batch - 1]
-                       : result->by_batch_[1];
+  result->slope_ = max_batch > 1 ? result->by_batch_[max_batch] - result->by_batch_[max_batch - 1]
+                                 : result->by_batch_[1];
   return result;
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kMaxPort = 65535;
 constexpr int64_t kMaxWorkers = 1024;
+constexpr double kShortestSloMs = 1e-3, kLongestSloMs = 1e9;  // the latter: eleven days
 
 uint16_t port(Reader reader, uint16_t fallback) {
   return static_cast<uint16_t>(reader.integer(0, kMaxPort, fallback));
@@ -52,7 +53,7 @@ engine::ServiceOptions service_options(const std::string& name, Reader reader) {
   ObjectReader fields = reader.object();
   options.model = fields["model"].string(name);
   if (Reader slo = fields["slo_ms"]; slo.present()) {
-    options.slo = Duration::from_millis(slo.positive());
+    options.slo = Duration::from_millis(slo.between(kShortestSloMs, kLongestSloMs));
   }
   options.queue_limit =
       static_cast<uint32_t>(fields["queue_limit"].integer(1, 10'000'000, options.queue_limit));

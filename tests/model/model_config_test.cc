@@ -116,6 +116,7 @@ TEST(ModelConfig, ErrorsSayWhereAndWhat) {
   EXPECT_THAT(says(complete("name: 'other'")), HasSubstr("'other', but the folder is 'm'"));
   EXPECT_THAT(says(complete("platform: 'tensorflow_graphdef'")), HasSubstr("onnxruntime_onnx"));
   EXPECT_THAT(says(complete("max_batch_size: -1")), HasSubstr("max_batch_size is -1"));
+  EXPECT_THAT(says(complete("max_batch_size: 2147483647")), HasSubstr("expected 0 to 65536"));
   EXPECT_THAT(says(complete("input { name: 'z' data_type: TYPE_FP32 }")),
               HasSubstr("input 'z' is not in the model, which has 'x'"));
   EXPECT_THAT(says(complete("input { name: 'x' data_type: TYPE_INT8 dims: [3, 1] }")),

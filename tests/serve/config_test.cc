@@ -74,6 +74,8 @@ TEST(Config, ErrorsSayWhereWhatAndWhatWasExpected) {
   EXPECT_THAT(error_of("models: m\nscheduler: fifo"), HasSubstr("fermata"));
   EXPECT_THAT(error_of("models: m\nservices: {a: {slo_ms: -1}}"),
               HasSubstr("$.services.a.slo_ms: -1"));
+  EXPECT_THAT(error_of("models: m\nservices: {a: {slo_ms: 1e300}}"),
+              HasSubstr("$.services.a.slo_ms: 1e+300"));
   EXPECT_THAT(error_of("models: m\nservice: {}"), HasSubstr("$.service"));
   EXPECT_THAT(error_of("models: m\nmodels: n"), HasSubstr("models"));
   EXPECT_THAT(error_of("models: [unclosed"), HasSubstr("line"));
