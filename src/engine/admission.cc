@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "base/status.h"
 
 namespace fermata::engine {
 namespace {
+
+// A request runs in at most so many batches: items without bytes cost its sender nothing.
+constexpr uint64_t kMostParts = 16'384;
 
 std::string names(const std::vector<TensorSpec>& specs) {
   std::string list;
@@ -52,13 +54,17 @@ absl::Status check_input(const Tensor& tensor, const TensorSpec& spec, const Sig
     return invalid("input '{}': shape is {}, expected {}", spec.name, to_string(tensor.shape),
                    to_string(wanted));
   }
+  const uint64_t most_items = kMostParts * signature.max_batch;
+  if (signature.batches && static_cast<uint64_t>(tensor.shape[0]) > most_items) {
+    return invalid("input '{}': shape {} has more than {} items", spec.name,
+                   to_string(tensor.shape), most_items);
+  }
   const uint64_t count = element_count(tensor.shape);
   const bool has_zero =
       std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
   uint64_t bytes = 0;
   if ((count == 0 && !has_zero) ||
-      __builtin_mul_overflow(count, std::max<uint64_t>(1, element_size(spec.datatype)), &bytes) ||
-      (signature.batches && tensor.shape[0] > std::numeric_limits<int32_t>::max())) {
+      __builtin_mul_overflow(count, std::max<uint64_t>(1, element_size(spec.datatype)), &bytes)) {
     return invalid("input '{}': shape {} is too large", spec.name, to_string(tensor.shape));
   }
   if (spec.datatype == DataType::kBytes) return check_strings(tensor, count);

@@ -9,6 +9,7 @@ namespace fermata::serve {
 namespace {
 
 constexpr uint64_t kLongestTimeoutUs = 1'000'000'000'000'000;  // some thirty years
+constexpr size_t kMostOutputs = 4096;  // each name is looked for among those before it
 
 std::string shown(const ParameterValue& value) {
   return std::visit(
@@ -151,6 +152,9 @@ absl::Status check_tensor_parameters(std::string_view tensor, const TensorParame
 
 absl::Status add_output(std::string name, TensorParameters parameters, InferCall& call) {
   if (name.empty()) return invalid("an output has no name");
+  if (call.request.outputs.size() == kMostOutputs) {
+    return invalid("more than {} outputs are asked for", kMostOutputs);
+  }
   for (const std::string& known : call.request.outputs) {
     if (known == name) return invalid("output {} is asked for twice", name);
   }

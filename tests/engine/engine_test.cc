@@ -160,6 +160,9 @@ TEST_F(RealModels, BadRequestsAreToldWhatIsWrong) {
        invalid,
        "has 4 bytes, but shape [2,4] of INT32 needs 32"});
   cases.push_back({{.service = "pair", .inputs = {ints("a", {0, 4}, {}), b}}, invalid, "[0,4]"});
+  cases.push_back({{.service = "identity-int32", .inputs = {ints("x", {1 << 30, 0}, {})}},
+                   invalid,
+                   "has more than"});
   cases.push_back({{.service = "pair", .inputs = {floats("a", {1, 4}, {1, 2, 3, 4}), b}},
                    invalid,
                    "datatype is FP32, expected INT32"});
