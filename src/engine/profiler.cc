@@ -14,11 +14,34 @@ namespace {
 
 using Shapes = std::map<std::string, Shape>;
 
+// The most that the zeros of one batch may take: a hostile file promises any shape.
+constexpr double kMostInputBytes = 1 << 30;
+
+size_t zero_size(const TensorSpec& spec) {
+  return spec.datatype == DataType::kBytes ? sizeof(uint32_t) : element_size(spec.datatype);
+}
+
+const Shape& item_shape(const TensorSpec& spec, const Shapes& shapes) {
+  const auto it = shapes.find(spec.name);
+  return it == shapes.end() ? spec.dims : it->second;
+}
+
+double input_bytes(const Variant& variant, const Shapes& shapes, uint32_t items) {
+  double sum = 0;
+  for (const TensorSpec& spec : variant.signature.inputs) {
+    if (spec.optional) continue;
+    double bytes = items * static_cast<double>(zero_size(spec));
+    for (int64_t dim : item_shape(spec, shapes)) bytes *= static_cast<double>(dim);
+    sum += bytes;
+  }
+  return sum;
+}
+
 Tensor zero_input(const TensorSpec& spec, const Shape& item, bool batches, uint32_t items) {
   Tensor tensor{.name = spec.name, .datatype = spec.datatype, .shape = item};
   if (batches) tensor.shape.insert(tensor.shape.begin(), items);
-  const size_t size = spec.datatype == DataType::kBytes ? 4 : element_size(spec.datatype);
-  auto bytes = std::make_shared<std::vector<std::byte>>(element_count(tensor.shape) * size);
+  auto bytes =
+      std::make_shared<std::vector<std::byte>>(element_count(tensor.shape) * zero_size(spec));
   tensor.data = {*bytes, bytes};
   return tensor;
 }
@@ -29,9 +52,7 @@ absl::StatusOr<Duration> run_once(Executor& executor, const Variant& variant, co
   std::vector<Tensor> inputs;
   for (const TensorSpec& spec : variant.signature.inputs) {
     if (spec.optional) continue;
-    const auto it = shapes.find(spec.name);
-    const Shape& item = it == shapes.end() ? spec.dims : it->second;
-    inputs.push_back(zero_input(spec, item, variant.signature.batches, items));
+    inputs.push_back(zero_input(spec, item_shape(spec, shapes), variant.signature.batches, items));
   }
   const std::vector<std::string> all_outputs;
   std::promise<BatchResult> landed;
@@ -111,6 +132,9 @@ absl::StatusOr<Shapes> find_shapes(Executor& executor, const Variant& variant,
   for (int64_t free_dimension : {1, 32}) {
     Shapes shapes = shapes_with(variant, given, free_dimension);
     RETURN_IF_ERROR(check_shapes(variant, shapes));
+    if (input_bytes(variant, shapes, 1) > kMostInputBytes) {
+      return invalid("the inputs of one item take more than {} MiB", kMostInputBytes / (1 << 20));
+    }
     refused = run_once(executor, variant, shapes, 1).status();
     if (refused.ok()) return shapes;
     if (shapes.empty()) break;
@@ -138,6 +162,7 @@ absl::StatusOr<Profile> measure(Executor& executor, const Variant& variant,
   const Time end = monotonic_now() + std::min(options.all, Duration::seconds(86'400));
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (i > 0 && monotonic_now() >= end) break;
+    if (input_bytes(variant, profile.shapes, sizes[i]) > kMostInputBytes) break;
     ASSIGN_OR_RETURN(
         profile.batches[sizes[i]],
         measure_size(executor, variant, profile.shapes, sizes[i], options, [&](double share) {
