@@ -18,8 +18,8 @@ struct WorkerOptions {
   uint32_t threads = 1;          // intra-op threads of each worker
 };
 
-// Settings of one service. A model of the repository that no entry names is
-// served under its own name with the defaults here.
+// Settings of one service. A model of the repository is served under its own name
+// too, with the defaults here, unless a service has that name.
 struct ServiceOptions {
   std::string name;
   std::string model;                  // empty: the same as name

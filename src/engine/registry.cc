@@ -22,23 +22,22 @@ Registry::Variants Registry::put(const std::string& model, Variants variants) {
   return std::exchange(loaded_[model], std::move(variants));
 }
 
-std::vector<ServiceOptions> Registry::services_of(const std::string& model) const {
+std::vector<ServiceOptions> services_of(const EngineOptions& options, const std::string& model) {
   std::vector<ServiceOptions> services;
-  for (const ServiceOptions& service : options_.services) {
+  bool own_name_taken = false;
+  for (const ServiceOptions& service : options.services) {
+    own_name_taken = own_name_taken || service.name == model;
     if ((service.model.empty() ? service.name : service.model) == model) {
       services.push_back(service);
     }
   }
-  const bool own_name_taken =
-      std::any_of(options_.services.begin(), options_.services.end(),
-                  [&model](const ServiceOptions& service) { return service.name == model; });
   if (!own_name_taken) services.push_back({.name = model});
   return services;
 }
 
 Duration Registry::tightest_slo(const std::string& model) const {
   Duration tightest = Duration::infinite();
-  for (const ServiceOptions& service : services_of(model)) {
+  for (const ServiceOptions& service : services_of(options_, model)) {
     if (service.slo) tightest = std::min(tightest, *service.slo);
   }
   return tightest;
@@ -81,7 +80,7 @@ std::shared_ptr<const Routes> Registry::routes() {
   auto routes = std::make_shared<Routes>();
   auto catalog = std::make_shared<Catalog>();
   for (const auto& [model, variants] : loaded_) {
-    for (const ServiceOptions& service : services_of(model)) {
+    for (const ServiceOptions& service : services_of(options_, model)) {
       add_service(service, variants, *catalog, *routes);
     }
   }

@@ -26,6 +26,10 @@ struct Routes {
                                               const std::string& version) const;
 };
 
+// The services that a model answers: those that name it, and one of its own name with
+// the defaults unless a service has taken that name.
+std::vector<ServiceOptions> services_of(const EngineOptions& options, const std::string& model);
+
 // Which services there are, which versions of their models are loaded, and how each
 // service has fared; counters and queues outlive reloads. Not synchronised.
 class Registry {
@@ -43,7 +47,6 @@ class Registry {
   std::vector<ServiceStatistics> statistics() const;
 
  private:
-  std::vector<ServiceOptions> services_of(const std::string& model) const;
   std::shared_ptr<Route> route(const ServiceOptions& service,
                                const std::shared_ptr<const Variant>& variant);
   void add_service(const ServiceOptions& options, const Variants& variants, Catalog& catalog,

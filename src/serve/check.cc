@@ -3,17 +3,17 @@
 #include <set>
 
 #include "base/status.h"
+#include "engine/registry.h"
 #include "model/repository.h"
 
 namespace fermata::serve {
 namespace {
 
-std::vector<std::string> services_of(const Config& config, const std::string& model) {
+std::vector<std::string> service_names(const Config& config, const std::string& model) {
   std::vector<std::string> names;
-  for (const engine::ServiceOptions& service : config.engine.services) {
-    if (service.model == model) names.push_back(service.name);
+  for (const auto& service : engine::services_of(config.engine, model)) {
+    names.push_back(service.name);
   }
-  if (names.empty()) names.push_back(model);
   return names;
 }
 
@@ -33,7 +33,7 @@ CheckReport check(const Config& config) {
   for (const std::string& name : *names) {
     const auto folder = read_model_folder(config.engine.repository, name);
     if (folder.ok()) {
-      report.models.push_back({name, folder->versions, services_of(config, name)});
+      report.models.push_back({name, folder->versions, service_names(config, name)});
     } else {
       report.findings.emplace_back(message(folder.status()));
     }

@@ -39,7 +39,7 @@ TEST_F(Check, ListsModelsUnderTheNamesTheyAreServedBy) {
   const CheckReport report = check(config_);
   EXPECT_THAT(report.findings, IsEmpty());
   ASSERT_THAT(report.models, SizeIs(2));
-  EXPECT_THAT(report.models[0].services, ElementsAre("fast", "slow"));
+  EXPECT_THAT(report.models[0].services, ElementsAre("fast", "slow", "digits"));
   EXPECT_THAT(report.models[1].services, ElementsAre("plain"));
   EXPECT_THAT(report.models[1].versions, ElementsAre(1));
 }
