@@ -294,14 +294,15 @@ void Driver::refuse(const policy::Dropped& dropped, Time now) {
   FERMATA_CHECK(it != parts_.end());
   const std::shared_ptr<Job> job = it->second.job;
   const Duration budget = job->deadline() - job->request().arrival;
-  job->end(Outcome::kRefusedDeadline,
-           error(absl::StatusCode::kDeadlineExceeded,
-                 "cannot end in time: the budget was {:.3f} ms, {:.3f} ms of it are left, the "
-                 "expected wait is {:.3f} ms and the run time {:.3f} ms",
-                 budget.millis(), (job->deadline() - now).millis(), dropped.wait.millis(),
-                 dropped.run.millis()),
-           {.queueing = dropped.wait, .run = dropped.run});
-  doubt(dropped.task, now);
+  const bool refused =
+      job->end(Outcome::kRefusedDeadline,
+               error(absl::StatusCode::kDeadlineExceeded,
+                     "cannot end in time: the budget was {:.3f} ms, {:.3f} ms of it are left, the "
+                     "expected wait is {:.3f} ms and the run time {:.3f} ms",
+                     budget.millis(), (job->deadline() - now).millis(), dropped.wait.millis(),
+                     dropped.run.millis()),
+               {.queueing = dropped.wait, .run = dropped.run});
+  if (refused) doubt(dropped.task, now);
   forget(dropped.task.job);
   if (job->open_parts > 0) withdraw_parts(*job, now);
 }
