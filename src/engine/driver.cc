@@ -91,7 +91,12 @@ void Driver::submit(std::shared_ptr<Job> job) { post(std::move(job)); }
 void Driver::cancel(JobId id) { post(Cancel{id}); }
 
 absl::Status Driver::load(const std::shared_ptr<const Variant>& variant) {
-  for (const auto& worker : workers_) RETURN_IF_ERROR(worker->executor->load(variant));
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (absl::Status loaded = workers_[i]->executor->load(variant); !loaded.ok()) {
+      for (size_t k = 0; k < i; ++k) workers_[k]->executor->unload(variant->id);
+      return loaded;
+    }
+  }
   return absl::OkStatus();
 }
 

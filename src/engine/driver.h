@@ -43,7 +43,8 @@ class Driver {
   // Takes nothing new for it; waiting work is refused with UNAVAILABLE, or ends
   // normally. Workers unload it when all has ended. Returns at once.
   void retire(VariantId id, bool refuse_waiting);
-  absl::Status load(const std::shared_ptr<const Variant>& variant);  // into every worker; blocks
+  // Into every worker, or none; blocks.
+  absl::Status load(const std::shared_ptr<const Variant>& variant);
 
   std::vector<WorkerStatistics> worker_statistics() const;
   Duration control_delay() const { return Duration::nanos(control_delay_.load()); }

@@ -107,11 +107,15 @@ class RealEngine : public Engine {
   }
 
   absl::Status replace(const std::string& model, Registry::Variants variants, bool unloading);
+  absl::Status serve(const std::string& model, const Registry::Variants& variants);
+  // What the index says of a model that is not ready; nothing: it is, or is not there.
+  void note(const std::string& model, std::optional<ModelStatus> status);
 
   const EngineOptions options_;
   const Time started_ = monotonic_now();
   const std::unique_ptr<ExecutorFactory> executors_;
-  // Held while the set of models changes or is counted; never for a request.
+  std::mutex changing_;  // held by the one load or unload under way, for seconds
+  // Of what is registered, for a moment; what changes it holds changing_ too. Never for a request.
   mutable std::mutex mutex_;
   Loader loader_;
   Registry registry_;
@@ -120,31 +124,56 @@ class RealEngine : public Engine {
   Driver driver_;
 };
 
+// All of them, or none.
+absl::Status RealEngine::serve(const std::string& model, const Registry::Variants& variants) {
+  for (size_t i = 0; i < variants.size(); ++i) {
+    if (absl::Status loaded = driver_.load(variants[i]); !loaded.ok()) {
+      for (size_t k = 0; k < i; ++k) driver_.retire(variants[k]->id, true);
+      return loaded;
+    }
+    driver_.add(variants[i], registry_.tightest_slo(model));
+  }
+  return absl::OkStatus();
+}
+
+void RealEngine::note(const std::string& model, std::optional<ModelStatus> status) {
+  const std::lock_guard lock(mutex_);
+  if (status) {
+    troubled_[model] = *std::move(status);
+  } else {
+    troubled_.erase(model);
+  }
+}
+
 absl::Status RealEngine::replace(const std::string& model, Registry::Variants variants,
                                  bool unloading) {
-  for (const auto& variant : variants) {
-    RETURN_IF_ERROR(driver_.load(variant));
-    driver_.add(variant, registry_.tightest_slo(model));
+  RETURN_IF_ERROR(serve(model, variants));
+  Registry::Variants old;
+  {
+    const std::lock_guard lock(mutex_);
+    old = registry_.put(model, std::move(variants));
+    routes_.publish(registry_.routes());
   }
-  const Registry::Variants old = registry_.put(model, std::move(variants));
-  routes_.publish(registry_.routes());
   for (const auto& variant : old) driver_.retire(variant->id, unloading);
   return absl::OkStatus();
 }
 
 absl::Status RealEngine::load(std::string_view model, std::optional<std::string> config) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(changing_);
   const std::string name(model);
+  note(name, ModelStatus{name, "", ModelState::kLoading, "being loaded"});
   auto variants = loader_.load(model, config);
   absl::Status status = variants.status();
   if (status.ok()) status = replace(name, *std::move(variants), false);
   if (status.ok()) {
-    troubled_.erase(name);
+    note(name, std::nullopt);
     spdlog::info("model '{}' is ready", name);
     return status;
   }
-  if (status.code() != absl::StatusCode::kNotFound) {
-    troubled_[name] = {name, "", ModelState::kUnavailable, std::string(message(status))};
+  if (status.code() == absl::StatusCode::kNotFound) {
+    note(name, std::nullopt);
+  } else {
+    note(name, ModelStatus{name, "", ModelState::kUnavailable, std::string(message(status))});
     if (!registry_.loaded().contains(name)) (void)replace(name, {}, true);
   }
   spdlog::error("model '{}' cannot be loaded: {}", name, message(status));
@@ -152,18 +181,22 @@ absl::Status RealEngine::load(std::string_view model, std::optional<std::string>
 }
 
 absl::Status RealEngine::unload(std::string_view model) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(changing_);
   const std::string name(model);
   const auto it = registry_.loaded().find(name);
   if (it == registry_.loaded().end() || it->second.empty()) {
     return not_found("model '{}' is not loaded", name);
   }
-  troubled_[name] = {name, it->second.back()->version, ModelState::kUnavailable, "unloaded"};
+  note(name, ModelStatus{name, it->second.back()->version, ModelState::kUnavailable, "unloaded"});
   return replace(name, {}, true);
 }
 
 std::vector<ModelStatus> RealEngine::index() const {
-  const std::lock_guard lock(mutex_);
+  std::map<std::string, ModelStatus> troubled;
+  {
+    const std::lock_guard lock(mutex_);
+    troubled = troubled_;
+  }
   std::vector<ModelStatus> rows;
   std::map<std::string, bool> listed;
   for (const auto& service : routes_.read()->catalog->services) {
@@ -172,7 +205,7 @@ std::vector<ModelStatus> RealEngine::index() const {
       listed[service->name] = true;
     }
   }
-  for (const auto& [name, status] : troubled_) {
+  for (const auto& [name, status] : troubled) {
     if (!listed[name]) rows.push_back(status);
     listed[name] = true;
   }
