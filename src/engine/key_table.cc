@@ -53,8 +53,7 @@ std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, dou
       table.points_ms[max_batch] = last_ms + std::max(0.0, slope) * (max_batch - last);
     }
   }
-  for (auto& [items, ms] : table.points_ms)
-    ms = std::clamp(ms * scale, 1e-6, kLongestMs);
+  for (auto& [items, ms] : table.points_ms) ms = std::clamp(ms * scale, 1e-6, kLongestMs);
   auto latency = LatencyTable::make(table, max_batch, variant.profile.version);
   FERMATA_CHECK(latency.ok());
   return *std::move(latency);
