@@ -155,7 +155,8 @@ def draw(results):
     for axis, key, label in zip(axes, ("rps", "p50_ms"), ("requests a second", "p50, ms")):
         for offset, protocol in ((-0.2, "rest"), (0.2, "grpc")):
             values = [results[name][protocol][key] for name in SERVERS]
-            bars = axis.barh([n + offset for n in range(len(SERVERS))], values, 0.38, label=protocol)
+            places = [n + offset for n in range(len(SERVERS))]
+            bars = axis.barh(places, values, 0.38, label=protocol)
             axis.bar_label(bars, [f"{v:,.0f}" if v >= 100 else f"{v:.2f}" for v in values],
                            padding=3)
         axis.set_yticks(range(len(SERVERS)), list(SERVERS))
@@ -187,6 +188,7 @@ def main():
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
+    load_average = os.getloadavg()[0]  # what else the machine did
     runs = {name: {"rest": [], "grpc": []} for name in SERVERS}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         folder = pathlib.Path(folder)
@@ -207,7 +209,8 @@ def main():
                           file=sys.stderr)
     median, ratios = summarised(runs)
     document = {"clients": options.clients, "seconds": options.seconds, "rounds": options.rounds,
-                "cores": os.cpu_count(), "median": median, "fermata_over_best_mlserver": ratios}
+                "cores": os.cpu_count(), "load_average_before": load_average,
+                "median": median, "fermata_over_best_mlserver": ratios}
     plot.save("mlserver", draw(median), document)
     print(json.dumps(ratios))
 

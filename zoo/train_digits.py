@@ -99,7 +99,8 @@ def card(name, model, pixels, labels):
     return {
         "name": name,
         "task": "handwritten digits, 8 by 8 grey values 0 to 16, to one of ten classes",
-        "data": "scikit-learn load_digits (UCI optical recognition of handwritten digits, CC BY 4.0)",
+        "data": "scikit-learn load_digits (UCI, optical recognition of handwritten digits, "
+                "CC BY 4.0)",
         "licence": "MIT",
         "command": f"zoo/train_digits.py {name}",
         "seed": SEED,

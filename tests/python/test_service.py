@@ -36,7 +36,7 @@ def test_kserve_reads_health_from_the_body(server):
 def test_server_metadata(triton):
     metadata = plain(triton.client.get_server_metadata())
     assert metadata["name"] == "fermata"
-    assert {"binary_tensor_data", "statistics", "system_shared_memory"} <= set(metadata["extensions"])
+    assert {"binary_tensor_data", "statistics"} <= set(metadata["extensions"])
 
 
 def test_model_metadata_is_read_from_the_onnx_file(triton):

@@ -60,7 +60,7 @@ class ResidualCnn:
         self.scale, self.channels, self.blocks = scale, channels, blocks
 
     def init(self, rng):
-        c = self.channels
+        c, cells = self.channels, self.channels * self.GRID**2
 
         def conv(inputs):
             return (_weights(rng, (c, inputs, 3, 3), 9 * inputs), np.zeros(c, np.float32))
@@ -68,7 +68,7 @@ class ResidualCnn:
         return {
             "stem": conv(1),
             "blocks": [(conv(c), conv(c)) for _ in range(self.blocks)],
-            "head": (_weights(rng, (c * self.GRID**2, CLASSES), c * self.GRID**2), np.zeros(CLASSES, np.float32)),
+            "head": (_weights(rng, (cells, CLASSES), cells), np.zeros(CLASSES, np.float32)),
         }
 
     def logits(self, params, pixels, scale=None):
