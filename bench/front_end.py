@@ -5,7 +5,8 @@ servers that only echo, over gRPC and HTTP, with the same load generator.
 Two figures: throughput as a ratio to the echo (at least 0.7), and the time that
 is added to the median at concurrency 1 beyond the echo and the model's own run
 time (at most 150 µs). Runs alternate between the two servers and each figure is
-the median of its ratios, so that a machine's moods hit both.
+the median of its ratios, so that a machine's moods hit both. Beside the rates
+stands the processor time a request, which neighbours on the machine blur less.
 
     bench/front_end.py [--runs 7] [--requests 30000]
 
@@ -16,6 +17,7 @@ import argparse
 import contextlib
 import pathlib
 import re
+import resource
 import socket
 import statistics
 import struct
@@ -24,7 +26,7 @@ import tempfile
 import time
 
 import plot
-from server import ROOT, Server, free_ports
+from server import ROOT, Server, cpu_seconds, free_ports
 
 MODEL = "dense"  # of the test models: one matrix product, 16 to 8
 VALUES = struct.pack("<16f", *range(16))
@@ -87,10 +89,25 @@ def echo(protocol):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
                 break
             time.sleep(0.05)
-        yield port
+        yield port, process.pid
     finally:
         process.terminate()
         process.wait()
+
+
+def client_seconds():
+    """Processor time so far of the load generators that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def saturate(protocol, port, pid, requests):
+    """Requests a second, and the processor µs of one in the server and in the client."""
+    connections, streams = (8, 8) if protocol.name == "grpc" else (32, 1)
+    before = cpu_seconds(pid), client_seconds()
+    rate, _ = protocol.load(port, requests, connections, streams)
+    after = cpu_seconds(pid), client_seconds()
+    return (rate, *((b - a) / requests * 1e6 for a, b in zip(before, after)))
 
 
 def totals(server):
@@ -104,13 +121,12 @@ def totals(server):
 
 def measure(protocol, server, runs, requests):
     port = server.grpc if protocol.name == "grpc" else server.http
-    connections, streams = (8, 8) if protocol.name == "grpc" else (32, 1)
     rows = []
-    with echo(protocol.name) as bare:
+    with echo(protocol.name) as (bare, bare_pid):
         for _ in range(runs):
-            bare_rps, _ = protocol.load(bare, requests, connections, streams)
+            bare_rps, bare_cpu, client_cpu = saturate(protocol, bare, bare_pid, requests)
             before, _ = totals(server)
-            ours_rps, _ = protocol.load(port, requests, connections, streams)
+            ours_rps, ours_cpu, _ = saturate(protocol, port, server.pid, requests)
             if totals(server)[0] - before != requests:
                 raise RuntimeError(f"{protocol.name}: the model did not answer every request")
             _, bare_us = protocol.load(bare, requests // 10, 1, 1)
@@ -118,6 +134,7 @@ def measure(protocol, server, runs, requests):
             _, ours_us = protocol.load(port, requests // 10, 1, 1)
             count, model = (b - a for a, b in zip((count, model), totals(server)))
             rows.append({"echo_rps": bare_rps, "rps": ours_rps, "ratio": ours_rps / bare_rps,
+                         "echo_cpu_us": bare_cpu, "cpu_us": ours_cpu, "client_cpu_us": client_cpu,
                          "echo_us": bare_us, "us": ours_us, "model_us": model / count,
                          "added_us": ours_us - bare_us - model / count})
     return {"protocol": protocol.name, "runs": rows,
@@ -152,7 +169,8 @@ def main():
     with Server({"models": str(ROOT / "tests/data/repository")}) as server:
         results = [measure(protocol, server, arguments.runs, arguments.requests)
                    for protocol in PROTOCOLS]
-    columns = ["protocol", "echo_rps", "rps", "ratio", "echo_us", "us", "model_us", "added_us"]
+    columns = ["protocol", "echo_rps", "rps", "ratio", "echo_cpu_us", "cpu_us", "client_cpu_us",
+               "echo_us", "us", "model_us", "added_us"]
     print(plot.table(columns, [[result[key] for key in columns] for result in results]))
     print(plot.save("front_end", draw(results),
                     {"must": {"ratio": MUST_RATIO, "added_us": MUST_ADDED_US},

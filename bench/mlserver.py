@@ -30,7 +30,7 @@ import numpy as np
 import tritonclient.grpc
 
 import plot
-from server import ROOT, START_LIMIT_S, Server, free_ports
+from server import ROOT, START_LIMIT_S, Server, cpu_seconds, free_ports
 
 MODEL = ROOT / "zoo" / "repository" / "digits-mlp" / "1" / "model.onnx"
 MLSERVER = ROOT / ".deps" / "mlserver" / "bin"
@@ -94,14 +94,6 @@ SERVERS = {
     "mlserver, onnx, a worker process": lambda folder: mlserver_onnx(folder, 1),
     "mlserver, scikit-learn": mlserver_sklearn,
 }
-
-
-def cpu_seconds(pid):
-    """Processor time so far of a process and of those that it started."""
-    stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    own = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
-    return own + sum(map(cpu_seconds, children))
 
 
 def bodies(folder):

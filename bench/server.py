@@ -42,6 +42,14 @@ def emulated_model(repository, name, alpha_ms, beta_ms, max_batch):
          "batches": batches, "linear_ms": line, "quadratic_ms": curve}))
 
 
+def cpu_seconds(pid):
+    """Processor time so far of a process and of those that it started."""
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    own = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+    return own + sum(map(cpu_seconds, children))
+
+
 class Server(contextlib.AbstractContextManager):
     """`config` is fermata.yaml as a dict, without `listen`, which is added here.
     Ready when the constructor returns; raises with the server's log where it is not."""
