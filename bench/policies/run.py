@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Measures the goodput of scheduling policies by `fermata goodput`.
 
-    run.py table [--policies a,b]          the five workloads, 60 s, median of 3 seeds
-    run.py suite [--policies a,b] [--confirm N]   the cases of suite.yaml, 20 s, one seed;
-                                           the N worst again with 60 s and 3 seeds
+    run.py table      five workloads, 60 s, median of 3 seeds
+    run.py suite      the cases of suite.yaml, 20 s, one seed; the --confirm worst of
+                      them again with 60 s and 3 seeds
+    run.py overload   ResNet50 on 8 workers from half its peak to three times, and
+                      9000/s for 900 s
 
-Both print a table and write what they measured to --out (JSON), which plot.py draws."""
+Each prints a table and writes a plot and its numbers to bench/results."""
 
 import argparse
 import copy
@@ -19,6 +21,9 @@ import sys
 import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+import plot  # noqa: E402
+
 DEFAULT = "fermata"
 ROWS = {
     "resnet50": 5297,
@@ -33,13 +38,17 @@ def load(name):
     return yaml.safe_load((HERE / name).read_text())
 
 
-def goodput(binary, document, policy, seed, duration):
-    document = dict(document, scheduler=policy, seed=seed, duration_s=duration)
-    done = subprocess.run([binary, "goodput", "-"], input=json.dumps(document), text=True,
+def fermata(binary, command, document):
+    done = subprocess.run([binary, command, "-"], input=json.dumps(document), text=True,
                           capture_output=True)
     if done.returncode != 0:
-        sys.exit(f"{policy}: {done.stderr}")
-    return json.loads(done.stdout)["goodput_rps"]
+        sys.exit(f"{command}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def goodput(binary, document, policy, seed, duration):
+    document = dict(document, scheduler=policy, seed=seed, duration_s=duration)
+    return fermata(binary, "goodput", document)["goodput_rps"]
 
 
 def case_document(case, suite):
@@ -71,12 +80,17 @@ def table(args):
             rates = [goodput(args.binary, document, policy, seed, 60) for seed in (1, 2, 3)]
             rows[name][policy] = statistics.median(rates)
     sys.stderr.write("\n")
-    print("| workload | must | " + " | ".join(args.policies) + " |")
-    print("|" + "---|" * (2 + len(args.policies)))
-    for name, row in rows.items():
-        print(f"| {name} | {row['must']} | " +
-              " | ".join(f"{row[p]:.0f}" for p in args.policies) + " |")
-    return rows
+    print(plot.table(["workload", "must", *args.policies],
+                     [[name, row["must"], *(row[p] for p in args.policies)]
+                      for name, row in rows.items()]))
+    figure, axis = plot.axes("", "goodput / must", width=8)
+    for i, policy in enumerate(args.policies):
+        axis.bar([x + i / (len(args.policies) + 1) for x in range(len(rows))],
+                 [row[policy] / row["must"] for row in rows.values()],
+                 1 / (len(args.policies) + 2), label=policy)
+    axis.set_xticks([x + 0.4 for x in range(len(rows))], list(rows), rotation=15)
+    axis.legend(fontsize=7, ncol=4)
+    plot.save("policies_table", figure, rows)
 
 
 def measure_case(args, suite, case, seeds, duration):
@@ -90,18 +104,26 @@ def ratio(measured):
     return measured[DEFAULT] / best if best > 0 else 1.0
 
 
-def print_suite(results, policies):
-    print("| case | " + " | ".join(policies) + " | ratio to the best other |")
-    print("|" + "---|" * (2 + len(policies)))
-    for name, measured in sorted(results.items(), key=lambda item: ratio(item[1])):
-        print(f"| {name} | " + " | ".join(f"{measured[p]:.0f}" for p in policies) +
-              f" | {ratio(measured):.3f} |")
-    ratios = [ratio(m) for m in results.values()]
-    print(f"\nworst ratio to the best other policy: {min(ratios):.3f}")
+def summary(results, policies):
+    ratios = {name: ratio(measured) for name, measured in results.items()}
+    means = {}
     for other in (p for p in policies if p != DEFAULT):
         logs = [math.log(m[DEFAULT] / m[other]) for m in results.values()
                 if m[other] > 0 and m[DEFAULT] > 0]
-        print(f"geometric mean over {other}: {math.exp(statistics.mean(logs)):.3f}")
+        means[other] = math.exp(statistics.mean(logs))
+    return {"worst_ratio_to_the_best_other": min(ratios.values()),
+            "geometric_mean_over": means}
+
+
+def plot_suite(results, other="clockwork"):
+    figure, axis = plot.axes("case, by ratio", "goodput of fermata / other", width=7)
+    best = sorted(ratio(m) for m in results.values())
+    axis.plot(best, ".", label="the best other policy of each case")
+    axis.plot(sorted(m[DEFAULT] / m[other] for m in results.values() if m.get(other)), ".",
+              label=other)
+    axis.axhline(1, color=plot.NEUTRAL)
+    axis.legend()
+    return figure
 
 
 def suite(args):
@@ -116,25 +138,55 @@ def suite(args):
         progress(number, len(worst), f"again: {name}")
         results[name] = measure_case(args, description, cases[name], (1, 2, 3), 60)
     sys.stderr.write("\n")
-    print_suite(results, args.policies)
-    return results
+    print(plot.table(["case", *args.policies, "ratio to the best other"],
+                     [[name, *(m[p] for p in args.policies), ratio(m)]
+                      for name, m in sorted(results.items(), key=lambda item: ratio(item[1]))]))
+    totals = summary(results, args.policies)
+    print(json.dumps(totals, indent=1))
+    plot.save("policies_suite", plot_suite(results), {"summary": totals, "cases": results})
+
+
+def overload(args):
+    document = load("resnet50.yaml")
+    peak = statistics.median(goodput(args.binary, document, DEFAULT, s, 60) for s in (1, 2, 3))
+    shares = [0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0]
+    curves = {}
+    for number, policy in enumerate(args.policies):
+        progress(number, len(args.policies), policy)
+        curves[policy] = []
+        for share in shares:
+            out = fermata(args.binary, "simulate",
+                          dict(document, scheduler=policy, rate_rps=share * peak))
+            curves[policy].append({"offered_of_peak": share, "on_time_rps": out["on_time_rps"],
+                                   "idle": 1 - out["worker_utilization"]})
+    long = fermata(args.binary, "simulate",
+                   dict(document, scheduler=DEFAULT, rate_rps=9000, duration_s=900))
+    sys.stderr.write("\n")
+    print(plot.table(["offered / peak", *args.policies, "idle of " + DEFAULT],
+                     [[share, *(curves[p][i]["on_time_rps"] for p in args.policies),
+                       curves[DEFAULT][i]["idle"]] for i, share in enumerate(shares)]))
+    print(f"peak {peak:.0f}/s; 9000/s for 900 s: {long['on_time_rps']:.0f}/s on time")
+    figure, axis = plot.axes("offered / peak", "on time, requests/s")
+    for policy, points in curves.items():
+        axis.plot(shares, [p["on_time_rps"] for p in points], label=policy)
+    axis.legend(fontsize=7)
+    plot.save("policies_overload", figure,
+              {"peak_rps": peak, "on_time_at_9000_for_900_s": long["on_time_rps"],
+               "curves": curves})
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["table", "suite"])
+    parser.add_argument("what", choices=["table", "suite", "overload"])
     parser.add_argument("--binary", default=str(HERE.parent.parent / "build" / "fermata"))
     parser.add_argument("--policies", default="fermata,deferred,deferred-beta-lambda,"
                         "deferred-prefix,eager,clockwork,edf,nexus")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--confirm", type=int, default=10)
-    parser.add_argument("--out", help="where to write the figures as JSON")
     args = parser.parse_args()
     args.policies = args.policies.split(",")
-    results = table(args) if args.what == "table" else suite(args)
-    if args.out:
-        pathlib.Path(args.out).write_text(json.dumps(results, indent=1) + "\n")
+    {"table": table, "suite": suite, "overload": overload}[args.what](args)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,23 @@
 
 namespace fermata::policy {
 
-// The default. `deferred`, but a batch wants to start a margin before its latest
-// start: the time that offers of the pool lately waited for a worker. With idle
-// workers the margin vanishes and batches grow as large as they can; in a pool
-// that is busy it makes up for the queue at the workers.
+// The default. As `deferred` it holds a batch back so that more can join, and
+// drops by window; but it starts earlier where waiting buys little or costs
+// much, and gives up fewer heads while there is no overload.
+//
+// A batch wants to start before its latest start by the largest of
+//  - a tenth of its run time, for the moment a worker takes to come free;
+//  - the time that offers of the pool lately waited for a worker (Grant::wait):
+//    who waits longer than others loses to them, so the margin is the pool's;
+//  - the time in which λ would bring so many more that a worker second serves a
+//    ninth more items. A model with little to gain from batching thus starts at
+//    once, one with much waits, with no setting for either.
+// A head is dropped only for a batch as large as those of late, and no larger
+// than what is within a tenth of the target's efficiency.
+//
+// Overload, a share of 5 % of the model's recent requests refused, turns both
+// back, in proportion: no margin, and the full target. That is what `deferred`
+// does, and it is stable: the largest batches bear the largest load.
 std::unique_ptr<Batcher> make_fermata(KeyId key, KeyInfo info, DelayBound delay);
 
 }  // namespace fermata::policy

@@ -100,6 +100,7 @@ void QueueBatcher::refuse_first(size_t n, Time now, Decisions& out) {
 }
 
 void QueueBatcher::refuse(const Task& task, Time now, Decisions& out) {
+  refused();
   out.dropped.push_back({task, Duration(), times_.finish(task.items, {now, now}) - now});
 }
 
@@ -147,6 +148,7 @@ Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
     fill(c, times, m, batch);
     batch.start = times.start(batch.items, m);
     batch.finish = batch.start + times.run(batch.items);
+    ran(batch.items);
     answer.started = true;
     answer.free_at = batch.finish;
   }

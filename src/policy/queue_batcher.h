@@ -41,6 +41,9 @@ class QueueBatcher : public Batcher {
   // λ has changed, or the latency or delay bound has.
   virtual void retarget() {}
   virtual void learned(const Grant&) {}
+  // A batch of so many items was bound; a task was refused.
+  virtual void ran(uint32_t) {}
+  virtual void refused() {}
 
   const TaskQueue& queue() const { return queue_; }
   const BatchTimes& times() const { return times_; }
