@@ -10,6 +10,8 @@
 #include "base/status.h"
 #include "engine/driver.h"
 #include "engine/loader.h"
+#include "engine/periodic.h"
+#include "engine/pool_window.h"
 #include "engine/published.h"
 #include "engine/registry.h"
 #include "engine/threaded_scheduler.h"
@@ -18,6 +20,9 @@
 
 namespace fermata::engine {
 namespace {
+
+// Of the autoscaling signal: long enough for a bad rate of one in a hundred to show.
+constexpr Duration kAutoscaleWindow = Duration::seconds(10);
 
 class RealEngine : public Engine {
  public:
@@ -29,7 +34,9 @@ class RealEngine : public Engine {
         registry_(options_),
         routes_(registry_.routes()),
         driver_(std::move(scheduler), options_.latency_quantile, make_workers(),
-                [this](std::shared_ptr<Job> job) { adopt(std::move(job)); }) {}
+                [this](std::shared_ptr<Job> job) { adopt(std::move(job)); }),
+        window_start_{.at = started_},
+        window_timer_(kAutoscaleWindow, [this] { close_window(); }) {}
 
   // Where the engine's scheduler has threads: once, before anything is loaded.
   void start(ThreadedScheduler& scheduler) {
@@ -110,6 +117,7 @@ class RealEngine : public Engine {
   absl::Status serve(const std::string& model, const Registry::Variants& variants);
   // What the index says of a model that is not ready; nothing: it is, or is not there.
   void note(const std::string& model, std::optional<ModelStatus> status);
+  void close_window();
 
   const EngineOptions options_;
   const Time started_ = monotonic_now();
@@ -122,6 +130,9 @@ class RealEngine : public Engine {
   std::map<std::string, ModelStatus> troubled_;  // by model: loading, or why it failed
   Published<Routes> routes_;
   Driver driver_;
+  PoolTotals window_start_;  // the timer's own
+  AutoscaleSignal autoscale_;
+  Periodic window_timer_;
 };
 
 // All of them, or none.
@@ -227,11 +238,20 @@ EngineSnapshot RealEngine::snapshot() const {
   {
     const std::lock_guard lock(mutex_);
     snapshot.services = registry_.statistics();
+    snapshot.autoscale = autoscale_;
   }
   snapshot.workers = driver_.worker_statistics();
   snapshot.control_delay = driver_.control_delay();
   snapshot.batch_keys = driver_.batch_keys();
   return snapshot;
+}
+
+void RealEngine::close_window() {
+  const PoolTotals totals = totals_of(snapshot());
+  const AutoscaleSignal signal = signal_between(window_start_, totals, options_.workers.count);
+  window_start_ = totals;
+  const std::lock_guard lock(mutex_);
+  autoscale_ = signal;
 }
 
 absl::Status check(const EngineOptions& options) {

@@ -67,11 +67,19 @@ struct WorkerStatistics {
   Duration busy;  // since the engine started
 };
 
+// How many workers the last closed window asked for (row A7).
+struct AutoscaleSignal {
+  Duration window;  // its length; 0: none has closed yet
+  double bad_rate = 0, idle_fraction = 0;
+  int64_t workers_to_add = 0;  // negative: to give back
+};
+
 struct EngineSnapshot {
   Time now, started;
   std::string policy;
   std::vector<ServiceStatistics> services;  // by service, then version
   std::vector<WorkerStatistics> workers;
+  AutoscaleSignal autoscale;
   Duration control_delay;  // the bound that decisions take into account (row A5)
   uint64_t batch_keys = 0;
 };

@@ -3,6 +3,7 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <string>
@@ -145,6 +146,18 @@ void add_deadlines(const engine::ServiceStatistics& row, const Labels& labels, F
             row.drift);
 }
 
+void add_autoscale(const engine::AutoscaleSignal& signal, Families& out) {
+  if (signal.window == Duration()) return;
+  out.gauge("fermata_autoscale_workers_to_add", "Workers that the last window lacked", {},
+            static_cast<double>(std::max<int64_t>(signal.workers_to_add, 0)));
+  out.gauge("fermata_autoscale_workers_to_give_back", "Workers that the last window did not need",
+            {}, static_cast<double>(std::max<int64_t>(-signal.workers_to_add, 0)));
+  out.gauge("fermata_autoscale_bad_rate", "Share of the window's requests late or refused", {},
+            signal.bad_rate);
+  out.gauge("fermata_autoscale_idle_ratio", "Share of the workers' time in it without work", {},
+            signal.idle_fraction);
+}
+
 void add_house(const engine::EngineSnapshot& snapshot, Families& out) {
   out.gauge("fermata_info", "Always 1; what is running",
             {{"version", FERMATA_VERSION}, {"policy", snapshot.policy}}, 1);
@@ -185,6 +198,7 @@ std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds
     add_deadlines(row, labels, families);
   }
   add_house(snapshot, families);
+  add_autoscale(snapshot.autoscale, families);
   add_front_ends(front_ends, families);
   return prometheus::TextSerializer().Serialize(families.all());
 }

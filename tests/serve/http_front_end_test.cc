@@ -257,6 +257,8 @@ TEST_F(HttpFrontEndTest, ShowsMetrics) {
         "fermata_batch_size_bucket{model=\"echo\",version=\"1\",le=\"4\"} 2",
         "fermata_batch_size_sum{model=\"echo\",version=\"1\"} 6",
         "fermata_worker_busy_seconds_total{worker=\"0\"} 0.03",
+        "fermata_autoscale_workers_to_add 3", "fermata_autoscale_workers_to_give_back 0",
+        "fermata_autoscale_bad_rate 0.5", "fermata_autoscale_idle_ratio 0.125",
         "fermata_front_end_requests_total{protocol=\"http\"} 0"}) {
     EXPECT_THAT(reply.body, HasSubstr(line));
   }

@@ -90,6 +90,7 @@ class ScriptedEngine : public engine::Engine {
     row.batches[3].compute_infer = {2, Duration::micros(9)};
     row.slack_ms = {{-1, 0, 1}, {1, 1, 0, 3}, 12};
     result.workers.push_back({0, 2, Duration::millis(30)});
+    result.autoscale = {Duration::seconds(10), 0.5, 0.125, 3};
     return result;
   }
 

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/time.h"
+#include "engine/snapshot.h"
+
+namespace fermata::engine {
+
+// What a pool has counted by one moment.
+struct PoolTotals {
+  Time at;
+  uint64_t on_time = 0;
+  uint64_t bad = 0;  // late, or refused for the deadline or the queue
+  Duration busy;     // of all workers together
+};
+
+PoolTotals totals_of(const EngineSnapshot& snapshot);
+
+// The autoscaling signal (row A7) of the window between two moments, from < to. What
+// clients got wrong or took back, and what a model failed on, says nothing of the
+// workers and does not count. Pure.
+AutoscaleSignal signal_between(const PoolTotals& from, const PoolTotals& to, uint32_t workers);
+
+}  // namespace fermata::engine

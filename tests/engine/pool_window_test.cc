@@ -1,0 +1,72 @@
+#include "engine/pool_window.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "engine/periodic.h"
+
+namespace fermata::engine {
+namespace {
+
+Time at_seconds(int64_t s) { return Time() + Duration::seconds(s); }
+
+TEST(PoolWindow, CountsWhatTheWorkersAnswerFor) {
+  EngineSnapshot snapshot;
+  snapshot.now = at_seconds(5);
+  snapshot.services.resize(2);
+  // on_time, late, refused_deadline, refused_queue, unavailable, invalid, cancelled, failed
+  snapshot.services[0].outcomes = {100, 1, 2, 3, 1000, 1000, 1000, 1000};
+  snapshot.services[1].outcomes = {50, 4};
+  snapshot.workers = {{0, 1, Duration::seconds(2)}, {1, 1, Duration::seconds(3)}};
+  const PoolTotals totals = totals_of(snapshot);
+  EXPECT_EQ(totals.at, at_seconds(5));
+  EXPECT_EQ(totals.on_time, 150u);
+  EXPECT_EQ(totals.bad, 10u);
+  EXPECT_EQ(totals.busy, Duration::seconds(5));
+}
+
+TEST(PoolWindow, BadRequestsAskForWorkers) {
+  const PoolTotals from{at_seconds(10), 1000, 500, Duration::seconds(30)};
+  const PoolTotals to{at_seconds(20), 1080, 520, Duration::seconds(70)};
+  const AutoscaleSignal signal = signal_between(from, to, 4);
+  EXPECT_EQ(signal.window, Duration::seconds(10));
+  EXPECT_DOUBLE_EQ(signal.bad_rate, 0.2);
+  EXPECT_EQ(signal.idle_fraction, 0);
+  EXPECT_EQ(signal.workers_to_add, 1);
+}
+
+TEST(PoolWindow, IdleWorkersAreOffered) {
+  const PoolTotals from{at_seconds(10), 1000, 500, Duration::seconds(30)};
+  const PoolTotals to{at_seconds(20), 1100, 500, Duration::seconds(50)};
+  const AutoscaleSignal signal = signal_between(from, to, 8);
+  EXPECT_EQ(signal.bad_rate, 0);
+  EXPECT_DOUBLE_EQ(signal.idle_fraction, 0.75);
+  EXPECT_EQ(signal.workers_to_add, -6);
+}
+
+TEST(PoolWindow, NoRequestsAndBatchesFromBeforeTheWindow) {
+  const PoolTotals from{at_seconds(10), 7, 7, Duration::seconds(1)};
+  EXPECT_EQ(signal_between(from, {at_seconds(20), 7, 7, Duration::seconds(1)}, 3).workers_to_add,
+            -2);
+  const AutoscaleSignal long_batch =
+      signal_between(from, {at_seconds(11), 8, 7, Duration::seconds(9)}, 3);
+  EXPECT_EQ(long_batch.idle_fraction, 0);
+  EXPECT_EQ(long_batch.workers_to_add, 0);
+}
+
+TEST(Periodic, CallsAgainAndAgainUntilItGoes) {
+  int calls = 0;
+  std::promise<void> third;
+  {
+    Periodic periodic(Duration::nanos(1), [&] {
+      if (++calls == 3) third.set_value();
+    });
+    third.get_future().wait();
+  }
+  EXPECT_GE(calls, 3);
+  Periodic never(Duration::seconds(1000), [] { FAIL(); });
+}
+
+}  // namespace
+}  // namespace fermata::engine
