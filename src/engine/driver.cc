@@ -134,6 +134,7 @@ void Driver::loop() {
     }
     if (const Time due = scheduler_->next_wake(); due <= now) {
       overslept_ = now - due;
+      observe_delay(overslept_);
       scheduler_->tick(now, decisions_);
       act(now);
       overslept_ = Duration();
@@ -341,19 +342,24 @@ void Driver::landed(const Flight& flight, Time now) {
   }
 }
 
-void Driver::learn(const Flight& flight, Time now) {
-  const Route& route = flight.passengers.front().job->route();
-  const PartRun& run = flight.run;
-  // A batch bound ahead waits for the one before it, which is no delay of the control path.
-  Time& last_end = workers_[flight.worker.index()]->last_end;
-  const auto delay = static_cast<double>((run.started - std::max(flight.due, last_end)).nanos());
-  last_end = run.started + run.input + run.run + run.output;
-  delay_.observe(std::max(1000.0, delay));
+// Late wakes count whether a batch came of them or a refusal, or the bound could
+// stay so low that everything is refused and nothing is left to measure.
+void Driver::observe_delay(Duration delay) {
+  delay_.observe(std::max(1000.0, static_cast<double>(delay.nanos())));
   const double known = static_cast<double>(control_delay_.load(std::memory_order_relaxed));
   if (std::abs(delay_.value() - known) > 0.2 * known) {
     control_delay_.store(static_cast<int64_t>(delay_.value()), std::memory_order_relaxed);
     scheduler_->set_delay_bound({.control = control_delay()});
   }
+}
+
+void Driver::learn(const Flight& flight, Time now) {
+  const Route& route = flight.passengers.front().job->route();
+  const PartRun& run = flight.run;
+  // A batch bound ahead waits for the one before it, which is no delay of the control path.
+  Time& last_end = workers_[flight.worker.index()]->last_end;
+  observe_delay(run.started - std::max(flight.due, last_end));
+  last_end = run.started + run.input + run.run + run.output;
   if (!flight.all_good) return;
   BatchKey& key = keys_.at(flight.key);
   key.last_evidence = now;

@@ -68,6 +68,7 @@ class Driver {
   void nominate(const std::shared_ptr<Job>& job, KeyId key, Time now);
   void cancelled(JobId id, Time now);
   void landed(const Flight& flight, Time now);
+  void observe_delay(Duration delay);
   void learn(const Flight& flight, Time now);
   void doubt(const policy::Task& refused, Time now);
   void publish(KeyId key, Time now);  // its corrected latency, if it moved

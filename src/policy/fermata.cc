@@ -15,6 +15,7 @@ constexpr double kOverload = 0.05;         // of the requests
 constexpr double kLossWeight = 1.0 / 256;  // of a request in the recent ones
 constexpr double kBatchWeight = 0.05;      // of a batch in the recent ones
 constexpr double kFarFromNow = 1e6;        // items: more than any wait brings
+constexpr double kNobodyComes = 1e9;       // seconds
 
 class Fermata final : public QueueBatcher {
  public:
@@ -26,9 +27,9 @@ class Fermata final : public QueueBatcher {
   Cut cut(const Moment& m) override { return window_cut(queue(), times(), size_to_save(), m); }
 
   void schedule(Time deadline, Time now, Offer& offer) override {
-    offer.start_at = offer.items < times().max_batch()
-                         ? deadline - times().run(offer.items + 1) - margin(offer)
-                         : now;
+    const Time latest = deadline - times().run(offer.items + 1);
+    const bool may_grow = offer.items < times().max_batch() && (latest - now).seconds() > gap_s_;
+    offer.start_at = may_grow ? latest - margin(offer) : now;
     offer.urgency = deadline - offer.run;
   }
 
@@ -43,7 +44,7 @@ class Fermata final : public QueueBatcher {
     target_ = target_size(times(), rate(), budget());
     nearly_target_ = 1;
     while (efficiency(nearly_target_) < (1 - kNotWorth) * efficiency(target_)) ++nearly_target_;
-    gap_s_ = rate().per_second() > 0 ? 1 / rate().per_second() : 0;
+    gap_s_ = rate().per_second() > 0 ? 1 / rate().per_second() : kNobodyComes;
     find_worth_waiting_for();
   }
 
@@ -75,7 +76,7 @@ class Fermata final : public QueueBatcher {
 
   uint32_t target_ = 1, nearly_target_ = 1;
   std::vector<double> worth_waiting_for_;
-  double gap_s_ = 0;  // 1/λ
+  double gap_s_ = kNobodyComes;  // 1/λ
   double recent_batch_ = 1;
   double loss_ = 0;  // share of the recent requests that were refused
   Duration pool_wait_;

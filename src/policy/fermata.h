@@ -17,6 +17,8 @@ namespace fermata::policy {
 //  - the time in which λ would bring so many more that a worker second serves a
 //    ninth more items. A model with little to gain from batching thus starts at
 //    once, one with much waits, with no setting for either.
+// It waits for nobody: a batch that λ will not enlarge by one item before its
+// latest start wants to start now, so that a lone request on an idle pool does.
 // A head is dropped only for a batch as large as those of late, and no larger
 // than what is within a tenth of the target's efficiency.
 //
