@@ -22,8 +22,20 @@ def test_a_deadline_that_cannot_be_met_is_refused(triton):
     assert "ms" in refusal.value.message()  # it says what the budget was
 
 
-def test_a_generous_timeout_changes_nothing(triton):
-    assert infer(triton, "digits", {"image": digits()}, timeout=1_000_000)["label"].shape == (1, 1)
+def test_a_lone_request_does_not_wait_for_company_until_its_deadline(triton):
+    """Holding a batch back is for those that others will join."""
+    minute_us = 60_000_000
+    result = triton.client.infer("digits-cnn-medium", [tensor(triton.module, "image", digits())],
+                                 timeout=minute_us, parameters={"explain": True})
+    parameters = result.get_response()
+    parameters = parameters["parameters"] if isinstance(parameters, dict) else parameters.parameters
+    remaining = parameters["remaining_us"]
+    assert getattr(remaining, "int64_param", remaining) > minute_us / 2
+
+
+def test_clients_that_always_send_a_grpc_deadline_are_served(grpc):
+    image = tensor(tritonclient.grpc, "image", digits())
+    assert grpc.infer("digits", [image], client_timeout=5).as_numpy("label").shape == (1, 1)
 
 
 def test_the_http_refusal_has_the_protocols_body(server):
