@@ -114,7 +114,7 @@ TEST_P(Load, AFullQueueRefuses) {
 
 TEST_P(Load, ACancelledRequestIsWithdrawnAndAnsweredOnce) {
   TemporaryFolder folder;
-  write_emulated(folder, "m", 1, 1, 30);
+  write_emulated(folder, "m", 1, 1, 400);
   const auto engine = emulated_engine(folder, 1);
   std::promise<ReplyPart> running, waiting;
   const auto submit = [&](std::promise<ReplyPart>& promise) {
@@ -135,7 +135,7 @@ TEST_P(Load, ACancelledRequestIsWithdrawnAndAnsweredOnce) {
 
 TEST_P(Load, WhatWaitsIsRefusedAtTheEnd) {
   TemporaryFolder folder;
-  write_emulated(folder, "m", 1, 1, 30);
+  write_emulated(folder, "m", 1, 1, 400);
   auto engine = emulated_engine(folder, 1);
   constexpr int kRequests = 5;
   std::array<absl::StatusCode, kRequests> codes{};
