@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "model/tensor.h"
+
+namespace fermata {
+
+// The elements of a tensor of any numeric datatype as floats, in their order; FP64 and
+// whole numbers round. INVALID_ARGUMENT for BYTES, or where the payload is not what
+// the shape says. O(elements).
+absl::StatusOr<std::vector<float>> as_floats(const Tensor& tensor);
+
+// The same as whole numbers: of BOOL and the integers only; a UINT64 beyond an
+// int64's range is an error.
+absl::StatusOr<std::vector<int64_t>> as_integers(const Tensor& tensor);
+
+}  // namespace fermata
