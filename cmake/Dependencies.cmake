@@ -22,6 +22,7 @@ function(fermata_header_only TARGET HEADER)
 endfunction()
 
 fermata_header_only(CLI11::CLI11 CLI/CLI.hpp)
+fermata_header_only(hnswlib::hnswlib hnswlib/hnswlib.h)
 fermata_header_only(concurrentqueue::concurrentqueue concurrentqueue/concurrentqueue.h)
 find_package(restinio REQUIRED)
 
