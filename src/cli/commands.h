@@ -10,6 +10,7 @@ namespace fermata::cli {
 void add_bench(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_completion(CLI::App& app, int& exit_code);
+void add_evidence(CLI::App& app, int& exit_code);
 void add_goodput(CLI::App& app, int& exit_code);
 void add_load(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
@@ -24,6 +25,7 @@ inline constexpr AddCommand kCommands[] = {
     add_bench,
     add_check,
     add_completion,
+    add_evidence,
     add_goodput,
     add_load,
     add_plan,
