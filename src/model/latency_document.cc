@@ -1,7 +1,10 @@
 #include "model/latency_document.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
+
+#include "base/status.h"
 
 namespace fermata {
 namespace {
@@ -37,7 +40,34 @@ TableLatency read_table(Reader value) {
   return m;
 }
 
+bool is_one_latency(Reader value) {
+  if (!value.is_object()) return true;  // read_latency says what is wrong with it
+  for (const auto& [name, _] : value.map()) {
+    if (name == "alpha" || name == "beta" || name == "quadratic" || name == "table") return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+std::vector<LatencyModel> read_latency_by_type(Reader value, std::span<const std::string> types) {
+  if (is_one_latency(value)) return {read_latency(value)};
+  std::vector<LatencyModel> latencies(types.size());
+  std::vector<bool> named(types.size());
+  for (const auto& [name, latency] : value.map()) {
+    const auto type = std::find(types.begin(), types.end(), name);
+    if (type == types.end()) {
+      latency.fail(fmt::format("a type of the workers as its name, not '{}'", name));
+      return latencies;
+    }
+    latencies[static_cast<size_t>(type - types.begin())] = read_latency(latency);
+    named[static_cast<size_t>(type - types.begin())] = true;
+  }
+  for (size_t t = 0; t < types.size(); ++t) {
+    if (!named[t]) value.fail(fmt::format("a latency for worker type '{}' too", types[t]));
+  }
+  return latencies;
+}
 
 LatencyModel read_latency(Reader value) {
   if (!value.is_object()) {

@@ -1,5 +1,9 @@
 #pragma once
 
+#include <span>
+#include <string>
+#include <vector>
+
 #include "base/document.h"
 #include "model/latency.h"
 
@@ -8,6 +12,9 @@ namespace fermata {
 // The contract's latency_ms: {"alpha", "beta"}, {"quadratic": [a, b, c]} or
 // {"table": {"1": t1, ...}}. Refuses a time of one item that is not positive.
 LatencyModel read_latency(Reader value);
+// One of these for all types of workers, as the only element, or a map from each type to
+// one: by type.
+std::vector<LatencyModel> read_latency_by_type(Reader value, std::span<const std::string> types);
 Json write_latency(const LatencyModel& model);
 
 }  // namespace fermata

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 
 #include "base/status.h"
 #include "model/latency_document.h"
@@ -49,42 +50,12 @@ std::vector<WorkerGroup> read_workers(Reader value) {
   return groups;
 }
 
-bool is_one_latency(Reader value) {
-  if (!value.is_object()) return true;  // read_latency says what is wrong with it
-  for (const auto& [name, _] : value.map()) {
-    if (name == "alpha" || name == "beta" || name == "quadratic" || name == "table") return true;
-  }
-  return false;
-}
-
-std::vector<LatencyModel> read_latencies(Reader value, const std::vector<WorkerGroup>& workers) {
-  if (is_one_latency(value)) return std::vector<LatencyModel>(workers.size(), read_latency(value));
-  std::vector<LatencyModel> latencies(workers.size());
-  std::set<std::string> named;
-  for (const auto& [type, latency] : value.map()) {
-    const auto group =
-        std::find_if(workers.begin(), workers.end(),
-                     [&type = type](const WorkerGroup& g) { return g.type == type; });
-    if (group == workers.end()) {
-      latency.fail(fmt::format("a type of the workers as its name, not '{}'", type));
-      return latencies;
-    }
-    latencies[static_cast<size_t>(group - workers.begin())] = read_latency(latency);
-    named.insert(type);
-  }
-  for (const WorkerGroup& group : workers) {
-    if (!named.contains(group.type)) {
-      value.fail(fmt::format("a latency for worker type '{}' too", group.type));
-    }
-  }
-  return latencies;
-}
-
-SimulatedModel read_model(Reader value, const std::vector<WorkerGroup>& workers) {
+SimulatedModel read_model(Reader value, std::span<const std::string> worker_types) {
   ObjectReader fields = value.object();
   SimulatedModel model;
   model.name = fields["name"].string();
-  model.latency = read_latencies(fields["latency_ms"], workers);
+  model.latency = read_latency_by_type(fields["latency_ms"], worker_types);
+  model.latency.resize(worker_types.size(), model.latency.front());
   model.slo = Duration::from_millis(fields["slo_ms"].between(1e-3, kLongestMs));
   model.share = fields["share"].positive(1.0);
   model.max_batch = static_cast<uint32_t>(fields["max_batch"].integer(1, kLargestBatch, 256));
@@ -105,9 +76,11 @@ SimulatedModel read_model(Reader value, const std::vector<WorkerGroup>& workers)
 
 std::vector<SimulatedModel> read_models(Reader value, const std::vector<WorkerGroup>& workers) {
   std::vector<SimulatedModel> models;
+  std::vector<std::string> types;
+  for (const WorkerGroup& group : workers) types.push_back(group.type);
   std::set<std::string> names;
   for (Reader entry : value.list(1)) {
-    models.push_back(read_model(entry, workers));
+    models.push_back(read_model(entry, types));
     if (!names.insert(models.back().name).second && !value.failed()) {
       entry.fail(fmt::format("a name that no other model has, not '{}'", models.back().name));
     }
