@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+namespace fermata::estimate {
+
+// How likely each class is for one request, and how accurate a variant then is
+// (SneakPeek, section 4.2): the Dirichlet-multinomial model. Spans of one call
+// are of one length, the number of classes.
+
+// The mean of Dirichlet(prior + evidence), equations 10 and 11, into `mean`.
+// Needs a prior above 0 in every class and evidence of at least 0. O(classes).
+void posterior_mean(std::span<const double> prior, std::span<const double> evidence,
+                    std::span<double> mean);
+
+// Equation 9: the recalls weighed by the classes' probabilities. O(classes).
+double expected_accuracy(std::span<const double> theta, std::span<const double> recall);
+
+// The class that is more likely than not (theta above 0.5, section 5.3.2); there is
+// one at most.
+std::optional<size_t> likely_class(std::span<const double> theta);
+
+}  // namespace fermata::estimate
