@@ -1,0 +1,21 @@
+#include "policy/local_choice.h"
+
+namespace fermata::policy {
+
+void LocalChoice::reset(const GroupTables& tables) {
+  problem_ = &tables.problem();
+  workers_.resize(problem_->workers.size());
+  for (uint32_t w = 0; w < workers_.size(); ++w) workers_[w].reset(*problem_, w);
+  busy_ = Duration();
+  last_finish_ = problem_->now;
+}
+
+void LocalChoice::take(const Place& place, uint32_t model) {
+  PlannedWorker& worker = workers_[place.worker];
+  worker.residency.use(model);
+  worker.free = place.finish;
+  busy_ += place.load + place.run;
+  last_finish_ = std::max(last_finish_, place.finish);
+}
+
+}  // namespace fermata::policy
