@@ -1,12 +1,10 @@
+#include "cli/plan.h"
+
 #include <fmt/format.h>
 
-#include <iostream>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
-#include "base/status.h"
-#include "cli/cli.h"
 #include "cli/commands.h"
 #include "plan/placement_document.h"
 
@@ -27,16 +25,11 @@ Example:
 Exit code 0: done. 2: the document is wrong. 3: no placement keeps the limits.
 )";
 
-Exit refuse(const absl::Status& status) {
-  std::cerr << "fermata plan: " << message(status) << "\n";
-  return kBadInput;
-}
-
 Exit run_placement(const std::string& file) {
   auto document = Document::load(file);
-  if (!document.ok()) return refuse(document.status());
+  if (!document.ok()) return refuse_plan(document.status());
   const auto problem = document->read(plan::read_placement);
-  if (!problem.ok()) return refuse(problem.status());
+  if (!problem.ok()) return refuse_plan(problem.status());
   const Time start = monotonic_now();
   const plan::Placement placement = plan::place(*problem);
   std::cerr << fmt::format("placed {} models on {} sub-clusters in {:.2f} s\n",
@@ -54,9 +47,10 @@ void add_plan(CLI::App& app, int& exit_code) {
   CLI::App* placement =
       plan->add_subcommand("placement", "Models to sub-clusters, balanced (Symphony, appendix A).");
   auto file = std::make_shared<std::string>();
-  placement->add_option("FILE", *file, "JSON or YAML document; - reads standard input")->required();
+  placement->add_option("FILE", *file, kPlanFile)->required();
   placement->footer(kPlacementHelp);
   placement->callback([file, &exit_code] { exit_code = run_placement(*file); });
+  add_plan_group(*plan, exit_code);
 }
 
 }  // namespace fermata::cli
