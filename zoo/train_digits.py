@@ -16,13 +16,13 @@ import pathlib
 import jax
 import jax.numpy as jnp
 import numpy as np
-import onnxruntime
 from sklearn.datasets import load_digits
-from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import train_test_split
 
-from digits.graph import Graph
 from digits.networks import CLASSES, Perceptron, ResidualCnn, ShiftedMean
+from training.adam import adam, moments_of
+from training.cards import answers, scores, write_card
+from training.graph import Graph
 
 ZOO = pathlib.Path(__file__).resolve().parent
 SEED = 7
@@ -55,7 +55,7 @@ def train(network, schedule, pixels, labels):
     """Adam with a cosine step size on the cross entropy."""
     rng = np.random.default_rng(SEED)
     params = network.init(rng)
-    moments = jax.tree_util.tree_map(lambda p: (jnp.zeros_like(p), jnp.zeros_like(p)), params)
+    moments = moments_of(params)
     steps_per_epoch = len(pixels) // BATCH
     total = steps_per_epoch * sum(epochs for epochs, _ in schedule)
     step = 0
@@ -80,22 +80,12 @@ def _adam(network, scale, params, moments, rate, step, pixels, labels):
         scores = jax.nn.log_softmax(network.logits(params, pixels, **options))
         return -scores[jnp.arange(BATCH), labels].mean()
 
-    def moved(p, g, m):
-        mean, square = 0.9 * m[0] + 0.1 * g, 0.999 * m[1] + 0.001 * g * g
-        change = mean / (1 - 0.9 ** step) / (jnp.sqrt(square / (1 - 0.999 ** step)) + 1e-8)
-        return p - rate * (change + 1e-3 * p), (mean, square)
-
     loss, gradient = jax.value_and_grad(loss_of)(params)
-    leaves, tree = jax.tree_util.tree_flatten(params)
-    results = [moved(p, g, m) for p, g, m in
-               zip(leaves, tree.flatten_up_to(gradient), tree.flatten_up_to(moments))]
-    return (tree.unflatten([p for p, _ in results]), tree.unflatten([m for _, m in results]), loss)
+    return (*adam(params, moments, gradient, rate, step), loss)
 
 
 def card(name, model, pixels, labels):
     """What the ONNX file itself scores, as ONNX Runtime runs it."""
-    found = onnxruntime.InferenceSession(model).run(["label"], {"image": pixels})[0][:, 0]
-    confusion = confusion_matrix(labels, found, labels=range(CLASSES))
     return {
         "name": name,
         "task": "handwritten digits, 8 by 8 grey values 0 to 16, to one of ten classes",
@@ -105,18 +95,8 @@ def card(name, model, pixels, labels):
         "command": f"zoo/train_digits.py {name}",
         "seed": SEED,
         "test_samples": len(labels),
-        "accuracy": round(float((found == labels).mean()), 6),
-        "recall": [round(float(row[i] / row.sum()), 6) for i, row in enumerate(confusion)],
-        "confusion": confusion.tolist(),
+        **scores(answers(model, {"image": pixels}), labels, CLASSES),
     }
-
-
-def write_card(path, values):
-    """JSON with each row of the confusion matrix on a line."""
-    rows = ",\n".join("    " + json.dumps(row) for row in values["confusion"])
-    lines = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in values.items() if k != "confusion"]
-    lines.append('  "confusion": [\n' + rows + "\n  ]")
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def write_requests(pixels, labels):

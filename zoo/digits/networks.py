@@ -8,14 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from digits.graph import Graph
+from training import convolutional
+from training.convolutional import he_weights
+from training.graph import Graph
 
 PIXEL_MAX = 16.0
 CLASSES = 10
-
-
-def _weights(rng, shape, inputs):
-    return (rng.standard_normal(shape) * np.sqrt(2.0 / inputs)).astype(np.float32)
 
 
 class Perceptron:
@@ -28,7 +26,7 @@ class Perceptron:
 
     def init(self, rng):
         return [
-            (_weights(rng, (i, o), i), np.zeros(o, np.float32))
+            (he_weights(rng, (i, o), i), np.zeros(o, np.float32))
             for i, o in zip(self.sizes, self.sizes[1:])
         ]
 
@@ -45,78 +43,37 @@ class Perceptron:
         return graph.dense(x, *params[-1])
 
 
-class ResidualCnn:
-    """A residual convolutional network on the digit enlarged `scale` times.
+class ResidualCnn(convolutional.ResidualCnn):
+    """On the digit enlarged `scale` times, down to a 4 by 4 grid.
 
-    It ends in averages over the cells of a 4 by 4 grid, so its weights fit any scale:
-    training starts on small images, which are cheap, and ends on those it will serve.
+    Training starts on small images, which are cheap, and ends on those it will serve.
     """
 
     SHIFTS = True
-    RESIDUAL = 0.5
-    GRID = 4
 
     def __init__(self, scale, channels, blocks):
-        self.scale, self.channels, self.blocks = scale, channels, blocks
-
-    def init(self, rng):
-        c, cells = self.channels, self.channels * self.GRID**2
-
-        def conv(inputs):
-            return (_weights(rng, (c, inputs, 3, 3), 9 * inputs), np.zeros(c, np.float32))
-
-        return {
-            "stem": conv(1),
-            "blocks": [(conv(c), conv(c)) for _ in range(self.blocks)],
-            "head": (_weights(rng, (cells, CLASSES), cells), np.zeros(CLASSES, np.float32)),
-        }
+        super().__init__((1, 8 * scale, 8 * scale), CLASSES, (3, 3), (4, 4), channels, blocks)
+        self.scale = scale
 
     def logits(self, params, pixels, scale=None):
         scale = scale or self.scale
         x = (pixels / PIXEL_MAX).reshape(-1, 1, 8, 8)
-        x = jnp.repeat(jnp.repeat(x, scale, axis=2), scale, axis=3)
-        x = jax.nn.relu(_conv(x, *params["stem"]))
-        for first, second in params["blocks"]:
-            x = x + self.RESIDUAL * _conv(jax.nn.relu(_conv(x, *first)), *second)
-            x = jax.nn.relu(x)
-        w, b = params["head"]
-        grid, cell = self.GRID, 8 * scale // self.GRID
-        x = x.reshape(-1, self.channels, grid, cell, grid, cell).mean(axis=(3, 5))
-        return x.reshape(-1, self.channels * grid * grid) @ w + b
+        return self.scores(params, jnp.repeat(jnp.repeat(x, scale, axis=2), scale, axis=3))
 
     def write(self, graph: Graph, params):
         x = graph.add("Div", "image", graph.constant(np.float32(PIXEL_MAX)))
         return self.write_on(graph, params, graph.reshape(x, [-1, 1, 8, 8]))
 
     def write_on(self, graph: Graph, params, x):
-        if self.scale > 1:
-            x = graph.enlarge(x, self.scale)
-        x = graph.add("Relu", graph.conv(x, *params["stem"]))
-        for first, (w, b) in params["blocks"]:
-            branch = graph.add("Relu", graph.conv(x, *first))
-            branch = graph.conv(branch, self.RESIDUAL * w, self.RESIDUAL * b)
-            x = graph.add("Relu", graph.add("Add", x, branch))
-        cell = 8 * self.scale // self.GRID
-        x = graph.add("AveragePool", x, kernel_shape=[cell, cell], strides=[cell, cell])
-        return graph.dense(graph.add("Flatten", x, axis=1), *params["head"])
+        return self.write_scores(graph, params, graph.enlarge(x, self.scale))
 
 
 class ShiftedMean(ResidualCnn):
     """Trained as its base; answers with the mean of what it makes of the digit and
-    of its eight shifts by one pixel. Nine times the work, and fewer errors.
+    of its eight shifts by one pixel.
     """
 
-    def write(self, graph: Graph, params):
-        x = graph.add("Div", "image", graph.constant(np.float32(PIXEL_MAX)))
-        x = graph.reshape(x, [-1, 1, 8, 8])
-        border = graph.constant(np.array([0, 0, 1, 1, 0, 0, 1, 1], np.int64))
-        x = graph.add("Pad", x, border)
-        shifts = [graph.crop(x, (top, left), 8) for top in range(3) for left in range(3)]
-        x = graph.reshape(graph.add("Concat", *shifts, axis=1), [-1, 1, 8, 8])
-        x = graph.reshape(self.write_on(graph, params, x), [-1, len(shifts), CLASSES])
-        return graph.add("ReduceMean", x, axes=[1], keepdims=0)
-
-
-def _conv(x, w, b):
-    y = jax.lax.conv_general_dilated(x, w, (1, 1), "SAME")
-    return y + b[None, :, None, None]
+    def write_on(self, graph: Graph, params, x):
+        return convolutional.write_shifted_mean(
+            graph, x, (1, 8, 8), CLASSES, (1, 1),
+            lambda shifted: super(ShiftedMean, self).write_on(graph, params, shifted))

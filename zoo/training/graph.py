@@ -6,10 +6,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 class Graph:
-    """An ONNX graph from `image` to `probabilities` and `label`, built node by node."""
+    """An ONNX graph from one input, FP32 [batch, values], to `probabilities` and `label`,
+    built node by node.
+    """
 
-    def __init__(self, name):
+    def __init__(self, name, source="image", values=64, classes=10):
         self.name, self.nodes, self.weights = name, [], []
+        self.source, self.values, self.classes = source, values, classes
 
     def add(self, operator, *inputs, output=None, **attributes):
         output = output or f"t{len(self.nodes)}"
@@ -25,18 +28,22 @@ class Graph:
         return self.add("Gemm", x, self.constant(w), self.constant(b))
 
     def conv(self, x, w, b):
-        return self.add("Conv", x, self.constant(w), self.constant(b), pads=[1, 1, 1, 1])
+        """Of stride 1; the output is as large as the input."""
+        pads = [size // 2 for size in w.shape[2:]]
+        return self.add("Conv", x, self.constant(w), self.constant(b), pads=pads * 2)
 
     def reshape(self, x, shape):
         return self.add("Reshape", x, self.constant(np.array(shape, np.int64)))
 
     def crop(self, x, corner, size):
-        """The square of `size` pixels whose upper left pixel is `corner`."""
+        """The `size` pixels (of a square, or height and width) from the upper left `corner`."""
         start, end = np.array(corner, np.int64), np.array(corner, np.int64) + size
         axes = self.constant(np.array([2, 3], np.int64))
         return self.add("Slice", x, self.constant(start), self.constant(end), axes)
 
     def enlarge(self, x, scale):
+        if scale == 1:
+            return x
         scales = self.constant(np.array([1, 1, scale, scale], np.float32))
         return self.add("Resize", x, "", scales, mode="nearest", nearest_mode="floor",
                         coordinate_transformation_mode="asymmetric")
@@ -47,8 +54,8 @@ class Graph:
         tensor = helper.make_tensor_value_info
         graph = helper.make_graph(
             self.nodes, self.name,
-            [tensor("image", TensorProto.FLOAT, ["batch", 64])],
-            [tensor("probabilities", TensorProto.FLOAT, ["batch", 10]),
+            [tensor(self.source, TensorProto.FLOAT, ["batch", self.values])],
+            [tensor("probabilities", TensorProto.FLOAT, ["batch", self.classes]),
              tensor("label", TensorProto.INT64, ["batch", 1])],
             self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)],

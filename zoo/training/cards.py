@@ -1,0 +1,62 @@
+"""What a variant scores, and the files beside its model that say so."""
+
+import json
+
+import numpy as np
+import onnxruntime
+from sklearn.metrics import confusion_matrix
+from sklearn.neighbors import KNeighborsClassifier
+
+NEIGHBOURS = 5
+
+
+def session(model):
+    """ONNX Runtime with one thread, for the file or its bytes."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def answers(model, inputs):
+    """The classes that the file, or its bytes, says."""
+    return session(model).run(["label"], inputs)[0][:, 0]
+
+
+def neighbours_answers(features, labels, asked):
+    """The class of most of the nearest five: what the evidence alone would answer."""
+    return KNeighborsClassifier(NEIGHBOURS).fit(features, labels).predict(asked)
+
+
+def scores(found, labels, classes):
+    """Accuracy, recall by class and confusion matrix, rows by true class."""
+    confusion = confusion_matrix(labels, found, labels=range(classes))
+    return {
+        "accuracy": round(float((found == labels).mean()), 6),
+        "recall": [round(float(row[i] / row.sum()), 6) for i, row in enumerate(confusion)],
+        "confusion": confusion.tolist(),
+    }
+
+
+def write_card(path, values):
+    """JSON with each row of the confusion matrix on a line."""
+    rows = ",\n".join("    " + json.dumps(row) for row in values["confusion"])
+    lines = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in values.items() if k != "confusion"]
+    lines.append('  "confusion": [\n' + rows + "\n  ]")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def write_configuration(folder, about, max_batch, values, classes):
+    """Triton's config.pbtxt and the file of labels that it names."""
+    (folder / "labels.txt").write_text("".join(f"{label}\n" for label in classes))
+    (folder / "config.pbtxt").write_text(f"""# {about}
+name: "{folder.name}"
+platform: "onnxruntime_onnx"
+max_batch_size: {max_batch}
+input {{ name: "features" data_type: TYPE_FP32 dims: [ {values} ] }}
+output {{
+  name: "probabilities" data_type: TYPE_FP32 dims: [ {len(classes)} ]
+  label_filename: "labels.txt"
+}}
+output {{ name: "label" data_type: TYPE_INT64 dims: [ 1 ] }}
+dynamic_batching {{ }}
+""")
