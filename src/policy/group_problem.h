@@ -70,7 +70,7 @@ enum class GroupPolicy : uint8_t { kSneakPeek, kGrouped, kLoPriority, kLoEdf, kM
 std::span<const std::string_view> group_policy_names();
 
 struct GroupProblem {
-  static constexpr uint64_t kDefaultSteps = 30'000'000;  // about a second
+  static constexpr uint64_t kDefaultSteps = 20'000'000;  // about a second
 
   Time now;
   std::vector<std::string> worker_types = {"default"};
