@@ -21,6 +21,19 @@ PLACEMENT = {
         {"name": "m2", "rate_rps": 80.0, "static_mb": 110.0, "dynamic_mb": 900.0,
          "change_cost": 1.0, "current": None}],
 }
+GROUP = {
+    "now_ms": 0.0,
+    "workers": [{"name": "gpu0", "free_at_ms": 3.0, "loaded": ["x3d-s"], "memory_mb": 12000}],
+    "applications": [
+        {"name": "fall", "penalty": "sigmoid", "prior": [0.5, 0.5],
+         "variants": [{"name": "x3d-s", "latency_ms": {"alpha": 2.0, "beta": 9.0}, "load_ms": 40.0,
+                       "memory_mb": 300, "recall": [0.95, 0.70], "accuracy": 0.93,
+                       "max_batch": 8}],
+         "short_circuit": {"name": "knn", "accuracy": 0.71}}],
+    "requests": [{"id": "r1", "application": "fall", "arrival_ms": -20.0, "deadline_ms": 130.0,
+                  "evidence": [2, 3]}],
+    "policy": "sneakpeek", "tau": 5,
+}
 SIMULATE = {
     "seed": 1, "warmup_s": 0.2, "duration_s": 1.0, "scheduler": "deferred",
     "workers": {"count": 8, "memory_mb": 11000},
@@ -30,8 +43,8 @@ SIMULATE = {
                 "memory_mb": {"static": 170, "dynamic": 2798}}],
     "rate_rps": 2000.0,
 }
-COMMANDS = {"placement": ["plan", "placement"], "simulate": ["simulate"], "goodput": ["goodput"]}
-DOCUMENTS = {"placement": PLACEMENT, "simulate": SIMULATE, "goodput": SIMULATE}
+COMMANDS = {"placement": ["plan", "placement"], "group": ["plan", "group"], "simulate": ["simulate"], "goodput": ["goodput"]}
+DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "simulate": SIMULATE, "goodput": SIMULATE}
 
 
 def schema(name):
@@ -78,11 +91,41 @@ def test_infeasible_results_match():
     jsonschema.validate(json.loads(done.stdout), schema("placement.result"))
 
 
+def test_without_memory_for_any_variant_there_is_no_group_schedule():
+    document = changed(changed(GROUP, "workers.0.memory_mb", 299), "workers.0.loaded", [])
+    done = run("group", changed(document, "applications.0.short_circuit", None))
+    assert done.returncode == 3
+    jsonschema.validate(json.loads(done.stdout), schema("group.result"))
+    assert json.loads(run("group", document).stdout)["short_circuited"] == ["r1"]
+
+
+# What a schema cannot say.
+@pytest.mark.parametrize("path, value", [
+    ("requests.0.evidence", [2, 3, 4]), ("requests.0.application", "fell"),
+    ("requests.0.deadline_ms", -20), ("workers.0.loaded", ["x3d-m"]),
+    ("applications.0.variants.0.recall", [0.9]), ("applications.0.short_circuit.name", "x3d-s"),
+])
+def test_wrong_references_and_lengths_of_groups(path, value):
+    done = run("group", changed(GROUP, path, value))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1 and "$." + path.split(".")[0] in done.stderr
+
+
 BAD = [
     ("placement", "subclusters", 0), ("placement", "max_rate_rps", -1), ("placement", "sede", 1),
     ("placement", "models", []), ("placement", "models.0.name", ""),
     ("placement", "models.0.rate_rps", "many"), ("placement", "models.1.static_mb", None),
     ("placement", "models.0.current", -1), ("placement", "max_steps", 0),
+    ("group", "tua", 5), ("group", "now_ms", None), ("group", "tau", -1), ("group", "workers", []),
+    ("group", "policy", "fifo"), ("group", "data_aware", 1), ("group", "max_group", 0),
+    ("group", "applications.0.prior", [0.5, 0]), ("group", "applications.0.penalty", "cubic"),
+    ("group", "applications.0.penalty", {"constant": 1.5}),
+    ("group", "applications.0.variants", []),
+    ("group", "applications.0.variants.0.accuracy", 1.1),
+    ("group", "applications.0.variants.0.load_ms", -1),
+    ("group", "applications.0.variants.0.latency_ms", {"alpha": 1}),
+    ("group", "workers.0.loaded", ["x3d-s", "x3d-s"]), ("group", "requests.0.id", ""),
+    ("group", "requests.0.evidence", [2, -3]), ("group", "requests.0.deadline_ms", None),
     ("simulate", "workers.count", 0), ("simulate", "scheduler", "fifo"),
     ("simulate", "models.0.slo_ms", 0), ("simulate", "models.0.latency_ms", {"alpha": 1}),
     ("simulate", "models.0.latency_ms", {"table": {"0": 1}}),
