@@ -30,7 +30,7 @@ void ThreadedScheduler::update_latency(KeyId key, std::shared_ptr<const LatencyT
   sharded_->update_latency(key, std::move(latency));
 }
 
-WorkerId ThreadedScheduler::add_worker(Time, policy::Decisions&, uint32_t type) {
+WorkerId ThreadedScheduler::add_worker(Time, policy::Decisions&, uint32_t type, int64_t) {
   return sharded_->add_worker(type);
 }
 

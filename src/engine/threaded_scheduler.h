@@ -33,7 +33,8 @@ class ThreadedScheduler final : public policy::Scheduler {
   void update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
                       policy::Decisions& out) override;
   void set_delay_bound(policy::DelayBound bound) override { sharded_->set_delay_bound(bound); }
-  WorkerId add_worker(Time now, policy::Decisions& out, uint32_t type) override;
+  WorkerId add_worker(Time now, policy::Decisions& out, uint32_t type,
+                      int64_t memory_bytes) override;
 
   void nominate(const policy::Task& task, Time now, policy::Decisions& out) override;
   bool withdraw(const policy::Task& task, Time now, policy::Decisions& out) override;

@@ -18,6 +18,7 @@ void Decisions::clear() {
   }
   bound.clear();
   dropped.clear();
+  short_circuited.clear();
 }
 
 }  // namespace fermata::policy

@@ -37,15 +37,6 @@ std::string read_own_name(Reader value, Names& taken) {
   return name;
 }
 
-Penalty read_penalty(Reader value) {
-  if (value.is_object()) {
-    ObjectReader fields = value.object();
-    return {PenaltyShape::kConstant, fields["constant"].between(0, 1)};
-  }
-  const size_t sigmoid = static_cast<size_t>(PenaltyShape::kSigmoid);
-  return {static_cast<PenaltyShape>(value.choice({"step", "linear", "sigmoid", "none"}, sigmoid))};
-}
-
 // Reads top-down and remembers what was named by its index.
 class ProblemReader {
  public:
@@ -283,6 +274,15 @@ void ProblemReader::read_evidence(Reader list, GroupRequest& request) {
 }
 
 }  // namespace
+
+Penalty read_penalty(Reader value) {
+  if (value.is_object()) {
+    ObjectReader fields = value.object();
+    return {PenaltyShape::kConstant, fields["constant"].between(0, 1)};
+  }
+  const size_t sigmoid = static_cast<size_t>(PenaltyShape::kSigmoid);
+  return {static_cast<PenaltyShape>(value.choice({"step", "linear", "sigmoid", "none"}, sigmoid))};
+}
 
 GroupProblem read_group_problem(Reader root) { return ProblemReader().read(root); }
 

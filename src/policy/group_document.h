@@ -5,6 +5,9 @@
 
 namespace fermata::policy {
 
+// step, linear, sigmoid (the default), none or {"constant": c}.
+Penalty read_penalty(Reader value);
+
 // `fermata plan group`: docs/schemas/group.schema.json.
 GroupProblem read_group_problem(Reader root);
 

@@ -43,7 +43,7 @@ void NexusScheduler::set_delay_bound(DelayBound bound) {
   for (Replica& replica : replicas_) replica.batcher->set_delay_bound(bound);
 }
 
-WorkerId NexusScheduler::add_worker(Time now, Decisions& out, uint32_t type) {
+WorkerId NexusScheduler::add_worker(Time now, Decisions& out, uint32_t type, int64_t) {
   const WorkerId worker(static_cast<uint32_t>(workers_.size()));
   workers_.push_back({type});
   for (size_t r = 0; r < replicas_.size(); ++r) {

@@ -24,7 +24,7 @@ class NexusScheduler final : public Scheduler {
   void update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
                       Decisions& out) override;
   void set_delay_bound(DelayBound bound) override;
-  WorkerId add_worker(Time now, Decisions& out, uint32_t type) override;
+  WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) override;
   void nominate(const Task& task, Time now, Decisions& out) override;
   bool withdraw(const Task& task, Time now, Decisions& out) override;
   void freed(WorkerId worker, Time now, Decisions& out) override;

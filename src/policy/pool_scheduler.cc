@@ -6,23 +6,57 @@
 
 namespace fermata::policy {
 
-KeyId PoolScheduler::add_key(KeyInfo info) {
+KeyId PoolScheduler::new_key() {
   KeyId key(static_cast<uint32_t>(batchers_.size()));
   if (free_keys_.empty()) {
     batchers_.emplace_back();
+    slot_.emplace_back();
+    infos_.emplace_back();
     wakes_.resize(batchers_.size());
   } else {
     key = free_keys_.back();
     free_keys_.pop_back();
   }
+  slot_[key.index()] = key;
+  return key;
+}
+
+KeyId PoolScheduler::add_key(KeyInfo info) {
+  const KeyId key = new_key();
+  infos_[key.index()] = info;
+  if (group_ != nullptr) group_->queue().add_key(key, info);
   batchers_[key.index()] = make_batcher_(key, std::move(info), delay_);
   ranker_->add_key(key);
   return key;
 }
 
+GroupBatcher& PoolScheduler::group() {
+  if (group_ != nullptr) return *group_;
+  group_key_ = new_key();
+  auto made = std::make_unique<GroupBatcher>(group_key_, delay_);
+  group_ = made.get();
+  for (size_t k = 0; k < batchers_.size(); ++k) {
+    if (batchers_[k] == nullptr) continue;
+    group_->queue().add_key(KeyId(static_cast<uint32_t>(k)), infos_[k]);
+  }
+  for (const WorkerInfo& w : workers_) group_->queue().add_worker(w.type, w.memory_bytes);
+  batchers_[group_key_.index()] = std::move(made);
+  ranker_->add_key(group_key_);
+  return *group_;
+}
+
+KeyId PoolScheduler::add_application(const ApplicationInfo& info) {
+  GroupBatcher& batcher = group();
+  const KeyId key = new_key();
+  slot_[key.index()] = group_key_;
+  batcher.queue().add_application(key, info);
+  return key;
+}
+
 void PoolScheduler::remove_key(KeyId key) {
   FERMATA_CHECK(waiting_items(key) == 0);
-  batchers_[key.index()].reset();
+  if (group_ != nullptr) group_->queue().remove(key);
+  if (slot_[key.index()] == key) batchers_[key.index()].reset();
   wakes_.set(key.index(), Time::infinite());
   free_keys_.push_back(key);
 }
@@ -30,8 +64,17 @@ void PoolScheduler::remove_key(KeyId key) {
 void PoolScheduler::update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
                                    Decisions& out) {
   const size_t dropped = out.dropped.size();
+  infos_[key.index()].latency = latency;
+  if (group_ != nullptr) group_->queue().set_latency(key, latency);
   batchers_[key.index()]->set_latency(std::move(latency), now, out);
   settle(key, now, out);
+  explain_drops(dropped, now, out);
+}
+
+void PoolScheduler::learned(const Task& task, Evidence evidence, Time now, Decisions& out) {
+  const size_t dropped = out.dropped.size();
+  group_->learned(task, std::move(evidence), now, out);
+  settle(group_key_, now, out);
   explain_drops(dropped, now, out);
 }
 
@@ -43,9 +86,11 @@ void PoolScheduler::set_delay_bound(DelayBound bound) {
   }
 }
 
-WorkerId PoolScheduler::add_worker(Time now, Decisions& out, uint32_t type) {
+WorkerId PoolScheduler::add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) {
   const size_t dropped = out.dropped.size();
-  const WorkerId worker(workers_++);
+  const WorkerId worker(static_cast<uint32_t>(workers_.size()));
+  workers_.push_back({type, memory_bytes});
+  if (group_ != nullptr) group_->queue().add_worker(type, memory_bytes);
   ranker_->add_worker(worker, type, now, grants_);
   serve_grants(now, out);
   explain_drops(dropped, now, out);
@@ -54,15 +99,17 @@ WorkerId PoolScheduler::add_worker(Time now, Decisions& out, uint32_t type) {
 
 void PoolScheduler::nominate(const Task& task, Time now, Decisions& out) {
   const size_t dropped = out.dropped.size();
-  batchers_[task.key.index()]->nominated(task, now, out);
-  settle(task.key, now, out);
+  const KeyId slot = slot_[task.key.index()];
+  batchers_[slot.index()]->nominated(task, now, out);
+  settle(slot, now, out);
   explain_drops(dropped, now, out);
 }
 
 bool PoolScheduler::withdraw(const Task& task, Time now, Decisions& out) {
   const size_t dropped = out.dropped.size();
-  if (!batchers_[task.key.index()]->withdrawn(task, now, out)) return false;
-  settle(task.key, now, out);
+  const KeyId slot = slot_[task.key.index()];
+  if (!batchers_[slot.index()]->withdrawn(task, now, out)) return false;
+  settle(slot, now, out);
   explain_drops(dropped, now, out);
   return true;
 }
@@ -88,8 +135,13 @@ void PoolScheduler::tick(Time now, Decisions& out) {
 
 Time PoolScheduler::next_wake() const { return std::min(wakes_.top(), ranker_->next_wake()); }
 
+const GroupProblem* PoolScheduler::last_problem() const {
+  return group_ == nullptr ? nullptr : &group_->queue().last_problem();
+}
+
 uint64_t PoolScheduler::waiting_items(KeyId key) const {
-  return batchers_[key.index()]->waiting_items();
+  const KeyId slot = slot_[key.index()];
+  return slot == key ? batchers_[key.index()]->waiting_items() : group_->queue().waiting_items(key);
 }
 
 void PoolScheduler::settle(KeyId key, Time now, Decisions& out) {
@@ -103,12 +155,40 @@ void PoolScheduler::serve_grants(Time now, Decisions& out) {
   for (size_t i = 0; i < grants_.size(); ++i) {  // serving may append more
     const Grant grant = grants_[i];
     Batcher& batcher = *batchers_[grant.key.index()];
-    const Answer answer = batcher.granted(grant, now, out);
+    Answer answer = batcher.granted(grant, now, out);
+    KeyId joined;
+    if (answer.started && group_ != nullptr) {
+      joined = complete(out.bound.back(), now, out);
+      answer.free_at = out.bound.back().finish;
+    }
     wakes_.set(grant.key.index(), batcher.next_wake());
     ranker_->answered(answer, now, grants_);
     ranker_->offered(batcher.offer(), now, grants_);
+    if (joined.is_none()) continue;
+    wakes_.set(joined.index(), batchers_[joined.index()]->next_wake());
+    ranker_->offered(batchers_[joined.index()]->offer(), now, grants_);
   }
   grants_.clear();
+}
+
+// Lets tasks of the other kind join: those of applications a batch of one of their variants,
+// those of a variant's own services a batch that applications filled. Whose tasks they are.
+KeyId PoolScheduler::complete(Batch& batch, Time now, Decisions& out) {
+  Time limit = Time::infinite();
+  bool of_applications = false;
+  for (const Task& task : batch.tasks) {
+    if (task.deadline >= batch.finish) limit = std::min(limit, task.deadline);
+    of_applications = slot_[task.key.index()] == group_key_;
+  }
+  KeyId other = group_key_;
+  if (of_applications) {
+    other = batch.key;
+    batchers_[other.index()]->join(batch, limit, now, out);
+  } else {
+    group_->join(batch, limit, *infos_[batch.key.index()].latency, now);
+  }
+  group_->queue().set_free_at(batch.worker, batch.finish);
+  return other;
 }
 
 // A batcher knows how long a refused task would run, the ranker how long it

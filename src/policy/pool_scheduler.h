@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "policy/batcher.h"
+#include "policy/group_batcher.h"
 #include "policy/min_tree.h"
 #include "policy/parts.h"
 #include "policy/ranker.h"
@@ -19,31 +20,48 @@ class PoolScheduler final : public Scheduler {
   explicit PoolScheduler(Parts parts)
       : make_batcher_(parts.make_batcher), ranker_(std::move(parts.ranker)) {}
 
+  bool serves_applications() const override { return true; }
+  KeyId add_application(const ApplicationInfo& info) override;
+  void learned(const Task& task, Evidence evidence, Time now, Decisions& out) override;
+
   KeyId add_key(KeyInfo info) override;
   void remove_key(KeyId key) override;
   void update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
                       Decisions& out) override;
   void set_delay_bound(DelayBound bound) override;
-  WorkerId add_worker(Time now, Decisions& out, uint32_t type) override;
+  WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) override;
   void nominate(const Task& task, Time now, Decisions& out) override;
   bool withdraw(const Task& task, Time now, Decisions& out) override;
   void freed(WorkerId worker, Time now, Decisions& out) override;
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override;
   uint64_t waiting_items(KeyId key) const override;
+  const GroupProblem* last_problem() const override;
 
  private:
+  struct WorkerInfo {
+    uint32_t type = 0;
+    int64_t memory_bytes = kUnlimitedMemory;
+  };
+  KeyId new_key();
+  GroupBatcher& group();
   void settle(KeyId key, Time now, Decisions& out);
+  KeyId complete(Batch& batch, Time now, Decisions& out);
   void serve_grants(Time now, Decisions& out);
   void explain_drops(size_t from, Time now, Decisions& out) const;
 
   const MakeBatcher make_batcher_;
   const std::unique_ptr<Ranker> ranker_;
   std::vector<std::unique_ptr<Batcher>> batchers_;  // by key; null once removed
-  std::vector<KeyId> free_keys_;                    // removed: the next keys take their ids
-  MinTree wakes_;                                   // by key
+  // By key: whose batcher it has. All applications share the one of group_key_.
+  std::vector<KeyId> slot_;
+  std::vector<KeyInfo> infos_;  // by key
+  KeyId group_key_;             // none: there has been no application
+  GroupBatcher* group_ = nullptr;
+  std::vector<KeyId> free_keys_;  // removed: the next keys take their ids
+  MinTree wakes_;                 // by key
   DelayBound delay_;
-  uint32_t workers_ = 0;
+  std::vector<WorkerInfo> workers_;
   std::vector<Grant> grants_;  // to be served, oldest first; empty between calls
 };
 

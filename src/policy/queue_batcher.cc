@@ -156,6 +156,27 @@ Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   return answer;
 }
 
+void QueueBatcher::join(Batch& batch, Time limit, Time now, Decisions& out) {
+  const Time run_from = batch.finish - times_.run(batch.items);
+  const auto take = [&](TaskQueue& queue) {
+    while (!queue.empty()) {
+      const Task& task = queue[0];
+      const uint32_t items = batch.items + task.items;
+      if (items > times_.max_batch()) return;
+      const Time finish = run_from + times_.run(items);
+      if (finish > std::min(limit, task.deadline)) return;
+      limit = std::min(limit, task.deadline);
+      batch.items = items;
+      batch.finish = finish;
+      batch.tasks.push_back(task);
+      queue.pop_front();
+    }
+  };
+  take(queue_);
+  take(patient_);
+  update(now, out);
+}
+
 // The cut's tasks, then those without deadline as far as they make nobody late.
 void QueueBatcher::fill(const Cut& c, const BatchTimes& times, const Moment& m, Batch& batch) {
   const uint32_t most =

@@ -23,6 +23,7 @@ class QueueBatcher : public Batcher {
   void nominated(const Task& task, Time now, Decisions& out) final;
   bool withdrawn(const Task& task, Time now, Decisions& out) final;
   Answer granted(const Grant& grant, Time now, Decisions& out) final;
+  void join(Batch& batch, Time limit, Time now, Decisions& out) final;
   void tick(Time now, Decisions& out) final { update(now, out); }
   void set_latency(std::shared_ptr<const LatencyTable> latency, Time now, Decisions& out) final;
   void set_delay_bound(DelayBound bound) final;

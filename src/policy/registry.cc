@@ -1,5 +1,7 @@
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/status.h"
 #include "policy/deferred.h"
 #include "policy/fermata.h"
@@ -7,6 +9,7 @@
 #include "policy/parts.h"
 #include "policy/pool_ranker.h"
 #include "policy/pool_scheduler.h"
+#include "policy/window_scheduler.h"
 #include "policy/work_conserving.h"
 
 namespace fermata::policy {
@@ -42,7 +45,12 @@ absl::StatusOr<Parts> make_parts(std::string_view policy) {
                  policy, fmt::join(names, ", "));
 }
 
-absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy) {
+absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy,
+                                                          Duration window) {
+  const auto groups = group_policy_names();
+  if (const auto it = std::find(groups.begin(), groups.end(), policy); it != groups.end()) {
+    return std::make_unique<WindowScheduler>(static_cast<GroupPolicy>(it - groups.begin()), window);
+  }
   if (policy == kNexus) return std::make_unique<NexusScheduler>();
   for (const std::string_view name : scheduler_names()) {
     if (name != policy) continue;
@@ -50,13 +58,19 @@ absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view polic
     return std::make_unique<PoolScheduler>(std::move(parts));
   }
   return invalid("no policy is called '{}', expected one of {}", policy,
-                 fmt::join(scheduler_names(), ", "));
+                 fmt::join(all_scheduler_names(), ", "));
 }
 
 std::vector<std::string_view> scheduler_names() {
   std::vector<std::string_view> names;
   for (const Entry& entry : kPolicies) names.push_back(entry.name);
   names.push_back(kNexus);
+  return names;
+}
+
+std::vector<std::string_view> all_scheduler_names() {
+  std::vector<std::string_view> names = scheduler_names();
+  names.insert(names.end(), group_policy_names().begin(), group_policy_names().end());
   return names;
 }
 

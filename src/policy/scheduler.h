@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "policy/application.h"
+#include "policy/group_problem.h"
 #include "policy/types.h"
 
 namespace fermata::policy {
@@ -14,8 +16,9 @@ class Decisions {
  public:
   std::vector<Batch> bound;
   std::vector<Dropped> dropped;
+  std::vector<Task> short_circuited;  // answered by what the evidence model found already
 
-  // Empties both; the batches' memory is kept for add_batch() unless the caller
+  // Empties all; the batches' memory is kept for add_batch() unless the caller
   // moved it out.
   void clear();
   Batch& add_batch();
@@ -30,8 +33,8 @@ class Decisions {
 // call tick() at next_wake() at the latest (or as soon after as it can; being
 // late costs quality, never correctness).
 //
-// Every nominated task ends exactly once: in one Batch, in one Dropped, or by
-// withdraw() returning true.
+// Every nominated task ends exactly once: in one Batch, in one Dropped, as one of
+// short_circuited, or by withdraw() returning true.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
@@ -41,8 +44,19 @@ class Scheduler {
   virtual void update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
                               Decisions& out) = 0;
   virtual void set_delay_bound(DelayBound bound) = 0;
-  // `type` picks from a key's latency_by_type.
-  virtual WorkerId add_worker(Time now, Decisions& out, uint32_t type = 0) = 0;
+  // `type` picks from a key's latency_by_type. Where memory has a limit, batches say what has
+  // to be loaded for them (Batch::load) and the least recently used goes.
+  virtual WorkerId add_worker(Time now, Decisions& out, uint32_t type = 0,
+                              int64_t memory_bytes = kUnlimitedMemory) = 0;
+
+  // Whether tasks may leave it to the scheduler which key answers them. Where not, neither of
+  // the next two may be called.
+  virtual bool serves_applications() const { return false; }
+  // A key for tasks of one item, which end in batches of the application's variants; those
+  // were added before and stay as long as it does.
+  virtual KeyId add_application(const ApplicationInfo& info);
+  // What the data of a waiting task says; nothing where it no longer waits.
+  virtual void learned(const Task& task, Evidence evidence, Time now, Decisions& out);
 
   virtual void nominate(const Task& task, Time now, Decisions& out) = 0;
   // False where it is bound already: a withdrawal that crosses a grant loses.
@@ -53,11 +67,17 @@ class Scheduler {
   virtual Time next_wake() const = 0;  // infinite: nothing to wait for
 
   virtual uint64_t waiting_items(KeyId key) const = 0;
+  // What the last choice for applications was made from; null where there was none.
+  virtual const GroupProblem* last_problem() const { return nullptr; }
 };
 
 // The names of the contract: fermata, deferred, deferred-beta-lambda,
 // deferred-prefix, eager, clockwork, edf, nexus. Unknown: INVALID_ARGUMENT with the list.
-absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy);
-std::vector<std::string_view> scheduler_names();
+// And for applications as published: sneakpeek, grouped, lo-priority, lo-edf, maxacc-edf, which
+// plan once a `window`, or with none whenever something happens.
+absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy,
+                                                          Duration window = Duration::millis(100));
+std::vector<std::string_view> scheduler_names();  // those that refuse what would be late
+std::vector<std::string_view> all_scheduler_names();
 
 }  // namespace fermata::policy

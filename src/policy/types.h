@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,6 +60,7 @@ struct Batch {
   Time start, finish;
   uint32_t items = 0;
   std::vector<Task> tasks;
+  bool load = false;  // start to finish includes loading the variant on the worker
 };
 
 // Refused: cannot end in time any more. wait and run are what it would have
@@ -76,7 +78,15 @@ struct KeyInfo {
   // On workers of type i; empty where all are alike. `latency` is then the
   // slowest of them: it says when a batch must start, wherever that is.
   std::vector<std::shared_ptr<const LatencyTable>> latency_by_type;
+  // What a worker loads for it; keys of one variant share that.
+  VariantId variant;
+  Duration load;
+  int64_t memory_bytes = 0;
 };
+
+// A worker's memory for variants. With a limit they are loaded when they are needed, and the
+// least recently used go; without one all are there from the beginning.
+inline constexpr int64_t kUnlimitedMemory = std::numeric_limits<int64_t>::max();
 
 // A5: how long before a batch starts its decision must be made, for control
 // messages and for fetching the data of `items` items. (Symphony appendix C.)

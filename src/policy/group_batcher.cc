@@ -1,0 +1,169 @@
+#include "policy/group_batcher.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace fermata::policy {
+namespace {
+
+constexpr size_t kMostPlanned = 256;  // tasks that one decision looks at
+constexpr Duration kTick = Duration::nanos(1);
+
+}  // namespace
+
+void GroupBatcher::nominated(const Task& task, Time now, Decisions& out) {
+  FERMATA_CHECK(task.items == 1);
+  queue_.insert(task, now);
+  wait_until_ = now;
+  end_the_late(now, out);
+  update(now);
+}
+
+bool GroupBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
+  if (!queue_.erase(task)) return false;
+  end_the_late(now, out);
+  update(now);
+  return true;
+}
+
+void GroupBatcher::learned(const Task& task, Evidence evidence, Time now, Decisions& out) {
+  if (!queue_.learned(task, std::move(evidence))) return;
+  wait_until_ = now;
+  end_the_late(now, out);
+  update(now);
+}
+
+void GroupBatcher::tick(Time now, Decisions& out) {
+  end_the_late(now, out);
+  update(now);
+}
+
+bool GroupBatcher::short_circuits(const Waiting& w) const {
+  return !w.evidence.empty() &&
+         queue_.last_problem().applications[w.application].short_circuit.has_value();
+}
+
+Duration GroupBatcher::fastest(uint32_t application) const {
+  Duration least = Duration::infinite();
+  for (const GroupVariant& variant : queue_.last_problem().applications[application].variants) {
+    for (const auto& latency : variant.latency) least = std::min(least, (*latency)(1));
+  }
+  return least;
+}
+
+// After it nothing is worth anything to the task, or its short circuit would be late.
+Time GroupBatcher::last_moment(const Waiting& w) const {
+  const Time deadline = w.task.deadline;
+  if (deadline.is_infinite()) return deadline;
+  if (short_circuits(w)) return deadline - delay_(1);
+  const Penalty& penalty = queue_.last_problem().applications[w.application].penalty;
+  if (!penalty.depends_on_time()) return Time::infinite();
+  const Duration grace =
+      penalty.shape == PenaltyShape::kStep ? Duration() : deadline - w.task.arrival;
+  return deadline + grace - fastest(w.application) - delay_(1);
+}
+
+void GroupBatcher::end_the_late(Time now, Decisions& out) {
+  if (now < wake_) return;
+  const auto& waiting = queue_.waiting();
+  queue_.erase_if([&](size_t i) {
+    const Waiting& w = waiting[i];
+    if (now < last_moment(w)) return false;
+    if (short_circuits(w)) {
+      out.short_circuited.push_back(w.task);
+    } else {
+      out.dropped.push_back({w.task, Duration(), fastest(w.application)});
+    }
+    return true;
+  });
+  wake_ = Time::infinite();
+}
+
+void GroupBatcher::update(Time now) {
+  const auto& waiting = queue_.waiting();
+  wake_ = Time::infinite();
+  for (const Waiting& w : waiting) wake_ = std::min(wake_, last_moment(w));
+  offer_.items = static_cast<uint32_t>(waiting.size());
+  offer_.epoch = epoch_;
+  offer_.patient = false;
+  if (waiting.empty()) return;
+  offer_.run = fastest(waiting[0].application);
+  offer_.start_at = std::max(now, wait_until_);
+  // Who has no deadline has no slack to compare: last among those who want to start.
+  const Time deadline = waiting[0].task.deadline;
+  offer_.urgency = deadline.is_infinite() ? Time::infinite() - kTick : deadline - offer_.run;
+}
+
+Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
+  Answer answer{grant.worker, false, grant.free_at};
+  if (grant.epoch != epoch_) return answer;
+  ++epoch_;
+  end_the_late(now, out);
+  if (!queue_.waiting().empty()) {
+    const Time start = std::max(now + delay_(1), grant.free_at);
+    queue_.set_free_at(grant.worker, start);
+    const GroupProblem& problem = queue_.problem(start, kMostPlanned);
+    expected_.clear();
+    for (uint32_t a = 0; a < problem.applications.size(); ++a) {
+      expected_.push_back({queue_.rate(a).per_second(), queue_.typical_slo(a)});
+    }
+    const GroupSchedule& plan = planner_.plan(problem, expected_);
+    const auto first = std::min_element(
+        plan.batches.begin(), plan.batches.end(),
+        [](const GroupBatch& a, const GroupBatch& b) { return a.start < b.start; });
+    wait_until_ = first == plan.batches.end() ? Time::infinite() : first->start;
+    if (wait_until_ <= start) {
+      bind(plan, *first, grant.worker, start, out);
+      answer.started = true;
+      answer.free_at = out.bound.back().finish;
+    }
+  }
+  update(now);
+  return answer;
+}
+
+void GroupBatcher::bind(const GroupSchedule& plan, const GroupBatch& planned, WorkerId worker,
+                        Time start, Decisions& out) {
+  for (size_t i = 0; i < plan.expected_accuracy.size(); ++i) {
+    queue_.set_planned(i, plan.expected_accuracy[i]);
+  }
+  Batch& batch = out.add_batch();
+  batch.key = queue_.variant_key(planned.application, planned.variant);
+  batch.worker = worker;
+  batch.start = start;
+  batch.finish = start + (planned.finish - planned.start);
+  batch.items = planned.count;
+  taken_.assign(queue_.waiting().size(), false);
+  for (const uint32_t i : plan.requests_of(planned)) {
+    batch.tasks.push_back(queue_.waiting()[i].task);
+    taken_[i] = true;
+  }
+  queue_.erase_if([this](size_t i) { return taken_[i]; });
+  wait_until_ = Time();
+}
+
+void GroupBatcher::join(Batch& batch, Time limit, const LatencyTable& latency, Time now) {
+  const auto& waiting = queue_.waiting();
+  const GroupProblem& problem = queue_.last_problem();
+  const Time run_from = batch.finish - latency(batch.items);
+  queue_.erase_if([&](size_t i) {
+    const Waiting& w = waiting[i];
+    if (batch.items >= latency.max_batch()) return false;
+    const Time finish = run_from + latency(batch.items + 1);
+    if (finish > std::min(limit, w.task.deadline)) return false;
+    const GroupApplication& application = problem.applications[w.application];
+    for (uint32_t v = 0; v < application.variants.size(); ++v) {
+      if (queue_.variant_key(w.application, v) != batch.key) continue;
+      if (application.variants[v].accuracy < w.planned) return false;
+      batch.tasks.push_back(w.task);
+      ++batch.items;
+      batch.finish = finish;
+      return true;
+    }
+    return false;
+  });
+  update(now);
+}
+
+}  // namespace fermata::policy

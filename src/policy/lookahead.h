@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "policy/group_problem.h"
+#include "policy/residency.h"
+
+namespace fermata::policy {
+
+// What is expected to come of one application: requests at an even pace.
+struct ExpectedArrivals {
+  double rate_rps = 0;
+  Duration slo;  // their deadline minus their arrival
+};
+
+// Data-aware serving as `fermata` does it: who runs next, as which variant. It plays
+// forward what would happen if worker time had a price: whenever a worker is free, each
+// waiting request of an application names the variant that earns it most,
+//   accuracy * (1 - penalty) - price * its share of the batch's run time,
+// those who name the same one form a batch, others join where the time that this adds costs
+// less than it earns, and the most urgent batch (or the one that earns most a second) runs.
+// The price that is worth most over all requests, those expected to come included, is the
+// right one: idle workers make time cheap, so the most accurate variants run; in a burst it
+// is dear, so cheap ones do, for those requests whose data says that it costs them little.
+//
+// A group is thus not an application or a label (SneakPeek 5.2, 5.3.2) but whoever is best
+// served alike; where the published groups are worth more than all prices, they are taken.
+class LookaheadPlanner {
+ public:
+  // Every request is served, late or not, or short-circuited, as by GroupPlanner. `expected`
+  // by application, or empty. O(prices * batches * requests * variants); keeps its buffers.
+  const GroupSchedule& plan(const GroupProblem& problem,
+                            std::span<const ExpectedArrivals> expected = {});
+
+ private:
+  // One request of the problem, or an expected one.
+  struct Query {
+    Time arrival, deadline;
+    uint32_t application = 0;
+    uint32_t accuracies = 0;  // where its accuracies by variant begin
+    double fallback = 0;      // what it is worth without a worker
+    bool real = true, short_circuit = false;
+    bool taken = false;  // by the batch that is being made
+  };
+  struct Named {
+    uint32_t variant = 0;
+    double net = 0;  // what it earns by that beyond its fallback and its share of the time
+  };
+  enum class Order : uint8_t { kUrgency, kEarnings };
+  struct Move {  // a batch that could run next
+    uint32_t application = 0, variant = 0, items = 0;
+    uint32_t head = 0;  // its most urgent query
+    Duration run;
+    double earned = 0;
+    double rank = 0;  // the least is taken
+  };
+
+  void read(const GroupProblem& problem, std::span<const ExpectedArrivals> expected);
+  void add_request(const GroupRequest& request);
+  void add_expected(uint32_t application, const ExpectedArrivals& expected);
+  void add(const Query& query);
+  double price_unit() const;
+
+  double play(double price, Order order);
+  bool best_move(uint32_t worker, Time now, double price, Order order, Move& best);
+  void name_variants(uint32_t application, uint32_t worker, Time now, double price);
+  bool batch_of(uint32_t application, uint32_t variant, uint32_t worker, Time now, double price,
+                Move& move) const;
+  double earned(uint32_t variant, uint32_t items, Time finish) const;
+  void run(const Move& move, uint32_t worker, Time now, double price);
+  void join(const Move& move, const GroupVariant& variant, uint32_t worker, Time now, Time limit,
+            double price);
+  void forget_taken(uint32_t application);
+  Time next_arrival(Time after) const;
+  void leave_the_rest();
+  void finish();
+  void serve_last(uint32_t request);
+
+  Duration run_time(const GroupVariant& variant, uint32_t worker, uint32_t items) const;
+  uint32_t max_batch(const GroupVariant& variant, uint32_t worker) const;
+  double utility(const Query& query, uint32_t variant, Time finish) const;
+
+  const GroupProblem* problem_ = nullptr;
+  std::vector<Query> queries_;  // the problem's, then expected ones
+  std::vector<double> accuracies_, theta_;
+  std::vector<std::vector<uint32_t>> by_deadline_;  // queries by application
+
+  // Of one play:
+  std::vector<std::vector<uint32_t>> waiting_;
+  std::vector<uint32_t> available_, taken_;  // queries of one application
+  std::vector<Named> named_;                 // by available_
+  std::vector<Residency> residency_;
+  std::vector<Time> free_at_;
+  double value_ = 0, real_value_ = 0;
+  std::vector<bool> served_;  // by request
+  GroupSchedule played_, best_;
+};
+
+}  // namespace fermata::policy
