@@ -64,7 +64,7 @@ engine::ServiceOptions service_options(const std::string& name, Reader reader) {
 }
 
 std::string policy(Reader reader, const std::string& fallback) {
-  const std::vector<std::string_view> names = policy::scheduler_names();
+  const std::vector<std::string_view> names = policy::all_scheduler_names();
   const auto at = std::find(names.begin(), names.end(), fallback);
   return std::string(names[reader.choice(names, static_cast<size_t>(at - names.begin()))]);
 }

@@ -2,17 +2,24 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
+#include <optional>
 
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "policy/min_tree.h"
 #include "policy/scheduler.h"
+#include "simulate/examples.h"
 
 namespace fermata::simulate {
 namespace {
 
 constexpr uint64_t kProgressEvery = 1 << 16;  // events
+constexpr double kMebibyte = 1 << 20;
 
 class Run {
  public:
@@ -23,8 +30,11 @@ class Run {
 
  private:
   struct Source {
-    Arrivals arrivals;
+    Arrivals arrivals{UniformArrivals(), 0, Time(), Random(0)};
     Duration slo;
+    KeyId key;
+    const SimulatedApplication* application = nullptr;
+    std::optional<Examples> examples;  // of an application
   };
   // When each bound batch ends; the second is one that was bound ahead.
   struct WorkerState {
@@ -33,6 +43,12 @@ class Run {
   };
 
   void add_models();
+  void add_applications();
+  KeyId add_key(policy::KeyInfo info, const std::vector<LatencyModel>& latency, uint32_t max_batch);
+  KeyId add_variant(const SimulatedVariant& variant);
+  void know(KeyId key, const std::string& name);
+  void add_source(Source source, double share, const ArrivalProcess& process,
+                  const std::string& name);
   void add_workers();
   void step();
   void arrive(Time now);
@@ -40,6 +56,14 @@ class Run {
   void act(Time now);
   void start(const policy::Batch& batch, Time now);
   void drop(const policy::Task& task, Time now);
+  void arrive_with_example(const policy::Task& task, Source& source, Time now);
+  void learn(Time now);
+  void short_circuit(const policy::Task& task, Time now);
+  void take(const policy::Task& task, const policy::Batch& batch, Time now);
+  void judge(const policy::Task& task, KeyId variant, Time finish);
+  Time next_evidence() const {
+    return evidence_.empty() ? Time::infinite() : evidence_.begin()->first.first;
+  }
   bool measured(Time arrival) const { return arrival >= from_ && arrival < to_; }
   void mix(uint64_t value) { result_.hash = (result_.hash ^ value) * 0x100000001b3; }
 
@@ -48,12 +72,17 @@ class Run {
   std::unique_ptr<policy::Scheduler> scheduler_;
   const Time from_ = Time() + scenario_.warmup;
   const Time to_ = from_ + scenario_.duration;
-  std::vector<Source> sources_;   // by key
-  policy::MinTree next_arrival_;  // by key
+  std::vector<Source> sources_;                              // as result_.models
+  policy::MinTree next_arrival_;                             // by source
+  std::vector<size_t> source_of_;                            // by key of a model or application
+  std::vector<std::string> names_;                           // by key
+  absl::flat_hash_map<JobId, const Example*> examples_;      // of waiting requests
+  std::map<std::pair<Time, JobId>, policy::Task> evidence_;  // when it will be known
   std::vector<WorkerState> workers_;
   policy::MinTree next_end_;  // by worker
   policy::Decisions decisions_;
-  uint64_t jobs_ = 0;
+  uint64_t jobs_ = 0, unended_ = 0;  // of the measured ones
+  uint32_t variants_ = 0;
   Result result_;
 };
 
@@ -64,6 +93,9 @@ Run::Run(const Scenario& scenario, const RunOptions& options,
   result_.workers = scenario.worker_count();
   scheduler_->set_delay_bound(scenario.network);
   add_models();
+  add_applications();
+  next_arrival_.resize(sources_.size());
+  for (size_t i = 0; i < sources_.size(); ++i) next_arrival_.set(i, sources_[i].arrivals.next());
   add_workers();
 }
 
@@ -83,35 +115,80 @@ std::shared_ptr<const LatencyTable> slowest(
   return *LatencyTable::make(points, max_batch);
 }
 
+KeyId Run::add_key(policy::KeyInfo info, const std::vector<LatencyModel>& latency,
+                   uint32_t max_batch) {
+  std::vector<std::shared_ptr<const LatencyTable>> tables;
+  for (const LatencyModel& model : latency) tables.push_back(*LatencyTable::make(model, max_batch));
+  info.latency = slowest(tables);
+  if (tables.size() > 1) info.latency_by_type = std::move(tables);
+  const std::string name = info.name;
+  info.variant = VariantId(variants_++);
+  const KeyId key = scheduler_->add_key(std::move(info));
+  know(key, name);
+  return key;
+}
+
+// The key belongs to the source that is added next.
+void Run::know(KeyId key, const std::string& name) {
+  names_.resize(std::max(names_.size(), key.index() + size_t{1}));
+  source_of_.resize(names_.size());
+  names_[key.index()] = name;
+  source_of_[key.index()] = sources_.size();
+}
+
+void Run::add_source(Source source, double share, const ArrivalProcess& process,
+                     const std::string& name) {
+  const size_t i = sources_.size();
+  source.arrivals = Arrivals(process, scenario_.rate_of(share), Time(), Random(scenario_.seed, i));
+  sources_.push_back(std::move(source));
+  result_.models.emplace_back().name = name;
+}
+
 void Run::add_models() {
-  next_arrival_.resize(scenario_.models.size());
-  for (size_t i = 0; i < scenario_.models.size(); ++i) {
-    const SimulatedModel& model = scenario_.models[i];
-    policy::KeyInfo info{.name = model.name, .slo = model.slo};
-    info.rate_rps = scenario_.rate_of(model);
-    std::vector<std::shared_ptr<const LatencyTable>> tables;
-    for (const LatencyModel& latency : model.latency) {
-      tables.push_back(*LatencyTable::make(latency, model.max_batch));
+  for (const SimulatedModel& model : scenario_.models) {
+    const KeyId key =
+        add_key({.name = model.name, .slo = model.slo, .rate_rps = scenario_.rate_of(model.share)},
+                model.latency, model.max_batch);
+    add_source({.slo = model.slo, .key = key}, model.share, model.arrival, model.name);
+  }
+}
+
+KeyId Run::add_variant(const SimulatedVariant& variant) {
+  if (variant.model) return sources_[*variant.model].key;
+  return add_key({.name = variant.name,
+                  .load = variant.load,
+                  .memory_bytes = static_cast<int64_t>(variant.memory_mb * kMebibyte)},
+                 variant.latency, variant.max_batch);
+}
+
+void Run::add_applications() {
+  for (const SimulatedApplication& application : scenario_.applications) {
+    policy::ApplicationInfo info{.name = application.name,
+                                 .penalty = application.penalty,
+                                 .prior = application.prior,
+                                 .short_circuit = application.short_circuit};
+    for (const SimulatedVariant& variant : application.variants) {
+      info.variants.push_back({add_variant(variant), variant.accuracy, variant.recall});
     }
-    info.latency = slowest(tables);
-    if (tables.size() > 1) info.latency_by_type = std::move(tables);
-    const uint32_t max_batch = info.latency->max_batch();
-    const KeyId key = scheduler_->add_key(std::move(info));
-    FERMATA_CHECK(key.index() == i);
-    sources_.push_back(
-        {Arrivals(model.arrival, scenario_.rate_of(model), Time(), Random(scenario_.seed, i)),
-         model.slo});
-    next_arrival_.set(i, sources_[i].arrivals.next());
-    ModelResult& result = result_.models.emplace_back();
-    result.name = model.name;
-    result.batches.resize(max_batch + 1);
+    const KeyId key = scheduler_->add_application(info);
+    know(key, application.name);
+    Source source{.slo = application.slo, .key = key, .application = &application};
+    const uint64_t stream = scenario_.models.size() + scenario_.applications.size();
+    source.examples.emplace(application, Random(scenario_.seed, stream + sources_.size()));
+    add_source(std::move(source), application.share, application.arrival, application.name);
+    result_.models.back().application.emplace();
   }
 }
 
 void Run::add_workers() {
   for (size_t type = 0; type < scenario_.workers.size(); ++type) {
     for (uint32_t i = 0; i < scenario_.workers[type].count; ++i) {
-      scheduler_->add_worker(Time(), decisions_, static_cast<uint32_t>(type));
+      const double memory_mb = scenario_.workers[type].memory_mb;
+      // Models are resident; what applications choose from is loaded as it is needed.
+      const bool limited = memory_mb > 0 && !scenario_.applications.empty();
+      scheduler_->add_worker(
+          Time(), decisions_, static_cast<uint32_t>(type),
+          limited ? static_cast<int64_t>(memory_mb * kMebibyte) : policy::kUnlimitedMemory);
     }
   }
   workers_.resize(scenario_.worker_count());
@@ -120,16 +197,17 @@ void Run::add_workers() {
 
 Result Run::go() {
   // Later arrivals go on until every measured request has met its deadline, so
-  // that the last ones see the same load as the others.
+  // that the last ones see the same load as the others; what is served late is awaited.
   Duration longest;
   for (const Source& source : sources_) longest = std::max(longest, source.slo);
   const Time end = to_ + longest;
   while (true) {
-    const Time next = std::min({next_end_.top(), next_arrival_.top(), scheduler_->next_wake()});
-    if (next > end) break;
+    const Time next =
+        std::min({next_end_.top(), next_arrival_.top(), next_evidence(), scheduler_->next_wake()});
+    if (next > end && unended_ == 0) break;
     step();
     if (options_.progress && result_.events % kProgressEvery == 0) {
-      options_.progress((next - Time()).seconds() / (end - Time()).seconds());
+      options_.progress(std::min(1.0, (next - Time()).seconds() / (end - Time()).seconds()));
     }
   }
   for (const ModelResult& m : result_.models) {
@@ -141,10 +219,12 @@ Result Run::go() {
 void Run::step() {
   ++result_.events;
   const Time end = next_end_.top(), arrival = next_arrival_.top();
-  const Time wake = scheduler_->next_wake();
+  const Time wake = scheduler_->next_wake(), evidence = next_evidence();
   Time now;
-  if (end <= arrival && end <= wake) {
+  if (end <= arrival && end <= wake && end <= evidence) {
     end_batch(now = end);
+  } else if (evidence <= arrival && evidence <= wake) {
+    learn(now = evidence);
   } else if (arrival <= wake) {
     arrive(now = arrival);
   } else {
@@ -156,14 +236,35 @@ void Run::step() {
 void Run::arrive(Time now) {
   const size_t i = next_arrival_.top_index();
   Source& source = sources_[i];
-  const policy::Task task{JobId(jobs_++), KeyId(static_cast<uint32_t>(i)), now, now + source.slo};
+  const policy::Task task{JobId(jobs_++), source.key, now, now + source.slo};
   next_arrival_.set(i, source.arrivals.next());
-  if (measured(now)) ++result_.models[i].offered;
+  if (measured(now)) {
+    ++result_.models[i].offered;
+    ++unended_;
+  }
   if (options_.trace != nullptr) {
     options_.trace->push_back({TraceEvent::kArrived, task.items, task.key, WorkerId::none(),
                                task.job, now, now, task.deadline});
   }
+  if (source.application != nullptr) return arrive_with_example(task, source, now);
   scheduler_->nominate(task, now, decisions_);
+}
+
+void Run::arrive_with_example(const policy::Task& task, Source& source, Time now) {
+  const Example& example = source.examples->next();
+  examples_[task.job] = &example;
+  scheduler_->nominate(task, now, decisions_);
+  if (!example.evidence.empty() && !source.application->prior.empty()) {
+    evidence_[{now + source.application->evidence_delay, task.job}] = task;
+  }
+}
+
+void Run::learn(Time now) {
+  const policy::Task task = evidence_.begin()->second;
+  evidence_.erase(evidence_.begin());
+  const auto example = examples_.find(task.job);
+  if (example == examples_.end()) return;
+  scheduler_->learned(task, example->second->evidence, now, decisions_);
 }
 
 void Run::end_batch(Time now) {
@@ -175,9 +276,13 @@ void Run::end_batch(Time now) {
 }
 
 void Run::act(Time now) {
-  if (decisions_.bound.empty() && decisions_.dropped.empty()) return;
+  if (decisions_.bound.empty() && decisions_.dropped.empty() &&
+      decisions_.short_circuited.empty()) {
+    return;
+  }
   for (const policy::Batch& batch : decisions_.bound) start(batch, now);
   for (const policy::Dropped& dropped : decisions_.dropped) drop(dropped.task, now);
+  for (const policy::Task& task : decisions_.short_circuited) short_circuit(task, now);
   decisions_.clear();
 }
 
@@ -193,21 +298,73 @@ void Run::start(const policy::Batch& batch, Time now) {
   }
   mix(static_cast<uint64_t>(batch.start.nanos()));
   mix(batch.worker.value());
-  ModelResult& model = result_.models[batch.key.index()];
-  bool any_measured = false;
+  absl::InlinedVector<size_t, 2> counted;
   for (const policy::Task& task : batch.tasks) {
-    mix(task.job.value());
-    if (options_.trace != nullptr) {
-      options_.trace->push_back({TraceEvent::kTaken, task.items, task.key, batch.worker, task.job,
-                                 now, batch.start, batch.finish});
-    }
-    if (!measured(task.arrival)) continue;
-    any_measured = true;
+    take(task, batch, now);
+    const size_t source = source_of_[task.key.index()];
+    if (!measured(task.arrival) || absl::c_linear_search(counted, source)) continue;
+    counted.push_back(source);
+    auto& batches = result_.models[source].batches;
+    batches.resize(std::max<size_t>(batches.size(), batch.items + 1));
+    ++batches[batch.items];
+  }
+}
+
+void Run::take(const policy::Task& task, const policy::Batch& batch, Time now) {
+  mix(task.job.value());
+  if (options_.trace != nullptr) {
+    options_.trace->push_back({TraceEvent::kTaken, task.items, task.key, batch.worker, task.job,
+                               now, batch.start, batch.finish});
+  }
+  ModelResult& model = result_.models[source_of_[task.key.index()]];
+  if (measured(task.arrival)) {
+    --unended_;
     ++(batch.finish <= task.deadline ? model.on_time : model.late);
     model.latency.record(batch.finish - task.arrival);
     model.queueing.record(batch.start - task.arrival);
   }
-  if (any_measured) ++model.batches[batch.items];
+  if (model.application) judge(task, batch.key, batch.finish);
+}
+
+// `variant` none: the evidence model itself has answered.
+void Run::judge(const policy::Task& task, KeyId variant, Time finish) {
+  const size_t at = source_of_[task.key.index()];
+  const SimulatedApplication& application = *sources_[at].application;
+  ApplicationResult& result = *result_.models[at].application;
+  const auto example = examples_.find(task.job);
+  const Example& e = *example->second;
+  examples_.erase(example);
+  if (!measured(task.arrival)) return;
+  ++result.answered;
+  bool correct = e.short_circuit_correct;
+  if (variant.is_none()) {
+    ++result.short_circuited;
+  } else {
+    const std::string& name = names_[variant.index()];
+    ++result.variants[name];
+    for (size_t v = 0; v < application.variants.size(); ++v) {
+      if (application.variants[v].name == name) correct = e.correct[v];
+    }
+  }
+  if (!correct) return;
+  ++result.correct;
+  result.utility += 1 - application.penalty(application.slo, finish - task.arrival);
+}
+
+void Run::short_circuit(const policy::Task& task, Time now) {
+  mix(task.job.value());
+  if (options_.trace != nullptr) {
+    options_.trace->push_back({TraceEvent::kShortCircuited, task.items, task.key, WorkerId::none(),
+                               task.job, now, now, now});
+  }
+  ModelResult& model = result_.models[source_of_[task.key.index()]];
+  if (measured(task.arrival)) {
+    --unended_;
+    ++(now <= task.deadline ? model.on_time : model.late);
+    model.latency.record(now - task.arrival);
+    model.queueing.record(now - task.arrival);
+  }
+  judge(task, KeyId::none(), now);
 }
 
 void Run::drop(const policy::Task& task, Time now) {
@@ -216,13 +373,21 @@ void Run::drop(const policy::Task& task, Time now) {
     options_.trace->push_back(
         {TraceEvent::kDropped, task.items, task.key, WorkerId::none(), task.job, now, now, now});
   }
-  if (measured(task.arrival)) ++result_.models[task.key.index()].dropped;
+  ModelResult& model = result_.models[source_of_[task.key.index()]];
+  if (measured(task.arrival)) {
+    --unended_;
+    ++model.dropped;
+  }
+  if (model.application) examples_.erase(task.job);
 }
 
 }  // namespace
 
 absl::StatusOr<Result> run(const Scenario& scenario, const RunOptions& options) {
-  ASSIGN_OR_RETURN(auto scheduler, policy::make_scheduler(scenario.scheduler));
+  ASSIGN_OR_RETURN(auto scheduler, policy::make_scheduler(scenario.scheduler, scenario.window));
+  if (!scenario.applications.empty() && !scheduler->serves_applications()) {
+    return invalid("scheduler '{}' serves no applications", scenario.scheduler);
+  }
   return Run(scenario, options, std::move(scheduler)).go();
 }
 

@@ -30,6 +30,19 @@ Json write_model(const ModelResult& m) {
           {"batches", std::move(batches)}};
 }
 
+Json write_application(const ModelResult& m) {
+  const ApplicationResult& a = *m.application;
+  const auto share = [](double part, uint64_t of) {
+    return of == 0 ? 0.0 : part / static_cast<double>(of);
+  };
+  Json result = write_model(m);
+  result["utility"] = share(a.utility, m.offered);
+  result["accuracy"] = share(static_cast<double>(a.correct), a.answered);
+  result["short_circuited"] = a.short_circuited;
+  result["variants"] = a.variants;
+  return result;
+}
+
 Json write_autoscale(const Result& result, double bad_rate) {
   const double idle = std::max(0.0, 1 - result.utilization());
   const int64_t add = plan::workers_to_add({result.workers, bad_rate, idle});
@@ -47,24 +60,30 @@ double Result::worst_bad_rate() const {
 
 Json write_result(const Result& result) {
   ModelResult sum;
-  Json models = Json::array();
+  Json models = Json::array(), applications = Json::array();
   for (const ModelResult& m : result.models) {
     sum.offered += m.offered;
     sum.on_time += m.on_time;
     sum.late += m.late;
     sum.dropped += m.dropped;
-    models.push_back(write_model(m));
+    if (m.application) {
+      applications.push_back(write_application(m));
+    } else {
+      models.push_back(write_model(m));
+    }
   }
   const double seconds = result.duration.seconds();
-  return {{"offered_rps", static_cast<double>(sum.offered) / seconds},
-          {"on_time_rps", static_cast<double>(sum.on_time) / seconds},
-          {"bad_rate", sum.bad_rate()},
-          {"late", sum.late},
-          {"dropped", sum.dropped},
-          {"worker_utilization", result.utilization()},
-          {"autoscale", write_autoscale(result, sum.bad_rate())},
-          {"events", result.events},
-          {"models", std::move(models)}};
+  Json json = {{"offered_rps", static_cast<double>(sum.offered) / seconds},
+               {"on_time_rps", static_cast<double>(sum.on_time) / seconds},
+               {"bad_rate", sum.bad_rate()},
+               {"late", sum.late},
+               {"dropped", sum.dropped},
+               {"worker_utilization", result.utilization()},
+               {"autoscale", write_autoscale(result, sum.bad_rate())},
+               {"events", result.events},
+               {"models", std::move(models)}};
+  if (!applications.empty()) json["applications"] = std::move(applications);
+  return json;
 }
 
 }  // namespace fermata::simulate

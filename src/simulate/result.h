@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,13 +12,21 @@
 
 namespace fermata::simulate {
 
-// What became of the measured requests of one model.
+// How an application's measured requests were answered.
+struct ApplicationResult {
+  double utility = 0;  // sum of 1 - penalty over the right answers
+  uint64_t answered = 0, correct = 0, short_circuited = 0;
+  std::map<std::string, uint64_t> variants;  // requests that each answered
+};
+
+// What became of the measured requests of one model, or of one application.
 struct ModelResult {
   std::string name;
   uint64_t offered = 0, on_time = 0, late = 0, dropped = 0;
   Histogram latency;              // arrival to end, of what was served
   Histogram queueing;             // arrival to the start of its batch
   std::vector<uint64_t> batches;  // [b]: batches of b items that hold a measured request
+  std::optional<ApplicationResult> application;
 
   // Of nothing offered, nothing is bad.
   double bad_rate() const {
@@ -25,7 +35,7 @@ struct ModelResult {
 };
 
 struct Result {
-  std::vector<ModelResult> models;
+  std::vector<ModelResult> models;  // the scenario's, then its applications
   Duration duration;
   uint32_t workers = 0;
   Duration busy;  // of all workers, within the measured time

@@ -12,10 +12,11 @@ uint32_t Scenario::worker_count() const {
   return n;
 }
 
-double Scenario::rate_of(const SimulatedModel& model) const {
+double Scenario::rate_of(double share) const {
   double shares = 0;
   for (const SimulatedModel& m : models) shares += m.share;
-  return rate_rps * model.share / shares;
+  for (const SimulatedApplication& a : applications) shares += a.share;
+  return rate_rps * share / shares;
 }
 
 std::string Scenario::memory_violation() const {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "model/latency.h"
+#include "policy/penalty.h"
 #include "policy/types.h"
 #include "simulate/arrivals.h"
 
@@ -19,6 +21,41 @@ struct SimulatedModel {
   uint32_t max_batch = 256;
   ArrivalProcess arrival;
   double static_mb = 0, dynamic_mb = 0;
+};
+
+// A variant that may answer an application's requests.
+struct SimulatedVariant {
+  std::string name;
+  std::optional<size_t> model;        // of Scenario::models, whose batches it then shares
+  std::vector<LatencyModel> latency;  // by worker type; of a shared model: that one's
+  uint32_t max_batch = 256;
+  Duration load;
+  double memory_mb = 0;
+  double accuracy = 0;         // profiled
+  std::vector<double> recall;  // by class
+};
+
+// A request of recorded or made-up data: what its neighbours say, and who is right about it.
+struct Example {
+  uint32_t label = 0;
+  std::vector<uint32_t> evidence;  // by class; empty: none comes
+  std::vector<bool> correct;       // by variant
+  bool short_circuit_correct = false;
+};
+
+// Requests that any one of several variants may answer (SneakPeek).
+struct SimulatedApplication {
+  std::string name;
+  Duration slo;
+  double share = 1;
+  ArrivalProcess arrival;
+  policy::Penalty penalty;
+  std::vector<double> prior;  // empty: not data-aware
+  std::vector<SimulatedVariant> variants;
+  std::optional<double> short_circuit;  // profiled accuracy of the evidence model's own answer
+  Duration evidence_delay;              // from a request's arrival until its evidence is known
+  std::vector<double> labels;           // how often each class comes; empty: as in `examples`
+  std::vector<Example> examples;        // drawn from, at least one of each class that comes
 };
 
 struct WorkerGroup {
@@ -36,11 +73,13 @@ struct Scenario {
   std::vector<WorkerGroup> workers;  // worker type i is workers[i].type
   policy::DelayBound network;
   std::vector<SimulatedModel> models;
+  std::vector<SimulatedApplication> applications;
+  Duration window = Duration::millis(100);  // of the policies that plan once a window
   double rate_rps = 0;
 
   uint32_t worker_count() const;
-  // Requests a second of one model at this scenario's rate.
-  double rate_of(const SimulatedModel& model) const;
+  // Requests a second of a model or application with this share, at this scenario's rate.
+  double rate_of(double share) const;
   // Where the models do not fit into a worker's memory: the constraint, else empty.
   std::string memory_violation() const;
 };

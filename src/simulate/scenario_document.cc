@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "model/latency_document.h"
 #include "policy/scheduler.h"
+#include "simulate/application_document.h"
 #include "simulate/arrivals_document.h"
 
 namespace fermata::simulate {
@@ -93,7 +94,7 @@ double read_rate(Reader value, const std::vector<SimulatedModel>& models) {
   const auto trace = [](const SimulatedModel& m) {
     return std::holds_alternative<TraceArrivals>(m.arrival);
   };
-  if (value.present() || !std::all_of(models.begin(), models.end(), trace)) {
+  if (value.present() || models.empty() || !std::all_of(models.begin(), models.end(), trace)) {
     return value.between(1e-6, kHighestRate);
   }
   return 0;
@@ -110,7 +111,7 @@ void rate_from_traces(Scenario& scenario) {
 }  // namespace
 
 Scenario read_scenario(Reader root) {
-  static const std::vector<std::string_view> kSchedulers = policy::scheduler_names();
+  static const std::vector<std::string_view> kSchedulers = policy::all_scheduler_names();
   ObjectReader fields = root.object();
   Scenario scenario;
   scenario.seed = static_cast<uint64_t>(fields["seed"].integer(0, int64_t{1} << 53, 1));
@@ -126,7 +127,12 @@ Scenario read_scenario(Reader root) {
     scenario.network.per_item =
         Duration::from_millis(delays["per_item_ms"].between(0, kLongestMs, 0.0));
   }
-  scenario.models = read_models(fields["models"], scenario.workers);
+  scenario.window = Duration::from_millis(fields["window_ms"].between(0, kLongestMs, 100.0));
+  Reader applications = fields["applications"];
+  if (Reader models = fields["models"]; models.present() || !applications.present()) {
+    scenario.models = read_models(models, scenario.workers);
+  }
+  if (applications.present()) scenario.applications = read_applications(applications, scenario);
   scenario.rate_rps = read_rate(fields["rate_rps"], scenario.models);
   if (!root.failed() && scenario.rate_rps == 0) rate_from_traces(scenario);
   return scenario;

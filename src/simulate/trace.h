@@ -11,7 +11,7 @@ namespace fermata::simulate {
 // What happened in a run, for checkers. A batch is one kStarted, followed by one
 // kTaken for each of its requests.
 struct TraceEvent {
-  enum Kind : uint8_t { kArrived, kStarted, kTaken, kDropped };
+  enum Kind : uint8_t { kArrived, kStarted, kTaken, kDropped, kShortCircuited };
   Kind kind;
   uint32_t items;  // of the request, or of the batch
   KeyId key;

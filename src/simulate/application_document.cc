@@ -1,0 +1,163 @@
+#include "simulate/application_document.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "model/latency_document.h"
+#include "policy/group_document.h"
+#include "simulate/arrivals_document.h"
+
+namespace fermata::simulate {
+namespace {
+
+constexpr double kLongestMs = 1e8;
+constexpr int64_t kLargestBatch = 65'536;
+constexpr int64_t kMostNeighbours = 1'000'000;
+
+std::vector<double> read_weights(Reader value, double least) {
+  std::vector<double> weights;
+  for (Reader entry : value.list(1)) weights.push_back(entry.between(least, 1e12));
+  return weights;
+}
+
+// A variant that names one of the models shares its batches.
+void read_shared_model(Reader value, const Scenario& scenario, SimulatedVariant& variant) {
+  const std::string name = value.string();
+  const auto it = std::find_if(scenario.models.begin(), scenario.models.end(),
+                               [&name](const SimulatedModel& m) { return m.name == name; });
+  if (it == scenario.models.end()) return value.fail("the name of one of the models");
+  variant.model = static_cast<size_t>(it - scenario.models.begin());
+  variant.latency = it->latency;
+  variant.max_batch = it->max_batch;
+}
+
+SimulatedVariant read_variant(Reader value, const Scenario& scenario, size_t classes) {
+  ObjectReader fields = value.object();
+  SimulatedVariant variant;
+  if (Reader model = fields["model"]; model.present()) {
+    read_shared_model(model, scenario, variant);
+    variant.name = model.string();
+  } else {
+    variant.name = fields["name"].string();
+    std::vector<std::string> types;
+    for (const WorkerGroup& group : scenario.workers) types.push_back(group.type);
+    variant.latency = read_latency_by_type(fields["latency_ms"], types);
+    variant.latency.resize(types.size(), variant.latency.front());
+    variant.max_batch = static_cast<uint32_t>(fields["max_batch"].integer(1, kLargestBatch, 256));
+    variant.load = Duration::from_millis(fields["load_ms"].between(0, kLongestMs, 0.0));
+    variant.memory_mb = fields["memory_mb"].non_negative(0);
+  }
+  variant.accuracy = fields["accuracy"].between(0, 1);
+  if (Reader recall = fields["recall"]; recall.present()) {
+    for (Reader entry : recall.list(1)) variant.recall.push_back(entry.between(0, 1));
+    if (classes > 0 && variant.recall.size() != classes && !value.failed()) {
+      recall.fail(fmt::format("{} recalls, one for each class of the prior", classes));
+    }
+  }
+  for (const LatencyModel& latency : variant.latency) {
+    if (value.failed()) break;
+    if (auto table = LatencyTable::make(latency, variant.max_batch); !table.ok()) {
+      value.fail(std::string(table.status().message()));
+    }
+  }
+  return variant;
+}
+
+Example read_example(Reader value, const SimulatedApplication& application) {
+  ObjectReader fields = value.object();
+  Example example;
+  example.label = static_cast<uint32_t>(fields["label"].integer(0, 1'000'000));
+  const size_t classes = application.prior.size();
+  if (classes > 0 && example.label >= classes && !value.failed()) {
+    value.fail(fmt::format("a label below {}, the number of classes of the prior", classes));
+  }
+  if (Reader evidence = fields["evidence"]; evidence.present()) {
+    for (Reader count : evidence.list(1)) {
+      example.evidence.push_back(static_cast<uint32_t>(count.integer(0, kMostNeighbours)));
+    }
+    if (example.evidence.size() != classes && !value.failed()) {
+      evidence.fail(fmt::format("{} counts, one for each class of the prior", classes));
+    }
+  }
+  Reader correct = fields["correct"];
+  for (Reader entry : correct.list(1)) example.correct.push_back(entry.boolean());
+  if (example.correct.size() != application.variants.size() && !value.failed()) {
+    correct.fail(fmt::format("{} entries, one for each variant", application.variants.size()));
+  }
+  if (Reader short_circuit = fields["short_circuit"]; short_circuit.present()) {
+    example.short_circuit_correct = short_circuit.boolean();
+  }
+  return example;
+}
+
+// Every class that is to come has an example.
+void read_labels(Reader value, SimulatedApplication& application) {
+  application.labels = read_weights(value, 0);
+  std::set<uint32_t> there;
+  for (const Example& e : application.examples) there.insert(e.label);
+  const size_t classes = there.empty() ? 0 : *there.rbegin() + size_t{1};
+  if (value.failed()) return;
+  if (application.labels.size() != classes) {
+    return value.fail(fmt::format("{} weights, one for each class of the examples", classes));
+  }
+  double sum = 0;
+  for (uint32_t c = 0; c < classes; ++c) {
+    sum += application.labels[c];
+    if (application.labels[c] > 0 && !there.contains(c)) {
+      return value.fail(fmt::format("0 for class {}, of which there is no example", c));
+    }
+  }
+  if (sum == 0) value.fail("a weight above 0");
+}
+
+SimulatedApplication read_application(Reader value, const Scenario& scenario) {
+  ObjectReader fields = value.object();
+  SimulatedApplication application;
+  application.name = fields["name"].string();
+  application.slo = Duration::from_millis(fields["slo_ms"].between(1e-3, kLongestMs));
+  application.share = fields["share"].positive(1.0);
+  if (Reader arrival = fields["arrival"]; arrival.present()) {
+    application.arrival = read_arrivals(arrival);
+  }
+  application.penalty = policy::read_penalty(fields["penalty"]);
+  if (Reader prior = fields["prior"]; prior.present()) {
+    application.prior = read_weights(prior, 1e-9);
+  }
+  std::set<std::string> names;
+  for (Reader entry : fields["variants"].list(1)) {
+    application.variants.push_back(read_variant(entry, scenario, application.prior.size()));
+    if (!names.insert(application.variants.back().name).second && !value.failed()) {
+      entry.fail("a name that no other variant has");
+    }
+  }
+  if (Reader own = fields["short_circuit"]; own.present()) {
+    application.short_circuit = own.object()["accuracy"].between(0, 1);
+  }
+  application.evidence_delay =
+      Duration::from_millis(fields["evidence_delay_ms"].between(0, kLongestMs, 0.0));
+  for (Reader entry : fields["examples"].list(1)) {
+    application.examples.push_back(read_example(entry, application));
+  }
+  if (Reader labels = fields["labels"]; labels.present()) read_labels(labels, application);
+  return application;
+}
+
+}  // namespace
+
+std::vector<SimulatedApplication> read_applications(Reader value, const Scenario& scenario) {
+  std::vector<SimulatedApplication> applications;
+  std::set<std::string> names;
+  for (const SimulatedModel& m : scenario.models) names.insert(m.name);
+  for (Reader entry : value.list(1)) {
+    applications.push_back(read_application(entry, scenario));
+    if (!names.insert(applications.back().name).second && !value.failed()) {
+      entry.fail("a name that no model or other application has");
+    }
+  }
+  return applications;
+}
+
+}  // namespace fermata::simulate
