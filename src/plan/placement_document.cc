@@ -1,5 +1,6 @@
 #include "plan/placement_document.h"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/container/flat_hash_set.h"
@@ -63,6 +64,31 @@ PlacementProblem read_placement(Reader root) {
     }
   }
   return p;
+}
+
+Json write_placement_problem(const PlacementProblem& problem) {
+  Json out = {{"subclusters", problem.subclusters},
+              {"max_rate_rps", problem.max_rate_rps},
+              {"memory_mb", problem.memory_mb},
+              {"weight", problem.weight}};
+  if (std::isfinite(problem.max_change_cost)) out["max_change_cost"] = problem.max_change_cost;
+  if (problem.schedulers > 1) out["schedulers"] = problem.schedulers;
+  if (std::isfinite(problem.max_scheduler_rate_rps)) {
+    out["max_scheduler_rate_rps"] = problem.max_scheduler_rate_rps;
+  }
+  out["seed"] = problem.seed;
+  out["max_steps"] = problem.max_steps;
+  out["models"] = Json::array();
+  for (const PlacementModel& m : problem.models) {
+    const Json current = m.current ? Json(*m.current) : Json(nullptr);
+    out["models"].push_back({{"name", m.name},
+                             {"rate_rps", m.rate_rps},
+                             {"static_mb", m.static_mb},
+                             {"dynamic_mb", m.dynamic_mb},
+                             {"change_cost", m.change_cost},
+                             {"current", current}});
+  }
+  return out;
 }
 
 Json write_placement(const PlacementProblem& problem, const Placement& placement) {

@@ -36,6 +36,22 @@ TEST(PlacementDocument, TheContractsExample) {
             R"("change_cost":1.0,"exact":true,"assignment":{"m1":0,"m2":1}})");
 }
 
+TEST(PlacementDocument, AProblemIsWrittenAsItReads) {
+  PlacementProblem problem = *parsed(kExample);
+  problem.models[0].rate_rps = 1.0 / 3;
+  problem.max_steps = 12'345;
+  for (double bound : {0.1, std::numeric_limits<double>::infinity()}) {
+    problem.max_change_cost = problem.max_scheduler_rate_rps = bound;
+    const auto again = parsed(write_json(write_placement_problem(problem)));
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(write_placement_problem(*again).dump(), write_placement_problem(problem).dump());
+    EXPECT_EQ(again->models[0].rate_rps, 1.0 / 3);
+    EXPECT_EQ(again->max_change_cost, bound);
+    EXPECT_EQ(again->max_steps, 12'345u);
+    EXPECT_EQ(again->models[1].current, std::nullopt);
+  }
+}
+
 TEST(PlacementDocument, InfeasibleNamesTheLimit) {
   const auto problem = parsed(replaced("80000", "2000"));
   EXPECT_EQ(write_placement(*problem, place(*problem)).dump(),
