@@ -1,5 +1,6 @@
 #include "model/profile.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <iostream>
@@ -71,6 +72,7 @@ absl::StatusOr<Profile> measure_folder(const Arguments& arguments, const ModelFo
   const Time start = monotonic_now();
   RETURN_IF_ERROR(executor->load(variant));
   const double load_ms = (monotonic_now() - start).millis();
+  const double memory_loaded = engine::resident_mb();
   Progress progress(fmt::format("profiling {} version {}", folder.name, version));
   ASSIGN_OR_RETURN(Profile profile,
                    engine::measure(*executor, *variant, arguments.measure,
@@ -81,6 +83,7 @@ absl::StatusOr<Profile> measure_folder(const Arguments& arguments, const ModelFo
   profile.threads = arguments.workers.threads;
   profile.load_ms = load_ms;
   profile.memory_mb = std::max(0.0, engine::resident_mb() - memory_before);
+  profile.static_mb = std::clamp(memory_loaded - memory_before, 0.0, profile.memory_mb);
   return profile;
 }
 

@@ -41,7 +41,9 @@ struct Profile {
   std::map<uint32_t, BatchProfile> batches;  // by items
   LinearFit linear;
   QuadraticFit quadratic;  // falls back to the line where there are fewer than three sizes
-  double load_ms = 0, memory_mb = 0;
+  double load_ms = 0;
+  // What a worker needs to run it, and how much of that it needs while it does not; MiB.
+  double memory_mb = 0, static_mb = 0;
 
   bool measured() const { return !batches.empty(); }
 };

@@ -74,6 +74,7 @@ Profile read_root(Reader reader) {
   profile.quadratic = read_quadratic(fields["quadratic_ms"]);
   profile.load_ms = fields["load_ms"].non_negative(0);
   profile.memory_mb = fields["memory_mb"].non_negative(0);
+  profile.static_mb = fields["static_mb"].between(0, profile.memory_mb, profile.memory_mb);
   return profile;
 }
 
@@ -107,6 +108,7 @@ std::string to_json(const Profile& profile) {
   json["quadratic_ms"] = {{"a", curve.a}, {"b", curve.b}, {"c", curve.c}, {"error", curve_error}};
   json["load_ms"] = profile.load_ms;
   json["memory_mb"] = profile.memory_mb;
+  json["static_mb"] = profile.static_mb;
   return write_json(json);
 }
 
