@@ -16,6 +16,11 @@
 
 namespace fermata::engine {
 
+// What a worker needs for a variant: always, and on top of it while it runs. MiB.
+struct Memory {
+  double static_mb = 0, dynamic_mb = 0;
+};
+
 // A loaded model version: immutable; requests in flight keep theirs alive while
 // a reload puts another in its place.
 struct Variant {
@@ -25,6 +30,7 @@ struct Variant {
   inference::ModelConfig config;  // completed from the file
   Signature signature;
   Profile profile;  // beside the model, or measured when it was loaded
+  Memory memory;    // of the profile; static at least what the files take
 };
 
 // What a client calls: a model under a name of its own, with its deadline.

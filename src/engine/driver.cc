@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/driver_state.h"
 
 namespace fermata::engine {
 namespace {
@@ -17,8 +18,6 @@ constexpr size_t kEventsAtOnce = 64;
 // Decisions leave room for this share of batches to start as late as they do (A5).
 constexpr double kDelayQuantile = 0.99;
 constexpr double kFirstDelayNanos = 500'000;
-// A latency that refuses work is doubted when nothing has run for this long.
-constexpr Duration kNoEvidence = Duration::seconds(1);
 
 absl::Status shutting_down() {
   return error(absl::StatusCode::kUnavailable, "the server is shutting down");
@@ -26,39 +25,11 @@ absl::Status shutting_down() {
 
 }  // namespace
 
-struct Driver::Part {
-  policy::Task task;
-  std::shared_ptr<Job> job;
-  uint32_t index = 0, first = 0;
-  bool bound = false;
-};
-
-struct Driver::Flight {
-  KeyId key;
-  WorkerId worker;
-  uint32_t items = 0;
-  Time due;  // when the decision to start it fell, or should have fallen
-  struct Passenger {
-    JobId part;
-    std::shared_ptr<Job> job;
-    uint32_t index = 0;
-  };
-  std::vector<Passenger> passengers;
-  PartRun run;  // set when it landed
-  bool all_good = true;
-};
-
-struct Driver::Worker {
-  std::unique_ptr<Executor> executor;
-  Time last_end;  // of its batches, as the scheduler thread knows
-  std::atomic<uint64_t> batches{0};
-  std::atomic<int64_t> busy_nanos{0};
-};
-
-Driver::Driver(std::unique_ptr<policy::Scheduler> scheduler, double quantile,
+Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, double quantile,
                std::vector<std::unique_ptr<Executor>> workers,
                absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan)
-    : control_delay_(static_cast<int64_t>(kFirstDelayNanos)),
+    : shared_(shared),
+      control_delay_(static_cast<int64_t>(kFirstDelayNanos)),
       scheduler_(std::move(scheduler)),
       orphan_(std::move(orphan)),
       keys_(*scheduler_, quantile, kMaxKeys),
@@ -100,24 +71,33 @@ absl::Status Driver::load(const std::shared_ptr<const Variant>& variant) {
   return absl::OkStatus();
 }
 
-void Driver::add(std::shared_ptr<const Variant> variant, Duration slo) {
+void Driver::post_and_wait(absl::FunctionRef<void()> command) {
   std::promise<void> done;
   post(Command([&] {
-    keys_.add(std::move(variant), slo);
+    command();
     done.set_value();
   }));
   done.get_future().wait();
 }
 
-void Driver::retire(VariantId id, bool refuse_waiting) {
-  post(Command([this, id, refuse_waiting] {
+void Driver::settle() {
+  post_and_wait([] {});
+}
+
+void Driver::add(std::shared_ptr<const Variant> variant, Duration slo) {
+  post_and_wait([&] { keys_.add(std::move(variant), slo); });
+}
+
+void Driver::retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()> gone) {
+  post(Command([this, id, refuse_waiting, gone = std::move(gone)]() mutable {
     if (refuse_waiting) {
       withdraw_waiting([id](const Route& route) { return route.variant->id == id; },
                        error(absl::StatusCode::kUnavailable, "the model was unloaded"),
                        monotonic_now());
     }
-    keys_.retire(id, [this, id] {
+    keys_.retire(id, [this, id, gone = std::move(gone)]() mutable {
       for (const auto& worker : workers_) worker->executor->unload(id);
+      gone();
     });
   }));
 }
@@ -315,8 +295,12 @@ void Driver::refuse(const policy::Dropped& dropped, Time now) {
 
 void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result) {
   FERMATA_CHECK(result.parts.size() == flight->passengers.size());
-  flight->run = {flight->worker.value(), flight->items, result.started,
-                 result.input,           result.run,    result.output};
+  flight->run = {.worker = shared_.first_worker + flight->worker.value(),
+                 .batch_items = flight->items,
+                 .started = result.started,
+                 .input = result.input,
+                 .run = result.run,
+                 .output = result.output};
   for (const auto& part : result.parts) flight->all_good = flight->all_good && part.ok();
   Worker& worker = *workers_[flight->worker.index()];
   worker.batches.fetch_add(1, std::memory_order_relaxed);
@@ -342,51 +326,11 @@ void Driver::landed(const Flight& flight, Time now) {
   }
 }
 
-// Late wakes count whether a batch came of them or a refusal, or the bound could
-// stay so low that everything is refused and nothing is left to measure.
-void Driver::observe_delay(Duration delay) {
-  delay_.observe(std::max(1000.0, static_cast<double>(delay.nanos())));
-  const double known = static_cast<double>(control_delay_.load(std::memory_order_relaxed));
-  if (std::abs(delay_.value() - known) > 0.2 * known) {
-    control_delay_.store(static_cast<int64_t>(delay_.value()), std::memory_order_relaxed);
-    scheduler_->set_delay_bound({.control = control_delay()});
-  }
-}
-
-void Driver::learn(const Flight& flight, Time now) {
-  const Route& route = flight.passengers.front().job->route();
-  const PartRun& run = flight.run;
-  // A batch bound ahead waits for the one before it, which is no delay of the control path.
-  Time& last_end = workers_[flight.worker.index()]->last_end;
-  observe_delay(run.started - std::max(flight.due, last_end));
-  last_end = run.started + run.input + run.run + run.output;
-  if (!flight.all_good) return;
-  BatchKey& key = keys_.at(flight.key);
-  key.last_evidence = now;
-  key.correction.measured(flight.items, run.input + run.run + run.output);
-  route.counters->set_drift(key.correction.drift());
-  publish(flight.key, now);
-}
-
-void Driver::doubt(const policy::Task& refused, Time now) {
-  BatchKey& key = keys_.at(refused.key);
-  if (now - key.last_evidence < kNoEvidence) return;
-  key.last_evidence = now;
-  key.correction.doubted(refused.items);
-  publish(refused.key, now);
-}
-
-void Driver::publish(KeyId key, Time now) {
-  if (auto latency = keys_.at(key).correction.publish()) {
-    scheduler_->update_latency(key, std::move(latency), now, decisions_);
-  }
-}
-
 std::vector<WorkerStatistics> Driver::worker_statistics() const {
   std::vector<WorkerStatistics> result;
   for (uint32_t i = 0; i < workers_.size(); ++i) {
-    result.push_back(
-        {i, workers_[i]->batches.load(), Duration::nanos(workers_[i]->busy_nanos.load())});
+    result.push_back({shared_.first_worker + i, workers_[i]->batches.load(),
+                      Duration::nanos(workers_[i]->busy_nanos.load())});
   }
   return result;
 }

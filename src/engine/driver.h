@@ -26,14 +26,18 @@ namespace fermata::engine {
 // Others push events into a queue and wake it if it sleeps; nobody takes a lock.
 class Driver {
  public:
+  // What a driver shares with the others of its pool.
+  struct Shared {
+    std::atomic<uint64_t>& ids;  // the next of a job or a part of one; outlives the driver
+    uint32_t first_worker = 0;   // how many workers the drivers before it have
+  };
   // `orphan` takes a job whose variant is gone; called on the scheduler thread.
-  Driver(std::unique_ptr<policy::Scheduler> scheduler, double quantile,
+  Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, double quantile,
          std::vector<std::unique_ptr<Executor>> workers,
          absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan);
   // Refuses what waits, lets what runs end.
   ~Driver();
 
-  JobId next_id() { return JobId(ids_.fetch_add(1, std::memory_order_relaxed)); }
   void submit(std::shared_ptr<Job> job);
   void wake() { parker_.unpark(); }  // the scheduler's next_wake() has come nearer
   void cancel(JobId id);
@@ -41,10 +45,13 @@ class Driver {
   // The workers have it loaded already. Blocks until the scheduler knows it.
   void add(std::shared_ptr<const Variant> variant, Duration slo);
   // Takes nothing new for it; waiting work is refused with UNAVAILABLE, or ends
-  // normally. Workers unload it when all has ended. Returns at once.
-  void retire(VariantId id, bool refuse_waiting);
+  // normally. Workers unload it when all has ended; then `gone` is called, on the
+  // scheduler thread. Returns at once.
+  void retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()> gone);
   // Into every worker, or none; blocks.
   absl::Status load(const std::shared_ptr<const Variant>& variant);
+  // Blocks until all that was posted before has been handled.
+  void settle();
 
   std::vector<WorkerStatistics> worker_statistics() const;
   Duration control_delay() const { return Duration::nanos(control_delay_.load()); }
@@ -61,7 +68,9 @@ class Driver {
   using Event =
       std::variant<std::monostate, std::shared_ptr<Job>, std::shared_ptr<Flight>, Cancel, Command>;
 
+  JobId next_id() { return JobId(shared_.ids.fetch_add(1, std::memory_order_relaxed)); }
   void post(Event event);
+  void post_and_wait(absl::FunctionRef<void()> command);
   void loop();
   void handle(Event& event, Time now);
   void arrived(std::shared_ptr<Job> job, Time now);
@@ -82,7 +91,7 @@ class Driver {
   void left_queue(Job& job);
   void completed(const std::shared_ptr<Flight>& flight, BatchResult result);  // worker's thread
 
-  std::atomic<uint64_t> ids_{1};
+  const Shared shared_;
   moodycamel::ConcurrentQueue<Event> events_;
   Parker parker_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -11,6 +11,7 @@
 #include "base/time.h"
 #include "engine/catalog.h"
 #include "engine/options.h"
+#include "engine/placement_log.h"
 #include "engine/request.h"
 #include "engine/snapshot.h"
 
@@ -43,6 +44,13 @@ class Engine {
   virtual absl::Status load(std::string_view model, std::optional<std::string> config = {}) = 0;
   // What waits is refused with UNAVAILABLE, what runs ends. Blocks.
   virtual absl::Status unload(std::string_view model) = 0;
+
+  // Where models live, planned anew from the rates since the last call; what a timer calls
+  // every epoch where memory is short. Blocks for as long as models load. Nothing where
+  // memory is unlimited.
+  virtual void end_epoch() = 0;
+  // The last decisions on it, the newest first.
+  virtual std::vector<PlacementDecision> placement_decisions() const = 0;
 
   virtual EngineSnapshot snapshot() const = 0;
 };

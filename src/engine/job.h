@@ -36,6 +36,7 @@ struct Route {
   std::string service;
   std::optional<Duration> slo;
   std::shared_ptr<const Variant> variant;
+  uint32_t subcluster = 0;  // where it is loaded
   std::shared_ptr<Counters> counters;
   std::shared_ptr<Gate> gate;
   std::unique_ptr<policy::Chooser> chooser;  // the scheduler thread's own

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/machine.h"
 #include "engine/probe.h"
 #include "engine/profiler.h"
 #include "model/model_config.h"
@@ -34,6 +35,23 @@ FileSignature declared_signature(const inference::ModelConfig& config) {
   for (const auto& input : config.input()) file.inputs.push_back(declare(input));
   for (const auto& output : config.output()) file.outputs.push_back(declare(output));
   return file;
+}
+
+double size_mb(const std::filesystem::path& folder) {
+  double bytes = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, ignored)) {
+    if (entry.is_regular_file(ignored)) bytes += static_cast<double>(entry.file_size(ignored));
+  }
+  return bytes / (1 << 20);
+}
+
+// A library needs the weights, wherever the profile was measured.
+Memory memory_of(const Variant& variant) {
+  const double files = size_mb(std::filesystem::path(variant.file).parent_path());
+  const Profile& profile = variant.profile;
+  return {std::max(files, profile.static_mb),
+          std::max(0.0, profile.memory_mb - std::max(files, profile.static_mb))};
 }
 
 absl::Status in_file(const ModelFolder& folder, const absl::Status& status) {
@@ -94,9 +112,11 @@ absl::Status Loader::take_profile(Variant& variant, const ModelFolder& folder) {
   }
   const std::unique_ptr<Executor> executor = executors_.make();
   const auto shared = std::make_shared<const Variant>(variant);
+  const double memory_before = resident_mb();
   const Time start = monotonic_now();
   RETURN_IF_ERROR(executor->load(shared));
   const double load_ms = (monotonic_now() - start).millis();
+  const double memory_loaded = resident_mb();
   absl::StatusOr<Profile> measured = measure(*executor, *shared, kWarmUp, [](double) {});
   if (!measured.ok()) {
     spdlog::warn(
@@ -109,6 +129,9 @@ absl::Status Loader::take_profile(Variant& variant, const ModelFolder& folder) {
   variant.profile.provider = options_.workers.provider;
   variant.profile.threads = options_.workers.threads;
   variant.profile.load_ms = load_ms;
+  variant.profile.memory_mb = std::max(0.0, resident_mb() - memory_before);
+  variant.profile.static_mb =
+      std::clamp(memory_loaded - memory_before, 0.0, variant.profile.memory_mb);
   return absl::OkStatus();
 }
 
@@ -119,6 +142,7 @@ absl::StatusOr<std::vector<std::shared_ptr<const Variant>>> Loader::load(
   for (int64_t version : folder.versions) {
     ASSIGN_OR_RETURN(Variant variant, open(folder, version));
     RETURN_IF_ERROR(take_profile(variant, folder));
+    variant.memory = memory_of(variant);
     variants.push_back(std::make_shared<const Variant>(std::move(variant)));
   }
   return variants;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,21 @@ struct WorkerOptions {
   ExecutorKind executor = ExecutorKind::kOnnxRuntime;
   std::string provider = "cpu";  // of ONNX Runtime: cpu, cuda, tensorrt
   uint32_t threads = 1;          // intra-op threads of each worker
+  // Of each worker; what does not fit into all of them is divided over sub-clusters.
+  double memory_mb = std::numeric_limits<double>::infinity();
+};
+
+// Where models live when memory is short (Symphony, section 4.7 and appendix A); the
+// names are those of `fermata plan placement`.
+struct PlacementOptions {
+  std::optional<uint32_t> subclusters;  // none: as few as hold all models
+  Duration epoch = Duration::seconds(30);
+  // Of the moves of one epoch, each of which costs 2; first loads come on top of it.
+  double max_change_cost = 4;
+  double max_rate_rps = 1e6;  // of one sub-cluster's scheduler
+  double weight = 1;          // of memory against rate
+  // Models stay where they are unless the objective falls by more than this.
+  double min_gain = 0.05;
 };
 
 // Settings of one service. A model of the repository is served under its own name
@@ -29,8 +45,8 @@ struct ServiceOptions {
 };
 
 struct EngineOptions {
-  std::string repository;           // folder in Triton's layout
-  std::string policy = "fermata";   // a name of policy::scheduler_names()
+  std::string repository;          // folder in Triton's layout
+  std::string policy = "fermata";  // a name of policy::scheduler_names()
   // Model threads that batch, besides one that ranks workers (Symphony 4.5). 0:
   // both happen on the scheduler thread, which is best up to some 100k requests/s.
   uint32_t scheduler_threads = 0;
@@ -39,6 +55,7 @@ struct EngineOptions {
   // The fermata command, which tries model files in a process of their own.
   std::string probe_program = "/proc/self/exe";
   WorkerOptions workers;
+  PlacementOptions placement;
   std::vector<ServiceOptions> services;
 };
 

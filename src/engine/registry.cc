@@ -18,8 +18,8 @@ absl::StatusOr<std::shared_ptr<Route>> Routes::find(const std::string& service,
   return catalog->find(service, version).status();
 }
 
-Registry::Variants Registry::put(const std::string& model, Variants variants) {
-  return std::exchange(loaded_[model], std::move(variants));
+Registry::Loaded Registry::put(const std::string& model, Loaded loaded) {
+  return std::exchange(loaded_[model], std::move(loaded));
 }
 
 std::vector<ServiceOptions> services_of(const EngineOptions& options, const std::string& model) {
@@ -44,11 +44,13 @@ Duration Registry::tightest_slo(const std::string& model) const {
 }
 
 std::shared_ptr<Route> Registry::route(const ServiceOptions& service,
-                                       const std::shared_ptr<const Variant>& variant) {
+                                       const std::shared_ptr<const Variant>& variant,
+                                       uint32_t subcluster) {
   auto route = std::make_shared<Route>();
   route->service = service.name;
   route->slo = service.slo;
   route->variant = variant;
+  route->subcluster = subcluster;
   auto& gate = gates_[service.name];
   if (gate == nullptr) gate = std::make_shared<Gate>(service.queue_limit);
   route->gate = gate;
@@ -61,17 +63,17 @@ std::shared_ptr<Route> Registry::route(const ServiceOptions& service,
   return route;
 }
 
-void Registry::add_service(const ServiceOptions& options, const Variants& variants,
-                           Catalog& catalog, Routes& routes) {
+void Registry::add_service(const ServiceOptions& options, const Loaded& loaded, Catalog& catalog,
+                           Routes& routes) {
   auto service = std::make_shared<Service>();
   service->id = ServiceId(static_cast<uint32_t>(catalog.services.size()));
   service->name = options.name;
   service->model = options.model.empty() ? options.name : options.model;
   service->slo = options.slo;
   service->queue_limit = options.queue_limit;
-  service->versions = variants;
-  for (const auto& variant : variants) {
-    routes.by_service[options.name].push_back(route(options, variant));
+  service->versions = loaded.variants;
+  for (const auto& variant : loaded.variants) {
+    routes.by_service[options.name].push_back(route(options, variant, loaded.subcluster));
   }
   catalog.services.push_back(std::move(service));
 }
@@ -79,9 +81,9 @@ void Registry::add_service(const ServiceOptions& options, const Variants& varian
 std::shared_ptr<const Routes> Registry::routes() {
   auto routes = std::make_shared<Routes>();
   auto catalog = std::make_shared<Catalog>();
-  for (const auto& [model, variants] : loaded_) {
+  for (const auto& [model, loaded] : loaded_) {
     for (const ServiceOptions& service : services_of(options_, model)) {
-      add_service(service, variants, *catalog, *routes);
+      add_service(service, loaded, *catalog, *routes);
     }
   }
   std::sort(catalog->services.begin(), catalog->services.end(),
@@ -100,6 +102,24 @@ std::vector<ServiceStatistics> Registry::statistics() const {
     result.push_back(std::move(statistics));
   }
   return result;
+}
+
+std::map<std::string, uint64_t> Registry::demand() const {
+  std::map<std::string, uint64_t> by_service, by_model;
+  for (const auto& [name, counters] : counters_) {
+    const ServiceStatistics row = counters->snapshot();
+    for (size_t i = 0; i < kOutcomes; ++i) {
+      const auto outcome = static_cast<Outcome>(i);
+      if (outcome == Outcome::kInvalid || outcome == Outcome::kUnavailable) continue;
+      by_service[name.first] += row.outcomes[i];
+    }
+  }
+  for (const auto& [model, loaded] : loaded_) {
+    for (const ServiceOptions& service : services_of(options_, model)) {
+      by_model[model] += by_service[service.name];
+    }
+  }
+  return by_model;
 }
 
 }  // namespace fermata::engine

@@ -35,25 +35,32 @@ std::vector<ServiceOptions> services_of(const EngineOptions& options, const std:
 class Registry {
  public:
   using Variants = std::vector<std::shared_ptr<const Variant>>;
+  struct Loaded {
+    Variants variants;
+    uint32_t subcluster = 0;
+  };
   explicit Registry(const EngineOptions& options) : options_(options) {}
 
   // Replaces what is loaded of a model; returns what that was.
-  Variants put(const std::string& model, Variants variants);
-  const std::map<std::string, Variants>& loaded() const { return loaded_; }
+  Loaded put(const std::string& model, Loaded loaded);
+  const std::map<std::string, Loaded>& loaded() const { return loaded_; }
 
   std::shared_ptr<const Routes> routes();
   // The tightest deadline of the services that use a model; infinite: none has one.
   Duration tightest_slo(const std::string& model) const;
   std::vector<ServiceStatistics> statistics() const;
+  // By model: how many requests its services have been asked since the start, but for those
+  // that did not fit it or found it away.
+  std::map<std::string, uint64_t> demand() const;
 
  private:
   std::shared_ptr<Route> route(const ServiceOptions& service,
-                               const std::shared_ptr<const Variant>& variant);
-  void add_service(const ServiceOptions& options, const Variants& variants, Catalog& catalog,
+                               const std::shared_ptr<const Variant>& variant, uint32_t subcluster);
+  void add_service(const ServiceOptions& options, const Loaded& loaded, Catalog& catalog,
                    Routes& routes);
 
   const EngineOptions& options_;
-  std::map<std::string, Variants> loaded_;  // by model
+  std::map<std::string, Loaded> loaded_;  // by model
   std::map<std::string, std::shared_ptr<Gate>> gates_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Counters>> counters_;
 };

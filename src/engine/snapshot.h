@@ -67,6 +67,22 @@ struct WorkerStatistics {
   Duration busy;  // since the engine started
 };
 
+// A share of the workers with a scheduler of its own.
+struct SubclusterStatistics {
+  uint32_t workers = 0;
+  double used_mb = 0, memory_mb = 0;  // of each of its workers; memory_mb may be infinite
+};
+
+// Where models live and how epochs went (row A6).
+struct PlacementSnapshot {
+  std::map<std::string, uint32_t> subcluster_of;  // by model that is placed
+  uint64_t epochs = 0;
+  uint64_t loads = 0, moves = 0, postponed = 0, failed = 0;  // changes, since the start
+  Duration last_epoch, last_plan;  // how long it took in all, and the planning of it
+  // Over the sub-clusters, (max - min) / mean, after the last epoch.
+  double rate_imbalance = 0, memory_imbalance = 0;
+};
+
 // How many workers the last closed window asked for (row A7).
 struct AutoscaleSignal {
   Duration window;  // its length; 0: none has closed yet
@@ -79,6 +95,8 @@ struct EngineSnapshot {
   std::string policy;
   std::vector<ServiceStatistics> services;  // by service, then version
   std::vector<WorkerStatistics> workers;
+  std::vector<SubclusterStatistics> subclusters;
+  PlacementSnapshot placement;
   AutoscaleSignal autoscale;
   Duration control_delay;  // the bound that decisions take into account (row A5)
   uint64_t batch_keys = 0;

@@ -92,7 +92,8 @@ inline EngineOptions options_for(const std::filesystem::path& repository) {
 
 // A model of the emulated kind that needs no file: one FP32 input and output of `n`.
 inline void write_emulated(const TemporaryFolder& folder, const std::string& model,
-                           uint32_t max_batch, double alpha_ms, double beta_ms) {
+                           uint32_t max_batch, double alpha_ms, double beta_ms,
+                           double memory_mb = 0) {
   folder.write(model + "/config.pbtxt",
                "max_batch_size: " + std::to_string(max_batch) +
                    "\ninput { name: \"x\" data_type: TYPE_FP32 dims: 2 }\n"
@@ -105,6 +106,7 @@ inline void write_emulated(const TemporaryFolder& folder, const std::string& mod
     profile.batches[b] = {1, ms, ms, ms, ms};
   }
   fit(profile);
+  profile.memory_mb = profile.static_mb = memory_mb;
   FERMATA_CHECK(write_profile(profile, folder.path() / model / "profile.json").ok());
 }
 

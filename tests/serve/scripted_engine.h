@@ -78,6 +78,16 @@ class ScriptedEngine : public engine::Engine {
     return model == "echo" ? absl::OkStatus() : not_found("no model {}", model);
   }
   absl::Status unload(std::string_view model) override { return load(model, {}); }
+  void end_epoch() override {}
+  std::vector<engine::PlacementDecision> placement_decisions() const override {
+    engine::PlacementDecision decision{.number = 7, .cause = "epoch"};
+    decision.problem = {
+        .subclusters = 2, .max_rate_rps = 1e6, .memory_mb = 64, .max_change_cost = 2};
+    decision.problem.models = {{.name = "echo", .rate_rps = 12.5, .static_mb = 40, .current = 1}};
+    decision.answer = plan::place(decision.problem);
+    decision.changes = {{"echo", 1, 0, engine::PlacementChange::Result::kPostponed, "no room"}};
+    return {decision};
+  }
   engine::EngineSnapshot snapshot() const override {
     engine::EngineSnapshot result;
     result.policy = "scripted";
@@ -90,6 +100,12 @@ class ScriptedEngine : public engine::Engine {
     row.batches[3].compute_infer = {2, Duration::micros(9)};
     row.slack_ms = {{-1, 0, 1}, {1, 1, 0, 3}, 12};
     result.workers.push_back({0, 2, Duration::millis(30)});
+    result.subclusters = {{1, 40, 64}, {1, 0, 64}};
+    result.placement.subcluster_of = {{"echo", 0}};
+    result.placement.epochs = 3;
+    result.placement.moves = 2;
+    result.placement.last_epoch = Duration::millis(250);
+    result.placement.memory_imbalance = 2;
     result.autoscale = {Duration::seconds(10), 0.5, 0.125, 3};
     return result;
   }

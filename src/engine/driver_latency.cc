@@ -1,0 +1,55 @@
+// What the driver learns from batches: their latencies and the delay of its own control path.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/driver_state.h"
+
+namespace fermata::engine {
+namespace {
+
+// A latency that refuses work is doubted when nothing has run for this long.
+constexpr Duration kNoEvidence = Duration::seconds(1);
+
+}  // namespace
+
+// Late wakes count whether a batch came of them or a refusal, or the bound could
+// stay so low that everything is refused and nothing is left to measure.
+void Driver::observe_delay(Duration delay) {
+  delay_.observe(std::max(1000.0, static_cast<double>(delay.nanos())));
+  const double known = static_cast<double>(control_delay_.load(std::memory_order_relaxed));
+  if (std::abs(delay_.value() - known) > 0.2 * known) {
+    control_delay_.store(static_cast<int64_t>(delay_.value()), std::memory_order_relaxed);
+    scheduler_->set_delay_bound({.control = control_delay()});
+  }
+}
+
+void Driver::learn(const Flight& flight, Time now) {
+  const Route& route = flight.passengers.front().job->route();
+  const PartRun& run = flight.run;
+  // A batch bound ahead waits for the one before it, which is no delay of the control path.
+  Time& last_end = workers_[flight.worker.index()]->last_end;
+  observe_delay(run.started - std::max(flight.due, last_end));
+  last_end = run.started + run.input + run.run + run.output;
+  if (!flight.all_good) return;
+  BatchKey& key = keys_.at(flight.key);
+  key.last_evidence = now;
+  key.correction.measured(flight.items, run.input + run.run + run.output);
+  route.counters->set_drift(key.correction.drift());
+  publish(flight.key, now);
+}
+
+void Driver::doubt(const policy::Task& refused, Time now) {
+  BatchKey& key = keys_.at(refused.key);
+  if (now - key.last_evidence < kNoEvidence) return;
+  key.last_evidence = now;
+  key.correction.doubted(refused.items);
+  publish(refused.key, now);
+}
+
+void Driver::publish(KeyId key, Time now) {
+  if (auto latency = keys_.at(key).correction.publish()) {
+    scheduler_->update_latency(key, std::move(latency), now, decisions_);
+  }
+}
+
+}  // namespace fermata::engine

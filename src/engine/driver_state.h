@@ -1,0 +1,42 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "engine/driver.h"
+
+namespace fermata::engine {
+
+// What the driver keeps of each part, batch and worker; for its own files only.
+
+struct Driver::Part {
+  policy::Task task;
+  std::shared_ptr<Job> job;
+  uint32_t index = 0, first = 0;
+  bool bound = false;
+};
+
+struct Driver::Flight {
+  KeyId key;
+  WorkerId worker;
+  uint32_t items = 0;
+  Time due;  // when the decision to start it fell, or should have fallen
+  struct Passenger {
+    JobId part;
+    std::shared_ptr<Job> job;
+    uint32_t index = 0;
+  };
+  std::vector<Passenger> passengers;
+  PartRun run;  // set when it landed
+  bool all_good = true;
+};
+
+struct Driver::Worker {
+  std::unique_ptr<Executor> executor;
+  Time last_end;  // of its batches, as the scheduler thread knows
+  std::atomic<uint64_t> batches{0};
+  std::atomic<int64_t> busy_nanos{0};
+};
+
+}  // namespace fermata::engine

@@ -1,0 +1,256 @@
+#include "engine/real_engine.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/status.h"
+#include "model/repository.h"
+
+namespace fermata::engine {
+namespace {
+
+// Of the autoscaling signal: long enough for a bad rate of one in a hundred to show.
+constexpr Duration kAutoscaleWindow = Duration::seconds(10);
+
+}  // namespace
+
+RealEngine::RealEngine(EngineOptions options, std::unique_ptr<ExecutorFactory> executors)
+    : options_(std::move(options)),
+      executors_(std::move(executors)),
+      loader_(options_, *executors_),
+      registry_(options_),
+      routes_(registry_.routes()),
+      window_start_{.at = started_} {}
+
+// A scheduler hands a job whose variant moved to another; none may do so once that other
+// may be gone.
+RealEngine::~RealEngine() {
+  if (pool_ == nullptr) return;
+  pool_->close();
+  epoch_timer_.reset();
+  window_timer_.reset();
+  stopping_ = true;
+  pool_->settle();
+}
+
+absl::Status RealEngine::start(const std::vector<std::string>& models) {
+  const std::lock_guard lock(changing_);
+  std::map<std::string, Variants> opened;
+  for (const std::string& model : models) {
+    if (auto variants = open(model, std::nullopt); variants.ok()) opened[model] = *variants;
+  }
+  RETURN_IF_ERROR(divide_pool(opened));
+  window_timer_ = std::make_unique<Periodic>(kAutoscaleWindow, [this] { close_window(); });
+  if (memory_is_limited()) {
+    epoch_timer_ = std::make_unique<Periodic>(options_.placement.epoch, [this] { end_epoch(); });
+  }
+  return absl::OkStatus();
+}
+
+JobId RealEngine::submit(InferRequest request, Reply reply) {
+  const JobId id = pool_->next_id();
+  auto route = routes_.read()->find(request.service, request.version);
+  if (!route.ok()) {
+    reply({.status = route.status(),
+           .model = request.service,
+           .version = request.version,
+           .id = request.id,
+           .why = {.outcome = Outcome::kInvalid}});
+    return id;
+  }
+  admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), false);
+  return id;
+}
+
+void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
+                                 std::shared_ptr<Route> route, bool has_a_slot) {
+  absl::StatusOr<Admitted> admitted = admit(request, route->variant->signature);
+  Gate& gate = *route->gate;
+  const uint32_t subcluster = route->subcluster;
+  const bool good = admitted.ok();
+  auto job = std::make_shared<Job>(id, std::move(request), std::move(reply), std::move(route),
+                                   good ? *std::move(admitted) : Admitted());
+  if (!good) {
+    if (has_a_slot) gate.leave();
+    job->end(Outcome::kInvalid, admitted.status(), {});
+  } else if (!has_a_slot && !gate.enter()) {
+    job->end(Outcome::kRefusedQueue,
+             error(absl::StatusCode::kResourceExhausted,
+                   "the queue of '{}' is full: {} requests wait", job->route().service, gate.limit),
+             {});
+  } else {
+    pool_->submit(subcluster, std::move(job));
+  }
+}
+
+// A reload or a move took the job's variant away between submit and the scheduler: it goes
+// to where requests of its service go now, with its slot in the queue, or is refused.
+void RealEngine::adopt(std::shared_ptr<Job> job) {
+  Gate& gate = *job->route().gate;
+  bool moved = false;
+  job->move_to([&](InferRequest request, Reply reply, const Route& old, JobId id) {
+    auto route = routes_.read()->find(old.service, request.version);
+    const bool elsewhere = route.ok() && ((*route)->variant->id != old.variant->id ||
+                                          (*route)->subcluster != old.subcluster);
+    if (elsewhere && !stopping_) {
+      moved = true;
+      admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), true);
+      return;
+    }
+    old.counters->count_end(Outcome::kUnavailable, {.arrival = request.arrival, .ended = now()});
+    reply({.status =
+               error(absl::StatusCode::kUnavailable, "model '{}' was unloaded", old.variant->model),
+           .model = old.service,
+           .version = old.variant->version,
+           .id = request.id,
+           .why = {.outcome = Outcome::kUnavailable}});
+  });
+  if (!moved) gate.leave();
+}
+
+absl::Status RealEngine::serve(const std::string& model, const Loaded& loaded, Duration patience) {
+  const auto& [variants, subcluster] = loaded;
+  for (size_t i = 0; i < variants.size(); ++i) {
+    absl::Status taken =
+        pool_->load(subcluster, variants[i], registry_.tightest_slo(model), patience);
+    if (taken.ok()) continue;
+    for (size_t k = 0; k < i; ++k) pool_->retire(subcluster, variants[k]->id, true);
+    return taken;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RealEngine::replace(const std::string& model, Loaded next, bool unloading,
+                                 Duration patience) {
+  RETURN_IF_ERROR(serve(model, next, patience));
+  Loaded old;
+  {
+    const std::lock_guard lock(mutex_);
+    old = registry_.put(model, std::move(next));
+    routes_.publish(registry_.routes());
+  }
+  for (const auto& variant : old.variants) pool_->retire(old.subcluster, variant->id, unloading);
+  return absl::OkStatus();
+}
+
+void RealEngine::note(const std::string& model, std::optional<ModelStatus> status) {
+  const std::lock_guard lock(mutex_);
+  if (status) {
+    troubled_[model] = *std::move(status);
+  } else {
+    troubled_.erase(model);
+  }
+}
+
+absl::Status RealEngine::ready(const std::string& model) {
+  note(model, std::nullopt);
+  spdlog::info("model '{}' is ready", model);
+  return absl::OkStatus();
+}
+
+absl::Status RealEngine::unavailable(const std::string& model, const absl::Status& why) {
+  const std::string reason(message(why));
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = troubled_.find(model);
+    if (known != troubled_.end() && known->second.reason == reason) return why;  // said before
+  }
+  spdlog::error("model '{}' cannot be loaded: {}", model, reason);
+  if (why.code() == absl::StatusCode::kNotFound) {
+    note(model, std::nullopt);
+    return why;
+  }
+  note(model, ModelStatus{model, "", ModelState::kUnavailable, reason});
+  if (!registry_.loaded().contains(model)) (void)replace(model, {}, true, Duration());
+  return why;
+}
+
+absl::StatusOr<RealEngine::Variants> RealEngine::open(const std::string& model,
+                                                      const std::optional<std::string>& config) {
+  note(model, ModelStatus{model, "", ModelState::kLoading, "being loaded"});
+  auto variants = loader_.load(model, config);
+  if (!variants.ok()) return unavailable(model, variants.status());
+  return variants;
+}
+
+absl::Status RealEngine::load(std::string_view model, std::optional<std::string> config) {
+  const std::lock_guard lock(changing_);
+  const std::string name(model);
+  ASSIGN_OR_RETURN(const Variants variants, open(name, config));
+  homeless_.erase(name);
+  return settle_in(name, variants);
+}
+
+absl::Status RealEngine::unload(std::string_view model) {
+  const std::lock_guard lock(changing_);
+  const std::string name(model);
+  const auto it = registry_.loaded().find(name);
+  const bool waited_for_room = homeless_.erase(name) > 0;
+  const bool loaded = it != registry_.loaded().end() && !it->second.variants.empty();
+  if (!loaded && !waited_for_room) return not_found("model '{}' is not loaded", name);
+  const std::string version = loaded ? it->second.variants.back()->version : "";
+  note(name, ModelStatus{name, version, ModelState::kUnavailable, "unloaded"});
+  return replace(name, {}, true, Duration());
+}
+
+std::vector<ModelStatus> RealEngine::index() const {
+  std::map<std::string, ModelStatus> troubled;
+  {
+    const std::lock_guard lock(mutex_);
+    troubled = troubled_;
+  }
+  std::vector<ModelStatus> rows;
+  std::map<std::string, bool> listed;
+  for (const auto& service : routes_.read()->catalog->services) {
+    for (const auto& variant : service->versions) {
+      rows.push_back({service->name, variant->version, ModelState::kReady, ""});
+      listed[service->name] = true;
+    }
+  }
+  for (const auto& [name, status] : troubled) {
+    if (!listed[name]) rows.push_back(status);
+    listed[name] = true;
+  }
+  if (const auto names = model_names(options_.repository); names.ok()) {
+    for (const std::string& name : *names) {
+      if (!listed[name]) rows.push_back({name, "", ModelState::kUnavailable, "not loaded"});
+    }
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.name < b.name; });
+  return rows;
+}
+
+EngineSnapshot RealEngine::snapshot() const {
+  EngineSnapshot snapshot;
+  snapshot.now = now();
+  snapshot.started = started_;
+  snapshot.policy = options_.policy;
+  snapshot.placement = log_.snapshot();
+  {
+    const std::lock_guard lock(mutex_);
+    snapshot.services = registry_.statistics();
+    snapshot.autoscale = autoscale_;
+    for (const auto& [model, loaded] : registry_.loaded()) {
+      if (!loaded.variants.empty()) {
+        snapshot.placement.subcluster_of[model] = loaded.subcluster;
+      }
+    }
+  }
+  snapshot.workers = pool_->worker_statistics();
+  snapshot.subclusters = pool_->subcluster_statistics();
+  snapshot.control_delay = pool_->control_delay();
+  snapshot.batch_keys = pool_->batch_keys();
+  return snapshot;
+}
+
+void RealEngine::close_window() {
+  const PoolTotals totals = totals_of(snapshot());
+  const AutoscaleSignal signal = signal_between(window_start_, totals, options_.workers.count);
+  window_start_ = totals;
+  const std::lock_guard lock(mutex_);
+  autoscale_ = signal;
+}
+
+}  // namespace fermata::engine
