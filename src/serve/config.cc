@@ -1,6 +1,7 @@
 #include "serve/config.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace {
 constexpr int64_t kMaxPort = 65535;
 constexpr int64_t kMaxWorkers = 1024;
 constexpr double kShortestSloMs = 1e-3, kLongestSloMs = 1e9;  // the latter: eleven days
+constexpr double kShortestEpochS = 0.1, kLongestEpochS = 86'400;
 
 uint16_t port(Reader reader, uint16_t fallback) {
   return static_cast<uint16_t>(reader.integer(0, kMaxPort, fallback));
@@ -44,6 +46,27 @@ engine::WorkerOptions worker_options(Reader reader) {
   // Which providers there are, the library says when the server starts.
   options.provider = fields["provider"].string(options.provider);
   options.threads = static_cast<uint32_t>(fields["threads"].integer(1, 1024, options.threads));
+  options.memory_mb = fields["memory_mb"].positive(options.memory_mb);
+  return options;
+}
+
+engine::PlacementOptions placement_options(Reader reader, const engine::WorkerOptions& workers) {
+  engine::PlacementOptions options;
+  if (!reader.present()) return options;
+  if (!std::isfinite(workers.memory_mb)) {
+    reader.fail("workers.memory_mb beside it, without which every worker holds every model");
+    return options;
+  }
+  ObjectReader fields = reader.object();
+  if (Reader subclusters = fields["subclusters"]; subclusters.present()) {
+    options.subclusters = static_cast<uint32_t>(subclusters.integer(1, workers.count));
+  }
+  options.epoch = Duration::from_seconds(
+      fields["epoch_s"].between(kShortestEpochS, kLongestEpochS, options.epoch.seconds()));
+  options.max_change_cost = fields["max_change_cost"].non_negative(options.max_change_cost);
+  options.max_rate_rps = fields["max_rate_rps"].positive(options.max_rate_rps);
+  options.weight = fields["weight"].non_negative(options.weight);
+  options.min_gain = fields["min_gain"].non_negative(options.min_gain);
   return options;
 }
 
@@ -78,6 +101,7 @@ Config config(Reader root) {
   engine.policy = policy(fields["scheduler"], engine.policy);
   engine.scheduler_threads = static_cast<uint32_t>(fields["scheduler_threads"].integer(0, 256, 0));
   engine.workers = worker_options(fields["workers"]);
+  engine.placement = placement_options(fields["placement"], engine.workers);
   engine.latency_quantile = fields["latency_quantile"].between(0.5, 0.99, engine.latency_quantile);
   engine.default_max_batch = static_cast<uint32_t>(
       fields["default_max_batch"].integer(1, 65536, engine.default_max_batch));

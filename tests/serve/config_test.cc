@@ -32,7 +32,8 @@ TEST(Config, ReadsEveryField) {
 models: /models
 listen: {host: 0.0.0.0, http: 0, grpc: 1, metrics: 2, threads: 3, max_request_mb: 4}
 scheduler: deferred
-workers: {count: 5, executor: emulated, provider: cuda, threads: 6}
+workers: {count: 5, executor: emulated, provider: cuda, threads: 6, memory_mb: 11000}
+placement: {subclusters: 2, epoch_s: 1.5, max_change_cost: 6, max_rate_rps: 7e4, weight: 0.5, min_gain: 0}
 latency_quantile: 0.75
 default_max_batch: 7
 log_level: debug
@@ -56,6 +57,13 @@ services:
   EXPECT_EQ(engine.workers.executor, engine::ExecutorKind::kEmulated);
   EXPECT_EQ(engine.workers.provider, "cuda");
   EXPECT_EQ(engine.workers.threads, 6u);
+  EXPECT_EQ(engine.workers.memory_mb, 11000);
+  EXPECT_EQ(engine.placement.subclusters, 2u);
+  EXPECT_EQ(engine.placement.epoch, Duration::millis(1500));
+  EXPECT_EQ(engine.placement.max_change_cost, 6);
+  EXPECT_EQ(engine.placement.max_rate_rps, 7e4);
+  EXPECT_EQ(engine.placement.weight, 0.5);
+  EXPECT_EQ(engine.placement.min_gain, 0);
   EXPECT_EQ(engine.latency_quantile, 0.75);
   EXPECT_EQ(engine.default_max_batch, 7u);
   ASSERT_EQ(engine.services.size(), 2u);
@@ -71,6 +79,15 @@ TEST(Config, ErrorsSayWhereWhatAndWhatWasExpected) {
   EXPECT_THAT(error_of("listen: {}"), HasSubstr("$.models"));
   EXPECT_THAT(error_of("models: m\nlisten: {http: 70000}"), HasSubstr("$.listen.http: 70000"));
   EXPECT_THAT(error_of("models: m\nworkers: {count: 0}"), HasSubstr("$.workers.count: 0"));
+  EXPECT_THAT(error_of("models: m\nworkers: {memory_mb: 0}"), HasSubstr("$.workers.memory_mb: 0"));
+  EXPECT_THAT(error_of("models: m\nplacement: {weight: 1}"), HasSubstr("$.placement: "));
+  const std::string short_memory = "models: m\nworkers: {count: 2, memory_mb: 10}\nplacement: ";
+  EXPECT_THAT(error_of(short_memory + "{subclusters: 3}"),
+              HasSubstr("$.placement.subclusters: 3, expected a whole number from 1 to 2"));
+  EXPECT_THAT(error_of(short_memory + "{epoch_s: 0}"), HasSubstr("$.placement.epoch_s: 0"));
+  EXPECT_THAT(error_of(short_memory + "{max_change_cost: -1}"),
+              HasSubstr("$.placement.max_change_cost: -1"));
+  EXPECT_THAT(error_of(short_memory + "{max_change: 1}"), HasSubstr("$.placement.max_change"));
   EXPECT_THAT(error_of("models: m\nscheduler: fifo"), HasSubstr("fermata"));
   EXPECT_THAT(error_of("models: m\nservices: {a: {slo_ms: -1}}"),
               HasSubstr("$.services.a.slo_ms: -1"));
