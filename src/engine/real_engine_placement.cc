@@ -88,7 +88,7 @@ absl::Status RealEngine::replace_version(const std::string& model, const Variant
   const uint32_t home = registry_.loaded().at(model).subcluster;
   absl::Status placed = replace(model, {variants, home}, false, kPatience);
   for (uint32_t i = 0; i < pool_->size() && no_room(placed); ++i) {
-    if (i != home) placed = replace(model, {variants, i}, false, Duration());
+    if (i != home) placed = replace(model, {variants, i}, false, kPatience);
   }
   if (!no_room(placed)) return placed;
   return unplaced("no room for the new version beside the old one; unload the model first");

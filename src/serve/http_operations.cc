@@ -187,6 +187,8 @@ HttpResponse answer_now(const HttpExchange& exchange, const HttpRoute& route,
                  &Operations::model_statistics);
     case HttpCall::kRepositoryIndex:
       return repository_index(exchange, operations);
+    case HttpCall::kPlacement:
+      return json_response(operations.placement());
     case HttpCall::kMemoryStatus:
       return memory_status(route, operations);
     case HttpCall::kMemoryRegister:

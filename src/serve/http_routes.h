@@ -29,6 +29,7 @@ enum class HttpCall : uint8_t {
   kCudaMemoryStatus,
   kCudaMemoryRegister,
   kCudaMemoryUnregister,
+  kPlacement,
   kUnserved,  // of the protocol, but 501
 };
 

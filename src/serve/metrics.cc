@@ -4,6 +4,7 @@
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <string>
@@ -158,6 +159,47 @@ void add_autoscale(const engine::AutoscaleSignal& signal, Families& out) {
             signal.idle_fraction);
 }
 
+// Absent where memory is unlimited: then every model is everywhere.
+void add_placement(const engine::EngineSnapshot& snapshot, Families& out) {
+  constexpr double kMiB = 1 << 20;
+  if (snapshot.subclusters.empty() || !std::isfinite(snapshot.subclusters[0].memory_mb)) return;
+  for (size_t i = 0; i < snapshot.subclusters.size(); ++i) {
+    const Labels labels = {{"subcluster", std::to_string(i)}};
+    const engine::SubclusterStatistics& row = snapshot.subclusters[i];
+    out.gauge("fermata_subcluster_workers", "Workers of a sub-cluster", labels, row.workers);
+    out.gauge("fermata_subcluster_memory_used_bytes", "What its models need of each of them",
+              labels, row.used_mb * kMiB);
+    out.gauge("fermata_subcluster_memory_limit_bytes", "What each of them has", labels,
+              row.memory_mb * kMiB);
+  }
+  const engine::PlacementSnapshot& placement = snapshot.placement;
+  for (const auto& [model, subcluster] : placement.subcluster_of) {
+    out.gauge("fermata_model_subcluster", "The number of the sub-cluster that has a model",
+              {{"model", model}}, subcluster);
+  }
+  const std::pair<const char*, uint64_t> changes[] = {{"load", placement.loads},
+                                                      {"move", placement.moves},
+                                                      {"postponed", placement.postponed},
+                                                      {"failed", placement.failed}};
+  for (const auto& [result, count] : changes) {
+    out.counter("fermata_placement_changes_total", "Models that were to live elsewhere",
+                {{"result", result}}, static_cast<double>(count));
+  }
+  out.counter("fermata_placement_epochs_total", "Epochs that have ended", {},
+              static_cast<double>(placement.epochs));
+  if (placement.epochs == 0) return;
+  out.gauge("fermata_placement_epoch_duration_seconds", "Planning and moving, of the last epoch",
+            {}, placement.last_epoch.seconds());
+  out.gauge("fermata_placement_plan_duration_seconds", "Of it, planning", {},
+            placement.last_plan.seconds());
+  out.gauge("fermata_placement_rate_imbalance_ratio",
+            "Largest minus smallest request rate of a sub-cluster, over the mean", {},
+            placement.rate_imbalance);
+  out.gauge("fermata_placement_memory_imbalance_ratio",
+            "Largest minus smallest static memory of a sub-cluster, over the mean", {},
+            placement.memory_imbalance);
+}
+
 void add_house(const engine::EngineSnapshot& snapshot, Families& out) {
   out.gauge("fermata_info", "Always 1; what is running",
             {{"version", FERMATA_VERSION}, {"policy", snapshot.policy}}, 1);
@@ -198,6 +240,7 @@ std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds
     add_deadlines(row, labels, families);
   }
   add_house(snapshot, families);
+  add_placement(snapshot, families);
   add_autoscale(snapshot.autoscale, families);
   add_front_ends(front_ends, families);
   return prometheus::TextSerializer().Serialize(families.all());

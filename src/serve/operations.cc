@@ -1,8 +1,10 @@
 #include "serve/operations.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "base/status.h"
+#include "serve/placement_json.h"
 
 namespace fermata::serve {
 namespace {
@@ -110,6 +112,10 @@ void Operations::unload(const inference::RepositoryModelUnloadRequest& request, 
   background_.post([this, model = request.model_name(), done = std::move(done)]() mutable {
     done(engine_.unload(model));
   });
+}
+
+Json Operations::placement() const {
+  return placement_json(engine_.snapshot(), engine_.placement_decisions());
 }
 
 absl::Status Operations::shared_memory_status(

@@ -4,6 +4,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "base/document.h"
 #include "engine/engine.h"
 #include "grpc_service.pb.h"
 #include "serve/background.h"
@@ -40,6 +41,9 @@ class Operations {
                                 inference::RepositoryIndexResponse& response) const;
   void load(const inference::RepositoryModelLoadRequest& request, Done done);
   void unload(const inference::RepositoryModelUnloadRequest& request, Done done);
+
+  // Where models live and why (serve/placement_json.h); HTTP only.
+  Json placement() const;
 
   absl::Status shared_memory_status(const inference::SystemSharedMemoryStatusRequest& request,
                                     inference::SystemSharedMemoryStatusResponse& response) const;

@@ -161,11 +161,12 @@ TEST_F(ShortMemory, AnEpochMovesWithinTheBoundWhatRatesAskFor) {
   EXPECT_LE(last.answer.change_cost, 2);
   ASSERT_THAT(last.changes, SizeIs(1));
   EXPECT_EQ(last.changes[0].result, Result::kDone);
-  for (const auto& [model, place] : before) EXPECT_TRUE(ask(model).status.ok());
   // As before, so nothing is gained by moving.
   for (const std::string& model : busy) ask(model, 20);
   engine_->end_epoch();
   EXPECT_EQ(placement().moves, 1u);
+  EXPECT_TRUE(engine_->placement_decisions().front().stayed);
+  for (const auto& [model, place] : before) EXPECT_TRUE(ask(model).status.ok());
 }
 
 TEST_F(ShortMemory, EveryDecisionIsReplayed) {

@@ -28,9 +28,9 @@ services:
 class Server:
     """`fermata serve` in a child process, ready when the constructor returns."""
 
-    def __init__(self, folder, models):
+    def __init__(self, folder, models, text=CONFIG):
         config = folder / "fermata.yaml"
-        config.write_text(CONFIG.format(models=models))
+        config.write_text(text.format(models=models))
         self.log = folder / "server.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen([FERMATA, "serve", "--config", config],

@@ -246,6 +246,22 @@ TEST_F(HttpFrontEndTest, SaysWhatItDoesNotServe) {
   EXPECT_THAT(client_->get("/v3").body, HasSubstr("\"error\""));
 }
 
+TEST_F(HttpFrontEndTest, ShowsWhereModelsLiveAndWhy) {
+  const auto reply = client_->get("/v2/fermata/placement");
+  EXPECT_EQ(reply.status, 200);
+  const Json body = Json::parse(reply.body);
+  EXPECT_EQ(body["subclusters"].dump(),
+            R"([{"workers":[0],"memory_mb":64.0,"used_mb":40.0,"models":["echo"]},)"
+            R"({"workers":[1],"memory_mb":64.0,"used_mb":0.0,"models":[]}])");
+  const Json& decision = body["decisions"].at(0);
+  EXPECT_EQ(decision["number"], 7);
+  EXPECT_EQ(decision["problem"]["models"][0]["rate_rps"], 12.5);
+  EXPECT_EQ(decision["answer"]["assignment"].dump(), R"({"echo":0})");
+  EXPECT_EQ(decision["changes"].dump(),
+            R"([{"model":"echo","from":1,"to":0,"result":"postponed","reason":"no room"}])");
+  EXPECT_EQ(client_->post("/v2/fermata/placement", "").status, 405);
+}
+
 TEST_F(HttpFrontEndTest, ShowsMetrics) {
   HttpClient client(server_->ports().metrics);
   const auto reply = client.get("/metrics");
@@ -257,8 +273,14 @@ TEST_F(HttpFrontEndTest, ShowsMetrics) {
         "fermata_batch_size_bucket{model=\"echo\",version=\"1\",le=\"4\"} 2",
         "fermata_batch_size_sum{model=\"echo\",version=\"1\"} 6",
         "fermata_worker_busy_seconds_total{worker=\"0\"} 0.03",
-        "fermata_autoscale_workers_to_add 3", "fermata_autoscale_workers_to_give_back 0",
-        "fermata_autoscale_bad_rate 0.5", "fermata_autoscale_idle_ratio 0.125",
+        "fermata_model_subcluster{model=\"echo\"} 0",
+        "fermata_subcluster_workers{subcluster=\"1\"} 1",
+        "fermata_subcluster_memory_used_bytes{subcluster=\"0\"} 41943040",
+        "fermata_placement_changes_total{result=\"move\"} 2", "fermata_placement_epochs_total 3",
+        "fermata_placement_epoch_duration_seconds 0.25",
+        "fermata_placement_memory_imbalance_ratio 2", "fermata_autoscale_workers_to_add 3",
+        "fermata_autoscale_workers_to_give_back 0", "fermata_autoscale_bad_rate 0.5",
+        "fermata_autoscale_idle_ratio 0.125",
         "fermata_front_end_requests_total{protocol=\"http\"} 0"}) {
     EXPECT_THAT(reply.body, HasSubstr(line));
   }
