@@ -45,9 +45,10 @@ tidy: build ## the linter on every C++ source
 	@scripts/deps.sh lint
 	run-clang-tidy-14 -quiet -p build -j$(JOBS) '/src/.*\.cc$$'
 
-zoo: ## train the digits variants again
-	scripts/deps.sh train
+zoo: ## train the digits variants and the applications' again
+	scripts/deps.sh zoo train
 	.deps/train/bin/python zoo/train_digits.py
+	.deps/train/bin/python zoo/train_applications.py
 
 deps:
 	@scripts/deps.sh build

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Trains the applications' variants: handwriting, exercise and wake.
+
+    make zoo                                  all of them
+    zoo/train_applications.py wake-small      one of them
+
+Writes zoo/repository/NAME/1/model.onnx with its config.pbtxt, labels.txt and card.json, and
+zoo/data/APPLICATION/{train,calibration,stream}-{features,labels}.npy: what neighbours are
+looked for in, what recall is measured on, and what is streamed.
+"""
+
+import argparse
+import dataclasses
+import math
+import os
+import pathlib
+
+# One thread, so that the sums are the same however many cores there are.
+os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from applications.networks import Recurrent, ResidualCnn, write_mean
+from applications.tasks import TASKS, drawn
+from training.adam import adam, moments_of
+from training.cards import answers, scores, write_card, write_configuration
+from training.graph import Graph
+
+ZOO = pathlib.Path(__file__).resolve().parent
+SEED = 7
+BATCH = 64
+EPOCH = 2560  # recordings, at most
+
+
+
+@dataclasses.dataclass
+class Member:
+    network: object
+    epochs: int
+    seed: int = SEED
+
+
+@dataclasses.dataclass
+class Variant:
+    """Answers with the mean of its members, over all shifts of the input by up to `reach`."""
+
+    members: list
+    reach: tuple = (0, 0)
+
+    @property
+    def max_batch(self):
+        return 64 if self.reach == (0, 0) else 16
+
+
+def handwriting(channels, blocks, coarse, epochs, seed=SEED):
+    cnn = ResidualCnn((1, 24, 24), 10, (3, 3), (4, 4), channels, blocks, coarse)
+    return Member(cnn, epochs, seed)
+
+
+def exercise(channels, blocks):
+    return Member(ResidualCnn((6, 96, 1), 7, (5, 1), (4, 1), channels, blocks), epochs=8)
+
+
+def wake(channels, blocks):
+    return Member(ResidualCnn((13, 32, 1), 2, (5, 1), (4, 1), channels, blocks), epochs=15)
+
+
+HANDWRITING = [handwriting(32, 2, coarse=2, epochs=10, seed=SEED + i) for i in range(3)]
+EXERCISE = Member(Recurrent((6, 96, 1), 7, 64), epochs=10)
+WAKE = [Member(Recurrent((13, 32, 1), 2, 96), epochs=20, seed=SEED + i) for i in range(2)]
+
+VARIANTS = {
+    "handwriting": {
+        "handwriting-small": Variant([handwriting(16, 1, coarse=1, epochs=12)]),
+        "handwriting-medium": Variant(HANDWRITING[:1]),
+        "handwriting-large": Variant(HANDWRITING, reach=(1, 1)),
+    },
+    "exercise": {
+        "exercise-small": Variant([exercise(16, 1)]),
+        "exercise-medium": Variant([exercise(32, 1)]),
+        "exercise-recurrent": Variant([EXERCISE]),
+        "exercise-large": Variant([EXERCISE, exercise(64, 3)], reach=(4, 0)),
+    },
+    "wake": {
+        "wake-small": Variant([wake(16, 1)]),
+        "wake-medium": Variant(WAKE[:1]),
+        "wake-large": Variant([*WAKE, wake(48, 3)], reach=(2, 0)),
+    },
+}
+
+
+def write_data(task, fitting, calibration, stream):
+    """As .npy: features FP32 [n, values], labels INT64 [n]."""
+    rng = np.random.default_rng(SEED + 1)
+    folder = ZOO / "data" / task.NAME
+    folder.mkdir(exist_ok=True)
+    parts = {"train": drawn(fitting, task.TRAIN_MIX, rng, 800),
+             "calibration": drawn(calibration, task.TRAIN_MIX, rng, 600),
+             "stream": drawn(stream, task.MIX, rng, 1000)}
+    for name, part in parts.items():
+        np.save(folder / f"{name}-features.npy", task.views(part, rng))
+        np.save(folder / f"{name}-labels.npy", part.labels.astype(np.int64))
+
+
+def load(task, part):
+    folder = ZOO / "data" / task.NAME
+    return np.load(folder / f"{part}-features.npy"), np.load(folder / f"{part}-labels.npy")
+
+
+def train(task, member, fitting):
+    """Adam with a cosine step size on the cross entropy, of fresh views every epoch."""
+    network, epochs, rng = member.network, member.epochs, np.random.default_rng(member.seed)
+    params = network.init(rng)
+    moments = moments_of(params)
+    update = jax.jit(lambda *a: _update(network, *a))
+    steps = min(len(fitting), EPOCH) // BATCH
+    for epoch in range(epochs):
+        part = fitting.take(rng.permutation(len(fitting))[:steps * BATCH])
+        views, losses = task.views(part, rng, fresh=True), []
+        for i in range(steps):
+            step, rows = epoch * steps + i, slice(i * BATCH, (i + 1) * BATCH)
+            rate = 2e-3 * 0.5 * (1 + np.cos(np.pi * step / (steps * epochs)))
+            params, moments, loss = update(params, moments, rate, step + 1.0,
+                                           views[rows], part.labels[rows])
+            losses.append(loss)
+        print(f"  epoch {epoch + 1} of {epochs}, loss {np.mean(losses):.4f}", flush=True)
+    return jax.tree_util.tree_map(np.asarray, params)
+
+
+def _update(network, params, moments, rate, step, features, labels):
+    def loss_of(params):
+        scores = jax.nn.log_softmax(network.logits(params, features))
+        return -scores[jnp.arange(BATCH), labels].mean()
+
+    loss, gradient = jax.value_and_grad(loss_of)(params)
+    return (*adam(params, moments, gradient, rate, step), loss)
+
+
+class Once:
+    """Trains what two variants share a single time."""
+
+    def __init__(self, train):
+        self.train, self.done = train, {}
+
+    def __call__(self, task, member, fitting):
+        network = member.network
+        key = repr((type(network).__name__, vars(network), member.epochs, member.seed))
+        if key not in self.done:
+            self.done[key] = self.train(task, member, fitting)
+        return self.done[key]
+
+
+def write_variant(task, name, variant, params):
+    values = math.prod(task.SHAPE)
+    graph = Graph(name, "features", values, len(task.CLASSES))
+    networks = [member.network for member in variant.members]
+    model = graph.model(write_mean(graph, networks, params, variant.reach)).SerializeToString()
+    folder = ZOO / "repository" / name
+    (folder / "1").mkdir(parents=True, exist_ok=True)
+    (folder / "1" / "model.onnx").write_bytes(model)
+    write_configuration(folder, task.QUESTION, variant.max_batch, values, task.CLASSES)
+    features, labels = load(task, "calibration")
+    result = scores(answers(model, {"features": features}), labels, len(task.CLASSES))
+    write_card(folder / "card.json", {
+        "name": name, "task": task.QUESTION, "licence": "MIT",
+        "data": f"{task.SOURCE}, {task.LICENCE}",
+        "command": f"zoo/train_applications.py {name}", "seed": SEED,
+        "test_samples": len(labels), **result})
+    print(f"  accuracy {result['accuracy']:.4f}, {len(model) / 1024:.0f} KiB", flush=True)
+
+
+def main():
+    known = [name for variants in VARIANTS.values() for name in variants]
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    names = parser.parse_args().names or known
+    for name in names:
+        if name not in known:
+            parser.error(f"unknown variant '{name}'; there are {', '.join(known)}")
+    once = Once(train)
+    for application, variants in VARIANTS.items():
+        wanted = [name for name in variants if name in names]
+        if not wanted:
+            continue
+        task = TASKS[application]
+        parts = task.splits(np.random.default_rng(SEED))
+        write_data(task, *parts)
+        for name in wanted:
+            print(name, flush=True)
+            variant = variants[name]
+            params = [once(task, member, parts[0]) for member in variant.members]
+            write_variant(task, name, variant, params)
+
+
+if __name__ == "__main__":
+    main()
