@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
   const int windows = argc > 1 ? std::atoi(argv[1]) : 500;
   if (windows < 1) return 2;
   Json by_requests = Json::array(), by_applications = Json::array();
-  for (size_t policy = 0; policy < group_policy_names().size(); ++policy) {
+  for (size_t policy = 0; policy < published_group_policy_names().size(); ++policy) {
     for (size_t n = 12; n <= 768; n *= 2) {
       by_requests.push_back(measure(static_cast<GroupPolicy>(policy), 3, n, windows));
     }

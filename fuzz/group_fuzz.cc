@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "policy/any_group_planner.h"
 #include "policy/group_document.h"
-#include "policy/group_planner.h"
 
 // Whatever the document asks for, it is refused or answered, every request is served once,
 // and the document that is written of it is answered alike.
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto problem = document->read(policy::read_group_problem);
   if (!problem.ok()) return 0;
   problem->max_steps = std::min<uint64_t>(problem->max_steps, 2000);
-  policy::GroupPlanner planner;
+  policy::AnyGroupPlanner planner;
   const policy::GroupSchedule schedule = planner.plan(*problem);
   if (schedule.feasible) {
     const size_t served = schedule.requests.size() + schedule.short_circuited.size();

@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "cli/plan.h"
+#include "policy/any_group_planner.h"
 #include "policy/group_document.h"
-#include "policy/group_planner.h"
 
 namespace fermata::cli {
 namespace {
@@ -38,7 +38,7 @@ Exit run_group(const std::string& file) {
   if (!document.ok()) return refuse_plan(document.status());
   const auto problem = document->read(policy::read_group_problem);
   if (!problem.ok()) return refuse_plan(problem.status());
-  policy::GroupPlanner planner;
+  policy::AnyGroupPlanner planner;
   const Time start = monotonic_now();
   const policy::GroupSchedule& schedule = planner.plan(*problem);
   std::cerr << fmt::format("planned {} requests in {:.2f} ms, {} steps of the exact search\n",

@@ -4,15 +4,22 @@
 #include <array>
 #include <numeric>
 
+#include "base/check.h"
+
 namespace fermata::policy {
 
 std::span<const std::string_view> group_policy_names() {
-  static constexpr std::array<std::string_view, 5> kNames = {"sneakpeek", "grouped", "lo-priority",
-                                                             "lo-edf", "maxacc-edf"};
+  static constexpr std::array<std::string_view, 6> kNames = {
+      "sneakpeek", "grouped", "lo-priority", "lo-edf", "maxacc-edf", "fermata"};
   return kNames;
 }
 
+std::span<const std::string_view> published_group_policy_names() {
+  return group_policy_names().first(static_cast<size_t>(GroupPolicy::kFermata));
+}
+
 const GroupSchedule& GroupPlanner::plan(const GroupProblem& problem) {
+  FERMATA_CHECK(problem.policy != GroupPolicy::kFermata);
   schedule_.feasible = true;
   schedule_.exact = false;
   schedule_.utility = 0;

@@ -11,7 +11,7 @@
 namespace fermata::policy {
 
 // Model selection and scheduling for the requests that wait (SneakPeek, sections 5
-// and 7), by any of the contract's policies. Pure and deterministic. Keeps its
+// and 7), by any of the published policies. Pure and deterministic. Keeps its
 // memory, so that a planner that has seen a problem of some size allocates nothing
 // for the next one. Up to tau groups exponential in the groups, else
 // O(requests * (variants * (classes + workers) + log requests)). One thread at a time.

@@ -65,9 +65,18 @@ struct GroupWorker {
   std::vector<uint32_t> loaded;
 };
 
-// The contract's policies; group_policy_names() has their names in this order.
-enum class GroupPolicy : uint8_t { kSneakPeek, kGrouped, kLoPriority, kLoEdf, kMaxAccEdf };
+// The contract's policies, as published (GroupPlanner), and the default's own decision
+// (LookaheadPlanner); group_policy_names() has their names in this order.
+enum class GroupPolicy : uint8_t {
+  kSneakPeek,
+  kGrouped,
+  kLoPriority,
+  kLoEdf,
+  kMaxAccEdf,
+  kFermata
+};
 std::span<const std::string_view> group_policy_names();
+std::span<const std::string_view> published_group_policy_names();  // all but the last
 
 struct GroupProblem {
   static constexpr uint64_t kDefaultSteps = 20'000'000;  // about a second

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "policy/group_planner.h"
 #include "policy/group_problem.h"
 #include "policy/residency.h"
 
@@ -26,11 +27,12 @@ struct ExpectedArrivals {
 // is dear, so cheap ones do, for those requests whose data says that it costs them little.
 //
 // A group is thus not an application or a label (SneakPeek 5.2, 5.3.2) but whoever is best
-// served alike; where the published groups are worth more than all prices, they are taken.
+// served alike; where a published plan is worth more than all prices, it is taken.
 class LookaheadPlanner {
  public:
   // Every request is served, late or not, or short-circuited, as by GroupPlanner. `expected`
-  // by application, or empty. O(prices * batches * requests * variants); keeps its buffers.
+  // by application, or empty: then no published policy that believes the same is worth more.
+  // O(prices * batches * requests * variants), and without `expected` what those take.
   const GroupSchedule& plan(const GroupProblem& problem,
                             std::span<const ExpectedArrivals> expected = {});
 
@@ -63,11 +65,14 @@ class LookaheadPlanner {
   void add(const Query& query);
   double price_unit() const;
 
+  static void clear(GroupSchedule& schedule);
   double play(double price, Order order);
   bool best_move(uint32_t worker, Time now, double price, Order order, Move& best);
   void name_variants(uint32_t application, uint32_t worker, Time now, double price);
   bool batch_of(uint32_t application, uint32_t variant, uint32_t worker, Time now, double price,
                 Move& move) const;
+  uint32_t most_by(Time deadline, const GroupVariant& variant, uint32_t worker, Time now,
+                   uint32_t most) const;
   double earned(uint32_t variant, uint32_t items, Time finish) const;
   void run(const Move& move, uint32_t worker, Time now, double price);
   void join(const Move& move, const GroupVariant& variant, uint32_t worker, Time now, Time limit,
@@ -76,6 +81,7 @@ class LookaheadPlanner {
   Time next_arrival(Time after) const;
   void leave_the_rest();
   void finish();
+  void consider_published();
   void serve_last(uint32_t request);
 
   Duration run_time(const GroupVariant& variant, uint32_t worker, uint32_t items) const;
@@ -96,6 +102,8 @@ class LookaheadPlanner {
   double value_ = 0, real_value_ = 0;
   std::vector<bool> served_;  // by request
   GroupSchedule played_, best_;
+  GroupProblem candidate_;
+  GroupPlanner published_;
 };
 
 }  // namespace fermata::policy

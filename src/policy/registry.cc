@@ -47,7 +47,7 @@ absl::StatusOr<Parts> make_parts(std::string_view policy) {
 
 absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy,
                                                           Duration window) {
-  const auto groups = group_policy_names();
+  const auto groups = published_group_policy_names();
   if (const auto it = std::find(groups.begin(), groups.end(), policy); it != groups.end()) {
     return std::make_unique<WindowScheduler>(static_cast<GroupPolicy>(it - groups.begin()), window);
   }
@@ -70,7 +70,8 @@ std::vector<std::string_view> scheduler_names() {
 
 std::vector<std::string_view> all_scheduler_names() {
   std::vector<std::string_view> names = scheduler_names();
-  names.insert(names.end(), group_policy_names().begin(), group_policy_names().end());
+  const auto groups = published_group_policy_names();
+  names.insert(names.end(), groups.begin(), groups.end());
   return names;
 }
 

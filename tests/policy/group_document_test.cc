@@ -86,7 +86,8 @@ TEST(GroupDocument, SaysWhatIsWrong) {
       {replaced("\"sigmoid\"", "{\"constant\": 2}"),
        "$.applications[0].penalty.constant: 2, expected a number from 0 to 1"},
       {replaced("\"sneakpeek\"", "\"fifo\""),
-       "$.policy: \"fifo\", expected one of sneakpeek, grouped, lo-priority, lo-edf, maxacc-edf"},
+       "$.policy: \"fifo\", expected one of sneakpeek, grouped, lo-priority, lo-edf, maxacc-edf, "
+       "fermata"},
       {replaced("\"application\": \"fall\"", "\"application\": \"fell\""),
        "$.requests[0].application: \"fell\", expected the name of an application"},
       {replaced("[\"x3d-s\"]", "[\"x3d-m\"]"),

@@ -1,0 +1,268 @@
+#include <algorithm>
+
+#include "policy/lookahead.h"
+
+namespace fermata::policy {
+namespace {
+
+constexpr size_t kConsidered = 64;  // waiting requests of one application, for one move
+constexpr uint32_t kNobody = std::numeric_limits<uint32_t>::max();
+
+}  // namespace
+
+void LookaheadPlanner::clear(GroupSchedule& schedule) {
+  schedule.utility = 0;
+  schedule.batches.clear();
+  schedule.requests.clear();
+  schedule.short_circuited.clear();
+  schedule.expected_accuracy.clear();
+}
+
+double LookaheadPlanner::play(double price, Order order) {
+  const GroupProblem& problem = *problem_;
+  waiting_ = by_deadline_;
+  free_at_.clear();
+  residency_.resize(problem.workers.size());
+  for (size_t w = 0; w < problem.workers.size(); ++w) {
+    free_at_.push_back(std::max(problem.now, problem.workers[w].free_at));
+    residency_[w].reset(problem.workers[w], problem.models);
+  }
+  clear(played_);
+  played_.feasible = true;
+  played_.expected_accuracy.assign(problem.requests.size(), 0);
+  value_ = real_value_ = 0;
+  while (true) {
+    const auto worker = static_cast<uint32_t>(std::min_element(free_at_.begin(), free_at_.end()) -
+                                              free_at_.begin());
+    const Time now = free_at_[worker];
+    if (now.is_infinite()) break;
+    Move move;
+    if (best_move(worker, now, price, order, move)) {
+      run(move, worker, now, price);
+    } else if (const Time next = next_arrival(now); !next.is_infinite()) {
+      free_at_[worker] = next;
+    } else if (best_move(worker, now, 0, order, move)) {
+      run(move, worker, now, 0);
+    } else {
+      free_at_[worker] = Time::infinite();  // nothing that it could do is worth anything
+    }
+  }
+  leave_the_rest();
+  return value_;
+}
+
+Duration LookaheadPlanner::run_time(const GroupVariant& variant, uint32_t worker,
+                                    uint32_t items) const {
+  const uint32_t type = variant.latency.size() > 1 ? problem_->workers[worker].type : 0;
+  const Duration run = (*variant.latency[type])(items);
+  const bool loaded = residency_[worker].holds(variant.model);
+  return loaded ? run : run + problem_->models[variant.model].load;
+}
+
+uint32_t LookaheadPlanner::max_batch(const GroupVariant& variant, uint32_t worker) const {
+  return variant.latency[variant.latency.size() > 1 ? problem_->workers[worker].type : 0]
+      ->max_batch();
+}
+
+double LookaheadPlanner::utility(const Query& query, uint32_t variant, Time finish) const {
+  const double accuracy = accuracies_[query.accuracies + variant];
+  const Penalty& penalty = problem_->applications[query.application].penalty;
+  if (finish <= query.deadline) return accuracy * (1 - penalty.on_time());
+  return accuracy * (1 - penalty(query.deadline - query.arrival, finish - query.arrival));
+}
+
+// The most of 1..`most` items that end by the deadline; 0 where one alone is late.
+uint32_t LookaheadPlanner::most_by(Time deadline, const GroupVariant& variant, uint32_t worker,
+                                   Time now, uint32_t most) const {
+  if (now + run_time(variant, worker, most) <= deadline) return most;
+  uint32_t fits = 0, late = most;
+  while (late - fits > 1) {
+    const uint32_t middle = (fits + late) / 2;
+    (now + run_time(variant, worker, middle) <= deadline ? fits : late) = middle;
+  }
+  return fits;
+}
+
+// Fills named_: for each of available_ the variant that earns it most, with its share of a
+// batch of all, or of as many as leave it on time; kNobody where none earns anything.
+void LookaheadPlanner::name_variants(uint32_t application, uint32_t worker, Time now,
+                                     double price) {
+  const GroupApplication& app = problem_->applications[application];
+  available_.clear();
+  for (const uint32_t q : waiting_[application]) {
+    if (queries_[q].arrival > now) continue;
+    available_.push_back(q);
+    if (available_.size() == kConsidered) break;
+  }
+  named_.assign(available_.size(), {kNobody, 0});
+  const auto all = static_cast<uint32_t>(available_.size());
+  if (all == 0) return;
+  for (uint32_t v = 0; v < app.variants.size(); ++v) {
+    if (!residency_[worker].fits(app.variants[v].model)) continue;
+    const uint32_t most = std::min(all, max_batch(app.variants[v], worker));
+    const Duration longest = run_time(app.variants[v], worker, most);
+    for (size_t i = 0; i < available_.size(); ++i) {
+      const Query& query = queries_[available_[i]];
+      uint32_t items = most;
+      if (now + longest > query.deadline) {
+        const uint32_t fits = most_by(query.deadline, app.variants[v], worker, now, most);
+        if (fits > 0) items = fits;
+      }
+      const Duration run = items == most ? longest : run_time(app.variants[v], worker, items);
+      const double net =
+          utility(query, v, now + run) - query.fallback - price * run.seconds() / items;
+      if (net > named_[i].net) named_[i] = {v, net};
+    }
+  }
+}
+
+// What the first `items` that named a variant earn together.
+double LookaheadPlanner::earned(uint32_t variant, uint32_t items, Time finish) const {
+  double sum = 0;
+  for (size_t i = 0; i < available_.size() && items > 0; ++i) {
+    if (named_[i].variant != variant) continue;
+    const Query& query = queries_[available_[i]];
+    sum += utility(query, variant, finish) - query.fallback;
+    --items;
+  }
+  return sum;
+}
+
+bool LookaheadPlanner::best_move(uint32_t worker, Time now, double price, Order order, Move& best) {
+  bool found = false;
+  for (uint32_t a = 0; a < problem_->applications.size(); ++a) {
+    if (waiting_[a].empty()) continue;
+    name_variants(a, worker, now, price);
+    for (uint32_t v = 0; v < problem_->applications[a].variants.size(); ++v) {
+      Move move;
+      if (!batch_of(a, v, worker, now, price, move)) continue;
+      const Time first = queries_[move.head].deadline;
+      move.rank = order == Order::kUrgency ? static_cast<double>((first - move.run).nanos())
+                                           : -move.earned / move.run.seconds();
+      if (found && move.rank >= best.rank) continue;
+      best = move;
+      found = true;
+    }
+  }
+  return found;
+}
+
+// Everyone who named the variant, or only as many as leave the first of them on time who can
+// be, whichever earns more a second.
+bool LookaheadPlanner::batch_of(uint32_t application, uint32_t variant, uint32_t worker, Time now,
+                                double price, Move& move) const {
+  const GroupVariant& v = problem_->applications[application].variants[variant];
+  uint32_t items = 0;
+  Time deadline = Time::infinite();
+  for (size_t i = 0; i < available_.size(); ++i) {
+    if (named_[i].variant != variant) continue;
+    if (items++ == 0) move.head = available_[i];
+    const Time own = queries_[available_[i]].deadline;
+    if (own < deadline && now + run_time(v, worker, 1) <= own) deadline = own;
+  }
+  if (items == 0) return false;
+  move.application = application;
+  move.variant = variant;
+  const auto consider = [&](uint32_t count) {
+    const Duration run = run_time(v, worker, count);
+    const double earns = earned(variant, count, now + run) - price * run.seconds();
+    if (move.items > 0 && earns * move.run.seconds() <= move.earned * run.seconds()) return;
+    move.items = count;
+    move.run = run;
+    move.earned = earns;
+  };
+  items = std::min(items, max_batch(v, worker));
+  consider(items);
+  if (const uint32_t fits = most_by(deadline, v, worker, now, items); fits < items) consider(fits);
+  return move.earned > 0;
+}
+
+void LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double price) {
+  const GroupVariant& variant = problem_->applications[move.application].variants[move.variant];
+  name_variants(move.application, worker, now, price);
+  taken_.clear();
+  Time limit = Time::infinite();  // of who would be on time as it is
+  for (size_t i = 0; i < available_.size() && taken_.size() < move.items; ++i) {
+    if (named_[i].variant != move.variant) continue;
+    const Time deadline = queries_[available_[i]].deadline;
+    if (deadline >= now + move.run) limit = std::min(limit, deadline);
+    taken_.push_back(available_[i]);
+    available_[i] = kNobody;
+  }
+  join(move, variant, worker, now, limit, price);
+  const auto items = static_cast<uint32_t>(taken_.size());
+  const Time finish = now + run_time(variant, worker, items);
+  const bool load = residency_[worker].use(variant.model);
+  const auto first = static_cast<uint32_t>(played_.requests.size());
+  for (const uint32_t q : taken_) {
+    const Query& query = queries_[q];
+    const double worth = utility(query, move.variant, finish);
+    value_ += worth;
+    if (!query.real) continue;
+    real_value_ += worth;
+    played_.requests.push_back(q);
+    played_.expected_accuracy[q] = accuracies_[query.accuracies + move.variant];
+  }
+  const auto count = static_cast<uint32_t>(played_.requests.size()) - first;
+  if (count > 0) {
+    played_.batches.push_back(
+        {worker, move.application, move.variant, first, count, load, now, finish});
+  }
+  free_at_[worker] = finish;
+  forget_taken(move.application);
+}
+
+// Others of the application, in the order of their deadlines, whom the batch serves for less
+// than their own choice would cost, and who make nobody in it late.
+void LookaheadPlanner::join(const Move& move, const GroupVariant& variant, uint32_t worker,
+                            Time now, Time limit, double price) {
+  const uint32_t most = max_batch(variant, worker);
+  Duration run = run_time(variant, worker, static_cast<uint32_t>(taken_.size()));
+  for (size_t i = 0; i < available_.size() && taken_.size() < most; ++i) {
+    if (available_[i] == kNobody) continue;
+    const Query& query = queries_[available_[i]];
+    const Duration longer = run_time(variant, worker, static_cast<uint32_t>(taken_.size()) + 1);
+    if (now + longer > limit) return;
+    const double net = utility(query, move.variant, now + longer) - query.fallback -
+                       price * (longer - run).seconds();
+    if (net <= named_[i].net) continue;
+    taken_.push_back(available_[i]);
+    if (query.deadline >= now + longer) limit = std::min(limit, query.deadline);
+    run = longer;
+  }
+}
+
+void LookaheadPlanner::forget_taken(uint32_t application) {
+  for (const uint32_t q : taken_) queries_[q].taken = true;
+  std::erase_if(waiting_[application], [this](uint32_t q) { return queries_[q].taken; });
+  for (const uint32_t q : taken_) queries_[q].taken = false;
+}
+
+Time LookaheadPlanner::next_arrival(Time after) const {
+  Time next = Time::infinite();
+  for (const auto& queries : waiting_) {
+    for (const uint32_t q : queries) {
+      if (queries_[q].arrival > after) next = std::min(next, queries_[q].arrival);
+    }
+  }
+  return next;
+}
+
+// Who no variant earns anything any more: short-circuited, or left to `finish`.
+void LookaheadPlanner::leave_the_rest() {
+  for (const auto& queries : waiting_) {
+    for (const uint32_t q : queries) {
+      const Query& query = queries_[q];
+      value_ += query.fallback;
+      if (!query.real || !query.short_circuit) continue;
+      real_value_ += query.fallback;
+      played_.short_circuited.push_back(q);
+      played_.expected_accuracy[q] =
+          problem_->applications[query.application].short_circuit->accuracy;
+    }
+  }
+  played_.utility =
+      problem_->requests.empty() ? 0 : real_value_ / static_cast<double>(problem_->requests.size());
+}
+
+}  // namespace fermata::policy
