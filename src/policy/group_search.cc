@@ -48,7 +48,7 @@ void GroupSearch::prepare() {
     most_variants_ = std::max(most_variants_, variants(g).size());
   }
   path_.resize(groups());
-  residency_.resize(groups() + 1);
+  if (residency_.size() <= groups()) residency_.resize(groups() + 1);
   bounds_.resize((groups() + 1) * groups());
   const size_t lists = groups() < 14 ? workers() << groups() : kMostSeenLists + 1;
   remember_ = lists <= kMostSeenLists;

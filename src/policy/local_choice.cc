@@ -4,8 +4,9 @@ namespace fermata::policy {
 
 void LocalChoice::reset(const GroupTables& tables) {
   problem_ = &tables.problem();
-  workers_.resize(problem_->workers.size());
-  for (uint32_t w = 0; w < workers_.size(); ++w) workers_[w].reset(*problem_, w);
+  const size_t workers = problem_->workers.size();
+  if (workers_.size() < workers) workers_.resize(workers);
+  for (uint32_t w = 0; w < workers; ++w) workers_[w].reset(*problem_, w);
   busy_ = Duration();
   last_finish_ = problem_->now;
 }

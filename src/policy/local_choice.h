@@ -43,7 +43,7 @@ class LocalChoice {
   void take(const Place& place, uint32_t model);
 
   const GroupProblem* problem_ = nullptr;
-  std::vector<PlannedWorker> workers_;
+  std::vector<PlannedWorker> workers_;  // at least as many as the problem has
   Duration busy_;
   Time last_finish_;
 };
