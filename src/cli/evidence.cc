@@ -94,7 +94,7 @@ void add_evidence(CLI::App& app, int& exit_code) {
   command
       ->add_option("--classes", arguments->classes,
                    "How many there are (default: as the highest label says)")
-      ->check(CLI::Range(1, static_cast<int>(estimate::LabelledPoints::kMostClasses)));
+      ->check(CLI::Range(1, static_cast<int>(Confusion::kMostClasses)));
   command->add_option("--seed", arguments->seed, "Seed of the folds")->capture_default_str();
   command->callback([arguments, &exit_code] {
     if (absl::Status done = run(*arguments); !done.ok()) {

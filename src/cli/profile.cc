@@ -5,12 +5,15 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "cli/labelled_data.h"
 #include "cli/progress.h"
+#include "engine/evaluate.h"
 #include "engine/loader.h"
 #include "engine/machine.h"
 #include "engine/profiler.h"
@@ -21,7 +24,9 @@ namespace {
 constexpr const char* kExamples = R"(Examples:
   fermata profile models/digits-cnn
   fermata profile models/ocr-detect --shape x=3,640,640 --max-batch 4
-  fermata profile models/digits-cnn --threads 2 --runs 500 | jq .linear_ms)";
+  fermata profile models/digits-cnn --threads 2 --runs 500 | jq .linear_ms
+  fermata profile models/digits-cnn --data images.npy --labels labels.npy
+  fermata profile models/digits-cnn --data zoo/data/digits-test.jsonl --output label)";
 
 struct Arguments {
   std::string folder;
@@ -30,6 +35,8 @@ struct Arguments {
   engine::MeasureOptions measure;
   std::vector<std::string> shapes;
   bool keep = true;
+  LabelledFiles labelled;
+  engine::EvaluateOptions evaluation;
 };
 
 // "x=3,640,640"
@@ -53,9 +60,65 @@ absl::Status read_shape(std::string_view text, std::map<std::string, Shape>& sha
   }
 }
 
-uint64_t next_version(const std::filesystem::path& file) {
-  const absl::StatusOr<Profile> known = read_profile(file.string());
-  return known.ok() ? known->version + 1 : 1;
+// A measurement without labelled data keeps what an earlier one of the same version knew.
+void succeed(const std::optional<Profile>& earlier, Profile& profile) {
+  profile.version = earlier ? earlier->version + 1 : 1;
+  if (!earlier || earlier->model_version != profile.model_version) return;
+  if (!profile.answers.accuracy && earlier->answers.accuracy) {
+    std::cerr << fmt::format("the accuracy stays that of profile version {}: no --data is given\n",
+                             earlier->version);
+    profile.answers = earlier->answers;
+  }
+}
+
+void tell_unknown_recalls(const AnswerProfile& answers) {
+  for (size_t c = 0; c < answers.recall.size(); ++c) {
+    if (answers.recall[c]) continue;
+    std::cerr << fmt::format("class {} has no example: its recall stays unknown\n", c);
+  }
+}
+
+// Nothing is known where no data is given.
+absl::StatusOr<AnswerProfile> measure_answers(engine::Executor& executor,
+                                              const engine::Variant& variant,
+                                              engine::LabelledRequests data,
+                                              const Arguments& arguments) {
+  if (arguments.labelled.data.empty()) return AnswerProfile{};
+  Progress progress(fmt::format("answering {} examples", data.labels.size()));
+  absl::StatusOr<Confusion> confusion =
+      engine::evaluate(executor, variant, std::move(data), arguments.evaluation,
+                       [&progress](double share) { progress.update(share); });
+  if (!confusion.ok()) {
+    return invalid("{}: {}", arguments.labelled.data.front(), message(confusion.status()));
+  }
+  return answers_of(*std::move(confusion));
+}
+
+// First what the data may spoil, then what takes long.
+absl::StatusOr<Profile> measure_variant(const Arguments& arguments,
+                                        engine::ExecutorFactory& executors,
+                                        std::shared_ptr<const engine::Variant> variant) {
+  engine::LabelledRequests data;
+  if (!arguments.labelled.data.empty()) {
+    ASSIGN_OR_RETURN(data, read_labelled(arguments.labelled, variant->signature));
+  }
+  const std::unique_ptr<engine::Executor> executor = executors.make();
+  const double memory_before = engine::resident_mb();
+  const Time start = monotonic_now();
+  RETURN_IF_ERROR(executor->load(variant));
+  const double load_ms = (monotonic_now() - start).millis();
+  const double memory_loaded = engine::resident_mb();
+  ASSIGN_OR_RETURN(AnswerProfile answers,
+                   measure_answers(*executor, *variant, std::move(data), arguments));
+  Progress progress(fmt::format("profiling {} version {}", variant->model, variant->version));
+  ASSIGN_OR_RETURN(Profile profile,
+                   engine::measure(*executor, *variant, arguments.measure,
+                                   [&progress](double share) { progress.update(share); }));
+  profile.load_ms = load_ms;
+  profile.memory_mb = std::max(0.0, engine::resident_mb() - memory_before);
+  profile.static_mb = std::clamp(memory_loaded - memory_before, 0.0, profile.memory_mb);
+  profile.answers = std::move(answers);
+  return profile;
 }
 
 absl::StatusOr<Profile> measure_folder(const Arguments& arguments, const ModelFolder& folder) {
@@ -66,24 +129,12 @@ absl::StatusOr<Profile> measure_folder(const Arguments& arguments, const ModelFo
   engine::Loader loader(options, *executors);
   const int64_t version = arguments.version == 0 ? folder.versions.back() : arguments.version;
   ASSIGN_OR_RETURN(engine::Variant opened, loader.open(folder, version));
-  const auto variant = std::make_shared<const engine::Variant>(std::move(opened));
-  const std::unique_ptr<engine::Executor> executor = executors->make();
-  const double memory_before = engine::resident_mb();
-  const Time start = monotonic_now();
-  RETURN_IF_ERROR(executor->load(variant));
-  const double load_ms = (monotonic_now() - start).millis();
-  const double memory_loaded = engine::resident_mb();
-  Progress progress(fmt::format("profiling {} version {}", folder.name, version));
   ASSIGN_OR_RETURN(Profile profile,
-                   engine::measure(*executor, *variant, arguments.measure,
-                                   [&progress](double share) { progress.update(share); }));
-  profile.version = next_version(folder.profile());
+                   measure_variant(arguments, *executors,
+                                   std::make_shared<const engine::Variant>(std::move(opened))));
   profile.machine = engine::describe_machine();
   profile.provider = arguments.workers.provider;
   profile.threads = arguments.workers.threads;
-  profile.load_ms = load_ms;
-  profile.memory_mb = std::max(0.0, engine::resident_mb() - memory_before);
-  profile.static_mb = std::clamp(memory_loaded - memory_before, 0.0, profile.memory_mb);
   return profile;
 }
 
@@ -95,7 +146,13 @@ absl::Status run(Arguments arguments) {
   const auto model = path.has_filename() ? path : path.parent_path();
   ASSIGN_OR_RETURN(const ModelFolder folder,
                    read_model_folder(model.parent_path(), model.filename().string()));
-  ASSIGN_OR_RETURN(const Profile profile, measure_folder(arguments, folder));
+  if (arguments.labelled.data.empty() && !arguments.labelled.labels.empty()) {
+    return invalid("--labels is given without --data, the inputs that they are the classes of");
+  }
+  ASSIGN_OR_RETURN(Profile profile, measure_folder(arguments, folder));
+  const absl::StatusOr<Profile> earlier = read_profile(folder.profile());
+  succeed(earlier.ok() ? std::optional(*earlier) : std::nullopt, profile);
+  tell_unknown_recalls(profile.answers);
   if (arguments.keep) {
     RETURN_IF_ERROR(write_profile(profile, folder.profile()));
     std::cerr << "written to " << folder.profile().string() << "\n";
@@ -130,6 +187,17 @@ void add_profile(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   command->add_option("--shape", arguments->shapes,
                       "INPUT=DIM,DIM,...: one item of an input with free dimensions");
+  command->add_option(
+      "--data", arguments->labelled.data,
+      "[INPUT=]FILE.npy with an example a row, or FILE.jsonl: measures accuracy too");
+  command->add_option("--labels", arguments->labelled.labels,
+                      "FILE.npy: the class of each example");
+  command->add_option("--output", arguments->evaluation.output,
+                      "Output that names the class (default: the first)");
+  command
+      ->add_option("--classes", arguments->evaluation.classes,
+                   "How many there are (default: as the output and the labels say)")
+      ->check(CLI::Range(1, static_cast<int>(Confusion::kMostClasses)));
   command->add_flag("!--no-write", arguments->keep, "Only print, write nothing");
   command->callback([arguments, &exit_code] {
     if (absl::Status done = run(*arguments); !done.ok()) {

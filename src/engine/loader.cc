@@ -125,6 +125,7 @@ absl::Status Loader::take_profile(Variant& variant, const ModelFolder& folder) {
         variant.model, message(measured.status()), folder.path.string());
     return absl::OkStatus();
   }
+  measured->answers = std::move(variant.profile.answers);  // whatever the provider
   variant.profile = *std::move(measured);
   variant.profile.provider = options_.workers.provider;
   variant.profile.threads = options_.workers.threads;

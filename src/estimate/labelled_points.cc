@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/status.h"
+#include "model/confusion.h"
 #include "model/signature.h"
 #include "model/tensor_values.h"
 
@@ -30,7 +31,7 @@ absl::StatusOr<std::vector<uint32_t>> class_labels(const Tensor& labels, uint32_
                    to_string(shape));
   }
   ASSIGN_OR_RETURN(const std::vector<int64_t> values, as_integers(labels));
-  const int64_t limit = classes == 0 ? LabelledPoints::kMostClasses : classes;
+  const int64_t limit = classes == 0 ? Confusion::kMostClasses : classes;
   std::vector<uint32_t> result(values.size());
   for (size_t i = 0; i < values.size(); ++i) {
     if (values[i] < 0 || values[i] >= limit) {

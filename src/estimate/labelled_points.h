@@ -12,9 +12,6 @@ namespace fermata::estimate {
 
 // Points whose class is known, such as training data: features row by row.
 struct LabelledPoints {
-  // A confusion matrix has the square of it, and is part of documents.
-  static constexpr uint32_t kMostClasses = 1024;
-
   uint32_t dimensions = 0;       // of one point, at least 1
   uint32_t classes = 0;          // labels are below it
   std::vector<float> features;   // size() * dimensions, all finite
@@ -27,7 +24,8 @@ struct LabelledPoints {
 };
 
 // Labels as classes from 0: whole numbers, shape [n] or [n,1]. `classes` 0: as many as
-// the highest label says. INVALID_ARGUMENT names the row that is out of range.
+// the highest label says, at most Confusion::kMostClasses. INVALID_ARGUMENT names the row that is
+// out of range.
 absl::StatusOr<std::vector<uint32_t>> class_labels(const Tensor& labels, uint32_t& classes);
 
 // Features of shape [n, ...], each row flattened, and their labels. INVALID_ARGUMENT

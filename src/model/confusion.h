@@ -10,7 +10,11 @@ namespace fermata {
 // SneakPeek's equations 7 to 9. Cheap to ask, O(classes) a question.
 class Confusion {
  public:
-  explicit Confusion(uint32_t classes = 0) : classes_(classes), cells_(size_t{classes} * classes) {}
+  // Of a classifier. A matrix has the square of it, and is part of documents.
+  static constexpr uint32_t kMostClasses = 1024;
+
+  Confusion() = default;  // of no class
+  explicit Confusion(uint32_t classes) : classes_(classes), cells_(size_t{classes} * classes) {}
 
   // Both are below classes().
   void add(uint32_t truth, uint32_t answer, uint64_t times = 1) {
@@ -31,7 +35,7 @@ class Confusion {
   bool operator==(const Confusion&) const = default;
 
  private:
-  uint32_t classes_;
+  uint32_t classes_ = 0;
   std::vector<uint64_t> cells_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 namespace fermata {
 namespace {
@@ -62,6 +63,13 @@ void fit(Profile& profile) {
     curve = {a, b, c};
   }
   profile.quadratic = {curve, relative_error(profile, curve)};
+}
+
+AnswerProfile answers_of(Confusion confusion) {
+  AnswerProfile answers{.accuracy = confusion.accuracy()};
+  for (uint32_t c = 0; c < confusion.classes(); ++c) answers.recall.push_back(confusion.recall(c));
+  answers.confusion = std::move(confusion);
+  return answers;
 }
 
 TableLatency latency_at(const Profile& profile, double quantile) {

@@ -3,10 +3,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "model/confusion.h"
 #include "model/latency.h"
 #include "model/tensor.h"
 
@@ -29,6 +32,14 @@ struct QuadraticFit {
   double error = 0;
 };
 
+// How often a classifier is right, as measured on labelled data, or as its owner states it.
+struct AnswerProfile {
+  std::optional<double> accuracy;
+  std::vector<std::optional<double>> recall;  // by class, unknown for one without an example
+  Confusion confusion;                        // of no class where it was not measured
+};
+AnswerProfile answers_of(Confusion confusion);
+
 // A versioned document beside the model, profile.json.
 struct Profile {
   static constexpr int kFormat = 1;
@@ -44,6 +55,7 @@ struct Profile {
   double load_ms = 0;
   // What a worker needs to run it, and how much of that it needs while it does not; MiB.
   double memory_mb = 0, static_mb = 0;
+  AnswerProfile answers;
 
   bool measured() const { return !batches.empty(); }
 };

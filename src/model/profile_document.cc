@@ -5,6 +5,7 @@
 
 #include "base/document.h"
 #include "base/status.h"
+#include "model/confusion_document.h"
 #include "model/profile.h"
 
 namespace fermata {
@@ -56,6 +57,26 @@ Shape read_shape(Reader reader) {
   return shape;
 }
 
+// `accuracy` and `recall` may be stated by hand, without a matrix.
+AnswerProfile read_answers(ObjectReader& fields) {
+  AnswerProfile answers;
+  if (const Reader confusion = fields["confusion"]; confusion.present()) {
+    answers.confusion = read_confusion(confusion);
+  }
+  if (const Reader accuracy = fields["accuracy"]; accuracy.present()) {
+    answers.accuracy = accuracy.between(0, 1);
+  }
+  const Reader recall = fields["recall"];
+  for (const Reader& share : recall.optional_list()) {
+    answers.recall.push_back(share.is_null() ? std::nullopt : std::optional(share.between(0, 1)));
+  }
+  const size_t classes = answers.confusion.classes();
+  if (classes > 0 && recall.present() && answers.recall.size() != classes) {
+    recall.fail("one share for each row of confusion");
+  }
+  return answers;
+}
+
 Profile read_root(Reader reader) {
   ObjectReader fields = reader.object();
   Profile profile;
@@ -75,7 +96,16 @@ Profile read_root(Reader reader) {
   profile.load_ms = fields["load_ms"].non_negative(0);
   profile.memory_mb = fields["memory_mb"].non_negative(0);
   profile.static_mb = fields["static_mb"].between(0, profile.memory_mb, profile.memory_mb);
+  profile.answers = read_answers(fields);
   return profile;
+}
+
+void write_answers(const AnswerProfile& answers, Json& json) {
+  if (answers.confusion.classes() > 0) json.update(confusion_json(answers.confusion));
+  if (answers.accuracy) json["accuracy"] = *answers.accuracy;
+  if (answers.recall.empty()) return;
+  Json& recall = json["recall"] = Json::array();
+  for (const auto& share : answers.recall) recall.push_back(share ? Json(*share) : Json());
 }
 
 }  // namespace
@@ -109,6 +139,7 @@ std::string to_json(const Profile& profile) {
   json["load_ms"] = profile.load_ms;
   json["memory_mb"] = profile.memory_mb;
   json["static_mb"] = profile.static_mb;
+  write_answers(profile.answers, json);
   return write_json(json);
 }
 

@@ -87,6 +87,7 @@ TEST(Agreement, FloatsByTheLargestWholeNumbersAndTextsByEquality) {
   const Tensor scores = output<float>(DataType::kFp32, {0.1F, 0.7F, 0.2F});
   EXPECT_EQ(agrees(int64_t{1}, {scores}), true);
   EXPECT_EQ(agrees(int64_t{2}, {scores}), false);
+  EXPECT_EQ(agrees(int64_t{1}, {output<uint16_t>(DataType::kFp16, {0, 0x3c00})}), true);
   EXPECT_EQ(agrees(int64_t{5}, {output<int64_t>(DataType::kInt64, {5, 9})}), true);
   EXPECT_EQ(agrees(int64_t{-5}, {output<int8_t>(DataType::kInt8, {-5})}), true);
   const Tensor text{"y", DataType::kBytes, {1}, own(std::string("\3\0\0\0cat", 7))};
@@ -98,7 +99,6 @@ TEST(Agreement, SaysNothingOfWhatItCannotCompare) {
   EXPECT_EQ(agrees(int64_t{1}, {}), std::nullopt);
   EXPECT_EQ(agrees("cat", {output<float>(DataType::kFp32, {1})}), std::nullopt);
   EXPECT_EQ(agrees(int64_t{1}, {output<float>(DataType::kFp32, {})}), std::nullopt);
-  EXPECT_EQ(agrees(int64_t{1}, {output<uint16_t>(DataType::kFp16, {1})}), std::nullopt);
   EXPECT_EQ(agrees("cat", {{"y", DataType::kBytes, {1}, own(std::string("\x7f\0\0\0c", 5))}}),
             std::nullopt);
 }

@@ -63,6 +63,42 @@ TEST(Profile, ReadsWhatItWrites) {
   EXPECT_EQ(again->version, 4u);
 }
 
+TEST(Profile, AccuracyIsOptionalAndMayBeStatedByHand) {
+  Profile profile = line();
+  Confusion confusion(3);
+  confusion.add(0, 0, 3);
+  confusion.add(0, 1);
+  confusion.add(1, 1, 4);
+  profile.answers = answers_of(confusion);
+  const auto again = parse_profile(to_json(profile), "profile.json");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(to_json(*again), to_json(profile));
+  EXPECT_TRUE(again->answers.confusion == confusion);
+  EXPECT_DOUBLE_EQ(*again->answers.accuracy, 0.875);
+  EXPECT_EQ(again->answers.recall, (std::vector<std::optional<double>>{0.75, 1.0, std::nullopt}));
+
+  profile.answers = {.accuracy = 0.9, .recall = {0.8, std::nullopt}};
+  const auto stated = parse_profile(to_json(profile), "profile.json");
+  ASSERT_TRUE(stated.ok()) << stated.status();
+  EXPECT_EQ(to_json(*stated), to_json(profile));
+  EXPECT_EQ(stated->answers.confusion.classes(), 0u);
+  EXPECT_FALSE(parse_profile(to_json(line()), "profile.json")->answers.accuracy.has_value());
+}
+
+TEST(Profile, BadAccuracyIsTold) {
+  const auto says = [](const std::string& fields) {
+    std::string text = to_json(line());
+    text.insert(text.rfind('}'), ", " + fields);
+    return std::string(parse_profile(text, "p.json").status().message());
+  };
+  EXPECT_THAT(says(R"("accuracy": 1.5)"), HasSubstr("$.accuracy"));
+  EXPECT_THAT(says(R"("recall": [0.5, "x"])"), HasSubstr("$.recall[1]"));
+  EXPECT_THAT(says(R"("confusion": [[1, 2], [3]])"), HasSubstr("$.confusion[1]"));
+  EXPECT_THAT(says(R"("confusion": [[-1]])"), HasSubstr("$.confusion[0][0]"));
+  EXPECT_THAT(says(R"("confusion": [[1]], "recall": [1, 1])"), HasSubstr("$.recall"));
+  EXPECT_THAT(says(R"("confusion": [])"), HasSubstr("$.confusion"));
+}
+
 TEST(Profile, BadDocumentsAreTold) {
   const auto says = [](const std::string& from, const std::string& to) {
     std::string text = to_json(line());
