@@ -1,0 +1,229 @@
+#include "engine/evidence.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "base/status.h"
+#include "engine/fixture.h"
+#include "engine/items.h"
+#include "engine/loader.h"
+#include "model/tensor_values.h"
+
+namespace fermata::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using Inputs = std::shared_ptr<const std::vector<Tensor>>;
+
+Inputs inputs(std::vector<Tensor> tensors) {
+  return std::make_shared<const std::vector<Tensor>>(std::move(tensors));
+}
+
+std::optional<RequestEvidence> ask(EvidenceModel& model, Inputs request) {
+  std::promise<std::optional<RequestEvidence>> landed;
+  model.submit(std::move(request), [&landed](std::optional<RequestEvidence> evidence) {
+    landed.set_value(std::move(evidence));
+  });
+  return landed.get_future().get();
+}
+
+class Evidence : public ::testing::Test {
+ protected:
+  Evidence() : executors_(*make_executors(WorkerOptions{})) {}
+
+  std::shared_ptr<const Variant> open(const std::string& repository, const std::string& model) {
+    options_ = options_for(repository);
+    Loader loader(options_, *executors_);
+    return std::make_shared<const Variant>(*loader.open(*read_model_folder(repository, model), 1));
+  }
+  std::unique_ptr<EvidenceModel> make(EvidenceOptions options) {
+    auto model = EvidenceModel::make(std::move(options), *executors_);
+    FERMATA_CHECK(model.ok());
+    return *std::move(model);
+  }
+  std::string says(EvidenceOptions options) {
+    return std::string(message(EvidenceModel::make(std::move(options), *executors_).status()));
+  }
+
+  EngineOptions options_;
+  std::unique_ptr<ExecutorFactory> executors_;
+};
+
+// On a line, one class left of zero and one right of it.
+EvidenceOptions line() {
+  EvidenceOptions options;
+  options.training = {1, 2, {-3, -2, -1, 1, 2, 3}, {0, 0, 0, 1, 1, 1}};
+  options.k = 3;
+  return options;
+}
+
+// The zoo's held-out digits.
+struct Digits {
+  std::vector<std::vector<float>> images;
+  std::vector<uint32_t> labels;
+
+  Digits() {
+    std::ifstream file(FERMATA_SOURCE_DIR "/zoo/data/digits-test.jsonl");
+    for (std::string text; std::getline(file, text);) {
+      const auto json = nlohmann::json::parse(text);
+      images.push_back(json["inputs"][0]["data"].get<std::vector<float>>());
+      labels.push_back(json["label"].get<uint32_t>());
+    }
+  }
+  Tensor image(size_t i) const { return floats("image", {1, 64}, images[i]); }
+};
+
+TEST_F(Evidence, OfRawTensorsCountsNeighbours) {
+  const auto model = make(line());
+  const auto one = ask(*model, inputs({floats("x", {1, 1}, {1.9F})}));
+  ASSERT_TRUE(one.has_value());
+  EXPECT_THAT(one->counts, ElementsAre(0, 3));
+  const auto border = ask(*model, inputs({floats("x", {1}, {0.1F})}));
+  EXPECT_THAT(border->counts, ElementsAre(1, 2));
+  const auto several = ask(*model, inputs({floats("x", {3, 1}, {-9, 9, 8})}));
+  EXPECT_THAT(several->counts, ElementsAre(3, 6)) << "of all items together";
+  EXPECT_THAT(several->answers, ElementsAre(0, 1, 1));
+  EXPECT_DOUBLE_EQ(*model->answers().accuracy, 1) << "each left out, two of its class are near";
+}
+
+TEST_F(Evidence, UnfitRequestsHaveNone) {
+  EvidenceOptions options = line();
+  options.input = "x";
+  const auto model = make(std::move(options));
+  EXPECT_FALSE(ask(*model, inputs({})).has_value());
+  EXPECT_FALSE(ask(*model, inputs({floats("y", {1, 1}, {0})})).has_value());
+  EXPECT_FALSE(ask(*model, inputs({floats("x", {1, 2}, {0, 1})})).has_value());
+  EXPECT_FALSE(ask(*model, inputs({text("x", {1, 1}, {"a"})})).has_value());
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(ask(*model, inputs({floats("x", {1, 1}, {nan})})).has_value());
+  EXPECT_TRUE(ask(*model, inputs({floats("y", {1}, {0}), ints("x", {1, 1}, {4})})).has_value());
+  EXPECT_EQ(model->dropped(), 0u);
+}
+
+TEST_F(Evidence, WhoFindsTheQueueFullGetsNone) {
+  EvidenceOptions options = line();
+  options.queue_limit = 2;
+  const auto model = make(std::move(options));
+  std::promise<void> reached, go_on, last;
+  const Inputs request = inputs({floats("x", {1, 1}, {1})});
+  model->submit(request, [&](auto) {
+    reached.set_value();
+    go_on.get_future().wait();
+  });
+  reached.get_future().wait();
+  bool waited = false, refused = false;
+  model->submit(request, [&](const auto& evidence) {
+    waited = evidence.has_value();
+    last.set_value();
+  });
+  model->submit(request, [&refused](const auto& evidence) { refused = !evidence.has_value(); });
+  EXPECT_TRUE(refused) << "at once";
+  EXPECT_EQ(model->dropped(), 1u);
+  go_on.set_value();
+  last.get_future().wait();
+  EXPECT_TRUE(waited);
+}
+
+TEST_F(Evidence, EveryoneIsCalledOnceWhenItGoes) {
+  int called = 0;
+  {
+    const auto model = make(line());
+    for (int i = 0; i < 100; ++i) {
+      model->submit(inputs({floats("x", {1, 1}, {1})}), [&called](const auto&) { ++called; });
+    }
+  }
+  EXPECT_EQ(called, 100);
+}
+
+TEST_F(Evidence, OfRealDigitsFindsTheirClass) {
+  const Digits digits;
+  EvidenceOptions options{.k = 5};
+  options.training = {64, 10, {}, {}};
+  estimate::LabelledPoints held_out{64, 10, {}, {}};
+  for (size_t i = 0; i < digits.labels.size(); ++i) {
+    auto& points = i % 3 == 0 ? held_out : options.training;
+    points.features.insert(points.features.end(), digits.images[i].begin(), digits.images[i].end());
+    points.labels.push_back(digits.labels[i]);
+  }
+  options.held_out = held_out;
+  const auto model = make(options);
+  EXPECT_GT(*model->answers().accuracy, 0.93);
+  EXPECT_EQ(model->answers().confusion.examples(), held_out.size());
+  size_t right = 0;
+  for (size_t i = 0; i < digits.labels.size(); i += 3) {
+    const auto found = ask(*model, inputs({digits.image(i)}));
+    ASSERT_TRUE(found.has_value());
+    right += found->answers[0] == digits.labels[i] ? 1 : 0;
+  }
+  EXPECT_EQ(static_cast<double>(right) / static_cast<double>(held_out.size()),
+            *model->answers().accuracy);
+}
+
+TEST_F(Evidence, AnExtractorGivesTheFeatures) {
+  const Digits digits;
+  const auto extractor = open(FERMATA_SOURCE_DIR "/zoo/repository", "digits-linear");
+  const auto executor = executors_->make();
+  ASSERT_TRUE(executor->load(extractor).ok());
+  EvidenceOptions options{.extractor = extractor, .output = "probabilities", .k = 5};
+  options.training = {10, 10, {}, {}};
+  const Admitted one;
+  for (size_t i = 0; i < digits.labels.size(); ++i) {
+    if (i % 3 == 0) continue;
+    const std::vector<Tensor> image = {digits.image(i)};
+    std::vector<Item> items;
+    append_items(image, one, items);
+    ASSERT_TRUE(
+        run_items(*executor, *extractor, items, "probabilities", [&](size_t, const auto& outputs) {
+          const auto features = *as_floats(outputs->front());
+          options.training.features.insert(options.training.features.end(), features.begin(),
+                                           features.end());
+          return absl::OkStatus();
+        }).ok());
+    options.training.labels.push_back(digits.labels[i]);
+  }
+  const auto model = make(std::move(options));
+  std::vector<std::promise<std::optional<RequestEvidence>>> landed(digits.labels.size());
+  size_t asked = 0, right = 0;
+  for (size_t i = 0; i < digits.labels.size(); i += 3, ++asked) {
+    model->submit(inputs({digits.image(i)}), [&promise = landed[i]](auto evidence) {
+      promise.set_value(std::move(evidence));
+    });
+  }
+  for (size_t i = 0; i < digits.labels.size(); i += 3) {
+    const auto evidence = landed[i].get_future().get();
+    ASSERT_TRUE(evidence.has_value());
+    right += evidence->answers[0] == digits.labels[i] ? 1 : 0;
+  }
+  EXPECT_GT(static_cast<double>(right) / static_cast<double>(asked), 0.9);
+  EXPECT_FALSE(ask(*model, inputs({floats("image", {1, 63}, std::vector<float>(63))})).has_value());
+  const auto two = ask(*model, inputs({floats("any name", {2, 64}, std::vector<float>(128))}));
+  ASSERT_TRUE(two.has_value());
+  EXPECT_EQ(two->answers.size(), 2u);
+}
+
+TEST_F(Evidence, WhatCannotWorkIsTold) {
+  EvidenceOptions options = line();
+  options.k = 6;
+  EXPECT_THAT(says(options), HasSubstr("k is 6, expected 1 to 5"));
+  options = line();
+  options.held_out.emplace(estimate::LabelledPoints{2, 2, {0, 0}, {1}});
+  EXPECT_THAT(says(options), HasSubstr("held-out points have 2 features"));
+  const std::string repository = data_folder() + "/repository";
+  options = line();
+  options.extractor = open(repository, "pair");
+  EXPECT_THAT(says(options), HasSubstr("extractor 'pair' has 2 inputs"));
+  options = line();
+  options.extractor = open(repository, "dense");
+  EXPECT_THAT(says(options), HasSubstr("gives 8 features, the training points have 1"));
+  options.output = "z";
+  EXPECT_THAT(says(options), HasSubstr("no output 'z'"));
+}
+
+}  // namespace
+}  // namespace fermata::engine
