@@ -85,8 +85,9 @@ VARIANTS = {
     },
     "wake": {
         "wake-small": Variant([wake(16, 1)]),
-        "wake-medium": Variant(WAKE[:1]),
-        "wake-large": Variant([*WAKE, wake(48, 3)], reach=(2, 0)),
+        "wake-medium": Variant([wake(32, 1)]),
+        "wake-recurrent": Variant(WAKE[:1]),
+        "wake-large": Variant(WAKE),
     },
 }
 
