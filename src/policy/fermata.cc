@@ -29,7 +29,9 @@ class Fermata final : public QueueBatcher {
   void schedule(Time deadline, Time now, Offer& offer) override {
     const Time latest = deadline - times().run(offer.items + 1);
     const bool may_grow = offer.items < times().max_batch() && (latest - now).seconds() > gap_s_;
-    offer.start_at = may_grow ? latest - margin(offer) : now;
+    // Not before its head came: what it waits for a worker is counted from here and widens the
+    // next margins, so that an earlier moment would make them grow by themselves.
+    offer.start_at = may_grow ? std::max(latest - margin(offer), queue()[0].arrival) : now;
     offer.urgency = deadline - offer.run;
   }
 

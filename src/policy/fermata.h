@@ -13,7 +13,8 @@ namespace fermata::policy {
 // A batch wants to start before its latest start by the largest of
 //  - a tenth of its run time, for the moment a worker takes to come free;
 //  - the time that offers of the pool lately waited for a worker (Grant::wait):
-//    who waits longer than others loses to them, so the margin is the pool's;
+//    who waits longer than others loses to them, so the margin is the pool's.
+//    It never reaches back before the head's arrival;
 //  - the time in which λ would bring so many more that a worker second serves a
 //    ninth more items. A model with little to gain from batching thus starts at
 //    once, one with much waits, with no setting for either.
