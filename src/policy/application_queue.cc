@@ -35,11 +35,21 @@ void ApplicationQueue::add_key(KeyId key, const KeyInfo& info) {
   for (GroupWorker& worker : problem_.workers) hold_for_good(worker, model);
 }
 
-// Where memory is no concern everything is loaded from the beginning.
-void ApplicationQueue::hold_for_good(GroupWorker& worker, uint32_t model) {
-  if (worker.memory_bytes != kUnlimitedMemory) return;
+// Where memory is no concern everything is loaded from the beginning, and what costs nothing
+// always is.
+void ApplicationQueue::hold_for_good(GroupWorker& worker, uint32_t model) const {
+  const GroupModel& m = problem_.models[model];
+  const bool free = m.memory_bytes == 0 && m.load == Duration();
+  if (worker.memory_bytes != kUnlimitedMemory && !free) return;
   const auto it = std::find(worker.loaded.begin(), worker.loaded.end(), model);
   if (it == worker.loaded.end()) worker.loaded.push_back(model);
+}
+
+void ApplicationQueue::put_first(WorkerId worker, Time start) {
+  for (GroupWorker& other : problem_.workers) {
+    other.free_at = std::max(other.free_at, start + Duration::nanos(1));
+  }
+  set_free_at(worker, start);
 }
 
 bool ApplicationQueue::use(WorkerId id, KeyId key) {

@@ -35,6 +35,8 @@ class ApplicationQueue {
 
   void add_worker(uint32_t type, int64_t memory_bytes);
   void set_free_at(WorkerId worker, Time at) { problem_.workers[worker.index()].free_at = at; }
+  // The worker whose next batch is being decided: from `start` on, and no other is free as soon.
+  void put_first(WorkerId worker, Time start);
   // A batch of the key was bound to the worker: true where it has to be loaded first.
   bool use(WorkerId worker, KeyId key);
 
@@ -77,7 +79,7 @@ class ApplicationQueue {
   };
 
   uint32_t model_of(const KeyInfo& info);
-  static void hold_for_good(GroupWorker& worker, uint32_t model);
+  void hold_for_good(GroupWorker& worker, uint32_t model) const;
   static std::vector<std::shared_ptr<const LatencyTable>> tables(const KeyInfo& info);
 
   absl::flat_hash_map<KeyId, Key> keys_;

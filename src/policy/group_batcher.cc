@@ -9,6 +9,7 @@ namespace {
 
 constexpr size_t kMostPlanned = 256;  // tasks that one decision looks at
 constexpr Duration kTick = Duration::nanos(1);
+constexpr Time kLast = Time::from_nanos(Time::infinite().nanos() - 1);  // yet not never
 
 }  // namespace
 
@@ -52,15 +53,14 @@ Duration GroupBatcher::fastest(uint32_t application) const {
   return least;
 }
 
-// After it nothing is worth anything to the task, or its short circuit would be late.
+// From then on nothing is worth anything to the task, or its short circuit would be late.
 Time GroupBatcher::last_moment(const Waiting& w) const {
   const Time deadline = w.task.deadline;
   if (deadline.is_infinite()) return deadline;
   if (short_circuits(w)) return deadline - delay_(1);
   const Penalty& penalty = queue_.last_problem().applications[w.application].penalty;
   if (!penalty.depends_on_time()) return Time::infinite();
-  const Duration grace =
-      penalty.shape == PenaltyShape::kStep ? Duration() : deadline - w.task.arrival;
+  const Duration grace = penalty.shape == PenaltyShape::kStep ? kTick : deadline - w.task.arrival;
   return deadline + grace - fastest(w.application) - delay_(1);
 }
 
@@ -92,7 +92,7 @@ void GroupBatcher::update(Time now) {
   offer_.start_at = std::max(now, wait_until_);
   // Who has no deadline has no slack to compare: last among those who want to start.
   const Time deadline = waiting[0].task.deadline;
-  offer_.urgency = deadline.is_infinite() ? Time::infinite() - kTick : deadline - offer_.run;
+  offer_.urgency = deadline.is_infinite() ? kLast : deadline - offer_.run;
 }
 
 Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
@@ -102,16 +102,17 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   end_the_late(now, out);
   if (!queue_.waiting().empty()) {
     const Time start = std::max(now + delay_(1), grant.free_at);
-    queue_.set_free_at(grant.worker, start);
-    const GroupProblem& problem = queue_.problem(start, kMostPlanned);
+    queue_.put_first(grant.worker, start);
+    GroupProblem& problem = queue_.problem(start, kMostPlanned);
+    problem.policy = GroupPolicy::kFermata;
     expected_.clear();
     for (uint32_t a = 0; a < problem.applications.size(); ++a) {
       expected_.push_back({queue_.rate(a).per_second(), queue_.typical_slo(a)});
     }
     const GroupSchedule& plan = planner_.plan(problem, expected_);
-    const auto first = std::min_element(
-        plan.batches.begin(), plan.batches.end(),
-        [](const GroupBatch& a, const GroupBatch& b) { return a.start < b.start; });
+    const auto first =
+        std::find_if(plan.batches.begin(), plan.batches.end(),
+                     [&grant](const GroupBatch& b) { return b.worker == grant.worker.index(); });
     wait_until_ = first == plan.batches.end() ? Time::infinite() : first->start;
     if (wait_until_ <= start) {
       bind(plan, *first, grant.worker, start, out);
@@ -159,6 +160,7 @@ void GroupBatcher::join(Batch& batch, Time limit, const LatencyTable& latency, T
       batch.tasks.push_back(w.task);
       ++batch.items;
       batch.finish = finish;
+      limit = std::min(limit, w.task.deadline);
       return true;
     }
     return false;

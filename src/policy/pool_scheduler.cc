@@ -185,8 +185,14 @@ KeyId PoolScheduler::complete(Batch& batch, Time now, Decisions& out) {
     other = batch.key;
     batchers_[other.index()]->join(batch, limit, now, out);
   } else {
-    group_->join(batch, limit, *infos_[batch.key.index()].latency, now);
+    const KeyInfo& info = infos_[batch.key.index()];
+    const uint32_t type = workers_[batch.worker.index()].type;
+    const bool alike = info.latency_by_type.empty();
+    group_->join(batch, limit, alike ? *info.latency : *info.latency_by_type[type], now);
   }
+  batch.load = group_->queue().use(batch.worker, batch.key);
+  // Applications have counted it in already; a batcher of one key knows nothing of it.
+  if (batch.load && !of_applications) batch.finish = batch.finish + infos_[batch.key.index()].load;
   group_->queue().set_free_at(batch.worker, batch.finish);
   return other;
 }

@@ -69,7 +69,9 @@ bool WindowScheduler::withdraw(const Task& task, Time, Decisions&) {
       const auto it = std::find_if(batch.tasks.begin(), batch.tasks.end(),
                                    [&task](const Task& t) { return t.job == task.job; });
       if (it == batch.tasks.end()) continue;
+      const Duration before = (*batch.latency)(batch.items);
       batch.items -= it->items;
+      if (batch.items > 0) batch.run = batch.run + (*batch.latency)(batch.items) - before;
       batch.tasks.erase(it);
       return true;
     }
@@ -152,11 +154,11 @@ void WindowScheduler::append(const GroupSchedule& schedule, const GroupBatch& ba
       queue_.last_problem().applications[batch.application].variants[batch.variant].latency;
   const uint32_t type = tables.size() > 1 ? queue_.last_problem().workers[batch.worker].type : 0;
   const LatencyTable& latency = *tables[type];
-  Planned planned{.key = key, .load = batch.load};
+  Planned planned{.key = key, .load = batch.load, .latency = tables[type]};
   Duration load = batch.finish - batch.start - latency(batch.count);
   const auto close = [&] {
     planned.run = load + latency(planned.items);
-    worker.planned.push_back(std::exchange(planned, {.key = key}));
+    worker.planned.push_back(std::exchange(planned, {.key = key, .latency = tables[type]}));
     load = Duration();
   };
   for (const uint32_t i : schedule.requests_of(batch)) {

@@ -46,6 +46,7 @@ class WindowScheduler final : public Scheduler {
     bool load = false;
     Duration run;
     std::vector<Task> tasks;
+    std::shared_ptr<const LatencyTable> latency;
   };
   struct WorkerState {
     bool busy = false;

@@ -1,0 +1,149 @@
+#include "policy/window_scheduler.h"
+
+#include <gmock/gmock.h>
+
+#include "policy/application_hand.h"
+
+namespace fermata::policy {
+namespace {
+
+using testing::SizeIs;
+
+// Windows of 100 ms.
+struct WindowHand : ApplicationHand {
+  explicit WindowHand(std::string_view policy = "grouped") : ApplicationHand(policy) {}
+};
+
+struct EventHand : ApplicationHand {
+  explicit EventHand(std::string_view policy = "grouped") : ApplicationHand(policy) {
+    scheduler = *make_scheduler(policy, Duration());
+  }
+};
+
+TEST(Window, NothingStartsBeforeItEnds) {
+  WindowHand h;
+  const KeyId app = h.application({h.variant(1, 4, 0.9)});
+  h.worker();
+  h.arrive(app, 10, 300);
+  h.arrive(app, 20, 300);
+  EXPECT_EQ(h.wake_ms(), 100);
+  h.tick(99);
+  EXPECT_TRUE(h.quiet());
+  h.tick(100);
+  const Batch b = h.batch();
+  EXPECT_EQ(b.items, 2u);
+  EXPECT_EQ(b.start, at_ms(100));
+  EXPECT_EQ(b.finish, at_ms(106));
+  EXPECT_TRUE(h.scheduler->next_wake().is_infinite());
+}
+
+// Each takes 30 ms alone: the second waits for the first, what the next window brings for both.
+TEST(Window, ThePlanIsExecutedInOrderAndTheBacklogCarriesOver) {
+  WindowHand h;
+  const KeyId app = h.application({h.variant(0, 80, 0.9, {}, 1)}, {PenaltyShape::kNone});
+  const WorkerId w = h.worker();
+  const Task first = h.arrive(app, 10, 300), second = h.arrive(app, 20, 400);
+  h.tick(100);
+  EXPECT_EQ(h.batch().tasks[0].job, first.job);
+  EXPECT_EQ(h.scheduler->waiting_items(app), 1u);
+  const Task third = h.arrive(app, 110, 200);  // more urgent, and yet behind what is planned
+  h.freed(w, 180);
+  EXPECT_EQ(h.batch().tasks[0].job, second.job);
+  h.tick(200);
+  EXPECT_TRUE(h.quiet());
+  h.freed(w, 260);
+  const Batch b = h.batch();
+  EXPECT_EQ(b.tasks[0].job, third.job);
+  EXPECT_EQ(b.finish, at_ms(340));
+}
+
+TEST(Window, WithoutOneWhatWaitsIsPlannedAgainWheneverAWorkerIsFree) {
+  EventHand h;
+  const KeyId app = h.application({h.variant(1, 4, 0.9)});
+  const WorkerId w = h.worker();
+  h.arrive(app, 10, 300);
+  EXPECT_EQ(h.batch().finish, at_ms(15));
+  h.arrive(app, 11, 300);
+  h.arrive(app, 12, 300);
+  EXPECT_TRUE(h.quiet());
+  h.freed(w, 15);
+  EXPECT_EQ(h.batch().items, 2u);
+}
+
+TEST(Window, WithdrawalsFromPlannedBatchesCount) {
+  WindowHand h;
+  const KeyId app = h.application({h.variant(0, 30, 0.9, {}, 1)}, {PenaltyShape::kNone});
+  const WorkerId w = h.worker();
+  const Task first = h.arrive(app, 10, 300), second = h.arrive(app, 20, 400);
+  const Task third = h.arrive(app, 30, 500), never = h.arrive(app, 40, 600);
+  EXPECT_TRUE(h.withdraw(never, 50));
+  h.tick(100);
+  h.batch();
+  EXPECT_FALSE(h.withdraw(first, 101));
+  EXPECT_TRUE(h.withdraw(second, 101));
+  EXPECT_FALSE(h.withdraw(second, 101));
+  h.freed(w, 130);
+  EXPECT_EQ(h.batch().tasks[0].job, third.job);
+}
+
+// Two of three leave a batch of 4 + 3 ms: what is left takes 4 + 1.
+TEST(Window, ABatchThatLostSomeTakesLess) {
+  WindowHand h;
+  const KeyId other = h.application({h.variant(0, 50, 0.9)}, {PenaltyShape::kNone});
+  const KeyId app = h.application({h.variant(1, 4, 0.9)}, {PenaltyShape::kNone});
+  const WorkerId w = h.worker();
+  h.arrive(other, 1, 150);
+  const Task a = h.arrive(app, 10, 900), b = h.arrive(app, 10, 900);
+  h.arrive(app, 10, 900);
+  h.tick(100);
+  ASSERT_EQ(h.batch().tasks[0].key, other);
+  EXPECT_TRUE(h.withdraw(a, 101));
+  EXPECT_TRUE(h.withdraw(b, 101));
+  h.freed(w, 150);
+  const Batch batch = h.batch();
+  EXPECT_EQ(batch.items, 1u);
+  EXPECT_EQ(batch.finish, at_ms(155));
+}
+
+TEST(Window, LoadsWhereMemoryIsLimited) {
+  WindowHand h;
+  const KeyId app = h.application({h.variant(0, 5, 0.9, {}, 1, 20, 3)}, {PenaltyShape::kNone});
+  const WorkerId w = h.limited_worker(4);
+  h.arrive(app, 0, 300);
+  h.arrive(app, 0, 300);
+  h.tick(100);
+  const Batch first = h.batch();
+  EXPECT_TRUE(first.load);
+  EXPECT_EQ(first.finish, at_ms(125));
+  h.freed(w, 125);
+  const Batch second = h.batch();
+  EXPECT_FALSE(second.load);
+  EXPECT_EQ(second.finish, at_ms(130));
+}
+
+// A plain service takes requests of several items: 3 + 3 and 3 do not fit one batch of 6.
+TEST(Window, ItemsAboveAFullBatchAreSplit) {
+  WindowHand h;
+  const KeyId plain = h.key(1, 4, 500, 6);
+  const WorkerId w = h.worker();
+  for (int i = 0; i < 3; ++i) h.arrive(plain, 10, 400, 3);
+  h.tick(100);
+  EXPECT_EQ(h.batch().items, 6u);
+  h.freed(w, 110);
+  const Batch rest = h.batch();
+  EXPECT_EQ(rest.items, 3u);
+  EXPECT_EQ(rest.finish, at_ms(117));
+}
+
+TEST(Window, ShortCircuitsAreAnsweredAtItsEnd) {
+  WindowHand h("sneakpeek");
+  const KeyId app = h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {PenaltyShape::kStep}, 0.5);
+  h.worker();
+  h.learned(h.arrive(app, 90, 20), {3, 0}, 91);
+  h.tick(100);
+  EXPECT_THAT(h.out.bound, SizeIs(0));
+  EXPECT_THAT(h.out.short_circuited, SizeIs(1));
+}
+
+}  // namespace
+}  // namespace fermata::policy
