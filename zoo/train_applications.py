@@ -81,7 +81,7 @@ VARIANTS = {
         "exercise-small": Variant([exercise(16, 1)]),
         "exercise-medium": Variant([exercise(32, 1)]),
         "exercise-recurrent": Variant([EXERCISE]),
-        "exercise-large": Variant([EXERCISE, exercise(64, 3)], reach=(4, 0)),
+        "exercise-large": Variant([EXERCISE, exercise(64, 3)]),
     },
     "wake": {
         "wake-small": Variant([wake(16, 1)]),
