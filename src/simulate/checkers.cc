@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <list>
+#include <memory>
 #include <unordered_map>
 
 namespace fermata::simulate {
@@ -13,12 +14,67 @@ constexpr Duration kTick = Duration::nanos(1);
 
 double ms(Time t) { return (t - Time()).millis(); }
 
-std::vector<std::shared_ptr<const LatencyTable>> tables(const Scenario& scenario) {
-  std::vector<std::shared_ptr<const LatencyTable>> all;
+// What a trace's key stands for: a model, a variant, or an application.
+struct Thing {
+  std::shared_ptr<const LatencyTable> latency;  // null: an application
+  Duration load;
+  double memory_mb = 0;
+  std::vector<uint32_t> answers;  // keys whose batches may answer its requests
+  const SimulatedApplication* application = nullptr;
+
+  // What costs nothing to load is always there.
+  bool loadable() const { return load > Duration() || memory_mb > 0; }
+};
+
+std::vector<Thing> things(const Scenario& scenario) {
+  std::vector<Thing> all;
   for (const SimulatedModel& m : scenario.models) {
-    all.push_back(*LatencyTable::make(m.latency[0], m.max_batch));
+    const auto own = static_cast<uint32_t>(all.size());
+    all.push_back({.latency = *LatencyTable::make(m.latency[0], m.max_batch), .answers = {own}});
+  }
+  for (const SimulatedApplication& a : scenario.applications) {
+    Thing application{.application = &a};
+    for (const SimulatedVariant& v : a.variants) {
+      application.answers.push_back(static_cast<uint32_t>(v.model.value_or(all.size())));
+      if (v.model) continue;
+      all.push_back({*LatencyTable::make(v.latency[0], v.max_batch), v.load, v.memory_mb});
+    }
+    all.push_back(std::move(application));
   }
   return all;
+}
+
+// What one worker holds, the least recently used first.
+class Memory {
+ public:
+  // Whether the thing has to be loaded to run now.
+  bool use(uint32_t key, const std::vector<Thing>& all, double memory_mb) {
+    if (memory_mb == 0 || !all[key].loadable()) return false;
+    const bool load = std::find(held_.begin(), held_.end(), key) == held_.end();
+    held_.remove(key);
+    double used = all[key].memory_mb;
+    for (const uint32_t other : held_) used += all[other].memory_mb;
+    while (load && used > memory_mb && !held_.empty()) {
+      used -= all[held_.front()].memory_mb;
+      held_.pop_front();
+    }
+    held_.push_back(key);
+    return load;
+  }
+
+ private:
+  std::list<uint32_t> held_;
+};
+
+Duration fastest(const std::vector<Thing>& all, const Thing& thing, uint32_t items) {
+  Duration least = Duration::infinite();
+  for (const uint32_t key : thing.answers) least = std::min(least, (*all[key].latency)(items));
+  return least;
+}
+
+bool ends(const TraceEvent& e) {
+  return e.kind == TraceEvent::kTaken || e.kind == TraceEvent::kDropped ||
+         e.kind == TraceEvent::kShortCircuited;
 }
 
 struct Request {
@@ -55,7 +111,7 @@ Findings check_conservation(const Scenario& scenario, const Trace& trace) {
   Findings found;
   Requests known = requests(trace);
   for (const TraceEvent& e : trace) {
-    if (e.kind != TraceEvent::kTaken && e.kind != TraceEvent::kDropped) continue;
+    if (!ends(e)) continue;
     const auto request = known.find(e.job.value());
     if (request == known.end()) {
       found.push_back(fmt::format("request {} ended but never arrived", e.job.value()));
@@ -66,7 +122,9 @@ Findings check_conservation(const Scenario& scenario, const Trace& trace) {
   }
   const Time end = Time() + scenario.warmup + scenario.duration;
   for (const auto& [job, request] : known) {
-    if (request.ends == 0 && request.deadline < end) {
+    const bool measured = request.arrival >= Time() + scenario.warmup && request.arrival < end;
+    const bool due = request.deadline < end && scenario.applications.empty();
+    if (request.ends == 0 && (measured || due)) {
       found.push_back(fmt::format("request {} never ended", job));
     }
   }
@@ -75,8 +133,9 @@ Findings check_conservation(const Scenario& scenario, const Trace& trace) {
 
 Findings check_workers(const Scenario& scenario, const Trace& trace) {
   Findings found;
-  const auto latency = tables(scenario);
+  const auto all = things(scenario);
   std::vector<Time> busy_until(scenario.worker_count());
+  std::vector<Memory> memory(scenario.worker_count());
   for (const TraceEvent& e : trace) {
     if (e.kind != TraceEvent::kStarted) continue;
     Time& until = busy_until.at(e.worker.index());
@@ -85,7 +144,18 @@ Findings check_workers(const Scenario& scenario, const Trace& trace) {
                                   e.worker.value(), ms(e.start), ms(until)));
     }
     if (e.start < e.at) found.push_back(fmt::format("a batch starts before {} ms", ms(e.at)));
-    if (e.end != e.start + (*latency[e.key.index()])(e.items)) {
+    const Thing& thing = all.at(e.key.index());
+    if (thing.latency == nullptr) {
+      found.push_back(fmt::format("a batch of an application at {} ms", ms(e.start)));
+      continue;
+    }
+    const bool load =
+        memory[e.worker.index()].use(e.key.value(), all, scenario.workers[0].memory_mb);
+    if (thing.loadable() && load != e.load) {
+      found.push_back(fmt::format("a batch at {} ms {} its variant", ms(e.start),
+                                  load ? "does not load" : "loads"));
+    }
+    if (e.end != e.start + (*thing.latency)(e.items) + (load ? thing.load : Duration())) {
       found.push_back(fmt::format("a batch of {} ends at {} ms", e.items, ms(e.end)));
     }
     until = e.end;
@@ -95,20 +165,52 @@ Findings check_workers(const Scenario& scenario, const Trace& trace) {
 
 Findings check_batches(const Scenario& scenario, const Trace& trace) {
   Findings found;
-  const auto latency = tables(scenario);
+  const auto all = things(scenario);
   const Requests known = requests(trace);
-  for_each_batch(trace, known, [&](const TraceEvent& batch, Time earliest) {
-    if (batch.items > latency[batch.key.index()]->max_batch()) {
-      found.push_back(fmt::format("a batch of {} at {} ms", batch.items, ms(batch.start)));
-    }
-    if (batch.end > earliest) {
-      found.push_back(
-          fmt::format("a batch ends at {} ms, deadline {} ms", ms(batch.end), ms(earliest)));
-    }
-  });
+  const TraceEvent* batch = nullptr;
   for (const TraceEvent& e : trace) {
-    if (e.kind == TraceEvent::kTaken && known.at(e.job.value()).key != e.key) {
-      found.push_back(fmt::format("request {} in a batch of another model", e.job.value()));
+    if (e.kind == TraceEvent::kStarted) {
+      batch = &e;
+      if (e.items > all.at(e.key.index()).latency->max_batch()) {
+        found.push_back(fmt::format("a batch of {} at {} ms", e.items, ms(e.start)));
+      }
+    } else if (e.kind == TraceEvent::kTaken) {
+      const auto& answers = all.at(known.at(e.job.value()).key.index()).answers;
+      if (std::find(answers.begin(), answers.end(), batch->key.value()) == answers.end()) {
+        found.push_back(fmt::format("request {} in a batch of another model", e.job.value()));
+      }
+    }
+  }
+  return found;
+}
+
+Findings check_deadlines(const Scenario& scenario, const Trace& trace) {
+  Findings found;
+  const auto all = things(scenario);
+  const Requests known = requests(trace);
+  for (const TraceEvent& e : trace) {
+    if (e.kind != TraceEvent::kTaken && e.kind != TraceEvent::kShortCircuited) continue;
+    const Request& request = known.at(e.job.value());
+    const bool answered = e.kind == TraceEvent::kTaken;
+    if (answered && all.at(request.key.index()).application != nullptr) continue;
+    if (e.end > request.deadline) {
+      found.push_back(fmt::format("request {} ends at {} ms, deadline {} ms", e.job.value(),
+                                  ms(e.end), ms(request.deadline)));
+    }
+  }
+  return found;
+}
+
+Findings check_short_circuits(const Scenario& scenario, const Trace& trace) {
+  Findings found;
+  const auto all = things(scenario);
+  const Requests known = requests(trace);
+  for (const TraceEvent& e : trace) {
+    if (e.kind != TraceEvent::kShortCircuited) continue;
+    const Request& request = known.at(e.job.value());
+    const SimulatedApplication* a = all.at(request.key.index()).application;
+    if (a == nullptr || !a->short_circuit || e.at < request.arrival + a->evidence_delay) {
+      found.push_back(fmt::format("request {} short-circuited at {} ms", e.job.value(), ms(e.at)));
     }
   }
   return found;
@@ -116,13 +218,17 @@ Findings check_batches(const Scenario& scenario, const Trace& trace) {
 
 Findings check_drops(const Scenario& scenario, const Trace& trace) {
   Findings found;
-  const auto latency = tables(scenario);
+  const auto all = things(scenario);
   const Requests known = requests(trace);
   const bool bounded = scenario.network(1) == Duration();
   for (const TraceEvent& e : trace) {
     if (e.kind != TraceEvent::kDropped) continue;
     const Request& request = known.at(e.job.value());
-    const Time alone = request.deadline - (*latency[e.key.index()])(e.items);
+    const Thing& thing = all.at(request.key.index());
+    Time alone = request.deadline - fastest(all, thing, e.items);
+    if (thing.application && thing.application->penalty.shape != policy::PenaltyShape::kStep) {
+      alone = alone + (request.deadline - request.arrival);
+    }
     if (e.at < request.arrival || (bounded && e.at > std::max(alone, request.arrival) + kTick)) {
       found.push_back(fmt::format("request {} dropped at {} ms, could start until {} ms",
                                   e.job.value(), ms(e.at), ms(alone)));
@@ -133,9 +239,9 @@ Findings check_drops(const Scenario& scenario, const Trace& trace) {
 
 Findings check_deferral(const Scenario& scenario, const Trace& trace) {
   Findings found;
-  const auto latency = tables(scenario);
+  const auto all = things(scenario);
   for_each_batch(trace, requests(trace), [&](const TraceEvent& batch, Time earliest) {
-    const LatencyTable& l = *latency[batch.key.index()];
+    const LatencyTable& l = *all[batch.key.index()].latency;
     const Time latest = earliest - l(batch.items + 1);
     if (batch.items < l.max_batch() && batch.start < latest) {
       found.push_back(fmt::format("a batch of {} starts at {} ms, its latest start is {} ms",
@@ -160,7 +266,7 @@ Findings check_work_conservation(const Scenario& scenario, const Trace& trace) {
     }
     last = e.at;
     if (e.kind == TraceEvent::kArrived) ++waiting;
-    if (e.kind == TraceEvent::kTaken || e.kind == TraceEvent::kDropped) --waiting;
+    if (ends(e)) --waiting;
     if (e.kind == TraceEvent::kStarted) free_at[e.worker.index()] = e.end;
   }
   return found;
@@ -168,7 +274,8 @@ Findings check_work_conservation(const Scenario& scenario, const Trace& trace) {
 
 Findings check_always(const Scenario& scenario, const Trace& trace) {
   Findings all;
-  for (const auto check : {check_conservation, check_workers, check_batches, check_drops}) {
+  for (const auto check : {check_conservation, check_workers, check_batches, check_deadlines,
+                           check_drops, check_short_circuits}) {
     const Findings found = check(scenario, trace);
     all.insert(all.end(), found.begin(), found.end());
   }

@@ -13,19 +13,27 @@ namespace fermata::simulate {
 // The trace must be of a whole run with one worker type.
 using Findings = std::vector<std::string>;
 
-// Every request that had to end within the run ended once: in a batch or dropped.
+// Every request that had to end within the run ended once: in a batch, dropped, or
+// short-circuited.
 Findings check_conservation(const Scenario& scenario, const Trace& trace);
 
 // No worker runs two batches at a time, none starts before it was decided, and
-// every batch takes exactly as long as its profile says.
+// every batch takes exactly as long as its profile says, with the variant's load time where,
+// and only where, the worker's memory does not hold it: least recently used ones go.
 Findings check_workers(const Scenario& scenario, const Trace& trace);
 
-// No batch is above its model's limit, holds another model's request, or ends
-// after the deadline of one of its own.
+// No batch is above its model's limit, or holds the request of another model or of an
+// application that does not name it.
 Findings check_batches(const Scenario& scenario, const Trace& trace);
 
+// No model's request is answered late, and no short circuit is.
+Findings check_deadlines(const Scenario& scenario, const Trace& trace);
+
+// Only applications that have one are short-circuited, when their evidence can be known.
+Findings check_short_circuits(const Scenario& scenario, const Trace& trace);
+
 // Nothing is dropped before it arrived, nor (with a delay bound of zero) later
-// than the moment at which it alone could still have made it.
+// than the moment at which it alone could still have made it, or have been worth anything.
 Findings check_drops(const Scenario& scenario, const Trace& trace);
 
 // Deferral: each batch starts no earlier than its latest start, dl - ℓ(b+1), for
@@ -35,7 +43,7 @@ Findings check_deferral(const Scenario& scenario, const Trace& trace);
 // Work conservation: while a request waits, no worker idles.
 Findings check_work_conservation(const Scenario& scenario, const Trace& trace);
 
-// All that holds for every policy.
+// All that holds for every policy that refuses what would be late.
 Findings check_always(const Scenario& scenario, const Trace& trace);
 
 }  // namespace fermata::simulate

@@ -65,6 +65,7 @@ class Run {
     return evidence_.empty() ? Time::infinite() : evidence_.begin()->first.first;
   }
   bool measured(Time arrival) const { return arrival >= from_ && arrival < to_; }
+  KeyId place(KeyId key) const { return places_[key.index()]; }
   void mix(uint64_t value) { result_.hash = (result_.hash ^ value) * 0x100000001b3; }
 
   const Scenario& scenario_;
@@ -82,7 +83,8 @@ class Run {
   policy::MinTree next_end_;  // by worker
   policy::Decisions decisions_;
   uint64_t jobs_ = 0, unended_ = 0;  // of the measured ones
-  uint32_t variants_ = 0;
+  std::vector<KeyId> places_;        // by key, what traces call it
+  uint32_t variants_ = 0, known_ = 0;
   Result result_;
 };
 
@@ -133,6 +135,8 @@ void Run::know(KeyId key, const std::string& name) {
   names_.resize(std::max(names_.size(), key.index() + size_t{1}));
   source_of_.resize(names_.size());
   names_[key.index()] = name;
+  places_.resize(names_.size());
+  places_[key.index()] = KeyId(known_++);
   source_of_[key.index()] = sources_.size();
 }
 
@@ -243,7 +247,7 @@ void Run::arrive(Time now) {
     ++unended_;
   }
   if (options_.trace != nullptr) {
-    options_.trace->push_back({TraceEvent::kArrived, task.items, task.key, WorkerId::none(),
+    options_.trace->push_back({TraceEvent::kArrived, task.items, place(task.key), WorkerId::none(),
                                task.job, now, now, task.deadline});
   }
   if (source.application != nullptr) return arrive_with_example(task, source, now);
@@ -293,8 +297,8 @@ void Run::start(const policy::Batch& batch, Time now) {
   next_end_.set(batch.worker.index(), worker.ends[0]);
   result_.busy += std::max(std::min(batch.finish, to_) - std::max(batch.start, from_), Duration());
   if (options_.trace != nullptr) {
-    options_.trace->push_back({TraceEvent::kStarted, batch.items, batch.key, batch.worker,
-                               JobId::none(), now, batch.start, batch.finish});
+    options_.trace->push_back({TraceEvent::kStarted, batch.items, place(batch.key), batch.worker,
+                               JobId::none(), now, batch.start, batch.finish, batch.load});
   }
   mix(static_cast<uint64_t>(batch.start.nanos()));
   mix(batch.worker.value());
@@ -313,8 +317,8 @@ void Run::start(const policy::Batch& batch, Time now) {
 void Run::take(const policy::Task& task, const policy::Batch& batch, Time now) {
   mix(task.job.value());
   if (options_.trace != nullptr) {
-    options_.trace->push_back({TraceEvent::kTaken, task.items, task.key, batch.worker, task.job,
-                               now, batch.start, batch.finish});
+    options_.trace->push_back({TraceEvent::kTaken, task.items, place(task.key), batch.worker,
+                               task.job, now, batch.start, batch.finish});
   }
   ModelResult& model = result_.models[source_of_[task.key.index()]];
   if (measured(task.arrival)) {
@@ -354,8 +358,8 @@ void Run::judge(const policy::Task& task, KeyId variant, Time finish) {
 void Run::short_circuit(const policy::Task& task, Time now) {
   mix(task.job.value());
   if (options_.trace != nullptr) {
-    options_.trace->push_back({TraceEvent::kShortCircuited, task.items, task.key, WorkerId::none(),
-                               task.job, now, now, now});
+    options_.trace->push_back({TraceEvent::kShortCircuited, task.items, place(task.key),
+                               WorkerId::none(), task.job, now, now, now});
   }
   ModelResult& model = result_.models[source_of_[task.key.index()]];
   if (measured(task.arrival)) {
@@ -370,8 +374,8 @@ void Run::short_circuit(const policy::Task& task, Time now) {
 void Run::drop(const policy::Task& task, Time now) {
   mix(~task.job.value());
   if (options_.trace != nullptr) {
-    options_.trace->push_back(
-        {TraceEvent::kDropped, task.items, task.key, WorkerId::none(), task.job, now, now, now});
+    options_.trace->push_back({TraceEvent::kDropped, task.items, place(task.key), WorkerId::none(),
+                               task.job, now, now, now});
   }
   ModelResult& model = result_.models[source_of_[task.key.index()]];
   if (measured(task.arrival)) {

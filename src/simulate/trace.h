@@ -13,13 +13,15 @@ namespace fermata::simulate {
 struct TraceEvent {
   enum Kind : uint8_t { kArrived, kStarted, kTaken, kDropped, kShortCircuited };
   Kind kind;
-  uint32_t items;  // of the request, or of the batch
-  KeyId key;
+  uint32_t items;   // of the request, or of the batch
+  KeyId key;        // its place among the scenario's models, then of each application its own
+                    // variants and the application itself
   WorkerId worker;  // of kStarted
   JobId job;        // of the others
   Time at;          // when it arrived, was decided on, or was dropped
   // kArrived: its deadline. kStarted: when the batch starts and ends.
   Time start, end;
+  bool load = false;  // of kStarted: the variant is loaded first, within that time
 };
 using Trace = std::vector<TraceEvent>;
 

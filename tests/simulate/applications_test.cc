@@ -1,0 +1,216 @@
+#include <gmock/gmock.h>
+
+#include "policy/group_problem.h"
+#include "policy/scheduler.h"
+#include "simulate/checkers.h"
+#include "simulate/driver.h"
+#include "simulate/scenario_document.h"
+
+namespace fermata::simulate {
+namespace {
+
+using testing::IsEmpty;
+
+Example example(uint32_t label, std::vector<uint32_t> evidence, std::vector<bool> correct) {
+  return {label, std::move(evidence), std::move(correct), label == 0};
+}
+
+// A fast variant that knows class 0, and an accurate one; one example without evidence.
+SimulatedApplication application(std::string name, double slo_ms) {
+  SimulatedApplication a;
+  a.name = std::move(name);
+  a.slo = Duration::from_millis(slo_ms);
+  a.penalty = {policy::PenaltyShape::kStep};
+  a.prior = {0.5, 0.5};
+  a.variants = {{.name = a.name + "-fast",
+                 .latency = {LinearLatency{0.4, 1.5}},
+                 .max_batch = 16,
+                 .accuracy = 0.7,
+                 .recall = {0.95, 0.45}},
+                {.name = a.name + "-accurate",
+                 .latency = {LinearLatency{3, 6}},
+                 .max_batch = 16,
+                 .accuracy = 0.93,
+                 .recall = {0.95, 0.91}}};
+  a.short_circuit = 0.5;
+  a.evidence_delay = Duration::millis(2);
+  a.examples = {example(0, {5, 0}, {true, true}), example(0, {4, 1}, {true, true}),
+                example(1, {0, 5}, {false, true}), example(1, {}, {false, true})};
+  return a;
+}
+
+SimulatedModel model() {
+  return {.name = "plain",
+          .latency = {LinearLatency{1, 4}},
+          .slo = Duration::millis(40),
+          .max_batch = 32};
+}
+
+// A plain model, an application of its own variants, and one that shares the model.
+Scenario mixed(std::string_view scheduler, double rate_rps) {
+  Scenario s;
+  s.scheduler = scheduler;
+  s.workers = {{"default", 2, 0}};
+  s.models = {model()};
+  s.applications = {application("a", 60), application("b", 45)};
+  s.applications[1].penalty = {policy::PenaltyShape::kSigmoid};
+  SimulatedVariant& shared = s.applications[1].variants[0];
+  shared.name = "plain";
+  shared.model = 0;
+  shared.latency = s.models[0].latency;
+  shared.max_batch = s.models[0].max_batch;
+  s.rate_rps = rate_rps;
+  s.warmup = Duration::millis(200);
+  s.duration = Duration::seconds(1);
+  return s;
+}
+
+bool published(std::string_view name) {
+  const auto names = policy::published_group_policy_names();
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// What holds where everything is served, late or not, too.
+Findings check_served(const Scenario& scenario, const Trace& trace) {
+  if (!published(scenario.scheduler)) return check_always(scenario, trace);
+  Findings all;
+  for (const auto check :
+       {check_conservation, check_workers, check_batches, check_short_circuits}) {
+    const Findings found = check(scenario, trace);
+    all.insert(all.end(), found.begin(), found.end());
+  }
+  return all;
+}
+
+class AnyPolicy : public testing::TestWithParam<std::string_view> {};
+
+TEST_P(AnyPolicy, KeepsWhatTheCheckersAskOfApplications) {
+  for (const double rate : {30.0, 150.0}) {
+    for (const double memory_mb : {0.0, 500.0}) {
+      Scenario s = mixed(GetParam(), rate);
+      s.workers[0].memory_mb = memory_mb;
+      for (SimulatedApplication& a : s.applications) {
+        a.variants[1].memory_mb = 300;
+        a.variants[1].load = Duration::millis(8);
+      }
+      Trace trace;
+      const auto result = run(s, {.trace = &trace});
+      ASSERT_TRUE(result.ok()) << result.status();
+      ASSERT_THAT(check_served(s, trace), IsEmpty()) << rate << " " << memory_mb;
+      for (const ModelResult& m : result->models) {
+        ASSERT_EQ(m.offered, m.on_time + m.late + m.dropped);
+        if (!m.application) continue;
+        uint64_t answered = m.application->short_circuited;
+        for (const auto& [name, count] : m.application->variants) answered += count;
+        ASSERT_EQ(answered, m.application->answered);
+        ASSERT_EQ(m.application->answered, m.on_time + m.late);
+        ASSERT_LE(m.application->correct, answered);
+      }
+      const auto again = run(s);
+      ASSERT_EQ(again->hash, result->hash);
+      ASSERT_EQ(again->events, result->events);
+    }
+  }
+}
+
+std::vector<std::string_view> those_with_applications() {
+  std::vector<std::string_view> names = policy::all_scheduler_names();
+  std::erase(names, "nexus");
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AnyPolicy, testing::ValuesIn(those_with_applications()),
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(Applications, NexusRefusesThem) {
+  const auto result = run(mixed("nexus", 100));
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.status().message(), "scheduler 'nexus' serves no applications");
+}
+
+Scenario one(std::string_view scheduler, double rate_rps) {
+  Scenario s = mixed(scheduler, rate_rps);
+  s.models.clear();
+  s.applications = {application("a", 60)};
+  return s;
+}
+
+TEST(Applications, AnIdleClusterAnswersWithTheAccurateVariant) {
+  const auto result = run(one("fermata", 20));
+  const ApplicationResult& a = *result->models[0].application;
+  EXPECT_EQ(a.variants.count("a-fast"), 0u);
+  EXPECT_EQ(a.correct, a.answered);
+}
+
+TEST(Applications, UnderLoadWhoCanDoWithTheFastVariantGetsIt) {
+  const auto result = run(one("fermata", 1200));
+  const ApplicationResult& a = *result->models[0].application;
+  EXPECT_GT(a.variants.at("a-fast"), 100u);
+  EXPECT_LT(result->models[0].bad_rate(), 0.05);
+}
+
+TEST(Applications, EvidenceThatComesTooLateIsNoEvidence) {
+  Scenario s = one("fermata", 300);
+  s.applications[0].evidence_delay = Duration::seconds(3);
+  s.applications[0].short_circuit.reset();
+  Scenario blind = s;
+  blind.applications[0].evidence_delay = Duration();
+  for (Example& e : blind.applications[0].examples) e.evidence.clear();
+  EXPECT_EQ(run(s)->hash, run(blind)->hash);
+}
+
+TEST(Applications, LabelsSayHowOftenEachClassComes) {
+  Scenario s = one("fermata", 1000);
+  s.applications[0].labels = {1, 0};
+  const auto result = run(s);  // whoever answers class 0 is right
+  EXPECT_EQ(result->models[0].application->correct, result->models[0].application->answered);
+  s.applications[0].labels = {0, 1};
+  EXPECT_LT(run(s)->models[0].application->correct, run(s)->models[0].application->answered);
+}
+
+// The checkers see what is wrong.
+TEST(Checkers, FindABatchThatForgetsToLoadAndAStranger) {
+  Scenario s = one("fermata", 50);
+  s.workers[0].memory_mb = 500;
+  s.applications[0].variants[1].memory_mb = 300;
+  s.applications[0].variants[1].load = Duration::millis(8);
+  Trace trace;
+  ASSERT_TRUE(run(s, {.trace = &trace}).ok());
+  ASSERT_THAT(check_always(s, trace), IsEmpty());
+  Trace forgetful = trace;
+  for (TraceEvent& e : forgetful) e.load = false;
+  EXPECT_FALSE(check_workers(s, forgetful).empty());
+  Trace endless = trace;
+  std::erase_if(endless, [](const TraceEvent& e) { return e.kind == TraceEvent::kTaken; });
+  EXPECT_FALSE(check_conservation(s, endless).empty());
+}
+
+std::string refused(const std::string& fields) {
+  auto document = Document::parse(R"({"workers": {"count": 1}, "rate_rps": 10, "applications": [{
+    "name": "a", "slo_ms": 50, "penalty": "step", "prior": [0.5, 0.5],
+    "variants": [{"name": "v", "latency_ms": {"alpha": 1, "beta": 2}, "accuracy": 0.9,
+                  "recall": [0.9, 0.8]}],
+    "examples": [{"label": 0, "evidence": [1, 0], "correct": [true]}])" +
+                                  fields + "}]}");
+  if (!document.ok()) return std::string(document.status().message());
+  return std::string(document->read(read_scenario).status().message());
+}
+
+TEST(ApplicationDocument, SaysWhereItIsWrong) {
+  EXPECT_EQ(refused(""), "");
+  const std::string a = "$.applications[0]";
+  EXPECT_EQ(refused(R"(, "labels": [1, 1])"),
+            a + ".labels: a list of 2, expected 1 weights, one for each class of the examples");
+  EXPECT_EQ(refused(R"(, "labels": [0])"), a + ".labels: a list of 1, expected a weight above 0");
+  EXPECT_EQ(refused(R"(, "evidence_delay_ms": -1)"),
+            a + ".evidence_delay_ms: -1, expected a number from 0 to 100000000");
+  EXPECT_EQ(refused(R"(, "short_circuit": {"accuracy": 2})"),
+            a + ".short_circuit.accuracy: 2, expected a number from 0 to 1");
+}
+
+}  // namespace
+}  // namespace fermata::simulate
