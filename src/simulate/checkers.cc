@@ -48,11 +48,11 @@ std::vector<Thing> things(const Scenario& scenario) {
 class Memory {
  public:
   // Whether the thing has to be loaded to run now.
-  bool use(uint32_t key, const std::vector<Thing>& all, double memory_mb) {
+  bool use(uint32_t key, const std::vector<Thing>& all, double memory_mb, double resident_mb) {
     if (memory_mb == 0 || !all[key].loadable()) return false;
     const bool load = std::find(held_.begin(), held_.end(), key) == held_.end();
     held_.remove(key);
-    double used = all[key].memory_mb;
+    double used = resident_mb + all[key].memory_mb;
     for (const uint32_t other : held_) used += all[other].memory_mb;
     while (load && used > memory_mb && !held_.empty()) {
       used -= all[held_.front()].memory_mb;
@@ -136,6 +136,11 @@ Findings check_workers(const Scenario& scenario, const Trace& trace) {
   const auto all = things(scenario);
   std::vector<Time> busy_until(scenario.worker_count());
   std::vector<Memory> memory(scenario.worker_count());
+  double weights_mb = 0, run_mb = 0;  // of the models
+  for (const SimulatedModel& m : scenario.models) {
+    weights_mb += m.static_mb;
+    run_mb = std::max(run_mb, m.dynamic_mb);
+  }
   for (const TraceEvent& e : trace) {
     if (e.kind != TraceEvent::kStarted) continue;
     Time& until = busy_until.at(e.worker.index());
@@ -149,8 +154,8 @@ Findings check_workers(const Scenario& scenario, const Trace& trace) {
       found.push_back(fmt::format("a batch of an application at {} ms", ms(e.start)));
       continue;
     }
-    const bool load =
-        memory[e.worker.index()].use(e.key.value(), all, scenario.workers[0].memory_mb);
+    const bool load = memory[e.worker.index()].use(
+        e.key.value(), all, scenario.workers[0].memory_mb, weights_mb + run_mb);
     if (thing.loadable() && load != e.load) {
       found.push_back(fmt::format("a batch at {} ms {} its variant", ms(e.start),
                                   load ? "does not load" : "loads"));

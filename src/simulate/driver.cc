@@ -19,7 +19,6 @@ namespace fermata::simulate {
 namespace {
 
 constexpr uint64_t kProgressEvery = 1 << 16;  // events
-constexpr double kMebibyte = 1 << 20;
 
 class Run {
  public:
@@ -159,10 +158,9 @@ void Run::add_models() {
 
 KeyId Run::add_variant(const SimulatedVariant& variant) {
   if (variant.model) return sources_[*variant.model].key;
-  return add_key({.name = variant.name,
-                  .load = variant.load,
-                  .memory_bytes = static_cast<int64_t>(variant.memory_mb * kMebibyte)},
-                 variant.latency, variant.max_batch);
+  return add_key(
+      {.name = variant.name, .load = variant.load, .memory_bytes = variant.memory_bytes()},
+      variant.latency, variant.max_batch);
 }
 
 void Run::add_applications() {
@@ -186,13 +184,12 @@ void Run::add_applications() {
 
 void Run::add_workers() {
   for (size_t type = 0; type < scenario_.workers.size(); ++type) {
+    // Models are resident; what applications choose from is loaded as it is needed.
+    const int64_t memory = scenario_.applications.empty()
+                               ? policy::kUnlimitedMemory
+                               : scenario_.bytes_for_variants(scenario_.workers[type]);
     for (uint32_t i = 0; i < scenario_.workers[type].count; ++i) {
-      const double memory_mb = scenario_.workers[type].memory_mb;
-      // Models are resident; what applications choose from is loaded as it is needed.
-      const bool limited = memory_mb > 0 && !scenario_.applications.empty();
-      scheduler_->add_worker(
-          Time(), decisions_, static_cast<uint32_t>(type),
-          limited ? static_cast<int64_t>(memory_mb * kMebibyte) : policy::kUnlimitedMemory);
+      scheduler_->add_worker(Time(), decisions_, static_cast<uint32_t>(type), memory);
     }
   }
   workers_.resize(scenario_.worker_count());

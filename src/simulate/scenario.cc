@@ -5,6 +5,15 @@
 #include <algorithm>
 
 namespace fermata::simulate {
+namespace {
+
+constexpr double kMebibyte = 1 << 20;
+
+}  // namespace
+
+int64_t SimulatedVariant::memory_bytes() const {
+  return static_cast<int64_t>(memory_mb * kMebibyte);
+}
 
 uint32_t Scenario::worker_count() const {
   uint32_t n = 0;
@@ -19,18 +28,37 @@ double Scenario::rate_of(double share) const {
   return rate_rps * share / shares;
 }
 
-std::string Scenario::memory_violation() const {
-  // Weights of all models stay; what a run needs besides is there once, for the
-  // one batch that a worker runs (Symphony eq. 6).
+// Weights of all models stay; what a run needs besides is there once, for the one batch that
+// a worker runs (Symphony eq. 6).
+double Scenario::models_mb() const {
   double weights = 0, largest_run = 0;
   for (const SimulatedModel& m : models) {
     weights += m.static_mb;
     largest_run = std::max(largest_run, m.dynamic_mb);
   }
+  return weights + largest_run;
+}
+
+int64_t Scenario::bytes_for_variants(const WorkerGroup& group) const {
+  if (group.memory_mb == 0) return policy::kUnlimitedMemory;
+  return static_cast<int64_t>((group.memory_mb - models_mb()) * kMebibyte);
+}
+
+std::string Scenario::memory_violation() const {
+  const double need = models_mb();
   for (size_t i = 0; i < workers.size(); ++i) {
-    if (workers[i].memory_mb > 0 && weights + largest_run > workers[i].memory_mb) {
-      return fmt::format("memory_mb of workers {} is {}, its models need {}", i,
-                         workers[i].memory_mb, weights + largest_run);
+    const WorkerGroup& group = workers[i];
+    if (group.memory_mb == 0) continue;
+    if (need > group.memory_mb) {
+      return fmt::format("memory_mb of workers {} is {}, its models need {}", i, group.memory_mb,
+                         need);
+    }
+    for (const SimulatedApplication& a : applications) {
+      for (const SimulatedVariant& v : a.variants) {
+        if (v.memory_bytes() <= bytes_for_variants(group)) continue;
+        return fmt::format("memory_mb of workers {} is {}, its models need {}, variant '{}' {}", i,
+                           group.memory_mb, need, v.name, v.memory_mb);
+      }
     }
   }
   return {};

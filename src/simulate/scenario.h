@@ -33,6 +33,8 @@ struct SimulatedVariant {
   double memory_mb = 0;
   double accuracy = 0;         // profiled
   std::vector<double> recall;  // by class
+
+  int64_t memory_bytes() const;
 };
 
 // A request of recorded or made-up data: what its neighbours say, and who is right about it.
@@ -80,8 +82,15 @@ struct Scenario {
   uint32_t worker_count() const;
   // Requests a second of a model or application with this share, at this scenario's rate.
   double rate_of(double share) const;
-  // Where the models do not fit into a worker's memory: the constraint, else empty.
+  // What the models leave of a worker's memory for what applications choose from; models stay
+  // resident, what they need to run included. Not limited: kUnlimitedMemory.
+  int64_t bytes_for_variants(const WorkerGroup& group) const;
+  // Where the models, or a variant beside them, do not fit into a worker's memory: the
+  // constraint, else empty.
   std::string memory_violation() const;
+
+ private:
+  double models_mb() const;
 };
 
 }  // namespace fermata::simulate

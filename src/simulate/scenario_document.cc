@@ -90,22 +90,25 @@ std::vector<SimulatedModel> read_models(Reader value, const std::vector<WorkerGr
 }
 
 // Traces say themselves how many requests come; other processes need a rate.
-double read_rate(Reader value, const std::vector<SimulatedModel>& models) {
-  const auto trace = [](const SimulatedModel& m) {
-    return std::holds_alternative<TraceArrivals>(m.arrival);
+double read_rate(Reader value, const Scenario& scenario) {
+  const auto trace = [](const auto& source) {
+    return std::holds_alternative<TraceArrivals>(source.arrival);
   };
-  if (value.present() || models.empty() || !std::all_of(models.begin(), models.end(), trace)) {
-    return value.between(1e-6, kHighestRate);
-  }
+  const bool counted =
+      std::all_of(scenario.models.begin(), scenario.models.end(), trace) &&
+      std::all_of(scenario.applications.begin(), scenario.applications.end(), trace);
+  if (value.present() || !counted) return value.between(1e-6, kHighestRate);
   return 0;
 }
 
 // As counted: every trace keeps its own mean.
 void rate_from_traces(Scenario& scenario) {
-  for (SimulatedModel& m : scenario.models) {
-    m.share = mean_rate(std::get<TraceArrivals>(m.arrival));
-    scenario.rate_rps += m.share;
-  }
+  const auto count = [&scenario](auto& source) {
+    source.share = mean_rate(std::get<TraceArrivals>(source.arrival));
+    scenario.rate_rps += source.share;
+  };
+  for (SimulatedModel& m : scenario.models) count(m);
+  for (SimulatedApplication& a : scenario.applications) count(a);
 }
 
 }  // namespace
@@ -133,7 +136,7 @@ Scenario read_scenario(Reader root) {
     scenario.models = read_models(models, scenario.workers);
   }
   if (applications.present()) scenario.applications = read_applications(applications, scenario);
-  scenario.rate_rps = read_rate(fields["rate_rps"], scenario.models);
+  scenario.rate_rps = read_rate(fields["rate_rps"], scenario);
   if (!root.failed() && scenario.rate_rps == 0) rate_from_traces(scenario);
   return scenario;
 }

@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <fstream>
+
 #include "policy/group_problem.h"
 #include "policy/scheduler.h"
 #include "simulate/checkers.h"
@@ -60,8 +62,8 @@ Scenario mixed(std::string_view scheduler, double rate_rps) {
   shared.latency = s.models[0].latency;
   shared.max_batch = s.models[0].max_batch;
   s.rate_rps = rate_rps;
-  s.warmup = Duration::millis(200);
-  s.duration = Duration::seconds(1);
+  s.warmup = Duration::millis(100);
+  s.duration = Duration::millis(400);
   return s;
 }
 
@@ -85,9 +87,11 @@ Findings check_served(const Scenario& scenario, const Trace& trace) {
 class AnyPolicy : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(AnyPolicy, KeepsWhatTheCheckersAskOfApplications) {
-  for (const double rate : {30.0, 150.0}) {
-    for (const double memory_mb : {0.0, 500.0}) {
+  for (const double rate : {100.0, 700.0}) {
+    for (const double memory_mb : {0.0, 600.0}) {  // 500 beside the model
       Scenario s = mixed(GetParam(), rate);
+      s.models[0].static_mb = 60;
+      s.models[0].dynamic_mb = 40;
       s.workers[0].memory_mb = memory_mb;
       for (SimulatedApplication& a : s.applications) {
         a.variants[1].memory_mb = 300;
@@ -172,6 +176,19 @@ TEST(Applications, LabelsSayHowOftenEachClassComes) {
   EXPECT_LT(run(s)->models[0].application->correct, run(s)->models[0].application->answered);
 }
 
+TEST(Applications, EveryVariantFitsBesideTheModels) {
+  Scenario s = mixed("fermata", 100);
+  s.workers[0].memory_mb = 400.5;
+  s.models[0].static_mb = 60;
+  s.models[0].dynamic_mb = 40;
+  s.applications[1].variants[1].memory_mb = 300.5;
+  EXPECT_EQ(s.memory_violation(), "");
+  EXPECT_TRUE(run(s).ok());
+  s.workers[0].memory_mb = 400;
+  EXPECT_EQ(s.memory_violation(),
+            "memory_mb of workers 0 is 400, its models need 100, variant 'b-accurate' 300.5");
+}
+
 // The checkers see what is wrong.
 TEST(Checkers, FindABatchThatForgetsToLoadAndAStranger) {
   Scenario s = one("fermata", 50);
@@ -198,6 +215,28 @@ std::string refused(const std::string& fields) {
                                   fields + "}]}");
   if (!document.ok()) return std::string(document.status().message());
   return std::string(document->read(read_scenario).status().message());
+}
+
+TEST(ApplicationDocument, NeedsARateUnlessEveryArrivalIsATrace) {
+  const std::string trace = testing::TempDir() + "applications_test.trace";
+  std::ofstream(trace) << "40\n60\n";
+  const std::string arrival = R"("arrival": {"process": "trace", "file": ")" + trace + R"("})";
+  const auto rate_of = [&](const std::string& application) {
+    auto document = Document::parse(R"({"workers": {"count": 1}, "models": [{
+      "name": "m", "latency_ms": {"alpha": 1, "beta": 2}, "slo_ms": 50, )" +
+                                    arrival + R"(}],
+      "applications": [{"name": "a", "slo_ms": 50, "penalty": "step",
+      "variants": [{"name": "v", "latency_ms": {"alpha": 1, "beta": 2}, "accuracy": 0.9}],
+      "examples": [{"label": 0, "correct": [true]}])" +
+                                    application + "}]}");
+    return document->read(read_scenario);
+  };
+  const auto both = rate_of(", " + arrival);
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->rate_rps, 100);
+  EXPECT_EQ(both->rate_of(both->applications[0].share), 50);
+  EXPECT_THAT(std::string(rate_of("").status().message()),
+              testing::StartsWith("$.rate_rps: missing"));
 }
 
 TEST(ApplicationDocument, SaysWhereItIsWrong) {
