@@ -43,8 +43,26 @@ SIMULATE = {
                 "memory_mb": {"static": 170, "dynamic": 2798}}],
     "rate_rps": 2000.0,
 }
-COMMANDS = {"placement": ["plan", "placement"], "group": ["plan", "group"], "simulate": ["simulate"], "goodput": ["goodput"]}
-DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "simulate": SIMULATE, "goodput": SIMULATE}
+APPLICATIONS = {
+    "warmup_s": 0.1, "duration_s": 0.5, "window_ms": 20, "workers": {"count": 2, "memory_mb": 600},
+    "models": [{"name": "small", "latency_ms": {"alpha": 0.4, "beta": 1.5}, "slo_ms": 40}],
+    "applications": [
+        {"name": "fall", "slo_ms": 60, "penalty": "step", "prior": [0.5, 0.5],
+         "variants": [{"model": "small", "accuracy": 0.7, "recall": [0.95, 0.45]},
+                      {"name": "large", "latency_ms": {"alpha": 3, "beta": 6}, "max_batch": 16,
+                       "load_ms": 8, "memory_mb": 300, "accuracy": 0.93, "recall": [0.95, 0.91]}],
+         "short_circuit": {"accuracy": 0.65}, "evidence_delay_ms": 2,
+         "examples": [{"label": 0, "evidence": [5, 0], "correct": [True, True]},
+                      {"label": 1, "evidence": [1, 4], "correct": [False, True],
+                       "short_circuit": True}],
+         "labels": [3, 1]}],
+    "rate_rps": 300,
+}
+COMMANDS = {"placement": ["plan", "placement"], "group": ["plan", "group"], "simulate": ["simulate"], "goodput": ["goodput"],
+            "applications": ["simulate"]}
+DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "simulate": SIMULATE, "goodput": SIMULATE,
+             "applications": APPLICATIONS}
+SCHEMAS = {"goodput": "simulate", "applications": "simulate"}
 
 
 def schema(name):
@@ -78,11 +96,48 @@ def test_schemas_are_schemas(name):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_documents_and_results_match(command):
     document = DOCUMENTS[command]
-    kind = "simulate" if command == "goodput" else command
+    kind = SCHEMAS.get(command, command)
     jsonschema.validate(document, schema(kind))
     done = run(command, document)
     assert done.returncode == 0, done.stderr
     jsonschema.validate(json.loads(done.stdout), schema(f"{kind}.result"))
+
+
+@pytest.mark.parametrize("scheduler", schema("simulate")["properties"]["scheduler"]["enum"])
+def test_every_scheduler_is_known(scheduler):
+    done = run("simulate", changed(SIMULATE, "scheduler", scheduler))
+    assert done.returncode == 0, done.stderr
+
+
+def test_applications_need_no_models():
+    document = changed(changed(APPLICATIONS, "models", None), "applications.0.variants.0",
+                       {"name": "small", "latency_ms": {"alpha": 0.4, "beta": 1.5}, "accuracy": 0.7})
+    jsonschema.validate(document, schema("simulate"))
+    done = run("applications", document)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    jsonschema.validate(result, schema("simulate.result"))
+    assert result["models"] == [] and set(result["applications"][0]["variants"]) <= {"small", "large"}
+
+
+def test_a_variant_that_fits_no_worker_is_infeasible():
+    done = run("applications", changed(APPLICATIONS, "workers.memory_mb", 299))
+    assert done.returncode == 3
+    assert json.loads(done.stdout) == {
+        "feasible": False,
+        "binding": "memory_mb of workers 0 is 299, its models need 0, variant 'large' 300"}
+
+
+def test_what_the_page_shows_runs():
+    page = (ROOT / "docs" / "simulate.md").read_text()
+    blocks = page.split("```yaml\n")[1:]
+    assert len(blocks) == 2
+    for block in blocks:
+        text = block.split("```")[0]
+        done = subprocess.run([FERMATA, "simulate", "-"], input=text, text=True, capture_output=True,
+                              timeout=120)
+        assert done.returncode == 0, done.stderr
+        jsonschema.validate(json.loads(done.stdout), schema("simulate.result"))
 
 
 def test_infeasible_results_match():
@@ -130,7 +185,20 @@ BAD = [
     ("simulate", "models.0.slo_ms", 0), ("simulate", "models.0.latency_ms", {"alpha": 1}),
     ("simulate", "models.0.latency_ms", {"table": {"0": 1}}),
     ("simulate", "models.0.arrival", {"process": "gamma"}), ("simulate", "rate_rps", None),
-    ("simulate", "network.delay_ms", 1),
+    ("simulate", "network.delay_ms", 1), ("simulate", "models", None),
+    ("applications", "window_ms", -1), ("applications", "applications", []),
+    ("applications", "applications.0.slo_ms", 0), ("applications", "applications.0.penalty", "late"),
+    ("applications", "applications.0.prior", [0.5, 0]),
+    ("applications", "applications.0.variants", []),
+    ("applications", "applications.0.variants.0.name", "small"),
+    ("applications", "applications.0.variants.1.accuracy", 1.1),
+    ("applications", "applications.0.variants.1.load_ms", -1),
+    ("applications", "applications.0.short_circuit", {}),
+    ("applications", "applications.0.evidence_delay_ms", -1),
+    ("applications", "applications.0.examples.0.label", -1),
+    ("applications", "applications.0.examples.0.correct", [1, 0]),
+    ("applications", "applications.0.examples.1.evidence", [1.5, 0]),
+    ("applications", "applications.0.labels", [-1, 1]),
 ]
 
 
@@ -143,4 +211,4 @@ def test_both_refuse_what_is_wrong(command, path, value):
     assert done.stderr.count("\n") == 1 and "$" in done.stderr
     if path != "rate_rps":  # the schema cannot see whether every model has a trace
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(document, schema(command))
+            jsonschema.validate(document, schema(SCHEMAS.get(command, command)))

@@ -218,7 +218,7 @@ std::string refused(const std::string& fields) {
 }
 
 TEST(ApplicationDocument, NeedsARateUnlessEveryArrivalIsATrace) {
-  const std::string trace = testing::TempDir() + "applications_test.trace";
+  const std::string trace = testing::TempDir() + "/applications_test.trace";
   std::ofstream(trace) << "40\n60\n";
   const std::string arrival = R"("arrival": {"process": "trace", "file": ")" + trace + R"("})";
   const auto rate_of = [&](const std::string& application) {
