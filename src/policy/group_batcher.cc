@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "base/check.h"
+#include "estimate/posterior.h"
 
 namespace fermata::policy {
 namespace {
@@ -30,6 +32,10 @@ bool GroupBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
 
 void GroupBatcher::learned(const Task& task, Evidence evidence, Time now, Decisions& out) {
   if (!queue_.learned(task, std::move(evidence))) return;
+  if (knows_better(task)) {
+    queue_.erase(task);
+    out.short_circuited.push_back(task);
+  }
   wait_until_ = now;
   end_the_late(now, out);
   update(now);
@@ -38,6 +44,23 @@ void GroupBatcher::learned(const Task& task, Evidence evidence, Time now, Decisi
 void GroupBatcher::tick(Time now, Decisions& out) {
   end_the_late(now, out);
   update(now);
+}
+
+// Whether the evidence model is more often right than any variant would be, on this data.
+bool GroupBatcher::knows_better(const Task& task) {
+  const Waiting& w = *absl::c_find_if(
+      queue_.waiting(), [&task](const Waiting& known) { return known.task.job == task.job; });
+  const GroupApplication& application = queue_.last_problem().applications[w.application];
+  if (!application.short_circuit) return false;
+  theta_.resize(application.prior.size());
+  estimate::posterior_mean(application.prior,
+                           std::vector<double>(w.evidence.begin(), w.evidence.end()), theta_);
+  return absl::c_all_of(application.variants, [&](const GroupVariant& variant) {
+    const double accuracy = variant.recall.empty()
+                                ? variant.accuracy
+                                : estimate::expected_accuracy(theta_, variant.recall);
+    return accuracy <= application.short_circuit->accuracy;
+  });
 }
 
 bool GroupBatcher::short_circuits(const Waiting& w) const {
@@ -57,11 +80,15 @@ Duration GroupBatcher::fastest(uint32_t application) const {
 Time GroupBatcher::last_moment(const Waiting& w) const {
   const Time deadline = w.task.deadline;
   if (deadline.is_infinite()) return deadline;
-  if (short_circuits(w)) return deadline - delay_(1);
-  const Penalty& penalty = queue_.last_problem().applications[w.application].penalty;
+  const GroupApplication& application = queue_.last_problem().applications[w.application];
+  const Time on_time = deadline - delay_(1);
+  if (short_circuits(w)) return on_time;
+  const Penalty& penalty = application.penalty;
   if (!penalty.depends_on_time()) return Time::infinite();
   const Duration grace = penalty.shape == PenaltyShape::kStep ? kTick : deadline - w.task.arrival;
-  return deadline + grace - fastest(w.application) - delay_(1);
+  const Time of_use = deadline + grace - fastest(w.application) - delay_(1);
+  // Evidence may still come, and answer.
+  return application.short_circuit ? std::max(on_time, of_use) : of_use;
 }
 
 void GroupBatcher::end_the_late(Time now, Decisions& out) {
@@ -95,6 +122,17 @@ void GroupBatcher::update(Time now) {
   offer_.urgency = deadline.is_infinite() ? kLast : deadline - offer_.run;
 }
 
+// A plan serves everybody, those too for whom it is of no use.
+bool GroupBatcher::is_worth_running(const GroupProblem& problem, const GroupSchedule& plan,
+                                    const GroupBatch& batch) {
+  const Penalty& penalty = problem.applications[batch.application].penalty;
+  return absl::c_any_of(plan.requests_of(batch), [&](uint32_t i) {
+    const GroupRequest& r = problem.requests[i];
+    return plan.expected_accuracy[i] > 0 &&
+           penalty(r.deadline - r.arrival, batch.finish - r.arrival) < 1;
+  });
+}
+
 Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   Answer answer{grant.worker, false, grant.free_at};
   if (grant.epoch != epoch_) return answer;
@@ -111,8 +149,9 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
     }
     const GroupSchedule& plan = planner_.plan(problem, expected_);
     const auto first =
-        std::find_if(plan.batches.begin(), plan.batches.end(),
-                     [&grant](const GroupBatch& b) { return b.worker == grant.worker.index(); });
+        std::find_if(plan.batches.begin(), plan.batches.end(), [&](const GroupBatch& b) {
+          return b.worker == grant.worker.index() && is_worth_running(problem, plan, b);
+        });
     wait_until_ = first == plan.batches.end() ? Time::infinite() : first->start;
     if (wait_until_ <= start) {
       bind(plan, *first, grant.worker, start, out);

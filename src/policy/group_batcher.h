@@ -41,6 +41,9 @@ class GroupBatcher final : public Batcher {
 
   void update(Time now);
   void end_the_late(Time now, Decisions& out);
+  bool knows_better(const Task& task);
+  static bool is_worth_running(const GroupProblem& problem, const GroupSchedule& plan,
+                               const GroupBatch& batch);
   bool short_circuits(const Waiting& w) const;
   Duration fastest(uint32_t application) const;
   Time last_moment(const Waiting& w) const;
@@ -51,6 +54,7 @@ class GroupBatcher final : public Batcher {
   LookaheadPlanner planner_;
   DelayBound delay_;
   std::vector<ExpectedArrivals> expected_;
+  std::vector<double> theta_;
   std::vector<bool> taken_;  // by place in the queue
   Offer offer_;
   Time wait_until_;  // nothing is worth starting before

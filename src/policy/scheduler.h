@@ -18,6 +18,7 @@ class Decisions {
   std::vector<Dropped> dropped;
   std::vector<Task> short_circuited;  // answered by what the evidence model found already
 
+  bool empty() const { return bound.empty() && dropped.empty() && short_circuited.empty(); }
   // Empties all; the batches' memory is kept for add_batch() unless the caller
   // moved it out.
   void clear();
