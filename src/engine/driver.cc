@@ -60,6 +60,9 @@ void Driver::post(Event event) {
 
 void Driver::submit(std::shared_ptr<Job> job) { post(std::move(job)); }
 void Driver::cancel(JobId id) { post(Cancel{id}); }
+void Driver::learned(std::shared_ptr<Job> job, policy::Evidence evidence) {
+  post(Learned{std::move(job), std::move(evidence)});
+}
 
 absl::Status Driver::load(const std::shared_ptr<const Variant>& variant) {
   for (size_t i = 0; i < workers_.size(); ++i) {
@@ -91,10 +94,12 @@ void Driver::add(std::shared_ptr<const Variant> variant, Duration slo) {
 void Driver::retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()> gone) {
   post(Command([this, id, refuse_waiting, gone = std::move(gone)]() mutable {
     if (refuse_waiting) {
+      // Applications go on with what they have left, and those that wait as they are.
       withdraw_waiting([id](const Route& route) { return route.variant->id == id; },
                        error(absl::StatusCode::kUnavailable, "the model was unloaded"),
                        monotonic_now());
     }
+    applications_.retire(id);
     keys_.retire(id, [this, id, gone = std::move(gone)]() mutable {
       for (const auto& worker : workers_) worker->executor->unload(id);
       gone();
@@ -136,6 +141,8 @@ void Driver::handle(Event& event, Time now) {
     landed(**flight, now);
   } else if (auto* cancel = std::get_if<Cancel>(&event)) {
     cancelled(cancel->id, now);
+  } else if (auto* learned_of = std::get_if<Learned>(&event)) {
+    learned(*learned_of, now);
   } else if (auto* command = std::get_if<Command>(&event)) {
     (*command)();
   }
@@ -150,9 +157,8 @@ void Driver::arrived(std::shared_ptr<Job> job, Time now) {
     job->end(Outcome::kUnavailable, shutting_down(), {});
   }
   if (job->ended()) return job->route().gate->leave();
-  ServedVariant* served = keys_.served(job->route().variant->id);
-  if (served == nullptr) return orphan_(std::move(job));
-  const KeyId key = keys_.intern(*served, job->shape());
+  if (!served(job->route())) return orphan_(std::move(job));
+  const KeyId key = key_of(*job);
   if (key.is_none()) {
     job->end(Outcome::kRefusedQueue,
              error(absl::StatusCode::kResourceExhausted,
@@ -183,11 +189,15 @@ void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
                             .deadline = job->deadline(),
                             .items = nominations_[i].items};
     parts_[id] = {task, job, i, nominations_[i].first, false};
-    keys_.task_added(key);
+    task_added(key);
   }
   batch_keys_.store(keys_.size(), std::memory_order_relaxed);
-  if (parts == 1) return scheduler_->nominate(parts_.at(job->id()).task, now, decisions_);
-  for (JobId id : job->part_ids) scheduler_->nominate(parts_.at(id).task, now, decisions_);
+  if (parts == 1) {
+    scheduler_->nominate(parts_.at(job->id()).task, now, decisions_);
+  } else {
+    for (JobId id : job->part_ids) scheduler_->nominate(parts_.at(id).task, now, decisions_);
+  }
+  if (!job->evidence.empty()) tell_evidence(*job, now);
 }
 
 void Driver::cancelled(JobId id, Time now) {
@@ -241,14 +251,15 @@ void Driver::forget(JobId part) {
   if (!it->second.bound) left_queue(*job);
   parts_.erase(it);
   if (--job->open_parts == 0 && !job->part_ids.empty()) split_jobs_.erase(job->id());
-  keys_.task_ended(key);
+  task_ended(key);
 }
 
 void Driver::act(Time now) {
-  while (!decisions_.bound.empty() || !decisions_.dropped.empty()) {
+  while (!decisions_.empty()) {
     std::swap(acting_, decisions_);  // acting on one may decide the next
     for (policy::Batch& batch : acting_.bound) launch(batch, now);
     for (const policy::Dropped& dropped : acting_.dropped) refuse(dropped, now);
+    for (const policy::Task& task : acting_.short_circuited) short_circuit(task);
     acting_.clear();
   }
 }
@@ -260,7 +271,9 @@ void Driver::launch(policy::Batch& batch, Time now) {
   flight->items = batch.items;
   flight->due = std::max(now, batch.start) - overslept_;
   flight->passengers.reserve(batch.tasks.size());
-  BatchRun run{.variant = keys_.at(batch.key).variant};
+  const VariantId variant = keys_.at(batch.key).variant;
+  flight->variant = keys_.variant(variant);
+  BatchRun run{.variant = variant};
   run.parts.reserve(batch.tasks.size());
   for (const policy::Task& task : batch.tasks) {
     Part& part = parts_.at(task.job);
@@ -295,7 +308,8 @@ void Driver::refuse(const policy::Dropped& dropped, Time now) {
 
 void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result) {
   FERMATA_CHECK(result.parts.size() == flight->passengers.size());
-  flight->run = {.worker = shared_.first_worker + flight->worker.value(),
+  flight->run = {.variant = flight->variant.get(),
+                 .worker = shared_.first_worker + flight->worker.value(),
                  .batch_items = flight->items,
                  .started = result.started,
                  .input = result.input,

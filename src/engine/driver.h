@@ -14,6 +14,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "base/quantile_tracker.h"
+#include "engine/application_keys.h"
 #include "engine/executor.h"
 #include "engine/job.h"
 #include "engine/key_table.h"
@@ -41,6 +42,10 @@ class Driver {
   void submit(std::shared_ptr<Job> job);
   void wake() { parker_.unpark(); }  // the scheduler's next_wake() has come nearer
   void cancel(JobId id);
+  // What the data of a submitted job says; it may overtake the job. Any thread.
+  void learned(std::shared_ptr<Job> job, policy::Evidence evidence);
+  // From what variants were last chosen, if they were. Blocks.
+  std::optional<policy::GroupProblem> last_problem();
 
   // The workers have it loaded already. Blocks until the scheduler knows it.
   void add(std::shared_ptr<const Variant> variant, Duration slo);
@@ -64,9 +69,13 @@ class Driver {
   struct Cancel {
     JobId id;
   };
+  struct Learned {
+    std::shared_ptr<Job> job;
+    policy::Evidence evidence;
+  };
   using Command = absl::AnyInvocable<void()>;
-  using Event =
-      std::variant<std::monostate, std::shared_ptr<Job>, std::shared_ptr<Flight>, Cancel, Command>;
+  using Event = std::variant<std::monostate, std::shared_ptr<Job>, std::shared_ptr<Flight>, Cancel,
+                             Learned, Command>;
 
   JobId next_id() { return JobId(shared_.ids.fetch_add(1, std::memory_order_relaxed)); }
   void post(Event event);
@@ -74,7 +83,14 @@ class Driver {
   void loop();
   void handle(Event& event, Time now);
   void arrived(std::shared_ptr<Job> job, Time now);
+  bool served(const Route& route);  // everything that it needs
+  KeyId key_of(const Job& job);
+  void task_added(KeyId key);
+  void task_ended(KeyId key);
   void nominate(const std::shared_ptr<Job>& job, KeyId key, Time now);
+  void learned(const Learned& learned, Time now);
+  void tell_evidence(const Job& job, Time now);
+  void short_circuit(const policy::Task& task);
   void cancelled(JobId id, Time now);
   void landed(const Flight& flight, Time now);
   void observe_delay(Duration delay);
@@ -102,6 +118,7 @@ class Driver {
   std::unique_ptr<policy::Scheduler> scheduler_;
   absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan_;
   KeyTable keys_;
+  ApplicationKeys applications_{*scheduler_, keys_};
   policy::Decisions decisions_, acting_;
   std::vector<policy::Nomination> nominations_;
   absl::flat_hash_map<JobId, Part> parts_;

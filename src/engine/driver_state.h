@@ -19,6 +19,7 @@ struct Driver::Part {
 
 struct Driver::Flight {
   KeyId key;
+  std::shared_ptr<const Variant> variant;
   WorkerId worker;
   uint32_t items = 0;
   Time due;  // when the decision to start it fell, or should have fallen

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "engine/real_engine.h"
 #include "model/repository.h"
@@ -25,6 +26,13 @@ absl::Status check(const EngineOptions& options) {
                    options.workers.count);
   }
   if (options.default_max_batch < 1) return invalid("default_max_batch is 0, expected at least 1");
+  const bool variants = absl::c_any_of(
+      options.services, [](const ServiceOptions& s) { return s.variants.has_value(); });
+  if (variants && (options.policy == "nexus" || options.scheduler_threads > 0)) {
+    return invalid(
+        "services of several variants need another scheduler than nexus, and "
+        "scheduler_threads 0");
+  }
   for (const ServiceOptions& service : options.services) {
     if (service.name.empty()) return invalid("a service has no name");
     if (service.queue_limit < 1) {
@@ -38,16 +46,27 @@ absl::Status check(const EngineOptions& options) {
   return absl::OkStatus();
 }
 
+// All that have to be in the repository for it.
+std::vector<std::string> models_of(const ServiceOptions& service) {
+  if (!service.variants) return {service.model.empty() ? service.name : service.model};
+  std::vector<std::string> models = service.variants->models;
+  if (service.variants->evidence && !service.variants->evidence->extractor.empty()) {
+    models.push_back(service.variants->evidence->extractor);
+  }
+  return models;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   RETURN_IF_ERROR(check(options));
   ASSIGN_OR_RETURN(const std::vector<std::string> models, model_names(options.repository));
   for (const ServiceOptions& service : options.services) {
-    const std::string& model = service.model.empty() ? service.name : service.model;
-    if (!std::binary_search(models.begin(), models.end(), model)) {
-      return not_found("service '{}': model '{}' is not in the repository {}", service.name, model,
-                       options.repository);
+    for (const std::string& model : models_of(service)) {
+      if (!std::binary_search(models.begin(), models.end(), model)) {
+        return not_found("service '{}': model '{}' is not in the repository {}", service.name,
+                         model, options.repository);
+      }
     }
   }
   RETURN_IF_ERROR(check_policy(options));

@@ -14,6 +14,7 @@
 #include "engine/placement_log.h"
 #include "engine/request.h"
 #include "engine/snapshot.h"
+#include "policy/group_problem.h"
 
 namespace fermata::engine {
 
@@ -51,6 +52,9 @@ class Engine {
   virtual void end_epoch() = 0;
   // The last decisions on it, the newest first.
   virtual std::vector<PlacementDecision> placement_decisions() const = 0;
+
+  // From what each sub-cluster last chose among variants. Blocks for a moment.
+  virtual std::vector<policy::GroupProblem> last_problems() const = 0;
 
   virtual EngineSnapshot snapshot() const = 0;
 };

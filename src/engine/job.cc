@@ -4,6 +4,8 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/application.h"
+#include "engine/explain.h"
 #include "engine/gather.h"
 
 namespace fermata::engine {
@@ -19,7 +21,14 @@ Time deadline_of(const InferRequest& request, const Route& route) {
   return std::min(deadline, request.cutoff);
 }
 
+// Who answered a request that was short-circuited.
+constexpr std::string_view kEvidence = "evidence";
+
 }  // namespace
+
+bool Route::uses(VariantId id) const {
+  return application != nullptr ? application->uses(id) : variant->id == id;
+}
 
 Job::Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
          Admitted admitted)
@@ -42,8 +51,12 @@ void Job::move_to(absl::FunctionRef<void(InferRequest, Reply, const Route& old, 
 Explanation Job::explain(Outcome outcome, Time now, const PartRun& run) const {
   Explanation why;
   why.outcome = outcome;
-  why.variant = route_->variant->model;
-  why.version = route_->variant->version;
+  if (run.variant == nullptr) {
+    why.variant = kEvidence;
+  } else {
+    why.variant = run.variant->model;
+    why.version = run.variant->version;
+  }
   why.worker = run.worker;
   why.batch_items = run.batch_items;
   why.budget = deadline_ - request_.arrival;
@@ -51,6 +64,9 @@ Explanation Job::explain(Outcome outcome, Time now, const PartRun& run) const {
   why.run = run.input + run.run + run.output;
   why.remaining = deadline_ - now;
   if (deadline_.is_infinite()) why.budget = why.remaining = Duration::infinite();
+  if (route_->application != nullptr) {
+    explain_choice(*route_->application, evidence, run, deadline_, why);
+  }
   return why;
 }
 

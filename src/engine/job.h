@@ -13,9 +13,12 @@
 #include "engine/catalog.h"
 #include "engine/counters.h"
 #include "engine/request.h"
+#include "policy/application.h"
 #include "policy/chooser.h"
 
 namespace fermata::engine {
+
+struct Application;  // engine/application.h
 
 // The queue of one service: how many of its requests wait.
 struct Gate {
@@ -31,7 +34,8 @@ struct Gate {
   void leave() { waiting.fetch_sub(1); }
 };
 
-// Where requests for one service and version go.
+// Where requests for one service and version go. `variant` is what clients see of it: for a
+// service of several variants their facade.
 struct Route {
   std::string service;
   std::optional<Duration> slo;
@@ -39,11 +43,15 @@ struct Route {
   uint32_t subcluster = 0;  // where it is loaded
   std::shared_ptr<Counters> counters;
   std::shared_ptr<Gate> gate;
-  std::unique_ptr<policy::Chooser> chooser;  // the scheduler thread's own
+  std::unique_ptr<policy::Chooser> chooser;        // the scheduler thread's own
+  std::shared_ptr<const Application> application;  // of several variants
+
+  bool uses(VariantId id) const;
 };
 
 // How one part ran.
 struct PartRun {
+  const Variant* variant = nullptr;  // what ran, alive for the call; null: the evidence answered
   uint32_t worker = 0, batch_items = 0;
   Time started;
   Duration input, run, output;
@@ -76,6 +84,7 @@ class Job {
   // The scheduler thread's own.
   void split(uint32_t parts);   // before any of them runs; more than one
   std::vector<JobId> part_ids;  // of a job that was split
+  policy::Evidence evidence;    // of a service of several variants: what is known of its data
   uint32_t waiting_parts = 0, open_parts = 0;
 
  private:

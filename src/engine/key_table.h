@@ -40,6 +40,8 @@ class KeyTable {
   void add(std::shared_ptr<const Variant> variant, Duration slo);
   // Null where it is unknown or retired.
   ServedVariant* served(VariantId id);
+  // Of a key that is there, retired or not.
+  std::shared_ptr<const Variant> variant(VariantId id) const { return variants_.at(id)->variant; }
   // `gone` is called once nothing of it is under way, perhaps now.
   void retire(VariantId id, absl::AnyInvocable<void()> gone);
 

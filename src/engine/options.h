@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "policy/penalty.h"
 
 namespace fermata::engine {
 
@@ -34,19 +35,46 @@ struct PlacementOptions {
   double min_gain = 0.05;
 };
 
+// Where the evidence of a service's requests comes from (SneakPeek 4.2).
+struct EvidenceSource {
+  std::string features, labels;   // training data: .npy files
+  std::string input;              // tensor of a request; empty: its first
+  std::string extractor, output;  // model that makes features of it, if any, and its output
+  uint32_t k = 5;                 // neighbours
+};
+
+// Inputs of which the class is known: .npy files, [n, ...] and [n].
+struct LabelledFiles {
+  std::string features, labels;
+};
+
+// What makes a service one of kind `variants`: any of these models may answer it.
+struct VariantsOptions {
+  std::vector<std::string> models;  // at least one, with the same inputs and outputs
+  policy::Penalty penalty;
+  std::vector<double> prior;  // by class; empty: 0.5 each
+  bool data_aware = true, short_circuit = true;
+  std::optional<EvidenceSource> evidence;
+  // What variants whose profile does not say how often they are right are tried on.
+  std::optional<LabelledFiles> labelled;
+};
+
 // Settings of one service. A model of the repository is served under its own name
 // too, with the defaults here, unless a service has that name.
 struct ServiceOptions {
   std::string name;
-  std::string model;                  // empty: the same as name
-  std::optional<Duration> slo;        // none: requests without a timeout have no deadline
-  uint32_t queue_limit = 1000;        // requests that wait at the same time
-  std::optional<uint32_t> max_batch;  // only lowers the model's own
+  std::string model;                        // empty: the same as name
+  std::optional<Duration> slo;              // none: requests without a timeout have no deadline
+  uint32_t queue_limit = 1000;              // requests that wait at the same time
+  std::optional<uint32_t> max_batch;        // only lowers the model's own
+  std::optional<VariantsOptions> variants;  // then `model` says nothing
 };
 
 struct EngineOptions {
   std::string repository;          // folder in Triton's layout
-  std::string policy = "fermata";  // a name of policy::scheduler_names()
+  std::string policy = "fermata";  // a name of policy::all_scheduler_names()
+  // Of the policies that plan what variants answer once a window; 0: whenever something happens.
+  Duration scheduler_window = Duration::millis(100);
   // Model threads that batch, besides one that ranks workers (Symphony 4.5). 0:
   // both happen on the scheduler thread, which is best up to some 100k requests/s.
   uint32_t scheduler_threads = 0;

@@ -18,7 +18,8 @@ struct MadeScheduler {
 absl::StatusOr<MadeScheduler> make_one(const EngineOptions& options) {
   MadeScheduler made;
   if (options.scheduler_threads == 0) {
-    ASSIGN_OR_RETURN(made.scheduler, policy::make_scheduler(options.policy));
+    ASSIGN_OR_RETURN(made.scheduler,
+                     policy::make_scheduler(options.policy, options.scheduler_window));
     return made;
   }
   ASSIGN_OR_RETURN(auto threaded,
@@ -70,6 +71,18 @@ Pool::~Pool() = default;
 
 void Pool::submit(uint32_t subcluster, std::shared_ptr<Job> job) {
   parts_[subcluster]->driver.submit(std::move(job));
+}
+
+void Pool::learned(uint32_t subcluster, std::shared_ptr<Job> job, policy::Evidence evidence) {
+  parts_[subcluster]->driver.learned(std::move(job), std::move(evidence));
+}
+
+std::vector<policy::GroupProblem> Pool::last_problems() const {
+  std::vector<policy::GroupProblem> problems;
+  for (const auto& part : parts_) {
+    if (auto problem = part->driver.last_problem()) problems.push_back(*std::move(problem));
+  }
+  return problems;
 }
 
 // A job may be on its way from one scheduler to another; the others forget what never came.

@@ -31,6 +31,8 @@ class Pool {
   JobId next_id() { return JobId(ids_.fetch_add(1, std::memory_order_relaxed)); }
   void submit(uint32_t subcluster, std::shared_ptr<Job> job);
   void cancel(JobId id);  // wherever it is
+  void learned(uint32_t subcluster, std::shared_ptr<Job> job, policy::Evidence evidence);
+  std::vector<policy::GroupProblem> last_problems() const;
 
   // Into every worker of the sub-cluster and known to its scheduler. RESOURCE_EXHAUSTED
   // where there is no room; waits up to `patience` for room that is being given back.

@@ -32,6 +32,7 @@ RealEngine::~RealEngine() {
   window_timer_.reset();
   stopping_ = true;
   pool_->settle();
+  evidence_.clear();
 }
 
 absl::Status RealEngine::start(const std::vector<std::string>& models) {
@@ -40,11 +41,64 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
   for (const std::string& model : models) {
     if (auto variants = open(model, std::nullopt); variants.ok()) opened[model] = *variants;
   }
+  RETURN_IF_ERROR(prepare_applications(opened));
   RETURN_IF_ERROR(divide_pool(opened));
+  {
+    const std::lock_guard registered(mutex_);
+    RETURN_IF_ERROR(registry_.applications());
+  }
   window_timer_ = std::make_unique<Periodic>(kAutoscaleWindow, [this] { close_window(); });
   if (memory_is_limited()) {
     epoch_timer_ = std::make_unique<Periodic>(options_.placement.epoch, [this] { end_epoch(); });
   }
+  return absl::OkStatus();
+}
+
+// What has to be known before a service of several variants can choose among them.
+absl::Status RealEngine::prepare_applications(const std::map<std::string, Variants>& opened) {
+  for (const ServiceOptions& service : options_.services) {
+    if (!service.variants) continue;
+    RETURN_IF_ERROR(try_out_variants(service, opened));
+    if (service.variants->evidence) RETURN_IF_ERROR(index_evidence(service, opened));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RealEngine::try_out_variants(const ServiceOptions& service,
+                                          const std::map<std::string, Variants>& opened) {
+  std::map<std::string, AnswerProfile> answers;
+  for (const std::string& model : service.variants->models) {
+    const auto it = opened.find(model);
+    if (it == opened.end() || it->second.back()->profile.answers.accuracy) continue;
+    if (!service.variants->labelled) {
+      spdlog::warn(
+          "service '{}': nobody says how often '{}' is right. Try: fermata profile {}/{} "
+          "--data FEATURES --labels LABELS, or give the service `labelled` data",
+          service.name, model, options_.repository, model);
+      continue;
+    }
+    spdlog::info("service '{}': trying out how often '{}' is right", service.name, model);
+    ASSIGN_OR_RETURN(answers[model], try_out(service, it->second.back(), *executors_));
+  }
+  const std::lock_guard lock(mutex_);
+  registry_.set_answers(service.name, std::move(answers));
+  return absl::OkStatus();
+}
+
+absl::Status RealEngine::index_evidence(const ServiceOptions& service,
+                                        const std::map<std::string, Variants>& opened) {
+  std::shared_ptr<const Variant> extractor;
+  if (const std::string& name = service.variants->evidence->extractor; !name.empty()) {
+    const auto it = opened.find(name);
+    if (it == opened.end()) {
+      return invalid("service '{}': its extractor '{}' is not loaded", service.name, name);
+    }
+    extractor = it->second.back();
+  }
+  ASSIGN_OR_RETURN(auto evidence, make_evidence(service, std::move(extractor), *executors_));
+  const std::lock_guard lock(mutex_);
+  registry_.set_evidence(service.name, evidence.get());
+  evidence_.push_back(std::move(evidence));
   return absl::OkStatus();
 }
 
@@ -80,8 +134,22 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
                    "the queue of '{}' is full: {} requests wait", job->route().service, gate.limit),
              {});
   } else {
-    pool_->submit(subcluster, std::move(job));
+    pool_->submit(subcluster, job);
+    look_at(std::move(job));
   }
+}
+
+// Finds out what the data of a job for several variants says; what comes too late for its
+// batch changes nothing.
+void RealEngine::look_at(std::shared_ptr<Job> job) {
+  const Route& route = job->route();
+  if (route.application == nullptr || route.application->evidence == nullptr) return;
+  std::shared_ptr<const std::vector<Tensor>> inputs(job, &job->request().inputs);
+  const uint32_t subcluster = route.subcluster;
+  EvidenceModel& evidence = *route.application->evidence;
+  evidence.submit(std::move(inputs), [this, subcluster, job = std::move(job)](auto found) mutable {
+    if (found) pool_->learned(subcluster, std::move(job), std::move(found->counts));
+  });
 }
 
 // A reload or a move took the job's variant away between submit and the scheduler: it goes

@@ -36,6 +36,9 @@ class RealEngine : public Engine {
   absl::Status unload(std::string_view model) override;
   void end_epoch() override;
   std::vector<PlacementDecision> placement_decisions() const override { return log_.decisions(); }
+  std::vector<policy::GroupProblem> last_problems() const override {
+    return pool_->last_problems();
+  }
   EngineSnapshot snapshot() const override;
 
  private:
@@ -44,8 +47,14 @@ class RealEngine : public Engine {
 
   void admit_and_queue(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
                        bool has_a_slot);
+  void look_at(std::shared_ptr<Job> job);
   void adopt(std::shared_ptr<Job> job);
 
+  absl::Status prepare_applications(const std::map<std::string, Variants>& opened);
+  absl::Status try_out_variants(const ServiceOptions& service,
+                                const std::map<std::string, Variants>& opened);
+  absl::Status index_evidence(const ServiceOptions& service,
+                              const std::map<std::string, Variants>& opened);
   // What the repository has of a model; troubles go into the log and the index.
   absl::StatusOr<Variants> open(const std::string& model, const std::optional<std::string>& config);
   // Puts these in the place of what is loaded of a model. All of them, or none.
@@ -86,9 +95,10 @@ class RealEngine : public Engine {
   std::map<std::string, ModelStatus> troubled_;  // by model: loading, or why it failed
   Published<Routes> routes_;
   std::unique_ptr<Pool> pool_;
-  std::map<std::string, Variants> homeless_;  // for which there was no room
-  std::map<std::string, uint64_t> demand_;    // by model, when the last epoch ended
-  std::map<std::string, double> rates_rps_;   // of the last epoch
+  std::vector<std::unique_ptr<EvidenceModel>> evidence_;  // of services of several variants
+  std::map<std::string, Variants> homeless_;              // for which there was no room
+  std::map<std::string, uint64_t> demand_;                // by model, when the last epoch ended
+  std::map<std::string, double> rates_rps_;               // of the last epoch
   Time epoch_start_ = started_;
   PlacementLog log_;
   PoolTotals window_start_;  // the timer's own

@@ -27,6 +27,7 @@ std::vector<ServiceOptions> services_of(const EngineOptions& options, const std:
   bool own_name_taken = false;
   for (const ServiceOptions& service : options.services) {
     own_name_taken = own_name_taken || service.name == model;
+    if (service.variants) continue;
     if ((service.model.empty() ? service.name : service.model) == model) {
       services.push_back(service);
     }
@@ -78,6 +79,67 @@ void Registry::add_service(const ServiceOptions& options, const Loaded& loaded, 
   catalog.services.push_back(std::move(service));
 }
 
+void Registry::set_evidence(const std::string& service, EvidenceModel* evidence) {
+  applications_[service].evidence = evidence;
+}
+
+void Registry::set_answers(const std::string& service,
+                           std::map<std::string, AnswerProfile> answers) {
+  applications_[service].answers = std::move(answers);
+}
+
+absl::Status Registry::applications() const {
+  for (const auto& [name, known] : applications_) RETURN_IF_ERROR(known.application.status());
+  return absl::OkStatus();
+}
+
+// The newest versions of its models that are loaded in one sub-cluster, the one with most of
+// them. The same ones make no new application.
+void Registry::gather(const ServiceOptions& service, OfVariants& known) {
+  std::map<uint32_t, Variants> by_subcluster;
+  for (const std::string& model : service.variants->models) {
+    const auto it = loaded_.find(model);
+    if (it == loaded_.end() || it->second.variants.empty()) continue;
+    by_subcluster[it->second.subcluster].push_back(it->second.variants.back());
+  }
+  const auto most = std::max_element(
+      by_subcluster.begin(), by_subcluster.end(),
+      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  if (most == by_subcluster.end()) {
+    known.application = nullptr;
+    return;
+  }
+  const bool same = known.application.ok() && *known.application != nullptr &&
+                    known.subcluster == most->first &&
+                    (*known.application)->variants == most->second;
+  if (same) return;
+  known.subcluster = most->first;
+  known.application = make_application(service, most->second, known.answers, known.evidence,
+                                       VariantId(next_facade_++));
+}
+
+void Registry::add_application(const ServiceOptions& options, Catalog& catalog, Routes& routes) {
+  OfVariants& known = applications_[options.name];
+  gather(options, known);
+  auto service = std::make_shared<Service>();
+  service->id = ServiceId(static_cast<uint32_t>(catalog.services.size()));
+  service->name = service->model = options.name;
+  service->slo = options.slo;
+  service->queue_limit = options.queue_limit;
+  if (known.application.ok() && *known.application != nullptr) {
+    const std::shared_ptr<const Application>& application = *known.application;
+    service->versions = {application->facade};
+    auto made = route(options, application->facade, known.subcluster);
+    made->application = application;
+    // Each item is a question of its own, and may get another variant.
+    auto chooser = policy::make_chooser("single", {{application->facade->id, 1}});
+    FERMATA_CHECK(chooser.ok());
+    made->chooser = *std::move(chooser);
+    routes.by_service[options.name].push_back(std::move(made));
+  }
+  catalog.services.push_back(std::move(service));
+}
+
 std::shared_ptr<const Routes> Registry::routes() {
   auto routes = std::make_shared<Routes>();
   auto catalog = std::make_shared<Catalog>();
@@ -85,6 +147,9 @@ std::shared_ptr<const Routes> Registry::routes() {
     for (const ServiceOptions& service : services_of(options_, model)) {
       add_service(service, loaded, *catalog, *routes);
     }
+  }
+  for (const ServiceOptions& service : options_.services) {
+    if (service.variants) add_application(service, *catalog, *routes);
   }
   std::sort(catalog->services.begin(), catalog->services.end(),
             [](const auto& a, const auto& b) { return a->name < b->name; });

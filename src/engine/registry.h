@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
+#include "engine/application.h"
 #include "engine/catalog.h"
 #include "engine/job.h"
 #include "engine/options.h"
@@ -33,6 +34,8 @@ std::vector<ServiceOptions> services_of(const EngineOptions& options, const std:
 // Which services there are, which versions of their models are loaded, and how each
 // service has fared; counters and queues outlive reloads. Not synchronised.
 class Registry {
+  static constexpr uint32_t kFirstFacade = uint32_t{1} << 31;  // beyond the loader's ids
+
  public:
   using Variants = std::vector<std::shared_ptr<const Variant>>;
   struct Loaded {
@@ -45,7 +48,13 @@ class Registry {
   Loaded put(const std::string& model, Loaded loaded);
   const std::map<std::string, Loaded>& loaded() const { return loaded_; }
 
+  // What judges the requests of a service of several variants.
+  void set_evidence(const std::string& service, EvidenceModel* evidence);
+  // How often its models are right, where their profiles do not say.
+  void set_answers(const std::string& service, std::map<std::string, AnswerProfile> answers);
   std::shared_ptr<const Routes> routes();
+  // Why a service of several variants is not served although they are loaded.
+  absl::Status applications() const;
   // The tightest deadline of the services that use a model; infinite: none has one.
   Duration tightest_slo(const std::string& model) const;
   std::vector<ServiceStatistics> statistics() const;
@@ -59,7 +68,18 @@ class Registry {
   void add_service(const ServiceOptions& options, const Loaded& loaded, Catalog& catalog,
                    Routes& routes);
 
+  struct OfVariants {
+    EvidenceModel* evidence = nullptr;
+    std::map<std::string, AnswerProfile> answers;  // by model
+    absl::StatusOr<std::shared_ptr<const Application>> application = nullptr;
+    uint32_t subcluster = 0;
+  };
+  void gather(const ServiceOptions& service, OfVariants& known);
+  void add_application(const ServiceOptions& options, Catalog& catalog, Routes& routes);
+
   const EngineOptions& options_;
+  std::map<std::string, OfVariants> applications_;  // by service
+  uint32_t next_facade_ = kFirstFacade;
   std::map<std::string, Loaded> loaded_;  // by model
   std::map<std::string, std::shared_ptr<Gate>> gates_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Counters>> counters_;

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <set>
 #include <vector>
 
 #include "base/document.h"
 #include "base/status.h"
+#include "policy/group_document.h"
 #include "policy/scheduler.h"
 
 namespace fermata::serve {
@@ -70,11 +72,61 @@ engine::PlacementOptions placement_options(Reader reader, const engine::WorkerOp
   return options;
 }
 
+engine::EvidenceSource evidence_source(Reader reader) {
+  engine::EvidenceSource source;
+  ObjectReader fields = reader.object();
+  source.features = fields["features"].string();
+  source.labels = fields["labels"].string();
+  source.input = fields["input"].string("");
+  source.extractor = fields["extractor"].string("");
+  source.output = fields["output"].string("");
+  source.k = static_cast<uint32_t>(fields["k"].integer(1, 10'000, source.k));
+  return source;
+}
+
+// A word or the weight of each class.
+std::vector<double> prior(Reader reader) {
+  std::vector<double> weights;
+  if (!reader.present()) return weights;
+  if (!reader.is_list()) {
+    (void)reader.choice({"uninformative"}, 0);
+    return weights;
+  }
+  for (Reader weight : reader.list(1)) weights.push_back(weight.between(1e-9, 1e12));
+  return weights;
+}
+
+engine::VariantsOptions variants_options(ObjectReader& fields) {
+  engine::VariantsOptions options;
+  std::set<std::string> named;
+  for (Reader entry : fields["variants"].list(1)) {
+    options.models.push_back(entry.string());
+    if (!named.insert(options.models.back()).second) entry.fail("a model that is not listed yet");
+  }
+  options.penalty = policy::read_penalty(fields["penalty"]);
+  options.prior = prior(fields["prior"]);
+  options.data_aware = fields["data_aware"].boolean(true);
+  options.short_circuit = fields["short_circuit"].boolean(true);
+  if (Reader evidence = fields["evidence"]; evidence.present()) {
+    options.evidence = evidence_source(evidence);
+  }
+  if (Reader labelled = fields["labelled"]; labelled.present()) {
+    ObjectReader files = labelled.object();
+    options.labelled = {files["features"].string(), files["labels"].string()};
+  }
+  return options;
+}
+
 engine::ServiceOptions service_options(const std::string& name, Reader reader) {
   engine::ServiceOptions options;
   options.name = name;
   ObjectReader fields = reader.object();
-  options.model = fields["model"].string(name);
+  // In the order of what a service may be.
+  if (fields["kind"].choice({"model", "variants"}, 0) == 1) {
+    options.variants = variants_options(fields);
+  } else {
+    options.model = fields["model"].string(name);
+  }
   if (Reader slo = fields["slo_ms"]; slo.present()) {
     options.slo = Duration::from_millis(slo.between(kShortestSloMs, kLongestSloMs));
   }
@@ -99,6 +151,8 @@ Config config(Reader root) {
   engine.repository = fields["models"].string();
   config.listen = listen_options(fields["listen"]);
   engine.policy = policy(fields["scheduler"], engine.policy);
+  engine.scheduler_window =
+      Duration::from_millis(fields["scheduler_window_ms"].between(0, 1e6, 100.0));
   engine.scheduler_threads = static_cast<uint32_t>(fields["scheduler_threads"].integer(0, 256, 0));
   engine.workers = worker_options(fields["workers"]);
   engine.placement = placement_options(fields["placement"], engine.workers);
@@ -117,8 +171,22 @@ Config config(Reader root) {
 
 absl::StatusOr<Config> read_config(Document document, const std::string& folder) {
   ASSIGN_OR_RETURN(Config result, document.read(config));
-  const std::filesystem::path repository = result.engine.repository;
-  result.engine.repository = (folder / repository).lexically_normal().string();
+  const std::filesystem::path base(folder);
+  const auto from_here = [&base](std::string& file) {
+    file = (base / std::filesystem::path(file)).lexically_normal().string();
+  };
+  from_here(result.engine.repository);
+  for (engine::ServiceOptions& service : result.engine.services) {
+    if (!service.variants) continue;
+    if (auto& evidence = service.variants->evidence) {
+      from_here(evidence->features);
+      from_here(evidence->labels);
+    }
+    if (auto& labelled = service.variants->labelled) {
+      from_here(labelled->features);
+      from_here(labelled->labels);
+    }
+  }
   return result;
 }
 

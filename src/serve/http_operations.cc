@@ -189,6 +189,8 @@ HttpResponse answer_now(const HttpExchange& exchange, const HttpRoute& route,
       return repository_index(exchange, operations);
     case HttpCall::kPlacement:
       return json_response(operations.placement());
+    case HttpCall::kDecisions:
+      return json_response(operations.decisions());
     case HttpCall::kMemoryStatus:
       return memory_status(route, operations);
     case HttpCall::kMemoryRegister:

@@ -45,6 +45,7 @@ constexpr Pattern kPatterns[] = {
     {kPost, "v2/cudasharedmemory/region/R/unregister", HttpCall::kCudaMemoryUnregister},
     {kPost, "v2/cudasharedmemory/unregister", HttpCall::kCudaMemoryUnregister},
     {kGet, "v2/fermata/placement", HttpCall::kPlacement},
+    {kGet, "v2/fermata/decisions", HttpCall::kDecisions},
     {kPost, "v2/models/M/generate", HttpCall::kUnserved},
     {kPost, "v2/models/M/generate_stream", HttpCall::kUnserved},
     {kGet, "v2/trace/setting", HttpCall::kUnserved},

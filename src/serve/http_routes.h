@@ -30,6 +30,7 @@ enum class HttpCall : uint8_t {
   kCudaMemoryRegister,
   kCudaMemoryUnregister,
   kPlacement,
+  kDecisions,
   kUnserved,  // of the protocol, but 501
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "policy/group_document.h"
 #include "serve/placement_json.h"
 
 namespace fermata::serve {
@@ -112,6 +113,14 @@ void Operations::unload(const inference::RepositoryModelUnloadRequest& request, 
   background_.post([this, model = request.model_name(), done = std::move(done)]() mutable {
     done(engine_.unload(model));
   });
+}
+
+Json Operations::decisions() const {
+  Json group = Json::array();
+  for (const policy::GroupProblem& problem : engine_.last_problems()) {
+    group.push_back(policy::to_document(problem));
+  }
+  return {{"group", std::move(group)}};
 }
 
 Json Operations::placement() const {

@@ -44,6 +44,9 @@ class Operations {
 
   // Where models live and why (serve/placement_json.h); HTTP only.
   Json placement() const;
+  // From what variants were last chosen: documents for `fermata plan group`, one for each
+  // sub-cluster that has chosen.
+  Json decisions() const;
 
   absl::Status shared_memory_status(const inference::SystemSharedMemoryStatusRequest& request,
                                     inference::SystemSharedMemoryStatusResponse& response) const;

@@ -76,6 +76,11 @@ std::vector<std::pair<std::string_view, ParameterValue>> explain(const engine::E
     result.emplace_back("budget_us", micros(why.budget));
     result.emplace_back("remaining_us", micros(why.remaining));
   }
+  if (why.alternatives.empty()) return result;
+  result.emplace_back("reason", std::string_view(why.reason));
+  result.emplace_back("expected_accuracy", why.expected_accuracy);
+  result.emplace_back("alternatives", std::string_view(why.alternatives));
+  if (!why.posterior.empty()) result.emplace_back("posterior", std::string_view(why.posterior));
   return result;
 }
 

@@ -1,0 +1,185 @@
+#include "engine/application.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "base/status.h"
+#include "engine/evaluate.h"
+#include "estimate/posterior.h"
+#include "model/npy.h"
+
+namespace fermata::engine {
+namespace {
+
+// Before anything was measured or stated.
+constexpr double kUnknownAccuracy = 0.5;
+constexpr double kUninformative = 0.5;  // the prior of Jeffreys, section 6.3.3
+
+bool same(const std::vector<TensorSpec>& a, const std::vector<TensorSpec>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const TensorSpec& x, const TensorSpec& y) {
+                      return x.name == y.name && x.datatype == y.datatype && x.dims == y.dims;
+                    });
+}
+
+// Of the classes that the profile does not know, the accuracy is believed.
+std::vector<double> recall_of(const AnswerProfile& answers, double accuracy) {
+  std::vector<double> recall;
+  for (const auto& known : answers.recall) recall.push_back(known.value_or(accuracy));
+  return recall;
+}
+
+bool is_scores(const TensorSpec& output, size_t classes) {
+  return output.datatype == DataType::kFp32 && output.dims == Shape{static_cast<int64_t>(classes)};
+}
+
+bool is_label(const TensorSpec& output) {
+  return output.datatype == DataType::kInt64 && element_count(output.dims) == 1;
+}
+
+// A posterior can stand for its outputs: scores by class, or the class.
+bool can_be_stood_for(const Signature& signature, size_t classes) {
+  return absl::c_all_of(signature.outputs, [classes](const TensorSpec& output) {
+    return is_scores(output, classes) || is_label(output);
+  });
+}
+
+template <class T>
+Payload payload(std::vector<T> values) {
+  const auto kept = std::make_shared<std::vector<T>>(std::move(values));
+  return {absl::MakeConstSpan(reinterpret_cast<const std::byte*>(kept->data()),
+                              kept->size() * sizeof(T)),
+          kept};
+}
+
+absl::Status check_classes(const ServiceOptions& options, const policy::ApplicationInfo& info,
+                           size_t classes) {
+  const auto& variants = options.variants->models;
+  for (size_t v = 0; v < variants.size(); ++v) {
+    const size_t known = v < info.variants.size() ? info.variants[v].recall.size() : 0;
+    if (known > 0 && known != classes) {
+      return invalid("service '{}': the profile of '{}' has {} classes, the evidence has {}",
+                     options.name, variants[v], known, classes);
+    }
+  }
+  if (info.prior.size() != classes) {
+    return invalid("service '{}': the prior has {} classes, the evidence has {}", options.name,
+                   info.prior.size(), classes);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+bool Application::uses(VariantId id) const {
+  return std::any_of(variants.begin(), variants.end(),
+                     [id](const auto& variant) { return variant->id == id; });
+}
+
+std::vector<Tensor> Application::short_circuit(const policy::Evidence& counts) const {
+  const std::vector<double> seen(counts.begin(), counts.end());
+  std::vector<double> theta(info.prior.size());
+  estimate::posterior_mean(info.prior, seen, theta);
+  const int64_t label = absl::c_max_element(theta) - theta.begin();
+  std::vector<Tensor> outputs;
+  for (const TensorSpec& spec : facade->signature.outputs) {
+    Tensor& tensor = outputs.emplace_back();
+    tensor.name = spec.name;
+    tensor.datatype = spec.datatype;
+    tensor.shape = spec.dims;
+    if (facade->signature.batches) tensor.shape.insert(tensor.shape.begin(), 1);
+    tensor.data = spec.datatype == DataType::kInt64
+                      ? payload(std::vector<int64_t>{label})
+                      : payload(std::vector<float>(theta.begin(), theta.end()));
+  }
+  return outputs;
+}
+
+absl::StatusOr<std::shared_ptr<const Application>> make_application(
+    const ServiceOptions& options, std::vector<std::shared_ptr<const Variant>> variants,
+    const std::map<std::string, AnswerProfile>& answers, EvidenceModel* evidence, VariantId id) {
+  auto application = std::make_shared<Application>();
+  const Variant& first = *variants.front();
+  auto facade = std::make_shared<Variant>(first);
+  facade->id = id;
+  facade->model = options.name;
+  facade->version = std::string(1, '1');  // a literal trips over a warning of g++ 12
+  policy::ApplicationInfo& info = application->info;
+  info.name = options.name;
+  info.penalty = options.variants->penalty;
+  for (const auto& variant : variants) {
+    const Signature& signature = variant->signature;
+    if (!same(signature.inputs, first.signature.inputs) ||
+        !same(signature.outputs, first.signature.outputs) ||
+        signature.batches != first.signature.batches) {
+      return invalid("service '{}': model '{}' has other inputs or outputs than '{}'", options.name,
+                     variant->model, first.model);
+    }
+    facade->signature.max_batch = std::max(facade->signature.max_batch, signature.max_batch);
+    const auto tried = answers.find(variant->model);
+    const AnswerProfile& known = tried == answers.end() ? variant->profile.answers : tried->second;
+    const double accuracy = known.accuracy.value_or(kUnknownAccuracy);
+    info.variants.push_back({KeyId::none(), accuracy, recall_of(known, accuracy)});
+  }
+  if (evidence != nullptr && options.variants->data_aware) {
+    const size_t classes = evidence->classes();
+    info.prior = options.variants->prior;
+    if (info.prior.empty()) info.prior.assign(classes, kUninformative);
+    RETURN_IF_ERROR(check_classes(options, info, classes));
+    if (options.variants->short_circuit && can_be_stood_for(first.signature, classes)) {
+      info.short_circuit = evidence->answers().accuracy;
+    }
+    application->evidence = evidence;
+  }
+  application->facade = std::move(facade);
+  application->variants = std::move(variants);
+  return application;
+}
+
+absl::StatusOr<AnswerProfile> try_out(const ServiceOptions& options,
+                                      const std::shared_ptr<const Variant>& variant,
+                                      ExecutorFactory& executors) {
+  const LabelledFiles& files = *options.variants->labelled;
+  ASSIGN_OR_RETURN(Tensor features, read_npy(files.features));
+  ASSIGN_OR_RETURN(const Tensor labels, read_npy(files.labels));
+  features.name = variant->signature.inputs[0].name;
+  LabelledRequests data;
+  auto classes = static_cast<uint32_t>(options.variants->prior.size());
+  ASSIGN_OR_RETURN(data.labels, estimate::class_labels(labels, classes));
+  ASSIGN_OR_RETURN(data.inputs, rows_as_requests({features}, variant->signature));
+  const std::unique_ptr<Executor> executor = executors.make();
+  RETURN_IF_ERROR(executor->load(variant));
+  auto confusion =
+      evaluate(*executor, *variant, std::move(data), {.classes = classes}, [](double) {});
+  if (!confusion.ok()) {
+    return invalid("service '{}': labelled data, model '{}': {}", options.name, variant->model,
+                   message(confusion.status()));
+  }
+  return answers_of(*std::move(confusion));
+}
+
+absl::StatusOr<std::unique_ptr<EvidenceModel>> make_evidence(
+    const ServiceOptions& options, std::shared_ptr<const Variant> extractor,
+    ExecutorFactory& executors) {
+  const EvidenceSource& source = *options.variants->evidence;
+  ASSIGN_OR_RETURN(const Tensor features, read_npy(source.features));
+  ASSIGN_OR_RETURN(const Tensor labels, read_npy(source.labels));
+  EvidenceOptions made;
+  made.input = source.input;
+  made.extractor = std::move(extractor);
+  made.output = source.output;
+  made.k = source.k;
+  const auto classes = static_cast<uint32_t>(options.variants->prior.size());
+  auto points = estimate::labelled_points(features, labels, classes);
+  if (!points.ok()) {
+    return invalid("service '{}': evidence: {}", options.name, message(points.status()));
+  }
+  made.training = *std::move(points);
+  auto model = EvidenceModel::make(std::move(made), executors);
+  if (!model.ok()) {
+    return invalid("service '{}': evidence: {}", options.name, message(model.status()));
+  }
+  return model;
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,70 @@
+// What the driver does for services that several variants may answer.
+#include "absl/algorithm/container.h"
+#include "base/clock.h"
+#include "engine/driver_state.h"
+
+namespace fermata::engine {
+
+bool Driver::served(const Route& route) {
+  if (route.application == nullptr) return keys_.served(route.variant->id) != nullptr;
+  return absl::c_all_of(route.application->variants, [this](const auto& variant) {
+    return keys_.served(variant->id) != nullptr;
+  });
+}
+
+KeyId Driver::key_of(const Job& job) {
+  const Route& route = job.route();
+  if (route.application != nullptr) return applications_.intern(route.application, job.shape());
+  return keys_.intern(*keys_.served(route.variant->id), job.shape());
+}
+
+void Driver::task_added(KeyId key) {
+  applications_.has(key) ? applications_.task_added(key) : keys_.task_added(key);
+}
+
+void Driver::task_ended(KeyId key) {
+  applications_.has(key) ? applications_.task_ended(key) : keys_.task_ended(key);
+}
+
+// Where a batch has been bound already the data no longer matters. What is known of a job that
+// has not come yet waits with it.
+void Driver::learned(const Learned& learned, Time now) {
+  Job& job = *learned.job;
+  const std::vector<JobId> ids = job.part_ids.empty() ? std::vector{job.id()} : job.part_ids;
+  for (const JobId id : ids) {
+    if (const auto part = parts_.find(id); part != parts_.end() && part->second.bound) return;
+  }
+  if (job.ended()) return;
+  job.evidence = learned.evidence;
+  if (job.open_parts > 0) tell_evidence(job, now);
+}
+
+void Driver::tell_evidence(const Job& job, Time now) {
+  const std::vector<JobId> ids = job.part_ids.empty() ? std::vector{job.id()} : job.part_ids;
+  for (const JobId id : ids) {
+    const auto part = parts_.find(id);
+    if (part == parts_.end()) continue;
+    scheduler_->learned(policy::Task(part->second.task), job.evidence, now, decisions_);
+  }
+}
+
+void Driver::short_circuit(const policy::Task& task) {
+  const Part& part = parts_.at(task.job);
+  const std::shared_ptr<Job> job = part.job;
+  const PartRun run{.started = monotonic_now()};
+  job->answered(part.index, job->route().application->short_circuit(job->evidence), run);
+  forget(task.job);
+}
+
+std::optional<policy::GroupProblem> Driver::last_problem() {
+  std::optional<policy::GroupProblem> last;
+  post_and_wait([&] {
+    const policy::GroupProblem* problem = scheduler_->last_problem();
+    if (problem == nullptr) return;
+    last = *problem;
+    for (size_t i = 0; i < last->requests.size(); ++i) last->requests[i].id = std::to_string(i);
+  });
+  return last;
+}
+
+}  // namespace fermata::engine

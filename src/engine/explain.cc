@@ -1,0 +1,76 @@
+#include "engine/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/algorithm/container.h"
+#include "base/document.h"
+#include "estimate/posterior.h"
+
+namespace fermata::engine {
+namespace {
+
+struct Alternative {
+  std::string_view variant;
+  double accuracy = 0;
+  Duration run;
+};
+
+std::vector<double> posterior(const policy::ApplicationInfo& info,
+                              const policy::Evidence& evidence) {
+  if (evidence.empty() || evidence.size() != info.prior.size()) return {};
+  std::vector<double> theta(info.prior.size());
+  estimate::posterior_mean(info.prior, std::vector<double>(evidence.begin(), evidence.end()),
+                           theta);
+  return theta;
+}
+
+std::vector<Alternative> alternatives(const Application& application,
+                                      const std::vector<double>& theta, uint32_t items) {
+  std::vector<Alternative> all;
+  for (size_t v = 0; v < application.variants.size(); ++v) {
+    const Variant& variant = *application.variants[v];
+    const policy::ApplicationVariant& known = application.info.variants[v];
+    const bool aware = !theta.empty() && known.recall.size() == theta.size();
+    const LinearLatency& line = variant.profile.linear.latency;
+    all.push_back({variant.model,
+                   aware ? estimate::expected_accuracy(theta, known.recall) : known.accuracy,
+                   Duration::from_millis(line.alpha_ms * std::max(1u, items) + line.beta_ms)});
+  }
+  return all;
+}
+
+std::string reason(const Explanation& why, const Alternative& best, const PartRun& run,
+                   Time deadline) {
+  if (run.variant == nullptr) return "no variant was worth more in the time that was left";
+  if (why.variant == best.variant) return "the most accurate for this data";
+  if (run.started + best.run > deadline) {
+    return fmt::format("'{}' would have been late by {:.1f} ms", best.variant,
+                       (run.started + best.run - deadline).millis());
+  }
+  return fmt::format("'{}' would have kept others waiting", best.variant);
+}
+
+}  // namespace
+
+void explain_choice(const Application& application, const policy::Evidence& evidence,
+                    const PartRun& run, Time deadline, Explanation& why) {
+  const std::vector<double> theta = posterior(application.info, evidence);
+  const auto all = alternatives(application, theta, run.batch_items);
+  const auto best = absl::c_max_element(
+      all, [](const Alternative& a, const Alternative& b) { return a.accuracy < b.accuracy; });
+  why.reason = reason(why, *best, run, deadline);
+  why.expected_accuracy = application.info.short_circuit.value_or(0);
+  Json list = Json::array();
+  for (const Alternative& each : all) {
+    list.push_back(
+        {{"variant", each.variant}, {"accuracy", each.accuracy}, {"run_ms", each.run.millis()}});
+    if (each.variant == why.variant) why.expected_accuracy = each.accuracy;
+  }
+  why.alternatives = list.dump();
+  if (!theta.empty()) why.posterior = Json(theta).dump();
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,183 @@
+"""Services that several variants may answer: which one does, why, and what may be wrong."""
+
+import concurrent.futures
+import json
+import subprocess
+import urllib.error
+import urllib.request
+
+import numpy
+import pytest
+
+from conftest import FERMATA, ZOO, Server
+
+MODEL = """
+max_batch_size: 4
+input { name: "x" data_type: TYPE_FP32 dims: 2 }
+output { name: "scores" data_type: TYPE_FP32 dims: 2 }
+output { name: "label" data_type: TYPE_INT64 dims: 1 }
+"""
+# Nothing depends on how fast the machine is: variants are emulated and far apart.
+VARIANTS = {"fast": (1, [0.6, 0.9]), "slow": (400, [0.95, 0.95])}
+SERVICES = """
+services:
+  plain: {{kind: variants, variants: [fast, slow], penalty: step, slo_ms: 60000}}
+  seen:
+    kind: variants
+    variants: [slow]
+    penalty: step
+    slo_ms: 60000
+    evidence: {{features: features.npy, labels: labels.npy, k: 5}}
+"""
+CONFIG = """
+models: {models}
+listen: {{http: 0, grpc: 0, metrics: 0}}
+workers: {{count: 1, executor: emulated}}
+""" + SERVICES
+
+
+def write_repository(folder):
+    for name, (ms, recall) in VARIANTS.items():
+        at = folder / "models" / name
+        (at / "1").mkdir(parents=True)
+        (at / "config.pbtxt").write_text(MODEL)
+        times = {"runs": 1, "p50_ms": ms, "p90_ms": ms, "p99_ms": ms, "mean_ms": ms}
+        (at / "profile.json").write_text(json.dumps(
+            {"format": 1, "version": 1, "model": name, "model_version": "1",
+             "batches": {"1": times, "4": times}, "linear_ms": {"alpha": 0, "beta": ms, "error": 0},
+             "quadratic_ms": {"a": 0, "b": 0, "c": ms, "error": 0},
+             "accuracy": sum(recall) / 2, "recall": recall}))
+    labels = numpy.arange(40) % 2
+    numpy.save(folder / "labels.npy", labels)
+    numpy.save(folder / "features.npy", numpy.stack([labels, labels], 1).astype(numpy.float32))
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("variants")
+    write_repository(folder)
+    server = Server(folder, folder / "models", CONFIG)
+    yield server
+    assert server.stop() == 0, server.log.read_text()
+
+
+def ask(server, service, x=(0.0, 0.0), timeout_us=None):
+    parameters = {"explain": True} | ({"timeout": timeout_us} if timeout_us else {})
+    body = {"parameters": parameters,
+            "inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": list(x)}]}
+    request = urllib.request.Request(f"http://{server.http}/v2/models/{service}/infer",
+                                     json.dumps(body).encode())
+    with urllib.request.urlopen(request) as reply:
+        return json.load(reply)
+
+
+def test_an_idle_worker_runs_the_most_accurate_in_time(emulated):
+    why = ask(emulated, "plain")["parameters"]
+    assert (why["variant"], why["reason"]) == ("slow", "the most accurate for this data")
+    assert why["expected_accuracy"] == 0.95
+    assert [row["variant"] for row in json.loads(why["alternatives"])] == ["fast", "slow"]
+
+
+def test_a_tight_deadline_gets_what_makes_it_and_says_why(emulated):
+    why = ask(emulated, "plain", timeout_us=300_000)["parameters"]
+    assert why["variant"] == "fast"
+    assert why["reason"].startswith("'slow' would have been late by ")
+
+
+def test_what_no_variant_can_make_is_refused(emulated):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(emulated, "plain", timeout_us=200)
+    assert refused.value.code == 504
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_evidence_answers_where_no_variant_is_in_time(emulated, label):
+    reply = ask(emulated, "seen", [label, label], timeout_us=100_000)
+    why, outputs = reply["parameters"], {o["name"]: o["data"] for o in reply["outputs"]}
+    assert (why["variant"], why["outcome"]) == ("evidence", "on_time")
+    assert outputs["label"] == [label]
+    assert outputs["scores"][label] == pytest.approx(5.5 / 6)  # of 0.5 + 5 and 0.5
+
+
+def test_evidence_tells_how_likely_each_class_is(emulated):
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        first = pool.submit(ask, emulated, "plain")  # keeps the worker busy meanwhile
+        second = pool.submit(ask, emulated, "seen", [1, 1])
+        posteriors = [why.get("posterior") for why in
+                      (first.result()["parameters"], second.result()["parameters"])]
+    assert posteriors[0] is None
+    assert posteriors[1] is None or json.loads(posteriors[1]) == pytest.approx([0.5 / 6, 5.5 / 6])
+
+
+def test_the_last_decision_can_be_replayed(emulated):
+    ask(emulated, "plain")
+    with urllib.request.urlopen(f"http://{emulated.http}/v2/fermata/decisions") as reply:
+        problems = json.load(reply)["group"]
+    assert len(problems) == 1
+    done = subprocess.run([FERMATA, "plan", "group", "-"], input=json.dumps(problems[0]), text=True,
+                          capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["utility"] > 0
+
+
+def test_clients_see_one_model_with_the_variants_face(emulated):
+    with urllib.request.urlopen(f"http://{emulated.http}/v2/models/seen") as reply:
+        metadata = json.load(reply)
+    assert metadata["versions"] == ["1"]
+    assert [o["name"] for o in metadata["outputs"]] == ["scores", "label"]
+
+
+@pytest.mark.parametrize("wrong, message", [
+    ("variants: []", "$.services.wrong.variants"),
+    ("variants: [fast, fast]", "$.services.wrong.variants[1]"),
+    ("variants: [absent]", "model 'absent' is not in the repository"),
+    ("variants: [fast], penalty: harsh", "$.services.wrong.penalty"),
+    ("variants: [fast], prior: [0, 1]", "$.services.wrong.prior[0]"),
+    ("variants: [fast], evidence: {{features: none.npy, labels: labels.npy}}", "none.npy"),
+    ("variants: [fast], prior: [1, 1, 1], "
+     "evidence: {{features: features.npy, labels: labels.npy}}", "2 classes"),
+    ("variants: [fast], evidence: {{features: features.npy, labels: labels.npy, k: 0}}",
+     "$.services.wrong.evidence.k"),
+    ("variants: [fast], model: fast", "$.services.wrong.model"),
+])
+def test_a_wrong_service_is_refused_with_the_place(tmp_path, wrong, message):
+    write_repository(tmp_path)
+    config = CONFIG.split("services:")[0] + f"services:\n  wrong: {{{{kind: variants, {wrong}}}}}\n"
+    (tmp_path / "fermata.yaml").write_text(config.format(models=tmp_path / "models"))
+    done = subprocess.run([FERMATA, "serve", "--config", tmp_path / "fermata.yaml"], text=True,
+                          capture_output=True, timeout=60)
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
+REAL = """
+models: {models}
+listen: {{http: 0, grpc: 0, metrics: 0}}
+services:
+  wake:
+    kind: variants
+    variants: [wake-small, wake-medium]
+    slo_ms: 10000
+    labelled: {{features: {zoo}/data/wake/calibration-features.npy,
+               labels: {zoo}/data/wake/calibration-labels.npy}}
+    evidence: {{features: {zoo}/data/wake/train-features.npy,
+               labels: {zoo}/data/wake/train-labels.npy}}
+""".replace("{zoo}", str(ZOO))
+
+
+def test_real_variants_are_tried_out_and_answer(tmp_path):
+    models = tmp_path / "models"
+    models.mkdir()
+    for name in ("wake-small", "wake-medium"):
+        (models / name).symlink_to(ZOO / "repository" / name)
+    server = Server(tmp_path, models, REAL)
+    features = numpy.load(ZOO / "data" / "wake" / "stream-features.npy")[:40]
+    labels = numpy.load(ZOO / "data" / "wake" / "stream-labels.npy")[:40]
+    body = {"inputs": [{"name": "features", "datatype": "FP32", "shape": list(features.shape),
+                        "data": features.flatten().tolist()}]}
+    request = urllib.request.Request(f"http://{server.http}/v2/models/wake/infer",
+                                     json.dumps(body).encode())
+    with urllib.request.urlopen(request) as reply:
+        outputs = {o["name"]: o["data"] for o in json.load(reply)["outputs"]}
+    assert numpy.mean(numpy.array(outputs["label"]) == labels) > 0.7
+    assert server.stop() == 0, server.log.read_text()
