@@ -234,6 +234,9 @@ Findings check_drops(const Scenario& scenario, const Trace& trace) {
     if (thing.application && thing.application->penalty.shape != policy::PenaltyShape::kStep) {
       alone = alone + (request.deadline - request.arrival);
     }
+    if (thing.application && thing.application->short_circuit) {
+      alone = std::max(alone, request.deadline);  // its evidence could have come until then
+    }
     if (e.at < request.arrival || (bounded && e.at > std::max(alone, request.arrival) + kTick)) {
       found.push_back(fmt::format("request {} dropped at {} ms, could start until {} ms",
                                   e.job.value(), ms(e.at), ms(alone)));

@@ -33,7 +33,8 @@ Findings check_deadlines(const Scenario& scenario, const Trace& trace);
 Findings check_short_circuits(const Scenario& scenario, const Trace& trace);
 
 // Nothing is dropped before it arrived, nor (with a delay bound of zero) later
-// than the moment at which it alone could still have made it, or have been worth anything.
+// than the moment at which it alone could still have made it, or have been worth anything,
+// be it by its evidence.
 Findings check_drops(const Scenario& scenario, const Trace& trace);
 
 // Deferral: each batch starts no earlier than its latest start, dl - ℓ(b+1), for
