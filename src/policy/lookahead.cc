@@ -169,7 +169,7 @@ void LookaheadPlanner::serve_last(uint32_t q) {
   for (uint32_t w = 0; w < problem_->workers.size(); ++w) {
     for (uint32_t v = 0; v < application.variants.size(); ++v) {
       if (!residency_[w].fits(application.variants[v].model)) continue;
-      const Time finish = free_at_[w] + run_time(application.variants[v], w, 1);
+      const Time finish = free_at_[w] + run_times(application.variants[v], w)(1);
       if (finish >= batch.finish) continue;
       batch.worker = w;
       batch.variant = v;

@@ -50,6 +50,12 @@ class LookaheadPlanner {
     uint32_t variant = 0;
     double net = 0;  // what it earns by that beyond its fallback and its share of the time
   };
+  // How long batches of a variant take on a worker as it is, loading included.
+  struct RunTimes {
+    const LatencyTable* latency = nullptr;
+    Duration load;
+    Duration operator()(uint32_t items) const { return load + (*latency)(items); }
+  };
   enum class Order : uint8_t { kUrgency, kEarnings };
   struct Move {  // a batch that could run next
     uint32_t application = 0, variant = 0, items = 0;
@@ -71,12 +77,10 @@ class LookaheadPlanner {
   void name_variants(uint32_t application, uint32_t worker, Time now, double price);
   bool batch_of(uint32_t application, uint32_t variant, uint32_t worker, Time now, double price,
                 Move& move) const;
-  uint32_t most_by(Time deadline, const GroupVariant& variant, uint32_t worker, Time now,
-                   uint32_t most) const;
+  static uint32_t most_by(Time deadline, const RunTimes& run, Time now, uint32_t most);
   double earned(uint32_t variant, uint32_t items, Time finish) const;
   void run(const Move& move, uint32_t worker, Time now, double price);
-  void join(const Move& move, const GroupVariant& variant, uint32_t worker, Time now, Time limit,
-            double price);
+  void join(const Move& move, const RunTimes& run, Time now, Time limit, double price);
   void forget_taken(uint32_t application);
   Time next_arrival(Time after) const;
   void leave_the_rest();
@@ -84,8 +88,7 @@ class LookaheadPlanner {
   void consider_published();
   void serve_last(uint32_t request);
 
-  Duration run_time(const GroupVariant& variant, uint32_t worker, uint32_t items) const;
-  uint32_t max_batch(const GroupVariant& variant, uint32_t worker) const;
+  RunTimes run_times(const GroupVariant& variant, uint32_t worker) const;
   double utility(const Query& query, uint32_t variant, Time finish) const;
 
   const GroupProblem* problem_ = nullptr;
@@ -97,6 +100,7 @@ class LookaheadPlanner {
   std::vector<std::vector<uint32_t>> waiting_;
   std::vector<uint32_t> available_, taken_;  // queries of one application
   std::vector<Named> named_;                 // by available_
+  uint32_t named_application_ = 0;           // whose they are
   std::vector<Residency> residency_;
   std::vector<Time> free_at_;
   double value_ = 0, real_value_ = 0;

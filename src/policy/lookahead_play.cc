@@ -51,17 +51,11 @@ double LookaheadPlanner::play(double price, Order order) {
   return value_;
 }
 
-Duration LookaheadPlanner::run_time(const GroupVariant& variant, uint32_t worker,
-                                    uint32_t items) const {
+LookaheadPlanner::RunTimes LookaheadPlanner::run_times(const GroupVariant& variant,
+                                                       uint32_t worker) const {
   const uint32_t type = variant.latency.size() > 1 ? problem_->workers[worker].type : 0;
-  const Duration run = (*variant.latency[type])(items);
   const bool loaded = residency_[worker].holds(variant.model);
-  return loaded ? run : run + problem_->models[variant.model].load;
-}
-
-uint32_t LookaheadPlanner::max_batch(const GroupVariant& variant, uint32_t worker) const {
-  return variant.latency[variant.latency.size() > 1 ? problem_->workers[worker].type : 0]
-      ->max_batch();
+  return {variant.latency[type].get(), loaded ? Duration() : problem_->models[variant.model].load};
 }
 
 double LookaheadPlanner::utility(const Query& query, uint32_t variant, Time finish) const {
@@ -72,13 +66,12 @@ double LookaheadPlanner::utility(const Query& query, uint32_t variant, Time fini
 }
 
 // The most of 1..`most` items that end by the deadline; 0 where one alone is late.
-uint32_t LookaheadPlanner::most_by(Time deadline, const GroupVariant& variant, uint32_t worker,
-                                   Time now, uint32_t most) const {
-  if (now + run_time(variant, worker, most) <= deadline) return most;
+uint32_t LookaheadPlanner::most_by(Time deadline, const RunTimes& run, Time now, uint32_t most) {
+  if (now + run(most) <= deadline) return most;
   uint32_t fits = 0, late = most;
   while (late - fits > 1) {
     const uint32_t middle = (fits + late) / 2;
-    (now + run_time(variant, worker, middle) <= deadline ? fits : late) = middle;
+    (now + run(middle) <= deadline ? fits : late) = middle;
   }
   return fits;
 }
@@ -88,6 +81,7 @@ uint32_t LookaheadPlanner::most_by(Time deadline, const GroupVariant& variant, u
 void LookaheadPlanner::name_variants(uint32_t application, uint32_t worker, Time now,
                                      double price) {
   const GroupApplication& app = problem_->applications[application];
+  named_application_ = application;
   available_.clear();
   for (const uint32_t q : waiting_[application]) {
     if (queries_[q].arrival > now) continue;
@@ -99,18 +93,15 @@ void LookaheadPlanner::name_variants(uint32_t application, uint32_t worker, Time
   if (all == 0) return;
   for (uint32_t v = 0; v < app.variants.size(); ++v) {
     if (!residency_[worker].fits(app.variants[v].model)) continue;
-    const uint32_t most = std::min(all, max_batch(app.variants[v], worker));
-    const Duration longest = run_time(app.variants[v], worker, most);
+    const RunTimes run = run_times(app.variants[v], worker);
+    const uint32_t most = std::min(all, run.latency->max_batch());
+    uint32_t fits = 0;  // never fewer for who comes later, since deadlines only grow
     for (size_t i = 0; i < available_.size(); ++i) {
       const Query& query = queries_[available_[i]];
-      uint32_t items = most;
-      if (now + longest > query.deadline) {
-        const uint32_t fits = most_by(query.deadline, app.variants[v], worker, now, most);
-        if (fits > 0) items = fits;
-      }
-      const Duration run = items == most ? longest : run_time(app.variants[v], worker, items);
-      const double net =
-          utility(query, v, now + run) - query.fallback - price * run.seconds() / items;
+      while (fits < most && now + run(fits + 1) <= query.deadline) ++fits;
+      const uint32_t items = fits > 0 ? fits : most;
+      const double net = utility(query, v, now + run(items)) - query.fallback -
+                         price * run(items).seconds() / items;
       if (net > named_[i].net) named_[i] = {v, net};
     }
   }
@@ -151,35 +142,40 @@ bool LookaheadPlanner::best_move(uint32_t worker, Time now, double price, Order 
 // be, whichever earns more a second.
 bool LookaheadPlanner::batch_of(uint32_t application, uint32_t variant, uint32_t worker, Time now,
                                 double price, Move& move) const {
-  const GroupVariant& v = problem_->applications[application].variants[variant];
+  const RunTimes run_time =
+      run_times(problem_->applications[application].variants[variant], worker);
   uint32_t items = 0;
   Time deadline = Time::infinite();
   for (size_t i = 0; i < available_.size(); ++i) {
     if (named_[i].variant != variant) continue;
     if (items++ == 0) move.head = available_[i];
     const Time own = queries_[available_[i]].deadline;
-    if (own < deadline && now + run_time(v, worker, 1) <= own) deadline = own;
+    if (own < deadline && now + run_time(1) <= own) deadline = own;
   }
   if (items == 0) return false;
   move.application = application;
   move.variant = variant;
   const auto consider = [&](uint32_t count) {
-    const Duration run = run_time(v, worker, count);
+    const Duration run = run_time(count);
     const double earns = earned(variant, count, now + run) - price * run.seconds();
     if (move.items > 0 && earns * move.run.seconds() <= move.earned * run.seconds()) return;
     move.items = count;
     move.run = run;
     move.earned = earns;
   };
-  items = std::min(items, max_batch(v, worker));
+  items = std::min(items, run_time.latency->max_batch());
   consider(items);
-  if (const uint32_t fits = most_by(deadline, v, worker, now, items); fits < items) consider(fits);
+  if (const uint32_t fits = most_by(deadline, run_time, now, items); fits < items) consider(fits);
   return move.earned > 0;
 }
 
+// Right after best_move, which has named the variants of the last application.
 void LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double price) {
   const GroupVariant& variant = problem_->applications[move.application].variants[move.variant];
-  name_variants(move.application, worker, now, price);
+  const RunTimes run_time = run_times(variant, worker);
+  if (named_application_ != move.application) {
+    name_variants(move.application, worker, now, price);
+  }
   taken_.clear();
   Time limit = Time::infinite();  // of who would be on time as it is
   for (size_t i = 0; i < available_.size() && taken_.size() < move.items; ++i) {
@@ -189,9 +185,9 @@ void LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double p
     taken_.push_back(available_[i]);
     available_[i] = kNobody;
   }
-  join(move, variant, worker, now, limit, price);
+  join(move, run_time, now, limit, price);
   const auto items = static_cast<uint32_t>(taken_.size());
-  const Time finish = now + run_time(variant, worker, items);
+  const Time finish = now + run_time(items);
   const bool load = residency_[worker].use(variant.model);
   const auto first = static_cast<uint32_t>(played_.requests.size());
   for (const uint32_t q : taken_) {
@@ -214,14 +210,14 @@ void LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double p
 
 // Others of the application, in the order of their deadlines, whom the batch serves for less
 // than their own choice would cost, and who make nobody in it late.
-void LookaheadPlanner::join(const Move& move, const GroupVariant& variant, uint32_t worker,
-                            Time now, Time limit, double price) {
-  const uint32_t most = max_batch(variant, worker);
-  Duration run = run_time(variant, worker, static_cast<uint32_t>(taken_.size()));
+void LookaheadPlanner::join(const Move& move, const RunTimes& run_time, Time now, Time limit,
+                            double price) {
+  const uint32_t most = run_time.latency->max_batch();
+  Duration run = run_time(static_cast<uint32_t>(taken_.size()));
   for (size_t i = 0; i < available_.size() && taken_.size() < most; ++i) {
     if (available_[i] == kNobody) continue;
     const Query& query = queries_[available_[i]];
-    const Duration longer = run_time(variant, worker, static_cast<uint32_t>(taken_.size()) + 1);
+    const Duration longer = run_time(static_cast<uint32_t>(taken_.size()) + 1);
     if (now + longer > limit) return;
     const double net = utility(query, move.variant, now + longer) - query.fallback -
                        price * (longer - run).seconds();
