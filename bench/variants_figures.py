@@ -1,0 +1,162 @@
+"""Figures of SneakPeek's section 6 with the zoo's applications, in virtual time.
+
+All variants are resident (no load times), what a window leaves goes on in the next, baselines batch
+neighbours of one variant. By default 12 requests arrive in a window of 100 ms, with 150 ms to
+their deadlines, and variants are slowed so that the best ones alone need three windows for that."""
+
+import statistics
+import sys
+
+import numpy
+
+import applications
+import plot
+import variants_windows
+
+POLICIES = ("fermata", "sneakpeek", "grouped", "lo-priority", "lo-edf", "maxacc-edf")
+LOAD, WINDOW_REQUESTS, WINDOWS_A_SECOND = 3, 12, 10
+SWEEP_S = 5
+PRIORS = ("uninformative", "weakly informative", "strongly informative")
+
+
+def slowed(records):
+    return LOAD * applications.bearable_rps(records) / (WINDOW_REQUESTS * WINDOWS_A_SECOND)
+
+
+def measure(records, seeds, policy, load=LOAD, **how):
+    """Medians over the seeds."""
+    runs = [applications.simulate(applications.scenario(
+        records, policy, load, slowed=slowed(records), seed=seed, **how))
+        for seed in range(1, seeds + 1)]
+    return {what: statistics.median(run[what] for run in runs) for what in runs[0]}
+
+
+def sweep(records, seeds, name, xlabel, points, policies=POLICIES[:-1]):
+    """`points`: what `measure` takes, by the value on the axis. Without maxacc-edf, as the paper."""
+    rows = {policy: [measure(records, seeds, policy, seconds=SWEEP_S, **how)["utility"]
+                     for how in points.values()] for policy in policies}
+    print(f"\n{name}: utility by {xlabel}")
+    print(plot.table([xlabel, *map(str, points)], [[p, *values] for p, values in rows.items()]))
+    figure, axis = plot.axes(xlabel, "utility")
+    for policy, values in rows.items():
+        axis.plot(range(len(points)), values, "o-", label=policy)
+    axis.set_xticks(range(len(points)), list(map(str, points)))
+    axis.legend()
+    document = {"seeds": seeds, "x": list(points), "utility": rows}
+    print(plot.save(f"variants_{name}", figure, document))
+
+
+def policies(records, seeds):
+    """Figures 5 and 6."""
+    rows = {(policy, short): measure(records, seeds, policy, short_circuit=short)
+            for short in (True, False) for policy in POLICIES}
+    what = ("utility", "accuracy", "late", "dropped", "short_circuited")
+    print("\npolicies: three windows of work a window (sneakpeek and fermata see the data)")
+    print(plot.table(["policy", "short circuit", *what],
+                     [[policy, "yes" if short else "no", *(row[w] for w in what)]
+                      for (policy, short), row in rows.items()]))
+    figure, axes = plot.axes("", "", columns=3)
+    for axis, part in zip(axes, what):
+        for i, short in enumerate((True, False)):
+            axis.bar([p + 0.4 * i for p in range(len(POLICIES))],
+                     [rows[policy, short][part] for policy in POLICIES], 0.4,
+                     label="short circuit" if short else "none")
+        axis.set_xticks([p + 0.2 for p in range(len(POLICIES))], POLICIES, rotation=30)
+        axis.set_ylabel(part)
+        axis.legend()
+    print(plot.save("variants_policies", figure, {"seeds": seeds, "rows": [
+        {"policy": p, "short_circuit": s, **row} for (p, s), row in rows.items()]}))
+    # The claims of section 6.2.
+    ours, local = (rows[p, True]["utility"] for p in ("sneakpeek", "lo-edf"))
+    if ours < 2 * local:
+        yield f"figure 5: sneakpeek over lo-edf is {ours / local:.2f}, not 2"
+    late = rows["sneakpeek", True]["late"]
+    if late > 0.01:
+        yield f"figure 6: {late:.1%} of sneakpeek's are late, not almost 0"
+
+
+def error(a, prior, k):
+    """Mean distance of the estimated accuracy from the recall of the true class, over variants."""
+    recall = numpy.array([v["recall"] for v in a["variants"]])
+    truth = applications.digits(a["labels"])[:, 0]
+    if k is None:
+        estimate = numpy.array([v["accuracy"] for v in a["variants"]])[None]
+    else:
+        found = applications.counts(applications.digits(a["neighbours"]), len(prior), k)
+        theta = (prior + found) / (prior + found).sum(1, keepdims=True)
+        estimate = theta @ recall.T
+    return float(numpy.abs(estimate - recall[:, truth].T).mean())
+
+
+def priors(a):
+    """By name; informative ones of the true labels, and of those of the calibration data."""
+    truth = applications.digits(a["labels"])[:, 0]
+    classes = len(a["variants"][0]["recall"])
+    true = numpy.maximum(numpy.bincount(truth, minlength=classes) / len(truth), 1e-3)
+    wrong = numpy.full(classes, 1 / classes)
+    each = WINDOW_REQUESTS / 3  # of one application in a window
+    return {"uninformative": [numpy.full(classes, applications.JEFFREYS)] * 2,
+            "weakly informative": [true, wrong],
+            "strongly informative": [each * true, each * wrong]}
+
+
+def estimates(records):
+    """Figures 7 and 10."""
+    rows, document = [], {}
+    for name, a in records["applications"].items():
+        flat = priors(a)["uninformative"][0]
+        document[name] = {"profile": error(a, flat, None), "k = 1": error(a, flat, 1),
+                          "k = 5": error(a, flat, 5)}
+        for prior in PRIORS[1:]:
+            right, wrong = priors(a)[prior]
+            document[name][f"k = 5, {prior}"] = error(a, right, 5)
+            document[name][f"k = 5, {prior}, of other labels"] = error(a, wrong, 5)
+        if not document[name]["k = 5"] < document[name]["k = 1"] < document[name]["profile"]:
+            yield f"figure 7: for {name} the errors of k = 5, k = 1, profile do not rise"
+    rows = [[what, *(document[name][what] for name in document)] for what in document[name]]
+    print("\nestimates: mean error of a variant's accuracy")
+    print(plot.table(["estimated by", *document], rows))
+    figure, axis = plot.axes("", "mean error of estimated accuracy", width=8)
+    for i, row in enumerate(rows):
+        axis.bar([p + i / 9 for p in range(len(document))], row[1:], 1 / 9, label=row[0],
+                 color=f"C{i}")
+    axis.set_xticks([p + 0.35 for p in range(len(document))], document)
+    axis.legend(fontsize=7)
+    print(plot.save("variants_estimates", figure, document))
+
+
+def awareness(records, seeds):
+    """Figure 8: what looking at the data, and short circuits, are worth to each policy."""
+    gains, document = variants_windows.gains(records, POLICIES, seeds, LOAD, slowed(records))
+    print("\nawareness: utility, and what is added with its 95 % interval")
+    print(plot.table(["policy", "oblivious", "by looking at the data", "by short circuits besides"],
+                     [[policy, *row] for policy, row in gains.items()]))
+    figure, axis = plot.axes("", "utility", width=7)
+    for i, what in enumerate(variants_windows.WAYS):
+        axis.bar([p + 0.27 * i for p in range(len(POLICIES))],
+                 [document[policy][what]["utility"] for policy in POLICIES], 0.27, label=what)
+    axis.set_xticks([p + 0.27 for p in range(len(POLICIES))], POLICIES)
+    axis.legend()
+    print(plot.save("variants_awareness", figure, document))
+    for policy, row in document.items():
+        low, high = row["data-aware"]["added"]
+        if high < 0:
+            yield f"figure 8: looking at the data costs {policy} {low:.4f} to {high:.4f}"
+
+
+def all_of_them(records, seeds):
+    failures = [*policies(records, seeds), *estimates(records), *awareness(records, 2 * seeds)]
+    sweep(records, seeds, "evidence", "share of neighbours of the true class",
+          {p: {"accuracy": p} for p in (0.1, 0.3, 0.5, 0.7, 0.9)},
+          policies=("fermata", "sneakpeek", "grouped"))
+    sweep(records, seeds, "deadlines", "SLO, ms",
+          {ms: {"slo_ms": ms} for ms in (50, 100, 150, 200, 300)})
+    sweep(records, seeds, "rates", "requests a window, SLO 200 ms",
+          {n: {"load": LOAD * n / WINDOW_REQUESTS, "slo_ms": 200} for n in (6, 12, 24, 48)})
+    for penalty in ("step", "linear"):
+        sweep(records, seeds, f"penalty_{penalty}", f"SLO, ms ({penalty})",
+              {ms: {"slo_ms": ms, "penalty": penalty} for ms in (50, 100, 150, 200, 300)})
+    sweep(records, seeds, "workers", "workers, 12 requests a window each",
+          {w: {"load": LOAD * w, "workers": w} for w in (1, 2, 4)})
+    print(f"\nmedians of {seeds} seeds", file=sys.stderr)
+    return failures
