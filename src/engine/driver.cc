@@ -39,7 +39,7 @@ Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, doub
   for (auto& executor : workers) {
     workers_.push_back(std::make_unique<Worker>());
     workers_.back()->executor = std::move(executor);
-    const WorkerId id = scheduler_->add_worker(now, decisions_);
+    const WorkerId id = scheduler_->add_worker(now, decisions_, 0, shared_.worker_memory);
     FERMATA_CHECK(id.index() + 1 == workers_.size());
   }
   thread_ = std::thread([this] { loop(); });
@@ -269,6 +269,7 @@ void Driver::launch(policy::Batch& batch, Time now) {
   flight->key = batch.key;
   flight->worker = batch.worker;
   flight->items = batch.items;
+  flight->load = batch.load;
   flight->due = std::max(now, batch.start) - overslept_;
   flight->passengers.reserve(batch.tasks.size());
   const VariantId variant = keys_.at(batch.key).variant;

@@ -31,6 +31,7 @@ class Driver {
   struct Shared {
     std::atomic<uint64_t>& ids;  // the next of a job or a part of one; outlives the driver
     uint32_t first_worker = 0;   // how many workers the drivers before it have
+    int64_t worker_memory = policy::kUnlimitedMemory;  // bytes, for what is loaded on demand
   };
   // `orphan` takes a job whose variant is gone; called on the scheduler thread.
   Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, double quantile,

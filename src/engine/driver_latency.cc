@@ -28,7 +28,7 @@ void Driver::learn(const Flight& flight, Time now) {
   const PartRun& run = flight.run;
   // A batch bound ahead waits for the one before it, which is no delay of the control path.
   Time& last_end = workers_[flight.worker.index()]->last_end;
-  observe_delay(run.started - std::max(flight.due, last_end));
+  if (!flight.load) observe_delay(run.started - std::max(flight.due, last_end));
   last_end = run.started + run.input + run.run + run.output;
   if (!flight.all_good) return;
   BatchKey& key = keys_.at(flight.key);

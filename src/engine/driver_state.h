@@ -22,6 +22,7 @@ struct Driver::Flight {
   std::shared_ptr<const Variant> variant;
   WorkerId worker;
   uint32_t items = 0;
+  bool load = false;  // it had to load its variant first
   Time due;  // when the decision to start it fell, or should have fallen
   struct Passenger {
     JobId part;

@@ -28,6 +28,11 @@ absl::Status check(const EngineOptions& options) {
   if (options.default_max_batch < 1) return invalid("default_max_batch is 0, expected at least 1");
   const bool variants = absl::c_any_of(
       options.services, [](const ServiceOptions& s) { return s.variants.has_value(); });
+  const bool on_demand = options.workers.residency == Residency::kOnDemand;
+  if (on_demand && (options.policy == "nexus" || options.scheduler_threads > 0)) {
+    return invalid(
+        "workers.residency on_demand needs another scheduler than nexus, and scheduler_threads 0");
+  }
   if (variants && (options.policy == "nexus" || options.scheduler_threads > 0)) {
     return invalid(
         "services of several variants need another scheduler than nexus, and "

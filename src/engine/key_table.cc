@@ -80,7 +80,11 @@ KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
   const KeyId key =
       scheduler_.add_key({.name = variant.model + "/" + variant.version + to_string(shape),
                           .latency = latency,
-                          .slo = served.slo});
+                          .slo = served.slo,
+                          .variant = variant.id,
+                          .load = Duration::from_millis(variant.profile.load_ms),
+                          .memory_bytes = static_cast<int64_t>(
+                              (variant.memory.static_mb + variant.memory.dynamic_mb) * 1048576)});
   LatencyCorrection correction(std::move(latency), quantile_, !variant.profile.measured());
   keys_[key] = std::make_unique<BatchKey>(BatchKey{.variant = variant.id,
                                                    .shape = shape,

@@ -13,6 +13,10 @@ namespace fermata::engine {
 
 enum class ExecutorKind : uint8_t { kOnnxRuntime, kEmulated };
 
+// What becomes of models where not all of them fit into a worker's memory: each lives in one
+// sub-cluster, or workers load what they need and drop the least recently used.
+enum class Residency : uint8_t { kPlaced, kOnDemand };
+
 struct WorkerOptions {
   uint32_t count = 1;  // at least 1
   ExecutorKind executor = ExecutorKind::kOnnxRuntime;
@@ -20,6 +24,7 @@ struct WorkerOptions {
   uint32_t threads = 1;          // intra-op threads of each worker
   // Of each worker; what does not fit into all of them is divided over sub-clusters.
   double memory_mb = std::numeric_limits<double>::infinity();
+  Residency residency = Residency::kPlaced;
 };
 
 // Where models live when memory is short (Symphony, section 4.7 and appendix A); the

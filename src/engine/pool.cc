@@ -1,14 +1,23 @@
 #include "engine/pool.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "base/check.h"
 #include "base/status.h"
+#include "engine/resident_executor.h"
 #include "engine/threaded_scheduler.h"
 #include "policy/scheduler.h"
 
 namespace fermata::engine {
 namespace {
+
+constexpr double kMebibyte = 1 << 20;
+constexpr double kUnlimitedMb = std::numeric_limits<double>::infinity();
+
+bool on_demand(const EngineOptions& options) {
+  return options.workers.residency == Residency::kOnDemand;
+}
 
 struct MadeScheduler {
   std::unique_ptr<policy::Scheduler> scheduler;
@@ -41,7 +50,7 @@ struct Pool::Part {
   Part(const EngineOptions& options, Driver::Shared shared, MadeScheduler made,
        std::vector<std::unique_ptr<Executor>> executors, const Orphan& orphan)
       : workers(static_cast<uint32_t>(executors.size())),
-        room(options.workers.memory_mb),
+        room(on_demand(options) ? kUnlimitedMb : options.workers.memory_mb),
         driver(shared, std::move(made.scheduler), options.latency_quantile, std::move(executors),
                orphan) {
     if (made.threaded != nullptr) made.threaded->start([this] { driver.wake(); });
@@ -58,8 +67,14 @@ absl::StatusOr<std::unique_ptr<Pool>> Pool::make(const EngineOptions& options,
   for (uint32_t i = 0; i < subclusters; ++i) {
     ASSIGN_OR_RETURN(MadeScheduler made, make_one(options));
     std::vector<std::unique_ptr<Executor>> workers(count / subclusters + (i < count % subclusters));
-    for (auto& worker : workers) worker = executors.make();
-    const Driver::Shared shared{pool->ids_, first};
+    for (auto& worker : workers) {
+      worker = executors.make();
+      if (on_demand(options)) worker = make_resident_executor(std::move(worker), options.workers);
+    }
+    const int64_t memory_bytes = on_demand(options)
+                                     ? static_cast<int64_t>(options.workers.memory_mb * kMebibyte)
+                                     : policy::kUnlimitedMemory;
+    const Driver::Shared shared{pool->ids_, first, memory_bytes};
     first += static_cast<uint32_t>(workers.size());
     pool->parts_.push_back(
         std::make_unique<Part>(options, shared, std::move(made), std::move(workers), orphan));

@@ -35,7 +35,10 @@ absl::Status unplaced(std::string_view reason) {
 
 }  // namespace
 
-bool RealEngine::memory_is_limited() const { return std::isfinite(options_.workers.memory_mb); }
+bool RealEngine::memory_is_limited() const {
+  return std::isfinite(options_.workers.memory_mb) &&
+         options_.workers.residency == Residency::kPlaced;
+}
 
 plan::PlacementProblem RealEngine::problem(double max_change_cost,
                                            const std::map<std::string, Variants>& homeless) const {

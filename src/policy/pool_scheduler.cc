@@ -90,7 +90,11 @@ WorkerId PoolScheduler::add_worker(Time now, Decisions& out, uint32_t type, int6
   const size_t dropped = out.dropped.size();
   const WorkerId worker(static_cast<uint32_t>(workers_.size()));
   workers_.push_back({type, memory_bytes});
-  if (group_ != nullptr) group_->queue().add_worker(type, memory_bytes);
+  if (group_ != nullptr) {
+    group_->queue().add_worker(type, memory_bytes);
+  } else if (memory_bytes != kUnlimitedMemory) {
+    group();  // keeps account of what is loaded
+  }
   ranker_->add_worker(worker, type, now, grants_);
   serve_grants(now, out);
   explain_drops(dropped, now, out);

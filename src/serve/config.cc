@@ -49,6 +49,12 @@ engine::WorkerOptions worker_options(Reader reader) {
   options.provider = fields["provider"].string(options.provider);
   options.threads = static_cast<uint32_t>(fields["threads"].integer(1, 1024, options.threads));
   options.memory_mb = fields["memory_mb"].positive(options.memory_mb);
+  Reader residency = fields["residency"];
+  // In the order of Residency.
+  options.residency = static_cast<engine::Residency>(residency.choice({"placed", "on_demand"}, 0));
+  if (options.residency == engine::Residency::kOnDemand && !std::isfinite(options.memory_mb)) {
+    residency.fail("memory_mb beside it, without which every worker holds every model");
+  }
   return options;
 }
 
@@ -57,6 +63,10 @@ engine::PlacementOptions placement_options(Reader reader, const engine::WorkerOp
   if (!reader.present()) return options;
   if (!std::isfinite(workers.memory_mb)) {
     reader.fail("workers.memory_mb beside it, without which every worker holds every model");
+    return options;
+  }
+  if (workers.residency == engine::Residency::kOnDemand) {
+    reader.fail("workers.residency placed beside it");
     return options;
   }
   ObjectReader fields = reader.object();

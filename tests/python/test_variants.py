@@ -181,3 +181,32 @@ def test_real_variants_are_tried_out_and_answer(tmp_path):
         outputs = {o["name"]: o["data"] for o in json.load(reply)["outputs"]}
     assert numpy.mean(numpy.array(outputs["label"]) == labels) > 0.7
     assert server.stop() == 0, server.log.read_text()
+
+
+def test_what_is_needed_is_loaded_and_the_least_recently_used_goes(tmp_path):
+    write_repository(tmp_path)
+    for name in VARIANTS:  # one fits at a time
+        at = tmp_path / "models" / name / "profile.json"
+        at.write_text(json.dumps(json.loads(at.read_text()) | {"memory_mb": 60, "load_ms": 150}))
+    config = CONFIG.replace("executor: emulated}}",
+                            "executor: emulated, memory_mb: 100, residency: on_demand}}")
+    server = Server(tmp_path, tmp_path / "models", config)
+    answers = [ask(server, name)["parameters"] for name in ("fast", "fast", "slow", "fast")]
+    assert [why["variant"] for why in answers] == ["fast", "fast", "slow", "fast"]
+    assert all(answers[i]["queueing_us"] >= 150_000 for i in (0, 2, 3))
+    assert server.stop() == 0, server.log.read_text()
+
+
+def test_a_model_beyond_a_workers_memory_is_unavailable(tmp_path):
+    write_repository(tmp_path)
+    at = tmp_path / "models" / "slow" / "profile.json"
+    at.write_text(json.dumps(json.loads(at.read_text()) | {"memory_mb": 200}))
+    config = CONFIG.replace("executor: emulated}}",
+                            "executor: emulated, memory_mb: 100, residency: on_demand}}")
+    server = Server(tmp_path, tmp_path / "models", config)
+    assert ask(server, "plain")["parameters"]["variant"] == "fast"
+    request = urllib.request.Request(f"http://{server.http}/v2/repository/index", b"")
+    with urllib.request.urlopen(request) as reply:
+        row = next(row for row in json.load(reply) if row["name"] == "slow")
+    assert (row["state"], "it needs 200 MiB" in row["reason"]) == ("UNAVAILABLE", True)
+    assert server.stop() == 0, server.log.read_text()
