@@ -104,6 +104,8 @@ void ApplicationQueue::remove(KeyId key) {
 }
 
 void ApplicationQueue::add_worker(uint32_t type, int64_t memory_bytes) {
+  auto& types = problem_.worker_types;
+  while (types.size() <= type) types.push_back(std::to_string(types.size()));
   GroupWorker& worker = problem_.workers.emplace_back();
   worker.name = std::to_string(problem_.workers.size() - 1);
   worker.type = type;

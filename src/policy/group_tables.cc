@@ -49,7 +49,8 @@ void GroupTables::believe(uint32_t request) {
   }
   double* out = &accuracy_[size_t{request} * most_variants_];
   for (const GroupVariant& v : a.variants) {
-    *out++ = by_data ? estimate::expected_accuracy(theta_, v.recall) : v.accuracy;
+    *out++ =
+        by_data && !v.recall.empty() ? estimate::expected_accuracy(theta_, v.recall) : v.accuracy;
   }
 }
 

@@ -37,6 +37,30 @@ TEST(Window, NothingStartsBeforeItEnds) {
   EXPECT_TRUE(h.scheduler->next_wake().is_infinite());
 }
 
+TEST(Window, ABatchTakesAsLongAsItsOwnWorkersTypeDoes) {
+  WindowHand h;
+  const KeyId key = h.scheduler->add_key({.name = "v",
+                                          .latency = linear(0, 20),
+                                          .latency_by_type = {linear(0, 5), linear(0, 20)},
+                                          .variant = VariantId(0)});
+  const KeyId app = h.application({{key, 0.9, {}}});
+  h.scheduler->add_worker(at_ms(0), h.out, 1);
+  h.arrive(app, 10, 300);
+  h.tick(100);
+  EXPECT_EQ(h.batch().finish, at_ms(120));
+}
+
+// Whose recalls are not known is as accurate as on average.
+TEST(Window, EvidenceAboutVariantsWithoutRecallsChangesNothing) {
+  WindowHand h("sneakpeek");
+  const ApplicationVariant worse = h.variant(1, 4, 0.6), better = h.variant(1, 4, 0.9);
+  const KeyId app = h.application({worse, better});
+  h.worker();
+  h.learned(h.arrive(app, 10, 300), {0, 5}, 12);
+  h.tick(100);
+  EXPECT_EQ(h.batch().key, better.key);
+}
+
 // Each takes 30 ms alone: the second waits for the first, what the next window brings for both.
 TEST(Window, ThePlanIsExecutedInOrderAndTheBacklogCarriesOver) {
   WindowHand h;

@@ -117,6 +117,25 @@ TEST_P(AnyPolicy, KeepsWhatTheCheckersAskOfApplications) {
   }
 }
 
+TEST_P(AnyPolicy, RunsOnWorkersOfTwoTypesAndWithoutRecalls) {
+  Scenario s = mixed(GetParam(), 300);
+  s.workers = {{"slow", 1, 0}, {"fast", 2, 400}};
+  s.models[0].latency = {LinearLatency{1, 4}, LinearLatency{0.5, 2}};
+  for (SimulatedApplication& a : s.applications) {
+    for (SimulatedVariant& v : a.variants) {
+      v.latency = {LinearLatency{1, 6}, LinearLatency{0.2, 1}};
+      v.recall.clear();
+    }
+  }
+  s.applications[1].variants[0].latency = s.models[0].latency;
+  Trace trace;
+  const auto result = run(s, {.trace = &trace});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(check_conservation(s, trace), IsEmpty());
+  EXPECT_THAT(check_batches(s, trace), IsEmpty());
+  EXPECT_THAT(check_short_circuits(s, trace), IsEmpty());
+}
+
 std::vector<std::string_view> those_with_applications() {
   std::vector<std::string_view> names = policy::all_scheduler_names();
   std::erase(names, "nexus");
