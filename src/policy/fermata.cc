@@ -11,6 +11,8 @@ namespace {
 // fermata.h says what each stands for, docs/policies.md what other values do.
 constexpr double kLeastMargin = 0.1;       // of ℓ(b)
 constexpr double kNotWorth = 0.1;          // of items per worker second
+constexpr double kSteady = 0.3;            // variation
+constexpr double kBursts = 0.6;            // variation
 constexpr double kOverload = 0.05;         // of the requests
 constexpr double kLossWeight = 1.0 / 256;  // of a request in the recent ones
 constexpr double kBatchWeight = 0.05;      // of a batch in the recent ones
@@ -29,13 +31,15 @@ class Fermata final : public QueueBatcher {
   void schedule(Time deadline, Time now, Offer& offer) override {
     const Time latest = deadline - times().run(offer.items + 1);
     const bool may_grow = offer.items < times().max_batch() && (latest - now).seconds() > gap_s_;
-    // Not before its head came: what it waits for a worker is counted from here and widens the
-    // next margins, so that an earlier moment would make them grow by themselves.
-    offer.start_at = may_grow ? std::max(latest - margin(offer), queue()[0].arrival) : now;
+    offer.start_at = may_grow ? latest - margin(offer, latest - queue()[0].arrival) : now;
+    offer.variation = variation();
     offer.urgency = deadline - offer.run;
   }
 
-  void learned(const Grant& grant) override { pool_wait_ = grant.wait; }
+  void learned(const Grant& grant) override {
+    pool_wait_ = grant.wait;
+    bursts_ = std::clamp((grant.variation - kSteady) / (kBursts - kSteady), 0.0, 1.0);
+  }
   void ran(uint32_t items) override {
     recent_batch_ += kBatchWeight * (items - recent_batch_);
     for (uint32_t i = 0; i < items; ++i) loss_ -= kLossWeight * loss_;
@@ -54,9 +58,14 @@ class Fermata final : public QueueBatcher {
   double efficiency(uint32_t b) const { return b / times().run(b).seconds(); }
   double calm() const { return std::max(0.0, 1 - loss_ / kOverload); }
 
-  Duration margin(const Offer& offer) const {
+  // At most `longest`, which is to start when the head came. What it waits for a worker is counted
+  // from its start and widens the next margins: an earlier start would make them grow by
+  // themselves.
+  Duration margin(const Offer& offer, Duration longest) const {
     const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
-    return std::max({offer.run.scaled(kLeastMargin), pool_wait_, worth}).scaled(calm());
+    const Duration wanted =
+        std::max({offer.run.scaled(kLeastMargin), pool_wait_, worth, longest.scaled(bursts_)});
+    return std::min(wanted.scaled(calm()), longest);
   }
 
   // The batch for which heads may be dropped.
@@ -82,6 +91,7 @@ class Fermata final : public QueueBatcher {
   double recent_batch_ = 1;
   double loss_ = 0;  // share of the recent requests that were refused
   Duration pool_wait_;
+  double bursts_ = 1;  // how far the pool's arrivals come in bursts: 0 steady, 1 nothing is sure
 };
 
 }  // namespace

@@ -13,11 +13,16 @@ namespace fermata::policy {
 // A batch wants to start before its latest start by the largest of
 //  - a tenth of its run time, for the moment a worker takes to come free;
 //  - the time that offers of the pool lately waited for a worker (Grant::wait):
-//    who waits longer than others loses to them, so the margin is the pool's.
-//    It never reaches back before the head's arrival;
+//    who waits longer than others loses to them, so the margin is the pool's;
 //  - the time in which λ would bring so many more that a worker second serves a
 //    ninth more items. A model with little to gain from batching thus starts at
-//    once, one with much waits, with no setting for either.
+//    once, one with much waits, with no setting for either;
+//  - where arrivals come in bursts, a share of all the time since its head came.
+//    λ then promises more than comes while it waits, and who starts at once finds
+//    the worker free for the next burst. The share is 0 up to a coefficient of
+//    variation of 0.3 in the items of one deadline, 1 from 0.6 on, averaged over
+//    the pool's grants: else the models that start at once would win over others.
+// It never wants to start before its head came.
 // It waits for nobody: a batch that λ will not enlarge by one item before its
 // latest start wants to start now, so that a lone request on an idle pool does.
 // A head is dropped only for a batch as large as those of late, and no larger

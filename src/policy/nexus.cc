@@ -164,7 +164,7 @@ void NexusScheduler::serve(WorkerId id, Time now, Decisions& out) {
     if (offer.items == 0) continue;
     const size_t dropped = out.dropped.size();
     const Answer answer = replica.batcher->granted(
-        {replica.key, id, worker.type, now, Duration(), offer.epoch}, now, out);
+        {replica.key, id, worker.type, now, Duration(), 0, offer.epoch}, now, out);
     wakes_.set(r, replica.batcher->next_wake());
     worker.busy = answer.started;
     worker.free_at = answer.free_at;

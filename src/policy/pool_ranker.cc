@@ -7,8 +7,8 @@
 namespace fermata::policy {
 namespace {
 
-// A grant's share in the moving average of waits: the last 500 grants count.
-constexpr double kWaitWeight = 0.002;
+// A grant's share in the moving averages: the last 500 grants count.
+constexpr double kGrantWeight = 0.002;
 
 }  // namespace
 
@@ -103,7 +103,8 @@ bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
   const Time free_at = available_.top();
   if (free_at.is_infinite()) return false;
   if (free_at != kIdle && free_at - delay_(offers_[k].items) > now) return false;
-  wait_ += (now - decide_at(offers_[k])).scaled(kWaitWeight) - wait_.scaled(kWaitWeight);
+  wait_ += (now - decide_at(offers_[k])).scaled(kGrantWeight) - wait_.scaled(kGrantWeight);
+  variation_ += kGrantWeight * (offers_[k].variation - variation_);
   grant(KeyId(static_cast<uint32_t>(k)), WorkerId(static_cast<uint32_t>(available_.top_index())),
         now, out);
   return true;
@@ -131,7 +132,7 @@ void PoolRanker::grant(KeyId key, WorkerId worker, Time now, std::vector<Grant>&
   place(worker);
   forget(key);
   epoch_[key.index()] = offer.epoch + 1;
-  out.push_back({key, worker, w.type, free_at, wait_, offer.epoch});
+  out.push_back({key, worker, w.type, free_at, wait_, variation_, offer.epoch});
 }
 
 Time PoolRanker::next_wake() const {

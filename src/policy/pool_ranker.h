@@ -51,7 +51,9 @@ class PoolRanker final : public Ranker {
   MinTree patient_;  // by key: arrival of what has no deadline
   std::vector<WorkerState> workers_;
   MinTree available_;  // by worker: kIdle, or when a running one is expected to be free
-  Duration wait_;      // moving average over grants, see kWaitWeight
+  // Moving averages over grants, see kGrantWeight.
+  Duration wait_;
+  double variation_ = 1;
 };
 
 }  // namespace fermata::policy

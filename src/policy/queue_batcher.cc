@@ -48,6 +48,7 @@ void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
       budget_ = budget_.is_infinite() ? own : budget_ + (own - budget_) / 16;
     }
   }
+  variation_.count(now, task.items, budget_);
   update(now, out);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "estimate/rate.h"
+#include "estimate/variation.h"
 #include "policy/batch_times.h"
 #include "policy/batcher.h"
 #include "policy/task_queue.h"
@@ -49,6 +50,8 @@ class QueueBatcher : public Batcher {
   const TaskQueue& queue() const { return queue_; }
   const BatchTimes& times() const { return times_; }
   const estimate::RateMeter& rate() const { return rate_; }
+  // Of the items that come within the budget.
+  double variation() const { return variation_.value(); }
   // The typical relative deadline: the service's, else what tasks lately had.
   Duration budget() const { return budget_; }
 
@@ -68,6 +71,7 @@ class QueueBatcher : public Batcher {
   BatchTimes times_;
   std::vector<BatchTimes> times_by_type_;
   estimate::RateMeter rate_;
+  estimate::CountVariation variation_;
   Duration budget_;
 
   TaskQueue queue_;    // with a deadline

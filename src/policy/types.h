@@ -31,6 +31,7 @@ struct Offer {
   Time urgency;          // among offers that want to start, the earliest is served first
   bool patient = false;  // nothing in it has a deadline: runs when no one else wants the worker
   Duration run;          // of the batch as it is
+  double variation = 0;  // of its key's arrivals within a deadline, see estimate/variation.h
   uint64_t epoch = 0;    // of the batcher; a grant for an older one is void
 };
 
@@ -39,8 +40,10 @@ struct Grant {
   KeyId key;
   WorkerId worker;
   uint32_t worker_type = 0;
-  Time free_at;   // when the worker is, or is expected to be, free
-  Duration wait;  // how long offers lately wanted to start before a worker came
+  Time free_at;  // when the worker is, or is expected to be, free
+  // What the pool's offers lately were like, as moving averages over the grants.
+  Duration wait;         // how long they wanted to start before a worker came
+  double variation = 0;  // of their arrivals
   uint64_t epoch = 0;
 };
 

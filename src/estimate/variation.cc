@@ -1,0 +1,41 @@
+#include "estimate/variation.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace fermata::estimate {
+namespace {
+
+constexpr double kMemory = 256;  // windows
+
+}  // namespace
+
+void CountVariation::count(Time now, uint32_t items, Duration window) {
+  if (window <= Duration() || window.is_infinite()) return;
+  if (window_end_.is_infinite()) {
+    window_ = window;
+    window_end_ = now + window;
+  } else if (now >= window_end_) {
+    end_window(now, window);
+  }
+  current_ += items;
+}
+
+void CountVariation::end_window(Time now, Duration next) {
+  windows_ = std::min(windows_ + 1, kMemory);
+  const double count = current_;
+  mean_ += (count - mean_) / windows_;
+  mean_square_ += (count * count - mean_square_) / windows_;
+  current_ = 0;
+  // Nothing came in the windows between the one that ended and this one.
+  const int64_t silent = (now - window_end_).nanos() / window_.nanos();
+  const double kept = silent == 0 ? 1 : std::pow(1 - 1 / kMemory, static_cast<double>(silent));
+  mean_ *= kept;
+  mean_square_ *= kept;
+  window_end_ = window_end_ + window_ * silent + next;
+  window_ = next;
+  const double square = mean_ * mean_;
+  value_ = square > 0 ? std::sqrt(std::clamp(mean_square_ / square - 1, 0.0, 1.0)) : 1;
+}
+
+}  // namespace fermata::estimate

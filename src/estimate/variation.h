@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/time.h"
+
+namespace fermata::estimate {
+
+// How far λ can be counted on: the coefficient of variation (standard deviation by
+// mean) of the items that come within one window, over the last 256 windows or so.
+// Poisson arrivals of n a window have 1/√n; bursts have more.
+class CountVariation {
+ public:
+  // `now` never goes back. `window` is how long the windows are that begin from here
+  // on; with none (<= 0) or an infinite one nothing is counted. O(1).
+  void count(Time now, uint32_t items, Duration window);
+
+  // In [0, 1]; 1, that is nothing to count on, also before the first window has ended.
+  double value() const { return value_; }
+
+ private:
+  void end_window(Time now, Duration next);
+
+  Time window_end_ = Time::infinite();
+  Duration window_;
+  uint32_t current_ = 0;
+  double windows_ = 0, mean_ = 0, mean_square_ = 0;
+  double value_ = 1;
+};
+
+}  // namespace fermata::estimate
