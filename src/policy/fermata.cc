@@ -9,15 +9,15 @@ namespace fermata::policy {
 namespace {
 
 // fermata.h says what each stands for, docs/policies.md what other values do.
-constexpr double kLeastMargin = 0.1;       // of ℓ(b)
-constexpr double kNotWorth = 0.1;          // of items per worker second
-constexpr double kSteady = 0.3;            // variation
-constexpr double kBursts = 0.6;            // variation
-constexpr double kOverload = 0.05;         // of the requests
-constexpr double kLossWeight = 1.0 / 256;  // of a request in the recent ones
-constexpr double kBatchWeight = 0.05;      // of a batch in the recent ones
-constexpr double kFarFromNow = 1e6;        // items: more than any wait brings
-constexpr double kNobodyComes = 1e9;       // seconds
+constexpr double kLeastMargin = 0.1;        // of ℓ(b)
+constexpr double kNotWorth = 0.1;           // of items per worker second
+constexpr double kSteady = 0.3;             // variation
+constexpr double kBursts = 0.6;             // variation
+constexpr double kOverload = 0.05;          // of the requests
+constexpr double kLossWeight = 1.0 / 1024;  // of a request in the recent ones
+constexpr double kBatchWeight = 0.05;       // of a batch in the recent ones
+constexpr double kFarFromNow = 1e6;         // items: more than any wait brings
+constexpr double kNobodyComes = 1e9;        // seconds
 
 class Fermata final : public QueueBatcher {
  public:

@@ -28,7 +28,7 @@ namespace fermata::policy {
 // A head is dropped only for a batch as large as those of late, and no larger
 // than what is within a tenth of the target's efficiency.
 //
-// Overload, a share of 5 % of the model's recent requests refused, turns both
+// Overload, a share of 5 % of the model's last 1024 requests or so refused, turns both
 // back, in proportion: no margin, and the full target. That is what `deferred`
 // does, and it is stable: the largest batches bear the largest load.
 std::unique_ptr<Batcher> make_fermata(KeyId key, KeyInfo info, DelayBound delay);
