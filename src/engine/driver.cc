@@ -279,6 +279,7 @@ void Driver::launch(policy::Batch& batch, Time now) {
   for (const policy::Task& task : batch.tasks) {
     Part& part = parts_.at(task.job);
     part.bound = true;
+    part.job->decided = true;
     left_queue(*part.job);
     flight->passengers.push_back({task.job, part.job, part.index});
     const InferRequest& request = part.job->request();

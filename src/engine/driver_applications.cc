@@ -30,11 +30,7 @@ void Driver::task_ended(KeyId key) {
 // has not come yet waits with it.
 void Driver::learned(const Learned& learned, Time now) {
   Job& job = *learned.job;
-  const std::vector<JobId> ids = job.part_ids.empty() ? std::vector{job.id()} : job.part_ids;
-  for (const JobId id : ids) {
-    if (const auto part = parts_.find(id); part != parts_.end() && part->second.bound) return;
-  }
-  if (job.ended()) return;
+  if (job.decided || job.ended()) return;
   job.evidence = learned.evidence;
   if (job.open_parts > 0) tell_evidence(job, now);
 }
@@ -51,6 +47,7 @@ void Driver::tell_evidence(const Job& job, Time now) {
 void Driver::short_circuit(const policy::Task& task) {
   const Part& part = parts_.at(task.job);
   const std::shared_ptr<Job> job = part.job;
+  job->decided = true;
   const PartRun run{.started = monotonic_now()};
   job->answered(part.index, job->route().application->short_circuit(job->evidence), run);
   forget(task.job);

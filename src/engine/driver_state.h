@@ -23,7 +23,7 @@ struct Driver::Flight {
   WorkerId worker;
   uint32_t items = 0;
   bool load = false;  // it had to load its variant first
-  Time due;  // when the decision to start it fell, or should have fallen
+  Time due;           // when the decision to start it fell, or should have fallen
   struct Passenger {
     JobId part;
     std::shared_ptr<Job> job;

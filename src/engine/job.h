@@ -84,7 +84,10 @@ class Job {
   // The scheduler thread's own.
   void split(uint32_t parts);   // before any of them runs; more than one
   std::vector<JobId> part_ids;  // of a job that was split
-  policy::Evidence evidence;    // of a service of several variants: what is known of its data
+  // Of a service of several variants: what is known of its data; fixed once a part of it is
+  // bound or answered.
+  policy::Evidence evidence;
+  bool decided = false;
   uint32_t waiting_parts = 0, open_parts = 0;
 
  private:

@@ -134,17 +134,23 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
                    "the queue of '{}' is full: {} requests wait", job->route().service, gate.limit),
              {});
   } else {
+    // Handles of the payloads, for the job may give its own away. What is known of several
+    // items together would say little of each.
+    std::shared_ptr<const std::vector<Tensor>> inputs;
+    if (job->route().application != nullptr && job->items() == 1) {
+      inputs = std::make_shared<const std::vector<Tensor>>(job->request().inputs);
+    }
     pool_->submit(subcluster, job);
-    look_at(std::move(job));
+    look_at(std::move(job), std::move(inputs));
   }
 }
 
 // Finds out what the data of a job for several variants says; what comes too late for its
 // batch changes nothing.
-void RealEngine::look_at(std::shared_ptr<Job> job) {
+void RealEngine::look_at(std::shared_ptr<Job> job,
+                         std::shared_ptr<const std::vector<Tensor>> inputs) {
   const Route& route = job->route();
-  if (route.application == nullptr || route.application->evidence == nullptr) return;
-  std::shared_ptr<const std::vector<Tensor>> inputs(job, &job->request().inputs);
+  if (inputs == nullptr || route.application->evidence == nullptr) return;
   const uint32_t subcluster = route.subcluster;
   EvidenceModel& evidence = *route.application->evidence;
   evidence.submit(std::move(inputs), [this, subcluster, job = std::move(job)](auto found) mutable {

@@ -47,7 +47,7 @@ class RealEngine : public Engine {
 
   void admit_and_queue(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
                        bool has_a_slot);
-  void look_at(std::shared_ptr<Job> job);
+  void look_at(std::shared_ptr<Job> job, std::shared_ptr<const std::vector<Tensor>> inputs);
   void adopt(std::shared_ptr<Job> job);
 
   absl::Status prepare_applications(const std::map<std::string, Variants>& opened);

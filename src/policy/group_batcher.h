@@ -24,7 +24,7 @@ class GroupBatcher final : public Batcher {
   void learned(const Task& task, Evidence evidence, Time now, Decisions& out);
   // Adds waiting tasks to a batch of one of its variants that another batcher has bound, those
   // who planned for nothing better, so that it still ends by `limit`.
-  void join(Batch& batch, Time limit, const LatencyTable& latency, Time now);
+  void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now);
 
   void nominated(const Task& task, Time now, Decisions& out) override;
   bool withdrawn(const Task& task, Time now, Decisions& out) override;

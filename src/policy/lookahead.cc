@@ -12,26 +12,50 @@ namespace {
 
 // Of the price unit. Beyond 8 only the fastest variants are ever named.
 constexpr std::array kPrices = {0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0};
-constexpr size_t kMostExpected = 32;  // of one application
+constexpr uint32_t kSearchEvery = 64;  // decisions; between them the price is followed
+constexpr size_t kMostExpected = 16;   // of one application
 
 }  // namespace
 
 const GroupSchedule& LookaheadPlanner::plan(const GroupProblem& problem,
                                             std::span<const ExpectedArrivals> expected) {
   read(problem, expected);
-  const double unit = price_unit();
-  double most = -1;
-  for (const Order order : {Order::kUrgency, Order::kEarnings}) {
-    for (const double price : kPrices) {
-      const double value = play(price * unit, order);
-      if (value <= most) continue;
-      most = value;
-      std::swap(best_, played_);
-    }
+  most_ = -1;
+  for (size_t price = 0; price < kPrices.size(); ++price) {
+    for (const Order order : {Order::kUrgency, Order::kEarnings}) consider(price, order);
   }
   finish();
   if (expected.empty()) consider_published();
   return best_;
+}
+
+const GroupSchedule& LookaheadPlanner::follow(const GroupProblem& problem,
+                                              std::span<const ExpectedArrivals> expected) {
+  if (followed_++ % kSearchEvery == 0) return plan(problem, expected);
+  read(problem, expected);
+  most_ = -1;
+  follow_price();
+  finish();
+  return best_;
+}
+
+// From one decision to the next little changes: the last price, and in turn one beside it or
+// the other order.
+void LookaheadPlanner::follow_price() {
+  const size_t near = near_;
+  consider(near, Order::kUrgency);
+  const uint32_t turn = followed_ % 3;
+  if (turn == 0) consider(near, Order::kEarnings);
+  if (turn == 1 && near > 0) consider(near - 1, Order::kUrgency);
+  if (turn == 2 && near + 1 < kPrices.size()) consider(near + 1, Order::kUrgency);
+}
+
+void LookaheadPlanner::consider(size_t price, Order order) {
+  const double value = play(kPrices[price] * price_unit_, order);
+  if (value <= most_) return;
+  most_ = value;
+  near_ = price;
+  std::swap(best_, played_);
 }
 
 // Believing the same, so that what they are worth can be compared.
@@ -57,6 +81,7 @@ void LookaheadPlanner::read(const GroupProblem& problem,
   accuracies_.clear();
   by_deadline_.resize(problem.applications.size());
   for (auto& queries : by_deadline_) queries.clear();
+  price_unit_ = price_unit();
   for (const GroupRequest& request : problem.requests) add_request(request);
   for (uint32_t a = 0; a < expected.size(); ++a) add_expected(a, expected[a]);
   for (auto& queries : by_deadline_) {

@@ -35,6 +35,10 @@ class LookaheadPlanner {
   // O(prices * batches * requests * variants), and without `expected` what those take.
   const GroupSchedule& plan(const GroupProblem& problem,
                             std::span<const ExpectedArrivals> expected = {});
+  // The same for one decision after the other: from most to the next little changes, so only
+  // the last price and one beside it are tried, all of them now and then.
+  const GroupSchedule& follow(const GroupProblem& problem,
+                              std::span<const ExpectedArrivals> expected);
 
  private:
   // One request of the problem, or an expected one.
@@ -72,6 +76,8 @@ class LookaheadPlanner {
   double price_unit() const;
 
   static void clear(GroupSchedule& schedule);
+  void follow_price();
+  void consider(size_t price, Order order);
   double play(double price, Order order);
   bool best_move(uint32_t worker, Time now, double price, Order order, Move& best);
   void name_variants(uint32_t application, uint32_t worker, Time now, double price);
@@ -104,6 +110,10 @@ class LookaheadPlanner {
   std::vector<Residency> residency_;
   std::vector<Time> free_at_;
   double value_ = 0, real_value_ = 0;
+  double most_ = 0;        // the value of best_
+  size_t near_ = 0;        // its price
+  uint32_t followed_ = 0;  // decisions
+  double price_unit_ = 0;
   std::vector<bool> served_;  // by request
   GroupSchedule played_, best_;
   GroupProblem candidate_;

@@ -192,7 +192,7 @@ KeyId PoolScheduler::complete(Batch& batch, Time now, Decisions& out) {
     const KeyInfo& info = infos_[batch.key.index()];
     const uint32_t type = workers_[batch.worker.index()].type;
     const bool alike = info.latency_by_type.empty();
-    group_->join(batch, limit, alike ? *info.latency : *info.latency_by_type[type], now);
+    group_->join_other(batch, limit, alike ? *info.latency : *info.latency_by_type[type], now);
   }
   batch.load = group_->queue().use(batch.worker, batch.key);
   // Applications have counted it in already; a batcher of one key knows nothing of it.

@@ -26,7 +26,7 @@ Findings check_workers(const Scenario& scenario, const Trace& trace);
 // application that does not name it.
 Findings check_batches(const Scenario& scenario, const Trace& trace);
 
-// No model's request is answered late, and no short circuit is.
+// No model's request is answered late, no short circuit so late that it costs more than 2 %.
 Findings check_deadlines(const Scenario& scenario, const Trace& trace);
 
 // Only applications that have one are short-circuited, when their evidence can be known.

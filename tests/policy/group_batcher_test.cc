@@ -50,7 +50,7 @@ TEST(Applications, EvidenceOfAnotherLengthIsIgnored) {
 TEST(Applications, AShortCircuitIsTakenAtItsLastMomentOnTime) {
   FermataHand h;
   const KeyId app =
-      h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {PenaltyShape::kLinear}, 0.5);
+      h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {PenaltyShape::kStep}, 0.5);
   const Task task = h.arrive(app, 1, 20);
   EXPECT_EQ(h.wake_ms(), 21);  // its evidence may come until then
   h.learned(task, {3, 0}, 2);
