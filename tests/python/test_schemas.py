@@ -34,6 +34,13 @@ GROUP = {
                   "evidence": [2, 3]}],
     "policy": "sneakpeek", "tau": 5,
 }
+ENSEMBLE = {
+    "models": [{"name": "a", "latency_ms": 30.0, "busy_ms": 12.0},
+               {"name": "b", "latency_ms": 45.0, "busy_ms": 0.0}],
+    "queries": [{"id": "q1", "deadline_ms": 105.0, "arrival_ms": -5.0, "difficulty": 0.3,
+                 "utility": {"a": 0.81, "b": 0.86, "a+b": 0.97}}],
+    "delta": 0.01, "policy": "dp",
+}
 SIMULATE = {
     "seed": 1, "warmup_s": 0.2, "duration_s": 1.0, "scheduler": "deferred",
     "workers": {"count": 8, "memory_mb": 11000},
@@ -58,9 +65,10 @@ APPLICATIONS = {
          "labels": [3, 1]}],
     "rate_rps": 300,
 }
-COMMANDS = {"placement": ["plan", "placement"], "group": ["plan", "group"], "simulate": ["simulate"], "goodput": ["goodput"],
+COMMANDS = {"placement": ["plan", "placement"], "group": ["plan", "group"],
+            "ensemble": ["plan", "ensemble"], "simulate": ["simulate"], "goodput": ["goodput"],
             "applications": ["simulate"]}
-DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "simulate": SIMULATE, "goodput": SIMULATE,
+DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "ensemble": ENSEMBLE, "simulate": SIMULATE, "goodput": SIMULATE,
              "applications": APPLICATIONS}
 SCHEMAS = {"goodput": "simulate", "applications": "simulate"}
 
@@ -181,6 +189,14 @@ BAD = [
     ("group", "applications.0.variants.0.latency_ms", {"alpha": 1}),
     ("group", "workers.0.loaded", ["x3d-s", "x3d-s"]), ("group", "requests.0.id", ""),
     ("group", "requests.0.evidence", [2, -3]), ("group", "requests.0.deadline_ms", None),
+    ("ensemble", "deltas", 1), ("ensemble", "delta", 0), ("ensemble", "policy", "greedy"),
+    ("ensemble", "models", []), ("ensemble", "models.0.name", "a+b"),
+    ("ensemble", "models.0.latency_ms", {"alpha": 1, "beta": 2}),
+    ("ensemble", "models.0.busy_ms", -1), ("ensemble", "models.0.latency_ms", None),
+    ("ensemble", "queries", None), ("ensemble", "queries.0.id", ""),
+    ("ensemble", "queries.0.deadline_ms", -1), ("ensemble", "queries.0.deadline_ms", None),
+    ("ensemble", "queries.0.utility", [0.5]), ("ensemble", "queries.0.utility", None),
+    ("ensemble", "queries.0.utility.a", 1.5), ("ensemble", "queries.0.difficulty", "hard"),
     ("simulate", "workers.count", 0), ("simulate", "scheduler", "fifo"),
     ("simulate", "models.0.slo_ms", 0), ("simulate", "models.0.latency_ms", {"alpha": 1}),
     ("simulate", "models.0.latency_ms", {"table": {"0": 1}}),

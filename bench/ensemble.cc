@@ -1,0 +1,126 @@
+// How long one decision of `fermata plan ensemble` takes: by queries, models and deadlines, and
+// beside the published table over quantised rewards by its step delta. Prints one JSON object;
+// bench/ensemble.py draws it.
+//   bench_ensemble [PROBLEMS]
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "base/document.h"
+#include "base/random.h"
+#include "ensemble_published.h"
+#include "policy/ensemble_planner.h"
+
+namespace {
+
+using namespace fermata;
+using namespace fermata::policy;
+
+// Slower models are better, and easy queries need few of them.
+void draw_utilities(EnsembleQuery& query, size_t models, Random& random) {
+  query.difficulty = random.uniform();
+  query.utility.assign(size_t{1} << models, 0.0);
+  for (Subset s = 1; s < query.utility.size(); ++s) {
+    double wrong = 1;
+    for (size_t k = 0; k < models; ++k) {
+      const double rank = static_cast<double>(k + 1) / static_cast<double>(models);
+      if (s >> k & 1) wrong *= query.difficulty * (1 - 0.5 * rank) + 0.05 * random.uniform();
+    }
+    query.utility[s] = 1 - wrong;
+  }
+}
+
+// Tasks of 20 to 60 ms, deadlines up to `reach` times the slowest.
+EnsembleProblem draw(size_t queries, size_t models, double reach, Random& random) {
+  EnsembleProblem p;
+  std::vector<double> latency(models);
+  for (double& ms : latency) ms = 20 + 40 * random.uniform();
+  std::sort(latency.begin(), latency.end());
+  for (size_t k = 0; k < models; ++k) {
+    p.models.push_back({"m" + std::to_string(k), Duration::from_millis(latency[k]),
+                        Duration::from_millis(latency[k] * random.uniform())});
+  }
+  for (size_t i = 0; i < queries; ++i) {
+    EnsembleQuery q = {"q" + std::to_string(i)};
+    q.deadline = Duration::from_millis(latency.back() * (1 + (reach - 1) * random.uniform()));
+    draw_utilities(q, models, random);
+    p.queries.push_back(std::move(q));
+  }
+  return p;
+}
+
+Json percentiles(std::vector<double> micros) {
+  std::sort(micros.begin(), micros.end());
+  return {{"p50_us", micros[micros.size() / 2]},
+          {"p99_us", micros[micros.size() * 99 / 100]},
+          {"max_us", micros.back()}};
+}
+
+Json measure(size_t queries, size_t models, double reach, int problems) {
+  Random random(queries * 1000 + models);
+  EnsemblePlanner planner;
+  std::vector<double> micros;
+  double utility = 0, greedy = 0;
+  for (int i = 0; i < problems; ++i) {
+    const EnsembleProblem p = draw(queries, models, reach, random);
+    const Time start = monotonic_now();
+    utility += planner.plan(p, EnsemblePolicy::kDp).utility / problems;
+    micros.push_back((monotonic_now() - start).micros());
+    greedy += planner.plan(p, EnsemblePolicy::kGreedyEdf).utility / problems;
+  }
+  Json out = {{"queries", queries}, {"models", models}, {"reach", reach}};
+  out.update(percentiles(micros));
+  out["utility"] = utility;
+  out["greedy_edf"] = greedy;
+  return out;
+}
+
+Json measure_published(size_t queries, double delta, int problems) {
+  Random random(queries);
+  bench::PublishedTable table;
+  EnsemblePlanner planner;
+  std::vector<double> micros, planner_micros;
+  double utility = 0, best = 0, solutions = 0;
+  for (int i = 0; i < problems; ++i) {
+    const EnsembleProblem p = draw(queries, 3, 3, random);
+    const Time start = monotonic_now();
+    table.plan(p, delta);
+    micros.push_back((monotonic_now() - start).micros());
+    utility += table.utility / problems;
+    solutions += static_cast<double>(table.solutions) / problems;
+    const Time then = monotonic_now();
+    best += planner.plan(p, EnsemblePolicy::kDp).utility / problems;
+    planner_micros.push_back((monotonic_now() - then).micros());
+  }
+  Json out = {{"queries", queries}, {"delta", delta}};
+  out.update(percentiles(micros));
+  out["utility"] = utility;
+  out["solutions"] = solutions;
+  out["best"] = best;
+  out["planner_p50_us"] = percentiles(planner_micros)["p50_us"];
+  return out;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int problems = argc > 1 ? std::atoi(argv[1]) : 200;
+  if (problems < 1) return 2;
+  Json sizes = Json::array(), published = Json::array();
+  for (const double reach : {3.0, 20.0}) {
+    for (const size_t models : {2, 3, 4, 5, 6}) {
+      for (const size_t queries : {8, 16, 32, 64}) {
+        sizes.push_back(measure(queries, models, reach, problems));
+      }
+    }
+  }
+  for (const size_t queries : {8, 16, 32}) {
+    for (const double delta : {0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001}) {
+      published.push_back(measure_published(queries, delta, std::min(problems, 20)));
+    }
+  }
+  std::cout << write_json({{"problems", problems}, {"sizes", sizes}, {"published", published}});
+}

@@ -1,0 +1,54 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "cli/plan.h"
+#include "policy/ensemble_document.h"
+#include "policy/ensemble_planner.h"
+
+namespace fermata::cli {
+namespace {
+
+constexpr const char* kEnsembleHelp = R"(
+Example:
+  fermata plan ensemble queue.yaml > tasks.json
+
+  models:
+    - {name: a, latency_ms: 30, busy_ms: 12}
+    - {name: b, latency_ms: 45, busy_ms: 0}
+  queries:
+    - {id: q1, deadline_ms: 105, utility: {a: 0.81, b: 0.86, a+b: 0.97}}
+    - {id: q2, deadline_ms: 60, utility: {a: 0.70, b: 0.75, a+b: 0.90}}
+  delta: 0.01
+  policy: dp
+
+Exit code 0: done. 2: the document is wrong.
+)";
+
+Exit run_ensemble(const std::string& file) {
+  auto document = Document::load(file);
+  if (!document.ok()) return refuse_plan(document.status());
+  const auto task = document->read(policy::read_ensemble_task);
+  if (!task.ok()) return refuse_plan(task.status());
+  policy::EnsemblePlanner planner;
+  const Time start = monotonic_now();
+  const policy::EnsemblePlan& plan = planner.plan(task->problem, task->policy);
+  std::cerr << fmt::format("planned {} queries in {:.2f} ms\n", task->problem.queries.size(),
+                           (monotonic_now() - start).millis());
+  std::cout << write_json(policy::write_ensemble_plan(task->problem, plan));
+  return kDone;
+}
+
+}  // namespace
+
+void add_plan_ensemble(CLI::App& plan, int& exit_code) {
+  CLI::App* ensemble = plan.add_subcommand(
+      "ensemble", "Which base models answer which query, in order (Schemble, Algorithm 1).");
+  auto file = std::make_shared<std::string>();
+  ensemble->add_option("FILE", *file, kPlanFile)->required();
+  ensemble->footer(kEnsembleHelp);
+  ensemble->callback([file, &exit_code] { exit_code = run_ensemble(*file); });
+}
+
+}  // namespace fermata::cli
