@@ -45,10 +45,11 @@ tidy: build ## the linter on every C++ source
 	@scripts/deps.sh lint
 	run-clang-tidy-14 -quiet -p build -j$(JOBS) '/src/.*\.cc$$'
 
-zoo: ## train the digits variants and the applications' again
+zoo: ## train the zoo's own models again
 	scripts/deps.sh zoo train
 	.deps/train/bin/python zoo/train_digits.py
 	.deps/train/bin/python zoo/train_applications.py
+	.deps/train/bin/python zoo/train_ensembles.py
 
 deps:
 	@scripts/deps.sh build

@@ -10,7 +10,6 @@ looked for in, what recall is measured on, and what is streamed.
 """
 
 import argparse
-import dataclasses
 import math
 import os
 import pathlib
@@ -18,40 +17,15 @@ import pathlib
 # One thread, so that the sums are the same however many cores there are.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from applications.networks import Recurrent, ResidualCnn, write_mean
 from applications.tasks import TASKS, drawn
-from training.adam import adam, moments_of
 from training.cards import answers, scores, write_card, write_configuration
+from training.fit import SEED, Member, Once, Variant, train
 from training.graph import Graph
 
 ZOO = pathlib.Path(__file__).resolve().parent
-SEED = 7
-BATCH = 64
-EPOCH = 2560  # recordings, at most
-
-
-
-@dataclasses.dataclass
-class Member:
-    network: object
-    epochs: int
-    seed: int = SEED
-
-
-@dataclasses.dataclass
-class Variant:
-    """Answers with the mean of its members, over all shifts of the input by up to `reach`."""
-
-    members: list
-    reach: tuple = (0, 0)
-
-    @property
-    def max_batch(self):
-        return 64 if self.reach == (0, 0) else 16
 
 
 def handwriting(channels, blocks, coarse, epochs, seed=SEED):
@@ -108,49 +82,6 @@ def write_data(task, fitting, calibration, stream):
 def load(task, part):
     folder = ZOO / "data" / task.NAME
     return np.load(folder / f"{part}-features.npy"), np.load(folder / f"{part}-labels.npy")
-
-
-def train(task, member, fitting):
-    """Adam with a cosine step size on the cross entropy, of fresh views every epoch."""
-    network, epochs, rng = member.network, member.epochs, np.random.default_rng(member.seed)
-    params = network.init(rng)
-    moments = moments_of(params)
-    update = jax.jit(lambda *a: _update(network, *a))
-    steps = min(len(fitting), EPOCH) // BATCH
-    for epoch in range(epochs):
-        part = fitting.take(rng.permutation(len(fitting))[:steps * BATCH])
-        views, losses = task.views(part, rng, fresh=True), []
-        for i in range(steps):
-            step, rows = epoch * steps + i, slice(i * BATCH, (i + 1) * BATCH)
-            rate = 2e-3 * 0.5 * (1 + np.cos(np.pi * step / (steps * epochs)))
-            params, moments, loss = update(params, moments, rate, step + 1.0,
-                                           views[rows], part.labels[rows])
-            losses.append(loss)
-        print(f"  epoch {epoch + 1} of {epochs}, loss {np.mean(losses):.4f}", flush=True)
-    return jax.tree_util.tree_map(np.asarray, params)
-
-
-def _update(network, params, moments, rate, step, features, labels):
-    def loss_of(params):
-        scores = jax.nn.log_softmax(network.logits(params, features))
-        return -scores[jnp.arange(BATCH), labels].mean()
-
-    loss, gradient = jax.value_and_grad(loss_of)(params)
-    return (*adam(params, moments, gradient, rate, step), loss)
-
-
-class Once:
-    """Trains what two variants share a single time."""
-
-    def __init__(self, train):
-        self.train, self.done = train, {}
-
-    def __call__(self, task, member, fitting):
-        network = member.network
-        key = repr((type(network).__name__, vars(network), member.epochs, member.seed))
-        if key not in self.done:
-            self.done[key] = self.train(task, member, fitting)
-        return self.done[key]
 
 
 def write_variant(task, name, variant, params):

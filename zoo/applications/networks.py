@@ -53,11 +53,19 @@ class Recurrent:
                          np.zeros(self.classes, np.float32))}
 
     def logits(self, params, features):
-        x = (features / LEVELS).reshape(-1, *self.source).transpose(2, 0, 1, 3)
-        x = x.reshape(self.source[1], -1, self.source[0] * self.source[2])
+        x = self.steps((features / LEVELS).reshape(-1, *self.source))
         states = [self._mean_state(params["there"], x), self._mean_state(params["back"], x[::-1])]
         w, b = params["head"]
         return jnp.concatenate(states, axis=1) @ w + b
+
+    def steps(self, x):
+        """[step, batch, inputs], of x, [batch, channels, height, width]."""
+        return x.transpose(2, 0, 1, 3).reshape(self.source[1], -1, self.source[0] * self.source[2])
+
+    def write_steps(self, graph, x):
+        channels, height, width = self.source
+        x = graph.add("Transpose", x, perm=[2, 0, 1, 3])
+        return graph.reshape(x, [height, -1, channels * width])
 
     def _mean_state(self, p, x):
         """ONNX's GRU with linear_before_reset, gates in its order: update, reset, hidden."""
@@ -75,9 +83,7 @@ class Recurrent:
         return jax.lax.scan(step, start, ahead)[1].mean(axis=0)
 
     def write_scores(self, graph, params, x):
-        channels, height, width = self.source
-        x = graph.add("Transpose", x, perm=[2, 0, 1, 3])
-        x = graph.reshape(x, [height, -1, channels * width])
+        x = self.write_steps(graph, x)
         both = [params["there"], params["back"]]
         weights = [graph.constant(np.stack([p[name].T for p in both])) for name in "wrb"]
         states = graph.add("GRU", x, *weights, hidden_size=self.units,

@@ -37,26 +37,44 @@ def scores(found, labels, classes):
     }
 
 
+def errors(found, values, tolerance):
+    """What a regression model is off, and how often by no more than the tolerance."""
+    off = np.abs(found - values)
+    return {"mean_absolute_error": round(float(off.mean()), 6), "tolerance": tolerance,
+            "accuracy": round(float((off <= tolerance).mean()), 6)}
+
+
 def write_card(path, values):
-    """JSON with each row of the confusion matrix on a line."""
-    rows = ",\n".join("    " + json.dumps(row) for row in values["confusion"])
+    """JSON with each row of the confusion matrix, if there is one, on a line."""
     lines = [f"  {json.dumps(k)}: {json.dumps(v)}" for k, v in values.items() if k != "confusion"]
-    lines.append('  "confusion": [\n' + rows + "\n  ]")
+    if "confusion" in values:
+        rows = ",\n".join("    " + json.dumps(row) for row in values["confusion"])
+        lines.append('  "confusion": [\n' + rows + "\n  ]")
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 def write_configuration(folder, about, max_batch, values, classes):
     """Triton's config.pbtxt and the file of labels that it names."""
     (folder / "labels.txt").write_text("".join(f"{label}\n" for label in classes))
+    _write_configuration(folder, about, max_batch, values, f"""output {{
+  name: "probabilities" data_type: TYPE_FP32 dims: [ {len(classes)} ]
+  label_filename: "labels.txt"
+}}
+output {{ name: "label" data_type: TYPE_INT64 dims: [ 1 ] }}
+""")
+
+
+def write_value_configuration(folder, about, max_batch, values):
+    """Triton's config.pbtxt of a regression model."""
+    _write_configuration(folder, about, max_batch, values,
+                         'output { name: "value" data_type: TYPE_FP32 dims: [ 1 ] }\n')
+
+
+def _write_configuration(folder, about, max_batch, values, outputs):
     (folder / "config.pbtxt").write_text(f"""# {about}
 name: "{folder.name}"
 platform: "onnxruntime_onnx"
 max_batch_size: {max_batch}
 input {{ name: "features" data_type: TYPE_FP32 dims: [ {values} ] }}
-output {{
-  name: "probabilities" data_type: TYPE_FP32 dims: [ {len(classes)} ]
-  label_filename: "labels.txt"
-}}
-output {{ name: "label" data_type: TYPE_INT64 dims: [ 1 ] }}
-dynamic_batching {{ }}
+{outputs}dynamic_batching {{ }}
 """)

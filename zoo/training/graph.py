@@ -6,8 +6,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 
 class Graph:
-    """An ONNX graph from one input, FP32 [batch, values], to `probabilities` and `label`,
-    built node by node.
+    """An ONNX graph from one input, FP32 [batch, values], to `probabilities` and `label` or to
+    a `value`, built node by node.
     """
 
     def __init__(self, name, source="image", values=64, classes=10):
@@ -49,14 +49,23 @@ class Graph:
                         coordinate_transformation_mode="asymmetric")
 
     def model(self, logits):
+        """Of a classifier."""
         probabilities = self.add("Softmax", logits, axis=1, output="probabilities")
         self.add("ArgMax", probabilities, axis=1, keepdims=1, output="label")
+        return self._model({"probabilities": (TensorProto.FLOAT, self.classes),
+                            "label": (TensorProto.INT64, 1)})
+
+    def regressor(self, value):
+        """The model that answers with the value, [batch, 1]."""
+        self.add("Identity", value, output="value")
+        return self._model({"value": (TensorProto.FLOAT, 1)})
+
+    def _model(self, outputs):
         tensor = helper.make_tensor_value_info
         graph = helper.make_graph(
             self.nodes, self.name,
             [tensor(self.source, TensorProto.FLOAT, ["batch", self.values])],
-            [tensor("probabilities", TensorProto.FLOAT, ["batch", self.classes]),
-             tensor("label", TensorProto.INT64, ["batch", 1])],
+            [tensor(name, kind, ["batch", width]) for name, (kind, width) in outputs.items()],
             self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)],
                                   ir_version=7, producer_name="fermata")
