@@ -2,7 +2,7 @@
 # Installs what is missing for the named purposes (default: build): Debian
 # packages, ONNX Runtime where the system has none, Python packages. Quick and
 # offline when everything is there.
-#   scripts/deps.sh [build|test|zoo|train|bench|lint]...
+#   scripts/deps.sh [build|test|zoo|train|predictors|bench|lint]...
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -63,12 +63,13 @@ for purpose in "${@:-build}"; do
     test) debian test; need_venv test "$root/tests/python/requirements.txt" ;;
     zoo) command -v npm >/dev/null || need_debian npm ;;
     train) need_venv train "$root/zoo/requirements.txt" ;;
+    predictors) debian predictors ;;
     bench)
       debian bench
       need_venv bench "$root/bench/requirements.txt"
       need_venv mlserver "$root/bench/mlserver/requirements.txt"
       ;;
     lint) debian lint ;;
-    *) fail "unknown purpose '$purpose'" "name some of: build test zoo train bench lint" ;;
+    *) fail "unknown purpose '$purpose'" "name some of: build test zoo train predictors bench lint" ;;
   esac
 done

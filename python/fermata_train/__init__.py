@@ -1,0 +1,1 @@
+"""Trains the small networks that look at queries before an ensemble's models run."""
