@@ -132,8 +132,10 @@ def write_stacking(task, fitting):
     outputs, labels = aggregation_data(task, fitting)
     booster = meta.fit(outputs, labels, len(task.CLASSES), SEED)
     values = outputs.shape[1]
+    graph = meta.model(STACKED, booster, values, len(task.CLASSES))
+    meta.check(graph, booster, outputs)
     write(task, STACKED, f"outputs of {', '.join(MODELS[task.NAME])} side by side, to one of ten",
-          values, 64, meta.model(STACKED, booster, values, len(task.CLASSES)))
+          values, 64, graph)
 
 
 def write_weights(task, fitting):

@@ -6,6 +6,8 @@ import numpy as np
 import xgboost
 from onnx import TensorProto, checker, helper
 
+from training.cards import session
+
 ROUNDS, DEPTH = 40, 3
 
 
@@ -33,6 +35,14 @@ def model(name, booster, values, classes):
     written = helper.make_model(graph, opset_imports=sets, ir_version=7, producer_name="fermata")
     checker.check_model(written)
     return written
+
+
+def check(model, booster, outputs):
+    """That ONNX Runtime says of the model what XGBoost says of the trees."""
+    found = session(model.SerializeToString()).run(["probabilities"], {"features": outputs})[0]
+    off = np.abs(found - booster.predict(xgboost.DMatrix(outputs))).max()
+    if not off < 1e-5:
+        raise SystemExit(f"error: the exported trees are off by {off:g}, expected at most 1e-5")
 
 
 def _attributes(booster, classes):
