@@ -28,12 +28,12 @@ void count_users(const EnsembleTables& tables, size_t i, TaskCounts& users) {
 
 }  // namespace
 
-double EnsembleCounts::cells(const EnsembleTables& tables) {
+double EnsembleCounts::work(const EnsembleTables& tables) {
   TaskCounts users = {};
-  double sum = 1;
+  double sum = 0;
   for (size_t i = 0; i < tables.queries(); ++i) {
     count_users(tables, i, users);
-    double layer = 1;
+    double layer = static_cast<double>(tables.options(i).size() + 1);
     for (size_t k = 0; k < tables.models(); ++k) {
       layer *= 1 + std::min(users[k], tables.room(i)[k]);
     }

@@ -14,8 +14,8 @@ namespace fermata::policy {
 // where the published table holds as many as do not dominate each other.
 class EnsembleCounts {
  public:
-  // How many values solve() would compute and keep; it takes that times the options of a query.
-  static double cells(const EnsembleTables& tables);
+  // How many sums solve() would compare: the values of all counts times the options of a query.
+  static double work(const EnsembleTables& tables);
 
   // By place in the order, 0 where nobody answers. Of equal utilities the plan that takes the
   // models less time, then the one that leaves out later queries.

@@ -12,6 +12,8 @@ namespace {
 constexpr std::array<std::string_view, 5> kPolicyNames = {"dp", "greedy-edf", "greedy-fifo",
                                                           "greedy-sjf", "original"};
 
+constexpr double kMostWork = 16e6;  // of all counts, some milliseconds
+
 Duration time_of(const EnsembleProblem& problem, Subset subset) {
   Duration time;
   for (; subset != 0; subset &= subset - 1) {
@@ -30,8 +32,7 @@ const EnsemblePlan& EnsemblePlanner::plan(const EnsembleProblem& problem, Ensemb
   free_at_.clear();
   for (const EnsembleModel& m : problem.models) free_at_.push_back(m.busy);
   if (policy == EnsemblePolicy::kDp) {
-    tables_.build(problem, order_);
-    if (!tables_.best_alone(subsets_)) counts_.solve(tables_, subsets_);
+    assign_best(problem);
   } else if (policy == EnsemblePolicy::kOriginal) {
     assign_all(problem);
   } else {
@@ -75,6 +76,16 @@ void EnsemblePlanner::run(const EnsembleProblem& problem, size_t place, Subset s
   for (; subset != 0; subset &= subset - 1) {
     const auto k = static_cast<size_t>(std::countr_zero(subset));
     free_at_[k] += problem.models[k].latency;
+  }
+}
+
+void EnsemblePlanner::assign_best(const EnsembleProblem& problem) {
+  tables_.build(problem, order_);
+  if (tables_.best_alone(subsets_)) return;
+  if (EnsembleCounts::work(tables_) <= kMostWork) {
+    counts_.solve(tables_, subsets_);
+  } else {
+    search_.solve(tables_, problem.delta * static_cast<double>(order_.size()), subsets_);
   }
 }
 

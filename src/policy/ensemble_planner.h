@@ -4,6 +4,7 @@
 
 #include "policy/ensemble_counts.h"
 #include "policy/ensemble_problem.h"
+#include "policy/ensemble_search.h"
 #include "policy/ensemble_tables.h"
 
 namespace fermata::policy {
@@ -15,14 +16,16 @@ namespace fermata::policy {
 class EnsemblePlanner {
  public:
   // Valid until the next call. The problem must keep what ensemble_problem.h says;
-  // read_ensemble_problem() sees to it for documents. Every query is in `plan` or in
-  // `unserved`. Under kDp the utility is at least the largest of any order and any choice of
-  // subsets, minus queries * delta. Equal utilities: less time of all models, then the
-  // problem's order.
+  // read_ensemble_task() sees to it for documents. Every query is in `plan` or in `unserved`.
+  // Under kDp no plan, of any order and any choice of subsets, is worth more by above
+  // queries * delta; up to a few million sums (64 queries of three models, whose deadlines are
+  // 20 tasks away) none is worth more at all. Equal utilities: less time of all models, then the
+  // problem's order; where not all plans were compared, that of those which were.
   const EnsemblePlan& plan(const EnsembleProblem& problem, EnsemblePolicy policy);
 
  private:
   void order_queries(const EnsembleProblem& problem, EnsemblePolicy policy);
+  void assign_best(const EnsembleProblem& problem);
   void assign_greedily(const EnsembleProblem& problem);
   void assign_all(const EnsembleProblem& problem);
   bool on_time(const EnsembleProblem& problem, uint32_t query, Subset subset) const;
@@ -34,6 +37,7 @@ class EnsemblePlanner {
   std::vector<Duration> free_at_;  // by model, after what has been placed
   EnsembleTables tables_;
   EnsembleCounts counts_;
+  EnsembleSearch search_;
   EnsemblePlan plan_;
 };
 

@@ -76,10 +76,8 @@ bool EnsembleTables::best_alone(std::vector<Subset>& subsets) const {
       if (better) best = o;
     }
     subsets.push_back(best.subset);
-    for (size_t k = 0; k < models(); ++k) {
-      counts[k] = static_cast<uint16_t>(counts[k] + (best.subset >> k & 1));
-      on_time &= counts[k] <= room_[i][k] || (best.subset >> k & 1) == 0;
-    }
+    on_time = on_time && has_room(i, counts, best.subset);
+    add_tasks(counts, best.subset);
   }
   return on_time;
 }

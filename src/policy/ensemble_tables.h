@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -17,6 +18,12 @@ struct EnsembleOption {
 
 // Numbers of tasks by model.
 using TaskCounts = std::array<uint16_t, EnsembleProblem::kMostModels>;
+
+inline void add_tasks(TaskCounts& counts, Subset subset) {
+  for (; subset != 0; subset &= subset - 1) {
+    ++counts[static_cast<size_t>(std::countr_zero(subset))];
+  }
+}
 
 // A problem as the search for its best plan sees it. With queries in order of their
 // deadlines, which loses nothing (theorems 1 and 2), all tasks of a model take the same time,
@@ -39,6 +46,14 @@ class EnsembleTables {
     return std::span(options_).subspan(first_[i], first_[i + 1] - first_[i]);
   }
   const TaskCounts& room(size_t i) const { return room_[i]; }
+  // Whether that still holds for place i when its models get these tasks more.
+  bool has_room(size_t i, const TaskCounts& counts, Subset subset) const {
+    for (; subset != 0; subset &= subset - 1) {
+      const auto k = static_cast<size_t>(std::countr_zero(subset));
+      if (counts[k] >= room_[i][k]) return false;
+    }
+    return true;
+  }
 
   // The option of each query that is best if there were no other query (0: nobody), and
   // whether that keeps every room: then no plan is better.
