@@ -89,7 +89,7 @@ TEST(EnsembleExact, IsTheBestOfAllChoices) {
   Random random(7);
   EnsemblePlanner planner;
   int tight = 0, better_than_greedy = 0;
-  for (int i = 0; i < 500; ++i) {
+  for (int i = 0; i < 2000; ++i) {
     const size_t models = 1 + random.below(4);
     const EnsembleProblem p = random_ensemble_problem(random, 1 + random.below(6), models);
     const double best = best_by_deadline(p);
