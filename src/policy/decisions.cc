@@ -19,6 +19,7 @@ void Decisions::clear() {
   bound.clear();
   dropped.clear();
   short_circuited.clear();
+  concluded.clear();
 }
 
 }  // namespace fermata::policy

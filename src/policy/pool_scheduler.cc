@@ -25,6 +25,7 @@ KeyId PoolScheduler::add_key(KeyInfo info) {
   const KeyId key = new_key();
   infos_[key.index()] = info;
   if (group_ != nullptr) group_->queue().add_key(key, info);
+  if (ensembles_ != nullptr) ensembles_->queries().add_key(key, info);
   batchers_[key.index()] = make_batcher_(key, std::move(info), delay_);
   ranker_->add_key(key);
   return key;
@@ -36,13 +37,48 @@ GroupBatcher& PoolScheduler::group() {
   auto made = std::make_unique<GroupBatcher>(group_key_, delay_);
   group_ = made.get();
   for (size_t k = 0; k < batchers_.size(); ++k) {
-    if (batchers_[k] == nullptr) continue;
+    if (batchers_[k] == nullptr || KeyId(static_cast<uint32_t>(k)) == ensembles_key_) continue;
     group_->queue().add_key(KeyId(static_cast<uint32_t>(k)), infos_[k]);
   }
   for (const WorkerInfo& w : workers_) group_->queue().add_worker(w.type, w.memory_bytes);
   batchers_[group_key_.index()] = std::move(made);
   ranker_->add_key(group_key_);
   return *group_;
+}
+
+EnsembleBatcher& PoolScheduler::ensembles() {
+  if (ensembles_ != nullptr) return *ensembles_;
+  ensembles_key_ = new_key();
+  auto made = std::make_unique<EnsembleBatcher>(ensembles_key_, delay_);
+  ensembles_ = made.get();
+  for (size_t k = 0; k < batchers_.size(); ++k) {
+    if (batchers_[k] == nullptr || slot_[k] == group_key_) continue;
+    ensembles_->queries().add_key(KeyId(static_cast<uint32_t>(k)), infos_[k]);
+  }
+  for (const WorkerInfo& w : workers_) ensembles_->add_worker(w.type, w.running);
+  batchers_[ensembles_key_.index()] = std::move(made);
+  ranker_->add_key(ensembles_key_);
+  return *ensembles_;
+}
+
+KeyId PoolScheduler::add_ensemble(const EnsembleInfo& info) {
+  EnsembleBatcher& batcher = ensembles();
+  const KeyId key = new_key();
+  slot_[key.index()] = ensembles_key_;
+  batcher.queries().add_ensemble(key, info);
+  return key;
+}
+
+void PoolScheduler::scored(const Task& query, const Difficulty& difficulty, Time now,
+                           Decisions& out) {
+  const size_t dropped = out.dropped.size();
+  ensembles_->scored(query, difficulty, now, out);
+  settle(ensembles_key_, now, out);
+  explain_drops(dropped, now, out);
+}
+
+void PoolScheduler::failed(WorkerId worker, const Task& query) {
+  ensembles_->queries().failed(worker, query.job);
 }
 
 KeyId PoolScheduler::add_application(const ApplicationInfo& info) {
@@ -56,6 +92,7 @@ KeyId PoolScheduler::add_application(const ApplicationInfo& info) {
 void PoolScheduler::remove_key(KeyId key) {
   FERMATA_CHECK(waiting_items(key) == 0);
   if (group_ != nullptr) group_->queue().remove(key);
+  if (ensembles_ != nullptr) ensembles_->queries().remove(key);
   if (slot_[key.index()] == key) batchers_[key.index()].reset();
   wakes_.set(key.index(), Time::infinite());
   free_keys_.push_back(key);
@@ -66,6 +103,7 @@ void PoolScheduler::update_latency(KeyId key, std::shared_ptr<const LatencyTable
   const size_t dropped = out.dropped.size();
   infos_[key.index()].latency = latency;
   if (group_ != nullptr) group_->queue().set_latency(key, latency);
+  if (ensembles_ != nullptr) ensembles_->queries().set_latency(key, latency);
   batchers_[key.index()]->set_latency(std::move(latency), now, out);
   settle(key, now, out);
   explain_drops(dropped, now, out);
@@ -95,6 +133,7 @@ WorkerId PoolScheduler::add_worker(Time now, Decisions& out, uint32_t type, int6
   } else if (memory_bytes != kUnlimitedMemory) {
     group();  // keeps account of what is loaded
   }
+  if (ensembles_ != nullptr) ensembles_->add_worker(type, 0);
   ranker_->add_worker(worker, type, now, grants_);
   serve_grants(now, out);
   explain_drops(dropped, now, out);
@@ -120,6 +159,11 @@ bool PoolScheduler::withdraw(const Task& task, Time now, Decisions& out) {
 
 void PoolScheduler::freed(WorkerId worker, Time now, Decisions& out) {
   const size_t dropped = out.dropped.size();
+  --workers_[worker.index()].running;
+  if (ensembles_ != nullptr) {
+    ensembles_->freed(worker, now, out);
+    settle(ensembles_key_, now, out);
+  }
   ranker_->freed(worker, now, grants_);
   serve_grants(now, out);
   explain_drops(dropped, now, out);
@@ -145,7 +189,9 @@ const GroupProblem* PoolScheduler::last_problem() const {
 
 uint64_t PoolScheduler::waiting_items(KeyId key) const {
   const KeyId slot = slot_[key.index()];
-  return slot == key ? batchers_[key.index()]->waiting_items() : group_->queue().waiting_items(key);
+  if (slot == key) return batchers_[key.index()]->waiting_items();
+  if (slot == group_key_) return group_->queue().waiting_items(key);
+  return ensembles_->queries().waiting_items(key);
 }
 
 void PoolScheduler::settle(KeyId key, Time now, Decisions& out) {
@@ -160,45 +206,57 @@ void PoolScheduler::serve_grants(Time now, Decisions& out) {
     const Grant grant = grants_[i];
     Batcher& batcher = *batchers_[grant.key.index()];
     Answer answer = batcher.granted(grant, now, out);
-    KeyId joined;
-    if (answer.started && group_ != nullptr) {
-      joined = complete(out.bound.back(), now, out);
+    joined_.clear();
+    if (answer.started) {
+      ++workers_[grant.worker.index()].running;
+      complete(out.bound.back(), grant.key, now, out);
       answer.free_at = out.bound.back().finish;
     }
-    wakes_.set(grant.key.index(), batcher.next_wake());
+    joined_.push_back(grant.key);
     ranker_->answered(answer, now, grants_);
-    ranker_->offered(batcher.offer(), now, grants_);
-    if (joined.is_none()) continue;
-    wakes_.set(joined.index(), batchers_[joined.index()]->next_wake());
-    ranker_->offered(batchers_[joined.index()]->offer(), now, grants_);
+    for (const KeyId slot : joined_) {
+      wakes_.set(slot.index(), batchers_[slot.index()]->next_wake());
+      ranker_->offered(batchers_[slot.index()]->offer(), now, grants_);
+    }
   }
   grants_.clear();
 }
 
-// Lets tasks of the other kind join: those of applications a batch of one of their variants,
-// those of a variant's own services a batch that applications filled. Whose tasks they are.
-KeyId PoolScheduler::complete(Batch& batch, Time now, Decisions& out) {
-  Time limit = Time::infinite();
-  bool of_applications = false;
-  for (const Task& task : batch.tasks) {
-    if (task.deadline >= batch.finish) limit = std::min(limit, task.deadline);
-    of_applications = slot_[task.key.index()] == group_key_;
+// Lets tasks of other kinds join, whatever kind `slot` has filled it with: those of applications
+// and ensembles that the batch's variant may answer, and those of its own services. Into
+// joined_: whose tasks they may be.
+void PoolScheduler::complete(Batch& batch, KeyId slot, Time now, Decisions& out) {
+  joined_.clear();
+  const auto limit = [&batch] {
+    Time least = Time::infinite();
+    for (const Task& task : batch.tasks) {
+      if (task.deadline >= batch.finish) least = std::min(least, task.deadline);
+    }
+    return least;
+  };
+  const KeyInfo& info = infos_[batch.key.index()];
+  const uint32_t type = workers_[batch.worker.index()].type;
+  const LatencyTable& latency =
+      info.latency_by_type.empty() ? *info.latency : *info.latency_by_type[type];
+  if (slot != batch.key) {
+    batchers_[batch.key.index()]->join(batch, limit(), now, out);
+    joined_.push_back(batch.key);
   }
-  KeyId other = group_key_;
-  if (of_applications) {
-    other = batch.key;
-    batchers_[other.index()]->join(batch, limit, now, out);
-  } else {
-    const KeyInfo& info = infos_[batch.key.index()];
-    const uint32_t type = workers_[batch.worker.index()].type;
-    const bool alike = info.latency_by_type.empty();
-    group_->join_other(batch, limit, alike ? *info.latency : *info.latency_by_type[type], now);
+  if (group_ != nullptr && slot != group_key_) {
+    group_->join_other(batch, limit(), latency, now);
+    joined_.push_back(group_key_);
   }
-  batch.load = group_->queue().use(batch.worker, batch.key);
-  // Applications have counted it in already; a batcher of one key knows nothing of it.
-  if (batch.load && !of_applications) batch.finish = batch.finish + infos_[batch.key.index()].load;
-  group_->queue().set_free_at(batch.worker, batch.finish);
-  return other;
+  if (ensembles_ != nullptr && slot != ensembles_key_) {
+    ensembles_->join_other(batch, limit(), latency, now);
+    joined_.push_back(ensembles_key_);
+  }
+  if (group_ != nullptr) {
+    batch.load = group_->queue().use(batch.worker, batch.key);
+    // Applications have counted it in already; the others know nothing of it.
+    if (batch.load && slot != group_key_) batch.finish = batch.finish + info.load;
+    group_->queue().set_free_at(batch.worker, batch.finish);
+  }
+  if (ensembles_ != nullptr) ensembles_->bound(batch, now);
 }
 
 // A batcher knows how long a refused task would run, the ranker how long it

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "policy/batcher.h"
+#include "policy/ensemble_batcher.h"
 #include "policy/group_batcher.h"
 #include "policy/min_tree.h"
 #include "policy/parts.h"
@@ -23,6 +24,10 @@ class PoolScheduler final : public Scheduler {
   bool serves_applications() const override { return true; }
   KeyId add_application(const ApplicationInfo& info) override;
   void learned(const Task& task, Evidence evidence, Time now, Decisions& out) override;
+  bool serves_ensembles() const override { return true; }
+  KeyId add_ensemble(const EnsembleInfo& info) override;
+  void scored(const Task& query, const Difficulty& difficulty, Time now, Decisions& out) override;
+  void failed(WorkerId worker, const Task& query) override;
 
   KeyId add_key(KeyInfo info) override;
   void remove_key(KeyId key) override;
@@ -42,26 +47,32 @@ class PoolScheduler final : public Scheduler {
   struct WorkerInfo {
     uint32_t type = 0;
     int64_t memory_bytes = kUnlimitedMemory;
+    uint32_t running = 0;  // batches bound and not yet ended
   };
   KeyId new_key();
   GroupBatcher& group();
+  EnsembleBatcher& ensembles();
   void settle(KeyId key, Time now, Decisions& out);
-  KeyId complete(Batch& batch, Time now, Decisions& out);
+  void complete(Batch& batch, KeyId slot, Time now, Decisions& out);
   void serve_grants(Time now, Decisions& out);
   void explain_drops(size_t from, Time now, Decisions& out) const;
 
   const MakeBatcher make_batcher_;
   const std::unique_ptr<Ranker> ranker_;
   std::vector<std::unique_ptr<Batcher>> batchers_;  // by key; null once removed
-  // By key: whose batcher it has. All applications share the one of group_key_.
+  // By key: whose batcher it has. All applications share the one of group_key_, all ensembles
+  // the one of ensembles_key_.
   std::vector<KeyId> slot_;
   std::vector<KeyInfo> infos_;  // by key
   KeyId group_key_;             // none: there has been no application
   GroupBatcher* group_ = nullptr;
+  KeyId ensembles_key_;  // none: there has been no ensemble
+  EnsembleBatcher* ensembles_ = nullptr;
   std::vector<KeyId> free_keys_;  // removed: the next keys take their ids
   MinTree wakes_;                 // by key
   DelayBound delay_;
   std::vector<WorkerInfo> workers_;
+  std::vector<KeyId> joined_;  // scratch of complete()
   std::vector<Grant> grants_;  // to be served, oldest first; empty between calls
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "policy/deferred.h"
+#include "policy/ensemble_scheduler.h"
 #include "policy/fermata.h"
 #include "policy/nexus.h"
 #include "policy/parts.h"
@@ -33,6 +34,18 @@ constexpr Entry kPolicies[] = {
     {"edf", make_edf},
 };
 
+struct EnsembleEntry {
+  std::string_view name;
+  EnsembleMethod method;
+};
+
+constexpr EnsembleEntry kEnsembleMethods[] = {
+    {"schemble", EnsembleMethod::kSchemble},      {"greedy-edf", EnsembleMethod::kGreedyEdf},
+    {"greedy-fifo", EnsembleMethod::kGreedyFifo}, {"greedy-sjf", EnsembleMethod::kGreedySjf},
+    {"original", EnsembleMethod::kOriginal},      {"static", EnsembleMethod::kStatic},
+    {"selected", EnsembleMethod::kSelected},
+};
+
 }  // namespace
 
 absl::StatusOr<Parts> make_parts(std::string_view policy) {
@@ -50,6 +63,9 @@ absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view polic
   const auto groups = published_group_policy_names();
   if (const auto it = std::find(groups.begin(), groups.end(), policy); it != groups.end()) {
     return std::make_unique<WindowScheduler>(static_cast<GroupPolicy>(it - groups.begin()), window);
+  }
+  for (const EnsembleEntry& entry : kEnsembleMethods) {
+    if (entry.name == policy) return std::make_unique<EnsembleScheduler>(entry.method);
   }
   if (policy == kNexus) return std::make_unique<NexusScheduler>();
   for (const std::string_view name : scheduler_names()) {
@@ -72,6 +88,7 @@ std::vector<std::string_view> all_scheduler_names() {
   std::vector<std::string_view> names = scheduler_names();
   const auto groups = published_group_policy_names();
   names.insert(names.end(), groups.begin(), groups.end());
+  for (const EnsembleEntry& entry : kEnsembleMethods) names.push_back(entry.name);
   return names;
 }
 

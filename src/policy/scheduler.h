@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "policy/application.h"
+#include "policy/ensemble.h"
 #include "policy/group_problem.h"
 #include "policy/types.h"
 
@@ -17,8 +18,11 @@ class Decisions {
   std::vector<Batch> bound;
   std::vector<Dropped> dropped;
   std::vector<Task> short_circuited;  // answered by what the evidence model found already
+  std::vector<Concluded> concluded;   // of ensembles
 
-  bool empty() const { return bound.empty() && dropped.empty() && short_circuited.empty(); }
+  bool empty() const {
+    return bound.empty() && dropped.empty() && short_circuited.empty() && concluded.empty();
+  }
   // Empties all; the batches' memory is kept for add_batch() unless the caller
   // moved it out.
   void clear();
@@ -35,7 +39,9 @@ class Decisions {
 // late costs quality, never correctness).
 //
 // Every nominated task ends exactly once: in one Batch, in one Dropped, as one of
-// short_circuited, or by withdraw() returning true.
+// short_circuited, or by withdraw() returning true. But a query of an ensemble may be in
+// several batches, one of each of its base models; it ends in one Concluded, in one Dropped (then
+// it was in no batch), or by withdraw() returning true.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;
@@ -59,6 +65,18 @@ class Scheduler {
   // What the data of a waiting task says; nothing where it no longer waits.
   virtual void learned(const Task& task, Evidence evidence, Time now, Decisions& out);
 
+  // Whether tasks may be answered by several keys together. Where not, none of the next three
+  // may be called.
+  virtual bool serves_ensembles() const { return false; }
+  // A key for queries of one item, of which batches of the base models' keys answer parts; those
+  // were added before and stay as long as it does.
+  virtual KeyId add_ensemble(const EnsembleInfo& info);
+  // What is predicted of a query that was nominated; nothing where it has ended. The scheduler
+  // `selected` waits for it.
+  virtual void scored(const Task& query, const Difficulty& difficulty, Time now, Decisions& out);
+  // The model that ran on the worker has no answer for this query: called before freed().
+  virtual void failed(WorkerId worker, const Task& query);
+
   virtual void nominate(const Task& task, Time now, Decisions& out) = 0;
   // False where it is bound already: a withdrawal that crosses a grant loses.
   virtual bool withdraw(const Task& task, Time now, Decisions& out) = 0;
@@ -70,12 +88,14 @@ class Scheduler {
   virtual uint64_t waiting_items(KeyId key) const = 0;
   // What the last choice for applications was made from; null where there was none.
   virtual const GroupProblem* last_problem() const { return nullptr; }
+  virtual const EnsembleProblem* last_ensemble_problem() const { return nullptr; }
 };
 
 // The names of the contract: fermata, deferred, deferred-beta-lambda,
 // deferred-prefix, eager, clockwork, edf, nexus. Unknown: INVALID_ARGUMENT with the list.
 // And for applications as published: sneakpeek, grouped, lo-priority, lo-edf, maxacc-edf, which
-// plan once a `window`, or with none whenever something happens.
+// plan once a `window`, or with none whenever something happens. And for ensembles as published:
+// schemble, greedy-edf, greedy-fifo, greedy-sjf, original, static, selected.
 absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy,
                                                           Duration window = Duration::millis(100));
 std::vector<std::string_view> scheduler_names();  // those that refuse what would be late
