@@ -34,8 +34,18 @@ void read_shared_model(Reader value, const Scenario& scenario, SimulatedVariant&
   variant.max_batch = it->max_batch;
 }
 
-SimulatedVariant read_variant(Reader value, const Scenario& scenario, size_t classes) {
-  ObjectReader fields = value.object();
+void check_latency(Reader value, const SimulatedVariant& variant) {
+  for (const LatencyModel& latency : variant.latency) {
+    if (value.failed()) break;
+    if (auto table = LatencyTable::make(latency, variant.max_batch); !table.ok()) {
+      value.fail(std::string(table.status().message()));
+    }
+  }
+}
+
+}  // namespace
+
+SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenario& scenario) {
   SimulatedVariant variant;
   if (Reader model = fields["model"]; model.present()) {
     read_shared_model(model, scenario, variant);
@@ -50,17 +60,20 @@ SimulatedVariant read_variant(Reader value, const Scenario& scenario, size_t cla
     variant.load = Duration::from_millis(fields["load_ms"].between(0, kLongestMs, 0.0));
     variant.memory_mb = fields["memory_mb"].non_negative(0);
   }
+  check_latency(value, variant);
+  return variant;
+}
+
+namespace {
+
+SimulatedVariant read_variant(Reader value, const Scenario& scenario, size_t classes) {
+  ObjectReader fields = value.object();
+  SimulatedVariant variant = read_runnable(value, fields, scenario);
   variant.accuracy = fields["accuracy"].between(0, 1);
   if (Reader recall = fields["recall"]; recall.present()) {
     for (Reader entry : recall.list(1)) variant.recall.push_back(entry.between(0, 1));
     if (classes > 0 && variant.recall.size() != classes && !value.failed()) {
       recall.fail(fmt::format("{} recalls, one for each class of the prior", classes));
-    }
-  }
-  for (const LatencyModel& latency : variant.latency) {
-    if (value.failed()) break;
-    if (auto table = LatencyTable::make(latency, variant.max_batch); !table.ok()) {
-      value.fail(std::string(table.status().message()));
     }
   }
   return variant;

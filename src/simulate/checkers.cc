@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <list>
+#include <map>
 #include <memory>
+#include <set>
 #include <unordered_map>
 
 namespace fermata::simulate {
@@ -22,6 +24,7 @@ struct Thing {
   double memory_mb = 0;
   std::vector<uint32_t> answers;  // keys whose batches may answer its requests
   const SimulatedApplication* application = nullptr;
+  const SimulatedEnsemble* ensemble = nullptr;
 
   // What costs nothing to load is always there.
   bool loadable() const { return load > Duration() || memory_mb > 0; }
@@ -41,6 +44,15 @@ std::vector<Thing> things(const Scenario& scenario) {
       all.push_back({*LatencyTable::make(v.latency[0], v.max_batch), v.load, v.memory_mb});
     }
     all.push_back(std::move(application));
+  }
+  for (const SimulatedEnsemble& e : scenario.ensembles) {
+    Thing ensemble{.ensemble = &e};
+    for (const SimulatedVariant& v : e.models) {
+      ensemble.answers.push_back(static_cast<uint32_t>(v.model.value_or(all.size())));
+      if (v.model) continue;
+      all.push_back({*LatencyTable::make(v.latency[0], v.max_batch), v.load, v.memory_mb});
+    }
+    all.push_back(std::move(ensemble));
   }
   return all;
 }
@@ -73,9 +85,10 @@ Duration fastest(const std::vector<Thing>& all, const Thing& thing, uint32_t ite
   return least;
 }
 
-bool ends(const TraceEvent& e) {
-  return e.kind == TraceEvent::kTaken || e.kind == TraceEvent::kDropped ||
-         e.kind == TraceEvent::kShortCircuited;
+bool ends(const TraceEvent& e, const std::vector<Thing>& all) {
+  if (e.kind == TraceEvent::kTaken) return all[e.key.index()].ensemble == nullptr;
+  return e.kind == TraceEvent::kDropped || e.kind == TraceEvent::kShortCircuited ||
+         e.kind == TraceEvent::kConcluded;
 }
 
 struct Request {
@@ -110,9 +123,10 @@ void for_each_batch(const Trace& trace, const Requests& known, Visit visit) {
 
 Findings check_conservation(const Scenario& scenario, const Trace& trace) {
   Findings found;
+  const auto all = things(scenario);
   Requests known = requests(trace);
   for (const TraceEvent& e : trace) {
-    if (!ends(e)) continue;
+    if (!ends(e, all)) continue;
     const auto request = known.find(e.job.value());
     if (request == known.end()) {
       found.push_back(fmt::format("request {} ended but never arrived", e.job.value()));
@@ -124,7 +138,8 @@ Findings check_conservation(const Scenario& scenario, const Trace& trace) {
   const Time end = Time() + scenario.warmup + scenario.duration;
   for (const auto& [job, request] : known) {
     const bool measured = request.arrival >= Time() + scenario.warmup && request.arrival < end;
-    const bool due = request.deadline < end && scenario.applications.empty();
+    const bool due =
+        request.deadline < end && scenario.applications.empty() && scenario.ensembles.empty();
     if (request.ends == 0 && (measured || due)) {
       found.push_back(fmt::format("request {} never ended", job));
     }
@@ -197,6 +212,7 @@ Findings check_deadlines(const Scenario& scenario, const Trace& trace) {
   for (const TraceEvent& e : trace) {
     if (e.kind != TraceEvent::kTaken && e.kind != TraceEvent::kShortCircuited) continue;
     const Request& request = known.at(e.job.value());
+    if (all.at(request.key.index()).ensemble != nullptr) continue;
     const SimulatedApplication* a = all.at(request.key.index()).application;
     if (a != nullptr && e.kind == TraceEvent::kTaken) continue;
     const double bearable = a == nullptr ? 0 : kBearablePenalty;
@@ -266,6 +282,7 @@ Findings check_deferral(const Scenario& scenario, const Trace& trace) {
 Findings check_work_conservation(const Scenario& scenario, const Trace& trace) {
   // Time goes on between two events: then either nothing waits or no worker idles.
   Findings found;
+  const auto all = things(scenario);
   std::vector<Time> free_at(scenario.worker_count());
   int64_t waiting = 0;
   Time last;
@@ -278,8 +295,70 @@ Findings check_work_conservation(const Scenario& scenario, const Trace& trace) {
     }
     last = e.at;
     if (e.kind == TraceEvent::kArrived) ++waiting;
-    if (ends(e)) --waiting;
+    if (ends(e, all)) --waiting;
     if (e.kind == TraceEvent::kStarted) free_at[e.worker.index()] = e.end;
+  }
+  return found;
+}
+
+Findings check_ensembles(const Scenario& scenario, const Trace& trace) {
+  struct Query {
+    std::set<uint32_t> taken, done;  // models' keys
+    bool ended = false;
+  };
+  Findings found;
+  const auto all = things(scenario);
+  const Requests known = requests(trace);
+  std::unordered_map<uint64_t, Query> queries;
+  std::map<std::pair<Time, uint64_t>, std::pair<uint64_t, uint32_t>> ends;  // of running tasks
+  const auto land = [&](Time now) {
+    while (!ends.empty() && ends.begin()->first.first <= now) {
+      const auto [job, key] = ends.begin()->second;
+      queries[job].done.insert(key);
+      ends.erase(ends.begin());
+    }
+  };
+  const TraceEvent* batch = nullptr;
+  uint64_t tasks = 0;
+  for (const TraceEvent& e : trace) {
+    if (e.kind == TraceEvent::kStarted) batch = &e;
+    if (e.kind == TraceEvent::kStarted || e.kind == TraceEvent::kArrived) continue;
+    const Request& request = known.at(e.job.value());
+    const Thing& thing = all.at(request.key.index());
+    if (thing.ensemble == nullptr) continue;
+    Query& query = queries[e.job.value()];
+    if (query.ended) found.push_back(fmt::format("query {} goes on after its end", e.job.value()));
+    if (e.kind == TraceEvent::kTaken) {
+      if (!query.taken.insert(batch->key.value()).second) {
+        found.push_back(fmt::format("query {} runs twice on one model", e.job.value()));
+      }
+      ends[{batch->end, tasks++}] = {e.job.value(), batch->key.value()};
+      continue;
+    }
+    query.ended = true;
+    land(e.at);
+    if (e.kind == TraceEvent::kDropped) {
+      if (!query.taken.empty()) {
+        found.push_back(fmt::format("query {} dropped while it runs", e.job.value()));
+      }
+      if (thing.ensemble->serve_all) {
+        found.push_back(fmt::format("query {} dropped, though all are served", e.job.value()));
+      }
+      continue;
+    }
+    std::set<uint32_t> said;
+    for (size_t k = 0; k < thing.answers.size(); ++k) {
+      if ((e.items >> k & 1) != 0) said.insert(thing.answers[k]);
+    }
+    if (said.empty() || said != query.done) {
+      found.push_back(
+          fmt::format("query {} is answered by models that have not ended, or without "
+                      "some that have",
+                      e.job.value()));
+    }
+    if (e.at > request.deadline && said.size() > 1 && !thing.ensemble->serve_all) {
+      found.push_back(fmt::format("query {} was not answered at its deadline", e.job.value()));
+    }
   }
   return found;
 }
@@ -287,7 +366,7 @@ Findings check_work_conservation(const Scenario& scenario, const Trace& trace) {
 Findings check_always(const Scenario& scenario, const Trace& trace) {
   Findings all;
   for (const auto check : {check_conservation, check_workers, check_batches, check_deadlines,
-                           check_drops, check_short_circuits}) {
+                           check_drops, check_short_circuits, check_ensembles}) {
     const Findings found = check(scenario, trace);
     all.insert(all.end(), found.begin(), found.end());
   }

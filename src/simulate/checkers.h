@@ -32,6 +32,11 @@ Findings check_deadlines(const Scenario& scenario, const Trace& trace);
 // Only applications that have one are short-circuited, when their evidence can be known.
 Findings check_short_circuits(const Scenario& scenario, const Trace& trace);
 
+// A query of an ensemble runs at most once on each of its models and is answered by all that have
+// ended by then, by its deadline if several have, and by at least one; one that runs, or of an
+// ensemble that serves all, is not dropped.
+Findings check_ensembles(const Scenario& scenario, const Trace& trace);
+
 // Nothing is dropped before it arrived, nor (with a delay bound of zero) later
 // than the moment at which it alone could still have made it, or have been worth anything,
 // be it by its evidence.

@@ -1,104 +1,17 @@
 #include "simulate/driver.h"
 
 #include <algorithm>
-#include <array>
-#include <map>
-#include <memory>
-#include <optional>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/container/inlined_vector.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "policy/min_tree.h"
-#include "policy/scheduler.h"
-#include "simulate/examples.h"
+#include "simulate/run.h"
 
 namespace fermata::simulate {
 namespace {
 
 constexpr uint64_t kProgressEvery = 1 << 16;  // events
-
-class Run {
- public:
-  Run(const Scenario& scenario, const RunOptions& options,
-      std::unique_ptr<policy::Scheduler> scheduler);
-
-  Result go();
-
- private:
-  struct Source {
-    Arrivals arrivals{UniformArrivals(), 0, Time(), Random(0)};
-    Duration slo;
-    KeyId key;
-    const SimulatedApplication* application = nullptr;
-    std::optional<Examples> examples;  // of an application
-  };
-  // When each bound batch ends; the second is one that was bound ahead.
-  struct WorkerState {
-    std::array<Time, 2> ends;
-    uint32_t bound = 0;
-  };
-
-  void add_models();
-  void add_applications();
-  KeyId add_key(policy::KeyInfo info, const std::vector<LatencyModel>& latency, uint32_t max_batch);
-  KeyId add_variant(const SimulatedVariant& variant);
-  void know(KeyId key, const std::string& name);
-  void add_source(Source source, double share, const ArrivalProcess& process,
-                  const std::string& name);
-  void add_workers();
-  void step();
-  void arrive(Time now);
-  void end_batch(Time now);
-  void act(Time now);
-  void start(const policy::Batch& batch, Time now);
-  void drop(const policy::Task& task, Time now);
-  void arrive_with_example(const policy::Task& task, Source& source, Time now);
-  void learn(Time now);
-  void short_circuit(const policy::Task& task, Time now);
-  void take(const policy::Task& task, const policy::Batch& batch, Time now);
-  void judge(const policy::Task& task, KeyId variant, Time finish);
-  Time next_evidence() const {
-    return evidence_.empty() ? Time::infinite() : evidence_.begin()->first.first;
-  }
-  bool measured(Time arrival) const { return arrival >= from_ && arrival < to_; }
-  KeyId place(KeyId key) const { return places_[key.index()]; }
-  void mix(uint64_t value) { result_.hash = (result_.hash ^ value) * 0x100000001b3; }
-
-  const Scenario& scenario_;
-  const RunOptions& options_;
-  std::unique_ptr<policy::Scheduler> scheduler_;
-  const Time from_ = Time() + scenario_.warmup;
-  const Time to_ = from_ + scenario_.duration;
-  std::vector<Source> sources_;                              // as result_.models
-  policy::MinTree next_arrival_;                             // by source
-  std::vector<size_t> source_of_;                            // by key of a model or application
-  std::vector<std::string> names_;                           // by key
-  absl::flat_hash_map<JobId, const Example*> examples_;      // of waiting requests
-  std::map<std::pair<Time, JobId>, policy::Task> evidence_;  // when it will be known
-  std::vector<WorkerState> workers_;
-  policy::MinTree next_end_;  // by worker
-  policy::Decisions decisions_;
-  uint64_t jobs_ = 0, unended_ = 0;  // of the measured ones
-  std::vector<KeyId> places_;        // by key, what traces call it
-  uint32_t variants_ = 0, known_ = 0;
-  Result result_;
-};
-
-Run::Run(const Scenario& scenario, const RunOptions& options,
-         std::unique_ptr<policy::Scheduler> scheduler)
-    : scenario_(scenario), options_(options), scheduler_(std::move(scheduler)) {
-  result_.duration = scenario.duration;
-  result_.workers = scenario.worker_count();
-  scheduler_->set_delay_bound(scenario.network);
-  add_models();
-  add_applications();
-  next_arrival_.resize(sources_.size());
-  for (size_t i = 0; i < sources_.size(); ++i) next_arrival_.set(i, sources_[i].arrivals.next());
-  add_workers();
-}
 
 // The slowest type's time of each batch size.
 std::shared_ptr<const LatencyTable> slowest(
@@ -114,6 +27,22 @@ std::shared_ptr<const LatencyTable> slowest(
     }
   }
   return *LatencyTable::make(points, max_batch);
+}
+
+}  // namespace
+
+Run::Run(const Scenario& scenario, const RunOptions& options,
+         std::unique_ptr<policy::Scheduler> scheduler)
+    : scenario_(scenario), options_(options), scheduler_(std::move(scheduler)) {
+  result_.duration = scenario.duration;
+  result_.workers = scenario.worker_count();
+  scheduler_->set_delay_bound(scenario.network);
+  add_models();
+  add_applications();
+  add_ensembles();
+  next_arrival_.resize(sources_.size());
+  for (size_t i = 0; i < sources_.size(); ++i) next_arrival_.set(i, sources_[i].arrivals.next());
+  add_workers();
 }
 
 KeyId Run::add_key(policy::KeyInfo info, const std::vector<LatencyModel>& latency,
@@ -161,25 +90,6 @@ KeyId Run::add_variant(const SimulatedVariant& variant) {
   return add_key(
       {.name = variant.name, .load = variant.load, .memory_bytes = variant.memory_bytes()},
       variant.latency, variant.max_batch);
-}
-
-void Run::add_applications() {
-  for (const SimulatedApplication& application : scenario_.applications) {
-    policy::ApplicationInfo info{.name = application.name,
-                                 .penalty = application.penalty,
-                                 .prior = application.prior,
-                                 .short_circuit = application.short_circuit};
-    for (const SimulatedVariant& variant : application.variants) {
-      info.variants.push_back({add_variant(variant), variant.accuracy, variant.recall});
-    }
-    const KeyId key = scheduler_->add_application(info);
-    know(key, application.name);
-    Source source{.slo = application.slo, .key = key, .application = &application};
-    const uint64_t stream = scenario_.models.size() + scenario_.applications.size();
-    source.examples.emplace(application, Random(scenario_.seed, stream + sources_.size()));
-    add_source(std::move(source), application.share, application.arrival, application.name);
-    result_.models.back().application.emplace();
-  }
 }
 
 void Run::add_workers() {
@@ -237,7 +147,8 @@ void Run::step() {
 void Run::arrive(Time now) {
   const size_t i = next_arrival_.top_index();
   Source& source = sources_[i];
-  const policy::Task task{JobId(jobs_++), source.key, now, now + source.slo};
+  policy::Task task{JobId(jobs_++), source.key, now, now + source.slo};
+  if (source.ensemble != nullptr) task = ensemble_query(task, source, now);
   next_arrival_.set(i, source.arrivals.next());
   if (measured(now)) {
     ++result_.models[i].offered;
@@ -251,23 +162,6 @@ void Run::arrive(Time now) {
   scheduler_->nominate(task, now, decisions_);
 }
 
-void Run::arrive_with_example(const policy::Task& task, Source& source, Time now) {
-  const Example& example = source.examples->next();
-  examples_[task.job] = &example;
-  scheduler_->nominate(task, now, decisions_);
-  if (!example.evidence.empty() && !source.application->prior.empty()) {
-    evidence_[{now + source.application->evidence_delay, task.job}] = task;
-  }
-}
-
-void Run::learn(Time now) {
-  const policy::Task task = evidence_.begin()->second;
-  evidence_.erase(evidence_.begin());
-  const auto example = examples_.find(task.job);
-  if (example == examples_.end()) return;
-  scheduler_->learned(task, example->second->evidence, now, decisions_);
-}
-
 void Run::end_batch(Time now) {
   const size_t i = next_end_.top_index();
   WorkerState& worker = workers_[i];
@@ -277,13 +171,11 @@ void Run::end_batch(Time now) {
 }
 
 void Run::act(Time now) {
-  if (decisions_.bound.empty() && decisions_.dropped.empty() &&
-      decisions_.short_circuited.empty()) {
-    return;
-  }
+  if (decisions_.empty()) return;
   for (const policy::Batch& batch : decisions_.bound) start(batch, now);
   for (const policy::Dropped& dropped : decisions_.dropped) drop(dropped.task, now);
   for (const policy::Task& task : decisions_.short_circuited) short_circuit(task, now);
+  for (const policy::Concluded& concluded : decisions_.concluded) conclude(concluded, now);
   decisions_.clear();
 }
 
@@ -318,54 +210,14 @@ void Run::take(const policy::Task& task, const policy::Batch& batch, Time now) {
                                task.job, now, batch.start, batch.finish});
   }
   ModelResult& model = result_.models[source_of_[task.key.index()]];
+  if (measured(task.arrival)) model.queueing.record(batch.start - task.arrival);
+  if (model.ensemble) return;  // it ends when it is concluded
   if (measured(task.arrival)) {
     --unended_;
     ++(batch.finish <= task.deadline ? model.on_time : model.late);
     model.latency.record(batch.finish - task.arrival);
-    model.queueing.record(batch.start - task.arrival);
   }
   if (model.application) judge(task, batch.key, batch.finish);
-}
-
-// `variant` none: the evidence model itself has answered.
-void Run::judge(const policy::Task& task, KeyId variant, Time finish) {
-  const size_t at = source_of_[task.key.index()];
-  const SimulatedApplication& application = *sources_[at].application;
-  ApplicationResult& result = *result_.models[at].application;
-  const auto example = examples_.find(task.job);
-  const Example& e = *example->second;
-  examples_.erase(example);
-  if (!measured(task.arrival)) return;
-  ++result.answered;
-  bool correct = e.short_circuit_correct;
-  if (variant.is_none()) {
-    ++result.short_circuited;
-  } else {
-    const std::string& name = names_[variant.index()];
-    ++result.variants[name];
-    for (size_t v = 0; v < application.variants.size(); ++v) {
-      if (application.variants[v].name == name) correct = e.correct[v];
-    }
-  }
-  if (!correct) return;
-  ++result.correct;
-  result.utility += 1 - application.penalty(application.slo, finish - task.arrival);
-}
-
-void Run::short_circuit(const policy::Task& task, Time now) {
-  mix(task.job.value());
-  if (options_.trace != nullptr) {
-    options_.trace->push_back({TraceEvent::kShortCircuited, task.items, place(task.key),
-                               WorkerId::none(), task.job, now, now, now});
-  }
-  ModelResult& model = result_.models[source_of_[task.key.index()]];
-  if (measured(task.arrival)) {
-    --unended_;
-    ++(now <= task.deadline ? model.on_time : model.late);
-    model.latency.record(now - task.arrival);
-    model.queueing.record(now - task.arrival);
-  }
-  judge(task, KeyId::none(), now);
 }
 
 void Run::drop(const policy::Task& task, Time now) {
@@ -380,14 +232,16 @@ void Run::drop(const policy::Task& task, Time now) {
     ++model.dropped;
   }
   if (model.application) examples_.erase(task.job);
+  if (model.ensemble) queries_.erase(task.job);
 }
-
-}  // namespace
 
 absl::StatusOr<Result> run(const Scenario& scenario, const RunOptions& options) {
   ASSIGN_OR_RETURN(auto scheduler, policy::make_scheduler(scenario.scheduler, scenario.window));
   if (!scenario.applications.empty() && !scheduler->serves_applications()) {
     return invalid("scheduler '{}' serves no applications", scenario.scheduler);
+  }
+  if (!scenario.ensembles.empty() && !scheduler->serves_ensembles()) {
+    return invalid("scheduler '{}' serves no ensembles", scenario.scheduler);
   }
   return Run(scenario, options, std::move(scheduler)).go();
 }

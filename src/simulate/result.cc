@@ -43,6 +43,23 @@ Json write_application(const ModelResult& m) {
   return result;
 }
 
+Json write_ensemble(const ModelResult& m) {
+  const EnsembleResult& e = *m.ensemble;
+  const auto share = [](uint64_t part, uint64_t of) {
+    return of == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(of);
+  };
+  Json result = write_model(m);
+  result["mean_ms"] = m.latency.mean().millis();
+  result["p95_ms"] = m.latency.quantile(0.95).millis();
+  result["max_ms"] = m.latency.quantile(1).millis();
+  result["accuracy"] = share(e.correct, m.offered);
+  result["processed_accuracy"] = share(e.correct, e.answered);
+  result["miss_rate"] = m.bad_rate();
+  result["incomplete_rate"] = share(m.offered - e.answered + e.incomplete, m.offered);
+  result["subsets"] = e.subsets;
+  return result;
+}
+
 Json write_autoscale(const Result& result, double bad_rate) {
   const double idle = std::max(0.0, 1 - result.utilization());
   const int64_t add = plan::workers_to_add({result.workers, bad_rate, idle});
@@ -60,7 +77,7 @@ double Result::worst_bad_rate() const {
 
 Json write_result(const Result& result) {
   ModelResult sum;
-  Json models = Json::array(), applications = Json::array();
+  Json models = Json::array(), applications = Json::array(), ensembles = Json::array();
   for (const ModelResult& m : result.models) {
     sum.offered += m.offered;
     sum.on_time += m.on_time;
@@ -68,6 +85,8 @@ Json write_result(const Result& result) {
     sum.dropped += m.dropped;
     if (m.application) {
       applications.push_back(write_application(m));
+    } else if (m.ensemble) {
+      ensembles.push_back(write_ensemble(m));
     } else {
       models.push_back(write_model(m));
     }
@@ -83,6 +102,7 @@ Json write_result(const Result& result) {
                {"events", result.events},
                {"models", std::move(models)}};
   if (!applications.empty()) json["applications"] = std::move(applications);
+  if (!ensembles.empty()) json["ensembles"] = std::move(ensembles);
   return json;
 }
 

@@ -19,7 +19,14 @@ struct ApplicationResult {
   std::map<std::string, uint64_t> variants;  // requests that each answered
 };
 
-// What became of the measured requests of one model, or of one application.
+// How an ensemble's measured queries were answered.
+struct EnsembleResult {
+  uint64_t answered = 0, correct = 0;       // in time
+  uint64_t incomplete = 0;                  // in time, by fewer models than was planned
+  std::map<std::string, uint64_t> subsets;  // answered by each
+};
+
+// What became of the measured requests of one model, application or ensemble.
 struct ModelResult {
   std::string name;
   uint64_t offered = 0, on_time = 0, late = 0, dropped = 0;
@@ -27,6 +34,7 @@ struct ModelResult {
   Histogram queueing;             // arrival to the start of its batch
   std::vector<uint64_t> batches;  // [b]: batches of b items that hold a measured request
   std::optional<ApplicationResult> application;
+  std::optional<EnsembleResult> ensemble;
 
   // Of nothing offered, nothing is bad.
   double bad_rate() const {
@@ -35,7 +43,7 @@ struct ModelResult {
 };
 
 struct Result {
-  std::vector<ModelResult> models;  // the scenario's, then its applications
+  std::vector<ModelResult> models;  // the scenario's, then its applications, then its ensembles
   Duration duration;
   uint32_t workers = 0;
   Duration busy;  // of all workers, within the measured time

@@ -15,6 +15,14 @@ int64_t SimulatedVariant::memory_bytes() const {
   return static_cast<int64_t>(memory_mb * kMebibyte);
 }
 
+std::string SimulatedEnsemble::subset_name(policy::Subset subset) const {
+  std::string name;
+  for (size_t k = 0; k < models.size(); ++k) {
+    if ((subset >> k & 1) != 0) name += (name.empty() ? "" : "+") + models[k].name;
+  }
+  return name;
+}
+
 uint32_t Scenario::worker_count() const {
   uint32_t n = 0;
   for (const WorkerGroup& group : workers) n += group.count;
@@ -25,6 +33,7 @@ double Scenario::rate_of(double share) const {
   double shares = 0;
   for (const SimulatedModel& m : models) shares += m.share;
   for (const SimulatedApplication& a : applications) shares += a.share;
+  for (const SimulatedEnsemble& e : ensembles) shares += e.share;
   return rate_rps * share / shares;
 }
 

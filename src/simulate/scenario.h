@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/latency.h"
+#include "policy/ensemble.h"
 #include "policy/penalty.h"
 #include "policy/types.h"
 #include "simulate/arrivals.h"
@@ -60,6 +61,29 @@ struct SimulatedApplication {
   std::vector<Example> examples;        // drawn from, at least one of each class that comes
 };
 
+// A query of recorded or made-up data: what is predicted of it, and which subsets are right.
+struct EnsembleExample {
+  policy::Difficulty difficulty;
+  std::vector<bool> correct;  // by Subset; nobody is never right
+};
+
+// Queries that several base models answer together, or some of them (Schemble).
+struct SimulatedEnsemble {
+  std::string name;
+  Duration slo, slo_most;  // relative deadlines are uniform between them
+  double share = 1;
+  ArrivalProcess arrival;
+  std::vector<SimulatedVariant> models;      // base models; accuracy and recall mean nothing
+  std::vector<std::vector<double>> utility;  // by bin and Subset, as policy::EnsembleInfo
+  std::vector<double> bins;                  // share of the queries
+  bool serve_all = false;
+  policy::Subset fixed = 0;
+  std::optional<Duration> score_delay;    // until the difficulty is known; none: it never is
+  std::vector<EnsembleExample> examples;  // drawn from
+
+  std::string subset_name(policy::Subset subset) const;  // models joined by +
+};
+
 struct WorkerGroup {
   std::string type;
   uint32_t count = 1;
@@ -76,6 +100,7 @@ struct Scenario {
   policy::DelayBound network;
   std::vector<SimulatedModel> models;
   std::vector<SimulatedApplication> applications;
+  std::vector<SimulatedEnsemble> ensembles;
   Duration window = Duration::millis(100);  // of the policies that plan once a window
   double rate_rps = 0;
 

@@ -9,6 +9,7 @@
 #include "policy/scheduler.h"
 #include "simulate/application_document.h"
 #include "simulate/arrivals_document.h"
+#include "simulate/ensemble_document.h"
 
 namespace fermata::simulate {
 namespace {
@@ -96,7 +97,8 @@ double read_rate(Reader value, const Scenario& scenario) {
   };
   const bool counted =
       std::all_of(scenario.models.begin(), scenario.models.end(), trace) &&
-      std::all_of(scenario.applications.begin(), scenario.applications.end(), trace);
+      std::all_of(scenario.applications.begin(), scenario.applications.end(), trace) &&
+      std::all_of(scenario.ensembles.begin(), scenario.ensembles.end(), trace);
   if (value.present() || !counted) return value.between(1e-6, kHighestRate);
   return 0;
 }
@@ -109,6 +111,7 @@ void rate_from_traces(Scenario& scenario) {
   };
   for (SimulatedModel& m : scenario.models) count(m);
   for (SimulatedApplication& a : scenario.applications) count(a);
+  for (SimulatedEnsemble& e : scenario.ensembles) count(e);
 }
 
 }  // namespace
@@ -131,11 +134,13 @@ Scenario read_scenario(Reader root) {
         Duration::from_millis(delays["per_item_ms"].between(0, kLongestMs, 0.0));
   }
   scenario.window = Duration::from_millis(fields["window_ms"].between(0, kLongestMs, 100.0));
-  Reader applications = fields["applications"];
-  if (Reader models = fields["models"]; models.present() || !applications.present()) {
+  Reader applications = fields["applications"], ensembles = fields["ensembles"];
+  const bool others = applications.present() || ensembles.present();
+  if (Reader models = fields["models"]; models.present() || !others) {
     scenario.models = read_models(models, scenario.workers);
   }
   if (applications.present()) scenario.applications = read_applications(applications, scenario);
+  if (ensembles.present()) scenario.ensembles = read_ensembles(ensembles, scenario);
   scenario.rate_rps = read_rate(fields["rate_rps"], scenario);
   if (!root.failed() && scenario.rate_rps == 0) rate_from_traces(scenario);
   return scenario;

@@ -9,13 +9,14 @@
 namespace fermata::simulate {
 
 // What happened in a run, for checkers. A batch is one kStarted, followed by one
-// kTaken for each of its requests.
+// kTaken for each of its requests; a query of an ensemble may be taken by several, and ends
+// when it is concluded.
 struct TraceEvent {
-  enum Kind : uint8_t { kArrived, kStarted, kTaken, kDropped, kShortCircuited };
+  enum Kind : uint8_t { kArrived, kStarted, kTaken, kDropped, kShortCircuited, kConcluded };
   Kind kind;
-  uint32_t items;   // of the request, or of the batch
+  uint32_t items;   // of the request, or of the batch; of kConcluded the Subset that answered
   KeyId key;        // its place among the scenario's models, then of each application its own
-                    // variants and the application itself
+                    // variants and the application itself, then of ensembles the same
   WorkerId worker;  // of kStarted
   JobId job;        // of the others
   Time at;          // when it arrived, was decided on, or was dropped
