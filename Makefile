@@ -45,11 +45,12 @@ tidy: build ## the linter on every C++ source
 	@scripts/deps.sh lint
 	run-clang-tidy-14 -quiet -p build -j$(JOBS) '/src/.*\.cc$$'
 
-zoo: ## train the zoo's own models again
-	scripts/deps.sh zoo train
+zoo: build ## train the zoo's own models again
+	scripts/deps.sh zoo train predictors
 	.deps/train/bin/python zoo/train_digits.py
 	.deps/train/bin/python zoo/train_applications.py
 	.deps/train/bin/python zoo/train_ensembles.py
+	.deps/train/bin/python zoo/train_predictors.py
 
 deps:
 	@scripts/deps.sh build

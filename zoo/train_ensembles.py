@@ -20,7 +20,6 @@ import pathlib
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
 import numpy as np
-from scipy.optimize import nnls
 
 from applications.networks import ResidualCnn, write_mean
 from ensembles import meta
@@ -35,7 +34,7 @@ EPOCH = 5500
 AGGREGATED_VIEWS = 4  # of every recording, to fit what aggregates
 
 
-def scans(network, epochs, reach=(0, 0)):
+def base(network, epochs, reach=(0, 0)):
     return Variant([Member(network, epochs, epoch=EPOCH)], reach)
 
 
@@ -46,17 +45,18 @@ def cnn(shape, classes, grid, channels, blocks, coarse=1):
 SCAN, FORM = Scans.SHAPE, Count.SHAPE
 MODELS = {
     "scans": {
-        "scans-dense": scans(Dense(SCAN, 10, units=256, times=128), 14),
-        "scans-glance": scans(cnn(SCAN, 10, (4, 4), 16, 1, coarse=2), 10, reach=(1, 1)),
-        "scans-recurrent": scans(RowsAndColumns(SCAN, 10, 128), 12, reach=(1, 0)),
-        "scans-convolutional": scans(cnn(SCAN, 10, (4, 4), 32, 2), 8, reach=(1, 1)),
+        "scans-dense": base(Dense(SCAN, 10, units=256, times=128), 14),
+        "scans-glance": base(cnn(SCAN, 10, (4, 4), 16, 1, coarse=2), 10, reach=(1, 1)),
+        "scans-recurrent": base(RowsAndColumns(SCAN, 10, 128), 12, reach=(1, 0)),
+        "scans-convolutional": base(cnn(SCAN, 10, (4, 4), 32, 2), 8, reach=(1, 1)),
     },
     "count": {
-        "count-dense": scans(Dense(FORM, 1, units=256, times=128), 14),
-        "count-recurrent": scans(RowsAndColumns(FORM, 1, 128), 12, reach=(1, 0)),
-        "count-convolutional": scans(cnn(FORM, 1, (4, 4), 24, 2), 10, reach=(1, 1)),
+        "count-dense": base(Dense(FORM, 1, units=256, times=128), 14),
+        "count-recurrent": base(RowsAndColumns(FORM, 1, 128), 7, reach=(1, 0)),
+        "count-convolutional": base(cnn(FORM, 1, (4, 4), 24, 2), 10, reach=(1, 1)),
     },
 }
+AVERAGED = ["scans-dense", "scans-recurrent", "scans-convolutional"]
 STACKED = "scans-stacking"  # of all models of scans
 TASKS = {task.NAME: task for task in (Scans(), Count())}
 TOLERANCE = 0.5  # of a count
@@ -94,7 +94,7 @@ def write(task, name, about, values, max_batch, model):
     if task.CLASSES:
         cards.write_configuration(folder, about, max_batch, values, task.CLASSES)
     else:
-        cards.write_value_configuration(folder, about, max_batch, values)
+        cards.write_plain_configuration(folder, about, max_batch, values, {"value": 1})
     features, labels = load(task, "test")
     if name == STACKED:
         features = side_by_side(task, features)
@@ -139,9 +139,10 @@ def write_stacking(task, fitting):
 
 
 def write_weights(task, fitting):
-    """Of the least squared error, none negative, their sum 1."""
-    weights, _ = nnls(*aggregation_data(task, fitting))
-    named = dict(zip(MODELS[task.NAME], np.round(weights / weights.sum(), 3).tolist()))
+    """In inverse proportion to the squared errors, their sum 1."""
+    outputs, labels = aggregation_data(task, fitting)
+    trust = 1 / np.square(outputs - labels[:, None]).mean(axis=0)
+    named = dict(zip(MODELS[task.NAME], np.round(trust / trust.sum(), 3).tolist()))
     (ZOO / "data" / task.NAME / "weights.json").write_text(json.dumps(named, indent=2) + "\n")
     print(f"  {named}", flush=True)
 

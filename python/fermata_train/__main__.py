@@ -45,7 +45,8 @@ def arguments(argv):
                         help="default: convolutional for images, else dense")
     common.add_argument("--input", default="features", metavar="NAME",
                         help="what the network calls its input (default: %(default)s)")
-    common.add_argument("--epochs", type=positive(int), default=30, metavar="N")
+    common.add_argument("--epochs", type=positive(int), default=120, metavar="N",
+                        help="default: %(default)s")
     common.add_argument("--seed", type=int, default=7, metavar="N")
     keep = argparse.RawDescriptionHelpFormatter
     difficulty = commands.add_parser(

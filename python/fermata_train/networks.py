@@ -16,10 +16,10 @@ class Features(nn.Module):
         self.register_buffer("scale", torch.where(deviation > 1e-6, 1 / deviation, deviation * 0 + 1))
         if image:
             self.body = nn.Sequential(
-                nn.Conv2d(image[0], 16, 3, stride=2, padding=1), nn.ReLU(),
-                nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
-                nn.Conv2d(32, 32, 3, stride=2, padding=1), nn.ReLU(),
-                nn.Conv2d(32, 48, 3, padding=1), nn.ReLU(),
+                nn.Conv2d(image[0], 12, 3, stride=2, padding=1), nn.ReLU(),
+                nn.Conv2d(12, 24, 3, padding=1), nn.ReLU(),
+                nn.Conv2d(24, 24, 3, stride=2, padding=1), nn.ReLU(),
+                nn.Conv2d(24, 32, 3, padding=1), nn.ReLU(),
                 nn.AdaptiveAvgPool2d(1) if min(image[1:]) < 8 else nn.AvgPool2d(2),
                 nn.Flatten())
         else:

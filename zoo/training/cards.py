@@ -64,10 +64,11 @@ output {{ name: "label" data_type: TYPE_INT64 dims: [ 1 ] }}
 """)
 
 
-def write_value_configuration(folder, about, max_batch, values):
-    """Triton's config.pbtxt of a regression model."""
-    _write_configuration(folder, about, max_batch, values,
-                         'output { name: "value" data_type: TYPE_FP32 dims: [ 1 ] }\n')
+def write_plain_configuration(folder, about, max_batch, values, outputs):
+    """Triton's config.pbtxt; outputs are FP32, so many numbers each by name."""
+    _write_configuration(folder, about, max_batch, values, "".join(
+        f'output {{ name: "{name}" data_type: TYPE_FP32 dims: [ {width} ] }}\n'
+        for name, width in outputs.items()))
 
 
 def _write_configuration(folder, about, max_batch, values, outputs):
