@@ -20,7 +20,6 @@ from train_ensembles import AVERAGED, MODELS, STACKED, ZOO
 from training.cards import write_card, write_plain_configuration
 from training.fit import SEED
 
-EPOCHS = 120
 TOLERANCE = 0.15  # of a count: standard deviations of the ensemble's answers
 
 
@@ -45,7 +44,7 @@ ENSEMBLES = {
         "--tolerance", TOLERANCE]),
 }
 NETWORKS = {"difficulty": ["difficulty"], "agreement": ["difficulty", "--target", "agreement"],
-            "gating": ["gating"]}
+            "gating": ["gating", "--epochs", 40]}
 
 
 def profile(fermata, name, ensemble):
@@ -68,7 +67,7 @@ def train(python, name, network, ensemble):
         [str(part) for part in
          (python, "-m", "fermata_train", command, data / name, "--features",
           data / task.NAME / "history-features.npy", "--image", ",".join(map(str, task.SHAPE)),
-          "--epochs", EPOCHS, "--seed", SEED, *options, *labels,
+          "--seed", SEED, *options, *labels,
           "--out", folder / "1" / "model.onnx")],
         check=True, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(ZOO.parent / "python")})

@@ -62,9 +62,14 @@ class TwoHeaded(nn.Module):
 
 
 class Gating(nn.Module):
-    """The same network with one head: `weights` of the base models, [n, models], sum 1."""
+    """The same network with one head: `weights` of the base models, [n, models], sum 1.
+
+    None outweighs another more than exp(2 LIMIT) times: where one model is the best on most
+    queries, the softmax would soon be saturated and learn nothing of the others.
+    """
 
     OUTPUTS = ("weights",)
+    LIMIT = 3
 
     def __init__(self, features, image, models):
         super().__init__()
@@ -73,4 +78,5 @@ class Gating(nn.Module):
         self.weights = nn.Linear(64, models)
 
     def forward(self, queries):
-        return self.weights(self.hidden(self.features(queries))).softmax(1)
+        logits = self.weights(self.hidden(self.features(queries)))
+        return (self.LIMIT * torch.tanh(logits / self.LIMIT)).softmax(1)
