@@ -21,7 +21,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
 import numpy as np
 
-from applications.networks import ResidualCnn, write_mean
+from applications.networks import Recurrent, ResidualCnn, write_mean
 from ensembles import meta
 from ensembles.networks import Dense, RowsAndColumns
 from ensembles.tasks import Count, Scans
@@ -51,7 +51,7 @@ MODELS = {
         "scans-convolutional": base(cnn(SCAN, 10, (4, 4), 32, 2), 8, reach=(1, 1)),
     },
     "count": {
-        "count-dense": base(Dense(FORM, 1, units=256, times=128), 14),
+        "count-rows": base(Recurrent(FORM, 1, 96), 9),
         "count-recurrent": base(RowsAndColumns(FORM, 1, 128), 7, reach=(1, 0)),
         "count-convolutional": base(cnn(FORM, 1, (4, 4), 24, 2), 10, reach=(1, 1)),
     },
