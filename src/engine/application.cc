@@ -71,9 +71,10 @@ absl::Status check_classes(const ServiceOptions& options, const policy::Applicat
 
 }  // namespace
 
-bool Application::uses(VariantId id) const {
-  return std::any_of(variants.begin(), variants.end(),
-                     [id](const auto& variant) { return variant->id == id; });
+KeyId Application::add_to(policy::Scheduler& scheduler, const std::vector<KeyId>& keys) const {
+  policy::ApplicationInfo known = info;
+  for (size_t v = 0; v < keys.size(); ++v) known.variants[v].key = keys[v];
+  return scheduler.add_application(known);
 }
 
 std::vector<Tensor> Application::short_circuit(const policy::Evidence& counts) const {

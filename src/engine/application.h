@@ -8,23 +8,20 @@
 
 #include "absl/status/statusor.h"
 #include "engine/catalog.h"
+#include "engine/compound.h"
 #include "engine/evidence.h"
 #include "engine/options.h"
 #include "policy/application.h"
 
 namespace fermata::engine {
 
-// A service that any of several loaded variants may answer (SneakPeek). Immutable: a reload
-// of one of them makes a new one.
-struct Application {
-  // What clients see: the service's name, version 1, the signature that the variants share.
-  std::shared_ptr<const Variant> facade;
-  std::vector<std::shared_ptr<const Variant>> variants;  // at least one
+// A service that any of several loaded variants may answer (SneakPeek); they share a signature.
+struct Application final : Compound {
   // What decisions know of them; keys are the scheduler's to fill in.
   policy::ApplicationInfo info;
   EvidenceModel* evidence = nullptr;  // null: none; outlives every job
 
-  bool uses(VariantId id) const;
+  KeyId add_to(policy::Scheduler& scheduler, const std::vector<KeyId>& keys) const override;
   // The answer of the evidence model itself (5.3.1), for one item: the posterior where the
   // variants give scores by class, the likeliest class where they give a class. Only where
   // info.short_circuit is set, which it is not where they give anything else.

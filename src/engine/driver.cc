@@ -99,7 +99,7 @@ void Driver::retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()
                        error(absl::StatusCode::kUnavailable, "the model was unloaded"),
                        monotonic_now());
     }
-    applications_.retire(id);
+    compounds_.retire(id);
     keys_.retire(id, [this, id, gone = std::move(gone)]() mutable {
       for (const auto& worker : workers_) worker->executor->unload(id);
       gone();
@@ -143,6 +143,8 @@ void Driver::handle(Event& event, Time now) {
     cancelled(cancel->id, now);
   } else if (auto* learned_of = std::get_if<Learned>(&event)) {
     learned(*learned_of, now);
+  } else if (auto* scored_of = std::get_if<Scored>(&event)) {
+    scored(*scored_of, now);
   } else if (auto* command = std::get_if<Command>(&event)) {
     (*command)();
   }
@@ -198,6 +200,7 @@ void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
     for (JobId id : job->part_ids) scheduler_->nominate(parts_.at(id).task, now, decisions_);
   }
   if (!job->evidence.empty()) tell_evidence(*job, now);
+  if (!job->difficulty.empty()) tell_difficulty(*job, now);
 }
 
 void Driver::cancelled(JobId id, Time now) {
@@ -222,7 +225,8 @@ void Driver::withdraw_parts(Job& job, Time now) {
   const std::vector<JobId> ids = job.part_ids.empty() ? std::vector{job.id()} : job.part_ids;
   for (JobId id : ids) {
     const auto it = parts_.find(id);
-    if (it == parts_.end() || it->second.bound) continue;
+    if (it == parts_.end()) continue;
+    if (it->second.bound && job.route().ensemble == nullptr) continue;
     if (scheduler_->withdraw(policy::Task(it->second.task), now, decisions_)) forget(id);
   }
 }
@@ -250,6 +254,7 @@ void Driver::forget(JobId part) {
   const KeyId key = it->second.task.key;
   if (!it->second.bound) left_queue(*job);
   parts_.erase(it);
+  queries_.erase(part);
   if (--job->open_parts == 0 && !job->part_ids.empty()) split_jobs_.erase(job->id());
   task_ended(key);
 }
@@ -260,6 +265,7 @@ void Driver::act(Time now) {
     for (policy::Batch& batch : acting_.bound) launch(batch, now);
     for (const policy::Dropped& dropped : acting_.dropped) refuse(dropped, now);
     for (const policy::Task& task : acting_.short_circuited) short_circuit(task);
+    for (const policy::Concluded& concluded : acting_.concluded) conclude(concluded);
     acting_.clear();
   }
 }
@@ -278,12 +284,13 @@ void Driver::launch(policy::Batch& batch, Time now) {
   run.parts.reserve(batch.tasks.size());
   for (const policy::Task& task : batch.tasks) {
     Part& part = parts_.at(task.job);
+    if (!part.bound) left_queue(*part.job);
     part.bound = true;
     part.job->decided = true;
-    left_queue(*part.job);
     flight->passengers.push_back({task.job, part.job, part.index});
     const InferRequest& request = part.job->request();
     run.parts.push_back({&request.inputs, &request.outputs, part.first, task.items});
+    if (part.job->route().ensemble != nullptr) board(part, *flight, run.parts.back());
   }
   run.done = [this, flight](BatchResult result) { completed(flight, std::move(result)); };
   ++flying_;
@@ -323,18 +330,25 @@ void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result
   worker.busy_nanos.fetch_add(result.total().nanos(), std::memory_order_relaxed);
   flight->passengers.front().job->route().counters->count_batch(flight->items, result.input,
                                                                 result.run, result.output);
+  for (size_t i = 0; i < result.parts.size(); ++i) {
+    Flight::Passenger& passenger = flight->passengers[i];
+    if (passenger.base_model) passenger.answer = std::move(result.parts[i]);
+  }
   post(flight);
   for (size_t i = 0; i < result.parts.size(); ++i) {
     const Flight::Passenger& passenger = flight->passengers[i];
+    if (passenger.base_model) continue;
     passenger.job->answered(passenger.index, std::move(result.parts[i]), flight->run);
   }
 }
 
-void Driver::landed(const Flight& flight, Time now) {
+void Driver::landed(Flight& flight, Time now) {
   --flying_;
   learn(flight, now);
+  take_answers(flight);
   scheduler_->freed(flight.worker, now, decisions_);
   for (const Flight::Passenger& passenger : flight.passengers) {
+    if (passenger.base_model) continue;  // it ends when it is concluded
     forget(passenger.part);
     if (passenger.job->ended() && passenger.job->open_parts > 0) {
       withdraw_parts(*passenger.job, now);

@@ -14,7 +14,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "base/quantile_tracker.h"
-#include "engine/application_keys.h"
+#include "engine/compound_keys.h"
 #include "engine/executor.h"
 #include "engine/job.h"
 #include "engine/key_table.h"
@@ -47,6 +47,11 @@ class Driver {
   void learned(std::shared_ptr<Job> job, policy::Evidence evidence);
   // From what variants were last chosen, if they were. Blocks.
   std::optional<policy::GroupProblem> last_problem();
+  // What is predicted of each item of a submitted job of an ensemble; it may overtake the job. Any
+  // thread.
+  void scored(std::shared_ptr<Job> job, std::vector<policy::Difficulty> by_item);
+  // The same for what base models were last chosen from.
+  std::optional<policy::EnsembleProblem> last_ensemble_problem();
 
   // The workers have it loaded already. Blocks until the scheduler knows it.
   void add(std::shared_ptr<const Variant> variant, Duration slo);
@@ -65,6 +70,7 @@ class Driver {
 
  private:
   struct Part;    // of a job, waiting or running
+  struct Query;   // a part of a job of an ensemble: its answers so far
   struct Flight;  // a batch that runs
   struct Worker;
   struct Cancel {
@@ -74,9 +80,13 @@ class Driver {
     std::shared_ptr<Job> job;
     policy::Evidence evidence;
   };
+  struct Scored {
+    std::shared_ptr<Job> job;
+    std::vector<policy::Difficulty> by_item;
+  };
   using Command = absl::AnyInvocable<void()>;
   using Event = std::variant<std::monostate, std::shared_ptr<Job>, std::shared_ptr<Flight>, Cancel,
-                             Learned, Command>;
+                             Learned, Scored, Command>;
 
   JobId next_id() { return JobId(shared_.ids.fetch_add(1, std::memory_order_relaxed)); }
   void post(Event event);
@@ -92,8 +102,14 @@ class Driver {
   void learned(const Learned& learned, Time now);
   void tell_evidence(const Job& job, Time now);
   void short_circuit(const policy::Task& task);
+  void scored(Scored& scored, Time now);
+  void tell_difficulty(const Job& job, Time now);
+  // Of a passenger that is a query of an ensemble.
+  void board(const Part& part, Flight& flight, BatchPart& wanted);
+  void take_answers(Flight& flight);
+  void conclude(const policy::Concluded& concluded);
   void cancelled(JobId id, Time now);
-  void landed(const Flight& flight, Time now);
+  void landed(Flight& flight, Time now);
   void observe_delay(Duration delay);
   void learn(const Flight& flight, Time now);
   void doubt(const policy::Task& refused, Time now);
@@ -119,10 +135,11 @@ class Driver {
   std::unique_ptr<policy::Scheduler> scheduler_;
   absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan_;
   KeyTable keys_;
-  ApplicationKeys applications_{*scheduler_, keys_};
+  CompoundKeys compounds_{*scheduler_, keys_};
   policy::Decisions decisions_, acting_;
   std::vector<policy::Nomination> nominations_;
   absl::flat_hash_map<JobId, Part> parts_;
+  absl::flat_hash_map<JobId, std::shared_ptr<Query>> queries_;  // by part, once it runs
   absl::flat_hash_map<JobId, std::shared_ptr<Job>> split_jobs_;
   // Cancellations that overtook their job; the oldest are forgotten.
   absl::flat_hash_set<JobId> early_cancels_;

@@ -1,30 +1,10 @@
 // What the driver does for services that several variants may answer.
 #include "absl/algorithm/container.h"
 #include "base/clock.h"
+#include "engine/application.h"
 #include "engine/driver_state.h"
 
 namespace fermata::engine {
-
-bool Driver::served(const Route& route) {
-  if (route.application == nullptr) return keys_.served(route.variant->id) != nullptr;
-  return absl::c_all_of(route.application->variants, [this](const auto& variant) {
-    return keys_.served(variant->id) != nullptr;
-  });
-}
-
-KeyId Driver::key_of(const Job& job) {
-  const Route& route = job.route();
-  if (route.application != nullptr) return applications_.intern(route.application, job.shape());
-  return keys_.intern(*keys_.served(route.variant->id), job.shape());
-}
-
-void Driver::task_added(KeyId key) {
-  applications_.has(key) ? applications_.task_added(key) : keys_.task_added(key);
-}
-
-void Driver::task_ended(KeyId key) {
-  applications_.has(key) ? applications_.task_ended(key) : keys_.task_ended(key);
-}
 
 // Where a batch has been bound already the data no longer matters. What is known of a job that
 // has not come yet waits with it.

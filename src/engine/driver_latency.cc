@@ -34,12 +34,12 @@ void Driver::learn(const Flight& flight, Time now) {
   BatchKey& key = keys_.at(flight.key);
   key.last_evidence = now;
   key.correction.measured(flight.items, run.input + run.run + run.output);
-  if (route.application == nullptr) route.counters->set_drift(key.correction.drift());
+  if (route.compound == nullptr) route.counters->set_drift(key.correction.drift());
   publish(flight.key, now);
 }
 
 void Driver::doubt(const policy::Task& refused, Time now) {
-  if (applications_.has(refused.key)) return;  // no one latency refused it
+  if (compounds_.has(refused.key)) return;  // no one latency refused it
   BatchKey& key = keys_.at(refused.key);
   if (now - key.last_evidence < kNoEvidence) return;
   key.last_evidence = now;

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/driver.h"
@@ -17,6 +18,17 @@ struct Driver::Part {
   bool bound = false;
 };
 
+struct Driver::Query {
+  struct Answer {
+    std::vector<Tensor> inputs;  // where the base model does not take all of the request's
+    std::optional<Tensor> output;
+    absl::Status failure;
+  };
+  explicit Query(size_t models) : answers(models) {}
+  std::vector<Answer> answers;  // by base model
+  PartRun run;                  // of the batch that ended first
+};
+
 struct Driver::Flight {
   KeyId key;
   std::shared_ptr<const Variant> variant;
@@ -28,6 +40,9 @@ struct Driver::Flight {
     JobId part;
     std::shared_ptr<Job> job;
     uint32_t index = 0;
+    std::optional<uint32_t> base_model;  // of a query of an ensemble: which one this is
+    std::shared_ptr<Query> query;        // whose inputs it reads
+    absl::StatusOr<std::vector<Tensor>> answer = std::vector<Tensor>();  // then, when it landed
   };
   std::vector<Passenger> passengers;
   PartRun run;  // set when it landed

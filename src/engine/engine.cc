@@ -26,17 +26,23 @@ absl::Status check(const EngineOptions& options) {
                    options.workers.count);
   }
   if (options.default_max_batch < 1) return invalid("default_max_batch is 0, expected at least 1");
-  const bool variants = absl::c_any_of(
-      options.services, [](const ServiceOptions& s) { return s.variants.has_value(); });
+  const bool compounds = absl::c_any_of(
+      options.services, [](const ServiceOptions& s) { return models_of(s) != nullptr; });
   const bool on_demand = options.workers.residency == Residency::kOnDemand;
   if (on_demand && (options.policy == "nexus" || options.scheduler_threads > 0)) {
     return invalid(
         "workers.residency on_demand needs another scheduler than nexus, and scheduler_threads 0");
   }
-  if (variants && (options.policy == "nexus" || options.scheduler_threads > 0)) {
-    return invalid(
-        "services of several variants need another scheduler than nexus, and "
-        "scheduler_threads 0");
+  if (compounds && options.scheduler_threads > 0) {
+    return invalid("services of several variants need scheduler_threads 0");
+  }
+  ASSIGN_OR_RETURN(const auto scheduler, policy::make_scheduler(options.policy));
+  for (const ServiceOptions& service : options.services) {
+    const bool fits = (!service.variants || scheduler->serves_applications()) &&
+                      (!service.ensemble || scheduler->serves_ensembles());
+    if (fits) continue;
+    return invalid("service '{}': the scheduler '{}' serves no {}", service.name, options.policy,
+                   service.variants ? "variants" : "ensembles");
   }
   for (const ServiceOptions& service : options.services) {
     if (service.name.empty()) return invalid("a service has no name");
@@ -52,11 +58,19 @@ absl::Status check(const EngineOptions& options) {
 }
 
 // All that have to be in the repository for it.
-std::vector<std::string> models_of(const ServiceOptions& service) {
-  if (!service.variants) return {service.model.empty() ? service.name : service.model};
-  std::vector<std::string> models = service.variants->models;
-  if (service.variants->evidence && !service.variants->evidence->extractor.empty()) {
-    models.push_back(service.variants->evidence->extractor);
+std::vector<std::string> all_models_of(const ServiceOptions& service) {
+  const std::vector<std::string>* own = models_of(service);
+  if (own == nullptr) return {service.model.empty() ? service.name : service.model};
+  std::vector<std::string> models = *own;
+  const auto add = [&models](const std::string& model) {
+    if (!model.empty()) models.push_back(model);
+  };
+  if (service.variants && service.variants->evidence) add(service.variants->evidence->extractor);
+  if (service.ensemble) {
+    for (const std::string& model :
+         {service.ensemble->predictor, service.ensemble->gating, service.ensemble->meta}) {
+      add(model);
+    }
   }
   return models;
 }
@@ -67,7 +81,7 @@ absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   RETURN_IF_ERROR(check(options));
   ASSIGN_OR_RETURN(const std::vector<std::string> models, model_names(options.repository));
   for (const ServiceOptions& service : options.services) {
-    for (const std::string& model : models_of(service)) {
+    for (const std::string& model : all_models_of(service)) {
       if (!std::binary_search(models.begin(), models.end(), model)) {
         return not_found("service '{}': model '{}' is not in the repository {}", service.name,
                          model, options.repository);

@@ -14,6 +14,7 @@
 #include "engine/placement_log.h"
 #include "engine/request.h"
 #include "engine/snapshot.h"
+#include "policy/ensemble_problem.h"
 #include "policy/group_problem.h"
 
 namespace fermata::engine {
@@ -55,6 +56,8 @@ class Engine {
 
   // From what each sub-cluster last chose among variants. Blocks for a moment.
   virtual std::vector<policy::GroupProblem> last_problems() const = 0;
+  // The same of ensembles, where the scheduler plans them as published.
+  virtual std::vector<policy::EnsembleProblem> last_ensemble_problems() const = 0;
 
   virtual EngineSnapshot snapshot() const = 0;
 };

@@ -73,4 +73,34 @@ void explain_choice(const Application& application, const policy::Evidence& evid
   if (!theta.empty()) why.posterior = Json(theta).dump();
 }
 
+void explain_subset(const Ensemble& ensemble, const EnsembleRun& run, Explanation& why) {
+  why.variant = ensemble.name_of(run.ran);
+  const bool known = run.difficulty.bin < ensemble.info.utility.size();
+  Json list = Json::array();
+  double all = 0;
+  for (policy::Subset s = 1; s < ensemble.info.utility[0].size(); ++s) {
+    double accuracy = 0;
+    for (size_t bin = 0; bin < ensemble.info.utility.size(); ++bin) {
+      const double weight =
+          known ? (bin == run.difficulty.bin ? 1.0 : 0.0) : ensemble.info.share[bin];
+      accuracy += weight * ensemble.info.utility[bin][s];
+    }
+    list.push_back({{"subset", ensemble.name_of(s)}, {"accuracy", accuracy}});
+    if (s == run.ran) why.expected_accuracy = accuracy;
+    all = accuracy;  // the whole ensemble's comes last
+  }
+  why.alternatives = list.dump();
+  if (run.ran != run.planned) {
+    why.reason = fmt::format("the deadline came, or a base model failed: '{}' was planned",
+                             ensemble.name_of(run.planned));
+  } else if (run.ran + 1 == ensemble.info.utility[0].size()) {
+    why.reason = "there was time for every base model";
+  } else if (why.expected_accuracy >= all) {
+    why.reason = "more base models add nothing to a query so easy";
+  } else {
+    why.reason = "others needed the time more";
+  }
+  if (known) why.difficulty = run.difficulty.score;
+}
+
 }  // namespace fermata::engine

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/application.h"
+#include "engine/ensemble.h"
 #include "engine/job.h"
 
 namespace fermata::engine {
@@ -9,5 +10,9 @@ namespace fermata::engine {
 // was chosen (SneakPeek, equations 9 to 11).
 void explain_choice(const Application& application, const policy::Evidence& evidence,
                     const PartRun& run, Time deadline, Explanation& why);
+
+// The same of an ensemble: which base models answered, whether more were to, what each subset
+// is worth for a query so difficult.
+void explain_subset(const Ensemble& ensemble, const EnsembleRun& run, Explanation& why);
 
 }  // namespace fermata::engine

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/application.h"
+#include "engine/ensemble.h"
 #include "engine/explain.h"
 #include "engine/gather.h"
 
@@ -27,7 +28,7 @@ constexpr std::string_view kEvidence = "evidence";
 }  // namespace
 
 bool Route::uses(VariantId id) const {
-  return application != nullptr ? application->uses(id) : variant->id == id;
+  return compound != nullptr ? compound->uses(id) : variant->id == id;
 }
 
 Job::Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
@@ -67,6 +68,7 @@ Explanation Job::explain(Outcome outcome, Time now, const PartRun& run) const {
   if (route_->application != nullptr) {
     explain_choice(*route_->application, evidence, run, deadline_, why);
   }
+  if (run.ensemble) explain_subset(*route_->ensemble, *run.ensemble, why);
   return why;
 }
 

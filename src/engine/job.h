@@ -15,10 +15,13 @@
 #include "engine/request.h"
 #include "policy/application.h"
 #include "policy/chooser.h"
+#include "policy/ensemble.h"
 
 namespace fermata::engine {
 
 struct Application;  // engine/application.h
+struct Compound;     // engine/compound.h
+struct Ensemble;     // engine/ensemble.h
 
 // The queue of one service: how many of its requests wait.
 struct Gate {
@@ -43,18 +46,29 @@ struct Route {
   uint32_t subcluster = 0;  // where it is loaded
   std::shared_ptr<Counters> counters;
   std::shared_ptr<Gate> gate;
-  std::unique_ptr<policy::Chooser> chooser;        // the scheduler thread's own
-  std::shared_ptr<const Application> application;  // of several variants
+  std::unique_ptr<policy::Chooser> chooser;  // the scheduler thread's own
+  // Of several variants; one of the two is the compound itself, in its own type.
+  std::shared_ptr<const Compound> compound;
+  const Application* application = nullptr;
+  const Ensemble* ensemble = nullptr;
 
   bool uses(VariantId id) const;
 };
 
+// How a query of an ensemble was answered.
+struct EnsembleRun {
+  policy::Subset ran = 0, planned = 0;  // of its base models
+  policy::Difficulty difficulty{.bin = policy::Difficulty::kUnknown};
+};
+
 // How one part ran.
 struct PartRun {
-  const Variant* variant = nullptr;  // what ran, alive for the call; null: the evidence answered
+  // What ran, alive for the call; null: the evidence answered. Of an ensemble, what answered first.
+  const Variant* variant = nullptr;
   uint32_t worker = 0, batch_items = 0;
   Time started;
   Duration input, run, output;
+  std::optional<EnsembleRun> ensemble;
 };
 
 // One request from submit to its final reply: the root of a tree whose parts run in
@@ -88,6 +102,7 @@ class Job {
   // bound or answered.
   policy::Evidence evidence;
   bool decided = false;
+  std::vector<policy::Difficulty> difficulty;  // of an ensemble, by item; empty: not predicted yet
   uint32_t waiting_parts = 0, open_parts = 0;
 
  private:

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/time.h"
+#include "estimate/aggregation.h"
 #include "policy/penalty.h"
 
 namespace fermata::engine {
@@ -64,6 +65,30 @@ struct VariantsOptions {
   std::optional<LabelledFiles> labelled;
 };
 
+// What is predicted of an ensemble's queries: how difficult they are, by which measure.
+enum class DifficultyScore : uint8_t { kNone, kDiscrepancy, kAgreement };
+// What picks base models by a query's data alone, for the scheduler `selected`.
+enum class Selector : uint8_t { kNone, kDynamicSelection, kGating };
+
+// What makes a service one of kind `ensemble`: these models answer it together, or some of them.
+struct EnsembleOptions {
+  std::vector<std::string> models;  // base models, at least one
+  estimate::Aggregation aggregation = estimate::Aggregation::kAverage;
+  std::vector<double> weights;  // by model, of a weighted aggregation
+  std::string meta;             // the meta-classifier of stacking
+  std::string output;           // of the base models; empty: their first
+  std::string profile;          // folder that `fermata difficulty fit` wrote
+  DifficultyScore score = DifficultyScore::kNone;
+  std::string predictor, predictor_output = "score";
+  Selector selector = Selector::kNone;
+  std::string features;         // of dynamic selection: the history's .npy file
+  std::string gating;           // model that gives a weight for each base model
+  double gating_threshold = 0;  // least weight; 0: an equal share
+  uint32_t neighbours = 10;     // that fill missing outputs for stacking
+  bool serve_all = false;
+  std::vector<std::string> fixed;  // what the scheduler `static` runs; empty: all
+};
+
 // Settings of one service. A model of the repository is served under its own name
 // too, with the defaults here, unless a service has that name.
 struct ServiceOptions {
@@ -73,6 +98,7 @@ struct ServiceOptions {
   uint32_t queue_limit = 1000;              // requests that wait at the same time
   std::optional<uint32_t> max_batch;        // only lowers the model's own
   std::optional<VariantsOptions> variants;  // then `model` says nothing
+  std::optional<EnsembleOptions> ensemble;  // the same
 };
 
 struct EngineOptions {

@@ -92,6 +92,20 @@ void Pool::learned(uint32_t subcluster, std::shared_ptr<Job> job, policy::Eviden
   parts_[subcluster]->driver.learned(std::move(job), std::move(evidence));
 }
 
+void Pool::scored(uint32_t subcluster, std::shared_ptr<Job> job,
+                  std::vector<policy::Difficulty> by_item) {
+  parts_[subcluster]->driver.scored(std::move(job), std::move(by_item));
+}
+
+std::vector<policy::EnsembleProblem> Pool::last_ensemble_problems() const {
+  std::vector<policy::EnsembleProblem> problems;
+  for (const auto& part : parts_) {
+    if (auto problem = part->driver.last_ensemble_problem())
+      problems.push_back(*std::move(problem));
+  }
+  return problems;
+}
+
 std::vector<policy::GroupProblem> Pool::last_problems() const {
   std::vector<policy::GroupProblem> problems;
   for (const auto& part : parts_) {

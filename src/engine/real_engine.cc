@@ -33,6 +33,7 @@ RealEngine::~RealEngine() {
   stopping_ = true;
   pool_->settle();
   evidence_.clear();
+  ensembles_.clear();
 }
 
 absl::Status RealEngine::start(const std::vector<std::string>& models) {
@@ -42,10 +43,11 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
     if (auto variants = open(model, std::nullopt); variants.ok()) opened[model] = *variants;
   }
   RETURN_IF_ERROR(prepare_applications(opened));
+  RETURN_IF_ERROR(prepare_ensembles(opened));
   RETURN_IF_ERROR(divide_pool(opened));
   {
     const std::lock_guard registered(mutex_);
-    RETURN_IF_ERROR(registry_.applications());
+    RETURN_IF_ERROR(registry_.compounds());
   }
   window_timer_ = std::make_unique<Periodic>(kAutoscaleWindow, [this] { close_window(); });
   if (memory_is_limited()) {
@@ -60,6 +62,34 @@ absl::Status RealEngine::prepare_applications(const std::map<std::string, Varian
     if (!service.variants) continue;
     RETURN_IF_ERROR(try_out_variants(service, opened));
     if (service.variants->evidence) RETURN_IF_ERROR(index_evidence(service, opened));
+  }
+  return absl::OkStatus();
+}
+
+// What has to be known before the queries of an ensemble can be scheduled.
+absl::Status RealEngine::prepare_ensembles(const std::map<std::string, Variants>& opened) {
+  for (const ServiceOptions& service : options_.services) {
+    if (!service.ensemble) continue;
+    const EnsembleOptions& own = *service.ensemble;
+    absl::Status missing;
+    const auto find = [&](const std::string& model) -> std::shared_ptr<const Variant> {
+      if (model.empty()) return nullptr;
+      const auto it = opened.find(model);
+      if (it != opened.end()) return it->second.back();
+      missing = invalid("service '{}': its model '{}' is not loaded", service.name, model);
+      return nullptr;
+    };
+    for (const std::string& model : own.models) find(model);
+    EnsembleModel::Helpers helpers{find(own.predictor), find(own.gating), find(own.meta)};
+    RETURN_IF_ERROR(missing);
+    if (options_.policy == "selected" && own.selector == Selector::kNone) {
+      return invalid("service '{}': the scheduler 'selected' needs its `selector`", service.name);
+    }
+    ASSIGN_OR_RETURN(auto model, EnsembleModel::make(service.name, own, std::move(helpers),
+                                                     *find(own.models[0]), *executors_));
+    const std::lock_guard lock(mutex_);
+    registry_.set_ensemble(service.name, model.get());
+    ensembles_.push_back(std::move(model));
   }
   return absl::OkStatus();
 }
@@ -137,7 +167,8 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
     // Handles of the payloads, for the job may give its own away. What is known of several
     // items together would say little of each.
     std::shared_ptr<const std::vector<Tensor>> inputs;
-    if (job->route().application != nullptr && job->items() == 1) {
+    const Route& to = job->route();
+    if ((to.application != nullptr && job->items() == 1) || to.ensemble != nullptr) {
       inputs = std::make_shared<const std::vector<Tensor>>(job->request().inputs);
     }
     pool_->submit(subcluster, job);
@@ -150,8 +181,18 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
 void RealEngine::look_at(std::shared_ptr<Job> job,
                          std::shared_ptr<const std::vector<Tensor>> inputs) {
   const Route& route = job->route();
-  if (inputs == nullptr || route.application->evidence == nullptr) return;
+  if (inputs == nullptr) return;
   const uint32_t subcluster = route.subcluster;
+  if (route.ensemble != nullptr) {
+    EnsembleModel& model = *route.ensemble->model;
+    if (!model.predicts()) return;
+    const uint32_t items = job->items();
+    return model.score(std::move(inputs), items,
+                       [this, subcluster, job = std::move(job)](auto by_item) mutable {
+                         pool_->scored(subcluster, std::move(job), std::move(by_item));
+                       });
+  }
+  if (route.application->evidence == nullptr) return;
   EvidenceModel& evidence = *route.application->evidence;
   evidence.submit(std::move(inputs), [this, subcluster, job = std::move(job)](auto found) mutable {
     if (found) pool_->learned(subcluster, std::move(job), std::move(found->counts));

@@ -39,6 +39,9 @@ class RealEngine : public Engine {
   std::vector<policy::GroupProblem> last_problems() const override {
     return pool_->last_problems();
   }
+  std::vector<policy::EnsembleProblem> last_ensemble_problems() const override {
+    return pool_->last_ensemble_problems();
+  }
   EngineSnapshot snapshot() const override;
 
  private:
@@ -49,6 +52,8 @@ class RealEngine : public Engine {
                        bool has_a_slot);
   void look_at(std::shared_ptr<Job> job, std::shared_ptr<const std::vector<Tensor>> inputs);
   void adopt(std::shared_ptr<Job> job);
+
+  absl::Status prepare_ensembles(const std::map<std::string, Variants>& opened);
 
   absl::Status prepare_applications(const std::map<std::string, Variants>& opened);
   absl::Status try_out_variants(const ServiceOptions& service,
@@ -96,9 +101,10 @@ class RealEngine : public Engine {
   Published<Routes> routes_;
   std::unique_ptr<Pool> pool_;
   std::vector<std::unique_ptr<EvidenceModel>> evidence_;  // of services of several variants
-  std::map<std::string, Variants> homeless_;              // for which there was no room
-  std::map<std::string, uint64_t> demand_;                // by model, when the last epoch ended
-  std::map<std::string, double> rates_rps_;               // of the last epoch
+  std::vector<std::unique_ptr<EnsembleModel>> ensembles_;
+  std::map<std::string, Variants> homeless_;  // for which there was no room
+  std::map<std::string, uint64_t> demand_;    // by model, when the last epoch ended
+  std::map<std::string, double> rates_rps_;   // of the last epoch
   Time epoch_start_ = started_;
   PlacementLog log_;
   PoolTotals window_start_;  // the timer's own

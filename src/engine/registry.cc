@@ -22,12 +22,17 @@ Registry::Loaded Registry::put(const std::string& model, Loaded loaded) {
   return std::exchange(loaded_[model], std::move(loaded));
 }
 
+const std::vector<std::string>* models_of(const ServiceOptions& service) {
+  if (service.variants) return &service.variants->models;
+  return service.ensemble ? &service.ensemble->models : nullptr;
+}
+
 std::vector<ServiceOptions> services_of(const EngineOptions& options, const std::string& model) {
   std::vector<ServiceOptions> services;
   bool own_name_taken = false;
   for (const ServiceOptions& service : options.services) {
     own_name_taken = own_name_taken || service.name == model;
-    if (service.variants) continue;
+    if (models_of(service) != nullptr) continue;
     if ((service.model.empty() ? service.name : service.model) == model) {
       services.push_back(service);
     }
@@ -80,24 +85,41 @@ void Registry::add_service(const ServiceOptions& options, const Loaded& loaded, 
 }
 
 void Registry::set_evidence(const std::string& service, EvidenceModel* evidence) {
-  applications_[service].evidence = evidence;
+  compounds_[service].evidence = evidence;
 }
 
 void Registry::set_answers(const std::string& service,
                            std::map<std::string, AnswerProfile> answers) {
-  applications_[service].answers = std::move(answers);
+  compounds_[service].answers = std::move(answers);
 }
 
-absl::Status Registry::applications() const {
-  for (const auto& [name, known] : applications_) RETURN_IF_ERROR(known.application.status());
+void Registry::set_ensemble(const std::string& service, EnsembleModel* model) {
+  compounds_[service].ensemble = model;
+}
+
+absl::Status Registry::compounds() const {
+  for (const auto& [name, known] : compounds_) RETURN_IF_ERROR(known.compound.status());
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::shared_ptr<const Compound>> Registry::make(const ServiceOptions& service,
+                                                               const OfVariants& known,
+                                                               Variants variants) {
+  const VariantId id(next_facade_++);
+  if (!service.ensemble) {
+    return make_application(service, std::move(variants), known.answers, known.evidence, id);
+  }
+  if (variants.size() < service.ensemble->models.size() || known.ensemble == nullptr) {
+    return std::shared_ptr<const Compound>();
+  }
+  return make_ensemble(service, std::move(variants), known.ensemble, id);
+}
+
 // The newest versions of its models that are loaded in one sub-cluster, the one with most of
-// them. The same ones make no new application.
+// them. The same ones make no new compound.
 void Registry::gather(const ServiceOptions& service, OfVariants& known) {
   std::map<uint32_t, Variants> by_subcluster;
-  for (const std::string& model : service.variants->models) {
+  for (const std::string& model : *models_of(service)) {
     const auto it = loaded_.find(model);
     if (it == loaded_.end() || it->second.variants.empty()) continue;
     by_subcluster[it->second.subcluster].push_back(it->second.variants.back());
@@ -106,33 +128,33 @@ void Registry::gather(const ServiceOptions& service, OfVariants& known) {
       by_subcluster.begin(), by_subcluster.end(),
       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   if (most == by_subcluster.end()) {
-    known.application = nullptr;
+    known.compound = nullptr;
     return;
   }
-  const bool same = known.application.ok() && *known.application != nullptr &&
-                    known.subcluster == most->first &&
-                    (*known.application)->variants == most->second;
+  const bool same = known.compound.ok() && *known.compound != nullptr &&
+                    known.subcluster == most->first && (*known.compound)->variants == most->second;
   if (same) return;
   known.subcluster = most->first;
-  known.application = make_application(service, most->second, known.answers, known.evidence,
-                                       VariantId(next_facade_++));
+  known.compound = make(service, known, most->second);
 }
 
-void Registry::add_application(const ServiceOptions& options, Catalog& catalog, Routes& routes) {
-  OfVariants& known = applications_[options.name];
+void Registry::add_compound(const ServiceOptions& options, Catalog& catalog, Routes& routes) {
+  OfVariants& known = compounds_[options.name];
   gather(options, known);
   auto service = std::make_shared<Service>();
   service->id = ServiceId(static_cast<uint32_t>(catalog.services.size()));
   service->name = service->model = options.name;
   service->slo = options.slo;
   service->queue_limit = options.queue_limit;
-  if (known.application.ok() && *known.application != nullptr) {
-    const std::shared_ptr<const Application>& application = *known.application;
-    service->versions = {application->facade};
-    auto made = route(options, application->facade, known.subcluster);
-    made->application = application;
-    // Each item is a question of its own, and may get another variant.
-    auto chooser = policy::make_chooser("single", {{application->facade->id, 1}});
+  if (known.compound.ok() && *known.compound != nullptr) {
+    const std::shared_ptr<const Compound>& compound = *known.compound;
+    service->versions = {compound->facade};
+    auto made = route(options, compound->facade, known.subcluster);
+    made->compound = compound;
+    made->application = dynamic_cast<const Application*>(compound.get());
+    made->ensemble = dynamic_cast<const Ensemble*>(compound.get());
+    // Each item is a question of its own, and may be answered by others.
+    auto chooser = policy::make_chooser("single", {{compound->facade->id, 1}});
     FERMATA_CHECK(chooser.ok());
     made->chooser = *std::move(chooser);
     routes.by_service[options.name].push_back(std::move(made));
@@ -149,7 +171,7 @@ std::shared_ptr<const Routes> Registry::routes() {
     }
   }
   for (const ServiceOptions& service : options_.services) {
-    if (service.variants) add_application(service, *catalog, *routes);
+    if (models_of(service) != nullptr) add_compound(service, *catalog, *routes);
   }
   std::sort(catalog->services.begin(), catalog->services.end(),
             [](const auto& a, const auto& b) { return a->name < b->name; });

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "engine/application.h"
 #include "engine/catalog.h"
+#include "engine/ensemble.h"
 #include "engine/job.h"
 #include "engine/options.h"
 
@@ -26,6 +27,9 @@ struct Routes {
   absl::StatusOr<std::shared_ptr<Route>> find(const std::string& service,
                                               const std::string& version) const;
 };
+
+// The models of a service that several answer; null: one does.
+const std::vector<std::string>* models_of(const ServiceOptions& service);
 
 // The services that a model answers: those that name it, and one of its own name with
 // the defaults unless a service has taken that name.
@@ -53,8 +57,10 @@ class Registry {
   // How often its models are right, where their profiles do not say.
   void set_answers(const std::string& service, std::map<std::string, AnswerProfile> answers);
   std::shared_ptr<const Routes> routes();
+  // What puts together the answers of an ensemble.
+  void set_ensemble(const std::string& service, EnsembleModel* model);
   // Why a service of several variants is not served although they are loaded.
-  absl::Status applications() const;
+  absl::Status compounds() const;
   // The tightest deadline of the services that use a model; infinite: none has one.
   Duration tightest_slo(const std::string& model) const;
   std::vector<ServiceStatistics> statistics() const;
@@ -71,14 +77,17 @@ class Registry {
   struct OfVariants {
     EvidenceModel* evidence = nullptr;
     std::map<std::string, AnswerProfile> answers;  // by model
-    absl::StatusOr<std::shared_ptr<const Application>> application = nullptr;
+    EnsembleModel* ensemble = nullptr;
+    absl::StatusOr<std::shared_ptr<const Compound>> compound = nullptr;
     uint32_t subcluster = 0;
   };
   void gather(const ServiceOptions& service, OfVariants& known);
-  void add_application(const ServiceOptions& options, Catalog& catalog, Routes& routes);
+  absl::StatusOr<std::shared_ptr<const Compound>> make(const ServiceOptions& service,
+                                                       const OfVariants& known, Variants variants);
+  void add_compound(const ServiceOptions& options, Catalog& catalog, Routes& routes);
 
   const EngineOptions& options_;
-  std::map<std::string, OfVariants> applications_;  // by service
+  std::map<std::string, OfVariants> compounds_;  // by service
   uint32_t next_facade_ = kFirstFacade;
   std::map<std::string, Loaded> loaded_;  // by model
   std::map<std::string, std::shared_ptr<Gate>> gates_;

@@ -38,11 +38,14 @@ struct Explanation {
   Duration queueing, run;  // before its batch started; of the batch. Of a deadline
                            // refusal: the expected wait and run time it would have met
   Duration remaining;      // budget left when the reply was made; infinite without a deadline
-  // Of a service of several variants, else empty. Lists are JSON.
+  // Of a service of several variants, else empty. Lists are JSON. Of an ensemble, `variant` are the
+  // base models that answered, joined by +.
   std::string reason;        // why this variant
-  std::string alternatives;  // of each variant: accuracy by the posterior, run_ms as profiled
+  std::string alternatives;  // of each variant: accuracy by the posterior, run_ms as profiled; of
+                             // each subset of an ensemble: accuracy by the difficulty
   std::string posterior;     // by class; empty: the data was not known in time
   double expected_accuracy = 0;
+  std::optional<double> difficulty;  // predicted, of an ensemble's query
 };
 
 // A reply comes in one part or several; the last has `final`. A refusal or

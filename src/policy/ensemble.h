@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,10 @@ struct EnsembleInfo {
 
 // What is predicted of a query from its data.
 struct Difficulty {
-  uint32_t bin = 0;     // of EnsembleInfo::utility
+  static constexpr uint32_t kUnknown = std::numeric_limits<uint32_t>::max();
+
+  uint32_t bin = 0;     // of EnsembleInfo::utility; kUnknown: nothing was found
+  double score = 0;     // the higher, the more difficult
   Subset selected = 0;  // what dynamic selection or gating would run, for the scheduler `selected`
 };
 

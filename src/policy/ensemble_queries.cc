@@ -99,7 +99,7 @@ bool EnsembleQueries::scored(const Task& task, const Difficulty& difficulty) {
   if (query == nullptr || query->difficulty) return false;
   const auto& bins = ensembles_[query->ensemble].info.utility;
   query->difficulty = difficulty;
-  query->utility = &bins[std::min<size_t>(difficulty.bin, bins.size() - 1)];
+  if (difficulty.bin < bins.size()) query->utility = &bins[difficulty.bin];
   return true;
 }
 

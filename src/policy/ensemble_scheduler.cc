@@ -206,7 +206,7 @@ void EnsembleScheduler::read_problem(uint32_t ensemble, Time now) {
     EnsembleQuery& q = problem_.queries[i];
     q.deadline = query.task.deadline - start;
     q.arrival = query.task.arrival - start;
-    q.difficulty = query.difficulty ? query.difficulty->bin : 0;
+    q.difficulty = query.difficulty ? query.difficulty->score : 0;
     q.utility.assign(query.utility->size(), 0);
     const Subset taken = query.had() | query.failed;
     for (Subset s = 1; s < q.utility.size(); ++s) {

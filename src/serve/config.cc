@@ -1,5 +1,7 @@
 #include "serve/config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -8,6 +10,7 @@
 
 #include "base/document.h"
 #include "base/status.h"
+#include "policy/ensemble_problem.h"
 #include "policy/group_document.h"
 #include "policy/scheduler.h"
 
@@ -127,15 +130,77 @@ engine::VariantsOptions variants_options(ObjectReader& fields) {
   return options;
 }
 
+engine::EnsembleOptions ensemble_options(ObjectReader& fields) {
+  static const std::vector<std::string_view> kAggregations(std::begin(estimate::kAggregationNames),
+                                                           std::end(estimate::kAggregationNames));
+  engine::EnsembleOptions options;
+  const auto is_named = [&options](const std::string& model) {
+    return std::find(options.models.begin(), options.models.end(), model) != options.models.end();
+  };
+  Reader models = fields["models"];
+  for (Reader entry : models.list(1)) {
+    const std::string model = entry.string();
+    if (is_named(model)) entry.fail("a model that is not listed yet");
+    options.models.push_back(model);
+  }
+  if (options.models.size() > policy::EnsembleProblem::kMostModels) {
+    models.fail(fmt::format("at most {} models", policy::EnsembleProblem::kMostModels));
+  }
+  options.aggregation = static_cast<estimate::Aggregation>(
+      fields["aggregation"].choice(kAggregations, static_cast<size_t>(options.aggregation)));
+  Reader weights = fields["weights"], meta = fields["meta"];
+  if (estimate::takes_weights(options.aggregation) || weights.present()) {
+    for (Reader weight : weights.list(1)) options.weights.push_back(weight.between(1e-9, 1e9));
+    if (options.weights.size() != options.models.size()) weights.fail("a weight for each model");
+  }
+  if (options.aggregation == estimate::Aggregation::kStacking || meta.present()) {
+    options.meta = meta.string();
+  }
+  options.output = fields["output"].string("");
+  options.profile = fields["profile"].string();
+  Reader predictor = fields["predictor"];
+  options.predictor = predictor.string("");
+  options.predictor_output = fields["predictor_output"].string(options.predictor_output);
+  // In the order of DifficultyScore, but for none.
+  options.score = static_cast<engine::DifficultyScore>(
+      1 + fields["difficulty"].choice({"discrepancy", "agreement"}, 0));
+  if (!predictor.present()) options.score = engine::DifficultyScore::kNone;
+  if (Reader selector = fields["selector"]; selector.present()) {
+    ObjectReader own = selector.object();
+    // In the order of Selector, but for none.
+    options.selector =
+        static_cast<engine::Selector>(1 + own["kind"].choice({"dynamic-selection", "gating"}));
+    if (options.selector == engine::Selector::kGating) {
+      options.gating = own["model"].string();
+      options.gating_threshold = own["threshold"].between(0, 1, 0.0);
+    } else {
+      options.features = own["features"].string();
+    }
+  }
+  options.neighbours =
+      static_cast<uint32_t>(fields["neighbours"].integer(1, 10'000, options.neighbours));
+  options.serve_all = fields["mode"].choice({"reject", "serve-all"}, 0) == 1;
+  for (Reader entry : fields["static"].optional_list()) {
+    options.fixed.push_back(entry.string());
+    if (!is_named(options.fixed.back())) entry.fail("one of the service's models");
+  }
+  return options;
+}
+
 engine::ServiceOptions service_options(const std::string& name, Reader reader) {
   engine::ServiceOptions options;
   options.name = name;
   ObjectReader fields = reader.object();
   // In the order of what a service may be.
-  if (fields["kind"].choice({"model", "variants"}, 0) == 1) {
-    options.variants = variants_options(fields);
-  } else {
-    options.model = fields["model"].string(name);
+  switch (fields["kind"].choice({"model", "variants", "ensemble"}, 0)) {
+    case 1:
+      options.variants = variants_options(fields);
+      break;
+    case 2:
+      options.ensemble = ensemble_options(fields);
+      break;
+    default:
+      options.model = fields["model"].string(name);
   }
   if (Reader slo = fields["slo_ms"]; slo.present()) {
     options.slo = Duration::from_millis(slo.between(kShortestSloMs, kLongestSloMs));
@@ -187,6 +252,10 @@ absl::StatusOr<Config> read_config(Document document, const std::string& folder)
   };
   from_here(result.engine.repository);
   for (engine::ServiceOptions& service : result.engine.services) {
+    if (service.ensemble) {
+      from_here(service.ensemble->profile);
+      if (!service.ensemble->features.empty()) from_here(service.ensemble->features);
+    }
     if (!service.variants) continue;
     if (auto& evidence = service.variants->evidence) {
       from_here(evidence->features);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "policy/ensemble_document.h"
 #include "policy/group_document.h"
 #include "serve/placement_json.h"
 
@@ -120,7 +121,11 @@ Json Operations::decisions() const {
   for (const policy::GroupProblem& problem : engine_.last_problems()) {
     group.push_back(policy::to_document(problem));
   }
-  return {{"group", std::move(group)}};
+  Json ensemble = Json::array();
+  for (const policy::EnsembleProblem& problem : engine_.last_ensemble_problems()) {
+    ensemble.push_back(policy::to_document(problem, policy::EnsemblePolicy::kDp));
+  }
+  return {{"group", std::move(group)}, {"ensemble", std::move(ensemble)}};
 }
 
 Json Operations::placement() const {

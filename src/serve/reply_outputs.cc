@@ -80,6 +80,7 @@ std::vector<std::pair<std::string_view, ParameterValue>> explain(const engine::E
   result.emplace_back("reason", std::string_view(why.reason));
   result.emplace_back("expected_accuracy", why.expected_accuracy);
   result.emplace_back("alternatives", std::string_view(why.alternatives));
+  if (why.difficulty) result.emplace_back("difficulty", *why.difficulty);
   if (!why.posterior.empty()) result.emplace_back("posterior", std::string_view(why.posterior));
   return result;
 }

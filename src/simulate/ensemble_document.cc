@@ -86,6 +86,7 @@ EnsembleExample read_example(Reader value, const SimulatedEnsemble& ensemble) {
   EnsembleExample example;
   Reader bin = fields["bin"];
   example.difficulty.bin = static_cast<uint32_t>(bin.integer(0, kMostBins, 0));
+  example.difficulty.score = fields["score"].number(example.difficulty.bin);
   if (example.difficulty.bin >= ensemble.utility.size() && !value.failed()) {
     bin.fail(fmt::format("one of the {} bins of the profile", ensemble.utility.size()));
   }
