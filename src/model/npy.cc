@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cstring>
+#include <fstream>
 #include <limits>
 #include <optional>
 
@@ -108,28 +109,29 @@ std::optional<Header> parse_header(std::string_view text) {
   return Header{*descr, *fortran_order, *shape};
 }
 
+struct Code {
+  std::string_view code;
+  DataType type;
+};
+constexpr std::array<Code, 12> kCodes = {{
+    {"b1", DataType::kBool},
+    {"u1", DataType::kUint8},
+    {"u2", DataType::kUint16},
+    {"u4", DataType::kUint32},
+    {"u8", DataType::kUint64},
+    {"i1", DataType::kInt8},
+    {"i2", DataType::kInt16},
+    {"i4", DataType::kInt32},
+    {"i8", DataType::kInt64},
+    {"f2", DataType::kFp16},
+    {"f4", DataType::kFp32},
+    {"f8", DataType::kFp64},
+}};
+
 std::optional<DataType> datatype_of(std::string_view descr) {
-  struct Entry {
-    std::string_view code;
-    DataType type;
-  };
-  static constexpr std::array<Entry, 12> kCodes = {{
-      {"b1", DataType::kBool},
-      {"u1", DataType::kUint8},
-      {"u2", DataType::kUint16},
-      {"u4", DataType::kUint32},
-      {"u8", DataType::kUint64},
-      {"i1", DataType::kInt8},
-      {"i2", DataType::kInt16},
-      {"i4", DataType::kInt32},
-      {"i8", DataType::kInt64},
-      {"f2", DataType::kFp16},
-      {"f4", DataType::kFp32},
-      {"f8", DataType::kFp64},
-  }};
   const std::string_view code = descr.substr(std::min<size_t>(descr.size(), 1));
   const auto entry =
-      std::find_if(kCodes.begin(), kCodes.end(), [code](const Entry& e) { return e.code == code; });
+      std::find_if(kCodes.begin(), kCodes.end(), [code](const Code& e) { return e.code == code; });
   if (entry == kCodes.end()) return std::nullopt;
   const bool one_byte = element_size(entry->type) == 1;
   if (descr[0] != '<' && !(one_byte && descr[0] == '|')) return std::nullopt;
@@ -209,6 +211,37 @@ absl::StatusOr<Tensor> parse_npy(std::string bytes, std::string_view source) {
 absl::StatusOr<Tensor> read_npy(const std::string& file) {
   ASSIGN_OR_RETURN(std::string bytes, read_file(file, kMostBytes));
   return parse_npy(std::move(bytes), file == "-" ? "standard input" : file);
+}
+
+absl::StatusOr<std::string> npy_bytes(const Tensor& tensor) {
+  const auto entry = std::find_if(kCodes.begin(), kCodes.end(),
+                                  [&](const Code& e) { return e.type == tensor.datatype; });
+  if (entry == kCodes.end()) {
+    return invalid("tensor '{}' has datatype {}, which array files do not have", tensor.name,
+                   name(tensor.datatype));
+  }
+  std::string header = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': (",
+                                   element_size(tensor.datatype) == 1 ? '|' : '<', entry->code);
+  for (const int64_t dim : tensor.shape) header += fmt::format("{}, ", dim);
+  header += "), }";
+  // Data starts at a multiple of 64, the header ends in a newline.
+  const size_t before = kMagic.size() + 4;
+  header.append(63 - (before + header.size()) % 64, ' ');
+  header += '\n';
+  std::string bytes(kMagic);
+  bytes += {'\x01', '\x00', static_cast<char>(header.size() & 255),
+            static_cast<char>(header.size() >> 8)};
+  bytes += header;
+  bytes.append(reinterpret_cast<const char*>(tensor.data.bytes.data()), tensor.data.bytes.size());
+  return bytes;
+}
+
+absl::Status write_npy(const Tensor& tensor, const std::string& file) {
+  ASSIGN_OR_RETURN(const std::string bytes, npy_bytes(tensor));
+  std::ofstream out(file, std::ios::binary | std::ios::trunc);
+  out << bytes;
+  out.close();
+  return out ? absl::OkStatus() : invalid("{}: cannot be written", file);
 }
 
 }  // namespace fermata

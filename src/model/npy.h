@@ -16,4 +16,10 @@ absl::StatusOr<Tensor> parse_npy(std::string bytes, std::string_view source);
 // Blocks. Files of at most 16 GiB; "-" is standard input.
 absl::StatusOr<Tensor> read_npy(const std::string& file);
 
+// The bytes of such a file, format 1.0. INVALID_ARGUMENT for BF16 and BYTES, which it does not
+// know.
+absl::StatusOr<std::string> npy_bytes(const Tensor& tensor);
+// Blocks; replaces the file.
+absl::Status write_npy(const Tensor& tensor, const std::string& file);
+
 }  // namespace fermata

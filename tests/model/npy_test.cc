@@ -111,5 +111,26 @@ TEST(TensorValues, RefusesWhatIsNoNumber) {
   EXPECT_THAT(*as_floats(of(DataType::kInt8, "\xff", 1)), ElementsAre(-1));
 }
 
+TEST(Npy, WritesWhatItReads) {
+  const std::string data = bytes_of<int32_t>({1, -2, 3, 4, 5, 6});
+  for (const Shape& shape : {Shape{2, 3}, Shape{6}, Shape{1, 2, 3, 1}}) {
+    const Tensor tensor{
+        "t",
+        DataType::kInt32,
+        shape,
+        {absl::MakeConstSpan(reinterpret_cast<const std::byte*>(data.data()), data.size()),
+         nullptr}};
+    const auto bytes = npy_bytes(tensor);
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    EXPECT_EQ((bytes->size() - data.size()) % 64, 0u);
+    EXPECT_EQ((*bytes)[bytes->size() - data.size() - 1], '\n');
+    const auto again = parse_npy(*bytes, "f");
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->shape, shape);
+    EXPECT_THAT(*as_integers(*again), ElementsAre(1, -2, 3, 4, 5, 6));
+  }
+  EXPECT_FALSE(npy_bytes({"t", DataType::kBytes, {0}, {}}).ok());
+}
+
 }  // namespace
 }  // namespace fermata
