@@ -17,19 +17,6 @@ struct Answers {
   uint32_t scored = 0;            // how many classes have a score; 0: the output is a class
 };
 
-absl::StatusOr<std::vector<Admitted>> admit_all(std::vector<std::vector<Tensor>>& requests,
-                                                const Signature& signature) {
-  std::vector<Admitted> admitted;
-  for (std::vector<Tensor>& inputs : requests) {
-    InferRequest request{.inputs = std::move(inputs)};
-    auto fits = admit(request, signature);
-    if (!fits.ok()) return invalid("example {}: {}", admitted.size(), message(fits.status()));
-    admitted.push_back(*std::move(fits));
-    inputs = std::move(request.inputs);
-  }
-  return admitted;
-}
-
 absl::Status read_answer(const Tensor& output, Answers& answers) {
   const uint64_t elements = element_count(output.shape);
   const bool scores = is_floating(output.datatype);

@@ -1,6 +1,7 @@
 #include "engine/items.h"
 
 #include <future>
+#include <utility>
 
 #include "base/status.h"
 
@@ -28,6 +29,19 @@ BatchResult run_batch(Executor& executor, VariantId variant, absl::Span<const It
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<Admitted>> admit_all(std::vector<std::vector<Tensor>>& requests,
+                                                const Signature& signature) {
+  std::vector<Admitted> admitted;
+  for (std::vector<Tensor>& inputs : requests) {
+    InferRequest request{.inputs = std::move(inputs)};
+    auto fits = admit(request, signature);
+    if (!fits.ok()) return invalid("example {}: {}", admitted.size(), message(fits.status()));
+    admitted.push_back(*std::move(fits));
+    inputs = std::move(request.inputs);
+  }
+  return admitted;
+}
 
 void append_items(const std::vector<Tensor>& inputs, const Admitted& request,
                   std::vector<Item>& items) {

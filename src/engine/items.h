@@ -20,6 +20,11 @@ struct Item {
   const Admitted* request = nullptr;
 };
 
+// Puts the inputs of every request into the signature's order. INVALID_ARGUMENT names the
+// request by its place.
+absl::StatusOr<std::vector<Admitted>> admit_all(std::vector<std::vector<Tensor>>& requests,
+                                                const Signature& signature);
+
 // Every item of a request, in order.
 void append_items(const std::vector<Tensor>& inputs, const Admitted& request,
                   std::vector<Item>& items);

@@ -57,24 +57,33 @@ absl::Status check(const Aggregator& aggregator, size_t models, const EnsembleHi
                                   : invalid("labels are given, but regression has no classes");
   }
   if (history.ensemble.width < 2) {
-    return invalid("outputs have one number, expected a score for each of two or more classes");
+    return invalid(
+        "outputs have one number, expected a score for each of two or more classes: "
+        "name the output that has them");
   }
   return check_labels(history);
 }
 
+// What the models are to be as sure as: the labels or, without any, the ensemble.
+std::vector<double> targets_of(const EnsembleHistory& history) {
+  const OutputTable& ensemble = history.ensemble;
+  if (!history.labels.empty()) return one_hot(history.labels, ensemble.width);
+  const Scores scores = scores_of(ensemble);
+  std::vector<double> targets(ensemble.values.size());
+  for (size_t i = 0; i < ensemble.size(); ++i) {
+    distribution(ensemble.row(i), scores, 1,
+                 absl::MakeSpan(targets).subspan(i * ensemble.width, ensemble.width));
+  }
+  return targets;
+}
+
 void fit_temperatures(const EnsembleHistory& history, DifficultyProfile& profile) {
-  std::vector<uint32_t> targets = history.labels;
-  if (targets.empty()) {
-    for (size_t i = 0; i < history.ensemble.size(); ++i) {
-      targets.push_back(class_of(history.ensemble.row(i)));
-    }
-  } else {
-    profile.ensemble_temperature =
-        fit_temperature(history.ensemble, scores_of(history.ensemble), targets);
-  }
-  for (const OutputTable& table : history.by_model) {
-    profile.temperatures.push_back(fit_temperature(table, scores_of(table), targets));
-  }
+  const std::vector<double> targets = targets_of(history);
+  const auto fit = [&](const OutputTable& table) {
+    return fit_temperature(table, scores_of(table), targets);
+  };
+  for (const OutputTable& table : history.by_model) profile.temperatures.push_back(fit(table));
+  if (!history.labels.empty()) profile.ensemble_temperature = fit(history.ensemble);
 }
 
 // The root of the mean squared distance of the outputs from their mean.
@@ -205,7 +214,8 @@ absl::StatusOr<DifficultyFit> fit_difficulty(std::string name, std::vector<std::
   if (prediction == Prediction::kClassification) {
     fit_temperatures(history, profile);
   } else {
-    profile.tolerance = options.tolerance * standard_deviation(history.ensemble);
+    profile.tolerance =
+        options.within.value_or(options.tolerance * standard_deviation(history.ensemble));
   }
   Trial trial(history, profile, outputs_of, progress);
   RETURN_IF_ERROR(try_subsets(trial, options));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct DifficultyProfile {
   // Of classification: by model, and of the ensemble's own output.
   std::vector<double> temperatures;
   double ensemble_temperature = 1;
+  uint32_t neighbors = 0;  // of stacking: those that missing outputs were filled from
   // Of regression: how far from the ensemble's output, at most, an output is right.
   double tolerance = 0;
   DifficultyMeasure discrepancy, agreement;
@@ -49,8 +51,11 @@ struct DifficultyOptions {
   // Of so many models at most, every subset is tried on every query; of more, those of one and
   // two, and larger ones on up to 2048 queries, evenly spaced, for γ.
   uint32_t exact_up_to = 4;
-  double tolerance = 0.1;  // of regression, of the standard deviation of the ensemble's outputs
-  uint64_t seed = 1;       // of what larger subsets are tried
+  // Of regression, what is right: an output so near to the ensemble's; else, so many standard
+  // deviations of the ensemble's outputs.
+  std::optional<double> within;
+  double tolerance = 0.1;
+  uint64_t seed = 1;  // of what larger subsets are tried
 };
 
 struct DifficultyFit {
@@ -69,8 +74,8 @@ absl::StatusOr<OutputTable> aggregate_rows(const Aggregator& aggregator,
                                            absl::Span<const OutputTable> by_model, Subset subset,
                                            absl::Span<const uint32_t> rows);
 
-// Fits temperatures (to the labels, else to the ensemble's answers; the ensemble's own only
-// to labels, else it is 1), scores every query by both measures and profiles accuracy
+// Fits temperatures (all to the labels; without any, the models' to the ensemble's distributions,
+// which keep temperature 1), scores every query by both measures and profiles accuracy
 // by bin × subset. A subset is right where its output has the ensemble's class, or is
 // within the tolerance of its numbers. `name`, `models` and `aggregator` are copied into the
 // profile. INVALID_ARGUMENT where tables do not fit each other, classes have fewer than two

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int64_t kMostQueries = int64_t{1} << 53;
 constexpr int64_t kMostBins = 1000;
+constexpr int64_t kMostNeighbors = 1 << 20;
 
 using ByName = std::unordered_map<std::string, Subset>;
 
@@ -150,6 +151,10 @@ void read_root(Reader reader, DifficultyProfile& profile) {
   profile.temperatures = positive_numbers(temperatures);
   profile.ensemble_temperature = fields["ensemble_temperature"].positive(1.0);
   profile.tolerance = fields["tolerance"].non_negative(0.0);
+  const Reader neighbors = fields["neighbors"];
+  const bool stacking = aggregator.aggregation == Aggregation::kStacking;
+  if (stacking) profile.neighbors = static_cast<uint32_t>(neighbors.integer(1, kMostNeighbors));
+  if (!stacking && neighbors.present()) neighbors.fail("none: nothing is filled but for stacking");
   const bool classes = aggregator.prediction == Prediction::kClassification;
   if (profile.temperatures.size() != (classes ? models : 0)) {
     temperatures.fail(classes ? "one number for each model" : "none: regression has no scores");
@@ -176,6 +181,7 @@ Json difficulty_json(const DifficultyProfile& profile) {
                {"aggregation", name(aggregator.aggregation)},
                {"width", profile.width},
                {"queries", profile.queries}};
+  if (profile.neighbors > 0) json["neighbors"] = profile.neighbors;
   if (!aggregator.weights.empty()) json["weights"] = aggregator.weights;
   if (aggregator.prediction == Prediction::kClassification) {
     json["temperatures"] = profile.temperatures;

@@ -14,7 +14,7 @@ namespace fermata::estimate {
 using Subset = uint32_t;
 
 // Utilities by subset are part of documents and of every decision.
-inline constexpr uint32_t kMostBaseModels = 10;
+inline constexpr uint32_t kMostBaseModels = 8;
 
 inline Subset all_models(uint32_t models) { return (Subset{1} << models) - 1; }
 inline Subset only(uint32_t model) { return Subset{1} << model; }

@@ -160,12 +160,13 @@ size_t SubsetProfile::bin_of(double score) const {
 
 std::vector<double> SubsetProfile::expected() const {
   std::vector<double> mean(utilities[0].size());
-  const auto total =
-      static_cast<double>(std::accumulate(counts.begin(), counts.end(), uint64_t{0}));
+  double queries = 0;
   for (size_t bin = 0; bin < bins(); ++bin) {
-    const double share = static_cast<double>(counts[bin]) / total;
-    for (size_t s = 0; s < mean.size(); ++s) mean[s] += share * utilities[bin][s];
+    const auto count = static_cast<double>(counts[bin]);
+    queries += count;
+    for (size_t s = 0; s < mean.size(); ++s) mean[s] += count * utilities[bin][s];
   }
+  for (double& utility : mean) utility /= queries;
   return mean;
 }
 

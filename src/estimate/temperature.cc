@@ -48,23 +48,21 @@ void distribution(absl::Span<const float> output, Scores scores, double temperat
   softmax(1 / temperature, out);
 }
 
-double fit_temperature(const OutputTable& table, Scores scores,
-                       absl::Span<const uint32_t> targets) {
-  FERMATA_CHECK(table.size() > 0 && targets.size() == table.size());
+double fit_temperature(const OutputTable& table, Scores scores, absl::Span<const double> targets) {
+  FERMATA_CHECK(table.size() > 0 && targets.size() == table.values.size());
   std::vector<double> z(table.values.size());
   for (size_t i = 0; i < table.size(); ++i) {
     logits(table.row(i), scores, absl::MakeSpan(z).subspan(i * table.width, table.width));
   }
   std::vector<double> p(table.width);
-  // The derivative of the summed loss by 1/T: the expected score less the target's.
+  // The derivative of the summed loss by 1/T: the expected score less the targets'.
   const auto slope = [&](double inverse) {
     double sum = 0;
     for (size_t i = 0; i < table.size(); ++i) {
       const auto row = absl::MakeConstSpan(z).subspan(i * table.width, table.width);
       std::copy(row.begin(), row.end(), p.begin());
       softmax(inverse, absl::MakeSpan(p));
-      for (size_t c = 0; c < p.size(); ++c) sum += p[c] * row[c];
-      sum -= row[targets[i]];
+      for (size_t c = 0; c < p.size(); ++c) sum += (p[c] - targets[i * p.size() + c]) * row[c];
     }
     return sum;
   };
@@ -74,6 +72,12 @@ double fit_temperature(const OutputTable& table, Scores scores,
     (slope(std::exp(middle)) < 0 ? low : high) = middle;
   }
   return std::clamp(std::exp(-(low + high) / 2), kLeastTemperature, kMostTemperature);
+}
+
+std::vector<double> one_hot(absl::Span<const uint32_t> classes, uint32_t width) {
+  std::vector<double> targets(classes.size() * width);
+  for (size_t i = 0; i < classes.size(); ++i) targets[i * width + classes[i]] = 1;
+  return targets;
 }
 
 }  // namespace fermata::estimate

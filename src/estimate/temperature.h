@@ -25,10 +25,13 @@ void distribution(absl::Span<const float> output, Scores scores, double temperat
 
 inline constexpr double kLeastTemperature = 0.05, kMostTemperature = 20;
 
-// The T between the two above that makes the targets likeliest (the least mean of
-// −ln softmax(z / T)[target]). That mean is convex in 1/T, so its slope is bisected: the same
-// table gives the same T. One target a row, below the table's width; at least one row.
-// O(40 * values).
-double fit_temperature(const OutputTable& table, Scores scores, absl::Span<const uint32_t> targets);
+// The T between the two above that is nearest to the targets: the least mean cross-entropy
+// −Σ q_c ln softmax(z / T)_c. That is convex in 1/T, so its slope is bisected: the same table gives
+// the same T. `targets` is a distribution for each row: one_hot() of true classes, or what else
+// the model is to be as sure as. At least one row. O(40 * values).
+double fit_temperature(const OutputTable& table, Scores scores, absl::Span<const double> targets);
+
+// Distributions that are sure of these classes, each below `width`.
+std::vector<double> one_hot(absl::Span<const uint32_t> classes, uint32_t width);
 
 }  // namespace fermata::estimate

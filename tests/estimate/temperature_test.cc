@@ -14,6 +14,8 @@ namespace {
 struct Sample {
   OutputTable logits, probabilities;
   std::vector<uint32_t> classes;
+
+  std::vector<double> targets() const { return one_hot(classes, logits.width); }
 };
 
 Sample sample(double times, uint32_t width, size_t n, Random random) {
@@ -41,9 +43,10 @@ TEST(Temperature, IsRecovered) {
     const Sample made = sample(times, 5, 20'000, Random(3));
     EXPECT_EQ(scores_of(made.logits), Scores::kLogits);
     EXPECT_EQ(scores_of(made.probabilities), Scores::kProbabilities);
-    const double t = fit_temperature(made.logits, Scores::kLogits, made.classes);
+    const double t = fit_temperature(made.logits, Scores::kLogits, made.targets());
     EXPECT_NEAR(t / times, 1, 0.03);
-    EXPECT_NEAR(fit_temperature(made.probabilities, Scores::kProbabilities, made.classes), t, 0.01)
+    EXPECT_NEAR(fit_temperature(made.probabilities, Scores::kProbabilities, made.targets()), t,
+                0.01)
         << "logarithms of probabilities are logits, but for a constant";
   }
 }
@@ -59,14 +62,24 @@ TEST(Temperature, IsTheBestOfAGrid) {
     }
     return sum;
   };
-  const double best = loss(fit_temperature(made.logits, Scores::kLogits, made.classes));
+  const double best = loss(fit_temperature(made.logits, Scores::kLogits, made.targets()));
   for (double t = 0.1; t < 10; t *= 1.02) ASSERT_LE(best, loss(t) + 1e-9) << t;
+}
+
+TEST(Temperature, MakesAModelAsSureAsAnother) {
+  const Sample made = sample(1, 4, 50, Random(4));
+  std::vector<double> targets(made.logits.values.size());
+  for (size_t i = 0; i < 50; ++i) {
+    distribution(made.logits.row(i), Scores::kLogits, 2.5,
+                 absl::MakeSpan(targets).subspan(4 * i, 4));
+  }
+  EXPECT_NEAR(fit_temperature(made.logits, Scores::kLogits, targets), 2.5, 1e-6);
 }
 
 TEST(Temperature, StaysInItsBounds) {
   const OutputTable sure{.width = 2, .values = {1, 0, 0, 1}};
-  EXPECT_NEAR(fit_temperature(sure, Scores::kLogits, {0, 1}), kLeastTemperature, 1e-9);
-  EXPECT_NEAR(fit_temperature(sure, Scores::kLogits, {1, 0}), kMostTemperature, 1e-9);
+  EXPECT_NEAR(fit_temperature(sure, Scores::kLogits, {1, 0, 0, 1}), kLeastTemperature, 1e-9);
+  EXPECT_NEAR(fit_temperature(sure, Scores::kLogits, {0, 1, 1, 0}), kMostTemperature, 1e-9);
 }
 
 TEST(Temperature, ZeroIsAProbabilityToo) {
