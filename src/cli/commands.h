@@ -10,6 +10,7 @@ namespace fermata::cli {
 void add_bench(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_completion(CLI::App& app, int& exit_code);
+void add_difficulty(CLI::App& app, int& exit_code);
 void add_evidence(CLI::App& app, int& exit_code);
 void add_goodput(CLI::App& app, int& exit_code);
 void add_load(CLI::App& app, int& exit_code);
@@ -25,6 +26,7 @@ inline constexpr AddCommand kCommands[] = {
     add_bench,
     add_check,
     add_completion,
+    add_difficulty,
     add_evidence,
     add_goodput,
     add_load,

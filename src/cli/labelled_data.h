@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,13 @@ struct LabelledFiles {
   std::string labels;             // empty for .jsonl
 };
 
-// Blocks. INVALID_ARGUMENT and NOT_FOUND name the file and the place in it.
+// Whether labels have to be there, are taken where they are, or are left out.
+enum class Labels : uint8_t { kRequired, kTaken, kLeftOut };
+
+// Blocks. INVALID_ARGUMENT and NOT_FOUND name the file and the place in it. Without labels
+// those of the result are empty; of a .jsonl they are taken where its first example has one.
 absl::StatusOr<engine::LabelledRequests> read_labelled(const LabelledFiles& files,
-                                                       const Signature& signature);
+                                                       const Signature& signature,
+                                                       Labels labels = Labels::kRequired);
 
 }  // namespace fermata::cli
