@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "base/file.h"
 #include "base/random.h"
 #include "base/status.h"
 #include "estimate/difficulty_document.h"
@@ -148,6 +149,19 @@ TEST(DifficultyDocument, ReadsBack) {
       EXPECT_EQ(again->discrepancy.profile.utilities, profile.discrepancy.profile.utilities);
       EXPECT_EQ(again->agreement.profile.gamma, profile.agreement.profile.gamma);
     }
+  }
+}
+
+TEST(DifficultyDocument, ReadsThoseOfTheZoo) {
+  const std::string zoo = FERMATA_SOURCE_DIR "/zoo/data/";
+  for (const std::string ensemble : {"scans-averaged", "scans-stacked"}) {
+    const std::string file = zoo + ensemble + "/profile.json";
+    const auto profile = parse_difficulty(*read_file(file, 1 << 20), file);
+    ASSERT_TRUE(profile.ok()) << profile.status();
+    EXPECT_EQ(profile->name, ensemble);
+    const SubsetProfile& subsets = profile->discrepancy.profile;
+    EXPECT_EQ(subsets.of(0)[1], 1) << "any model answers the easiest";
+    EXPECT_LT(subsets.of(1)[1], 0.8);
   }
 }
 
