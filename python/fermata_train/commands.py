@@ -26,7 +26,7 @@ def difficulty(history, options):
     def score_error(queries, _, target):
         return functional.mse_loss(network.logits(queries)[1], target)
 
-    summary = fit(network, data, loss, score_error, options)
+    summary = fit(network, data, loss, score_error, options, rate=2e-3)
     held = data.held_out
     with torch.no_grad():
         predicted = network(held[0])[1][:, 0].numpy()
@@ -56,7 +56,7 @@ def gating(history, options):
             return -(truth * average.clamp(min=1e-6).log()).sum(1).mean()
         return functional.mse_loss(average, truth)
 
-    summary = fit(network, data, loss, loss, options)
+    summary = fit(network, data, loss, loss, options, rate=3e-4)  # larger ones saturate the softmax
     with torch.no_grad():
         weights = network(data.held_out[0]).mean(0)
     export(network, history.features, options)

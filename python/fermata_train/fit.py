@@ -34,10 +34,10 @@ class Data:
         self.held_out = [tensor[torch.as_tensor(held)] for tensor in tensors]
 
 
-def fit(network, data, loss, held_out_loss, options):
+def fit(network, data, loss, held_out_loss, options, rate):
     """Adam with a cosine step size. Leaves the network as it was after the best epoch."""
     n, best, kept, best_epoch = len(data.fitting[0]), math.inf, None, 0
-    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3, weight_decay=1e-2)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=1e-2)
     steps = math.ceil(n / BATCH) * options.epochs
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     said = time.monotonic()
