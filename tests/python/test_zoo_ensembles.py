@@ -91,7 +91,7 @@ def test_the_networks_that_look_at_queries_tell_them_apart(http, ensemble, task,
     for measure in ("difficulty", "agreement"):
         score = served(http, f"{ensemble}-{measure}", "score", features)
         assert score.shape == (QUERIES, 1) and score.min() >= 0 and score.max() <= 1
-        assert score.std() > 0.1
+        assert score.std() > (0.1 if task == "scans" else 0.02)
     weights = served(http, f"{ensemble}-gating", "weights", features)
     assert weights.shape == (QUERIES, models) and weights.min() >= 0
     assert weights.sum(axis=1) == pytest.approx(np.ones(QUERIES), abs=1e-4)
