@@ -74,7 +74,7 @@ ServedVariant* KeyTable::served(VariantId id) {
 
 KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
   if (const auto it = served.keys.find(shape); it != served.keys.end()) return it->second;
-  if (keys_.size() >= limit_ && !drop_an_idle_key()) return KeyId::none();
+  if (keys_.size() >= limit_ && !make_room()) return KeyId::none();
   const Variant& variant = *served.variant;
   auto latency = believed_latency(variant, quantile_, relative_size(variant, shape));
   const KeyId key =
@@ -123,6 +123,13 @@ void KeyTable::finish_retirement(VariantId id) {
     keys_.erase(key);
   }
   served->retired();
+}
+
+bool KeyTable::make_room() {
+  while (!drop_an_idle_key()) {
+    if (!let_go_ || !let_go_()) return false;
+  }
+  return true;
 }
 
 bool KeyTable::drop_an_idle_key() {

@@ -37,6 +37,8 @@ class KeyTable {
   KeyTable(policy::Scheduler& scheduler, double quantile, size_t limit)
       : scheduler_(scheduler), quantile_(quantile), limit_(limit) {}
 
+  // What is asked to let go of keys that it holds, where all are busy; false: it cannot.
+  void when_short(absl::AnyInvocable<bool()> let_go) { let_go_ = std::move(let_go); }
   void add(std::shared_ptr<const Variant> variant, Duration slo);
   // Null where it is unknown or retired.
   ServedVariant* served(VariantId id);
@@ -53,6 +55,7 @@ class KeyTable {
   size_t size() const { return keys_.size(); }
 
  private:
+  bool make_room();
   bool drop_an_idle_key();
   void remove(KeyId key);
   void finish_retirement(VariantId id);
@@ -61,6 +64,7 @@ class KeyTable {
   const double quantile_;
   const size_t limit_;
   uint64_t uses_ = 0;
+  absl::AnyInvocable<bool()> let_go_;
   absl::flat_hash_map<VariantId, std::unique_ptr<ServedVariant>> variants_;
   absl::flat_hash_map<KeyId, std::unique_ptr<BatchKey>> keys_;
 };

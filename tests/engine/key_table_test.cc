@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/application.h"
+#include "engine/compound_keys.h"
+#include "policy/scheduler.h"
+
 namespace fermata::engine {
 namespace {
 
@@ -34,6 +38,69 @@ TEST(RelativeSize, AFixedShapeHasNone) {
   Variant variant = with_profile(3);
   variant.profile.shapes["x"] = {64};
   EXPECT_EQ(relative_size(variant, {}), 1);
+}
+
+// A table of four keys, and a service that either of two variants answers.
+struct Keys {
+  Keys() {
+    for (uint32_t v = 0; v < 2; ++v) {
+      auto variant = std::make_shared<Variant>(with_profile(3));
+      variant->id = VariantId(v);
+      variants.push_back(variant);
+      table.add(variant, Duration::infinite());
+    }
+    auto made = std::make_shared<Application>();
+    made->variants = variants;
+    made->info = {.name = "a", .variants = {{KeyId(), 0.9, {}}, {KeyId(), 0.8, {}}}};
+    application = made;
+  }
+  Shape shape(int64_t n) const { return {n}; }
+
+  std::unique_ptr<policy::Scheduler> scheduler = *policy::make_scheduler("fermata");
+  KeyTable table{*scheduler, 0.9, 4};
+  CompoundKeys applications{*scheduler, table};
+  std::vector<std::shared_ptr<const Variant>> variants;
+  std::shared_ptr<const Application> application;
+};
+
+TEST(CompoundKeys, IdleShapesMakeRoomTheOldestFirst) {
+  Keys k;
+  const KeyId one = k.applications.intern(k.application, k.shape(1));
+  const KeyId two = k.applications.intern(k.application, k.shape(2));
+  ASSERT_FALSE(one.is_none() || two.is_none());
+  k.applications.task_added(one);
+  k.applications.task_ended(one);
+  const KeyId three = k.applications.intern(k.application, k.shape(3));
+  ASSERT_FALSE(three.is_none());
+  EXPECT_NE(three, one);
+  EXPECT_EQ(k.applications.intern(k.application, k.shape(1)), one);
+  for (int64_t n = 4; n < 200; ++n) {
+    ASSERT_FALSE(k.applications.intern(k.application, k.shape(n)).is_none()) << n;
+  }
+  EXPECT_EQ(k.table.size(), 4u);
+}
+
+TEST(CompoundKeys, IdleShapesMakeRoomForPlainServices) {
+  Keys k;
+  const KeyId busy = k.applications.intern(k.application, k.shape(1));
+  k.applications.task_added(busy);
+  const KeyId idle = k.applications.intern(k.application, k.shape(2));
+  EXPECT_FALSE(k.table.intern(*k.table.served(VariantId(0)), k.shape(3)).is_none());
+  EXPECT_FALSE(k.applications.has(idle));
+  EXPECT_TRUE(k.applications.has(busy));
+  EXPECT_EQ(k.applications.intern(k.application, k.shape(1)), busy);
+}
+
+TEST(CompoundKeys, BusyShapesStayAndNothingOfTheRefusedOneDoes) {
+  Keys k;
+  const KeyId one = k.applications.intern(k.application, k.shape(1));
+  k.applications.task_added(one);
+  const KeyId plain = k.table.intern(*k.table.served(VariantId(0)), k.shape(2));
+  k.table.task_added(plain);
+  EXPECT_TRUE(k.applications.intern(k.application, k.shape(3)).is_none());
+  k.applications.task_ended(one);
+  const KeyId next = k.applications.intern(k.application, k.shape(3));
+  EXPECT_FALSE(next.is_none());
 }
 
 }  // namespace
