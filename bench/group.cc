@@ -1,5 +1,6 @@
 // How long one decision of `fermata plan group` takes: every policy, by requests in the window
-// and by applications. Prints one JSON object; bench/group.py draws it.
+// and by applications; and one event of a service of several variants, by how many of its requests
+// wait already. Prints one JSON object; bench/group.py draws it.
 //   bench_group [WINDOWS]
 #include <algorithm>
 #include <array>
@@ -11,6 +12,7 @@
 #include "base/document.h"
 #include "base/random.h"
 #include "policy/group_planner.h"
+#include "policy/scheduler.h"
 
 namespace {
 
@@ -104,6 +106,37 @@ Json measure(GroupPolicy policy, size_t applications, size_t requests, int windo
           {"utility", utility}};
 }
 
+// A task that comes, is known and goes again, one such event, while so many wait.
+Json measure_events(uint64_t waiting, int rounds) {
+  const auto scheduler = *make_scheduler("fermata");
+  const KeyId key = scheduler->add_key({.name = "m",
+                                        .latency = *LatencyTable::make(LinearLatency{1, 4}, 16),
+                                        .variant = VariantId(0)});
+  const KeyId application =
+      scheduler->add_application({"a", {{key, 0.9, {0.9, 0.5}}}, {}, {0.5, 0.5}, std::nullopt});
+  Decisions out;
+  Random random(waiting);
+  Time now = Time() + Duration::seconds(1);
+  uint64_t jobs = 0;
+  const auto task = [&] {
+    const Duration slo = Duration::from_seconds(1000 + 100 * random.uniform());
+    return Task{JobId(++jobs), application, now, now + slo, 1};
+  };
+  for (uint64_t i = 0; i < waiting; ++i) scheduler->nominate(task(), now, out);
+  std::vector<double> micros;
+  for (int i = 0; i < rounds; ++i) {
+    now = now + Duration::millis(1);
+    const Task one = task();
+    const Time start = monotonic_now();
+    scheduler->nominate(one, now, out);
+    scheduler->learned(one, {3, 2}, now, out);
+    scheduler->withdraw(one, now, out);
+    micros.push_back((monotonic_now() - start).micros() / 3);
+  }
+  std::sort(micros.begin(), micros.end());
+  return {{"waiting", waiting}, {"p50_us", micros[micros.size() / 2]}};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -118,6 +151,10 @@ int main(int argc, char** argv) {
       by_applications.push_back(measure(static_cast<GroupPolicy>(policy), a, 24, windows));
     }
   }
-  std::cout << write_json(
-      {{"windows", windows}, {"by_requests", by_requests}, {"by_applications", by_applications}});
+  Json by_waiting = Json::array();
+  for (uint64_t n = 100; n <= 100'000; n *= 10) by_waiting.push_back(measure_events(n, windows));
+  std::cout << write_json({{"windows", windows},
+                           {"by_requests", by_requests},
+                           {"by_applications", by_applications},
+                           {"by_waiting", by_waiting}});
 }

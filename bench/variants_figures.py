@@ -4,6 +4,7 @@ All variants are resident (no load times), what a window leaves goes on in the n
 neighbours of one variant. By default 12 requests arrive in a window of 100 ms, with 150 ms to
 their deadlines, and variants are slowed so that the best ones alone need three windows for that."""
 
+import math
 import statistics
 import sys
 
@@ -11,11 +12,13 @@ import numpy
 
 import applications
 import plot
-import variants_windows
 
 POLICIES = ("fermata", "sneakpeek", "grouped", "lo-priority", "lo-edf", "maxacc-edf")
 LOAD, WINDOW_REQUESTS, WINDOWS_A_SECOND = 3, 12, 10
 SWEEP_S = 5
+WAYS = {"oblivious": (False, False), "data-aware": (True, False),
+        "data-aware, short circuits": (True, True)}
+STUDENT_95 = {2: 12.71, 4: 3.18, 6: 2.57, 8: 2.36, 10: 2.26}  # by the number of runs
 PRIORS = ("uninformative", "weakly informative", "strongly informative")
 
 
@@ -125,14 +128,45 @@ def estimates(records):
     print(plot.save("variants_estimates", figure, document))
 
 
+def added(after, before):
+    """The 95 % interval of the mean difference of paired runs."""
+    differences = [x - y for x, y in zip(after, before)]
+    deviation = statistics.stdev(differences) / math.sqrt(len(differences))
+    half = STUDENT_95[len(differences)] * deviation
+    return statistics.mean(differences) - half, statistics.mean(differences) + half
+
+
+def switched(records, policy, way, seed):
+    """Utility of one run; the same seed gives the same requests to every policy and way."""
+    aware, short = WAYS[way]
+    document = applications.scenario(records, policy, LOAD, slowed(records), seed, SWEEP_S)
+    return applications.simulate(document | {"data_aware": aware, "short_circuit": short})["utility"]
+
+
+def gains(records, runs):
+    """By policy the columns of the table; and all numbers."""
+    table, document = {}, {}
+    for policy in POLICIES:
+        of = {way: [switched(records, policy, way, seed) for seed in range(1, runs + 1)]
+              for way in WAYS}
+        ways = list(WAYS)
+        document[policy] = {way: {"utility": statistics.mean(of[way]),
+                                  "added": added(of[way], of[ways[max(0, i - 1)]])}
+                            for i, way in enumerate(ways)}
+        table[policy] = [document[policy]["oblivious"]["utility"],
+                         *("{:+.4f} to {:+.4f}".format(*document[policy][way]["added"])
+                           for way in ways[1:])]
+    return table, document
+
+
 def awareness(records, seeds):
     """Figure 8: what looking at the data, and short circuits, are worth to each policy."""
-    gains, document = variants_windows.gains(records, POLICIES, seeds, LOAD, slowed(records))
+    gained, document = gains(records, seeds)
     print("\nawareness: utility, and what is added with its 95 % interval")
     print(plot.table(["policy", "oblivious", "by looking at the data", "by short circuits besides"],
-                     [[policy, *row] for policy, row in gains.items()]))
+                     [[policy, *row] for policy, row in gained.items()]))
     figure, axis = plot.axes("", "utility", width=7)
-    for i, what in enumerate(variants_windows.WAYS):
+    for i, what in enumerate(WAYS):
         axis.bar([p + 0.27 * i for p in range(len(POLICIES))],
                  [document[policy][what]["utility"] for policy in POLICIES], 0.27, label=what)
     axis.set_xticks([p + 0.27 for p in range(len(POLICIES))], POLICIES)

@@ -1,5 +1,7 @@
 #include "engine/application.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "absl/algorithm/container.h"
@@ -52,14 +54,38 @@ Payload payload(std::vector<T> values) {
           kept};
 }
 
-absl::Status check_classes(const ServiceOptions& options, const policy::ApplicationInfo& info,
-                           size_t classes) {
-  const auto& variants = options.variants->models;
+// -1 where a dimension is free.
+int64_t fixed_size(const TensorSpec& spec) {
+  const bool fixed = absl::c_find(spec.dims, -1) == spec.dims.end();
+  return fixed ? static_cast<int64_t>(element_count(spec.dims)) : -1;
+}
+
+// Requests bring what they are compared by: `wanted` elements an item, -1 where any will do.
+absl::Status check_compared(const ServiceOptions& options, const Variant& variant, int64_t wanted) {
+  const auto& inputs = variant.signature.inputs;
+  const std::string& name = options.variants->evidence->input;
+  const auto it = absl::c_find_if(
+      inputs, [&name](const TensorSpec& spec) { return name.empty() || spec.name == name; });
+  if (it == inputs.end()) {
+    std::vector<std::string> names;
+    for (const TensorSpec& spec : inputs) names.push_back(spec.name);
+    return invalid("service '{}': evidence.input is '{}', expected one of the inputs of '{}': {}",
+                   options.name, name, variant.model, fmt::join(names, ", "));
+  }
+  const int64_t size = fixed_size(*it);
+  if (size == -1 || wanted == -1 || size == wanted) return absl::OkStatus();
+  return invalid("service '{}': input '{}' of '{}' has {} elements an item, its evidence {}",
+                 options.name, it->name, variant.model, size, wanted);
+}
+
+absl::Status check_classes(const ServiceOptions& options,
+                           const std::vector<std::shared_ptr<const Variant>>& variants,
+                           const policy::ApplicationInfo& info, size_t classes) {
   for (size_t v = 0; v < variants.size(); ++v) {
-    const size_t known = v < info.variants.size() ? info.variants[v].recall.size() : 0;
+    const size_t known = info.variants[v].recall.size();
     if (known > 0 && known != classes) {
       return invalid("service '{}': the profile of '{}' has {} classes, the evidence has {}",
-                     options.name, variants[v], known, classes);
+                     options.name, variants[v]->model, known, classes);
     }
   }
   if (info.prior.size() != classes) {
@@ -81,7 +107,7 @@ std::vector<Tensor> Application::short_circuit(const policy::Evidence& counts) c
   const std::vector<double> seen(counts.begin(), counts.end());
   std::vector<double> theta(info.prior.size());
   estimate::posterior_mean(info.prior, seen, theta);
-  const int64_t label = absl::c_max_element(theta) - theta.begin();
+  const auto label = static_cast<int64_t>(estimate::likeliest_class(info.prior, counts));
   std::vector<Tensor> outputs;
   for (const TensorSpec& spec : facade->signature.outputs) {
     Tensor& tensor = outputs.emplace_back();
@@ -124,11 +150,14 @@ absl::StatusOr<std::shared_ptr<const Application>> make_application(
     const double accuracy = known.accuracy.value_or(kUnknownAccuracy);
     info.variants.push_back({KeyId::none(), accuracy, recall_of(known, accuracy)});
   }
-  if (evidence != nullptr && options.variants->data_aware) {
+  if (evidence != nullptr && (options.variants->data_aware || options.variants->short_circuit)) {
     const size_t classes = evidence->classes();
     info.prior = options.variants->prior;
     if (info.prior.empty()) info.prior.assign(classes, kUninformative);
-    RETURN_IF_ERROR(check_classes(options, info, classes));
+    RETURN_IF_ERROR(check_classes(options, variants, info, classes));
+    if (!options.variants->data_aware) {
+      for (policy::ApplicationVariant& variant : info.variants) variant.recall.clear();
+    }
     if (options.variants->short_circuit && can_be_stood_for(first.signature, classes)) {
       info.short_circuit = evidence->answers().accuracy;
     }
@@ -162,7 +191,7 @@ absl::StatusOr<AnswerProfile> try_out(const ServiceOptions& options,
 }
 
 absl::StatusOr<std::unique_ptr<EvidenceModel>> make_evidence(
-    const ServiceOptions& options, std::shared_ptr<const Variant> extractor,
+    const ServiceOptions& options, const Variant* variant, std::shared_ptr<const Variant> extractor,
     ExecutorFactory& executors) {
   const EvidenceSource& source = *options.variants->evidence;
   ASSIGN_OR_RETURN(const Tensor features, read_npy(source.features));
@@ -172,12 +201,20 @@ absl::StatusOr<std::unique_ptr<EvidenceModel>> make_evidence(
   made.extractor = std::move(extractor);
   made.output = source.output;
   made.k = source.k;
+  made.prior = options.variants->prior;
   const auto classes = static_cast<uint32_t>(options.variants->prior.size());
   auto points = estimate::labelled_points(features, labels, classes);
   if (!points.ok()) {
     return invalid("service '{}': evidence: {}", options.name, message(points.status()));
   }
   made.training = *std::move(points);
+  if (variant != nullptr) {
+    const TensorSpec* compared =
+        made.extractor == nullptr ? nullptr : &made.extractor->signature.inputs.front();
+    const int64_t wanted = compared == nullptr ? static_cast<int64_t>(made.training.dimensions)
+                                               : fixed_size(*compared);
+    RETURN_IF_ERROR(check_compared(options, *variant, wanted));
+  }
   auto model = EvidenceModel::make(std::move(made), executors);
   if (!model.ok()) {
     return invalid("service '{}': evidence: {}", options.name, message(model.status()));

@@ -41,9 +41,11 @@ absl::StatusOr<AnswerProfile> try_out(const ServiceOptions& options,
                                       ExecutorFactory& executors);
 
 // Reads the training data and builds the neighbours' index: blocks. The extractor, if the
-// options name one, is `extractor`.
+// options name one, is `extractor`. `variant`, if there is any yet, is one of the service's:
+// INVALID_ARGUMENT where its requests do not have the input that is compared, or one of
+// another size.
 absl::StatusOr<std::unique_ptr<EvidenceModel>> make_evidence(
-    const ServiceOptions& options, std::shared_ptr<const Variant> extractor,
+    const ServiceOptions& options, const Variant* variant, std::shared_ptr<const Variant> extractor,
     ExecutorFactory& executors);
 
 }  // namespace fermata::engine

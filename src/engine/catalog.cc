@@ -26,7 +26,8 @@ absl::StatusOr<std::shared_ptr<const Variant>> Catalog::find(std::string_view se
   const Service* found = find(service);
   if (found == nullptr) return not_found("unknown model '{}'", service);
   if (found->versions.empty()) {
-    return error(absl::StatusCode::kUnavailable, "model '{}' is not ready", service);
+    return error(absl::StatusCode::kUnavailable, "model '{}' is not ready{}{}", service,
+                 found->trouble.empty() ? "" : ": ", found->trouble);
   }
   if (version.empty()) return found->versions.back();
   for (const auto& variant : found->versions) {

@@ -40,6 +40,7 @@ struct Service {
   std::optional<Duration> slo;
   uint32_t queue_limit = 0;
   std::vector<std::shared_ptr<const Variant>> versions;  // ready ones, ascending
+  std::string trouble;  // why a service of several variants is not ready; else empty
 };
 
 // A row of the repository index.

@@ -60,8 +60,8 @@ void Driver::post(Event event) {
 
 void Driver::submit(std::shared_ptr<Job> job) { post(std::move(job)); }
 void Driver::cancel(JobId id) { post(Cancel{id}); }
-void Driver::learned(std::shared_ptr<Job> job, policy::Evidence evidence) {
-  post(Learned{std::move(job), std::move(evidence)});
+void Driver::learned(std::shared_ptr<Job> job, std::vector<policy::Evidence> by_item) {
+  post(Learned{std::move(job), std::move(by_item)});
 }
 
 absl::Status Driver::load(const std::shared_ptr<const Variant>& variant) {

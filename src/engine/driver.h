@@ -44,7 +44,7 @@ class Driver {
   void wake() { parker_.unpark(); }  // the scheduler's next_wake() has come nearer
   void cancel(JobId id);
   // What the data of a submitted job says; it may overtake the job. Any thread.
-  void learned(std::shared_ptr<Job> job, policy::Evidence evidence);
+  void learned(std::shared_ptr<Job> job, std::vector<policy::Evidence> by_item);
   // From what variants were last chosen, if they were. Blocks.
   std::optional<policy::GroupProblem> last_problem();
   // What is predicted of each item of a submitted job of an ensemble; it may overtake the job. Any
@@ -78,7 +78,7 @@ class Driver {
   };
   struct Learned {
     std::shared_ptr<Job> job;
-    policy::Evidence evidence;
+    std::vector<policy::Evidence> by_item;
   };
   struct Scored {
     std::shared_ptr<Job> job;

@@ -11,7 +11,7 @@ namespace fermata::engine {
 void Driver::learned(const Learned& learned, Time now) {
   Job& job = *learned.job;
   if (job.decided || job.ended()) return;
-  job.evidence = learned.evidence;
+  job.evidence = learned.by_item;
   if (job.open_parts > 0) tell_evidence(job, now);
 }
 
@@ -19,8 +19,9 @@ void Driver::tell_evidence(const Job& job, Time now) {
   const std::vector<JobId> ids = job.part_ids.empty() ? std::vector{job.id()} : job.part_ids;
   for (const JobId id : ids) {
     const auto part = parts_.find(id);
-    if (part == parts_.end()) continue;
-    scheduler_->learned(policy::Task(part->second.task), job.evidence, now, decisions_);
+    if (part == parts_.end() || part->second.first >= job.evidence.size()) continue;
+    scheduler_->learned(policy::Task(part->second.task), job.evidence[part->second.first], now,
+                        decisions_);
   }
 }
 
@@ -29,7 +30,8 @@ void Driver::short_circuit(const policy::Task& task) {
   const std::shared_ptr<Job> job = part.job;
   job->decided = true;
   const PartRun run{.started = monotonic_now()};
-  job->answered(part.index, job->route().application->short_circuit(job->evidence), run);
+  const policy::Evidence& evidence = job->evidence[part.first];
+  job->answered(part.index, job->route().application->short_circuit(evidence), run);
   forget(task.job);
 }
 
@@ -39,6 +41,10 @@ std::optional<policy::GroupProblem> Driver::last_problem() {
     const policy::GroupProblem* problem = scheduler_->last_problem();
     if (problem == nullptr) return;
     last = *problem;
+    // One for each shape of its requests, and no two of a document may have the same name.
+    for (size_t a = 0; a < last->applications.size(); ++a) {
+      if (a > 0) last->applications[a].name += "#" + std::to_string(a);
+    }
     for (size_t i = 0; i < last->requests.size(); ++i) last->requests[i].id = std::to_string(i);
   });
   return last;

@@ -13,14 +13,16 @@
 #include "engine/parker.h"
 #include "estimate/cross_validation.h"
 #include "estimate/neighbors.h"
+#include "estimate/posterior.h"
 #include "model/signature.h"
 #include "model/tensor_values.h"
 
 namespace fermata::engine {
 namespace {
 
-constexpr size_t kMostLeftOut = 2048;  // points that the accuracy is measured on
-constexpr size_t kMostTogether = 64;   // requests that go through the extractor together
+constexpr size_t kMostLeftOut = 2048;   // points that the accuracy is measured on
+constexpr double kUninformative = 0.5;  // the prior of Jeffreys, section 6.3.3
+constexpr size_t kMostTogether = 64;    // requests that go through the extractor together
 
 struct Waiting {
   std::shared_ptr<const std::vector<Tensor>> inputs;
@@ -36,16 +38,6 @@ const Tensor* find_input(const std::vector<Tensor>& inputs, const std::string& n
 
 bool all_finite(const std::vector<float>& values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
-}
-
-Confusion test(const estimate::Neighbors& neighbors, uint32_t k,
-               const std::optional<estimate::LabelledPoints>& held_out) {
-  if (!held_out) return estimate::leave_one_out(neighbors, k, kMostLeftOut);
-  Confusion confusion(neighbors.points().classes);
-  for (size_t i = 0; i < held_out->size(); ++i) {
-    confusion.add(held_out->labels[i], neighbors.evidence(held_out->row(i), k).answer);
-  }
-  return confusion;
 }
 
 absl::Status check_extractor(const EvidenceOptions& options) {
@@ -80,6 +72,10 @@ absl::Status check(const EvidenceOptions& options) {
         held_out->size(), held_out->dimensions, held_out->classes, training.dimensions,
         training.classes);
   }
+  if (options.prior.size() != training.classes) {
+    return invalid("the prior has {} classes, the training points have {}", options.prior.size(),
+                   training.classes);
+  }
   return options.extractor == nullptr ? absl::OkStatus() : check_extractor(options);
 }
 
@@ -96,7 +92,8 @@ class EvidenceModel::Impl {
         queue_limit_(options.queue_limit),
         executor_(std::move(executor)),
         neighbors_(std::move(options.training)),
-        answers_(answers_of(test(neighbors_, k_, options.held_out))),
+        prior_(std::move(options.prior)),
+        answers_(answers_of(test(options.held_out))),
         thread_([this] { loop(); }) {}
 
   ~Impl() {
@@ -152,6 +149,23 @@ class EvidenceModel::Impl {
     }
   }
 
+  uint32_t answer(const std::vector<uint32_t>& counts) const {
+    return static_cast<uint32_t>(estimate::likeliest_class(prior_, counts));
+  }
+
+  Confusion test(const std::optional<estimate::LabelledPoints>& held_out) const {
+    if (!held_out) {
+      return estimate::leave_one_out(
+          neighbors_, k_, kMostLeftOut,
+          [this](const estimate::Evidence& evidence) { return answer(evidence.counts); });
+    }
+    Confusion confusion(classes());
+    for (size_t i = 0; i < held_out->size(); ++i) {
+      confusion.add(held_out->labels[i], answer(neighbors_.evidence(held_out->row(i), k_).counts));
+    }
+    return confusion;
+  }
+
   void extract(absl::Span<const Waiting> batch,
                std::vector<std::optional<RequestEvidence>>& found) {
     std::vector<InferRequest> requests(batch.size());
@@ -168,7 +182,7 @@ class EvidenceModel::Impl {
       admitted[i] = *std::move(fits);
       append_items(requests[i].inputs, *admitted[i], items);
       owner.resize(items.size(), i);
-      found[i].emplace(RequestEvidence{.counts = std::vector<uint32_t>(classes())});
+      found[i].emplace();
     }
     (void)run_items(*executor_, *extractor_, items, output_,
                     [&](size_t item, const absl::StatusOr<std::vector<Tensor>>& outputs) {
@@ -192,9 +206,8 @@ class EvidenceModel::Impl {
   }
 
   void add(absl::Span<const float> features, RequestEvidence& evidence) const {
-    const estimate::Evidence one = neighbors_.evidence(features, k_);
-    for (size_t c = 0; c < one.counts.size(); ++c) evidence.counts[c] += one.counts[c];
-    evidence.answers.push_back(one.answer);
+    evidence.counts.push_back(neighbors_.evidence(features, k_).counts);
+    evidence.answers.push_back(answer(evidence.counts.back()));
   }
 
   // A tensor as it is: one item, or one in each row.
@@ -205,7 +218,7 @@ class EvidenceModel::Impl {
     const bool rows = !tensor.shape.empty() &&
                       values->size() == static_cast<size_t>(tensor.shape[0]) * dimensions;
     if (!rows && values->size() != dimensions) return std::nullopt;
-    RequestEvidence evidence{.counts = std::vector<uint32_t>(classes())};
+    RequestEvidence evidence;
     for (size_t at = 0; at < values->size(); at += dimensions) {
       add(absl::MakeConstSpan(*values).subspan(at, dimensions), evidence);
     }
@@ -219,6 +232,7 @@ class EvidenceModel::Impl {
   const size_t queue_limit_;
   const std::unique_ptr<Executor> executor_;
   const estimate::Neighbors neighbors_;
+  const std::vector<double> prior_;
   const AnswerProfile answers_;
   moodycamel::ConcurrentQueue<Waiting> queue_;
   std::atomic<size_t> waiting_{0};
@@ -234,6 +248,7 @@ absl::StatusOr<std::unique_ptr<EvidenceModel>> EvidenceModel::make(EvidenceOptio
   if (options.extractor != nullptr && options.output.empty()) {
     options.output = options.extractor->signature.outputs.front().name;
   }
+  if (options.prior.empty()) options.prior.assign(options.training.classes, kUninformative);
   RETURN_IF_ERROR(check(options));
   if (options.extractor != nullptr) {
     executor = executors.make();

@@ -25,15 +25,16 @@ struct EvidenceOptions {
   std::string output;                                // of the extractor; empty: its first
   estimate::LabelledPoints training;                 // features of such data, with their classes
   std::optional<estimate::LabelledPoints> held_out;  // to measure the accuracy on
+  std::vector<double> prior;                         // by class; empty: 0.5 each
   uint32_t k = 5;                                    // neighbours; fermata evidence finds one
   size_t queue_limit = 256;  // requests that wait; what comes beyond gets no evidence
 };
 
-// What the data of one request says about its class.
+// What the data of one request says about the class of each of its items.
 struct RequestEvidence {
-  std::vector<uint32_t> counts;   // of the neighbours of all its items, by class
-  std::vector<uint32_t> answers;  // by item: what the neighbours alone would answer, for the
-                                  // short circuit
+  std::vector<std::vector<uint32_t>> counts;  // of an item's neighbours, by class
+  // What the short circuit would answer for an item: the likeliest class, the prior included.
+  std::vector<uint32_t> answers;
 };
 
 // SneakPeek's module beside the scheduler (sections 3.2 and 4.2): takes requests on a thread of
@@ -57,7 +58,7 @@ class EvidenceModel {
   void submit(std::shared_ptr<const std::vector<Tensor>> inputs, Done done);
 
   uint32_t classes() const;
-  // How often the neighbours alone are right: on the held-out points, else on up to 2048 training
+  // How often those answers are right: on the held-out points, else on up to 2048 training
   // points, each left out. What the short circuit may expect.
   const AnswerProfile& answers() const;
   uint64_t dropped() const;  // requests that found the queue full

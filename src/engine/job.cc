@@ -43,15 +43,15 @@ Job::Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> rou
 void Job::split(uint32_t parts) {
   join_ = std::make_unique<Join>();
   join_->outputs.resize(parts);
+  join_->why.resize(parts);
 }
 
 void Job::move_to(absl::FunctionRef<void(InferRequest, Reply, const Route& old, JobId id)> next) {
   if (!ended_.exchange(true)) next(std::move(request_), std::move(reply_), *route_, id_);
 }
 
-Explanation Job::explain(Outcome outcome, Time now, const PartRun& run) const {
+Explanation Job::explain(const PartRun& run, uint32_t part) const {
   Explanation why;
-  why.outcome = outcome;
   if (run.variant == nullptr) {
     why.variant = kEvidence;
   } else {
@@ -63,10 +63,12 @@ Explanation Job::explain(Outcome outcome, Time now, const PartRun& run) const {
   why.budget = deadline_ - request_.arrival;
   why.queueing = run.started - request_.arrival;
   why.run = run.input + run.run + run.output;
-  why.remaining = deadline_ - now;
+  why.remaining = deadline_ - monotonic_now();
   if (deadline_.is_infinite()) why.budget = why.remaining = Duration::infinite();
   if (route_->application != nullptr) {
-    explain_choice(*route_->application, evidence, run, deadline_, why);
+    static const policy::Evidence kNothing;
+    explain_choice(*route_->application, part < evidence.size() ? evidence[part] : kNothing, run,
+                   deadline_, why);
   }
   if (run.ensemble) explain_subset(*route_->ensemble, *run.ensemble, why);
   return why;
@@ -93,7 +95,7 @@ bool Job::end(Outcome outcome, absl::Status status, Explanation why) {
   return true;
 }
 
-void Job::finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run) {
+void Job::finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run, Explanation why) {
   if (ended_.exchange(true)) return;
   const Time now = monotonic_now();
   const Outcome outcome = !outputs.ok()      ? Outcome::kFailed
@@ -107,35 +109,43 @@ void Job::finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run
                                         .run = run.run,
                                         .output = run.output,
                                         .items = admitted_.items});
+  why.outcome = outcome;
   absl::Status status = outputs.status();
   send(std::move(status), outputs.ok() ? *std::move(outputs) : std::vector<Tensor>(),
-       explain(outcome, now, run), true);
+       std::move(why), true);
 }
 
 void Job::answered(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run) {
-  if (join_ == nullptr) return finish(std::move(outputs), run);
+  if (join_ == nullptr) return finish(std::move(outputs), run, explain(run, part));
   answered_split(part, std::move(outputs), run);
+}
+
+void Job::reply_in_turn(const PartRun& run) {
+  const auto parts = static_cast<uint32_t>(join_->outputs.size());
+  uint32_t& next = join_->replied;
+  for (; next + 1 < parts && join_->outputs[next]; ++next) {
+    send(absl::OkStatus(), *std::move(join_->outputs[next]), std::move(join_->why[next]), false);
+  }
+  if (next + 1 == parts && join_->outputs[next]) {
+    finish(*std::move(join_->outputs[next]), run, std::move(join_->why[next]));
+  }
 }
 
 void Job::answered_split(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs,
                          const PartRun& run) {
   const std::lock_guard lock(join_->mutex);
   if (ended()) return;
-  if (!outputs.ok()) return finish(std::move(outputs), run);
+  if (!outputs.ok()) return finish(std::move(outputs), run, explain(run, part));
   const auto parts = static_cast<uint32_t>(join_->outputs.size());
   join_->outputs[part] = *std::move(outputs);
   ++join_->answered;
   if (request_.in_parts) {
-    uint32_t& next = join_->replied;
-    for (; next + 1 < parts && join_->outputs[next]; ++next) {
-      send(absl::OkStatus(), *std::move(join_->outputs[next]),
-           explain(Outcome::kOnTime, monotonic_now(), run), false);
-    }
-    if (next + 1 == parts && join_->outputs[next]) finish(*std::move(join_->outputs[next]), run);
+    join_->why[part] = explain(run, part);
+    reply_in_turn(run);
   } else if (join_->answered == parts) {
     std::vector<std::vector<Tensor>> all;
     for (auto& each : join_->outputs) all.push_back(*std::move(each));
-    finish(join(all), run);
+    finish(join(all), run, explain(run, part));
   }
 }
 

@@ -98,9 +98,9 @@ class Job {
   // The scheduler thread's own.
   void split(uint32_t parts);   // before any of them runs; more than one
   std::vector<JobId> part_ids;  // of a job that was split
-  // Of a service of several variants: what is known of its data; fixed once a part of it is
-  // bound or answered.
-  policy::Evidence evidence;
+  // Of a service of several variants: what is known of the data of each item (empty: nothing);
+  // fixed once a part of it is bound or answered.
+  std::vector<policy::Evidence> evidence;
   bool decided = false;
   std::vector<policy::Difficulty> difficulty;  // of an ensemble, by item; empty: not predicted yet
   uint32_t waiting_parts = 0, open_parts = 0;
@@ -109,10 +109,13 @@ class Job {
   struct Join {
     std::mutex mutex;
     std::vector<std::optional<std::vector<Tensor>>> outputs;  // by part
+    std::vector<Explanation> why;  // by part that waits for its turn among several replies
     uint32_t replied = 0, answered = 0;
   };
-  Explanation explain(Outcome outcome, Time now, const PartRun& run) const;
-  void finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run);
+  // Of an answer, by how one part of it ran; where several variants may answer, parts are items.
+  Explanation explain(const PartRun& run, uint32_t part) const;
+  void finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run, Explanation why);
+  void reply_in_turn(const PartRun& run);
   void answered_split(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs,
                       const PartRun& run);
   void send(absl::Status status, std::vector<Tensor> outputs, Explanation why, bool final);

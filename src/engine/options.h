@@ -8,6 +8,7 @@
 
 #include "base/time.h"
 #include "estimate/aggregation.h"
+#include "policy/application.h"
 #include "policy/penalty.h"
 
 namespace fermata::engine {
@@ -104,8 +105,7 @@ struct ServiceOptions {
 struct EngineOptions {
   std::string repository;          // folder in Triton's layout
   std::string policy = "fermata";  // a name of policy::all_scheduler_names()
-  // Of the policies that plan what variants answer once a window; 0: whenever something happens.
-  Duration scheduler_window = Duration::millis(100);
+  policy::GroupSettings groups;
   // Model threads that batch, besides one that ranks workers (Symphony 4.5). 0:
   // both happen on the scheduler thread, which is best up to some 100k requests/s.
   uint32_t scheduler_threads = 0;

@@ -27,8 +27,7 @@ struct MadeScheduler {
 absl::StatusOr<MadeScheduler> make_one(const EngineOptions& options) {
   MadeScheduler made;
   if (options.scheduler_threads == 0) {
-    ASSIGN_OR_RETURN(made.scheduler,
-                     policy::make_scheduler(options.policy, options.scheduler_window));
+    ASSIGN_OR_RETURN(made.scheduler, policy::make_scheduler(options.policy, options.groups));
     return made;
   }
   ASSIGN_OR_RETURN(auto threaded,
@@ -88,8 +87,9 @@ void Pool::submit(uint32_t subcluster, std::shared_ptr<Job> job) {
   parts_[subcluster]->driver.submit(std::move(job));
 }
 
-void Pool::learned(uint32_t subcluster, std::shared_ptr<Job> job, policy::Evidence evidence) {
-  parts_[subcluster]->driver.learned(std::move(job), std::move(evidence));
+void Pool::learned(uint32_t subcluster, std::shared_ptr<Job> job,
+                   std::vector<policy::Evidence> by_item) {
+  parts_[subcluster]->driver.learned(std::move(job), std::move(by_item));
 }
 
 void Pool::scored(uint32_t subcluster, std::shared_ptr<Job> job,

@@ -31,7 +31,8 @@ class Pool {
   JobId next_id() { return JobId(ids_.fetch_add(1, std::memory_order_relaxed)); }
   void submit(uint32_t subcluster, std::shared_ptr<Job> job);
   void cancel(JobId id);  // wherever it is
-  void learned(uint32_t subcluster, std::shared_ptr<Job> job, policy::Evidence evidence);
+  void learned(uint32_t subcluster, std::shared_ptr<Job> job,
+               std::vector<policy::Evidence> by_item);
   std::vector<policy::GroupProblem> last_problems() const;
   void scored(uint32_t subcluster, std::shared_ptr<Job> job,
               std::vector<policy::Difficulty> by_item);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "model/repository.h"
 
@@ -12,6 +13,8 @@ namespace {
 
 // Of the autoscaling signal: long enough for a bad rate of one in a hundred to show.
 constexpr Duration kAutoscaleWindow = Duration::seconds(10);
+// Items of one request that are looked at for evidence: a larger one would keep others waiting.
+constexpr uint32_t kMostLookedAt = 256;
 
 }  // namespace
 
@@ -111,7 +114,7 @@ absl::Status RealEngine::try_out_variants(const ServiceOptions& service,
     ASSIGN_OR_RETURN(answers[model], try_out(service, it->second.back(), *executors_));
   }
   const std::lock_guard lock(mutex_);
-  registry_.set_answers(service.name, std::move(answers));
+  registry_.add_answers(service.name, std::move(answers));
   return absl::OkStatus();
 }
 
@@ -125,7 +128,12 @@ absl::Status RealEngine::index_evidence(const ServiceOptions& service,
     }
     extractor = it->second.back();
   }
-  ASSIGN_OR_RETURN(auto evidence, make_evidence(service, std::move(extractor), *executors_));
+  const Variant* variant = nullptr;
+  for (const std::string& model : service.variants->models) {
+    if (const auto it = opened.find(model); it != opened.end()) variant = it->second.back().get();
+  }
+  ASSIGN_OR_RETURN(auto evidence,
+                   make_evidence(service, variant, std::move(extractor), *executors_));
   const std::lock_guard lock(mutex_);
   registry_.set_evidence(service.name, evidence.get());
   evidence_.push_back(std::move(evidence));
@@ -164,11 +172,11 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
                    "the queue of '{}' is full: {} requests wait", job->route().service, gate.limit),
              {});
   } else {
-    // Handles of the payloads, for the job may give its own away. What is known of several
-    // items together would say little of each.
+    // Handles of the payloads, for the job may give its own away.
     std::shared_ptr<const std::vector<Tensor>> inputs;
     const Route& to = job->route();
-    if ((to.application != nullptr && job->items() == 1) || to.ensemble != nullptr) {
+    const bool looked_at = to.application != nullptr && job->items() <= kMostLookedAt;
+    if (looked_at || to.ensemble != nullptr) {
       inputs = std::make_shared<const std::vector<Tensor>>(job->request().inputs);
     }
     pool_->submit(subcluster, job);
@@ -243,10 +251,22 @@ absl::Status RealEngine::replace(const std::string& model, Loaded next, bool unl
   {
     const std::lock_guard lock(mutex_);
     old = registry_.put(model, std::move(next));
-    routes_.publish(registry_.routes());
+    publish();
   }
   for (const auto& variant : old.variants) pool_->retire(old.subcluster, variant->id, unloading);
   return absl::OkStatus();
+}
+
+void RealEngine::publish() {
+  const auto before = routes_.read();
+  auto routes = registry_.routes();
+  for (const auto& service : routes->catalog->services) {
+    const Service* known = before->catalog->find(service->name);
+    const bool served = known != nullptr && !known->versions.empty();
+    if (!served || service->trouble.empty()) continue;
+    spdlog::error("service '{}' is not served any more: {}", service->name, service->trouble);
+  }
+  routes_.publish(std::move(routes));
 }
 
 void RealEngine::note(const std::string& model, std::optional<ModelStatus> status) {
@@ -293,6 +313,11 @@ absl::Status RealEngine::load(std::string_view model, std::optional<std::string>
   const std::lock_guard lock(changing_);
   const std::string name(model);
   ASSIGN_OR_RETURN(const Variants variants, open(name, config));
+  for (const ServiceOptions& service : options_.services) {
+    if (!service.variants || !absl::c_linear_search(service.variants->models, name)) continue;
+    absl::Status tried = try_out_variants(service, {{name, variants}});
+    if (!tried.ok()) return unavailable(name, tried);
+  }
   homeless_.erase(name);
   return settle_in(name, variants);
 }
@@ -322,6 +347,9 @@ std::vector<ModelStatus> RealEngine::index() const {
       rows.push_back({service->name, variant->version, ModelState::kReady, ""});
       listed[service->name] = true;
     }
+    if (service->trouble.empty()) continue;
+    rows.push_back({service->name, "", ModelState::kUnavailable, service->trouble});
+    listed[service->name] = true;
   }
   for (const auto& [name, status] : troubled) {
     if (!listed[name]) rows.push_back(status);

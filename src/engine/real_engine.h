@@ -56,6 +56,7 @@ class RealEngine : public Engine {
   absl::Status prepare_ensembles(const std::map<std::string, Variants>& opened);
 
   absl::Status prepare_applications(const std::map<std::string, Variants>& opened);
+  // Those of `opened` of which nobody says how often they are right.
   absl::Status try_out_variants(const ServiceOptions& service,
                                 const std::map<std::string, Variants>& opened);
   absl::Status index_evidence(const ServiceOptions& service,
@@ -67,6 +68,8 @@ class RealEngine : public Engine {
   absl::Status serve(const std::string& model, const Loaded& loaded, Duration patience);
   // What the index says of a model that is not ready; nothing: it is, or is not there.
   void note(const std::string& model, std::optional<ModelStatus> status);
+  // Puts the registry in service; says in the log which services that takes away, and why.
+  void publish();
   absl::Status ready(const std::string& model);
   absl::Status unavailable(const std::string& model, const absl::Status& why);
   void close_window();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "base/status.h"
 
@@ -41,10 +42,19 @@ std::vector<ServiceOptions> services_of(const EngineOptions& options, const std:
   return services;
 }
 
+static bool answered_by_several(const ServiceOptions& service, const std::string& model) {
+  const std::vector<std::string>* models = models_of(service);
+  return models != nullptr && absl::c_linear_search(*models, model);
+}
+
 Duration Registry::tightest_slo(const std::string& model) const {
   Duration tightest = Duration::infinite();
   for (const ServiceOptions& service : services_of(options_, model)) {
     if (service.slo) tightest = std::min(tightest, *service.slo);
+  }
+  for (const ServiceOptions& service : options_.services) {
+    if (service.slo && answered_by_several(service, model))
+      tightest = std::min(tightest, *service.slo);
   }
   return tightest;
 }
@@ -88,9 +98,9 @@ void Registry::set_evidence(const std::string& service, EvidenceModel* evidence)
   compounds_[service].evidence = evidence;
 }
 
-void Registry::set_answers(const std::string& service,
+void Registry::add_answers(const std::string& service,
                            std::map<std::string, AnswerProfile> answers) {
-  compounds_[service].answers = std::move(answers);
+  for (auto& [model, known] : answers) compounds_[service].answers[model] = std::move(known);
 }
 
 void Registry::set_ensemble(const std::string& service, EnsembleModel* model) {
@@ -146,7 +156,11 @@ void Registry::add_compound(const ServiceOptions& options, Catalog& catalog, Rou
   service->name = service->model = options.name;
   service->slo = options.slo;
   service->queue_limit = options.queue_limit;
-  if (known.compound.ok() && *known.compound != nullptr) {
+  if (!known.compound.ok()) {
+    service->trouble = message(known.compound.status());
+  } else if (*known.compound == nullptr) {
+    service->trouble = "too few of its models are loaded";
+  } else {
     const std::shared_ptr<const Compound>& compound = *known.compound;
     service->versions = {compound->facade};
     auto made = route(options, compound->facade, known.subcluster);
@@ -204,6 +218,12 @@ std::map<std::string, uint64_t> Registry::demand() const {
   for (const auto& [model, loaded] : loaded_) {
     for (const ServiceOptions& service : services_of(options_, model)) {
       by_model[model] += by_service[service.name];
+    }
+    for (const ServiceOptions& service : options_.services) {
+      if (!answered_by_several(service, model)) continue;
+      // One of the variants answers, or most of an ensemble's models do.
+      const size_t choices = service.variants ? service.variants->models.size() : 1;
+      by_model[model] += by_service[service.name] / choices;
     }
   }
   return by_model;

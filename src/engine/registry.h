@@ -55,7 +55,7 @@ class Registry {
   // What judges the requests of a service of several variants.
   void set_evidence(const std::string& service, EvidenceModel* evidence);
   // How often its models are right, where their profiles do not say.
-  void set_answers(const std::string& service, std::map<std::string, AnswerProfile> answers);
+  void add_answers(const std::string& service, std::map<std::string, AnswerProfile> answers);
   std::shared_ptr<const Routes> routes();
   // What puts together the answers of an ensemble.
   void set_ensemble(const std::string& service, EnsembleModel* model);
@@ -65,7 +65,8 @@ class Registry {
   Duration tightest_slo(const std::string& model) const;
   std::vector<ServiceStatistics> statistics() const;
   // By model: how many requests its services have been asked since the start, but for those
-  // that did not fit it or found it away.
+  // that did not fit it or found it away. Those of a service of several variants count for
+  // each in equal parts, those of an ensemble for each of its models.
   std::map<std::string, uint64_t> demand() const;
 
  private:

@@ -125,7 +125,8 @@ absl::StatusOr<CrossValidation> cross_validate(const LabelledPoints& points,
   return result;
 }
 
-Confusion leave_one_out(const Neighbors& neighbors, uint32_t k, size_t at_most) {
+Confusion leave_one_out(const Neighbors& neighbors, uint32_t k, size_t at_most,
+                        absl::FunctionRef<uint32_t(const Evidence&)> answer) {
   const LabelledPoints& points = neighbors.points();
   Confusion confusion(points.classes);
   const size_t asked = std::min(points.size(), at_most);
@@ -136,7 +137,7 @@ Confusion leave_one_out(const Neighbors& neighbors, uint32_t k, size_t at_most) 
     const auto drop = std::find(found.begin(), found.end(), self);
     found.erase(drop == found.end() ? found.end() - 1 : drop);
     for (uint32_t& row : found) row = points.labels[row];
-    if (!found.empty()) confusion.add(points.labels[self], count(found, points.classes).answer);
+    if (!found.empty()) confusion.add(points.labels[self], answer(count(found, points.classes)));
   }
   return confusion;
 }

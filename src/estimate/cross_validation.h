@@ -55,7 +55,12 @@ absl::StatusOr<CrossValidation> cross_validate(
     absl::FunctionRef<void(double)> progress = [](double) {});
 
 // The confusion of k neighbours over up to `at_most` points, evenly spaced, each held out by
-// itself: what an index that serves is worth, without building another.
-Confusion leave_one_out(const Neighbors& neighbors, uint32_t k, size_t at_most);
+// itself: what an index that serves is worth, without building another. `answer` says which
+// class that evidence stands for.
+Confusion leave_one_out(
+    const Neighbors& neighbors, uint32_t k, size_t at_most,
+    absl::FunctionRef<uint32_t(const Evidence&)> answer = [](const Evidence& e) {
+      return e.answer;
+    });
 
 }  // namespace fermata::estimate

@@ -15,6 +15,14 @@ double expected_accuracy(std::span<const double> theta, std::span<const double> 
   return accuracy;
 }
 
+size_t likeliest_class(std::span<const double> prior, std::span<const uint32_t> evidence) {
+  size_t best = 0;
+  for (size_t i = 1; i < prior.size(); ++i) {
+    if (prior[i] + evidence[i] > prior[best] + evidence[best]) best = i;
+  }
+  return best;
+}
+
 std::optional<size_t> likely_class(std::span<const double> theta) {
   for (size_t i = 0; i < theta.size(); ++i) {
     if (theta[i] > 0.5) return i;

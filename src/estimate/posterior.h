@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -17,6 +18,10 @@ void posterior_mean(std::span<const double> prior, std::span<const double> evide
 
 // Equation 9: the recalls weighed by the classes' probabilities. O(classes).
 double expected_accuracy(std::span<const double> theta, std::span<const double> recall);
+
+// The class of the highest posterior mean, the first of equals: what the evidence answers by
+// itself (short circuit, section 5.3.1). At least one class.
+size_t likeliest_class(std::span<const double> prior, std::span<const uint32_t> evidence);
 
 // The class that is more likely than not (theta above 0.5, section 5.3.2); there is
 // one at most.

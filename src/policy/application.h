@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "base/time.h"
 #include "policy/penalty.h"
 
 namespace fermata::policy {
@@ -26,6 +27,15 @@ struct ApplicationInfo {
   std::vector<double> prior;  // of the Dirichlet, by class (eq. 10); empty: not data-aware
   // Accuracy of the evidence model's own answer (5.3.1); absent: it answers nothing itself.
   std::optional<double> short_circuit;
+};
+
+// How applications are served, beside what they say themselves.
+struct GroupSettings {
+  // Of the published policies, which plan once a window; zero: whenever something happens.
+  Duration window = Duration::millis(100);
+  // Whether decisions look at the data, and whether its evidence may answer by itself. None: as
+  // the policy was published, and both under any other.
+  std::optional<bool> data_aware, short_circuit;
 };
 
 // How often each class stands among the nearest neighbours of a request (SneakPeek 4.2).

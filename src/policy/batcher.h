@@ -30,6 +30,10 @@ class Batcher {
                            Decisions& out) = 0;
   virtual void set_delay_bound(DelayBound bound) = 0;
 
+  // How long a task of this key that came now could wait before it must start; infinite where
+  // none with a deadline has come lately.
+  virtual Duration slack(Time) const { return Duration::infinite(); }
+
   virtual const Offer& offer() const = 0;
   virtual Time next_wake() const = 0;
   virtual uint64_t waiting_items() const = 0;

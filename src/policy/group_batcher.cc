@@ -10,6 +10,11 @@ namespace fermata::policy {
 namespace {
 
 constexpr size_t kMostPlanned = 48;  // tasks that one decision looks at
+constexpr size_t kMostJoining = 48;  // that are asked whether they join another's batch
+constexpr size_t kMostUrgent = 8;    // of which one says how urgent an offer is
+// Batches begin whenever a worker is free and may be long: others who wait for their last moment
+// to start would find no worker then, as among bursts.
+constexpr double kAtAnyTime = 1;
 constexpr Duration kTick = Duration::nanos(1);
 // After a plan had nothing for a free worker, and nothing has come since.
 constexpr Duration kLookAgain = Duration::millis(2);
@@ -28,11 +33,22 @@ double bearable(PenaltyShape shape) {
   }
 }
 
+const LatencyTable& latency_of(const GroupProblem& problem, const GroupBatch& batch) {
+  const auto& tables = problem.applications[batch.application].variants[batch.variant].latency;
+  return *tables[tables.size() == 1 ? 0 : problem.workers[batch.worker].type];
+}
+
 }  // namespace
+
+GroupBatcher::GroupBatcher(KeyId key, DelayBound delay) : delay_(delay) {
+  offer_.key = key;
+  offer_.variation = kAtAnyTime;
+}
 
 void GroupBatcher::nominated(const Task& task, Time now, Decisions& out) {
   FERMATA_CHECK(task.items == 1);
-  queue_.insert(task, now);
+  Waiting& waiting = queue_.insert(task, now);
+  queue_.set_moment(waiting, last_moment(waiting));
   wait_until_ = now;
   end_the_late(now, out);
   update(now);
@@ -46,10 +62,13 @@ bool GroupBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
 }
 
 void GroupBatcher::learned(const Task& task, Evidence evidence, Time now, Decisions& out) {
-  if (!queue_.learned(task, std::move(evidence))) return;
-  if (knows_better(task)) {
+  Waiting* waiting = queue_.learned(task, std::move(evidence));
+  if (waiting == nullptr) return;
+  if (knows_better(*waiting)) {
     queue_.erase(task);
     out.short_circuited.push_back(task);
+  } else {
+    queue_.set_moment(*waiting, last_moment(*waiting));
   }
   wait_until_ = now;
   end_the_late(now, out);
@@ -61,21 +80,33 @@ void GroupBatcher::tick(Time now, Decisions& out) {
   update(now);
 }
 
+void GroupBatcher::variant_latency_changed(Time now) {
+  for (const auto& [_, known] : queue_.waiting()) {
+    Waiting& waiting = *queue_.find(known.task);
+    queue_.set_moment(waiting, last_moment(waiting));
+  }
+  update(now);
+}
+
+// What the variant is believed to be right with probability, on what is known of this data.
+double GroupBatcher::accuracy(const Waiting& w, uint32_t variant) {
+  const GroupApplication& application = queue_.last_problem().applications[w.application];
+  const GroupVariant& v = application.variants[variant];
+  if (w.evidence.empty() || v.recall.empty()) return v.accuracy;
+  theta_.resize(application.prior.size());
+  counts_.assign(w.evidence.begin(), w.evidence.end());
+  estimate::posterior_mean(application.prior, counts_, theta_);
+  return estimate::expected_accuracy(theta_, v.recall);
+}
+
 // Whether the evidence model is more often right than any variant would be, on this data.
-bool GroupBatcher::knows_better(const Task& task) {
-  const Waiting& w = *absl::c_find_if(
-      queue_.waiting(), [&task](const Waiting& known) { return known.task.job == task.job; });
+bool GroupBatcher::knows_better(const Waiting& w) {
   const GroupApplication& application = queue_.last_problem().applications[w.application];
   if (!application.short_circuit) return false;
-  theta_.resize(application.prior.size());
-  estimate::posterior_mean(application.prior,
-                           std::vector<double>(w.evidence.begin(), w.evidence.end()), theta_);
-  return absl::c_all_of(application.variants, [&](const GroupVariant& variant) {
-    const double accuracy = variant.recall.empty()
-                                ? variant.accuracy
-                                : estimate::expected_accuracy(theta_, variant.recall);
-    return accuracy <= application.short_circuit->accuracy;
-  });
+  for (uint32_t v = 0; v < application.variants.size(); ++v) {
+    if (accuracy(w, v) > application.short_circuit->accuracy) return false;
+  }
+  return true;
 }
 
 bool GroupBatcher::short_circuits(const Waiting& w) const {
@@ -83,59 +114,78 @@ bool GroupBatcher::short_circuits(const Waiting& w) const {
          queue_.last_problem().applications[w.application].short_circuit.has_value();
 }
 
-Duration GroupBatcher::fastest(uint32_t application) const {
-  Duration least = Duration::infinite();
-  for (const GroupVariant& variant : queue_.last_problem().applications[application].variants) {
-    for (const auto& latency : variant.latency) least = std::min(least, (*latency)(1));
-  }
-  return least;
-}
-
-// From then on nothing is worth anything to the task, or its short circuit would be late.
+// From then on nothing is worth anything to the task, or its short circuit would be late: but
+// for the delay until a decision is carried out.
 Time GroupBatcher::last_moment(const Waiting& w) const {
   const Time deadline = w.task.deadline;
   if (deadline.is_infinite()) return deadline;
   const GroupApplication& application = queue_.last_problem().applications[w.application];
   const Penalty& penalty = application.penalty;
-  const Time on_time =
-      deadline + (deadline - w.task.arrival).scaled(bearable(penalty.shape)) - delay_(1);
+  const Time on_time = deadline + (deadline - w.task.arrival).scaled(bearable(penalty.shape));
   if (short_circuits(w)) return on_time;
   if (!penalty.depends_on_time()) return Time::infinite();
   const Duration grace = penalty.shape == PenaltyShape::kStep ? kTick : deadline - w.task.arrival;
-  const Time of_use = deadline + grace - fastest(w.application) - delay_(1);
+  const Time of_use = deadline + grace - queue_.fastest(w.application);
   // Evidence may still come, and answer.
   return application.short_circuit ? std::max(on_time, of_use) : of_use;
 }
 
 void GroupBatcher::end_the_late(Time now, Decisions& out) {
-  if (now < wake_) return;
-  const auto& waiting = queue_.waiting();
-  queue_.erase_if([&](size_t i) {
-    const Waiting& w = waiting[i];
-    if (now < last_moment(w)) return false;
+  while (queue_.first_moment() <= now + delay_(1)) {
+    const Waiting& w = queue_.first_due();
+    const Task task = w.task;
     if (short_circuits(w)) {
-      out.short_circuited.push_back(w.task);
+      out.short_circuited.push_back(task);
     } else {
-      out.dropped.push_back({w.task, Duration(), fastest(w.application)});
+      out.dropped.push_back({task, Duration(), queue_.fastest(w.application)});
     }
-    return true;
-  });
-  wake_ = Time::infinite();
+    queue_.erase(task);
+  }
 }
 
 void GroupBatcher::update(Time now) {
-  const auto& waiting = queue_.waiting();
-  wake_ = Time::infinite();
-  for (const Waiting& w : waiting) wake_ = std::min(wake_, last_moment(w));
-  offer_.items = static_cast<uint32_t>(waiting.size());
+  const Time moment = queue_.first_moment();
+  wake_ = moment.is_infinite() ? moment : moment - delay_(1);
+  offer_.items = static_cast<uint32_t>(queue_.waiting().size());
   offer_.epoch = epoch_;
   offer_.patient = false;
-  if (waiting.empty()) return;
-  offer_.run = fastest(waiting[0].application);
+  if (queue_.waiting().empty()) return;
+  const Waiting& first = queue_.waiting().begin()->second;
+  if (first.task.deadline.is_infinite()) return offer_patient(now);
+  offer_.run = queue_.fastest(first.application);
   offer_.start_at = std::max(now, wait_until_);
-  // Who has no deadline has no slack to compare: last among those who want to start.
-  const Time deadline = waiting[0].task.deadline;
-  offer_.urgency = deadline.is_infinite() ? kLast : deadline - offer_.run;
+  offer_.urgency = urgency(now);
+}
+
+// Of the first that can still be on time. Where all are late, those of other services who are
+// not come first; and so they do where nobody has a deadline to compare.
+Time GroupBatcher::urgency(Time now) const {
+  size_t looked = 0;
+  for (auto it = queue_.first_in_time(now); it != queue_.waiting().end(); ++it) {
+    if (it->first.deadline.is_infinite() || looked++ == kMostUrgent) break;
+    const Time start = it->first.deadline - queue_.fastest(it->second.application);
+    if (start >= now) return start;
+  }
+  return kLast;
+}
+
+// An idle worker is theirs as soon as nobody else wants it; asked again only when there may
+// be something to start.
+void GroupBatcher::offer_patient(Time now) {
+  offer_.patient = true;
+  offer_.start_at = now;
+  offer_.urgency = queue_.waiting().begin()->second.task.arrival;
+  offer_.run = Duration();
+  const GroupApplication& application =
+      queue_.last_problem().applications[queue_.waiting().begin()->second.application];
+  for (const GroupVariant& variant : application.variants) {
+    for (const auto& latency : variant.latency) {
+      offer_.run = std::max(offer_.run, (*latency)(std::min(offer_.items, latency->max_batch())));
+    }
+  }
+  if (now >= wait_until_) return;
+  offer_.items = 0;
+  wake_ = std::min(wake_, wait_until_);
 }
 
 // A plan serves everybody, those too for whom it is of no use.
@@ -162,7 +212,7 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
     problem.policy = GroupPolicy::kFermata;
     expected_.clear();
     for (uint32_t a = 0; a < problem.applications.size(); ++a) {
-      expected_.push_back({queue_.rate(a).per_second(), queue_.typical_slo(a)});
+      expected_.push_back({queue_.rate_rps(a, now), queue_.typical_slo(a)});
     }
     const GroupSchedule& plan = planner_.follow(problem, expected_);
     const auto first =
@@ -182,48 +232,58 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   return answer;
 }
 
+// How many of the batch's requests it may have to end by limit_; at least one.
+uint32_t GroupBatcher::fitting(const GroupProblem& problem, const GroupBatch& planned) const {
+  if (planned.finish <= limit_) return planned.count;
+  const LatencyTable& latency = latency_of(problem, planned);
+  const Time without = planned.finish - latency(planned.count);
+  uint32_t items = planned.count;
+  while (items > 1 && without + latency(items) > limit_) --items;
+  return items;
+}
+
 void GroupBatcher::bind(const GroupSchedule& plan, const GroupBatch& planned, WorkerId worker,
                         Time start, Decisions& out) {
   for (size_t i = 0; i < plan.expected_accuracy.size(); ++i) {
-    queue_.set_planned(i, plan.expected_accuracy[i]);
+    queue_.chosen(i).planned = plan.expected_accuracy[i];
   }
   Batch& batch = out.add_batch();
   batch.key = queue_.variant_key(planned.application, planned.variant);
   batch.worker = worker;
   batch.start = start;
-  batch.finish = start + (planned.finish - planned.start);
-  batch.items = planned.count;
-  taken_.assign(queue_.waiting().size(), false);
-  for (const uint32_t i : plan.requests_of(planned)) {
-    batch.tasks.push_back(queue_.waiting()[i].task);
-    taken_[i] = true;
+  batch.items = fitting(queue_.last_problem(), planned);
+  const LatencyTable& latency = latency_of(queue_.last_problem(), planned);
+  batch.finish =
+      start + (planned.finish - planned.start) - (latency(planned.count) - latency(batch.items));
+  // Requests are in the order of their deadlines: the nearest stay.
+  taken_.assign(plan.requests_of(planned).begin(), plan.requests_of(planned).end());
+  absl::c_sort(taken_);
+  taken_.resize(batch.items);
+  for (const uint32_t i : taken_) {
+    batch.tasks.push_back(queue_.chosen(i).task);
+    queue_.erase(batch.tasks.back());
   }
-  queue_.erase_if([this](size_t i) { return taken_[i]; });
   wait_until_ = Time();
 }
 
 void GroupBatcher::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {
-  const auto& waiting = queue_.waiting();
-  const GroupProblem& problem = queue_.last_problem();
   const Time run_from = batch.finish - latency(batch.items);
-  queue_.erase_if([&](size_t i) {
-    const Waiting& w = waiting[i];
-    if (batch.items >= latency.max_batch()) return false;
+  const size_t before = batch.tasks.size();
+  auto it = queue_.first_in_time(now);
+  for (size_t asked = 0; asked < kMostJoining && it != queue_.waiting().end(); ++asked) {
+    const Waiting& w = (it++)->second;
+    if (batch.items >= latency.max_batch()) break;
     const Time finish = run_from + latency(batch.items + 1);
-    if (finish > std::min(limit, w.task.deadline)) return false;
-    const GroupApplication& application = problem.applications[w.application];
-    for (uint32_t v = 0; v < application.variants.size(); ++v) {
-      if (queue_.variant_key(w.application, v) != batch.key) continue;
-      if (application.variants[v].accuracy < w.planned) return false;
-      batch.tasks.push_back(w.task);
-      ++batch.items;
-      batch.finish = finish;
-      limit = std::min(limit, w.task.deadline);
-      return true;
-    }
-    return false;
-  });
-  update(now);
+    if (finish > std::min(limit, w.task.deadline)) continue;
+    const auto variant = queue_.variant_of(w.application, batch.key);
+    if (!variant || accuracy(w, *variant) < w.planned) continue;
+    batch.tasks.push_back(w.task);
+    ++batch.items;
+    batch.finish = finish;
+    limit = std::min(limit, w.task.deadline);
+    queue_.erase(batch.tasks.back());
+  }
+  if (batch.tasks.size() > before) update(now);
 }
 
 }  // namespace fermata::policy

@@ -15,9 +15,12 @@ namespace fermata::policy {
 // everything that waits; nothing else of its plan is kept, so every arrival, completion and
 // piece of evidence counts at once. A short circuit is taken at the last moment at which it
 // is on time, when nothing better has come by then.
+//
+// Apart from the decisions, O(log waiting) an event. A decision looks at a bounded number of
+// tasks, those whose deadlines are nearest.
 class GroupBatcher final : public Batcher {
  public:
-  GroupBatcher(KeyId key, DelayBound delay) : delay_(delay) { offer_.key = key; }
+  GroupBatcher(KeyId key, DelayBound delay);
 
   ApplicationQueue& queue() { return queue_; }
   const ApplicationQueue& queue() const { return queue_; }
@@ -26,27 +29,37 @@ class GroupBatcher final : public Batcher {
   // who planned for nothing better, so that it still ends by `limit`.
   void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now);
 
+  // What the next grant is used for ends by `limit`, as far as fewer tasks make it: until then
+  // those of others who may come can wait for the worker.
+  void end_by(Time limit) { limit_ = limit; }
+
   void nominated(const Task& task, Time now, Decisions& out) override;
   bool withdrawn(const Task& task, Time now, Decisions& out) override;
   Answer granted(const Grant& grant, Time now, Decisions& out) override;
   void tick(Time now, Decisions& out) override;
   void set_latency(std::shared_ptr<const LatencyTable>, Time, Decisions&) override {}
+  // The table of one of its variants has changed: O(waiting * log waiting).
+  void variant_latency_changed(Time now);
   void set_delay_bound(DelayBound bound) override { delay_ = bound; }
   const Offer& offer() const override { return offer_; }
   Time next_wake() const override { return wake_; }
+  // All have one item.
   uint64_t waiting_items() const override { return queue_.waiting().size(); }
 
  private:
   using Waiting = ApplicationQueue::Waiting;
 
   void update(Time now);
+  void offer_patient(Time now);
+  Time urgency(Time now) const;
   void end_the_late(Time now, Decisions& out);
-  bool knows_better(const Task& task);
+  double accuracy(const Waiting& w, uint32_t variant);
+  bool knows_better(const Waiting& w);
   static bool is_worth_running(const GroupProblem& problem, const GroupSchedule& plan,
                                const GroupBatch& batch);
   bool short_circuits(const Waiting& w) const;
-  Duration fastest(uint32_t application) const;
   Time last_moment(const Waiting& w) const;
+  uint32_t fitting(const GroupProblem& problem, const GroupBatch& planned) const;
   void bind(const GroupSchedule& plan, const GroupBatch& planned, WorkerId worker, Time start,
             Decisions& out);
 
@@ -54,9 +67,10 @@ class GroupBatcher final : public Batcher {
   LookaheadPlanner planner_;
   DelayBound delay_;
   std::vector<ExpectedArrivals> expected_;
-  std::vector<double> theta_;
-  std::vector<bool> taken_;  // by place in the queue
+  std::vector<double> theta_, counts_;
+  std::vector<uint32_t> taken_;  // requests of the batch that is bound
   Offer offer_;
+  Time limit_ = Time::infinite();
   Time wait_until_;  // nothing is worth starting before
   Time wake_ = Time::infinite();
   uint64_t epoch_ = 0;

@@ -110,7 +110,7 @@ Json write_other_models(const GroupProblem& problem) {
   Json out = Json::array();
   for (size_t m = 0; m < variant.size(); ++m) {
     const GroupModel& model = problem.models[m];
-    if (variant[m]) continue;
+    if (variant[m] || model.name.empty()) continue;  // without a name it has gone
     out.push_back({{"name", model.name}, {"memory_mb", mebibytes(model.memory_bytes)}});
   }
   return out;

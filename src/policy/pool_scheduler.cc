@@ -85,7 +85,12 @@ KeyId PoolScheduler::add_application(const ApplicationInfo& info) {
   GroupBatcher& batcher = group();
   const KeyId key = new_key();
   slot_[key.index()] = group_key_;
-  batcher.queue().add_application(key, info);
+  ApplicationInfo seen = info;
+  if (!settings_.data_aware.value_or(true)) {
+    for (ApplicationVariant& variant : seen.variants) variant.recall.clear();
+  }
+  if (!settings_.short_circuit.value_or(true)) seen.short_circuit.reset();
+  batcher.queue().add_application(key, seen);
   return key;
 }
 
@@ -102,7 +107,10 @@ void PoolScheduler::update_latency(KeyId key, std::shared_ptr<const LatencyTable
                                    Decisions& out) {
   const size_t dropped = out.dropped.size();
   infos_[key.index()].latency = latency;
-  if (group_ != nullptr) group_->queue().set_latency(key, latency);
+  if (group_ != nullptr && group_->queue().set_latency(key, latency)) {
+    group_->variant_latency_changed(now);
+    settle(group_key_, now, out);
+  }
   if (ensembles_ != nullptr) ensembles_->queries().set_latency(key, latency);
   batchers_[key.index()]->set_latency(std::move(latency), now, out);
   settle(key, now, out);
@@ -201,10 +209,26 @@ void PoolScheduler::settle(KeyId key, Time now, Decisions& out) {
   serve_grants(now, out);
 }
 
+// When the granted worker must be free again for what may come for single models, whose deadlines
+// a long batch would cost; infinite where another worker is free by then, or nothing comes.
+Time PoolScheduler::worker_is_free_by(const Grant& grant, Time now) const {
+  Duration slack = Duration::infinite();
+  for (const auto& batcher : batchers_) {
+    if (batcher != nullptr) slack = std::min(slack, batcher->slack(now));
+  }
+  if (slack.is_infinite()) return Time::infinite();
+  const auto& workers = group_->queue().last_problem().workers;
+  for (size_t w = 0; w < workers.size(); ++w) {
+    if (w != grant.worker.index() && workers[w].free_at <= now + slack) return Time::infinite();
+  }
+  return now + slack;
+}
+
 void PoolScheduler::serve_grants(Time now, Decisions& out) {
   for (size_t i = 0; i < grants_.size(); ++i) {  // serving may append more
     const Grant grant = grants_[i];
     Batcher& batcher = *batchers_[grant.key.index()];
+    if (&batcher == group_) group_->end_by(worker_is_free_by(grant, now));
     Answer answer = batcher.granted(grant, now, out);
     joined_.clear();
     if (answer.started) {

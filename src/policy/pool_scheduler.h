@@ -18,8 +18,8 @@ namespace fermata::policy {
 // same batchers and ranker decide the same when messages carry them.
 class PoolScheduler final : public Scheduler {
  public:
-  explicit PoolScheduler(Parts parts)
-      : make_batcher_(parts.make_batcher), ranker_(std::move(parts.ranker)) {}
+  explicit PoolScheduler(Parts parts, const GroupSettings& settings = {})
+      : make_batcher_(parts.make_batcher), ranker_(std::move(parts.ranker)), settings_(settings) {}
 
   bool serves_applications() const override { return true; }
   KeyId add_application(const ApplicationInfo& info) override;
@@ -55,10 +55,12 @@ class PoolScheduler final : public Scheduler {
   void settle(KeyId key, Time now, Decisions& out);
   void complete(Batch& batch, KeyId slot, Time now, Decisions& out);
   void serve_grants(Time now, Decisions& out);
+  Time worker_is_free_by(const Grant& grant, Time now) const;
   void explain_drops(size_t from, Time now, Decisions& out) const;
 
   const MakeBatcher make_batcher_;
   const std::unique_ptr<Ranker> ranker_;
+  const GroupSettings settings_;
   std::vector<std::unique_ptr<Batcher>> batchers_;  // by key; null once removed
   // By key: whose batcher it has. All applications share the one of group_key_, all ensembles
   // the one of ensembles_key_.

@@ -5,7 +5,8 @@
 namespace fermata::policy {
 namespace {
 
-constexpr Duration kTick = Duration::nanos(1);  // "after" an inclusive bound
+constexpr Duration kTick = Duration::nanos(1);      // "after" an inclusive bound
+constexpr Duration kLately = Duration::seconds(1);  // since a task came, as slack() means it
 
 }  // namespace
 
@@ -42,6 +43,7 @@ void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
     patient_.insert(task);
   } else {
     queue_.insert(task);
+    last_urgent_ = now;
     refuse_after_ = std::min(refuse_after_, latest_alone(task));
     if (info_.slo.is_infinite()) {
       const Duration own = task.deadline - task.arrival;
@@ -50,6 +52,12 @@ void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
   }
   variation_.count(now, task.items, budget_);
   update(now, out);
+}
+
+Duration QueueBatcher::slack(Time now) const {
+  const bool lately = !last_urgent_.is_infinite() && now - last_urgent_ <= kLately;
+  return lately && !budget_.is_infinite() ? std::max(budget_ - times_.run(1), Duration())
+                                          : Duration::infinite();
 }
 
 bool QueueBatcher::withdrawn(const Task& task, Time now, Decisions& out) {

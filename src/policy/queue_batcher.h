@@ -29,6 +29,7 @@ class QueueBatcher : public Batcher {
   void set_latency(std::shared_ptr<const LatencyTable> latency, Time now, Decisions& out) final;
   void set_delay_bound(DelayBound bound) final;
 
+  Duration slack(Time now) const final;
   const Offer& offer() const final { return offer_; }
   Time next_wake() const final { return wake_; }
   uint64_t waiting_items() const final { return queue_.items_from(0) + patient_.items_from(0); }
@@ -73,6 +74,7 @@ class QueueBatcher : public Batcher {
   estimate::RateMeter rate_;
   estimate::CountVariation variation_;
   Duration budget_;
+  Time last_urgent_ = Time::infinite();  // when one with a deadline came last; never
 
   TaskQueue queue_;    // with a deadline
   TaskQueue patient_;  // without

@@ -59,10 +59,11 @@ absl::StatusOr<Parts> make_parts(std::string_view policy) {
 }
 
 absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy,
-                                                          Duration window) {
+                                                          const GroupSettings& settings) {
   const auto groups = published_group_policy_names();
   if (const auto it = std::find(groups.begin(), groups.end(), policy); it != groups.end()) {
-    return std::make_unique<WindowScheduler>(static_cast<GroupPolicy>(it - groups.begin()), window);
+    return std::make_unique<WindowScheduler>(static_cast<GroupPolicy>(it - groups.begin()),
+                                             settings);
   }
   for (const EnsembleEntry& entry : kEnsembleMethods) {
     if (entry.name == policy) return std::make_unique<EnsembleScheduler>(entry.method);
@@ -71,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view polic
   for (const std::string_view name : scheduler_names()) {
     if (name != policy) continue;
     ASSIGN_OR_RETURN(Parts parts, make_parts(policy));
-    return std::make_unique<PoolScheduler>(std::move(parts));
+    return std::make_unique<PoolScheduler>(std::move(parts), settings);
   }
   return invalid("no policy is called '{}', expected one of {}", policy,
                  fmt::join(all_scheduler_names(), ", "));

@@ -93,11 +93,10 @@ class Scheduler {
 
 // The names of the contract: fermata, deferred, deferred-beta-lambda,
 // deferred-prefix, eager, clockwork, edf, nexus. Unknown: INVALID_ARGUMENT with the list.
-// And for applications as published: sneakpeek, grouped, lo-priority, lo-edf, maxacc-edf, which
-// plan once a `window`, or with none whenever something happens. And for ensembles as published:
-// schemble, greedy-edf, greedy-fifo, greedy-sjf, original, static, selected.
+// And for applications as published: sneakpeek, grouped, lo-priority, lo-edf, maxacc-edf. And for
+// ensembles: schemble, greedy-edf, greedy-fifo, greedy-sjf, original, static, selected.
 absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy,
-                                                          Duration window = Duration::millis(100));
+                                                          const GroupSettings& settings = {});
 std::vector<std::string_view> scheduler_names();  // those that refuse what would be late
 std::vector<std::string_view> all_scheduler_names();
 

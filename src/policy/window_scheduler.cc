@@ -8,6 +8,9 @@ namespace fermata::policy {
 namespace {
 
 constexpr size_t kEverything = std::numeric_limits<size_t>::max();
+// Of one exact search, which then keeps the best that it has: a decision must not outlast
+// what it decides about. About a millisecond.
+constexpr uint64_t kMostSteps = 20'000;
 
 }  // namespace
 
@@ -59,7 +62,8 @@ void WindowScheduler::nominate(const Task& task, Time now, Decisions& out) {
 }
 
 void WindowScheduler::learned(const Task& task, Evidence evidence, Time now, Decisions& out) {
-  if (queue_.learned(task, std::move(evidence)) && window_ == Duration()) replan(now, out);
+  const bool known = queue_.learned(task, std::move(evidence)) != nullptr;
+  if (known && window_ == Duration()) replan(now, out);
 }
 
 bool WindowScheduler::withdraw(const Task& task, Time, Decisions&) {
@@ -111,11 +115,13 @@ const GroupSchedule& WindowScheduler::plan(Time now, Decisions& out) {
   }
   GroupProblem& problem = queue_.problem(start, kEverything);
   problem.policy = policy_;
+  problem.data_aware = settings_.data_aware;
+  problem.short_circuit = settings_.short_circuit;
+  problem.max_steps = kMostSteps;
   const GroupSchedule& schedule = planner_.plan(problem);
-  taken_.assign(queue_.waiting().size(), false);
   for (const uint32_t i : schedule.short_circuited) {
-    taken_[i] = true;
-    out.short_circuited.push_back(queue_.waiting()[i].task);
+    out.short_circuited.push_back(queue_.chosen(i).task);
+    queue_.erase(out.short_circuited.back());
   }
   return schedule;
 }
@@ -127,7 +133,6 @@ void WindowScheduler::close_window(Time now, Decisions& out) {
     append(schedule, batch, workers_[batch.worker]);
     queue_.use(WorkerId(batch.worker), workers_[batch.worker].planned.back().key);
   }
-  forget_taken();
   for (size_t w = 0; w < workers_.size(); ++w) serve(w, now, out);
 }
 
@@ -142,7 +147,6 @@ void WindowScheduler::replan(Time now, Decisions& out) {
     append(schedule, batch, worker);
     queue_.use(WorkerId(batch.worker), worker.planned.front().key);
   }
-  forget_taken();
   for (size_t w = 0; w < workers_.size(); ++w) serve(w, now, out);
 }
 
@@ -162,11 +166,11 @@ void WindowScheduler::append(const GroupSchedule& schedule, const GroupBatch& ba
     load = Duration();
   };
   for (const uint32_t i : schedule.requests_of(batch)) {
-    const Task& task = queue_.waiting()[i].task;
+    const Task task = queue_.chosen(i).task;
     if (planned.items > 0 && planned.items + task.items > latency.max_batch()) close();
     planned.tasks.push_back(task);
     planned.items += task.items;
-    taken_[i] = true;
+    queue_.erase(task);
   }
   close();
 }
@@ -188,10 +192,6 @@ void WindowScheduler::serve(size_t w, Time now, Decisions& out) {
     worker.busy = true;
     worker.free_at = batch.finish;
   }
-}
-
-void WindowScheduler::forget_taken() {
-  queue_.erase_if([this](size_t i) { return taken_[i]; });
 }
 
 }  // namespace fermata::policy

@@ -219,6 +219,10 @@ std::string policy(Reader reader, const std::string& fallback) {
   return std::string(names[reader.choice(names, static_cast<size_t>(at - names.begin()))]);
 }
 
+std::optional<bool> flag(Reader reader) {
+  return reader.present() ? std::optional(reader.boolean()) : std::nullopt;
+}
+
 Config config(Reader root) {
   Config config;
   engine::EngineOptions& engine = config.engine;
@@ -226,8 +230,10 @@ Config config(Reader root) {
   engine.repository = fields["models"].string();
   config.listen = listen_options(fields["listen"]);
   engine.policy = policy(fields["scheduler"], engine.policy);
-  engine.scheduler_window =
+  engine.groups.window =
       Duration::from_millis(fields["scheduler_window_ms"].between(0, 1e6, 100.0));
+  engine.groups.data_aware = flag(fields["scheduler_data_aware"]);
+  engine.groups.short_circuit = flag(fields["scheduler_short_circuit"]);
   engine.scheduler_threads = static_cast<uint32_t>(fields["scheduler_threads"].integer(0, 256, 0));
   engine.workers = worker_options(fields["workers"]);
   engine.placement = placement_options(fields["placement"], engine.workers);

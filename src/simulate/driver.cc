@@ -236,7 +236,7 @@ void Run::drop(const policy::Task& task, Time now) {
 }
 
 absl::StatusOr<Result> run(const Scenario& scenario, const RunOptions& options) {
-  ASSIGN_OR_RETURN(auto scheduler, policy::make_scheduler(scenario.scheduler, scenario.window));
+  ASSIGN_OR_RETURN(auto scheduler, policy::make_scheduler(scenario.scheduler, scenario.groups));
   if (!scenario.applications.empty() && !scheduler->serves_applications()) {
     return invalid("scheduler '{}' serves no applications", scenario.scheduler);
   }

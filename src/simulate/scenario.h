@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/latency.h"
+#include "policy/application.h"
 #include "policy/ensemble.h"
 #include "policy/penalty.h"
 #include "policy/types.h"
@@ -101,7 +102,7 @@ struct Scenario {
   std::vector<SimulatedModel> models;
   std::vector<SimulatedApplication> applications;
   std::vector<SimulatedEnsemble> ensembles;
-  Duration window = Duration::millis(100);  // of the policies that plan once a window
+  policy::GroupSettings groups;
   double rate_rps = 0;
 
   uint32_t worker_count() const;

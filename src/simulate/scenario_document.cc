@@ -133,7 +133,13 @@ Scenario read_scenario(Reader root) {
     scenario.network.per_item =
         Duration::from_millis(delays["per_item_ms"].between(0, kLongestMs, 0.0));
   }
-  scenario.window = Duration::from_millis(fields["window_ms"].between(0, kLongestMs, 100.0));
+  scenario.groups.window = Duration::from_millis(fields["window_ms"].between(0, kLongestMs, 100.0));
+  if (Reader aware = fields["data_aware"]; aware.present()) {
+    scenario.groups.data_aware = aware.boolean();
+  }
+  if (Reader own = fields["short_circuit"]; own.present()) {
+    scenario.groups.short_circuit = own.boolean();
+  }
   Reader applications = fields["applications"], ensembles = fields["ensembles"];
   const bool others = applications.present() || ensembles.present();
   if (Reader models = fields["models"]; models.present() || !others) {

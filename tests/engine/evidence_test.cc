@@ -83,13 +83,30 @@ TEST_F(Evidence, OfRawTensorsCountsNeighbours) {
   const auto model = make(line());
   const auto one = ask(*model, inputs({floats("x", {1, 1}, {1.9F})}));
   ASSERT_TRUE(one.has_value());
-  EXPECT_THAT(one->counts, ElementsAre(0, 3));
+  EXPECT_THAT(one->counts, ElementsAre(ElementsAre(0, 3)));
   const auto border = ask(*model, inputs({floats("x", {1}, {0.1F})}));
-  EXPECT_THAT(border->counts, ElementsAre(1, 2));
+  EXPECT_THAT(border->counts, ElementsAre(ElementsAre(1, 2)));
   const auto several = ask(*model, inputs({floats("x", {3, 1}, {-9, 9, 8})}));
-  EXPECT_THAT(several->counts, ElementsAre(3, 6)) << "of all items together";
+  EXPECT_THAT(several->counts, ElementsAre(ElementsAre(3, 0), ElementsAre(0, 3), ElementsAre(0, 3)))
+      << "of each item by itself";
   EXPECT_THAT(several->answers, ElementsAre(0, 1, 1));
   EXPECT_DOUBLE_EQ(*model->answers().accuracy, 1) << "each left out, two of its class are near";
+}
+
+// Seven of class 0 are believed in beforehand: three neighbours of class 1 do not outweigh them, so
+// it answers 0 whatever it sees, and is credited with being right half of the time.
+TEST_F(Evidence, IsCreditedWithWhatItAnswers) {
+  EvidenceOptions options = line();
+  options.prior = {7, 0.5};
+  const auto model = make(std::move(options));
+  EXPECT_THAT(ask(*model, inputs({floats("x", {1, 1}, {3})}))->answers, ElementsAre(0));
+  EXPECT_DOUBLE_EQ(*model->answers().accuracy, 0.5);
+}
+
+TEST_F(Evidence, ThePriorHasTheClassesOfThePoints) {
+  EvidenceOptions options = line();
+  options.prior = {1, 1, 1};
+  EXPECT_THAT(says(std::move(options)), HasSubstr("the prior has 3 classes"));
 }
 
 TEST_F(Evidence, UnfitRequestsHaveNone) {

@@ -49,8 +49,7 @@ TEST(Applications, EvidenceOfAnotherLengthIsIgnored) {
 // Nothing of it is left from 41 on: it could start until 11. With evidence it can wait longer.
 TEST(Applications, AShortCircuitIsTakenAtItsLastMomentOnTime) {
   FermataHand h;
-  const KeyId app =
-      h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {PenaltyShape::kStep}, 0.5);
+  const KeyId app = h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {PenaltyShape::kStep}, 0.5);
   const Task task = h.arrive(app, 1, 20);
   EXPECT_EQ(h.wake_ms(), 21);  // its evidence may come until then
   h.learned(task, {3, 0}, 2);
@@ -152,6 +151,108 @@ TEST(Applications, WithoutADeadlineTheyRunWhenAWorkerIsThere) {
   EXPECT_TRUE(h.scheduler->next_wake().is_infinite());
   h.worker(7);
   EXPECT_EQ(h.batch().finish, at_ms(12));
+}
+
+// A plain service's batch of 5 ms has to start at 12, so the only worker is kept for it.
+TEST(Applications, WithoutADeadlineTheyKeepNobodyWaiting) {
+  FermataHand h;
+  const KeyId app = h.application({h.variant(0, 20, 0.9)});
+  const KeyId plain = h.key(0, 5, 50, 1);
+  const WorkerId w = h.worker();
+  h.arrive(plain, 0, 5);
+  h.batch();
+  h.arrive_patient(app, 1);
+  const Task urgent = h.arrive(plain, 1, 16);
+  h.freed(w, 5);
+  EXPECT_EQ(h.batch().tasks[0].job, urgent.job);
+}
+
+// A batch of all ten would take 24 ms of the only worker; plain requests, which have 16 ms from
+// their arrival on until they must start, have come lately. Six take 16 ms.
+TEST(Applications, LeaveAWorkerInTimeForServicesOfOneModel) {
+  for (const bool plain_comes : {true, false}) {
+    FermataHand h;
+    const KeyId app = h.application({h.variant(2, 4, 0.9)});
+    const KeyId plain = h.key(0, 4, 20, 1);
+    const WorkerId w = h.worker();
+    h.arrive(plain_comes ? plain : app, 0, 20);
+    h.batch();
+    for (int i = 0; i < 10; ++i) h.arrive(app, 1, 200 + i);
+    h.freed(w, 6);
+    const Batch b = h.batch();
+    EXPECT_EQ(b.items, plain_comes ? 6u : 10u);
+    EXPECT_EQ(b.finish, at_ms(plain_comes ? 22 : 30));
+    EXPECT_EQ(b.tasks[0].deadline, at_ms(201));
+    EXPECT_EQ(h.scheduler->waiting_items(app), 10u - b.items);
+  }
+}
+
+TEST(Applications, TakeLongWhereAnotherWorkerIsFreeInTime) {
+  FermataHand h;
+  const KeyId app = h.application({h.variant(2, 4, 0.9)});
+  const KeyId plain = h.key(0, 4, 20, 1);
+  const WorkerId w = h.worker();
+  h.arrive(plain, 0, 20);
+  h.batch();
+  h.worker();
+  h.arrive(plain, 0, 20);
+  h.batch();
+  for (int i = 0; i < 10; ++i) h.arrive(app, 1, 200 + i);
+  h.freed(w, 4);
+  EXPECT_EQ(h.batch().items, 10u);
+}
+
+// At 60 the first is late, but a late answer is still of use. Whoever can be on time counts.
+TEST(Applications, AreAsUrgentAsThoseWhoCanStillBeOnTime) {
+  for (const double slack_ms : {20.0, 60.0}) {
+    FermataHand h;
+    const KeyId app = h.application({h.variant(0, 5, 0.9, {}, 1)}, {PenaltyShape::kSigmoid});
+    const KeyId plain = h.key(0, 5, 100, 1);
+    const WorkerId w = h.worker();
+    h.arrive(plain, 0, 60);
+    h.batch();
+    h.arrive(app, 0, 50);
+    h.arrive(app, 50, 50);
+    const Task p = h.arrive(plain, 59, slack_ms);
+    h.freed(w, 60);
+    EXPECT_EQ(h.batch().tasks[0].job == p.job, slack_ms == 20);
+  }
+}
+
+// The large one is the better one on the whole, but knows little of class 1. Who planned for the
+// other one joins the large one's batch only if its data is of class 0.
+TEST(Applications, JoinByWhatTheirDataSays) {
+  for (const bool joins : {true, false}) {
+    FermataHand h;
+    const ApplicationVariant large = h.variant(1, 4, 0.95, {0.99, 0.3}),
+                             other = h.variant(1, 4, 0.7, {0.6, 0.9});
+    const KeyId app = h.application({large, other});
+    const KeyId urgent = h.application({h.variant(1, 3, 0.9)});
+    const WorkerId w = h.worker();
+    h.arrive(large.key, 0, 5);
+    h.batch();
+    const Task first = h.arrive(urgent, 0, 10);
+    h.learned(h.arrive(app, 0, 200), joins ? Evidence{5, 0} : Evidence{0, 5}, 1);
+    h.freed(w, 5);
+    EXPECT_EQ(h.batch().tasks[0].job, first.job);
+    h.arrive(large.key, 6, 30);
+    h.freed(w, 9);
+    EXPECT_THAT(h.batch().tasks, SizeIs(joins ? 2 : 1));
+  }
+}
+
+// Its end had been due at 20 of a 10 ms run; it now takes 25 and cannot be on time at all.
+TEST(Applications, AreDroppedByTheLatencyAsItIsKnownNow) {
+  FermataHand h;
+  const ApplicationVariant v = h.variant(0, 10, 0.9);
+  const Task task = h.arrive(h.application({v}), 0, 30);
+  EXPECT_NEAR(h.wake_ms(), 20, 1e-3);
+  h.scheduler->update_latency(v.key, linear(0, 25), at_ms(1), h.out);
+  EXPECT_NEAR(h.wake_ms(), 5, 1e-3);
+  h.tick(5.001);
+  ASSERT_THAT(h.out.dropped, SizeIs(1));
+  EXPECT_EQ(h.out.dropped[0].run, Duration::millis(25));
+  EXPECT_EQ(h.out.dropped[0].task.job, task.job);
 }
 
 TEST(Applications, LoadOnceWhereMemoryIsLimited) {

@@ -16,9 +16,58 @@ struct WindowHand : ApplicationHand {
 
 struct EventHand : ApplicationHand {
   explicit EventHand(std::string_view policy = "grouped") : ApplicationHand(policy) {
-    scheduler = *make_scheduler(policy, Duration());
+    scheduler = *make_scheduler(policy, {.window = Duration()});
   }
 };
+
+struct SetUp : ApplicationHand {
+  SetUp(std::string_view policy, const GroupSettings& settings) : ApplicationHand(policy) {
+    scheduler = *make_scheduler(policy, settings);
+  }
+};
+// v1 is the better one for this data; the evidence itself is the best of all that is in time
+// once the worker is busy for long.
+struct Switched : SetUp {
+  using SetUp::SetUp;
+  ApplicationVariant v0 = variant(1, 4, 0.9, {0.95, 0.2}), v1 = variant(1, 4, 0.8, {0.2, 0.95});
+  KeyId app = application({v0, v1}, {PenaltyShape::kStep}, 0.7);
+
+  // What is decided at 100 about a request whose data was known before: at the window's end, or
+  // when the worker has ended another.
+  void ask(bool by_event, double now_ms, double timeout_ms) {
+    const WorkerId w = worker();
+    if (by_event) arrive(app, 0, 1000);
+    out.clear();
+    learned(arrive(app, now_ms, timeout_ms), {0, 5}, now_ms);
+    by_event ? freed(w, 100) : tick(100);
+  }
+};
+
+TEST(Switches, EveryPolicyLooksAtTheDataOrNot) {
+  for (const std::string_view policy :
+       {"sneakpeek", "grouped", "lo-priority", "lo-edf", "maxacc-edf", "fermata"}) {
+    for (const Duration window : {Duration(), Duration::millis(100)}) {
+      for (const bool aware : {true, false}) {
+        Switched h(policy, {.window = window, .data_aware = aware, .short_circuit = false});
+        h.ask(window == Duration() || policy == "fermata", 1, 1000);
+        EXPECT_EQ(h.batch().key, aware ? h.v1.key : h.v0.key) << policy;
+      }
+    }
+  }
+}
+
+// MaxAcc never takes an answer that is less accurate.
+TEST(Switches, EveryPolicyShortCircuitsOrNot) {
+  for (const std::string_view policy : {"sneakpeek", "grouped", "lo-priority", "lo-edf"}) {
+    for (const Duration window : {Duration(), Duration::millis(100)}) {
+      for (const bool allowed : {true, false}) {
+        Switched h(policy, {.window = window, .short_circuit = allowed});
+        h.ask(window == Duration(), 98, 3);
+        EXPECT_THAT(h.out.short_circuited, SizeIs(allowed ? 1 : 0)) << policy;
+      }
+    }
+  }
+}
 
 TEST(Window, NothingStartsBeforeItEnds) {
   WindowHand h;

@@ -99,6 +99,17 @@ def test_evidence_answers_where_no_variant_is_in_time(emulated, label):
     assert outputs["scores"][label] == pytest.approx(5.5 / 6)  # of 0.5 + 5 and 0.5
 
 
+def test_each_item_is_answered_by_its_own_evidence(emulated):
+    body = {"parameters": {"timeout": 100_000},
+            "inputs": [{"name": "x", "datatype": "FP32", "shape": [3, 2],
+                        "data": [0, 0, 1, 1, 0, 0]}]}
+    request = urllib.request.Request(f"http://{emulated.http}/v2/models/seen/infer",
+                                     json.dumps(body).encode())
+    with urllib.request.urlopen(request) as reply:
+        outputs = {o["name"]: o["data"] for o in json.load(reply)["outputs"]}
+    assert outputs["label"] == [0, 1, 0]
+
+
 def test_evidence_tells_how_likely_each_class_is(emulated):
     with concurrent.futures.ThreadPoolExecutor() as pool:
         first = pool.submit(ask, emulated, "plain")  # keeps the worker busy meanwhile
@@ -138,6 +149,8 @@ def test_clients_see_one_model_with_the_variants_face(emulated):
      "evidence: {{features: features.npy, labels: labels.npy}}", "2 classes"),
     ("variants: [fast], evidence: {{features: features.npy, labels: labels.npy, k: 0}}",
      "$.services.wrong.evidence.k"),
+    ("variants: [fast], evidence: {{features: features.npy, labels: labels.npy, input: y}}",
+     "evidence.input is 'y', expected one of the inputs of 'fast': x"),
     ("variants: [fast], model: fast", "$.services.wrong.model"),
 ])
 def test_a_wrong_service_is_refused_with_the_place(tmp_path, wrong, message):

@@ -32,6 +32,8 @@ TEST(Config, ReadsEveryField) {
 models: /models
 listen: {host: 0.0.0.0, http: 0, grpc: 1, metrics: 2, threads: 3, max_request_mb: 4}
 scheduler: deferred
+scheduler_window_ms: 20
+scheduler_data_aware: false
 workers: {count: 5, executor: emulated, provider: cuda, threads: 6, memory_mb: 11000}
 placement: {subclusters: 2, epoch_s: 1.5, max_change_cost: 6, max_rate_rps: 7e4, weight: 0.5, min_gain: 0}
 latency_quantile: 0.75
@@ -53,6 +55,9 @@ services:
   EXPECT_EQ(config->log_level, "debug");
   const engine::EngineOptions& engine = config->engine;
   EXPECT_EQ(engine.policy, "deferred");
+  EXPECT_EQ(engine.groups.window, Duration::millis(20));
+  EXPECT_EQ(engine.groups.data_aware, false);
+  EXPECT_EQ(engine.groups.short_circuit, std::nullopt);
   EXPECT_EQ(engine.workers.count, 5u);
   EXPECT_EQ(engine.workers.executor, engine::ExecutorKind::kEmulated);
   EXPECT_EQ(engine.workers.provider, "cuda");

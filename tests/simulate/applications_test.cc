@@ -179,6 +179,21 @@ TEST(Applications, UnderLoadWhoCanDoWithTheFastVariantGetsIt) {
   EXPECT_LT(result->models[0].bad_rate(), 0.05);
 }
 
+// A batch of sixteen on the accurate variant takes longer than a plain request can wait, and
+// there is work for both workers all the time.
+TEST(Applications, DoNotCrowdOutPlainServices) {
+  Scenario s = mixed("fermata", 500);
+  s.models[0].latency = {LinearLatency{0.5, 3}};
+  s.models[0].slo = Duration::millis(25);
+  s.applications[1] = application("b", 60);
+  for (SimulatedApplication& a : s.applications) a.variants[1].latency = {LinearLatency{2, 8}};
+  s.duration = Duration::seconds(3);
+  const auto result = run(s);
+  ASSERT_TRUE(result.ok());
+  EXPECT_GT(result->models[0].offered, 400u);
+  EXPECT_LT(result->models[0].bad_rate(), 0.01);
+}
+
 TEST(Applications, EvidenceThatComesTooLateIsNoEvidence) {
   Scenario s = one("fermata", 300);
   s.applications[0].evidence_delay = Duration::seconds(3);

@@ -1,0 +1,201 @@
+#include "policy/application_queue.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/random.h"
+#include "policy/group_document.h"
+#include "policy/hand.h"
+
+namespace fermata::policy {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+KeyInfo info(uint32_t variant, double ms) {
+  return {.name = "v" + std::to_string(variant),
+          .latency = linear(0, ms),
+          .variant = VariantId(variant),
+          .load = Duration::millis(1),
+          .memory_bytes = 1 << 20};
+}
+
+ApplicationInfo one_variant(const std::string& name, KeyId key) {
+  return {.name = name, .variants = {{key, 0.9, {}}}, .penalty = {}, .prior = {0.5, 0.5}};
+}
+
+Task task(uint64_t job, KeyId key, double arrival_ms, double deadline_ms) {
+  return {JobId(job), key, at_ms(arrival_ms), at_ms(deadline_ms), 1};
+}
+
+std::vector<uint64_t> jobs(ApplicationQueue& queue, double now_ms, size_t most) {
+  std::vector<uint64_t> jobs;
+  const size_t count = queue.problem(at_ms(now_ms), most).requests.size();
+  for (size_t i = 0; i < count; ++i) jobs.push_back(queue.chosen(i).task.job.value());
+  return jobs;
+}
+
+struct OneApplication {
+  OneApplication() {
+    queue.add_key(KeyId(0), info(0, 5));
+    queue.add_application(KeyId(1), one_variant("a", KeyId(0)));
+    queue.add_worker(0, int64_t{10} << 20);
+  }
+  ApplicationQueue queue;
+};
+
+// Of nine, five are late at 100. Six are looked at: what comes next, and the latest of the late.
+TEST(ApplicationQueue, LooksAtThoseWhoseDeadlinesAreNearest) {
+  OneApplication o;
+  for (uint64_t j = 1; j <= 9; ++j) {
+    const double deadline_ms = j <= 5 ? 50 + static_cast<double>(j) : 200 + static_cast<double>(j);
+    o.queue.insert(task(j, KeyId(1), 0, deadline_ms), at_ms(0));
+  }
+  EXPECT_THAT(jobs(o.queue, 100, 6), ElementsAre(4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(jobs(o.queue, 100, 8), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(jobs(o.queue, 100, 3), ElementsAre(5, 6, 7));
+  EXPECT_THAT(jobs(o.queue, 0, 3), ElementsAre(1, 2, 3));
+  EXPECT_THAT(jobs(o.queue, 1000, 3), ElementsAre(7, 8, 9));
+  EXPECT_THAT(jobs(o.queue, 100, 100), SizeIs(9));
+}
+
+TEST(ApplicationQueue, ForgetsModelsThatNoKeyHas) {
+  OneApplication o;
+  for (uint32_t v = 1; v <= 50; ++v) {  // reloads: each a variant of its own
+    o.queue.add_key(KeyId(2), info(v, 5));
+    o.queue.use(WorkerId(0), KeyId(2));
+    o.queue.remove(KeyId(2));
+  }
+  const GroupProblem& problem = o.queue.problem(at_ms(0), 10);
+  EXPECT_THAT(problem.models, SizeIs(2));
+  EXPECT_THAT(problem.workers[0].loaded, IsEmpty());
+  EXPECT_TRUE(o.queue.use(WorkerId(0), KeyId(0)));
+  EXPECT_THAT(problem.workers[0].loaded, ElementsAre(0));
+  // What it says of itself can be read again.
+  const Json document = to_document(problem);
+  EXPECT_FALSE(document.contains("other_models"));
+}
+
+TEST(ApplicationQueue, KeepsModelsThatAnotherShapeHas) {
+  OneApplication o;
+  o.queue.add_key(KeyId(2), info(0, 7));
+  o.queue.use(WorkerId(0), KeyId(2));
+  o.queue.remove(KeyId(2));
+  EXPECT_FALSE(o.queue.use(WorkerId(0), KeyId(0)));
+}
+
+TEST(ApplicationQueue, RemovedApplicationsAreExpectedNoMore) {
+  OneApplication o;
+  o.queue.add_application(KeyId(2), one_variant("b", KeyId(0)));
+  o.queue.add_application(KeyId(3), one_variant("c", KeyId(0)));
+  for (uint64_t j = 1; j <= 200; ++j) {
+    const Task of_a = task(j, KeyId(1), static_cast<double>(j), 1000);
+    o.queue.insert(of_a, of_a.arrival);
+    o.queue.erase(of_a);
+  }
+  o.queue.insert(task(500, KeyId(3), 200, 300), at_ms(200));
+  EXPECT_GT(o.queue.rate_rps(0, at_ms(201)), 500);
+  const GroupProblem& problem = o.queue.problem(at_ms(201), 10);
+  o.queue.remove(KeyId(1));
+  ASSERT_THAT(problem.applications, SizeIs(2));
+  EXPECT_EQ(problem.applications[0].name, "c");  // the last has taken its place
+  EXPECT_EQ(problem.requests[0].application, 0u);
+  EXPECT_EQ(o.queue.find(task(500, KeyId(3), 200, 300))->application, 0u);
+  EXPECT_EQ(o.queue.waiting_items(KeyId(3)), 1u);
+  EXPECT_LT(o.queue.rate_rps(0, at_ms(201)), 500);
+}
+
+TEST(ApplicationQueue, TheRateFallsWhereNothingComes) {
+  OneApplication o;
+  for (uint64_t j = 1; j <= 200; ++j) {
+    o.queue.insert(task(j, KeyId(1), static_cast<double>(j), 1000), at_ms(static_cast<double>(j)));
+  }
+  EXPECT_GT(o.queue.rate_rps(0, at_ms(210)), 500);
+  EXPECT_EQ(o.queue.rate_rps(0, at_ms(60'000)), 0);
+}
+
+// Against a list that is sorted and searched anew each time.
+struct Naive {
+  std::vector<ApplicationQueue::Waiting> all;
+
+  auto find(const Task& t) {
+    return std::find_if(all.begin(), all.end(), [&](const auto& w) { return w.task.job == t.job; });
+  }
+  void insert(const Task& t) {
+    all.push_back({.task = t});
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.task.deadline, a.task.job) < std::pair(b.task.deadline, b.task.job);
+    });
+  }
+  Time first_moment() const {
+    Time first = Time::infinite();
+    for (const auto& w : all) first = std::min(first, w.moment);
+    return first;
+  }
+  std::vector<uint64_t> nearest(Time now, size_t most) const {
+    std::vector<uint64_t> late, next;
+    for (const auto& w : all) {
+      (w.task.deadline < now ? late : next).push_back(w.task.job.value());
+    }
+    const size_t room = most - std::min(next.size(), most - std::min(most / 3, late.size()));
+    const size_t of_late = std::min(late.size(), room);
+    std::vector<uint64_t> jobs(late.end() - static_cast<ptrdiff_t>(of_late), late.end());
+    for (size_t i = 0; i < next.size() && jobs.size() < most; ++i) jobs.push_back(next[i]);
+    return jobs;
+  }
+};
+
+TEST(ApplicationQueue, IsAsANaiveOneOnRandomEvents) {
+  OneApplication o;
+  o.queue.add_application(KeyId(2), one_variant("b", KeyId(0)));
+  Naive naive;
+  Random random(7);
+  std::vector<Task> seen;
+  for (uint64_t event = 1; event <= 5000; ++event) {
+    const double now_ms = static_cast<double>(event);
+    const uint64_t kind = random.below(5);
+    if (kind <= 1 || seen.empty()) {
+      Task t = task(event, KeyId(1 + random.below(2)), now_ms, now_ms + 1 + random.below(100));
+      if (random.below(10) == 0) t.deadline = Time::infinite();
+      o.queue.insert(t, at_ms(now_ms));
+      naive.insert(t);
+      seen.push_back(t);
+    } else {
+      const Task& t = seen[random.below(seen.size())];
+      const auto it = naive.find(t);
+      const bool there = it != naive.all.end();
+      if (kind == 2) {
+        ASSERT_EQ(o.queue.erase(t), there);
+        if (there) naive.all.erase(it);
+      } else if (kind == 3) {
+        const auto c = static_cast<uint32_t>(random.below(5));
+        auto* known = o.queue.learned(t, {c, 5 - c});
+        ASSERT_EQ(known != nullptr, there);
+        if (there) {
+          ASSERT_THAT(known->evidence, ElementsAre(c, 5 - c));
+        }
+      } else if (there) {
+        const Time moment = random.below(4) == 0
+                                ? Time::infinite()
+                                : at_ms(now_ms + static_cast<double>(random.below(50)));
+        o.queue.set_moment(*o.queue.find(t), moment);
+        it->moment = moment;
+      }
+    }
+    ASSERT_EQ(o.queue.first_moment(), naive.first_moment());
+    if (!naive.first_moment().is_infinite()) {
+      ASSERT_EQ(o.queue.first_due().moment, naive.first_moment());
+    }
+    const size_t most = random.below(12);
+    ASSERT_EQ(jobs(o.queue, now_ms, most), naive.nearest(at_ms(now_ms), most)) << event;
+    ASSERT_EQ(o.queue.waiting().size(), naive.all.size());
+    ASSERT_EQ(o.queue.waiting_items(KeyId(1)) + o.queue.waiting_items(KeyId(2)), naive.all.size());
+  }
+}
+
+}  // namespace
+}  // namespace fermata::policy
