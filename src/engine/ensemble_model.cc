@@ -6,14 +6,12 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "base/file.h"
 #include "base/status.h"
 #include "engine/beside.h"
+#include "engine/ensemble_files.h"
 #include "engine/items.h"
 #include "estimate/competence.h"
-#include "estimate/difficulty_document.h"
 #include "estimate/filling.h"
-#include "model/npy.h"
 #include "model/tensor_values.h"
 
 namespace fermata::engine {
@@ -21,78 +19,8 @@ namespace {
 
 constexpr size_t kMostTogether = 64;  // queries that go through the predictor together
 constexpr size_t kQueueLimit = 1024;
-constexpr size_t kLargestProfile = size_t{64} << 20;
 
-using estimate::Aggregation;
 using Outputs = std::vector<std::vector<float>>;
-
-absl::StatusOr<estimate::DifficultyProfile> read_profile(const std::string& folder) {
-  const std::string file = folder + "/profile.json";
-  ASSIGN_OR_RETURN(const std::string text, read_file(file, kLargestProfile));
-  return estimate::parse_difficulty(text, file);
-}
-
-// One row a query.
-absl::StatusOr<estimate::OutputTable> read_outputs(const std::string& file) {
-  ASSIGN_OR_RETURN(const Tensor tensor, read_npy(file));
-  estimate::OutputTable table;
-  ASSIGN_OR_RETURN(table.values, as_floats(tensor));
-  const auto rows = tensor.shape.empty() ? 0 : static_cast<size_t>(tensor.shape[0]);
-  if (rows == 0 || table.values.size() % rows != 0) return invalid("{}: there are no rows", file);
-  table.width = static_cast<uint32_t>(table.values.size() / rows);
-  return table;
-}
-
-absl::StatusOr<std::vector<estimate::OutputTable>> read_history(const EnsembleOptions& options) {
-  std::vector<estimate::OutputTable> tables;
-  for (const std::string& model : options.models) {
-    ASSIGN_OR_RETURN(auto table, read_outputs(options.profile + "/outputs-" + model + ".npy"));
-    tables.push_back(std::move(table));
-  }
-  RETURN_IF_ERROR(estimate::check_tables(tables));
-  return tables;
-}
-
-// The history of dynamic selection: where a base model gives the ensemble's class, it is right.
-absl::StatusOr<std::unique_ptr<estimate::Competence>> read_competence(
-    const EnsembleOptions& options, const estimate::OutputTable& features) {
-  ASSIGN_OR_RETURN(const auto tables, read_history(options));
-  ASSIGN_OR_RETURN(const auto ensemble, read_outputs(options.profile + "/ensemble.npy"));
-  if (features.size() != ensemble.size() || ensemble.size() != tables[0].size()) {
-    return invalid("{} has {} rows, the history in {} has {}", options.features, features.size(),
-                   options.profile, ensemble.size());
-  }
-  estimate::LabelledPoints points;
-  points.dimensions = features.width;
-  points.classes = ensemble.width;
-  points.features = features.values;
-  std::vector<estimate::Subset> right;
-  for (size_t i = 0; i < ensemble.size(); ++i) {
-    points.labels.push_back(estimate::class_of(ensemble.row(i)));
-    right.push_back(0);
-    for (uint32_t k = 0; k < tables.size(); ++k) {
-      if (estimate::class_of(tables[k].row(i)) == points.labels[i]) {
-        right.back() |= estimate::only(k);
-      }
-    }
-  }
-  return std::make_unique<estimate::Competence>(std::move(points), std::move(right),
-                                                static_cast<uint32_t>(tables.size()));
-}
-
-absl::Status check_profile(const estimate::DifficultyProfile& profile,
-                           const EnsembleOptions& options) {
-  if (profile.models != options.models) {
-    return invalid("the profile in {} is of other base models or in another order",
-                   options.profile);
-  }
-  if (profile.aggregator.aggregation != options.aggregation ||
-      (!options.weights.empty() && profile.aggregator.weights != options.weights)) {
-    return invalid("the profile in {} is of another aggregation: {}", options.profile,
-                   estimate::name(profile.aggregator.aggregation));
-  }
-  return absl::OkStatus();
-}
 
 // A model that is run beside the base models, and which output of it counts.
 struct Helper {
@@ -155,7 +83,6 @@ class EnsembleModel::Impl {
   estimate::DifficultyProfile profile;
   Helper predictor, gating, meta;
   std::unique_ptr<estimate::Competence> competence;
-  size_t features = 0;  // that it looks at
   std::unique_ptr<estimate::Filling> filling;
   TensorSpec output;
   bool batches = false;
@@ -295,7 +222,7 @@ class EnsembleModel::Impl {
     const auto values = as_floats(query.inputs->front());
     if (!values.ok() || values->size() % query.items != 0) return;
     const size_t width = values->size() / query.items;
-    if (width != features) return;
+    if (width != competence->dimensions()) return;
     for (uint32_t i = 0; i < query.items; ++i) {
       const auto row = absl::MakeConstSpan(*values).subspan(i * width, width);
       if (absl::c_all_of(row, [](float v) { return std::isfinite(v); })) {
@@ -345,8 +272,7 @@ absl::StatusOr<std::unique_ptr<EnsembleModel>> EnsembleModel::make(const std::st
   auto impl = std::make_unique<Impl>();
   const auto prepare = [&]() -> absl::Status {
     impl->options = options;
-    ASSIGN_OR_RETURN(impl->profile, read_profile(options.profile));
-    RETURN_IF_ERROR(check_profile(impl->profile, options));
+    ASSIGN_OR_RETURN(impl->profile, read_difficulty_profile(options));
     impl->profile.name = service;
     ASSIGN_OR_RETURN(impl->predictor,
                      load(std::move(helpers.predictor), options.predictor_output, executors));
@@ -356,9 +282,7 @@ absl::StatusOr<std::unique_ptr<EnsembleModel>> EnsembleModel::make(const std::st
       if (impl->profile.aggregator.prediction != estimate::Prediction::kClassification) {
         return invalid("dynamic selection is for classes");
       }
-      ASSIGN_OR_RETURN(const auto features, read_outputs(options.features));
-      ASSIGN_OR_RETURN(impl->competence, read_competence(options, features));
-      impl->features = features.width;
+      ASSIGN_OR_RETURN(impl->competence, read_competence(options));
     }
     const TensorSpec* output = base.signature.output(
         options.output.empty() ? base.signature.outputs.front().name : options.output);

@@ -31,6 +31,7 @@ class Competence {
   Competence(const LabelledPoints& history, std::vector<Subset> right, uint32_t models,
              uint32_t k = kUsualK);
 
+  size_t dimensions() const { return by_class_.front().neighbors.points().dimensions; }
   // Never empty. `features` has the history's dimensions, all finite. One lookup a class, see
   // Neighbors.
   Subset select(absl::Span<const float> features) const;
