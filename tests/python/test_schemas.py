@@ -65,12 +65,27 @@ APPLICATIONS = {
          "labels": [3, 1]}],
     "rate_rps": 300,
 }
+ENSEMBLES = {
+    "warmup_s": 0.1, "duration_s": 0.5, "workers": {"count": 2},
+    "models": [{"name": "small", "latency_ms": {"alpha": 0.4, "beta": 1.5}, "slo_ms": 40}],
+    "ensembles": [
+        {"name": "fall", "slo_ms": {"uniform": [30, 60]}, "mode": "reject", "static": ["small"],
+         "models": [{"model": "small"},
+                    {"name": "large", "latency_ms": {"alpha": 3, "beta": 6}, "max_batch": 16}],
+         "profile": [{"share": 0.75, "utility": {"small": 0.9, "large": 0.95, "small+large": 1}},
+                     {"share": 0.25, "utility": {"small": 0.4, "small+large": 1}}],
+         "score_delay_ms": 1,
+         "examples": [{"bin": 0, "score": 0.1, "selected": ["small"],
+                       "correct": [True, True, True]},
+                      {"bin": 1, "correct": [False, True, True]}]}],
+    "rate_rps": 150,
+}
 COMMANDS = {"placement": ["plan", "placement"], "group": ["plan", "group"],
             "ensemble": ["plan", "ensemble"], "simulate": ["simulate"], "goodput": ["goodput"],
-            "applications": ["simulate"]}
+            "applications": ["simulate"], "ensembles": ["simulate"]}
 DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "ensemble": ENSEMBLE, "simulate": SIMULATE, "goodput": SIMULATE,
-             "applications": APPLICATIONS}
-SCHEMAS = {"goodput": "simulate", "applications": "simulate"}
+             "applications": APPLICATIONS, "ensembles": ENSEMBLES}
+SCHEMAS = {"goodput": "simulate", "applications": "simulate", "ensembles": "simulate"}
 
 
 def schema(name):
@@ -139,7 +154,7 @@ def test_a_variant_that_fits_no_worker_is_infeasible():
 def test_what_the_page_shows_runs():
     page = (ROOT / "docs" / "simulate.md").read_text()
     blocks = page.split("```yaml\n")[1:]
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         text = block.split("```")[0]
         done = subprocess.run([FERMATA, "simulate", "-"], input=text, text=True, capture_output=True,
@@ -172,6 +187,42 @@ def test_wrong_references_and_lengths_of_groups(path, value):
     done = run("group", changed(GROUP, path, value))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1 and "$." + path.split(".")[0] in done.stderr
+
+
+# What a schema cannot say.
+@pytest.mark.parametrize("path, value", [
+    ("ensembles.0.profile.0.share", 0.5), ("ensembles.0.profile.0.utility", {"large+small": 1}),
+    ("ensembles.0.slo_ms.uniform", [60, 30]), ("ensembles.0.static", ["middle"]),
+    ("ensembles.0.examples.0.selected", ["middle"]), ("ensembles.0.examples.0.bin", 2),
+    ("ensembles.0.examples.0.correct", [True, True]), ("ensembles.0.models.0.model", "middle"),
+    ("ensembles.0.models.1.name", "small"), ("ensembles.0.name", "small"),
+])
+def test_wrong_references_and_lengths_of_ensembles(path, value):
+    done = run("ensembles", changed(ENSEMBLES, path, value))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1 and "$.ensembles[0]" in done.stderr
+
+
+@pytest.mark.parametrize("scheduler", ["fermata", "deferred", "schemble", "greedy-edf", "greedy-fifo",
+                                       "greedy-sjf", "original", "static", "selected"])
+@pytest.mark.parametrize("mode", ["reject", "serve-all"])
+def test_every_scheduler_of_ensembles_simulates(scheduler, mode):
+    document = changed(changed(ENSEMBLES, "ensembles.0.mode", mode), "models", None)
+    document = changed(document, "ensembles.0.models.0",
+                       {"name": "small", "latency_ms": {"alpha": 0.4, "beta": 1.5}})
+    done = run("ensembles", document | {"scheduler": scheduler})
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    jsonschema.validate(result, schema("simulate.result"))
+    fall = result["ensembles"][0]
+    assert fall["on_time"] + fall["late"] + fall["dropped"] == fall["offered"] > 0
+    assert set(fall["subsets"]) <= {"small", "large", "small+large"}
+
+
+@pytest.mark.parametrize("scheduler", ["nexus", "sneakpeek"])
+def test_schedulers_without_ensembles_say_so(scheduler):
+    done = run("ensembles", ENSEMBLES | {"scheduler": scheduler})
+    assert done.returncode != 0 and f"scheduler '{scheduler}' serves no ensembles" in done.stderr
 
 
 BAD = [
@@ -215,6 +266,18 @@ BAD = [
     ("applications", "applications.0.examples.0.correct", [1, 0]),
     ("applications", "applications.0.examples.1.evidence", [1.5, 0]),
     ("applications", "applications.0.labels", [-1, 1]),
+    ("ensembles", "ensembles", []), ("ensembles", "ensembles.0.name", None),
+    ("ensembles", "ensembles.0.slo_ms", 0), ("ensembles", "ensembles.0.slo_ms", {"uniform": [30]}),
+    ("ensembles", "ensembles.0.models", []), ("ensembles", "ensembles.0.mode", "serve"),
+    ("ensembles", "ensembles.0.models.1.accuracy", 0.9),
+    ("ensembles", "ensembles.0.static", "small"), ("ensembles", "ensembles.0.profile", []),
+    ("ensembles", "ensembles.0.profile.0.share", 1.5),
+    ("ensembles", "ensembles.0.profile.0.utility", None),
+    ("ensembles", "ensembles.0.profile.0.utility.large", 1.1),
+    ("ensembles", "ensembles.0.score_delay_ms", -1), ("ensembles", "ensembles.0.examples", []),
+    ("ensembles", "ensembles.0.examples.0.bin", -1),
+    ("ensembles", "ensembles.0.examples.0.correct", [1, 0, 0]),
+    ("ensembles", "ensembles.0.examples.0.right", True),
 ]
 
 
