@@ -68,13 +68,13 @@ void EnsembleLookahead::read(const EnsembleQueries& queries, size_t workers) {
 
 void EnsembleLookahead::read_expected(const EnsembleQueries& queries, uint32_t at) {
   const EnsembleQueries::Ensemble& ensemble = queries.ensemble(at);
-  const double rate = ensemble.rate.per_second();
-  if (rate <= 0 || ensemble.slo.is_infinite()) return;
-  const auto within = static_cast<size_t>(rate * ensemble.slo.seconds());
-  for (size_t i = 1; i <= std::min(within, kMostExpected); ++i) {
+  if (ensemble.slo.is_infinite()) return;
+  const double within = ensemble.company.value();
+  for (size_t i = 1; i <= std::min(static_cast<size_t>(within), kMostExpected); ++i) {
     Item& item = items_.emplace_back();
     item.utility = ensemble.expected.data();
-    item.arrival = start_ + Duration::from_seconds(static_cast<double>(i) / rate);
+    const double place = static_cast<double>(i) / within * ensemble.company.spread();
+    item.arrival = start_ + ensemble.slo.scaled(place);
     item.slo = ensemble.slo;
     item.deadline = item.arrival + item.slo;
     item.ensemble = at;
@@ -91,6 +91,7 @@ void EnsembleLookahead::price_models() {
     const auto real = absl::c_count_if(items_, [](const Item& i) { return i.query != nullptr; });
     const auto batch = std::clamp<uint32_t>(static_cast<uint32_t>(real), 1, latency.max_batch());
     model.cost = latency(batch).seconds() / batch;
+    model.alone = latency(1);
     cheapest = cheapest == 0 ? model.cost : std::min(cheapest, model.cost);
   }
   dearest_ = cheapest > 0 ? 1 / cheapest : 1;
@@ -107,28 +108,28 @@ const EnsembleLookahead::Plan& EnsembleLookahead::follow(const EnsembleQueries& 
   most_ = -1;
   if (items_.empty()) return best_;
   const size_t last = price_;
-  const Order order = order_;
+  const size_t style = style_;
   if (decisions_++ % kAllEvery == 0) {
     for (size_t p = 0; p < kPrices; ++p) {
-      consider(p, Order::kUrgency);
-      consider(p, Order::kEarnings);
+      for (size_t s = 0; s < std::size(kStyles); ++s) consider(p, s);
     }
     return best_;
   }
-  const Order other = order == Order::kUrgency ? Order::kEarnings : Order::kUrgency;
-  consider(last, order);
-  consider(last, other);
-  if (last > 0) consider(last - 1, order);
-  if (last + 1 < kPrices) consider(last + 1, order);
+  consider(last, style);
+  for (size_t s = 0; s < std::size(kStyles); ++s) {
+    if (s != style) consider(last, s);
+  }
+  if (last > 0) consider(last - 1, style);
+  if (last + 1 < kPrices) consider(last + 1, style);
   return best_;
 }
 
-void EnsembleLookahead::consider(size_t price, Order order) {
-  const double value = play(price_at(price, dearest_), order);
+void EnsembleLookahead::consider(size_t price, size_t style) {
+  const double value = play(price_at(price, dearest_), kStyles[style]);
   if (value <= most_) return;
   most_ = value;
   price_ = price;
-  order_ = order;
+  style_ = style;
   keep();
 }
 
@@ -148,12 +149,19 @@ void EnsembleLookahead::name_subsets(double price) {
     item.has = item.had;
     item.wanted = 0;
     double best = 0;
+    // Of all workers, until its deadline.
+    const Duration room =
+        (item.deadline - std::max(item.arrival, start_)) * static_cast<int64_t>(others_.size());
     for (Subset s = item.open; s != 0; s = (s - 1) & item.open) {
       double net = item.utility[item.had | s] - item.utility[item.had];
-      for (size_t k = 0; k < own.size(); ++k) {
-        if (s >> k & 1) net -= price * models_[own[k]].cost;
-      }
       if (net <= best) continue;
+      Duration alone;
+      for (size_t k = 0; k < own.size(); ++k) {
+        if ((s >> k & 1) == 0) continue;
+        net -= price * models_[own[k]].cost;
+        alone += models_[own[k]].alone;
+      }
+      if (net <= best || (playing_.fitting && alone > room && !item.serve_all)) continue;
       best = net;
       item.wanted = s;
     }
@@ -180,7 +188,7 @@ double EnsembleLookahead::worth(const Item& item, Subset more, Time finish) cons
 
 // The batch of a model whose first task is the `from`th that could still be on time: as many
 // more as leave that one on time. Into move_.
-bool EnsembleLookahead::move_of(uint32_t at, uint32_t worker, Time now, Order order, size_t from) {
+bool EnsembleLookahead::move_of(uint32_t at, uint32_t worker, Time now, size_t from) {
   Model& model = models_[at];
   const LatencyTable& latency = *model.latency[worker];
   move_.model = at;
@@ -202,7 +210,7 @@ bool EnsembleLookahead::move_of(uint32_t at, uint32_t worker, Time now, Order or
   if (move_.places.empty()) return false;
   move_.run = latency(static_cast<uint32_t>(move_.places.size()));
   const Item& head = items_[model.waiting[move_.places[0]].first];
-  if (order == Order::kUrgency) {
+  if (!playing_.by_earnings) {
     move_.rank = (head.deadline - now - move_.run).seconds();
     return true;
   }
@@ -214,12 +222,12 @@ bool EnsembleLookahead::move_of(uint32_t at, uint32_t worker, Time now, Order or
   return true;
 }
 
-bool EnsembleLookahead::best_move(uint32_t worker, Time now, Order order) {
+bool EnsembleLookahead::best_move(uint32_t worker, Time now) {
   bool found = false;
   for (uint32_t m = 0; m < models_.size(); ++m) {
-    const size_t starts = order == Order::kUrgency ? 1 : kStarts;
+    const size_t starts = playing_.by_earnings ? kStarts : 1;
     for (size_t from = 0; from < starts; ++from) {
-      if (!move_of(m, worker, now, order, from)) break;
+      if (!move_of(m, worker, now, from)) break;
       if (found && move_.rank >= best_move_.rank) continue;
       std::swap(best_move_, move_);
       found = true;
@@ -255,7 +263,8 @@ void EnsembleLookahead::run(uint32_t worker, Time now) {
   free_at_[worker] = finish;
 }
 
-double EnsembleLookahead::play(double price, Order order) {
+double EnsembleLookahead::play(double price, Style style) {
+  playing_ = style;
   name_subsets(price);
   free_at_.assign(others_.begin(), others_.end());
   for (Time& t : free_at_) t = std::max(t, start_ + Duration::nanos(1));
@@ -269,7 +278,7 @@ double EnsembleLookahead::play(double price, Order order) {
     const auto worker = static_cast<uint32_t>(first - free_at_.begin());
     const Time now = *first;
     if (now.is_infinite()) break;
-    if (best_move(worker, now, order)) {
+    if (best_move(worker, now)) {
       run(worker, now);
       continue;
     }

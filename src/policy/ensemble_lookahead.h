@@ -50,9 +50,16 @@ class EnsembleLookahead {
     KeyId key;
     std::vector<const LatencyTable*> latency;  // by worker
     double cost = 0;                           // seconds of a worker for one task in a batch
+    Duration alone;                            // of one task
     std::vector<std::pair<uint32_t, uint32_t>> waiting;  // items and their bit, of one play
   };
-  enum class Order : uint8_t { kUrgency, kEarnings };
+  // How a play goes beside its price: which batch runs next, and whether a query only names subsets
+  // for which all workers together have the time, or whatever it can get of more.
+  struct Style {
+    bool by_earnings = false;  // else by urgency
+    bool fitting = false;
+  };
+  static constexpr Style kStyles[] = {{false, false}, {true, false}, {false, true}, {true, true}};
   struct Move {
     uint32_t model = 0;
     std::vector<uint32_t> places;  // in the model's waiting
@@ -64,11 +71,11 @@ class EnsembleLookahead {
   void read_expected(const EnsembleQueries& queries, uint32_t ensemble);
   void add_models(const EnsembleQueries& queries, uint32_t ensemble, size_t workers);
   void price_models();
-  void consider(size_t price, Order order);
-  double play(double price, Order order);
+  void consider(size_t price, size_t style);
+  double play(double price, Style style);
   void name_subsets(double price);
-  bool best_move(uint32_t worker, Time now, Order order);
-  bool move_of(uint32_t model, uint32_t worker, Time now, Order order, size_t from);
+  bool best_move(uint32_t worker, Time now);
+  bool move_of(uint32_t model, uint32_t worker, Time now, size_t from);
   double worth(const Item& item, Subset more, Time finish) const;
   void run(uint32_t worker, Time now);
   void keep();
@@ -83,11 +90,12 @@ class EnsembleLookahead {
   std::span<const Time> others_;
   std::vector<Time> free_at_;
   Move move_, best_move_;
+  Style playing_;
   bool started_ = false;  // the worker has its first batch in this play
   Plan played_, best_;
   double value_ = 0, most_ = 0;
   size_t price_ = 0;  // of the best plan
-  Order order_ = Order::kUrgency;
+  size_t style_ = 0;  // of the best plan
   uint32_t decisions_ = 0;
 };
 

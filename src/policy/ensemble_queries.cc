@@ -49,7 +49,7 @@ void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
   uint32_t at = 0;  // of a removed one, if there is any
   while (at < ensembles_.size() && !ensembles_[at].key.is_none()) ++at;
   if (at == ensembles_.size()) ensembles_.emplace_back();
-  ensembles_[at] = {.key = key, .info = info, .expected = expected_utility(info), .rate = {}};
+  ensembles_[at] = {.key = key, .info = info, .expected = expected_utility(info), .company = {}};
   ensemble_of_[key] = at;
 }
 
@@ -69,11 +69,11 @@ void EnsembleQueries::add_worker(uint32_t type, uint32_t running) {
 EnsembleQueries::Query& EnsembleQueries::insert(const Task& task, Time now) {
   const uint32_t at = ensemble_of_.at(task.key);
   Ensemble& ensemble = ensembles_[at];
-  ensemble.rate.count(now, 1);
   if (!task.deadline.is_infinite()) {
     const Duration own = task.deadline - task.arrival;
     ensemble.slo = ensemble.slo.is_infinite() ? own : ensemble.slo + (own - ensemble.slo) / 16;
   }
+  ensemble.company.count(now, ensemble.slo);
   auto entry = std::make_unique<Entry>();
   entry->query.task = task;
   entry->query.ensemble = at;

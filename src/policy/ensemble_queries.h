@@ -8,7 +8,7 @@
 
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
-#include "estimate/rate.h"
+#include "estimate/company.h"
 #include "policy/ensemble.h"
 #include "policy/scheduler.h"
 #include "policy/types.h"
@@ -23,8 +23,8 @@ class EnsembleQueries {
   struct Ensemble {
     KeyId key;
     EnsembleInfo info;
-    std::vector<double> expected;  // utility by Subset over all bins, as often as they come
-    estimate::RateMeter rate;
+    std::vector<double> expected;         // utility by Subset over all bins, as often as they come
+    estimate::Company company;            // of a query, within an SLO
     Duration slo = Duration::infinite();  // what queries lately had
 
     Subset all() const { return (Subset{1} << info.models.size()) - 1; }
