@@ -65,26 +65,32 @@ void EnsembleBatcher::tick(Time now, Decisions& out) {
   update(now);
 }
 
-// Who has no answer yet is more urgent than who wants a better one.
+// Who has no answer yet is more urgent than who wants a better one; who is late already is
+// nobody's urgency. O(log queries), and those that run.
 void EnsembleBatcher::update(Time now) {
-  offer_.items = 0;
+  const auto& queries = queries_.by_deadline();
+  const auto wants_more = [this](const EnsembleQueries::Query* query) {
+    const Subset taken = query->had() | query->failed;
+    return taken != queries_.ensemble(query->ensemble).all();
+  };
   offer_.epoch = epoch_;
-  offer_.patient = true;
-  offer_.urgency = kLast;
   offer_.start_at = std::max(now, wait_until_);
-  for (const EnsembleQueries::Query* query : queries_.by_deadline()) {
-    const EnsembleQueries::Ensemble& ensemble = queries_.ensemble(query->ensemble);
-    const Subset open = ensemble.all() & ~(query->had() | query->failed);
-    if (open == 0) continue;
-    ++offer_.items;
-    if (query->task.deadline.is_infinite()) break;
-    offer_.patient = false;
-    const Duration run = queries_.slowest(ensemble.info.models.front())(1);
-    if (query->task.deadline - run < now) continue;  // late: nobody's urgency
-    if (query->had() != 0) continue;
-    offer_.run = run;
-    offer_.urgency = query->task.deadline - run;
-    break;
+  const auto any = std::find_if(queries.begin(), queries.end(), wants_more);
+  offer_.items = any == queries.end() ? 0 : static_cast<uint32_t>(queries.end() - any);
+  offer_.patient = any != queries.end() && (*any)->task.deadline.is_infinite();
+  offer_.urgency = kLast;
+  if (any == queries.end()) return;
+  const auto run_of = [this](const EnsembleQueries::Query* query) {
+    return queries_.slowest(queries_.ensemble(query->ensemble).info.models.front())(1);
+  };
+  offer_.run = run_of(*any);
+  const auto in_time = std::partition_point(
+      any, queries.end(), [&](const auto* query) { return query->task.deadline < now; });
+  for (auto it = in_time; it != queries.end() && !(*it)->task.deadline.is_infinite(); ++it) {
+    if ((*it)->had() != 0 || !wants_more(*it)) continue;
+    offer_.run = run_of(*it);
+    offer_.urgency = (*it)->task.deadline - offer_.run;
+    return;
   }
 }
 

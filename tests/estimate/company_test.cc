@@ -35,9 +35,9 @@ TEST(Company, OfBurstsIsThatOfABurst) {
 TEST(Company, CountsNoMoreThanItRemembers) {
   Company company;
   for (int i = 0; i < 5000; ++i) company.count(Time() + Duration::micros(i), kWindow);
-  EXPECT_EQ(company.value(), 64);
+  EXPECT_NEAR(company.value(), 64, 1e-3);
   company.count(Time() + Duration::seconds(1), Duration::infinite());
-  EXPECT_EQ(company.value(), 64);
+  EXPECT_NEAR(company.value(), 64, 1e-3);
 }
 
 }  // namespace
