@@ -1,6 +1,7 @@
 """The zoo's applications: real data, and variants that score what their cards say."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,9 @@ MIXES = {"handwriting": [0.1] * 10, "exercise": [0.2 / 6] * 5 + [0.8, 0.2 / 6],
 CARDS = {card["name"]: card for application in MIXES for card in map(
     json.loads, sorted(path.read_text() for path in
                        (ZOO / "repository").glob(f"{application}-*/card.json")))}
+SERVED = {names[0].partition("-")[0]: names for names in (  # by application
+    listed.split(", ") for listed in re.findall(
+        r"variants: \[(.+)\]", (ZOO / "fermata.yaml").read_text()))}
 SLICE = 96
 
 
@@ -69,6 +73,14 @@ def test_there_are_variants_to_choose_from(application):
                   if application_of(name) == application]
     assert len(accuracies) >= 3
     assert max(accuracies) - min(accuracies) > 0.02
+
+
+@pytest.mark.parametrize("application", MIXES)
+def test_the_best_served_variant_is_clearly_better_than_the_next(application):
+    *_, next_best, best = sorted(CARDS[name]["accuracy"] for name in SERVED[application])
+    assert best >= next_best + 0.08
+    assert best == max(card["accuracy"] for name, card in CARDS.items()
+                       if application_of(name) == application)
 
 
 @pytest.mark.parametrize("triton", ["grpc"], indirect=True)
