@@ -16,6 +16,9 @@ constexpr size_t kPrices = 10;
 constexpr uint32_t kAllEvery = 16;  // decisions
 // Equal utility is not worth any time.
 constexpr double kLeastPrice = 1e-6;
+constexpr double kLeastWorth = 0.05;  // of any answer, where all are served
+constexpr uint32_t kNoModel = 32;
+constexpr double kBeforeAll = 1e9;  // seconds of urgency
 
 double price_at(size_t step, double dearest) {
   return step == 0 ? kLeastPrice : std::ldexp(dearest, static_cast<int>(step) - int{kPrices} + 1);
@@ -47,7 +50,9 @@ void EnsembleLookahead::read(const EnsembleQueries& queries, size_t workers) {
     if (items_.size() == kMostPlanned) break;
     const EnsembleQueries::Ensemble& ensemble = queries.ensemble(query->ensemble);
     const Subset open = ensemble.all() & ~(query->had() | query->failed);
-    if (open == 0) continue;
+    // Late, it gets its first answer where all are served, and nothing more.
+    const bool late = query->task.deadline <= start_;
+    if (open == 0 || (late && (query->had() != 0 || !ensemble.info.serve_all))) continue;
     add_models(queries, query->ensemble, workers);
     Item& item = items_.emplace_back();
     item.query = query;
@@ -148,6 +153,13 @@ void EnsembleLookahead::name_subsets(double price) {
     const std::vector<uint32_t>& own = of_ensemble_[item.ensemble];
     item.has = item.had;
     item.wanted = 0;
+    if (is_late(item)) {
+      item.wanted = cheapest(item);
+      for (uint32_t k = 0; k < own.size(); ++k) {
+        if (item.wanted >> k & 1) models_[own[k]].waiting.emplace_back(i, k);
+      }
+      continue;
+    }
     double best = 0;
     // Of all workers, until its deadline.
     const Duration room =
@@ -165,6 +177,7 @@ void EnsembleLookahead::name_subsets(double price) {
       best = net;
       item.wanted = s;
     }
+    if (item.wanted == 0 && item.serve_all && item.had == 0) item.wanted = cheapest(item);
     for (uint32_t k = 0; k < own.size(); ++k) {
       if (item.wanted >> k & 1) models_[own[k]].waiting.emplace_back(i, k);
     }
@@ -177,8 +190,20 @@ void EnsembleLookahead::name_subsets(double price) {
   }
 }
 
+// Where all are served somebody has to answer, however little it is worth.
+Subset EnsembleLookahead::cheapest(const Item& item) const {
+  const std::vector<uint32_t>& own = of_ensemble_[item.ensemble];
+  uint32_t best = kNoModel;
+  for (uint32_t k = 0; k < own.size(); ++k) {
+    if ((item.open >> k & 1) == 0) continue;
+    if (best == kNoModel || models_[own[k]].cost < models_[own[best]].cost) best = k;
+  }
+  return best == kNoModel ? 0 : Subset{1} << best;
+}
+
 double EnsembleLookahead::worth(const Item& item, Subset more, Time finish) const {
-  const double gain = item.utility[item.has | more] - item.utility[item.has];
+  double gain = item.utility[item.has | more] - item.utility[item.has];
+  if (item.serve_all && item.has == 0) gain = std::max(gain, kLeastWorth);
   if (finish <= item.deadline) return gain;
   // With an answer it ends at its deadline.
   if (!item.serve_all || item.has != 0) return 0;
@@ -202,7 +227,7 @@ bool EnsembleLookahead::move_of(uint32_t at, uint32_t worker, Time now, size_t f
     if (count == latency.max_batch()) break;
     const Time finish = now + latency(count + 1);
     if (finish > item.deadline && (!item.serve_all || item.has != 0)) continue;
-    if (count == 0 && from-- > 0) continue;
+    if (count == 0 && !is_late(item) && from-- > 0) continue;
     if (finish > limit) break;
     if (count == 0 && finish <= item.deadline) limit = item.deadline;
     move_.places.push_back(p);
@@ -210,8 +235,8 @@ bool EnsembleLookahead::move_of(uint32_t at, uint32_t worker, Time now, size_t f
   if (move_.places.empty()) return false;
   move_.run = latency(static_cast<uint32_t>(move_.places.size()));
   const Item& head = items_[model.waiting[move_.places[0]].first];
-  if (!playing_.by_earnings) {
-    move_.rank = (head.deadline - now - move_.run).seconds();
+  if (!playing_.by_earnings || is_late(head)) {
+    move_.rank = (head.deadline - now - move_.run).seconds() - (is_late(head) ? kBeforeAll : 0);
     return true;
   }
   for (const uint32_t p : move_.places) {

@@ -76,6 +76,10 @@ class EnsembleLookahead {
   void name_subsets(double price);
   bool best_move(uint32_t worker, Time now);
   bool move_of(uint32_t model, uint32_t worker, Time now, size_t from);
+  // Late already where all are served: it gets some answer before anything else runs, or it might
+  // wait forever for those that are worth more.
+  bool is_late(const Item& item) const { return item.deadline <= start_; }
+  Subset cheapest(const Item& item) const;
   double worth(const Item& item, Subset more, Time finish) const;
   void run(uint32_t worker, Time now);
   void keep();

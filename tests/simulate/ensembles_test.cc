@@ -113,6 +113,16 @@ TEST(Ensembles, ThatServeAllDropNothing) {
   }
 }
 
+// Far beyond what the workers bear, those that are worth nothing alone must not wait for ever.
+TEST(Ensembles, ThatServeAllServeTheWorthlessToo) {
+  Scenario s = scenario("fermata", 900, 1);
+  s.duration = Duration::millis(500);
+  s.ensembles[0].serve_all = true;
+  s.ensembles[0].utility[1] = {0, 0, 0, 0, 0, 0, 0, 1};
+  const Result result = checked(s);
+  EXPECT_EQ(result.models[0].on_time + result.models[0].late, result.models[0].offered);
+}
+
 TEST(Ensembles, ShareWorkersAndBatchesWithOtherServices) {
   Scenario s = scenario("fermata", 300, 2);
   s.models = {{.name = "plain",
