@@ -232,7 +232,7 @@ void EnsembleQueries::set_moment(Entry& entry) {
 
 void EnsembleQueries::conclude(Entry& entry, Decisions& out) {
   const Query& query = entry.query;
-  out.concluded.push_back({query.task, query.done, query.planned | query.had()});
+  out.concluded.push_back({query.task, query.done, query.planned | query.had() | query.failed});
   forget(entry);
 }
 

@@ -87,6 +87,7 @@ class EnsembleQueries {
   size_t ensembles() const { return ensembles_.size(); }  // removed ones have no key
   uint64_t waiting_items(KeyId key) const;
   const LatencyTable& latency(KeyId model, WorkerId worker) const;
+  const std::string& name(KeyId model) const { return keys_.at(model).name; }
   const LatencyTable& slowest(KeyId model) const { return *keys_.at(model).latency; }
 
  private:

@@ -191,14 +191,9 @@ void EnsembleScheduler::read_problem(uint32_t ensemble, Time now) {
   for (size_t k = 0; k < info.models.size(); ++k) {
     const WorkerId worker = home(info.models[k]);
     const Worker& w = workers_[worker.index()];
+    problem_.models[k].name = queries_.name(info.models[k]);
     problem_.models[k].latency = queries_.latency(info.models[k], worker)(1);
     problem_.models[k].busy = w.busy ? std::max(w.free_at - start, Duration()) : Duration();
-  }
-  planned_.clear();
-  for (Query* query : queries_.by_deadline()) {
-    if (query->ensemble != ensemble) continue;
-    if (planned_.size() == kMostPlanned) break;
-    planned_.push_back(query);
   }
   problem_.queries.resize(planned_.size());
   for (size_t i = 0; i < planned_.size(); ++i) {
@@ -216,8 +211,14 @@ void EnsembleScheduler::read_problem(uint32_t ensemble, Time now) {
 }
 
 void EnsembleScheduler::plan(uint32_t ensemble, Time now, Decisions& out) {
-  read_problem(ensemble, now);
+  planned_.clear();
+  for (Query* query : queries_.by_deadline()) {
+    if (query->ensemble != ensemble) continue;
+    if (planned_.size() == kMostPlanned) break;
+    planned_.push_back(query);
+  }
   if (planned_.empty()) return;
+  read_problem(ensemble, now);
   const EnsemblePlan& plan = planner_.plan(problem_, planner_of(method_));
   for (const uint32_t i : plan.unserved) queries_.plan(*planned_[i], planned_[i]->had());
   for (const auto& served : plan.plan) {
