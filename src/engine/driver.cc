@@ -265,7 +265,7 @@ void Driver::act(Time now) {
     for (policy::Batch& batch : acting_.bound) launch(batch, now);
     for (const policy::Dropped& dropped : acting_.dropped) refuse(dropped, now);
     for (const policy::Task& task : acting_.short_circuited) short_circuit(task);
-    for (const policy::Concluded& concluded : acting_.concluded) conclude(concluded);
+    for (const policy::Concluded& concluded : acting_.concluded) conclude(concluded, now);
     acting_.clear();
   }
 }
@@ -293,6 +293,7 @@ void Driver::launch(policy::Batch& batch, Time now) {
     if (part.job->route().ensemble != nullptr) board(part, *flight, run.parts.back());
   }
   run.done = [this, flight](BatchResult result) { completed(flight, std::move(result)); };
+  keys_.task_added(batch.key);  // an ensemble's query may end before its batches do
   ++flying_;
   workers_[batch.worker.index()]->executor->run(std::move(run));
 }
@@ -354,6 +355,7 @@ void Driver::landed(Flight& flight, Time now) {
       withdraw_parts(*passenger.job, now);
     }
   }
+  keys_.task_ended(flight.key);
 }
 
 std::vector<WorkerStatistics> Driver::worker_statistics() const {

@@ -107,7 +107,7 @@ class Driver {
   // Of a passenger that is a query of an ensemble.
   void board(const Part& part, Flight& flight, BatchPart& wanted);
   void take_answers(Flight& flight);
-  void conclude(const policy::Concluded& concluded);
+  void conclude(const policy::Concluded& concluded, Time now);
   void cancelled(JobId id, Time now);
   void landed(Flight& flight, Time now);
   void observe_delay(Duration delay);

@@ -1,4 +1,6 @@
 // What the driver does for services that several base models answer together.
+#include <fmt/format.h>
+
 #include "absl/algorithm/container.h"
 #include "base/clock.h"
 #include "base/status.h"
@@ -63,7 +65,7 @@ void Driver::take_answers(Flight& flight) {
   }
 }
 
-void Driver::conclude(const policy::Concluded& concluded) {
+void Driver::conclude(const policy::Concluded& concluded, Time now) {
   const JobId id = concluded.task.job;
   const Part& part = parts_.at(id);
   const std::shared_ptr<Job> job = part.job;
@@ -78,7 +80,11 @@ void Driver::conclude(const policy::Concluded& concluded) {
   if (concluded.ran == 0) {
     const auto failed =
         absl::c_find_if(query.answers, [](const auto& a) { return !a.failure.ok(); });
-    job->answered(index, failed->failure, run);
+    job->answered(index,
+                  absl::Status(failed->failure.code(),
+                               fmt::format("no base model of '{}' answered: {}",
+                                           job->route().service, message(failed->failure))),
+                  run);
   } else if (!job->ended()) {
     std::vector<std::optional<Tensor>> answers;
     for (size_t k = 0; k < query.answers.size(); ++k) {
@@ -86,16 +92,18 @@ void Driver::conclude(const policy::Concluded& concluded) {
       answers.push_back(counts ? std::move(query.answers[k].output) : std::nullopt);
     }
     // The variant that ran first is alive as long as the job's route is.
-    job->route().ensemble->model->combine(std::move(answers),
-                                          [job, index, run](absl::StatusOr<Tensor> output) {
-                                            if (!output.ok())
-                                              return job->answered(index, output.status(), run);
-                                            std::vector<Tensor> outputs;
-                                            outputs.push_back(*std::move(output));
-                                            job->answered(index, std::move(outputs), run);
-                                          });
+    job->route().ensemble->model->combine(
+        std::move(answers),
+        [job, index, run](absl::StatusOr<Tensor> output, policy::Subset used) mutable {
+          run.ensemble->ran = used;
+          if (!output.ok()) return job->answered(index, output.status(), run);
+          std::vector<Tensor> outputs;
+          outputs.push_back(*std::move(output));
+          job->answered(index, std::move(outputs), run);
+        });
   }
   forget(id);
+  if (job->ended() && job->open_parts > 0) withdraw_parts(*job, now);
 }
 
 std::optional<policy::EnsembleProblem> Driver::last_ensemble_problem() {

@@ -76,6 +76,7 @@ class EnsembleModel::Impl {
   };
   struct Stack {
     Outputs outputs;
+    policy::Subset used = 0;
     Combined done;
   };
 
@@ -117,19 +118,23 @@ class EnsembleModel::Impl {
 
   void combine(std::vector<std::optional<Tensor>> answers, Combined done) {
     Outputs outputs(answers.size());
+    policy::Subset used = 0;
     for (size_t k = 0; k < answers.size(); ++k) {
       if (!answers[k]) continue;
       auto values = as_floats(*answers[k]);
       const bool fine = values.ok() && values->size() == profile.width &&
                         absl::c_all_of(*values, [](float v) { return std::isfinite(v); });
-      if (fine) outputs[k] = *std::move(values);
+      if (!fine) continue;
+      outputs[k] = *std::move(values);
+      used |= estimate::only(static_cast<uint32_t>(k));
     }
-    if (absl::c_all_of(outputs, [](const auto& o) { return o.empty(); })) {
+    if (used == 0) {
       return done(error(absl::StatusCode::kInternal,
-                        "no base model of '{}' gave numbers to put together", profile.name));
+                        "no base model of '{}' gave numbers to put together", profile.name),
+                  used);
     }
-    if (!meta) return done(finished(estimate::aggregate(profile.aggregator, spans(outputs))));
-    Stack stack{std::move(outputs), std::move(done)};
+    if (!meta) return done(finished(estimate::aggregate(profile.aggregator, spans(outputs))), used);
+    Stack stack{std::move(outputs), used, std::move(done)};
     stacking->submit(stack);
   }
 
@@ -240,7 +245,7 @@ class EnsembleModel::Impl {
     for (size_t s = 0; s < stacks.size(); ++s) {
       auto full = filling->fill(spans(stacks[s].outputs));
       if (!full.ok()) {
-        std::exchange(stacks[s].done, nullptr)(finished(full.status()));
+        std::exchange(stacks[s].done, nullptr)(finished(full.status()), stacks[s].used);
         continue;
       }
       Tensor& tensor = inputs[s].emplace_back();
@@ -258,7 +263,8 @@ class EnsembleModel::Impl {
                       auto values = outputs.ok()
                                         ? as_floats(outputs->front())
                                         : absl::StatusOr<std::vector<float>>(outputs.status());
-                      std::exchange(stacks[owner[item]].done, nullptr)(finished(std::move(values)));
+                      Stack& stack = stacks[owner[item]];
+                      std::exchange(stack.done, nullptr)(finished(std::move(values)), stack.used);
                       return absl::OkStatus();
                     });
   }
@@ -289,6 +295,11 @@ absl::StatusOr<std::unique_ptr<EnsembleModel>> EnsembleModel::make(const std::st
     if (output == nullptr) {
       return invalid("model '{}' has no output '{}'", base.model, options.output);
     }
+    const uint64_t width = element_count(output->dims);  // 0: a dimension is free
+    if (width > 0 && width != impl->profile.width) {
+      return invalid("output '{}' of model '{}' has {} numbers, those of the profile in {} have {}",
+                     output->name, base.model, width, options.profile, impl->profile.width);
+    }
     impl->output = *output;
     impl->batches = base.signature.batches;
     if (impl->meta) {
@@ -315,6 +326,8 @@ void EnsembleModel::score(std::shared_ptr<const std::vector<Tensor>> inputs, uin
                           Scored done) {
   impl_->score({std::move(inputs), items, std::move(done)});
 }
+
+void EnsembleModel::stop_scoring() { impl_->predicting.reset(); }
 
 void EnsembleModel::combine(std::vector<std::optional<Tensor>> answers, Combined done) {
   impl_->combine(std::move(answers), std::move(done));

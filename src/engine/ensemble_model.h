@@ -25,8 +25,8 @@ class EnsembleModel {
  public:
   // By item of the request.
   using Scored = absl::AnyInvocable<void(std::vector<policy::Difficulty>)>;
-  // The ensemble's one output, for one item.
-  using Combined = absl::AnyInvocable<void(absl::StatusOr<Tensor>)>;
+  // The ensemble's one output, for one item, and the base models whose answers are in it.
+  using Combined = absl::AnyInvocable<void(absl::StatusOr<Tensor>, policy::Subset used)>;
   // Models that it runs itself; null: none.
   struct Helpers {
     std::shared_ptr<const Variant> predictor, gating, meta;
@@ -48,6 +48,8 @@ class EnsembleModel {
   // ones where the queue is full (then from the calling thread), or the data is unfit. It must not
   // block.
   void score(std::shared_ptr<const std::vector<Tensor>> inputs, uint32_t items, Scored done);
+  // Calls `done` of whoever waits for a score, then returns; no score() from then on.
+  void stop_scoring();
   // Puts together what the base models have answered for one item; the others are empty. Answers
   // with NaN or infinity count as missing. Calls `done` exactly once: from the calling thread,
   // or from its own where a model has to run. INTERNAL where no answer is left.

@@ -27,6 +27,11 @@ std::vector<double> posterior(const policy::ApplicationInfo& info,
   return theta;
 }
 
+Duration run_of(const Variant& variant, uint32_t items) {
+  const LinearLatency& line = variant.profile.linear.latency;
+  return Duration::from_millis(line.alpha_ms * std::max(1u, items) + line.beta_ms);
+}
+
 std::vector<Alternative> alternatives(const Application& application,
                                       const std::vector<double>& theta, uint32_t items) {
   std::vector<Alternative> all;
@@ -34,10 +39,9 @@ std::vector<Alternative> alternatives(const Application& application,
     const Variant& variant = *application.variants[v];
     const policy::ApplicationVariant& known = application.info.variants[v];
     const bool aware = !theta.empty() && known.recall.size() == theta.size();
-    const LinearLatency& line = variant.profile.linear.latency;
     all.push_back({variant.model,
                    aware ? estimate::expected_accuracy(theta, known.recall) : known.accuracy,
-                   Duration::from_millis(line.alpha_ms * std::max(1u, items) + line.beta_ms)});
+                   run_of(variant, items)});
   }
   return all;
 }
@@ -51,6 +55,16 @@ std::string reason(const Explanation& why, const Alternative& best, const PartRu
                        (run.started + best.run - deadline).millis());
   }
   return fmt::format("'{}' would have kept others waiting", best.variant);
+}
+
+// A base model that was left out and that would have been late behind those that ran.
+const Variant* without_time(const Ensemble& ensemble, const PartRun& part, Time deadline) {
+  for (size_t k = 0; k < ensemble.variants.size(); ++k) {
+    const Variant& variant = *ensemble.variants[k];
+    const bool ran = (part.ensemble->ran >> k & 1) != 0;
+    if (!ran && part.started + part.run + run_of(variant, 1) > deadline) return &variant;
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -73,7 +87,9 @@ void explain_choice(const Application& application, const policy::Evidence& evid
   if (!theta.empty()) why.posterior = Json(theta).dump();
 }
 
-void explain_subset(const Ensemble& ensemble, const EnsembleRun& run, Explanation& why) {
+void explain_subset(const Ensemble& ensemble, const PartRun& part, Time deadline,
+                    Explanation& why) {
+  const EnsembleRun& run = *part.ensemble;
   why.variant = ensemble.name_of(run.ran);
   const bool known = run.difficulty.bin < ensemble.info.utility.size();
   Json list = Json::array();
@@ -97,6 +113,8 @@ void explain_subset(const Ensemble& ensemble, const EnsembleRun& run, Explanatio
     why.reason = "there was time for every base model";
   } else if (why.expected_accuracy >= all) {
     why.reason = "more base models add nothing to a query so easy";
+  } else if (const Variant* slow = without_time(ensemble, part, deadline); slow != nullptr) {
+    why.reason = fmt::format("no time was left for '{}'", slow->model);
   } else {
     why.reason = "others needed the time more";
   }

@@ -36,7 +36,7 @@ RealEngine::~RealEngine() {
   stopping_ = true;
   pool_->settle();
   evidence_.clear();
-  ensembles_.clear();
+  for (const auto& ensemble : ensembles_) ensemble->stop_scoring();
 }
 
 absl::Status RealEngine::start(const std::vector<std::string>& models) {

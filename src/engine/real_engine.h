@@ -102,12 +102,12 @@ class RealEngine : public Engine {
   Registry registry_;
   std::map<std::string, ModelStatus> troubled_;  // by model: loading, or why it failed
   Published<Routes> routes_;
+  std::vector<std::unique_ptr<EnsembleModel>> ensembles_;  // the pool's last queries need them
   std::unique_ptr<Pool> pool_;
   std::vector<std::unique_ptr<EvidenceModel>> evidence_;  // of services of several variants
-  std::vector<std::unique_ptr<EnsembleModel>> ensembles_;
-  std::map<std::string, Variants> homeless_;  // for which there was no room
-  std::map<std::string, uint64_t> demand_;    // by model, when the last epoch ended
-  std::map<std::string, double> rates_rps_;   // of the last epoch
+  std::map<std::string, Variants> homeless_;              // for which there was no room
+  std::map<std::string, uint64_t> demand_;                // by model, when the last epoch ended
+  std::map<std::string, double> rates_rps_;               // of the last epoch
   Time epoch_start_ = started_;
   PlacementLog log_;
   PoolTotals window_start_;  // the timer's own

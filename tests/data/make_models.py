@@ -5,7 +5,10 @@ identity-TYPE gives its input `x` back as `y`, for each datatype of the protocol
 batched along the first dimension. pair has two inputs and two outputs, their
 sum and their difference. whole does not batch: its shape is fixed. gather fails
 on an index beyond its table, so that one bad item spoils a batch. dense is a
-fully connected layer. hostile/ holds files that are no models.
+fully connected layer. The names with base- are of one ensemble, all from `x` to `y` of two
+numbers: as they are, their logarithms (NaN below 0), and their squares from a table (it fails
+on numbers beyond 9). score, weights and meta go with them: how large the mean is, by a tenth; what
+models to ask; and a weighted sum of three models' outputs. hostile/ holds files that are no models.
 """
 
 import pathlib
@@ -36,6 +39,25 @@ def write(name, nodes, inputs, outputs, constants=()):
     (folder / "model.onnx").write_bytes(model.SerializeToString())
 
 
+def write_ensemble():
+    two = (TensorProto.FLOAT, ["batch", 2])
+    write("base-plain", [helper.make_node("Identity", ["x"], ["y"])], [("x", *two)], [("y", *two)])
+    write("base-log", [helper.make_node("Log", ["x"], ["y"])], [("x", *two)], [("y", *two)])
+    write("base-table", [helper.make_node("Cast", ["x"], ["i"], to=TensorProto.INT64),
+                         helper.make_node("Gather", ["table", "i"], ["y"], axis=0)],
+          [("x", *two)], [("y", *two)], [("table", numpy.arange(10, dtype=numpy.float32) ** 2)])
+    write("score", [helper.make_node("ReduceMean", ["x"], ["mean"], axes=[1], keepdims=1),
+                    helper.make_node("Mul", ["mean", "tenth"], ["score"])],
+          [("x", *two)], [("score", TensorProto.FLOAT, ["batch", 1])],
+          [("tenth", numpy.array(0.1, numpy.float32))])
+    write("weights", [helper.make_node("MatMul", ["x", "w"], ["weights"])],
+          [("x", *two)], [("weights", TensorProto.FLOAT, ["batch", 3])],
+          [("w", numpy.array([[0.8, 0.2, 0], [0, 0.5, 0.5]], numpy.float32))])
+    write("meta", [helper.make_node("MatMul", ["outputs", "w"], ["y"])],
+          [("outputs", TensorProto.FLOAT, ["batch", 6])], [("y", *two)],
+          [("w", numpy.array([[3, 0], [0, 3], [2, 0], [0, 2], [1, 0], [0, 1]], numpy.float32))])
+
+
 def main():
     for suffix, datatype in DATATYPES.items():
         write(f"identity-{suffix}", [helper.make_node("Identity", ["x"], ["y"])],
@@ -54,6 +76,7 @@ def main():
                     helper.make_node("Relu", ["z"], ["y"])],
           [("x", TensorProto.FLOAT, ["n", 16])], [("y", TensorProto.FLOAT, ["n", 8])],
           [("w", weights)])
+    write_ensemble()
     hostile = REPOSITORY.parent / "hostile"
     hostile.mkdir(exist_ok=True)
     good = (REPOSITORY / "pair" / "1" / "model.onnx").read_bytes()
