@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Writes real inputs for the packaged models, one request a line, as `fermata load` reads.
+"""Writes real inputs for packaged models and an ensemble, one request a line, as `fermata load` reads.
 
 From the scanned page zoo/data/page.pgm: the page for text detection, its lines for
 recognition (each as wide as its text) and upright or turned for direction. From
-zoo/data/speech.wav: one frame after the other for Silero VAD. Needs only Python.
+zoo/data/speech.wav: one frame after the other for Silero VAD. From zoo/data/scans: the badly
+scanned digits that its ensembles are asked. Needs only Python.
 """
 
 import array
+import ast
 import json
 import pathlib
 import wave
@@ -81,6 +83,22 @@ def frames():
                tensor("sr", [], [16000], "INT64")]
 
 
+def numpy_rows(file, kind):
+    """Of a NumPy array of two dimensions or, one value each, of one."""
+    raw = (DATA / file).read_bytes()
+    start = 10 + int.from_bytes(raw[8:10], "little")
+    values = array.array(kind, raw[start:])
+    shape = ast.literal_eval(raw[10:start].decode())["shape"]
+    width = len(values) // shape[0]
+    return [values[i:i + width] for i in range(0, len(values), width)]
+
+
+def scans():
+    for row, label in zip(numpy_rows("scans/test-features.npy", "f"), numpy_rows("scans/test-labels.npy", "q")):
+        yield {"inputs": [tensor("features", [1, len(row)], [int(v) for v in row])],
+               "label": label[0]}
+
+
 def write(name, requests):
     path = DATA / f"{name}.jsonl"
     if not path.exists():
@@ -100,6 +118,7 @@ def main():
         for r in lines(page)
         for label, turned in enumerate((r, [row[::-1] for row in r[::-1]]))))
     write("vad-silero-v5", ({"inputs": inputs} for inputs in frames()))
+    write("scans-test", scans())
 
 
 if __name__ == "__main__":
