@@ -1,16 +1,13 @@
 #include "engine/evidence.h"
 
-#include <concurrentqueue/concurrentqueue.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <thread>
 #include <utility>
 
 #include "base/status.h"
+#include "engine/beside.h"
 #include "engine/items.h"
-#include "engine/parker.h"
 #include "estimate/cross_validation.h"
 #include "estimate/neighbors.h"
 #include "estimate/posterior.h"
@@ -89,29 +86,17 @@ class EvidenceModel::Impl {
         extractor_(std::move(options.extractor)),
         output_(std::move(options.output)),
         k_(options.k),
-        queue_limit_(options.queue_limit),
         executor_(std::move(executor)),
         neighbors_(std::move(options.training)),
         prior_(std::move(options.prior)),
         answers_(answers_of(test(options.held_out))),
-        thread_([this] { loop(); }) {}
-
-  ~Impl() {
-    stopping_ = true;
-    parker_.unpark();
-    thread_.join();
-    for (Waiting waiting; queue_.try_dequeue(waiting);) waiting.done(std::nullopt);
-  }
+        looking_(kMostTogether, options.queue_limit,
+                 [this](absl::Span<Waiting> batch) { answer(batch); }) {}
 
   void submit(Waiting waiting) {
-    if (waiting_.fetch_add(1) >= queue_limit_) {
-      waiting_.fetch_sub(1);
-      dropped_.fetch_add(1, std::memory_order_relaxed);
-      waiting.done(std::nullopt);
-      return;
-    }
-    queue_.enqueue(std::move(waiting));
-    parker_.unpark();
+    if (looking_.submit(waiting)) return;
+    dropped_.fetch_add(1, std::memory_order_relaxed);
+    waiting.done(std::nullopt);
   }
 
   uint32_t classes() const { return neighbors_.points().classes; }
@@ -119,19 +104,6 @@ class EvidenceModel::Impl {
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
  private:
-  void loop() {
-    std::vector<Waiting> batch(kMostTogether);
-    while (!stopping_) {
-      const size_t count = queue_.try_dequeue_bulk(batch.begin(), kMostTogether);
-      if (count == 0) {
-        parker_.park_until(Time::infinite());
-        continue;
-      }
-      answer({batch.data(), count});
-      waiting_.fetch_sub(count);
-    }
-  }
-
   // A request whose data is unfit keeps nothing.
   void answer(absl::Span<Waiting> batch) {
     std::vector<std::optional<RequestEvidence>> found(batch.size());
@@ -145,7 +117,6 @@ class EvidenceModel::Impl {
     }
     for (size_t i = 0; i < batch.size(); ++i) {
       std::exchange(batch[i].done, nullptr)(std::move(found[i]));
-      batch[i].inputs.reset();
     }
   }
 
@@ -229,17 +200,12 @@ class EvidenceModel::Impl {
   const std::shared_ptr<const Variant> extractor_;
   const std::string output_;
   const uint32_t k_;
-  const size_t queue_limit_;
   const std::unique_ptr<Executor> executor_;
   const estimate::Neighbors neighbors_;
   const std::vector<double> prior_;
   const AnswerProfile answers_;
-  moodycamel::ConcurrentQueue<Waiting> queue_;
-  std::atomic<size_t> waiting_{0};
   std::atomic<uint64_t> dropped_{0};
-  std::atomic<bool> stopping_{false};
-  Parker parker_;
-  std::thread thread_;
+  Beside<Waiting> looking_;  // last: its thread uses the others
 };
 
 absl::StatusOr<std::unique_ptr<EvidenceModel>> EvidenceModel::make(EvidenceOptions options,

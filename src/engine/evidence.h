@@ -49,7 +49,7 @@ class EvidenceModel {
   // give as many features as these have. `executors` outlives the model.
   static absl::StatusOr<std::unique_ptr<EvidenceModel>> make(EvidenceOptions options,
                                                              ExecutorFactory& executors);
-  // Whoever still waits gets no evidence.
+  // Whoever still waits is looked at first.
   ~EvidenceModel();
 
   // Returns at once; any thread. Calls `done` exactly once, from the model's thread, and must
