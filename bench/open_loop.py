@@ -18,21 +18,24 @@ METHOD = "/inference.GRPCInferenceService/ModelInfer"
 SENT_TOGETHER_S = 5e-4  # what is due within this is not waited for
 
 
-def body(model, features):
-    """A request for the label of one example, and for who gives it; serialized once."""
+def body(model, features, output="label"):
+    """A request for what is said of one example, and for who says it; serialized once."""
     request = service_pb2.ModelInferRequest(model_name=model)
     request.parameters["explain"].bool_param = True
     request.inputs.add(name="features", datatype="FP32", shape=[1, len(features)])
-    request.outputs.add(name="label")
+    request.outputs.add(name=output)
     request.raw_input_contents.append(features.astype(numpy.float32).tobytes())
     return request.SerializeToString()
 
 
 def read(reply):
-    """The label, and the variant that gave it."""
+    """The label (of probabilities the likeliest) or number, the variant that gave it, and why."""
     response = service_pb2.ModelInferResponse.FromString(reply)
-    label = int(numpy.frombuffer(response.raw_output_contents[0], numpy.int64)[0])
-    return label, response.parameters["variant"].string_param
+    why = tuple(response.parameters[what].string_param for what in ("variant", "reason"))
+    if response.outputs[0].datatype == "INT64":
+        return int(numpy.frombuffer(response.raw_output_contents[0], numpy.int64)[0]), *why
+    said = numpy.frombuffer(response.raw_output_contents[0], numpy.float32)
+    return int(said.argmax()) if len(said) > 1 else float(said[0]), *why
 
 
 async def ask(port, schedule, drain_s):
@@ -77,7 +80,7 @@ def work(port, schedule, drain_s, out):
 
 
 def drive(port, schedule, drain_s=1.0):
-    """By request (outcome, latency in s, (label, variant)); how late sends were, in ms."""
+    """By request (outcome, latency in s, `read` of its reply); how late sends were, in ms."""
     spawn = multiprocessing.get_context("spawn")
     mine, theirs = spawn.Pipe()
     process = spawn.Process(target=work, args=(port, schedule, drain_s, theirs))

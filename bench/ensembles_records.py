@@ -1,0 +1,209 @@
+"""The zoo's ensembles, measured: what their models cost, and what each subset says of each query.
+
+    records = ensembles_records.load()      # bench/results/ensembles_records.json
+
+`record` asks every base model, and every network that looks at queries, about the test data
+in ONNX Runtime on one thread, and a server what dynamic selection would run. The ensemble's own
+answer counts as the right one.
+"""
+
+import json
+import os
+import pathlib
+import tempfile
+import time
+
+import numpy
+import onnxruntime
+
+import open_loop
+import plot
+import server
+
+ZOO = server.ROOT / "zoo"
+RECORDS = plot.RESULTS / "ensembles_records.json"
+ENSEMBLES = {"scans-averaged": "scans", "scans-stacked": "scans", "count-weighted": "count"}
+BATCHES = (1, 2, 4, 8, 16)
+RUNS, BEST = 60, 0.1  # the quantile of them that a busy machine has not disturbed
+LEAST_PROBABILITY = 1e-8
+ASKED_RPS = 100
+NETWORKS = {"difficulty": "score", "agreement": "score", "gating": "weights"}  # their outputs
+
+
+def profile(name):
+    return json.loads((ZOO / "data" / name / "profile.json").read_text())
+
+
+def data(name, part):
+    return numpy.load(ZOO / "data" / ENSEMBLES[name] / f"{part}-features.npy")
+
+
+def history(name, what):
+    return numpy.load(ZOO / "data" / name / f"{what}.npy")
+
+
+def file_of(model):
+    return ZOO / "repository" / model / "1" / "model.onnx"
+
+
+def session(model):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    return onnxruntime.InferenceSession(str(file_of(model)), options,
+                                        providers=["CPUExecutionProvider"])
+
+
+def outputs_of(model, features, output):
+    ready = session(model)
+    return numpy.concatenate([ready.run([output], {"features": part})[0]
+                              for part in numpy.array_split(features, 1 + len(features) // 64)])
+
+
+def latencies(model, features, batches=BATCHES):
+    """Milliseconds by batch size, by the processor's clock; never more than of a larger batch."""
+    ready, found = session(model), {}
+    for size in sorted(batches, reverse=True):
+        taken = []
+        for i in range(RUNS):
+            at = (i * size) % (len(features) - size)
+            start = time.thread_time()
+            ready.run(None, {"features": features[at:at + size]})
+            taken.append(time.thread_time() - start)
+        found[str(size)] = min([1000 * float(numpy.quantile(taken, BEST)), *found.values()])
+    return dict(reversed(found.items()))
+
+
+def filled(name, models, outputs, subset, k):
+    """Stacking's inputs: missing outputs from the nearest of the history (section VII)."""
+    there = [m for i, m in enumerate(models) if subset >> i & 1]
+    known = {m: history(name, f"outputs-{m}").astype(numpy.float64) for m in models}
+    squares = sum(((outputs[m] ** 2).sum(1)[:, None] + (known[m] ** 2).sum(1)
+                   - 2 * outputs[m] @ known[m].T) for m in there)
+    near = numpy.argsort(squares, axis=1, kind="stable")[:, :k]
+    weight = 1 / numpy.sqrt(numpy.maximum(numpy.take_along_axis(squares, near, 1), 1e-12))
+    weight /= weight.sum(1, keepdims=True)
+    return numpy.concatenate([outputs[m] if m in there else
+                              (weight[:, :, None] * known[m][near]).sum(1) for m in models], axis=1)
+
+
+def answers(name, about, outputs):
+    """By subset, [n, width]; the first, of nobody, is None."""
+    models, found = about["models"], [None]
+    meta = session("scans-stacking") if about["aggregation"] == "stacking" else None
+    weights = dict(zip(models, about.get("weights") or [1] * len(models)))
+    for subset in range(1, 1 << len(models)):
+        there = [m for i, m in enumerate(models) if subset >> i & 1]
+        if meta:
+            rows = filled(name, models, outputs, subset, about["neighbors"])
+            found.append(meta.run(["probabilities"], {"features": rows.astype(numpy.float32)})[0])
+        else:
+            found.append(sum(weights[m] * outputs[m] for m in there)
+                         / sum(weights[m] for m in there))
+    return found
+
+
+def correct(about, found):
+    """By query, as digits by subset from 1 on."""
+    if about["task"] == "regression":
+        right = [numpy.abs(f - found[-1])[:, 0] <= about["tolerance"] for f in found[1:]]
+    else:
+        right = [f.argmax(1) == found[-1].argmax(1) for f in found[1:]]
+    return ["".join(str(int(r)) for r in row) for row in zip(*right)]
+
+
+def scaled(probabilities, temperature):
+    z = numpy.log(numpy.maximum(probabilities, LEAST_PROBABILITY)) / temperature
+    e = numpy.exp(z - z.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+def true_scores(about, outputs, ensemble):
+    """Equation 1, with the history's temperatures and norms."""
+    sums = 0
+    for i, model in enumerate(about["models"]):
+        if about["task"] == "regression":
+            distance = numpy.linalg.norm(outputs[model] - ensemble, axis=1)
+        else:
+            p = scaled(outputs[model], about["temperatures"][i])
+            q = scaled(ensemble, about["ensemble_temperature"])
+            m = (p + q) / 2
+            distance = ((p * numpy.log(p / m) + q * numpy.log(q / m)).sum(1) / (2 * numpy.log(2)))
+        sums = sums + distance / about["measures"]["discrepancy"]["norms"][i]
+    mean = sums / len(about["models"])
+    return mean / (1 + mean)
+
+
+def gated(weights):
+    """The models that weigh at least as much as if all weighed the same, and the heaviest."""
+    chosen = (weights >= 1 / weights.shape[1]) @ (1 << numpy.arange(weights.shape[1]))
+    return (chosen | (1 << weights.argmax(1))).tolist()
+
+
+def configuration(repository, name, policy, **how):
+    """A service for one of the ensembles, in fermata.yaml."""
+    about = profile(name)
+    service = {"kind": "ensemble", "models": about["models"], "aggregation": about["aggregation"],
+               "profile": str(ZOO / "data" / name),
+               "output": "value" if about["task"] == "regression" else "probabilities", **how}
+    if about.get("weights"):
+        service["weights"] = about["weights"]
+    if about["aggregation"] == "stacking":
+        service["meta"] = "scans-stacking"
+    return {"models": str(repository), "log_level": "warning", "scheduler": policy,
+            "workers": {"count": len(about["models"]), "threads": 1}, "services": {name: service}}
+
+
+def link(repository, name):
+    """Fills a folder with those models of the zoo that the ensemble needs."""
+    models = [*profile(name)["models"], *(["scans-stacking"] if "stacked" in name else []),
+              *(f"{name}-{network}" for network in NETWORKS)]
+    for model in models:
+        os.symlink(ZOO / "repository" / model, pathlib.Path(repository) / model)
+
+
+def dynamically_selected(name, features):
+    """The subsets that a server's dynamic selection runs."""
+    history_of = ZOO / "data" / ENSEMBLES[name] / "history-features.npy"
+    models = profile(name)["models"]
+    names = {"+".join(m for i, m in enumerate(models) if s >> i & 1): s
+             for s in range(1, 1 << len(models))}
+    with tempfile.TemporaryDirectory() as repository:
+        link(repository, name)
+        config = configuration(
+            repository, name, "selected", slo_ms=600000, queue_limit=100000,
+            selector={"kind": "dynamic-selection", "features": str(history_of)})
+        schedule = [(i / ASKED_RPS, open_loop.body(name, row, "probabilities"))
+                    for i, row in enumerate(features)]
+        with server.Server(config) as running:
+            answered, _ = open_loop.drive(running.grpc, schedule, drain_s=120)
+    return [names[said[1]] for _, _, said in answered]
+
+
+def measure(name):
+    about, features = profile(name), data(name, "test")
+    output = "value" if about["task"] == "regression" else "probabilities"
+    outputs = {m: outputs_of(m, features, output) for m in about["models"]}
+    found = answers(name, about, outputs)
+    row = {"models": [{"name": m, "ms": latencies(m, features)} for m in about["models"]],
+           "correct": correct(about, found),
+           "true": true_scores(about, outputs, found[-1]).tolist(), "networks_ms": {}}
+    for network, score in NETWORKS.items():
+        model = f"{name}-{network}"
+        said = outputs_of(model, features, score)
+        row[network] = gated(said) if network == "gating" else said[:, 0].tolist()
+        row["networks_ms"][network] = latencies(model, features, (1,))["1"]
+    if about["task"] != "regression":  # which has no classes
+        row["dynamic"] = dynamically_selected(name, features)
+    return row
+
+
+def record(names=tuple(ENSEMBLES)):
+    records = load() if RECORDS.exists() else {}
+    for name in names:
+        records[name] = measure(name)
+        RECORDS.write_text(json.dumps({n: records[n] for n in ENSEMBLES if n in records}) + "\n")
+    return records
+
+
+def load():
+    return json.loads(RECORDS.read_text())

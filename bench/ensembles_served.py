@@ -1,0 +1,197 @@
+"""One of the zoo's ensembles on the real server, through the burst of a traced day.
+
+Base models answer as the zoo's do but run SLOWED times over, so that few queries a second fill a
+worker and neither client nor protocols matter. All share one worker: three would not have a core
+each here. Policies take turns, all of them in every round, with the same queries.
+"""
+
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import onnx
+
+import ensembles_records as records_of
+import ensembles_simulated as simulated
+import open_loop
+import plot
+import server
+
+NAME = "scans-averaged"
+SLOWED = 4
+LARGEST_BATCH = 8
+SLO_MS, WAY_MS = 80, 10  # the way to the client and back is kept from what the server is told
+STEP_S = 0.2  # for each second of the trace
+LEAD, TAIL = 16, 4  # steps before the burst and after it
+LOADS = (2.1, 4)  # of what the original pipeline bears, in the burst
+POLICIES = ("original", "static", "greedy-edf", "schemble", "fermata")
+FIXED = ["scans-dense", "scans-recurrent"]  # the best in hindsight, in virtual time
+TRUSTED_LAG_MS = 30
+INCOMPLETE = "the deadline came"
+
+
+def slowed(model, times):
+    """The model `times` over, each run after the last, with the answer of the last."""
+    graph, first = model.graph, list(model.graph.node)
+    source = graph.input[0].name
+    shared = {i.name for i in graph.initializer}
+    zero = onnx.helper.make_tensor("slowed_zero", onnx.TensorProto.FLOAT, [1], [0.0])
+    graph.initializer.append(zero)
+    answer = next(o.name for o in graph.output
+                  if o.type.tensor_type.elem_type == onnx.TensorProto.FLOAT)
+    del graph.node[:]
+    for turn in range(times):
+        last, mark = turn + 1 == times, f"slowed_{turn}_"
+        took = source if turn == 0 else f"slowed_{turn}_features"
+        if turn > 0:  # so that it waits for the turn before
+            before = f"slowed_{turn - 1}_{answer}"
+            graph.node.extend([
+                onnx.helper.make_node("ReduceMax", [before], [f"{mark}most"], axes=[1], keepdims=1),
+                onnx.helper.make_node("Mul", [f"{mark}most", "slowed_zero"], [f"{mark}nothing"]),
+                onnx.helper.make_node("Add", [source, f"{mark}nothing"], [took])])
+        for node in first:
+            copy = onnx.NodeProto()
+            copy.CopyFrom(node)
+            copy.name = ""
+            kept = [i if last or i in shared or not i else mark + i for i in node.input]
+            copy.input[:] = [took if i == source else k for i, k in zip(node.input, kept)]
+            copy.output[:] = [o if last else mark + o for o in node.output]
+            graph.node.append(copy)
+    return model
+
+
+def build(folder):
+    """A repository of slowed base models with profiles, and of the networks beside them."""
+    records_of.link(folder, NAME)
+    for name in records_of.profile(NAME)["models"]:
+        here = pathlib.Path(folder) / name
+        here.unlink()
+        (here / "1").mkdir(parents=True)
+        zoo = records_of.ZOO / "repository" / name
+        (here / "config.pbtxt").write_text((zoo / "config.pbtxt").read_text())
+        if (zoo / "labels.txt").exists():
+            (here / "labels.txt").write_text((zoo / "labels.txt").read_text())
+        onnx.save(slowed(onnx.load(zoo / "1" / "model.onnx"), SLOWED), here / "1" / "model.onnx")
+        subprocess.run([server.BINARY, "profile", here, "--runs", "15", "--max-batch",
+                        str(LARGEST_BATCH)], check=True, capture_output=True)
+
+
+def configuration(folder, policy):
+    scheduler, knows = simulated.METHODS[policy]
+    how = {"slo_ms": SLO_MS - WAY_MS, "queue_limit": 100000, "max_batch": LARGEST_BATCH}
+    if knows:
+        how.update(predictor=f"{NAME}-{knows}", predictor_output="score",
+                   difficulty="agreement" if knows == "agreement" else "discrepancy")
+    if policy == "static":
+        how["static"] = FIXED
+    config = records_of.configuration(folder, NAME, scheduler, **how)
+    config["workers"]["count"] = 1
+    return config
+
+
+def schedule(bodies, bearable, load, seed):
+    """Requests as `open_loop.drive` takes them, which query each is, and the burst's ends."""
+    random = numpy.random.default_rng(seed)
+    first, last = simulated.burst()
+    counts = simulated.trace()
+    rates = load * bearable * counts[first - LEAD:last + TAIL] / counts[first:last].mean()
+    due = numpy.sort(numpy.concatenate([
+        STEP_S * (i + random.random(n)) for i, n in enumerate(random.poisson(rates * STEP_S))]))
+    which = random.integers(len(bodies), size=len(due))
+    return ([(float(t), bodies[w]) for t, w in zip(due, which)], which,
+            (LEAD * STEP_S, (LEAD + last - first) * STEP_S))
+
+
+def judge(asked, which, burst, truth, answers, lag_ms):
+    counted = [(truth[w], *answer) for (due, _), w, answer in zip(asked, which, answers)
+               if burst[0] <= due < burst[1]]
+    timely = [(label, said) for label, outcome, latency, said in counted
+              if outcome == "answered" and 1000 * latency <= SLO_MS]
+    subsets = [said[1] for _, said in timely]
+    incomplete = sum(INCOMPLETE in said[2] for _, said in timely)
+    offered = len(counted)
+    return {"offered": offered,
+            "accuracy": sum(label == said[0] for label, said in timely) / offered,
+            "miss_rate": 1 - len(timely) / offered,
+            "incomplete_rate": 1 - (len(timely) - incomplete) / offered,
+            "late": sum(o == "answered" for _, o, *_ in counted) / offered - len(timely) / offered,
+            "subsets": {s: subsets.count(s) for s in sorted(set(subsets))}, "lag_ms": lag_ms["p99"]}
+
+
+def serve(folder, rounds):
+    features = records_of.data(NAME, "test")
+    about = records_of.profile(NAME)
+    outputs = {m: records_of.outputs_of(m, features, "probabilities") for m in about["models"]}
+    truth = sum(outputs.values()).argmax(1).tolist()
+    bodies = [open_loop.body(NAME, row, "probabilities") for row in features]
+    profiles = [json.loads((pathlib.Path(folder) / m / "profile.json").read_text())
+                for m in about["models"]]
+    bearable = 1000 / sum(p["batches"]["1"]["p50_ms"] for p in profiles)
+    print(f"the original pipeline bears {bearable:.1f} queries/s; base models take "
+          f"{[round(p['batches']['1']['p50_ms'], 1) for p in profiles]} ms")
+    rows = {}
+    for seed in range(1, rounds + 1):
+        for load in LOADS:
+            for policy in POLICIES:
+                asked, which, burst = schedule(bodies, bearable, load, seed)
+                with server.Server(configuration(folder, policy)) as running:
+                    answers, lag_ms = open_loop.drive(running.grpc, asked, drain_s=3)
+                row = judge(asked, which, burst, truth, answers, lag_ms)
+                rows.setdefault((load, policy), []).append(row)
+                print(f"  round {seed}, {load}x {policy}: {row}", file=sys.stderr, flush=True)
+    return bearable, rows
+
+
+def trusted(results):
+    return [r for r in results if r["lag_ms"] <= TRUSTED_LAG_MS]
+
+
+def median(results, what):
+    return statistics.median([r[what] for r in trusted(results)] or [float("nan")])
+
+
+def claims(rows):
+    for load in LOADS:
+        missed = {p: median(rows[load, p], "miss_rate") for p in POLICIES}
+        right = {p: median(rows[load, p], "accuracy") for p in POLICIES}
+        where = f"served, {load}x"
+        for ours in ("schemble", "fermata"):
+            yield (f"{where}: original misses {missed['original']:.1%}, {ours} {missed[ours]:.1%}",
+                   missed[ours] <= missed["original"] / 5)
+            gain = 100 * (right[ours] - right["original"])
+            yield f"{where}: {ours} is {gain:.1f} points over original, at least 30", gain >= 30
+        yield (f"{where}: fermata misses {missed['fermata']:.2%}, schemble "
+               f"{missed['schemble']:.2%}; right in {right['fermata']:.3f} and "
+               f"{right['schemble']:.3f}",
+               missed["fermata"] <= missed["schemble"] / 2
+               and right["fermata"] >= right["schemble"])
+
+
+def served(rounds):
+    """Every claim, with whether it holds."""
+    with tempfile.TemporaryDirectory() as folder:
+        build(folder)
+        bearable, rows = serve(folder, rounds)
+    what = ("accuracy", "miss_rate", "incomplete_rate", "late", "lag_ms")
+    print(plot.table(["load", "policy", *what, "trusted rounds"], [
+        [f"{load}x", policy, *(median(results, w) for w in what),
+         f"{len(trusted(results))} of {len(results)}"]
+        for (load, policy), results in rows.items()]))
+    figure, axes = plot.axes("", "", columns=2)
+    for axis, part in zip(axes, what):
+        for i, load in enumerate(LOADS):
+            axis.bar([p + 0.4 * i for p in range(len(POLICIES))],
+                     [median(rows[load, p], part) for p in POLICIES], 0.4, label=f"{load}x")
+        axis.set_xticks([p + 0.2 for p in range(len(POLICIES))], POLICIES, rotation=30)
+        axis.set_ylabel(part.replace("_", " "))
+    axes[0].legend()
+    print(plot.save("ensembles_served", figure, {
+        "bearable_rps": bearable, "slo_ms": SLO_MS, "burst_s": STEP_S * (
+            simulated.burst()[1] - simulated.burst()[0]),
+        "rows": [{"load": load, "policy": policy, "rounds": results}
+                 for (load, policy), results in rows.items()]}))
+    yield from claims(rows)
