@@ -45,7 +45,7 @@ def measure(records, seeds, name, methods, cases):
     for m, case, fixed in asked:
         results = [next(answered) for _ in range(seeds)]
         by_case = found.setdefault(m, {})
-        if case not in by_case or mean(results, "accuracy") > mean(by_case[case], "accuracy"):
+        if case not in by_case or in_time(results) > in_time(by_case[case]):
             by_case[case] = results
             if fixed:
                 for result in results:
@@ -55,6 +55,11 @@ def measure(records, seeds, name, methods, cases):
 
 def mean(results, what):
     return statistics.fmean(result[what] for result in results)
+
+
+def in_time(results):
+    """How accurate, of all queries, the answers are that come in time, also where all are served."""
+    return statistics.fmean(r["processed_accuracy"] * (1 - r["miss_rate"]) for r in results)
 
 
 def averaged(by_case, what):
