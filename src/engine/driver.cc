@@ -126,6 +126,10 @@ void Driver::loop() {
     }
     if (count == 0) parker_.park_until(scheduler_->next_wake());
   }
+  // A query that has run may wait, with nothing in flight, for a moment that does not come.
+  for (const auto& [id, part] : parts_) {
+    part.job->end(Outcome::kUnavailable, shutting_down(), {});
+  }
   Event late;
   while (events_.try_dequeue(late)) {
     if (auto* job = std::get_if<std::shared_ptr<Job>>(&late)) {
