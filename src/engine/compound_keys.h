@@ -19,6 +19,8 @@ class CompoundKeys {
   CompoundKeys(policy::Scheduler& scheduler, KeyTable& keys);
 
   bool has(KeyId key) const { return known_.contains(key); }
+  // The keys of its variants.
+  const std::vector<KeyId>& variants(KeyId key) const { return known_.at(key).variants; }
   // None where one of its variants is gone, or has no key to give.
   KeyId intern(const std::shared_ptr<const Compound>& compound, const Shape& shape);
   void task_added(KeyId key);

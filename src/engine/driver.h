@@ -113,6 +113,7 @@ class Driver {
   void observe_delay(Duration delay);
   void learn(const Flight& flight, Time now);
   void doubt(const policy::Task& refused, Time now);
+  void doubt(KeyId key, uint32_t items, Time now);
   void publish(KeyId key, Time now);  // its corrected latency, if it moved
   void act(Time now);
   void launch(policy::Batch& batch, Time now);

@@ -38,13 +38,18 @@ void Driver::learn(const Flight& flight, Time now) {
   publish(flight.key, now);
 }
 
+// A query of an ensemble was refused by the latencies of all its base models.
 void Driver::doubt(const policy::Task& refused, Time now) {
-  if (compounds_.has(refused.key)) return;  // no one latency refused it
-  BatchKey& key = keys_.at(refused.key);
+  if (!compounds_.has(refused.key)) return doubt(refused.key, refused.items, now);
+  for (const KeyId model : compounds_.variants(refused.key)) doubt(model, refused.items, now);
+}
+
+void Driver::doubt(KeyId id, uint32_t items, Time now) {
+  BatchKey& key = keys_.at(id);
   if (now - key.last_evidence < kNoEvidence) return;
   key.last_evidence = now;
-  key.correction.doubted(refused.items);
-  publish(refused.key, now);
+  key.correction.doubted(items);
+  publish(id, now);
 }
 
 void Driver::publish(KeyId key, Time now) {
