@@ -1,6 +1,7 @@
 #include "policy/ensemble_scheduler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "base/check.h"
@@ -135,7 +136,7 @@ void EnsembleScheduler::scored(const Task& task, const Difficulty& difficulty, T
   if (!queries_.scored(task, difficulty)) return;
   if (plans()) return replan(now, out);
   Query& query = *queries_.find(task.job);
-  if (method_ != EnsembleMethod::kSelected) return;
+  if (method_ != EnsembleMethod::kSelected || query.planned != 0) return;
   const Subset all = queries_.ensemble(query.ensemble).all();
   const Subset selected = difficulty.selected & all;
   dispatch(query, selected != 0 ? selected : all, now, out);
@@ -143,6 +144,16 @@ void EnsembleScheduler::scored(const Task& task, const Difficulty& difficulty, T
 
 void EnsembleScheduler::failed(WorkerId worker, const Task& task) {
   queries_.failed(worker, task.job);
+  if (!plans()) failed_.push_back(task.job);
+}
+
+// Where none of the models that were to answer a query is left, the others are.
+void EnsembleScheduler::replace_failed(Time now, Decisions& out) {
+  for (const JobId job : std::exchange(failed_, {})) {
+    Query* query = queries_.find(job);
+    if (query == nullptr || query->had() != 0 || query->pending() != 0) continue;
+    dispatch(*query, queries_.ensemble(query->ensemble).all() & ~query->failed, now, out);
+  }
 }
 
 bool EnsembleScheduler::withdraw(const Task& task, Time, Decisions&) {
@@ -154,7 +165,9 @@ void EnsembleScheduler::freed(WorkerId worker, Time now, Decisions& out) {
   queries_.freed(worker, out);
   queries_.conclude_finished(out);
   queries_.conclude_late(now, out);
-  plans() ? replan(now, out) : serve_queue(worker.index(), now, out);
+  if (plans()) return replan(now, out);
+  replace_failed(now, out);
+  serve_queue(worker.index(), now, out);
 }
 
 void EnsembleScheduler::tick(Time now, Decisions& out) { queries_.conclude_late(now, out); }

@@ -88,6 +88,7 @@ class EnsembleScheduler final : public Scheduler {
   void serve_the_late(uint32_t ensemble, const EnsemblePlan& plan);
   void release(Query& query, Time now, Decisions& out);
   void dispatch(Query& query, Subset subset, Time now, Decisions& out);
+  void replace_failed(Time now, Decisions& out);
   void serve_queue(size_t worker, Time now, Decisions& out);
   void start(Query& query, KeyId model, WorkerId worker, Time now, Decisions& out);
 
@@ -101,6 +102,7 @@ class EnsembleScheduler final : public Scheduler {
   std::vector<KeyId> models_;  // in the order in which they came
   absl::flat_hash_map<KeyId, std::vector<WorkerId>> homes_;
   std::vector<Worker> workers_;
+  std::vector<JobId> failed_;  // that a model had no answer for since freed() was called
   std::vector<KeyId> free_keys_;
   uint32_t keys_ = 0;
 };

@@ -123,6 +123,17 @@ TEST(Ensembles, ThatServeAllServeTheWorthlessToo) {
   EXPECT_EQ(result.models[0].on_time + result.models[0].late, result.models[0].offered);
 }
 
+TEST(Ensembles, OfOneModelNeedNoSelector) {
+  Scenario s = scenario("selected", 60);
+  SimulatedEnsemble& e = s.ensembles[0];
+  e.models.resize(1);
+  e.utility = {{0, 1}};
+  e.bins = {1};
+  e.fixed = 0;
+  e.examples = {{{0, 0b1}, {false, true}}};
+  EXPECT_EQ(accuracy(checked(s)), 1);
+}
+
 TEST(Ensembles, ShareWorkersAndBatchesWithOtherServices) {
   Scenario s = scenario("fermata", 300, 2);
   s.models = {{.name = "plain",
