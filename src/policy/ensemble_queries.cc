@@ -10,6 +10,9 @@ namespace {
 
 constexpr Duration kTick = Duration::nanos(1);
 constexpr uint32_t kNoModel = 32;
+// Any answer is worth more than none: where nothing is refused, nobody waits for ever for what a
+// profile calls worthless.
+constexpr double kLeastUtility = 1e-4;
 
 bool before(const Task& a, const Task& b) {
   return a.deadline != b.deadline ? a.deadline < b.deadline : a.job < b.job;
@@ -49,7 +52,11 @@ void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
   uint32_t at = 0;  // of a removed one, if there is any
   while (at < ensembles_.size() && !ensembles_[at].key.is_none()) ++at;
   if (at == ensembles_.size()) ensembles_.emplace_back();
-  ensembles_[at] = {.key = key, .info = info, .expected = expected_utility(info), .company = {}};
+  EnsembleInfo worthy = info;
+  for (auto& row : worthy.utility) {
+    for (Subset s = 1; s < row.size(); ++s) row[s] = std::max(row[s], kLeastUtility);
+  }
+  ensembles_[at] = {.key = key, .info = worthy, .expected = expected_utility(worthy), .company = {}};
   ensemble_of_[key] = at;
 }
 

@@ -134,6 +134,15 @@ TEST(Ensembles, OfOneModelNeedNoSelector) {
   EXPECT_EQ(accuracy(checked(s)), 1);
 }
 
+TEST(Ensembles, ServeAllWhateverTheProfileSays) {
+  for (const std::string_view scheduler : {"fermata", "schemble", "greedy-edf"}) {
+    Scenario s = scenario(scheduler, 60);
+    s.ensembles[0].serve_all = true;
+    for (auto& row : s.ensembles[0].utility) row.assign(row.size(), 0);
+    EXPECT_EQ(checked(s).models[0].dropped, 0u);
+  }
+}
+
 TEST(Ensembles, ShareWorkersAndBatchesWithOtherServices) {
   Scenario s = scenario("fermata", 300, 2);
   s.models = {{.name = "plain",
