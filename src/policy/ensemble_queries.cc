@@ -56,7 +56,8 @@ void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
   for (auto& row : worthy.utility) {
     for (Subset s = 1; s < row.size(); ++s) row[s] = std::max(row[s], kLeastUtility);
   }
-  ensembles_[at] = {.key = key, .info = worthy, .expected = expected_utility(worthy), .company = {}};
+  ensembles_[at] = {
+      .key = key, .info = worthy, .expected = expected_utility(worthy), .company = {}};
   ensemble_of_[key] = at;
 }
 

@@ -133,6 +133,8 @@ SimulatedEnsemble read_ensemble(Reader value, const Scenario& scenario) {
   read_profile(fields["profile"], ensemble);
   if (Reader delay = fields["score_delay_ms"]; delay.present()) {
     ensemble.score_delay = Duration::from_millis(delay.between(0, kLongestMs));
+  } else if (scenario.scheduler == "selected") {
+    delay.fail("a number, since the scheduler selected waits for it");
   }
   for (Reader entry : fields["examples"].list(1)) {
     ensemble.examples.push_back(read_example(entry, ensemble));

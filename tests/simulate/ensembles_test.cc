@@ -172,10 +172,10 @@ TEST(Ensembles, GiveTheSameRunAgain) {
   EXPECT_EQ(checked(s).hash, checked(s).hash);
 }
 
-absl::StatusOr<Scenario> read(std::string_view ensemble) {
+absl::StatusOr<Scenario> read(std::string_view ensemble, std::string_view scheduler = "fermata") {
   const std::string text =
-      std::string(R"({"workers": {"count": 2}, "rate_rps": 10, "ensembles": [)") +
-      std::string(ensemble) + "]}";
+      std::string(R"({"workers": {"count": 2}, "rate_rps": 10, "scheduler": ")") +
+      std::string(scheduler) + R"(", "ensembles": [)" + std::string(ensemble) + "]}";
   auto document = Document::parse(text);
   EXPECT_TRUE(document.ok()) << document.status();
   return document->read(read_scenario);
@@ -207,6 +207,10 @@ TEST(EnsembleDocument, SaysWhatIsWrongAndWhere) {
   for (const auto& [rest, expected] : wrong) {
     EXPECT_THAT(std::string(read(start + rest).status().message()), HasSubstr(expected));
   }
+  const auto unselected = read(start + R"("profile": [{"utility": {"a": 1}}],
+      "examples": [{"correct": [true, true, true]}]})",
+                               "selected");
+  EXPECT_THAT(std::string(unselected.status().message()), HasSubstr("score_delay_ms"));
 }
 
 }  // namespace
