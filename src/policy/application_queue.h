@@ -66,6 +66,7 @@ class ApplicationQueue {
     return waiting_.lower_bound({now, JobId(0)});
   }
   uint64_t waiting_items(KeyId key) const;
+  uint64_t waiting(uint32_t application) const { return applications_[application].waiting; }
 
   // Each waiting task may have a moment at which something is due; they are found in order.
   void set_moment(Waiting& waiting, Time moment);

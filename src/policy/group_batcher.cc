@@ -212,7 +212,7 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
     problem.policy = GroupPolicy::kFermata;
     expected_.clear();
     for (uint32_t a = 0; a < problem.applications.size(); ++a) {
-      expected_.push_back({queue_.rate_rps(a, now), queue_.typical_slo(a)});
+      expected_.push_back({queue_.rate_rps(a, now), queue_.typical_slo(a), queue_.waiting(a)});
     }
     const GroupSchedule& plan = planner_.follow(problem, expected_);
     const auto first =

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "base/check.h"
 #include "estimate/posterior.h"
@@ -10,17 +11,20 @@
 namespace fermata::policy {
 namespace {
 
-// Of the price unit. Beyond 8 only the fastest variants are ever named.
-constexpr std::array kPrices = {0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0};
+// Of the price unit.
+constexpr std::array kPrices = {0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0};
 constexpr uint32_t kSearchEvery = 64;  // decisions; between them the price is followed
 constexpr size_t kMostExpected = 16;   // of one application
+constexpr double kSustained = 0.95;    // of the workers' time: the rest is for its ups and downs
+constexpr double kDrain = 0.5;         // of its SLO: within that it is to work off what waits
+constexpr int kHalvings = 24;          // until the sustained price is found
 
 }  // namespace
 
 const GroupSchedule& LookaheadPlanner::plan(const GroupProblem& problem,
                                             std::span<const ExpectedArrivals> expected) {
   read(problem, expected);
-  most_ = -1;
+  most_ = -std::numeric_limits<double>::infinity();
   for (size_t price = 0; price < kPrices.size(); ++price) {
     for (const Order order : {Order::kUrgency, Order::kEarnings}) consider(price, order);
   }
@@ -33,7 +37,7 @@ const GroupSchedule& LookaheadPlanner::follow(const GroupProblem& problem,
                                               std::span<const ExpectedArrivals> expected) {
   if (followed_++ % kSearchEvery == 0) return plan(problem, expected);
   read(problem, expected);
-  most_ = -1;
+  most_ = -std::numeric_limits<double>::infinity();
   follow_price();
   finish();
   return best_;
@@ -81,7 +85,8 @@ void LookaheadPlanner::read(const GroupProblem& problem,
   accuracies_.clear();
   by_deadline_.resize(problem.applications.size());
   for (auto& queries : by_deadline_) queries.clear();
-  price_unit_ = price_unit();
+  sustained_price_ = sustained_price(expected);
+  price_unit_ = sustained_price_ > 0 ? sustained_price_ : price_unit();
   for (const GroupRequest& request : problem.requests) add_request(request);
   for (uint32_t a = 0; a < expected.size(); ++a) add_expected(a, expected[a]);
   for (auto& queries : by_deadline_) {
@@ -157,6 +162,42 @@ double LookaheadPlanner::price_unit() const {
     unit = std::max(unit, slowest > fastest ? (most - least) / (slowest - fastest) : 1 / slowest);
   }
   return unit;
+}
+
+// The least at which the workers keep up with what comes and what waits, in efficient batches.
+double LookaheadPlanner::sustained_price(std::span<const ExpectedArrivals> expected) const {
+  const double bearable = kSustained * static_cast<double>(problem_->workers.size());
+  if (work(expected, 0) <= bearable) return 0;
+  double low = 0, high = 64 * price_unit();
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (work(expected, middle) <= bearable ? high : low) = middle;
+  }
+  return high;
+}
+
+// Seconds of a worker that a second brings, where everybody names a variant at this price, by
+// the profile.
+double LookaheadPlanner::work(std::span<const ExpectedArrivals> expected, double price) const {
+  double sum = 0;
+  for (size_t a = 0; a < expected.size(); ++a) {
+    const ExpectedArrivals& e = expected[a];
+    if (e.slo.is_infinite() || e.slo <= Duration()) continue;
+    const GroupApplication& application = problem_->applications[a];
+    double most = application.short_circuit ? application.short_circuit->accuracy : 0, named = 0;
+    for (const GroupVariant& variant : application.variants) {
+      const LatencyTable& latency = *variant.latency[0];
+      const double item = std::min(latency(1).seconds(),
+                                   latency(latency.max_batch()).seconds() / latency.max_batch());
+      const double net = variant.accuracy - price * item;
+      if (net <= most) continue;
+      most = net;
+      named = item;
+    }
+    sum +=
+        std::max(e.rate_rps, static_cast<double>(e.waiting) / (kDrain * e.slo.seconds())) * named;
+  }
+  return sum;
 }
 
 // Every request is served: those that are worth nothing any more come last. Batches by worker.

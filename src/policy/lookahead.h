@@ -13,7 +13,8 @@ namespace fermata::policy {
 // What is expected to come of one application: requests at an even pace.
 struct ExpectedArrivals {
   double rate_rps = 0;
-  Duration slo;  // their deadline minus their arrival
+  Duration slo;          // their deadline minus their arrival
+  uint64_t waiting = 0;  // now, those too whom the problem leaves out
 };
 
 // Data-aware serving as `fermata` does it: who runs next, as which variant. It plays
@@ -25,6 +26,8 @@ struct ExpectedArrivals {
 // The price that is worth most over all requests, those expected to come included, is the
 // right one: idle workers make time cheap, so the most accurate variants run; in a burst it
 // is dear, so cheap ones do, for those requests whose data says that it costs them little.
+// For those whom it does not look at, since they come later or are too many, the time that it
+// takes is charged at the price at which the workers keep up with all.
 //
 // A group is thus not an application or a label (SneakPeek 5.2, 5.3.2) but whoever is best
 // served alike; where a published plan is worth more than all prices, it is taken.
@@ -74,6 +77,8 @@ class LookaheadPlanner {
   void add_expected(uint32_t application, const ExpectedArrivals& expected);
   void add(const Query& query);
   double price_unit() const;
+  double sustained_price(std::span<const ExpectedArrivals> expected) const;
+  double work(std::span<const ExpectedArrivals> expected, double price) const;
 
   static void clear(GroupSchedule& schedule);
   void follow_price();
@@ -114,7 +119,8 @@ class LookaheadPlanner {
   size_t near_ = 0;        // its price
   uint32_t followed_ = 0;  // decisions
   double price_unit_ = 0;
-  std::vector<bool> served_;  // by request
+  double sustained_price_ = 0;  // of a second
+  std::vector<bool> served_;    // by request
   GroupSchedule played_, best_;
   GroupProblem candidate_;
   GroupPlanner published_;

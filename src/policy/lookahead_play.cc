@@ -204,6 +204,7 @@ void LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double p
     played_.batches.push_back(
         {worker, move.application, move.variant, first, count, load, now, finish});
   }
+  value_ -= sustained_price_ * (finish - now).seconds();
   free_at_[worker] = finish;
   forget_taken(move.application);
 }

@@ -190,6 +190,23 @@ TEST(Lookahead, WhatIsExpectedToComeMakesTimeDear) {
   EXPECT_EQ(h.prices(), "w0/v1[r0] 0-4");
 }
 
+// 150 a second of both are to be worked off: one worker bears that only with the cheap variants,
+// and time is as dear as the other application makes it.
+TEST(Lookahead, WhoWaitsUnseenMakesTimeDear) {
+  LookaheadHand h;
+  h.worker();
+  h.application();
+  h.variant(0.5, 2, 2);
+  h.variant(0.9, 40, 0, 1);
+  h.application();
+  h.variant(0.8, 2, 2);
+  h.variant(0.9, 40, 0, 1);
+  h.request(1000);
+  EXPECT_EQ(h.prices(), "w0/v1[r0] 0-40");
+  h.expected = {{0, Duration::seconds(1), 75}, {0, Duration::seconds(1), 75}};
+  EXPECT_EQ(h.prices(), "w0/v0[r0] 0-4");
+}
+
 TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {
   Random random(7);
   std::vector<int> lower(published_group_policy_names().size());
