@@ -21,7 +21,9 @@ import server
 ZOO = server.ROOT / "zoo"
 RECORDS = plot.RESULTS / "variants_records.json"
 NAMES = ("handwriting", "exercise", "wake")
+VARIANTS = ("small", "large")  # of each, as zoo/fermata.yaml has them; zoo/README.md says why
 LARGEST_BATCH = 16
+PROFILES = 3
 NEIGHBOURS = 5
 JEFFREYS = 0.5  # the uninformative prior, for each class
 
@@ -49,20 +51,29 @@ def counts(neighbours, classes, k):
     return (neighbours[:, :k, None] == numpy.arange(classes)).sum(1)
 
 
+def profile(folder, files):
+    """Of PROFILES the one that took least: what else the machine does only adds."""
+    path = folder / "profile.json"
+    taken = []
+    for _ in range(PROFILES):
+        subprocess.run([server.BINARY, "profile", folder, "--runs", "50", "--max-batch",
+                        str(LARGEST_BATCH), "--data", files["features"], "--labels",
+                        files["labels"], "--output", "label"], check=True, capture_output=True)
+        taken.append((json.loads(path.read_text()), path.read_text()))
+    least, text = min(taken, key=lambda t: sum(b["p50_ms"] for b in t[0]["batches"].values()))
+    path.write_text(text)
+    return least
+
+
 def profiled(folder):
     """Copies the variants to `folder` and writes a profile beside each; returns the profiles."""
     profiles = {name: [] for name in NAMES}
     for name in NAMES:
-        files = labelled(name, "calibration")
-        for model in sorted((ZOO / "repository").glob(f"{name}-*")):
-            copy = pathlib.Path(folder) / model.name
-            shutil.copytree(model, copy)
-            subprocess.run([server.BINARY, "profile", copy, "--runs", "50", "--max-batch",
-                            str(LARGEST_BATCH), "--data", files["features"], "--labels",
-                            files["labels"], "--output", "label"],
-                           check=True, capture_output=True)
-            profiles[name].append(json.loads((copy / "profile.json").read_text()))
-        profiles[name].sort(key=lambda profile: profile["accuracy"])
+        for variant in VARIANTS:
+            copy = pathlib.Path(folder) / f"{name}-{variant}"
+            shutil.copytree(ZOO / "repository" / copy.name, copy)
+            profiles[name].append(profile(copy, labelled(name, "calibration")))
+        profiles[name].sort(key=lambda p: p["accuracy"])
     return profiles
 
 
@@ -96,6 +107,7 @@ def record(folder):
             correct = [ask(running, p["model"], features) == labels for p in profiles[name]]
             records["applications"][name] = {
                 "variants": [{"name": p["model"], "accuracy": p["accuracy"], "recall": p["recall"],
+                              "load_ms": p["load_ms"],
                               "p50_ms": {b: t["p50_ms"] for b, t in p["batches"].items()}}
                              for p in profiles[name]],
                 "evidence_accuracy": float((evidence == truth).mean()),
@@ -141,8 +153,9 @@ def made_up(truth, classes, k, accuracy, seed=1):
 
 
 def simulated_variants(a, slowed):
+    """Each takes one unit of memory. Loading is not slowed: it is no arithmetic."""
     return [{"name": v["name"], "max_batch": LARGEST_BATCH, "accuracy": v["accuracy"],
-             "recall": v["recall"],
+             "recall": v["recall"], "load_ms": v["load_ms"], "memory_mb": 1,
              "latency_ms": {"table": {b: slowed * ms for b, ms in v["p50_ms"].items()}}}
             for v in a["variants"]]
 
@@ -170,11 +183,12 @@ def simulated_application(name, a, slowed, slo_ms, penalty, aware, short_circuit
 
 
 def scenario(records, policy, load, slowed=1, seed=1, seconds=10, slo_ms=150, penalty="sigmoid",
-             workers=1, aware=True, short_circuit=True, accuracy=None):
+             workers=1, resident=None, aware=True, short_circuit=True, accuracy=None):
     """For fermata simulate; `load` in what the best variants alone bear on one worker, all of them
-    slowed by the same factor. `accuracy`: of made-up evidence instead of the measured."""
+    slowed by the same factor. `resident`: how many variants a worker holds; None: all, from the
+    beginning. `accuracy`: of made-up evidence instead of the measured."""
     return {"seed": seed, "warmup_s": 2, "duration_s": seconds, "scheduler": policy,
-            "window_ms": 100, "workers": {"count": workers},
+            "window_ms": 100, "workers": {"count": workers, "memory_mb": resident or 0},
             "rate_rps": load * bearable_rps(records) / slowed,
             "applications": [simulated_application(name, a, slowed, slo_ms, penalty, aware,
                                                    short_circuit, accuracy)
