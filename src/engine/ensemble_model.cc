@@ -45,6 +45,22 @@ absl::StatusOr<Helper> load(std::shared_ptr<const Variant> variant, const std::s
   return helper;
 }
 
+// It gets all outputs in a row.
+absl::Status check_meta(const Variant& meta, const EnsembleOptions& options, uint32_t width) {
+  const std::vector<TensorSpec>& inputs = meta.signature.inputs;
+  if (inputs.size() != 1 || inputs[0].datatype != DataType::kFp32) {
+    return invalid("meta model '{}' has {} inputs, expected one of FP32", meta.model,
+                   inputs.size());
+  }
+  const uint64_t expected = uint64_t{width} * options.models.size();
+  const uint64_t known = element_count(inputs[0].dims);  // 0: a dimension is free
+  if (known != 0 && known != expected) {
+    return invalid("meta model '{}' takes {} numbers, the {} base models give {}", meta.model,
+                   known, options.models.size(), expected);
+  }
+  return absl::OkStatus();
+}
+
 // The inputs that the model knows; its only one by whatever name.
 std::vector<Tensor> inputs_for(const Signature& signature, const std::vector<Tensor>& inputs) {
   std::vector<Tensor> own;
@@ -252,7 +268,10 @@ class EnsembleModel::Impl {
       const std::vector<float> row = estimate::meta_input(spans(*full));
       tensor.name = signature.inputs[0].name;
       tensor.datatype = DataType::kFp32;
-      tensor.shape = {static_cast<int64_t>(row.size())};
+      tensor.shape = signature.inputs[0].dims;
+      if (element_count(tensor.shape) != row.size()) {
+        tensor.shape = {static_cast<int64_t>(row.size())};
+      }
       if (signature.batches) tensor.shape.insert(tensor.shape.begin(), 1);
       tensor.data = payload(row);
       items.push_back({&inputs[s], 0, &one});
@@ -283,7 +302,7 @@ absl::StatusOr<std::unique_ptr<EnsembleModel>> EnsembleModel::make(const std::st
     ASSIGN_OR_RETURN(impl->predictor,
                      load(std::move(helpers.predictor), options.predictor_output, executors));
     ASSIGN_OR_RETURN(impl->gating, load(std::move(helpers.gating), "", executors));
-    ASSIGN_OR_RETURN(impl->meta, load(std::move(helpers.meta), "", executors));
+    ASSIGN_OR_RETURN(impl->meta, load(std::move(helpers.meta), options.meta_output, executors));
     if (options.selector == Selector::kDynamicSelection) {
       if (impl->profile.aggregator.prediction != estimate::Prediction::kClassification) {
         return invalid("dynamic selection is for classes");
@@ -303,6 +322,7 @@ absl::StatusOr<std::unique_ptr<EnsembleModel>> EnsembleModel::make(const std::st
     impl->output = *output;
     impl->batches = base.signature.batches;
     if (impl->meta) {
+      RETURN_IF_ERROR(check_meta(*impl->meta.variant, options, impl->profile.width));
       ASSIGN_OR_RETURN(const auto history, read_history(options));
       impl->filling = std::make_unique<estimate::Filling>(history, options.neighbours);
       impl->output = *impl->meta.variant->signature.output(impl->meta.output);

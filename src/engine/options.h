@@ -76,9 +76,10 @@ struct EnsembleOptions {
   std::vector<std::string> models;  // base models, at least one
   estimate::Aggregation aggregation = estimate::Aggregation::kAverage;
   std::vector<double> weights;  // by model, of a weighted aggregation
-  std::string meta;             // the meta-classifier of stacking
-  std::string output;           // of the base models; empty: their first
-  std::string profile;          // folder that `fermata difficulty fit` wrote
+  // The meta-classifier of stacking, and its output; empty: its first.
+  std::string meta, meta_output;
+  std::string output;   // of the base models; empty: their first
+  std::string profile;  // folder that `fermata difficulty fit` wrote
   DifficultyScore score = DifficultyScore::kNone;
   std::string predictor, predictor_output = "score";
   Selector selector = Selector::kNone;

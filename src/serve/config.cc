@@ -155,6 +155,7 @@ engine::EnsembleOptions ensemble_options(ObjectReader& fields) {
   }
   if (options.aggregation == estimate::Aggregation::kStacking || meta.present()) {
     options.meta = meta.string();
+    options.meta_output = fields["meta_output"].string("");
   }
   options.output = fields["output"].string("");
   options.profile = fields["profile"].string();
