@@ -81,7 +81,11 @@ void EnsembleBatcher::update(Time now) {
   offer_.urgency = kLast;
   if (any == queries.end()) return;
   const auto run_of = [this](const EnsembleQueries::Query* query) {
-    return queries_.slowest(queries_.ensemble(query->ensemble).info.models.front())(1);
+    Duration fastest = Duration::infinite();
+    for (const KeyId model : queries_.ensemble(query->ensemble).info.models) {
+      fastest = std::min(fastest, queries_.slowest(model)(1));
+    }
+    return fastest;
   };
   offer_.run = run_of(*any);
   const auto in_time = std::partition_point(

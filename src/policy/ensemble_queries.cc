@@ -13,6 +13,8 @@ constexpr uint32_t kNoModel = 32;
 // Any answer is worth more than none: where nothing is refused, nobody waits for ever for what a
 // profile calls worthless.
 constexpr double kLeastUtility = 1e-4;
+// How often a predicted difficulty is not to be believed.
+constexpr double kDoubt = 0.1;
 
 bool before(const Task& a, const Task& b) {
   return a.deadline != b.deadline ? a.deadline < b.deadline : a.job < b.job;
@@ -56,8 +58,13 @@ void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
   for (auto& row : worthy.utility) {
     for (Subset s = 1; s < row.size(); ++s) row[s] = std::max(row[s], kLeastUtility);
   }
-  ensembles_[at] = {
-      .key = key, .info = worthy, .expected = expected_utility(worthy), .company = {}};
+  const std::vector<double> mean = expected_utility(worthy);
+  if (!as_published_) {
+    for (auto& row : worthy.utility) {
+      for (Subset s = 1; s < row.size(); ++s) row[s] += kDoubt * (mean[s] - row[s]);
+    }
+  }
+  ensembles_[at] = {.key = key, .info = worthy, .expected = mean, .company = {}};
   ensemble_of_[key] = at;
 }
 
@@ -218,7 +225,7 @@ Time EnsembleQueries::moment_of(const Query& query) const {
   const Time deadline = query.task.deadline;
   if (query.withdrawn || deadline.is_infinite()) return Time::infinite();
   const EnsembleInfo& info = ensembles_[query.ensemble].info;
-  if (info.serve_all && whole_plans_) return Time::infinite();
+  if (info.serve_all && as_published_) return Time::infinite();
   if (query.done != 0) return deadline - delay_(0);
   if (query.running != 0 || info.serve_all) return Time::infinite();
   Duration least = Duration::infinite();

@@ -44,10 +44,12 @@ class EnsembleQueries {
     double gain(Subset more) const { return (*utility)[had() | more] - (*utility)[had()]; }
   };
 
-  // `whole_plans`: queries of ensembles that serve all wait for what was planned for them beyond
-  // their deadline, as published; otherwise they end there if they have an answer.
-  explicit EnsembleQueries(DelayBound delay, bool whole_plans = false)
-      : delay_(delay), whole_plans_(whole_plans) {}
+  // As published, queries of ensembles that serve all wait for what was planned for them beyond
+  // their deadline, and their predicted difficulty is taken at its word. Otherwise they end there
+  // if they have an answer, and a prediction may be wrong: a tenth of what a subset is worth
+  // is what it is worth to any query.
+  explicit EnsembleQueries(DelayBound delay, bool as_published = false)
+      : delay_(delay), as_published_(as_published) {}
 
   void add_key(KeyId key, const KeyInfo& info);
   void set_latency(KeyId key, std::shared_ptr<const LatencyTable> latency);
@@ -105,7 +107,7 @@ class EnsembleQueries {
   void forget(Entry& entry);
 
   DelayBound delay_;
-  const bool whole_plans_;
+  const bool as_published_;
   absl::flat_hash_map<KeyId, KeyInfo> keys_;
   absl::flat_hash_map<KeyId, uint32_t> ensemble_of_;
   std::deque<Ensemble> ensembles_;  // queries point into them

@@ -94,7 +94,7 @@ class EnsembleScheduler final : public Scheduler {
 
   const EnsembleMethod method_;
   DelayBound delay_;
-  EnsembleQueries queries_{delay_, /*whole_plans=*/true};
+  EnsembleQueries queries_{delay_, /*as_published=*/true};
   EnsemblePlanner planner_;
   EnsembleProblem problem_;
   std::vector<Query*> planned_;  // by query of problem_
