@@ -81,6 +81,11 @@ absl::StatusOr<std::shared_ptr<const Ensemble>> make_ensemble(
   for (const auto& variant : variants) {
     std::string output;
     RETURN_IF_ERROR(check_output(options.name, own, *variant, first, output));
+    const uint64_t width = element_count(variant->signature.output(output)->dims);
+    if (width > 0 && width != model->width()) {  // 0: a dimension is free
+      return invalid("service '{}': model '{}' gives {} numbers, those of its profile have {}",
+                     options.name, variant->model, width, model->width());
+    }
     RETURN_IF_ERROR(
         add_inputs(options.name, *variant, facade->signature, ensemble->inputs.emplace_back()));
     ensemble->outputs.push_back({output});

@@ -240,6 +240,7 @@ class EnsembleModel::Impl {
   }
 
   void select(const Query& query, std::vector<policy::Difficulty>& found) const {
+    if (query.inputs->empty()) return;
     const auto values = as_floats(query.inputs->front());
     if (!values.ok() || values->size() % query.items != 0) return;
     const size_t width = values->size() / query.items;
@@ -354,6 +355,7 @@ void EnsembleModel::combine(std::vector<std::optional<Tensor>> answers, Combined
 }
 
 const estimate::SubsetProfile& EnsembleModel::profile() const { return impl_->subset_profile(); }
+uint32_t EnsembleModel::width() const { return impl_->profile.width; }
 const TensorSpec& EnsembleModel::output() const { return impl_->output; }
 uint64_t EnsembleModel::dropped() const { return impl_->dropped.load(std::memory_order_relaxed); }
 

@@ -56,6 +56,8 @@ class EnsembleModel {
   void combine(std::vector<std::optional<Tensor>> answers, Combined done);
 
   const estimate::SubsetProfile& profile() const;
+  // How many numbers a base model has to give, as in the history.
+  uint32_t width() const;
   // What the ensemble gives, as clients see it.
   const TensorSpec& output() const;
   uint64_t dropped() const;  // requests that found the queue full
