@@ -127,10 +127,7 @@ absl::StatusOr<std::shared_ptr<const Application>> make_application(
     const std::map<std::string, AnswerProfile>& answers, EvidenceModel* evidence, VariantId id) {
   auto application = std::make_shared<Application>();
   const Variant& first = *variants.front();
-  auto facade = std::make_shared<Variant>(first);
-  facade->id = id;
-  facade->model = options.name;
-  facade->version = std::string(1, '1');  // a literal trips over a warning of g++ 12
+  auto facade = make_facade(options.name, first, id);
   policy::ApplicationInfo& info = application->info;
   info.name = options.name;
   info.penalty = options.variants->penalty;

@@ -27,4 +27,14 @@ struct Compound {
   virtual KeyId add_to(policy::Scheduler& scheduler, const std::vector<KeyId>& keys) const = 0;
 };
 
+// What clients see of it, to begin with: `first`, under the service's name.
+inline std::shared_ptr<Variant> make_facade(const std::string& service, const Variant& first,
+                                            VariantId id) {
+  auto facade = std::make_shared<Variant>(first);
+  facade->id = id;
+  facade->model = service;
+  facade->version = std::string(1, '1');  // a literal trips over a warning of g++ 12
+  return facade;
+}
+
 }  // namespace fermata::engine

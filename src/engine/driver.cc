@@ -226,8 +226,7 @@ void Driver::cancelled(JobId id, Time now) {
 }
 
 void Driver::withdraw_parts(Job& job, Time now) {
-  const std::vector<JobId> ids = job.part_ids.empty() ? std::vector{job.id()} : job.part_ids;
-  for (JobId id : ids) {
+  for (const JobId id : job.parts()) {
     const auto it = parts_.find(id);
     if (it == parts_.end()) continue;
     if (it->second.bound && job.route().ensemble == nullptr) continue;

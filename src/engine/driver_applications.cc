@@ -16,8 +16,7 @@ void Driver::learned(const Learned& learned, Time now) {
 }
 
 void Driver::tell_evidence(const Job& job, Time now) {
-  const std::vector<JobId> ids = job.part_ids.empty() ? std::vector{job.id()} : job.part_ids;
-  for (const JobId id : ids) {
+  for (const JobId id : job.parts()) {
     const auto part = parts_.find(id);
     if (part == parts_.end() || part->second.first >= job.evidence.size()) continue;
     scheduler_->learned(policy::Task(part->second.task), job.evidence[part->second.first], now,

@@ -22,8 +22,7 @@ void Driver::scored(Scored& scored, Time now) {
 }
 
 void Driver::tell_difficulty(const Job& job, Time now) {
-  const std::vector<JobId> ids = job.part_ids.empty() ? std::vector{job.id()} : job.part_ids;
-  for (const JobId id : ids) {
+  for (const JobId id : job.parts()) {
     const auto part = parts_.find(id);
     if (part == parts_.end()) continue;
     scheduler_->scored(policy::Task(part->second.task), job.difficulty[part->second.first], now,

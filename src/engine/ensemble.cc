@@ -72,10 +72,7 @@ absl::StatusOr<std::shared_ptr<const Ensemble>> make_ensemble(
   const EnsembleOptions& own = *options.ensemble;
   auto ensemble = std::make_shared<Ensemble>();
   const Variant& first = *variants.front();
-  auto facade = std::make_shared<Variant>(first);
-  facade->id = id;
-  facade->model = options.name;
-  facade->version = std::string(1, '1');  // a literal trips over a warning of g++ 12
+  auto facade = make_facade(options.name, first, id);
   facade->signature.inputs.clear();
   bool fixed = true;
   for (const auto& variant : variants) {

@@ -98,6 +98,7 @@ class Job {
   // The scheduler thread's own.
   void split(uint32_t parts);   // before any of them runs; more than one
   std::vector<JobId> part_ids;  // of a job that was split
+  std::vector<JobId> parts() const { return part_ids.empty() ? std::vector{id_} : part_ids; }
   // Of a service of several variants: what is known of the data of each item (empty: nothing);
   // fixed once a part of it is bound or answered.
   std::vector<policy::Evidence> evidence;

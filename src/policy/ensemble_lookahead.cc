@@ -152,34 +152,11 @@ void EnsembleLookahead::name_subsets(double price) {
     Item& item = items_[i];
     const std::vector<uint32_t>& own = of_ensemble_[item.ensemble];
     item.has = item.had;
-    item.wanted = 0;
-    if (is_late(item)) {
-      item.wanted = cheapest(item);
-      for (uint32_t k = 0; k < own.size(); ++k) {
-        if (item.wanted >> k & 1) models_[own[k]].waiting.emplace_back(i, k);
-      }
-      continue;
-    }
-    double best = 0;
-    // Of all workers, until its deadline.
-    const Duration room =
-        (item.deadline - std::max(item.arrival, start_)) * static_cast<int64_t>(others_.size());
-    for (Subset s = item.open; s != 0; s = (s - 1) & item.open) {
-      double net = item.utility[item.had | s] - item.utility[item.had];
-      if (net <= best) continue;
-      Duration alone;
-      for (size_t k = 0; k < own.size(); ++k) {
-        if ((s >> k & 1) == 0) continue;
-        net -= price * models_[own[k]].cost;
-        alone += models_[own[k]].alone;
-      }
-      if (net <= best || (playing_.fitting && alone > room && !item.serve_all)) continue;
-      best = net;
-      item.wanted = s;
-    }
-    if (item.wanted == 0 && item.serve_all && item.had == 0) item.wanted = cheapest(item);
+    Subset wanted = is_late(item) ? 0 : best_subset(item, price);
+    // Where all are served somebody has to answer, however little it is worth.
+    if (wanted == 0 && item.serve_all && item.had == 0) wanted = cheapest(item);
     for (uint32_t k = 0; k < own.size(); ++k) {
-      if (item.wanted >> k & 1) models_[own[k]].waiting.emplace_back(i, k);
+      if (wanted >> k & 1) models_[own[k]].waiting.emplace_back(i, k);
     }
   }
   // Expected queries come behind the real ones of all ensembles.
@@ -190,7 +167,29 @@ void EnsembleLookahead::name_subsets(double price) {
   }
 }
 
-// Where all are served somebody has to answer, however little it is worth.
+Subset EnsembleLookahead::best_subset(const Item& item, double price) const {
+  const std::vector<uint32_t>& own = of_ensemble_[item.ensemble];
+  Subset wanted = 0;
+  double best = 0;
+  // Of all workers, until its deadline.
+  const Duration room =
+      (item.deadline - std::max(item.arrival, start_)) * static_cast<int64_t>(others_.size());
+  for (Subset s = item.open; s != 0; s = (s - 1) & item.open) {
+    double net = item.utility[item.had | s] - item.utility[item.had];
+    if (net <= best) continue;
+    Duration alone;
+    for (size_t k = 0; k < own.size(); ++k) {
+      if ((s >> k & 1) == 0) continue;
+      net -= price * models_[own[k]].cost;
+      alone += models_[own[k]].alone;
+    }
+    if (net <= best || (playing_.fitting && alone > room && !item.serve_all)) continue;
+    best = net;
+    wanted = s;
+  }
+  return wanted;
+}
+
 Subset EnsembleLookahead::cheapest(const Item& item) const {
   const std::vector<uint32_t>& own = of_ensemble_[item.ensemble];
   uint32_t best = kNoModel;

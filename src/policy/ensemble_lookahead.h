@@ -44,7 +44,7 @@ class EnsembleLookahead {
     Subset open = 0, had = 0;
     bool serve_all = false;
     // Of one play:
-    Subset wanted = 0, has = 0;
+    Subset has = 0;
   };
   struct Model {
     KeyId key;
@@ -79,6 +79,8 @@ class EnsembleLookahead {
   // Late already where all are served: it gets some answer before anything else runs, or it might
   // wait forever for those that are worth more.
   bool is_late(const Item& item) const { return item.deadline <= start_; }
+  // What earns it most at this price; empty where nothing earns anything.
+  Subset best_subset(const Item& item, double price) const;
   Subset cheapest(const Item& item) const;
   double worth(const Item& item, Subset more, Time finish) const;
   void run(uint32_t worker, Time now);
