@@ -106,6 +106,23 @@ Example read_example(Reader value, const SimulatedApplication& application) {
   return example;
 }
 
+void read_slo(Reader value, SimulatedApplication& application) {
+  if (!value.is_object()) {
+    application.slo = Duration::from_millis(value.between(1e-3, kLongestMs));
+    return;
+  }
+  ObjectReader fields = value.object();
+  Reader normal = fields["normal"];
+  std::vector<double> ms;
+  for (Reader entry : normal.list(2)) {
+    ms.push_back(ms.empty() ? entry.between(1e-3, kLongestMs) : entry.between(0, kLongestMs));
+  }
+  if (value.failed()) return;
+  if (ms.size() != 2) return normal.fail("the mean and the standard deviation");
+  application.slo = Duration::from_millis(ms[0]);
+  application.slo_deviation = Duration::from_millis(ms[1]);
+}
+
 // Every class that is to come has an example.
 void read_labels(Reader value, SimulatedApplication& application) {
   application.labels = read_weights(value, 0);
@@ -130,7 +147,7 @@ SimulatedApplication read_application(Reader value, const Scenario& scenario) {
   ObjectReader fields = value.object();
   SimulatedApplication application;
   application.name = fields["name"].string();
-  application.slo = Duration::from_millis(fields["slo_ms"].between(1e-3, kLongestMs));
+  read_slo(fields["slo_ms"], application);
   application.share = fields["share"].positive(1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) {
     application.arrival = read_arrivals(arrival);

@@ -147,7 +147,7 @@ void Run::step() {
 void Run::arrive(Time now) {
   const size_t i = next_arrival_.top_index();
   Source& source = sources_[i];
-  policy::Task task{JobId(jobs_++), source.key, now, now + source.slo};
+  policy::Task task{JobId(jobs_++), source.key, now, now + draw_slo(source)};
   if (source.ensemble != nullptr) task = ensemble_query(task, source, now);
   next_arrival_.set(i, source.arrivals.next());
   if (measured(now)) {

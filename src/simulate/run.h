@@ -32,7 +32,7 @@ class Run {
     const SimulatedApplication* application = nullptr;
     std::optional<Examples> examples;  // of an application
     const SimulatedEnsemble* ensemble = nullptr;
-    Random random{0};  // of an ensemble's queries
+    Random random{0};  // of an ensemble's queries, of an application's deadlines
   };
   // When each bound batch ends; the second is one that was bound ahead.
   struct WorkerState {
@@ -60,6 +60,7 @@ class Run {
   void short_circuit(const policy::Task& task, Time now);
   void take(const policy::Task& task, const policy::Batch& batch, Time now);
   void judge(const policy::Task& task, KeyId variant, Time finish);
+  static Duration draw_slo(Source& source);
   policy::Task ensemble_query(const policy::Task& task, Source& source, Time now);
   void conclude(const policy::Concluded& concluded, Time now);
   Time next_evidence() const {

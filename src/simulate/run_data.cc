@@ -1,8 +1,15 @@
 // What the driver does for requests that several models may answer: their data, and who was
 // right about it.
+#include <algorithm>
+
 #include "simulate/run.h"
 
 namespace fermata::simulate {
+namespace {
+
+constexpr double kLeastSlo = 0.1;
+
+}  // namespace
 
 void Run::add_applications() {
   for (const SimulatedApplication& application : scenario_.applications) {
@@ -18,6 +25,7 @@ void Run::add_applications() {
     Source source{.slo = application.slo, .key = key, .application = &application};
     const uint64_t stream = scenario_.models.size() + scenario_.applications.size();
     source.examples.emplace(application, Random(scenario_.seed, stream + sources_.size()));
+    source.random = Random(scenario_.seed, ~sources_.size());
     add_source(std::move(source), application.share, application.arrival, application.name);
     result_.models.back().application.emplace();
   }
@@ -38,6 +46,14 @@ void Run::add_ensembles() {
     add_source(std::move(source), ensemble.share, ensemble.arrival, ensemble.name);
     result_.models.back().ensemble.emplace();
   }
+}
+
+// Of a request's deadline from its arrival: of an application never below kLeastSlo of the mean.
+Duration Run::draw_slo(Source& source) {
+  const SimulatedApplication* application = source.application;
+  if (application == nullptr || application->slo_deviation == Duration()) return source.slo;
+  const Duration drawn = source.slo + application->slo_deviation.scaled(source.random.normal());
+  return std::max(drawn, source.slo.scaled(kLeastSlo));
 }
 
 void Run::arrive_with_example(const policy::Task& task, Source& source, Time now) {
@@ -121,7 +137,7 @@ void Run::judge(const policy::Task& task, KeyId variant, Time finish) {
   }
   if (!correct) return;
   ++result.correct;
-  result.utility += 1 - application.penalty(application.slo, finish - task.arrival);
+  result.utility += 1 - application.penalty(task.deadline - task.arrival, finish - task.arrival);
 }
 
 void Run::short_circuit(const policy::Task& task, Time now) {

@@ -50,7 +50,7 @@ struct Example {
 // Requests that any one of several variants may answer (SneakPeek).
 struct SimulatedApplication {
   std::string name;
-  Duration slo;
+  Duration slo, slo_deviation;  // relative deadlines: their mean, normally spread about it
   double share = 1;
   ArrivalProcess arrival;
   policy::Penalty penalty;

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "policy/group_problem.h"
@@ -211,6 +212,37 @@ TEST(Applications, LabelsSayHowOftenEachClassComes) {
   EXPECT_EQ(result->models[0].application->correct, result->models[0].application->answered);
   s.applications[0].labels = {0, 1};
   EXPECT_LT(run(s)->models[0].application->correct, run(s)->models[0].application->answered);
+}
+
+TEST(Applications, DeadlinesSpreadAboutTheirMean) {
+  Scenario s = one("lo-edf", 1000);
+  s.duration = Duration::seconds(2);
+  s.applications[0].slo_deviation = Duration::millis(30);
+  Trace trace;
+  ASSERT_TRUE(run(s, {.trace = &trace}).ok());
+  double count = 0, sum = 0, squares = 0, least = 1e9;
+  for (const TraceEvent& e : trace) {
+    if (e.kind != TraceEvent::kArrived) continue;
+    const double ms = (e.end - e.at).millis();
+    ++count;
+    sum += ms;
+    squares += ms * ms;
+    least = std::min(least, ms);
+  }
+  const double mean = sum / count;
+  EXPECT_NEAR(mean, 60, 3);
+  EXPECT_NEAR(std::sqrt(squares / count - mean * mean), 30, 3);
+  EXPECT_DOUBLE_EQ(least, 6);
+}
+
+TEST(Applications, SomeSpreadDeadlinesAreTooShort) {
+  Scenario s = one("lo-edf", 5);  // alone the accurate variant takes 9 ms, the fast one 1.9
+  s.groups.window = Duration();
+  s.duration = Duration::seconds(20);
+  s.applications[0].slo = Duration::millis(10);
+  EXPECT_EQ(run(s)->models[0].late, 0);
+  s.applications[0].slo_deviation = Duration::millis(10);
+  EXPECT_GT(run(s)->models[0].late, 5);
 }
 
 TEST(Applications, EveryVariantFitsBesideTheModels) {
