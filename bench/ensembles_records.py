@@ -11,20 +11,17 @@ import json
 import os
 import pathlib
 import tempfile
-import time
 
 import numpy
-import onnxruntime
 
 import open_loop
 import plot
 import server
+import zoo_models
 
-ZOO = server.ROOT / "zoo"
+ZOO = zoo_models.ZOO
 RECORDS = plot.RESULTS / "ensembles_records.json"
 ENSEMBLES = {"scans-averaged": "scans", "scans-stacked": "scans", "count-weighted": "count"}
-BATCHES = (1, 2, 4, 8, 16)
-RUNS, BEST = 60, 0.1  # the quantile of them that a busy machine has not disturbed
 LEAST_PROBABILITY = 1e-8
 ASKED_RPS = 100
 NETWORKS = {"difficulty": "score", "agreement": "score", "gating": "weights"}  # their outputs
@@ -40,37 +37,6 @@ def data(name, part):
 
 def history(name, what):
     return numpy.load(ZOO / "data" / name / f"{what}.npy")
-
-
-def file_of(model):
-    return ZOO / "repository" / model / "1" / "model.onnx"
-
-
-def session(model):
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(str(file_of(model)), options,
-                                        providers=["CPUExecutionProvider"])
-
-
-def outputs_of(model, features, output):
-    ready = session(model)
-    return numpy.concatenate([ready.run([output], {"features": part})[0]
-                              for part in numpy.array_split(features, 1 + len(features) // 64)])
-
-
-def latencies(model, features, batches=BATCHES):
-    """Milliseconds by batch size, by the processor's clock; never more than of a larger batch."""
-    ready, found = session(model), {}
-    for size in sorted(batches, reverse=True):
-        taken = []
-        for i in range(RUNS):
-            at = (i * size) % (len(features) - size)
-            start = time.thread_time()
-            ready.run(None, {"features": features[at:at + size]})
-            taken.append(time.thread_time() - start)
-        found[str(size)] = min([1000 * float(numpy.quantile(taken, BEST)), *found.values()])
-    return dict(reversed(found.items()))
 
 
 def filled(name, models, outputs, subset, k):
@@ -89,7 +55,8 @@ def filled(name, models, outputs, subset, k):
 def answers(name, about, outputs):
     """By subset, [n, width]; the first, of nobody, is None."""
     models, found = about["models"], [None]
-    meta = session("scans-stacking") if about["aggregation"] == "stacking" else None
+    meta = (zoo_models.session(zoo_models.file_of("scans-stacking"))
+            if about["aggregation"] == "stacking" else None)
     weights = dict(zip(models, about.get("weights") or [1] * len(models)))
     for subset in range(1, 1 << len(models)):
         there = [m for i, m in enumerate(models) if subset >> i & 1]
@@ -182,16 +149,17 @@ def dynamically_selected(name, features):
 def measure(name):
     about, features = profile(name), data(name, "test")
     output = "value" if about["task"] == "regression" else "probabilities"
-    outputs = {m: outputs_of(m, features, output) for m in about["models"]}
+    outputs = {m: zoo_models.outputs_of(m, features, output) for m in about["models"]}
     found = answers(name, about, outputs)
-    row = {"models": [{"name": m, "ms": latencies(m, features)} for m in about["models"]],
+    row = {"models": [{"name": m, "ms": zoo_models.latencies(m, features)}
+                      for m in about["models"]],
            "correct": correct(about, found),
            "true": true_scores(about, outputs, found[-1]).tolist(), "networks_ms": {}}
     for network, score in NETWORKS.items():
         model = f"{name}-{network}"
-        said = outputs_of(model, features, score)
+        said = zoo_models.outputs_of(model, features, score)
         row[network] = gated(said) if network == "gating" else said[:, 0].tolist()
-        row["networks_ms"][network] = latencies(model, features, (1,))["1"]
+        row["networks_ms"][network] = zoo_models.latencies(model, features, (1,))["1"]
     if about["task"] != "regression":  # which has no classes
         row["dynamic"] = dynamically_selected(name, features)
     return row

@@ -13,13 +13,14 @@ import sys
 import tempfile
 
 import numpy
-import onnx
 
 import ensembles_records as records_of
 import ensembles_simulated as simulated
 import open_loop
 import plot
 import server
+import slowed
+import zoo_models
 
 NAME = "scans-averaged"
 SLOWED = 4
@@ -34,48 +35,12 @@ TRUSTED_LAG_MS = 30
 INCOMPLETE = "the deadline came"
 
 
-def slowed(model, times):
-    """The model `times` over, each run after the last, with the answer of the last."""
-    graph, first = model.graph, list(model.graph.node)
-    source = graph.input[0].name
-    shared = {i.name for i in graph.initializer}
-    zero = onnx.helper.make_tensor("slowed_zero", onnx.TensorProto.FLOAT, [1], [0.0])
-    graph.initializer.append(zero)
-    answer = next(o.name for o in graph.output
-                  if o.type.tensor_type.elem_type == onnx.TensorProto.FLOAT)
-    del graph.node[:]
-    for turn in range(times):
-        last, mark = turn + 1 == times, f"slowed_{turn}_"
-        took = source if turn == 0 else f"slowed_{turn}_features"
-        if turn > 0:  # so that it waits for the turn before
-            before = f"slowed_{turn - 1}_{answer}"
-            graph.node.extend([
-                onnx.helper.make_node("ReduceMax", [before], [f"{mark}most"], axes=[1], keepdims=1),
-                onnx.helper.make_node("Mul", [f"{mark}most", "slowed_zero"], [f"{mark}nothing"]),
-                onnx.helper.make_node("Add", [source, f"{mark}nothing"], [took])])
-        for node in first:
-            copy = onnx.NodeProto()
-            copy.CopyFrom(node)
-            copy.name = ""
-            kept = [i if last or i in shared or not i else mark + i for i in node.input]
-            copy.input[:] = [took if i == source else k for i, k in zip(node.input, kept)]
-            copy.output[:] = [o if last else mark + o for o in node.output]
-            graph.node.append(copy)
-    return model
-
-
 def build(folder):
     """A repository of slowed base models with profiles, and of the networks beside them."""
     records_of.link(folder, NAME)
     for name in records_of.profile(NAME)["models"]:
-        here = pathlib.Path(folder) / name
-        here.unlink()
-        (here / "1").mkdir(parents=True)
-        zoo = records_of.ZOO / "repository" / name
-        (here / "config.pbtxt").write_text((zoo / "config.pbtxt").read_text())
-        if (zoo / "labels.txt").exists():
-            (here / "labels.txt").write_text((zoo / "labels.txt").read_text())
-        onnx.save(slowed(onnx.load(zoo / "1" / "model.onnx"), SLOWED), here / "1" / "model.onnx")
+        (pathlib.Path(folder) / name).unlink()
+        here = slowed.add(folder, name, SLOWED)
         subprocess.run([server.BINARY, "profile", here, "--runs", "15", "--max-batch",
                         str(LARGEST_BATCH)], check=True, capture_output=True)
 
@@ -119,13 +84,13 @@ def judge(asked, which, burst, truth, answers, lag_ms):
             "miss_rate": 1 - len(timely) / offered,
             "incomplete_rate": 1 - (len(timely) - incomplete) / offered,
             "late": sum(o == "answered" for _, o, *_ in counted) / offered - len(timely) / offered,
-            "subsets": {s: subsets.count(s) for s in sorted(set(subsets))}, "lag_ms": lag_ms["p99"]}
+            "subsets": {s: subsets.count(s) for s in sorted(set(subsets))}, "lag_ms": lag_ms}
 
 
 def serve(folder, rounds):
     features = records_of.data(NAME, "test")
     about = records_of.profile(NAME)
-    outputs = {m: records_of.outputs_of(m, features, "probabilities") for m in about["models"]}
+    outputs = {m: zoo_models.outputs_of(m, features, "probabilities") for m in about["models"]}
     truth = sum(outputs.values()).argmax(1).tolist()
     bodies = [open_loop.body(NAME, row, "probabilities") for row in features]
     profiles = [json.loads((pathlib.Path(folder) / m / "profile.json").read_text())
@@ -139,8 +104,9 @@ def serve(folder, rounds):
             for policy in POLICIES:
                 asked, which, burst = schedule(bodies, bearable, load, seed)
                 with server.Server(configuration(folder, policy)) as running:
-                    answers, lag_ms = open_loop.drive(running.grpc, asked, drain_s=3)
-                row = judge(asked, which, burst, truth, answers, lag_ms)
+                    answers, lags_ms = open_loop.drive(running.grpc, asked, drain_s=3)
+                row = judge(asked, which, burst, truth, answers,
+                            float(numpy.quantile(lags_ms, 0.99)))
                 rows.setdefault((load, policy), []).append(row)
                 print(f"  round {seed}, {load}x {policy}: {row}", file=sys.stderr, flush=True)
     return bearable, rows

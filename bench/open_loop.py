@@ -1,6 +1,6 @@
 """Asks a Fermata server on a schedule, whatever earlier answers do (gRPC, one connection).
 
-    answers, lag_ms = open_loop.drive(port, [(due_s, body), ...])
+    answers, lags_ms = open_loop.drive(port, [(due_s, body), ...])
 
 Latencies count from when a request was due. Runs in a process of its own, which does nothing else.
 """
@@ -75,12 +75,11 @@ def work(port, schedule, drain_s, out):
                (reply, None, None) if isinstance(reply, str) else
                ("answered", end - due, read(reply))
                for (due, _), end, reply in zip(schedule, ends, replies)]
-    p50, p99 = (1000 * numpy.quantile(lags, (0.5, 0.99))).tolist()
-    out.send((answers, {"p50": p50, "p99": p99}))
+    out.send((answers, [1000 * lag for lag in lags]))
 
 
 def drive(port, schedule, drain_s=1.0):
-    """By request (outcome, latency in s, `read` of its reply); how late sends were, in ms."""
+    """By request (outcome, latency in s, `read` of its reply), and how late it was sent, in ms."""
     spawn = multiprocessing.get_context("spawn")
     mine, theirs = spawn.Pipe()
     process = spawn.Process(target=work, args=(port, schedule, drain_s, theirs))
