@@ -3,134 +3,173 @@
 What a window leaves goes on in the next, and baselines batch neighbours of one variant. By default
 12 requests arrive in a window of 100 ms, with 150 ms to their deadlines, and variants are slowed so
 that the best ones alone need three windows for that. Variants are either all resident, with no
-load times, or loaded, as long as measured, where the one that the worker holds is another."""
+load times, or loaded, for as long as measured and slowed alike, where the one that the worker
+holds is another."""
 
+import itertools
 import math
 import statistics
-import sys
-
-import numpy
 
 import applications
 import plot
+import variants_estimates
+import variants_unlike
 
 POLICIES = ("fermata", "sneakpeek", "grouped", "lo-priority", "lo-edf", "maxacc-edf")
-LOAD, WINDOW_REQUESTS, WINDOWS_A_SECOND = 3, 12, 10
-SWEEP_S = 5
+SWEPT = POLICIES[:-1]  # without maxacc-edf, as the paper
+LOAD = applications.THREE_WINDOWS
+SWEEP_S = 5  # of each run
 WAYS = {"oblivious": (False, False), "data-aware": (True, False),
         "data-aware, short circuits": (True, True)}
-STUDENT_95 = {2: 12.71, 4: 3.18, 6: 2.57, 8: 2.36, 10: 2.26}  # by the number of runs
+PAIRED = 5  # times as many seeds, where runs are compared one by one
+STUDENT_95 = {5: 2.78, 10: 2.26, 15: 2.14, 20: 2.09, 25: 2.06}  # by the number of runs
 RESIDENCY = {"all resident": None, "one resident": 1}
-PRIORS = ("uninformative", "weakly informative", "strongly informative")
+SLOS_MS = (50, 100, 150, 200, 300)
+DEVIATIONS_MS = (0, 15, 30, 45, 60, 75)
+COPIES = (1, 2, 3, 4, 6)
+UNLIKE_WORKERS = {"fast": 1, "slow": 2}  # by how much they are slower
+GOAL_LOADS, GOAL_SLOS_MS = (0.5, 1, 2, 4, 8, 16), (50, 100, 150)
 
 
-def slowed(records):
-    return LOAD * applications.bearable_rps(records) / (WINDOW_REQUESTS * WINDOWS_A_SECOND)
+def parts(runs, size):
+    return [runs[i:i + size] for i in range(0, len(runs), size)]
 
 
-def measure(records, seeds, policy, load=LOAD, **how):
-    """Medians over the seeds."""
-    runs = [applications.simulate(applications.scenario(
-        records, policy, load, slowed=slowed(records), seed=seed, **how))
-        for seed in range(1, seeds + 1)]
-    return {what: statistics.median(run[what] for run in runs) for what in runs[0]}
+class Figures:
+    """`records` with so many seeds for each point."""
 
+    def __init__(self, records, seeds):
+        self.records, self.seeds = records, seeds
 
-def sweep(records, seeds, name, xlabel, points, policies=POLICIES[:-1]):
-    """`points`: what `measure` takes, by the value on the axis. Without maxacc-edf, as the paper."""
-    rows = {policy: [measure(records, seeds, policy, seconds=SWEEP_S, **how)["utility"]
-                     for how in points.values()] for policy in policies}
-    print(f"\n{name}: utility by {xlabel}")
-    print(plot.table([xlabel, *map(str, points)], [[p, *values] for p, values in rows.items()]))
-    figure, axis = plot.axes(xlabel, "utility")
-    for policy, values in rows.items():
-        axis.plot(range(len(points)), values, "o-", label=policy)
-    axis.set_xticks(range(len(points)), list(map(str, points)))
-    axis.legend()
-    document = {"seeds": seeds, "x": list(points), "utility": rows}
-    print(plot.save(f"variants_{name}", figure, document))
+    def scenario(self, policy, seed, load=LOAD, seconds=SWEEP_S, **how):
+        return applications.scenario(self.records, policy, load, seed=seed, seconds=seconds,
+                                     slowed=applications.slowed(self.records), **how)
 
+    def medians(self, name, points, document=None):
+        """By key, over the seeds, of what `document` makes of a seed and of the key's value."""
+        document = document or (lambda seed, how: self.scenario(seed=seed, **how))
+        runs = applications.simulate_all(
+            [document(seed, how) for how in points.values()
+             for seed in range(1, self.seeds + 1)], name)
+        return {key: {what: statistics.median(run[what] for run in some) for what in some[0]}
+                for key, some in zip(points, parts(runs, self.seeds))}
 
-def policies(records, seeds, residency):
-    """Figures 5 and 6."""
-    held, suffix = RESIDENCY[residency], residency.replace(" ", "_")
-    rows = {(policy, short, penalty): measure(records, seeds, policy, short_circuit=short,
-                                              penalty=penalty, resident=held)
-            for penalty in ("sigmoid", "step") for short in (True, False) for policy in POLICIES}
-    what = ("utility", "accuracy", "late", "dropped", "short_circuited")
-    print(f"\npolicies, {residency}: three windows of work a window (sneakpeek, fermata: data-aware)")
-    print(plot.table(["penalty", "policy", "short circuit", *what],
-                     [[penalty, policy, "yes" if short else "no", *(row[w] for w in what)]
-                      for (policy, short, penalty), row in rows.items()]))
-    figure, axes = plot.axes("", "", columns=3)
-    for axis, part in zip(axes, what):
-        for i, short in enumerate((True, False)):
-            axis.bar([p + 0.4 * i for p in range(len(POLICIES))],
-                     [rows[policy, short, "sigmoid"][part] for policy in POLICIES], 0.4,
-                     label="short circuit" if short else "none")
-        axis.set_xticks([p + 0.2 for p in range(len(POLICIES))], POLICIES, rotation=30)
-        axis.set_ylabel(part)
+    def sweep(self, name, xlabel, points, policies=SWEPT, document=None):
+        """`points`: what `scenario` takes besides the policy, by the value on the axis."""
+        found = self.medians(name, {(p, x): {"policy": p, **how} for p in policies
+                                    for x, how in points.items()}, document)
+        rows = {p: [found[p, x]["utility"] for x in points] for p in policies}
+        print(f"\n{name}: utility by {xlabel}")
+        print(plot.table([xlabel, *map(str, points)], [[p, *row] for p, row in rows.items()]))
+        figure, axis = plot.axes(xlabel, "utility")
+        for policy, values in rows.items():
+            axis.plot(range(len(points)), values, "o-", label=policy)
+        axis.set_xticks(range(len(points)), list(map(str, points)))
         axis.legend()
-    print(plot.save(f"variants_policies_{suffix}", figure, {"seeds": seeds, "rows": [
-        {"policy": p, "short_circuit": s, "penalty": penalty, **row}
-        for (p, s, penalty), row in rows.items()]}))
-    # The claims of section 6.2.
-    ours, local = (rows[p, True, "sigmoid"]["utility"] for p in ("sneakpeek", "lo-edf"))
-    if ours < 2 * local:
-        yield f"figure 5, {residency}: sneakpeek over lo-edf is {ours / local:.2f}, not 2"
-    late = rows["sneakpeek", True, "step"]
-    if late["late"] + late["dropped"] > 0.03:
-        yield f"figure 6, {residency}: {late['late'] + late['dropped']:.1%} of sneakpeek's violate"
+        print(plot.save(f"variants_{name}", figure,
+                        {"seeds": self.seeds, "x": list(points), "utility": rows}))
 
+    def by_deadline(self, name, **how):
+        self.sweep(name, "SLO, ms", {ms: {"slo_ms": ms, **how} for ms in SLOS_MS})
 
-def error(a, prior, k):
-    """Mean distance of the estimated accuracy from the recall of the true class, over variants."""
-    recall = numpy.array([v["recall"] for v in a["variants"]])
-    truth = applications.digits(a["labels"])[:, 0]
-    if k is None:
-        estimate = numpy.array([v["accuracy"] for v in a["variants"]])[None]
-    else:
-        found = applications.counts(applications.digits(a["neighbours"]), len(prior), k)
-        theta = (prior + found) / (prior + found).sum(1, keepdims=True)
-        estimate = theta @ recall.T
-    return float(numpy.abs(estimate - recall[:, truth].T).mean())
+    def policies(self, residency):
+        """Figures 5 and 6."""
+        rows = self.medians(residency, {
+            (p, short, penalty): {"policy": p, "short_circuit": short, "penalty": penalty,
+                                  "resident": RESIDENCY[residency], "seconds": 2 * SWEEP_S}
+            for penalty in ("sigmoid", "step") for short in (True, False) for p in POLICIES})
+        what = ("utility", "accuracy", "late", "dropped", "short_circuited")
+        print(f"\npolicies, {residency}: three windows of work a window (sneakpeek, fermata: "
+              "data-aware)")
+        print(plot.table(["penalty", "policy", "short circuit", *what],
+                         [[penalty, policy, "yes" if short else "no", *(row[w] for w in what)]
+                          for (policy, short, penalty), row in rows.items()]))
+        figure, axes = plot.axes("", "", columns=3)
+        for axis, part in zip(axes, what):
+            for i, short in enumerate((True, False)):
+                axis.bar([p + 0.4 * i for p in range(len(POLICIES))],
+                         [rows[policy, short, "sigmoid"][part] for policy in POLICIES], 0.4,
+                         label="short circuit" if short else "none")
+            axis.set_xticks([p + 0.2 for p in range(len(POLICIES))], POLICIES, rotation=30)
+            axis.set_ylabel(part)
+            axis.legend()
+        print(plot.save(f"variants_policies_{residency.replace(' ', '_')}", figure, {
+            "seeds": self.seeds, "rows": [
+                {"policy": p, "short_circuit": s, "penalty": penalty, **row}
+                for (p, s, penalty), row in rows.items()]}))
+        # The claims of section 6.2.
+        ours, local = (rows[p, True, "sigmoid"]["utility"] for p in ("sneakpeek", "lo-edf"))
+        if ours < 2 * local:
+            yield f"figure 5, {residency}: sneakpeek over lo-edf is {ours / local:.2f}, not 2"
+        late = rows["sneakpeek", True, "step"]
+        if late["late"] + late["dropped"] > 0.03:
+            yield (f"figure 6, {residency}: {late['late'] + late['dropped']:.1%} of sneakpeek's "
+                   "violate")
 
+    def awareness(self):
+        """Figure 8: what looking at the data, and short circuits, are worth to each policy. The
+        same seed gives the same requests to every policy and way."""
+        seeds, ways = range(1, PAIRED * self.seeds + 1), list(WAYS)
+        keys = list(itertools.product(POLICIES, ways))
+        runs = applications.simulate_all(
+            [self.scenario(policy, seed) | {"data_aware": WAYS[way][0],
+                                            "short_circuit": WAYS[way][1]}
+             for policy, way in keys for seed in seeds], "awareness")
+        of = {key: [run["utility"] for run in some]
+              for key, some in zip(keys, parts(runs, len(seeds)))}
+        document = {p: {way: {"utility": statistics.mean(of[p, way]),
+                              "added": added(of[p, way], of[p, ways[max(0, i - 1)]])}
+                        for i, way in enumerate(ways)} for p in POLICIES}
+        print("\nawareness: utility, and what is added with its 95 % interval")
+        print(plot.table(
+            ["policy", "oblivious", "by looking at the data", "by short circuits besides"],
+            [[p, row["oblivious"]["utility"],
+              *("{:+.4f} to {:+.4f}".format(*row[way]["added"]) for way in ways[1:])]
+             for p, row in document.items()]))
+        figure, axis = plot.axes("", "utility", width=7)
+        for i, what in enumerate(WAYS):
+            axis.bar([p + 0.27 * i for p in range(len(POLICIES))],
+                     [document[policy][what]["utility"] for policy in POLICIES], 0.27, label=what)
+        axis.set_xticks([p + 0.27 for p in range(len(POLICIES))], POLICIES)
+        axis.legend()
+        print(plot.save("variants_awareness", figure, {"runs": len(seeds), **document}))
+        for policy, row in document.items():
+            low, high = row["data-aware"]["added"]
+            if high < 0:
+                yield f"figure 8: looking at the data costs {policy} {low:.4f} to {high:.4f}"
 
-def priors(a):
-    """By name; informative ones of the true labels, and of those of the calibration data."""
-    truth = applications.digits(a["labels"])[:, 0]
-    classes = len(a["variants"][0]["recall"])
-    true = numpy.maximum(numpy.bincount(truth, minlength=classes) / len(truth), 1e-3)
-    wrong = numpy.full(classes, 1 / classes)
-    each = WINDOW_REQUESTS / 3  # of one application in a window
-    return {"uninformative": [numpy.full(classes, applications.JEFFREYS)] * 2,
-            "weakly informative": [true, wrong],
-            "strongly informative": [each * true, each * wrong]}
-
-
-def estimates(records):
-    """Figures 7 and 10."""
-    rows, document = [], {}
-    for name, a in records["applications"].items():
-        flat = priors(a)["uninformative"][0]
-        document[name] = {"profile": error(a, flat, None), "k = 1": error(a, flat, 1),
-                          "k = 5": error(a, flat, 5)}
-        for prior in PRIORS[1:]:
-            right, wrong = priors(a)[prior]
-            document[name][f"k = 5, {prior}"] = error(a, right, 5)
-            document[name][f"k = 5, {prior}, of other labels"] = error(a, wrong, 5)
-        if document[name]["k = 5"] >= min(document[name]["k = 1"], document[name]["profile"]):
-            yield f"figure 7: for {name} the error of k = 5 is not the least"
-    rows = [[what, *(document[name][what] for name in document)] for what in document[name]]
-    print("\nestimates: mean error of a variant's accuracy")
-    print(plot.table(["estimated by", *document], rows))
-    figure, axis = plot.axes("", "mean error of estimated accuracy", width=8)
-    for i, row in enumerate(rows):
-        axis.bar([p + i / 9 for p in range(len(document))], row[1:], 1 / 9, label=row[0],
-                 color=f"C{i}")
-    axis.set_xticks([p + 0.35 for p in range(len(document))], document)
-    axis.legend(fontsize=7)
-    print(plot.save("variants_estimates", figure, document))
+    def goal(self):
+        """Ours beside the published policy, and beside what no policy can exceed."""
+        policies, slowed = ("fermata", "sneakpeek", "grouped"), applications.slowed(self.records)
+        best = applications.best_accuracy(self.records)
+        found = self.medians("goal", {
+            (p, slo, load): {"policy": p, "load": load, "slo_ms": slo, "seconds": 2 * SWEEP_S}
+            for p in policies for slo in GOAL_SLOS_MS for load in GOAL_LOADS})
+        rows = [{"slo_ms": slo, "load": load,
+                 "bound": applications.bound(self.records, load, slo, slowed),
+                 **{p: found[p, slo, load]["utility"] for p in policies}}
+                for slo in GOAL_SLOS_MS for load in GOAL_LOADS]
+        print(f"\ngoal: utility; the best variants reach {best:.3f} without a deadline")
+        print(plot.table(["SLO, load", *policies, "no policy exceeds", "fermata / sneakpeek",
+                          "possible"],
+                         [[f"{r['slo_ms']} ms, {r['load']}x", *(r[p] for p in policies), r["bound"],
+                           r["fermata"] / r["sneakpeek"], r["bound"] / r["sneakpeek"]]
+                          for r in rows]))
+        figure, axes = plot.axes("load, of what the best variants bear", "utility", columns=3)
+        for axis, slo in zip(axes, GOAL_SLOS_MS):
+            own = [r for r in rows if r["slo_ms"] == slo]
+            for policy in policies:
+                axis.plot(range(len(own)), [r[policy] for r in own], "o-", label=policy)
+            axis.plot(range(len(own)), [r["bound"] for r in own], ":", color=plot.NEUTRAL,
+                      label="no policy exceeds")
+            axis.set_xticks(range(len(own)), [f"{r['load']}x" for r in own])
+            axis.set_title(f"SLO {slo} ms")
+            axis.legend()
+        print(plot.save("variants_goal", figure, {"seeds": self.seeds, "best": best, "rows": rows}))
+        for r in rows:
+            yield from applications.falls_short(
+                f"goal, SLO {r['slo_ms']} ms, {r['load']}x", r["fermata"] / r["sneakpeek"], 0,
+                r["sneakpeek"], best, r["bound"])
 
 
 def added(after, before):
@@ -141,68 +180,36 @@ def added(after, before):
     return statistics.mean(differences) - half, statistics.mean(differences) + half
 
 
-def switched(records, policy, way, seed):
-    """Utility of one run; the same seed gives the same requests to every policy and way."""
-    aware, short = WAYS[way]
-    document = applications.scenario(records, policy, LOAD, slowed(records), seed, SWEEP_S)
-    return applications.simulate(document | {"data_aware": aware, "short_circuit": short})["utility"]
-
-
-def gains(records, runs):
-    """By policy the columns of the table; and all numbers."""
-    table, document = {}, {}
-    for policy in POLICIES:
-        of = {way: [switched(records, policy, way, seed) for seed in range(1, runs + 1)]
-              for way in WAYS}
-        ways = list(WAYS)
-        document[policy] = {way: {"utility": statistics.mean(of[way]),
-                                  "added": added(of[way], of[ways[max(0, i - 1)]])}
-                            for i, way in enumerate(ways)}
-        table[policy] = [document[policy]["oblivious"]["utility"],
-                         *("{:+.4f} to {:+.4f}".format(*document[policy][way]["added"])
-                           for way in ways[1:])]
-    return table, document
-
-
-def awareness(records, seeds):
-    """Figure 8: what looking at the data, and short circuits, are worth to each policy."""
-    gained, document = gains(records, seeds)
-    print("\nawareness: utility, and what is added with its 95 % interval")
-    print(plot.table(["policy", "oblivious", "by looking at the data", "by short circuits besides"],
-                     [[policy, *row] for policy, row in gained.items()]))
-    figure, axis = plot.axes("", "utility", width=7)
-    for i, what in enumerate(WAYS):
-        axis.bar([p + 0.27 * i for p in range(len(POLICIES))],
-                 [document[policy][what]["utility"] for policy in POLICIES], 0.27, label=what)
-    axis.set_xticks([p + 0.27 for p in range(len(POLICIES))], POLICIES)
-    axis.legend()
-    print(plot.save("variants_awareness", figure, document))
-    for policy, row in document.items():
-        low, high = row["data-aware"]["added"]
-        if high < 0:
-            yield f"figure 8: looking at the data costs {policy} {low:.4f} to {high:.4f}"
-
-
-def by_deadline(records, seeds, name, **how):
-    sweep(records, seeds, name, "SLO, ms",
-          {ms: {"slo_ms": ms, **how} for ms in (50, 100, 150, 200, 300)})
-
-
 def all_of_them(records, seeds):
-    failures = [*estimates(records), *awareness(records, 2 * seeds)]
+    figures = Figures(records, seeds)
+    failures = [*variants_estimates.figures(records), *figures.awareness(), *figures.goal()]
     for residency in RESIDENCY:
-        failures += policies(records, seeds, residency)
-    sweep(records, seeds, "evidence", "share of neighbours of the true class",
-          {p: {"accuracy": p} for p in (0.1, 0.3, 0.5, 0.7, 0.9)},
-          policies=("fermata", "sneakpeek", "grouped"))
-    by_deadline(records, seeds, "deadlines")
-    by_deadline(records, seeds, "deadlines_one_resident", resident=1)
-    by_deadline(records, seeds, "penalty_step", penalty="step")
-    by_deadline(records, seeds, "penalty_linear", penalty="linear")
-    by_deadline(records, seeds, "deadlines_two_workers", workers=2, load=2 * LOAD)
-    sweep(records, seeds, "rates", "requests a window, SLO 200 ms",
-          {n: {"load": LOAD * n / WINDOW_REQUESTS, "slo_ms": 200} for n in (6, 12, 24, 48)})
-    sweep(records, seeds, "workers", "workers, 12 requests a window each",
-          {w: {"load": LOAD * w, "workers": w} for w in (1, 2, 4)})
-    print(f"\nmedians of {seeds} seeds", file=sys.stderr)
+        failures += figures.policies(residency)
+    figures.sweep("evidence", "share of neighbours of the true class",
+                  {p: {"accuracy": p} for p in (0.1, 0.3, 0.5, 0.7, 0.9)},
+                  policies=("fermata", "sneakpeek", "grouped"))
+    figures.by_deadline("deadlines")
+    figures.by_deadline("deadlines_one_resident", resident=1)
+    figures.sweep("deadlines_varied", "standard deviation of SLOs of 150 ms on average, ms",
+                  {ms: {"slo_ms": (150, ms)} for ms in DEVIATIONS_MS})
+    figures.sweep("applications", "applications, 24 requests a window, SLO 200 ms",
+                  {len(applications.NAMES) * n: {"copies": n, "load": 2 * LOAD, "slo_ms": 200}
+                   for n in COPIES})
+    figures.sweep("rates", "requests a window, SLO 200 ms",
+                  {n: {"load": LOAD * n / applications.WINDOW_REQUESTS, "slo_ms": 200}
+                   for n in (6, 12, 24, 48)})
+    figures.by_deadline("penalty_step", penalty="step")
+    figures.by_deadline("penalty_linear", penalty="linear")
+    for name, faster in (("unlike", 1), ("unlike_tenfold", 10)):
+        figures.sweep(name, "accuracies apart by, %", {
+            p: {"percent": p, "faster": faster} for p in variants_unlike.PERCENT},
+            document=lambda seed, how: variants_unlike.scenario(records, seed=seed, **how))
+    figures.by_deadline("deadlines_two_workers", workers=2, load=2 * LOAD)
+    figures.sweep("workers", "workers, 12 requests a window each",
+                  {w: {"load": LOAD * w, "workers": w} for w in (1, 2, 4)})
+    figures.by_deadline("unlike_workers", types=UNLIKE_WORKERS, load=1.5 * LOAD)
+    figures.sweep("unlike_workers_pairs", "pairs of unlike workers, 18 requests a window each",
+                  {w: {"load": 1.5 * LOAD * w, "types": UNLIKE_WORKERS, "workers": w}
+                   for w in (1, 2)})
+    print(f"\nmedians of {seeds} seeds; awareness: {PAIRED * seeds}")
     return failures

@@ -1,0 +1,58 @@
+"""How well evidence estimates the accuracies of variants: SneakPeek's figures 7 and 10."""
+
+import numpy
+
+import applications
+import plot
+
+PRIORS = ("uninformative", "weakly informative", "strongly informative")
+
+
+def error(a, prior, k):
+    """Mean distance of the estimated accuracy from the recall of the true class, over variants."""
+    recall = numpy.array([v["recall"] for v in a["variants"]])
+    truth = applications.digits(a["labels"])[:, 0]
+    if k is None:
+        estimate = numpy.array([v["accuracy"] for v in a["variants"]])[None]
+    else:
+        found = applications.counts(applications.digits(a["neighbours"]), len(prior), k)
+        theta = (prior + found) / (prior + found).sum(1, keepdims=True)
+        estimate = theta @ recall.T
+    return float(numpy.abs(estimate - recall[:, truth].T).mean())
+
+
+def priors(a):
+    """By name; informative ones of the true labels, and of those of the calibration data."""
+    truth = applications.digits(a["labels"])[:, 0]
+    classes = len(a["variants"][0]["recall"])
+    true = numpy.maximum(numpy.bincount(truth, minlength=classes) / len(truth), 1e-3)
+    wrong = numpy.full(classes, 1 / classes)
+    each = applications.WINDOW_REQUESTS / len(applications.NAMES)  # of one application in a window
+    return {"uninformative": [numpy.full(classes, applications.JEFFREYS)] * 2,
+            "weakly informative": [true, wrong],
+            "strongly informative": [each * true, each * wrong]}
+
+
+def figures(records):
+    """Figures 7 and 10."""
+    rows, document = [], {}
+    for name, a in records["applications"].items():
+        flat = priors(a)["uninformative"][0]
+        document[name] = {"profile": error(a, flat, None), "k = 1": error(a, flat, 1),
+                          "k = 5": error(a, flat, 5)}
+        for prior in PRIORS[1:]:
+            right, wrong = priors(a)[prior]
+            document[name][f"k = 5, {prior}"] = error(a, right, 5)
+            document[name][f"k = 5, {prior}, of other labels"] = error(a, wrong, 5)
+        if document[name]["k = 5"] >= min(document[name]["k = 1"], document[name]["profile"]):
+            yield f"figure 7: for {name} the error of k = 5 is not the least"
+    rows = [[what, *(document[name][what] for name in document)] for what in document[name]]
+    print("\nestimates: mean error of a variant's accuracy")
+    print(plot.table(["estimated by", *document], rows))
+    figure, axis = plot.axes("", "mean error of estimated accuracy", width=8)
+    for i, row in enumerate(rows):
+        axis.bar([p + i / 9 for p in range(len(document))], row[1:], 1 / 9, label=row[0],
+                 color=f"C{i}")
+    axis.set_xticks([p + 0.35 for p in range(len(document))], document)
+    axis.legend(fontsize=7)
+    print(plot.save("variants_estimates", figure, document))

@@ -1,0 +1,273 @@
+"""The zoo's three applications on the real server: what each policy makes of load and deadlines.
+
+Variants answer as the zoo's do but really run SLOWED times over, so that one worker, and neither
+client nor protocols, is what requests wait for. All variants are resident, so that load times
+never count; what is not answered waits on, from window to window and from one load to the next;
+baselines batch neighbours of one variant. In every round policies take turns with the same
+requests, each on a server of its own, through all loads one after the other, the lowest first.
+"""
+
+import collections
+import copy
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import tqdm
+
+import applications
+import open_loop
+import plot
+import server
+import slowed
+import variants_bound
+import zoo_models
+
+SLOWED = 18
+SLOS_MS, WAY_MS = (50, 100, 150), 5  # the way to the client and back is kept from the server
+LOADS_S = {0.5: 5, 1: 4, 2: 2.5, 4: 2, 8: 2}  # how long each is measured
+LEAD_S, REST_S = 0.4, 0.3  # before that the queues fill; after it they may empty
+WINDOW_MS = 100  # of the published policies
+METHODS = {"fermata": ("fermata", {}), "sneakpeek": ("sneakpeek", {}),
+           "grouped": ("grouped", {}), "lo-edf": ("lo-edf", {})}
+WITHOUT_MS = 150  # the SLO for which evidence is besides kept from answering by itself
+WITHOUT = {f"{name}, no SC": (name, {"short_circuit": False}) for name in ("fermata", "sneakpeek")}
+PROFILE_RUNS = 8
+LEAST_SLOWER = 0.5  # of SLOWED: else something has removed the work
+TRUSTED_LAG_MS = 10  # of sends, at p99
+IDLE = 0.7  # load average below which results are kept
+SEEDS = 10  # of what is simulated
+
+
+def same_answers(folder, name):
+    features = applications.data(name.partition("-")[0], "stream")[0][:applications.LARGEST_BATCH]
+    return all(numpy.array_equal(a, b) for a, b in zip(*(
+        zoo_models.session(file).run(None, {"features": features})
+        for file in (zoo_models.file_of(name), folder / "1" / "model.onnx"))))
+
+
+def build(repository, records):
+    """Slowed variants with profiles; the records with what these take."""
+    found, largest = copy.deepcopy(records), str(applications.LARGEST_BATCH)
+    variants = [v for a in found["applications"].values() for v in a["variants"]]
+    for v in tqdm.tqdm(variants, "profiling", leave=False):
+        folder = slowed.add(repository, v["name"], SLOWED)
+        if not same_answers(folder, v["name"]):
+            raise RuntimeError(f"{v['name']}, slowed, answers otherwise")
+        subprocess.run([server.BINARY, "profile", folder, "--runs", str(PROFILE_RUNS),
+                        "--max-batch", largest], check=True, capture_output=True)
+        path = folder / "profile.json"
+        profile = json.loads(path.read_text())
+        path.write_text(json.dumps(profile | {w: v[w] for w in ("accuracy", "recall")}))
+        once = v["ms"][largest]
+        v["ms"] = {b: t["p50_ms"] for b, t in profile["batches"].items()}
+        v["slower"] = v["ms"][largest] / once
+        v["load_ms"] = profile["load_ms"]
+        if v["slower"] < LEAST_SLOWER * SLOWED:
+            raise RuntimeError(f"{v['name']} is slower by {v['slower']:.1f}, not {SLOWED}")
+    return found
+
+
+def configuration(records, repository, scheduler, slo_ms, how):
+    services = {name: {"kind": "variants", "variants": [v["name"] for v in a["variants"]],
+                       "slo_ms": slo_ms - WAY_MS, "penalty": "sigmoid", "queue_limit": 100000,
+                       "evidence": {**applications.labelled(name, "train"),
+                                    "k": applications.NEIGHBOURS}, **how}
+                for name, a in records["applications"].items()}
+    return {"models": str(repository), "log_level": "warning", "scheduler": scheduler,
+            "scheduler_window_ms": WINDOW_MS, "workers": {"count": 1, "threads": 1},
+            "services": services}
+
+
+class Stream:
+    """Poisson arrivals of all applications together, each with one of its examples."""
+
+    def __init__(self):
+        self.bodies, self.labels = [], []
+        for name in applications.NAMES:
+            features, labels = applications.data(name, "stream")
+            self.bodies.append([open_loop.body(name, row) for row in features])
+            self.labels.append(labels)
+
+    def round(self, seed, bearable, seconds):
+        """Requests as `open_loop.drive` takes them; of each the load it is measured at (None: it
+        is not) and the right answer."""
+        random, start, asked, about = numpy.random.default_rng(seed), 0.0, [], []
+        for load, of_it in LOADS_S.items():
+            rate, length = load * bearable, LEAD_S + seconds * of_it
+            due = numpy.sort(random.random(random.poisson(rate * length))) * length
+            for t in due:
+                which = random.integers(len(self.bodies))
+                at = random.integers(len(self.labels[which]))
+                asked.append((start + float(t), self.bodies[which][at]))
+                about.append((load if t >= LEAD_S else None, int(self.labels[which][at])))
+            start += length + REST_S
+        return asked, about
+
+
+def judge(about, answers, lags_ms, slo_ms):
+    """By load; `each`: utility of every request."""
+    rows = {}
+    for load in LOADS_S:
+        own = [i for i, (at, _) in enumerate(about) if at == load]
+        answered = {i: (answers[i][2][0] == about[i][1], 1000 * answers[i][1], answers[i][2][1])
+                    for i in own if answers[i][0] == "answered"}
+        earned = {i: right * (1 - float(variants_bound.sigmoid_penalty(ms / slo_ms - 1)))
+                  for i, (right, ms, _) in answered.items()}
+        rows[load] = {
+            "each": [earned.get(i, 0.0) for i in own], "utility": sum(earned.values()) / len(own),
+            "accuracy": sum(right for right, *_ in answered.values()) / max(1, len(answered)),
+            "late": sum(ms > slo_ms for _, ms, _ in answered.values()) / len(own),
+            "unanswered": 1 - len(answered) / len(own),
+            "p50_ms": statistics.median([ms for _, ms, _ in answered.values()] or [0]),
+            "variants": collections.Counter(variant for *_, variant in answered.values()),
+            "lag_ms": float(numpy.quantile([lags_ms[i] for i in own], 0.99))}
+    return rows
+
+
+def methods(slo_ms):
+    return METHODS | (WITHOUT if slo_ms == WITHOUT_MS else {})
+
+
+def serve(records, repository, rounds, seconds):
+    """Results of the rounds by SLO, load and method; methods take turns."""
+    stream, rows = Stream(), collections.defaultdict(list)
+    turns = [(seed, slo, name) for seed in range(1, rounds + 1) for slo in SLOS_MS
+             for name in methods(slo)]
+    for seed, slo, name in tqdm.tqdm(turns, "serving"):
+        asked, about = stream.round(seed, applications.bearable_rps(records), seconds)
+        scheduler, how = methods(slo)[name]
+        with server.Server(configuration(records, repository, scheduler, slo, how)) as running:
+            answers, lags_ms = open_loop.drive(running.grpc, asked)
+            rss_mb = running.rss_mb()
+        for load, row in judge(about, answers, lags_ms, slo).items():
+            rows[slo, load, name].append(row | {"rss_mb": rss_mb})
+            print(f"  round {seed}, {slo} ms, {load}x, {name}: {row['utility']:.3f}, sends late by "
+                  f"{row['lag_ms']:.1f} ms", file=sys.stderr)
+    return rows
+
+
+def simulated(records, seconds, keys):
+    """Utility of the same in virtual time, where decisions and the way cost nothing."""
+    documents = [applications.scenario(
+        records, METHODS[name.partition(",")[0]][0], load, slo_ms=slo - WAY_MS, seed=seed,
+        warmup=LEAD_S, seconds=seconds * LOADS_S[load]) | methods(slo)[name][1]
+        for slo, load, name in keys for seed in range(1, SEEDS + 1)]
+    found = iter(applications.simulate_all(documents, "simulating"))
+    return {key: statistics.median(next(found)["utility"] for _ in range(SEEDS)) for key in keys}
+
+
+def trusted(results):
+    return [r["lag_ms"] <= TRUSTED_LAG_MS for r in results]
+
+
+def median(results, what):
+    return statistics.median([r[what] for r, well in zip(results, trusted(results)) if well]
+                             or [float("nan")])
+
+
+def ratio(ours, theirs):
+    """Over the requests of all rounds where both are to be trusted, which are the same; and half
+    of its 95 % interval."""
+    both = [(a["each"], b["each"]) for a, b, *well in
+            zip(ours, theirs, trusted(ours), trusted(theirs)) if all(well)]
+    if not both:
+        return float("nan"), float("nan")
+    own, other = (numpy.concatenate(each) for each in zip(*both))
+    least = max(other.mean(), 1e-3)
+    return own.mean() / least, 1.96 * (own - other).std() / len(own)**0.5 / least
+
+
+def compare(records, rows, virtual):
+    """What is asked of our default, by SLO and load."""
+    best, found = applications.best_accuracy(records), []
+    for slo in SLOS_MS:
+        for load in LOADS_S:
+            ours, theirs, local = (rows[slo, load, p] for p in ("fermata", "sneakpeek", "lo-edf"))
+            published = median(theirs, "utility")
+            over, half = ratio(ours, theirs)
+            most = applications.bound(records, load, slo)
+            found.append({
+                "slo_ms": slo, "load": load, "best": best, "bound": most,
+                "sneakpeek": published, "fermata": median(ours, "utility"),
+                "over_local": published / max(1e-3, median(local, "utility")),
+                "ratio": over, "half": half, "behind": published <= applications.BEHIND * best,
+                "possible": most / max(1e-3, published),
+                "simulated": virtual[slo, load, "fermata"] / virtual[slo, load, "sneakpeek"]})
+    return found
+
+
+def falls_short(found):
+    for r in found:
+        where = f"served, SLO {r['slo_ms']} ms, {r['load']}x"
+        if numpy.isnan(r["ratio"]):
+            yield f"{where}: sends were late by more than {TRUSTED_LAG_MS} ms in every round"
+            continue
+        yield from applications.falls_short(where, r["ratio"], r["half"], r["sneakpeek"],
+                                            r["best"], r["bound"])
+    most = max([r["over_local"] for r in found if r["load"] >= applications.THREE_WINDOWS])
+    if most < 2:
+        yield f"served: sneakpeek over lo-edf is {most:.2f} at most, not 2"
+
+
+def draw(rows, found):
+    figure, axes = plot.axes("load, of what the best variants bear", "utility", columns=3)
+    for axis, slo in zip(axes, SLOS_MS):
+        for name in METHODS:
+            own = [[r["utility"] for r in rows[slo, load, name]] for load in LOADS_S]
+            middle = [statistics.median(o) for o in own]
+            axis.errorbar(range(len(own)), middle, [[m - min(o) for m, o in zip(middle, own)],
+                                                    [max(o) - m for m, o in zip(middle, own)]],
+                          fmt="o-", capsize=2, label=name)
+        axis.plot(range(len(LOADS_S)), [r["bound"] for r in found if r["slo_ms"] == slo], ":",
+                  color=plot.NEUTRAL, label="no policy exceeds")
+        axis.set_xticks(range(len(LOADS_S)), [f"{load}x" for load in LOADS_S])
+        axis.set_ylim(0, 1)
+        axis.set_title(f"SLO {slo} ms")
+    axes[0].legend()
+    return figure
+
+
+def served(rounds, seconds, keep):
+    """What does not hold. `seconds`: for each of LOADS_S. `keep`: results, where idle."""
+    busy = os.getloadavg()[0]
+    records = applications.load()
+    with tempfile.TemporaryDirectory() as repository:
+        records = build(repository, records)
+        rows = serve(records, repository, rounds, seconds)
+    virtual = simulated(records, seconds, list(rows))
+    found = compare(records, rows, virtual)
+    bearable = applications.bearable_rps(records)
+    rss_mb = max(r["rss_mb"] for results in rows.values() for r in results)
+    print(f"load 1 is {bearable:.1f} requests/s; the best variants reach {found[0]['best']:.3f} "
+          f"without a deadline; the server took {rss_mb:.0f} MB at most")
+    what = ("utility", "accuracy", "late", "unanswered", "p50_ms", "lag_ms")
+    print(plot.table(["SLO, load, method", *what, "least", "most", "simulated", "trusted"], [
+        [f"{slo} ms, {load}x, {name}", *(median(s, w) for w in what),
+         *(pick(r["utility"] for r in s) for pick in (min, max)), virtual[slo, load, name],
+         f"{sum(trusted(s))} of {len(s)}"] for (slo, load, name), s in rows.items()]))
+    print(plot.table(["SLO, load", "best", "bound", "sneakpeek", "fermata", "ratio", "±",
+                      "simulated", "possible", "sneakpeek / lo-edf", "10 % behind"],
+                     [[f"{r['slo_ms']} ms, {r['load']}x", *(r[w] for w in (
+                         "best", "bound", "sneakpeek", "fermata", "ratio", "half", "simulated",
+                         "possible", "over_local")), "yes" if r["behind"] else "no"]
+                      for r in found]))
+    document = {"machine": records["machine"], "load_average": busy, "load_1_rps": bearable,
+                "slowed": {v["name"]: v["slower"] for a in records["applications"].values()
+                           for v in a["variants"]},
+                "residency": "all", "load_times_count": False, "window_ms": WINDOW_MS,
+                "goal": found, "rows": [
+                    {"slo_ms": slo, "load": load, "method": name,
+                     "simulated": virtual[slo, load, name],
+                     "rounds": [{w: x for w, x in r.items() if w != "each"} for r in s]}
+                    for (slo, load, name), s in rows.items()]}
+    if keep and busy < IDLE:
+        print(plot.save("variants_served", draw(rows, found), document))
+    else:
+        print("not kept: " + (f"the load average was {busy:.2f} at the start" if keep
+                              else "a quick run"))
+    return list(falls_short(found))

@@ -1,0 +1,131 @@
+"""What the benchmark of variants computes by itself: its bound, and models that run several times."""
+
+import json
+import shutil
+import subprocess
+import sys
+import types
+
+import numpy as np
+import onnx
+import pytest
+import tritonclient.grpc
+
+from conftest import FERMATA, ROOT, ZOO, Server
+from tensors import infer
+
+sys.path.insert(0, str(ROOT / "bench"))
+import slowed  # noqa: E402
+import variants_bound  # noqa: E402
+
+CONFIG = """
+models: {models}
+listen: {{http: 0, grpc: 0, metrics: 0}}
+workers: {{count: 1, threads: 1}}
+services: {{once: {{model: once}}, slow: {{model: slow}}}}
+"""
+TIMES = 3
+NEVER_LATE_MS = 1e6
+
+
+def application(correct, evidence_right, latencies_ms):
+    """Requests of one class whose neighbours are all alike: one kind."""
+    n = len(correct)
+    said = np.repeat(np.where(evidence_right, 0, 1)[:, None], 5, axis=1)
+    return said, np.array(correct), np.zeros(n, int), [{1: ms} for ms in latencies_ms]
+
+
+def test_with_time_to_spare_the_bound_is_the_best_variant():
+    a = application([[0, 1]] * 9 + [[1, 0]], np.zeros(10, bool), (1, 10))
+    assert variants_bound.bound([a], 1, NEVER_LATE_MS) == pytest.approx(0.9)
+
+
+def test_without_time_the_evidence_answers_or_nobody():
+    a = application([[1, 1]] * 10, np.arange(10) < 7, (1, 10))
+    assert variants_bound.bound([a], 1e9, NEVER_LATE_MS) == pytest.approx(0.7, abs=1e-4)
+    assert variants_bound.bound([a], 1e9, NEVER_LATE_MS, short_circuit=False) == pytest.approx(
+        0, abs=1e-4)
+
+
+def test_time_is_shared_between_the_variants():
+    # 0.5 by the one of 1 ms, 1 by the one of 9 ms, 5 ms each: half of the requests by either.
+    a = application([[1, 1], [0, 1]], np.zeros(2, bool), (1, 9))
+    assert variants_bound.bound([a], 200, NEVER_LATE_MS) == pytest.approx(0.75)
+    assert variants_bound.bound([a], 400, NEVER_LATE_MS, workers=2) == pytest.approx(0.75)
+
+
+def test_time_goes_first_to_those_who_gain_most():
+    small = application([[1, 1]] * 2, np.zeros(2, bool), (1, 9))  # of an application that gains none
+    large = application([[1, 1], [0, 1]], np.zeros(2, bool), (1, 9))
+    assert variants_bound.bound([small, large], 200, NEVER_LATE_MS) == pytest.approx(1)
+
+
+def test_large_batches_save_time_and_cost_lateness():
+    said, correct, truth, _ = application([[1]] * 4, np.zeros(4, bool), (1,))
+    a = (said, correct, truth, [{1: 10, 4: 16}])
+    assert variants_bound.bound([a], 250, NEVER_LATE_MS) == pytest.approx(1)
+    # Best are batches of 3: 14 ms, so 6 of 7 requests run, 0.4 of the SLO late.
+    assert variants_bound.bound([a], 250, 10) == pytest.approx(
+        6 / 7 * (1 - 0.4**3 / (0.4**3 + 0.6**3)))
+    assert variants_bound.bound([a], 250, 1) == pytest.approx(0)
+
+
+def test_half_of_the_slo_late_is_worth_half():
+    assert variants_bound.sigmoid_penalty(np.array([-1, 0, 0.5, 1, 9])).tolist() == [
+        0, 0, 0.5, 1, 1]
+
+
+def scenario(policy, rate, seed):
+    """Two classes, a cheap variant that knows one of them, and the evidence of five neighbours."""
+    random = np.random.default_rng(seed)
+    truth = random.integers(0, 2, 300)
+    said = np.where(random.random((300, 5)) < 0.7, truth[:, None], 1 - truth[:, None])
+    correct = np.stack([random.random(300) < np.where(truth == 0, 0.95, 0.5),
+                        random.random(300) < 0.95], axis=1)
+    latencies = [{1: 1, 8: 4}, {1: 10, 8: 50}]
+    evidence = np.stack([(said == c).sum(1) for c in (0, 1)], axis=1)
+    examples = [{"label": int(t), "evidence": e.tolist(), "correct": c.tolist(),
+                 "short_circuit": bool(e.argmax() == t)}
+                for t, e, c in zip(truth, evidence, correct)]
+    document = {
+        "seed": seed, "duration_s": 10, "scheduler": policy, "window_ms": 20, "rate_rps": rate,
+        "workers": {"count": 1}, "applications": [{
+            "name": "a", "slo_ms": 60, "penalty": "sigmoid", "prior": [0.5, 0.5],
+            "variants": [{"name": name, "latency_ms": {"table": ms}, "max_batch": 8,
+                          "accuracy": float(correct[:, v].mean()),
+                          "recall": [float(correct[truth == c, v].mean()) for c in (0, 1)]}
+                         for v, (name, ms) in enumerate(zip("xy", latencies))],
+            "short_circuit": {"accuracy": 0.8}, "examples": examples}]}
+    return document, (said, correct, truth, latencies)
+
+
+@pytest.mark.parametrize("policy", ["fermata", "sneakpeek", "grouped", "lo-edf"])
+@pytest.mark.parametrize("rate", [50, 150, 400])
+def test_no_policy_exceeds_the_bound(policy, rate):
+    document, a = scenario(policy, rate, seed=1)
+    done = subprocess.run([FERMATA, "simulate", "-"], input=json.dumps(document), text=True,
+                          capture_output=True, check=True)
+    utility = json.loads(done.stdout)["applications"][0]["utility"]
+    chance = 3 * (0.25 / (10 * rate)) ** 0.5
+    assert utility <= variants_bound.bound([a], rate, 60) + chance
+
+
+@pytest.mark.parametrize("name", ["handwriting-small", "wake-large"])
+def test_slowed_models_do_the_work_and_answer_the_same(tmp_path, name):
+    repository = tmp_path / "models"
+    slowed.add(repository, name, TIMES).rename(repository / "slow")
+    shutil.copytree(ZOO / "repository" / name, repository / "once")
+    for model in ("once", "slow"):
+        config = repository / model / "config.pbtxt"
+        config.write_text(config.read_text().replace(f'"{name}"', f'"{model}"'))
+    nodes = [len(onnx.load(repository / model / "1" / "model.onnx").graph.node)
+             for model in ("once", "slow")]
+    assert nodes[1] == TIMES * nodes[0] + 3 * (TIMES - 1)  # and what makes them wait in turn
+    features = np.load(ZOO / "data" / name.partition("-")[0] / "stream-features.npy")[:16]
+    served = Server(tmp_path, repository, CONFIG)
+    with tritonclient.grpc.InferenceServerClient(served.grpc) as client:
+        triton = types.SimpleNamespace(module=tritonclient.grpc, client=client)
+        answers = [infer(triton, model, {"features": features}) for model in ("once", "slow")]
+    assert served.stop() == 0
+    for output in ("label", "probabilities"):
+        assert np.array_equal(answers[0][output], answers[1][output])
