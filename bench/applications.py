@@ -225,4 +225,5 @@ def simulate(document):
 def simulate_all(documents, what=""):
     """Results in the order of the documents, by as many processes as there are processors."""
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(tqdm.tqdm(pool.map(simulate, documents), what, len(documents), leave=False))
+        return list(tqdm.tqdm(pool.map(simulate, documents), what, len(documents), leave=False,
+                              disable=None))

@@ -24,7 +24,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("record", "served", "figures"))
-    parser.add_argument("--seeds", type=int, default=3, help="of each simulated point")
+    parser.add_argument("--seeds", type=int, default=3, choices=range(1, 6),
+                        help="of each simulated point")
     parser.add_argument("--recorded", action="store_true", help="keep the last measurements")
     parser.add_argument("--rounds", type=int, default=3, help="of what is served")
     parser.add_argument("--seconds", type=float, default=1, help="a factor of how long loads last")

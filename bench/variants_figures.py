@@ -68,6 +68,7 @@ class Figures:
         axis.legend()
         print(plot.save(f"variants_{name}", figure,
                         {"seeds": self.seeds, "x": list(points), "utility": rows}))
+        return rows
 
     def by_deadline(self, name, **how):
         self.sweep(name, "SLO, ms", {ms: {"slo_ms": ms, **how} for ms in SLOS_MS})
@@ -180,6 +181,14 @@ def added(after, before):
     return statistics.mean(differences) - half, statistics.mean(differences) + half
 
 
+def wrong_way(where, rows, policies, rises):
+    """Says of whom a sweep does not end higher, or lower, than it begins."""
+    for policy in policies:
+        first, last = rows[policy][0], rows[policy][-1]
+        if (last > first) != rises:
+            yield f"{where}: {policy} goes from {first:.3f} to {last:.3f}"
+
+
 def all_of_them(records, seeds):
     figures = Figures(records, seeds)
     failures = [*variants_estimates.figures(records), *figures.awareness(), *figures.goal()]
@@ -190,20 +199,26 @@ def all_of_them(records, seeds):
                   policies=("fermata", "sneakpeek", "grouped"))
     figures.by_deadline("deadlines")
     figures.by_deadline("deadlines_one_resident", resident=1)
-    figures.sweep("deadlines_varied", "standard deviation of SLOs of 150 ms on average, ms",
-                  {ms: {"slo_ms": (150, ms)} for ms in DEVIATIONS_MS})
-    figures.sweep("applications", "applications, 24 requests a window, SLO 200 ms",
-                  {len(applications.NAMES) * n: {"copies": n, "load": 2 * LOAD, "slo_ms": 200}
-                   for n in COPIES})
+    varied = figures.sweep("deadlines_varied", "standard deviation of SLOs, 150 ms on average",
+                           {ms: {"slo_ms": (150, ms)} for ms in DEVIATIONS_MS})
+    failures += wrong_way("figure 11b", varied, SWEPT, rises=False)
+    copied = figures.sweep("applications", "applications, 24 requests a window, SLO 200 ms",
+                           {len(applications.NAMES) * n: {
+                               "copies": n, "load": 2 * LOAD, "slo_ms": 200} for n in COPIES})
+    failures += wrong_way("figure 12a", copied, ("sneakpeek", "grouped"), rises=False)
     figures.sweep("rates", "requests a window, SLO 200 ms",
                   {n: {"load": LOAD * n / applications.WINDOW_REQUESTS, "slo_ms": 200}
                    for n in (6, 12, 24, 48)})
     figures.by_deadline("penalty_step", penalty="step")
     figures.by_deadline("penalty_linear", penalty="linear")
     for name, faster in (("unlike", 1), ("unlike_tenfold", 10)):
-        figures.sweep(name, "accuracies apart by, %", {
-            p: {"percent": p, "faster": faster} for p in variants_unlike.PERCENT},
+        rows = figures.sweep(
+            name, f"accuracies apart by, %; latencies by {faster} times that",
+            {p: {"percent": p, "faster": faster} for p in variants_unlike.PERCENT},
             document=lambda seed, how: variants_unlike.scenario(records, seed=seed, **how))
+        if faster == 1:
+            failures += wrong_way("figure 15", rows, ("sneakpeek", "grouped"), rises=True)
+            failures += wrong_way("figure 15", rows, ("lo-priority", "lo-edf"), rises=False)
     figures.by_deadline("deadlines_two_workers", workers=2, load=2 * LOAD)
     figures.sweep("workers", "workers, 12 requests a window each",
                   {w: {"load": LOAD * w, "workers": w} for w in (1, 2, 4)})
