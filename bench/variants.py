@@ -27,6 +27,8 @@ def main():
     parser.add_argument("--seeds", type=int, default=3, choices=range(1, 6),
                         help="of each simulated point")
     parser.add_argument("--recorded", action="store_true", help="keep the last measurements")
+    parser.add_argument("--only", nargs="*", choices=variants_figures.PARTS,
+                        help="parts of the figures")
     parser.add_argument("--rounds", type=int, default=3, help="of what is served")
     parser.add_argument("--seconds", type=float, default=1, help="a factor of how long loads last")
     parser.add_argument("--quick", action="store_true",
@@ -40,7 +42,8 @@ def main():
         failures = variants_served.served(**(quick if arguments.quick else {
             "rounds": arguments.rounds, "seconds": arguments.seconds, "keep": True}))
     elif arguments.what == "figures":
-        failures = variants_figures.all_of_them(applications.load(), arguments.seeds)
+        failures = variants_figures.all_of_them(applications.load(), arguments.seeds,
+                                                arguments.only)
     for failure in failures:
         print(f"MISSED: {failure}")
     sys.exit(bool(failures))

@@ -32,10 +32,11 @@ SLOS_MS, WAY_MS = (50, 100, 150), 5  # the way to the client and back is kept fr
 LOADS_S = {0.5: 4, 1: 3, 2: 2, 4: 2, 8: 2, 16: 2}  # how long each is measured
 LEAD_S, REST_S = 0.4, 0.3  # before that the queues fill; after it they may empty
 WINDOW_MS = 100  # of the published policies
-METHODS = {"fermata": ("fermata", {}), "sneakpeek": ("sneakpeek", {}),
-           "grouped": ("grouped", {}), "lo-edf": ("lo-edf", {})}
-WITHOUT_MS = 150  # the SLO for which evidence is besides kept from answering by itself
-WITHOUT = {f"{name}, no SC": (name, {"short_circuit": False}) for name in ("fermata", "sneakpeek")}
+METHODS = {name: {"scheduler": name} for name in ("fermata", "sneakpeek", "grouped", "lo-edf")}
+BESIDES = {  # by SLO: a window within the shortest one, and evidence that does not answer by itself
+    50: {"sneakpeek, window of 25 ms": {"scheduler": "sneakpeek", "window_ms": 25}},
+    150: {f"{name}, no SC": {"scheduler": name, "short_circuit": False}
+          for name in ("fermata", "sneakpeek")}}
 PROFILE_RUNS = 8
 LEAST_SLOWER = 0.5  # of SLOWED: else something has removed the work
 TRUSTED_LAG_MS = 10  # of sends, at p99
@@ -72,14 +73,14 @@ def build(repository, records):
     return found
 
 
-def configuration(records, repository, scheduler, slo_ms, how):
+def configuration(records, repository, slo_ms, scheduler, window_ms=WINDOW_MS, **how):
     services = {name: {"kind": "variants", "variants": [v["name"] for v in a["variants"]],
                        "slo_ms": slo_ms - WAY_MS, "penalty": "sigmoid", "queue_limit": 100000,
                        "evidence": {**applications.labelled(name, "train"),
                                     "k": applications.NEIGHBOURS}, **how}
                 for name, a in records["applications"].items()}
     return {"models": str(repository), "log_level": "warning", "scheduler": scheduler,
-            "scheduler_window_ms": WINDOW_MS, "workers": {"count": 1, "threads": 1},
+            "scheduler_window_ms": window_ms, "workers": {"count": 1, "threads": 1},
             "services": services}
 
 
@@ -130,7 +131,7 @@ def judge(about, answers, lags_ms, slo_ms):
 
 
 def methods(slo_ms):
-    return METHODS | (WITHOUT if slo_ms == WITHOUT_MS else {})
+    return METHODS | BESIDES.get(slo_ms, {})
 
 
 def serve(records, repository, rounds, seconds):
@@ -140,8 +141,8 @@ def serve(records, repository, rounds, seconds):
              for name in methods(slo)]
     for seed, slo, name in tqdm.tqdm(turns, "serving", disable=None):
         asked, about = stream.round(seed, applications.bearable_rps(records), seconds)
-        scheduler, how = methods(slo)[name]
-        with server.Server(configuration(records, repository, scheduler, slo, how)) as running:
+        config = configuration(records, repository, slo, **methods(slo)[name])
+        with server.Server(config) as running:
             answers, lags_ms = open_loop.drive(running.grpc, asked)
             rss_mb = running.rss_mb()
         for load, row in judge(about, answers, lags_ms, slo).items():
@@ -154,8 +155,8 @@ def serve(records, repository, rounds, seconds):
 def simulated(records, seconds, keys):
     """Utility of the same in virtual time, where decisions and the way cost nothing."""
     documents = [applications.scenario(
-        records, METHODS[name.partition(",")[0]][0], load, slo_ms=slo - WAY_MS, seed=seed,
-        warmup=LEAD_S, seconds=seconds * LOADS_S[load]) | methods(slo)[name][1]
+        records, name, load, slo_ms=slo - WAY_MS, seed=seed, warmup=LEAD_S,
+        seconds=seconds * LOADS_S[load]) | methods(slo)[name]
         for slo, load, name in keys for seed in range(1, SEEDS + 1)]
     found = iter(applications.simulate_all(documents, "simulating"))
     return {key: statistics.median(next(found)["utility"] for _ in range(SEEDS)) for key in keys}
