@@ -17,8 +17,7 @@ void ModelShard::remove_key(KeyId key) {
   wakes_.set(index(key), Time::infinite());
 }
 
-void ModelShard::set_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
-                             policy::Decisions& out) {
+void ModelShard::set_latency(KeyId key, LatencyByType latency, Time now, policy::Decisions& out) {
   keys_[index(key)].batcher->set_latency(std::move(latency), now, out);
   changed(index(key));
 }

@@ -25,8 +25,7 @@ class ModelShard {
 
   void add_key(std::unique_ptr<policy::Batcher> batcher, OfferSlot* slot);
   void remove_key(KeyId key);  // nothing of it may wait
-  void set_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
-                   policy::Decisions& out);
+  void set_latency(KeyId key, LatencyByType latency, Time now, policy::Decisions& out);
   void set_delay_bound(policy::DelayBound bound);
 
   // Takes in at most kMessages nominations, serves grants and wakes batchers.

@@ -114,7 +114,7 @@ WorkerId ShardedScheduler::add_worker(uint32_t type) {
   return worker;
 }
 
-void ShardedScheduler::update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency) {
+void ShardedScheduler::update_latency(KeyId key, LatencyByType latency) {
   tell_shard(key, [key, latency = std::move(latency)](ModelShard& shard, Time now, auto& out) {
     shard.set_latency(key, latency, now, out);
   });

@@ -44,7 +44,7 @@ class ShardedScheduler {
   KeyId add_key(policy::KeyInfo info);
   void remove_key(KeyId key);
   WorkerId add_worker(uint32_t type = 0);
-  void update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency);
+  void update_latency(KeyId key, LatencyByType latency);
   void set_delay_bound(policy::DelayBound bound);
 
   // The request path, from any thread; never block.

@@ -25,8 +25,7 @@ KeyId ThreadedScheduler::add_key(policy::KeyInfo info) {
   return sharded_->add_key(std::move(info));
 }
 
-void ThreadedScheduler::update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time,
-                                       policy::Decisions&) {
+void ThreadedScheduler::update_latency(KeyId key, LatencyByType latency, Time, policy::Decisions&) {
   sharded_->update_latency(key, std::move(latency));
 }
 

@@ -30,8 +30,7 @@ class ThreadedScheduler final : public policy::Scheduler {
 
   KeyId add_key(policy::KeyInfo info) override;
   void remove_key(KeyId key) override { sharded_->remove_key(key); }
-  void update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
-                      policy::Decisions& out) override;
+  void update_latency(KeyId key, LatencyByType latency, Time now, policy::Decisions& out) override;
   void set_delay_bound(policy::DelayBound bound) override { sharded_->set_delay_bound(bound); }
   WorkerId add_worker(Time now, policy::Decisions& out, uint32_t type,
                       int64_t memory_bytes) override;

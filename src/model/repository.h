@@ -20,6 +20,10 @@ struct ModelFolder {
   inference::ModelConfig config;  // as written; empty where there is none
   std::vector<int64_t> versions;  // to be served, ascending, never empty
   std::filesystem::path profile() const { return path / "profile.json"; }
+  // On workers of one type, where these are unlike.
+  std::filesystem::path profile_on(std::string_view worker_type) const {
+    return path / ("profile." + std::string(worker_type) + ".json");
+  }
   std::filesystem::path file(int64_t version) const;
 };
 

@@ -13,10 +13,6 @@ constexpr Duration kNoHurry = Duration::seconds(24 * 3600);
 
 }  // namespace
 
-std::vector<std::shared_ptr<const LatencyTable>> ApplicationQueue::tables(const KeyInfo& info) {
-  return info.latency_by_type.empty() ? std::vector{info.latency} : info.latency_by_type;
-}
-
 uint32_t ApplicationQueue::model_of(const KeyInfo& info) {
   if (!info.variant.is_none()) {  // keys of no variant share nothing
     if (const auto it = models_.find(info.variant); it != models_.end()) return it->second;
@@ -81,14 +77,14 @@ bool ApplicationQueue::use(WorkerId id, KeyId key) {
   return load;
 }
 
-bool ApplicationQueue::set_latency(KeyId key, std::shared_ptr<const LatencyTable> latency) {
+bool ApplicationQueue::set_latency(KeyId key, LatencyByType latency) {
   Key& known = keys_.at(key);
   known.info.latency = std::move(latency);
   bool changed = false;
   for (uint32_t a = 0; a < applications_.size(); ++a) {
     const auto variant = variant_of(a, key);
     if (!variant) continue;
-    problem_.applications[a].variants[*variant].latency = tables(known.info);
+    problem_.applications[a].variants[*variant].latency = known.info.latency.tables();
     changed = measure_fastest(a) || changed;
   }
   return changed;
@@ -119,7 +115,8 @@ void ApplicationQueue::add_application(KeyId key, const ApplicationInfo& info) {
   for (const ApplicationVariant& variant : info.variants) {
     const Key& of = keys_.at(variant.key);
     known.keys.push_back(variant.key);
-    application.variants.push_back({of.model, variant.accuracy, variant.recall, tables(of.info)});
+    application.variants.push_back(
+        {of.model, variant.accuracy, variant.recall, of.info.latency.tables()});
   }
   application_of_[key] = at;
   (void)measure_fastest(at);

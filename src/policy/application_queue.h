@@ -41,7 +41,7 @@ class ApplicationQueue {
   // A key that applications may name; `info` says what a worker loads for it.
   void add_key(KeyId key, const KeyInfo& info);
   // True where that changes the fastest() of any application.
-  bool set_latency(KeyId key, std::shared_ptr<const LatencyTable> latency);
+  bool set_latency(KeyId key, LatencyByType latency);
   // Its variants' keys were added before.
   void add_application(KeyId key, const ApplicationInfo& info);
   void remove(KeyId key);  // of a variant that no application names, or of an application
@@ -120,7 +120,6 @@ class ApplicationQueue {
   bool measure_fastest(uint32_t application);
   void erase(Queue::iterator it);
   void add_request(Waiting& waiting);
-  static std::vector<std::shared_ptr<const LatencyTable>> tables(const KeyInfo& info);
 
   absl::flat_hash_map<KeyId, Key> keys_;
   absl::flat_hash_map<KeyId, uint32_t> application_of_;

@@ -23,11 +23,10 @@ class Batcher {
   virtual Answer granted(const Grant& grant, Time now, Decisions& out) = 0;
   // To be called at next_wake(), or as soon after as can be.
   virtual void tick(Time now, Decisions& out) = 0;
-  // Adds waiting tasks to a batch of this key that another batcher has bound, as many as let
-  // it end by `limit` and by their own deadlines.
-  virtual void join(Batch&, Time /*limit*/, Time /*now*/, Decisions&) {}
-  virtual void set_latency(std::shared_ptr<const LatencyTable> latency, Time now,
-                           Decisions& out) = 0;
+  // Adds waiting tasks to a batch of this key that another batcher has bound to a worker of this
+  // type, as many as let it end by `limit` and by their own deadlines.
+  virtual void join(Batch&, uint32_t /*type*/, Time /*limit*/, Time /*now*/, Decisions&) {}
+  virtual void set_latency(LatencyByType latency, Time now, Decisions& out) = 0;
   virtual void set_delay_bound(DelayBound bound) = 0;
 
   // How long a task of this key that came now could wait before it must start; infinite where

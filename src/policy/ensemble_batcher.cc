@@ -16,6 +16,7 @@ constexpr Time kLast = Time::from_nanos(Time::infinite().nanos() - 1);  // yet n
 
 void EnsembleBatcher::add_worker(uint32_t type, uint32_t running) {
   queries_.add_worker(type, running);
+  declined_.add_worker(type);
   free_at_.emplace_back();
 }
 
@@ -24,10 +25,15 @@ void EnsembleBatcher::set_delay_bound(DelayBound bound) {
   queries_.set_delay_bound(bound);
 }
 
+void EnsembleBatcher::look_again(Time now) {
+  wait_until_ = now;
+  declined_.clear();
+}
+
 void EnsembleBatcher::nominated(const Task& task, Time now, Decisions& out) {
   FERMATA_CHECK(task.items == 1);
   queries_.insert(task, now);
-  wait_until_ = now;
+  look_again(now);
   queries_.conclude_late(now, out);
   update(now);
 }
@@ -41,7 +47,7 @@ bool EnsembleBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
 
 void EnsembleBatcher::scored(const Task& task, const Difficulty& difficulty, Time now,
                              Decisions& out) {
-  if (queries_.scored(task, difficulty)) wait_until_ = now;
+  if (queries_.scored(task, difficulty)) look_again(now);
   queries_.conclude_late(now, out);
   update(now);
 }
@@ -56,7 +62,7 @@ void EnsembleBatcher::freed(WorkerId worker, Time now, Decisions& out) {
   queries_.freed(worker, out);
   queries_.conclude_finished(out);
   queries_.conclude_late(now, out);
-  wait_until_ = now;
+  look_again(now);
   update(now);
 }
 
@@ -74,6 +80,7 @@ void EnsembleBatcher::update(Time now) {
     return taken != queries_.ensemble(query->ensemble).all();
   };
   offer_.epoch = epoch_;
+  offer_.types = declined_.types(now);
   offer_.start_at = std::max(now, wait_until_);
   const auto any = std::find_if(queries.begin(), queries.end(), wants_more);
   offer_.items = any == queries.end() ? 0 : static_cast<uint32_t>(queries.end() - any);
@@ -106,8 +113,9 @@ Answer EnsembleBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   const Time start = std::max(now + delay_(1), grant.free_at);
   const EnsembleLookahead::Plan& plan = planner_.follow(queries_, grant.worker, start, free_at_);
   for (const auto& [query, subset] : plan.planned) queries_.plan(*query, subset);
-  wait_until_ = start + kTick + kLookAgain;
-  if (!plan.queries.empty()) {
+  if (plan.queries.empty()) {
+    wait_until_ = declined_.decline(grant.worker_type, now, start + kTick + kLookAgain);
+  } else {
     Batch& batch = out.add_batch();
     batch.key = plan.model;
     batch.worker = grant.worker;

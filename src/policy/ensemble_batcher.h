@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "policy/batcher.h"
+#include "policy/declined_types.h"
 #include "policy/ensemble_lookahead.h"
 #include "policy/ensemble_queries.h"
 
@@ -33,13 +34,14 @@ class EnsembleBatcher final : public Batcher {
   bool withdrawn(const Task& task, Time now, Decisions& out) override;
   Answer granted(const Grant& grant, Time now, Decisions& out) override;
   void tick(Time now, Decisions& out) override;
-  void set_latency(std::shared_ptr<const LatencyTable>, Time, Decisions&) override {}
+  void set_latency(LatencyByType, Time, Decisions&) override {}
   void set_delay_bound(DelayBound bound) override;
   const Offer& offer() const override { return offer_; }
-  Time next_wake() const override { return queries_.next_moment(); }
+  Time next_wake() const override { return std::min(queries_.next_moment(), declined_.until()); }
   uint64_t waiting_items() const override { return queries_.by_deadline().size(); }
 
  private:
+  void look_again(Time now);  // something has changed
   void update(Time now);
 
   DelayBound delay_;
@@ -47,6 +49,7 @@ class EnsembleBatcher final : public Batcher {
   EnsembleLookahead planner_;
   std::vector<Time> free_at_;  // by worker
   Offer offer_;
+  DeclinedTypes declined_;
   Time wait_until_;  // nothing is worth starting before
   uint64_t epoch_ = 0;
 };

@@ -38,14 +38,12 @@ std::vector<double> expected_utility(const EnsembleInfo& info) {
 
 void EnsembleQueries::add_key(KeyId key, const KeyInfo& info) { keys_[key] = info; }
 
-void EnsembleQueries::set_latency(KeyId key, std::shared_ptr<const LatencyTable> latency) {
+void EnsembleQueries::set_latency(KeyId key, LatencyByType latency) {
   keys_.at(key).latency = std::move(latency);
 }
 
 const LatencyTable& EnsembleQueries::latency(KeyId model, WorkerId worker) const {
-  const KeyInfo& info = keys_.at(model);
-  if (info.latency_by_type.empty()) return *info.latency;
-  return *info.latency_by_type[workers_[worker.index()].type];
+  return keys_.at(model).latency.on(workers_[worker.index()].type);
 }
 
 void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
@@ -230,9 +228,7 @@ Time EnsembleQueries::moment_of(const Query& query) const {
   if (query.running != 0 || info.serve_all) return Time::infinite();
   Duration least = Duration::infinite();
   for (const KeyId model : info.models) {
-    const KeyInfo& key = keys_.at(model);
-    least = std::min(least, (*key.latency)(1));
-    for (const auto& table : key.latency_by_type) least = std::min(least, (*table)(1));
+    least = std::min(least, keys_.at(model).latency.fastest(1));
   }
   return deadline - least - delay_(1) + kTick;
 }

@@ -52,7 +52,7 @@ class EnsembleQueries {
       : delay_(delay), as_published_(as_published) {}
 
   void add_key(KeyId key, const KeyInfo& info);
-  void set_latency(KeyId key, std::shared_ptr<const LatencyTable> latency);
+  void set_latency(KeyId key, LatencyByType latency);
   void add_ensemble(KeyId key, const EnsembleInfo& info);  // its models' keys were added before
   void remove(KeyId key);                                  // of a model or of an ensemble
   bool is_ensemble(KeyId key) const { return ensemble_of_.contains(key); }
@@ -90,7 +90,7 @@ class EnsembleQueries {
   uint64_t waiting_items(KeyId key) const;
   const LatencyTable& latency(KeyId model, WorkerId worker) const;
   const std::string& name(KeyId model) const { return keys_.at(model).name; }
-  const LatencyTable& slowest(KeyId model) const { return *keys_.at(model).latency; }
+  const LatencyTable& slowest(KeyId model) const { return *keys_.at(model).latency.slowest(); }
 
  private:
   struct Entry {

@@ -55,8 +55,7 @@ void EnsembleScheduler::remove_key(KeyId key) {
   free_keys_.push_back(key);
 }
 
-void EnsembleScheduler::update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time,
-                                       Decisions&) {
+void EnsembleScheduler::update_latency(KeyId key, LatencyByType latency, Time, Decisions&) {
   queries_.set_latency(key, std::move(latency));
 }
 

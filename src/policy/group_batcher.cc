@@ -45,11 +45,21 @@ GroupBatcher::GroupBatcher(KeyId key, DelayBound delay) : delay_(delay) {
   offer_.variation = kAtAnyTime;
 }
 
+void GroupBatcher::add_worker(uint32_t type, int64_t memory_bytes) {
+  queue_.add_worker(type, memory_bytes);
+  declined_.add_worker(type);
+}
+
+void GroupBatcher::look_again(Time now) {
+  wait_until_ = now;
+  declined_.clear();
+}
+
 void GroupBatcher::nominated(const Task& task, Time now, Decisions& out) {
   FERMATA_CHECK(task.items == 1);
   Waiting& waiting = queue_.insert(task, now);
   queue_.set_moment(waiting, last_moment(waiting));
-  wait_until_ = now;
+  look_again(now);
   end_the_late(now, out);
   update(now);
 }
@@ -70,7 +80,7 @@ void GroupBatcher::learned(const Task& task, Evidence evidence, Time now, Decisi
   } else {
     queue_.set_moment(*waiting, last_moment(*waiting));
   }
-  wait_until_ = now;
+  look_again(now);
   end_the_late(now, out);
   update(now);
 }
@@ -146,6 +156,8 @@ void GroupBatcher::end_the_late(Time now, Decisions& out) {
 void GroupBatcher::update(Time now) {
   const Time moment = queue_.first_moment();
   wake_ = moment.is_infinite() ? moment : moment - delay_(1);
+  offer_.types = declined_.types(now);
+  wake_ = std::min(wake_, declined_.until());
   offer_.items = static_cast<uint32_t>(queue_.waiting().size());
   offer_.epoch = epoch_;
   offer_.patient = false;
@@ -221,11 +233,14 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
         });
     // Not at this moment again, however long its data takes.
     const Time again = start + delay_(offer_.items) + kTick;
-    wait_until_ = first == plan.batches.end() ? again + kLookAgain : std::max(first->start, again);
     if (first != plan.batches.end() && first->start <= start) {
       bind(plan, *first, grant.worker, start, out);
       answer.started = true;
       answer.free_at = out.bound.back().finish;
+    } else {
+      const bool idle = first == plan.batches.end();
+      wait_until_ = declined_.decline(grant.worker_type, now,
+                                      idle ? again + kLookAgain : std::max(first->start, again));
     }
   }
   update(now);

@@ -5,6 +5,7 @@
 
 #include "policy/application_queue.h"
 #include "policy/batcher.h"
+#include "policy/declined_types.h"
 #include "policy/lookahead.h"
 
 namespace fermata::policy {
@@ -32,12 +33,13 @@ class GroupBatcher final : public Batcher {
   // What the next grant is used for ends by `limit`, as far as fewer tasks make it: until then
   // those of others who may come can wait for the worker.
   void end_by(Time limit) { limit_ = limit; }
+  void add_worker(uint32_t type, int64_t memory_bytes);
 
   void nominated(const Task& task, Time now, Decisions& out) override;
   bool withdrawn(const Task& task, Time now, Decisions& out) override;
   Answer granted(const Grant& grant, Time now, Decisions& out) override;
   void tick(Time now, Decisions& out) override;
-  void set_latency(std::shared_ptr<const LatencyTable>, Time, Decisions&) override {}
+  void set_latency(LatencyByType, Time, Decisions&) override {}
   // The table of one of its variants has changed: O(waiting * log waiting).
   void variant_latency_changed(Time now);
   void set_delay_bound(DelayBound bound) override { delay_ = bound; }
@@ -49,6 +51,7 @@ class GroupBatcher final : public Batcher {
  private:
   using Waiting = ApplicationQueue::Waiting;
 
+  void look_again(Time now);  // something has changed
   void update(Time now);
   void offer_patient(Time now);
   Time urgency(Time now) const;
@@ -70,6 +73,7 @@ class GroupBatcher final : public Batcher {
   std::vector<double> theta_, counts_;
   std::vector<uint32_t> taken_;  // requests of the batch that is bound
   Offer offer_;
+  DeclinedTypes declined_;
   Time limit_ = Time::infinite();
   Time wait_until_;  // nothing is worth starting before
   Time wake_ = Time::infinite();

@@ -27,12 +27,11 @@ void NexusScheduler::remove_key(KeyId key) {
   stale_ = true;
 }
 
-void NexusScheduler::update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency,
-                                    Time now, Decisions& out) {
+void NexusScheduler::update_latency(KeyId key, LatencyByType latency, Time now, Decisions& out) {
   keys_[key.index()].info.latency = latency;
   for (const size_t r : keys_[key.index()].replicas) {
     const size_t dropped = out.dropped.size();
-    replicas_[r].batcher->set_latency(latency, now, out);
+    replicas_[r].batcher->set_latency(latency.table(type_of(replicas_[r].worker)), now, out);
     wakes_.set(r, replicas_[r].batcher->next_wake());
     explain_drops(dropped, replicas_[r].worker, now, out);
   }
@@ -47,7 +46,10 @@ WorkerId NexusScheduler::add_worker(Time now, Decisions& out, uint32_t type, int
   const WorkerId worker(static_cast<uint32_t>(workers_.size()));
   workers_.push_back({type});
   for (size_t r = 0; r < replicas_.size(); ++r) {
-    if (replicas_[r].worker == worker) workers_.back().replicas.push_back(r);
+    if (replicas_[r].worker != worker) continue;
+    workers_.back().replicas.push_back(r);
+    const LatencyByType& latency = keys_[replicas_[r].key.index()].info.latency;
+    replicas_[r].batcher->set_latency(latency.table(type), now, out);
   }
   stale_ = true;
   serve(worker, now, out);
@@ -62,7 +64,7 @@ void NexusScheduler::place(Time now) {
     const double measured =
         since > Duration() ? static_cast<double>(key.items) / since.seconds() : 1.0;
     const double rate = key.info.rate_rps > 0 ? key.info.rate_rps : measured;
-    demands.push_back({rate, key.info.latency.get(), key.info.slo});
+    demands.push_back({rate, key.info.latency.slowest().get(), key.info.slo});
     key.items = 0;
   }
   for (Replica& replica : replicas_) replica.share = 0;
@@ -83,7 +85,9 @@ size_t NexusScheduler::replica_of(KeyId key, WorkerId worker) {
     if (replicas_[r].worker == worker) return r;
   }
   const size_t r = replicas_.size();
-  replicas_.push_back({key, worker, make_eager(key, keys_[key.index()].info, delay_)});
+  KeyInfo info = keys_[key.index()].info;
+  info.latency = info.latency.table(type_of(worker));
+  replicas_.push_back({key, worker, make_eager(key, std::move(info), delay_)});
   wakes_.resize(replicas_.size());
   keys_[key.index()].replicas.push_back(r);
   if (worker.index() < workers_.size()) workers_[worker.index()].replicas.push_back(r);

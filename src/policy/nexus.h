@@ -16,13 +16,13 @@ namespace fermata::policy {
 //
 // Rates are those the keys were added with; of keys that have none, what came
 // since the last epoch. Placed again when keys or workers are
-// added and every epoch of 30 s; what waits where it was dealt stays there.
+// added and every epoch of 30 s; what waits where it was dealt stays there. Placement
+// takes unlike workers for the slowest of them.
 class NexusScheduler final : public Scheduler {
  public:
   KeyId add_key(KeyInfo info) override;
   void remove_key(KeyId key) override;
-  void update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
-                      Decisions& out) override;
+  void update_latency(KeyId key, LatencyByType latency, Time now, Decisions& out) override;
   void set_delay_bound(DelayBound bound) override;
   WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) override;
   void nominate(const Task& task, Time now, Decisions& out) override;
@@ -56,6 +56,10 @@ class NexusScheduler final : public Scheduler {
 
   void place(Time now);
   size_t replica_of(KeyId key, WorkerId worker);
+  // The first, of a worker that is yet to come.
+  uint32_t type_of(WorkerId worker) const {
+    return worker.index() < workers_.size() ? workers_[worker.index()].type : 0;
+  }
   size_t deal(const KeyState& key);
   void serve(WorkerId worker, Time now, Decisions& out);
   void explain_drops(size_t from, WorkerId worker, Time now, Decisions& out) const;

@@ -1,6 +1,7 @@
 #include "policy/pool_ranker.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/check.h"
 
@@ -18,6 +19,7 @@ void PoolRanker::add_key(KeyId key) {
   epoch_.resize(n);
   later_.resize(n);
   due_.resize(n);
+  for (Type& type : types_) type.due.resize(n);
   patient_.resize(n);
   forget(key);
   offers_[key.index()] = Offer{key};
@@ -26,8 +28,14 @@ void PoolRanker::add_key(KeyId key) {
 
 void PoolRanker::add_worker(WorkerId worker, uint32_t type, Time now, std::vector<Grant>& out) {
   FERMATA_CHECK(worker.index() == workers_.size());
+  FERMATA_CHECK(type < kMostWorkerTypes);
   workers_.push_back({type});
-  available_.resize(workers_.size());
+  if (type >= types_.size()) {
+    types_.resize(type + 1);
+    for (Type& each : types_) each.due.resize(offers_.size());
+    for (size_t k = 0; k < offers_.size(); ++k) set_due(k, due_[k]);
+  }
+  for (Type& each : types_) each.available.resize(workers_.size());
   place(worker);
   match(now, out);
 }
@@ -37,12 +45,21 @@ void PoolRanker::place(WorkerId worker) {
   Time when = Time::infinite();
   if (!w.granted && w.running == 0) when = kIdle;
   if (!w.granted && w.running == 1 && delay_(1) > Duration()) when = w.free_at;
-  available_.set(worker.index(), when);
+  types_[w.type].available.set(worker.index(), when);
+}
+
+void PoolRanker::set_due(size_t key, bool due) {
+  due_[key] = due;
+  const Offer& offer = offers_[key];
+  for (size_t type = 0; type < types_.size(); ++type) {
+    const bool here = due && (offer.types >> type & 1) != 0;
+    types_[type].due.set(key, here ? offer.urgency : Time::infinite());
+  }
 }
 
 void PoolRanker::forget(KeyId key) {
   later_.set(key.index(), Time::infinite());
-  due_.set(key.index(), Time::infinite());
+  set_due(key.index(), false);
   patient_.set(key.index(), Time::infinite());
 }
 
@@ -53,7 +70,7 @@ void PoolRanker::offered(const Offer& offer, Time now, std::vector<Grant>& out) 
   const bool urgent = offer.items > 0 && !offer.patient;
   const bool due = urgent && decide_at(offer) <= now;
   later_.set(k, urgent && !due ? decide_at(offer) : Time::infinite());
-  due_.set(k, due ? offer.urgency : Time::infinite());
+  set_due(k, due);
   patient_.set(k, offer.items > 0 && offer.patient ? offer.urgency : Time::infinite());
   match(now, out);
 }
@@ -85,7 +102,7 @@ void PoolRanker::match(Time now, std::vector<Grant>& out) {
   while (later_.top() <= now) {
     const size_t k = later_.top_index();
     later_.set(k, Time::infinite());
-    due_.set(k, offers_[k].urgency);
+    set_due(k, true);
   }
   while (grant_due(now, out)) {
   }
@@ -94,33 +111,46 @@ void PoolRanker::match(Time now, std::vector<Grant>& out) {
 }
 
 bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
-  if (due_.top().is_infinite()) return false;
-  // A worker later than expected has no known end: it counts again once freed.
-  while (available_.top() != kIdle && available_.top() < now) {
-    available_.set(available_.top_index(), Time::infinite());
+  Type* first = nullptr;  // whose offer is the most urgent of those that can have a worker
+  for (Type& type : types_) {
+    if (type.due.top().is_infinite()) continue;
+    // A worker later than expected has no known end: it counts again once freed.
+    while (type.available.top() != kIdle && type.available.top() < now) {
+      type.available.set(type.available.top_index(), Time::infinite());
+    }
+    const Time free_at = type.available.top();
+    if (free_at.is_infinite()) continue;
+    if (free_at != kIdle && free_at - delay_(offers_[type.due.top_index()].items) > now) continue;
+    if (first == nullptr || type.due.top() < first->due.top()) first = &type;
   }
-  const size_t k = due_.top_index();
-  const Time free_at = available_.top();
-  if (free_at.is_infinite()) return false;
-  if (free_at != kIdle && free_at - delay_(offers_[k].items) > now) return false;
+  if (first == nullptr) return false;
+  const size_t k = first->due.top_index();
   wait_ += (now - decide_at(offers_[k])).scaled(kGrantWeight) - wait_.scaled(kGrantWeight);
   variation_ += kGrantWeight * (offers_[k].variation - variation_);
-  grant(KeyId(static_cast<uint32_t>(k)), WorkerId(static_cast<uint32_t>(available_.top_index())),
-        now, out);
+  grant(KeyId(static_cast<uint32_t>(k)),
+        WorkerId(static_cast<uint32_t>(first->available.top_index())), now, out);
   return true;
 }
 
 // Without a deadline a batch must not keep one that has it waiting: it runs only
 // if, for as long as it takes, there are workers for all offers that will want one.
 bool PoolRanker::grant_patient(Time now, std::vector<Grant>& out) {
-  if (patient_.top().is_infinite() || available_.top() != kIdle) return false;
+  if (patient_.top().is_infinite()) return false;
   const KeyId key(static_cast<uint32_t>(patient_.top_index()));
   size_t idle = 0, wanted = 0;
-  for (size_t w = 0; w < workers_.size(); ++w) idle += available_[w] == kIdle;
+  std::optional<WorkerId> worker;
+  for (size_t t = 0; t < types_.size(); ++t) {
+    const Type& type = types_[t];
+    if (type.available.top() != kIdle) continue;
+    const bool fits = (offers_[key.index()].types >> t & 1) != 0;
+    if (!worker && fits) worker = WorkerId(static_cast<uint32_t>(type.available.top_index()));
+    for (size_t w = 0; w < workers_.size(); ++w) idle += type.available[w] == kIdle;
+  }
+  if (!worker) return false;
   const Time end = now + offers_[key.index()].run;
   for (size_t k = 0; k < offers_.size(); ++k) wanted += later_[k] < end;
   if (idle <= wanted) return false;
-  grant(key, WorkerId(static_cast<uint32_t>(available_.top_index())), now, out);
+  grant(key, *worker, now, out);
   return true;
 }
 
@@ -137,8 +167,9 @@ void PoolRanker::grant(KeyId key, WorkerId worker, Time now, std::vector<Grant>&
 
 Time PoolRanker::next_wake() const {
   Time wake = later_.top();
-  if (!due_.top().is_infinite() && !available_.top().is_infinite()) {
-    wake = std::min(wake, available_.top() - delay_(offers_[due_.top_index()].items));
+  for (const Type& type : types_) {
+    if (type.due.top().is_infinite() || type.available.top().is_infinite()) continue;
+    wake = std::min(wake, type.available.top() - delay_(offers_[type.due.top_index()].items));
   }
   return wake;
 }

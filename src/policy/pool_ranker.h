@@ -7,9 +7,10 @@ namespace fermata::policy {
 
 // The ranker of Symphony 4.3: an offer that wants to start gets a free worker at
 // once; where there is none, a worker that becomes free goes to the most urgent
-// offer among those that want to start. Of several free workers the lowest id is
-// taken, so that the highest ones stay idle and can be given back.
-// Each call is O(log keys + log workers) for each grant it makes, plus O(keys)
+// offer among those that want to start and may run on its type. Of several free workers
+// the lowest type is taken, and of these the lowest id, so that the highest ones stay idle
+// and can be given back.
+// Each call is O(types * (log keys + log workers)) for each grant it makes, plus O(keys)
 // while a worker is idle and an offer without deadline waits.
 class PoolRanker final : public Ranker {
  public:
@@ -35,10 +36,17 @@ class PoolRanker final : public Ranker {
   };
   static constexpr Time kIdle = Time::from_nanos(-1);  // sorts before every running worker
 
+  // Workers of one type, and what wants to start on them.
+  struct Type {
+    MinTree due;        // by key: urgency of offers that want to start
+    MinTree available;  // by worker: kIdle, or when a running one is expected to be free
+  };
+
   void match(Time now, std::vector<Grant>& out);
   bool grant_due(Time now, std::vector<Grant>& out);
   bool grant_patient(Time now, std::vector<Grant>& out);
   void grant(KeyId key, WorkerId worker, Time now, std::vector<Grant>& out);
+  void set_due(size_t key, bool due);
   void forget(KeyId key);
   void place(WorkerId worker);  // enters its state into available_
   Time decide_at(const Offer& o) const { return o.start_at - delay_(o.items); }
@@ -46,11 +54,11 @@ class PoolRanker final : public Ranker {
   DelayBound delay_;
   std::vector<Offer> offers_;    // by key: the latest
   std::vector<uint64_t> epoch_;  // by key: what its next offer must have at least
-  MinTree later_;    // by key: when an offer that does not want to start yet will be decided
-  MinTree due_;      // by key: urgency of offers that want to start
-  MinTree patient_;  // by key: arrival of what has no deadline
+  MinTree later_;          // by key: when an offer that does not want to start yet will be decided
+  std::vector<bool> due_;  // by key: whether its offer wants to start
+  MinTree patient_;        // by key: arrival of what has no deadline
   std::vector<WorkerState> workers_;
-  MinTree available_;  // by worker: kIdle, or when a running one is expected to be free
+  std::vector<Type> types_{1};
   // Moving averages over grants, see kGrantWeight.
   Duration wait_;
   double variation_ = 1;

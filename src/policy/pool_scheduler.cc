@@ -40,7 +40,7 @@ GroupBatcher& PoolScheduler::group() {
     if (batchers_[k] == nullptr || KeyId(static_cast<uint32_t>(k)) == ensembles_key_) continue;
     group_->queue().add_key(KeyId(static_cast<uint32_t>(k)), infos_[k]);
   }
-  for (const WorkerInfo& w : workers_) group_->queue().add_worker(w.type, w.memory_bytes);
+  for (const WorkerInfo& w : workers_) group_->add_worker(w.type, w.memory_bytes);
   batchers_[group_key_.index()] = std::move(made);
   ranker_->add_key(group_key_);
   return *group_;
@@ -103,8 +103,7 @@ void PoolScheduler::remove_key(KeyId key) {
   free_keys_.push_back(key);
 }
 
-void PoolScheduler::update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
-                                   Decisions& out) {
+void PoolScheduler::update_latency(KeyId key, LatencyByType latency, Time now, Decisions& out) {
   const size_t dropped = out.dropped.size();
   infos_[key.index()].latency = latency;
   if (group_ != nullptr && group_->queue().set_latency(key, latency)) {
@@ -137,7 +136,7 @@ WorkerId PoolScheduler::add_worker(Time now, Decisions& out, uint32_t type, int6
   const WorkerId worker(static_cast<uint32_t>(workers_.size()));
   workers_.push_back({type, memory_bytes});
   if (group_ != nullptr) {
-    group_->queue().add_worker(type, memory_bytes);
+    group_->add_worker(type, memory_bytes);
   } else if (memory_bytes != kUnlimitedMemory) {
     group();  // keeps account of what is loaded
   }
@@ -260,10 +259,9 @@ void PoolScheduler::complete(Batch& batch, KeyId slot, Time now, Decisions& out)
   };
   const KeyInfo& info = infos_[batch.key.index()];
   const uint32_t type = workers_[batch.worker.index()].type;
-  const LatencyTable& latency =
-      info.latency_by_type.empty() ? *info.latency : *info.latency_by_type[type];
+  const LatencyTable& latency = info.latency.on(type);
   if (slot != batch.key) {
-    batchers_[batch.key.index()]->join(batch, limit(), now, out);
+    batchers_[batch.key.index()]->join(batch, type, limit(), now, out);
     joined_.push_back(batch.key);
   }
   if (group_ != nullptr && slot != group_key_) {

@@ -17,6 +17,8 @@ struct Cut {
 // What the batchers of all policies share: the queue by deadline, the tasks
 // without one, refusal in time, and binding. A policy says how to cut the queue
 // and when the resulting batch wants to start.
+// On unlike workers a batch is offered to all types on which its head can still end in time, and
+// counts as long as on the slowest of these; a task is refused when it cannot end on any.
 class QueueBatcher : public Batcher {
  public:
   QueueBatcher(KeyId key, KeyInfo info, DelayBound delay);
@@ -24,9 +26,9 @@ class QueueBatcher : public Batcher {
   void nominated(const Task& task, Time now, Decisions& out) final;
   bool withdrawn(const Task& task, Time now, Decisions& out) final;
   Answer granted(const Grant& grant, Time now, Decisions& out) final;
-  void join(Batch& batch, Time limit, Time now, Decisions& out) final;
+  void join(Batch& batch, uint32_t type, Time limit, Time now, Decisions& out) final;
   void tick(Time now, Decisions& out) final { update(now, out); }
-  void set_latency(std::shared_ptr<const LatencyTable> latency, Time now, Decisions& out) final;
+  void set_latency(LatencyByType latency, Time now, Decisions& out) final;
   void set_delay_bound(DelayBound bound) final;
 
   Duration slack(Time now) const final;
@@ -41,7 +43,7 @@ class QueueBatcher : public Batcher {
   // Fills start_at and urgency of an offer of `items` items, the earliest
   // deadline among them being `deadline`.
   virtual void schedule(Time deadline, Time now, Offer& offer) = 0;
-  // λ has changed, or the latency or delay bound has.
+  // λ has changed, or times() have.
   virtual void retarget() {}
   virtual void learned(const Grant&) {}
   // A batch of so many items was bound; a task was refused.
@@ -49,7 +51,8 @@ class QueueBatcher : public Batcher {
   virtual void refused() {}
 
   const TaskQueue& queue() const { return queue_; }
-  const BatchTimes& times() const { return times_; }
+  // While the queue is cut for a worker its own; else those of the slowest that may run the batch.
+  const BatchTimes& times() const { return *times_; }
   const estimate::RateMeter& rate() const { return rate_; }
   // Of the items that come within the budget.
   double variation() const { return variation_.value(); }
@@ -57,20 +60,32 @@ class QueueBatcher : public Batcher {
   Duration budget() const { return budget_; }
 
  private:
+  // Types of workers, and the longest that a batch takes on any of them.
+  struct Level {
+    uint32_t types = kAnyType;
+    BatchTimes times;
+  };
+  void make_levels();
+  void choose_level(Time now);
+  const BatchTimes& times_on(uint32_t type) const {
+    return by_type_[by_type_.size() == 1 ? 0 : type];
+  }
   void update(Time now, Decisions& out);
   void refuse_hopeless(Time now, Decisions& out);
-  void refuse_first(size_t n, Time now, Decisions& out);
-  void refuse(const Task& task, Time now, Decisions& out);
+  void refuse_first(size_t n, Decisions& out);
+  void refuse(const Task& task, Decisions& out);
   void offer_urgent(const Cut& c, Time now);
   void offer_patient(Time now);
   void fill(const Cut& c, const BatchTimes& times, const Moment& m, Batch& batch);
-  Time latest_alone(const Task& t) const { return times_.decide_by(t.deadline, t.items); }
+  Time latest_alone(const Task& task) const;
 
   const KeyId key_;
   KeyInfo info_;
   DelayBound delay_;
-  BatchTimes times_;
-  std::vector<BatchTimes> times_by_type_;
+  std::vector<BatchTimes> by_type_;  // or one for all
+  std::vector<Level> levels_;        // all types, then without the slowest of those that are left
+  size_t level_ = 0;                 // of the head
+  const BatchTimes* times_ = nullptr;
   estimate::RateMeter rate_;
   estimate::CountVariation variation_;
   Duration budget_;

@@ -48,10 +48,9 @@ class Scheduler {
 
   virtual KeyId add_key(KeyInfo info) = 0;
   virtual void remove_key(KeyId key) = 0;  // nothing of it may wait; its id may come again
-  virtual void update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
-                              Decisions& out) = 0;
+  virtual void update_latency(KeyId key, LatencyByType latency, Time now, Decisions& out) = 0;
   virtual void set_delay_bound(DelayBound bound) = 0;
-  // `type` picks from a key's latency_by_type. Where memory has a limit, batches say what has
+  // `type` picks from a key's latencies. Where memory has a limit, batches say what has
   // to be loaded for them (Batch::load) and the least recently used goes.
   virtual WorkerId add_worker(Time now, Decisions& out, uint32_t type = 0,
                               int64_t memory_bytes = kUnlimitedMemory) = 0;

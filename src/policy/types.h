@@ -8,7 +8,7 @@
 
 #include "base/ids.h"
 #include "base/time.h"
-#include "model/latency.h"
+#include "model/latency_by_type.h"
 
 namespace fermata::policy {
 
@@ -22,6 +22,10 @@ struct Task {
   uint32_t items = 1;  // 1..max_batch of the key; a chooser splits what is larger
 };
 
+// Types of workers are numbered from 0; pools have at most so many.
+inline constexpr uint32_t kMostWorkerTypes = 32;
+inline constexpr uint32_t kAnyType = ~uint32_t{0};
+
 // What a batcher could run, for the ranker (Symphony appendix C: Candidate).
 // Only the latest offer of a key counts.
 struct Offer {
@@ -31,8 +35,9 @@ struct Offer {
   Time urgency;          // among offers that want to start, the earliest is served first
   bool patient = false;  // nothing in it has a deadline: runs when no one else wants the worker
   Duration run;          // of the batch as it is
-  double variation = 0;  // of its key's arrivals within a deadline, see estimate/variation.h
-  uint64_t epoch = 0;    // of the batcher; a grant for an older one is void
+  uint32_t types = kAnyType;  // of workers that may run it: a bit each
+  double variation = 0;       // of its key's arrivals within a deadline, see estimate/variation.h
+  uint64_t epoch = 0;         // of the batcher; a grant for an older one is void
 };
 
 // A worker for the next batch of a key.
@@ -74,13 +79,10 @@ struct Dropped {
 };
 
 struct KeyInfo {
-  std::string name;                             // for traces and errors
-  std::shared_ptr<const LatencyTable> latency;  // max_batch is the table's
-  Duration slo = Duration::infinite();          // typical relative deadline
-  double rate_rps = 0;                          // expected, for static placement; 0: unknown
-  // On workers of type i; empty where all are alike. `latency` is then the
-  // slowest of them: it says when a batch must start, wherever that is.
-  std::vector<std::shared_ptr<const LatencyTable>> latency_by_type;
+  std::string name;                     // for traces and errors
+  LatencyByType latency;                // max_batch is the slowest table's
+  Duration slo = Duration::infinite();  // typical relative deadline
+  double rate_rps = 0;                  // expected, for static placement; 0: unknown
   // What a worker loads for it; keys of one variant share that.
   VariantId variant;
   Duration load;

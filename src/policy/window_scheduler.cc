@@ -42,8 +42,7 @@ void WindowScheduler::remove_key(KeyId key) {
   free_keys_.push_back(key);
 }
 
-void WindowScheduler::update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time,
-                                     Decisions&) {
+void WindowScheduler::update_latency(KeyId key, LatencyByType latency, Time, Decisions&) {
   queue_.set_latency(key, std::move(latency));
 }
 

@@ -25,8 +25,7 @@ class WindowScheduler final : public Scheduler {
 
   KeyId add_key(KeyInfo info) override;
   void remove_key(KeyId key) override;
-  void update_latency(KeyId key, std::shared_ptr<const LatencyTable> latency, Time now,
-                      Decisions& out) override;
+  void update_latency(KeyId key, LatencyByType latency, Time now, Decisions& out) override;
   void set_delay_bound(DelayBound bound) override { delay_ = bound; }
   WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) override;
   bool serves_applications() const override { return true; }

@@ -19,7 +19,7 @@ double ms(Time t) { return (t - Time()).millis(); }
 
 // What a trace's key stands for: a model, a variant, or an application.
 struct Thing {
-  std::shared_ptr<const LatencyTable> latency;  // null: an application
+  LatencyByType latency;  // of nothing: an application or ensemble
   Duration load;
   double memory_mb = 0;
   std::vector<uint32_t> answers;  // keys whose batches may answer its requests
@@ -30,18 +30,27 @@ struct Thing {
   bool loadable() const { return load > Duration() || memory_mb > 0; }
 };
 
+// Workers are numbered group by group.
+const WorkerGroup& group_of(const Scenario& scenario, WorkerId worker, uint32_t& type) {
+  uint32_t before = 0;
+  for (type = 0; before + scenario.workers[type].count <= worker.value(); ++type) {
+    before += scenario.workers[type].count;
+  }
+  return scenario.workers[type];
+}
+
 std::vector<Thing> things(const Scenario& scenario) {
   std::vector<Thing> all;
   for (const SimulatedModel& m : scenario.models) {
     const auto own = static_cast<uint32_t>(all.size());
-    all.push_back({.latency = *LatencyTable::make(m.latency[0], m.max_batch), .answers = {own}});
+    all.push_back({.latency = *LatencyByType::make(m.latency, m.max_batch), .answers = {own}});
   }
   for (const SimulatedApplication& a : scenario.applications) {
     Thing application{.application = &a};
     for (const SimulatedVariant& v : a.variants) {
       application.answers.push_back(static_cast<uint32_t>(v.model.value_or(all.size())));
       if (v.model) continue;
-      all.push_back({*LatencyTable::make(v.latency[0], v.max_batch), v.load, v.memory_mb});
+      all.push_back({*LatencyByType::make(v.latency, v.max_batch), v.load, v.memory_mb});
     }
     all.push_back(std::move(application));
   }
@@ -50,7 +59,7 @@ std::vector<Thing> things(const Scenario& scenario) {
     for (const SimulatedVariant& v : e.models) {
       ensemble.answers.push_back(static_cast<uint32_t>(v.model.value_or(all.size())));
       if (v.model) continue;
-      all.push_back({*LatencyTable::make(v.latency[0], v.max_batch), v.load, v.memory_mb});
+      all.push_back({*LatencyByType::make(v.latency, v.max_batch), v.load, v.memory_mb});
     }
     all.push_back(std::move(ensemble));
   }
@@ -81,7 +90,7 @@ class Memory {
 
 Duration fastest(const std::vector<Thing>& all, const Thing& thing, uint32_t items) {
   Duration least = Duration::infinite();
-  for (const uint32_t key : thing.answers) least = std::min(least, (*all[key].latency)(items));
+  for (const uint32_t key : thing.answers) least = std::min(least, all[key].latency.fastest(items));
   return least;
 }
 
@@ -166,17 +175,19 @@ Findings check_workers(const Scenario& scenario, const Trace& trace) {
     }
     if (e.start < e.at) found.push_back(fmt::format("a batch starts before {} ms", ms(e.at)));
     const Thing& thing = all.at(e.key.index());
-    if (thing.latency == nullptr) {
+    if (thing.latency.tables().empty()) {
       found.push_back(fmt::format("a batch of an application at {} ms", ms(e.start)));
       continue;
     }
-    const bool load = memory[e.worker.index()].use(
-        e.key.value(), all, scenario.workers[0].memory_mb, weights_mb + run_mb);
+    uint32_t type = 0;
+    const WorkerGroup& group = group_of(scenario, e.worker, type);
+    const bool load =
+        memory[e.worker.index()].use(e.key.value(), all, group.memory_mb, weights_mb + run_mb);
     if (thing.loadable() && load != e.load) {
       found.push_back(fmt::format("a batch at {} ms {} its variant", ms(e.start),
                                   load ? "does not load" : "loads"));
     }
-    if (e.end != e.start + (*thing.latency)(e.items) + (load ? thing.load : Duration())) {
+    if (e.end != e.start + thing.latency.on(type)(e.items) + (load ? thing.load : Duration())) {
       found.push_back(fmt::format("a batch of {} ends at {} ms", e.items, ms(e.end)));
     }
     until = e.end;
@@ -192,7 +203,7 @@ Findings check_batches(const Scenario& scenario, const Trace& trace) {
   for (const TraceEvent& e : trace) {
     if (e.kind == TraceEvent::kStarted) {
       batch = &e;
-      if (e.items > all.at(e.key.index()).latency->max_batch()) {
+      if (e.items > all.at(e.key.index()).latency.slowest()->max_batch()) {
         found.push_back(fmt::format("a batch of {} at {} ms", e.items, ms(e.start)));
       }
     } else if (e.kind == TraceEvent::kTaken) {
@@ -269,7 +280,7 @@ Findings check_deferral(const Scenario& scenario, const Trace& trace) {
   Findings found;
   const auto all = things(scenario);
   for_each_batch(trace, requests(trace), [&](const TraceEvent& batch, Time earliest) {
-    const LatencyTable& l = *all[batch.key.index()].latency;
+    const LatencyTable& l = *all[batch.key.index()].latency.slowest();
     const Time latest = earliest - l(batch.items + 1);
     if (batch.items < l.max_batch() && batch.start < latest) {
       found.push_back(fmt::format("a batch of {} starts at {} ms, its latest start is {} ms",

@@ -13,22 +13,6 @@ namespace {
 
 constexpr uint64_t kProgressEvery = 1 << 16;  // events
 
-// The slowest type's time of each batch size.
-std::shared_ptr<const LatencyTable> slowest(
-    const std::vector<std::shared_ptr<const LatencyTable>>& tables) {
-  if (tables.size() == 1) return tables[0];
-  uint32_t max_batch = tables[0]->max_batch();
-  for (const auto& t : tables) max_batch = std::min(max_batch, t->max_batch());
-  TableLatency points;
-  for (uint32_t b = 1; b <= max_batch; ++b) {
-    for (const auto& t : tables) {
-      double& ms = points.points_ms[b];
-      ms = std::max(ms, (*t)(b).millis());
-    }
-  }
-  return *LatencyTable::make(points, max_batch);
-}
-
 }  // namespace
 
 Run::Run(const Scenario& scenario, const RunOptions& options,
@@ -47,10 +31,7 @@ Run::Run(const Scenario& scenario, const RunOptions& options,
 
 KeyId Run::add_key(policy::KeyInfo info, const std::vector<LatencyModel>& latency,
                    uint32_t max_batch) {
-  std::vector<std::shared_ptr<const LatencyTable>> tables;
-  for (const LatencyModel& model : latency) tables.push_back(*LatencyTable::make(model, max_batch));
-  info.latency = slowest(tables);
-  if (tables.size() > 1) info.latency_by_type = std::move(tables);
+  info.latency = *LatencyByType::make(latency, max_batch);
   const std::string name = info.name;
   info.variant = VariantId(variants_++);
   const KeyId key = scheduler_->add_key(std::move(info));

@@ -274,8 +274,7 @@ TEST(Applications, LoadOnceWhereMemoryIsLimited) {
 TEST(Applications, ABatchTakesAsLongAsItsOwnWorkerDoes) {
   FermataHand h;
   const KeyId key = h.scheduler->add_key({.name = "v",
-                                          .latency = linear(0, 20),
-                                          .latency_by_type = {linear(0, 5), linear(0, 20)},
+                                          .latency = LatencyByType({linear(0, 5), linear(0, 20)}),
                                           .variant = VariantId(0)});
   const KeyId app = h.application({{key, 0.9, {}}});
   h.worker();

@@ -7,10 +7,12 @@ namespace fermata::policy {
 namespace {
 
 // Real time at its worst: ticks come late, workers end early or late, deadlines
-// come in any order, clients leave, latencies change, keys and workers are added.
+// come in any order, clients leave, latencies change, keys and workers are added, and these may be
+// unlike.
 class Storm {
  public:
-  Storm(std::string_view policy, uint64_t seed) : hand_(policy), random_(seed) {
+  Storm(std::string_view policy, uint64_t seed)
+      : hand_(policy), random_(seed), types_(1 + random_.below(3)) {
     if (random_.below(2) == 0) {
       hand_.scheduler->set_delay_bound({Duration::micros(300), Duration::micros(30)});
     }
@@ -67,15 +69,20 @@ class Storm {
   };
 
   KeyId any_key() { return keys_[random_.below(keys_.size())]; }
-  std::shared_ptr<const LatencyTable> latency() {
-    return linear(0.2 + 2 * random_.uniform(), 4 * random_.uniform(), 12);
+  LatencyByType latency() {
+    std::vector<LatencyByType::Table> tables;
+    for (uint64_t type = 0; type < types_; ++type) {
+      tables.push_back(linear(0.2 + 2 * random_.uniform(), 4 * random_.uniform(), 12));
+    }
+    return LatencyByType(std::move(tables));
   }
   void add_key() {
     keys_.push_back(hand_.scheduler->add_key(
         {"k", latency(), random_.below(2) == 0 ? Duration::infinite() : Duration::millis(30)}));
   }
   void add_worker() {
-    hand_.scheduler->add_worker(at_ms(now_), hand_.out);
+    hand_.scheduler->add_worker(at_ms(now_), hand_.out,
+                                static_cast<uint32_t>(random_.below(types_)));
     workers_.emplace_back();
   }
   void arrive() {
@@ -129,6 +136,7 @@ class Storm {
 
   Hand hand_;
   Random random_;
+  const uint64_t types_;
   double now_ = 0;
   std::vector<KeyId> keys_;
   std::vector<Worker> workers_;

@@ -89,8 +89,7 @@ TEST(Window, NothingStartsBeforeItEnds) {
 TEST(Window, ABatchTakesAsLongAsItsOwnWorkersTypeDoes) {
   WindowHand h;
   const KeyId key = h.scheduler->add_key({.name = "v",
-                                          .latency = linear(0, 20),
-                                          .latency_by_type = {linear(0, 5), linear(0, 20)},
+                                          .latency = LatencyByType({linear(0, 5), linear(0, 20)}),
                                           .variant = VariantId(0)});
   const KeyId app = h.application({{key, 0.9, {}}});
   h.scheduler->add_worker(at_ms(0), h.out, 1);

@@ -133,8 +133,28 @@ TEST_P(AnyPolicy, RunsOnWorkersOfTwoTypesAndWithoutRecalls) {
   const auto result = run(s, {.trace = &trace});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(check_conservation(s, trace), IsEmpty());
+  EXPECT_THAT(check_workers(s, trace), IsEmpty());
   EXPECT_THAT(check_batches(s, trace), IsEmpty());
   EXPECT_THAT(check_short_circuits(s, trace), IsEmpty());
+}
+
+// The slow worker, which is asked first, ends nothing in time.
+TEST(Applications, GoToTheTypeOfWorkerThatIsInTime) {
+  Scenario s = mixed("fermata", 30);
+  s.workers = {{"slow", 1, 0}, {"fast", 1, 0}};
+  const auto too_slow = [](std::vector<LatencyModel>& latency) {
+    latency = {LinearLatency{0, 5000}, latency[0]};
+  };
+  for (SimulatedModel& m : s.models) too_slow(m.latency);
+  for (SimulatedApplication& a : s.applications) {
+    a.penalty.shape = policy::PenaltyShape::kStep;
+    for (SimulatedVariant& v : a.variants) too_slow(v.latency);
+  }
+  const auto result = run(s);
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (const ModelResult& m : result->models) {
+    EXPECT_GT(m.on_time, m.offered * 0.97) << m.name;
+  }
 }
 
 std::vector<std::string_view> those_with_applications() {

@@ -66,6 +66,18 @@ double accuracy(const Result& result) {
   return static_cast<double>(m.ensemble->correct) / static_cast<double>(m.offered);
 }
 
+// The slow worker, which is asked first, ends nothing in time.
+TEST(Ensembles, GoToTheTypeOfWorkerThatIsInTime) {
+  Scenario s = scenario("fermata", 30);
+  s.workers = {{"slow", 1, 0}, {"fast", 2, 0}};
+  for (SimulatedVariant& m : s.ensembles[0].models) {
+    m.latency = {LinearLatency{1, 500}, m.latency[0]};
+  }
+  const Result result = checked(s);
+  EXPECT_EQ(result.models[0].on_time, result.models[0].offered);
+  EXPECT_GT(accuracy(result), 0.95);
+}
+
 TEST(Ensembles, KeepEveryRuleUnderEveryMethodAtAnyLoad) {
   for (const std::string_view scheduler : kPublished) {
     for (const double rate : {20.0, 150.0, 600.0}) {

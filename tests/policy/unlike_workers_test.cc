@@ -1,0 +1,122 @@
+// Pools of unlike workers (SneakPeek, section 7): 50 ms on a worker of type 0, 5 ms on one of
+// type 1.
+#include <gmock/gmock.h>
+
+#include "hand.h"
+
+namespace fermata::policy {
+namespace {
+
+using ::testing::SizeIs;
+
+constexpr uint32_t kSlow = 0, kFast = 1;
+
+LatencyByType unlike(double slow_ms, double fast_ms) {
+  return LatencyByType({linear(0, slow_ms), linear(0, fast_ms)});
+}
+
+// With the two workers, the slow one first.
+struct Unlike : Hand {
+  explicit Unlike(std::string_view policy) : Hand(policy) {
+    key = scheduler->add_key({.name = "k", .latency = unlike(50, 5)});
+    for (const uint32_t type : {kSlow, kFast}) {
+      workers.push_back(scheduler->add_worker(Time(), out, type));
+    }
+  }
+  KeyId key;
+  std::vector<WorkerId> workers;
+};
+
+TEST(LatencyByType, KnowsTheSlowestAndTheFastestOfEachSize) {
+  const LatencyByType latency({linear(1, 10, 8), linear(4, 1, 6)});
+  EXPECT_EQ(latency.slowest()->max_batch(), 6u);
+  EXPECT_NEAR((*latency.slowest())(1).millis(), 11, 1e-6);
+  EXPECT_NEAR((*latency.slowest())(6).millis(), 25, 1e-6);
+  EXPECT_NEAR(latency.fastest(1).millis(), 5, 1e-6);
+  EXPECT_NEAR(latency.fastest(6).millis(), 16, 1e-6);
+  const LatencyByType changed = latency.with(1, linear(0, 2, 8));
+  EXPECT_NEAR(changed.on(0)(1).millis(), 11, 1e-6);
+  EXPECT_NEAR(changed.on(1)(1).millis(), 2, 1e-6);
+  EXPECT_NEAR(LatencyByType(linear(0, 3)).with(1, linear(0, 2)).on(7)(1).millis(), 2, 1e-6);
+}
+
+class OnUnlikeWorkers : public testing::TestWithParam<std::string_view> {};
+
+TEST_P(OnUnlikeWorkers, WhatOnlyOneTypeCanEndInTimeGoesThere) {
+  Unlike pool(GetParam());
+  pool.arrive(pool.key, 0, 20);
+  pool.tick(15);
+  const Batch batch = pool.batch();
+  EXPECT_EQ(batch.worker, pool.workers[kFast]);
+  EXPECT_NEAR((batch.finish - batch.start).millis(), 5, 1e-6);
+}
+
+// Though the slow one is idle, and would end it too late.
+TEST_P(OnUnlikeWorkers, WaitsForTheOneThatCan) {
+  Unlike pool(GetParam());
+  pool.arrive(pool.key, 0, 6);
+  pool.tick(1);
+  EXPECT_EQ(pool.batch().worker, pool.workers[kFast]);
+  pool.arrive(pool.key, 2, 12);
+  pool.tick(4);
+  EXPECT_TRUE(pool.quiet());
+  pool.freed(pool.workers[kFast], 6);
+  pool.tick(9);
+  EXPECT_EQ(pool.batch().worker, pool.workers[kFast]);
+}
+
+TEST_P(OnUnlikeWorkers, IsRefusedWhenNoTypeCan) {
+  Unlike pool(GetParam());
+  pool.arrive(pool.key, 0, 5.5);
+  pool.tick(0.5);
+  EXPECT_EQ(pool.batch().worker, pool.workers[kFast]);
+  pool.arrive(pool.key, 1, 8);
+  pool.tick(4);
+  EXPECT_TRUE(pool.quiet());
+  pool.tick(4.1);
+  EXPECT_THAT(pool.out.bound, SizeIs(0));
+  EXPECT_THAT(pool.out.dropped, SizeIs(1));
+}
+
+TEST_P(OnUnlikeWorkers, TheFirstTypeIsTakenFirst) {
+  Unlike pool(GetParam());
+  pool.arrive(pool.key, 0, 1000);
+  pool.tick(950);
+  EXPECT_EQ(pool.batch().worker, pool.workers[kSlow]);
+  pool.arrive_patient(pool.key, 951);
+  EXPECT_EQ(pool.batch().worker, pool.workers[kFast]);
+}
+
+TEST_P(OnUnlikeWorkers, BatchesAreAsLargeAsTheWorkerAllows) {
+  Hand pool(GetParam());
+  const KeyId key = pool.scheduler->add_key(
+      {.name = "k", .latency = LatencyByType({linear(10, 5), linear(1, 1)})});
+  const WorkerId fast = pool.scheduler->add_worker(Time(), pool.out, kFast);
+  pool.arrive(key, 0, 10);
+  pool.tick(7.5);  // it runs, and the next ones wait for its worker
+  EXPECT_THAT(pool.batch().tasks, SizeIs(1));
+  for (int i = 0; i < 8; ++i) pool.arrive(key, 9.5, 20);
+  pool.freed(fast, 11);
+  pool.tick(20.5);
+  EXPECT_THAT(pool.batch().tasks, SizeIs(8)) << "the slow type would take one";
+}
+
+TEST_P(OnUnlikeWorkers, OneTypesLatencyMayChange) {
+  Unlike pool(GetParam());
+  pool.scheduler->update_latency(pool.key, unlike(50, 60), at_ms(0), pool.out);
+  pool.arrive(pool.key, 0, 55);
+  pool.tick(5);
+  EXPECT_EQ(pool.batch().worker, pool.workers[kSlow]);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, OnUnlikeWorkers,
+                         testing::Values("fermata", "deferred", "deferred-beta-lambda",
+                                         "deferred-prefix", "eager", "clockwork", "edf"),
+                         [](const auto& info) {
+                           std::string name(info.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace fermata::policy
