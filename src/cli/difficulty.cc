@@ -254,10 +254,10 @@ void add_ensemble_options(CLI::App& command, Arguments& arguments) {
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command
-      .add_option("--provider", arguments.engine.workers.provider,
+      .add_option("--provider", arguments.engine.workers.types[0].provider,
                   "Execution provider: cpu, cuda, tensorrt")
       ->capture_default_str();
-  command.add_option("--threads", arguments.engine.workers.threads, "Threads of a model")
+  command.add_option("--threads", arguments.engine.workers.types[0].threads, "Threads of a model")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
 }

@@ -25,13 +25,14 @@ constexpr const char* kExamples = R"(Examples:
   fermata profile models/digits-cnn
   fermata profile models/ocr-detect --shape x=3,640,640 --max-batch 4
   fermata profile models/digits-cnn --threads 2 --runs 500 | jq .linear_ms
+  fermata profile models/digits-cnn --threads 4 --worker-type wide
   fermata profile models/digits-cnn --data images.npy --labels labels.npy
   fermata profile models/digits-cnn --data zoo/data/digits-test.jsonl --output label)";
 
 struct Arguments {
   std::string folder;
   int64_t version = 0;  // 0: the newest that is served
-  engine::WorkerOptions workers;
+  engine::WorkerType worker;
   engine::MeasureOptions measure;
   std::vector<std::string> shapes;
   bool keep = true;
@@ -124,17 +125,18 @@ absl::StatusOr<Profile> measure_variant(const Arguments& arguments,
 absl::StatusOr<Profile> measure_folder(const Arguments& arguments, const ModelFolder& folder) {
   engine::EngineOptions options;
   options.repository = folder.path.parent_path().string();
-  options.workers = arguments.workers;
-  ASSIGN_OR_RETURN(const auto executors, engine::make_executors(options.workers));
-  engine::Loader loader(options, *executors);
+  options.workers.types = {arguments.worker};
+  std::vector<std::unique_ptr<engine::ExecutorFactory>> executors(1);
+  ASSIGN_OR_RETURN(executors[0], engine::make_executors(options.workers));
+  engine::Loader loader(options, executors);
   const int64_t version = arguments.version == 0 ? folder.versions.back() : arguments.version;
   ASSIGN_OR_RETURN(engine::Variant opened, loader.open(folder, version));
   ASSIGN_OR_RETURN(Profile profile,
-                   measure_variant(arguments, *executors,
+                   measure_variant(arguments, *executors[0],
                                    std::make_shared<const engine::Variant>(std::move(opened))));
   profile.machine = engine::describe_machine();
-  profile.provider = arguments.workers.provider;
-  profile.threads = arguments.workers.threads;
+  profile.provider = arguments.worker.provider;
+  profile.threads = arguments.worker.threads;
   return profile;
 }
 
@@ -150,12 +152,14 @@ absl::Status run(Arguments arguments) {
     return invalid("--labels is given without --data, the inputs that they are the classes of");
   }
   ASSIGN_OR_RETURN(Profile profile, measure_folder(arguments, folder));
-  const absl::StatusOr<Profile> earlier = read_profile(folder.profile());
+  const std::filesystem::path file =
+      arguments.worker.name.empty() ? folder.profile() : folder.profile_on(arguments.worker.name);
+  const absl::StatusOr<Profile> earlier = read_profile(file);
   succeed(earlier.ok() ? std::optional(*earlier) : std::nullopt, profile);
   tell_unknown_recalls(profile.answers);
   if (arguments.keep) {
-    RETURN_IF_ERROR(write_profile(profile, folder.profile()));
-    std::cerr << "written to " << folder.profile().string() << "\n";
+    RETURN_IF_ERROR(write_profile(profile, file));
+    std::cerr << "written to " << file.string() << "\n";
   }
   std::cout << to_json(profile);
   return absl::OkStatus();
@@ -168,18 +172,21 @@ void add_profile(CLI::App& app, int& exit_code) {
       "profile", "Measure a model by batch size; the server reads what this writes beside it.");
   command->footer(kExamples);
   auto arguments = std::make_shared<Arguments>();
-  auto& workers = arguments->workers;
+  auto& worker = arguments->worker;
   auto& measure = arguments->measure;
   measure.runs = 200;
   command->add_option("MODEL", arguments->folder, "Folder of the model: REPOSITORY/NAME")
       ->required();
   command->add_option("--model-version", arguments->version, "Version (default: the newest)")
       ->check(CLI::PositiveNumber);
-  command->add_option("--provider", workers.provider, "Execution provider: cpu, cuda, tensorrt")
+  command->add_option("--provider", worker.provider, "Execution provider: cpu, cuda, tensorrt")
       ->capture_default_str();
-  command->add_option("--threads", workers.threads, "Threads of a worker")
+  command->add_option("--threads", worker.threads, "Threads of a worker")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  worker.name.clear();
+  command->add_option("--worker-type", worker.name,
+                      "Of unlike workers the type that this is of: writes profile.TYPE.json");
   command->add_option("--max-batch", measure.max_batch, "Largest batch (default: the model's)")
       ->check(CLI::PositiveNumber);
   command->add_option("--runs", measure.runs, "Runs of each batch size, at most 2 s of them")

@@ -30,7 +30,13 @@ struct Variant {
   inference::ModelConfig config;  // completed from the file
   Signature signature;
   Profile profile;  // beside the model, or measured when it was loaded
-  Memory memory;    // of the profile; static at least what the files take
+  // The same on unlike workers, by type, `profile` being the first's; empty where all are alike.
+  std::vector<Profile> profile_by_type;
+  Memory memory;  // the most of any profile; static at least what the files take
+
+  const Profile& profile_on(uint32_t worker_type) const {
+    return profile_by_type.empty() ? profile : profile_by_type[worker_type];
+  }
 };
 
 // What a client calls: a model under a name of its own, with its deadline.

@@ -26,20 +26,21 @@ absl::Status shutting_down() {
 }  // namespace
 
 Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, double quantile,
-               std::vector<std::unique_ptr<Executor>> workers,
+               std::vector<NewWorker> workers,
                absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan)
     : shared_(shared),
       control_delay_(static_cast<int64_t>(kFirstDelayNanos)),
       scheduler_(std::move(scheduler)),
       orphan_(std::move(orphan)),
-      keys_(*scheduler_, quantile, kMaxKeys),
+      keys_(*scheduler_, quantile, kMaxKeys, shared.worker_types),
       delay_(kDelayQuantile, kFirstDelayNanos) {
   const Time now = monotonic_now();
   scheduler_->set_delay_bound({.control = control_delay()});
-  for (auto& executor : workers) {
+  for (NewWorker& worker : workers) {
     workers_.push_back(std::make_unique<Worker>());
-    workers_.back()->executor = std::move(executor);
-    const WorkerId id = scheduler_->add_worker(now, decisions_, 0, shared_.worker_memory);
+    workers_.back()->executor = std::move(worker.executor);
+    workers_.back()->type = worker.type;
+    const WorkerId id = scheduler_->add_worker(now, decisions_, worker.type, worker.memory_bytes);
     FERMATA_CHECK(id.index() + 1 == workers_.size());
   }
   thread_ = std::thread([this] { loop(); });
@@ -323,6 +324,7 @@ void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result
   FERMATA_CHECK(result.parts.size() == flight->passengers.size());
   flight->run = {.variant = flight->variant.get(),
                  .worker = shared_.first_worker + flight->worker.value(),
+                 .worker_type = workers_[flight->worker.index()]->type,
                  .batch_items = flight->items,
                  .started = result.started,
                  .input = result.input,
@@ -364,7 +366,7 @@ void Driver::landed(Flight& flight, Time now) {
 std::vector<WorkerStatistics> Driver::worker_statistics() const {
   std::vector<WorkerStatistics> result;
   for (uint32_t i = 0; i < workers_.size(); ++i) {
-    result.push_back({shared_.first_worker + i, workers_[i]->batches.load(),
+    result.push_back({shared_.first_worker + i, workers_[i]->type, workers_[i]->batches.load(),
                       Duration::nanos(workers_[i]->busy_nanos.load())});
   }
   return result;

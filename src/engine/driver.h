@@ -31,12 +31,16 @@ class Driver {
   struct Shared {
     std::atomic<uint64_t>& ids;  // the next of a job or a part of one; outlives the driver
     uint32_t first_worker = 0;   // how many workers the drivers before it have
-    int64_t worker_memory = policy::kUnlimitedMemory;  // bytes, for what is loaded on demand
+    uint32_t worker_types = 1;
+  };
+  struct NewWorker {
+    std::unique_ptr<Executor> executor;
+    uint32_t type = 0;
+    int64_t memory_bytes = policy::kUnlimitedMemory;  // for what is loaded on demand
   };
   // `orphan` takes a job whose variant is gone; called on the scheduler thread.
   Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, double quantile,
-         std::vector<std::unique_ptr<Executor>> workers,
-         absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan);
+         std::vector<NewWorker> workers, absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan);
   // Refuses what waits, lets what runs end.
   ~Driver();
 

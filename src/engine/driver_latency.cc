@@ -27,14 +27,16 @@ void Driver::learn(const Flight& flight, Time now) {
   const Route& route = flight.passengers.front().job->route();
   const PartRun& run = flight.run;
   // A batch bound ahead waits for the one before it, which is no delay of the control path.
-  Time& last_end = workers_[flight.worker.index()]->last_end;
+  Worker& worker = *workers_[flight.worker.index()];
+  Time& last_end = worker.last_end;
   if (!flight.load) observe_delay(run.started - std::max(flight.due, last_end));
   last_end = run.started + run.input + run.run + run.output;
   if (!flight.all_good) return;
   BatchKey& key = keys_.at(flight.key);
   key.last_evidence = now;
-  key.correction.measured(flight.items, run.input + run.run + run.output);
-  if (route.compound == nullptr) route.counters->set_drift(key.correction.drift());
+  LatencyCorrection& correction = key.corrections[worker.type];
+  correction.measured(flight.items, run.input + run.run + run.output);
+  if (route.compound == nullptr) route.counters->set_drift(correction.drift());
   publish(flight.key, now);
 }
 
@@ -48,14 +50,20 @@ void Driver::doubt(KeyId id, uint32_t items, Time now) {
   BatchKey& key = keys_.at(id);
   if (now - key.last_evidence < kNoEvidence) return;
   key.last_evidence = now;
-  key.correction.doubted(items);
+  for (LatencyCorrection& correction : key.corrections) correction.doubted(items);
   publish(id, now);
 }
 
-void Driver::publish(KeyId key, Time now) {
-  if (auto latency = keys_.at(key).correction.publish()) {
-    scheduler_->update_latency(key, std::move(latency), now, decisions_);
+void Driver::publish(KeyId id, Time now) {
+  BatchKey& key = keys_.at(id);
+  bool moved = false;
+  for (uint32_t type = 0; type < key.corrections.size(); ++type) {
+    auto table = key.corrections[type].publish();
+    if (table == nullptr) continue;
+    key.latency = key.latency.with(type, std::move(table));
+    moved = true;
   }
+  if (moved) scheduler_->update_latency(id, key.latency, now, decisions_);
 }
 
 }  // namespace fermata::engine

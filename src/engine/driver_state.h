@@ -51,6 +51,7 @@ struct Driver::Flight {
 
 struct Driver::Worker {
   std::unique_ptr<Executor> executor;
+  uint32_t type = 0;
   Time last_end;  // of its batches, as the scheduler thread knows
   std::atomic<uint64_t> batches{0};
   std::atomic<int64_t> busy_nanos{0};

@@ -100,15 +100,17 @@ struct Emulated {
 
 class EmulatedExecutor : public Executor {
  public:
-  explicit EmulatedExecutor(std::shared_ptr<Timer> timer) : timer_(std::move(timer)) {}
+  EmulatedExecutor(std::shared_ptr<Timer> timer, uint32_t type)
+      : timer_(std::move(timer)), type_(type) {}
 
   absl::Status load(std::shared_ptr<const Variant> variant) override {
-    if (!variant->profile.measured()) {
+    const Profile& profile = variant->profile_on(type_);
+    if (!profile.measured()) {
       return invalid("model '{}': an emulated worker needs profile.json beside the model",
                      variant->model);
     }
-    ASSIGN_OR_RETURN(auto latency, LatencyTable::make(latency_at(variant->profile, 0.5),
-                                                      variant->signature.max_batch));
+    ASSIGN_OR_RETURN(auto latency,
+                     LatencyTable::make(latency_at(profile, 0.5), variant->signature.max_batch));
     const std::lock_guard lock(mutex_);
     variants_[variant->id] = {variant, std::move(latency)};
     return absl::OkStatus();
@@ -144,6 +146,7 @@ class EmulatedExecutor : public Executor {
   }
 
   const std::shared_ptr<Timer> timer_;
+  const uint32_t type_;
   Time busy_until_;  // of the one thread that calls run()
   std::mutex mutex_;
   absl::flat_hash_map<VariantId, Emulated> variants_;
@@ -151,16 +154,20 @@ class EmulatedExecutor : public Executor {
 
 class EmulatedExecutors : public ExecutorFactory {
  public:
-  std::unique_ptr<Executor> make() override { return std::make_unique<EmulatedExecutor>(timer_); }
+  explicit EmulatedExecutors(uint32_t type) : type_(type) {}
+  std::unique_ptr<Executor> make() override {
+    return std::make_unique<EmulatedExecutor>(timer_, type_);
+  }
 
  private:
+  const uint32_t type_;
   std::shared_ptr<Timer> timer_ = std::make_shared<Timer>();
 };
 
 }  // namespace
 
-std::unique_ptr<ExecutorFactory> make_emulated_executors() {
-  return std::make_unique<EmulatedExecutors>();
+std::unique_ptr<ExecutorFactory> make_emulated_executors(uint32_t worker_type) {
+  return std::make_unique<EmulatedExecutors>(worker_type);
 }
 
 }  // namespace fermata::engine

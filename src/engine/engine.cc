@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <set>
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
@@ -10,20 +11,34 @@
 namespace fermata::engine {
 namespace {
 
+absl::Status check(const WorkerOptions& options) {
+  if (options.types.empty() || options.types.size() > policy::kMostWorkerTypes) {
+    return invalid("workers.types has {} types, expected 1 to {}", options.types.size(),
+                   policy::kMostWorkerTypes);
+  }
+  std::set<std::string> names;
+  for (const WorkerType& type : options.types) {
+    if (!names.insert(type.name).second) {
+      return invalid("workers.types names '{}' twice", type.name);
+    }
+    if (type.count < 1) return invalid("workers.count is 0, expected at least 1");
+    if (!(type.memory_mb > 0)) {
+      return invalid("workers.memory_mb is {}, expected a positive number", type.memory_mb);
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status check(const EngineOptions& options) {
-  if (options.workers.count < 1) return invalid("workers.count is 0, expected at least 1");
   if (!(options.latency_quantile >= 0.5 && options.latency_quantile <= 0.99)) {
     return invalid("latency_quantile is {}, expected a number from 0.5 to 0.99",
                    options.latency_quantile);
   }
-  if (!(options.workers.memory_mb > 0)) {
-    return invalid("workers.memory_mb is {}, expected a positive number",
-                   options.workers.memory_mb);
-  }
+  RETURN_IF_ERROR(check(options.workers));
   const std::optional<uint32_t>& subclusters = options.placement.subclusters;
-  if (subclusters && (*subclusters < 1 || *subclusters > options.workers.count)) {
+  if (subclusters && (*subclusters < 1 || *subclusters > options.workers.count())) {
     return invalid("placement.subclusters is {}, expected 1 to workers.count, {}", *subclusters,
-                   options.workers.count);
+                   options.workers.count());
   }
   if (options.default_max_batch < 1) return invalid("default_max_batch is 0, expected at least 1");
   const bool compounds = absl::c_any_of(
@@ -89,7 +104,10 @@ absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
     }
   }
   RETURN_IF_ERROR(check_policy(options));
-  ASSIGN_OR_RETURN(auto executors, make_executors(options.workers));
+  std::vector<std::unique_ptr<ExecutorFactory>> executors(options.workers.types.size());
+  for (uint32_t type = 0; type < executors.size(); ++type) {
+    ASSIGN_OR_RETURN(executors[type], make_executors(options.workers, type));
+  }
   auto engine = std::make_unique<RealEngine>(std::move(options), std::move(executors));
   // A model that fails has said so, in the log and in the index.
   RETURN_IF_ERROR(engine->start(models));

@@ -108,7 +108,8 @@ absl::StatusOr<EnsembleRecorder::Loaded> EnsembleRecorder::load(Loader& loader,
                                                                 const std::string& output) {
   ASSIGN_OR_RETURN(const ModelFolder folder, read_model_folder(options.repository, model));
   ASSIGN_OR_RETURN(Variant opened, loader.open(folder, folder.versions.back()));
-  Loaded loaded{std::make_shared<const Variant>(std::move(opened)), executors_->make(), output};
+  Loaded loaded{std::make_shared<const Variant>(std::move(opened)), executors_.front()->make(),
+                output};
   if (output.empty()) loaded.output = loaded.variant->signature.outputs.front().name;
   if (loaded.variant->signature.output(loaded.output) == nullptr) {
     return invalid("model '{}' has no output '{}'", model, output);
@@ -122,8 +123,8 @@ absl::StatusOr<EnsembleRecorder> EnsembleRecorder::open(EnsembleSpec spec,
   RETURN_IF_ERROR(check(spec));
   EnsembleRecorder recorder;
   spec.outputs.resize(spec.models.size());
-  ASSIGN_OR_RETURN(recorder.executors_, make_executors(options.workers));
-  Loader loader(options, *recorder.executors_);
+  ASSIGN_OR_RETURN(recorder.executors_.emplace_back(), make_executors(options.workers));
+  Loader loader(options, recorder.executors_);
   for (size_t k = 0; k < spec.models.size(); ++k) {
     ASSIGN_OR_RETURN(recorder.models_.emplace_back(),
                      recorder.load(loader, options, spec.models[k], spec.outputs[k]));

@@ -67,7 +67,7 @@ class EnsembleRecorder {
                               const std::string& model, const std::string& output);
 
   EnsembleSpec spec_;
-  std::unique_ptr<ExecutorFactory> executors_;
+  std::vector<std::unique_ptr<ExecutorFactory>> executors_;  // one
   std::vector<Loaded> models_;
   Loaded meta_;  // null without stacking
 };

@@ -55,7 +55,7 @@ class Executor {
   virtual void run(BatchRun batch) = 0;
 };
 
-// Makes the executors of one pool, which share what can be shared (sessions,
+// Makes the executors of a pool's workers of one type, which share what can be shared (sessions,
 // timers). Outlives them.
 class ExecutorFactory {
  public:
@@ -63,7 +63,8 @@ class ExecutorFactory {
   virtual std::unique_ptr<Executor> make() = 0;
 };
 
-// INVALID_ARGUMENT where the provider is not available.
-absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_executors(const WorkerOptions& options);
+// For workers of one type. INVALID_ARGUMENT where its provider is not available.
+absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_executors(const WorkerOptions& options,
+                                                                uint32_t type = 0);
 
 }  // namespace fermata::engine

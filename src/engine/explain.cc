@@ -27,13 +27,13 @@ std::vector<double> posterior(const policy::ApplicationInfo& info,
   return theta;
 }
 
-Duration run_of(const Variant& variant, uint32_t items) {
-  const LinearLatency& line = variant.profile.linear.latency;
+Duration run_of(const Variant& variant, uint32_t items, uint32_t worker_type) {
+  const LinearLatency& line = variant.profile_on(worker_type).linear.latency;
   return Duration::from_millis(line.alpha_ms * std::max(1u, items) + line.beta_ms);
 }
 
 std::vector<Alternative> alternatives(const Application& application,
-                                      const std::vector<double>& theta, uint32_t items) {
+                                      const std::vector<double>& theta, const PartRun& run) {
   std::vector<Alternative> all;
   for (size_t v = 0; v < application.variants.size(); ++v) {
     const Variant& variant = *application.variants[v];
@@ -41,7 +41,7 @@ std::vector<Alternative> alternatives(const Application& application,
     const bool aware = !theta.empty() && known.recall.size() == theta.size();
     all.push_back({variant.model,
                    aware ? estimate::expected_accuracy(theta, known.recall) : known.accuracy,
-                   run_of(variant, items)});
+                   run_of(variant, run.batch_items, run.worker_type)});
   }
   return all;
 }
@@ -62,7 +62,8 @@ const Variant* without_time(const Ensemble& ensemble, const PartRun& part, Time 
   for (size_t k = 0; k < ensemble.variants.size(); ++k) {
     const Variant& variant = *ensemble.variants[k];
     const bool ran = (part.ensemble->ran >> k & 1) != 0;
-    if (!ran && part.started + part.run + run_of(variant, 1) > deadline) return &variant;
+    if (!ran && part.started + part.run + run_of(variant, 1, part.worker_type) > deadline)
+      return &variant;
   }
   return nullptr;
 }
@@ -72,7 +73,7 @@ const Variant* without_time(const Ensemble& ensemble, const PartRun& part, Time 
 void explain_choice(const Application& application, const policy::Evidence& evidence,
                     const PartRun& run, Time deadline, Explanation& why) {
   const std::vector<double> theta = posterior(application.info, evidence);
-  const auto all = alternatives(application, theta, run.batch_items);
+  const auto all = alternatives(application, theta, run);
   const auto best = absl::c_max_element(
       all, [](const Alternative& a, const Alternative& b) { return a.accuracy < b.accuracy; });
   why.reason = reason(why, *best, run, deadline);

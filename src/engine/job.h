@@ -65,7 +65,7 @@ struct EnsembleRun {
 struct PartRun {
   // What ran, alive for the call; null: the evidence answered. Of an ensemble, what answered first.
   const Variant* variant = nullptr;
-  uint32_t worker = 0, batch_items = 0;
+  uint32_t worker = 0, worker_type = 0, batch_items = 0;
   Time started;
   Duration input, run, output;
   std::optional<EnsembleRun> ensemble;

@@ -41,20 +41,21 @@ double relative_size(const Variant& variant, const Shape& shape) {
 }
 
 std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, double quantile,
-                                                     double scale) {
+                                                     double scale, uint32_t worker_type) {
   const uint32_t max_batch = variant.signature.max_batch;
+  const Profile& profile = variant.profile_on(worker_type);
   TableLatency table{{{1, 1.1}, {max_batch + 1, 1.0 + 0.1 * (max_batch + 1)}}};
-  if (variant.profile.measured()) {
-    table = latency_at(variant.profile, quantile);
+  if (profile.measured()) {
+    table = latency_at(profile, quantile);
     const auto [last, last_ms] = *table.points_ms.rbegin();
     const double slope =
-        table.points_ms.size() > 1 ? variant.profile.linear.latency.alpha_ms : last_ms / last;
+        table.points_ms.size() > 1 ? profile.linear.latency.alpha_ms : last_ms / last;
     if (last < max_batch) {
       table.points_ms[max_batch] = last_ms + std::max(0.0, slope) * (max_batch - last);
     }
   }
   for (auto& [items, ms] : table.points_ms) ms = std::clamp(ms * scale, 1e-6, kLongestMs);
-  auto latency = LatencyTable::make(table, max_batch, variant.profile.version);
+  auto latency = LatencyTable::make(table, max_batch, profile.version);
   FERMATA_CHECK(latency.ok());
   return *std::move(latency);
 }
@@ -76,20 +77,26 @@ KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
   if (const auto it = served.keys.find(shape); it != served.keys.end()) return it->second;
   if (keys_.size() >= limit_ && !make_room()) return KeyId::none();
   const Variant& variant = *served.variant;
-  auto latency = believed_latency(variant, quantile_, relative_size(variant, shape));
+  auto known = std::make_unique<BatchKey>(
+      BatchKey{.variant = variant.id, .shape = shape, .last_used = ++uses_});
+  std::vector<LatencyByType::Table> tables;
+  Duration load;
+  for (uint32_t type = 0; type < worker_types_; ++type) {
+    const Profile& profile = variant.profile_on(type);
+    tables.push_back(believed_latency(variant, quantile_, relative_size(variant, shape), type));
+    known->corrections.emplace_back(tables.back(), quantile_, !profile.measured());
+    load = std::max(load, Duration::from_millis(profile.load_ms));
+  }
+  known->latency = LatencyByType(std::move(tables));
   const KeyId key =
       scheduler_.add_key({.name = variant.model + "/" + variant.version + to_string(shape),
-                          .latency = latency,
+                          .latency = known->latency,
                           .slo = served.slo,
                           .variant = variant.id,
-                          .load = Duration::from_millis(variant.profile.load_ms),
+                          .load = load,
                           .memory_bytes = static_cast<int64_t>(
                               (variant.memory.static_mb + variant.memory.dynamic_mb) * 1048576)});
-  LatencyCorrection correction(std::move(latency), quantile_, !variant.profile.measured());
-  keys_[key] = std::make_unique<BatchKey>(BatchKey{.variant = variant.id,
-                                                   .shape = shape,
-                                                   .correction = std::move(correction),
-                                                   .last_used = ++uses_});
+  keys_[key] = std::move(known);
   served.keys[shape] = key;
   return key;
 }

@@ -24,9 +24,10 @@ struct ServedVariant {
 struct BatchKey {
   VariantId variant;
   Shape shape;
-  LatencyCorrection correction;
-  Time last_evidence;  // when a batch ran, or its latency was doubted
-  uint64_t tasks = 0;  // waiting or running
+  std::vector<LatencyCorrection> corrections;  // by type of worker
+  LatencyByType latency;                       // as decisions know it
+  Time last_evidence;                          // when a batch ran, or its latency was doubted
+  uint64_t tasks = 0;                          // waiting or running
   uint64_t last_used = 0;
 };
 
@@ -34,8 +35,8 @@ struct BatchKey {
 // `limit` of them; beyond that the one that was idle for longest goes. Scheduler thread.
 class KeyTable {
  public:
-  KeyTable(policy::Scheduler& scheduler, double quantile, size_t limit)
-      : scheduler_(scheduler), quantile_(quantile), limit_(limit) {}
+  KeyTable(policy::Scheduler& scheduler, double quantile, size_t limit, uint32_t worker_types = 1)
+      : scheduler_(scheduler), quantile_(quantile), limit_(limit), worker_types_(worker_types) {}
 
   // What is asked to let go of keys that it holds, where all are busy; false: it cannot.
   void when_short(absl::AnyInvocable<bool()> let_go) { let_go_ = std::move(let_go); }
@@ -63,16 +64,18 @@ class KeyTable {
   policy::Scheduler& scheduler_;
   const double quantile_;
   const size_t limit_;
+  const uint32_t worker_types_;
   uint64_t uses_ = 0;
   absl::AnyInvocable<bool()> let_go_;
   absl::flat_hash_map<VariantId, std::unique_ptr<ServedVariant>> variants_;
   absl::flat_hash_map<KeyId, std::unique_ptr<BatchKey>> keys_;
 };
 
-// What decisions believe of a variant: its profile at the quantile, up to max_batch by
-// the fitted slope, times `scale`. Without a profile a guess of 1 ms and 0.1 ms an item.
+// What decisions believe of a variant on one type of worker: its profile at the quantile, up to
+// max_batch by the fitted slope, times `scale`. Without a profile a guess of 1 ms and 0.1 ms an
+// item.
 std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, double quantile,
-                                                     double scale);
+                                                     double scale, uint32_t worker_type = 0);
 
 // How much larger an item of `shape` (as Admitted has it) is than the profiled one; 1
 // where the profile does not say.

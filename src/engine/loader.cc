@@ -48,10 +48,16 @@ double size_mb(const std::filesystem::path& folder) {
 
 // A library needs the weights, wherever the profile was measured.
 Memory memory_of(const Variant& variant) {
-  const double files = size_mb(std::filesystem::path(variant.file).parent_path());
-  const Profile& profile = variant.profile;
-  return {std::max(files, profile.static_mb),
-          std::max(0.0, profile.memory_mb - std::max(files, profile.static_mb))};
+  Memory most{size_mb(std::filesystem::path(variant.file).parent_path()), 0};
+  double all = 0;
+  const auto add = [&](const Profile& profile) {
+    most.static_mb = std::max(most.static_mb, profile.static_mb);
+    all = std::max(all, profile.memory_mb);
+  };
+  add(variant.profile);
+  for (const Profile& profile : variant.profile_by_type) add(profile);
+  most.dynamic_mb = std::max(0.0, all - most.static_mb);
+  return most;
 }
 
 absl::Status in_file(const ModelFolder& folder, const absl::Status& status) {
@@ -96,43 +102,68 @@ absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version)
   return variant;
 }
 
-absl::Status Loader::take_profile(Variant& variant, const ModelFolder& folder) {
-  const std::string file = folder.profile().string();
-  std::error_code ignored;
-  if (std::filesystem::exists(file, ignored)) {
-    ASSIGN_OR_RETURN(variant.profile, read_profile(file));
-    const bool emulated = options_.workers.executor == ExecutorKind::kEmulated;
-    const Profile& profile = variant.profile;
-    if (emulated || (profile.provider == options_.workers.provider &&
-                     profile.threads == options_.workers.threads)) {
-      return absl::OkStatus();
+absl::StatusOr<std::optional<Profile>> Loader::written(const ModelFolder& folder,
+                                                       uint32_t type) const {
+  const WorkerType& worker = options_.workers.types[type];
+  const bool emulated = options_.workers.executor == ExecutorKind::kEmulated;
+  for (const auto& file : {folder.profile_on(worker.name), folder.profile()}) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(file, ignored)) continue;
+    ASSIGN_OR_RETURN(Profile profile, read_profile(file));
+    if (emulated || (profile.provider == worker.provider && profile.threads == worker.threads)) {
+      return profile;
     }
-    spdlog::info("{}: measured with provider {} and {} threads, so it is measured again", file,
-                 profile.provider, profile.threads);
+    spdlog::info("{}: measured with provider {} and {} threads, so it is measured again",
+                 file.string(), profile.provider, profile.threads);
   }
-  const std::unique_ptr<Executor> executor = executors_.make();
+  return std::nullopt;
+}
+
+absl::StatusOr<Profile> Loader::measured(const Variant& variant, const ModelFolder& folder,
+                                         uint32_t type) const {
+  const std::unique_ptr<Executor> executor = executors_[type]->make();
   const auto shared = std::make_shared<const Variant>(variant);
   const double memory_before = resident_mb();
   const Time start = monotonic_now();
   RETURN_IF_ERROR(executor->load(shared));
   const double load_ms = (monotonic_now() - start).millis();
   const double memory_loaded = resident_mb();
-  absl::StatusOr<Profile> measured = measure(*executor, *shared, kWarmUp, [](double) {});
-  if (!measured.ok()) {
+  absl::StatusOr<Profile> profile = measure(*executor, *shared, kWarmUp, [](double) {});
+  if (!profile.ok()) {
     spdlog::warn(
         "model '{}' has no profile and cannot be measured with zeros ({}); its first "
         "requests will teach it. Try: fermata profile {} --shape INPUT=DIMS",
-        variant.model, message(measured.status()), folder.path.string());
-    return absl::OkStatus();
+        variant.model, message(profile.status()), folder.path.string());
+    return Profile{};
   }
-  measured->answers = std::move(variant.profile.answers);  // whatever the provider
-  variant.profile = *std::move(measured);
-  variant.profile.provider = options_.workers.provider;
-  variant.profile.threads = options_.workers.threads;
-  variant.profile.load_ms = load_ms;
-  variant.profile.memory_mb = std::max(0.0, resident_mb() - memory_before);
-  variant.profile.static_mb =
-      std::clamp(memory_loaded - memory_before, 0.0, variant.profile.memory_mb);
+  const WorkerType& worker = options_.workers.types[type];
+  profile->provider = worker.provider;
+  profile->threads = worker.threads;
+  profile->load_ms = load_ms;
+  profile->memory_mb = std::max(0.0, resident_mb() - memory_before);
+  profile->static_mb = std::clamp(memory_loaded - memory_before, 0.0, profile->memory_mb);
+  return profile;
+}
+
+// How often it is right does not depend on the worker: any profile beside the model may say it.
+absl::Status Loader::take_profiles(Variant& variant, const ModelFolder& folder) {
+  std::error_code ignored;
+  AnswerProfile answers;
+  if (std::filesystem::exists(folder.profile(), ignored)) {
+    ASSIGN_OR_RETURN(const Profile known, read_profile(folder.profile()));
+    answers = known.answers;
+  }
+  std::vector<Profile> profiles;
+  for (uint32_t type = 0; type < options_.workers.types.size(); ++type) {
+    ASSIGN_OR_RETURN(std::optional<Profile> profile, written(folder, type));
+    if (!profile) {
+      ASSIGN_OR_RETURN(profile, measured(variant, folder, type));
+    }
+    profile->answers = answers;
+    profiles.push_back(*std::move(profile));
+  }
+  variant.profile = profiles.front();
+  if (profiles.size() > 1) variant.profile_by_type = std::move(profiles);
   return absl::OkStatus();
 }
 
@@ -142,7 +173,7 @@ absl::StatusOr<std::vector<std::shared_ptr<const Variant>>> Loader::load(
   std::vector<std::shared_ptr<const Variant>> variants;
   for (int64_t version : folder.versions) {
     ASSIGN_OR_RETURN(Variant variant, open(folder, version));
-    RETURN_IF_ERROR(take_profile(variant, folder));
+    RETURN_IF_ERROR(take_profiles(variant, folder));
     variant.memory = memory_of(variant);
     variants.push_back(std::make_shared<const Variant>(std::move(variant)));
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,10 +18,11 @@ namespace fermata::engine {
 
 // Turns folders of the repository into variants: each file is tried in a child process,
 // its configuration completed, its profile read, or measured for a moment where there
-// is none for this provider. Not for several threads at once.
+// is none for this type of worker. Not for several threads at once.
 class Loader {
  public:
-  Loader(const EngineOptions& options, ExecutorFactory& executors)
+  // `executors` by type of worker; both outlive this.
+  Loader(const EngineOptions& options, std::span<const std::unique_ptr<ExecutorFactory>> executors)
       : options_(options), executors_(executors) {}
 
   // All versions that are to be served, ascending. Blocks. Errors name the file.
@@ -31,11 +33,15 @@ class Loader {
   absl::StatusOr<Variant> open(const ModelFolder& folder, int64_t version);
 
  private:
-  absl::Status take_profile(Variant& variant, const ModelFolder& folder);
+  absl::Status take_profiles(Variant& variant, const ModelFolder& folder);
+  // Measured on workers of this type, or nothing where that is left to the first requests.
+  absl::StatusOr<std::optional<Profile>> written(const ModelFolder& folder, uint32_t type) const;
+  absl::StatusOr<Profile> measured(const Variant& variant, const ModelFolder& folder,
+                                   uint32_t type) const;
   uint32_t batch_limit(std::string_view model) const;
 
   const EngineOptions& options_;
-  ExecutorFactory& executors_;
+  const std::span<const std::unique_ptr<ExecutorFactory>> executors_;
   uint32_t next_id_ = 0;
 };
 

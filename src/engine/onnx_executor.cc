@@ -180,9 +180,9 @@ class OnnxExecutors : public ExecutorFactory {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_onnx_executors(const WorkerOptions& options) {
-  if (options.threads < 1) return invalid("workers.threads is 0, expected at least 1");
-  const OnnxOptions wanted{options.provider, options.threads};
+absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_onnx_executors(const WorkerType& type) {
+  if (type.threads < 1) return invalid("workers.threads is 0, expected at least 1");
+  const OnnxOptions wanted{type.provider, type.threads};
   if (absl::Status good = check_provider(wanted); !good.ok()) {
     return invalid("workers.{}", message(good));
   }

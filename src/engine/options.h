@@ -19,14 +19,25 @@ enum class ExecutorKind : uint8_t { kOnnxRuntime, kEmulated };
 // sub-cluster, or workers load what they need and drop the least recently used.
 enum class Residency : uint8_t { kPlaced, kOnDemand };
 
-struct WorkerOptions {
-  uint32_t count = 1;  // at least 1
-  ExecutorKind executor = ExecutorKind::kOnnxRuntime;
+// Workers that are alike.
+struct WorkerType {
+  std::string name = "default";
+  uint32_t count = 1;            // at least 1
   std::string provider = "cpu";  // of ONNX Runtime: cpu, cuda, tensorrt
   uint32_t threads = 1;          // intra-op threads of each worker
   // Of each worker; what does not fit into all of them is divided over sub-clusters.
   double memory_mb = std::numeric_limits<double>::infinity();
+};
+
+struct WorkerOptions {
+  ExecutorKind executor = ExecutorKind::kOnnxRuntime;
   Residency residency = Residency::kPlaced;
+  // At least one, with a name each; several where workers are unlike (SneakPeek, section 7). Of
+  // idle workers that can end a batch in time those of the first type are taken first.
+  std::vector<WorkerType> types = {WorkerType{}};
+
+  uint32_t count() const;          // of all types
+  double least_memory_mb() const;  // that any worker has
 };
 
 // Where models live when memory is short (Symphony, section 4.7 and appendix A); the

@@ -1,6 +1,7 @@
 #include "engine/pool.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/check.h"
@@ -47,33 +48,38 @@ struct Pool::Part {
   Driver driver;
 
   Part(const EngineOptions& options, Driver::Shared shared, MadeScheduler made,
-       std::vector<std::unique_ptr<Executor>> executors, const Orphan& orphan)
-      : workers(static_cast<uint32_t>(executors.size())),
-        room(on_demand(options) ? kUnlimitedMb : options.workers.memory_mb),
-        driver(shared, std::move(made.scheduler), options.latency_quantile, std::move(executors),
+       std::vector<Driver::NewWorker> own, const Orphan& orphan)
+      : workers(static_cast<uint32_t>(own.size())),
+        room(on_demand(options) ? kUnlimitedMb : options.workers.least_memory_mb()),
+        driver(shared, std::move(made.scheduler), options.latency_quantile, std::move(own),
                orphan) {
     if (made.threaded != nullptr) made.threaded->start([this] { driver.wake(); });
   }
 };
 
-absl::StatusOr<std::unique_ptr<Pool>> Pool::make(const EngineOptions& options,
-                                                 ExecutorFactory& executors, uint32_t subclusters,
-                                                 Orphan orphan) {
-  const uint32_t count = options.workers.count;
-  FERMATA_CHECK(1 <= subclusters && subclusters <= count);
-  std::unique_ptr<Pool> pool(new Pool());
-  uint32_t first = 0;
-  for (uint32_t i = 0; i < subclusters; ++i) {
-    ASSIGN_OR_RETURN(MadeScheduler made, make_one(options));
-    std::vector<std::unique_ptr<Executor>> workers(count / subclusters + (i < count % subclusters));
-    for (auto& worker : workers) {
-      worker = executors.make();
-      if (on_demand(options)) worker = make_resident_executor(std::move(worker), options.workers);
+absl::StatusOr<std::unique_ptr<Pool>> Pool::make(
+    const EngineOptions& options, std::span<const std::unique_ptr<ExecutorFactory>> executors,
+    uint32_t subclusters, Orphan orphan) {
+  FERMATA_CHECK(1 <= subclusters && subclusters <= options.workers.count());
+  std::vector<std::vector<Driver::NewWorker>> dealt(subclusters);
+  uint32_t next = 0;
+  for (uint32_t type = 0; type < options.workers.types.size(); ++type) {
+    const WorkerType& workers = options.workers.types[type];
+    for (uint32_t i = 0; i < workers.count; ++i) {
+      Driver::NewWorker worker{executors[type]->make(), type};
+      if (on_demand(options) && std::isfinite(workers.memory_mb)) {
+        worker.executor = make_resident_executor(std::move(worker.executor), options.workers, type);
+        worker.memory_bytes = static_cast<int64_t>(workers.memory_mb * kMebibyte);
+      }
+      dealt[next++ % subclusters].push_back(std::move(worker));
     }
-    const int64_t memory_bytes = on_demand(options)
-                                     ? static_cast<int64_t>(options.workers.memory_mb * kMebibyte)
-                                     : policy::kUnlimitedMemory;
-    const Driver::Shared shared{pool->ids_, first, memory_bytes};
+  }
+  std::unique_ptr<Pool> pool(new Pool());
+  const auto types = static_cast<uint32_t>(options.workers.types.size());
+  uint32_t first = 0;
+  for (auto& workers : dealt) {
+    ASSIGN_OR_RETURN(MadeScheduler made, make_one(options));
+    const Driver::Shared shared{pool->ids_, first, types};
     first += static_cast<uint32_t>(workers.size());
     pool->parts_.push_back(
         std::make_unique<Part>(options, shared, std::move(made), std::move(workers), orphan));

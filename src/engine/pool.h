@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,11 +21,12 @@ class Pool {
  public:
   using Orphan = std::function<void(std::shared_ptr<Job>)>;  // as the driver's
 
-  // 1 <= subclusters <= workers. INVALID_ARGUMENT where the policy is unknown, or not
-  // made of what several threads can share.
-  static absl::StatusOr<std::unique_ptr<Pool>> make(const EngineOptions& options,
-                                                    ExecutorFactory& executors,
-                                                    uint32_t subclusters, Orphan orphan);
+  // `executors` by type of worker; unlike workers are dealt out evenly. 1 <= subclusters <=
+  // workers. INVALID_ARGUMENT where the policy is unknown, or not made of what several threads can
+  // share.
+  static absl::StatusOr<std::unique_ptr<Pool>> make(
+      const EngineOptions& options, std::span<const std::unique_ptr<ExecutorFactory>> executors,
+      uint32_t subclusters, Orphan orphan);
   // As the driver's. Nobody may submit to it any more, `orphan` neither.
   ~Pool();
 

@@ -18,10 +18,11 @@ constexpr uint32_t kMostLookedAt = 256;
 
 }  // namespace
 
-RealEngine::RealEngine(EngineOptions options, std::unique_ptr<ExecutorFactory> executors)
+RealEngine::RealEngine(EngineOptions options,
+                       std::vector<std::unique_ptr<ExecutorFactory>> executors)
     : options_(std::move(options)),
       executors_(std::move(executors)),
-      loader_(options_, *executors_),
+      loader_(options_, executors_),
       registry_(options_),
       routes_(registry_.routes()),
       window_start_{.at = started_} {}
@@ -89,7 +90,7 @@ absl::Status RealEngine::prepare_ensembles(const std::map<std::string, Variants>
       return invalid("service '{}': the scheduler 'selected' needs its `selector`", service.name);
     }
     ASSIGN_OR_RETURN(auto model, EnsembleModel::make(service.name, own, std::move(helpers),
-                                                     *find(own.models[0]), *executors_));
+                                                     *find(own.models[0]), *executors_.front()));
     const std::lock_guard lock(mutex_);
     registry_.set_ensemble(service.name, model.get());
     ensembles_.push_back(std::move(model));
@@ -111,7 +112,7 @@ absl::Status RealEngine::try_out_variants(const ServiceOptions& service,
       continue;
     }
     spdlog::info("service '{}': trying out how often '{}' is right", service.name, model);
-    ASSIGN_OR_RETURN(answers[model], try_out(service, it->second.back(), *executors_));
+    ASSIGN_OR_RETURN(answers[model], try_out(service, it->second.back(), *executors_.front()));
   }
   const std::lock_guard lock(mutex_);
   registry_.add_answers(service.name, std::move(answers));
@@ -133,7 +134,7 @@ absl::Status RealEngine::index_evidence(const ServiceOptions& service,
     if (const auto it = opened.find(model); it != opened.end()) variant = it->second.back().get();
   }
   ASSIGN_OR_RETURN(auto evidence,
-                   make_evidence(service, variant, std::move(extractor), *executors_));
+                   make_evidence(service, variant, std::move(extractor), *executors_.front()));
   const std::lock_guard lock(mutex_);
   registry_.set_evidence(service.name, evidence.get());
   evidence_.push_back(std::move(evidence));
@@ -332,68 +333,6 @@ absl::Status RealEngine::unload(std::string_view model) {
   const std::string version = loaded ? it->second.variants.back()->version : "";
   note(name, ModelStatus{name, version, ModelState::kUnavailable, "unloaded"});
   return replace(name, {}, true, Duration());
-}
-
-std::vector<ModelStatus> RealEngine::index() const {
-  std::map<std::string, ModelStatus> troubled;
-  {
-    const std::lock_guard lock(mutex_);
-    troubled = troubled_;
-  }
-  std::vector<ModelStatus> rows;
-  std::map<std::string, bool> listed;
-  for (const auto& service : routes_.read()->catalog->services) {
-    for (const auto& variant : service->versions) {
-      rows.push_back({service->name, variant->version, ModelState::kReady, ""});
-      listed[service->name] = true;
-    }
-    if (service->trouble.empty()) continue;
-    rows.push_back({service->name, "", ModelState::kUnavailable, service->trouble});
-    listed[service->name] = true;
-  }
-  for (const auto& [name, status] : troubled) {
-    if (!listed[name]) rows.push_back(status);
-    listed[name] = true;
-  }
-  if (const auto names = model_names(options_.repository); names.ok()) {
-    for (const std::string& name : *names) {
-      if (!listed[name]) rows.push_back({name, "", ModelState::kUnavailable, "not loaded"});
-    }
-  }
-  std::stable_sort(rows.begin(), rows.end(),
-                   [](const auto& a, const auto& b) { return a.name < b.name; });
-  return rows;
-}
-
-EngineSnapshot RealEngine::snapshot() const {
-  EngineSnapshot snapshot;
-  snapshot.now = now();
-  snapshot.started = started_;
-  snapshot.policy = options_.policy;
-  snapshot.placement = log_.snapshot();
-  {
-    const std::lock_guard lock(mutex_);
-    snapshot.services = registry_.statistics();
-    snapshot.autoscale = autoscale_;
-    for (const auto& [model, loaded] : registry_.loaded()) {
-      if (!loaded.variants.empty()) {
-        snapshot.placement.subcluster_of[model] = loaded.subcluster;
-      }
-    }
-  }
-  snapshot.workers = pool_->worker_statistics();
-  snapshot.subclusters = pool_->subcluster_statistics();
-  snapshot.control_delay = pool_->control_delay();
-  snapshot.batch_keys = pool_->batch_keys();
-  return snapshot;
-}
-
-void RealEngine::close_window() {
-  const PoolTotals totals = totals_of(snapshot());
-  const AutoscaleSignal signal = signal_between(window_start_, totals, options_.workers.count);
-  window_start_ = totals;
-  const std::lock_guard lock(mutex_);
-  autoscale_ = signal;
 }
 
 }  // namespace fermata::engine

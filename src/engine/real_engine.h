@@ -21,7 +21,7 @@ namespace fermata::engine {
 // The Engine that make_engine() makes: a repository's models on a pool of workers.
 class RealEngine : public Engine {
  public:
-  RealEngine(EngineOptions options, std::unique_ptr<ExecutorFactory> executors);
+  RealEngine(EngineOptions options, std::vector<std::unique_ptr<ExecutorFactory>> executors);
   ~RealEngine() override;
   // Loads `models`, divides the pool as they need it, starts the timers. Once, before
   // anything else.
@@ -36,9 +36,7 @@ class RealEngine : public Engine {
   absl::Status unload(std::string_view model) override;
   void end_epoch() override;
   std::vector<PlacementDecision> placement_decisions() const override { return log_.decisions(); }
-  std::vector<policy::GroupProblem> last_problems() const override {
-    return pool_->last_problems();
-  }
+  std::vector<policy::GroupProblem> last_problems() const override;
   std::vector<policy::EnsembleProblem> last_ensemble_problems() const override {
     return pool_->last_ensemble_problems();
   }
@@ -93,7 +91,7 @@ class RealEngine : public Engine {
 
   const EngineOptions options_;
   const Time started_ = monotonic_now();
-  const std::unique_ptr<ExecutorFactory> executors_;
+  const std::vector<std::unique_ptr<ExecutorFactory>> executors_;  // by type of worker
   std::atomic<bool> stopping_{false};
   std::mutex changing_;  // held by the one load, unload or epoch under way, for seconds
   // Of what is registered, for a moment; what changes it holds changing_ too. Never for a request.

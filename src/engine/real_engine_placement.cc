@@ -36,7 +36,7 @@ absl::Status unplaced(std::string_view reason) {
 }  // namespace
 
 bool RealEngine::memory_is_limited() const {
-  return std::isfinite(options_.workers.memory_mb) &&
+  return std::isfinite(options_.workers.least_memory_mb()) &&
          options_.workers.residency == Residency::kPlaced;
 }
 
@@ -44,7 +44,7 @@ plan::PlacementProblem RealEngine::problem(double max_change_cost,
                                            const std::map<std::string, Variants>& homeless) const {
   plan::PlacementProblem problem{.subclusters = pool_ == nullptr ? 1 : pool_->size(),
                                  .max_rate_rps = options_.placement.max_rate_rps,
-                                 .memory_mb = options_.workers.memory_mb,
+                                 .memory_mb = options_.workers.least_memory_mb(),
                                  .weight = options_.placement.weight,
                                  .max_change_cost = max_change_cost,
                                  .max_steps = kPlanSteps};
@@ -66,13 +66,13 @@ absl::Status RealEngine::divide_pool(const std::map<std::string, Variants>& mode
   uint32_t subclusters = 1;
   if (memory_is_limited()) {
     subclusters = options_.placement.subclusters.value_or(
-        plan::fewest_subclusters(problem(kAnyChange, models), options_.workers.count));
+        plan::fewest_subclusters(problem(kAnyChange, models), options_.workers.count()));
   }
-  ASSIGN_OR_RETURN(pool_, Pool::make(options_, *executors_, subclusters,
+  ASSIGN_OR_RETURN(pool_, Pool::make(options_, executors_, subclusters,
                                      [this](std::shared_ptr<Job> job) { adopt(std::move(job)); }));
   if (subclusters > 1) {
-    spdlog::info("{} workers of {} MiB are divided into {} sub-clusters", options_.workers.count,
-                 options_.workers.memory_mb, subclusters);
+    spdlog::info("{} workers of {} MiB are divided into {} sub-clusters", options_.workers.count(),
+                 options_.workers.least_memory_mb(), subclusters);
   }
   if (memory_is_limited()) {
     homeless_ = models;

@@ -20,8 +20,9 @@ namespace {
 
 class ResidentExecutor final : public Executor {
  public:
-  ResidentExecutor(std::unique_ptr<Executor> inner, const WorkerOptions& options)
-      : limit_mb_(options.memory_mb),
+  ResidentExecutor(std::unique_ptr<Executor> inner, const WorkerOptions& options, uint32_t type)
+      : limit_mb_(options.types[type].memory_mb),
+        type_(type),
         emulated_(options.executor == ExecutorKind::kEmulated),
         inner_(std::move(inner)),
         thread_([this] { loop(); }) {}
@@ -96,7 +97,7 @@ class ResidentExecutor final : public Executor {
     while (used_mb_ + known.memory_mb > limit_mb_ && !loaded_.empty()) evict(loaded_.front());
     const Time start = monotonic_now();
     RETURN_IF_ERROR(inner_->load(known.variant));
-    const Time end = start + Duration::from_millis(known.variant->profile.load_ms);
+    const Time end = start + Duration::from_millis(known.variant->profile_on(type_).load_ms);
     while (emulated_ && monotonic_now() < end) parker_.park_until(end);
     loaded_.push_back(id);
     used_mb_ += known.memory_mb;
@@ -112,6 +113,7 @@ class ResidentExecutor final : public Executor {
   }
 
   const double limit_mb_;
+  const uint32_t type_;
   const bool emulated_;
   const std::unique_ptr<Executor> inner_;
   moodycamel::ConcurrentQueue<Event> events_;
@@ -126,8 +128,8 @@ class ResidentExecutor final : public Executor {
 }  // namespace
 
 std::unique_ptr<Executor> make_resident_executor(std::unique_ptr<Executor> inner,
-                                                 const WorkerOptions& options) {
-  return std::make_unique<ResidentExecutor>(std::move(inner), options);
+                                                 const WorkerOptions& options, uint32_t type) {
+  return std::make_unique<ResidentExecutor>(std::move(inner), options, type);
 }
 
 }  // namespace fermata::engine

@@ -12,6 +12,6 @@ namespace fermata::engine {
 // fits, just as policy/residency.h plans it. `inner` runs what is loaded. Where nothing is really
 // loaded (an emulated worker) loading takes as long as the profile says.
 std::unique_ptr<Executor> make_resident_executor(std::unique_ptr<Executor> inner,
-                                                 const WorkerOptions& options);
+                                                 const WorkerOptions& options, uint32_t type);
 
 }  // namespace fermata::engine

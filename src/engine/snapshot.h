@@ -63,6 +63,7 @@ struct ServiceStatistics {
 
 struct WorkerStatistics {
   uint32_t worker = 0;
+  uint32_t type = 0;  // of EngineSnapshot::worker_types
   uint64_t batches = 0;
   Duration busy;  // since the engine started
 };
@@ -94,6 +95,7 @@ struct EngineSnapshot {
   Time now, started;
   std::string policy;
   std::vector<ServiceStatistics> services;  // by service, then version
+  std::vector<std::string> worker_types;
   std::vector<WorkerStatistics> workers;
   std::vector<SubclusterStatistics> subclusters;
   PlacementSnapshot placement;

@@ -8,6 +8,8 @@
 #include <set>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "base/document.h"
 #include "base/status.h"
 #include "policy/ensemble_problem.h"
@@ -40,22 +42,53 @@ ListenOptions listen_options(Reader reader) {
   return options;
 }
 
+engine::WorkerType worker_type(ObjectReader& fields) {
+  engine::WorkerType type;
+  type.count = static_cast<uint32_t>(fields["count"].integer(1, kMaxWorkers, type.count));
+  // Which providers there are, the library says when the server starts.
+  type.provider = fields["provider"].string(type.provider);
+  type.threads = static_cast<uint32_t>(fields["threads"].integer(1, 1024, type.threads));
+  type.memory_mb = fields["memory_mb"].positive(type.memory_mb);
+  return type;
+}
+
+std::vector<engine::WorkerType> worker_types(Reader reader) {
+  std::vector<engine::WorkerType> types;
+  std::set<std::string> named;
+  for (Reader entry : reader.list(1)) {
+    ObjectReader fields = entry.object();
+    Reader name = fields["name"];
+    types.push_back(worker_type(fields));
+    types.back().name = name.string();
+    const bool fine = absl::c_all_of(types.back().name, [](char c) {
+      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
+    });
+    if (!fine) name.fail("letters, digits, '-' and '_': it stands in the name of a profile");
+    if (!named.insert(types.back().name).second) name.fail("a name that no other type has");
+  }
+  if (types.size() > policy::kMostWorkerTypes) {
+    reader.fail(fmt::format("at most {} types", policy::kMostWorkerTypes));
+  }
+  return types;
+}
+
 engine::WorkerOptions worker_options(Reader reader) {
   engine::WorkerOptions options;
   if (!reader.present()) return options;
   ObjectReader fields = reader.object();
-  options.count = static_cast<uint32_t>(fields["count"].integer(1, kMaxWorkers, options.count));
   // In the order of ExecutorKind.
   options.executor =
       static_cast<engine::ExecutorKind>(fields["executor"].choice({"onnxruntime", "emulated"}, 0));
-  // Which providers there are, the library says when the server starts.
-  options.provider = fields["provider"].string(options.provider);
-  options.threads = static_cast<uint32_t>(fields["threads"].integer(1, 1024, options.threads));
-  options.memory_mb = fields["memory_mb"].positive(options.memory_mb);
+  if (Reader types = fields["types"]; types.present()) {
+    options.types = worker_types(types);  // and none of the fields beside it that each type has
+  } else {
+    options.types = {worker_type(fields)};
+  }
   Reader residency = fields["residency"];
   // In the order of Residency.
   options.residency = static_cast<engine::Residency>(residency.choice({"placed", "on_demand"}, 0));
-  if (options.residency == engine::Residency::kOnDemand && !std::isfinite(options.memory_mb)) {
+  if (options.residency == engine::Residency::kOnDemand &&
+      !std::isfinite(options.least_memory_mb())) {
     residency.fail("memory_mb beside it, without which every worker holds every model");
   }
   return options;
@@ -64,7 +97,7 @@ engine::WorkerOptions worker_options(Reader reader) {
 engine::PlacementOptions placement_options(Reader reader, const engine::WorkerOptions& workers) {
   engine::PlacementOptions options;
   if (!reader.present()) return options;
-  if (!std::isfinite(workers.memory_mb)) {
+  if (!std::isfinite(workers.least_memory_mb())) {
     reader.fail("workers.memory_mb beside it, without which every worker holds every model");
     return options;
   }
@@ -74,7 +107,7 @@ engine::PlacementOptions placement_options(Reader reader, const engine::WorkerOp
   }
   ObjectReader fields = reader.object();
   if (Reader subclusters = fields["subclusters"]; subclusters.present()) {
-    options.subclusters = static_cast<uint32_t>(subclusters.integer(1, workers.count));
+    options.subclusters = static_cast<uint32_t>(subclusters.integer(1, workers.count()));
   }
   options.epoch = Duration::from_seconds(
       fields["epoch_s"].between(kShortestEpochS, kLongestEpochS, options.epoch.seconds()));

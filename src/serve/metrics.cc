@@ -210,7 +210,8 @@ void add_house(const engine::EngineSnapshot& snapshot, Families& out) {
   out.gauge("fermata_batch_keys", "Variants and shapes that may form batches", {},
             static_cast<double>(snapshot.batch_keys));
   for (const engine::WorkerStatistics& worker : snapshot.workers) {
-    const Labels labels = {{"worker", std::to_string(worker.worker)}};
+    const Labels labels = {{"worker", std::to_string(worker.worker)},
+                           {"type", snapshot.worker_types.at(worker.type)}};
     out.counter("fermata_worker_busy_seconds_total", "Time a worker ran batches", labels,
                 worker.busy.seconds());
     out.counter("fermata_worker_batches_total", "Batches a worker ran", labels,

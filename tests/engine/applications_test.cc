@@ -87,14 +87,14 @@ Tensor row(std::vector<float> x) {
 // A driver whose jobs' data is known before they come.
 struct Hand {
   Hand() {
-    Loader loader(options, *executors);
+    Loader loader(options, executors);
     std::vector<std::shared_ptr<const Variant>> variants;
     for (const char* name : {"zero", "one"}) {
       variants.push_back((*loader.load(name, std::nullopt)).back());
       FERMATA_CHECK(driver.load(variants.back()).ok());
       driver.add(variants.back(), Duration::infinite());
     }
-    auto index = make_evidence(options.services[0], variants[0].get(), nullptr, *executors);
+    auto index = make_evidence(options.services[0], variants[0].get(), nullptr, *executors[0]);
     FERMATA_CHECK(index.ok());
     evidence = *std::move(index);
     auto made = make_application(options.services[0], variants, {}, evidence.get(), VariantId(99));
@@ -137,14 +137,18 @@ struct Hand {
 
   Folder folder;
   EngineOptions options = folder.options();
-  std::unique_ptr<ExecutorFactory> executors = *make_executors(options.workers);
+  std::vector<std::unique_ptr<ExecutorFactory>> executors = [this] {
+    std::vector<std::unique_ptr<ExecutorFactory>> one;
+    one.push_back(*make_executors(options.workers));
+    return one;
+  }();
   std::atomic<uint64_t> ids{1};
   Driver driver{{ids},
                 *policy::make_scheduler("fermata"),
                 0.9,
                 [this] {
-                  std::vector<std::unique_ptr<Executor>> one;
-                  one.push_back(executors->make());
+                  std::vector<Driver::NewWorker> one;
+                  one.push_back({executors[0]->make()});
                   return one;
                 }(),
                 [](std::shared_ptr<Job>) { FERMATA_CHECK(false); }};

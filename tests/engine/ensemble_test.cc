@@ -56,7 +56,7 @@ std::unique_ptr<Engine> engine_of(const TemporaryFolder& folder, const std::stri
                                   uint32_t workers, std::vector<ServiceOptions> services) {
   EngineOptions options = options_for(folder.path() / "models");
   options.policy = policy;
-  options.workers.count = workers;
+  options.workers.types[0].count = workers;
   options.workers.executor = ExecutorKind::kEmulated;
   options.services = std::move(services);
   auto engine = make_engine(std::move(options));

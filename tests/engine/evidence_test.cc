@@ -39,7 +39,7 @@ class Evidence : public ::testing::Test {
 
   std::shared_ptr<const Variant> open(const std::string& repository, const std::string& model) {
     options_ = options_for(repository);
-    Loader loader(options_, *executors_);
+    Loader loader(options_, {&executors_, 1});
     return std::make_shared<const Variant>(*loader.open(*read_model_folder(repository, model), 1));
   }
   std::unique_ptr<EvidenceModel> make(EvidenceOptions options) {

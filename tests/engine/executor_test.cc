@@ -20,7 +20,7 @@ class OneModel {
       : options_(options_for(data_folder() + "/repository")),
         executors_(*make_executors(options_.workers)),
         executor_(executors_->make()) {
-    Loader loader(options_, *executors_);
+    Loader loader(options_, {&executors_, 1});
     variant_ = std::make_shared<const Variant>(
         *loader.open(*read_model_folder(options_.repository, model), 1));
     FERMATA_CHECK(executor_->load(variant_).ok());

@@ -26,7 +26,7 @@ class Load : public ::testing::TestWithParam<uint32_t> {
     EngineOptions options = options_for(folder.path());
     options.policy = "eager";
     options.scheduler_threads = GetParam();
-    options.workers.count = workers;
+    options.workers.types[0].count = workers;
     options.workers.executor = ExecutorKind::kEmulated;
     options.services = std::move(services);
     auto engine = make_engine(std::move(options));

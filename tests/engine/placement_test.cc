@@ -31,8 +31,8 @@ class ShortMemory : public ::testing::Test {
   // No epoch ends by itself within a test.
   EngineOptions options(uint32_t workers, double memory_mb) const {
     EngineOptions options = options_for(folder_.path());
-    options.workers = {
-        .count = workers, .executor = ExecutorKind::kEmulated, .memory_mb = memory_mb};
+    options.workers = {.executor = ExecutorKind::kEmulated,
+                       .types = {{.count = workers, .memory_mb = memory_mb}}};
     options.placement.epoch = Duration::seconds(86'400);
     return options;
   }
@@ -80,7 +80,7 @@ TEST_F(ShortMemory, NothingIsDividedWhereEveryWorkerHoldsEveryModel) {
 TEST_F(ShortMemory, UnlimitedMemoryIsNeverPlanned) {
   write({{"a", 1e6}, {"b", 1e6}});
   EngineOptions unlimited = options(2, 1);
-  unlimited.workers.memory_mb = WorkerOptions().memory_mb;
+  unlimited.workers.types[0].memory_mb = WorkerType().memory_mb;
   start(unlimited);
   engine_->end_epoch();
   EXPECT_THAT(engine_->placement_decisions(), IsEmpty());

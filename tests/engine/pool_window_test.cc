@@ -18,7 +18,7 @@ TEST(PoolWindow, CountsWhatTheWorkersAnswerFor) {
   // on_time, late, refused_deadline, refused_queue, unavailable, invalid, cancelled, failed
   snapshot.services[0].outcomes = {100, 1, 2, 3, 1000, 1000, 1000, 1000};
   snapshot.services[1].outcomes = {50, 4};
-  snapshot.workers = {{0, 1, Duration::seconds(2)}, {1, 1, Duration::seconds(3)}};
+  snapshot.workers = {{0, 0, 1, Duration::seconds(2)}, {1, 0, 1, Duration::seconds(3)}};
   const PoolTotals totals = totals_of(snapshot);
   EXPECT_EQ(totals.at, at_seconds(5));
   EXPECT_EQ(totals.on_time, 150u);

@@ -102,7 +102,7 @@ TEST(Options, AreChecked) {
     return std::string(make_engine(std::move(options)).status().message());
   };
   EngineOptions options = options_for(folder.path());
-  options.workers.provider = "abacus";
+  options.workers.types[0].provider = "abacus";
   EXPECT_THAT(says(options), HasSubstr("provider is 'abacus', but this ONNX Runtime can only use"));
   options = options_for(folder.path());
   options.policy = "magic";

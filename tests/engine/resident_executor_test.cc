@@ -32,8 +32,8 @@ struct Scribe final : Executor {
 // 100 MiB.
 struct Resident {
   Resident() {
-    options.memory_mb = 100;
-    executor = make_resident_executor(std::make_unique<Scribe>(lines), options);
+    options.types[0].memory_mb = 100;
+    executor = make_resident_executor(std::make_unique<Scribe>(lines), options, 0);
   }
   absl::Status know(uint32_t id, double memory_mb) const {
     auto variant = std::make_shared<Variant>();

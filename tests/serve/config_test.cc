@@ -58,11 +58,11 @@ services:
   EXPECT_EQ(engine.groups.window, Duration::millis(20));
   EXPECT_EQ(engine.groups.data_aware, false);
   EXPECT_EQ(engine.groups.short_circuit, std::nullopt);
-  EXPECT_EQ(engine.workers.count, 5u);
+  EXPECT_EQ(engine.workers.types[0].count, 5u);
   EXPECT_EQ(engine.workers.executor, engine::ExecutorKind::kEmulated);
-  EXPECT_EQ(engine.workers.provider, "cuda");
-  EXPECT_EQ(engine.workers.threads, 6u);
-  EXPECT_EQ(engine.workers.memory_mb, 11000);
+  EXPECT_EQ(engine.workers.types[0].provider, "cuda");
+  EXPECT_EQ(engine.workers.types[0].threads, 6u);
+  EXPECT_EQ(engine.workers.types[0].memory_mb, 11000);
   EXPECT_EQ(engine.placement.subclusters, 2u);
   EXPECT_EQ(engine.placement.epoch, Duration::millis(1500));
   EXPECT_EQ(engine.placement.max_change_cost, 6);
@@ -78,6 +78,30 @@ services:
   EXPECT_EQ(engine.services[0].max_batch, 9u);
   EXPECT_EQ(engine.services[1].model, "plain");
   EXPECT_FALSE(engine.services[1].slo.has_value());
+}
+
+TEST(Config, WorkersMayBeUnlike) {
+  const auto config = parse_config(
+      "models: m\nworkers: {executor: emulated, types: [{name: gpu, provider: cuda, memory_mb: 9}, "
+      "{name: cpu, count: 3, threads: 2}]}",
+      "");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const engine::WorkerOptions& workers = config->engine.workers;
+  EXPECT_EQ(workers.executor, engine::ExecutorKind::kEmulated);
+  ASSERT_EQ(workers.types.size(), 2u);
+  EXPECT_EQ(workers.types[0].name, "gpu");
+  EXPECT_EQ(workers.types[0].provider, "cuda");
+  EXPECT_EQ(workers.types[1].threads, 2u);
+  EXPECT_EQ(workers.count(), 4u);
+  EXPECT_EQ(workers.least_memory_mb(), 9);
+  const auto error = [](const std::string& types) {
+    return error_of("models: m\nworkers: {types: " + types + "}");
+  };
+  EXPECT_THAT(error("[]"), HasSubstr("$.workers.types: "));
+  EXPECT_THAT(error("[{count: 2}]"), HasSubstr("$.workers.types[0].name: missing"));
+  EXPECT_THAT(error("[{name: a}, {name: a}]"), HasSubstr("$.workers.types[1].name: \"a\""));
+  EXPECT_THAT(error("[{name: ../a}]"), HasSubstr("$.workers.types[0].name: \"../a\""));
+  EXPECT_THAT(error("[{name: a}], count: 2"), HasSubstr("$.workers.count"));
 }
 
 TEST(Config, ErrorsSayWhereWhatAndWhatWasExpected) {

@@ -272,7 +272,7 @@ TEST_F(HttpFrontEndTest, ShowsMetrics) {
         "fermata_slack_seconds_bucket{model=\"echo\",version=\"1\",le=\"+Inf\"} 5",
         "fermata_batch_size_bucket{model=\"echo\",version=\"1\",le=\"4\"} 2",
         "fermata_batch_size_sum{model=\"echo\",version=\"1\"} 6",
-        "fermata_worker_busy_seconds_total{worker=\"0\"} 0.03",
+        "fermata_worker_busy_seconds_total{worker=\"0\",type=\"default\"} 0.03",
         "fermata_model_subcluster{model=\"echo\"} 0",
         "fermata_subcluster_workers{subcluster=\"1\"} 1",
         "fermata_subcluster_memory_used_bytes{subcluster=\"0\"} 41943040",

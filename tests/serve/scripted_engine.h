@@ -101,7 +101,8 @@ class ScriptedEngine : public engine::Engine {
     row.outcomes = {3, 2, 1, 0, 0, 0, 4, 0};
     row.batches[3].compute_infer = {2, Duration::micros(9)};
     row.slack_ms = {{-1, 0, 1}, {1, 1, 0, 3}, 12};
-    result.workers.push_back({0, 2, Duration::millis(30)});
+    result.worker_types = {"default"};
+    result.workers.push_back({0, 0, 2, Duration::millis(30)});
     result.subclusters = {{1, 40, 64}, {1, 0, 64}};
     result.placement.subcluster_of = {{"echo", 0}};
     result.placement.epochs = 3;
