@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "base/check.h"
+#include "estimate/posterior.h"
 
 namespace fermata::policy {
 namespace {
 
 // The deadline of a task that has none, as planners want one.
 constexpr Duration kNoHurry = Duration::seconds(24 * 3600);
+constexpr size_t kRecent = 32;  // requests that stand for those to come
 
 }  // namespace
 
@@ -178,8 +180,27 @@ ApplicationQueue::Waiting& ApplicationQueue::insert(const Task& task, Time now) 
 void ApplicationQueue::erase(Queue::iterator it) {
   const Waiting& w = it->second;
   applications_[w.application].waiting -= w.task.items;
+  remember(w);
   if (!w.moment.is_infinite()) due_.erase({w.moment, it->first});
   waiting_.erase(it);
+}
+
+void ApplicationQueue::remember(const Waiting& w) {
+  Application& known = applications_[w.application];
+  const auto variants = static_cast<uint32_t>(known.keys.size());
+  const size_t at = variants * (known.gone++ % kRecent);
+  known.recent.resize(std::max(known.recent.size(), at + variants));
+  for (uint32_t v = 0; v < variants; ++v) known.recent[at + v] = accuracy(w, v);
+}
+
+double ApplicationQueue::accuracy(const Waiting& w, uint32_t variant) {
+  const GroupApplication& application = problem_.applications[w.application];
+  const GroupVariant& v = application.variants[variant];
+  if (w.evidence.empty() || v.recall.empty()) return v.accuracy;
+  theta_.resize(application.prior.size());
+  counts_.assign(w.evidence.begin(), w.evidence.end());
+  estimate::posterior_mean(application.prior, counts_, theta_);
+  return estimate::expected_accuracy(theta_, v.recall);
 }
 
 bool ApplicationQueue::erase(const Task& task) {

@@ -60,6 +60,8 @@ class ApplicationQueue {
   // The task's place and entry with what its data says; null where it does not wait or
   // that says nothing of the application's classes.
   Waiting* learned(const Task& task, Evidence evidence);
+  // What the variant is believed to be right with probability, on what is known of its data.
+  double accuracy(const Waiting& waiting, uint32_t variant);
   const Queue& waiting() const { return waiting_; }
   // The first whose deadline has not passed at `now`, and those after it.
   Queue::const_iterator first_in_time(Time now) const {
@@ -90,6 +92,11 @@ class ApplicationQueue {
   Duration typical_slo(uint32_t application) const { return applications_[application].slo; }
   // Of one item on any variant and type of worker.
   Duration fastest(uint32_t application) const { return applications_[application].fastest; }
+  // accuracy() of every variant for some that have left lately, one after the other; of those
+  // who have left, since each does once, however long some wait.
+  std::span<const double> recent(uint32_t application) const {
+    return applications_[application].recent;
+  }
   // The application's variants on this key, none for one that it does not have.
   std::optional<uint32_t> variant_of(uint32_t application, KeyId key) const;
 
@@ -105,6 +112,8 @@ class ApplicationQueue {
     Duration slo = Duration::infinite();  // what tasks lately had
     Duration fastest;
     uint64_t waiting = 0;
+    std::vector<double> recent;  // see recent(); of up to kRecent requests
+    uint64_t gone = 0;           // requests that wait no longer
   };
   struct Due {
     Time moment;
@@ -119,6 +128,7 @@ class ApplicationQueue {
   void hold_for_good(GroupWorker& worker, uint32_t model) const;
   bool measure_fastest(uint32_t application);
   void erase(Queue::iterator it);
+  void remember(const Waiting& waiting);
   void add_request(Waiting& waiting);
 
   absl::flat_hash_map<KeyId, Key> keys_;
@@ -130,6 +140,7 @@ class ApplicationQueue {
   Queue waiting_;
   std::set<Due> due_;
   std::vector<Waiting*> chosen_;
+  std::vector<double> theta_, counts_;
   GroupProblem problem_;
   Residency residency_;
 };

@@ -4,7 +4,6 @@
 
 #include "absl/algorithm/container.h"
 #include "base/check.h"
-#include "estimate/posterior.h"
 
 namespace fermata::policy {
 namespace {
@@ -98,23 +97,12 @@ void GroupBatcher::variant_latency_changed(Time now) {
   update(now);
 }
 
-// What the variant is believed to be right with probability, on what is known of this data.
-double GroupBatcher::accuracy(const Waiting& w, uint32_t variant) {
-  const GroupApplication& application = queue_.last_problem().applications[w.application];
-  const GroupVariant& v = application.variants[variant];
-  if (w.evidence.empty() || v.recall.empty()) return v.accuracy;
-  theta_.resize(application.prior.size());
-  counts_.assign(w.evidence.begin(), w.evidence.end());
-  estimate::posterior_mean(application.prior, counts_, theta_);
-  return estimate::expected_accuracy(theta_, v.recall);
-}
-
 // Whether the evidence model is more often right than any variant would be, on this data.
 bool GroupBatcher::knows_better(const Waiting& w) {
   const GroupApplication& application = queue_.last_problem().applications[w.application];
   if (!application.short_circuit) return false;
   for (uint32_t v = 0; v < application.variants.size(); ++v) {
-    if (accuracy(w, v) > application.short_circuit->accuracy) return false;
+    if (queue_.accuracy(w, v) > application.short_circuit->accuracy) return false;
   }
   return true;
 }
@@ -224,7 +212,8 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
     problem.policy = GroupPolicy::kFermata;
     expected_.clear();
     for (uint32_t a = 0; a < problem.applications.size(); ++a) {
-      expected_.push_back({queue_.rate_rps(a, now), queue_.typical_slo(a), queue_.waiting(a)});
+      expected_.push_back(
+          {queue_.rate_rps(a, now), queue_.typical_slo(a), queue_.waiting(a), queue_.recent(a)});
     }
     const GroupSchedule& plan = planner_.follow(problem, expected_);
     const auto first =
@@ -291,7 +280,7 @@ void GroupBatcher::join_other(Batch& batch, Time limit, const LatencyTable& late
     const Time finish = run_from + latency(batch.items + 1);
     if (finish > std::min(limit, w.task.deadline)) continue;
     const auto variant = queue_.variant_of(w.application, batch.key);
-    if (!variant || accuracy(w, *variant) < w.planned) continue;
+    if (!variant || queue_.accuracy(w, *variant) < w.planned) continue;
     batch.tasks.push_back(w.task);
     ++batch.items;
     batch.finish = finish;

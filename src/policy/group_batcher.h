@@ -56,7 +56,6 @@ class GroupBatcher final : public Batcher {
   void offer_patient(Time now);
   Time urgency(Time now) const;
   void end_the_late(Time now, Decisions& out);
-  double accuracy(const Waiting& w, uint32_t variant);
   bool knows_better(const Waiting& w);
   static bool is_worth_running(const GroupProblem& problem, const GroupSchedule& plan,
                                const GroupBatch& batch);
@@ -70,7 +69,6 @@ class GroupBatcher final : public Batcher {
   LookaheadPlanner planner_;
   DelayBound delay_;
   std::vector<ExpectedArrivals> expected_;
-  std::vector<double> theta_, counts_;
   std::vector<uint32_t> taken_;  // requests of the batch that is bound
   Offer offer_;
   DeclinedTypes declined_;

@@ -12,12 +12,18 @@ namespace fermata::policy {
 namespace {
 
 // Of the price unit.
-constexpr std::array kPrices = {0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0};
-constexpr uint32_t kSearchEvery = 64;  // decisions; between them the price is followed
-constexpr size_t kMostExpected = 16;   // of one application
-constexpr double kSustained = 0.95;    // of the workers' time: the rest is for its ups and downs
-constexpr double kDrain = 0.5;         // of its SLO: within that it is to work off what waits
-constexpr int kHalvings = 24;          // until the sustained price is found
+constexpr std::array kPrices = {0.0, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0};
+constexpr size_t kMostPlayed = 192;   // queries of all plays of one decision that follows
+constexpr size_t kMostExpected = 16;  // of one application
+constexpr double kSustained = 0.95;   // of the workers' time: the rest is for its ups and downs
+constexpr double kHalf = 0.5;         // of an SLO
+constexpr int kHalvings = 24;         // until the sustained price is found
+
+double expected_accuracy(const ExpectedArrivals& expected, const GroupApplication& application,
+                         size_t request, uint32_t variant) {
+  if (expected.accuracies.empty()) return application.variants[variant].accuracy;
+  return expected.accuracies[request * application.variants.size() + variant];
+}
 
 }  // namespace
 
@@ -35,23 +41,19 @@ const GroupSchedule& LookaheadPlanner::plan(const GroupProblem& problem,
 
 const GroupSchedule& LookaheadPlanner::follow(const GroupProblem& problem,
                                               std::span<const ExpectedArrivals> expected) {
-  if (followed_++ % kSearchEvery == 0) return plan(problem, expected);
   read(problem, expected);
   most_ = -std::numeric_limits<double>::infinity();
-  follow_price();
-  finish();
-  return best_;
-}
-
-// From one decision to the next little changes: the last price, and in turn one beside it or
-// the other order.
-void LookaheadPlanner::follow_price() {
   const size_t near = near_;
   consider(near, Order::kUrgency);
-  const uint32_t turn = followed_ % 3;
-  if (turn == 0) consider(near, Order::kEarnings);
-  if (turn == 1 && near > 0) consider(near - 1, Order::kUrgency);
-  if (turn == 2 && near + 1 < kPrices.size()) consider(near + 1, Order::kUrgency);
+  constexpr size_t kOthers = 2 * kPrices.size();
+  const size_t plays =
+      std::clamp<size_t>(kMostPlayed / std::max<size_t>(queries_.size(), 1), 2, kOthers);
+  for (size_t i = 1; i < plays; ++i) {
+    next_ = (next_ + 1) % kOthers;
+    consider(next_ / 2, next_ % 2 == 0 ? Order::kUrgency : Order::kEarnings);
+  }
+  finish();
+  return best_;
 }
 
 void LookaheadPlanner::consider(size_t price, Order order) {
@@ -127,10 +129,17 @@ void LookaheadPlanner::add_expected(uint32_t a, const ExpectedArrivals& expected
   const GroupApplication& application = problem_->applications[a];
   const Duration gap = Duration::from_seconds(1 / expected.rate_rps);
   const auto accuracies = static_cast<uint32_t>(accuracies_.size());
-  for (const GroupVariant& variant : application.variants) accuracies_.push_back(variant.accuracy);
+  const auto variants = static_cast<uint32_t>(application.variants.size());
+  const size_t rows = std::max<size_t>(expected.accuracies.size() / variants, 1);
+  for (size_t row = 0; row < rows; ++row) {
+    for (uint32_t v = 0; v < variants; ++v) {
+      accuracies_.push_back(expected_accuracy(expected, application, row, v));
+    }
+  }
   Time arrival = problem_->now + gap;
   for (size_t i = 0; i < kMostExpected && arrival < problem_->now + expected.slo; ++i) {
-    Query query{arrival, arrival + expected.slo, a, accuracies};
+    const auto row = static_cast<uint32_t>(i % rows);
+    Query query{arrival, arrival + expected.slo, a, accuracies + row * variants};
     query.real = false;
     if (application.short_circuit && problem_->short_circuit.value_or(true)) {
       query.fallback = application.short_circuit->accuracy * (1 - application.penalty.on_time());
@@ -164,8 +173,19 @@ double LookaheadPlanner::price_unit() const {
   return unit;
 }
 
-// The least at which the workers keep up with what comes and what waits, in efficient batches.
-double LookaheadPlanner::sustained_price(std::span<const ExpectedArrivals> expected) const {
+// The least at which the workers keep up with what comes and what waits, in efficient batches:
+// until their SLO has passed, those who wait and those who come in the first half of it are served.
+double LookaheadPlanner::sustained_price(std::span<const ExpectedArrivals> expected) {
+  item_seconds_.clear();
+  for (size_t a = 0; a < expected.size(); ++a) {
+    const Duration most =
+        expected[a].slo.is_infinite() ? Duration() : expected[a].slo.scaled(kHalf);
+    for (const GroupVariant& variant : problem_->applications[a].variants) {
+      const LatencyTable& latency = *variant.latency[0];
+      const uint32_t items = std::max(1u, latency.largest_within(most));
+      item_seconds_.push_back(std::min(latency(1).seconds(), latency(items).seconds() / items));
+    }
+  }
   const double bearable = kSustained * static_cast<double>(problem_->workers.size());
   if (work(expected, 0) <= bearable) return 0;
   double low = 0, high = 64 * price_unit();
@@ -176,26 +196,33 @@ double LookaheadPlanner::sustained_price(std::span<const ExpectedArrivals> expec
   return high;
 }
 
-// Seconds of a worker that a second brings, where everybody names a variant at this price, by
-// the profile.
+// Seconds of a worker that a second takes, where everybody names a variant at this price.
 double LookaheadPlanner::work(std::span<const ExpectedArrivals> expected, double price) const {
   double sum = 0;
+  const double* items = item_seconds_.data();
   for (size_t a = 0; a < expected.size(); ++a) {
     const ExpectedArrivals& e = expected[a];
-    if (e.slo.is_infinite() || e.slo <= Duration()) continue;
     const GroupApplication& application = problem_->applications[a];
-    double most = application.short_circuit ? application.short_circuit->accuracy : 0, named = 0;
-    for (const GroupVariant& variant : application.variants) {
-      const LatencyTable& latency = *variant.latency[0];
-      const double item = std::min(latency(1).seconds(),
-                                   latency(latency.max_batch()).seconds() / latency.max_batch());
-      const double net = variant.accuracy - price * item;
-      if (net <= most) continue;
-      most = net;
-      named = item;
+    const auto variants = static_cast<uint32_t>(application.variants.size());
+    if (!e.slo.is_infinite() && e.slo > Duration()) {
+      const double fallback = application.short_circuit ? application.short_circuit->accuracy : 0;
+      const size_t rows = std::max<size_t>(e.accuracies.size() / variants, 1);
+      double named = 0;
+      for (size_t row = 0; row < rows; ++row) {
+        double most = fallback, own = 0;
+        for (uint32_t v = 0; v < variants; ++v) {
+          const double net = expected_accuracy(e, application, row, v) - price * items[v];
+          if (net > most) {
+            most = net;
+            own = items[v];
+          }
+        }
+        named += own;
+      }
+      const double requests = kHalf * e.rate_rps + static_cast<double>(e.waiting) / e.slo.seconds();
+      sum += requests * named / static_cast<double>(rows);
     }
-    sum +=
-        std::max(e.rate_rps, static_cast<double>(e.waiting) / (kDrain * e.slo.seconds())) * named;
+    items += variants;
   }
   return sum;
 }

@@ -15,6 +15,9 @@ struct ExpectedArrivals {
   double rate_rps = 0;
   Duration slo;          // their deadline minus their arrival
   uint64_t waiting = 0;  // now, those too whom the problem leaves out
+  // By variant, of some that came lately, one after the other: what the data of those to come
+  // will say. Empty: what the profiles do.
+  std::span<const double> accuracies;
 };
 
 // Data-aware serving as `fermata` does it: who runs next, as which variant. It plays
@@ -27,7 +30,8 @@ struct ExpectedArrivals {
 // right one: idle workers make time cheap, so the most accurate variants run; in a burst it
 // is dear, so cheap ones do, for those requests whose data says that it costs them little.
 // For those whom it does not look at, since they come later or are too many, the time that it
-// takes is charged at the price at which the workers keep up with all.
+// takes is charged at the price at which the workers keep up with all: a running dual price of
+// their time, found by what those who came lately would name at it.
 //
 // A group is thus not an application or a label (SneakPeek 5.2, 5.3.2) but whoever is best
 // served alike; where a published plan is worth more than all prices, it is taken.
@@ -38,8 +42,8 @@ class LookaheadPlanner {
   // O(prices * batches * requests * variants), and without `expected` what those take.
   const GroupSchedule& plan(const GroupProblem& problem,
                             std::span<const ExpectedArrivals> expected = {});
-  // The same for one decision after the other: from most to the next little changes, so only
-  // the last price and one beside it are tried, all of them now and then.
+  // The same for one decision after the other: from most to the next little changes, so the
+  // last price is tried, and of the others as many as are quick to try, in turn.
   const GroupSchedule& follow(const GroupProblem& problem,
                               std::span<const ExpectedArrivals> expected);
 
@@ -77,11 +81,10 @@ class LookaheadPlanner {
   void add_expected(uint32_t application, const ExpectedArrivals& expected);
   void add(const Query& query);
   double price_unit() const;
-  double sustained_price(std::span<const ExpectedArrivals> expected) const;
+  double sustained_price(std::span<const ExpectedArrivals> expected);
   double work(std::span<const ExpectedArrivals> expected, double price) const;
 
   static void clear(GroupSchedule& schedule);
-  void follow_price();
   void consider(size_t price, Order order);
   double play(double price, Order order);
   bool best_move(uint32_t worker, Time now, double price, Order order, Move& best);
@@ -115,12 +118,13 @@ class LookaheadPlanner {
   std::vector<Residency> residency_;
   std::vector<Time> free_at_;
   double value_ = 0, real_value_ = 0;
-  double most_ = 0;        // the value of best_
-  size_t near_ = 0;        // its price
-  uint32_t followed_ = 0;  // decisions
+  double most_ = 0;  // the value of best_
+  size_t near_ = 0;  // its price
+  size_t next_ = 0;  // of the prices and orders, that is tried beside it
   double price_unit_ = 0;
-  double sustained_price_ = 0;  // of a second
-  std::vector<bool> served_;    // by request
+  std::vector<double> item_seconds_;  // of a worker, in an efficient batch: by variant of all
+  double sustained_price_ = 0;        // of a second
+  std::vector<bool> served_;          // by request
   GroupSchedule played_, best_;
   GroupProblem candidate_;
   GroupPlanner published_;

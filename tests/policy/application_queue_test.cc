@@ -88,6 +88,28 @@ TEST(ApplicationQueue, KeepsModelsThatAnotherShapeHas) {
   EXPECT_FALSE(o.queue.use(WorkerId(0), KeyId(0)));
 }
 
+// Those who have left, whether by the data or without any; the newest 32.
+TEST(ApplicationQueue, RemembersWhatWasExpectedOfThoseWhoLeft) {
+  OneApplication o;
+  ApplicationInfo b = one_variant("b", KeyId(0));
+  b.variants[0].recall = {1, 0.5};
+  o.queue.add_application(KeyId(2), b);
+  const auto pass = [&o](uint64_t job, Evidence evidence) {
+    const Task t = task(job, KeyId(2), 0, 100);
+    o.queue.insert(t, at_ms(0));
+    o.queue.learned(t, std::move(evidence));
+    EXPECT_TRUE(o.queue.erase(t));
+  };
+  pass(1, {});
+  pass(2, {3, 0});  // classes 7 : 1
+  EXPECT_THAT(o.queue.recent(1), ElementsAre(0.9, 0.9375));
+  EXPECT_THAT(o.queue.recent(0), IsEmpty());
+  for (uint64_t j = 3; j <= 33; ++j) pass(j, {0, 3});
+  EXPECT_THAT(o.queue.recent(1), SizeIs(32));
+  EXPECT_EQ(o.queue.recent(1)[0], 0.5625);  // in the place of the first
+  EXPECT_EQ(o.queue.recent(1)[1], 0.9375);
+}
+
 TEST(ApplicationQueue, RemovedApplicationsAreExpectedNoMore) {
   OneApplication o;
   o.queue.add_application(KeyId(2), one_variant("b", KeyId(0)));

@@ -190,7 +190,7 @@ TEST(Lookahead, WhatIsExpectedToComeMakesTimeDear) {
   EXPECT_EQ(h.prices(), "w0/v1[r0] 0-4");
 }
 
-// 150 a second of both are to be worked off: one worker bears that only with the cheap variants,
+// 75 a second of both are to be worked off: one worker bears that only with the cheap variants,
 // and time is as dear as the other application makes it.
 TEST(Lookahead, WhoWaitsUnseenMakesTimeDear) {
   LookaheadHand h;
@@ -205,6 +205,25 @@ TEST(Lookahead, WhoWaitsUnseenMakesTimeDear) {
   EXPECT_EQ(h.prices(), "w0/v1[r0] 0-40");
   h.expected = {{0, Duration::seconds(1), 75}, {0, Duration::seconds(1), 75}};
   EXPECT_EQ(h.prices(), "w0/v0[r0] 0-4");
+}
+
+// By the profile the first application needs the accurate variant, by its data of late the cheap
+// one does as well: then it leaves the worker to r0.
+TEST(Lookahead, WhatTheDataOfOthersSaidMakesTimeCheap) {
+  LookaheadHand h;
+  h.worker();
+  h.application();
+  h.variant(0.5, 2, 2);
+  h.variant(0.9, 40, 0, 1);
+  h.application();
+  h.variant(0.8, 2, 2);
+  h.variant(0.9, 40, 0, 1);
+  h.request(1000);
+  h.expected = {{0, Duration::seconds(1), 150}, {0, Duration::seconds(1), 1}};
+  EXPECT_EQ(h.prices(), "w0/v0[r0] 0-4");
+  const std::vector<double> recent = {0.9, 0.9, 0.88, 0.89};
+  h.expected[0].accuracies = recent;
+  EXPECT_EQ(h.prices(), "w0/v1[r0] 0-40");
 }
 
 TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {
