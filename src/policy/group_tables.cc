@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "base/random.h"
 #include "estimate/posterior.h"
 
@@ -35,10 +36,13 @@ void GroupTables::prepare(const GroupProblem& problem) {
   prioritise();
 }
 
+// Where no recall is known, as of a service that does not look at the data, labels say nothing
+// of its variants, and splitting by them would only break batches.
 void GroupTables::believe(uint32_t request) {
   const GroupRequest& r = problem_->requests[request];
   const GroupApplication& a = application(request);
-  const bool by_data = data_aware_ && r.evidence.has_value();
+  const bool by_data = data_aware_ && r.evidence.has_value() &&
+                       absl::c_any_of(a.variants, [](const auto& v) { return !v.recall.empty(); });
   if (by_data) {
     theta_.resize(a.prior.size());
     const auto counts = std::span(problem_->evidence).subspan(*r.evidence, a.prior.size());

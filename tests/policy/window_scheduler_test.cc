@@ -110,6 +110,19 @@ TEST(Window, EvidenceAboutVariantsWithoutRecallsChangesNothing) {
 }
 
 // Each takes 30 ms alone: the second waits for the first, what the next window brings for both.
+TEST(Window, LabelsSplitNoGroupWhoseRecallsAreUnknown) {
+  for (const bool known : {true, false}) {
+    WindowHand h("sneakpeek");
+    const auto recall = known ? std::vector<double>{0.9, 0.9} : std::vector<double>{};
+    const KeyId app = h.application({h.variant(1, 4, 0.9, recall)});
+    h.worker();
+    h.learned(h.arrive(app, 0, 1000), {5, 0}, 0);
+    h.learned(h.arrive(app, 0, 1000), {0, 5}, 0);
+    h.tick(100);
+    EXPECT_THAT(h.batch().tasks, SizeIs(known ? 1 : 2));
+  }
+}
+
 TEST(Window, ThePlanIsExecutedInOrderAndTheBacklogCarriesOver) {
   WindowHand h;
   const KeyId app = h.application({h.variant(0, 80, 0.9, {}, 1)}, {PenaltyShape::kNone});
