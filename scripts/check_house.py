@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Checks what the compiler cannot: the arrows between rooms, calls that pure
-rooms must not make, and the size of files. Prints one line per finding and
-exits with 1 if there are any."""
+rooms must not make, the size of files, and names that the files of a room give
+twice. Prints one line per finding and exits with 1 if there are any."""
 
+import itertools
 import pathlib
 import re
 import sys
@@ -30,6 +31,36 @@ BANNED_IN_PURE = re.compile(
 BANNED_EVERYWHERE = re.compile(r"\bTO" r"DO\b|\bFIX" r"ME\b|std::rand\b|using namespace std;")
 INCLUDE = re.compile(r'^#include "(\w+)/', re.MULTILINE)
 LONGEST_FILE = 400
+# A type, a constant or a function of one file, as clang-format leaves it.
+LOCAL = re.compile(
+    r"(?:struct|class|enum class|enum) (?P<type>\w+)[^;]*$"
+    r"|constexpr .*?\b(?P<constant>\w+)(?:\[\w*\])?(?: = |\{|;)"
+    r"|(?!return|using|template|#|//)\w[\w:<>,*& ]*[ *&](?P<function>\w+)\((?P<parameters>[^)]*)"
+)
+
+
+def local_names(path):
+    inside = False
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        inside = line == "namespace {" or (inside and line != "}  // namespace")
+        if not inside or not (match := LOCAL.match(line)):
+            continue
+        name = match["type"] or match["constant"]
+        if not name:
+            parameters = match["parameters"].split(",")
+            types = ", ".join(re.sub(r"\w+$", "", p.strip()).strip() for p in parameters)
+            name = f"{match['function']}({types})"
+        yield name, number
+
+
+# Unity builds (CMakePresets.json) compile many files of a room as one.
+def twice_named(folder):
+    first = {}
+    for path in sorted(folder.glob("*.cc")):
+        for name, number in local_names(path):
+            before = first.setdefault(name, path)
+            if before != path:
+                yield f"{path.relative_to(ROOT)}:{number}: {name} is another in {before.name}"
 
 
 def findings():
@@ -54,6 +85,8 @@ def findings():
                 yield f"{where}:{number}: {match.group()}"
         if path.suffix == ".h" and "#pragma once" not in text:
             yield f"{where}: has no #pragma once"
+    for folder in sorted(itertools.chain(SRC.glob("*/"), (ROOT / "tests").glob("*/"))):
+        yield from twice_named(folder)
 
 
 if __name__ == "__main__":

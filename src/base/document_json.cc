@@ -5,7 +5,7 @@ namespace fermata::document {
 namespace {
 
 // nlohmann's SAX interface on the builder.
-class Handler : public nlohmann::json_sax<Json> {
+class JsonHandler : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return builder_.value(nullptr); }
   bool boolean(bool v) override { return builder_.value(v); }
@@ -34,7 +34,7 @@ class Handler : public nlohmann::json_sax<Json> {
 }  // namespace
 
 absl::StatusOr<Json> parse_json(std::string_view text) {
-  Handler handler;
+  JsonHandler handler;
   const bool parsed = Json::sax_parse(text.begin(), text.end(), &handler);
   RETURN_IF_ERROR(handler.builder().status());
   if (!parsed) return invalid("$: not JSON");

@@ -54,7 +54,7 @@ std::optional<double> parse_float(std::string_view text) {
 
 struct Stop {};  // leaves yaml-cpp's parser once the builder has an error
 
-class Handler : public YAML::EventHandler {
+class YamlHandler : public YAML::EventHandler {
  public:
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
@@ -157,12 +157,12 @@ class Handler : public YAML::EventHandler {
   std::vector<YAML::anchor_t> open_anchors_;  // of the maps and lists that are open
 };
 
-absl::Status run_parser(std::string_view text, Handler& handler) {
+absl::Status run_parser(std::string_view text, YamlHandler& handler) {
   std::istringstream stream{std::string(text)};
   try {
     YAML::Parser parser(stream);
     if (!parser.HandleNextDocument(handler)) return invalid("$: empty, expected a document");
-    Handler second;
+    YamlHandler second;
     if (parser.HandleNextDocument(second)) return invalid("$: several documents, expected one");
   } catch (const Stop&) {
     return handler.builder().status();
@@ -176,7 +176,7 @@ absl::Status run_parser(std::string_view text, Handler& handler) {
 }  // namespace
 
 absl::StatusOr<Json> parse_yaml(std::string_view text) {
-  Handler handler;
+  YamlHandler handler;
   RETURN_IF_ERROR(run_parser(text, handler));
   return handler.builder().take_root();
 }

@@ -14,7 +14,7 @@
 namespace fermata::cli {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kBenchExamples = R"(
 Examples:
   fermata bench scheduler                          the highest sustained rate
   fermata bench scheduler --models 100 --threads 2
@@ -27,7 +27,7 @@ it in. With one thread, load, models and rank share it; with more, the rank has
 a thread besides.
 )";
 
-struct Options {
+struct BenchOptions {
   SchedulerLoad load;
   double rate_rps = 0;  // 0: search
   double seconds = 2, slo_ms = 25, alpha_ms = 1.053, beta_ms = 5.072, virtual_turn_us = 0;
@@ -78,7 +78,7 @@ void print_table(const Json& out) {
                                       : fmt::format("{:.0f}", instructions.get<double>()));
 }
 
-Exit run_scheduler_bench(Options options) {
+Exit run_scheduler_bench(BenchOptions options) {
   SchedulerLoad& load = options.load;
   load.duration = Duration::from_seconds(options.seconds);
   load.slo = Duration::from_millis(options.slo_ms);
@@ -111,7 +111,7 @@ Exit run_scheduler_bench(Options options) {
 void add_scheduler_bench(CLI::App& bench, int& exit_code) {
   CLI::App* command = bench.add_subcommand(
       "scheduler", "The scheduler alone: requests and workers are objects in this process.");
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   SchedulerLoad& load = options->load;
   command->add_option("--policy", load.policy, "Scheduling policy")->capture_default_str();
   command->add_option("--models", load.models, "Models, equally popular")
@@ -142,7 +142,7 @@ void add_scheduler_bench(CLI::App& bench, int& exit_code) {
       ->add_option("--virtual-turn-us", options->virtual_turn_us,
                    "No clock: each turn is so much later than the last, all on one thread")
       ->check(CLI::Range(0.0, 1e4));
-  command->footer(kExamples);
+  command->footer(kBenchExamples);
   command->callback([options, &exit_code] { exit_code = run_scheduler_bench(*options); });
 }
 

@@ -13,7 +13,7 @@
 namespace fermata::cli {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kCompletionExamples = R"(Examples:
   source <(fermata completion bash)                      # in ~/.bashrc
   source <(fermata completion zsh)                       # in ~/.zshrc, after compinit
   fermata completion fish > ~/.config/fish/completions/fermata.fish)";
@@ -165,7 +165,7 @@ std::string completion_script(const CLI::App& root, Shell shell) {
 void add_completion(CLI::App& app, int&) {
   auto shell = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("completion", "Print a script that completes commands.");
-  command->footer(kExamples);
+  command->footer(kCompletionExamples);
   command->add_option("SHELL", *shell, "Whose language the script is in")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));

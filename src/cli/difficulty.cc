@@ -21,7 +21,7 @@
 namespace fermata::cli {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kDifficultyExamples = R"(Examples:
   fermata difficulty fit zoo/data/digits-test.jsonl --repository zoo/repository \
     --models digits-linear,digits-mlp,digits-cnn-small --out digits-difficulty
   fermata difficulty fit images.npy --labels labels.npy --repository models --models a,b,c \
@@ -33,7 +33,7 @@ constexpr const char* kExamples = R"(Examples:
 
 constexpr size_t kMostRows = 31;  // of subsets in the table for people
 
-struct Arguments {
+struct DifficultyArguments {
   LabelledFiles files;
   std::string folder, task = "classification", aggregation = "average";
   std::vector<std::string> outputs;  // "OUTPUT" or "MODEL=OUTPUT"
@@ -42,7 +42,7 @@ struct Arguments {
   estimate::DifficultyOptions options;
 };
 
-absl::Status read_outputs(const Arguments& arguments, engine::EnsembleSpec& spec) {
+absl::Status read_outputs(const DifficultyArguments& arguments, engine::EnsembleSpec& spec) {
   spec.outputs.assign(spec.models.size(), "");
   for (const std::string& text : arguments.outputs) {
     const size_t equals = text.find('=');
@@ -60,7 +60,7 @@ absl::Status read_outputs(const Arguments& arguments, engine::EnsembleSpec& spec
   return absl::OkStatus();
 }
 
-absl::StatusOr<engine::EnsembleSpec> ensemble_of(const Arguments& arguments) {
+absl::StatusOr<engine::EnsembleSpec> ensemble_of(const DifficultyArguments& arguments) {
   engine::EnsembleSpec spec = arguments.spec;
   spec.aggregator.prediction = *estimate::parse_prediction(arguments.task);
   spec.aggregator.aggregation = *estimate::parse_aggregation(arguments.aggregation);
@@ -92,7 +92,7 @@ absl::Status check_inputs(const LabelledFiles& files, const engine::EnsembleReco
   return absl::OkStatus();
 }
 
-absl::StatusOr<engine::RecordedDifficulty> fit(const Arguments& arguments) {
+absl::StatusOr<engine::RecordedDifficulty> fit(const DifficultyArguments& arguments) {
   ASSIGN_OR_RETURN(engine::EnsembleSpec spec, ensemble_of(arguments));
   const bool classes = spec.aggregator.prediction == estimate::Prediction::kClassification;
   if (!classes && !arguments.files.labels.empty()) {
@@ -222,7 +222,7 @@ Json summary(const engine::RecordedDifficulty& result, const std::string& folder
   return json;
 }
 
-absl::Status run(const Arguments& arguments) {
+absl::Status run_difficulty(const DifficultyArguments& arguments) {
   ASSIGN_OR_RETURN(const engine::RecordedDifficulty result, fit(arguments));
   RETURN_IF_ERROR(write_folder(result, arguments.folder));
   tell(result.fit.profile);
@@ -230,7 +230,7 @@ absl::Status run(const Arguments& arguments) {
   return absl::OkStatus();
 }
 
-void add_ensemble_options(CLI::App& command, Arguments& arguments) {
+void add_ensemble_options(CLI::App& command, DifficultyArguments& arguments) {
   engine::EnsembleSpec& spec = arguments.spec;
   command.add_option("--repository", arguments.engine.repository, "Folder of the models")
       ->required();
@@ -265,8 +265,8 @@ void add_ensemble_options(CLI::App& command, Arguments& arguments) {
 void add_fit(CLI::App& difficulty, int& exit_code) {
   CLI::App* command = difficulty.add_subcommand(
       "fit", "Score a history's queries and profile accuracy by score and subset of models.");
-  command->footer(kExamples);
-  auto arguments = std::make_shared<Arguments>();
+  command->footer(kDifficultyExamples);
+  auto arguments = std::make_shared<DifficultyArguments>();
   auto& options = arguments->options;
   command
       ->add_option("DATA", arguments->files.data,
@@ -297,7 +297,7 @@ void add_fit(CLI::App& difficulty, int& exit_code) {
   command->add_option("--seed", options.seed, "Of the larger subsets that are tried")
       ->capture_default_str();
   command->callback([arguments, &exit_code] {
-    if (absl::Status done = run(*arguments); !done.ok()) {
+    if (absl::Status done = run_difficulty(*arguments); !done.ok()) {
       std::cerr << "fermata difficulty: " << message(done) << "\n";
       exit_code = kBadInput;
     }

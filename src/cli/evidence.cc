@@ -18,7 +18,7 @@
 namespace fermata::cli {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kEvidenceExamples = R"(Examples:
   fermata evidence features.npy labels.npy | jq '{k, accuracy}'
   fermata evidence features.npy labels.npy --k-max 64 --folds 10 --criterion log-loss
 
@@ -26,7 +26,7 @@ features.npy: [n, ...], a row for each training example; labels.npy: [n], its cl
 
 constexpr uint32_t kUsualMost = 32;  // k is tried up to it, unless --k-max says otherwise
 
-struct Arguments {
+struct EvidenceArguments {
   std::string features, labels, criterion = "accuracy";
   std::optional<uint32_t> k_max;
   uint32_t classes = 0;
@@ -34,7 +34,7 @@ struct Arguments {
   estimate::CrossValidationOptions options;
 };
 
-Json to_json(const Arguments& arguments, const estimate::LabelledPoints& points,
+Json to_json(const EvidenceArguments& arguments, const estimate::LabelledPoints& points,
              const estimate::CrossValidation& result) {
   const estimate::NeighborScore& best = result.by_k[result.k - 1];
   Json by_k = Json::array();
@@ -53,7 +53,7 @@ Json to_json(const Arguments& arguments, const estimate::LabelledPoints& points,
   return json;
 }
 
-absl::Status run(Arguments arguments) {
+absl::Status run_evidence(EvidenceArguments arguments) {
   arguments.options.criterion = arguments.criterion == "accuracy" ? estimate::Criterion::kAccuracy
                                                                   : estimate::Criterion::kLogLoss;
   ASSIGN_OR_RETURN(const Tensor features, read_npy(arguments.features));
@@ -76,8 +76,8 @@ absl::Status run(Arguments arguments) {
 void add_evidence(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "evidence", "Choose k of the nearest-neighbour evidence by cross-validation.");
-  command->footer(kExamples);
-  auto arguments = std::make_shared<Arguments>();
+  command->footer(kEvidenceExamples);
+  auto arguments = std::make_shared<EvidenceArguments>();
   auto& options = arguments->options;
   command->add_option("FEATURES", arguments->features, "Training features, .npy")->required();
   command->add_option("LABELS", arguments->labels, "Their classes, .npy")->required();
@@ -97,7 +97,7 @@ void add_evidence(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, static_cast<int>(Confusion::kMostClasses)));
   command->add_option("--seed", arguments->seed, "Seed of the folds")->capture_default_str();
   command->callback([arguments, &exit_code] {
-    if (absl::Status done = run(*arguments); !done.ok()) {
+    if (absl::Status done = run_evidence(*arguments); !done.ok()) {
       std::cerr << "fermata evidence: " << message(done) << "\n";
       exit_code = kBadInput;
     }

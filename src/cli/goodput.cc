@@ -14,7 +14,7 @@
 namespace fermata::cli {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kGoodputExamples = R"(
 Examples:
   fermata goodput cluster.json
   fermata goodput cluster.yaml | jq .goodput_rps
@@ -52,7 +52,7 @@ void add_goodput(CLI::App& app, int& exit_code) {
   auto file = std::make_shared<std::string>();
   command->add_option("FILE", *file, "The cluster as JSON or YAML; - is standard input")
       ->required();
-  command->footer(kExamples);
+  command->footer(kGoodputExamples);
   command->callback([file, &exit_code] { exit_code = find(*file); });
 }
 

@@ -16,7 +16,7 @@
 namespace fermata::cli {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kLoadExamples = R"(Examples:
   fermata load --service digits-cnn:500
   fermata load --service digits-cnn:500:zoo/data/digits.jsonl:25 --timeout-ms 25 --duration 30
   fermata load --protocol http --service a:100 --service b:50 --arrivals gamma:0.5 --json
@@ -28,7 +28,7 @@ so a slow server cannot slow the load down. docs/cli.md shows the document.
 Exit codes: 0 done, 1 no server answers, 2 the arguments or the document are wrong.)";
 
 // What the command line says; what it leaves out, the document or the defaults say.
-struct Options {
+struct LoadOptions {
   std::string file;
   std::vector<std::string> services;
   std::optional<std::string> protocol, url, arrivals;
@@ -37,7 +37,7 @@ struct Options {
   bool explain = false, json = false;
 };
 
-void override_times(const Options& options, load::LoadSpec& spec) {
+void override_times(const LoadOptions& options, load::LoadSpec& spec) {
   if (options.duration_s) spec.duration = Duration::from_seconds(*options.duration_s);
   if (options.warmup_s) spec.warmup = Duration::from_seconds(*options.warmup_s);
   if (options.drain_s) spec.drain = Duration::from_seconds(*options.drain_s);
@@ -47,7 +47,7 @@ void override_times(const Options& options, load::LoadSpec& spec) {
   }
 }
 
-absl::StatusOr<load::LoadSpec> spec_of(const Options& options) {
+absl::StatusOr<load::LoadSpec> spec_of(const LoadOptions& options) {
   load::LoadSpec spec;
   if (!options.file.empty()) {
     ASSIGN_OR_RETURN(Document document, Document::load(options.file));
@@ -82,7 +82,7 @@ int fail(const absl::Status& status) {
   return kFailed;
 }
 
-int run_command(const Options& options) {
+int run_command(const LoadOptions& options) {
   const auto spec = spec_of(options);
   if (!spec.ok()) return fail(spec.status());
   absl::StatusOr<load::LoadResult> result;
@@ -100,10 +100,10 @@ int run_command(const Options& options) {
 }  // namespace
 
 void add_load(CLI::App& app, int& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<LoadOptions>();
   CLI::App* command = app.add_subcommand(
       "load", "Send requests at a given rate and say how many came back in time.");
-  command->footer(kExamples);
+  command->footer(kLoadExamples);
   command->add_option("FILE", options->file, "A YAML or JSON document that describes the load");
   command
       ->add_option(

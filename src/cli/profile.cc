@@ -21,7 +21,7 @@
 namespace fermata::cli {
 namespace {
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kProfileExamples = R"(Examples:
   fermata profile models/digits-cnn
   fermata profile models/ocr-detect --shape x=3,640,640 --max-batch 4
   fermata profile models/digits-cnn --threads 2 --runs 500 | jq .linear_ms
@@ -29,7 +29,7 @@ constexpr const char* kExamples = R"(Examples:
   fermata profile models/digits-cnn --data images.npy --labels labels.npy
   fermata profile models/digits-cnn --data zoo/data/digits-test.jsonl --output label)";
 
-struct Arguments {
+struct ProfileArguments {
   std::string folder;
   int64_t version = 0;  // 0: the newest that is served
   engine::WorkerType worker;
@@ -83,7 +83,7 @@ void tell_unknown_recalls(const AnswerProfile& answers) {
 absl::StatusOr<AnswerProfile> measure_answers(engine::Executor& executor,
                                               const engine::Variant& variant,
                                               engine::LabelledRequests data,
-                                              const Arguments& arguments) {
+                                              const ProfileArguments& arguments) {
   if (arguments.labelled.data.empty()) return AnswerProfile{};
   Progress progress(fmt::format("answering {} examples", data.labels.size()));
   absl::StatusOr<Confusion> confusion =
@@ -96,7 +96,7 @@ absl::StatusOr<AnswerProfile> measure_answers(engine::Executor& executor,
 }
 
 // First what the data may spoil, then what takes long.
-absl::StatusOr<Profile> measure_variant(const Arguments& arguments,
+absl::StatusOr<Profile> measure_variant(const ProfileArguments& arguments,
                                         engine::ExecutorFactory& executors,
                                         std::shared_ptr<const engine::Variant> variant) {
   engine::LabelledRequests data;
@@ -122,7 +122,8 @@ absl::StatusOr<Profile> measure_variant(const Arguments& arguments,
   return profile;
 }
 
-absl::StatusOr<Profile> measure_folder(const Arguments& arguments, const ModelFolder& folder) {
+absl::StatusOr<Profile> measure_folder(const ProfileArguments& arguments,
+                                       const ModelFolder& folder) {
   engine::EngineOptions options;
   options.repository = folder.path.parent_path().string();
   options.workers.types = {arguments.worker};
@@ -140,7 +141,7 @@ absl::StatusOr<Profile> measure_folder(const Arguments& arguments, const ModelFo
   return profile;
 }
 
-absl::Status run(Arguments arguments) {
+absl::Status run_profile(ProfileArguments arguments) {
   for (const std::string& shape : arguments.shapes) {
     RETURN_IF_ERROR(read_shape(shape, arguments.measure.shapes));
   }
@@ -170,8 +171,8 @@ absl::Status run(Arguments arguments) {
 void add_profile(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
       "profile", "Measure a model by batch size; the server reads what this writes beside it.");
-  command->footer(kExamples);
-  auto arguments = std::make_shared<Arguments>();
+  command->footer(kProfileExamples);
+  auto arguments = std::make_shared<ProfileArguments>();
   auto& worker = arguments->worker;
   auto& measure = arguments->measure;
   measure.runs = 200;
@@ -207,7 +208,7 @@ void add_profile(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, static_cast<int>(Confusion::kMostClasses)));
   command->add_flag("!--no-write", arguments->keep, "Only print, write nothing");
   command->callback([arguments, &exit_code] {
-    if (absl::Status done = run(*arguments); !done.ok()) {
+    if (absl::Status done = run_profile(*arguments); !done.ok()) {
       std::cerr << "fermata profile: " << message(done) << "\n";
       exit_code = kBadInput;
     }

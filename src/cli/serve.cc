@@ -16,7 +16,7 @@
 namespace fermata::cli {
 namespace {
 
-constexpr char kExamples[] =
+constexpr char kServeExamples[] =
     "Examples:\n"
     "  fermata serve --config zoo/fermata.yaml\n"
     "  fermata serve --models repository --http-port 0   # a free port, named on standard output\n"
@@ -116,7 +116,7 @@ void add_serve(CLI::App& app, int& exit_code) {
                    "Seconds that requests under way have to end when the server stops")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
-  command->footer(kExamples);
+  command->footer(kServeExamples);
   command->callback([arguments, &exit_code] { exit_code = serve_until_stopped(*arguments); });
 }
 

@@ -13,7 +13,7 @@
 namespace fermata::cli {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kSimulateExamples = R"(
 Examples:
   fermata simulate cluster.json
   fermata simulate cluster.yaml > result.json
@@ -49,7 +49,7 @@ void add_simulate(CLI::App& app, int& exit_code) {
   auto file = std::make_shared<std::string>();
   command->add_option("FILE", *file, "The cluster as JSON or YAML; - is standard input")
       ->required();
-  command->footer(kExamples);
+  command->footer(kSimulateExamples);
   command->callback([file, &exit_code] { exit_code = simulate_file(*file); });
 }
 

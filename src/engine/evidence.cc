@@ -17,9 +17,9 @@
 namespace fermata::engine {
 namespace {
 
-constexpr size_t kMostLeftOut = 2048;   // points that the accuracy is measured on
-constexpr double kUninformative = 0.5;  // the prior of Jeffreys, section 6.3.3
-constexpr size_t kMostTogether = 64;    // requests that go through the extractor together
+constexpr size_t kMostLeftOut = 2048;  // points that the accuracy is measured on
+constexpr double kJeffreys = 0.5;      // the prior of Jeffreys, section 6.3.3
+constexpr size_t kMostExtracted = 64;  // requests that go through the extractor together
 
 struct Waiting {
   std::shared_ptr<const std::vector<Tensor>> inputs;
@@ -90,7 +90,7 @@ class EvidenceModel::Impl {
         neighbors_(std::move(options.training)),
         prior_(std::move(options.prior)),
         answers_(answers_of(test(options.held_out))),
-        looking_(kMostTogether, options.queue_limit,
+        looking_(kMostExtracted, options.queue_limit,
                  [this](absl::Span<Waiting> batch) { answer(batch); }) {}
 
   void submit(Waiting waiting) {
@@ -214,7 +214,7 @@ absl::StatusOr<std::unique_ptr<EvidenceModel>> EvidenceModel::make(EvidenceOptio
   if (options.extractor != nullptr && options.output.empty()) {
     options.output = options.extractor->signature.outputs.front().name;
   }
-  if (options.prior.empty()) options.prior.assign(options.training.classes, kUninformative);
+  if (options.prior.empty()) options.prior.assign(options.training.classes, kJeffreys);
   RETURN_IF_ERROR(check(options));
   if (options.extractor != nullptr) {
     executor = executors.make();

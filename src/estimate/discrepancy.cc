@@ -11,7 +11,7 @@ namespace fermata::estimate {
 namespace {
 
 constexpr double kLn2 = 0.693147180559945309;
-constexpr double kLeastProbability = 1e-8;
+constexpr double kLeastShare = 1e-8;
 
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -84,7 +84,7 @@ double symmetric_kullback_leibler(absl::Span<const double> p, absl::Span<const d
   FERMATA_CHECK(p.size() == q.size());
   double sum = 0;
   for (size_t i = 0; i < p.size(); ++i) {
-    const double a = std::max(p[i], kLeastProbability), b = std::max(q[i], kLeastProbability);
+    const double a = std::max(p[i], kLeastShare), b = std::max(q[i], kLeastShare);
     sum += (a - b) * (std::log(a) - std::log(b));
   }
   return sum;

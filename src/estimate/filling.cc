@@ -9,7 +9,7 @@
 namespace fermata::estimate {
 namespace {
 
-double squared_distance(absl::Span<const float> a, absl::Span<const float> b) {
+double squared_difference(absl::Span<const float> a, absl::Span<const float> b) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) {
     const double difference = double{a[i]} - double{b[i]};
@@ -47,7 +47,7 @@ std::vector<Filling::Near> Filling::nearest(QueryOutputs outputs,
     Near near{.record = record};
     for (size_t k = 0; k < outputs.size(); ++k) {
       if (!outputs[k].empty()) {
-        near.squared += squared_distance(outputs[k], by_model_[k].row(record));
+        near.squared += squared_difference(outputs[k], by_model_[k].row(record));
       }
     }
     all.push_back(near);

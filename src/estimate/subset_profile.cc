@@ -9,7 +9,7 @@ namespace fermata::estimate {
 namespace {
 
 constexpr size_t kUsualPerBin = 50;
-constexpr uint32_t kMostBins = 10;
+constexpr uint32_t kMostUsualBins = 10;
 constexpr size_t kDrawnPerSize = 8;
 
 std::vector<uint32_t> by_accuracy(absl::Span<const double> accuracies) {
@@ -189,7 +189,7 @@ std::vector<double> quantile_edges(absl::Span<const float> scores, uint32_t bins
 }
 
 uint32_t usual_bins(size_t queries) {
-  return static_cast<uint32_t>(std::clamp<size_t>(queries / kUsualPerBin, 1, kMostBins));
+  return static_cast<uint32_t>(std::clamp<size_t>(queries / kUsualPerBin, 1, kMostUsualBins));
 }
 
 SubsetProfile profile_subsets(const SubsetAnswers& answers, absl::Span<const float> scores,

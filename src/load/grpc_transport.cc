@@ -12,7 +12,6 @@ namespace fermata::load {
 namespace {
 
 constexpr char kInfer[] = "/inference.GRPCInferenceService/ModelInfer";
-constexpr auto kMetadataTimeout = std::chrono::seconds(5);
 // Streams share a connection's flow control and many servers allow a hundred.
 constexpr uint32_t kStreamsPerConnection = 90;
 

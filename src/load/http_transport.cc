@@ -10,8 +10,6 @@
 namespace fermata::load {
 namespace {
 
-constexpr auto kMetadataTimeout = std::chrono::seconds(5);
-
 // One request on a connection of its own. Blocks for five seconds at most.
 class Fetch : public HttpConnection::Owner {
  public:

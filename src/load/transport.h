@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -13,6 +14,9 @@
 #include "model/tensor.h"
 
 namespace fermata::load {
+
+// What a server is given to describe a model.
+constexpr auto kMetadataTimeout = std::chrono::seconds(5);
 
 // One request on its way: handed to send() and given back with its answer.
 struct Flight {

@@ -13,12 +13,12 @@ namespace {
 
 constexpr int64_t kMaxBatch = 1 << 20;
 
-LinearFit read_linear(Reader reader) {
+LinearFit read_linear_fit(Reader reader) {
   ObjectReader fields = reader.object();
   return {{fields["alpha"].number(), fields["beta"].number()}, fields["error"].non_negative()};
 }
 
-QuadraticFit read_quadratic(Reader reader) {
+QuadraticFit read_quadratic_fit(Reader reader) {
   ObjectReader fields = reader.object();
   return {{fields["a"].number(), fields["b"].number(), fields["c"].number()},
           fields["error"].non_negative()};
@@ -91,8 +91,8 @@ Profile read_root(Reader reader) {
     for (const auto& [name, value] : shapes.map()) profile.shapes[name] = read_shape(value);
   }
   read_batches(fields["batches"], profile);
-  profile.linear = read_linear(fields["linear_ms"]);
-  profile.quadratic = read_quadratic(fields["quadratic_ms"]);
+  profile.linear = read_linear_fit(fields["linear_ms"]);
+  profile.quadratic = read_quadratic_fit(fields["quadratic_ms"]);
   profile.load_ms = fields["load_ms"].non_negative(0);
   profile.memory_mb = fields["memory_mb"].non_negative(0);
   profile.static_mb = fields["static_mb"].between(0, profile.memory_mb, profile.memory_mb);

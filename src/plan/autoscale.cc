@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "plan/placement.h"
 
 namespace fermata::plan {
 namespace {
 constexpr double kLargestBadRate = 0.9;  // r/(1-r) diverges; one window adds at most 9 N
-constexpr double kRounding = 1e-9;
 }  // namespace
 
 int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold) {

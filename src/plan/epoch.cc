@@ -5,22 +5,15 @@
 #include <numeric>
 
 #include "base/status.h"
+#include "plan/placement_levels.h"
 
 namespace fermata::plan {
 namespace {
 
 double need(const PlacementModel& m) { return m.static_mb + m.dynamic_mb; }
 
-constexpr double kRounding = 1e-9;
-
 bool gains(const Placement& before, const Placement& after, double more_than) {
   return before.objective - after.objective > more_than + kRounding;
-}
-
-double first_loads(const PlacementProblem& problem) {
-  double cost = 0;
-  for (const PlacementModel& m : problem.models) cost += m.current ? 0 : m.change_cost;
-  return cost;
 }
 
 void leave_out(PlacementProblem& problem, size_t index, std::string reason, EpochPlan& plan) {

@@ -8,6 +8,9 @@
 
 namespace fermata::plan {
 
+// By how much sums of rates and of memory may differ, relative.
+constexpr double kRounding = 1e-9;
+
 // Models to sub-clusters, once an epoch (Symphony, section 4.7 and appendix A):
 // minimise the spread of rate and static memory, equations 4, 7 and 8 in the
 // contract's units, under equations 5, 6, 9 and 11.

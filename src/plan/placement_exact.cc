@@ -7,8 +7,6 @@
 namespace fermata::plan {
 namespace {
 
-constexpr double kRounding = 1e-9;
-
 class Branches {
  public:
   Branches(const PlacementProblem& problem, double bound, uint64_t steps)

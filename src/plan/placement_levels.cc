@@ -5,12 +5,6 @@
 namespace fermata::plan {
 namespace {
 
-double first_loads(const PlacementProblem& problem) {
-  double cost = 0;
-  for (const PlacementModel& m : problem.models) cost += m.current ? 0 : m.change_cost;
-  return cost;
-}
-
 PlacementProblem upper_level(const PlacementProblem& problem, uint32_t share, uint64_t steps) {
   PlacementProblem upper = problem;
   upper.subclusters = problem.schedulers;
@@ -49,6 +43,12 @@ PlacementProblem lower_level(const PlacementProblem& problem, uint32_t scheduler
 }
 
 }  // namespace
+
+double first_loads(const PlacementProblem& problem) {
+  double cost = 0;
+  for (const PlacementModel& m : problem.models) cost += m.current ? 0 : m.change_cost;
+  return cost;
+}
 
 std::vector<uint32_t> search_two_levels(
     const PlacementProblem& problem, uint64_t steps,

@@ -8,6 +8,9 @@
 
 namespace fermata::plan {
 
+// What it costs to load those that are placed nowhere yet.
+double first_loads(const PlacementProblem& problem);
+
 // Models to schedulers, then within each to its sub-clusters (section 4.7: the
 // two partitions "are similar and are performed in a hierarchical manner").
 // `solve` places one level by its max_steps. The cost of change is shared: the

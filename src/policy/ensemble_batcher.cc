@@ -3,17 +3,9 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "policy/instants.h"
 
 namespace fermata::policy {
-namespace {
-
-constexpr Duration kTick = Duration::nanos(1);
-// After a plan had nothing for a free worker, and nothing has come since.
-constexpr Duration kLookAgain = Duration::millis(2);
-constexpr Time kLast = Time::from_nanos(Time::infinite().nanos() - 1);  // yet not never
-
-}  // namespace
-
 void EnsembleBatcher::add_worker(uint32_t type, uint32_t running) {
   queries_.add_worker(type, running);
   declined_.add_worker(type);

@@ -5,22 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
+#include "policy/document_parts.h"
 
 namespace fermata::policy {
 namespace {
 
-constexpr double kLongestMs = 1e8;    // about a day, for one task
-constexpr double kFarthestMs = 1e12;  // from the decision
+constexpr double kFarthestFromNowMs = 1e12;  // from the decision
 constexpr double kLeastDelta = 1e-9;
-
-using Names = absl::flat_hash_set<std::string>;
-
-std::string read_own_name(Reader value, Names& taken) {
-  std::string name = value.string();
-  if (!taken.insert(name).second) value.fail("a name of its own");
-  return name;
-}
 
 std::string subset_name(const EnsembleProblem& problem, Subset subset) {
   std::string name;
@@ -109,10 +100,10 @@ EnsembleQuery TaskReader::read_query(Reader value, Names& taken) {
   const Reader deadline = fields["deadline_ms"], arrival = fields["arrival_ms"],
                difficulty = fields["difficulty"];
   if (!deadline.is_null()) {
-    query.deadline = Duration::from_millis(deadline.between(0, kFarthestMs));
+    query.deadline = Duration::from_millis(deadline.between(0, kFarthestFromNowMs));
   }
   if (asked_for(arrival, {EnsemblePolicy::kGreedyFifo, EnsemblePolicy::kOriginal})) {
-    query.arrival = Duration::from_millis(arrival.between(-kFarthestMs, kFarthestMs));
+    query.arrival = Duration::from_millis(arrival.between(-kFarthestFromNowMs, kFarthestFromNowMs));
   }
   if (asked_for(difficulty, {EnsemblePolicy::kGreedySjf})) query.difficulty = difficulty.number();
   read_utility(fields["utility"], query);
@@ -132,8 +123,6 @@ void TaskReader::read_utility(Reader map, EnsembleQuery& query) {
 }
 
 // Divided, not multiplied by an inexact 1e-6: it reads back to the same nanosecond.
-double millis(Duration d) { return static_cast<double>(d.nanos()) / 1e6; }
-
 Json write_query(const EnsembleProblem& problem, const EnsembleQuery& query) {
   Json out = {{"id", query.id}, {"deadline_ms", nullptr}};
   if (!query.deadline.is_infinite()) {

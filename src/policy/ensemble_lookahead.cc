@@ -8,20 +8,21 @@
 namespace fermata::policy {
 namespace {
 
-constexpr size_t kMostPlanned = 64;   // waiting queries that one decision looks at
-constexpr size_t kMostExpected = 32;  // arrivals of one ensemble that it expects
-constexpr size_t kStarts = 6;         // heads of a batch that are compared for what they earn
+constexpr size_t kMostPlannedQueries = 64;   // waiting queries that one decision looks at
+constexpr size_t kMostExpectedQueries = 32;  // arrivals of one ensemble that it expects
+constexpr size_t kStarts = 6;  // heads of a batch that are compared for what they earn
 // Prices are the dearest one halved this often, and nothing.
-constexpr size_t kPrices = 10;
+constexpr size_t kPricesTried = 10;
 constexpr uint32_t kAllEvery = 16;  // decisions
 // Equal utility is not worth any time.
 constexpr double kLeastPrice = 1e-6;
 constexpr double kLeastWorth = 0.05;  // of any answer, where all are served
-constexpr uint32_t kNoModel = 32;
+constexpr uint32_t kNone = 32;
 constexpr double kBeforeAll = 1e9;  // seconds of urgency
 
 double price_at(size_t step, double dearest) {
-  return step == 0 ? kLeastPrice : std::ldexp(dearest, static_cast<int>(step) - int{kPrices} + 1);
+  return step == 0 ? kLeastPrice
+                   : std::ldexp(dearest, static_cast<int>(step) - int{kPricesTried} + 1);
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ void EnsembleLookahead::read(const EnsembleQueries& queries, size_t workers) {
   models_.clear();
   of_ensemble_.assign(queries.ensembles(), {});
   for (EnsembleQueries::Query* query : queries.by_deadline()) {
-    if (items_.size() == kMostPlanned) break;
+    if (items_.size() == kMostPlannedQueries) break;
     const EnsembleQueries::Ensemble& ensemble = queries.ensemble(query->ensemble);
     const Subset open = ensemble.all() & ~(query->had() | query->failed);
     // Late, it gets its first answer where all are served, and nothing more.
@@ -75,7 +76,7 @@ void EnsembleLookahead::read_expected(const EnsembleQueries& queries, uint32_t a
   const EnsembleQueries::Ensemble& ensemble = queries.ensemble(at);
   if (ensemble.slo.is_infinite()) return;
   const double within = ensemble.company.value();
-  for (size_t i = 1; i <= std::min(static_cast<size_t>(within), kMostExpected); ++i) {
+  for (size_t i = 1; i <= std::min(static_cast<size_t>(within), kMostExpectedQueries); ++i) {
     Item& item = items_.emplace_back();
     item.utility = ensemble.expected.data();
     const double place = static_cast<double>(i) / within * ensemble.company.spread();
@@ -115,7 +116,7 @@ const EnsembleLookahead::Plan& EnsembleLookahead::follow(const EnsembleQueries& 
   const size_t last = price_;
   const size_t style = style_;
   if (decisions_++ % kAllEvery == 0) {
-    for (size_t p = 0; p < kPrices; ++p) {
+    for (size_t p = 0; p < kPricesTried; ++p) {
       for (size_t s = 0; s < std::size(kStyles); ++s) consider(p, s);
     }
     return best_;
@@ -125,7 +126,7 @@ const EnsembleLookahead::Plan& EnsembleLookahead::follow(const EnsembleQueries& 
     if (s != style) consider(last, s);
   }
   if (last > 0) consider(last - 1, style);
-  if (last + 1 < kPrices) consider(last + 1, style);
+  if (last + 1 < kPricesTried) consider(last + 1, style);
   return best_;
 }
 
@@ -192,12 +193,12 @@ Subset EnsembleLookahead::best_subset(const Item& item, double price) const {
 
 Subset EnsembleLookahead::cheapest(const Item& item) const {
   const std::vector<uint32_t>& own = of_ensemble_[item.ensemble];
-  uint32_t best = kNoModel;
+  uint32_t best = kNone;
   for (uint32_t k = 0; k < own.size(); ++k) {
     if ((item.open >> k & 1) == 0) continue;
-    if (best == kNoModel || models_[own[k]].cost < models_[own[best]].cost) best = k;
+    if (best == kNone || models_[own[k]].cost < models_[own[best]].cost) best = k;
   }
-  return best == kNoModel ? 0 : Subset{1} << best;
+  return best == kNone ? 0 : Subset{1} << best;
 }
 
 double EnsembleLookahead::worth(const Item& item, Subset more, Time finish) const {

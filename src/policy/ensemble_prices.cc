@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kSteps = 150;
 constexpr int kPatience = 8;  // steps without a better bound, before they get shorter
-constexpr double kSame = 1e-9;
+constexpr double kSamePrice = 1e-9;
 
 }  // namespace
 
@@ -22,7 +22,7 @@ void EnsemblePrices::fit(const EnsembleTables& tables) {
   bound_ = std::numeric_limits<double>::infinity();
   utility_ = -1;
   double length = 1;
-  for (int step = 0, worse = 0; step < kSteps && bound_ > utility_ + kSame; ++step) {
+  for (int step = 0, worse = 0; step < kSteps && bound_ > utility_ + kSamePrice; ++step) {
     follow_prices(tables);
     if (rest_[0] < bound_) {
       bound_ = rest_[0];

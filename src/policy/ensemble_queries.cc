@@ -4,11 +4,11 @@
 
 #include "absl/algorithm/container.h"
 #include "base/check.h"
+#include "policy/instants.h"
 
 namespace fermata::policy {
 namespace {
 
-constexpr Duration kTick = Duration::nanos(1);
 constexpr uint32_t kNoModel = 32;
 // Any answer is worth more than none: where nothing is refused, nobody waits for ever for what a
 // profile calls worthless.

@@ -4,6 +4,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/check.h"
+#include "policy/instants.h"
 
 namespace fermata::policy {
 namespace {
@@ -14,10 +15,6 @@ constexpr size_t kMostUrgent = 8;    // of which one says how urgent an offer is
 // Batches begin whenever a worker is free and may be long: others who wait for their last moment
 // to start would find no worker then, as among bursts.
 constexpr double kAtAnyTime = 1;
-constexpr Duration kTick = Duration::nanos(1);
-// After a plan had nothing for a free worker, and nothing has come since.
-constexpr Duration kLookAgain = Duration::millis(2);
-constexpr Time kLast = Time::from_nanos(Time::infinite().nanos() - 1);  // yet not never
 
 // The lateness, in parts of the SLO, that takes 2 % of an answer's worth: a short circuit waits
 // for as long, since a better answer may come.

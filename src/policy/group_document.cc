@@ -5,15 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "base/status.h"
 #include "model/latency_document.h"
+#include "policy/document_parts.h"
 
 namespace fermata::policy {
 namespace {
 
 constexpr double kFarthestMs = 2e12;  // from the clock's origin: 1970 is not too far
-constexpr double kLongestMs = 1e8;    // about a day, to load a model or to run a batch
 constexpr double kMostMemoryMb = 1e9;
 constexpr double kMostCounts = 1e12;  // of a class, in a prior or in evidence
 constexpr int64_t kLargestBatch = 65'536;
@@ -21,20 +20,12 @@ constexpr int64_t kMostSteps = 1'000'000'000'000;
 constexpr size_t kMostWorkers = 4096;
 constexpr size_t kMostRequests = 20'000;
 
-using Names = absl::flat_hash_set<std::string>;
-
 Time read_time(Reader value) {
   return Time() + Duration::from_millis(value.between(-kFarthestMs, kFarthestMs));
 }
 
 int64_t read_bytes(Reader value, std::optional<double> fallback = {}) {
   return std::llround(value.between(0, kMostMemoryMb, fallback) * 1048576.0);
-}
-
-std::string read_own_name(Reader value, Names& taken) {
-  std::string name = value.string();
-  if (!taken.insert(name).second) value.fail("a name of its own");
-  return name;
 }
 
 // Reads top-down and remembers what was named by its index.

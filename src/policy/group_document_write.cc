@@ -2,13 +2,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "policy/document_parts.h"
 #include "policy/group_document.h"
 
 namespace fermata::policy {
 namespace {
 
 // Divided, not multiplied by an inexact 1e-6: 14 ms are 14.0 and read back to the same nanosecond.
-double millis(Duration d) { return static_cast<double>(d.nanos()) / 1e6; }
 double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / 1048576.0; }
 
 Json write_penalty(const Penalty& penalty) {

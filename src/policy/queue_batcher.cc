@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "base/check.h"
+#include "policy/instants.h"
 
 namespace fermata::policy {
 namespace {
 
-constexpr Duration kTick = Duration::nanos(1);      // "after" an inclusive bound
 constexpr Duration kLately = Duration::seconds(1);  // since a task came, as slack() means it
 
 }  // namespace

@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kEverything = std::numeric_limits<size_t>::max();
 // Of one exact search, which then keeps the best that it has: a decision must not outlast
 // what it decides about. About a millisecond.
-constexpr uint64_t kMostSteps = 20'000;
+constexpr uint64_t kWindowSteps = 20'000;
 
 }  // namespace
 
@@ -116,7 +116,7 @@ const GroupSchedule& WindowScheduler::plan(Time now, Decisions& out) {
   problem.policy = policy_;
   problem.data_aware = settings_.data_aware;
   problem.short_circuit = settings_.short_circuit;
-  problem.max_steps = kMostSteps;
+  problem.max_steps = kWindowSteps;
   const GroupSchedule& schedule = planner_.plan(problem);
   for (const uint32_t i : schedule.short_circuited) {
     out.short_circuited.push_back(queue_.chosen(i).task);

@@ -13,8 +13,6 @@
 namespace fermata::simulate {
 namespace {
 
-constexpr double kLongestMs = 1e8;
-constexpr int64_t kLargestBatch = 65'536;
 constexpr int64_t kMostNeighbours = 1'000'000;
 
 std::vector<double> read_weights(Reader value, double least) {
@@ -57,7 +55,7 @@ SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenari
     variant.latency = read_latency_by_type(fields["latency_ms"], types);
     variant.latency.resize(types.size(), variant.latency.front());
     variant.max_batch = static_cast<uint32_t>(fields["max_batch"].integer(1, kLargestBatch, 256));
-    variant.load = Duration::from_millis(fields["load_ms"].between(0, kLongestMs, 0.0));
+    variant.load = Duration::from_millis(fields["load_ms"].between(0, kLongestTimeMs, 0.0));
     variant.memory_mb = fields["memory_mb"].non_negative(0);
   }
   check_latency(value, variant);
@@ -108,14 +106,15 @@ Example read_example(Reader value, const SimulatedApplication& application) {
 
 void read_slo(Reader value, SimulatedApplication& application) {
   if (!value.is_object()) {
-    application.slo = Duration::from_millis(value.between(1e-3, kLongestMs));
+    application.slo = Duration::from_millis(value.between(1e-3, kLongestTimeMs));
     return;
   }
   ObjectReader fields = value.object();
   Reader normal = fields["normal"];
   std::vector<double> ms;
   for (Reader entry : normal.list(2)) {
-    ms.push_back(ms.empty() ? entry.between(1e-3, kLongestMs) : entry.between(0, kLongestMs));
+    ms.push_back(ms.empty() ? entry.between(1e-3, kLongestTimeMs)
+                            : entry.between(0, kLongestTimeMs));
   }
   if (value.failed()) return;
   if (ms.size() != 2) return normal.fail("the mean and the standard deviation");
@@ -167,7 +166,7 @@ SimulatedApplication read_application(Reader value, const Scenario& scenario) {
     application.short_circuit = own.object()["accuracy"].between(0, 1);
   }
   application.evidence_delay =
-      Duration::from_millis(fields["evidence_delay_ms"].between(0, kLongestMs, 0.0));
+      Duration::from_millis(fields["evidence_delay_ms"].between(0, kLongestTimeMs, 0.0));
   for (Reader entry : fields["examples"].list(1)) {
     application.examples.push_back(read_example(entry, application));
   }

@@ -1,11 +1,15 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "base/document.h"
 #include "simulate/scenario.h"
 
 namespace fermata::simulate {
+
+constexpr double kLongestTimeMs = 1e8;  // about a day, for every time in a scenario
+constexpr int64_t kLargestBatch = 65'536;
 
 // The "applications" of a scenario, whose workers and models have been read.
 std::vector<SimulatedApplication> read_applications(Reader value, const Scenario& scenario);

@@ -13,7 +13,6 @@
 namespace fermata::simulate {
 namespace {
 
-constexpr double kLongestMs = 1e8;
 constexpr int64_t kMostBins = 10'000;
 
 std::vector<std::string> names_of(const SimulatedEnsemble& ensemble) {
@@ -42,7 +41,7 @@ void read_slo(Reader value, SimulatedEnsemble& ensemble) {
     ObjectReader fields = value.object();
     Reader uniform = fields["uniform"];
     std::vector<double> ends;
-    for (Reader entry : uniform.list(2)) ends.push_back(entry.between(1e-3, kLongestMs));
+    for (Reader entry : uniform.list(2)) ends.push_back(entry.between(1e-3, kLongestTimeMs));
     if (value.failed()) return;
     if (ends.size() != 2 || ends[0] > ends[1]) {
       return uniform.fail("the least and the most, in this order");
@@ -51,7 +50,7 @@ void read_slo(Reader value, SimulatedEnsemble& ensemble) {
     ensemble.slo_most = Duration::from_millis(ends[1]);
     return;
   }
-  ensemble.slo = ensemble.slo_most = Duration::from_millis(value.between(1e-3, kLongestMs));
+  ensemble.slo = ensemble.slo_most = Duration::from_millis(value.between(1e-3, kLongestTimeMs));
 }
 
 void read_profile(Reader value, SimulatedEnsemble& ensemble) {
@@ -132,7 +131,7 @@ SimulatedEnsemble read_ensemble(Reader value, const Scenario& scenario) {
   }
   read_profile(fields["profile"], ensemble);
   if (Reader delay = fields["score_delay_ms"]; delay.present()) {
-    ensemble.score_delay = Duration::from_millis(delay.between(0, kLongestMs));
+    ensemble.score_delay = Duration::from_millis(delay.between(0, kLongestTimeMs));
   } else if (scenario.scheduler == "selected") {
     delay.fail("a number, since the scheduler selected waits for it");
   }

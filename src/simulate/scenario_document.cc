@@ -14,10 +14,8 @@
 namespace fermata::simulate {
 namespace {
 
-constexpr double kLongestMs = 1e8;    // about a day, for every time in the document
 constexpr double kHighestRate = 1e8;  // requests a second
 constexpr int64_t kMostWorkers = 1'000'000;
-constexpr int64_t kLargestBatch = 65'536;
 
 WorkerGroup read_group(Reader value) {
   ObjectReader fields = value.object();
@@ -58,7 +56,7 @@ SimulatedModel read_model(Reader value, std::span<const std::string> worker_type
   model.name = fields["name"].string();
   model.latency = read_latency_by_type(fields["latency_ms"], worker_types);
   model.latency.resize(worker_types.size(), model.latency.front());
-  model.slo = Duration::from_millis(fields["slo_ms"].between(1e-3, kLongestMs));
+  model.slo = Duration::from_millis(fields["slo_ms"].between(1e-3, kLongestTimeMs));
   model.share = fields["share"].positive(1.0);
   model.max_batch = static_cast<uint32_t>(fields["max_batch"].integer(1, kLargestBatch, 256));
   if (Reader arrival = fields["arrival"]; arrival.present()) model.arrival = read_arrivals(arrival);
@@ -121,19 +119,21 @@ Scenario read_scenario(Reader root) {
   ObjectReader fields = root.object();
   Scenario scenario;
   scenario.seed = static_cast<uint64_t>(fields["seed"].integer(0, int64_t{1} << 53, 1));
-  scenario.warmup = Duration::from_seconds(fields["warmup_s"].between(0, kLongestMs / 1e3, 2.0));
+  scenario.warmup =
+      Duration::from_seconds(fields["warmup_s"].between(0, kLongestTimeMs / 1e3, 2.0));
   scenario.duration =
-      Duration::from_seconds(fields["duration_s"].between(1e-3, kLongestMs / 1e3, 20.0));
+      Duration::from_seconds(fields["duration_s"].between(1e-3, kLongestTimeMs / 1e3, 20.0));
   scenario.scheduler = kSchedulers[fields["scheduler"].choice(kSchedulers, 0)];
   scenario.workers = read_workers(fields["workers"]);
   if (Reader network = fields["network"]; network.present()) {
     ObjectReader delays = network.object();
     scenario.network.control =
-        Duration::from_millis(delays["control_ms"].between(0, kLongestMs, 0.0));
+        Duration::from_millis(delays["control_ms"].between(0, kLongestTimeMs, 0.0));
     scenario.network.per_item =
-        Duration::from_millis(delays["per_item_ms"].between(0, kLongestMs, 0.0));
+        Duration::from_millis(delays["per_item_ms"].between(0, kLongestTimeMs, 0.0));
   }
-  scenario.groups.window = Duration::from_millis(fields["window_ms"].between(0, kLongestMs, 100.0));
+  scenario.groups.window =
+      Duration::from_millis(fields["window_ms"].between(0, kLongestTimeMs, 100.0));
   if (Reader aware = fields["data_aware"]; aware.present()) {
     scenario.groups.data_aware = aware.boolean();
   }

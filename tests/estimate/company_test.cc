@@ -7,7 +7,7 @@
 namespace fermata::estimate {
 namespace {
 
-constexpr Duration kWindow = Duration::millis(100);
+constexpr Duration kLongWindow = Duration::millis(100);
 
 TEST(Company, OfPoissonArrivalsIsWhatTheRateSays) {
   Company company;
@@ -15,7 +15,7 @@ TEST(Company, OfPoissonArrivalsIsWhatTheRateSays) {
   Time now;
   for (int i = 0; i < 20'000; ++i) {
     now = now + Duration::from_seconds(random.exponential(1.0 / 80));
-    company.count(now, kWindow);
+    company.count(now, kLongWindow);
   }
   EXPECT_NEAR(company.value(), 8, 1);
   EXPECT_NEAR(company.spread(), 1, 0.15);
@@ -25,7 +25,7 @@ TEST(Company, OfBurstsIsThatOfABurst) {
   Company company;
   for (int burst = 0; burst < 500; ++burst) {
     for (int i = 0; i < 9; ++i) {
-      company.count(Time() + Duration::seconds(burst) + Duration::millis(2) * i, kWindow);
+      company.count(Time() + Duration::seconds(burst) + Duration::millis(2) * i, kLongWindow);
     }
   }
   EXPECT_NEAR(company.value(), 4, 0.2);       // from none of the first to eight of the last
@@ -34,7 +34,7 @@ TEST(Company, OfBurstsIsThatOfABurst) {
 
 TEST(Company, CountsNoMoreThanItRemembers) {
   Company company;
-  for (int i = 0; i < 5000; ++i) company.count(Time() + Duration::micros(i), kWindow);
+  for (int i = 0; i < 5000; ++i) company.count(Time() + Duration::micros(i), kLongWindow);
   EXPECT_NEAR(company.value(), 64, 1e-3);
   company.count(Time() + Duration::seconds(1), Duration::infinite());
   EXPECT_NEAR(company.value(), 64, 1e-3);

@@ -11,49 +11,49 @@ namespace fermata::estimate {
 namespace {
 
 constexpr Duration kWindow = Duration::millis(10);
-Time at(double ms) { return Time() + Duration::from_millis(ms); }
+Time at_ms(double ms) { return Time() + Duration::from_millis(ms); }
 
 TEST(CountVariation, CountsOnNothingInTheFirstWindow) {
   CountVariation variation;
   EXPECT_EQ(variation.value(), 1);
-  variation.count(at(0), 5, kWindow);
-  variation.count(at(9), 5, kWindow);
+  variation.count(at_ms(0), 5, kWindow);
+  variation.count(at_ms(9), 5, kWindow);
   EXPECT_EQ(variation.value(), 1);
 }
 
 TEST(CountVariation, IsZeroWhereEachWindowHasTheSame) {
   CountVariation variation;
-  for (int i = 0; i < 100; ++i) variation.count(at(i), 3, kWindow);
+  for (int i = 0; i < 100; ++i) variation.count(at_ms(i), 3, kWindow);
   EXPECT_NEAR(variation.value(), 0, 1e-9);
 }
 
 TEST(CountVariation, IsTheStandardDeviationByTheMean) {
   CountVariation variation;
   // Counts 6 and 2 in turn: mean 4, standard deviation 2.
-  for (int i = 0; i < 100; ++i) variation.count(at(10 * i), i % 2 == 0 ? 6 : 2, kWindow);
-  variation.count(at(1000), 0, kWindow);
+  for (int i = 0; i < 100; ++i) variation.count(at_ms(10 * i), i % 2 == 0 ? 6 : 2, kWindow);
+  variation.count(at_ms(1000), 0, kWindow);
   EXPECT_NEAR(variation.value(), 0.5, 1e-9);
 }
 
 TEST(CountVariation, SilentWindowsCount) {
   CountVariation variation;
-  for (int i = 0; i < 100; ++i) variation.count(at(i), 3, kWindow);
-  variation.count(at(3000), 3, kWindow);
+  for (int i = 0; i < 100; ++i) variation.count(at_ms(i), 3, kWindow);
+  variation.count(at_ms(3000), 3, kWindow);
   EXPECT_EQ(variation.value(), 1);
 }
 
 TEST(CountVariation, ForgetsBurstsOnceArrivalsAreSteady) {
   CountVariation variation;
-  for (int i = 0; i < 100; ++i) variation.count(at(100 * i), 100, kWindow);
+  for (int i = 0; i < 100; ++i) variation.count(at_ms(100 * i), 100, kWindow);
   EXPECT_EQ(variation.value(), 1);
-  for (int i = 0; i < 20'000; ++i) variation.count(at(10'000 + i), 10, kWindow);
+  for (int i = 0; i < 20'000; ++i) variation.count(at_ms(10'000 + i), 10, kWindow);
   EXPECT_LT(variation.value(), 0.1);
 }
 
 TEST(CountVariation, NeverCountsWithoutAWindow) {
   CountVariation variation;
-  for (int i = 0; i < 100; ++i) variation.count(at(i), 3, Duration::infinite());
-  for (int i = 100; i < 200; ++i) variation.count(at(i), 3, Duration());
+  for (int i = 0; i < 100; ++i) variation.count(at_ms(i), 3, Duration::infinite());
+  for (int i = 100; i < 200; ++i) variation.count(at_ms(i), 3, Duration());
   EXPECT_EQ(variation.value(), 1);
 }
 
@@ -65,9 +65,9 @@ TEST(CountVariation, AgreesWithTheWholeHistory) {
     std::vector<double> counts(200);
     for (size_t i = 0; i < counts.size(); ++i) {
       counts[i] = static_cast<double>(1 + random.below(20));
-      variation.count(at(10.0 * static_cast<double>(i)), static_cast<uint32_t>(counts[i]), kWindow);
+      variation.count(at_ms(10.0 * static_cast<double>(i)), static_cast<uint32_t>(counts[i]), kWindow);
     }
-    variation.count(at(2000), 0, kWindow);
+    variation.count(at_ms(2000), 0, kWindow);
     double mean = 0, square = 0;
     for (const double c : counts) mean += c / 200, square += c * c / 200;
     EXPECT_NEAR(variation.value(), std::sqrt(square / (mean * mean) - 1), 1e-9);

@@ -71,15 +71,15 @@ class Service : public inference::GRPCInferenceService::CallbackService {
   std::atomic<uint64_t> received_ = 0;
 };
 
-class Server : public ScriptedServer {
+class GrpcServer : public ScriptedServer {
  public:
-  explicit Server(Script script) : service_(std::move(script)) {
+  explicit GrpcServer(Script script) : service_(std::move(script)) {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(&service_);
     server_ = builder.BuildAndStart();
   }
-  ~Server() override { server_->Shutdown(std::chrono::system_clock::now()); }
+  ~GrpcServer() override { server_->Shutdown(std::chrono::system_clock::now()); }
   std::string address() const override { return "127.0.0.1:" + std::to_string(port_); }
   uint64_t received() const override { return service_.received(); }
 
@@ -92,7 +92,7 @@ class Server : public ScriptedServer {
 }  // namespace
 
 std::unique_ptr<ScriptedServer> scripted_grpc(ScriptedServer::Script script) {
-  return std::make_unique<Server>(std::move(script));
+  return std::make_unique<GrpcServer>(std::move(script));
 }
 
 }  // namespace fermata::load

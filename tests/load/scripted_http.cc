@@ -23,9 +23,9 @@ restinio::http_status_line_t status_line(const absl::Status& status) {
   }
 }
 
-class Server : public ScriptedServer {
+class HttpServer : public ScriptedServer {
  public:
-  explicit Server(Script script)
+  explicit HttpServer(Script script)
       : script_(std::move(script)), http_(restinio::own_io_context(), [this](auto& settings) {
           settings.address("127.0.0.1")
               .port(0)
@@ -39,7 +39,7 @@ class Server : public ScriptedServer {
     http_.open_sync();
     thread_ = std::thread([this] { http_.io_context().run(); });
   }
-  ~Server() override {
+  ~HttpServer() override {
     asio::post(http_.io_context(), [this] {
       silent_.clear();
       http_.close_sync();
@@ -103,7 +103,7 @@ class Server : public ScriptedServer {
 }  // namespace
 
 std::unique_ptr<ScriptedServer> scripted_http(ScriptedServer::Script script) {
-  return std::make_unique<Server>(std::move(script));
+  return std::make_unique<HttpServer>(std::move(script));
 }
 
 }  // namespace fermata::load

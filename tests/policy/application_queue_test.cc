@@ -141,7 +141,7 @@ TEST(ApplicationQueue, TheRateFallsWhereNothingComes) {
 }
 
 // Against a list that is sorted and searched anew each time.
-struct Naive {
+struct NaiveQueue {
   std::vector<ApplicationQueue::Waiting> all;
 
   auto find(const Task& t) {
@@ -174,7 +174,7 @@ struct Naive {
 TEST(ApplicationQueue, IsAsANaiveOneOnRandomEvents) {
   OneApplication o;
   o.queue.add_application(KeyId(2), one_variant("b", KeyId(0)));
-  Naive naive;
+  NaiveQueue naive;
   Random random(7);
   std::vector<Task> seen;
   for (uint64_t event = 1; event <= 5000; ++event) {

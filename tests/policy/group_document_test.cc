@@ -11,7 +11,7 @@
 namespace fermata::policy {
 namespace {
 
-constexpr std::string_view kExample = R"(
+constexpr std::string_view kGroupExample = R"(
   {"now_ms": 0.0,
    "workers": [{"name": "gpu0", "free_at_ms": 3.0, "loaded": ["x3d-s"], "memory_mb": 12000}],
    "applications": [{"name": "fall", "penalty": "sigmoid", "prior": [0.5, 0.5],
@@ -22,7 +22,7 @@ constexpr std::string_view kExample = R"(
                  "evidence": [2, 3]}],
    "policy": "sneakpeek", "tau": 5})";
 
-absl::StatusOr<GroupProblem> parsed(std::string_view text) {
+absl::StatusOr<GroupProblem> parsed_group(std::string_view text) {
   ASSIGN_OR_RETURN(Document document, Document::parse(text));
   return document.read(read_group_problem);
 }
@@ -32,15 +32,15 @@ std::string planned(const GroupProblem& problem) {
   return write_group_schedule(problem, planner.plan(problem)).dump();
 }
 
-std::string replaced(std::string_view what, std::string_view by) {
-  std::string text(kExample);
+std::string replaced_in_group(std::string_view what, std::string_view by) {
+  std::string text(kGroupExample);
   return text.replace(text.find(what), what.size(), by);
 }
 
 // Posterior mean (0.5 + 2, 0.5 + 3) / 6; 0.95 * 2.5 / 6 + 0.70 * 3.5 / 6 = 0.8041666... beats
 // the short circuit's 0.71; 3 + 2 * 1 + 9 = 14 is before 130.
 TEST(GroupDocument, TheContractsExample) {
-  const auto problem = parsed(kExample);
+  const auto problem = parsed_group(kGroupExample);
   ASSERT_TRUE(problem.ok()) << problem.status();
   EXPECT_EQ(planned(*problem),
             R"({"utility":0.8041666666666667,"schedule":[{"worker":"gpu0","variant":"x3d-s",)"
@@ -49,9 +49,9 @@ TEST(GroupDocument, TheContractsExample) {
 }
 
 TEST(GroupDocument, InfeasibleNamesTheLimit) {
-  std::string text = replaced("12000", "299");
+  std::string text = replaced_in_group("12000", "299");
   text.erase(text.find(R"("x3d-s"], "memory)"), 7);
-  const auto problem = parsed(text);
+  const auto problem = parsed_group(text);
   ASSERT_TRUE(problem.ok()) << problem.status();
   // With evidence the short circuit needs no memory.
   EXPECT_EQ(planned(*problem), R"({"utility":0.71,"schedule":[],"short_circuited":["r1"],)"
@@ -65,47 +65,49 @@ TEST(GroupDocument, InfeasibleNamesTheLimit) {
 TEST(GroupDocument, SaysWhatIsWrong) {
   const std::string variant = "$.applications[0].variants[0]";
   const std::pair<std::string, std::string> cases[] = {
-      {replaced("\"tau\"", "\"tao\""), "$.tao: 5, expected no such field"},
-      {replaced("\"now_ms\": 0.0,", ""),
+      {replaced_in_group("\"tau\"", "\"tao\""), "$.tao: 5, expected no such field"},
+      {replaced_in_group("\"now_ms\": 0.0,", ""),
        "$.now_ms: missing, expected a number from -2000000000000 to 2000000000000"},
-      {replaced("[2, 3]", "[2, 3, 4]"),
+      {replaced_in_group("[2, 3]", "[2, 3, 4]"),
        "$.requests[0].evidence: a list of 3, expected one for each of 2 classes"},
-      {replaced("[2, 3]", "[2, -3]"),
+      {replaced_in_group("[2, 3]", "[2, -3]"),
        "$.requests[0].evidence[1]: -3, expected a number from 0 to 1000000000000"},
-      {replaced("[0.5, 0.5]", "[0.5, 0]"),
+      {replaced_in_group("[0.5, 0.5]", "[0.5, 0]"),
        "$.applications[0].prior[1]: 0, expected a positive number"},
-      {replaced("[0.5, 0.5]", "[0.5, -1]"),
+      {replaced_in_group("[0.5, 0.5]", "[0.5, -1]"),
        "$.applications[0].prior[1]: -1, expected a positive number"},
-      {replaced("[0.95, 0.70]", "[0.95]"),
+      {replaced_in_group("[0.95, 0.70]", "[0.95]"),
        variant + ".recall: a list of 1, expected one for each of 2 classes"},
-      {replaced("\"recall\": [0.95, 0.70], ", ""),
+      {replaced_in_group("\"recall\": [0.95, 0.70], ", ""),
        variant + ".recall: missing, expected a list of at least 1"},
-      {replaced("0.93", "1.01"), variant + ".accuracy: 1.01, expected a number from 0 to 1"},
-      {replaced("\"sigmoid\"", "\"cubic\""),
+      {replaced_in_group("0.93", "1.01"),
+       variant + ".accuracy: 1.01, expected a number from 0 to 1"},
+      {replaced_in_group("\"sigmoid\"", "\"cubic\""),
        "$.applications[0].penalty: \"cubic\", expected one of step, linear, sigmoid, none"},
-      {replaced("\"sigmoid\"", "{\"constant\": 2}"),
+      {replaced_in_group("\"sigmoid\"", "{\"constant\": 2}"),
        "$.applications[0].penalty.constant: 2, expected a number from 0 to 1"},
-      {replaced("\"sneakpeek\"", "\"fifo\""),
+      {replaced_in_group("\"sneakpeek\"", "\"fifo\""),
        "$.policy: \"fifo\", expected one of sneakpeek, grouped, lo-priority, lo-edf, maxacc-edf, "
        "fermata"},
-      {replaced("\"application\": \"fall\"", "\"application\": \"fell\""),
+      {replaced_in_group("\"application\": \"fall\"", "\"application\": \"fell\""),
        "$.requests[0].application: \"fell\", expected the name of an application"},
-      {replaced("[\"x3d-s\"]", "[\"x3d-m\"]"),
+      {replaced_in_group("[\"x3d-s\"]", "[\"x3d-m\"]"),
        "$.workers[0].loaded[0]: \"x3d-m\", expected a variant of the applications"},
-      {replaced("[\"x3d-s\"]", "[\"x3d-s\", \"x3d-s\"]"),
+      {replaced_in_group("[\"x3d-s\"]", "[\"x3d-s\", \"x3d-s\"]"),
        "$.workers[0].loaded[1]: \"x3d-s\", expected each variant once"},
-      {replaced("12000", "299"),
+      {replaced_in_group("12000", "299"),
        "$.workers[0].loaded[0]: \"x3d-s\", expected a variant that fits the worker's memory_mb"},
-      {replaced("130.0", "-20.0"),
+      {replaced_in_group("130.0", "-20.0"),
        "$.requests[0].deadline_ms: -20.0, expected a deadline after arrival_ms"},
-      {replaced("\"knn\"", "\"x3d-s\""),
+      {replaced_in_group("\"knn\"", "\"x3d-s\""),
        "$.applications[0].short_circuit.name: \"x3d-s\", expected a name of its own"},
-      {replaced("40.0", "-40.0"),
+      {replaced_in_group("40.0", "-40.0"),
        variant + ".load_ms: -40.0, expected a number from 0 to 100000000"},
-      {replaced("{\"alpha\": 2.0, \"beta\": 9.0}", "{\"fast\": {\"alpha\": 2.0, \"beta\": 9.0}}"),
+      {replaced_in_group("{\"alpha\": 2.0, \"beta\": 9.0}",
+                         "{\"fast\": {\"alpha\": 2.0, \"beta\": 9.0}}"),
        variant + ".latency_ms.fast: a map, expected a type of the workers as its name, not 'fast'"},
   };
-  for (const auto& [text, error] : cases) EXPECT_EQ(message(parsed(text).status()), error);
+  for (const auto& [text, error] : cases) EXPECT_EQ(message(parsed_group(text).status()), error);
 }
 
 TEST(GroupDocument, ReadsBackToTheSameAnswer) {
@@ -124,7 +126,7 @@ TEST(GroupDocument, ReadsBackToTheSameAnswer) {
       r.deadline = r.deadline + shift + Duration::nanos(i);
     }
     const std::string text = write_json(to_document(problem));
-    const auto read = parsed(text);
+    const auto read = parsed_group(text);
     ASSERT_TRUE(read.ok()) << read.status();
     GroupPlanner planner;
     const std::string answer =

@@ -12,7 +12,7 @@ namespace {
 
 // Everything below is written from the contract and knows nothing of the planner: all
 // orders of the groups, all variants, workers and short circuits.
-struct Naive {
+struct NaiveGroups {
   struct Group {
     uint32_t application;
     int label;  // -1: none
@@ -24,7 +24,7 @@ struct Naive {
   std::vector<Group> groups;
   std::vector<std::vector<double>> accuracy;
 
-  explicit Naive(const GroupProblem& problem) : p(problem) {
+  explicit NaiveGroups(const GroupProblem& problem) : p(problem) {
     const bool sneakpeek = p.policy == GroupPolicy::kSneakPeek;
     aware = p.data_aware.value_or(sneakpeek);
     split = sneakpeek && aware;
@@ -178,7 +178,7 @@ TEST(GroupExact, IsTheBestOfAllPlans) {
     problem.policy = random.below(2) == 0 ? GroupPolicy::kSneakPeek : GroupPolicy::kGrouped;
     if (random.below(4) == 0) problem.data_aware = random.below(2) == 0;
     if (random.below(4) == 0) problem.short_circuit = random.below(2) == 0;
-    const Naive naive(problem);
+    const NaiveGroups naive(problem);
     if (naive.groups.size() > 5 || naive.plans() > 10000) continue;
     ++compared;
     const GroupSchedule schedule = planner.plan(problem);

@@ -5,7 +5,7 @@
 namespace fermata::policy {
 namespace {
 
-Time at(double ms) { return Time() + Duration::from_millis(ms); }
+Time at_ms(double ms) { return Time() + Duration::from_millis(ms); }
 
 // ℓ(b) = b + 5 ms, 30 ms to the deadline, a request each millisecond.
 class Margin : public testing::Test {
@@ -23,15 +23,15 @@ class Margin : public testing::Test {
 
   void arrive(double ms) {
     ++jobs_;
-    batcher_->nominated({JobId(jobs_), KeyId(0), at(ms), at(ms + 30)}, at(ms), decisions_);
+    batcher_->nominated({JobId(jobs_), KeyId(0), at_ms(ms), at_ms(ms + 30)}, at_ms(ms), decisions_);
   }
   // Serves what waits, on a worker of a pool whose offers lately waited so long.
   void serve(double ms, Duration wait) {
     Grant grant{KeyId(0), WorkerId(0)};
-    grant.free_at = at(ms);
+    grant.free_at = at_ms(ms);
     grant.wait = wait;
     grant.epoch = batcher_->offer().epoch;
-    batcher_->granted(grant, at(ms), decisions_);
+    batcher_->granted(grant, at_ms(ms), decisions_);
   }
 
   uint64_t jobs_ = 0;
@@ -42,7 +42,7 @@ class Margin : public testing::Test {
 TEST_F(Margin, IsThePoolsWait) {
   serve(100, Duration::millis(10));
   arrive(101);
-  EXPECT_EQ(batcher_->offer().start_at, at(101 + 30 - 7 - 10));  // ℓ(2) = 7
+  EXPECT_EQ(batcher_->offer().start_at, at_ms(101 + 30 - 7 - 10));  // ℓ(2) = 7
 }
 
 // A pool's wait is counted from start_at. Were start_at earlier than the request, then the wait
@@ -50,7 +50,7 @@ TEST_F(Margin, IsThePoolsWait) {
 TEST_F(Margin, NeverReachesBackBeforeTheRequestCame) {
   serve(100, Duration::millis(200));
   arrive(101);
-  EXPECT_EQ(batcher_->offer().start_at, at(101));
+  EXPECT_EQ(batcher_->offer().start_at, at_ms(101));
 }
 
 }  // namespace

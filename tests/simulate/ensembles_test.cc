@@ -184,7 +184,7 @@ TEST(Ensembles, GiveTheSameRunAgain) {
   EXPECT_EQ(checked(s).hash, checked(s).hash);
 }
 
-absl::StatusOr<Scenario> read(std::string_view ensemble, std::string_view scheduler = "fermata") {
+absl::StatusOr<Scenario> read_ensemble(std::string_view ensemble, std::string_view scheduler = "fermata") {
   const std::string text =
       std::string(R"({"workers": {"count": 2}, "rate_rps": 10, "scheduler": ")") +
       std::string(scheduler) + R"(", "ensembles": [)" + std::string(ensemble) + "]}";
@@ -197,7 +197,7 @@ TEST(EnsembleDocument, SaysWhatIsWrongAndWhere) {
   const std::string start = R"({"name": "e", "slo_ms": 50, "models": [
       {"name": "a", "latency_ms": {"alpha": 1, "beta": 2}},
       {"name": "b", "latency_ms": {"alpha": 1, "beta": 2}}], )";
-  const auto good = read(start + R"("profile": [{"utility": {"a": 0.5, "a+b": 1}}],
+  const auto good = read_ensemble(start + R"("profile": [{"utility": {"a": 0.5, "a+b": 1}}],
       "static": ["b"], "examples": [{"correct": [true, false, true], "selected": ["a"]}]})");
   ASSERT_TRUE(good.ok()) << good.status();
   EXPECT_THAT(good->ensembles[0].utility, ElementsAre(ElementsAre(0, 0.5, 0, 1)));
@@ -217,9 +217,9 @@ TEST(EnsembleDocument, SaysWhatIsWrongAndWhere) {
       {R"("profile": [{"utility": {"a": 1}}], "examples": []})", "examples"},
   };
   for (const auto& [rest, expected] : wrong) {
-    EXPECT_THAT(std::string(read(start + rest).status().message()), HasSubstr(expected));
+    EXPECT_THAT(std::string(read_ensemble(start + rest).status().message()), HasSubstr(expected));
   }
-  const auto unselected = read(start + R"("profile": [{"utility": {"a": 1}}],
+  const auto unselected = read_ensemble(start + R"("profile": [{"utility": {"a": 1}}],
       "examples": [{"correct": [true, true, true]}]})",
                                "selected");
   EXPECT_THAT(std::string(unselected.status().message()), HasSubstr("score_delay_ms"));
