@@ -2,6 +2,8 @@
 include_guard()
 file(GLOB protos CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/proto/*.proto)
 add_library(fermata_proto STATIC ${protos})
+# What protoc writes for one file and for another has the same names.
+set_target_properties(fermata_proto PROPERTIES UNITY_BUILD OFF)
 set(generated ${CMAKE_BINARY_DIR}/proto)
 file(MAKE_DIRECTORY ${generated})
 target_link_libraries(fermata_proto PUBLIC protobuf::libprotobuf gRPC::grpc++)
