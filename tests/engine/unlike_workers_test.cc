@@ -17,8 +17,8 @@ using ::testing::HasSubstr;
 constexpr double kFastMs = 1, kSlowMs = 100'000;
 
 // An emulated model that takes a moment on workers of the type `fast`, and too long on others.
-struct Folder : TemporaryFolder {
-  Folder() { model("one"); }
+struct ProfiledFolder : TemporaryFolder {
+  ProfiledFolder() { model("one"); }
   void model(const std::string& name, double accuracy = 0.5) const {
     write_emulated(*this, name, 4, 0, kSlowMs);
     const auto folder = path() / name;
@@ -46,7 +46,7 @@ InferRequest request(const std::string& service) {
 }
 
 TEST(UnlikeWorkers, ARequestGoesWhereItEndsInTime) {
-  const Folder folder;
+  const ProfiledFolder folder;
   for (const char* policy : {"fermata", "edf", "sneakpeek"}) {
     EngineOptions options = folder.options();
     options.policy = policy;
@@ -67,7 +67,7 @@ TEST(UnlikeWorkers, ARequestGoesWhereItEndsInTime) {
 }
 
 TEST(UnlikeWorkers, SchedulerThreadsKnowThemToo) {
-  const Folder folder;
+  const ProfiledFolder folder;
   EngineOptions options = folder.options();
   options.scheduler_threads = 1;
   const auto engine = make_engine(options);
@@ -77,7 +77,7 @@ TEST(UnlikeWorkers, SchedulerThreadsKnowThemToo) {
 
 // And what it would have taken elsewhere is not what the explanation says.
 TEST(UnlikeWorkers, VariantsAreChosenByTheWorkerThatRunsThem) {
-  const Folder folder;
+  const ProfiledFolder folder;
   folder.model("two", 0.9);
   for (const char* policy : {"fermata", "sneakpeek", "lo-edf"}) {
     EngineOptions options = folder.options();
@@ -131,7 +131,7 @@ TEST(UnlikeWorkers, AProfileOfAnotherTypeIsMeasuredAgain) {
 }
 
 TEST(UnlikeWorkers, EachHasItsOwnMemory) {
-  const Folder folder;
+  const ProfiledFolder folder;
   EngineOptions options = folder.options();
   options.workers.residency = Residency::kOnDemand;
   options.workers.types[0].memory_mb = 100;
@@ -141,7 +141,7 @@ TEST(UnlikeWorkers, EachHasItsOwnMemory) {
 }
 
 TEST(UnlikeWorkers, WhatIsWrongIsSaid) {
-  const Folder folder;
+  const ProfiledFolder folder;
   const auto refusal = [&](auto change) {
     EngineOptions options = folder.options();
     change(options.workers);
