@@ -6,6 +6,10 @@ add_library(fermata_flags INTERFACE)
 target_compile_definitions(fermata_flags INTERFACE FERMATA_VERSION="${PROJECT_VERSION}")
 target_compile_options(fermata_flags INTERFACE -Wall -Wextra -Werror -Wno-missing-field-initializers
                                                -fno-omit-frame-pointer)
+# To gcc what a unity build compiles looks like headers, where an unnamed namespace is a mistake.
+if(CMAKE_UNITY_BUILD AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  target_compile_options(fermata_flags INTERFACE -Wno-subobject-linkage)
+endif()
 if(FERMATA_SANITIZE)
   target_compile_options(fermata_flags INTERFACE -fsanitize=${FERMATA_SANITIZE}
                                                  -fno-sanitize-recover=all)
