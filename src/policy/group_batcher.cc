@@ -208,11 +208,12 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
     GroupProblem& problem = queue_.problem(start, kMostPlanned);
     problem.policy = GroupPolicy::kFermata;
     expected_.clear();
+    if (others_.known()) others_.count(now, 0);
     for (uint32_t a = 0; a < problem.applications.size(); ++a) {
       expected_.push_back(
           {queue_.rate_rps(a, now), queue_.typical_slo(a), queue_.waiting(a), queue_.recent(a)});
     }
-    const GroupSchedule& plan = planner_.follow(problem, expected_);
+    const GroupSchedule& plan = planner_.follow(problem, expected_, others_.per_second() / 1e6);
     const auto first =
         std::find_if(plan.batches.begin(), plan.batches.end(), [&](const GroupBatch& b) {
           return b.worker == grant.worker.index() && is_worth_running(problem, plan, b);
@@ -241,6 +242,10 @@ uint32_t GroupBatcher::fitting(const GroupProblem& problem, const GroupBatch& pl
   uint32_t items = planned.count;
   while (items > 1 && without + latency(items) > limit_) --items;
   return items;
+}
+
+void GroupBatcher::others_run(const Batch& batch, Time now) {
+  others_.count(now, static_cast<uint32_t>((batch.finish - batch.start).micros()));
 }
 
 void GroupBatcher::bind(const GroupSchedule& plan, const GroupBatch& planned, WorkerId worker,

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "estimate/rate.h"
 #include "policy/application_queue.h"
 #include "policy/batcher.h"
 #include "policy/declined_types.h"
@@ -29,6 +30,9 @@ class GroupBatcher final : public Batcher {
   // Adds waiting tasks to a batch of one of its variants that another batcher has bound, those
   // who planned for nothing better, so that it still ends by `limit`.
   void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now);
+
+  // A batch of others was bound: the worker time that they take lately is not to be had.
+  void others_run(const Batch& batch, Time now);
 
   // What the next grant is used for ends by `limit`, as far as fewer tasks make it: until then
   // those of others who may come can wait for the worker.
@@ -70,6 +74,7 @@ class GroupBatcher final : public Batcher {
   DelayBound delay_;
   std::vector<ExpectedArrivals> expected_;
   std::vector<uint32_t> taken_;  // requests of the batch that is bound
+  estimate::RateMeter others_;   // microseconds of workers
   Offer offer_;
   DeclinedTypes declined_;
   Time limit_ = Time::infinite();

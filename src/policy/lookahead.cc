@@ -29,6 +29,7 @@ double expected_accuracy(const ExpectedArrivals& expected, const GroupApplicatio
 
 const GroupSchedule& LookaheadPlanner::plan(const GroupProblem& problem,
                                             std::span<const ExpectedArrivals> expected) {
+  others_ = 0;
   read(problem, expected);
   most_ = -std::numeric_limits<double>::infinity();
   for (size_t price = 0; price < kPrices.size(); ++price) {
@@ -40,7 +41,9 @@ const GroupSchedule& LookaheadPlanner::plan(const GroupProblem& problem,
 }
 
 const GroupSchedule& LookaheadPlanner::follow(const GroupProblem& problem,
-                                              std::span<const ExpectedArrivals> expected) {
+                                              std::span<const ExpectedArrivals> expected,
+                                              double others) {
+  others_ = others;
   read(problem, expected);
   most_ = -std::numeric_limits<double>::infinity();
   const size_t near = near_;
@@ -186,7 +189,7 @@ double LookaheadPlanner::sustained_price(std::span<const ExpectedArrivals> expec
       item_seconds_.push_back(std::min(latency(1).seconds(), latency(items).seconds() / items));
     }
   }
-  const double bearable = kSustained * static_cast<double>(problem_->workers.size());
+  const double bearable = kSustained * static_cast<double>(problem_->workers.size()) - others_;
   if (work(expected, 0) <= bearable) return 0;
   double low = 0, high = 64 * price_unit();
   for (int i = 0; i < kHalvings; ++i) {

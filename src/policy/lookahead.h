@@ -43,9 +43,10 @@ class LookaheadPlanner {
   const GroupSchedule& plan(const GroupProblem& problem,
                             std::span<const ExpectedArrivals> expected = {});
   // The same for one decision after the other: from most to the next little changes, so the
-  // last price is tried, and of the others as many as are quick to try, in turn.
+  // last price is tried, and of the others as many as are quick to try, in turn. Requests that
+  // are no concern of the problem's take `others` workers all the time.
   const GroupSchedule& follow(const GroupProblem& problem,
-                              std::span<const ExpectedArrivals> expected);
+                              std::span<const ExpectedArrivals> expected, double others = 0);
 
  private:
   // One request of the problem, or an expected one.
@@ -122,6 +123,7 @@ class LookaheadPlanner {
   size_t near_ = 0;  // its price
   size_t next_ = 0;  // of the prices and orders, that is tried beside it
   double price_unit_ = 0;
+  double others_ = 0;                 // workers that are not theirs
   std::vector<double> item_seconds_;  // of a worker, in an efficient batch: by variant of all
   double sustained_price_ = 0;        // of a second
   std::vector<bool> served_;          // by request

@@ -277,6 +277,7 @@ void PoolScheduler::complete(Batch& batch, KeyId slot, Time now, Decisions& out)
     // Applications have counted it in already; the others know nothing of it.
     if (batch.load && slot != group_key_) batch.finish = batch.finish + info.load;
     group_->queue().set_free_at(batch.worker, batch.finish);
+    if (slot != group_key_) group_->others_run(batch, now);
   }
   if (ensembles_ != nullptr) ensembles_->bound(batch, now);
 }

@@ -226,6 +226,25 @@ TEST(Lookahead, WhatTheDataOfOthersSaidMakesTimeCheap) {
   EXPECT_EQ(h.prices(), "w0/v1[r0] 0-40");
 }
 
+// Ten who wait take 0.4 of the worker with the accurate variant.
+TEST(Lookahead, TheTimeThatOthersTakeIsNotToBeHad) {
+  LookaheadHand h;
+  h.worker();
+  h.application();
+  h.variant(0.5, 2, 2);
+  h.variant(0.9, 40, 0, 1);
+  h.application();
+  h.variant(0.8, 2, 2);
+  h.variant(0.9, 40, 0, 1);
+  h.request(1000);
+  h.expected = {{0, Duration::seconds(1), 10}, {0, Duration::seconds(1), 1}};
+  const auto prices = [&h](double others) {
+    return text(h.problem, h.lookahead.follow(h.problem, h.expected, others));
+  };
+  EXPECT_EQ(prices(0.3), "w0/v1[r0] 0-40");
+  EXPECT_EQ(prices(0.9), "w0/v0[r0] 0-4");
+}
+
 TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {
   Random random(7);
   std::vector<int> lower(published_group_policy_names().size());
