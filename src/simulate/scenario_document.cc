@@ -14,7 +14,7 @@
 namespace fermata::simulate {
 namespace {
 
-constexpr double kHighestRate = 1e8;  // requests a second
+constexpr double kLowestRate = 1e-6, kHighestRate = 1e8;  // requests a second
 constexpr int64_t kMostWorkers = 1'000'000;
 
 WorkerGroup read_group(Reader value) {
@@ -97,8 +97,21 @@ double read_rate(Reader value, const Scenario& scenario) {
       std::all_of(scenario.models.begin(), scenario.models.end(), trace) &&
       std::all_of(scenario.applications.begin(), scenario.applications.end(), trace) &&
       std::all_of(scenario.ensembles.begin(), scenario.ensembles.end(), trace);
-  if (value.present() || !counted) return value.between(1e-6, kHighestRate);
+  if (value.present() || !counted) return value.between(kLowestRate, kHighestRate);
   return 0;
+}
+
+// A request less often than that would come after the end of time.
+void check_shares(Reader value, const Scenario& scenario) {
+  const auto check = [&](const auto& source) {
+    const double rate = scenario.rate_of(source.share);
+    if (rate >= kLowestRate || value.failed()) return;
+    value.fail(fmt::format("shares of at least {} requests/s each: '{}' has {}", kLowestRate,
+                           source.name, rate));
+  };
+  for (const SimulatedModel& m : scenario.models) check(m);
+  for (const SimulatedApplication& a : scenario.applications) check(a);
+  for (const SimulatedEnsemble& e : scenario.ensembles) check(e);
 }
 
 // As counted: every trace keeps its own mean.
@@ -147,8 +160,10 @@ Scenario read_scenario(Reader root) {
   }
   if (applications.present()) scenario.applications = read_applications(applications, scenario);
   if (ensembles.present()) scenario.ensembles = read_ensembles(ensembles, scenario);
-  scenario.rate_rps = read_rate(fields["rate_rps"], scenario);
+  Reader rate = fields["rate_rps"];
+  scenario.rate_rps = read_rate(rate, scenario);
   if (!root.failed() && scenario.rate_rps == 0) rate_from_traces(scenario);
+  if (!root.failed() && rate.present()) check_shares(rate, scenario);
   return scenario;
 }
 

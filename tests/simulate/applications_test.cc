@@ -306,6 +306,14 @@ std::string refused(const std::string& fields) {
   return std::string(document->read(read_scenario).status().message());
 }
 
+TEST(ApplicationDocument, ARateThatIsNextToNothingIsRefused) {
+  auto document = Document::parse(R"({"workers": {"count": 1}, "rate_rps": 10, "models": [
+    {"name": "m", "latency_ms": {"alpha": 1, "beta": 2}, "slo_ms": 50},
+    {"name": "n", "latency_ms": {"alpha": 1, "beta": 2}, "slo_ms": 50, "share": 1e-12}]})");
+  EXPECT_THAT(std::string(document->read(read_scenario).status().message()),
+              testing::AllOf(testing::StartsWith("$.rate_rps: 10"), testing::HasSubstr("'n'")));
+}
+
 TEST(ApplicationDocument, NeedsARateUnlessEveryArrivalIsATrace) {
   const std::string trace = testing::TempDir() + "/applications_test.trace";
   std::ofstream(trace) << "40\n60\n";
