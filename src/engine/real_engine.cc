@@ -21,6 +21,7 @@ constexpr uint32_t kMostLookedAt = 256;
 RealEngine::RealEngine(EngineOptions options,
                        std::vector<std::unique_ptr<ExecutorFactory>> executors)
     : options_(std::move(options)),
+      units_(options_.services),
       executors_(std::move(executors)),
       loader_(options_, executors_),
       registry_(options_),

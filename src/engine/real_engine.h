@@ -11,6 +11,7 @@
 #include "engine/loader.h"
 #include "engine/periodic.h"
 #include "engine/placement_log.h"
+#include "engine/placement_units.h"
 #include "engine/pool.h"
 #include "engine/pool_window.h"
 #include "engine/published.h"
@@ -37,8 +38,8 @@ class RealEngine : public Engine {
   void end_epoch() override;
   std::vector<PlacementDecision> placement_decisions() const override { return log_.decisions(); }
   std::vector<policy::GroupProblem> last_problems() const override;
-  std::vector<policy::EnsembleProblem> last_ensemble_problems() const override {
-    return pool_->last_ensemble_problems();
+  std::vector<policy::EnsembleTask> last_ensemble_tasks() const override {
+    return pool_->last_ensemble_tasks();
   }
   EngineSnapshot snapshot() const override;
 
@@ -77,13 +78,16 @@ class RealEngine : public Engine {
   absl::Status divide_pool(const std::map<std::string, Variants>& models);
   absl::Status settle_in(const std::string& model, const Variants& variants);
   absl::Status replace_version(const std::string& model, const Variants& variants);
-  // A problem with the models that are placed and some of those that are not.
+  // A problem with the units that are placed and some models that are not.
   plan::PlacementProblem problem(double max_change_cost,
                                  const std::map<std::string, Variants>& homeless) const;
   // Plans and carries it out; how long the planning took.
   Duration place(const char* cause, double max_change_cost,
                  const std::map<std::string, Variants>& homeless);
-  static std::vector<PlacementChange> changes_of(const plan::EpochPlan::Step& step);
+  std::vector<PlacementChange> changes_of(const plan::EpochPlan::Step& step) const;
+  // The models of a unit, as the problem names it, that are loaded or wait for room.
+  std::vector<std::string> models_in(const std::string& unit) const;
+  std::optional<uint32_t> place_of(const std::string& model) const;
   void carry_out(std::vector<PlacementChange>& changes,
                  const std::map<std::string, Variants>& homeless);
   void change_place(PlacementChange& change, const Variants& variants);
@@ -91,6 +95,7 @@ class RealEngine : public Engine {
 
   const EngineOptions options_;
   const Time started_ = monotonic_now();
+  const PlacementUnits units_;
   const std::vector<std::unique_ptr<ExecutorFactory>> executors_;  // by type of worker
   std::atomic<bool> stopping_{false};
   std::mutex changing_;  // held by the one load, unload or epoch under way, for seconds

@@ -16,13 +16,11 @@ constexpr uint64_t kPlanSteps = 2'000'000;
 constexpr double kAnyChange = std::numeric_limits<double>::infinity();
 
 // Versions of a model live together.
-plan::PlacementModel describe(const std::string& model, const Registry::Variants& variants) {
-  plan::PlacementModel described{.name = model};
+void add_memory(const Registry::Variants& variants, plan::PlacementModel& unit) {
   for (const auto& variant : variants) {
-    described.static_mb += variant->memory.static_mb;
-    described.dynamic_mb = std::max(described.dynamic_mb, variant->memory.dynamic_mb);
+    unit.static_mb += variant->memory.static_mb;
+    unit.dynamic_mb = std::max(unit.dynamic_mb, variant->memory.dynamic_mb);
   }
-  return described;
 }
 
 bool no_room(const absl::Status& status) {
@@ -48,18 +46,38 @@ plan::PlacementProblem RealEngine::problem(double max_change_cost,
                                  .weight = options_.placement.weight,
                                  .max_change_cost = max_change_cost,
                                  .max_steps = kPlanSteps};
+  std::map<std::string, plan::PlacementModel> units;
   const auto add = [&](const std::string& model, const Variants& variants) {
-    problem.models.push_back(describe(model, variants));
+    plan::PlacementModel& unit = units[units_.unit_of(model)];
+    // One whose members are apart, or not all placed, is placed anew.
+    const std::optional<uint32_t> place = place_of(model);
+    unit.current = unit.name.empty() || unit.current == place ? place : std::nullopt;
+    unit.name = units_.unit_of(model);
+    add_memory(variants, unit);
     const auto rate = rates_rps_.find(model);
-    if (rate != rates_rps_.end()) problem.models.back().rate_rps = rate->second;
+    if (rate != rates_rps_.end()) unit.rate_rps += rate->second;
   };
   for (const auto& [model, loaded] : registry_.loaded()) {
-    if (loaded.variants.empty()) continue;
-    add(model, loaded.variants);
-    problem.models.back().current = loaded.subcluster;
+    if (!loaded.variants.empty()) add(model, loaded.variants);
   }
   for (const auto& [model, variants] : homeless) add(model, variants);
+  for (auto& [name, unit] : units) problem.models.push_back(std::move(unit));
   return problem;
+}
+
+std::optional<uint32_t> RealEngine::place_of(const std::string& model) const {
+  const auto it = registry_.loaded().find(model);
+  if (it == registry_.loaded().end() || it->second.variants.empty()) return std::nullopt;
+  return it->second.subcluster;
+}
+
+std::vector<std::string> RealEngine::models_in(const std::string& unit) const {
+  if (units_.members(unit).empty()) return {unit};
+  std::vector<std::string> models = units_.members(unit);
+  std::erase_if(models, [this](const std::string& model) {
+    return !place_of(model) && !homeless_.contains(model);
+  });
+  return models;
 }
 
 absl::Status RealEngine::divide_pool(const std::map<std::string, Variants>& models) {
@@ -91,7 +109,8 @@ absl::Status RealEngine::replace_version(const std::string& model, const Variant
   const uint32_t home = registry_.loaded().at(model).subcluster;
   absl::Status placed = replace(model, {variants, home}, false, kPatience);
   for (uint32_t i = 0; i < pool_->size() && no_room(placed); ++i) {
-    if (i != home) placed = replace(model, {variants, i}, false, kPatience);
+    if (i != home && units_.unit_of(model) == model)
+      placed = replace(model, {variants, i}, false, kPatience);
   }
   if (!no_room(placed)) return placed;
   return unplaced("no room for the new version beside the old one; unload the model first");
@@ -106,7 +125,11 @@ absl::Status RealEngine::settle_in(const std::string& model, const Variants& var
     return placed.ok() ? ready(model) : unavailable(model, placed);
   }
   homeless_[model] = variants;
-  place("load", options_.placement.max_change_cost, {{model, variants}});
+  std::map<std::string, Variants> waiting;
+  for (const std::string& member : models_in(units_.unit_of(model))) {
+    if (!place_of(member)) waiting[member] = homeless_.at(member);
+  }
+  place("load", options_.placement.max_change_cost, waiting);
   const std::lock_guard lock(mutex_);
   const auto trouble = troubled_.find(model);
   return trouble == troubled_.end() ? absl::OkStatus() : unplaced(trouble->second.reason);
@@ -118,7 +141,11 @@ Duration RealEngine::place(const char* cause, double max_change_cost,
   const plan::EpochPlan plan =
       plan::plan_epoch(problem(max_change_cost, homeless), options_.placement.min_gain);
   const Duration planned = now() - start;
-  for (const auto& [model, reason] : plan.left_out) (void)unavailable(model, unplaced(reason));
+  for (const auto& [unit, reason] : plan.left_out) {
+    for (const std::string& model : models_in(unit)) {
+      if (!place_of(model)) (void)unavailable(model, unplaced(reason));
+    }
+  }
   std::vector<PlacementChange> changes;
   if (!plan.steps.empty() && plan.steps.back().answer.feasible && !plan.stay) {
     changes = changes_of(plan.steps.back());
@@ -128,13 +155,14 @@ Duration RealEngine::place(const char* cause, double max_change_cost,
   return planned;
 }
 
-std::vector<PlacementChange> RealEngine::changes_of(const plan::EpochPlan::Step& step) {
+std::vector<PlacementChange> RealEngine::changes_of(const plan::EpochPlan::Step& step) const {
   std::vector<PlacementChange> changes;
   for (size_t i = 0; i < step.problem.models.size(); ++i) {
-    const plan::PlacementModel& model = step.problem.models[i];
     const uint32_t to = step.answer.assignment[i];
-    if (model.current != to)
-      changes.push_back({.model = model.name, .from = model.current, .to = to});
+    for (const std::string& model : models_in(step.problem.models[i].name)) {
+      const std::optional<uint32_t> from = place_of(model);
+      if (from != to) changes.push_back({.model = model, .from = from, .to = to});
+    }
   }
   return changes;
 }
@@ -204,7 +232,8 @@ void RealEngine::end_epoch() {
   const Duration planned = place("epoch", options_.placement.max_change_cost, homeless);
   const plan::PlacementProblem after = problem(kAnyChange, {});
   std::vector<uint32_t> assignment;
-  for (const plan::PlacementModel& model : after.models) assignment.push_back(*model.current);
+  for (const plan::PlacementModel& model : after.models)
+    assignment.push_back(model.current.value_or(0));
   log_.epoch_ended(now() - start, planned, plan::evaluate(after, std::move(assignment)));
 }
 

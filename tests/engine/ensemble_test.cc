@@ -218,6 +218,40 @@ TEST(Ensembles, WhatRunsAtTheEndIsAnswered) {
   EXPECT_EQ(ends[kQueries - 1].code(), absl::StatusCode::kUnavailable);
 }
 
+// By themselves the large ones would be spread over the workers.
+TEST(Ensembles, BaseModelsLiveTogetherWhereMemoryIsShort) {
+  TemporaryFolder folder;
+  for (const char* model : {"one", "two"}) {
+    write_emulated(folder, std::string("models/") + model, 4, 0, 1, 45);
+  }
+  for (const char* model : {"small", "tiny"}) {
+    write_emulated(folder, std::string("models/") + model, 4, 0, 1, 10);
+  }
+  EngineOptions options = options_for(folder.path() / "models");
+  options.workers = {.executor = ExecutorKind::kEmulated,
+                     .types = {{.count = 2, .memory_mb = 100}}};
+  options.placement.epoch = Duration::seconds(86'400);
+  options.services = {ensemble(folder, {"one", "two"})};
+  const auto made = make_engine(std::move(options));
+  ASSERT_TRUE(made.ok()) << made.status();
+  Engine& engine = **made;
+  const auto places = [&] { return engine.snapshot().placement.subcluster_of; };
+  const auto expect_served = [&] {
+    EXPECT_EQ(places().at("one"), places().at("two"));
+    EXPECT_NE(places().at("one"), places().at("tiny"));
+    const ReplyPart reply = call(engine, request("e"));
+    EXPECT_TRUE(reply.status.ok()) << reply.status;
+  };
+  expect_served();
+  EXPECT_EQ(engine.placement_decisions()[0].problem.models[0].name, "one+two");
+  engine.end_epoch();
+  expect_served();
+  ASSERT_TRUE(engine.unload("two").ok());
+  EXPECT_EQ(call(engine, request("e")).status.code(), absl::StatusCode::kUnavailable);
+  ASSERT_TRUE(engine.load("two").ok());
+  expect_served();
+}
+
 TEST(Ensembles, ABaseModelThatCannotBeLoadedIsNamed) {
   TemporaryFolder folder;
   write_emulated(folder, "models/quick", 4, 0, 1);
