@@ -46,14 +46,6 @@ bool can_be_stood_for(const Signature& signature, size_t classes) {
   });
 }
 
-template <class T>
-Payload payload(std::vector<T> values) {
-  const auto kept = std::make_shared<std::vector<T>>(std::move(values));
-  return {absl::MakeConstSpan(reinterpret_cast<const std::byte*>(kept->data()),
-                              kept->size() * sizeof(T)),
-          kept};
-}
-
 // -1 where a dimension is free.
 int64_t fixed_size(const TensorSpec& spec) {
   const bool fixed = absl::c_find(spec.dims, -1) == spec.dims.end();
@@ -116,8 +108,8 @@ std::vector<Tensor> Application::short_circuit(const policy::Evidence& counts) c
     tensor.shape = spec.dims;
     if (facade->signature.batches) tensor.shape.insert(tensor.shape.begin(), 1);
     tensor.data = spec.datatype == DataType::kInt64
-                      ? payload(std::vector<int64_t>{label})
-                      : payload(std::vector<float>(theta.begin(), theta.end()));
+                      ? payload_of(std::vector<int64_t>{label})
+                      : payload_of(std::vector<float>(theta.begin(), theta.end()));
   }
   return outputs;
 }

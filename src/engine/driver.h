@@ -55,7 +55,7 @@ class Driver {
   // thread.
   void scored(std::shared_ptr<Job> job, std::vector<policy::Difficulty> by_item);
   // The same for what base models were last chosen from.
-  std::optional<policy::EnsembleProblem> last_ensemble_problem();
+  std::optional<policy::EnsembleTask> last_ensemble_task();
 
   // The workers have it loaded already. Blocks until the scheduler knows it.
   void add(std::shared_ptr<const Variant> variant, Duration slo);

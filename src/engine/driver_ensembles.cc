@@ -105,13 +105,14 @@ void Driver::conclude(const policy::Concluded& concluded, Time now) {
   if (job->ended() && job->open_parts > 0) withdraw_parts(*job, now);
 }
 
-std::optional<policy::EnsembleProblem> Driver::last_ensemble_problem() {
-  std::optional<policy::EnsembleProblem> last;
+std::optional<policy::EnsembleTask> Driver::last_ensemble_task() {
+  std::optional<policy::EnsembleTask> last;
   post_and_wait([&] {
-    const policy::EnsembleProblem* problem = scheduler_->last_ensemble_problem();
-    if (problem == nullptr) return;
-    last = *problem;
-    for (size_t i = 0; i < last->queries.size(); ++i) last->queries[i].id = std::to_string(i);
+    const policy::EnsembleTask* task = scheduler_->last_ensemble_task();
+    if (task == nullptr) return;
+    last = *task;
+    auto& queries = last->problem.queries;
+    for (size_t i = 0; i < queries.size(); ++i) queries[i].id = std::to_string(i);
   });
   return last;
 }

@@ -57,7 +57,7 @@ class Engine {
   // From what each sub-cluster last chose among variants. Blocks for a moment.
   virtual std::vector<policy::GroupProblem> last_problems() const = 0;
   // The same of ensembles, where the scheduler plans them as published.
-  virtual std::vector<policy::EnsembleProblem> last_ensemble_problems() const = 0;
+  virtual std::vector<policy::EnsembleTask> last_ensemble_tasks() const = 0;
 
   virtual EngineSnapshot snapshot() const = 0;
 };

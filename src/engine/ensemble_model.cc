@@ -74,13 +74,6 @@ std::vector<Tensor> inputs_for(const Signature& signature, const std::vector<Ten
   return own;
 }
 
-Payload payload(std::vector<float> values) {
-  const auto kept = std::make_shared<std::vector<float>>(std::move(values));
-  return {absl::MakeConstSpan(reinterpret_cast<const std::byte*>(kept->data()),
-                              kept->size() * sizeof(float)),
-          kept};
-}
-
 }  // namespace
 
 class EnsembleModel::Impl {
@@ -174,7 +167,7 @@ class EnsembleModel::Impl {
       tensor.shape = {static_cast<int64_t>(values->size())};
     }
     if (batches) tensor.shape.insert(tensor.shape.begin(), 1);
-    tensor.data = payload(*std::move(values));
+    tensor.data = payload_of(*std::move(values));
     return tensor;
   }
 
@@ -274,7 +267,7 @@ class EnsembleModel::Impl {
         tensor.shape = {static_cast<int64_t>(row.size())};
       }
       if (signature.batches) tensor.shape.insert(tensor.shape.begin(), 1);
-      tensor.data = payload(row);
+      tensor.data = payload_of(row);
       items.push_back({&inputs[s], 0, &one});
       owner.push_back(s);
     }

@@ -103,13 +103,12 @@ void Pool::scored(uint32_t subcluster, std::shared_ptr<Job> job,
   parts_[subcluster]->driver.scored(std::move(job), std::move(by_item));
 }
 
-std::vector<policy::EnsembleProblem> Pool::last_ensemble_problems() const {
-  std::vector<policy::EnsembleProblem> problems;
+std::vector<policy::EnsembleTask> Pool::last_ensemble_tasks() const {
+  std::vector<policy::EnsembleTask> tasks;
   for (const auto& part : parts_) {
-    if (auto problem = part->driver.last_ensemble_problem())
-      problems.push_back(*std::move(problem));
+    if (auto task = part->driver.last_ensemble_task()) tasks.push_back(*std::move(task));
   }
-  return problems;
+  return tasks;
 }
 
 std::vector<policy::GroupProblem> Pool::last_problems() const {

@@ -38,7 +38,7 @@ class Pool {
   std::vector<policy::GroupProblem> last_problems() const;
   void scored(uint32_t subcluster, std::shared_ptr<Job> job,
               std::vector<policy::Difficulty> by_item);
-  std::vector<policy::EnsembleProblem> last_ensemble_problems() const;
+  std::vector<policy::EnsembleTask> last_ensemble_tasks() const;
 
   // Into every worker of the sub-cluster and known to its scheduler. RESOURCE_EXHAUSTED
   // where there is no room; waits up to `patience` for room that is being given back.

@@ -21,6 +21,14 @@ struct Payload {
   std::shared_ptr<const void> owner;
 };
 
+template <class T>
+Payload payload_of(std::vector<T> values) {
+  const auto kept = std::make_shared<std::vector<T>>(std::move(values));
+  return {absl::MakeConstSpan(reinterpret_cast<const std::byte*>(kept->data()),
+                              kept->size() * sizeof(T)),
+          kept};
+}
+
 // Little-endian, row-major; BYTES elements as uint32 length then the bytes, as
 // the protocol's binary extension has them. For a model that batches, shape[0]
 // counts items.

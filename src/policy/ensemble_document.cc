@@ -13,14 +13,10 @@ namespace {
 constexpr double kFarthestFromNowMs = 1e12;  // from the decision
 constexpr double kLeastDelta = 1e-9;
 
-std::string subset_name(const EnsembleProblem& problem, Subset subset) {
-  std::string name;
-  for (size_t k = 0; k < problem.models.size(); ++k) {
-    if ((subset >> k & 1) == 0) continue;
-    if (!name.empty()) name += '+';
-    name += problem.models[k].name;
-  }
-  return name;
+std::vector<std::string> names_of(const EnsembleProblem& problem) {
+  std::vector<std::string> names;
+  for (const EnsembleModel& model : problem.models) names.push_back(model.name);
+  return names;
 }
 
 class TaskReader {
@@ -66,8 +62,9 @@ void TaskReader::read_models(Reader list) {
     model.latency = Duration::from_millis(fields["latency_ms"].between(0, kLongestMs));
     model.busy = Duration::from_millis(fields["busy_ms"].between(0, kLongestMs, 0.0));
   }
+  const std::vector<std::string> names = names_of(task_.problem);
   for (Subset s = 1; s < Subset{1} << models.size(); ++s) {
-    subsets_.emplace(subset_name(task_.problem, s), s);
+    subsets_.emplace(estimate::name(s, names), s);
   }
 }
 
@@ -123,7 +120,7 @@ void TaskReader::read_utility(Reader map, EnsembleQuery& query) {
 }
 
 // Divided, not multiplied by an inexact 1e-6: it reads back to the same nanosecond.
-Json write_query(const EnsembleProblem& problem, const EnsembleQuery& query) {
+Json write_query(const std::vector<std::string>& models, const EnsembleQuery& query) {
   Json out = {{"id", query.id}, {"deadline_ms", nullptr}};
   if (!query.deadline.is_infinite()) {
     out["deadline_ms"] = millis(std::max(query.deadline, Duration()));
@@ -132,7 +129,7 @@ Json write_query(const EnsembleProblem& problem, const EnsembleQuery& query) {
   out["difficulty"] = query.difficulty;
   Json& utility = out["utility"] = Json::object();
   for (Subset s = 1; s < query.utility.size(); ++s) {
-    if (query.utility[s] > 0) utility[subset_name(problem, s)] = query.utility[s];
+    if (query.utility[s] > 0) utility[estimate::name(s, models)] = query.utility[s];
   }
   return out;
 }
@@ -141,15 +138,17 @@ Json write_query(const EnsembleProblem& problem, const EnsembleQuery& query) {
 
 EnsembleTask read_ensemble_task(Reader root) { return TaskReader().read(root); }
 
-Json to_document(const EnsembleProblem& problem, EnsemblePolicy policy) {
+Json to_document(const EnsembleTask& task) {
+  const EnsembleProblem& problem = task.problem;
   Json out = {{"models", Json::array()}, {"queries", Json::array()}};
   for (const EnsembleModel& m : problem.models) {
     out["models"].push_back(
         {{"name", m.name}, {"latency_ms", millis(m.latency)}, {"busy_ms", millis(m.busy)}});
   }
-  for (const auto& q : problem.queries) out["queries"].push_back(write_query(problem, q));
+  const std::vector<std::string> models = names_of(problem);
+  for (const auto& q : problem.queries) out["queries"].push_back(write_query(models, q));
   out["delta"] = problem.delta;
-  out["policy"] = ensemble_policy_names()[static_cast<size_t>(policy)];
+  out["policy"] = ensemble_policy_names()[static_cast<size_t>(task.policy)];
   return out;
 }
 

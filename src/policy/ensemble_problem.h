@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "base/time.h"
+#include "estimate/subset.h"
 
 namespace fermata::policy {
 
 // One decision of difficulty-aware ensembles (Schemble, section VI): which base models
 // answer each query that waits, and in which order. All times count from the decision.
 
-// Base models of an ensemble: bit k is model k.
-using Subset = uint32_t;
+using estimate::Subset;  // of an ensemble's base models
 
 // A base model. It runs one task at a time, in the order of the plan.
 struct EnsembleModel {
@@ -35,7 +35,7 @@ struct EnsembleQuery {
 };
 
 struct EnsembleProblem {
-  static constexpr size_t kMostModels = 8, kMostQueries = 4096;
+  static constexpr size_t kMostModels = estimate::kMostBaseModels, kMostQueries = 4096;
 
   std::vector<EnsembleModel> models;
   std::vector<EnsembleQuery> queries;
@@ -51,6 +51,12 @@ enum class EnsemblePolicy : uint8_t {
   kOriginal     // all models for each query in order of arrival, unless it would be late
 };
 std::span<const std::string_view> ensemble_policy_names();
+
+// A problem and how it is to be solved.
+struct EnsembleTask {
+  EnsembleProblem problem;
+  EnsemblePolicy policy = EnsemblePolicy::kDp;
+};
 
 struct EnsemblePlan {
   struct Served {

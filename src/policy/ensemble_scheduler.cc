@@ -24,6 +24,10 @@ EnsemblePolicy planner_of(EnsembleMethod method) {
 
 }  // namespace
 
+EnsembleScheduler::EnsembleScheduler(EnsembleMethod method) : method_(method) {
+  task_.policy = planner_of(method);
+}
+
 KeyId EnsembleScheduler::new_key() {
   if (free_keys_.empty()) return KeyId(keys_++);
   const KeyId key = free_keys_.back();
@@ -199,18 +203,18 @@ void EnsembleScheduler::replan(Time now, Decisions& out) {
 void EnsembleScheduler::read_problem(uint32_t ensemble, Time now) {
   const EnsembleInfo& info = queries_.ensemble(ensemble).info;
   const Time start = now + delay_(1);
-  problem_.models.resize(info.models.size());
+  task_.problem.models.resize(info.models.size());
   for (size_t k = 0; k < info.models.size(); ++k) {
     const WorkerId worker = home(info.models[k]);
     const Worker& w = workers_[worker.index()];
-    problem_.models[k].name = queries_.name(info.models[k]);
-    problem_.models[k].latency = queries_.latency(info.models[k], worker)(1);
-    problem_.models[k].busy = w.busy ? std::max(w.free_at - start, Duration()) : Duration();
+    task_.problem.models[k].name = queries_.name(info.models[k]);
+    task_.problem.models[k].latency = queries_.latency(info.models[k], worker)(1);
+    task_.problem.models[k].busy = w.busy ? std::max(w.free_at - start, Duration()) : Duration();
   }
-  problem_.queries.resize(planned_.size());
+  task_.problem.queries.resize(planned_.size());
   for (size_t i = 0; i < planned_.size(); ++i) {
     const Query& query = *planned_[i];
-    EnsembleQuery& q = problem_.queries[i];
+    EnsembleQuery& q = task_.problem.queries[i];
     q.deadline = query.task.deadline - start;
     q.arrival = query.task.arrival - start;
     q.difficulty = query.difficulty ? query.difficulty->score : 0;
@@ -231,7 +235,7 @@ void EnsembleScheduler::plan(uint32_t ensemble, Time now, Decisions& out) {
   }
   if (planned_.empty()) return;
   read_problem(ensemble, now);
-  const EnsemblePlan& plan = planner_.plan(problem_, planner_of(method_));
+  const EnsemblePlan& plan = planner_.plan(task_.problem, task_.policy);
   for (const uint32_t i : plan.unserved) queries_.plan(*planned_[i], planned_[i]->had());
   for (const auto& served : plan.plan) {
     Query& query = *planned_[served.query];
@@ -246,10 +250,10 @@ void EnsembleScheduler::plan(uint32_t ensemble, Time now, Decisions& out) {
 void EnsembleScheduler::serve_the_late(uint32_t ensemble, const EnsemblePlan& plan) {
   const size_t models = queries_.ensemble(ensemble).info.models.size();
   backlog_.clear();
-  for (const EnsembleModel& model : problem_.models) backlog_.push_back(model.busy);
+  for (const EnsembleModel& model : task_.problem.models) backlog_.push_back(model.busy);
   for (const auto& served : plan.plan) {
     for (size_t k = 0; k < models; ++k) {
-      if (served.subset >> k & 1) backlog_[k] += problem_.models[k].latency;
+      if (served.subset >> k & 1) backlog_[k] += task_.problem.models[k].latency;
     }
   }
   for (const uint32_t i : plan.unserved) {
@@ -258,12 +262,13 @@ void EnsembleScheduler::serve_the_late(uint32_t ensemble, const EnsemblePlan& pl
     size_t first = models;
     for (size_t k = 0; k < models; ++k) {
       if (query.failed >> k & 1) continue;
-      const bool sooner = first == models || backlog_[k] + problem_.models[k].latency <
-                                                 backlog_[first] + problem_.models[first].latency;
+      const bool sooner =
+          first == models || backlog_[k] + task_.problem.models[k].latency <
+                                 backlog_[first] + task_.problem.models[first].latency;
       if (sooner) first = k;
     }
     if (first == models) continue;
-    backlog_[first] += problem_.models[first].latency;
+    backlog_[first] += task_.problem.models[first].latency;
     queries_.plan(query, Subset{1} << first);
   }
 }

@@ -38,7 +38,7 @@ class EnsembleScheduler final : public Scheduler {
  public:
   static constexpr size_t kMostPlanned = 64;
 
-  explicit EnsembleScheduler(EnsembleMethod method) : method_(method) {}
+  explicit EnsembleScheduler(EnsembleMethod method);
 
   KeyId add_key(KeyInfo info) override;
   void remove_key(KeyId key) override;
@@ -56,7 +56,7 @@ class EnsembleScheduler final : public Scheduler {
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override { return queries_.next_moment(); }
   uint64_t waiting_items(KeyId key) const override { return queries_.waiting_items(key); }
-  const EnsembleProblem* last_ensemble_problem() const override { return &problem_; }
+  const EnsembleTask* last_ensemble_task() const override { return &task_; }
 
  private:
   using Query = EnsembleQueries::Query;
@@ -95,8 +95,8 @@ class EnsembleScheduler final : public Scheduler {
   DelayBound delay_;
   EnsembleQueries queries_{delay_, /*as_published=*/true};
   EnsemblePlanner planner_;
-  EnsembleProblem problem_;
-  std::vector<Query*> planned_;  // by query of problem_
+  EnsembleTask task_;            // the last one that was planned
+  std::vector<Query*> planned_;  // by query of task_
   std::vector<Duration> backlog_;
   std::vector<KeyId> models_;  // in the order in which they came
   absl::flat_hash_map<KeyId, std::vector<WorkerId>> homes_;

@@ -87,7 +87,7 @@ class Scheduler {
   virtual uint64_t waiting_items(KeyId key) const = 0;
   // What the last choice for applications was made from; null where there was none.
   virtual const GroupProblem* last_problem() const { return nullptr; }
-  virtual const EnsembleProblem* last_ensemble_problem() const { return nullptr; }
+  virtual const EnsembleTask* last_ensemble_task() const { return nullptr; }
 };
 
 // The names of the contract: fermata, deferred, deferred-beta-lambda,

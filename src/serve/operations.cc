@@ -122,8 +122,8 @@ Json Operations::decisions() const {
     group.push_back(policy::to_document(problem));
   }
   Json ensemble = Json::array();
-  for (const policy::EnsembleProblem& problem : engine_.last_ensemble_problems()) {
-    ensemble.push_back(policy::to_document(problem, policy::EnsemblePolicy::kDp));
+  for (const policy::EnsembleTask& task : engine_.last_ensemble_tasks()) {
+    ensemble.push_back(policy::to_document(task));
   }
   return {{"group", std::move(group)}, {"ensemble", std::move(ensemble)}};
 }

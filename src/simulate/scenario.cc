@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "estimate/subset.h"
+
 namespace fermata::simulate {
 namespace {
 
@@ -16,11 +18,9 @@ int64_t SimulatedVariant::memory_bytes() const {
 }
 
 std::string SimulatedEnsemble::subset_name(policy::Subset subset) const {
-  std::string name;
-  for (size_t k = 0; k < models.size(); ++k) {
-    if ((subset >> k & 1) != 0) name += (name.empty() ? "" : "+") + models[k].name;
-  }
-  return name;
+  std::vector<std::string> names;
+  for (const SimulatedVariant& model : models) names.push_back(model.name);
+  return estimate::name(subset, names);
 }
 
 uint32_t Scenario::worker_count() const {

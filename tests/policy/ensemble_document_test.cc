@@ -94,7 +94,7 @@ TEST(EnsembleDocument, ReadsBackToTheSameAnswer) {
     for (EnsembleModel& m : problem.models) m.latency += Duration::nanos(7 * i);
     for (EnsembleQuery& q : problem.queries) q.arrival = q.arrival - Duration::nanos(i);
     const auto policy = static_cast<EnsemblePolicy>(random.below(5));
-    const std::string text = write_json(to_document(problem, policy));
+    const std::string text = write_json(to_document({problem, policy}));
     const auto read = parsed_ensemble(text);
     ASSERT_TRUE(read.ok()) << read.status();
     ASSERT_EQ(read->policy, policy);

@@ -314,6 +314,7 @@ def test_every_scheduler_answers_and_can_be_replayed(tmp_path, scheduler):
     assert chosen == always.get(scheduler, chosen)
     if scheduler in ("schemble", "greedy-edf", "greedy-fifo", "greedy-sjf"):
         assert len(decisions) == 1 and decisions[0]["queries"]
+        assert decisions[0]["policy"] == ("dp" if scheduler == "schemble" else scheduler)
         done = subprocess.run([FERMATA, "plan", "ensemble", "-"], input=json.dumps(decisions[0]),
                               text=True, capture_output=True)
         assert done.returncode == 0, done.stderr
