@@ -1,11 +1,11 @@
-"""What no policy can exceed: the utility that a worker's time can buy.
+"""What hardly a policy can exceed: the utility that a worker's time can buy.
 
 A policy may know of a request which class most of its neighbours have and how many of them do, and,
 in hindsight, how often each variant is right about such requests. It runs any share of them by
 any variant in batches of any size, always full, and answers at once when it wants to: a linear
 program with one constraint, the worker's time. A request pays only for the lateness that its own
 batch's run makes certain. Queues, unlike arrivals and switching cost nothing, so real policies
-stay below.
+stay below; only who made something of the other neighbours too could be above.
 """
 
 import numpy
