@@ -8,7 +8,7 @@
 
 namespace fermata::engine {
 
-// Which models must live in one sub-cluster: the base models of an ensemble, and those of others
+// Which models have to live in one sub-cluster for a service to be served: the base models of an ensemble, and those of others
 // that share one with it. Immutable.
 class PlacementUnits {
  public:

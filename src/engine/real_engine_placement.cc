@@ -46,22 +46,36 @@ plan::PlacementProblem RealEngine::problem(double max_change_cost,
                                  .weight = options_.placement.weight,
                                  .max_change_cost = max_change_cost,
                                  .max_steps = kPlanSteps};
+  std::map<std::string, const Variants*> present;
+  for (const auto& [model, loaded] : registry_.loaded()) {
+    if (!loaded.variants.empty()) present[model] = &loaded.variants;
+  }
+  for (const auto& [model, variants] : homeless) present[model] = &variants;
   std::map<std::string, plan::PlacementModel> units;
-  const auto add = [&](const std::string& model, const Variants& variants) {
-    plan::PlacementModel& unit = units[units_.unit_of(model)];
+  const auto add = [&](const std::string& name, const std::string& model) {
+    plan::PlacementModel& unit = units[name];
     // One whose members are apart, or not all placed, is placed anew.
     const std::optional<uint32_t> place = place_of(model);
     unit.current = unit.name.empty() || unit.current == place ? place : std::nullopt;
-    unit.name = units_.unit_of(model);
-    add_memory(variants, unit);
+    unit.name = name;
+    add_memory(*present.at(model), unit);
     const auto rate = rates_rps_.find(model);
     if (rate != rates_rps_.end()) unit.rate_rps += rate->second;
   };
-  for (const auto& [model, loaded] : registry_.loaded()) {
-    if (!loaded.variants.empty()) add(model, loaded.variants);
+  for (const auto& [model, _] : present) add(units_.unit_of(model), model);
+  // Where no worker holds all members, each is still of use by itself.
+  for (const auto& [model, _] : present) {
+    const std::string& name = units_.unit_of(model);
+    if (name == model || units[name].static_mb + units[name].dynamic_mb <= problem.memory_mb) {
+      continue;
+    }
+    add(model, model);
   }
-  for (const auto& [model, variants] : homeless) add(model, variants);
-  for (auto& [name, unit] : units) problem.models.push_back(std::move(unit));
+  for (auto& [name, unit] : units) {
+    const bool split = !units_.members(name).empty() &&
+                       unit.static_mb + unit.dynamic_mb > problem.memory_mb;
+    if (!split) problem.models.push_back(std::move(unit));
+  }
   return problem;
 }
 
@@ -148,19 +162,21 @@ Duration RealEngine::place(const char* cause, double max_change_cost,
   }
   std::vector<PlacementChange> changes;
   if (!plan.steps.empty() && plan.steps.back().answer.feasible && !plan.stay) {
-    changes = changes_of(plan.steps.back());
+    changes = changes_of(plan.steps.back(), homeless);
     carry_out(changes, homeless);
   }
   log_.add(cause, plan, std::move(changes));
   return planned;
 }
 
-std::vector<PlacementChange> RealEngine::changes_of(const plan::EpochPlan::Step& step) const {
+std::vector<PlacementChange> RealEngine::changes_of(
+    const plan::EpochPlan::Step& step, const std::map<std::string, Variants>& homeless) const {
   std::vector<PlacementChange> changes;
   for (size_t i = 0; i < step.problem.models.size(); ++i) {
     const uint32_t to = step.answer.assignment[i];
     for (const std::string& model : models_in(step.problem.models[i].name)) {
       const std::optional<uint32_t> from = place_of(model);
+      if (!from && !homeless.contains(model)) continue;
       if (from != to) changes.push_back({.model = model, .from = from, .to = to});
     }
   }

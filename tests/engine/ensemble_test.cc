@@ -252,6 +252,31 @@ TEST(Ensembles, BaseModelsLiveTogetherWhereMemoryIsShort) {
   expect_served();
 }
 
+// What of an ensemble has no room keeps waiting for it while others come.
+TEST(Ensembles, AMemberWithoutRoomIsInNobodysWay) {
+  TemporaryFolder folder;
+  const std::vector<std::pair<std::string, double>> models = {
+      {"one", 45}, {"two", 45}, {"big", 95}, {"mid", 50}, {"small", 4}};
+  for (const auto& [model, memory_mb] : models) {
+    write_emulated(folder, "models/" + model, 4, 0, 1, memory_mb);
+  }
+  EngineOptions options = options_for(folder.path() / "models");
+  options.workers = {.executor = ExecutorKind::kEmulated,
+                     .types = {{.count = 2, .memory_mb = 100}}};
+  options.placement.epoch = Duration::seconds(86'400);
+  options.services = {ensemble(folder, {"one", "two"})};
+  const auto made = make_engine(std::move(options));
+  ASSERT_TRUE(made.ok()) << made.status();
+  Engine& engine = **made;
+  for (const char* model : {"small", "two"}) ASSERT_TRUE(engine.unload(model).ok());
+  ASSERT_TRUE(engine.load("big").ok());
+  EXPECT_FALSE(engine.load("two").ok());
+  EXPECT_TRUE(engine.load("small").ok());
+  engine.end_epoch();
+  EXPECT_EQ(call(engine, request("e")).status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(call(engine, request("one")).status.ok());
+}
+
 TEST(Ensembles, ABaseModelThatCannotBeLoadedIsNamed) {
   TemporaryFolder folder;
   write_emulated(folder, "models/quick", 4, 0, 1);
