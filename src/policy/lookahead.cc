@@ -171,9 +171,28 @@ double LookaheadPlanner::price_unit() const {
       slowest = std::max(slowest, run);
     }
     if (slowest == 0) continue;
-    unit = std::max(unit, slowest > fastest ? (most - least) / (slowest - fastest) : 1 / slowest);
+    const bool unlike = slowest > fastest && most > least;
+    unit = std::max(unit, unlike ? (most - least) / (slowest - fastest) : 1 / slowest);
   }
   return unit;
+}
+
+// How many workers of the first type do as much as all of them; prices are of their seconds.
+double LookaheadPlanner::first_type_workers() const {
+  double sum = 0;
+  for (const GroupWorker& worker : problem_->workers) {
+    double speeds = 0, variants = 0;
+    for (const GroupApplication& application : problem_->applications) {
+      for (const GroupVariant& variant : application.variants) {
+        if (variant.latency.size() == 1) continue;
+        speeds += (*variant.latency[0])(1).seconds() /
+                  std::max(1e-9, (*variant.latency[worker.type])(1).seconds());
+        ++variants;
+      }
+    }
+    sum += variants == 0 ? 1 : speeds / variants;
+  }
+  return sum;
 }
 
 // The least at which the workers keep up with what comes and what waits, in efficient batches:
@@ -189,7 +208,7 @@ double LookaheadPlanner::sustained_price(std::span<const ExpectedArrivals> expec
       item_seconds_.push_back(std::min(latency(1).seconds(), latency(items).seconds() / items));
     }
   }
-  const double bearable = kSustained * static_cast<double>(problem_->workers.size()) - others_;
+  const double bearable = kSustained * first_type_workers() - others_;
   if (work(expected, 0) <= bearable) return 0;
   double low = 0, high = 64 * price_unit();
   for (int i = 0; i < kHalvings; ++i) {

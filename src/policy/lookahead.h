@@ -34,7 +34,7 @@ struct ExpectedArrivals {
 // their time, found by what those who came lately would name at it.
 //
 // A group is thus not an application or a label (SneakPeek 5.2, 5.3.2) but whoever is best
-// served alike; where a published plan is worth more than all prices, it is taken.
+// served alike; plan() takes a published plan where that is worth more than all prices.
 class LookaheadPlanner {
  public:
   // Every request is served, late or not, or short-circuited, as by GroupPlanner. `expected`
@@ -82,6 +82,8 @@ class LookaheadPlanner {
   void add_expected(uint32_t application, const ExpectedArrivals& expected);
   void add(const Query& query);
   double price_unit() const;
+  double first_type_workers() const;
+  Time soonest_elsewhere(uint32_t application, uint32_t worker, Time now) const;
   double sustained_price(std::span<const ExpectedArrivals> expected);
   double work(std::span<const ExpectedArrivals> expected, double price) const;
 

@@ -76,8 +76,24 @@ uint32_t LookaheadPlanner::most_by(Time deadline, const RunTimes& run, Time now,
   return fits;
 }
 
+// When a worker of another type could have answered one request of the application; never where
+// workers are alike.
+Time LookaheadPlanner::soonest_elsewhere(uint32_t application, uint32_t worker, Time now) const {
+  Time soonest = Time::infinite();
+  const uint32_t own = problem_->workers[worker].type;
+  for (uint32_t w = 0; w < problem_->workers.size(); ++w) {
+    if (problem_->workers[w].type == own || free_at_[w].is_infinite()) continue;
+    for (const GroupVariant& variant : problem_->applications[application].variants) {
+      if (!residency_[w].fits(variant.model)) continue;
+      soonest = std::min(soonest, std::max(now, free_at_[w]) + run_times(variant, w)(1));
+    }
+  }
+  return soonest;
+}
+
 // Fills named_: for each of available_ the variant that earns it most, with its share of a
-// batch of all, or of as many as leave it on time; kNobody where none earns anything.
+// batch of all, or of as many as leave it on time; kNobody where none earns anything, and where
+// it would be late here though another type of worker has time for it.
 void LookaheadPlanner::name_variants(uint32_t application, uint32_t worker, Time now,
                                      double price) {
   const GroupApplication& app = problem_->applications[application];
@@ -91,6 +107,7 @@ void LookaheadPlanner::name_variants(uint32_t application, uint32_t worker, Time
   named_.assign(available_.size(), {kNobody, 0});
   const auto all = static_cast<uint32_t>(available_.size());
   if (all == 0) return;
+  const Time elsewhere = soonest_elsewhere(application, worker, now);
   for (uint32_t v = 0; v < app.variants.size(); ++v) {
     if (!residency_[worker].fits(app.variants[v].model)) continue;
     const RunTimes run = run_times(app.variants[v], worker);
@@ -99,6 +116,7 @@ void LookaheadPlanner::name_variants(uint32_t application, uint32_t worker, Time
     for (size_t i = 0; i < available_.size(); ++i) {
       const Query& query = queries_[available_[i]];
       while (fits < most && now + run(fits + 1) <= query.deadline) ++fits;
+      if (fits == 0 && elsewhere <= query.deadline) continue;
       const uint32_t items = fits > 0 ? fits : most;
       const double net = utility(query, v, now + run(items)) - query.fallback -
                          price * run(items).seconds() / items;

@@ -1,7 +1,6 @@
 #include "policy/pool_ranker.h"
 
 #include <algorithm>
-#include <optional>
 
 #include "base/check.h"
 
@@ -133,25 +132,25 @@ bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
 }
 
 // Without a deadline a batch must not keep one that has it waiting: it runs only
-// if, for as long as it takes, there are workers for all offers that will want one.
+// if, for as long as it takes, there are workers of its type for all offers that will want one.
 bool PoolRanker::grant_patient(Time now, std::vector<Grant>& out) {
   if (patient_.top().is_infinite()) return false;
   const KeyId key(static_cast<uint32_t>(patient_.top_index()));
-  size_t idle = 0, wanted = 0;
-  std::optional<WorkerId> worker;
-  for (size_t t = 0; t < types_.size(); ++t) {
+  const Offer& offer = offers_[key.index()];
+  const Time end = now + offer.run;
+  for (size_t t = types_.size(); t-- > 0;) {
     const Type& type = types_[t];
-    if (type.available.top() != kIdle) continue;
-    const bool fits = (offers_[key.index()].types >> t & 1) != 0;
-    if (!worker && fits) worker = WorkerId(static_cast<uint32_t>(type.available.top_index()));
+    if (type.available.top() != kIdle || (offer.types >> t & 1) == 0) continue;
+    size_t idle = 0, wanted = 0;
     for (size_t w = 0; w < workers_.size(); ++w) idle += type.available[w] == kIdle;
+    for (size_t k = 0; k < offers_.size(); ++k) {
+      wanted += later_[k] < end && (offers_[k].types >> t & 1) != 0;
+    }
+    if (idle <= wanted) continue;
+    grant(key, WorkerId(static_cast<uint32_t>(type.available.top_index())), now, out);
+    return true;
   }
-  if (!worker) return false;
-  const Time end = now + offers_[key.index()].run;
-  for (size_t k = 0; k < offers_.size(); ++k) wanted += later_[k] < end;
-  if (idle <= wanted) return false;
-  grant(key, *worker, now, out);
-  return true;
+  return false;
 }
 
 void PoolRanker::grant(KeyId key, WorkerId worker, Time now, std::vector<Grant>& out) {

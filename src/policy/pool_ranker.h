@@ -8,8 +8,8 @@ namespace fermata::policy {
 // The ranker of Symphony 4.3: an offer that wants to start gets a free worker at
 // once; where there is none, a worker that becomes free goes to the most urgent
 // offer among those that want to start and may run on its type. Of several free workers
-// the lowest type is taken, and of these the lowest id, so that the highest ones stay idle
-// and can be given back.
+// the lowest type is taken (by an offer without deadline the highest), and of these the lowest
+// id, so that the highest ones stay idle and can be given back.
 // Each call is O(types * (log keys + log workers)) for each grant it makes, plus O(keys)
 // while a worker is idle and an offer without deadline waits.
 class PoolRanker final : public Ranker {

@@ -209,7 +209,7 @@ void PoolScheduler::settle(KeyId key, Time now, Decisions& out) {
 }
 
 // When the granted worker must be free again for what may come for single models, whose deadlines
-// a long batch would cost; infinite where another worker is free by then, or nothing comes.
+// a long batch would cost; infinite where another of its type is free by then, or nothing comes.
 Time PoolScheduler::worker_is_free_by(const Grant& grant, Time now) const {
   Duration slack = Duration::infinite();
   for (const auto& batcher : batchers_) {
@@ -218,7 +218,8 @@ Time PoolScheduler::worker_is_free_by(const Grant& grant, Time now) const {
   if (slack.is_infinite()) return Time::infinite();
   const auto& workers = group_->queue().last_problem().workers;
   for (size_t w = 0; w < workers.size(); ++w) {
-    if (w != grant.worker.index() && workers[w].free_at <= now + slack) return Time::infinite();
+    if (w == grant.worker.index() || workers[w].type != grant.worker_type) continue;
+    if (workers[w].free_at <= now + slack) return Time::infinite();
   }
   return now + slack;
 }

@@ -1,7 +1,6 @@
 #include "policy/queue_batcher.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -15,43 +14,41 @@ constexpr Duration kLately = Duration::seconds(1);  // since a task came, as sla
 }  // namespace
 
 QueueBatcher::QueueBatcher(KeyId key, KeyInfo info, DelayBound delay)
-    : key_(key), info_(std::move(info)), delay_(delay), budget_(info_.slo) {
+    : key_(key),
+      info_(std::move(info)),
+      delay_(delay),
+      slowest_(info_.latency.slowest(), delay),
+      counted_(slowest_),
+      budget_(info_.slo) {
   offer_.key = key;
-  make_levels();
+  set_delay_bound(delay);
 }
 
-void QueueBatcher::make_levels() {
+void QueueBatcher::set_delay_bound(DelayBound bound) {
+  delay_ = bound;
   by_type_.clear();
-  levels_.clear();
-  const std::vector<LatencyByType::Table>& tables = info_.latency.tables();
-  for (const auto& table : tables) by_type_.emplace_back(table, delay_);
-  levels_.push_back({kAnyType, {info_.latency.slowest(), delay_}});
-  std::vector<uint32_t> left(tables.size());
-  std::iota(left.begin(), left.end(), 0u);
-  std::stable_sort(left.begin(), left.end(),
-                   [&](uint32_t a, uint32_t b) { return (*tables[a])(1) < (*tables[b])(1); });
-  for (left.pop_back(); !left.empty(); left.pop_back()) {
-    std::vector<LatencyByType::Table> own;
-    uint32_t types = 0;
-    for (const uint32_t type : left) {
-      own.push_back(tables[type]);
-      types |= 1u << type;
-    }
-    levels_.push_back({types, {LatencyByType(std::move(own)).slowest(), delay_}});
-  }
-  level_ = std::min(level_, levels_.size() - 1);
-  times_ = &levels_[level_].times;
+  for (const auto& table : info_.latency.tables()) by_type_.emplace_back(table, bound);
+  slowest_ = counted_ = BatchTimes(info_.latency.slowest(), bound);
+  counted_types_ = kAnyType;
 }
 
-void QueueBatcher::choose_level(Time now) {
-  size_t level = 0;
-  const Task& head = queue_[0];
-  while (level + 1 < levels_.size() &&
-         now > levels_[level].times.decide_by(head.deadline, head.items)) {
-    ++level;
+uint32_t QueueBatcher::types_for(const Task& task, Time now) const {
+  uint32_t types = 0;
+  for (size_t type = 0; type < by_type_.size(); ++type) {
+    if (now <= by_type_[type].decide_by(task.deadline, task.items)) types |= 1u << type;
   }
-  times_ = &levels_[level].times;
-  if (std::exchange(level_, level) != level) retarget();
+  return types;
+}
+
+void QueueBatcher::count_with(uint32_t types) {
+  if (types == counted_types_) return;
+  std::vector<LatencyByType::Table> tables;
+  for (size_t type = 0; type < by_type_.size(); ++type) {
+    if ((types >> type & 1) != 0) tables.push_back(info_.latency.tables()[type]);
+  }
+  counted_ = BatchTimes(LatencyByType(std::move(tables)).slowest(), delay_);
+  counted_types_ = types;
+  retarget();
 }
 
 Time QueueBatcher::latest_alone(const Task& task) const {
@@ -62,21 +59,16 @@ Time QueueBatcher::latest_alone(const Task& task) const {
   return latest;
 }
 
-void QueueBatcher::set_delay_bound(DelayBound bound) {
-  delay_ = bound;
-  make_levels();
-}
-
 void QueueBatcher::set_latency(LatencyByType latency, Time now, Decisions& out) {
   info_.latency = std::move(latency);
-  make_levels();
+  set_delay_bound(delay_);
   refuse_after_ = now;  // a bound that always holds: the next update looks at every task
   retarget();
   update(now, out);
 }
 
 void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
-  FERMATA_CHECK(task.items >= 1 && task.items <= levels_[0].times.max_batch());
+  FERMATA_CHECK(task.items >= 1 && task.items <= slowest_.max_batch());
   if (rate_.count(now, task.items)) retarget();
   if (task.deadline.is_infinite()) {
     patient_.insert(task);
@@ -106,12 +98,14 @@ bool QueueBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
 }
 
 void QueueBatcher::update(Time now, Decisions& out) {
-  if (now > refuse_after_) refuse_hopeless(now, out);
+  // A longer latency or delay leaves no bound behind for tasks that it makes hopeless.
+  const bool longer = !alike() && !queue_.empty() && types_for(queue_[0], now) == 0;
+  if (now > refuse_after_ || longer) refuse_hopeless(now, out);
   Cut c;
   if (!queue_.empty()) {
-    choose_level(now);
+    if (!alike()) count_with(types_for(queue_[0], now));
     c = cut({now, now});
-    refuse_first(c.drop, out);
+    if (alike()) refuse_first(c.drop, out);
   }
   if (queue_.empty()) {
     refuse_after_ = Time::infinite();
@@ -154,29 +148,74 @@ void QueueBatcher::refuse(const Task& task, Decisions& out) {
 }
 
 void QueueBatcher::offer_urgent(const Cut& c, Time now) {
-  FERMATA_CHECK(c.take > 0);
+  FERMATA_CHECK(c.take > 0 || !alike());
   const Time deadline = queue_[0].deadline;
-  offer_.items = static_cast<uint32_t>(queue_.items(0, c.take));
+  const size_t first = alike() ? 0 : c.drop;
+  offer_.items = static_cast<uint32_t>(c.take > 0 ? queue_.items(first, c.take) : queue_[0].items);
   offer_.patient = false;
-  offer_.types = levels_[level_].types;
+  offer_.types = counted_types_;
   offer_.run = times_->run(offer_.items);
   offer_.epoch = epoch_;
   schedule(deadline, now, offer_);
+  if (!alike()) {
+    const uint32_t behind = types_for(queue_[queue_.size() - 1], now);
+    if ((behind & ~offer_.types) != 0) offer_.start_at = now;
+    offer_.types |= behind;
+  }
   if (queue_.items_from(0) == queue_.size()) refuse_after_ = latest_alone(queue_[0]);
-  const Time valid_until = times_->decide_by(deadline, offer_.items);
+  const Time valid_until = std::min(times_->decide_by(queue_[first].deadline, offer_.items),
+                                    times_->decide_by(deadline, queue_[0].items));
   wake_ = std::max(std::min(valid_until, refuse_after_), now) + kTick;
 }
 
 void QueueBatcher::offer_patient(Time now) {
-  const size_t n = patient_.most_within(0, levels_[0].times.max_batch());
+  const size_t n = patient_.most_within(0, slowest_.max_batch());
   offer_.items = static_cast<uint32_t>(patient_.items(0, n));
   offer_.patient = true;
   offer_.types = kAnyType;
-  offer_.run = n == 0 ? Duration() : levels_[0].times.run(offer_.items);
+  offer_.run = n == 0 ? Duration() : slowest_.run(offer_.items);
   offer_.epoch = epoch_;
   offer_.start_at = now;
   offer_.urgency = n == 0 ? Time::infinite() : patient_[0].arrival;
   wake_ = Time::infinite();
+}
+
+// Where the first that the worker ends in time waits: its tasks are in the order of their
+// deadlines, so for single items nobody behind is late.
+size_t QueueBatcher::first_in_time(const BatchTimes& times, const Moment& m) const {
+  size_t low = 0, high = queue_.size();
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (times.finish(1, m) <= queue_[middle].deadline) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  while (low < queue_.size() && times.finish(queue_[low].items, m) > queue_[low].deadline) ++low;
+  return low;
+}
+
+// Which tasks the worker gets: `take` from `first` on. Who is late on it, or has to give way to a
+// larger batch, stays for workers of other types that can still save them.
+void QueueBatcher::take_for(uint32_t type, const Moment& m, size_t& first, size_t& take,
+                            Decisions& out) {
+  const BatchTimes& times = times_on(type);
+  if (!alike()) first = first_in_time(times, m);
+  if (first == queue_.size()) return;
+  if (first > 0) {
+    take = queue_.most_within(first, times.largest(queue_[first].deadline, m));
+    return;
+  }
+  times_ = &times;
+  const Cut c = cut(m);
+  times_ = &counted_;
+  take = c.take;
+  if (times.decide_by(queue_[0].deadline, queue_[0].items) >= latest_alone(queue_[0])) {
+    refuse_first(c.drop, out);
+  } else {
+    first = c.drop;
+  }
 }
 
 Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
@@ -187,27 +226,20 @@ Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   if (now > refuse_after_) refuse_hopeless(now, out);
   const Moment m{now, std::max(now, grant.free_at)};
   const BatchTimes& times = times_on(grant.worker_type);
-  Cut c;
-  // Another type of worker may still save a head that is late on this one.
-  const bool spared = !queue_.empty() && by_type_.size() > 1 &&
-                      times.finish(queue_[0].items, m) > queue_[0].deadline;
-  if (!queue_.empty() && !spared) {
-    times_ = &times;
-    c = cut(m);
-    refuse_first(c.drop, out);
-  }
-  if (c.take > 0 || !patient_.empty()) {
+  size_t first = 0, take = 0;
+  if (!queue_.empty()) take_for(grant.worker_type, m, first, take, out);
+  const bool spared = take == 0 && !queue_.empty();
+  if (take > 0 || !patient_.empty()) {
     Batch& batch = out.add_batch();
     batch.key = key_;
     batch.worker = grant.worker;
-    fill(c, times, m, batch);
+    fill(first, take, times, m, batch);
     batch.start = times.start(batch.items, m);
     batch.finish = batch.start + times.run(batch.items);
     ran(batch.items);
     answer.started = true;
     answer.free_at = batch.finish;
   }
-  times_ = &levels_[level_].times;
   update(now, out);
   if (spared) offer_.types &= ~(1u << grant.worker_type);
   return answer;
@@ -235,15 +267,20 @@ void QueueBatcher::join(Batch& batch, uint32_t type, Time limit, Time now, Decis
   update(now, out);
 }
 
-// The cut's tasks, then those without deadline as far as they make nobody late.
-void QueueBatcher::fill(const Cut& c, const BatchTimes& times, const Moment& m, Batch& batch) {
+// `take` tasks from `first` on, then those without deadline as far as they make nobody late.
+void QueueBatcher::fill(size_t first, size_t take, const BatchTimes& times, const Moment& m,
+                        Batch& batch) {
   const uint32_t most =
-      c.take > 0 && !patient_.empty() ? times.largest(queue_[0].deadline, m) : times.max_batch();
+      take > 0 && !patient_.empty() ? times.largest(queue_[first].deadline, m) : times.max_batch();
   batch.items = 0;
-  for (size_t i = 0; i < c.take; ++i) {
-    batch.items += queue_[0].items;
-    batch.tasks.push_back(queue_[0]);
-    queue_.pop_front();
+  for (; take > 0; --take) {
+    batch.items += queue_[first].items;
+    batch.tasks.push_back(queue_[first]);
+    if (first == 0) {
+      queue_.pop_front();
+    } else {
+      queue_.erase_at(first);
+    }
   }
   while (!patient_.empty() && batch.items + patient_[0].items <= most) {
     batch.items += patient_[0].items;

@@ -17,8 +17,10 @@ struct Cut {
 // What the batchers of all policies share: the queue by deadline, the tasks
 // without one, refusal in time, and binding. A policy says how to cut the queue
 // and when the resulting batch wants to start.
-// On unlike workers a batch is offered to all types on which its head can still end in time, and
-// counts as long as on the slowest of these; a task is refused when it cannot end on any.
+// On unlike workers a batch counts as long as on the slowest type on which its head can still end
+// in time; where a head is too late for some, what waits behind it is offered to these at once. A
+// task is refused when it cannot end on any type; none is given up for the batch of a type while
+// another can still save it.
 class QueueBatcher : public Batcher {
  public:
   QueueBatcher(KeyId key, KeyInfo info, DelayBound delay);
@@ -60,32 +62,29 @@ class QueueBatcher : public Batcher {
   Duration budget() const { return budget_; }
 
  private:
-  // Types of workers, and the longest that a batch takes on any of them.
-  struct Level {
-    uint32_t types = kAnyType;
-    BatchTimes times;
-  };
-  void make_levels();
-  void choose_level(Time now);
-  const BatchTimes& times_on(uint32_t type) const {
-    return by_type_[by_type_.size() == 1 ? 0 : type];
-  }
+  bool alike() const { return by_type_.size() == 1; }
+  const BatchTimes& times_on(uint32_t type) const { return by_type_[alike() ? 0 : type]; }
+  // The types on which the task alone ends in time if it is decided on now.
+  uint32_t types_for(const Task& task, Time now) const;
+  void count_with(uint32_t types);
+  size_t first_in_time(const BatchTimes& times, const Moment& m) const;
+  void take_for(uint32_t type, const Moment& m, size_t& first, size_t& take, Decisions& out);
   void update(Time now, Decisions& out);
   void refuse_hopeless(Time now, Decisions& out);
   void refuse_first(size_t n, Decisions& out);
   void refuse(const Task& task, Decisions& out);
   void offer_urgent(const Cut& c, Time now);
   void offer_patient(Time now);
-  void fill(const Cut& c, const BatchTimes& times, const Moment& m, Batch& batch);
+  void fill(size_t first, size_t take, const BatchTimes& times, const Moment& m, Batch& batch);
   Time latest_alone(const Task& task) const;
 
   const KeyId key_;
   KeyInfo info_;
   DelayBound delay_;
   std::vector<BatchTimes> by_type_;  // or one for all
-  std::vector<Level> levels_;        // all types, then without the slowest of those that are left
-  size_t level_ = 0;                 // of the head
-  const BatchTimes* times_ = nullptr;
+  BatchTimes slowest_, counted_;     // on all types, and on those in counted_types_
+  uint32_t counted_types_ = kAnyType;
+  const BatchTimes* times_ = &counted_;
   estimate::RateMeter rate_;
   estimate::CountVariation variation_;
   Duration budget_;

@@ -22,7 +22,8 @@ struct Task {
   uint32_t items = 1;  // 1..max_batch of the key; a chooser splits what is larger
 };
 
-// Types of workers are numbered from 0; pools have at most so many.
+// Types of workers are numbered from 0, at most so many. A key whose latencies are by type has one
+// for each type that the pool's workers have, and for no other.
 inline constexpr uint32_t kMostWorkerTypes = 32;
 inline constexpr uint32_t kAnyType = ~uint32_t{0};
 

@@ -39,7 +39,9 @@ std::vector<WorkerGroup> read_workers(Reader value) {
     const WorkerGroup group = read_group(entry);
     const auto same = std::find_if(groups.begin(), groups.end(),
                                    [&](const WorkerGroup& g) { return g.type == group.type; });
-    if (same == groups.end()) {
+    if (same == groups.end() && groups.size() == policy::kMostWorkerTypes) {
+      entry.fail(fmt::format("at most {} types", policy::kMostWorkerTypes));
+    } else if (same == groups.end()) {
       groups.push_back(group);
     } else if (same->memory_mb != group.memory_mb) {
       entry.fail("the memory_mb of the other workers of its type");

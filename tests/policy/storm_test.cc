@@ -17,7 +17,7 @@ class Storm {
       hand_.scheduler->set_delay_bound({Duration::micros(300), Duration::micros(30)});
     }
     add_key();
-    add_worker();
+    for (uint32_t type = 0; type < types_; ++type) add_worker(type);
   }
 
   void step() {
@@ -27,7 +27,7 @@ class Storm {
         if (keys_.size() < 5) add_key();
         break;
       case 1:
-        if (workers_.size() < 4) add_worker();
+        if (workers_.size() < 5) add_worker(static_cast<uint32_t>(random_.below(types_)));
         break;
       case 2:
         withdraw();
@@ -80,9 +80,8 @@ class Storm {
     keys_.push_back(hand_.scheduler->add_key(
         {"k", latency(), random_.below(2) == 0 ? Duration::infinite() : Duration::millis(30)}));
   }
-  void add_worker() {
-    hand_.scheduler->add_worker(at_ms(now_), hand_.out,
-                                static_cast<uint32_t>(random_.below(types_)));
+  void add_worker(uint32_t type) {
+    hand_.scheduler->add_worker(at_ms(now_), hand_.out, type);
     workers_.emplace_back();
   }
   void arrive() {

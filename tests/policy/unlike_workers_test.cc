@@ -91,14 +91,48 @@ TEST_P(OnUnlikeWorkers, BatchesAreAsLargeAsTheWorkerAllows) {
   Hand pool(GetParam());
   const KeyId key = pool.scheduler->add_key(
       {.name = "k", .latency = LatencyByType({linear(10, 5), linear(1, 1)})});
+  const WorkerId slow = pool.scheduler->add_worker(Time(), pool.out, kSlow);
   const WorkerId fast = pool.scheduler->add_worker(Time(), pool.out, kFast);
   pool.arrive(key, 0, 10);
-  pool.tick(7.5);  // it runs, and the next ones wait for its worker
-  EXPECT_THAT(pool.batch().tasks, SizeIs(1));
+  pool.tick(7.5);
+  EXPECT_EQ(pool.batch().worker, fast);
   for (int i = 0; i < 8; ++i) pool.arrive(key, 9.5, 20);
+  const Batch one = pool.batch();
+  EXPECT_EQ(one.worker, slow);
+  EXPECT_THAT(one.tasks, SizeIs(1)) << "more would be late";
   pool.freed(fast, 11);
   pool.tick(20.5);
-  EXPECT_THAT(pool.batch().tasks, SizeIs(8)) << "the slow type would take one";
+  EXPECT_THAT(pool.batch().tasks, SizeIs(7));
+}
+
+// The second is faster with one item, the first with many.
+TEST_P(OnUnlikeWorkers, WhichTypeIsFasterMayDependOnTheSize) {
+  Hand pool(GetParam());
+  const KeyId key = pool.scheduler->add_key(
+      {.name = "k", .latency = LatencyByType({linear(0.2, 8), linear(5, 2)})});
+  const WorkerId first = pool.scheduler->add_worker(Time(), pool.out, 0);
+  const WorkerId second = pool.scheduler->add_worker(Time(), pool.out, 1);
+  pool.arrive(key, 0, 40, 8);
+  pool.tick(30.3);
+  EXPECT_EQ(pool.batch().worker, first);
+  pool.arrive(key, 31, 7.1);
+  EXPECT_EQ(pool.batch().worker, second);
+}
+
+TEST_P(OnUnlikeWorkers, WhatWaitsBehindALateHeadRunsWhereItIsInTime) {
+  Unlike pool(GetParam());
+  pool.arrive(pool.key, 0, 5.5);
+  pool.tick(0.5);
+  EXPECT_EQ(pool.batch().worker, pool.workers[kFast]);
+  const Task late = pool.arrive(pool.key, 1, 30);
+  const Task behind = pool.arrive(pool.key, 2, 500);
+  const Batch batch = pool.batch();
+  EXPECT_EQ(batch.worker, pool.workers[kSlow]);
+  ASSERT_THAT(batch.tasks, SizeIs(1));
+  EXPECT_EQ(batch.tasks[0].job, behind.job);
+  pool.freed(pool.workers[kFast], 6);
+  pool.tick(26);
+  EXPECT_EQ(pool.batch().tasks.at(0).job, late.job);
 }
 
 TEST_P(OnUnlikeWorkers, OneTypesLatencyMayChange) {
