@@ -187,7 +187,10 @@ void add_profile(CLI::App& app, int& exit_code) {
       ->capture_default_str();
   worker.name.clear();
   command->add_option("--worker-type", worker.name,
-                      "Of unlike workers the type that this is of: writes profile.TYPE.json");
+                      "Of unlike workers the type that this is of: writes profile.TYPE.json")
+      ->check([](const std::string& name) {
+        return engine::is_worker_type_name(name) ? "" : "letters, digits, '-' and '_' expected";
+      });
   command->add_option("--max-batch", measure.max_batch, "Largest batch (default: the model's)")
       ->check(CLI::PositiveNumber);
   command->add_option("--runs", measure.runs, "Runs of each batch size, at most 2 s of them")

@@ -32,7 +32,7 @@ Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, doub
       control_delay_(static_cast<int64_t>(kFirstDelayNanos)),
       scheduler_(std::move(scheduler)),
       orphan_(std::move(orphan)),
-      keys_(*scheduler_, quantile, kMaxKeys, shared.worker_types),
+      keys_(*scheduler_, quantile, kMaxKeys, shared.types),
       delay_(kDelayQuantile, kFirstDelayNanos) {
   const Time now = monotonic_now();
   scheduler_->set_delay_bound({.control = control_delay()});
@@ -324,7 +324,7 @@ void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result
   FERMATA_CHECK(result.parts.size() == flight->passengers.size());
   flight->run = {.variant = flight->variant.get(),
                  .worker = shared_.first_worker + flight->worker.value(),
-                 .worker_type = workers_[flight->worker.index()]->type,
+                 .worker_type = shared_.types[workers_[flight->worker.index()]->type],
                  .batch_items = flight->items,
                  .started = result.started,
                  .input = result.input,
@@ -366,7 +366,8 @@ void Driver::landed(Flight& flight, Time now) {
 std::vector<WorkerStatistics> Driver::worker_statistics() const {
   std::vector<WorkerStatistics> result;
   for (uint32_t i = 0; i < workers_.size(); ++i) {
-    result.push_back({shared_.first_worker + i, workers_[i]->type, workers_[i]->batches.load(),
+    result.push_back({shared_.first_worker + i, shared_.types[workers_[i]->type],
+                      workers_[i]->batches.load(),
                       Duration::nanos(workers_[i]->busy_nanos.load())});
   }
   return result;

@@ -31,11 +31,14 @@ class Driver {
   struct Shared {
     std::atomic<uint64_t>& ids;  // the next of a job or a part of one; outlives the driver
     uint32_t first_worker = 0;   // how many workers the drivers before it have
-    uint32_t worker_types = 1;
+    // Of WorkerOptions::types those that its workers have; schedulers know them by their place
+    // here.
+    std::vector<uint32_t> types = {0};
+    std::vector<std::string> type_names = {"default"};
   };
   struct NewWorker {
     std::unique_ptr<Executor> executor;
-    uint32_t type = 0;
+    uint32_t type = 0;                                // of Shared::types
     int64_t memory_bytes = policy::kUnlimitedMemory;  // for what is loaded on demand
   };
   // `orphan` takes a job whose variant is gone; called on the scheduler thread.

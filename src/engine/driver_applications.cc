@@ -45,6 +45,7 @@ std::optional<policy::GroupProblem> Driver::last_problem() {
       if (a > 0) last->applications[a].name += "#" + std::to_string(a);
     }
     for (size_t i = 0; i < last->requests.size(); ++i) last->requests[i].id = std::to_string(i);
+    for (size_t t = 0; t < shared_.types.size(); ++t) last->worker_types[t] = shared_.type_names[t];
   });
   return last;
 }

@@ -81,7 +81,7 @@ KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
       BatchKey{.variant = variant.id, .shape = shape, .last_used = ++uses_});
   std::vector<LatencyByType::Table> tables;
   Duration load;
-  for (uint32_t type = 0; type < worker_types_; ++type) {
+  for (const uint32_t type : types_) {
     const Profile& profile = variant.profile_on(type);
     tables.push_back(believed_latency(variant, quantile_, relative_size(variant, shape), type));
     known->corrections.emplace_back(tables.back(), quantile_, !profile.measured());

@@ -24,7 +24,7 @@ struct ServedVariant {
 struct BatchKey {
   VariantId variant;
   Shape shape;
-  std::vector<LatencyCorrection> corrections;  // by type of worker
+  std::vector<LatencyCorrection> corrections;  // by the table's types
   LatencyByType latency;                       // as decisions know it
   Time last_evidence;                          // when a batch ran, or its latency was doubted
   uint64_t tasks = 0;                          // waiting or running
@@ -35,8 +35,9 @@ struct BatchKey {
 // `limit` of them; beyond that the one that was idle for longest goes. Scheduler thread.
 class KeyTable {
  public:
-  KeyTable(policy::Scheduler& scheduler, double quantile, size_t limit, uint32_t worker_types = 1)
-      : scheduler_(scheduler), quantile_(quantile), limit_(limit), worker_types_(worker_types) {}
+  KeyTable(policy::Scheduler& scheduler, double quantile, size_t limit,
+           std::vector<uint32_t> types = {0})
+      : scheduler_(scheduler), quantile_(quantile), limit_(limit), types_(std::move(types)) {}
 
   // What is asked to let go of keys that it holds, where all are busy; false: it cannot.
   void when_short(absl::AnyInvocable<bool()> let_go) { let_go_ = std::move(let_go); }
@@ -64,7 +65,7 @@ class KeyTable {
   policy::Scheduler& scheduler_;
   const double quantile_;
   const size_t limit_;
-  const uint32_t worker_types_;
+  const std::vector<uint32_t> types_;  // of the engine's, those that its workers have
   uint64_t uses_ = 0;
   absl::AnyInvocable<bool()> let_go_;
   absl::flat_hash_map<VariantId, std::unique_ptr<ServedVariant>> variants_;

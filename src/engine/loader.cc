@@ -145,7 +145,7 @@ absl::StatusOr<Profile> Loader::measured(const Variant& variant, const ModelFold
   return profile;
 }
 
-// How often it is right does not depend on the worker: any profile beside the model may say it.
+// How often it is right does not depend on the worker: profile.json says it for all types.
 absl::Status Loader::take_profiles(Variant& variant, const ModelFolder& folder) {
   std::error_code ignored;
   AnswerProfile answers;

@@ -2,7 +2,16 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+
 namespace fermata::engine {
+
+bool is_worker_type_name(std::string_view name) {
+  return !name.empty() && absl::c_all_of(name, [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
+  });
+}
 
 uint32_t WorkerOptions::count() const {
   uint32_t sum = 0;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/time.h"
@@ -28,6 +29,9 @@ struct WorkerType {
   // Of each worker; what does not fit into all of them is divided over sub-clusters.
   double memory_mb = std::numeric_limits<double>::infinity();
 };
+
+// Letters, digits, '-' and '_': it stands in the name of a profile.
+bool is_worker_type_name(std::string_view name);
 
 struct WorkerOptions {
   ExecutorKind executor = ExecutorKind::kOnnxRuntime;

@@ -51,8 +51,8 @@ struct Pool::Part {
        std::vector<Driver::NewWorker> own, const Orphan& orphan)
       : workers(static_cast<uint32_t>(own.size())),
         room(on_demand(options) ? kUnlimitedMb : options.workers.least_memory_mb()),
-        driver(shared, std::move(made.scheduler), options.latency_quantile, std::move(own),
-               orphan) {
+        driver(std::move(shared), std::move(made.scheduler), options.latency_quantile,
+               std::move(own), orphan) {
     if (made.threaded != nullptr) made.threaded->start([this] { driver.wake(); });
   }
 };
@@ -75,14 +75,20 @@ absl::StatusOr<std::unique_ptr<Pool>> Pool::make(
     }
   }
   std::unique_ptr<Pool> pool(new Pool());
-  const auto types = static_cast<uint32_t>(options.workers.types.size());
   uint32_t first = 0;
   for (auto& workers : dealt) {
     ASSIGN_OR_RETURN(MadeScheduler made, make_one(options));
-    const Driver::Shared shared{pool->ids_, first, types};
+    Driver::Shared shared{pool->ids_, first, {}, {}};
+    for (Driver::NewWorker& worker : workers) {  // which are in the order of their types
+      if (shared.types.empty() || shared.types.back() != worker.type) {
+        shared.types.push_back(worker.type);
+        shared.type_names.push_back(options.workers.types[worker.type].name);
+      }
+      worker.type = static_cast<uint32_t>(shared.types.size() - 1);
+    }
     first += static_cast<uint32_t>(workers.size());
-    pool->parts_.push_back(
-        std::make_unique<Part>(options, shared, std::move(made), std::move(workers), orphan));
+    pool->parts_.push_back(std::make_unique<Part>(options, std::move(shared), std::move(made),
+                                                  std::move(workers), orphan));
   }
   return pool;
 }

@@ -37,7 +37,9 @@ class RealEngine : public Engine {
   absl::Status unload(std::string_view model) override;
   void end_epoch() override;
   std::vector<PlacementDecision> placement_decisions() const override { return log_.decisions(); }
-  std::vector<policy::GroupProblem> last_problems() const override;
+  std::vector<policy::GroupProblem> last_problems() const override {
+    return pool_->last_problems();
+  }
   std::vector<policy::EnsembleTask> last_ensemble_tasks() const override {
     return pool_->last_ensemble_tasks();
   }
@@ -84,7 +86,8 @@ class RealEngine : public Engine {
   // Plans and carries it out; how long the planning took.
   Duration place(const char* cause, double max_change_cost,
                  const std::map<std::string, Variants>& homeless);
-  std::vector<PlacementChange> changes_of(const plan::EpochPlan::Step& step) const;
+  std::vector<PlacementChange> changes_of(const plan::EpochPlan::Step& step,
+                                          const std::map<std::string, Variants>& homeless) const;
   // The models of a unit, as the problem names it, that are loaded or wait for room.
   std::vector<std::string> models_in(const std::string& unit) const;
   std::optional<uint32_t> place_of(const std::string& model) const;

@@ -37,16 +37,6 @@ std::vector<ModelStatus> RealEngine::index() const {
   return rows;
 }
 
-std::vector<policy::GroupProblem> RealEngine::last_problems() const {
-  std::vector<policy::GroupProblem> problems = pool_->last_problems();
-  for (policy::GroupProblem& problem : problems) {
-    for (size_t t = 0; t < problem.worker_types.size(); ++t) {
-      problem.worker_types[t] = options_.workers.types[t].name;
-    }
-  }
-  return problems;
-}
-
 EngineSnapshot RealEngine::snapshot() const {
   EngineSnapshot snapshot;
   snapshot.now = now();

@@ -8,8 +8,6 @@
 #include <set>
 #include <vector>
 
-#include "absl/algorithm/container.h"
-#include "absl/strings/ascii.h"
 #include "base/document.h"
 #include "base/status.h"
 #include "policy/ensemble_problem.h"
@@ -60,10 +58,9 @@ std::vector<engine::WorkerType> worker_types(Reader reader) {
     Reader name = fields["name"];
     types.push_back(worker_type(fields));
     types.back().name = name.string();
-    const bool fine = absl::c_all_of(types.back().name, [](char c) {
-      return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
-    });
-    if (!fine) name.fail("letters, digits, '-' and '_': it stands in the name of a profile");
+    if (!engine::is_worker_type_name(types.back().name)) {
+      name.fail("letters, digits, '-' and '_': it stands in the name of a profile");
+    }
     if (!named.insert(types.back().name).second) name.fail("a name that no other type has");
   }
   if (types.size() > policy::kMostWorkerTypes) {

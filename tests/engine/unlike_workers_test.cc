@@ -130,14 +130,51 @@ TEST(UnlikeWorkers, AProfileOfAnotherTypeIsMeasuredAgain) {
   }
 }
 
+// The model needs more than the first type has; one without a limit holds everything.
 TEST(UnlikeWorkers, EachHasItsOwnMemory) {
-  const ProfiledFolder folder;
-  EngineOptions options = folder.options();
-  options.workers.residency = Residency::kOnDemand;
-  options.workers.types[0].memory_mb = 100;
+  TemporaryFolder folder;
+  write_emulated(folder, "large", 4, 0, 1, 200);
+  write_emulated(folder, "small", 4, 0, 1, 50);
+  for (const double memory_mb : {300.0, WorkerType().memory_mb}) {
+    EngineOptions options = options_for(folder.path());
+    options.workers.executor = ExecutorKind::kEmulated;
+    options.workers.residency = Residency::kOnDemand;
+    options.workers.types = {{.name = "little", .memory_mb = 100},
+                             {.name = "much", .memory_mb = memory_mb}};
+    const auto engine = make_engine(options);
+    ASSERT_TRUE(engine.ok()) << message(engine.status());
+    EXPECT_TRUE(call(**engine, request("small")).status.ok());
+    EXPECT_FALSE(call(**engine, request("large")).status.ok()) << "every worker must hold it alone";
+  }
+}
+
+// One fast worker and two slow ones in two sub-clusters: the second has slow ones only.
+TEST(UnlikeWorkers, ASubclusterMayLackAType) {
+  TemporaryFolder models;
+  for (const char* model : {"a", "b"}) {
+    write_emulated(models, model, 4, 0, 20, 60);
+    Profile profile = *read_profile(models.path() / model / "profile.json");
+    for (auto& [items, times] : profile.batches) {
+      times.p50_ms = times.p90_ms = times.p99_ms = kFastMs;
+    }
+    FERMATA_CHECK(write_profile(profile, models.path() / model / "profile.fast.json").ok());
+  }
+  EngineOptions options = options_for(models.path());
+  options.workers.executor = ExecutorKind::kEmulated;
+  options.workers.types = {{.name = "fast", .memory_mb = 100},
+                           {.name = "slow", .count = 2, .memory_mb = 100}};
   const auto engine = make_engine(options);
   ASSERT_TRUE(engine.ok()) << message(engine.status());
-  EXPECT_EQ(call(**engine, request("one")).why.worker, 2u);
+  const EngineSnapshot snapshot = (*engine)->snapshot();
+  ASSERT_EQ(snapshot.subclusters.size(), 2u);
+  EXPECT_EQ(snapshot.workers[2].type, 1u);
+  for (const auto& [model, place] : snapshot.placement.subcluster_of) {
+    for (int i = 0; i < 3; ++i) {
+      const ReplyPart reply = call(**engine, request(model));
+      EXPECT_TRUE(reply.status.ok()) << reply.status;
+      EXPECT_EQ(reply.why.worker == 2, place == 1);
+    }
+  }
 }
 
 TEST(UnlikeWorkers, WhatIsWrongIsSaid) {
