@@ -148,10 +148,10 @@ void QueueBatcher::refuse(const Task& task, Decisions& out) {
 }
 
 void QueueBatcher::offer_urgent(const Cut& c, Time now) {
-  FERMATA_CHECK(c.take > 0 || !alike());
+  FERMATA_CHECK(c.take > 0);
   const Time deadline = queue_[0].deadline;
   const size_t first = alike() ? 0 : c.drop;
-  offer_.items = static_cast<uint32_t>(c.take > 0 ? queue_.items(first, c.take) : queue_[0].items);
+  offer_.items = static_cast<uint32_t>(queue_.items(first, c.take));
   offer_.patient = false;
   offer_.types = counted_types_;
   offer_.run = times_->run(offer_.items);
