@@ -39,7 +39,7 @@ struct ProfiledFolder : TemporaryFolder {
   }
 };
 
-InferRequest request(const std::string& service) {
+InferRequest patient_request(const std::string& service) {
   return {.service = service,
           .inputs = {floats("x", {1, 2}, {0, 0})},
           .timeout = Duration::seconds(50)};
@@ -54,7 +54,7 @@ TEST(UnlikeWorkers, ARequestGoesWhereItEndsInTime) {
     const auto engine = make_engine(options);
     ASSERT_TRUE(engine.ok()) << message(engine.status());
     for (int i = 0; i < 3; ++i) {
-      const ReplyPart reply = call(**engine, request("one"));
+      const ReplyPart reply = call(**engine, patient_request("one"));
       EXPECT_EQ(reply.why.outcome, Outcome::kOnTime) << policy << ": " << message(reply.status);
       EXPECT_EQ(reply.why.worker, 2u) << policy;
     }
@@ -72,7 +72,7 @@ TEST(UnlikeWorkers, SchedulerThreadsKnowThemToo) {
   options.scheduler_threads = 1;
   const auto engine = make_engine(options);
   ASSERT_TRUE(engine.ok()) << message(engine.status());
-  EXPECT_EQ(call(**engine, request("one")).why.worker, 2u);
+  EXPECT_EQ(call(**engine, patient_request("one")).why.worker, 2u);
 }
 
 // And what it would have taken elsewhere is not what the explanation says.
@@ -88,7 +88,7 @@ TEST(UnlikeWorkers, VariantsAreChosenByTheWorkerThatRunsThem) {
                                                      .penalty = {policy::PenaltyShape::kStep}}}};
     const auto engine = make_engine(options);
     ASSERT_TRUE(engine.ok()) << message(engine.status());
-    const ReplyPart reply = call(**engine, request("app"));
+    const ReplyPart reply = call(**engine, patient_request("app"));
     EXPECT_EQ(reply.why.variant, "two") << policy << ": " << message(reply.status);
     EXPECT_EQ(reply.why.worker, 2u) << policy;
     const auto alternatives = nlohmann::json::parse(reply.why.alternatives);
@@ -143,8 +143,9 @@ TEST(UnlikeWorkers, EachHasItsOwnMemory) {
                              {.name = "much", .memory_mb = memory_mb}};
     const auto engine = make_engine(options);
     ASSERT_TRUE(engine.ok()) << message(engine.status());
-    EXPECT_TRUE(call(**engine, request("small")).status.ok());
-    EXPECT_FALSE(call(**engine, request("large")).status.ok()) << "every worker must hold it alone";
+    EXPECT_TRUE(call(**engine, patient_request("small")).status.ok());
+    EXPECT_FALSE(call(**engine, patient_request("large")).status.ok())
+        << "every worker must hold it alone";
   }
 }
 
@@ -170,7 +171,7 @@ TEST(UnlikeWorkers, ASubclusterMayLackAType) {
   EXPECT_EQ(snapshot.workers[2].type, 1u);
   for (const auto& [model, place] : snapshot.placement.subcluster_of) {
     for (int i = 0; i < 3; ++i) {
-      const ReplyPart reply = call(**engine, request(model));
+      const ReplyPart reply = call(**engine, patient_request(model));
       EXPECT_TRUE(reply.status.ok()) << reply.status;
       EXPECT_EQ(reply.why.worker == 2, place == 1);
     }
@@ -189,7 +190,7 @@ TEST(UnlikeWorkers, WhatIsWrongIsSaid) {
   EXPECT_THAT(refusal([](WorkerOptions& w) { w.types.clear(); }), HasSubstr("0 types"));
   EXPECT_THAT(refusal([](WorkerOptions& w) { w.types[1].count = 0; }), HasSubstr("count is 0"));
   folder.write("one/profile.fast.json", "{}");
-  EXPECT_THAT(message(call(**make_engine(folder.options()), request("one")).status),
+  EXPECT_THAT(message(call(**make_engine(folder.options()), patient_request("one")).status),
               HasSubstr("one"));
 }
 
