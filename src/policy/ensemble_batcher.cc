@@ -17,15 +17,10 @@ void EnsembleBatcher::set_delay_bound(DelayBound bound) {
   queries_.set_delay_bound(bound);
 }
 
-void EnsembleBatcher::look_again(Time now) {
-  wait_until_ = now;
-  declined_.clear();
-}
-
 void EnsembleBatcher::nominated(const Task& task, Time now, Decisions& out) {
   FERMATA_CHECK(task.items == 1);
   queries_.insert(task, now);
-  look_again(now);
+  declined_.look_again(now);
   queries_.conclude_late(now, out);
   update(now);
 }
@@ -39,7 +34,7 @@ bool EnsembleBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
 
 void EnsembleBatcher::scored(const Task& task, const Difficulty& difficulty, Time now,
                              Decisions& out) {
-  if (queries_.scored(task, difficulty)) look_again(now);
+  if (queries_.scored(task, difficulty)) declined_.look_again(now);
   queries_.conclude_late(now, out);
   update(now);
 }
@@ -54,7 +49,7 @@ void EnsembleBatcher::freed(WorkerId worker, Time now, Decisions& out) {
   queries_.freed(worker, out);
   queries_.conclude_finished(out);
   queries_.conclude_late(now, out);
-  look_again(now);
+  declined_.look_again(now);
   update(now);
 }
 
@@ -73,7 +68,7 @@ void EnsembleBatcher::update(Time now) {
   };
   offer_.epoch = epoch_;
   offer_.types = declined_.types(now);
-  offer_.start_at = std::max(now, wait_until_);
+  offer_.start_at = std::max(now, declined_.from());
   const auto any = std::find_if(queries.begin(), queries.end(), wants_more);
   offer_.items = any == queries.end() ? 0 : static_cast<uint32_t>(queries.end() - any);
   offer_.patient = any != queries.end() && (*any)->task.deadline.is_infinite();
@@ -106,7 +101,7 @@ Answer EnsembleBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   const EnsembleLookahead::Plan& plan = planner_.follow(queries_, grant.worker, start, free_at_);
   for (const auto& [query, subset] : plan.planned) queries_.plan(*query, subset);
   if (plan.queries.empty()) {
-    wait_until_ = declined_.decline(grant.worker_type, now, start + kTick + kLookAgain);
+    declined_.decline(grant.worker_type, now, start + kTick + kLookAgain);
   } else {
     Batch& batch = out.add_batch();
     batch.key = plan.model;
@@ -117,7 +112,7 @@ Answer EnsembleBatcher::granted(const Grant& grant, Time now, Decisions& out) {
     for (const EnsembleQueries::Query* query : plan.queries) batch.tasks.push_back(query->task);
     answer.started = true;
     answer.free_at = batch.finish;
-    wait_until_ = Time();
+    declined_.used();
   }
   queries_.conclude_finished(out);
   update(now);

@@ -41,7 +41,6 @@ class EnsembleBatcher final : public Batcher {
   uint64_t waiting_items() const override { return queries_.by_deadline().size(); }
 
  private:
-  void look_again(Time now);  // something has changed
   void update(Time now);
 
   DelayBound delay_;
@@ -50,7 +49,6 @@ class EnsembleBatcher final : public Batcher {
   std::vector<Time> free_at_;  // by worker
   Offer offer_;
   DeclinedTypes declined_;
-  Time wait_until_;  // nothing is worth starting before
   uint64_t epoch_ = 0;
 };
 

@@ -46,16 +46,11 @@ void GroupBatcher::add_worker(uint32_t type, int64_t memory_bytes) {
   declined_.add_worker(type);
 }
 
-void GroupBatcher::look_again(Time now) {
-  wait_until_ = now;
-  declined_.clear();
-}
-
 void GroupBatcher::nominated(const Task& task, Time now, Decisions& out) {
   FERMATA_CHECK(task.items == 1);
   Waiting& waiting = queue_.insert(task, now);
   queue_.set_moment(waiting, last_moment(waiting));
-  look_again(now);
+  declined_.look_again(now);
   end_the_late(now, out);
   update(now);
 }
@@ -76,7 +71,7 @@ void GroupBatcher::learned(const Task& task, Evidence evidence, Time now, Decisi
   } else {
     queue_.set_moment(*waiting, last_moment(*waiting));
   }
-  look_again(now);
+  declined_.look_again(now);
   end_the_late(now, out);
   update(now);
 }
@@ -150,7 +145,7 @@ void GroupBatcher::update(Time now) {
   const Waiting& first = queue_.waiting().begin()->second;
   if (first.task.deadline.is_infinite()) return offer_patient(now);
   offer_.run = queue_.fastest(first.application);
-  offer_.start_at = std::max(now, wait_until_);
+  offer_.start_at = std::max(now, declined_.from());
   offer_.urgency = urgency(now);
 }
 
@@ -180,9 +175,9 @@ void GroupBatcher::offer_patient(Time now) {
       offer_.run = std::max(offer_.run, (*latency)(std::min(offer_.items, latency->max_batch())));
     }
   }
-  if (now >= wait_until_) return;
+  if (now >= declined_.from()) return;
   offer_.items = 0;
-  wake_ = std::min(wake_, wait_until_);
+  wake_ = std::min(wake_, declined_.from());
 }
 
 // A plan serves everybody, those too for whom it is of no use.
@@ -226,8 +221,8 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
       answer.free_at = out.bound.back().finish;
     } else {
       const bool idle = first == plan.batches.end();
-      wait_until_ = declined_.decline(grant.worker_type, now,
-                                      idle ? again + kLookAgain : std::max(first->start, again));
+      declined_.decline(grant.worker_type, now,
+                        idle ? again + kLookAgain : std::max(first->start, again));
     }
   }
   update(now);
@@ -269,7 +264,7 @@ void GroupBatcher::bind(const GroupSchedule& plan, const GroupBatch& planned, Wo
     batch.tasks.push_back(queue_.chosen(i).task);
     queue_.erase(batch.tasks.back());
   }
-  wait_until_ = Time();
+  declined_.used();
 }
 
 void GroupBatcher::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {

@@ -55,7 +55,6 @@ class GroupBatcher final : public Batcher {
  private:
   using Waiting = ApplicationQueue::Waiting;
 
-  void look_again(Time now);  // something has changed
   void update(Time now);
   void offer_patient(Time now);
   Time urgency(Time now) const;
@@ -78,7 +77,6 @@ class GroupBatcher final : public Batcher {
   Offer offer_;
   DeclinedTypes declined_;
   Time limit_ = Time::infinite();
-  Time wait_until_;  // nothing is worth starting before
   Time wake_ = Time::infinite();
   uint64_t epoch_ = 0;
 };
