@@ -60,6 +60,12 @@ Memory memory_of(const Variant& variant) {
   return most;
 }
 
+absl::StatusOr<std::optional<Profile>> read_if_there(const std::filesystem::path& file) {
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return std::nullopt;
+  return read_profile(file);
+}
+
 absl::Status in_file(const ModelFolder& folder, const absl::Status& status) {
   return invalid("{}: {}", (folder.path / "config.pbtxt").string(), message(status));
 }
@@ -103,19 +109,21 @@ absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version)
 }
 
 absl::StatusOr<std::optional<Profile>> Loader::written(const ModelFolder& folder,
+                                                       const std::optional<Profile>& common,
                                                        uint32_t type) const {
   const WorkerType& worker = options_.workers.types[type];
   const bool emulated = options_.workers.executor == ExecutorKind::kEmulated;
-  for (const auto& file : {folder.profile_on(worker.name), folder.profile()}) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(file, ignored)) continue;
-    ASSIGN_OR_RETURN(Profile profile, read_profile(file));
+  const auto fits = [&](const Profile& profile, const std::filesystem::path& file) {
     if (emulated || (profile.provider == worker.provider && profile.threads == worker.threads)) {
-      return profile;
+      return true;
     }
     spdlog::info("{}: measured with provider {} and {} threads, so it is measured again",
                  file.string(), profile.provider, profile.threads);
-  }
+    return false;
+  };
+  ASSIGN_OR_RETURN(std::optional<Profile> own, read_if_there(folder.profile_on(worker.name)));
+  if (own && fits(*own, folder.profile_on(worker.name))) return own;
+  if (common && fits(*common, folder.profile())) return common;
   return std::nullopt;
 }
 
@@ -147,19 +155,14 @@ absl::StatusOr<Profile> Loader::measured(const Variant& variant, const ModelFold
 
 // How often it is right does not depend on the worker: profile.json says it for all types.
 absl::Status Loader::take_profiles(Variant& variant, const ModelFolder& folder) {
-  std::error_code ignored;
-  AnswerProfile answers;
-  if (std::filesystem::exists(folder.profile(), ignored)) {
-    ASSIGN_OR_RETURN(const Profile known, read_profile(folder.profile()));
-    answers = known.answers;
-  }
+  ASSIGN_OR_RETURN(const std::optional<Profile> common, read_if_there(folder.profile()));
   std::vector<Profile> profiles;
   for (uint32_t type = 0; type < options_.workers.types.size(); ++type) {
-    ASSIGN_OR_RETURN(std::optional<Profile> profile, written(folder, type));
+    ASSIGN_OR_RETURN(std::optional<Profile> profile, written(folder, common, type));
     if (!profile) {
       ASSIGN_OR_RETURN(profile, measured(variant, folder, type));
     }
-    profile->answers = answers;
+    profile->answers = common ? common->answers : AnswerProfile{};
     profiles.push_back(*std::move(profile));
   }
   variant.profile = profiles.front();

@@ -35,7 +35,10 @@ class Loader {
  private:
   absl::Status take_profiles(Variant& variant, const ModelFolder& folder);
   // Measured on workers of this type, or nothing where that is left to the first requests.
-  absl::StatusOr<std::optional<Profile>> written(const ModelFolder& folder, uint32_t type) const;
+  // `common`: profile.json, if there is one.
+  absl::StatusOr<std::optional<Profile>> written(const ModelFolder& folder,
+                                                 const std::optional<Profile>& common,
+                                                 uint32_t type) const;
   absl::StatusOr<Profile> measured(const Variant& variant, const ModelFolder& folder,
                                    uint32_t type) const;
   uint32_t batch_limit(std::string_view model) const;
