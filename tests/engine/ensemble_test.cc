@@ -218,6 +218,18 @@ TEST(Ensembles, WhatRunsAtTheEndIsAnswered) {
   EXPECT_EQ(ends[kQueries - 1].code(), absl::StatusCode::kUnavailable);
 }
 
+// Of `one` and `two`, on two workers of 100 MiB; no epoch ends by itself.
+std::unique_ptr<Engine> with_short_memory(const TemporaryFolder& folder) {
+  EngineOptions options = options_for(folder.path() / "models");
+  options.workers = {.executor = ExecutorKind::kEmulated,
+                     .types = {{.count = 2, .memory_mb = 100}}};
+  options.placement.epoch = Duration::seconds(86'400);
+  options.services = {ensemble(folder, {"one", "two"})};
+  auto engine = make_engine(std::move(options));
+  FERMATA_CHECK(engine.ok());
+  return *std::move(engine);
+}
+
 // By themselves the large ones would be spread over the workers.
 TEST(Ensembles, BaseModelsLiveTogetherWhereMemoryIsShort) {
   TemporaryFolder folder;
@@ -227,14 +239,8 @@ TEST(Ensembles, BaseModelsLiveTogetherWhereMemoryIsShort) {
   for (const char* model : {"small", "tiny"}) {
     write_emulated(folder, std::string("models/") + model, 4, 0, 1, 10);
   }
-  EngineOptions options = options_for(folder.path() / "models");
-  options.workers = {.executor = ExecutorKind::kEmulated,
-                     .types = {{.count = 2, .memory_mb = 100}}};
-  options.placement.epoch = Duration::seconds(86'400);
-  options.services = {ensemble(folder, {"one", "two"})};
-  const auto made = make_engine(std::move(options));
-  ASSERT_TRUE(made.ok()) << made.status();
-  Engine& engine = **made;
+  const std::unique_ptr<Engine> made = with_short_memory(folder);
+  Engine& engine = *made;
   const auto places = [&] { return engine.snapshot().placement.subcluster_of; };
   const auto expect_served = [&] {
     EXPECT_EQ(places().at("one"), places().at("two"));
@@ -260,14 +266,8 @@ TEST(Ensembles, AMemberWithoutRoomIsInNobodysWay) {
   for (const auto& [model, memory_mb] : models) {
     write_emulated(folder, "models/" + model, 4, 0, 1, memory_mb);
   }
-  EngineOptions options = options_for(folder.path() / "models");
-  options.workers = {.executor = ExecutorKind::kEmulated,
-                     .types = {{.count = 2, .memory_mb = 100}}};
-  options.placement.epoch = Duration::seconds(86'400);
-  options.services = {ensemble(folder, {"one", "two"})};
-  const auto made = make_engine(std::move(options));
-  ASSERT_TRUE(made.ok()) << made.status();
-  Engine& engine = **made;
+  const std::unique_ptr<Engine> made = with_short_memory(folder);
+  Engine& engine = *made;
   for (const char* model : {"small", "two"}) ASSERT_TRUE(engine.unload(model).ok());
   ASSERT_TRUE(engine.load("big").ok());
   EXPECT_FALSE(engine.load("two").ok());

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
+#include <string>
 #include <string_view>
 
 #include "policy/scheduler.h"
@@ -14,6 +16,13 @@ inline Time at_ms(double ms) { return Time() + Duration::from_millis(ms); }
 inline std::shared_ptr<const LatencyTable> linear(double alpha_ms, double beta_ms,
                                                   uint32_t max_batch = 64) {
   return *LatencyTable::make(LinearLatency{alpha_ms, beta_ms}, max_batch);
+}
+
+// How a test of a policy is named.
+inline std::string test_name(const testing::TestParamInfo<std::string_view>& info) {
+  std::string name(info.param);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 // A scheduler driven by hand: the test says what happens when, and reads what

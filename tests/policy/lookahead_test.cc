@@ -190,9 +190,8 @@ TEST(Lookahead, WhatIsExpectedToComeMakesTimeDear) {
   EXPECT_EQ(h.prices(), "w0/v1[r0] 0-4");
 }
 
-// 75 a second of both are to be worked off: one worker bears that only with the cheap variants,
-// and time is as dear as the other application makes it.
-TEST(Lookahead, WhoWaitsUnseenMakesTimeDear) {
+// One worker; r0 is the second's, whose cheap variant is nearly as good.
+LookaheadHand two_applications() {
   LookaheadHand h;
   h.worker();
   h.application();
@@ -202,6 +201,13 @@ TEST(Lookahead, WhoWaitsUnseenMakesTimeDear) {
   h.variant(0.8, 2, 2);
   h.variant(0.9, 40, 0, 1);
   h.request(1000);
+  return h;
+}
+
+// 75 a second of both are to be worked off: one worker bears that only with the cheap variants,
+// and time is as dear as the other application makes it.
+TEST(Lookahead, WhoWaitsUnseenMakesTimeDear) {
+  LookaheadHand h = two_applications();
   EXPECT_EQ(h.prices(), "w0/v1[r0] 0-40");
   h.expected = {{0, Duration::seconds(1), 75}, {0, Duration::seconds(1), 75}};
   EXPECT_EQ(h.prices(), "w0/v0[r0] 0-4");
@@ -210,15 +216,7 @@ TEST(Lookahead, WhoWaitsUnseenMakesTimeDear) {
 // By the profile the first application needs the accurate variant, by its data of late the cheap
 // one does as well: then it leaves the worker to r0.
 TEST(Lookahead, WhatTheDataOfOthersSaidMakesTimeCheap) {
-  LookaheadHand h;
-  h.worker();
-  h.application();
-  h.variant(0.5, 2, 2);
-  h.variant(0.9, 40, 0, 1);
-  h.application();
-  h.variant(0.8, 2, 2);
-  h.variant(0.9, 40, 0, 1);
-  h.request(1000);
+  LookaheadHand h = two_applications();
   h.expected = {{0, Duration::seconds(1), 150}, {0, Duration::seconds(1), 1}};
   EXPECT_EQ(h.prices(), "w0/v0[r0] 0-4");
   const std::vector<double> recent = {0.9, 0.9, 0.88, 0.89};
@@ -228,15 +226,7 @@ TEST(Lookahead, WhatTheDataOfOthersSaidMakesTimeCheap) {
 
 // Ten who wait take 0.4 of the worker with the accurate variant.
 TEST(Lookahead, TheTimeThatOthersTakeIsNotToBeHad) {
-  LookaheadHand h;
-  h.worker();
-  h.application();
-  h.variant(0.5, 2, 2);
-  h.variant(0.9, 40, 0, 1);
-  h.application();
-  h.variant(0.8, 2, 2);
-  h.variant(0.9, 40, 0, 1);
-  h.request(1000);
+  LookaheadHand h = two_applications();
   h.expected = {{0, Duration::seconds(1), 10}, {0, Duration::seconds(1), 1}};
   const auto prices = [&h](double others) {
     return text(h.problem, h.lookahead.follow(h.problem, h.expected, others));

@@ -153,11 +153,7 @@ TEST_P(InAStorm, EveryTaskEndsExactlyOnce) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, InAStorm, testing::ValuesIn(scheduler_names()), [](const auto& info) {
-  std::string name(info.param);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, InAStorm, testing::ValuesIn(scheduler_names()), test_name);
 
 }  // namespace
 }  // namespace fermata::policy

@@ -146,11 +146,7 @@ TEST_P(OnUnlikeWorkers, OneTypesLatencyMayChange) {
 INSTANTIATE_TEST_SUITE_P(All, OnUnlikeWorkers,
                          testing::Values("fermata", "deferred", "deferred-beta-lambda",
                                          "deferred-prefix", "eager", "clockwork", "edf"),
-                         [](const auto& info) {
-                           std::string name(info.param);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test_name);
 
 }  // namespace
 }  // namespace fermata::policy

@@ -97,12 +97,7 @@ TEST_P(EveryPolicy, KeysMayComeWhileOthersRun) {
   EXPECT_EQ(hand.batch().key, third);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, EveryPolicy, testing::ValuesIn(scheduler_names()),
-                         [](const auto& info) {
-                           std::string name(info.param);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, EveryPolicy, testing::ValuesIn(scheduler_names()), test_name);
 
 }  // namespace
 }  // namespace fermata::policy
