@@ -13,7 +13,7 @@
 #include "base/document.h"
 #include "base/random.h"
 #include "ensemble_published.h"
-#include "policy/ensemble_planner.h"
+#include "plan/ensemble/ensemble_planner.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "policy/ensemble_problem.h"
+#include "plan/ensemble/ensemble_problem.h"
 
 namespace fermata::bench {
 
@@ -19,7 +19,7 @@ class PublishedTable {
   double utility = 0;
   size_t solutions = 0;  // kept, over all queries
 
-  void plan(const policy::EnsembleProblem& p, double delta) {
+  void plan(const plan::EnsembleProblem& p, double delta) {
     std::vector<uint32_t> order(p.queries.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) {
@@ -35,18 +35,18 @@ class PublishedTable {
 
  private:
   struct Solution {
-    std::array<int64_t, policy::EnsembleProblem::kMostModels> time = {};
+    std::array<int64_t, plan::EnsembleProblem::kMostModels> time = {};
     double utility = 0;
   };
   using Cell = std::vector<Solution>;
 
-  void extend(const policy::EnsembleProblem& p, const policy::EnsembleQuery& query, double delta) {
+  void extend(const plan::EnsembleProblem& p, const plan::EnsembleQuery& query, double delta) {
     // One query's reward is at most 1.
     std::vector<Cell> next(cells_.size() + static_cast<size_t>(1 / delta + 1e-9));
     for (size_t u = 0; u < cells_.size(); ++u) {
       for (const Solution& before : cells_[u]) {
         insert(next[u], before);
-        for (policy::Subset s = 1; s < query.utility.size(); ++s) {
+        for (plan::Subset s = 1; s < query.utility.size(); ++s) {
           Solution after = before;
           if (!run(p, query, s, after)) continue;
           after.utility += query.utility[s];
@@ -58,8 +58,8 @@ class PublishedTable {
     for (const Cell& cell : cells_) solutions += cell.size();
   }
 
-  static bool run(const policy::EnsembleProblem& p, const policy::EnsembleQuery& query,
-                  policy::Subset s, Solution& solution) {
+  static bool run(const plan::EnsembleProblem& p, const plan::EnsembleQuery& query,
+                  plan::Subset s, Solution& solution) {
     for (size_t k = 0; k < p.models.size(); ++k) {
       if ((s >> k & 1) == 0) continue;
       solution.time[k] += p.models[k].latency.nanos();

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/document.h"
 #include "base/random.h"
-#include "policy/group_planner.h"
+#include "plan/variants/group_planner.h"
 #include "policy/scheduler.h"
 
 namespace {

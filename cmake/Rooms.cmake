@@ -1,5 +1,5 @@
 # fermata_room(NAME DEPENDS ...): the folder src/NAME as the library
-# fermata_NAME. Every .cc of the folder belongs to it.
+# fermata_NAME. Every .cc in it, and in the folders in it, belongs to it.
 include_guard()
 
 add_library(fermata_flags INTERFACE)
@@ -18,7 +18,7 @@ endif()
 
 function(fermata_room NAME)
   cmake_parse_arguments(ARG "" "" "DEPENDS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${NAME}/*.cc)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${NAME}/*.cc)
   if(sources)
     add_library(fermata_${NAME} STATIC ${sources})
     set(scope PUBLIC)
@@ -38,8 +38,6 @@ function(fermata_test NAME)
     add_executable(test_${NAME} ${sources})
     target_link_libraries(test_${NAME} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main)
     target_include_directories(test_${NAME} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
-    target_compile_definitions(test_${NAME} PRIVATE FERMATA_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
-                                                    FERMATA_BINARY_DIR="${CMAKE_BINARY_DIR}")
     add_test(NAME ${NAME} COMMAND test_${NAME})
   endif()
 endfunction()

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "policy/any_group_planner.h"
-#include "policy/group_document.h"
+#include "plan/variants/group_document.h"
+#include "policy/variants/any_group_planner.h"
 
 // Whatever the document asks for, it is refused or answered, every request is served once,
 // and the document that is written of it is answered alike.
@@ -13,11 +13,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace fermata;
   auto document = Document::parse({reinterpret_cast<const char*>(data), size});
   if (!document.ok()) return 0;
-  auto problem = document->read(policy::read_group_problem);
+  auto problem = document->read(plan::read_group_problem);
   if (!problem.ok()) return 0;
   problem->max_steps = std::min<uint64_t>(problem->max_steps, 2000);
   policy::AnyGroupPlanner planner;
-  const policy::GroupSchedule schedule = planner.plan(*problem);
+  const plan::GroupSchedule schedule = planner.plan(*problem);
   if (schedule.feasible) {
     const size_t served = schedule.requests.size() + schedule.short_circuited.size();
     FERMATA_CHECK(served == problem->requests.size());
@@ -25,9 +25,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   auto written = Document::parse(write_json(policy::to_document(*problem)));
   FERMATA_CHECK(written.ok());
-  auto again = written->read(policy::read_group_problem);
+  auto again = written->read(plan::read_group_problem);
   FERMATA_CHECK(again.ok());
   FERMATA_CHECK(planner.plan(*again).utility == schedule.utility);
-  (void)write_json(policy::write_group_schedule(*problem, schedule));
+  (void)write_json(plan::write_group_schedule(*problem, schedule));
   return 0;
 }

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "plan/placement_document.h"
+#include "plan/placement/placement_document.h"
 
 // Whatever the document asks for, it is refused or answered, and an answer that
 // says it is feasible keeps every limit.

@@ -15,8 +15,8 @@ SRC = ROOT / "src"
 BELOW = {
     "base": set(),
     "model": {"base"},
-    "policy": {"base", "model", "estimate"},
-    "plan": {"base", "model"},
+    "policy": {"base", "model", "estimate", "plan"},
+    "plan": {"base", "model", "estimate"},
     "estimate": {"base", "model"},
     "simulate": {"base", "model", "policy", "plan", "estimate"},
     "engine": {"base", "model", "policy", "plan", "estimate"},
@@ -56,7 +56,7 @@ def local_names(path):
 # Unity builds (CMakePresets.json) compile many files of a room as one.
 def twice_named(folder):
     first = {}
-    for path in sorted(folder.glob("*.cc")):
+    for path in sorted(folder.rglob("*.cc")):
         for name, number in local_names(path):
             before = first.setdefault(name, path)
             if before != path:

@@ -26,7 +26,8 @@ absl::StatusOr<std::string> read_all(std::istream& in, const std::string& file, 
 absl::StatusOr<std::string> read_file(const std::string& file, size_t limit) {
   if (file == "-") return read_all(std::cin, "standard input", limit);
   std::ifstream in(file, std::ios::binary);
-  if (!in) return not_found("{}: cannot be opened ({}), expected a file", file, std::strerror(errno));
+  if (!in)
+    return not_found("{}: cannot be opened ({}), expected a file", file, std::strerror(errno));
   return read_all(in, file, limit);
 }
 

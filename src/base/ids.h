@@ -31,10 +31,10 @@ class Id {
   Rep value_ = std::numeric_limits<Rep>::max();
 };
 
-using ServiceId = Id<struct ServiceTag>;   // what a client calls
-using VariantId = Id<struct VariantTag>;   // one model artefact with a profile
-using WorkerId = Id<struct WorkerTag>;     // runs one batch at a time
-using KeyId = Id<struct KeyTag>;           // batch key: variant x shape, dense
-using JobId = Id<struct JobTag, uint64_t>;   // a request, or a part of one
+using ServiceId = Id<struct ServiceTag>;    // what a client calls
+using VariantId = Id<struct VariantTag>;    // one model artefact with a profile
+using WorkerId = Id<struct WorkerTag>;      // runs one batch at a time
+using KeyId = Id<struct KeyTag>;            // batch key: variant x shape, dense
+using JobId = Id<struct JobTag, uint64_t>;  // a request, or a part of one
 
 }  // namespace fermata

@@ -43,8 +43,8 @@ inline std::string_view message(const absl::Status& s) { return view(s.message()
 #define FERMATA_CONCAT_INNER(a, b) a##b
 #define FERMATA_CONCAT(a, b) FERMATA_CONCAT_INNER(a, b)
 
-#define RETURN_IF_ERROR(expr)                    \
-  do {                                           \
+#define RETURN_IF_ERROR(expr)                          \
+  do {                                                 \
     if (absl::Status s_ = (expr); !s_.ok()) return s_; \
   } while (false)
 

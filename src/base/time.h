@@ -19,9 +19,7 @@ class Duration {
   // Rounds to the nearest nanosecond.
   static constexpr Duration from_millis(double ms) { return rounded(ms * 1e6); }
   static constexpr Duration from_seconds(double s) { return rounded(s * 1e9); }
-  static constexpr Duration infinite() {
-    return Duration(std::numeric_limits<int64_t>::max() / 4);
-  }
+  static constexpr Duration infinite() { return Duration(std::numeric_limits<int64_t>::max() / 4); }
 
   constexpr int64_t nanos() const { return nanos_; }
   constexpr double micros() const { return static_cast<double>(nanos_) * 1e-3; }

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/evaluate.h"
+#include "engine/execute/evaluate.h"
 #include "model/signature.h"
 
 namespace fermata::cli {

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "cli/commands.h"
-#include "plan/placement_document.h"
+#include "plan/placement/placement_document.h"
 
 namespace fermata::cli {
 namespace {

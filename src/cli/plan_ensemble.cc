@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "cli/plan.h"
-#include "policy/ensemble_document.h"
-#include "policy/ensemble_planner.h"
+#include "plan/ensemble/ensemble_document.h"
+#include "plan/ensemble/ensemble_planner.h"
 
 namespace fermata::cli {
 namespace {
@@ -29,14 +29,14 @@ Exit code 0: done. 2: the document is wrong.
 Exit run_ensemble(const std::string& file) {
   auto document = Document::load(file);
   if (!document.ok()) return refuse_plan(document.status());
-  const auto task = document->read(policy::read_ensemble_task);
+  const auto task = document->read(plan::read_ensemble_task);
   if (!task.ok()) return refuse_plan(task.status());
-  policy::EnsemblePlanner planner;
+  plan::EnsemblePlanner planner;
   const Time start = monotonic_now();
-  const policy::EnsemblePlan& plan = planner.plan(task->problem, task->policy);
+  const plan::EnsemblePlan& plan = planner.plan(task->problem, task->policy);
   std::cerr << fmt::format("planned {} queries in {:.2f} ms\n", task->problem.queries.size(),
                            (monotonic_now() - start).millis());
-  std::cout << write_json(policy::write_ensemble_plan(task->problem, plan));
+  std::cout << write_json(plan::write_ensemble_plan(task->problem, plan));
   return kDone;
 }
 

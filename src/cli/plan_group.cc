@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "cli/plan.h"
-#include "policy/any_group_planner.h"
-#include "policy/group_document.h"
+#include "plan/variants/group_document.h"
+#include "policy/variants/any_group_planner.h"
 
 namespace fermata::cli {
 namespace {
@@ -36,15 +36,15 @@ of an application.
 Exit run_group(const std::string& file) {
   auto document = Document::load(file);
   if (!document.ok()) return refuse_plan(document.status());
-  const auto problem = document->read(policy::read_group_problem);
+  const auto problem = document->read(plan::read_group_problem);
   if (!problem.ok()) return refuse_plan(problem.status());
   policy::AnyGroupPlanner planner;
   const Time start = monotonic_now();
-  const policy::GroupSchedule& schedule = planner.plan(*problem);
+  const plan::GroupSchedule& schedule = planner.plan(*problem);
   std::cerr << fmt::format("planned {} requests in {:.2f} ms, {} steps of the exact search\n",
                            problem->requests.size(), (monotonic_now() - start).millis(),
                            schedule.steps);
-  std::cout << write_json(policy::write_group_schedule(*problem, schedule));
+  std::cout << write_json(plan::write_group_schedule(*problem, schedule));
   return schedule.feasible ? kDone : kInfeasible;
 }
 

@@ -1,4 +1,4 @@
-#include "engine/probe.h"
+#include "engine/execute/probe.h"
 
 #include <iostream>
 #include <string>

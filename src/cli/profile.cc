@@ -13,10 +13,10 @@
 #include "cli/commands.h"
 #include "cli/labelled_data.h"
 #include "cli/progress.h"
-#include "engine/evaluate.h"
-#include "engine/loader.h"
-#include "engine/machine.h"
-#include "engine/profiler.h"
+#include "engine/execute/evaluate.h"
+#include "engine/execute/machine.h"
+#include "engine/execute/profiler.h"
+#include "engine/host/loader.h"
 
 namespace fermata::cli {
 namespace {
@@ -186,8 +186,9 @@ void add_profile(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   worker.name.clear();
-  command->add_option("--worker-type", worker.name,
-                      "Of unlike workers the type that this is of: writes profile.TYPE.json")
+  command
+      ->add_option("--worker-type", worker.name,
+                   "Of unlike workers the type that this is of: writes profile.TYPE.json")
       ->check([](const std::string& name) {
         return engine::is_worker_type_name(name) ? "" : "letters, digits, '-' and '_' expected";
       });

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "cli/instruction_counter.h"
-#include "engine/sharded_scheduler.h"
+#include "engine/schedule/sharded_scheduler.h"
 
 namespace fermata::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
-#include "engine/real_engine.h"
+#include "engine/host/real_engine.h"
 #include "model/repository.h"
 
 namespace fermata::engine {

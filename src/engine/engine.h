@@ -10,12 +10,12 @@
 #include "base/ids.h"
 #include "base/time.h"
 #include "engine/catalog.h"
+#include "engine/host/placement_log.h"
 #include "engine/options.h"
-#include "engine/placement_log.h"
 #include "engine/request.h"
 #include "engine/snapshot.h"
-#include "policy/ensemble_problem.h"
-#include "policy/group_problem.h"
+#include "plan/ensemble/ensemble_problem.h"
+#include "plan/variants/group_problem.h"
 
 namespace fermata::engine {
 
@@ -55,9 +55,9 @@ class Engine {
   virtual std::vector<PlacementDecision> placement_decisions() const = 0;
 
   // From what each sub-cluster last chose among variants. Blocks for a moment.
-  virtual std::vector<policy::GroupProblem> last_problems() const = 0;
+  virtual std::vector<plan::GroupProblem> last_problems() const = 0;
   // The same of ensembles, where the scheduler plans them as published.
-  virtual std::vector<policy::EnsembleTask> last_ensemble_tasks() const = 0;
+  virtual std::vector<plan::EnsembleTask> last_ensemble_tasks() const = 0;
 
   virtual EngineSnapshot snapshot() const = 0;
 };

@@ -9,8 +9,8 @@
 
 #include "base/time.h"
 #include "estimate/aggregation.h"
-#include "policy/application.h"
-#include "policy/penalty.h"
+#include "plan/variants/penalty.h"
+#include "policy/variants/application.h"
 
 namespace fermata::engine {
 
@@ -73,7 +73,7 @@ struct LabelledFiles {
 // What makes a service one of kind `variants`: any of these models may answer it.
 struct VariantsOptions {
   std::vector<std::string> models;  // at least one, with the same inputs and outputs
-  policy::Penalty penalty;
+  plan::Penalty penalty;
   std::vector<double> prior;  // by class; empty: 0.5 each
   bool data_aware = true, short_circuit = true;
   std::optional<EvidenceSource> evidence;

@@ -14,9 +14,15 @@ namespace fermata {
 // How a profile states the time of a batch of b items, in milliseconds:
 // alpha*b + beta (Symphony 3.1); a*b^2 + b*b + c (IPA 4.2); or measured points,
 // linear between them and undefined beyond the last.
-struct LinearLatency { double alpha_ms = 0, beta_ms = 0; };
-struct QuadraticLatency { double a = 0, b = 0, c = 0; };
-struct TableLatency { std::map<uint32_t, double> points_ms; };
+struct LinearLatency {
+  double alpha_ms = 0, beta_ms = 0;
+};
+struct QuadraticLatency {
+  double a = 0, b = 0, c = 0;
+};
+struct TableLatency {
+  std::map<uint32_t, double> points_ms;
+};
 using LatencyModel = std::variant<LinearLatency, QuadraticLatency, TableLatency>;
 
 // The same as an immutable snapshot for decisions: the latency of every batch
@@ -33,7 +39,8 @@ class LatencyTable {
   uint64_t version() const { return version_; }
   // 1 <= items; above max_batch the last increment continues.
   Duration operator()(uint32_t items) const {
-    if (items < by_batch_.size()) [[likely]] return by_batch_[items];
+    if (items < by_batch_.size()) [[likely]]
+      return by_batch_[items];
     return by_batch_.back() + slope_ * (static_cast<int64_t>(items) - max_batch());
   }
   // The most items (0..max_batch) that take no longer than `budget`. O(log max_batch).

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "plan/placement.h"
+#include "plan/placement/placement.h"
 
 namespace fermata::plan {
 namespace {

@@ -3,15 +3,15 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "policy/deferred.h"
-#include "policy/ensemble_scheduler.h"
-#include "policy/fermata.h"
-#include "policy/nexus.h"
+#include "policy/batch/deferred.h"
+#include "policy/batch/fermata.h"
+#include "policy/batch/nexus.h"
+#include "policy/batch/work_conserving.h"
+#include "policy/ensemble/ensemble_scheduler.h"
 #include "policy/parts.h"
-#include "policy/pool_ranker.h"
-#include "policy/pool_scheduler.h"
-#include "policy/window_scheduler.h"
-#include "policy/work_conserving.h"
+#include "policy/pool/pool_ranker.h"
+#include "policy/pool/pool_scheduler.h"
+#include "policy/variants/window_scheduler.h"
 
 namespace fermata::policy {
 namespace {
@@ -60,9 +60,9 @@ absl::StatusOr<Parts> make_parts(std::string_view policy) {
 
 absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy,
                                                           const GroupSettings& settings) {
-  const auto groups = published_group_policy_names();
+  const auto groups = plan::published_group_policy_names();
   if (const auto it = std::find(groups.begin(), groups.end(), policy); it != groups.end()) {
-    return std::make_unique<WindowScheduler>(static_cast<GroupPolicy>(it - groups.begin()),
+    return std::make_unique<WindowScheduler>(static_cast<plan::GroupPolicy>(it - groups.begin()),
                                              settings);
   }
   for (const EnsembleEntry& entry : kEnsembleMethods) {
@@ -87,7 +87,7 @@ std::vector<std::string_view> scheduler_names() {
 
 std::vector<std::string_view> all_scheduler_names() {
   std::vector<std::string_view> names = scheduler_names();
-  const auto groups = published_group_policy_names();
+  const auto groups = plan::published_group_policy_names();
   names.insert(names.end(), groups.begin(), groups.end());
   for (const EnsembleEntry& entry : kEnsembleMethods) names.push_back(entry.name);
   return names;

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "policy/application.h"
-#include "policy/ensemble.h"
-#include "policy/group_problem.h"
+#include "plan/variants/group_problem.h"
+#include "policy/ensemble/ensemble.h"
 #include "policy/types.h"
+#include "policy/variants/application.h"
 
 namespace fermata::policy {
 
@@ -86,8 +86,8 @@ class Scheduler {
 
   virtual uint64_t waiting_items(KeyId key) const = 0;
   // What the last choice for applications was made from; null where there was none.
-  virtual const GroupProblem* last_problem() const { return nullptr; }
-  virtual const EnsembleTask* last_ensemble_task() const { return nullptr; }
+  virtual const plan::GroupProblem* last_problem() const { return nullptr; }
+  virtual const plan::EnsembleTask* last_ensemble_task() const { return nullptr; }
 };
 
 // The names of the contract: fermata, deferred, deferred-beta-lambda,

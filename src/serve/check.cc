@@ -3,7 +3,7 @@
 #include <set>
 
 #include "base/status.h"
-#include "engine/registry.h"
+#include "engine/host/registry.h"
 #include "model/repository.h"
 
 namespace fermata::serve {

@@ -10,8 +10,8 @@
 
 #include "base/document.h"
 #include "base/status.h"
-#include "policy/ensemble_problem.h"
-#include "policy/group_document.h"
+#include "plan/ensemble/ensemble_problem.h"
+#include "plan/variants/group_document.h"
 #include "policy/scheduler.h"
 
 namespace fermata::serve {
@@ -146,7 +146,7 @@ engine::VariantsOptions variants_options(ObjectReader& fields) {
     options.models.push_back(entry.string());
     if (!named.insert(options.models.back()).second) entry.fail("a model that is not listed yet");
   }
-  options.penalty = policy::read_penalty(fields["penalty"]);
+  options.penalty = plan::read_penalty(fields["penalty"]);
   options.prior = prior(fields["prior"]);
   options.data_aware = fields["data_aware"].boolean(true);
   options.short_circuit = fields["short_circuit"].boolean(true);
@@ -173,8 +173,8 @@ engine::EnsembleOptions ensemble_options(ObjectReader& fields) {
     if (is_named(model)) entry.fail("a model that is not listed yet");
     options.models.push_back(model);
   }
-  if (options.models.size() > policy::EnsembleProblem::kMostModels) {
-    models.fail(fmt::format("at most {} models", policy::EnsembleProblem::kMostModels));
+  if (options.models.size() > plan::EnsembleProblem::kMostModels) {
+    models.fail(fmt::format("at most {} models", plan::EnsembleProblem::kMostModels));
   }
   options.aggregation = static_cast<estimate::Aggregation>(
       fields["aggregation"].choice(kAggregations, static_cast<size_t>(options.aggregation)));

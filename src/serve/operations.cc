@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/status.h"
-#include "policy/ensemble_document.h"
-#include "policy/group_document.h"
+#include "plan/ensemble/ensemble_document.h"
+#include "plan/variants/group_document.h"
 #include "serve/placement_json.h"
 
 namespace fermata::serve {
@@ -118,12 +118,12 @@ void Operations::unload(const inference::RepositoryModelUnloadRequest& request, 
 
 Json Operations::decisions() const {
   Json group = Json::array();
-  for (const policy::GroupProblem& problem : engine_.last_problems()) {
-    group.push_back(policy::to_document(problem));
+  for (const plan::GroupProblem& problem : engine_.last_problems()) {
+    group.push_back(plan::to_document(problem));
   }
   Json ensemble = Json::array();
-  for (const policy::EnsembleTask& task : engine_.last_ensemble_tasks()) {
-    ensemble.push_back(policy::to_document(task));
+  for (const plan::EnsembleTask& task : engine_.last_ensemble_tasks()) {
+    ensemble.push_back(plan::to_document(task));
   }
   return {{"group", std::move(group)}, {"ensemble", std::move(ensemble)}};
 }

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "plan/placement_document.h"
+#include "plan/placement/placement_document.h"
 
 namespace fermata::serve {
 namespace {

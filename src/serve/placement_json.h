@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "base/document.h"
-#include "engine/placement_log.h"
+#include "engine/host/placement_log.h"
 #include "engine/snapshot.h"
 
 namespace fermata::serve {

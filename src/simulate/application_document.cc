@@ -7,7 +7,7 @@
 #include <string>
 
 #include "model/latency_document.h"
-#include "policy/group_document.h"
+#include "plan/variants/group_document.h"
 #include "simulate/arrivals_document.h"
 
 namespace fermata::simulate {
@@ -151,7 +151,7 @@ SimulatedApplication read_application(Reader value, const Scenario& scenario) {
   if (Reader arrival = fields["arrival"]; arrival.present()) {
     application.arrival = read_arrivals(arrival);
   }
-  application.penalty = policy::read_penalty(fields["penalty"]);
+  application.penalty = plan::read_penalty(fields["penalty"]);
   if (Reader prior = fields["prior"]; prior.present()) {
     application.prior = read_weights(prior, 1e-9);
   }

@@ -227,8 +227,8 @@ Findings check_deadlines(const Scenario& scenario, const Trace& trace) {
     const SimulatedApplication* a = all.at(request.key.index()).application;
     if (a != nullptr && e.kind == TraceEvent::kTaken) continue;
     const double bearable = a == nullptr ? 0 : kBearablePenalty;
-    const policy::Penalty step{policy::PenaltyShape::kStep};
-    const policy::Penalty& penalty = a == nullptr ? step : a->penalty;
+    const plan::Penalty step{plan::PenaltyShape::kStep};
+    const plan::Penalty& penalty = a == nullptr ? step : a->penalty;
     if (penalty(request.deadline - request.arrival, e.end - request.arrival) > bearable) {
       found.push_back(fmt::format("request {} ends at {} ms, deadline {} ms", e.job.value(),
                                   ms(e.end), ms(request.deadline)));
@@ -262,7 +262,7 @@ Findings check_drops(const Scenario& scenario, const Trace& trace) {
     const Request& request = known.at(e.job.value());
     const Thing& thing = all.at(request.key.index());
     Time alone = request.deadline - fastest(all, thing, e.items);
-    if (thing.application && thing.application->penalty.shape != policy::PenaltyShape::kStep) {
+    if (thing.application && thing.application->penalty.shape != plan::PenaltyShape::kStep) {
       alone = alone + (request.deadline - request.arrival);
     }
     if (thing.application && thing.application->short_circuit) {

@@ -25,7 +25,7 @@ std::vector<std::string> names_of(const SimulatedEnsemble& ensemble) {
 std::vector<double> read_utility(Reader value, const SimulatedEnsemble& ensemble) {
   std::vector<double> utility(size_t{1} << ensemble.models.size());
   for (const auto& [name, entry] : value.map()) {
-    policy::Subset subset = 1;
+    plan::Subset subset = 1;
     while (subset < utility.size() && ensemble.subset_name(subset) != name) ++subset;
     if (subset == utility.size()) {
       entry.fail("no such field, but subsets: models in their order, joined by +");
@@ -65,8 +65,8 @@ void read_profile(Reader value, SimulatedEnsemble& ensemble) {
   if (std::abs(sum - 1) > 1e-6) value.fail(fmt::format("shares that sum to 1, not {:.6f}", sum));
 }
 
-policy::Subset read_subset(Reader value, const SimulatedEnsemble& ensemble) {
-  policy::Subset subset = 0;
+plan::Subset read_subset(Reader value, const SimulatedEnsemble& ensemble) {
+  plan::Subset subset = 0;
   const std::vector<std::string> names = names_of(ensemble);
   for (Reader entry : value.list(0)) {
     const std::string name = entry.string();
@@ -75,7 +75,7 @@ policy::Subset read_subset(Reader value, const SimulatedEnsemble& ensemble) {
       entry.fail("the name of one of the ensemble's models");
       return 0;
     }
-    subset |= policy::Subset{1} << (at - names.begin());
+    subset |= plan::Subset{1} << (at - names.begin());
   }
   return subset;
 }
@@ -121,8 +121,8 @@ SimulatedEnsemble read_ensemble(Reader value, const Scenario& scenario) {
       entry.fail("a name that no other model of the ensemble has");
     }
   }
-  if (ensemble.models.size() > policy::EnsembleProblem::kMostModels && !value.failed()) {
-    models.fail(fmt::format("at most {} models", policy::EnsembleProblem::kMostModels));
+  if (ensemble.models.size() > plan::EnsembleProblem::kMostModels && !value.failed()) {
+    models.fail(fmt::format("at most {} models", plan::EnsembleProblem::kMostModels));
   }
   if (value.failed()) return ensemble;
   ensemble.serve_all = fields["mode"].choice(kModes, 0) == 1;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "policy/min_tree.h"
+#include "policy/batch/min_tree.h"
 #include "policy/scheduler.h"
 #include "simulate/driver.h"
 #include "simulate/examples.h"

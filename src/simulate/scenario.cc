@@ -17,7 +17,7 @@ int64_t SimulatedVariant::memory_bytes() const {
   return static_cast<int64_t>(memory_mb * kMebibyte);
 }
 
-std::string SimulatedEnsemble::subset_name(policy::Subset subset) const {
+std::string SimulatedEnsemble::subset_name(plan::Subset subset) const {
   std::vector<std::string> names;
   for (const SimulatedVariant& model : models) names.push_back(model.name);
   return estimate::name(subset, names);

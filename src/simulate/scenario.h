@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "model/latency.h"
-#include "policy/application.h"
-#include "policy/ensemble.h"
-#include "policy/penalty.h"
+#include "plan/variants/penalty.h"
+#include "policy/ensemble/ensemble.h"
 #include "policy/types.h"
+#include "policy/variants/application.h"
 #include "simulate/arrivals.h"
 
 namespace fermata::simulate {
@@ -53,7 +53,7 @@ struct SimulatedApplication {
   Duration slo, slo_deviation;  // relative deadlines: their mean, normally spread about it
   double share = 1;
   ArrivalProcess arrival;
-  policy::Penalty penalty;
+  plan::Penalty penalty;
   std::vector<double> prior;  // empty: not data-aware
   std::vector<SimulatedVariant> variants;
   std::optional<double> short_circuit;  // profiled accuracy of the evidence model's own answer
@@ -78,11 +78,11 @@ struct SimulatedEnsemble {
   std::vector<std::vector<double>> utility;  // by bin and Subset, as policy::EnsembleInfo
   std::vector<double> bins;                  // share of the queries
   bool serve_all = false;
-  policy::Subset fixed = 0;
+  plan::Subset fixed = 0;
   std::optional<Duration> score_delay;    // until the difficulty is known; none: it never is
   std::vector<EnsembleExample> examples;  // drawn from
 
-  std::string subset_name(policy::Subset subset) const;  // models joined by +
+  std::string subset_name(plan::Subset subset) const;  // models joined by +
 };
 
 struct WorkerGroup {

@@ -6,11 +6,11 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/application.h"
-#include "engine/driver.h"
 #include "engine/fixture.h"
-#include "engine/loader.h"
-#include "engine/registry.h"
+#include "engine/host/loader.h"
+#include "engine/host/registry.h"
+#include "engine/schedule/driver.h"
+#include "engine/services/application.h"
 
 namespace fermata::engine {
 namespace {
@@ -69,7 +69,7 @@ struct Folder : TemporaryFolder {
     return options;
   }
   ServiceOptions service() const {
-    VariantsOptions variants{.models = {"zero", "one"}, .penalty = {policy::PenaltyShape::kStep}};
+    VariantsOptions variants{.models = {"zero", "one"}, .penalty = {plan::PenaltyShape::kStep}};
     variants.evidence = EvidenceSource{data("features.npy"), data("labels.npy"), "", "", "", 3};
     return {.name = "app", .slo = Duration::seconds(3600), .variants = variants};
   }

@@ -1,11 +1,11 @@
-#include "engine/evaluate.h"
+#include "engine/execute/evaluate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/status.h"
 #include "engine/fixture.h"
-#include "engine/loader.h"
+#include "engine/host/loader.h"
 
 namespace fermata::engine {
 namespace {

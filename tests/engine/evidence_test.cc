@@ -1,4 +1,4 @@
-#include "engine/evidence.h"
+#include "engine/services/evidence.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 #include "engine/fixture.h"
-#include "engine/items.h"
-#include "engine/loader.h"
+#include "engine/host/loader.h"
+#include "engine/services/items.h"
 #include "model/tensor_values.h"
 
 namespace fermata::engine {

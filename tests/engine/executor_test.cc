@@ -1,12 +1,12 @@
-#include "engine/executor.h"
+#include "engine/execute/executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "engine/catalog.h"
+#include "engine/execute/gather.h"
 #include "engine/fixture.h"
-#include "engine/gather.h"
-#include "engine/loader.h"
+#include "engine/host/loader.h"
 
 namespace fermata::engine {
 namespace {

@@ -1,9 +1,9 @@
-#include "engine/key_table.h"
+#include "engine/schedule/key_table.h"
 
 #include <gtest/gtest.h>
 
-#include "engine/application.h"
-#include "engine/compound_keys.h"
+#include "engine/services/application.h"
+#include "engine/services/compound_keys.h"
 #include "policy/scheduler.h"
 
 namespace fermata::engine {

@@ -1,10 +1,10 @@
-#include "engine/pool_window.h"
+#include "engine/host/pool_window.h"
 
 #include <gtest/gtest.h>
 
 #include <future>
 
-#include "engine/periodic.h"
+#include "engine/host/periodic.h"
 
 namespace fermata::engine {
 namespace {

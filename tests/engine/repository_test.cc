@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine.h"
+#include "engine/execute/probe.h"
 #include "engine/fixture.h"
-#include "engine/probe.h"
 
 namespace fermata::engine {
 namespace {

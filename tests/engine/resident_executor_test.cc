@@ -1,4 +1,4 @@
-#include "engine/resident_executor.h"
+#include "engine/execute/resident_executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

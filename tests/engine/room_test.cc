@@ -1,4 +1,4 @@
-#include "engine/room.h"
+#include "engine/host/room.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/sharded_scheduler.h"
+#include "engine/schedule/sharded_scheduler.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "engine/fixture.h"
-#include "engine/loader.h"
+#include "engine/host/loader.h"
 
 namespace fermata::engine {
 namespace {
@@ -85,7 +85,7 @@ TEST(UnlikeWorkers, VariantsAreChosenByTheWorkerThatRunsThem) {
     options.groups.window = Duration();
     options.services = {{.name = "app",
                          .variants = VariantsOptions{.models = {"one", "two"},
-                                                     .penalty = {policy::PenaltyShape::kStep}}}};
+                                                     .penalty = {plan::PenaltyShape::kStep}}}};
     const auto engine = make_engine(options);
     ASSERT_TRUE(engine.ok()) << message(engine.status());
     const ReplyPart reply = call(**engine, patient_request("app"));
@@ -93,7 +93,7 @@ TEST(UnlikeWorkers, VariantsAreChosenByTheWorkerThatRunsThem) {
     EXPECT_EQ(reply.why.worker, 2u) << policy;
     const auto alternatives = nlohmann::json::parse(reply.why.alternatives);
     EXPECT_NEAR(alternatives[0].at("run_ms").get<double>(), kFastMs, 1e-6);
-    const policy::GroupProblem problem = (*engine)->last_problems().at(0);
+    const plan::GroupProblem problem = (*engine)->last_problems().at(0);
     EXPECT_THAT(problem.worker_types, ElementsAre("slow", "fast"));
     ASSERT_EQ(problem.applications[0].variants[0].latency.size(), 2u);
     EXPECT_GT((*problem.applications[0].variants[0].latency[0])(1), Duration::seconds(99));

@@ -65,7 +65,8 @@ TEST(CountVariation, AgreesWithTheWholeHistory) {
     std::vector<double> counts(200);
     for (size_t i = 0; i < counts.size(); ++i) {
       counts[i] = static_cast<double>(1 + random.below(20));
-      variation.count(at_ms(10.0 * static_cast<double>(i)), static_cast<uint32_t>(counts[i]), kWindow);
+      variation.count(at_ms(10.0 * static_cast<double>(i)), static_cast<uint32_t>(counts[i]),
+                      kWindow);
     }
     variation.count(at_ms(2000), 0, kWindow);
     double mean = 0, square = 0;

@@ -1,4 +1,4 @@
-#include "plan/epoch.h"
+#include "plan/placement/epoch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

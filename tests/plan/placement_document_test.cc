@@ -1,4 +1,4 @@
-#include "plan/placement_document.h"
+#include "plan/placement/placement_document.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "plan/placement.h"
+#include "plan/placement/placement.h"
 
 #include <gtest/gtest.h>
 

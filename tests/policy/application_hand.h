@@ -20,7 +20,8 @@ struct ApplicationHand : Hand {
             accuracy, std::move(recall)};
   }
   // Of two classes.
-  KeyId application(std::vector<ApplicationVariant> of, Penalty penalty = {PenaltyShape::kStep},
+  KeyId application(std::vector<ApplicationVariant> of,
+                    plan::Penalty penalty = {plan::PenaltyShape::kStep},
                     std::optional<double> short_circuit = std::nullopt) {
     return scheduler->add_application({"a", std::move(of), penalty, {0.5, 0.5}, short_circuit});
   }

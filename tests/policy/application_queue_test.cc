@@ -1,4 +1,4 @@
-#include "policy/application_queue.h"
+#include "policy/variants/application_queue.h"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/random.h"
-#include "policy/group_document.h"
+#include "plan/variants/group_document.h"
 #include "policy/hand.h"
 
 namespace fermata::policy {
@@ -70,7 +70,7 @@ TEST(ApplicationQueue, ForgetsModelsThatNoKeyHas) {
     o.queue.use(WorkerId(0), KeyId(2));
     o.queue.remove(KeyId(2));
   }
-  const GroupProblem& problem = o.queue.problem(at_ms(0), 10);
+  const plan::GroupProblem& problem = o.queue.problem(at_ms(0), 10);
   EXPECT_THAT(problem.models, SizeIs(2));
   EXPECT_THAT(problem.workers[0].loaded, IsEmpty());
   EXPECT_TRUE(o.queue.use(WorkerId(0), KeyId(0)));
@@ -121,7 +121,7 @@ TEST(ApplicationQueue, RemovedApplicationsAreExpectedNoMore) {
   }
   o.queue.insert(task(500, KeyId(3), 200, 300), at_ms(200));
   EXPECT_GT(o.queue.rate_rps(0, at_ms(201)), 500);
-  const GroupProblem& problem = o.queue.problem(at_ms(201), 10);
+  const plan::GroupProblem& problem = o.queue.problem(at_ms(201), 10);
   o.queue.remove(KeyId(1));
   ASSERT_THAT(problem.applications, SizeIs(2));
   EXPECT_EQ(problem.applications[0].name, "c");  // the last has taken its place

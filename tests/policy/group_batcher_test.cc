@@ -49,7 +49,8 @@ TEST(Applications, EvidenceOfAnotherLengthIsIgnored) {
 // Nothing of it is left from 41 on: it could start until 11. With evidence it can wait longer.
 TEST(Applications, AShortCircuitIsTakenAtItsLastMomentOnTime) {
   FermataHand h;
-  const KeyId app = h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {PenaltyShape::kStep}, 0.5);
+  const KeyId app =
+      h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kStep}, 0.5);
   const Task task = h.arrive(app, 1, 20);
   EXPECT_EQ(h.wake_ms(), 21);  // its evidence may come until then
   h.learned(task, {3, 0}, 2);
@@ -78,7 +79,7 @@ TEST(Applications, AStepPenaltyDropsAfterTheLastMomentAndNotAtIt) {
 
 TEST(Applications, ASigmoidPenaltyIsServedLate) {
   FermataHand h;
-  const KeyId app = h.application({h.variant(0, 10, 0.9)}, {PenaltyShape::kSigmoid});
+  const KeyId app = h.application({h.variant(0, 10, 0.9)}, {plan::PenaltyShape::kSigmoid});
   h.arrive(app, 0, 12);
   h.worker(5);
   EXPECT_EQ(h.batch().finish, at_ms(15));
@@ -206,7 +207,7 @@ TEST(Applications, TakeLongWhereAnotherWorkerIsFreeInTime) {
 TEST(Applications, AreAsUrgentAsThoseWhoCanStillBeOnTime) {
   for (const double slack_ms : {20.0, 60.0}) {
     FermataHand h;
-    const KeyId app = h.application({h.variant(0, 5, 0.9, {}, 1)}, {PenaltyShape::kSigmoid});
+    const KeyId app = h.application({h.variant(0, 5, 0.9, {}, 1)}, {plan::PenaltyShape::kSigmoid});
     const KeyId plain = h.key(0, 5, 100, 1);
     const WorkerId w = h.worker();
     h.arrive(plain, 0, 60);
@@ -304,8 +305,8 @@ TEST(Applications, TheLastProblemCanBeReplayed) {
   EXPECT_NE(h.scheduler->last_problem(), nullptr);
   h.arrive(h.app, 0, 100);
   h.worker(3);
-  const GroupProblem& p = *h.scheduler->last_problem();
-  EXPECT_EQ(p.policy, GroupPolicy::kFermata);
+  const plan::GroupProblem& p = *h.scheduler->last_problem();
+  EXPECT_EQ(p.policy, plan::GroupPolicy::kFermata);
   EXPECT_EQ(p.now, at_ms(3));
   EXPECT_THAT(p.requests, SizeIs(1));
 }

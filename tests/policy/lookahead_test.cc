@@ -1,13 +1,13 @@
-#include "policy/lookahead.h"
+#include "policy/variants/lookahead.h"
 
 #include <gmock/gmock.h>
 
 #include <nlohmann/json.hpp>
 
 #include "base/document.h"
-#include "policy/any_group_planner.h"
-#include "policy/group_document.h"
-#include "policy/group_fixture.h"
+#include "plan/variants/group_document.h"
+#include "plan/group_fixture.h"
+#include "policy/variants/any_group_planner.h"
 
 namespace fermata::policy {
 namespace {
@@ -19,16 +19,16 @@ struct LookaheadHand : GroupHand {
   LookaheadPlanner lookahead;
   std::vector<ExpectedArrivals> expected;
 
-  const GroupSchedule& by_price() {
+  const plan::GroupSchedule& by_price() {
     expected.resize(problem.applications.size());
     return lookahead.plan(problem, expected);
   }
   std::string prices() { return text(problem, by_price()); }
   // The variant that serves each request.
   std::vector<int> variants() {
-    const GroupSchedule& s = by_price();
+    const plan::GroupSchedule& s = by_price();
     std::vector<int> by_request(problem.requests.size(), -1);
-    for (const GroupBatch& b : s.batches) {
+    for (const plan::GroupBatch& b : s.batches) {
       for (const uint32_t r : s.requests_of(b)) by_request[r] = static_cast<int>(b.variant);
     }
     return by_request;
@@ -99,7 +99,7 @@ TEST(Lookahead, WhereAllTogetherWouldBeLateSomeAreNot) {
 TEST(Lookahead, OneThatIsLateAnywayDoesNotMakeOthersLate) {
   LookaheadHand h;
   h.worker();
-  h.application({PenaltyShape::kLinear});
+  h.application({plan::PenaltyShape::kLinear});
   h.variant(0.9, 4, 2);
   h.request(5);
   h.request(10);
@@ -110,7 +110,7 @@ TEST(Lookahead, OneThatIsLateAnywayDoesNotMakeOthersLate) {
 TEST(Lookahead, ShortCircuitsWhatNothingElseEarnsMore) {
   LookaheadHand h;
   h.worker();
-  GroupApplication& a = h.application();
+  plan::GroupApplication& a = h.application();
   a.prior = {0.5};
   a.short_circuit = {"knn", 0.6};
   h.variant(0.9, 0, 20).recall = {0.9};
@@ -164,11 +164,11 @@ TEST(Lookahead, LoadingCounts) {
 TEST(Lookahead, WhatFitsNowhereIsInfeasibleOrShortCircuited) {
   LookaheadHand h;
   h.worker().memory_bytes = int64_t{2} << 20;
-  GroupApplication& a = h.application();
+  plan::GroupApplication& a = h.application();
   a.prior = {0.5};
   h.variant(0.9, 0, 10, 8, 0, 3).recall = {0.9};
   h.request(40, {1});
-  const GroupSchedule& s = h.lookahead.plan(h.problem);
+  const plan::GroupSchedule& s = h.lookahead.plan(h.problem);
   EXPECT_FALSE(s.feasible);
   EXPECT_EQ(s.unserved, 0u);
   EXPECT_EQ(text(h.problem, s), "");
@@ -241,18 +241,18 @@ TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {
   std::vector<double> by_policy(lower.size());
   double worst = 0, sum = 0;
   for (int i = 0; i < 400; ++i) {
-    const GroupProblem p = random_group_problem(random);
+    const plan::GroupProblem p = random_group_problem(random);
     LookaheadPlanner lookahead;
-    GroupPlanner published;
+    plan::GroupPlanner published;
     const std::vector<ExpectedArrivals> none(p.applications.size());
     const double by_price = lookahead.plan(p, none).utility;
     sum += by_price;
-    const GroupSchedule& best = lookahead.plan(p);
+    const plan::GroupSchedule& best = lookahead.plan(p);
     for (size_t policy = 0; policy < published_group_policy_names().size(); ++policy) {
-      GroupProblem other = p;
+      plan::GroupProblem other = p;
       other.data_aware = other.short_circuit = true;
-      other.policy = static_cast<GroupPolicy>(policy);
-      const GroupSchedule& plan = published.plan(other);
+      other.policy = static_cast<plan::GroupPolicy>(policy);
+      const plan::GroupSchedule& plan = published.plan(other);
       if (!plan.feasible) continue;
       EXPECT_GE(best.utility, plan.utility) << i << " " << group_policy_names()[policy];
       lower[policy] += by_price < plan.utility * 0.99;
@@ -276,14 +276,14 @@ TEST_P(AnyLookahead, KeepsWhatASchedulePromisesAndIsTheSameTwice) {
   Random random(11);
   LookaheadPlanner kept;
   for (int i = 0; i < 1500; ++i) {
-    GroupProblem p = random_group_problem(random);
+    plan::GroupProblem p = random_group_problem(random);
     if (random.below(4) == 0) p.data_aware = random.below(2) == 0;
     if (random.below(4) == 0) p.short_circuit = random.below(2) == 0;
     std::vector<ExpectedArrivals> none;
     if (GetParam()) none.resize(p.applications.size());
-    const GroupSchedule& s = kept.plan(p, none);
+    const plan::GroupSchedule& s = kept.plan(p, none);
     LookaheadPlanner fresh;
-    const GroupSchedule& again = fresh.plan(p, none);
+    const plan::GroupSchedule& again = fresh.plan(p, none);
     ASSERT_EQ(s.feasible, again.feasible);
     ASSERT_EQ(text(p, s), text(p, again));
     ASSERT_EQ(s.utility, again.utility);
@@ -299,12 +299,12 @@ TEST(Lookahead, ExpectedArrivalsAreNotServed) {
   Random random(13);
   LookaheadPlanner lookahead;
   for (int i = 0; i < 500; ++i) {
-    const GroupProblem p = random_group_problem(random);
+    const plan::GroupProblem p = random_group_problem(random);
     std::vector<ExpectedArrivals> expected;
     for (size_t a = 0; a < p.applications.size(); ++a) {
       expected.push_back({200 * random.uniform(), Duration::millis(30)});
     }
-    const GroupSchedule& s = lookahead.plan(p, expected);
+    const plan::GroupSchedule& s = lookahead.plan(p, expected);
     if (!s.feasible) continue;
     std::vector<int> seen(p.requests.size());
     for (const uint32_t r : s.requests) ++seen.at(r);
@@ -331,7 +331,7 @@ TEST(Lookahead, AnswersDocumentsThatAskForIt) {
   const auto problem = document->read(read_group_problem);
   ASSERT_TRUE(problem.ok()) << problem.status();
   AnyGroupPlanner planner;
-  const GroupSchedule& schedule = planner.plan(*problem);
+  const plan::GroupSchedule& schedule = planner.plan(*problem);
   const std::string written = write_json(write_group_schedule(*problem, schedule));
   EXPECT_EQ(text(*problem, schedule), "gpu0/v1[r0] 3-14, gpu0/v0[r1] 14-18") << written;
   // 0.95 * 0.9 + 0.05 * 0.3 = 0.87 for r1.

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "policy/fermata.h"
+#include "policy/batch/fermata.h"
 
 namespace fermata::policy {
 namespace {

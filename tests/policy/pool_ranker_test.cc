@@ -1,4 +1,4 @@
-#include "policy/pool_ranker.h"
+#include "policy/pool/pool_ranker.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

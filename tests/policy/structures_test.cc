@@ -5,9 +5,9 @@
 
 #include "base/random.h"
 #include "hand.h"
-#include "policy/min_tree.h"
-#include "policy/task_queue.h"
-#include "policy/window.h"
+#include "policy/batch/min_tree.h"
+#include "policy/batch/task_queue.h"
+#include "policy/batch/window.h"
 
 namespace fermata::policy {
 namespace {

@@ -1,4 +1,4 @@
-#include "policy/window_scheduler.h"
+#include "policy/variants/window_scheduler.h"
 
 #include <gmock/gmock.h>
 
@@ -30,7 +30,7 @@ struct SetUp : ApplicationHand {
 struct Switched : SetUp {
   using SetUp::SetUp;
   ApplicationVariant v0 = variant(1, 4, 0.9, {0.95, 0.2}), v1 = variant(1, 4, 0.8, {0.2, 0.95});
-  KeyId app = application({v0, v1}, {PenaltyShape::kStep}, 0.7);
+  KeyId app = application({v0, v1}, {plan::PenaltyShape::kStep}, 0.7);
 
   // What is decided at 100 about a request whose data was known before: at the window's end, or
   // when the worker has ended another.
@@ -125,7 +125,7 @@ TEST(Window, LabelsSplitNoGroupWhoseRecallsAreUnknown) {
 
 TEST(Window, ThePlanIsExecutedInOrderAndTheBacklogCarriesOver) {
   WindowHand h;
-  const KeyId app = h.application({h.variant(0, 80, 0.9, {}, 1)}, {PenaltyShape::kNone});
+  const KeyId app = h.application({h.variant(0, 80, 0.9, {}, 1)}, {plan::PenaltyShape::kNone});
   const WorkerId w = h.worker();
   const Task first = h.arrive(app, 10, 300), second = h.arrive(app, 20, 400);
   h.tick(100);
@@ -157,7 +157,7 @@ TEST(Window, WithoutOneWhatWaitsIsPlannedAgainWheneverAWorkerIsFree) {
 
 TEST(Window, WithdrawalsFromPlannedBatchesCount) {
   WindowHand h;
-  const KeyId app = h.application({h.variant(0, 30, 0.9, {}, 1)}, {PenaltyShape::kNone});
+  const KeyId app = h.application({h.variant(0, 30, 0.9, {}, 1)}, {plan::PenaltyShape::kNone});
   const WorkerId w = h.worker();
   const Task first = h.arrive(app, 10, 300), second = h.arrive(app, 20, 400);
   const Task third = h.arrive(app, 30, 500), never = h.arrive(app, 40, 600);
@@ -174,8 +174,8 @@ TEST(Window, WithdrawalsFromPlannedBatchesCount) {
 // Two of three leave a batch of 4 + 3 ms: what is left takes 4 + 1.
 TEST(Window, ABatchThatLostSomeTakesLess) {
   WindowHand h;
-  const KeyId other = h.application({h.variant(0, 50, 0.9)}, {PenaltyShape::kNone});
-  const KeyId app = h.application({h.variant(1, 4, 0.9)}, {PenaltyShape::kNone});
+  const KeyId other = h.application({h.variant(0, 50, 0.9)}, {plan::PenaltyShape::kNone});
+  const KeyId app = h.application({h.variant(1, 4, 0.9)}, {plan::PenaltyShape::kNone});
   const WorkerId w = h.worker();
   h.arrive(other, 1, 150);
   const Task a = h.arrive(app, 10, 900), b = h.arrive(app, 10, 900);
@@ -192,7 +192,8 @@ TEST(Window, ABatchThatLostSomeTakesLess) {
 
 TEST(Window, LoadsWhereMemoryIsLimited) {
   WindowHand h;
-  const KeyId app = h.application({h.variant(0, 5, 0.9, {}, 1, 20, 3)}, {PenaltyShape::kNone});
+  const KeyId app =
+      h.application({h.variant(0, 5, 0.9, {}, 1, 20, 3)}, {plan::PenaltyShape::kNone});
   const WorkerId w = h.limited_worker(4);
   h.arrive(app, 0, 300);
   h.arrive(app, 0, 300);
@@ -222,7 +223,8 @@ TEST(Window, ItemsAboveAFullBatchAreSplit) {
 
 TEST(Window, ShortCircuitsAreAnsweredAtItsEnd) {
   WindowHand h("sneakpeek");
-  const KeyId app = h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {PenaltyShape::kStep}, 0.5);
+  const KeyId app =
+      h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kStep}, 0.5);
   h.worker();
   h.learned(h.arrive(app, 90, 20), {3, 0}, 91);
   h.tick(100);

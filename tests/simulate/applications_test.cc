@@ -3,7 +3,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "policy/group_problem.h"
+#include "plan/variants/group_problem.h"
 #include "policy/scheduler.h"
 #include "simulate/checkers.h"
 #include "simulate/driver.h"
@@ -23,7 +23,7 @@ SimulatedApplication application(std::string name, double slo_ms) {
   SimulatedApplication a;
   a.name = std::move(name);
   a.slo = Duration::from_millis(slo_ms);
-  a.penalty = {policy::PenaltyShape::kStep};
+  a.penalty = {plan::PenaltyShape::kStep};
   a.prior = {0.5, 0.5};
   a.variants = {{.name = a.name + "-fast",
                  .latency = {LinearLatency{0.4, 1.5}},
@@ -56,7 +56,7 @@ Scenario mixed(std::string_view scheduler, double rate_rps) {
   s.workers = {{"default", 2, 0}};
   s.models = {model()};
   s.applications = {application("a", 60), application("b", 45)};
-  s.applications[1].penalty = {policy::PenaltyShape::kSigmoid};
+  s.applications[1].penalty = {plan::PenaltyShape::kSigmoid};
   SimulatedVariant& shared = s.applications[1].variants[0];
   shared.name = "plain";
   shared.model = 0;
@@ -69,7 +69,7 @@ Scenario mixed(std::string_view scheduler, double rate_rps) {
 }
 
 bool published(std::string_view name) {
-  const auto names = policy::published_group_policy_names();
+  const auto names = plan::published_group_policy_names();
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -147,7 +147,7 @@ TEST(Applications, GoToTheTypeOfWorkerThatIsInTime) {
   };
   for (SimulatedModel& m : s.models) too_slow(m.latency);
   for (SimulatedApplication& a : s.applications) {
-    a.penalty.shape = policy::PenaltyShape::kStep;
+    a.penalty.shape = plan::PenaltyShape::kStep;
     for (SimulatedVariant& v : a.variants) too_slow(v.latency);
   }
   const auto result = run(s);

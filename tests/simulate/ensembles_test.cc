@@ -184,7 +184,8 @@ TEST(Ensembles, GiveTheSameRunAgain) {
   EXPECT_EQ(checked(s).hash, checked(s).hash);
 }
 
-absl::StatusOr<Scenario> read_ensemble(std::string_view ensemble, std::string_view scheduler = "fermata") {
+absl::StatusOr<Scenario> read_ensemble(std::string_view ensemble,
+                                       std::string_view scheduler = "fermata") {
   const std::string text =
       std::string(R"({"workers": {"count": 2}, "rate_rps": 10, "scheduler": ")") +
       std::string(scheduler) + R"(", "ensembles": [)" + std::string(ensemble) + "]}";
@@ -221,7 +222,7 @@ TEST(EnsembleDocument, SaysWhatIsWrongAndWhere) {
   }
   const auto unselected = read_ensemble(start + R"("profile": [{"utility": {"a": 1}}],
       "examples": [{"correct": [true, true, true]}]})",
-                               "selected");
+                                        "selected");
   EXPECT_THAT(std::string(unselected.status().message()), HasSubstr("score_delay_ms"));
 }
 

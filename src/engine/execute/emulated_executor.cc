@@ -1,0 +1,173 @@
+#include "engine/execute/emulated_executor.h"
+
+#include <concurrentqueue/concurrentqueue.h>
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <queue>
+#include <thread>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/catalog.h"
+#include "engine/schedule/parker.h"
+
+namespace fermata::engine {
+namespace {
+
+struct Alarm {
+  Time at;
+  uint64_t order = 0;
+  absl::AnyInvocable<void()> ring;
+};
+
+// Rings alarms at their times, in order of time, then of arrival.
+class Timer {
+ public:
+  Timer() : thread_([this] { loop(); }) {}
+  ~Timer() {
+    stopped_ = true;
+    parker_.unpark();
+    thread_.join();
+  }
+
+  void set(Time at, absl::AnyInvocable<void()> ring) {
+    incoming_.enqueue({at, order_.fetch_add(1), std::move(ring)});
+    parker_.unpark();
+  }
+
+ private:
+  static bool later(const Alarm& a, const Alarm& b) {
+    return std::pair(a.at, a.order) > std::pair(b.at, b.order);
+  }
+
+  void loop() {
+    while (!stopped_) {
+      Alarm alarm;
+      while (incoming_.try_dequeue(alarm)) {
+        waiting_.push_back(std::move(alarm));
+        std::push_heap(waiting_.begin(), waiting_.end(), later);
+      }
+      const Time next = waiting_.empty() ? Time::infinite() : waiting_.front().at;
+      if (next > monotonic_now()) {
+        parker_.park_until(next);
+        continue;
+      }
+      std::pop_heap(waiting_.begin(), waiting_.end(), later);
+      alarm = std::move(waiting_.back());
+      waiting_.pop_back();
+      alarm.ring();
+    }
+  }
+
+  moodycamel::ConcurrentQueue<Alarm> incoming_;
+  Parker parker_;
+  std::atomic<uint64_t> order_{0};
+  std::atomic<bool> stopped_{false};
+  std::vector<Alarm> waiting_;  // the thread's own, a heap
+  std::thread thread_;
+};
+
+Tensor zeros(const TensorSpec& spec, bool batches, uint32_t items) {
+  Tensor tensor{.name = spec.name, .datatype = spec.datatype, .shape = spec.dims};
+  std::replace(tensor.shape.begin(), tensor.shape.end(), int64_t{-1}, int64_t{1});
+  if (batches) tensor.shape.insert(tensor.shape.begin(), items);
+  // A BYTES element of no bytes is the four of its length.
+  const size_t size = spec.datatype == DataType::kBytes ? 4 : element_size(spec.datatype);
+  auto bytes = std::make_shared<std::vector<std::byte>>(element_count(tensor.shape) * size);
+  tensor.data = {*bytes, bytes};
+  return tensor;
+}
+
+std::vector<Tensor> answer(const Signature& signature, const BatchPart& part) {
+  std::vector<Tensor> outputs;
+  for (const TensorSpec& spec : signature.outputs) {
+    const auto& wanted = *part.outputs;
+    if (wanted.empty() || std::find(wanted.begin(), wanted.end(), spec.name) != wanted.end()) {
+      outputs.push_back(zeros(spec, signature.batches, part.items));
+    }
+  }
+  return outputs;
+}
+
+struct Emulated {
+  std::shared_ptr<const Variant> variant;
+  std::shared_ptr<const LatencyTable> latency;
+};
+
+class EmulatedExecutor : public Executor {
+ public:
+  EmulatedExecutor(std::shared_ptr<Timer> timer, uint32_t type)
+      : timer_(std::move(timer)), type_(type) {}
+
+  absl::Status load(std::shared_ptr<const Variant> variant) override {
+    const Profile& profile = variant->profile_on(type_);
+    if (!profile.measured()) {
+      return invalid("model '{}': an emulated worker needs profile.json beside the model",
+                     variant->model);
+    }
+    ASSIGN_OR_RETURN(auto latency,
+                     LatencyTable::make(latency_at(profile, 0.5), variant->signature.max_batch));
+    const std::lock_guard lock(mutex_);
+    variants_[variant->id] = {variant, std::move(latency)};
+    return absl::OkStatus();
+  }
+
+  void unload(VariantId id) override {
+    const std::lock_guard lock(mutex_);
+    variants_.erase(id);
+  }
+
+  void run(BatchRun batch) override {
+    const Emulated emulated = find(batch.variant);
+    uint32_t items = 0;
+    for (const BatchPart& part : batch.parts) items += part.items;
+    const Time start = std::max(monotonic_now(), busy_until_);
+    const Duration took = (*emulated.latency)(items);
+    busy_until_ = start + took;
+    timer_->set(busy_until_, [batch = std::move(batch), emulated, start, took]() mutable {
+      BatchResult result{.started = start, .run = took};
+      for (const BatchPart& part : batch.parts) {
+        result.parts.push_back(answer(emulated.variant->signature, part));
+      }
+      batch.done(std::move(result));
+    });
+  }
+
+ private:
+  Emulated find(VariantId id) {
+    const std::lock_guard lock(mutex_);
+    const auto it = variants_.find(id);
+    FERMATA_CHECK(it != variants_.end());
+    return it->second;
+  }
+
+  const std::shared_ptr<Timer> timer_;
+  const uint32_t type_;
+  Time busy_until_;  // of the one thread that calls run()
+  std::mutex mutex_;
+  absl::flat_hash_map<VariantId, Emulated> variants_;
+};
+
+class EmulatedExecutors : public ExecutorFactory {
+ public:
+  explicit EmulatedExecutors(uint32_t type) : type_(type) {}
+  std::unique_ptr<Executor> make() override {
+    return std::make_unique<EmulatedExecutor>(timer_, type_);
+  }
+
+ private:
+  const uint32_t type_;
+  std::shared_ptr<Timer> timer_ = std::make_shared<Timer>();
+};
+
+}  // namespace
+
+std::unique_ptr<ExecutorFactory> make_emulated_executors(uint32_t worker_type) {
+  return std::make_unique<EmulatedExecutors>(worker_type);
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,164 @@
+#include "engine/execute/gather.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/status.h"
+
+namespace fermata::engine {
+namespace {
+
+// The offset after `elements` BYTES elements.
+absl::StatusOr<size_t> skip_strings(absl::Span<const std::byte> bytes, size_t from,
+                                    uint64_t elements) {
+  size_t at = from;
+  for (uint64_t i = 0; i < elements; ++i) {
+    uint32_t length = 0;
+    if (bytes.size() - at < sizeof(length)) return invalid("a BYTES element is cut off");
+    std::memcpy(&length, bytes.data() + at, sizeof(length));
+    at += sizeof(length);
+    if (bytes.size() - at < length) return invalid("a BYTES element is cut off");
+    at += length;
+  }
+  return at;
+}
+
+uint64_t elements_per_row(const Shape& shape) {
+  return element_count(Shape(shape.begin() + 1, shape.end()));
+}
+
+bool aligned(const std::byte* data, DataType type) {
+  const size_t size = element_size(type);
+  return size == 0 || reinterpret_cast<uintptr_t>(data) % size == 0;
+}
+
+Shape model_shape(const TensorSpec& spec, const Tensor& tensor, bool batches, uint32_t items) {
+  const Shape item(tensor.shape.begin() + (batches ? 1 : 0), tensor.shape.end());
+  Shape shape = spec.reshaped(item);
+  if (batches) shape.insert(shape.begin(), items);
+  return shape;
+}
+
+uint32_t items_of(absl::Span<const BatchPart> parts) {
+  uint32_t items = 0;
+  for (const BatchPart& part : parts) items += part.items;
+  return items;
+}
+
+}  // namespace
+
+absl::StatusOr<Payload> rows(const Tensor& tensor, uint32_t first, uint32_t items) {
+  const absl::Span<const std::byte> bytes = tensor.data.bytes;
+  if (tensor.shape.empty() || first + items > static_cast<uint64_t>(tensor.shape[0])) {
+    return internal("tensor '{}' has shape {}, expected {} items first", tensor.name,
+                    to_string(tensor.shape), first + items);
+  }
+  const uint64_t per_row = elements_per_row(tensor.shape);
+  if (tensor.datatype == DataType::kBytes) {
+    ASSIGN_OR_RETURN(const size_t start, skip_strings(bytes, 0, per_row * first));
+    ASSIGN_OR_RETURN(const size_t end, skip_strings(bytes, start, per_row * items));
+    return Payload{bytes.subspan(start, end - start), tensor.data.owner};
+  }
+  const size_t row = per_row * element_size(tensor.datatype);
+  if (bytes.size() < row * (first + items)) {
+    return invalid("tensor '{}' has {} bytes, expected {}", tensor.name, bytes.size(),
+                   row * static_cast<size_t>(tensor.shape[0]));
+  }
+  return Payload{bytes.subspan(row * first, row * items), tensor.data.owner};
+}
+
+absl::Status Gatherer::gather_input(const TensorSpec& spec, bool batches, size_t index,
+                                    absl::Span<const BatchPart> parts, size_t buffer,
+                                    OnnxInput& input) {
+  const Tensor& first = (*parts[0].inputs)[index];
+  input = {&spec.name, spec.datatype, model_shape(spec, first, batches, items_of(parts)),
+           first.data.bytes};
+  if (batches && parts.size() == 1) {
+    ASSIGN_OR_RETURN(const Payload slice, rows(first, parts[0].first_item, parts[0].items));
+    input.data = slice.bytes;
+  }
+  if (parts.size() == 1 && aligned(input.data.data(), spec.datatype)) return absl::OkStatus();
+  std::vector<std::byte>& whole = buffers_[buffer];
+  whole.clear();
+  if (parts.size() == 1) {
+    whole.assign(input.data.begin(), input.data.end());
+  } else {
+    for (const BatchPart& part : parts) {
+      ASSIGN_OR_RETURN(const Payload slice,
+                       rows((*part.inputs)[index], part.first_item, part.items));
+      whole.insert(whole.end(), slice.bytes.begin(), slice.bytes.end());
+    }
+  }
+  input.data = whole;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<OnnxInput>> Gatherer::gather(const Signature& signature,
+                                                        absl::Span<const BatchPart> parts) {
+  const std::vector<Tensor>& given = *parts[0].inputs;
+  std::vector<OnnxInput> inputs(given.size());
+  if (buffers_.size() < given.size()) buffers_.resize(given.size());
+  size_t index = 0;
+  for (const TensorSpec& spec : signature.inputs) {
+    if (index == given.size() || given[index].name != spec.name) continue;  // optional, left out
+    RETURN_IF_ERROR(gather_input(spec, signature.batches, index, parts, index, inputs[index]));
+    ++index;
+  }
+  return inputs;
+}
+
+absl::StatusOr<std::vector<Tensor>> scatter(const Signature& signature,
+                                            const std::vector<Tensor>& outputs,
+                                            const BatchPart& part, uint32_t first_in_batch,
+                                            uint32_t batch_items) {
+  std::vector<Tensor> mine;
+  mine.reserve(outputs.size());
+  for (const Tensor& output : outputs) {
+    const auto& wanted = *part.outputs;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), output.name) == wanted.end()) {
+      continue;
+    }
+    Tensor& tensor = mine.emplace_back(output);
+    const TensorSpec* spec = signature.output(output.name);
+    const bool reshape = spec != nullptr && spec->dims != spec->model_dims;
+    if (signature.batches) {
+      if (output.shape.empty() || output.shape[0] != batch_items) {
+        return internal("output '{}' has shape {}, expected {} items first", output.name,
+                        to_string(output.shape), batch_items);
+      }
+      ASSIGN_OR_RETURN(tensor.data, rows(output, first_in_batch, part.items));
+      tensor.shape[0] = part.items;
+    }
+    if (reshape) {
+      const Shape item(tensor.shape.begin() + (signature.batches ? 1 : 0), tensor.shape.end());
+      TensorSpec back{.dims = spec->model_dims, .model_dims = spec->dims};
+      tensor.shape.resize(signature.batches ? 1 : 0);
+      const Shape promised = back.reshaped(item);
+      tensor.shape.insert(tensor.shape.end(), promised.begin(), promised.end());
+    }
+  }
+  return mine;
+}
+
+absl::StatusOr<std::vector<Tensor>> join(absl::Span<const std::vector<Tensor>> parts) {
+  std::vector<Tensor> whole = parts[0];
+  for (size_t i = 0; i < whole.size(); ++i) {
+    auto bytes = std::make_shared<std::vector<std::byte>>();
+    int64_t items = 0;
+    for (const std::vector<Tensor>& part : parts) {
+      const Tensor& tensor = part[i];
+      if (!std::equal(tensor.shape.begin() + 1, tensor.shape.end(), whole[i].shape.begin() + 1,
+                      whole[i].shape.end())) {
+        return internal("output '{}' has shape {} in one batch and {} in another", tensor.name,
+                        to_string(whole[i].shape), to_string(tensor.shape));
+      }
+      items += tensor.shape[0];
+      bytes->insert(bytes->end(), tensor.data.bytes.begin(), tensor.data.bytes.end());
+    }
+    whole[i].shape[0] = items;
+    whole[i].data = {*bytes, bytes};
+  }
+  return whole;
+}
+
+}  // namespace fermata::engine

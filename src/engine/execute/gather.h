@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/execute/executor.h"
+#include "engine/execute/onnx_model.h"
+#include "model/signature.h"
+
+namespace fermata::engine {
+
+// `items` rows of a tensor whose first dimension counts them, from `first` on; the
+// bytes stay where they are. O(1), for BYTES O(elements before the end).
+absl::StatusOr<Payload> rows(const Tensor& tensor, uint32_t first, uint32_t items);
+
+// Puts the parts of a batch together, as the model wants them. One part is borrowed
+// where it lies; several are copied, once, into buffers that live until the next call.
+class Gatherer {
+ public:
+  // INVALID_ARGUMENT where a payload is not what its shape says.
+  absl::StatusOr<std::vector<OnnxInput>> gather(const Signature& signature,
+                                                absl::Span<const BatchPart> parts);
+
+ private:
+  absl::Status gather_input(const TensorSpec& spec, bool batches, size_t index,
+                            absl::Span<const BatchPart> parts, size_t buffer, OnnxInput& input);
+  std::vector<std::vector<std::byte>> buffers_;  // by input, only grow
+};
+
+// The outputs of one part: views of its rows of the batch's outputs, which must lead
+// with `batch_items`, reshaped to what the signature promises.
+absl::StatusOr<std::vector<Tensor>> scatter(const Signature& signature,
+                                            const std::vector<Tensor>& outputs,
+                                            const BatchPart& part, uint32_t first_in_batch,
+                                            uint32_t batch_items);
+
+// The same outputs of consecutive parts as one, copied.
+absl::StatusOr<std::vector<Tensor>> join(absl::Span<const std::vector<Tensor>> parts);
+
+}  // namespace fermata::engine

@@ -1,0 +1,76 @@
+#include "engine/execute/onnx_api.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace fermata::engine {
+namespace {
+
+// In the order of DataType.
+constexpr std::array<ONNXTensorElementDataType, 14> kTypes = {
+    ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL,     ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8,
+    ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16,   ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT32,
+    ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT64,   ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8,
+    ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16,    ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32,
+    ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64,    ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16,
+    ONNX_TENSOR_ELEMENT_DATA_TYPE_BFLOAT16, ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT,
+    ONNX_TENSOR_ELEMENT_DATA_TYPE_DOUBLE,   ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING};
+
+// Messages come back as statuses; what the library would print besides is dropped.
+void drop_log(void*, OrtLoggingLevel, const char*, const char*, const char*, const char*) {}
+
+const OrtApi* g_api = nullptr;
+
+absl::StatusOr<OrtRuntime> open_runtime() {
+  const OrtApiBase* base = OrtGetApiBase();
+  OrtRuntime runtime;
+  runtime.api = base->GetApi(ORT_API_VERSION);
+  if (runtime.api == nullptr) {
+    return internal(
+        "ONNX Runtime {} does not offer API version {}, which this program was built "
+        "for: install a newer library",
+        base->GetVersionString(), ORT_API_VERSION);
+  }
+  g_api = runtime.api;
+  RETURN_IF_ERROR(take_status(g_api->CreateEnvWithCustomLogger(
+      drop_log, nullptr, ORT_LOGGING_LEVEL_FATAL, "fermata", &runtime.env)));
+  RETURN_IF_ERROR(
+      take_status(g_api->CreateCpuMemoryInfo(OrtArenaAllocator, OrtMemTypeDefault, &runtime.cpu)));
+  RETURN_IF_ERROR(take_status(g_api->GetAllocatorWithDefaultOptions(&runtime.allocator)));
+  return runtime;
+}
+
+}  // namespace
+
+absl::StatusOr<const OrtRuntime*> ort_runtime() {
+  static const auto* runtime = new absl::StatusOr<OrtRuntime>(open_runtime());
+  if (!runtime->ok()) return runtime->status();
+  return &**runtime;
+}
+
+const OrtApi& ort() {
+  FERMATA_CHECK(g_api != nullptr);
+  return *g_api;
+}
+
+absl::Status take_status(OrtStatus* status) {
+  if (status == nullptr) return absl::OkStatus();
+  const bool bad_input = g_api->GetErrorCode(status) == ORT_INVALID_ARGUMENT;
+  absl::Status result = bad_input ? invalid("{}", g_api->GetErrorMessage(status))
+                                  : internal("{}", g_api->GetErrorMessage(status));
+  g_api->ReleaseStatus(status);
+  return result;
+}
+
+ONNXTensorElementDataType to_onnx(DataType type) { return kTypes[static_cast<size_t>(type)]; }
+
+std::optional<DataType> from_onnx(ONNXTensorElementDataType type) {
+  const auto it = std::find(kTypes.begin(), kTypes.end(), type);
+  if (it == kTypes.end()) return std::nullopt;
+  return static_cast<DataType>(it - kTypes.begin());
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "engine/execute/onnx_api.h"
+#include "model/model_config.h"
+#include "model/tensor.h"
+
+namespace fermata::engine {
+
+struct OnnxOptions {
+  std::string provider = "cpu";
+  uint32_t threads = 1;  // intra-op
+};
+
+// OK where sessions with these options can be made here: the library knows the provider
+// and what it needs is installed. Else INVALID_ARGUMENT with the providers that work.
+absl::Status check_provider(const OnnxOptions& options);
+
+// One input of a run: a whole tensor as the model wants it, borrowed. `data` is
+// aligned to its element; BYTES in the protocol's form.
+struct OnnxInput {
+  const std::string* name = nullptr;
+  DataType datatype = DataType::kFp32;
+  Shape shape;
+  absl::Span<const std::byte> data;
+};
+
+// A model file as an ONNX Runtime session.
+class OnnxModel {
+ public:
+  // Blocks. INVALID_ARGUMENT names the file and what is wrong with it, or the
+  // providers there are.
+  static absl::StatusOr<std::shared_ptr<OnnxModel>> load(const std::string& file,
+                                                         const OnnxOptions& options);
+
+  const FileSignature& signature() const { return signature_; }
+  // Runs on the calling thread (and the session's own where threads > 1); safe from
+  // several. One output per name, in order; each keeps its memory alive itself.
+  absl::StatusOr<std::vector<Tensor>> run(const std::vector<OnnxInput>& inputs,
+                                          const std::vector<std::string>& outputs) const;
+
+ private:
+  OrtPtr<OrtSession> session_;
+  FileSignature signature_;
+};
+
+}  // namespace fermata::engine

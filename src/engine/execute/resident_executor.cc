@@ -1,0 +1,135 @@
+#include "engine/execute/resident_executor.h"
+
+#include <concurrentqueue/concurrentqueue.h>
+
+#include <algorithm>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/catalog.h"
+#include "engine/schedule/parker.h"
+
+namespace fermata::engine {
+namespace {
+
+class ResidentExecutor final : public Executor {
+ public:
+  ResidentExecutor(std::unique_ptr<Executor> inner, const WorkerOptions& options, uint32_t type)
+      : limit_mb_(options.types[type].memory_mb),
+        type_(type),
+        emulated_(options.executor == ExecutorKind::kEmulated),
+        inner_(std::move(inner)),
+        thread_([this] { loop(); }) {}
+
+  ~ResidentExecutor() override {
+    post(Stop());
+    thread_.join();
+  }
+
+  absl::Status load(std::shared_ptr<const Variant> variant) override {
+    const double memory_mb = variant->memory.static_mb + variant->memory.dynamic_mb;
+    if (memory_mb > limit_mb_) {
+      return error(absl::StatusCode::kResourceExhausted,
+                   "no room: it needs {:.0f} MiB, a worker has {:.0f} MiB", memory_mb, limit_mb_);
+    }
+    post(Known{std::move(variant), memory_mb});
+    return absl::OkStatus();
+  }
+  void unload(VariantId id) override { post(id); }
+  void run(BatchRun batch) override { post(std::move(batch)); }
+
+ private:
+  struct Stop {};
+  struct Known {
+    std::shared_ptr<const Variant> variant;
+    double memory_mb = 0;
+  };
+  using Event = std::variant<std::monostate, Stop, Known, VariantId, BatchRun>;
+
+  void post(Event event) {
+    events_.enqueue(std::move(event));
+    parker_.unpark();
+  }
+
+  void loop() {
+    moodycamel::ConsumerToken token(events_);
+    while (true) {
+      Event event;
+      if (!events_.try_dequeue(token, event)) {
+        parker_.park_until(Time::infinite());
+      } else if (std::holds_alternative<Stop>(event)) {
+        return;
+      } else if (auto* known = std::get_if<Known>(&event)) {
+        known_[known->variant->id] = std::move(*known);
+      } else if (auto* gone = std::get_if<VariantId>(&event)) {
+        evict(*gone);
+        known_.erase(*gone);
+      } else if (auto* batch = std::get_if<BatchRun>(&event)) {
+        run_loaded(std::move(*batch));
+      }
+    }
+  }
+
+  void run_loaded(BatchRun batch) {
+    const auto it = known_.find(batch.variant);
+    FERMATA_CHECK(it != known_.end());
+    if (absl::Status there = make_resident(it->second); !there.ok()) {
+      BatchResult failed{.started = monotonic_now()};
+      failed.parts.assign(batch.parts.size(), there);
+      return batch.done(std::move(failed));
+    }
+    inner_->run(std::move(batch));
+  }
+
+  // The most recently used stands last.
+  absl::Status make_resident(const Known& known) {
+    const VariantId id = known.variant->id;
+    if (const auto it = std::find(loaded_.begin(), loaded_.end(), id); it != loaded_.end()) {
+      std::rotate(it, it + 1, loaded_.end());
+      return absl::OkStatus();
+    }
+    while (used_mb_ + known.memory_mb > limit_mb_ && !loaded_.empty()) evict(loaded_.front());
+    const Time start = monotonic_now();
+    RETURN_IF_ERROR(inner_->load(known.variant));
+    const Time end = start + Duration::from_millis(known.variant->profile_on(type_).load_ms);
+    while (emulated_ && monotonic_now() < end) parker_.park_until(end);
+    loaded_.push_back(id);
+    used_mb_ += known.memory_mb;
+    return absl::OkStatus();
+  }
+
+  void evict(VariantId id) {
+    const auto it = std::find(loaded_.begin(), loaded_.end(), id);
+    if (it == loaded_.end()) return;
+    loaded_.erase(it);
+    used_mb_ -= known_.at(id).memory_mb;
+    inner_->unload(id);
+  }
+
+  const double limit_mb_;
+  const uint32_t type_;
+  const bool emulated_;
+  const std::unique_ptr<Executor> inner_;
+  moodycamel::ConcurrentQueue<Event> events_;
+  Parker parker_;
+  // The thread's own:
+  absl::flat_hash_map<VariantId, Known> known_;
+  std::vector<VariantId> loaded_;
+  double used_mb_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Executor> make_resident_executor(std::unique_ptr<Executor> inner,
+                                                 const WorkerOptions& options, uint32_t type) {
+  return std::make_unique<ResidentExecutor>(std::move(inner), options, type);
+}
+
+}  // namespace fermata::engine

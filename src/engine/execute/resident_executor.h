@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "engine/execute/executor.h"
+#include "engine/options.h"
+
+namespace fermata::engine {
+
+// A worker whose memory does not hold every variant (SneakPeek, row C6): load() only makes one
+// known, run() loads it first where it is not there, and the least recently used go until it
+// fits, just as policy/residency.h plans it. `inner` runs what is loaded. Where nothing is really
+// loaded (an emulated worker) loading takes as long as the profile says.
+std::unique_ptr<Executor> make_resident_executor(std::unique_ptr<Executor> inner,
+                                                 const WorkerOptions& options, uint32_t type);
+
+}  // namespace fermata::engine

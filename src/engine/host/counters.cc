@@ -1,0 +1,88 @@
+#include "engine/host/counters.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace fermata::engine {
+
+const std::array<double, 15> Counters::kSlackBounds = {-1000, -300, -100, -30, -10, -3,  -1,  0,
+                                                       1,     3,    10,   30,  100, 300, 1000};
+const std::array<double, 14> Counters::kTimeBounds = {0.1, 0.3, 1,   2,   5,    10,   20,
+                                                      50,  100, 200, 500, 1000, 3000, 10000};
+
+std::string_view name(Outcome outcome) {
+  static constexpr std::array<std::string_view, kOutcomes> kNames = {
+      "on_time",     "late",    "refused_deadline", "refused_queue",
+      "unavailable", "invalid", "cancelled",        "failed"};
+  return kNames[static_cast<size_t>(outcome)];
+}
+
+Counters::~Counters() {
+  for (auto& size : sizes_) delete size.load();
+}
+
+void Counters::count_end(Outcome outcome, const RequestTimes& times) {
+  outcomes_[static_cast<size_t>(outcome)].fetch_add(1, std::memory_order_relaxed);
+  const Duration took = times.ended - times.arrival;
+  if (outcome != Outcome::kOnTime && outcome != Outcome::kLate) {
+    fail_.add(took);
+    return;
+  }
+  success_.add(took);
+  queue_.add(times.queueing);
+  input_.add(times.input);
+  run_.add(times.run);
+  output_.add(times.output);
+  queueing_ms_.count(times.queueing.millis());
+  latency_ms_.count(took.millis());
+  if (!times.deadline.is_infinite()) slack_ms_.count((times.deadline - times.ended).millis());
+  inferences_.fetch_add(times.items, std::memory_order_relaxed);
+  const auto since_epoch = std::chrono::system_clock::now().time_since_epoch();
+  last_inference_ms_.store(
+      std::chrono::duration_cast<std::chrono::milliseconds>(since_epoch).count(),
+      std::memory_order_relaxed);
+}
+
+Counters::BySize& Counters::by_size(uint32_t items) {
+  std::atomic<BySize*>& slot = sizes_[std::min<size_t>(items, kMaxSize)];
+  BySize* known = slot.load(std::memory_order_acquire);
+  if (known != nullptr) return *known;
+  auto fresh = std::make_unique<BySize>();
+  if (slot.compare_exchange_strong(known, fresh.get())) return *fresh.release();
+  return *known;
+}
+
+void Counters::count_batch(uint32_t items, Duration input, Duration run, Duration output) {
+  executions_.fetch_add(1, std::memory_order_relaxed);
+  BySize& size = by_size(items);
+  size.input.add(input);
+  size.run.add(run);
+  size.output.add(output);
+}
+
+ServiceStatistics Counters::snapshot() const {
+  ServiceStatistics result;
+  result.last_inference_ms = last_inference_ms_.load();
+  result.inference_count = inferences_.load();
+  result.execution_count = executions_.load();
+  for (size_t i = 0; i < kOutcomes; ++i) result.outcomes[i] = outcomes_[i].load();
+  result.success = success_.snapshot();
+  result.fail = fail_.snapshot();
+  result.queue = queue_.snapshot();
+  result.compute_input = input_.snapshot();
+  result.compute_infer = run_.snapshot();
+  result.compute_output = output_.snapshot();
+  for (size_t i = 0; i <= kMaxSize; ++i) {
+    if (const BySize* size = sizes_[i].load(std::memory_order_acquire)) {
+      result.batches[static_cast<uint32_t>(i)] = {size->input.snapshot(), size->run.snapshot(),
+                                                  size->output.snapshot()};
+    }
+  }
+  result.slack_ms = slack_ms_.snapshot();
+  result.queueing_ms = queueing_ms_.snapshot();
+  result.latency_ms = latency_ms_.snapshot();
+  result.drift = drift_.load();
+  return result;
+}
+
+}  // namespace fermata::engine

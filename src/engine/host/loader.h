@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/catalog.h"
+#include "engine/execute/executor.h"
+#include "engine/options.h"
+#include "model/repository.h"
+
+namespace fermata::engine {
+
+// Turns folders of the repository into variants: each file is tried in a child process,
+// its configuration completed, its profile read, or measured for a moment where there
+// is none for this type of worker. Not for several threads at once.
+class Loader {
+ public:
+  // `executors` by type of worker; both outlive this.
+  Loader(const EngineOptions& options, std::span<const std::unique_ptr<ExecutorFactory>> executors)
+      : options_(options), executors_(executors) {}
+
+  // All versions that are to be served, ascending. Blocks. Errors name the file.
+  absl::StatusOr<std::vector<std::shared_ptr<const Variant>>> load(
+      std::string_view model, const std::optional<std::string>& config);
+
+  // One version, its profile left empty.
+  absl::StatusOr<Variant> open(const ModelFolder& folder, int64_t version);
+
+ private:
+  absl::Status take_profiles(Variant& variant, const ModelFolder& folder);
+  // Measured on workers of this type, or nothing where that is left to the first requests.
+  // `common`: profile.json, if there is one.
+  absl::StatusOr<std::optional<Profile>> written(const ModelFolder& folder,
+                                                 const std::optional<Profile>& common,
+                                                 uint32_t type) const;
+  absl::StatusOr<Profile> measured(const Variant& variant, const ModelFolder& folder,
+                                   uint32_t type) const;
+  uint32_t batch_limit(std::string_view model) const;
+
+  const EngineOptions& options_;
+  const std::span<const std::unique_ptr<ExecutorFactory>> executors_;
+  uint32_t next_id_ = 0;
+};
+
+}  // namespace fermata::engine

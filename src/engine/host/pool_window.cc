@@ -1,0 +1,36 @@
+#include "engine/host/pool_window.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "plan/autoscale.h"
+
+namespace fermata::engine {
+
+PoolTotals totals_of(const EngineSnapshot& snapshot) {
+  PoolTotals totals{.at = snapshot.now};
+  for (const ServiceStatistics& service : snapshot.services) {
+    const auto count = [&service](Outcome outcome) {
+      return service.outcomes[static_cast<size_t>(outcome)];
+    };
+    totals.on_time += count(Outcome::kOnTime);
+    totals.bad +=
+        count(Outcome::kLate) + count(Outcome::kRefusedDeadline) + count(Outcome::kRefusedQueue);
+  }
+  for (const WorkerStatistics& worker : snapshot.workers) totals.busy += worker.busy;
+  return totals;
+}
+
+AutoscaleSignal signal_between(const PoolTotals& from, const PoolTotals& to, uint32_t workers) {
+  FERMATA_CHECK(from.at < to.at);
+  AutoscaleSignal signal{.window = to.at - from.at};
+  const uint64_t bad = to.bad - from.bad, all = bad + to.on_time - from.on_time;
+  signal.bad_rate = all == 0 ? 0 : static_cast<double>(bad) / static_cast<double>(all);
+  // A batch counts when it ends, so a window may have more busy time than time.
+  const double busy = (to.busy - from.busy).seconds() / (signal.window.seconds() * workers);
+  signal.idle_fraction = std::clamp(1 - busy, 0.0, 1.0);
+  signal.workers_to_add = plan::workers_to_add({workers, signal.bad_rate, signal.idle_fraction});
+  return signal;
+}
+
+}  // namespace fermata::engine

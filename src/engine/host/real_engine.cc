@@ -1,0 +1,339 @@
+#include "engine/host/real_engine.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "base/status.h"
+#include "model/repository.h"
+
+namespace fermata::engine {
+namespace {
+
+// Of the autoscaling signal: long enough for a bad rate of one in a hundred to show.
+constexpr Duration kAutoscaleWindow = Duration::seconds(10);
+// Items of one request that are looked at for evidence: a larger one would keep others waiting.
+constexpr uint32_t kMostLookedAt = 256;
+
+}  // namespace
+
+RealEngine::RealEngine(EngineOptions options,
+                       std::vector<std::unique_ptr<ExecutorFactory>> executors)
+    : options_(std::move(options)),
+      units_(options_.services),
+      executors_(std::move(executors)),
+      loader_(options_, executors_),
+      registry_(options_),
+      routes_(registry_.routes()),
+      window_start_{.at = started_} {}
+
+// A scheduler hands a job whose variant moved to another; none may do so once that other
+// may be gone.
+RealEngine::~RealEngine() {
+  if (pool_ == nullptr) return;
+  pool_->close();
+  epoch_timer_.reset();
+  window_timer_.reset();
+  stopping_ = true;
+  pool_->settle();
+  evidence_.clear();
+  for (const auto& ensemble : ensembles_) ensemble->stop_scoring();
+}
+
+absl::Status RealEngine::start(const std::vector<std::string>& models) {
+  const std::lock_guard lock(changing_);
+  std::map<std::string, Variants> opened;
+  for (const std::string& model : models) {
+    if (auto variants = open(model, std::nullopt); variants.ok()) opened[model] = *variants;
+  }
+  RETURN_IF_ERROR(prepare_applications(opened));
+  RETURN_IF_ERROR(prepare_ensembles(opened));
+  RETURN_IF_ERROR(divide_pool(opened));
+  {
+    const std::lock_guard registered(mutex_);
+    RETURN_IF_ERROR(registry_.compounds());
+  }
+  window_timer_ = std::make_unique<Periodic>(kAutoscaleWindow, [this] { close_window(); });
+  if (memory_is_limited()) {
+    epoch_timer_ = std::make_unique<Periodic>(options_.placement.epoch, [this] { end_epoch(); });
+  }
+  return absl::OkStatus();
+}
+
+// What has to be known before a service of several variants can choose among them.
+absl::Status RealEngine::prepare_applications(const std::map<std::string, Variants>& opened) {
+  for (const ServiceOptions& service : options_.services) {
+    if (!service.variants) continue;
+    RETURN_IF_ERROR(try_out_variants(service, opened));
+    if (service.variants->evidence) RETURN_IF_ERROR(index_evidence(service, opened));
+  }
+  return absl::OkStatus();
+}
+
+// What has to be known before the queries of an ensemble can be scheduled.
+absl::Status RealEngine::prepare_ensembles(const std::map<std::string, Variants>& opened) {
+  for (const ServiceOptions& service : options_.services) {
+    if (!service.ensemble) continue;
+    const EnsembleOptions& own = *service.ensemble;
+    absl::Status missing;
+    const auto find = [&](const std::string& model) -> std::shared_ptr<const Variant> {
+      if (model.empty()) return nullptr;
+      const auto it = opened.find(model);
+      if (it != opened.end()) return it->second.back();
+      missing = invalid("service '{}': its model '{}' is not loaded", service.name, model);
+      return nullptr;
+    };
+    for (const std::string& model : own.models) find(model);
+    EnsembleModel::Helpers helpers{find(own.predictor), find(own.gating), find(own.meta)};
+    RETURN_IF_ERROR(missing);
+    if (options_.policy == "selected" && own.selector == Selector::kNone) {
+      return invalid("service '{}': the scheduler 'selected' needs its `selector`", service.name);
+    }
+    ASSIGN_OR_RETURN(auto model, EnsembleModel::make(service.name, own, std::move(helpers),
+                                                     *find(own.models[0]), *executors_.front()));
+    const std::lock_guard lock(mutex_);
+    registry_.set_ensemble(service.name, model.get());
+    ensembles_.push_back(std::move(model));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RealEngine::try_out_variants(const ServiceOptions& service,
+                                          const std::map<std::string, Variants>& opened) {
+  std::map<std::string, AnswerProfile> answers;
+  for (const std::string& model : service.variants->models) {
+    const auto it = opened.find(model);
+    if (it == opened.end() || it->second.back()->profile.answers.accuracy) continue;
+    if (!service.variants->labelled) {
+      spdlog::warn(
+          "service '{}': nobody says how often '{}' is right. Try: fermata profile {}/{} "
+          "--data FEATURES --labels LABELS, or give the service `labelled` data",
+          service.name, model, options_.repository, model);
+      continue;
+    }
+    spdlog::info("service '{}': trying out how often '{}' is right", service.name, model);
+    ASSIGN_OR_RETURN(answers[model], try_out(service, it->second.back(), *executors_.front()));
+  }
+  const std::lock_guard lock(mutex_);
+  registry_.add_answers(service.name, std::move(answers));
+  return absl::OkStatus();
+}
+
+absl::Status RealEngine::index_evidence(const ServiceOptions& service,
+                                        const std::map<std::string, Variants>& opened) {
+  std::shared_ptr<const Variant> extractor;
+  if (const std::string& name = service.variants->evidence->extractor; !name.empty()) {
+    const auto it = opened.find(name);
+    if (it == opened.end()) {
+      return invalid("service '{}': its extractor '{}' is not loaded", service.name, name);
+    }
+    extractor = it->second.back();
+  }
+  const Variant* variant = nullptr;
+  for (const std::string& model : service.variants->models) {
+    if (const auto it = opened.find(model); it != opened.end()) variant = it->second.back().get();
+  }
+  ASSIGN_OR_RETURN(auto evidence,
+                   make_evidence(service, variant, std::move(extractor), *executors_.front()));
+  const std::lock_guard lock(mutex_);
+  registry_.set_evidence(service.name, evidence.get());
+  evidence_.push_back(std::move(evidence));
+  return absl::OkStatus();
+}
+
+JobId RealEngine::submit(InferRequest request, Reply reply) {
+  const JobId id = pool_->next_id();
+  auto route = routes_.read()->find(request.service, request.version);
+  if (!route.ok()) {
+    reply({.status = route.status(),
+           .model = request.service,
+           .version = request.version,
+           .id = request.id,
+           .why = {.outcome = Outcome::kInvalid}});
+    return id;
+  }
+  admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), false);
+  return id;
+}
+
+void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
+                                 std::shared_ptr<Route> route, bool has_a_slot) {
+  absl::StatusOr<Admitted> admitted = admit(request, route->variant->signature);
+  Gate& gate = *route->gate;
+  const uint32_t subcluster = route->subcluster;
+  const bool good = admitted.ok();
+  auto job = std::make_shared<Job>(id, std::move(request), std::move(reply), std::move(route),
+                                   good ? *std::move(admitted) : Admitted());
+  if (!good) {
+    if (has_a_slot) gate.leave();
+    job->end(Outcome::kInvalid, admitted.status(), {});
+  } else if (!has_a_slot && !gate.enter()) {
+    job->end(Outcome::kRefusedQueue,
+             error(absl::StatusCode::kResourceExhausted,
+                   "the queue of '{}' is full: {} requests wait", job->route().service, gate.limit),
+             {});
+  } else {
+    // Handles of the payloads, for the job may give its own away.
+    std::shared_ptr<const std::vector<Tensor>> inputs;
+    const Route& to = job->route();
+    const bool looked_at = to.application != nullptr && job->items() <= kMostLookedAt;
+    if (looked_at || to.ensemble != nullptr) {
+      inputs = std::make_shared<const std::vector<Tensor>>(job->request().inputs);
+    }
+    pool_->submit(subcluster, job);
+    look_at(std::move(job), std::move(inputs));
+  }
+}
+
+// Finds out what the data of a job for several variants says; what comes too late for its
+// batch changes nothing.
+void RealEngine::look_at(std::shared_ptr<Job> job,
+                         std::shared_ptr<const std::vector<Tensor>> inputs) {
+  const Route& route = job->route();
+  if (inputs == nullptr) return;
+  const uint32_t subcluster = route.subcluster;
+  if (route.ensemble != nullptr) {
+    EnsembleModel& model = *route.ensemble->model;
+    if (!model.predicts()) return;
+    const uint32_t items = job->items();
+    return model.score(std::move(inputs), items,
+                       [this, subcluster, job = std::move(job)](auto by_item) mutable {
+                         pool_->scored(subcluster, std::move(job), std::move(by_item));
+                       });
+  }
+  if (route.application->evidence == nullptr) return;
+  EvidenceModel& evidence = *route.application->evidence;
+  evidence.submit(std::move(inputs), [this, subcluster, job = std::move(job)](auto found) mutable {
+    if (found) pool_->learned(subcluster, std::move(job), std::move(found->counts));
+  });
+}
+
+// A reload or a move took the job's variant away between submit and the scheduler: it goes
+// to where requests of its service go now, with its slot in the queue, or is refused.
+void RealEngine::adopt(std::shared_ptr<Job> job) {
+  Gate& gate = *job->route().gate;
+  bool moved = false;
+  job->move_to([&](InferRequest request, Reply reply, const Route& old, JobId id) {
+    auto route = routes_.read()->find(old.service, request.version);
+    const bool elsewhere = route.ok() && ((*route)->variant->id != old.variant->id ||
+                                          (*route)->subcluster != old.subcluster);
+    if (elsewhere && !stopping_) {
+      moved = true;
+      admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), true);
+      return;
+    }
+    old.counters->count_end(Outcome::kUnavailable, {.arrival = request.arrival, .ended = now()});
+    reply({.status =
+               error(absl::StatusCode::kUnavailable, "model '{}' was unloaded", old.variant->model),
+           .model = old.service,
+           .version = old.variant->version,
+           .id = request.id,
+           .why = {.outcome = Outcome::kUnavailable}});
+  });
+  if (!moved) gate.leave();
+}
+
+absl::Status RealEngine::serve(const std::string& model, const Loaded& loaded, Duration patience) {
+  const auto& [variants, subcluster] = loaded;
+  for (size_t i = 0; i < variants.size(); ++i) {
+    absl::Status taken =
+        pool_->load(subcluster, variants[i], registry_.tightest_slo(model), patience);
+    if (taken.ok()) continue;
+    for (size_t k = 0; k < i; ++k) pool_->retire(subcluster, variants[k]->id, true);
+    return taken;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RealEngine::replace(const std::string& model, Loaded next, bool unloading,
+                                 Duration patience) {
+  RETURN_IF_ERROR(serve(model, next, patience));
+  Loaded old;
+  {
+    const std::lock_guard lock(mutex_);
+    old = registry_.put(model, std::move(next));
+    publish();
+  }
+  for (const auto& variant : old.variants) pool_->retire(old.subcluster, variant->id, unloading);
+  return absl::OkStatus();
+}
+
+void RealEngine::publish() {
+  const auto before = routes_.read();
+  auto routes = registry_.routes();
+  for (const auto& service : routes->catalog->services) {
+    const Service* known = before->catalog->find(service->name);
+    const bool served = known != nullptr && !known->versions.empty();
+    if (!served || service->trouble.empty()) continue;
+    spdlog::error("service '{}' is not served any more: {}", service->name, service->trouble);
+  }
+  routes_.publish(std::move(routes));
+}
+
+void RealEngine::note(const std::string& model, std::optional<ModelStatus> status) {
+  const std::lock_guard lock(mutex_);
+  if (status) {
+    troubled_[model] = *std::move(status);
+  } else {
+    troubled_.erase(model);
+  }
+}
+
+absl::Status RealEngine::ready(const std::string& model) {
+  note(model, std::nullopt);
+  spdlog::info("model '{}' is ready", model);
+  return absl::OkStatus();
+}
+
+absl::Status RealEngine::unavailable(const std::string& model, const absl::Status& why) {
+  const std::string reason(message(why));
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = troubled_.find(model);
+    if (known != troubled_.end() && known->second.reason == reason) return why;  // said before
+  }
+  spdlog::error("model '{}' cannot be loaded: {}", model, reason);
+  if (why.code() == absl::StatusCode::kNotFound) {
+    note(model, std::nullopt);
+    return why;
+  }
+  note(model, ModelStatus{model, "", ModelState::kUnavailable, reason});
+  if (!registry_.loaded().contains(model)) (void)replace(model, {}, true, Duration());
+  return why;
+}
+
+absl::StatusOr<RealEngine::Variants> RealEngine::open(const std::string& model,
+                                                      const std::optional<std::string>& config) {
+  note(model, ModelStatus{model, "", ModelState::kLoading, "being loaded"});
+  auto variants = loader_.load(model, config);
+  if (!variants.ok()) return unavailable(model, variants.status());
+  return variants;
+}
+
+absl::Status RealEngine::load(std::string_view model, std::optional<std::string> config) {
+  const std::lock_guard lock(changing_);
+  const std::string name(model);
+  ASSIGN_OR_RETURN(const Variants variants, open(name, config));
+  for (const ServiceOptions& service : options_.services) {
+    if (!service.variants || !absl::c_linear_search(service.variants->models, name)) continue;
+    absl::Status tried = try_out_variants(service, {{name, variants}});
+    if (!tried.ok()) return unavailable(name, tried);
+  }
+  homeless_.erase(name);
+  return settle_in(name, variants);
+}
+
+absl::Status RealEngine::unload(std::string_view model) {
+  const std::lock_guard lock(changing_);
+  const std::string name(model);
+  const auto it = registry_.loaded().find(name);
+  const bool waited_for_room = homeless_.erase(name) > 0;
+  const bool loaded = it != registry_.loaded().end() && !it->second.variants.empty();
+  if (!loaded && !waited_for_room) return not_found("model '{}' is not loaded", name);
+  const std::string version = loaded ? it->second.variants.back()->version : "";
+  note(name, ModelStatus{name, version, ModelState::kUnavailable, "unloaded"});
+  return replace(name, {}, true, Duration());
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/host/loader.h"
+#include "engine/host/periodic.h"
+#include "engine/host/placement_log.h"
+#include "engine/host/placement_units.h"
+#include "engine/host/pool.h"
+#include "engine/host/pool_window.h"
+#include "engine/host/published.h"
+#include "engine/host/registry.h"
+
+namespace fermata::engine {
+
+// The Engine that make_engine() makes: a repository's models on a pool of workers.
+class RealEngine : public Engine {
+ public:
+  RealEngine(EngineOptions options, std::vector<std::unique_ptr<ExecutorFactory>> executors);
+  ~RealEngine() override;
+  // Loads `models`, divides the pool as they need it, starts the timers. Once, before
+  // anything else.
+  absl::Status start(const std::vector<std::string>& models);
+
+  Time now() const override { return monotonic_now(); }
+  void cancel(JobId job) override { pool_->cancel(job); }
+  std::shared_ptr<const Catalog> catalog() const override { return routes_.read()->catalog; }
+  JobId submit(InferRequest request, Reply reply) override;
+  std::vector<ModelStatus> index() const override;
+  absl::Status load(std::string_view model, std::optional<std::string> config) override;
+  absl::Status unload(std::string_view model) override;
+  void end_epoch() override;
+  std::vector<PlacementDecision> placement_decisions() const override { return log_.decisions(); }
+  std::vector<plan::GroupProblem> last_problems() const override { return pool_->last_problems(); }
+  std::vector<plan::EnsembleTask> last_ensemble_tasks() const override {
+    return pool_->last_ensemble_tasks();
+  }
+  EngineSnapshot snapshot() const override;
+
+ private:
+  using Variants = Registry::Variants;
+  using Loaded = Registry::Loaded;
+
+  void admit_and_queue(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
+                       bool has_a_slot);
+  void look_at(std::shared_ptr<Job> job, std::shared_ptr<const std::vector<Tensor>> inputs);
+  void adopt(std::shared_ptr<Job> job);
+
+  absl::Status prepare_ensembles(const std::map<std::string, Variants>& opened);
+
+  absl::Status prepare_applications(const std::map<std::string, Variants>& opened);
+  // Those of `opened` of which nobody says how often they are right.
+  absl::Status try_out_variants(const ServiceOptions& service,
+                                const std::map<std::string, Variants>& opened);
+  absl::Status index_evidence(const ServiceOptions& service,
+                              const std::map<std::string, Variants>& opened);
+  // What the repository has of a model; troubles go into the log and the index.
+  absl::StatusOr<Variants> open(const std::string& model, const std::optional<std::string>& config);
+  // Puts these in the place of what is loaded of a model. All of them, or none.
+  absl::Status replace(const std::string& model, Loaded next, bool unloading, Duration patience);
+  absl::Status serve(const std::string& model, const Loaded& loaded, Duration patience);
+  // What the index says of a model that is not ready; nothing: it is, or is not there.
+  void note(const std::string& model, std::optional<ModelStatus> status);
+  // Puts the registry in service; says in the log which services that takes away, and why.
+  void publish();
+  absl::Status ready(const std::string& model);
+  absl::Status unavailable(const std::string& model, const absl::Status& why);
+  void close_window();
+
+  // Where models live: real_engine_placement.cc. All of it under changing_.
+  bool memory_is_limited() const;
+  absl::Status divide_pool(const std::map<std::string, Variants>& models);
+  absl::Status settle_in(const std::string& model, const Variants& variants);
+  absl::Status replace_version(const std::string& model, const Variants& variants);
+  // A problem with the units that are placed and some models that are not.
+  plan::PlacementProblem problem(double max_change_cost,
+                                 const std::map<std::string, Variants>& homeless) const;
+  // Plans and carries it out; how long the planning took.
+  Duration place(const char* cause, double max_change_cost,
+                 const std::map<std::string, Variants>& homeless);
+  std::vector<PlacementChange> changes_of(const plan::EpochPlan::Step& step,
+                                          const std::map<std::string, Variants>& homeless) const;
+  // The models of a unit, as the problem names it, that are loaded or wait for room.
+  std::vector<std::string> models_in(const std::string& unit) const;
+  std::optional<uint32_t> place_of(const std::string& model) const;
+  void carry_out(std::vector<PlacementChange>& changes,
+                 const std::map<std::string, Variants>& homeless);
+  void change_place(PlacementChange& change, const Variants& variants);
+  void measure_rates();
+
+  const EngineOptions options_;
+  const Time started_ = monotonic_now();
+  const PlacementUnits units_;
+  const std::vector<std::unique_ptr<ExecutorFactory>> executors_;  // by type of worker
+  std::atomic<bool> stopping_{false};
+  std::mutex changing_;  // held by the one load, unload or epoch under way, for seconds
+  // Of what is registered, for a moment; what changes it holds changing_ too. Never for a request.
+  mutable std::mutex mutex_;
+  Loader loader_;
+  Registry registry_;
+  std::map<std::string, ModelStatus> troubled_;  // by model: loading, or why it failed
+  Published<Routes> routes_;
+  std::vector<std::unique_ptr<EnsembleModel>> ensembles_;  // the pool's last queries need them
+  std::unique_ptr<Pool> pool_;
+  std::vector<std::unique_ptr<EvidenceModel>> evidence_;  // of services of several variants
+  std::map<std::string, Variants> homeless_;              // for which there was no room
+  std::map<std::string, uint64_t> demand_;                // by model, when the last epoch ended
+  std::map<std::string, double> rates_rps_;               // of the last epoch
+  Time epoch_start_ = started_;
+  PlacementLog log_;
+  PoolTotals window_start_;  // the timer's own
+  AutoscaleSignal autoscale_;
+  std::unique_ptr<Periodic> window_timer_, epoch_timer_;
+};
+
+}  // namespace fermata::engine

@@ -1,0 +1,232 @@
+#include "engine/host/registry.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "base/check.h"
+#include "base/status.h"
+
+namespace fermata::engine {
+
+absl::StatusOr<std::shared_ptr<Route>> Routes::find(const std::string& service,
+                                                    const std::string& version) const {
+  if (const auto it = by_service.find(service); it != by_service.end() && !it->second.empty()) {
+    if (version.empty()) return it->second.back();
+    for (const auto& route : it->second) {
+      if (route->variant->version == version) return route;
+    }
+  }
+  return catalog->find(service, version).status();
+}
+
+Registry::Loaded Registry::put(const std::string& model, Loaded loaded) {
+  return std::exchange(loaded_[model], std::move(loaded));
+}
+
+const std::vector<std::string>* models_of(const ServiceOptions& service) {
+  if (service.variants) return &service.variants->models;
+  return service.ensemble ? &service.ensemble->models : nullptr;
+}
+
+std::vector<ServiceOptions> services_of(const EngineOptions& options, const std::string& model) {
+  std::vector<ServiceOptions> services;
+  bool own_name_taken = false;
+  for (const ServiceOptions& service : options.services) {
+    own_name_taken = own_name_taken || service.name == model;
+    if (models_of(service) != nullptr) continue;
+    if ((service.model.empty() ? service.name : service.model) == model) {
+      services.push_back(service);
+    }
+  }
+  if (!own_name_taken) services.push_back({.name = model});
+  return services;
+}
+
+static bool answered_by_several(const ServiceOptions& service, const std::string& model) {
+  const std::vector<std::string>* models = models_of(service);
+  return models != nullptr && absl::c_linear_search(*models, model);
+}
+
+Duration Registry::tightest_slo(const std::string& model) const {
+  Duration tightest = Duration::infinite();
+  for (const ServiceOptions& service : services_of(options_, model)) {
+    if (service.slo) tightest = std::min(tightest, *service.slo);
+  }
+  for (const ServiceOptions& service : options_.services) {
+    if (service.slo && answered_by_several(service, model))
+      tightest = std::min(tightest, *service.slo);
+  }
+  return tightest;
+}
+
+std::shared_ptr<Route> Registry::route(const ServiceOptions& service,
+                                       const std::shared_ptr<const Variant>& variant,
+                                       uint32_t subcluster) {
+  auto route = std::make_shared<Route>();
+  route->service = service.name;
+  route->slo = service.slo;
+  route->variant = variant;
+  route->subcluster = subcluster;
+  auto& gate = gates_[service.name];
+  if (gate == nullptr) gate = std::make_shared<Gate>(service.queue_limit);
+  route->gate = gate;
+  auto& counters = counters_[{service.name, variant->version}];
+  if (counters == nullptr) counters = std::make_shared<Counters>();
+  route->counters = counters;
+  auto chooser = policy::make_chooser("single", {{variant->id, variant->signature.max_batch}});
+  FERMATA_CHECK(chooser.ok());
+  route->chooser = *std::move(chooser);
+  return route;
+}
+
+void Registry::add_service(const ServiceOptions& options, const Loaded& loaded, Catalog& catalog,
+                           Routes& routes) {
+  auto service = std::make_shared<Service>();
+  service->id = ServiceId(static_cast<uint32_t>(catalog.services.size()));
+  service->name = options.name;
+  service->model = options.model.empty() ? options.name : options.model;
+  service->slo = options.slo;
+  service->queue_limit = options.queue_limit;
+  service->versions = loaded.variants;
+  for (const auto& variant : loaded.variants) {
+    routes.by_service[options.name].push_back(route(options, variant, loaded.subcluster));
+  }
+  catalog.services.push_back(std::move(service));
+}
+
+void Registry::set_evidence(const std::string& service, EvidenceModel* evidence) {
+  compounds_[service].evidence = evidence;
+}
+
+void Registry::add_answers(const std::string& service,
+                           std::map<std::string, AnswerProfile> answers) {
+  for (auto& [model, known] : answers) compounds_[service].answers[model] = std::move(known);
+}
+
+void Registry::set_ensemble(const std::string& service, EnsembleModel* model) {
+  compounds_[service].ensemble = model;
+}
+
+absl::Status Registry::compounds() const {
+  for (const auto& [name, known] : compounds_) RETURN_IF_ERROR(known.compound.status());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<const Compound>> Registry::make(const ServiceOptions& service,
+                                                               const OfVariants& known,
+                                                               Variants variants) {
+  const VariantId id(next_facade_++);
+  if (!service.ensemble) {
+    return make_application(service, std::move(variants), known.answers, known.evidence, id);
+  }
+  if (variants.size() < service.ensemble->models.size() || known.ensemble == nullptr) {
+    return std::shared_ptr<const Compound>();
+  }
+  return make_ensemble(service, std::move(variants), known.ensemble, id);
+}
+
+// The newest versions of its models that are loaded in one sub-cluster, the one with most of
+// them. The same ones make no new compound.
+void Registry::gather(const ServiceOptions& service, OfVariants& known) {
+  std::map<uint32_t, Variants> by_subcluster;
+  for (const std::string& model : *models_of(service)) {
+    const auto it = loaded_.find(model);
+    if (it == loaded_.end() || it->second.variants.empty()) continue;
+    by_subcluster[it->second.subcluster].push_back(it->second.variants.back());
+  }
+  const auto most = std::max_element(
+      by_subcluster.begin(), by_subcluster.end(),
+      [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  if (most == by_subcluster.end()) {
+    known.compound = nullptr;
+    return;
+  }
+  const bool same = known.compound.ok() && *known.compound != nullptr &&
+                    known.subcluster == most->first && (*known.compound)->variants == most->second;
+  if (same) return;
+  known.subcluster = most->first;
+  known.compound = make(service, known, most->second);
+}
+
+void Registry::add_compound(const ServiceOptions& options, Catalog& catalog, Routes& routes) {
+  OfVariants& known = compounds_[options.name];
+  gather(options, known);
+  auto service = std::make_shared<Service>();
+  service->id = ServiceId(static_cast<uint32_t>(catalog.services.size()));
+  service->name = service->model = options.name;
+  service->slo = options.slo;
+  service->queue_limit = options.queue_limit;
+  if (!known.compound.ok()) {
+    service->trouble = message(known.compound.status());
+  } else if (*known.compound == nullptr) {
+    service->trouble = "too few of its models are loaded";
+  } else {
+    const std::shared_ptr<const Compound>& compound = *known.compound;
+    service->versions = {compound->facade};
+    auto made = route(options, compound->facade, known.subcluster);
+    made->compound = compound;
+    made->application = dynamic_cast<const Application*>(compound.get());
+    made->ensemble = dynamic_cast<const Ensemble*>(compound.get());
+    // Each item is a question of its own, and may be answered by others.
+    auto chooser = policy::make_chooser("single", {{compound->facade->id, 1}});
+    FERMATA_CHECK(chooser.ok());
+    made->chooser = *std::move(chooser);
+    routes.by_service[options.name].push_back(std::move(made));
+  }
+  catalog.services.push_back(std::move(service));
+}
+
+std::shared_ptr<const Routes> Registry::routes() {
+  auto routes = std::make_shared<Routes>();
+  auto catalog = std::make_shared<Catalog>();
+  for (const auto& [model, loaded] : loaded_) {
+    for (const ServiceOptions& service : services_of(options_, model)) {
+      add_service(service, loaded, *catalog, *routes);
+    }
+  }
+  for (const ServiceOptions& service : options_.services) {
+    if (models_of(service) != nullptr) add_compound(service, *catalog, *routes);
+  }
+  std::sort(catalog->services.begin(), catalog->services.end(),
+            [](const auto& a, const auto& b) { return a->name < b->name; });
+  routes->catalog = std::move(catalog);
+  return routes;
+}
+
+std::vector<ServiceStatistics> Registry::statistics() const {
+  std::vector<ServiceStatistics> result;
+  for (const auto& [name, counters] : counters_) {
+    ServiceStatistics statistics = counters->snapshot();
+    statistics.service = name.first;
+    statistics.version = name.second;
+    statistics.pending = gates_.at(name.first)->waiting.load();
+    result.push_back(std::move(statistics));
+  }
+  return result;
+}
+
+std::map<std::string, uint64_t> Registry::demand() const {
+  std::map<std::string, uint64_t> by_service, by_model;
+  for (const auto& [name, counters] : counters_) {
+    const ServiceStatistics row = counters->snapshot();
+    for (size_t i = 0; i < kOutcomes; ++i) {
+      const auto outcome = static_cast<Outcome>(i);
+      if (outcome == Outcome::kInvalid || outcome == Outcome::kUnavailable) continue;
+      by_service[name.first] += row.outcomes[i];
+    }
+  }
+  for (const auto& [model, loaded] : loaded_) {
+    for (const ServiceOptions& service : services_of(options_, model)) {
+      by_model[model] += by_service[service.name];
+    }
+    for (const ServiceOptions& service : options_.services) {
+      if (!answered_by_several(service, model)) continue;
+      // One of the variants answers, or most of an ensemble's models do.
+      const size_t choices = service.variants ? service.variants->models.size() : 1;
+      by_model[model] += by_service[service.name] / choices;
+    }
+  }
+  return by_model;
+}
+
+}  // namespace fermata::engine

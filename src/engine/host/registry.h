@@ -1,0 +1,98 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "engine/catalog.h"
+#include "engine/options.h"
+#include "engine/schedule/job.h"
+#include "engine/services/application.h"
+#include "engine/services/ensemble.h"
+
+namespace fermata::engine {
+
+// Where requests go, at one moment: what the scheduler's side of a catalog is.
+struct Routes {
+  std::shared_ptr<const Catalog> catalog;
+  // By service; by version, ascending. What is not ready has no route.
+  absl::flat_hash_map<std::string, std::vector<std::shared_ptr<Route>>> by_service;
+
+  // NOT_FOUND or UNAVAILABLE as Catalog::find.
+  absl::StatusOr<std::shared_ptr<Route>> find(const std::string& service,
+                                              const std::string& version) const;
+};
+
+// The models of a service that several answer; null: one does.
+const std::vector<std::string>* models_of(const ServiceOptions& service);
+
+// The services that a model answers: those that name it, and one of its own name with
+// the defaults unless a service has taken that name.
+std::vector<ServiceOptions> services_of(const EngineOptions& options, const std::string& model);
+
+// Which services there are, which versions of their models are loaded, and how each
+// service has fared; counters and queues outlive reloads. Not synchronised.
+class Registry {
+  static constexpr uint32_t kFirstFacade = uint32_t{1} << 31;  // beyond the loader's ids
+
+ public:
+  using Variants = std::vector<std::shared_ptr<const Variant>>;
+  struct Loaded {
+    Variants variants;
+    uint32_t subcluster = 0;
+  };
+  explicit Registry(const EngineOptions& options) : options_(options) {}
+
+  // Replaces what is loaded of a model; returns what that was.
+  Loaded put(const std::string& model, Loaded loaded);
+  const std::map<std::string, Loaded>& loaded() const { return loaded_; }
+
+  // What judges the requests of a service of several variants.
+  void set_evidence(const std::string& service, EvidenceModel* evidence);
+  // How often its models are right, where their profiles do not say.
+  void add_answers(const std::string& service, std::map<std::string, AnswerProfile> answers);
+  std::shared_ptr<const Routes> routes();
+  // What puts together the answers of an ensemble.
+  void set_ensemble(const std::string& service, EnsembleModel* model);
+  // Why a service of several variants is not served although they are loaded.
+  absl::Status compounds() const;
+  // The tightest deadline of the services that use a model; infinite: none has one.
+  Duration tightest_slo(const std::string& model) const;
+  std::vector<ServiceStatistics> statistics() const;
+  // By model: how many requests its services have been asked since the start, but for those
+  // that did not fit it or found it away. Those of a service of several variants count for
+  // each in equal parts, those of an ensemble for each of its models.
+  std::map<std::string, uint64_t> demand() const;
+
+ private:
+  std::shared_ptr<Route> route(const ServiceOptions& service,
+                               const std::shared_ptr<const Variant>& variant, uint32_t subcluster);
+  void add_service(const ServiceOptions& options, const Loaded& loaded, Catalog& catalog,
+                   Routes& routes);
+
+  struct OfVariants {
+    EvidenceModel* evidence = nullptr;
+    std::map<std::string, AnswerProfile> answers;  // by model
+    EnsembleModel* ensemble = nullptr;
+    absl::StatusOr<std::shared_ptr<const Compound>> compound = nullptr;
+    uint32_t subcluster = 0;
+  };
+  void gather(const ServiceOptions& service, OfVariants& known);
+  absl::StatusOr<std::shared_ptr<const Compound>> make(const ServiceOptions& service,
+                                                       const OfVariants& known, Variants variants);
+  void add_compound(const ServiceOptions& options, Catalog& catalog, Routes& routes);
+
+  const EngineOptions& options_;
+  std::map<std::string, OfVariants> compounds_;  // by service
+  uint32_t next_facade_ = kFirstFacade;
+  std::map<std::string, Loaded> loaded_;  // by model
+  std::map<std::string, std::shared_ptr<Gate>> gates_;
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<Counters>> counters_;
+};
+
+}  // namespace fermata::engine

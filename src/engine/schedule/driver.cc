@@ -1,0 +1,376 @@
+#include "engine/schedule/driver.h"
+
+#include <algorithm>
+#include <array>
+#include <future>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/schedule/driver_state.h"
+
+namespace fermata::engine {
+namespace {
+
+constexpr size_t kMaxKeys = 1024;
+constexpr size_t kMaxEarlyCancels = 4096;
+constexpr size_t kEventsAtOnce = 64;
+// Decisions leave room for this share of batches to start as late as they do (A5).
+constexpr double kDelayQuantile = 0.99;
+constexpr double kFirstDelayNanos = 500'000;
+
+absl::Status shutting_down() {
+  return error(absl::StatusCode::kUnavailable, "the server is shutting down");
+}
+
+}  // namespace
+
+Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, double quantile,
+               std::vector<NewWorker> workers,
+               absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan)
+    : shared_(shared),
+      control_delay_(static_cast<int64_t>(kFirstDelayNanos)),
+      scheduler_(std::move(scheduler)),
+      orphan_(std::move(orphan)),
+      keys_(*scheduler_, quantile, kMaxKeys, shared.types),
+      delay_(kDelayQuantile, kFirstDelayNanos) {
+  const Time now = monotonic_now();
+  scheduler_->set_delay_bound({.control = control_delay()});
+  for (NewWorker& worker : workers) {
+    workers_.push_back(std::make_unique<Worker>());
+    workers_.back()->executor = std::move(worker.executor);
+    workers_.back()->type = worker.type;
+    const WorkerId id = scheduler_->add_worker(now, decisions_, worker.type, worker.memory_bytes);
+    FERMATA_CHECK(id.index() + 1 == workers_.size());
+  }
+  thread_ = std::thread([this] { loop(); });
+}
+
+Driver::~Driver() {
+  post(Command([this] {
+    stopping_ = true;
+    withdraw_waiting([](const Route&) { return true; }, shutting_down(), monotonic_now());
+  }));
+  thread_.join();
+}
+
+void Driver::post(Event event) {
+  events_.enqueue(std::move(event));
+  parker_.unpark();
+}
+
+void Driver::submit(std::shared_ptr<Job> job) { post(std::move(job)); }
+void Driver::cancel(JobId id) { post(Cancel{id}); }
+void Driver::learned(std::shared_ptr<Job> job, std::vector<policy::Evidence> by_item) {
+  post(Learned{std::move(job), std::move(by_item)});
+}
+
+absl::Status Driver::load(const std::shared_ptr<const Variant>& variant) {
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (absl::Status loaded = workers_[i]->executor->load(variant); !loaded.ok()) {
+      for (size_t k = 0; k < i; ++k) workers_[k]->executor->unload(variant->id);
+      return loaded;
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Driver::post_and_wait(absl::FunctionRef<void()> command) {
+  std::promise<void> done;
+  post(Command([&] {
+    command();
+    done.set_value();
+  }));
+  done.get_future().wait();
+}
+
+void Driver::settle() {
+  post_and_wait([] {});
+}
+
+void Driver::add(std::shared_ptr<const Variant> variant, Duration slo) {
+  post_and_wait([&] { keys_.add(std::move(variant), slo); });
+}
+
+void Driver::retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()> gone) {
+  post(Command([this, id, refuse_waiting, gone = std::move(gone)]() mutable {
+    if (refuse_waiting) {
+      // Applications go on with what they have left, and those that wait as they are.
+      withdraw_waiting([id](const Route& route) { return route.variant->id == id; },
+                       error(absl::StatusCode::kUnavailable, "the model was unloaded"),
+                       monotonic_now());
+    }
+    compounds_.retire(id);
+    keys_.retire(id, [this, id, gone = std::move(gone)]() mutable {
+      for (const auto& worker : workers_) worker->executor->unload(id);
+      gone();
+    });
+  }));
+}
+
+void Driver::loop() {
+  std::array<Event, kEventsAtOnce> events;
+  moodycamel::ConsumerToken token(events_);
+  while (!stopping_ || flying_ > 0) {
+    const size_t count = events_.try_dequeue_bulk(token, events.begin(), events.size());
+    const Time now = monotonic_now();
+    for (size_t i = 0; i < count; ++i) {
+      handle(events[i], now);
+      events[i] = std::monostate();
+    }
+    if (const Time due = scheduler_->next_wake(); due <= now) {
+      overslept_ = now - due;
+      observe_delay(overslept_);
+      scheduler_->tick(now, decisions_);
+      act(now);
+      overslept_ = Duration();
+    }
+    if (count == 0) parker_.park_until(scheduler_->next_wake());
+  }
+  // A query that has run may wait, with nothing in flight, for a moment that does not come.
+  for (const auto& [id, part] : parts_) {
+    part.job->end(Outcome::kUnavailable, shutting_down(), {});
+  }
+  Event late;
+  while (events_.try_dequeue(late)) {
+    if (auto* job = std::get_if<std::shared_ptr<Job>>(&late)) {
+      (*job)->end(Outcome::kUnavailable, shutting_down(), {});
+    }
+  }
+}
+
+void Driver::handle(Event& event, Time now) {
+  if (auto* job = std::get_if<std::shared_ptr<Job>>(&event)) {
+    arrived(std::move(*job), now);
+  } else if (auto* flight = std::get_if<std::shared_ptr<Flight>>(&event)) {
+    landed(**flight, now);
+  } else if (auto* cancel = std::get_if<Cancel>(&event)) {
+    cancelled(cancel->id, now);
+  } else if (auto* learned_of = std::get_if<Learned>(&event)) {
+    learned(*learned_of, now);
+  } else if (auto* scored_of = std::get_if<Scored>(&event)) {
+    scored(*scored_of, now);
+  } else if (auto* command = std::get_if<Command>(&event)) {
+    (*command)();
+  }
+  act(now);
+}
+
+void Driver::arrived(std::shared_ptr<Job> job, Time now) {
+  if (!early_cancels_.empty() && early_cancels_.erase(job->id()) > 0) {
+    job->end(Outcome::kCancelled, absl::CancelledError("the client went away"), {});
+  }
+  if (stopping_) {
+    job->end(Outcome::kUnavailable, shutting_down(), {});
+  }
+  if (job->ended()) return job->route().gate->leave();
+  if (!served(job->route())) return orphan_(std::move(job));
+  const KeyId key = key_of(*job);
+  if (key.is_none()) {
+    job->end(Outcome::kRefusedQueue,
+             error(absl::StatusCode::kResourceExhausted,
+                   "{} batch shapes are in use, a new one has to wait", kMaxKeys),
+             {});
+    return job->route().gate->leave();
+  }
+  nominate(job, key, now);
+}
+
+void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
+  const Time arrival = job->request().arrival;
+  nominations_.clear();
+  job->route().chooser->arrived({job->id(), arrival, job->deadline(), job->items()}, now,
+                                nominations_);
+  const auto parts = static_cast<uint32_t>(nominations_.size());
+  job->waiting_parts = job->open_parts = parts;
+  if (parts > 1) {
+    job->split(parts);
+    split_jobs_[job->id()] = job;
+  }
+  for (uint32_t i = 0; i < parts; ++i) {
+    const JobId id = parts > 1 ? next_id() : job->id();
+    if (parts > 1) job->part_ids.push_back(id);
+    const policy::Task task{.job = id,
+                            .key = key,
+                            .arrival = std::min(arrival, now),
+                            .deadline = job->deadline(),
+                            .items = nominations_[i].items};
+    parts_[id] = {task, job, i, nominations_[i].first, false};
+    task_added(key);
+  }
+  batch_keys_.store(keys_.size(), std::memory_order_relaxed);
+  if (parts == 1) {
+    scheduler_->nominate(parts_.at(job->id()).task, now, decisions_);
+  } else {
+    for (JobId id : job->part_ids) scheduler_->nominate(parts_.at(id).task, now, decisions_);
+  }
+  if (!job->evidence.empty()) tell_evidence(*job, now);
+  if (!job->difficulty.empty()) tell_difficulty(*job, now);
+}
+
+void Driver::cancelled(JobId id, Time now) {
+  std::shared_ptr<Job> job;
+  if (const auto part = parts_.find(id); part != parts_.end()) {
+    job = part->second.job;
+  } else if (const auto split = split_jobs_.find(id); split != split_jobs_.end()) {
+    job = split->second;
+  } else {
+    if (early_cancels_.insert(id).second) early_order_.push_back(id);
+    if (early_order_.size() > kMaxEarlyCancels) {
+      early_cancels_.erase(early_order_.front());
+      early_order_.pop_front();
+    }
+    return;
+  }
+  job->end(Outcome::kCancelled, absl::CancelledError("the client went away"), {});
+  withdraw_parts(*job, now);
+}
+
+void Driver::withdraw_parts(Job& job, Time now) {
+  for (const JobId id : job.parts()) {
+    const auto it = parts_.find(id);
+    if (it == parts_.end()) continue;
+    if (it->second.bound && job.route().ensemble == nullptr) continue;
+    if (scheduler_->withdraw(policy::Task(it->second.task), now, decisions_)) forget(id);
+  }
+}
+
+void Driver::withdraw_waiting(absl::FunctionRef<bool(const Route&)> of, const absl::Status& why,
+                              Time now) {
+  std::vector<std::shared_ptr<Job>> jobs;
+  for (const auto& [id, part] : parts_) {
+    if (!part.bound && of(part.job->route())) jobs.push_back(part.job);
+  }
+  for (const std::shared_ptr<Job>& job : jobs) {
+    job->end(Outcome::kUnavailable, why, {});
+    withdraw_parts(*job, now);
+  }
+}
+
+void Driver::left_queue(Job& job) {
+  if (--job.waiting_parts == 0) job.route().gate->leave();
+}
+
+void Driver::forget(JobId part) {
+  const auto it = parts_.find(part);
+  FERMATA_CHECK(it != parts_.end());
+  const std::shared_ptr<Job> job = std::move(it->second.job);
+  const KeyId key = it->second.task.key;
+  if (!it->second.bound) left_queue(*job);
+  parts_.erase(it);
+  queries_.erase(part);
+  if (--job->open_parts == 0 && !job->part_ids.empty()) split_jobs_.erase(job->id());
+  task_ended(key);
+}
+
+void Driver::act(Time now) {
+  while (!decisions_.empty()) {
+    std::swap(acting_, decisions_);  // acting on one may decide the next
+    for (policy::Batch& batch : acting_.bound) launch(batch, now);
+    for (const policy::Dropped& dropped : acting_.dropped) refuse(dropped, now);
+    for (const policy::Task& task : acting_.short_circuited) short_circuit(task);
+    for (const policy::Concluded& concluded : acting_.concluded) conclude(concluded, now);
+    acting_.clear();
+  }
+}
+
+void Driver::launch(policy::Batch& batch, Time now) {
+  auto flight = std::make_shared<Flight>();
+  flight->key = batch.key;
+  flight->worker = batch.worker;
+  flight->items = batch.items;
+  flight->load = batch.load;
+  flight->due = std::max(now, batch.start) - overslept_;
+  flight->passengers.reserve(batch.tasks.size());
+  const VariantId variant = keys_.at(batch.key).variant;
+  flight->variant = keys_.variant(variant);
+  BatchRun run{.variant = variant};
+  run.parts.reserve(batch.tasks.size());
+  for (const policy::Task& task : batch.tasks) {
+    Part& part = parts_.at(task.job);
+    if (!part.bound) left_queue(*part.job);
+    part.bound = true;
+    part.job->decided = true;
+    flight->passengers.push_back({task.job, part.job, part.index});
+    const InferRequest& request = part.job->request();
+    run.parts.push_back({&request.inputs, &request.outputs, part.first, task.items});
+    if (part.job->route().ensemble != nullptr) board(part, *flight, run.parts.back());
+  }
+  run.done = [this, flight](BatchResult result) { completed(flight, std::move(result)); };
+  keys_.task_added(batch.key);  // an ensemble's query may end before its batches do
+  ++flying_;
+  workers_[batch.worker.index()]->executor->run(std::move(run));
+}
+
+void Driver::refuse(const policy::Dropped& dropped, Time now) {
+  const auto it = parts_.find(dropped.task.job);
+  FERMATA_CHECK(it != parts_.end());
+  const std::shared_ptr<Job> job = it->second.job;
+  const Duration budget = job->deadline() - job->request().arrival;
+  const bool refused =
+      job->end(Outcome::kRefusedDeadline,
+               error(absl::StatusCode::kDeadlineExceeded,
+                     "cannot end in time: the budget was {:.3f} ms, {:.3f} ms of it are left, the "
+                     "expected wait is {:.3f} ms and the run time {:.3f} ms",
+                     budget.millis(), (job->deadline() - now).millis(), dropped.wait.millis(),
+                     dropped.run.millis()),
+               {.queueing = dropped.wait, .run = dropped.run});
+  if (refused) doubt(dropped.task, now);
+  forget(dropped.task.job);
+  if (job->open_parts > 0) withdraw_parts(*job, now);
+}
+
+void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result) {
+  FERMATA_CHECK(result.parts.size() == flight->passengers.size());
+  flight->run = {.variant = flight->variant.get(),
+                 .worker = shared_.first_worker + flight->worker.value(),
+                 .worker_type = shared_.types[workers_[flight->worker.index()]->type],
+                 .batch_items = flight->items,
+                 .started = result.started,
+                 .input = result.input,
+                 .run = result.run,
+                 .output = result.output};
+  for (const auto& part : result.parts) flight->all_good = flight->all_good && part.ok();
+  Worker& worker = *workers_[flight->worker.index()];
+  worker.batches.fetch_add(1, std::memory_order_relaxed);
+  worker.busy_nanos.fetch_add(result.total().nanos(), std::memory_order_relaxed);
+  flight->passengers.front().job->route().counters->count_batch(flight->items, result.input,
+                                                                result.run, result.output);
+  for (size_t i = 0; i < result.parts.size(); ++i) {
+    Flight::Passenger& passenger = flight->passengers[i];
+    if (passenger.base_model) passenger.answer = std::move(result.parts[i]);
+  }
+  post(flight);
+  for (size_t i = 0; i < result.parts.size(); ++i) {
+    const Flight::Passenger& passenger = flight->passengers[i];
+    if (passenger.base_model) continue;
+    passenger.job->answered(passenger.index, std::move(result.parts[i]), flight->run);
+  }
+}
+
+void Driver::landed(Flight& flight, Time now) {
+  --flying_;
+  learn(flight, now);
+  take_answers(flight);
+  scheduler_->freed(flight.worker, now, decisions_);
+  for (const Flight::Passenger& passenger : flight.passengers) {
+    if (passenger.base_model) continue;  // it ends when it is concluded
+    forget(passenger.part);
+    if (passenger.job->ended() && passenger.job->open_parts > 0) {
+      withdraw_parts(*passenger.job, now);
+    }
+  }
+  keys_.task_ended(flight.key);
+}
+
+std::vector<WorkerStatistics> Driver::worker_statistics() const {
+  std::vector<WorkerStatistics> result;
+  for (uint32_t i = 0; i < workers_.size(); ++i) {
+    result.push_back({shared_.first_worker + i, shared_.types[workers_[i]->type],
+                      workers_[i]->batches.load(),
+                      Duration::nanos(workers_[i]->busy_nanos.load())});
+  }
+  return result;
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,162 @@
+#pragma once
+
+#include <concurrentqueue/concurrentqueue.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <thread>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
+#include "base/quantile_tracker.h"
+#include "engine/execute/executor.h"
+#include "engine/schedule/job.h"
+#include "engine/schedule/key_table.h"
+#include "engine/schedule/parker.h"
+#include "engine/services/compound_keys.h"
+#include "policy/scheduler.h"
+
+namespace fermata::engine {
+
+// Drives a policy::Scheduler in real time: one thread owns it and all state of jobs.
+// Others push events into a queue and wake it if it sleeps; nobody takes a lock.
+class Driver {
+ public:
+  // What a driver shares with the others of its pool.
+  struct Shared {
+    std::atomic<uint64_t>& ids;  // the next of a job or a part of one; outlives the driver
+    uint32_t first_worker = 0;   // how many workers the drivers before it have
+    // Of WorkerOptions::types those that its workers have; schedulers know them by their place
+    // here.
+    std::vector<uint32_t> types = {0};
+    std::vector<std::string> type_names = {"default"};
+  };
+  struct NewWorker {
+    std::unique_ptr<Executor> executor;
+    uint32_t type = 0;                                // of Shared::types
+    int64_t memory_bytes = policy::kUnlimitedMemory;  // for what is loaded on demand
+  };
+  // `orphan` takes a job whose variant is gone; called on the scheduler thread.
+  Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, double quantile,
+         std::vector<NewWorker> workers, absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan);
+  // Refuses what waits, lets what runs end.
+  ~Driver();
+
+  void submit(std::shared_ptr<Job> job);
+  void wake() { parker_.unpark(); }  // the scheduler's next_wake() has come nearer
+  void cancel(JobId id);
+  // What the data of a submitted job says; it may overtake the job. Any thread.
+  void learned(std::shared_ptr<Job> job, std::vector<policy::Evidence> by_item);
+  // From what variants were last chosen, if they were. Blocks.
+  std::optional<plan::GroupProblem> last_problem();
+  // What is predicted of each item of a submitted job of an ensemble; it may overtake the job. Any
+  // thread.
+  void scored(std::shared_ptr<Job> job, std::vector<policy::Difficulty> by_item);
+  // The same for what base models were last chosen from.
+  std::optional<plan::EnsembleTask> last_ensemble_task();
+
+  // The workers have it loaded already. Blocks until the scheduler knows it.
+  void add(std::shared_ptr<const Variant> variant, Duration slo);
+  // Takes nothing new for it; waiting work is refused with UNAVAILABLE, or ends
+  // normally. Workers unload it when all has ended; then `gone` is called, on the
+  // scheduler thread. Returns at once.
+  void retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()> gone);
+  // Into every worker, or none; blocks.
+  absl::Status load(const std::shared_ptr<const Variant>& variant);
+  // Blocks until all that was posted before has been handled.
+  void settle();
+
+  std::vector<WorkerStatistics> worker_statistics() const;
+  Duration control_delay() const { return Duration::nanos(control_delay_.load()); }
+  uint64_t batch_keys() const { return batch_keys_.load(); }
+
+ private:
+  struct Part;    // of a job, waiting or running
+  struct Query;   // a part of a job of an ensemble: its answers so far
+  struct Flight;  // a batch that runs
+  struct Worker;
+  struct Cancel {
+    JobId id;
+  };
+  struct Learned {
+    std::shared_ptr<Job> job;
+    std::vector<policy::Evidence> by_item;
+  };
+  struct Scored {
+    std::shared_ptr<Job> job;
+    std::vector<policy::Difficulty> by_item;
+  };
+  using Command = absl::AnyInvocable<void()>;
+  using Event = std::variant<std::monostate, std::shared_ptr<Job>, std::shared_ptr<Flight>, Cancel,
+                             Learned, Scored, Command>;
+
+  JobId next_id() { return JobId(shared_.ids.fetch_add(1, std::memory_order_relaxed)); }
+  void post(Event event);
+  void post_and_wait(absl::FunctionRef<void()> command);
+  void loop();
+  void handle(Event& event, Time now);
+  void arrived(std::shared_ptr<Job> job, Time now);
+  bool served(const Route& route);  // everything that it needs
+  KeyId key_of(const Job& job);
+  void task_added(KeyId key);
+  void task_ended(KeyId key);
+  void nominate(const std::shared_ptr<Job>& job, KeyId key, Time now);
+  void learned(const Learned& learned, Time now);
+  void tell_evidence(const Job& job, Time now);
+  void short_circuit(const policy::Task& task);
+  void scored(Scored& scored, Time now);
+  void tell_difficulty(const Job& job, Time now);
+  // Of a passenger that is a query of an ensemble.
+  void board(const Part& part, Flight& flight, BatchPart& wanted);
+  void take_answers(Flight& flight);
+  void conclude(const policy::Concluded& concluded, Time now);
+  void cancelled(JobId id, Time now);
+  void landed(Flight& flight, Time now);
+  void observe_delay(Duration delay);
+  void learn(const Flight& flight, Time now);
+  void doubt(const policy::Task& refused, Time now);
+  void doubt(KeyId key, uint32_t items, Time now);
+  void publish(KeyId key, Time now);  // its corrected latency, if it moved
+  void act(Time now);
+  void launch(policy::Batch& batch, Time now);
+  void refuse(const policy::Dropped& dropped, Time now);
+  void withdraw_parts(Job& job, Time now);
+  void withdraw_waiting(absl::FunctionRef<bool(const Route&)> of, const absl::Status& why,
+                        Time now);
+  void forget(JobId part);  // a part has ended
+  void left_queue(Job& job);
+  void completed(const std::shared_ptr<Flight>& flight, BatchResult result);  // worker's thread
+
+  const Shared shared_;
+  moodycamel::ConcurrentQueue<Event> events_;
+  Parker parker_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::atomic<int64_t> control_delay_;
+  std::atomic<uint64_t> batch_keys_{0};
+
+  // The scheduler thread's own:
+  std::unique_ptr<policy::Scheduler> scheduler_;
+  absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan_;
+  KeyTable keys_;
+  CompoundKeys compounds_{*scheduler_, keys_};
+  policy::Decisions decisions_, acting_;
+  std::vector<policy::Nomination> nominations_;
+  absl::flat_hash_map<JobId, Part> parts_;
+  absl::flat_hash_map<JobId, std::shared_ptr<Query>> queries_;  // by part, once it runs
+  absl::flat_hash_map<JobId, std::shared_ptr<Job>> split_jobs_;
+  // Cancellations that overtook their job; the oldest are forgotten.
+  absl::flat_hash_set<JobId> early_cancels_;
+  std::deque<JobId> early_order_;
+  QuantileTracker delay_;  // from decision to start, nanoseconds
+  Duration overslept_;     // of the tick under way
+  bool stopping_ = false;
+  uint64_t flying_ = 0;
+  std::thread thread_;
+};
+
+}  // namespace fermata::engine

@@ -1,0 +1,120 @@
+// What the driver does for services that several base models answer together.
+#include <fmt/format.h>
+
+#include "absl/algorithm/container.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/schedule/driver_state.h"
+#include "engine/services/ensemble.h"
+
+namespace fermata::engine {
+
+void Driver::scored(std::shared_ptr<Job> job, std::vector<policy::Difficulty> by_item) {
+  post(Scored{std::move(job), std::move(by_item)});
+}
+
+// What is known of a job that has not come yet waits with it.
+void Driver::scored(Scored& scored, Time now) {
+  Job& job = *scored.job;
+  if (job.ended()) return;
+  job.difficulty = std::move(scored.by_item);
+  if (job.open_parts > 0) tell_difficulty(job, now);
+}
+
+void Driver::tell_difficulty(const Job& job, Time now) {
+  for (const JobId id : job.parts()) {
+    const auto part = parts_.find(id);
+    if (part == parts_.end()) continue;
+    scheduler_->scored(policy::Task(part->second.task), job.difficulty[part->second.first], now,
+                       decisions_);
+  }
+}
+
+void Driver::board(const Part& part, Flight& flight, BatchPart& wanted) {
+  const Ensemble& ensemble = *part.job->route().ensemble;
+  const auto at = absl::c_find_if(ensemble.variants, [&flight](const auto& variant) {
+    return variant->id == flight.variant->id;
+  });
+  const auto model = static_cast<uint32_t>(at - ensemble.variants.begin());
+  auto& query = queries_[part.task.job];
+  if (query == nullptr) query = std::make_shared<Query>(ensemble.variants.size());
+  flight.passengers.back().base_model = model;
+  flight.passengers.back().query = query;
+  wanted.outputs = &ensemble.outputs[model];
+  if (ensemble.same_inputs) return;
+  std::vector<Tensor>& inputs = query->answers[model].inputs;
+  inputs = ensemble.inputs_of(model, part.job->request().inputs);
+  wanted.inputs = &inputs;
+}
+
+// Before the scheduler hears that the worker is free.
+void Driver::take_answers(Flight& flight) {
+  for (Flight::Passenger& passenger : flight.passengers) {
+    if (!passenger.base_model) continue;
+    const auto query = queries_.find(passenger.part);
+    if (query == queries_.end()) continue;  // it has ended
+    Query::Answer& answer = query->second->answers[*passenger.base_model];
+    if (query->second->run.variant == nullptr) query->second->run = flight.run;
+    if (passenger.answer.ok()) {
+      answer.output = std::move(passenger.answer->front());
+      continue;
+    }
+    answer.failure = passenger.answer.status();
+    scheduler_->failed(flight.worker, parts_.at(passenger.part).task);
+  }
+}
+
+void Driver::conclude(const policy::Concluded& concluded, Time now) {
+  const JobId id = concluded.task.job;
+  const Part& part = parts_.at(id);
+  const std::shared_ptr<Job> job = part.job;
+  const std::shared_ptr<Query> held = queries_.at(id);
+  Query& query = *held;
+  PartRun run = query.run;
+  run.input = run.output = Duration();
+  run.run = monotonic_now() - run.started;  // of all of them
+  run.ensemble = {.ran = concluded.ran, .planned = concluded.planned};
+  if (!job->difficulty.empty()) run.ensemble->difficulty = job->difficulty[part.first];
+  const uint32_t index = part.index;
+  if (concluded.ran == 0) {
+    const auto failed =
+        absl::c_find_if(query.answers, [](const auto& a) { return !a.failure.ok(); });
+    job->answered(index,
+                  absl::Status(failed->failure.code(),
+                               fmt::format("no base model of '{}' answered: {}",
+                                           job->route().service, message(failed->failure))),
+                  run);
+  } else if (!job->ended()) {
+    std::vector<std::optional<Tensor>> answers;
+    for (size_t k = 0; k < query.answers.size(); ++k) {
+      const bool counts = (concluded.ran >> k & 1) != 0;
+      answers.push_back(counts ? std::move(query.answers[k].output) : std::nullopt);
+    }
+    // The variant that ran first is alive as long as the job's route is.
+    job->route().ensemble->model->combine(
+        std::move(answers),
+        [job, index, run](absl::StatusOr<Tensor> output, plan::Subset used) mutable {
+          run.ensemble->ran = used;
+          if (!output.ok()) return job->answered(index, output.status(), run);
+          std::vector<Tensor> outputs;
+          outputs.push_back(*std::move(output));
+          job->answered(index, std::move(outputs), run);
+        });
+  }
+  forget(id);
+  if (job->ended() && job->open_parts > 0) withdraw_parts(*job, now);
+}
+
+std::optional<plan::EnsembleTask> Driver::last_ensemble_task() {
+  std::optional<plan::EnsembleTask> last;
+  post_and_wait([&] {
+    const plan::EnsembleTask* task = scheduler_->last_ensemble_task();
+    if (task == nullptr) return;
+    last = *task;
+    auto& queries = last->problem.queries;
+    for (size_t i = 0; i < queries.size(); ++i) queries[i].id = std::to_string(i);
+  });
+  return last;
+}
+
+}  // namespace fermata::engine

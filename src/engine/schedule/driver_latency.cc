@@ -1,0 +1,69 @@
+// What the driver learns from batches: their latencies and the delay of its own control path.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/schedule/driver_state.h"
+
+namespace fermata::engine {
+namespace {
+
+// A latency that refuses work is doubted when nothing has run for this long.
+constexpr Duration kNoEvidence = Duration::seconds(1);
+
+}  // namespace
+
+// Late wakes count whether a batch came of them or a refusal, or the bound could
+// stay so low that everything is refused and nothing is left to measure.
+void Driver::observe_delay(Duration delay) {
+  delay_.observe(std::max(1000.0, static_cast<double>(delay.nanos())));
+  const double known = static_cast<double>(control_delay_.load(std::memory_order_relaxed));
+  if (std::abs(delay_.value() - known) > 0.2 * known) {
+    control_delay_.store(static_cast<int64_t>(delay_.value()), std::memory_order_relaxed);
+    scheduler_->set_delay_bound({.control = control_delay()});
+  }
+}
+
+void Driver::learn(const Flight& flight, Time now) {
+  const Route& route = flight.passengers.front().job->route();
+  const PartRun& run = flight.run;
+  // A batch bound ahead waits for the one before it, which is no delay of the control path.
+  Worker& worker = *workers_[flight.worker.index()];
+  Time& last_end = worker.last_end;
+  if (!flight.load) observe_delay(run.started - std::max(flight.due, last_end));
+  last_end = run.started + run.input + run.run + run.output;
+  if (!flight.all_good) return;
+  BatchKey& key = keys_.at(flight.key);
+  key.last_evidence = now;
+  LatencyCorrection& correction = key.corrections[worker.type];
+  correction.measured(flight.items, run.input + run.run + run.output);
+  if (route.compound == nullptr) route.counters->set_drift(correction.drift());
+  publish(flight.key, now);
+}
+
+// A query of an ensemble was refused by the latencies of all its base models.
+void Driver::doubt(const policy::Task& refused, Time now) {
+  if (!compounds_.has(refused.key)) return doubt(refused.key, refused.items, now);
+  for (const KeyId model : compounds_.variants(refused.key)) doubt(model, refused.items, now);
+}
+
+void Driver::doubt(KeyId id, uint32_t items, Time now) {
+  BatchKey& key = keys_.at(id);
+  if (now - key.last_evidence < kNoEvidence) return;
+  key.last_evidence = now;
+  for (LatencyCorrection& correction : key.corrections) correction.doubted(items);
+  publish(id, now);
+}
+
+void Driver::publish(KeyId id, Time now) {
+  BatchKey& key = keys_.at(id);
+  bool moved = false;
+  for (uint32_t type = 0; type < key.corrections.size(); ++type) {
+    auto table = key.corrections[type].publish();
+    if (table == nullptr) continue;
+    key.latency = key.latency.with(type, std::move(table));
+    moved = true;
+  }
+  if (moved) scheduler_->update_latency(id, key.latency, now, decisions_);
+}
+
+}  // namespace fermata::engine

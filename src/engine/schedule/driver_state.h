@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "engine/schedule/driver.h"
+
+namespace fermata::engine {
+
+// What the driver keeps of each part, batch and worker; for its own files only.
+
+struct Driver::Part {
+  policy::Task task;
+  std::shared_ptr<Job> job;
+  uint32_t index = 0, first = 0;
+  bool bound = false;
+};
+
+struct Driver::Query {
+  struct Answer {
+    std::vector<Tensor> inputs;  // where the base model does not take all of the request's
+    std::optional<Tensor> output;
+    absl::Status failure;
+  };
+  explicit Query(size_t models) : answers(models) {}
+  std::vector<Answer> answers;  // by base model
+  PartRun run;                  // of the batch that ended first
+};
+
+struct Driver::Flight {
+  KeyId key;
+  std::shared_ptr<const Variant> variant;
+  WorkerId worker;
+  uint32_t items = 0;
+  bool load = false;  // it had to load its variant first
+  Time due;           // when the decision to start it fell, or should have fallen
+  struct Passenger {
+    JobId part;
+    std::shared_ptr<Job> job;
+    uint32_t index = 0;
+    std::optional<uint32_t> base_model;  // of a query of an ensemble: which one this is
+    std::shared_ptr<Query> query;        // whose inputs it reads
+    absl::StatusOr<std::vector<Tensor>> answer = std::vector<Tensor>();  // then, when it landed
+  };
+  std::vector<Passenger> passengers;
+  PartRun run;  // set when it landed
+  bool all_good = true;
+};
+
+struct Driver::Worker {
+  std::unique_ptr<Executor> executor;
+  uint32_t type = 0;
+  Time last_end;  // of its batches, as the scheduler thread knows
+  std::atomic<uint64_t> batches{0};
+  std::atomic<int64_t> busy_nanos{0};
+};
+
+}  // namespace fermata::engine

@@ -1,0 +1,152 @@
+#include "engine/schedule/job.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/execute/gather.h"
+#include "engine/services/application.h"
+#include "engine/services/ensemble.h"
+#include "engine/services/explain.h"
+
+namespace fermata::engine {
+namespace {
+
+Time deadline_of(const InferRequest& request, const Route& route) {
+  Time deadline = Time::infinite();
+  if (request.timeout) {
+    deadline = request.arrival + *request.timeout;
+  } else if (route.slo) {
+    deadline = request.arrival + *route.slo;
+  }
+  return std::min(deadline, request.cutoff);
+}
+
+// Who answered a request that was short-circuited.
+constexpr std::string_view kEvidence = "evidence";
+
+}  // namespace
+
+bool Route::uses(VariantId id) const {
+  return compound != nullptr ? compound->uses(id) : variant->id == id;
+}
+
+Job::Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
+         Admitted admitted)
+    : id_(id),
+      request_(std::move(request)),
+      reply_(std::move(reply)),
+      route_(std::move(route)),
+      admitted_(std::move(admitted)),
+      deadline_(deadline_of(request_, *route_)) {}
+
+void Job::split(uint32_t parts) {
+  join_ = std::make_unique<Join>();
+  join_->outputs.resize(parts);
+  join_->why.resize(parts);
+}
+
+void Job::move_to(absl::FunctionRef<void(InferRequest, Reply, const Route& old, JobId id)> next) {
+  if (!ended_.exchange(true)) next(std::move(request_), std::move(reply_), *route_, id_);
+}
+
+Explanation Job::explain(const PartRun& run, uint32_t part) const {
+  Explanation why;
+  if (run.variant == nullptr) {
+    why.variant = kEvidence;
+  } else {
+    why.variant = run.variant->model;
+    why.version = run.variant->version;
+  }
+  why.worker = run.worker;
+  why.batch_items = run.batch_items;
+  why.budget = deadline_ - request_.arrival;
+  why.queueing = run.started - request_.arrival;
+  why.run = run.input + run.run + run.output;
+  why.remaining = deadline_ - monotonic_now();
+  if (deadline_.is_infinite()) why.budget = why.remaining = Duration::infinite();
+  if (route_->application != nullptr) {
+    static const policy::Evidence kNothing;
+    explain_choice(*route_->application, part < evidence.size() ? evidence[part] : kNothing, run,
+                   deadline_, why);
+  }
+  if (run.ensemble) explain_subset(*route_->ensemble, run, deadline_, why);
+  return why;
+}
+
+void Job::send(absl::Status status, std::vector<Tensor> outputs, Explanation why, bool final) {
+  reply_({std::move(status), std::move(outputs), route_->service, route_->variant->version,
+          request_.id, std::move(why), final});
+}
+
+bool Job::end(Outcome outcome, absl::Status status, Explanation why) {
+  std::unique_lock<std::mutex> lock;
+  if (join_ != nullptr) lock = std::unique_lock(join_->mutex);
+  if (ended_.exchange(true)) return false;
+  const Time now = monotonic_now();
+  why.outcome = outcome;
+  why.variant = route_->variant->model;
+  why.version = route_->variant->version;
+  why.budget = deadline_.is_infinite() ? Duration::infinite() : deadline_ - request_.arrival;
+  why.remaining = deadline_.is_infinite() ? Duration::infinite() : deadline_ - now;
+  route_->counters->count_end(outcome,
+                              {.arrival = request_.arrival, .deadline = deadline_, .ended = now});
+  send(std::move(status), {}, std::move(why), true);
+  return true;
+}
+
+void Job::finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run, Explanation why) {
+  if (ended_.exchange(true)) return;
+  const Time now = monotonic_now();
+  const Outcome outcome = !outputs.ok()      ? Outcome::kFailed
+                          : now <= deadline_ ? Outcome::kOnTime
+                                             : Outcome::kLate;
+  route_->counters->count_end(outcome, {.arrival = request_.arrival,
+                                        .deadline = deadline_,
+                                        .ended = now,
+                                        .queueing = run.started - request_.arrival,
+                                        .input = run.input,
+                                        .run = run.run,
+                                        .output = run.output,
+                                        .items = admitted_.items});
+  why.outcome = outcome;
+  absl::Status status = outputs.status();
+  send(std::move(status), outputs.ok() ? *std::move(outputs) : std::vector<Tensor>(),
+       std::move(why), true);
+}
+
+void Job::answered(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run) {
+  if (join_ == nullptr) return finish(std::move(outputs), run, explain(run, part));
+  answered_split(part, std::move(outputs), run);
+}
+
+void Job::reply_in_turn(const PartRun& run) {
+  const auto parts = static_cast<uint32_t>(join_->outputs.size());
+  uint32_t& next = join_->replied;
+  for (; next + 1 < parts && join_->outputs[next]; ++next) {
+    send(absl::OkStatus(), *std::move(join_->outputs[next]), std::move(join_->why[next]), false);
+  }
+  if (next + 1 == parts && join_->outputs[next]) {
+    finish(*std::move(join_->outputs[next]), run, std::move(join_->why[next]));
+  }
+}
+
+void Job::answered_split(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs,
+                         const PartRun& run) {
+  const std::lock_guard lock(join_->mutex);
+  if (ended()) return;
+  if (!outputs.ok()) return finish(std::move(outputs), run, explain(run, part));
+  const auto parts = static_cast<uint32_t>(join_->outputs.size());
+  join_->outputs[part] = *std::move(outputs);
+  ++join_->answered;
+  if (request_.in_parts) {
+    join_->why[part] = explain(run, part);
+    reply_in_turn(run);
+  } else if (join_->answered == parts) {
+    std::vector<std::vector<Tensor>> all;
+    for (auto& each : join_->outputs) all.push_back(*std::move(each));
+    finish(join(all), run, explain(run, part));
+  }
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "engine/admission.h"
+#include "engine/catalog.h"
+#include "engine/host/counters.h"
+#include "engine/request.h"
+#include "policy/chooser.h"
+#include "policy/ensemble/ensemble.h"
+#include "policy/variants/application.h"
+
+namespace fermata::engine {
+
+struct Application;  // engine/application.h
+struct Compound;     // engine/compound.h
+struct Ensemble;     // engine/ensemble.h
+
+// The queue of one service: how many of its requests wait.
+struct Gate {
+  explicit Gate(uint32_t most) : limit(most) {}
+  const uint32_t limit;
+  std::atomic<uint32_t> waiting{0};
+  // False where it is full.
+  bool enter() {
+    if (waiting.fetch_add(1) < limit) return true;
+    leave();
+    return false;
+  }
+  void leave() { waiting.fetch_sub(1); }
+};
+
+// Where requests for one service and version go. `variant` is what clients see of it: for a
+// service of several variants their facade.
+struct Route {
+  std::string service;
+  std::optional<Duration> slo;
+  std::shared_ptr<const Variant> variant;
+  uint32_t subcluster = 0;  // where it is loaded
+  std::shared_ptr<Counters> counters;
+  std::shared_ptr<Gate> gate;
+  std::unique_ptr<policy::Chooser> chooser;  // the scheduler thread's own
+  // Of several variants; one of the two is the compound itself, in its own type.
+  std::shared_ptr<const Compound> compound;
+  const Application* application = nullptr;
+  const Ensemble* ensemble = nullptr;
+
+  bool uses(VariantId id) const;
+};
+
+// How a query of an ensemble was answered.
+struct EnsembleRun {
+  plan::Subset ran = 0, planned = 0;  // of its base models
+  policy::Difficulty difficulty{.bin = policy::Difficulty::kUnknown};
+};
+
+// How one part ran.
+struct PartRun {
+  // What ran, alive for the call; null: the evidence answered. Of an ensemble, what answered first.
+  const Variant* variant = nullptr;
+  uint32_t worker = 0, worker_type = 0, batch_items = 0;
+  Time started;
+  Duration input, run, output;
+  std::optional<EnsembleRun> ensemble;
+};
+
+// One request from submit to its final reply: the root of a tree whose parts run in
+// batches of their own. Ends exactly once, whoever comes first, and is counted then.
+class Job {
+ public:
+  Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route, Admitted admitted);
+
+  JobId id() const { return id_; }
+  const InferRequest& request() const { return request_; }
+  const Route& route() const { return *route_; }
+  uint32_t items() const { return admitted_.items; }
+  const Shape& shape() const { return admitted_.shape; }
+  Time deadline() const { return deadline_; }
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+
+  // Any thread. False where it had ended before.
+  bool end(Outcome outcome, absl::Status status, Explanation why);
+  // The outputs of one part, or why it failed; any thread, once a part. The last one
+  // joins them all into the reply; or each is a reply in its turn (in_parts).
+  void answered(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run);
+
+  // Takes what the client sent out of a job that no batch has seen, unless it has ended;
+  // `next` answers for it from now on.
+  void move_to(absl::FunctionRef<void(InferRequest, Reply, const Route& old, JobId id)> next);
+
+  // The scheduler thread's own.
+  void split(uint32_t parts);   // before any of them runs; more than one
+  std::vector<JobId> part_ids;  // of a job that was split
+  std::vector<JobId> parts() const { return part_ids.empty() ? std::vector{id_} : part_ids; }
+  // Of a service of several variants: what is known of the data of each item (empty: nothing);
+  // fixed once a part of it is bound or answered.
+  std::vector<policy::Evidence> evidence;
+  bool decided = false;
+  std::vector<policy::Difficulty> difficulty;  // of an ensemble, by item; empty: not predicted yet
+  uint32_t waiting_parts = 0, open_parts = 0;
+
+ private:
+  struct Join {
+    std::mutex mutex;
+    std::vector<std::optional<std::vector<Tensor>>> outputs;  // by part
+    std::vector<Explanation> why;  // by part that waits for its turn among several replies
+    uint32_t replied = 0, answered = 0;
+  };
+  // Of an answer, by how one part of it ran; where several variants may answer, parts are items.
+  Explanation explain(const PartRun& run, uint32_t part) const;
+  void finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run, Explanation why);
+  void reply_in_turn(const PartRun& run);
+  void answered_split(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs,
+                      const PartRun& run);
+  void send(absl::Status status, std::vector<Tensor> outputs, Explanation why, bool final);
+
+  const JobId id_;
+  InferRequest request_;
+  Reply reply_;
+  const std::shared_ptr<Route> route_;
+  const Admitted admitted_;
+  const Time deadline_;
+  std::atomic<bool> ended_{false};
+  std::unique_ptr<Join> join_;  // of a job that was split
+};
+
+}  // namespace fermata::engine

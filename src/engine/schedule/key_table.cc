@@ -1,0 +1,163 @@
+#include "engine/schedule/key_table.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace fermata::engine {
+namespace {
+
+constexpr double kLongestMs = 1e9;  // eleven days: what a profile says beyond is not believed
+
+// The elements of one item over all inputs; free dimensions come from `next`.
+template <class Next>
+double item_elements(const Signature& signature, Next next) {
+  double sum = 0;
+  for (const TensorSpec& spec : signature.inputs) {
+    double count = 1;
+    for (size_t i = 0; i < spec.dims.size(); ++i) count *= static_cast<double>(next(spec, i));
+    sum += count;
+  }
+  return sum;
+}
+
+}  // namespace
+
+double relative_size(const Variant& variant, const Shape& shape) {
+  const auto& profiled = variant.profile.shapes;
+  // A model whose shape is fixed has none here, whatever its profile says.
+  if (profiled.empty() || shape.empty() || std::find(shape.begin(), shape.end(), -1) != shape.end())
+    return 1;
+  size_t at = 0;
+  const double own =
+      item_elements(variant.signature, [&](const auto&, size_t) { return shape[at++]; });
+  const double base = item_elements(variant.signature, [&](const TensorSpec& spec, size_t i) {
+    const auto it = profiled.find(spec.name);
+    const bool known = it != profiled.end() && i < it->second.size();
+    return known ? it->second[i] : std::max<int64_t>(1, spec.dims[i]);
+  });
+  return base > 0 ? std::max(own / base, 1e-3) : 1;
+}
+
+std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, double quantile,
+                                                     double scale, uint32_t worker_type) {
+  const uint32_t max_batch = variant.signature.max_batch;
+  const Profile& profile = variant.profile_on(worker_type);
+  TableLatency table{{{1, 1.1}, {max_batch + 1, 1.0 + 0.1 * (max_batch + 1)}}};
+  if (profile.measured()) {
+    table = latency_at(profile, quantile);
+    const auto [last, last_ms] = *table.points_ms.rbegin();
+    const double slope =
+        table.points_ms.size() > 1 ? profile.linear.latency.alpha_ms : last_ms / last;
+    if (last < max_batch) {
+      table.points_ms[max_batch] = last_ms + std::max(0.0, slope) * (max_batch - last);
+    }
+  }
+  for (auto& [items, ms] : table.points_ms) ms = std::clamp(ms * scale, 1e-6, kLongestMs);
+  auto latency = LatencyTable::make(table, max_batch, profile.version);
+  FERMATA_CHECK(latency.ok());
+  return *std::move(latency);
+}
+
+void KeyTable::add(std::shared_ptr<const Variant> variant, Duration slo) {
+  auto served = std::make_unique<ServedVariant>();
+  const VariantId id = variant->id;
+  served->variant = std::move(variant);
+  served->slo = slo;
+  variants_[id] = std::move(served);
+}
+
+ServedVariant* KeyTable::served(VariantId id) {
+  const auto it = variants_.find(id);
+  return it == variants_.end() || it->second->retired ? nullptr : it->second.get();
+}
+
+KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
+  if (const auto it = served.keys.find(shape); it != served.keys.end()) return it->second;
+  if (keys_.size() >= limit_ && !make_room()) return KeyId::none();
+  const Variant& variant = *served.variant;
+  auto known = std::make_unique<BatchKey>(
+      BatchKey{.variant = variant.id, .shape = shape, .last_used = ++uses_});
+  std::vector<LatencyByType::Table> tables;
+  Duration load;
+  for (const uint32_t type : types_) {
+    const Profile& profile = variant.profile_on(type);
+    tables.push_back(believed_latency(variant, quantile_, relative_size(variant, shape), type));
+    known->corrections.emplace_back(tables.back(), quantile_, !profile.measured());
+    load = std::max(load, Duration::from_millis(profile.load_ms));
+  }
+  known->latency = LatencyByType(std::move(tables));
+  const KeyId key =
+      scheduler_.add_key({.name = variant.model + "/" + variant.version + to_string(shape),
+                          .latency = known->latency,
+                          .slo = served.slo,
+                          .variant = variant.id,
+                          .load = load,
+                          .memory_bytes = static_cast<int64_t>(
+                              (variant.memory.static_mb + variant.memory.dynamic_mb) * 1048576)});
+  keys_[key] = std::move(known);
+  served.keys[shape] = key;
+  return key;
+}
+
+void KeyTable::task_added(KeyId key) {
+  BatchKey& known = at(key);
+  ++known.tasks;
+  known.last_used = ++uses_;
+  ++variants_.at(known.variant)->tasks;
+}
+
+void KeyTable::task_ended(KeyId key) {
+  BatchKey& known = at(key);
+  const VariantId id = known.variant;
+  --known.tasks;
+  ServedVariant& served = *variants_.at(id);
+  if (--served.tasks == 0 && served.retired) finish_retirement(id);
+}
+
+void KeyTable::retire(VariantId id, absl::AnyInvocable<void()> gone) {
+  ServedVariant& served = *variants_.at(id);
+  served.retired = std::move(gone);
+  if (served.tasks == 0) finish_retirement(id);
+}
+
+void KeyTable::finish_retirement(VariantId id) {
+  const std::unique_ptr<ServedVariant> served = std::move(variants_.at(id));
+  variants_.erase(id);
+  for (const auto& [shape, key] : served->keys) {
+    scheduler_.remove_key(key);
+    keys_.erase(key);
+  }
+  served->retired();
+}
+
+bool KeyTable::make_room() {
+  while (!drop_an_idle_key()) {
+    if (!let_go_ || !let_go_()) return false;
+  }
+  return true;
+}
+
+bool KeyTable::drop_an_idle_key() {
+  KeyId oldest;
+  uint64_t used = 0;
+  for (const auto& [key, known] : keys_) {
+    if (known->tasks == 0 && (oldest.is_none() || known->last_used < used)) {
+      oldest = key;
+      used = known->last_used;
+    }
+  }
+  if (oldest.is_none()) return false;
+  remove(oldest);
+  return true;
+}
+
+void KeyTable::remove(KeyId key) {
+  const BatchKey& known = at(key);
+  variants_.at(known.variant)->keys.erase(known.shape);
+  scheduler_.remove_key(key);
+  keys_.erase(key);
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,122 @@
+#include "engine/schedule/model_shard.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace fermata::engine {
+
+void ModelShard::add_key(std::unique_ptr<policy::Batcher> batcher, OfferSlot* slot) {
+  keys_.push_back({std::move(batcher), slot, false});
+  wakes_.resize(keys_.size());
+}
+
+void ModelShard::remove_key(KeyId key) {
+  FERMATA_CHECK(waiting_items(key) == 0);
+  keys_[index(key)].batcher.reset();
+  wakes_.set(index(key), Time::infinite());
+}
+
+void ModelShard::set_latency(KeyId key, LatencyByType latency, Time now, policy::Decisions& out) {
+  keys_[index(key)].batcher->set_latency(std::move(latency), now, out);
+  changed(index(key));
+}
+
+void ModelShard::set_delay_bound(policy::DelayBound bound) {
+  for (Key& key : keys_) {
+    if (key.batcher != nullptr) key.batcher->set_delay_bound(bound);
+  }
+}
+
+bool ModelShard::turn(Time now, ShardDecisions& out) {
+  out.decisions.clear();
+  out.withdrawn.clear();
+  bool busy = run_commands(now, out.decisions);
+  busy |= serve_grants(now, out.decisions);
+  busy |= take_messages(now, out);
+  busy |= wake_batchers(now, out.decisions);
+  if (busy) publish();
+  explain_drops(now, out.decisions);
+  return busy;
+}
+
+bool ModelShard::run_commands(Time now, policy::Decisions& out) {
+  return drain(inbox_.commands, [&](ShardCommand& command) { command(*this, now, out); });
+}
+
+bool ModelShard::serve_grants(Time now, policy::Decisions& out) {
+  return drain(inbox_.grants, [&](const policy::Grant& grant) {
+    const size_t i = index(grant.key);
+    if (keys_[i].batcher == nullptr) {  // it crossed the key's removal
+      answers_.push_back({grant.worker, false, grant.free_at});
+      return;
+    }
+    answers_.push_back(keys_[i].batcher->granted(grant, now, out));
+    changed(i);
+  });
+}
+
+bool ModelShard::take_messages(Time now, ShardDecisions& out) {
+  const size_t n = inbox_.messages.try_dequeue_bulk(messages_.begin(), kMessages);
+  for (size_t m = 0; m < n; ++m) {
+    const auto& [task, withdraw] = messages_[m];
+    const size_t i = index(task.key);
+    if (keys_[i].batcher == nullptr) {  // a withdrawal that crossed the key's removal
+      FERMATA_CHECK(withdraw);
+      continue;
+    }
+    if (!withdraw) {
+      keys_[i].batcher->nominated(task, now, out.decisions);
+    } else if (keys_[i].batcher->withdrawn(task, now, out.decisions)) {
+      out.withdrawn.push_back(task);
+    }
+    changed(i);
+  }
+  return n > 0;
+}
+
+bool ModelShard::wake_batchers(Time now, policy::Decisions& out) {
+  bool any = false;
+  for (; wakes_.top() <= now; any = true) {
+    const size_t i = wakes_.top_index();
+    keys_[i].batcher->tick(now, out);
+    wakes_.set(i, keys_[i].batcher->next_wake());
+    changed(i);
+  }
+  return any;
+}
+
+void ModelShard::changed(size_t index) {
+  if (keys_[index].changed) return;
+  keys_[index].changed = true;
+  changed_.push_back(index);
+}
+
+// Answers first: the ranker then meets a key's new offer with its worker settled.
+void ModelShard::publish() {
+  for (size_t i : changed_) {
+    Key& key = keys_[i];
+    key.changed = false;
+    if (key.batcher == nullptr) continue;
+    wakes_.set(i, key.batcher->next_wake());
+    if (key.slot->publish(key.batcher->offer())) fresh_.push_back(key.slot);
+  }
+  changed_.clear();
+  if (answers_.empty() && fresh_.empty()) return;
+  if (!answers_.empty()) rank_.answers.enqueue_bulk(answers_.begin(), answers_.size());
+  if (!fresh_.empty()) rank_.offers.enqueue_bulk(fresh_.begin(), fresh_.size());
+  answers_.clear();
+  fresh_.clear();
+  rank_.parker.unpark();
+}
+
+// A batcher knows how long a refused task would run, the ranker how long it
+// would wait.
+void ModelShard::explain_drops(Time now, policy::Decisions& out) const {
+  if (out.dropped.empty()) return;
+  const Time first_free = Time::from_nanos(rank_.first_free.load(std::memory_order_relaxed));
+  const Duration wait = std::max(first_free - now, Duration());
+  for (policy::Dropped& dropped : out.dropped) dropped.wait = wait;
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <concurrentqueue/concurrentqueue.h>
+
+#include <array>
+#include <atomic>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "engine/schedule/latest_slot.h"
+#include "engine/schedule/parker.h"
+#include "policy/ranker.h"
+#include "policy/scheduler.h"
+
+// What crosses between the threads of the sharded scheduler (Symphony 4.5).
+// Every queue has one thread that takes and any number that put; putting never
+// blocks and never takes a lock.
+namespace fermata::engine {
+
+template <class T>
+using Inbox = moodycamel::ConcurrentQueue<T>;
+
+using OfferSlot = LatestSlot<policy::Offer>;  // of one key: batcher to ranker
+
+// Takes all that is in an inbox, a block at a time; O(1) when it is empty.
+template <class T, class Take>
+bool drain(Inbox<T>& inbox, Take take) {
+  if (inbox.size_approx() == 0) return false;
+  std::array<T, 32> block;
+  bool any = false;
+  while (const size_t n = inbox.try_dequeue_bulk(block.begin(), block.size())) {
+    for (size_t i = 0; i < n; ++i) take(block[i]);
+    any = true;
+  }
+  return any;
+}
+
+class ModelShard;
+using ShardCommand = absl::AnyInvocable<void(ModelShard&, Time, policy::Decisions&)>;
+using RankCommand = absl::AnyInvocable<void(policy::Ranker&, Time, std::vector<policy::Grant>&)>;
+
+struct ShardInbox {
+  struct Message {
+    policy::Task task;
+    bool withdraw = false;
+  };
+  Inbox<Message> messages;
+  Inbox<policy::Grant> grants;
+  Inbox<ShardCommand> commands;  // rare: keys and profiles
+  Parker parker;                 // of the model thread; unpark after putting
+};
+
+struct RankInbox {
+  Inbox<OfferSlot*> offers;  // slots with something new
+  Inbox<policy::Answer> answers;
+  Inbox<WorkerId> freed;
+  Inbox<RankCommand> commands;  // rare: keys and workers
+  Parker parker;                // of the rank thread
+  // The view of the pool that comes back: when the first worker is expected to
+  // be free, in nanoseconds on the driver's clock; some milliseconds old.
+  std::atomic<int64_t> first_free{0};
+};
+
+}  // namespace fermata::engine

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "engine/catalog.h"
+#include "engine/execute/executor.h"
+#include "engine/options.h"
+#include "estimate/difficulty.h"
+#include "model/tensor.h"
+#include "policy/ensemble/ensemble.h"
+
+namespace fermata::engine {
+
+// What an ensemble needs besides its base models (Schemble, figure 3): the prediction of how
+// difficult a query is, and the aggregation of what base models have answered, missing answers
+// filled. On a thread of its own, beside the scheduler, with several queries at once through the
+// predictor.
+class EnsembleModel {
+ public:
+  // By item of the request.
+  using Scored = absl::AnyInvocable<void(std::vector<policy::Difficulty>)>;
+  // The ensemble's one output, for one item, and the base models whose answers are in it.
+  using Combined = absl::AnyInvocable<void(absl::StatusOr<Tensor>, plan::Subset used)>;
+  // Models that it runs itself; null: none.
+  struct Helpers {
+    std::shared_ptr<const Variant> predictor, gating, meta;
+  };
+
+  // Reads what `fermata difficulty fit` wrote: blocks. INVALID_ARGUMENT where that is not of
+  // these models and this aggregation, or a helper does not suit. `base`: any of the base models,
+  // for what its output looks like. `executors` outlives the model.
+  static absl::StatusOr<std::unique_ptr<EnsembleModel>> make(const std::string& service,
+                                                             const EnsembleOptions& options,
+                                                             Helpers helpers, const Variant& base,
+                                                             ExecutorFactory& executors);
+  // Whoever still waits is answered.
+  ~EnsembleModel();
+
+  // Whether there is anything to say of a query before it is answered.
+  bool predicts() const;
+  // Returns at once; any thread. Calls `done` exactly once, with one difficulty an item; unknown
+  // ones where the queue is full (then from the calling thread), or the data is unfit. It must not
+  // block.
+  void score(std::shared_ptr<const std::vector<Tensor>> inputs, uint32_t items, Scored done);
+  // Calls `done` of whoever waits for a score, then returns; no score() from then on.
+  void stop_scoring();
+  // Puts together what the base models have answered for one item; the others are empty. Answers
+  // with NaN or infinity count as missing. Calls `done` exactly once: from the calling thread,
+  // or from its own where a model has to run. INTERNAL where no answer is left.
+  void combine(std::vector<std::optional<Tensor>> answers, Combined done);
+
+  const estimate::SubsetProfile& profile() const;
+  // How many numbers a base model has to give, as in the history.
+  uint32_t width() const;
+  // What the ensemble gives, as clients see it.
+  const TensorSpec& output() const;
+  uint64_t dropped() const;  // requests that found the queue full
+
+ private:
+  class Impl;
+  explicit EnsembleModel(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace fermata::engine

@@ -1,0 +1,280 @@
+#include "plan/variants/group_document.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/status.h"
+#include "model/latency_document.h"
+#include "plan/document_parts.h"
+
+namespace fermata::plan {
+namespace {
+
+constexpr double kFarthestMs = 2e12;  // from the clock's origin: 1970 is not too far
+constexpr double kMostMemoryMb = 1e9;
+constexpr double kMostCounts = 1e12;  // of a class, in a prior or in evidence
+constexpr int64_t kLargestBatch = 65'536;
+constexpr int64_t kMostSteps = 1'000'000'000'000;
+constexpr size_t kMostWorkers = 4096;
+constexpr size_t kMostRequests = 20'000;
+
+Time read_time(Reader value) {
+  return Time() + Duration::from_millis(value.between(-kFarthestMs, kFarthestMs));
+}
+
+int64_t read_bytes(Reader value, std::optional<double> fallback = {}) {
+  return std::llround(value.between(0, kMostMemoryMb, fallback) * 1048576.0);
+}
+
+// Reads top-down and remembers what was named by its index.
+class ProblemReader {
+ public:
+  GroupProblem read(Reader root);
+
+ private:
+  void read_policy(ObjectReader& fields);
+  void read_workers(Reader list);
+  void read_other_models(Reader list);
+  void read_applications(Reader list);
+  GroupApplication read_application(Reader value);
+  void read_prior(Reader list, GroupApplication& application);
+  GroupVariant read_variant(Reader value, GroupApplication& application, Names& taken);
+  void read_recall(Reader list, GroupApplication& application, GroupVariant& variant);
+  void read_latency(Reader value, Reader max_batch, GroupVariant& variant);
+  uint32_t find_model(Reader name, GroupModel model);
+  void read_loaded(Reader list, GroupWorker& worker);
+  void read_requests(Reader list);
+  GroupRequest read_request(Reader value, Names& taken);
+  void read_evidence(Reader list, GroupRequest& request);
+
+  GroupProblem problem_;
+  std::vector<Reader> loaded_;  // by worker, to be read when the models are known
+  absl::flat_hash_map<std::string, uint32_t> models_, applications_;
+};
+
+GroupProblem ProblemReader::read(Reader root) {
+  ObjectReader fields = root.object();
+  problem_.now = read_time(fields["now_ms"]);
+  read_policy(fields);
+  read_workers(fields["workers"]);
+  read_applications(fields["applications"]);
+  read_other_models(fields["other_models"]);
+  for (size_t w = 0; w < loaded_.size(); ++w) read_loaded(loaded_[w], problem_.workers[w]);
+  read_requests(fields["requests"]);
+  return std::move(problem_);
+}
+
+void ProblemReader::read_policy(ObjectReader& fields) {
+  const auto names = group_policy_names();
+  problem_.policy =
+      static_cast<GroupPolicy>(fields["policy"].choice({names.begin(), names.end()}, 0));
+  problem_.tau = static_cast<uint32_t>(fields["tau"].integer(0, 1'000'000, problem_.tau));
+  problem_.max_group = static_cast<uint32_t>(
+      fields["max_group"].integer(1, int64_t{UINT32_MAX}, problem_.max_group));
+  problem_.max_steps = static_cast<uint64_t>(
+      fields["max_steps"].integer(1, kMostSteps, GroupProblem::kDefaultSteps));
+  if (const Reader v = fields["data_aware"]; v.present()) problem_.data_aware = v.boolean();
+  if (const Reader v = fields["short_circuit"]; v.present()) problem_.short_circuit = v.boolean();
+}
+
+void ProblemReader::read_workers(Reader list) {
+  Names taken;
+  auto& types = problem_.worker_types;
+  types.clear();
+  const auto values = list.list(1);
+  if (values.size() > kMostWorkers) list.fail(fmt::format("at most {}", kMostWorkers));
+  for (const Reader value : values) {
+    if (list.failed()) return;
+    ObjectReader fields = value.object();
+    GroupWorker& worker = problem_.workers.emplace_back();
+    worker.name = read_own_name(fields["name"], taken);
+    const std::string type = fields["type"].string("default");
+    const auto found = std::find(types.begin(), types.end(), type);
+    worker.type = static_cast<uint32_t>(found - types.begin());
+    if (found == types.end()) types.push_back(type);
+    const Reader free_at = fields["free_at_ms"], memory = fields["memory_mb"];
+    worker.free_at = free_at.present() ? read_time(free_at) : problem_.now;
+    if (memory.present()) worker.memory_bytes = read_bytes(memory);
+    loaded_.push_back(fields["loaded"]);
+  }
+}
+
+void ProblemReader::read_other_models(Reader list) {
+  for (const Reader value : list.optional_list()) {
+    if (list.failed()) return;
+    ObjectReader fields = value.object();
+    const Reader name = fields["name"];
+    GroupModel model = {.name = name.string(), .memory_bytes = read_bytes(fields["memory_mb"])};
+    if (models_.contains(model.name)) name.fail("a name of its own");
+    find_model(name, std::move(model));
+  }
+}
+
+void ProblemReader::read_applications(Reader list) {
+  for (const Reader value : list.list(1)) {
+    if (list.failed()) return;
+    problem_.applications.push_back(read_application(value));
+  }
+}
+
+GroupApplication ProblemReader::read_application(Reader value) {
+  ObjectReader fields = value.object();
+  GroupApplication application;
+  const Reader name = fields["name"];
+  application.name = name.string();
+  const auto index = static_cast<uint32_t>(problem_.applications.size());
+  if (!applications_.emplace(application.name, index).second) name.fail("a name of its own");
+  application.penalty = read_penalty(fields["penalty"]);
+  if (const Reader prior = fields["prior"]; prior.present()) read_prior(prior, application);
+  Names taken;
+  for (const Reader variant : fields["variants"].list(1)) {
+    if (value.failed()) break;
+    application.variants.push_back(read_variant(variant, application, taken));
+  }
+  if (const Reader circuit = fields["short_circuit"]; circuit.present()) {
+    ObjectReader parts = circuit.object();
+    application.short_circuit = {read_own_name(parts["name"], taken),
+                                 parts["accuracy"].between(0, 1)};
+  }
+  return application;
+}
+
+void ProblemReader::read_prior(Reader list, GroupApplication& application) {
+  for (const Reader weight : list.list(1)) {
+    application.prior.push_back(weight.positive());
+    if (application.prior.back() > kMostCounts) weight.fail(fmt::format("at most {}", kMostCounts));
+  }
+}
+
+GroupVariant ProblemReader::read_variant(Reader value, GroupApplication& application,
+                                         Names& taken) {
+  ObjectReader fields = value.object();
+  GroupVariant variant;
+  const Reader name = fields["name"];
+  GroupModel model = {.name = read_own_name(name, taken)};
+  model.load = Duration::from_millis(fields["load_ms"].between(0, kLongestMs, 0.0));
+  model.memory_bytes = read_bytes(fields["memory_mb"], 0.0);
+  variant.model = find_model(name, std::move(model));
+  variant.accuracy = fields["accuracy"].between(0, 1);
+  read_recall(fields["recall"], application, variant);
+  read_latency(fields["latency_ms"], fields["max_batch"], variant);
+  return variant;
+}
+
+// Without a prior the first recalls say how many classes there are, and every class
+// weighs 0.5: Jeffreys' prior, the uninformative one of section 6.3.3.
+void ProblemReader::read_recall(Reader list, GroupApplication& application, GroupVariant& variant) {
+  const bool first = application.variants.empty() && application.prior.empty();
+  if (!list.present() && application.prior.empty()) return;
+  for (const Reader recall : list.list(1)) variant.recall.push_back(recall.between(0, 1));
+  if (first) application.prior.assign(variant.recall.size(), 0.5);
+  if (variant.recall.size() != application.prior.size()) {
+    list.fail(application.prior.empty()
+                  ? "no recall, as with the variants before it"
+                  : fmt::format("one for each of {} classes", application.prior.size()));
+  }
+}
+
+void ProblemReader::read_latency(Reader value, Reader max_batch, GroupVariant& variant) {
+  const auto most = static_cast<uint32_t>(max_batch.integer(1, kLargestBatch, 256));
+  for (const LatencyModel& model : read_latency_by_type(value, problem_.worker_types)) {
+    if (value.failed()) return;
+    auto table = LatencyTable::make(model, most);
+    if (!table.ok()) return value.fail(message(table.status()));
+    const LatencyTable& latency = **table;
+    if (latency(1) <= Duration() || latency(latency.max_batch()).millis() > kLongestMs) {
+      return value.fail(fmt::format("latencies from 1e-6 to {} ms", kLongestMs));
+    }
+    variant.latency.push_back(*std::move(table));
+  }
+}
+
+// One model may be a variant of several applications.
+uint32_t ProblemReader::find_model(Reader name, GroupModel model) {
+  const auto index = static_cast<uint32_t>(problem_.models.size());
+  const auto [found, is_new] = models_.emplace(model.name, index);
+  if (is_new) {
+    problem_.models.push_back(std::move(model));
+    return index;
+  }
+  const GroupModel& other = problem_.models[found->second];
+  if (other.load != model.load || other.memory_bytes != model.memory_bytes) {
+    name.fail("a name of its own, or the load_ms and memory_mb of the other variant of this name");
+  }
+  return found->second;
+}
+
+void ProblemReader::read_loaded(Reader list, GroupWorker& worker) {
+  for (const Reader value : list.optional_list()) {
+    const auto model = models_.find(value.string());
+    if (list.failed()) return;
+    if (model == models_.end()) return value.fail("a variant of the applications");
+    if (problem_.models[model->second].memory_bytes > worker.memory_bytes) {
+      return value.fail("a variant that fits the worker's memory_mb");
+    }
+    auto& loaded = worker.loaded;
+    if (std::find(loaded.begin(), loaded.end(), model->second) != loaded.end()) {
+      return value.fail("each variant once");
+    }
+    loaded.push_back(model->second);
+  }
+}
+
+void ProblemReader::read_requests(Reader list) {
+  Names taken;
+  const auto values = list.list();
+  if (values.size() > kMostRequests) list.fail(fmt::format("at most {}", kMostRequests));
+  for (const Reader value : values) {
+    if (list.failed()) return;
+    problem_.requests.push_back(read_request(value, taken));
+  }
+}
+
+GroupRequest ProblemReader::read_request(Reader value, Names& taken) {
+  ObjectReader fields = value.object();
+  GroupRequest request;
+  request.id = read_own_name(fields["id"], taken);
+  const Reader name = fields["application"], deadline = fields["deadline_ms"];
+  request.arrival = read_time(fields["arrival_ms"]);
+  request.deadline = read_time(deadline);
+  const Reader evidence = fields["evidence"];
+  const auto application = applications_.find(name.string());
+  if (value.failed()) return request;
+  if (application == applications_.end()) {
+    name.fail("the name of an application");
+    return request;
+  }
+  request.application = application->second;
+  if (request.deadline <= request.arrival) deadline.fail("a deadline after arrival_ms");
+  if (evidence.present()) read_evidence(evidence, request);
+  return request;
+}
+
+void ProblemReader::read_evidence(Reader list, GroupRequest& request) {
+  const GroupApplication& application = problem_.applications[request.application];
+  const auto counts = list.list();
+  request.evidence = static_cast<uint32_t>(problem_.evidence.size());
+  if (application.prior.empty()) {
+    list.fail(fmt::format("none, since '{}' has no prior and no recalls", application.name));
+  } else if (counts.size() != application.prior.size()) {
+    list.fail(fmt::format("one for each of {} classes", application.prior.size()));
+  }
+  for (const Reader count : counts) problem_.evidence.push_back(count.between(0, kMostCounts));
+}
+
+}  // namespace
+
+Penalty read_penalty(Reader value) {
+  if (value.is_object()) {
+    ObjectReader fields = value.object();
+    return {PenaltyShape::kConstant, fields["constant"].between(0, 1)};
+  }
+  const size_t sigmoid = static_cast<size_t>(PenaltyShape::kSigmoid);
+  return {static_cast<PenaltyShape>(value.choice({"step", "linear", "sigmoid", "none"}, sigmoid))};
+}
+
+GroupProblem read_group_problem(Reader root) { return ProblemReader().read(root); }
+
+}  // namespace fermata::plan

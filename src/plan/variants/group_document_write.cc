@@ -1,0 +1,173 @@
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/status.h"
+#include "plan/document_parts.h"
+#include "plan/variants/group_document.h"
+
+namespace fermata::plan {
+namespace {
+
+// Divided, not multiplied by an inexact 1e-6: 14 ms are 14.0 and read back to the same nanosecond.
+double mebibytes(int64_t bytes) { return static_cast<double>(bytes) / 1048576.0; }
+
+Json write_penalty(const Penalty& penalty) {
+  switch (penalty.shape) {
+    case PenaltyShape::kStep:
+      return "step";
+    case PenaltyShape::kLinear:
+      return "linear";
+    case PenaltyShape::kSigmoid:
+      return "sigmoid";
+    case PenaltyShape::kNone:
+      return "none";
+    default:
+      return {{"constant", penalty.constant}};
+  }
+}
+
+Json write_table(const LatencyTable& latency) {
+  Json points = Json::object();
+  for (uint32_t b = 1; b <= latency.max_batch(); ++b) {
+    points[std::to_string(b)] = millis(latency(b));
+  }
+  return {{"table", std::move(points)}};
+}
+
+// By the types that workers have, as a document knows no other.
+std::map<uint32_t, const LatencyTable*> used_tables(const GroupProblem& problem,
+                                                    const GroupVariant& variant) {
+  if (variant.latency.size() == 1) return {{0, variant.latency[0].get()}};
+  std::map<uint32_t, const LatencyTable*> tables;
+  for (const GroupWorker& w : problem.workers) tables[w.type] = variant.latency[w.type].get();
+  return tables;
+}
+
+Json write_latency(const GroupProblem& problem,
+                   const std::map<uint32_t, const LatencyTable*>& tables) {
+  if (tables.size() == 1) return write_table(*tables.begin()->second);
+  Json by_type = Json::object();
+  for (const auto& [type, table] : tables) {
+    by_type[problem.worker_types[type]] = write_table(*table);
+  }
+  return by_type;
+}
+
+Json write_application(const GroupProblem& problem, const GroupApplication& application) {
+  Json out = {{"name", application.name}, {"penalty", write_penalty(application.penalty)}};
+  if (!application.prior.empty()) out["prior"] = application.prior;
+  for (const GroupVariant& v : application.variants) {
+    const GroupModel& model = problem.models[v.model];
+    const auto tables = used_tables(problem, v);
+    uint32_t max_batch = 1;
+    for (const auto& [_, table] : tables) max_batch = std::max(max_batch, table->max_batch());
+    Json variant = {{"name", model.name},
+                    {"latency_ms", write_latency(problem, tables)},
+                    {"load_ms", millis(model.load)},
+                    {"memory_mb", mebibytes(model.memory_bytes)}};
+    if (!v.recall.empty()) variant["recall"] = v.recall;
+    variant["accuracy"] = v.accuracy;
+    variant["max_batch"] = max_batch;
+    out["variants"].push_back(std::move(variant));
+  }
+  if (const auto& circuit = application.short_circuit) {
+    out["short_circuit"] = {{"name", circuit->name}, {"accuracy", circuit->accuracy}};
+  }
+  return out;
+}
+
+Json write_worker(const GroupProblem& problem, const GroupWorker& worker) {
+  Json out = {{"name", worker.name},
+              {"type", problem.worker_types[worker.type]},
+              {"free_at_ms", millis(worker.free_at - problem.now)}};
+  if (worker.memory_bytes != GroupWorker().memory_bytes) {
+    out["memory_mb"] = mebibytes(worker.memory_bytes);
+  }
+  out["loaded"] = Json::array();
+  for (const uint32_t model : worker.loaded) out["loaded"].push_back(problem.models[model].name);
+  return out;
+}
+
+Json write_request(const GroupProblem& problem, const GroupRequest& request) {
+  const GroupApplication& application = problem.applications[request.application];
+  Json out = {{"id", request.id},
+              {"application", application.name},
+              {"arrival_ms", millis(request.arrival - problem.now)},
+              {"deadline_ms", millis(request.deadline - problem.now)}};
+  if (request.evidence) {
+    out["evidence"] =
+        std::span(problem.evidence).subspan(*request.evidence, application.prior.size());
+  }
+  return out;
+}
+
+// Models that workers may hold though they are no variant of these applications.
+Json write_other_models(const GroupProblem& problem) {
+  std::vector<bool> variant(problem.models.size());
+  for (const GroupApplication& a : problem.applications) {
+    for (const GroupVariant& v : a.variants) variant[v.model] = true;
+  }
+  Json out = Json::array();
+  for (size_t m = 0; m < variant.size(); ++m) {
+    const GroupModel& model = problem.models[m];
+    if (variant[m] || model.name.empty()) continue;  // without a name it has gone
+    out.push_back({{"name", model.name}, {"memory_mb", mebibytes(model.memory_bytes)}});
+  }
+  return out;
+}
+
+Json write_infeasible(const GroupProblem& problem, const GroupSchedule& schedule) {
+  Json out = {{"feasible", false}, {"binding", "memory_mb"}};
+  out["reason"] = fmt::format("no variant of '{}' fits the memory of any worker",
+                              problem.applications[schedule.unserved].name);
+  return out;
+}
+
+}  // namespace
+
+Json to_document(const GroupProblem& problem) {
+  Json out = {{"now_ms", 0.0}, {"workers", Json::array()}, {"applications", Json::array()}};
+  for (const auto& w : problem.workers) out["workers"].push_back(write_worker(problem, w));
+  for (const auto& a : problem.applications) {
+    out["applications"].push_back(write_application(problem, a));
+  }
+  if (Json others = write_other_models(problem); !others.empty()) out["other_models"] = others;
+  out["requests"] = Json::array();
+  for (const auto& r : problem.requests) out["requests"].push_back(write_request(problem, r));
+  out["policy"] = group_policy_names()[static_cast<size_t>(problem.policy)];
+  out["tau"] = problem.tau;
+  if (problem.max_group != GroupProblem().max_group) out["max_group"] = problem.max_group;
+  if (problem.data_aware) out["data_aware"] = *problem.data_aware;
+  if (problem.short_circuit) out["short_circuit"] = *problem.short_circuit;
+  out["max_steps"] = problem.max_steps;
+  return out;
+}
+
+Json write_group_schedule(const GroupProblem& problem, const GroupSchedule& schedule, Time origin) {
+  if (!schedule.feasible) return write_infeasible(problem, schedule);
+  Json out = {{"utility", schedule.utility}, {"schedule", Json::array()}};
+  const auto ids = [&](std::span<const uint32_t> requests) {
+    Json list = Json::array();
+    for (const uint32_t r : requests) list.push_back(problem.requests[r].id);
+    return list;
+  };
+  for (const GroupBatch& b : schedule.batches) {
+    const GroupVariant& variant = problem.applications[b.application].variants[b.variant];
+    out["schedule"].push_back({{"worker", problem.workers[b.worker].name},
+                               {"variant", problem.models[variant.model].name},
+                               {"requests", ids(schedule.requests_of(b))},
+                               {"start_ms", millis(b.start - origin)},
+                               {"finish_ms", millis(b.finish - origin)}});
+  }
+  out["short_circuited"] = ids(schedule.short_circuited);
+  Json accuracies = Json::object();
+  for (size_t r = 0; r < problem.requests.size(); ++r) {
+    accuracies.get_ref<Json::object_t&>().push_back(
+        {problem.requests[r].id, schedule.expected_accuracy[r]});
+  }
+  out["expected_accuracy"] = std::move(accuracies);
+  out["exact"] = schedule.exact;
+  return out;
+}
+
+}  // namespace fermata::plan

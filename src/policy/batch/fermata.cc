@@ -1,0 +1,103 @@
+#include "policy/batch/fermata.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "policy/batch/window.h"
+
+namespace fermata::policy {
+namespace {
+
+// fermata.h says what each stands for, docs/policies.md what other values do.
+constexpr double kLeastMargin = 0.1;        // of ℓ(b)
+constexpr double kNotWorth = 0.1;           // of items per worker second
+constexpr double kSteady = 0.3;             // variation
+constexpr double kBursts = 0.6;             // variation
+constexpr double kOverload = 0.05;          // of the requests
+constexpr double kLossWeight = 1.0 / 1024;  // of a request in the recent ones
+constexpr double kBatchWeight = 0.05;       // of a batch in the recent ones
+constexpr double kFarFromNow = 1e6;         // items: more than any wait brings
+constexpr double kNobodyComes = 1e9;        // seconds
+
+class Fermata final : public QueueBatcher {
+ public:
+  Fermata(KeyId key, KeyInfo info, DelayBound delay) : QueueBatcher(key, std::move(info), delay) {
+    retarget();
+  }
+
+ protected:
+  Cut cut(const Moment& m) override { return window_cut(queue(), times(), size_to_save(), m); }
+
+  void schedule(Time deadline, Time now, Offer& offer) override {
+    const Time latest = deadline - times().run(offer.items + 1);
+    const bool may_grow = offer.items < times().max_batch() && (latest - now).seconds() > gap_s_;
+    offer.start_at = may_grow ? latest - margin(offer, latest - queue()[0].arrival) : now;
+    offer.variation = variation();
+    offer.urgency = deadline - offer.run;
+  }
+
+  void learned(const Grant& grant) override {
+    pool_wait_ = grant.wait;
+    bursts_ = std::clamp((grant.variation - kSteady) / (kBursts - kSteady), 0.0, 1.0);
+  }
+  void ran(uint32_t items) override {
+    recent_batch_ += kBatchWeight * (items - recent_batch_);
+    for (uint32_t i = 0; i < items; ++i) loss_ -= kLossWeight * loss_;
+  }
+  void refused() override { loss_ += kLossWeight * (1 - loss_); }
+
+  void retarget() override {
+    target_ = target_size(times(), rate(), budget());
+    nearly_target_ = 1;
+    while (efficiency(nearly_target_) < (1 - kNotWorth) * efficiency(target_)) ++nearly_target_;
+    gap_s_ = rate().per_second() > 0 ? 1 / rate().per_second() : kNobodyComes;
+    find_worth_waiting_for();
+  }
+
+ private:
+  double efficiency(uint32_t b) const { return b / times().run(b).seconds(); }
+  double calm() const { return std::max(0.0, 1 - loss_ / kOverload); }
+
+  // At most `longest`, which is to start when the head came. What it waits for a worker is counted
+  // from its start and widens the next margins: an earlier start would make them grow by
+  // themselves.
+  Duration margin(const Offer& offer, Duration longest) const {
+    const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
+    const Duration wanted =
+        std::max({offer.run.scaled(kLeastMargin), pool_wait_, worth, longest.scaled(bursts_)});
+    return std::min(wanted.scaled(calm()), longest);
+  }
+
+  // The batch for which heads may be dropped.
+  uint32_t size_to_save() const {
+    const double least = std::min<double>(nearly_target_, recent_batch_);
+    return std::max(1u, static_cast<uint32_t>(least + (target_ - least) * (1 - calm()) + 0.5));
+  }
+
+  // By batch size: how many more items make a difference.
+  void find_worth_waiting_for() {
+    const uint32_t most = times().max_batch();
+    worth_waiting_for_.assign(most + 1, 0);
+    uint32_t grown = 1;
+    for (uint32_t b = 1; b <= most; ++b) {
+      while (grown < most && (1 - kNotWorth) * efficiency(grown + 1) <= efficiency(b)) ++grown;
+      worth_waiting_for_[b] = grown < most ? grown - b : kFarFromNow;
+    }
+  }
+
+  uint32_t target_ = 1, nearly_target_ = 1;
+  std::vector<double> worth_waiting_for_;
+  double gap_s_ = kNobodyComes;  // 1/λ
+  double recent_batch_ = 1;
+  double loss_ = 0;  // share of the recent requests that were refused
+  Duration pool_wait_;
+  double bursts_ = 1;  // how far the pool's arrivals come in bursts: 0 steady, 1 nothing is sure
+};
+
+}  // namespace
+
+std::unique_ptr<Batcher> make_fermata(KeyId key, KeyInfo info, DelayBound delay) {
+  return std::make_unique<Fermata>(key, std::move(info), delay);
+}
+
+}  // namespace fermata::policy

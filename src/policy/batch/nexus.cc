@@ -1,0 +1,187 @@
+#include "policy/batch/nexus.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+#include "policy/batch/nexus_placement.h"
+#include "policy/batch/work_conserving.h"
+
+namespace fermata::policy {
+namespace {
+
+// Nexus plans anew "every 30 to 60 s".
+constexpr Duration kEpoch = Duration::seconds(30);
+
+}  // namespace
+
+KeyId NexusScheduler::add_key(KeyInfo info) {
+  keys_.push_back({std::move(info)});
+  stale_ = true;
+  return KeyId(static_cast<uint32_t>(keys_.size() - 1));
+}
+
+void NexusScheduler::remove_key(KeyId key) {
+  FERMATA_CHECK(waiting_items(key) == 0);
+  keys_[key.index()].info.rate_rps = 0;
+  stale_ = true;
+}
+
+void NexusScheduler::update_latency(KeyId key, LatencyByType latency, Time now, Decisions& out) {
+  keys_[key.index()].info.latency = latency;
+  for (const size_t r : keys_[key.index()].replicas) {
+    const size_t dropped = out.dropped.size();
+    replicas_[r].batcher->set_latency(latency.table(type_of(replicas_[r].worker)), now, out);
+    wakes_.set(r, replicas_[r].batcher->next_wake());
+    explain_drops(dropped, replicas_[r].worker, now, out);
+  }
+}
+
+void NexusScheduler::set_delay_bound(DelayBound bound) {
+  delay_ = bound;
+  for (Replica& replica : replicas_) replica.batcher->set_delay_bound(bound);
+}
+
+WorkerId NexusScheduler::add_worker(Time now, Decisions& out, uint32_t type, int64_t) {
+  const WorkerId worker(static_cast<uint32_t>(workers_.size()));
+  workers_.push_back({type});
+  for (size_t r = 0; r < replicas_.size(); ++r) {
+    if (replicas_[r].worker != worker) continue;
+    workers_.back().replicas.push_back(r);
+    const LatencyByType& latency = keys_[replicas_[r].key.index()].info.latency;
+    replicas_[r].batcher->set_latency(latency.table(type), now, out);
+  }
+  stale_ = true;
+  serve(worker, now, out);
+  return worker;
+}
+
+void NexusScheduler::place(Time now) {
+  const Duration since = now - placed_at_;
+  std::vector<Demand> demands;
+  for (KeyState& key : keys_) {
+    // Before anything was measured all are taken to be equal.
+    const double measured =
+        since > Duration() ? static_cast<double>(key.items) / since.seconds() : 1.0;
+    const double rate = key.info.rate_rps > 0 ? key.info.rate_rps : measured;
+    demands.push_back({rate, key.info.latency.slowest().get(), key.info.slo});
+    key.items = 0;
+  }
+  for (Replica& replica : replicas_) replica.share = 0;
+  // Before there is any worker, tasks wait for the first.
+  const uint32_t workers = std::max(1u, static_cast<uint32_t>(workers_.size()));
+  for (const Placed& p : place_by_rate(demands, workers)) {
+    Replica& replica = replicas_[replica_of(KeyId(p.key), WorkerId(p.worker))];
+    replica.share += p.rate_rps;
+    replica.dealt = 0;
+  }
+  stale_ = false;
+  placed_at_ = now;
+  next_epoch_ = now + kEpoch;
+}
+
+size_t NexusScheduler::replica_of(KeyId key, WorkerId worker) {
+  for (const size_t r : keys_[key.index()].replicas) {
+    if (replicas_[r].worker == worker) return r;
+  }
+  const size_t r = replicas_.size();
+  KeyInfo info = keys_[key.index()].info;
+  info.latency = info.latency.table(type_of(worker));
+  replicas_.push_back({key, worker, make_eager(key, std::move(info), delay_)});
+  wakes_.resize(replicas_.size());
+  keys_[key.index()].replicas.push_back(r);
+  if (worker.index() < workers_.size()) workers_[worker.index()].replicas.push_back(r);
+  return r;
+}
+
+// The replica that is furthest behind its share. place() gives every key one.
+size_t NexusScheduler::deal(const KeyState& key) {
+  size_t best = key.replicas.front();
+  double least = std::numeric_limits<double>::infinity();
+  for (const size_t r : key.replicas) {
+    const Replica& replica = replicas_[r];
+    if (replica.share == 0 || replica.dealt + 1 / replica.share >= least) continue;
+    least = replica.dealt + 1 / replica.share;
+    best = r;
+  }
+  replicas_[best].dealt = least;
+  return best;
+}
+
+void NexusScheduler::nominate(const Task& task, Time now, Decisions& out) {
+  if (stale_) place(now);
+  const size_t dropped = out.dropped.size();
+  KeyState& key = keys_[task.key.index()];
+  key.items += task.items;
+  const size_t r = deal(key);
+  Replica& replica = replicas_[r];
+  replica.batcher->nominated(task, now, out);
+  wakes_.set(r, replica.batcher->next_wake());
+  explain_drops(dropped, replica.worker, now, out);
+  serve(replica.worker, now, out);
+}
+
+bool NexusScheduler::withdraw(const Task& task, Time now, Decisions& out) {
+  for (const size_t r : keys_[task.key.index()].replicas) {
+    if (!replicas_[r].batcher->withdrawn(task, now, out)) continue;
+    wakes_.set(r, replicas_[r].batcher->next_wake());
+    return true;
+  }
+  return false;
+}
+
+void NexusScheduler::freed(WorkerId worker, Time now, Decisions& out) {
+  workers_[worker.index()].busy = false;
+  serve(worker, now, out);
+}
+
+void NexusScheduler::tick(Time now, Decisions& out) {
+  if (now >= next_epoch_) place(now);
+  while (wakes_.top() <= now) {
+    const size_t r = wakes_.top_index();
+    const size_t dropped = out.dropped.size();
+    replicas_[r].batcher->tick(now, out);
+    wakes_.set(r, replicas_[r].batcher->next_wake());
+    explain_drops(dropped, replicas_[r].worker, now, out);
+    serve(replicas_[r].worker, now, out);
+  }
+}
+
+Time NexusScheduler::next_wake() const { return wakes_.top(); }
+
+uint64_t NexusScheduler::waiting_items(KeyId key) const {
+  uint64_t items = 0;
+  for (const size_t r : keys_[key.index()].replicas) items += replicas_[r].batcher->waiting_items();
+  return items;
+}
+
+// The next of its keys, in turn, for which something waits.
+void NexusScheduler::serve(WorkerId id, Time now, Decisions& out) {
+  if (id.index() >= workers_.size()) return;
+  WorkerState& worker = workers_[id.index()];
+  const size_t n = worker.replicas.size();
+  for (size_t i = 0; i < n && !worker.busy; ++i) {
+    const size_t r = worker.replicas[worker.turn];
+    worker.turn = (worker.turn + 1) % n;
+    Replica& replica = replicas_[r];
+    const Offer& offer = replica.batcher->offer();
+    if (offer.items == 0) continue;
+    const size_t dropped = out.dropped.size();
+    const Answer answer = replica.batcher->granted(
+        {replica.key, id, worker.type, now, Duration(), 0, offer.epoch}, now, out);
+    wakes_.set(r, replica.batcher->next_wake());
+    worker.busy = answer.started;
+    worker.free_at = answer.free_at;
+    explain_drops(dropped, id, now, out);
+  }
+}
+
+void NexusScheduler::explain_drops(size_t from, WorkerId worker, Time now, Decisions& out) const {
+  if (worker.index() >= workers_.size()) return;
+  const WorkerState& w = workers_[worker.index()];
+  for (size_t i = from; i < out.dropped.size(); ++i) {
+    out.dropped[i].wait = w.busy ? std::max(w.free_at - now, Duration()) : Duration();
+  }
+}
+
+}  // namespace fermata::policy

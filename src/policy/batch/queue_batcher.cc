@@ -1,0 +1,292 @@
+#include "policy/batch/queue_batcher.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "policy/batch/instants.h"
+
+namespace fermata::policy {
+namespace {
+
+constexpr Duration kLately = Duration::seconds(1);  // since a task came, as slack() means it
+
+}  // namespace
+
+QueueBatcher::QueueBatcher(KeyId key, KeyInfo info, DelayBound delay)
+    : key_(key),
+      info_(std::move(info)),
+      delay_(delay),
+      slowest_(info_.latency.slowest(), delay),
+      counted_(slowest_),
+      budget_(info_.slo) {
+  offer_.key = key;
+  set_delay_bound(delay);
+}
+
+void QueueBatcher::set_delay_bound(DelayBound bound) {
+  delay_ = bound;
+  by_type_.clear();
+  for (const auto& table : info_.latency.tables()) by_type_.emplace_back(table, bound);
+  slowest_ = counted_ = BatchTimes(info_.latency.slowest(), bound);
+  counted_types_ = kAnyType;
+}
+
+uint32_t QueueBatcher::types_for(const Task& task, Time now) const {
+  uint32_t types = 0;
+  for (size_t type = 0; type < by_type_.size(); ++type) {
+    if (now <= by_type_[type].decide_by(task.deadline, task.items)) types |= 1u << type;
+  }
+  return types;
+}
+
+void QueueBatcher::count_with(uint32_t types) {
+  if (types == counted_types_) return;
+  std::vector<LatencyByType::Table> tables;
+  for (size_t type = 0; type < by_type_.size(); ++type) {
+    if ((types >> type & 1) != 0) tables.push_back(info_.latency.tables()[type]);
+  }
+  counted_ = BatchTimes(LatencyByType(std::move(tables)).slowest(), delay_);
+  counted_types_ = types;
+  retarget();
+}
+
+Time QueueBatcher::latest_alone(const Task& task) const {
+  Time latest = by_type_[0].decide_by(task.deadline, task.items);
+  for (size_t type = 1; type < by_type_.size(); ++type) {
+    latest = std::max(latest, by_type_[type].decide_by(task.deadline, task.items));
+  }
+  return latest;
+}
+
+void QueueBatcher::set_latency(LatencyByType latency, Time now, Decisions& out) {
+  info_.latency = std::move(latency);
+  set_delay_bound(delay_);
+  refuse_after_ = now;  // a bound that always holds: the next update looks at every task
+  retarget();
+  update(now, out);
+}
+
+void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
+  FERMATA_CHECK(task.items >= 1 && task.items <= slowest_.max_batch());
+  if (rate_.count(now, task.items)) retarget();
+  if (task.deadline.is_infinite()) {
+    patient_.insert(task);
+  } else {
+    queue_.insert(task);
+    last_urgent_ = now;
+    refuse_after_ = std::min(refuse_after_, latest_alone(task));
+    if (info_.slo.is_infinite()) {
+      const Duration own = task.deadline - task.arrival;
+      budget_ = budget_.is_infinite() ? own : budget_ + (own - budget_) / 16;
+    }
+  }
+  variation_.count(now, task.items, budget_);
+  update(now, out);
+}
+
+Duration QueueBatcher::slack(Time now) const {
+  const bool lately = !last_urgent_.is_infinite() && now - last_urgent_ <= kLately;
+  return lately && !budget_.is_infinite() ? std::max(budget_ - info_.latency.fastest(1), Duration())
+                                          : Duration::infinite();
+}
+
+bool QueueBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
+  if (!(task.deadline.is_infinite() ? patient_ : queue_).erase(task)) return false;
+  update(now, out);
+  return true;
+}
+
+void QueueBatcher::update(Time now, Decisions& out) {
+  // A longer latency or delay leaves no bound behind for tasks that it makes hopeless.
+  const bool longer = !alike() && !queue_.empty() && types_for(queue_[0], now) == 0;
+  if (now > refuse_after_ || longer) refuse_hopeless(now, out);
+  Cut c;
+  if (!queue_.empty()) {
+    if (!alike()) count_with(types_for(queue_[0], now));
+    c = cut({now, now});
+    if (alike()) refuse_first(c.drop, out);
+  }
+  if (queue_.empty()) {
+    refuse_after_ = Time::infinite();
+    offer_patient(now);
+  } else {
+    offer_urgent(c, now);
+  }
+}
+
+// Single items are in the order of their last moments, so the head is enough;
+// with larger tasks among them any may be first.
+void QueueBatcher::refuse_hopeless(Time now, Decisions& out) {
+  while (!queue_.empty() && now > latest_alone(queue_[0])) refuse_first(1, out);
+  refuse_after_ = Time::infinite();
+  if (queue_.empty()) return;
+  refuse_after_ = latest_alone(queue_[0]);
+  if (queue_.items_from(0) == queue_.size()) return;
+  for (size_t i = 1; i < queue_.size();) {
+    const Task task = queue_[i];
+    if (now > latest_alone(task)) {
+      refuse(task, out);
+      queue_.erase_at(i);
+    } else {
+      refuse_after_ = std::min(refuse_after_, latest_alone(task));
+      ++i;
+    }
+  }
+}
+
+void QueueBatcher::refuse_first(size_t n, Decisions& out) {
+  for (; n > 0; --n) {
+    refuse(queue_[0], out);
+    queue_.pop_front();
+  }
+}
+
+void QueueBatcher::refuse(const Task& task, Decisions& out) {
+  refused();
+  out.dropped.push_back({task, Duration(), task.deadline - latest_alone(task)});
+}
+
+void QueueBatcher::offer_urgent(const Cut& c, Time now) {
+  FERMATA_CHECK(c.take > 0);
+  const Time deadline = queue_[0].deadline;
+  const size_t first = alike() ? 0 : c.drop;
+  offer_.items = static_cast<uint32_t>(queue_.items(first, c.take));
+  offer_.patient = false;
+  offer_.types = counted_types_;
+  offer_.run = times_->run(offer_.items);
+  offer_.epoch = epoch_;
+  schedule(deadline, now, offer_);
+  if (!alike()) {
+    const uint32_t behind = types_for(queue_[queue_.size() - 1], now);
+    if ((behind & ~offer_.types) != 0) offer_.start_at = now;
+    offer_.types |= behind;
+  }
+  if (queue_.items_from(0) == queue_.size()) refuse_after_ = latest_alone(queue_[0]);
+  const Time valid_until = std::min(times_->decide_by(queue_[first].deadline, offer_.items),
+                                    times_->decide_by(deadline, queue_[0].items));
+  wake_ = std::max(std::min(valid_until, refuse_after_), now) + kTick;
+}
+
+void QueueBatcher::offer_patient(Time now) {
+  const size_t n = patient_.most_within(0, slowest_.max_batch());
+  offer_.items = static_cast<uint32_t>(patient_.items(0, n));
+  offer_.patient = true;
+  offer_.types = kAnyType;
+  offer_.run = n == 0 ? Duration() : slowest_.run(offer_.items);
+  offer_.epoch = epoch_;
+  offer_.start_at = now;
+  offer_.urgency = n == 0 ? Time::infinite() : patient_[0].arrival;
+  wake_ = Time::infinite();
+}
+
+// Where the first that the worker ends in time waits: its tasks are in the order of their
+// deadlines, so for single items nobody behind is late.
+size_t QueueBatcher::first_in_time(const BatchTimes& times, const Moment& m) const {
+  size_t low = 0, high = queue_.size();
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    if (times.finish(1, m) <= queue_[middle].deadline) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  while (low < queue_.size() && times.finish(queue_[low].items, m) > queue_[low].deadline) ++low;
+  return low;
+}
+
+// Which tasks the worker gets: `take` from `first` on. Who is late on it, or has to give way to a
+// larger batch, stays for workers of other types that can still save them.
+void QueueBatcher::take_for(uint32_t type, const Moment& m, size_t& first, size_t& take,
+                            Decisions& out) {
+  const BatchTimes& times = times_on(type);
+  if (!alike()) first = first_in_time(times, m);
+  if (first == queue_.size()) return;
+  if (first > 0) {
+    take = queue_.most_within(first, times.largest(queue_[first].deadline, m));
+    return;
+  }
+  times_ = &times;
+  const Cut c = cut(m);
+  times_ = &counted_;
+  take = c.take;
+  if (times.decide_by(queue_[0].deadline, queue_[0].items) >= latest_alone(queue_[0])) {
+    refuse_first(c.drop, out);
+  } else {
+    first = c.drop;
+  }
+}
+
+Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
+  Answer answer{grant.worker, false, grant.free_at};
+  if (grant.epoch != epoch_) return answer;
+  ++epoch_;
+  learned(grant);
+  if (now > refuse_after_) refuse_hopeless(now, out);
+  const Moment m{now, std::max(now, grant.free_at)};
+  const BatchTimes& times = times_on(grant.worker_type);
+  size_t first = 0, take = 0;
+  if (!queue_.empty()) take_for(grant.worker_type, m, first, take, out);
+  const bool spared = take == 0 && !queue_.empty();
+  if (take > 0 || !patient_.empty()) {
+    Batch& batch = out.add_batch();
+    batch.key = key_;
+    batch.worker = grant.worker;
+    fill(first, take, times, m, batch);
+    batch.start = times.start(batch.items, m);
+    batch.finish = batch.start + times.run(batch.items);
+    ran(batch.items);
+    answer.started = true;
+    answer.free_at = batch.finish;
+  }
+  update(now, out);
+  if (spared) offer_.types &= ~(1u << grant.worker_type);
+  return answer;
+}
+
+void QueueBatcher::join(Batch& batch, uint32_t type, Time limit, Time now, Decisions& out) {
+  const BatchTimes& times = times_on(type);
+  const Time run_from = batch.finish - times.run(batch.items);
+  const auto take = [&](TaskQueue& queue) {
+    while (!queue.empty()) {
+      const Task& task = queue[0];
+      const uint32_t items = batch.items + task.items;
+      if (items > times.max_batch()) return;
+      const Time finish = run_from + times.run(items);
+      if (finish > std::min(limit, task.deadline)) return;
+      limit = std::min(limit, task.deadline);
+      batch.items = items;
+      batch.finish = finish;
+      batch.tasks.push_back(task);
+      queue.pop_front();
+    }
+  };
+  take(queue_);
+  take(patient_);
+  update(now, out);
+}
+
+// `take` tasks from `first` on, then those without deadline as far as they make nobody late.
+void QueueBatcher::fill(size_t first, size_t take, const BatchTimes& times, const Moment& m,
+                        Batch& batch) {
+  const uint32_t most =
+      take > 0 && !patient_.empty() ? times.largest(queue_[first].deadline, m) : times.max_batch();
+  batch.items = 0;
+  for (; take > 0; --take) {
+    batch.items += queue_[first].items;
+    batch.tasks.push_back(queue_[first]);
+    if (first == 0) {
+      queue_.pop_front();
+    } else {
+      queue_.erase_at(first);
+    }
+  }
+  while (!patient_.empty() && batch.items + patient_[0].items <= most) {
+    batch.items += patient_[0].items;
+    batch.tasks.push_back(patient_[0]);
+    patient_.pop_front();
+  }
+}
+
+}  // namespace fermata::policy

@@ -1,0 +1,102 @@
+#pragma once
+
+#include "estimate/rate.h"
+#include "estimate/variation.h"
+#include "policy/batch/batch_times.h"
+#include "policy/batch/task_queue.h"
+#include "policy/batcher.h"
+
+namespace fermata::policy {
+
+// What to do with the queue at some moment: refuse its first `drop` tasks, run
+// the `take` after them as one batch.
+struct Cut {
+  size_t drop = 0, take = 0;
+};
+
+// What the batchers of all policies share: the queue by deadline, the tasks
+// without one, refusal in time, and binding. A policy says how to cut the queue
+// and when the resulting batch wants to start.
+// On unlike workers a batch counts as long as on the slowest type on which its head can still end
+// in time; where a head is too late for some, what waits behind it is offered to these at once. A
+// task is refused when it cannot end on any type; none is given up for the batch of a type while
+// another can still save it.
+class QueueBatcher : public Batcher {
+ public:
+  QueueBatcher(KeyId key, KeyInfo info, DelayBound delay);
+
+  void nominated(const Task& task, Time now, Decisions& out) final;
+  bool withdrawn(const Task& task, Time now, Decisions& out) final;
+  Answer granted(const Grant& grant, Time now, Decisions& out) final;
+  void join(Batch& batch, uint32_t type, Time limit, Time now, Decisions& out) final;
+  void tick(Time now, Decisions& out) final { update(now, out); }
+  void set_latency(LatencyByType latency, Time now, Decisions& out) final;
+  void set_delay_bound(DelayBound bound) final;
+
+  Duration slack(Time now) const final;
+  const Offer& offer() const final { return offer_; }
+  Time next_wake() const final { return wake_; }
+  uint64_t waiting_items() const final { return queue_.items_from(0) + patient_.items_from(0); }
+
+ protected:
+  // The queue is not empty, and each of its tasks could still end in time alone.
+  // The cut must take something unless it drops everything.
+  virtual Cut cut(const Moment& m) = 0;
+  // Fills start_at and urgency of an offer of `items` items, the earliest
+  // deadline among them being `deadline`.
+  virtual void schedule(Time deadline, Time now, Offer& offer) = 0;
+  // λ has changed, or times() have.
+  virtual void retarget() {}
+  virtual void learned(const Grant&) {}
+  // A batch of so many items was bound; a task was refused.
+  virtual void ran(uint32_t) {}
+  virtual void refused() {}
+
+  const TaskQueue& queue() const { return queue_; }
+  // While the queue is cut for a worker its own; else those of the slowest that may run the batch.
+  const BatchTimes& times() const { return *times_; }
+  const estimate::RateMeter& rate() const { return rate_; }
+  // Of the items that come within the budget.
+  double variation() const { return variation_.value(); }
+  // The typical relative deadline: the service's, else what tasks lately had.
+  Duration budget() const { return budget_; }
+
+ private:
+  bool alike() const { return by_type_.size() == 1; }
+  const BatchTimes& times_on(uint32_t type) const { return by_type_[alike() ? 0 : type]; }
+  // The types on which the task alone ends in time if it is decided on now.
+  uint32_t types_for(const Task& task, Time now) const;
+  void count_with(uint32_t types);
+  size_t first_in_time(const BatchTimes& times, const Moment& m) const;
+  void take_for(uint32_t type, const Moment& m, size_t& first, size_t& take, Decisions& out);
+  void update(Time now, Decisions& out);
+  void refuse_hopeless(Time now, Decisions& out);
+  void refuse_first(size_t n, Decisions& out);
+  void refuse(const Task& task, Decisions& out);
+  void offer_urgent(const Cut& c, Time now);
+  void offer_patient(Time now);
+  void fill(size_t first, size_t take, const BatchTimes& times, const Moment& m, Batch& batch);
+  Time latest_alone(const Task& task) const;
+
+  const KeyId key_;
+  KeyInfo info_;
+  DelayBound delay_;
+  std::vector<BatchTimes> by_type_;  // or one for all
+  BatchTimes slowest_, counted_;     // on all types, and on those in counted_types_
+  uint32_t counted_types_ = kAnyType;
+  const BatchTimes* times_ = &counted_;
+  estimate::RateMeter rate_;
+  estimate::CountVariation variation_;
+  Duration budget_;
+  Time last_urgent_ = Time::infinite();  // when one with a deadline came last; never
+
+  TaskQueue queue_;    // with a deadline
+  TaskQueue patient_;  // without
+  // No waiting task's last moment alone is before this; exact for the head.
+  Time refuse_after_ = Time::infinite();
+  Offer offer_;
+  uint64_t epoch_ = 0;
+  Time wake_ = Time::infinite();
+};
+
+}  // namespace fermata::policy

@@ -1,0 +1,265 @@
+#include "policy/ensemble/ensemble_queries.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "base/check.h"
+#include "policy/batch/instants.h"
+
+namespace fermata::policy {
+namespace {
+
+constexpr uint32_t kNoModel = 32;
+// Any answer is worth more than none: where nothing is refused, nobody waits for ever for what a
+// profile calls worthless.
+constexpr double kLeastUtility = 1e-4;
+// How often a predicted difficulty is not to be believed.
+constexpr double kDoubt = 0.1;
+
+bool before(const Task& a, const Task& b) {
+  return a.deadline != b.deadline ? a.deadline < b.deadline : a.job < b.job;
+}
+
+// Of the ensemble's models, or kNoModel.
+uint32_t model_of(const EnsembleInfo& info, KeyId key) {
+  const auto it = absl::c_find(info.models, key);
+  return it == info.models.end() ? kNoModel : static_cast<uint32_t>(it - info.models.begin());
+}
+
+std::vector<double> expected_utility(const EnsembleInfo& info) {
+  std::vector<double> mean(info.utility.front().size());
+  for (size_t bin = 0; bin < info.utility.size(); ++bin) {
+    for (size_t s = 0; s < mean.size(); ++s) mean[s] += info.share[bin] * info.utility[bin][s];
+  }
+  return mean;
+}
+
+}  // namespace
+
+void EnsembleQueries::add_key(KeyId key, const KeyInfo& info) { keys_[key] = info; }
+
+void EnsembleQueries::set_latency(KeyId key, LatencyByType latency) {
+  keys_.at(key).latency = std::move(latency);
+}
+
+const LatencyTable& EnsembleQueries::latency(KeyId model, WorkerId worker) const {
+  return keys_.at(model).latency.on(workers_[worker.index()].type);
+}
+
+void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
+  FERMATA_CHECK(!info.models.empty() && info.utility.size() == info.share.size());
+  for (const auto& row : info.utility) FERMATA_CHECK(row.size() == size_t{1} << info.models.size());
+  uint32_t at = 0;  // of a removed one, if there is any
+  while (at < ensembles_.size() && !ensembles_[at].key.is_none()) ++at;
+  if (at == ensembles_.size()) ensembles_.emplace_back();
+  EnsembleInfo worthy = info;
+  for (auto& row : worthy.utility) {
+    for (plan::Subset s = 1; s < row.size(); ++s) row[s] = std::max(row[s], kLeastUtility);
+  }
+  const std::vector<double> mean = expected_utility(worthy);
+  if (!as_published_) {
+    for (auto& row : worthy.utility) {
+      for (plan::Subset s = 1; s < row.size(); ++s) row[s] += kDoubt * (mean[s] - row[s]);
+    }
+  }
+  ensembles_[at] = {.key = key, .info = worthy, .expected = mean, .company = {}};
+  ensemble_of_[key] = at;
+}
+
+void EnsembleQueries::remove(KeyId key) {
+  if (const auto it = ensemble_of_.find(key); it != ensemble_of_.end()) {
+    FERMATA_CHECK(waiting_items(key) == 0);
+    ensembles_[it->second] = {};
+    ensemble_of_.erase(it);
+  }
+  keys_.erase(key);
+}
+
+void EnsembleQueries::add_worker(uint32_t type, uint32_t running) {
+  workers_.push_back({type, std::deque<Running>(running)});
+}
+
+EnsembleQueries::Query& EnsembleQueries::insert(const Task& task, Time now) {
+  const uint32_t at = ensemble_of_.at(task.key);
+  Ensemble& ensemble = ensembles_[at];
+  if (!task.deadline.is_infinite()) {
+    const Duration own = task.deadline - task.arrival;
+    ensemble.slo = ensemble.slo.is_infinite() ? own : ensemble.slo + (own - ensemble.slo) / 16;
+  }
+  ensemble.company.count(now, ensemble.slo);
+  auto entry = std::make_unique<Entry>();
+  entry->query.task = task;
+  entry->query.ensemble = at;
+  entry->query.utility = &ensemble.expected;
+  Query& query = entry->query;
+  by_deadline_.insert(
+      std::upper_bound(by_deadline_.begin(), by_deadline_.end(), task,
+                       [](const Task& t, const Query* q) { return before(t, q->task); }),
+      &query);
+  set_moment(*entry);
+  const bool is_new = queries_.emplace(task.job, std::move(entry)).second;
+  FERMATA_CHECK(is_new);
+  return query;
+}
+
+EnsembleQueries::Query* EnsembleQueries::find(JobId job) {
+  const auto it = queries_.find(job);
+  return it == queries_.end() ? nullptr : &it->second->query;
+}
+
+bool EnsembleQueries::scored(const Task& task, const Difficulty& difficulty) {
+  Query* query = find(task.job);
+  if (query == nullptr || query->difficulty) return false;
+  const auto& bins = ensembles_[query->ensemble].info.utility;
+  query->difficulty = difficulty;
+  if (difficulty.bin < bins.size()) query->utility = &bins[difficulty.bin];
+  return true;
+}
+
+void EnsembleQueries::plan(Query& query, plan::Subset planned) {
+  query.planned = (planned & ~query.failed) | query.had();
+  if (query.running == 0 && query.done != 0) maybe_finished_.push_back(query.task.job);
+}
+
+bool EnsembleQueries::withdraw(const Task& task) {
+  const auto it = queries_.find(task.job);
+  if (it == queries_.end()) return false;
+  Entry& entry = *it->second;
+  if (entry.query.running == 0) {
+    forget(entry);
+    return true;
+  }
+  entry.query.withdrawn = true;
+  entry.query.planned = entry.query.had();
+  set_moment(entry);
+  std::erase(by_deadline_, &entry.query);
+  return false;
+}
+
+void EnsembleQueries::bind(const Batch& batch) {
+  Running& running = workers_[batch.worker.index()].running.emplace_back();
+  running.model = batch.key;
+  for (const Task& task : batch.tasks) {
+    if (task.key == batch.key) {
+      if (const auto own = queries_.find(task.job); own != queries_.end()) forget(*own->second);
+      continue;
+    }
+    if (!is_ensemble(task.key)) continue;
+    Entry& entry = *queries_.at(task.job);
+    Query& query = entry.query;
+    const uint32_t model = model_of(ensembles_[query.ensemble].info, batch.key);
+    const plan::Subset bit = plan::Subset{1} << model;
+    FERMATA_CHECK(model != kNoModel && ((query.had() | query.failed) & bit) == 0);
+    query.running |= bit;
+    query.planned |= bit;
+    set_moment(entry);
+    running.queries.push_back(task.job);
+  }
+}
+
+void EnsembleQueries::failed(WorkerId worker, JobId job) {
+  Query* query = find(job);
+  if (query == nullptr) return;
+  const KeyId model = workers_[worker.index()].running.front().model;
+  const plan::Subset bit = plan::Subset{1} << model_of(ensembles_[query->ensemble].info, model);
+  query->running &= ~bit;
+  query->failed |= bit;
+  query->planned &= ~bit;
+}
+
+void EnsembleQueries::freed(WorkerId worker, Decisions& out) {
+  auto& running = workers_[worker.index()].running;
+  if (running.empty()) return;
+  const Running ended = std::move(running.front());
+  running.pop_front();
+  for (const JobId job : ended.queries) {
+    const auto it = queries_.find(job);
+    if (it == queries_.end()) continue;
+    Entry& entry = *it->second;
+    Query& query = entry.query;
+    const plan::Subset bit = plan::Subset{1}
+                             << model_of(ensembles_[query.ensemble].info, ended.model);
+    if ((query.failed & bit) == 0) {
+      query.running &= ~bit;
+      query.done |= bit;
+    }
+    if (query.running == 0 && query.withdrawn) {
+      conclude(entry, out);
+      continue;
+    }
+    set_moment(entry);
+    if (query.running == 0) maybe_finished_.push_back(job);
+  }
+}
+
+void EnsembleQueries::conclude_finished(Decisions& out) {
+  for (const JobId job : maybe_finished_) {
+    const auto it = queries_.find(job);
+    if (it == queries_.end()) continue;
+    const Query& query = it->second->query;
+    const bool nothing_works = query.failed == ensembles_[query.ensemble].all();
+    const bool answered = query.done != 0 && query.pending() == 0;
+    if (query.running == 0 && (answered || nothing_works)) conclude(*it->second, out);
+  }
+  maybe_finished_.clear();
+}
+
+void EnsembleQueries::conclude_late(Time now, Decisions& out) {
+  while (!moments_.empty() && moments_.begin()->first <= now) {
+    Entry& entry = *queries_.at(moments_.begin()->second);
+    if (entry.query.done != 0) {
+      conclude(entry, out);
+      continue;
+    }
+    const EnsembleInfo& info = ensembles_[entry.query.ensemble].info;
+    Duration run = Duration::infinite();
+    for (const KeyId model : info.models) run = std::min(run, slowest(model)(1));
+    out.dropped.push_back({entry.query.task, Duration(), run});
+    forget(entry);
+  }
+}
+
+// With some answer a query waits until its deadline at most, without any until none can come.
+Time EnsembleQueries::moment_of(const Query& query) const {
+  const Time deadline = query.task.deadline;
+  if (query.withdrawn || deadline.is_infinite()) return Time::infinite();
+  const EnsembleInfo& info = ensembles_[query.ensemble].info;
+  if (info.serve_all && as_published_) return Time::infinite();
+  if (query.done != 0) return deadline - delay_(0);
+  if (query.running != 0 || info.serve_all) return Time::infinite();
+  Duration least = Duration::infinite();
+  for (const KeyId model : info.models) {
+    least = std::min(least, keys_.at(model).latency.fastest(1));
+  }
+  return deadline - least - delay_(1) + kTick;
+}
+
+void EnsembleQueries::set_moment(Entry& entry) {
+  const Time moment = moment_of(entry.query);
+  if (moment == entry.moment) return;
+  if (!entry.moment.is_infinite()) moments_.erase({entry.moment, entry.query.task.job});
+  entry.moment = moment;
+  if (!moment.is_infinite()) moments_.insert({moment, entry.query.task.job});
+}
+
+void EnsembleQueries::conclude(Entry& entry, Decisions& out) {
+  const Query& query = entry.query;
+  out.concluded.push_back({query.task, query.done, query.planned | query.had() | query.failed});
+  forget(entry);
+}
+
+void EnsembleQueries::forget(Entry& entry) {
+  if (!entry.moment.is_infinite()) moments_.erase({entry.moment, entry.query.task.job});
+  const auto at =
+      std::lower_bound(by_deadline_.begin(), by_deadline_.end(), entry.query.task,
+                       [](const Query* q, const Task& t) { return before(q->task, t); });
+  if (at != by_deadline_.end() && *at == &entry.query) by_deadline_.erase(at);
+  queries_.erase(entry.query.task.job);
+}
+
+uint64_t EnsembleQueries::waiting_items(KeyId key) const {
+  return static_cast<uint64_t>(
+      absl::c_count_if(queries_, [key](const auto& q) { return q.second->query.task.key == key; }));
+}
+
+}  // namespace fermata::policy

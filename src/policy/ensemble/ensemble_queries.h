@@ -1,0 +1,125 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "estimate/company.h"
+#include "policy/ensemble/ensemble.h"
+#include "policy/scheduler.h"
+#include "policy/types.h"
+
+namespace fermata::policy {
+
+// The queries of every ensemble of a pool that have not ended, and which of their base models
+// wait, run, have answered or have failed. Decides nothing but when a query has ended. Each
+// call is O(log queries) and moves O(queries) pointers at most.
+class EnsembleQueries {
+ public:
+  struct Ensemble {
+    KeyId key;
+    EnsembleInfo info;
+    std::vector<double> expected;         // utility by Subset over all bins, as often as they come
+    estimate::Company company;            // of a query, within an SLO
+    Duration slo = Duration::infinite();  // what queries lately had
+
+    plan::Subset all() const { return (plan::Subset{1} << info.models.size()) - 1; }
+  };
+  struct Query {
+    Task task;
+    uint32_t ensemble = 0;
+    const std::vector<double>* utility = nullptr;  // by Subset
+    std::optional<Difficulty> difficulty;
+    plan::Subset planned = 0;  // is to answer it; running and done are part of it
+    plan::Subset running = 0, done = 0, failed = 0;
+    bool withdrawn = false;  // nobody wants the answer any more
+
+    plan::Subset had() const { return running | done; }
+    plan::Subset pending() const { return planned & ~(had() | failed); }
+    // What `more` adds to what it will have; negative where a profile is not monotone.
+    double gain(plan::Subset more) const { return (*utility)[had() | more] - (*utility)[had()]; }
+  };
+
+  // As published, queries of ensembles that serve all wait for what was planned for them beyond
+  // their deadline, and their predicted difficulty is taken at its word. Otherwise they end there
+  // if they have an answer, and a prediction may be wrong: a tenth of what a subset is worth
+  // is what it is worth to any query.
+  explicit EnsembleQueries(DelayBound delay, bool as_published = false)
+      : delay_(delay), as_published_(as_published) {}
+
+  void add_key(KeyId key, const KeyInfo& info);
+  void set_latency(KeyId key, LatencyByType latency);
+  void add_ensemble(KeyId key, const EnsembleInfo& info);  // its models' keys were added before
+  void remove(KeyId key);                                  // of a model or of an ensemble
+  bool is_ensemble(KeyId key) const { return ensemble_of_.contains(key); }
+  void set_delay_bound(DelayBound bound) { delay_ = bound; }
+  // That has `running` batches of others bound already.
+  void add_worker(uint32_t type, uint32_t running = 0);
+
+  Query& insert(const Task& task, Time now);
+  // Null where it has ended.
+  Query* find(JobId job);
+  // False where it has ended or it is known already.
+  bool scored(const Task& task, const Difficulty& difficulty);
+  // Whether it was there and has gone: where base models run for it, it goes when they have ended.
+  bool withdraw(const Task& task);
+  // Which models are to answer it; what runs for it already, or has answered, is among them.
+  void plan(Query& query, plan::Subset planned);
+  // Of every batch that any of the workers gets, whosever tasks it has: those of ensembles run
+  // from now on. A task of the batch's own key is not of an ensemble: if it was inserted, it ends.
+  void bind(const Batch& batch);
+  // The model whose batch runs on the worker has no answer for the query.
+  void failed(WorkerId worker, JobId job);
+  // The worker's first batch has ended: its queries have these answers.
+  void freed(WorkerId worker, Decisions& out);
+  // Ends those for whom nothing is left to wait for. To be called when new plans have been made
+  // for what was freed.
+  void conclude_finished(Decisions& out);
+  // Ends those whose deadline has come with some answer, and drops those that can have none.
+  void conclude_late(Time now, Decisions& out);
+  Time next_moment() const { return moments_.empty() ? Time::infinite() : moments_.begin()->first; }
+
+  // By deadline, then by job; withdrawn ones are not among them.
+  const std::vector<Query*>& by_deadline() const { return by_deadline_; }
+  const Ensemble& ensemble(uint32_t at) const { return ensembles_[at]; }
+  size_t ensembles() const { return ensembles_.size(); }  // removed ones have no key
+  uint64_t waiting_items(KeyId key) const;
+  const LatencyTable& latency(KeyId model, WorkerId worker) const;
+  const std::string& name(KeyId model) const { return keys_.at(model).name; }
+  const LatencyTable& slowest(KeyId model) const { return *keys_.at(model).latency.slowest(); }
+
+ private:
+  struct Entry {
+    Query query;
+    Time moment = Time::infinite();  // as in moments_
+  };
+  struct Running {
+    KeyId model;
+    std::vector<JobId> queries;
+  };
+  void set_moment(Entry& entry);
+  Time moment_of(const Query& query) const;
+  void conclude(Entry& entry, Decisions& out);
+  void forget(Entry& entry);
+
+  DelayBound delay_;
+  const bool as_published_;
+  absl::flat_hash_map<KeyId, KeyInfo> keys_;
+  absl::flat_hash_map<KeyId, uint32_t> ensemble_of_;
+  std::deque<Ensemble> ensembles_;  // queries point into them
+  absl::flat_hash_map<JobId, std::unique_ptr<Entry>> queries_;
+  std::vector<Query*> by_deadline_;
+  std::vector<JobId> maybe_finished_;
+  absl::btree_set<std::pair<Time, JobId>> moments_;
+  struct Worker {
+    uint32_t type = 0;
+    std::deque<Running> running;
+  };
+  std::vector<Worker> workers_;
+};
+
+}  // namespace fermata::policy

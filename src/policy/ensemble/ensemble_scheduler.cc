@@ -1,0 +1,340 @@
+#include "policy/ensemble/ensemble_scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "base/check.h"
+
+namespace fermata::policy {
+namespace {
+
+plan::EnsemblePolicy planner_of(EnsembleMethod method) {
+  switch (method) {
+    case EnsembleMethod::kGreedyEdf:
+      return plan::EnsemblePolicy::kGreedyEdf;
+    case EnsembleMethod::kGreedyFifo:
+      return plan::EnsemblePolicy::kGreedyFifo;
+    case EnsembleMethod::kGreedySjf:
+      return plan::EnsemblePolicy::kGreedySjf;
+    default:
+      return plan::EnsemblePolicy::kDp;
+  }
+}
+
+}  // namespace
+
+EnsembleScheduler::EnsembleScheduler(EnsembleMethod method) : method_(method) {
+  task_.policy = planner_of(method);
+}
+
+KeyId EnsembleScheduler::new_key() {
+  if (free_keys_.empty()) return KeyId(keys_++);
+  const KeyId key = free_keys_.back();
+  free_keys_.pop_back();
+  return key;
+}
+
+KeyId EnsembleScheduler::add_key(KeyInfo info) {
+  const KeyId key = new_key();
+  queries_.add_key(key, info);
+  queries_.add_ensemble(key,
+                        {.name = info.name, .models = {key}, .utility = {{0, 1}}, .share = {1}});
+  models_.push_back(key);
+  deploy();
+  return key;
+}
+
+KeyId EnsembleScheduler::add_ensemble(const EnsembleInfo& info) {
+  const KeyId key = new_key();
+  queries_.add_ensemble(key, info);
+  deploy();
+  return key;
+}
+
+void EnsembleScheduler::remove_key(KeyId key) {
+  queries_.remove(key);
+  std::erase(models_, key);
+  homes_.erase(key);
+  free_keys_.push_back(key);
+}
+
+void EnsembleScheduler::update_latency(KeyId key, LatencyByType latency, Time, Decisions&) {
+  queries_.set_latency(key, std::move(latency));
+}
+
+void EnsembleScheduler::set_delay_bound(DelayBound bound) {
+  delay_ = bound;
+  queries_.set_delay_bound(bound);
+}
+
+WorkerId EnsembleScheduler::add_worker(Time, Decisions&, uint32_t type, int64_t) {
+  queries_.add_worker(type);
+  workers_.emplace_back();
+  deploy();
+  return WorkerId(static_cast<uint32_t>(workers_.size() - 1));
+}
+
+// Where each base model runs from now on; what is queued stays where it is.
+void EnsembleScheduler::deploy() {
+  if (workers_.empty()) return;
+  std::vector<KeyId> deployed;
+  const auto add = [&deployed](KeyId model) {
+    if (!absl::c_linear_search(deployed, model)) deployed.push_back(model);
+  };
+  for (uint32_t e = 0; e < queries_.ensembles(); ++e) {
+    const EnsembleInfo& info = queries_.ensemble(e).info;
+    if (info.models.size() < 2) continue;
+    for (size_t k = 0; k < info.models.size(); ++k) {
+      const bool left_out =
+          method_ == EnsembleMethod::kStatic && info.fixed != 0 && (info.fixed >> k & 1) == 0;
+      if (!left_out) add(info.models[k]);
+    }
+  }
+  const size_t of_ensembles = deployed.size();
+  for (const KeyId model : models_) add(model);
+  homes_.clear();
+  for (size_t i = 0; i < deployed.size(); ++i) {
+    homes_[deployed[i]] = {WorkerId(static_cast<uint32_t>(i % workers_.size()))};
+  }
+  if (plans()) return;
+  for (size_t w = of_ensembles; of_ensembles > 0 && w < workers_.size(); ++w) {
+    const auto load = [this](KeyId model) {
+      return queries_.slowest(model)(1).seconds() / static_cast<double>(homes_.at(model).size());
+    };
+    const KeyId busiest =
+        *std::max_element(deployed.begin(), deployed.begin() + static_cast<ptrdiff_t>(of_ensembles),
+                          [&load](KeyId a, KeyId b) { return load(a) < load(b); });
+    homes_.at(busiest).push_back(WorkerId(static_cast<uint32_t>(w)));
+  }
+}
+
+bool EnsembleScheduler::any_idle(uint32_t ensemble) const {
+  return absl::c_any_of(queries_.ensemble(ensemble).info.models,
+                        [this](KeyId model) { return idle(model); });
+}
+
+// When the worker has done all that it runs and has queued.
+Time EnsembleScheduler::end_of(WorkerId worker, Time now) const {
+  const Worker& w = workers_[worker.index()];
+  const Time start = now + delay_(1);
+  return (w.busy ? std::max(w.free_at, start) : start) + w.queued;
+}
+
+void EnsembleScheduler::nominate(const Task& task, Time now, Decisions& out) {
+  Query& query = queries_.insert(task, now);
+  const EnsembleQueries::Ensemble& ensemble = queries_.ensemble(query.ensemble);
+  if (plans()) {
+    if (any_idle(query.ensemble)) start_at_once(query, now, out);
+  } else if (method_ == EnsembleMethod::kSelected && ensemble.info.models.size() > 1) {
+    return;  // until the selector has seen it
+  } else {
+    const bool fixed = method_ == EnsembleMethod::kStatic && ensemble.info.fixed != 0;
+    dispatch(query, fixed ? ensemble.info.fixed : ensemble.all(), now, out);
+  }
+}
+
+void EnsembleScheduler::scored(const Task& task, const Difficulty& difficulty, Time now,
+                               Decisions& out) {
+  if (!queries_.scored(task, difficulty)) return;
+  if (plans()) return replan(now, out);
+  Query& query = *queries_.find(task.job);
+  if (method_ != EnsembleMethod::kSelected || query.planned != 0) return;
+  const plan::Subset all = queries_.ensemble(query.ensemble).all();
+  const plan::Subset selected = difficulty.selected & all;
+  dispatch(query, selected != 0 ? selected : all, now, out);
+}
+
+void EnsembleScheduler::failed(WorkerId worker, const Task& task) {
+  queries_.failed(worker, task.job);
+  if (!plans()) failed_.push_back(task.job);
+}
+
+// Where none of the models that were to answer a query is left, the others are.
+void EnsembleScheduler::replace_failed(Time now, Decisions& out) {
+  for (const JobId job : std::exchange(failed_, {})) {
+    Query* query = queries_.find(job);
+    if (query == nullptr || query->had() != 0 || query->pending() != 0) continue;
+    dispatch(*query, queries_.ensemble(query->ensemble).all() & ~query->failed, now, out);
+  }
+}
+
+bool EnsembleScheduler::withdraw(const Task& task, Time, Decisions&) {
+  return queries_.withdraw(task);
+}
+
+void EnsembleScheduler::freed(WorkerId worker, Time now, Decisions& out) {
+  workers_[worker.index()].busy = false;
+  queries_.freed(worker, out);
+  queries_.conclude_finished(out);
+  queries_.conclude_late(now, out);
+  if (plans()) return replan(now, out);
+  replace_failed(now, out);
+  serve_queue(worker.index(), now, out);
+}
+
+void EnsembleScheduler::tick(Time now, Decisions& out) { queries_.conclude_late(now, out); }
+
+// "If a query arrives when there are idling models" (section VIII): the best of those.
+void EnsembleScheduler::start_at_once(Query& query, Time now, Decisions& out) {
+  const EnsembleQueries::Ensemble& ensemble = queries_.ensemble(query.ensemble);
+  plan::Subset possible = 0;
+  for (size_t k = 0; k < ensemble.info.models.size(); ++k) {
+    const KeyId model = ensemble.info.models[k];
+    const Time end = now + delay_(1) + queries_.latency(model, home(model))(query.task.items);
+    const bool in_time = end <= query.task.deadline || ensemble.info.serve_all;
+    if (idle(model) && in_time) possible |= plan::Subset{1} << k;
+  }
+  plan::Subset best = 0;
+  for (plan::Subset s = possible; s != 0; s = (s - 1) & possible) {
+    if (query.gain(s) > query.gain(best)) best = s;
+  }
+  queries_.plan(query, best);
+  release(query, now, out);
+}
+
+void EnsembleScheduler::replan(Time now, Decisions& out) {
+  for (uint32_t e = 0; e < queries_.ensembles(); ++e) {
+    if (!queries_.ensemble(e).key.is_none() && any_idle(e)) plan(e, now, out);
+  }
+  queries_.conclude_finished(out);
+}
+
+void EnsembleScheduler::read_problem(uint32_t ensemble, Time now) {
+  const EnsembleInfo& info = queries_.ensemble(ensemble).info;
+  const Time start = now + delay_(1);
+  task_.problem.models.resize(info.models.size());
+  for (size_t k = 0; k < info.models.size(); ++k) {
+    const WorkerId worker = home(info.models[k]);
+    const Worker& w = workers_[worker.index()];
+    task_.problem.models[k].name = queries_.name(info.models[k]);
+    task_.problem.models[k].latency = queries_.latency(info.models[k], worker)(1);
+    task_.problem.models[k].busy = w.busy ? std::max(w.free_at - start, Duration()) : Duration();
+  }
+  task_.problem.queries.resize(planned_.size());
+  for (size_t i = 0; i < planned_.size(); ++i) {
+    const Query& query = *planned_[i];
+    plan::EnsembleQuery& q = task_.problem.queries[i];
+    q.deadline = query.task.deadline - start;
+    q.arrival = query.task.arrival - start;
+    q.difficulty = query.difficulty ? query.difficulty->score : 0;
+    q.utility.assign(query.utility->size(), 0);
+    const plan::Subset taken = query.had() | query.failed;
+    for (plan::Subset s = 1; s < q.utility.size(); ++s) {
+      if ((s & taken) == 0) q.utility[s] = std::max(0.0, query.gain(s));
+    }
+  }
+}
+
+void EnsembleScheduler::plan(uint32_t ensemble, Time now, Decisions& out) {
+  planned_.clear();
+  for (Query* query : queries_.by_deadline()) {
+    if (query->ensemble != ensemble) continue;
+    if (planned_.size() == kMostPlanned) break;
+    planned_.push_back(query);
+  }
+  if (planned_.empty()) return;
+  read_problem(ensemble, now);
+  const plan::EnsemblePlan& plan = planner_.plan(task_.problem, task_.policy);
+  for (const uint32_t i : plan.unserved) queries_.plan(*planned_[i], planned_[i]->had());
+  for (const auto& served : plan.plan) {
+    Query& query = *planned_[served.query];
+    queries_.plan(query, served.subset | query.had());
+  }
+  if (queries_.ensemble(ensemble).info.serve_all) serve_the_late(ensemble, plan);
+  for (const auto& served : plan.plan) release(*planned_[served.query], now, out);
+  for (const uint32_t i : plan.unserved) release(*planned_[i], now, out);
+}
+
+// Nothing can be on time for them: behind the others each gets the model that ends first.
+void EnsembleScheduler::serve_the_late(uint32_t ensemble, const plan::EnsemblePlan& plan) {
+  const size_t models = queries_.ensemble(ensemble).info.models.size();
+  backlog_.clear();
+  for (const plan::EnsembleModel& model : task_.problem.models) backlog_.push_back(model.busy);
+  for (const auto& served : plan.plan) {
+    for (size_t k = 0; k < models; ++k) {
+      if (served.subset >> k & 1) backlog_[k] += task_.problem.models[k].latency;
+    }
+  }
+  for (const uint32_t i : plan.unserved) {
+    Query& query = *planned_[i];
+    if (query.had() != 0) continue;
+    size_t first = models;
+    for (size_t k = 0; k < models; ++k) {
+      if (query.failed >> k & 1) continue;
+      const bool sooner =
+          first == models || backlog_[k] + task_.problem.models[k].latency <
+                                 backlog_[first] + task_.problem.models[first].latency;
+      if (sooner) first = k;
+    }
+    if (first == models) continue;
+    backlog_[first] += task_.problem.models[first].latency;
+    queries_.plan(query, plan::Subset{1} << first);
+  }
+}
+
+// To those of its models that are idle.
+void EnsembleScheduler::release(Query& query, Time now, Decisions& out) {
+  const std::vector<KeyId>& models = queries_.ensemble(query.ensemble).info.models;
+  const plan::Subset pending = query.pending();
+  for (size_t k = 0; k < models.size(); ++k) {
+    if ((pending >> k & 1) == 0 || !idle(models[k])) continue;
+    start(query, models[k], home(models[k]), now, out);  // a query of one model is gone then
+  }
+}
+
+void EnsembleScheduler::dispatch(Query& query, plan::Subset subset, Time now, Decisions& out) {
+  const EnsembleInfo& info = queries_.ensemble(query.ensemble).info;
+  std::vector<std::pair<KeyId, WorkerId>> places;
+  Time finish;
+  for (size_t k = 0; k < info.models.size(); ++k) {
+    if ((subset >> k & 1) == 0) continue;
+    const KeyId model = info.models[k];
+    const std::vector<WorkerId>& replicas = homes_.at(model);
+    const WorkerId worker = *absl::c_min_element(
+        replicas, [&](WorkerId a, WorkerId b) { return end_of(a, now) < end_of(b, now); });
+    finish = std::max(finish, end_of(worker, now) + queries_.latency(model, worker)(1));
+    places.emplace_back(model, worker);
+  }
+  if (finish > query.task.deadline && !info.serve_all) {
+    out.dropped.push_back({query.task, Duration(), finish - now});
+    queries_.withdraw(query.task);
+    return;
+  }
+  queries_.plan(query, subset);
+  const JobId job = query.task.job;
+  for (const auto& [model, worker] : places) {
+    const Duration run = queries_.latency(model, worker)(1);
+    workers_[worker.index()].queue.push_back({job, model, run});
+    workers_[worker.index()].queued += run;
+    serve_queue(worker.index(), now, out);
+  }
+}
+
+void EnsembleScheduler::serve_queue(size_t w, Time now, Decisions& out) {
+  Worker& worker = workers_[w];
+  while (!worker.busy && !worker.queue.empty()) {
+    const Queued next = worker.queue.front();
+    worker.queue.pop_front();
+    worker.queued -= next.run;
+    Query* query = queries_.find(next.job);
+    if (query == nullptr || query->withdrawn) continue;
+    start(*query, next.model, WorkerId(static_cast<uint32_t>(w)), now, out);
+  }
+}
+
+void EnsembleScheduler::start(Query& query, KeyId model, WorkerId id, Time now, Decisions& out) {
+  Batch& batch = out.add_batch();
+  batch.key = model;
+  batch.worker = id;
+  batch.start = now + delay_(query.task.items);
+  batch.finish = batch.start + queries_.latency(model, id)(query.task.items);
+  batch.items = query.task.items;
+  batch.tasks.push_back(query.task);
+  Worker& worker = workers_[id.index()];
+  worker.busy = true;
+  worker.free_at = batch.finish;
+  queries_.bind(batch);
+}
+
+}  // namespace fermata::policy

@@ -1,0 +1,67 @@
+#pragma once
+
+#include "policy/batch/min_tree.h"
+#include "policy/ranker.h"
+
+namespace fermata::policy {
+
+// The ranker of Symphony 4.3: an offer that wants to start gets a free worker at
+// once; where there is none, a worker that becomes free goes to the most urgent
+// offer among those that want to start and may run on its type. Of several free workers
+// the lowest type is taken (by an offer without deadline the highest), and of these the lowest
+// id, so that the highest ones stay idle and can be given back.
+// Each call is O(types * (log keys + log workers)) for each grant it makes, plus O(keys)
+// while a worker is idle and an offer without deadline waits.
+class PoolRanker final : public Ranker {
+ public:
+  void add_key(KeyId key) override;
+  void add_worker(WorkerId worker, uint32_t type, Time now, std::vector<Grant>& out) override;
+  void set_delay_bound(DelayBound bound) override { delay_ = bound; }
+
+  void offered(const Offer& offer, Time now, std::vector<Grant>& out) override;
+  void answered(const Answer& answer, Time now, std::vector<Grant>& out) override;
+  void freed(WorkerId worker, Time now, std::vector<Grant>& out) override;
+  void tick(Time now, std::vector<Grant>& out) override { match(now, out); }
+
+  Time next_wake() const override;
+  Duration expected_wait(Time now) const override;
+
+ private:
+  struct WorkerState {
+    uint32_t type = 0;
+    uint32_t running = 0;  // batches bound and not yet ended: two when the next one is bound ahead
+    bool granted = false;  // a batcher has it and has not answered
+    Time ends;             // expected, of the batch that runs
+    Time free_at;          // expected, of all of them
+  };
+  static constexpr Time kIdle = Time::from_nanos(-1);  // sorts before every running worker
+
+  // Workers of one type, and what wants to start on them.
+  struct Type {
+    MinTree due;        // by key: urgency of offers that want to start
+    MinTree available;  // by worker: kIdle, or when a running one is expected to be free
+  };
+
+  void match(Time now, std::vector<Grant>& out);
+  bool grant_due(Time now, std::vector<Grant>& out);
+  bool grant_patient(Time now, std::vector<Grant>& out);
+  void grant(KeyId key, WorkerId worker, Time now, std::vector<Grant>& out);
+  void set_due(size_t key, bool due);
+  void forget(KeyId key);
+  void place(WorkerId worker);  // enters its state into available_
+  Time decide_at(const Offer& o) const { return o.start_at - delay_(o.items); }
+
+  DelayBound delay_;
+  std::vector<Offer> offers_;    // by key: the latest
+  std::vector<uint64_t> epoch_;  // by key: what its next offer must have at least
+  MinTree later_;          // by key: when an offer that does not want to start yet will be decided
+  std::vector<bool> due_;  // by key: whether its offer wants to start
+  MinTree patient_;        // by key: arrival of what has no deadline
+  std::vector<WorkerState> workers_;
+  std::vector<Type> types_{1};
+  // Moving averages over grants, see kGrantWeight.
+  Duration wait_;
+  double variation_ = 1;
+};
+
+}  // namespace fermata::policy

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+#include "plan/variants/penalty.h"
+
+namespace fermata::policy {
+
+// A variant that may answer the tasks of an application.
+struct ApplicationVariant {
+  KeyId key;                   // of this variant and the shape of the application's tasks
+  double accuracy = 0;         // profiled (SneakPeek eq. 7)
+  std::vector<double> recall;  // by class; empty: unknown, evidence changes nothing
+};
+
+// Tasks that any one of several variants may answer (SneakPeek 2.2). Which one does, and
+// with whom, is decided when a worker is granted, not before.
+struct ApplicationInfo {
+  std::string name;
+  std::vector<ApplicationVariant> variants;  // at least one
+  plan::Penalty penalty;
+  std::vector<double> prior;  // of the Dirichlet, by class (eq. 10); empty: not data-aware
+  // Accuracy of the evidence model's own answer (5.3.1); absent: it answers nothing itself.
+  std::optional<double> short_circuit;
+};
+
+// How applications are served, beside what they say themselves.
+struct GroupSettings {
+  // Of the published policies, which plan once a window; zero: whenever something happens.
+  Duration window = Duration::millis(100);
+  // Whether decisions look at the data, and whether its evidence may answer by itself. None: as
+  // the policy was published, and both under any other.
+  std::optional<bool> data_aware, short_circuit;
+};
+
+// How often each class stands among the nearest neighbours of a request (SneakPeek 4.2).
+using Evidence = std::vector<uint32_t>;
+
+}  // namespace fermata::policy

@@ -1,0 +1,283 @@
+#include "policy/variants/application_queue.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "estimate/posterior.h"
+
+namespace fermata::policy {
+namespace {
+
+// The deadline of a task that has none, as planners want one.
+constexpr Duration kNoHurry = Duration::seconds(24 * 3600);
+constexpr size_t kRecent = 32;  // requests that stand for those to come
+
+}  // namespace
+
+uint32_t ApplicationQueue::model_of(const KeyInfo& info) {
+  if (!info.variant.is_none()) {  // keys of no variant share nothing
+    if (const auto it = models_.find(info.variant); it != models_.end()) return it->second;
+  }
+  auto at = static_cast<uint32_t>(problem_.models.size());
+  if (free_models_.empty()) {
+    problem_.models.emplace_back();
+    users_.push_back(0);
+  } else {
+    at = free_models_.back();
+    free_models_.pop_back();
+  }
+  problem_.models[at] = {info.name, info.load, info.memory_bytes};
+  if (!info.variant.is_none()) models_[info.variant] = at;
+  return at;
+}
+
+void ApplicationQueue::add_key(KeyId key, const KeyInfo& info) {
+  const uint32_t model = model_of(info);
+  ++users_[model];
+  keys_[key] = {info, model};
+  for (plan::GroupWorker& worker : problem_.workers) hold_for_good(worker, model);
+}
+
+void ApplicationQueue::forget_key(KeyId key) {
+  const auto it = keys_.find(key);
+  if (it == keys_.end()) return;
+  const uint32_t model = it->second.model;
+  if (--users_[model] == 0) {
+    models_.erase(it->second.info.variant);
+    for (plan::GroupWorker& worker : problem_.workers) std::erase(worker.loaded, model);
+    problem_.models[model] = {};
+    free_models_.push_back(model);
+  }
+  keys_.erase(it);
+}
+
+// Where memory is no concern everything is loaded from the beginning, and what costs nothing
+// always is.
+void ApplicationQueue::hold_for_good(plan::GroupWorker& worker, uint32_t model) const {
+  if (users_[model] == 0) return;
+  const plan::GroupModel& m = problem_.models[model];
+  const bool free = m.memory_bytes == 0 && m.load == Duration();
+  if (worker.memory_bytes != kUnlimitedMemory && !free) return;
+  const auto it = std::find(worker.loaded.begin(), worker.loaded.end(), model);
+  if (it == worker.loaded.end()) worker.loaded.push_back(model);
+}
+
+void ApplicationQueue::put_first(WorkerId worker, Time start) {
+  for (plan::GroupWorker& other : problem_.workers) {
+    other.free_at = std::max(other.free_at, start + Duration::nanos(1));
+  }
+  set_free_at(worker, start);
+}
+
+bool ApplicationQueue::use(WorkerId id, KeyId key) {
+  plan::GroupWorker& worker = problem_.workers[id.index()];
+  if (worker.memory_bytes == kUnlimitedMemory) return false;
+  residency_.reset(worker, problem_.models);
+  const bool load = residency_.use(keys_.at(key).model);
+  worker.loaded.assign(residency_.loaded().begin(), residency_.loaded().end());
+  return load;
+}
+
+bool ApplicationQueue::set_latency(KeyId key, LatencyByType latency) {
+  Key& known = keys_.at(key);
+  known.info.latency = std::move(latency);
+  bool changed = false;
+  for (uint32_t a = 0; a < applications_.size(); ++a) {
+    const auto variant = variant_of(a, key);
+    if (!variant) continue;
+    problem_.applications[a].variants[*variant].latency = known.info.latency.tables();
+    changed = measure_fastest(a) || changed;
+  }
+  return changed;
+}
+
+std::optional<uint32_t> ApplicationQueue::variant_of(uint32_t application, KeyId key) const {
+  const auto& keys = applications_[application].keys;
+  const auto it = std::find(keys.begin(), keys.end(), key);
+  if (it == keys.end()) return std::nullopt;
+  return static_cast<uint32_t>(it - keys.begin());
+}
+
+bool ApplicationQueue::measure_fastest(uint32_t application) {
+  Duration least = Duration::infinite();
+  for (const plan::GroupVariant& variant : problem_.applications[application].variants) {
+    for (const auto& latency : variant.latency) least = std::min(least, (*latency)(1));
+  }
+  return std::exchange(applications_[application].fastest, least) != least;
+}
+
+void ApplicationQueue::add_application(KeyId key, const ApplicationInfo& info) {
+  const auto at = static_cast<uint32_t>(applications_.size());
+  Application& known = applications_.emplace_back();
+  known.key = key;
+  plan::GroupApplication& application = problem_.applications.emplace_back();
+  application = {.name = info.name, .penalty = info.penalty, .prior = info.prior};
+  if (info.short_circuit)
+    application.short_circuit = plan::ShortCircuit{"evidence", *info.short_circuit};
+  for (const ApplicationVariant& variant : info.variants) {
+    const Key& of = keys_.at(variant.key);
+    known.keys.push_back(variant.key);
+    application.variants.push_back(
+        {of.model, variant.accuracy, variant.recall, of.info.latency.tables()});
+  }
+  application_of_[key] = at;
+  (void)measure_fastest(at);
+}
+
+bool ApplicationQueue::is_application(KeyId key) const { return application_of_.contains(key); }
+
+void ApplicationQueue::remove(KeyId key) {
+  if (const auto it = application_of_.find(key); it != application_of_.end()) {
+    FERMATA_CHECK(waiting_items(key) == 0);
+    forget_application(it->second);
+    application_of_.erase(key);
+  }
+  forget_key(key);
+}
+
+// The last one takes its place. The last problem keeps what still means something.
+void ApplicationQueue::forget_application(uint32_t at) {
+  const auto last = static_cast<uint32_t>(applications_.size() - 1);
+  auto& requests = problem_.requests;
+  std::erase_if(requests, [at](const plan::GroupRequest& r) { return r.application == at; });
+  if (at != last) {
+    for (plan::GroupRequest& r : requests)
+      r.application = r.application == last ? at : r.application;
+    for (auto& [_, w] : waiting_) w.application = w.application == last ? at : w.application;
+    application_of_[applications_[last].key] = at;
+    applications_[at] = std::move(applications_[last]);
+    problem_.applications[at] = std::move(problem_.applications[last]);
+  }
+  applications_.pop_back();
+  problem_.applications.pop_back();
+  chosen_.clear();
+}
+
+void ApplicationQueue::add_worker(uint32_t type, int64_t memory_bytes) {
+  auto& types = problem_.worker_types;
+  while (types.size() <= type) types.push_back(std::to_string(types.size()));
+  plan::GroupWorker& worker = problem_.workers.emplace_back();
+  worker.name = std::to_string(problem_.workers.size() - 1);
+  worker.type = type;
+  worker.memory_bytes = memory_bytes;
+  for (uint32_t model = 0; model < problem_.models.size(); ++model) hold_for_good(worker, model);
+}
+
+ApplicationQueue::Waiting& ApplicationQueue::insert(const Task& task, Time now) {
+  const uint32_t at = application_of_.at(task.key);
+  Application& application = applications_[at];
+  application.rate.count(now, task.items);
+  if (!task.deadline.is_infinite()) {
+    const Duration own = task.deadline - task.arrival;
+    application.slo =
+        application.slo.is_infinite() ? own : application.slo + (own - application.slo) / 16;
+  }
+  application.waiting += task.items;
+  const auto [it, added] = waiting_.emplace(place_of(task), Waiting{task, at, {}});
+  FERMATA_CHECK(added);
+  return it->second;
+}
+
+void ApplicationQueue::erase(Queue::iterator it) {
+  const Waiting& w = it->second;
+  applications_[w.application].waiting -= w.task.items;
+  remember(w);
+  if (!w.moment.is_infinite()) due_.erase({w.moment, it->first});
+  waiting_.erase(it);
+}
+
+void ApplicationQueue::remember(const Waiting& w) {
+  Application& known = applications_[w.application];
+  const auto variants = static_cast<uint32_t>(known.keys.size());
+  const size_t at = variants * (known.gone++ % kRecent);
+  known.recent.resize(std::max(known.recent.size(), at + variants));
+  for (uint32_t v = 0; v < variants; ++v) known.recent[at + v] = accuracy(w, v);
+}
+
+double ApplicationQueue::accuracy(const Waiting& w, uint32_t variant) {
+  const plan::GroupApplication& application = problem_.applications[w.application];
+  const plan::GroupVariant& v = application.variants[variant];
+  if (w.evidence.empty() || v.recall.empty()) return v.accuracy;
+  theta_.resize(application.prior.size());
+  counts_.assign(w.evidence.begin(), w.evidence.end());
+  estimate::posterior_mean(application.prior, counts_, theta_);
+  return estimate::expected_accuracy(theta_, v.recall);
+}
+
+bool ApplicationQueue::erase(const Task& task) {
+  const auto it = waiting_.find(place_of(task));
+  if (it == waiting_.end()) return false;
+  erase(it);
+  return true;
+}
+
+ApplicationQueue::Waiting* ApplicationQueue::find(const Task& task) {
+  const auto it = waiting_.find(place_of(task));
+  return it == waiting_.end() ? nullptr : &it->second;
+}
+
+ApplicationQueue::Waiting* ApplicationQueue::learned(const Task& task, Evidence evidence) {
+  Waiting* waiting = find(task);
+  if (waiting == nullptr) return nullptr;
+  const size_t classes = problem_.applications[waiting->application].prior.size();
+  if (classes == 0 || evidence.size() != classes) return nullptr;
+  waiting->evidence = std::move(evidence);
+  return waiting;
+}
+
+uint64_t ApplicationQueue::waiting_items(KeyId key) const {
+  const auto it = application_of_.find(key);
+  return it == application_of_.end() ? 0 : applications_[it->second].waiting;
+}
+
+void ApplicationQueue::set_moment(Waiting& waiting, Time moment) {
+  if (moment == waiting.moment) return;
+  const Place place = place_of(waiting.task);
+  if (!waiting.moment.is_infinite()) due_.erase({waiting.moment, place});
+  if (!moment.is_infinite()) due_.insert({moment, place});
+  waiting.moment = moment;
+}
+
+Time ApplicationQueue::first_moment() const {
+  return due_.empty() ? Time::infinite() : due_.begin()->moment;
+}
+
+ApplicationQueue::Waiting& ApplicationQueue::first_due() {
+  return waiting_.at(due_.begin()->place);
+}
+
+double ApplicationQueue::rate_rps(uint32_t application, Time now) {
+  estimate::RateMeter& rate = applications_[application].rate;
+  if (rate.known()) rate.count(now, 0);
+  return rate.per_second();
+}
+
+plan::GroupProblem& ApplicationQueue::problem(Time now, size_t most) {
+  problem_.now = now;
+  problem_.requests.clear();
+  problem_.evidence.clear();
+  chosen_.clear();
+  auto first = waiting_.lower_bound({now, JobId(0)});
+  size_t ahead = 0, behind = 0;
+  for (auto it = first; it != waiting_.end() && ahead < most; ++it) ++ahead;
+  const size_t late = std::max(most / 3, most - ahead);
+  for (; first != waiting_.begin() && behind < late; ++behind) --first;
+  const size_t count = std::min(most, ahead + behind);
+  for (size_t i = 0; i < count; ++i, ++first) add_request(first->second);
+  return problem_;
+}
+
+void ApplicationQueue::add_request(Waiting& w) {
+  chosen_.push_back(&w);
+  plan::GroupRequest& request = problem_.requests.emplace_back();
+  request.application = w.application;
+  request.arrival = w.task.arrival;
+  request.deadline = w.task.deadline.is_infinite() ? w.task.arrival + kNoHurry : w.task.deadline;
+  request.deadline = std::max(request.deadline, request.arrival + Duration::nanos(1));
+  if (w.evidence.empty()) return;
+  request.evidence = static_cast<uint32_t>(problem_.evidence.size());
+  problem_.evidence.insert(problem_.evidence.end(), w.evidence.begin(), w.evidence.end());
+}
+
+}  // namespace fermata::policy

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <compare>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "estimate/rate.h"
+#include "plan/variants/group_problem.h"
+#include "plan/variants/residency.h"
+#include "policy/types.h"
+#include "policy/variants/application.h"
+
+namespace fermata::policy {
+
+// The waiting tasks of every application of a pool, its workers and what they hold, as one
+// GroupProblem that planners read. Decides nothing. What concerns one task takes
+// O(log waiting); what has been removed leaves nothing behind.
+class ApplicationQueue {
+ public:
+  struct Waiting {
+    Task task;
+    uint32_t application = 0;
+    Evidence evidence;  // empty: not known (yet)
+    // The accuracy that the last plan meant it to get; 1 before there was one.
+    double planned = 1;
+    Time moment = Time::infinite();  // see set_moment()
+  };
+  // The order in which tasks wait: by deadline, then by job.
+  struct Place {
+    Time deadline;
+    JobId job;
+    auto operator<=>(const Place&) const = default;
+  };
+  using Queue = std::map<Place, Waiting>;
+
+  // A key that applications may name; `info` says what a worker loads for it.
+  void add_key(KeyId key, const KeyInfo& info);
+  // True where that changes the fastest() of any application.
+  bool set_latency(KeyId key, LatencyByType latency);
+  // Its variants' keys were added before.
+  void add_application(KeyId key, const ApplicationInfo& info);
+  void remove(KeyId key);  // of a variant that no application names, or of an application
+  bool is_application(KeyId key) const;
+
+  void add_worker(uint32_t type, int64_t memory_bytes);
+  void set_free_at(WorkerId worker, Time at) { problem_.workers[worker.index()].free_at = at; }
+  // The worker whose next batch is being decided: from `start` on, and no other is free as soon.
+  void put_first(WorkerId worker, Time start);
+  // A batch of the key was bound to the worker: true where it has to be loaded first.
+  bool use(WorkerId worker, KeyId key);
+
+  Waiting& insert(const Task& task, Time now);
+  bool erase(const Task& task);
+  Waiting* find(const Task& task);  // null: it does not wait (any more)
+  // The task's place and entry with what its data says; null where it does not wait or
+  // that says nothing of the application's classes.
+  Waiting* learned(const Task& task, Evidence evidence);
+  // What the variant is believed to be right with probability, on what is known of its data.
+  double accuracy(const Waiting& waiting, uint32_t variant);
+  const Queue& waiting() const { return waiting_; }
+  // The first whose deadline has not passed at `now`, and those after it.
+  Queue::const_iterator first_in_time(Time now) const {
+    return waiting_.lower_bound({now, JobId(0)});
+  }
+  uint64_t waiting_items(KeyId key) const;
+  uint64_t waiting(uint32_t application) const { return applications_[application].waiting; }
+
+  // Each waiting task may have a moment at which something is due; they are found in order.
+  void set_moment(Waiting& waiting, Time moment);
+  Time first_moment() const;
+  Waiting& first_due();  // of those with a moment
+
+  // Up to `most` waiting tasks as requests, in their order: those whose deadlines come next,
+  // and for up to a third of the places (more where the others do not fill theirs) those whose
+  // deadlines passed last, which are worth more than what is late for longer. Valid until
+  // the next call that changes anything; the caller sets what a policy needs besides.
+  plan::GroupProblem& problem(Time now, size_t most);
+  const plan::GroupProblem& last_problem() const { return problem_; }
+  // By request of the last problem; those that have gone since must not be asked for.
+  Waiting& chosen(size_t request) { return *chosen_[request]; }
+
+  KeyId variant_key(uint32_t application, uint32_t variant) const {
+    return applications_[application].keys[variant];
+  }
+  // Items that came a second, lately; none are left of an application where none came.
+  double rate_rps(uint32_t application, Time now);
+  Duration typical_slo(uint32_t application) const { return applications_[application].slo; }
+  // Of one item on any variant and type of worker.
+  Duration fastest(uint32_t application) const { return applications_[application].fastest; }
+  // accuracy() of every variant for some that have left lately, one after the other; of those
+  // who have left, since each does once, however long some wait.
+  std::span<const double> recent(uint32_t application) const {
+    return applications_[application].recent;
+  }
+  // The application's variants on this key, none for one that it does not have.
+  std::optional<uint32_t> variant_of(uint32_t application, KeyId key) const;
+
+ private:
+  struct Key {
+    KeyInfo info;
+    uint32_t model = 0;
+  };
+  struct Application {
+    KeyId key;
+    std::vector<KeyId> keys;  // by variant
+    estimate::RateMeter rate;
+    Duration slo = Duration::infinite();  // what tasks lately had
+    Duration fastest;
+    uint64_t waiting = 0;
+    std::vector<double> recent;  // see recent(); of up to kRecent requests
+    uint64_t gone = 0;           // requests that wait no longer
+  };
+  struct Due {
+    Time moment;
+    Place place;
+    auto operator<=>(const Due&) const = default;
+  };
+
+  static Place place_of(const Task& task) { return {task.deadline, task.job}; }
+  uint32_t model_of(const KeyInfo& info);
+  void forget_key(KeyId key);
+  void forget_application(uint32_t at);
+  void hold_for_good(plan::GroupWorker& worker, uint32_t model) const;
+  bool measure_fastest(uint32_t application);
+  void erase(Queue::iterator it);
+  void remember(const Waiting& waiting);
+  void add_request(Waiting& waiting);
+
+  absl::flat_hash_map<KeyId, Key> keys_;
+  absl::flat_hash_map<KeyId, uint32_t> application_of_;
+  absl::flat_hash_map<VariantId, uint32_t> models_;
+  std::vector<uint32_t> users_;            // keys by model
+  std::vector<uint32_t> free_models_;      // that no key has any more
+  std::vector<Application> applications_;  // as problem_.applications
+  Queue waiting_;
+  std::set<Due> due_;
+  std::vector<Waiting*> chosen_;
+  std::vector<double> theta_, counts_;
+  plan::GroupProblem problem_;
+  plan::Residency residency_;
+};
+
+}  // namespace fermata::policy

@@ -1,0 +1,294 @@
+#include "policy/variants/group_batcher.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "base/check.h"
+#include "policy/batch/instants.h"
+
+namespace fermata::policy {
+namespace {
+
+constexpr size_t kMostPlanned = 48;  // tasks that one decision looks at
+constexpr size_t kMostJoining = 48;  // that are asked whether they join another's batch
+constexpr size_t kMostUrgent = 8;    // of which one says how urgent an offer is
+// Batches begin whenever a worker is free and may be long: others who wait for their last moment
+// to start would find no worker then, as among bursts.
+constexpr double kAtAnyTime = 1;
+
+// The lateness, in parts of the SLO, that takes 2 % of an answer's worth: a short circuit waits
+// for as long, since a better answer may come.
+double bearable(plan::PenaltyShape shape) {
+  switch (shape) {
+    case plan::PenaltyShape::kLinear:
+      return 0.02;
+    case plan::PenaltyShape::kSigmoid:
+      return 0.2146;  // x^3 / (x^3 + (1 - x)^3) = 0.02
+    default:
+      return 0;
+  }
+}
+
+const LatencyTable& latency_of(const plan::GroupProblem& problem, const plan::GroupBatch& batch) {
+  const auto& tables = problem.applications[batch.application].variants[batch.variant].latency;
+  return *tables[tables.size() == 1 ? 0 : problem.workers[batch.worker].type];
+}
+
+}  // namespace
+
+GroupBatcher::GroupBatcher(KeyId key, DelayBound delay) : delay_(delay) {
+  offer_.key = key;
+  offer_.variation = kAtAnyTime;
+}
+
+void GroupBatcher::add_worker(uint32_t type, int64_t memory_bytes) {
+  queue_.add_worker(type, memory_bytes);
+  declined_.add_worker(type);
+}
+
+void GroupBatcher::nominated(const Task& task, Time now, Decisions& out) {
+  FERMATA_CHECK(task.items == 1);
+  Waiting& waiting = queue_.insert(task, now);
+  queue_.set_moment(waiting, last_moment(waiting));
+  declined_.look_again(now);
+  end_the_late(now, out);
+  update(now);
+}
+
+bool GroupBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
+  if (!queue_.erase(task)) return false;
+  end_the_late(now, out);
+  update(now);
+  return true;
+}
+
+void GroupBatcher::learned(const Task& task, Evidence evidence, Time now, Decisions& out) {
+  Waiting* waiting = queue_.learned(task, std::move(evidence));
+  if (waiting == nullptr) return;
+  if (knows_better(*waiting)) {
+    queue_.erase(task);
+    out.short_circuited.push_back(task);
+  } else {
+    queue_.set_moment(*waiting, last_moment(*waiting));
+  }
+  declined_.look_again(now);
+  end_the_late(now, out);
+  update(now);
+}
+
+void GroupBatcher::tick(Time now, Decisions& out) {
+  end_the_late(now, out);
+  update(now);
+}
+
+void GroupBatcher::variant_latency_changed(Time now) {
+  for (const auto& [_, known] : queue_.waiting()) {
+    Waiting& waiting = *queue_.find(known.task);
+    queue_.set_moment(waiting, last_moment(waiting));
+  }
+  update(now);
+}
+
+// Whether the evidence model is more often right than any variant would be, on this data.
+bool GroupBatcher::knows_better(const Waiting& w) {
+  const plan::GroupApplication& application = queue_.last_problem().applications[w.application];
+  if (!application.short_circuit) return false;
+  for (uint32_t v = 0; v < application.variants.size(); ++v) {
+    if (queue_.accuracy(w, v) > application.short_circuit->accuracy) return false;
+  }
+  return true;
+}
+
+bool GroupBatcher::short_circuits(const Waiting& w) const {
+  return !w.evidence.empty() &&
+         queue_.last_problem().applications[w.application].short_circuit.has_value();
+}
+
+// From then on nothing is worth anything to the task, or its short circuit would be late: but
+// for the delay until a decision is carried out.
+Time GroupBatcher::last_moment(const Waiting& w) const {
+  const Time deadline = w.task.deadline;
+  if (deadline.is_infinite()) return deadline;
+  const plan::GroupApplication& application = queue_.last_problem().applications[w.application];
+  const plan::Penalty& penalty = application.penalty;
+  const Time on_time = deadline + (deadline - w.task.arrival).scaled(bearable(penalty.shape));
+  if (short_circuits(w)) return on_time;
+  if (!penalty.depends_on_time()) return Time::infinite();
+  const Duration grace =
+      penalty.shape == plan::PenaltyShape::kStep ? kTick : deadline - w.task.arrival;
+  const Time of_use = deadline + grace - queue_.fastest(w.application);
+  // Evidence may still come, and answer.
+  return application.short_circuit ? std::max(on_time, of_use) : of_use;
+}
+
+void GroupBatcher::end_the_late(Time now, Decisions& out) {
+  while (queue_.first_moment() <= now + delay_(1)) {
+    const Waiting& w = queue_.first_due();
+    const Task task = w.task;
+    if (short_circuits(w)) {
+      out.short_circuited.push_back(task);
+    } else {
+      out.dropped.push_back({task, Duration(), queue_.fastest(w.application)});
+    }
+    queue_.erase(task);
+  }
+}
+
+void GroupBatcher::update(Time now) {
+  const Time moment = queue_.first_moment();
+  wake_ = moment.is_infinite() ? moment : moment - delay_(1);
+  offer_.types = declined_.types(now);
+  wake_ = std::min(wake_, declined_.until());
+  offer_.items = static_cast<uint32_t>(queue_.waiting().size());
+  offer_.epoch = epoch_;
+  offer_.patient = false;
+  if (queue_.waiting().empty()) return;
+  const Waiting& first = queue_.waiting().begin()->second;
+  if (first.task.deadline.is_infinite()) return offer_patient(now);
+  offer_.run = queue_.fastest(first.application);
+  offer_.start_at = std::max(now, declined_.from());
+  offer_.urgency = urgency(now);
+}
+
+// Of the first that can still be on time. Where all are late, those of other services who are
+// not come first; and so they do where nobody has a deadline to compare.
+Time GroupBatcher::urgency(Time now) const {
+  size_t looked = 0;
+  for (auto it = queue_.first_in_time(now); it != queue_.waiting().end(); ++it) {
+    if (it->first.deadline.is_infinite() || looked++ == kMostUrgent) break;
+    const Time start = it->first.deadline - queue_.fastest(it->second.application);
+    if (start >= now) return start;
+  }
+  return kLast;
+}
+
+// An idle worker is theirs as soon as nobody else wants it; asked again only when there may
+// be something to start.
+void GroupBatcher::offer_patient(Time now) {
+  offer_.patient = true;
+  offer_.start_at = now;
+  offer_.urgency = queue_.waiting().begin()->second.task.arrival;
+  offer_.run = Duration();
+  const plan::GroupApplication& application =
+      queue_.last_problem().applications[queue_.waiting().begin()->second.application];
+  for (const plan::GroupVariant& variant : application.variants) {
+    for (const auto& latency : variant.latency) {
+      offer_.run = std::max(offer_.run, (*latency)(std::min(offer_.items, latency->max_batch())));
+    }
+  }
+  if (now >= declined_.from()) return;
+  offer_.items = 0;
+  wake_ = std::min(wake_, declined_.from());
+}
+
+// A plan serves everybody, those too for whom it is of no use.
+bool GroupBatcher::is_worth_running(const plan::GroupProblem& problem,
+                                    const plan::GroupSchedule& plan,
+                                    const plan::GroupBatch& batch) {
+  const plan::Penalty& penalty = problem.applications[batch.application].penalty;
+  if (!penalty.depends_on_time()) return true;
+  return absl::c_any_of(plan.requests_of(batch), [&](uint32_t i) {
+    const plan::GroupRequest& r = problem.requests[i];
+    return plan.expected_accuracy[i] > 0 &&
+           penalty(r.deadline - r.arrival, batch.finish - r.arrival) < 1;
+  });
+}
+
+Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
+  Answer answer{grant.worker, false, grant.free_at};
+  if (grant.epoch != epoch_) return answer;
+  ++epoch_;
+  end_the_late(now, out);
+  if (!queue_.waiting().empty()) {
+    const Time start = std::max(now + delay_(1), grant.free_at);
+    queue_.put_first(grant.worker, start);
+    plan::GroupProblem& problem = queue_.problem(start, kMostPlanned);
+    problem.policy = plan::GroupPolicy::kFermata;
+    expected_.clear();
+    if (others_.known()) others_.count(now, 0);
+    for (uint32_t a = 0; a < problem.applications.size(); ++a) {
+      expected_.push_back(
+          {queue_.rate_rps(a, now), queue_.typical_slo(a), queue_.waiting(a), queue_.recent(a)});
+    }
+    const plan::GroupSchedule& plan =
+        planner_.follow(problem, expected_, others_.per_second() / 1e6);
+    const auto first =
+        std::find_if(plan.batches.begin(), plan.batches.end(), [&](const plan::GroupBatch& b) {
+          return b.worker == grant.worker.index() && is_worth_running(problem, plan, b);
+        });
+    // Not at this moment again, however long its data takes.
+    const Time again = start + delay_(offer_.items) + kTick;
+    if (first != plan.batches.end() && first->start <= start) {
+      bind(plan, *first, grant.worker, start, out);
+      answer.started = true;
+      answer.free_at = out.bound.back().finish;
+    } else {
+      const bool idle = first == plan.batches.end();
+      declined_.decline(grant.worker_type, now,
+                        idle ? again + kLookAgain : std::max(first->start, again));
+    }
+  }
+  update(now);
+  return answer;
+}
+
+// How many of the batch's requests it may have to end by limit_; at least one.
+uint32_t GroupBatcher::fitting(const plan::GroupProblem& problem,
+                               const plan::GroupBatch& planned) const {
+  if (planned.finish <= limit_) return planned.count;
+  const LatencyTable& latency = latency_of(problem, planned);
+  const Time without = planned.finish - latency(planned.count);
+  uint32_t items = planned.count;
+  while (items > 1 && without + latency(items) > limit_) --items;
+  return items;
+}
+
+void GroupBatcher::others_run(const Batch& batch, Time now) {
+  others_.count(now, static_cast<uint32_t>((batch.finish - batch.start).micros()));
+}
+
+void GroupBatcher::bind(const plan::GroupSchedule& plan, const plan::GroupBatch& planned,
+                        WorkerId worker, Time start, Decisions& out) {
+  for (size_t i = 0; i < plan.expected_accuracy.size(); ++i) {
+    queue_.chosen(i).planned = plan.expected_accuracy[i];
+  }
+  Batch& batch = out.add_batch();
+  batch.key = queue_.variant_key(planned.application, planned.variant);
+  batch.worker = worker;
+  batch.start = start;
+  batch.items = fitting(queue_.last_problem(), planned);
+  const LatencyTable& latency = latency_of(queue_.last_problem(), planned);
+  batch.finish =
+      start + (planned.finish - planned.start) - (latency(planned.count) - latency(batch.items));
+  // Requests are in the order of their deadlines: the nearest stay.
+  taken_.assign(plan.requests_of(planned).begin(), plan.requests_of(planned).end());
+  absl::c_sort(taken_);
+  taken_.resize(batch.items);
+  for (const uint32_t i : taken_) {
+    batch.tasks.push_back(queue_.chosen(i).task);
+    queue_.erase(batch.tasks.back());
+  }
+  declined_.used();
+}
+
+void GroupBatcher::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {
+  const Time run_from = batch.finish - latency(batch.items);
+  const size_t before = batch.tasks.size();
+  auto it = queue_.first_in_time(now);
+  for (size_t asked = 0; asked < kMostJoining && it != queue_.waiting().end(); ++asked) {
+    const Waiting& w = (it++)->second;
+    if (batch.items >= latency.max_batch()) break;
+    const Time finish = run_from + latency(batch.items + 1);
+    if (finish > std::min(limit, w.task.deadline)) continue;
+    const auto variant = queue_.variant_of(w.application, batch.key);
+    if (!variant || queue_.accuracy(w, *variant) < w.planned) continue;
+    batch.tasks.push_back(w.task);
+    ++batch.items;
+    batch.finish = finish;
+    limit = std::min(limit, w.task.deadline);
+    queue_.erase(batch.tasks.back());
+  }
+  if (batch.tasks.size() > before) update(now);
+}
+
+}  // namespace fermata::policy

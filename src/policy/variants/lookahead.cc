@@ -1,0 +1,311 @@
+#include "policy/variants/lookahead.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "base/check.h"
+#include "estimate/posterior.h"
+
+namespace fermata::policy {
+namespace {
+
+// Of the price unit.
+constexpr std::array kPrices = {0.0, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0};
+constexpr size_t kMostPlayed = 192;   // queries of all plays of one decision that follows
+constexpr size_t kMostExpected = 16;  // of one application
+constexpr double kSustained = 0.95;   // of the workers' time: the rest is for its ups and downs
+constexpr double kHalf = 0.5;         // of an SLO
+constexpr int kHalvings = 24;         // until the sustained price is found
+
+double expected_accuracy(const ExpectedArrivals& expected,
+                         const plan::GroupApplication& application, size_t request,
+                         uint32_t variant) {
+  if (expected.accuracies.empty()) return application.variants[variant].accuracy;
+  return expected.accuracies[request * application.variants.size() + variant];
+}
+
+}  // namespace
+
+const plan::GroupSchedule& LookaheadPlanner::plan(const plan::GroupProblem& problem,
+                                                  std::span<const ExpectedArrivals> expected) {
+  others_ = 0;
+  read(problem, expected);
+  most_ = -std::numeric_limits<double>::infinity();
+  for (size_t price = 0; price < kPrices.size(); ++price) {
+    for (const Order order : {Order::kUrgency, Order::kEarnings}) consider(price, order);
+  }
+  finish();
+  if (expected.empty()) consider_published();
+  return best_;
+}
+
+const plan::GroupSchedule& LookaheadPlanner::follow(const plan::GroupProblem& problem,
+                                                    std::span<const ExpectedArrivals> expected,
+                                                    double others) {
+  others_ = others;
+  read(problem, expected);
+  most_ = -std::numeric_limits<double>::infinity();
+  const size_t near = near_;
+  consider(near, Order::kUrgency);
+  constexpr size_t kOthers = 2 * kPrices.size();
+  const size_t plays =
+      std::clamp<size_t>(kMostPlayed / std::max<size_t>(queries_.size(), 1), 2, kOthers);
+  for (size_t i = 1; i < plays; ++i) {
+    next_ = (next_ + 1) % kOthers;
+    consider(next_ / 2, next_ % 2 == 0 ? Order::kUrgency : Order::kEarnings);
+  }
+  finish();
+  return best_;
+}
+
+void LookaheadPlanner::consider(size_t price, Order order) {
+  const double value = play(kPrices[price] * price_unit_, order);
+  if (value <= most_) return;
+  most_ = value;
+  near_ = price;
+  std::swap(best_, played_);
+}
+
+// Believing the same, so that what they are worth can be compared.
+void LookaheadPlanner::consider_published() {
+  candidate_ = *problem_;
+  candidate_.data_aware = problem_->data_aware.value_or(true);
+  candidate_.short_circuit = problem_->short_circuit.value_or(true);
+  uint64_t steps = 0;
+  for (size_t policy = 0; policy < plan::published_group_policy_names().size(); ++policy) {
+    candidate_.policy = static_cast<plan::GroupPolicy>(policy);
+    const plan::GroupSchedule& plan = published_.plan(candidate_);
+    steps += plan.steps;
+    if (plan.feasible && plan.utility > best_.utility) best_ = plan;
+  }
+  best_.exact = false;
+  best_.steps = steps;
+}
+
+void LookaheadPlanner::read(const plan::GroupProblem& problem,
+                            std::span<const ExpectedArrivals> expected) {
+  problem_ = &problem;
+  queries_.clear();
+  accuracies_.clear();
+  by_deadline_.resize(problem.applications.size());
+  for (auto& queries : by_deadline_) queries.clear();
+  sustained_price_ = sustained_price(expected);
+  price_unit_ = sustained_price_ > 0 ? sustained_price_ : price_unit();
+  for (const plan::GroupRequest& request : problem.requests) add_request(request);
+  for (uint32_t a = 0; a < expected.size(); ++a) add_expected(a, expected[a]);
+  for (auto& queries : by_deadline_) {
+    std::stable_sort(queries.begin(), queries.end(), [this](uint32_t a, uint32_t b) {
+      return queries_[a].deadline < queries_[b].deadline;
+    });
+  }
+}
+
+void LookaheadPlanner::add_request(const plan::GroupRequest& request) {
+  const plan::GroupApplication& application = problem_->applications[request.application];
+  Query query{request.arrival, request.deadline, request.application,
+              static_cast<uint32_t>(accuracies_.size())};
+  const bool aware = request.evidence.has_value() && problem_->data_aware.value_or(true);
+  if (aware) {
+    theta_.resize(application.prior.size());
+    estimate::posterior_mean(
+        application.prior,
+        std::span(problem_->evidence).subspan(*request.evidence, application.prior.size()), theta_);
+  }
+  for (const plan::GroupVariant& variant : application.variants) {
+    accuracies_.push_back(aware && !variant.recall.empty()
+                              ? estimate::expected_accuracy(theta_, variant.recall)
+                              : variant.accuracy);
+  }
+  if (request.evidence && application.short_circuit && problem_->short_circuit.value_or(true)) {
+    const double late =
+        application.penalty(query.deadline - query.arrival, problem_->now - query.arrival);
+    query.fallback = application.short_circuit->accuracy * (1 - late);
+    query.short_circuit = true;
+  }
+  add(query);
+}
+
+// Those that come before the last of the waiting ones would have to be answered.
+void LookaheadPlanner::add_expected(uint32_t a, const ExpectedArrivals& expected) {
+  if (!(expected.rate_rps > 0) || expected.slo.is_infinite()) return;
+  const plan::GroupApplication& application = problem_->applications[a];
+  const Duration gap = Duration::from_seconds(1 / expected.rate_rps);
+  const auto accuracies = static_cast<uint32_t>(accuracies_.size());
+  const auto variants = static_cast<uint32_t>(application.variants.size());
+  const size_t rows = std::max<size_t>(expected.accuracies.size() / variants, 1);
+  for (size_t row = 0; row < rows; ++row) {
+    for (uint32_t v = 0; v < variants; ++v) {
+      accuracies_.push_back(expected_accuracy(expected, application, row, v));
+    }
+  }
+  Time arrival = problem_->now + gap;
+  for (size_t i = 0; i < kMostExpected && arrival < problem_->now + expected.slo; ++i) {
+    const auto row = static_cast<uint32_t>(i % rows);
+    Query query{arrival, arrival + expected.slo, a, accuracies + row * variants};
+    query.real = false;
+    if (application.short_circuit && problem_->short_circuit.value_or(true)) {
+      query.fallback = application.short_circuit->accuracy * (1 - application.penalty.on_time());
+    }
+    add(query);
+    arrival = arrival + gap;
+  }
+}
+
+void LookaheadPlanner::add(const Query& query) {
+  by_deadline_[query.application].push_back(static_cast<uint32_t>(queries_.size()));
+  queries_.push_back(query);
+}
+
+// What a second earns by which one request gets the most accurate variant rather than the
+// fastest; the largest of the applications.
+double LookaheadPlanner::price_unit() const {
+  double unit = 0;
+  for (const plan::GroupApplication& application : problem_->applications) {
+    double least = 1, most = 0, fastest = 1e9, slowest = 0;
+    for (const plan::GroupVariant& variant : application.variants) {
+      const double run = (*variant.latency[0])(1).seconds();
+      least = std::min(least, variant.accuracy);
+      most = std::max(most, variant.accuracy);
+      fastest = std::min(fastest, run);
+      slowest = std::max(slowest, run);
+    }
+    if (slowest == 0) continue;
+    const bool unlike = slowest > fastest && most > least;
+    unit = std::max(unit, unlike ? (most - least) / (slowest - fastest) : 1 / slowest);
+  }
+  return unit;
+}
+
+// How many workers of the first type do as much as all of them; prices are of their seconds.
+double LookaheadPlanner::first_type_workers() const {
+  double sum = 0;
+  for (const plan::GroupWorker& worker : problem_->workers) {
+    double speeds = 0, variants = 0;
+    for (const plan::GroupApplication& application : problem_->applications) {
+      for (const plan::GroupVariant& variant : application.variants) {
+        if (variant.latency.size() == 1) continue;
+        speeds += (*variant.latency[0])(1).seconds() /
+                  std::max(1e-9, (*variant.latency[worker.type])(1).seconds());
+        ++variants;
+      }
+    }
+    sum += variants == 0 ? 1 : speeds / variants;
+  }
+  return sum;
+}
+
+// The least at which the workers keep up with what comes and what waits, in efficient batches:
+// until their SLO has passed, those who wait and those who come in the first half of it are served.
+double LookaheadPlanner::sustained_price(std::span<const ExpectedArrivals> expected) {
+  item_seconds_.clear();
+  for (size_t a = 0; a < expected.size(); ++a) {
+    const Duration most =
+        expected[a].slo.is_infinite() ? Duration() : expected[a].slo.scaled(kHalf);
+    for (const plan::GroupVariant& variant : problem_->applications[a].variants) {
+      const LatencyTable& latency = *variant.latency[0];
+      const uint32_t items = std::max(1u, latency.largest_within(most));
+      item_seconds_.push_back(std::min(latency(1).seconds(), latency(items).seconds() / items));
+    }
+  }
+  const double bearable = kSustained * first_type_workers() - others_;
+  if (work(expected, 0) <= bearable) return 0;
+  double low = 0, high = 64 * price_unit();
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (work(expected, middle) <= bearable ? high : low) = middle;
+  }
+  return high;
+}
+
+// Seconds of a worker that a second takes, where everybody names a variant at this price.
+double LookaheadPlanner::work(std::span<const ExpectedArrivals> expected, double price) const {
+  double sum = 0;
+  const double* items = item_seconds_.data();
+  for (size_t a = 0; a < expected.size(); ++a) {
+    const ExpectedArrivals& e = expected[a];
+    const plan::GroupApplication& application = problem_->applications[a];
+    const auto variants = static_cast<uint32_t>(application.variants.size());
+    if (!e.slo.is_infinite() && e.slo > Duration()) {
+      const double fallback = application.short_circuit ? application.short_circuit->accuracy : 0;
+      const size_t rows = std::max<size_t>(e.accuracies.size() / variants, 1);
+      double named = 0;
+      for (size_t row = 0; row < rows; ++row) {
+        double most = fallback, own = 0;
+        for (uint32_t v = 0; v < variants; ++v) {
+          const double net = expected_accuracy(e, application, row, v) - price * items[v];
+          if (net > most) {
+            most = net;
+            own = items[v];
+          }
+        }
+        named += own;
+      }
+      const double requests = kHalf * e.rate_rps + static_cast<double>(e.waiting) / e.slo.seconds();
+      sum += requests * named / static_cast<double>(rows);
+    }
+    items += variants;
+  }
+  return sum;
+}
+
+// Every request is served: those that are worth nothing any more come last. Batches by worker.
+void LookaheadPlanner::finish() {
+  const plan::GroupProblem& problem = *problem_;
+  served_.assign(problem.requests.size(), false);
+  for (const uint32_t q : best_.requests) served_[q] = true;
+  for (const uint32_t q : best_.short_circuited) served_[q] = true;
+  for (size_t w = 0; w < problem.workers.size(); ++w) {
+    free_at_[w] = std::max(problem.now, problem.workers[w].free_at);
+    residency_[w].reset(problem.workers[w], problem.models);
+  }
+  for (const plan::GroupBatch& batch : best_.batches) {
+    free_at_[batch.worker] = batch.finish;
+    residency_[batch.worker].use(
+        problem.applications[batch.application].variants[batch.variant].model);
+  }
+  for (uint32_t q = 0; q < problem.requests.size() && best_.feasible; ++q) {
+    if (!served_[q]) serve_last(q);
+  }
+  if (!best_.feasible) return clear(best_);
+  std::sort(best_.short_circuited.begin(), best_.short_circuited.end());
+  std::stable_sort(
+      best_.batches.begin(), best_.batches.end(),
+      [](const plan::GroupBatch& a, const plan::GroupBatch& b) { return a.worker < b.worker; });
+}
+
+// Alone, where it ends first.
+void LookaheadPlanner::serve_last(uint32_t q) {
+  const plan::GroupRequest& request = problem_->requests[q];
+  const plan::GroupApplication& application = problem_->applications[request.application];
+  plan::GroupBatch batch{.application = request.application,
+                         .first = static_cast<uint32_t>(best_.requests.size()),
+                         .count = 1,
+                         .finish = Time::infinite()};
+  for (uint32_t w = 0; w < problem_->workers.size(); ++w) {
+    for (uint32_t v = 0; v < application.variants.size(); ++v) {
+      if (!residency_[w].fits(application.variants[v].model)) continue;
+      const Time finish = free_at_[w] + run_times(application.variants[v], w)(1);
+      if (finish >= batch.finish) continue;
+      batch.worker = w;
+      batch.variant = v;
+      batch.finish = finish;
+    }
+  }
+  if (batch.finish.is_infinite()) {
+    best_.feasible = false;
+    best_.unserved = request.application;
+    return;
+  }
+  batch.start = free_at_[batch.worker];
+  batch.load = residency_[batch.worker].use(application.variants[batch.variant].model);
+  free_at_[batch.worker] = batch.finish;
+  best_.batches.push_back(batch);
+  best_.requests.push_back(q);
+  best_.expected_accuracy[q] = accuracies_[queries_[q].accuracies + batch.variant];
+  best_.utility += utility(queries_[q], batch.variant, batch.finish) /
+                   static_cast<double>(problem_->requests.size());
+}
+
+}  // namespace fermata::policy

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "plan/variants/group_planner.h"
+#include "plan/variants/group_problem.h"
+#include "plan/variants/residency.h"
+
+namespace fermata::policy {
+
+// What is expected to come of one application: requests at an even pace.
+struct ExpectedArrivals {
+  double rate_rps = 0;
+  Duration slo;          // their deadline minus their arrival
+  uint64_t waiting = 0;  // now, those too whom the problem leaves out
+  // By variant, of some that came lately, one after the other: what the data of those to come
+  // will say. Empty: what the profiles do.
+  std::span<const double> accuracies;
+};
+
+// Data-aware serving as `fermata` does it: who runs next, as which variant. It plays
+// forward what would happen if worker time had a price: whenever a worker is free, each
+// waiting request of an application names the variant that earns it most,
+//   accuracy * (1 - penalty) - price * its share of the batch's run time,
+// those who name the same one form a batch, others join where the time that this adds costs
+// less than it earns, and the most urgent batch (or the one that earns most a second) runs.
+// The price that is worth most over all requests, those expected to come included, is the
+// right one: idle workers make time cheap, so the most accurate variants run; in a burst it
+// is dear, so cheap ones do, for those requests whose data says that it costs them little.
+// For those whom it does not look at, since they come later or are too many, the time that it
+// takes is charged at the price at which the workers keep up with all: a running dual price of
+// their time, found by what those who came lately would name at it.
+//
+// A group is thus not an application or a label (SneakPeek 5.2, 5.3.2) but whoever is best
+// served alike; plan() takes a published plan where that is worth more than all prices.
+class LookaheadPlanner {
+ public:
+  // Every request is served, late or not, or short-circuited, as by GroupPlanner. `expected`
+  // by application, or empty: then no published policy that believes the same is worth more.
+  // O(prices * batches * requests * variants), and without `expected` what those take.
+  const plan::GroupSchedule& plan(const plan::GroupProblem& problem,
+                                  std::span<const ExpectedArrivals> expected = {});
+  // The same for one decision after the other: from most to the next little changes, so the
+  // last price is tried, and of the others as many as are quick to try, in turn. Requests that
+  // are no concern of the problem's take `others` workers all the time.
+  const plan::GroupSchedule& follow(const plan::GroupProblem& problem,
+                                    std::span<const ExpectedArrivals> expected, double others = 0);
+
+ private:
+  // One request of the problem, or an expected one.
+  struct Query {
+    Time arrival, deadline;
+    uint32_t application = 0;
+    uint32_t accuracies = 0;  // where its accuracies by variant begin
+    double fallback = 0;      // what it is worth without a worker
+    bool real = true, short_circuit = false;
+    bool taken = false;  // by the batch that is being made
+  };
+  struct Named {
+    uint32_t variant = 0;
+    double net = 0;  // what it earns by that beyond its fallback and its share of the time
+  };
+  // How long batches of a variant take on a worker as it is, loading included.
+  struct RunTimes {
+    const LatencyTable* latency = nullptr;
+    Duration load;
+    Duration operator()(uint32_t items) const { return load + (*latency)(items); }
+  };
+  enum class Order : uint8_t { kUrgency, kEarnings };
+  struct Move {  // a batch that could run next
+    uint32_t application = 0, variant = 0, items = 0;
+    uint32_t head = 0;  // its most urgent query
+    Duration run;
+    double earned = 0;
+    double rank = 0;  // the least is taken
+  };
+
+  void read(const plan::GroupProblem& problem, std::span<const ExpectedArrivals> expected);
+  void add_request(const plan::GroupRequest& request);
+  void add_expected(uint32_t application, const ExpectedArrivals& expected);
+  void add(const Query& query);
+  double price_unit() const;
+  double first_type_workers() const;
+  Time soonest_elsewhere(uint32_t application, uint32_t worker, Time now) const;
+  double sustained_price(std::span<const ExpectedArrivals> expected);
+  double work(std::span<const ExpectedArrivals> expected, double price) const;
+
+  static void clear(plan::GroupSchedule& schedule);
+  void consider(size_t price, Order order);
+  double play(double price, Order order);
+  bool best_move(uint32_t worker, Time now, double price, Order order, Move& best);
+  void name_variants(uint32_t application, uint32_t worker, Time now, double price);
+  bool batch_of(uint32_t application, uint32_t variant, uint32_t worker, Time now, double price,
+                Move& move) const;
+  static uint32_t most_by(Time deadline, const RunTimes& run, Time now, uint32_t most);
+  double earned(uint32_t variant, uint32_t items, Time finish) const;
+  void run(const Move& move, uint32_t worker, Time now, double price);
+  void join(const Move& move, const RunTimes& run, Time now, Time limit, double price);
+  void forget_taken(uint32_t application);
+  Time next_arrival(Time after) const;
+  void leave_the_rest();
+  void finish();
+  void consider_published();
+  void serve_last(uint32_t request);
+
+  RunTimes run_times(const plan::GroupVariant& variant, uint32_t worker) const;
+  double utility(const Query& query, uint32_t variant, Time finish) const;
+
+  const plan::GroupProblem* problem_ = nullptr;
+  std::vector<Query> queries_;  // the problem's, then expected ones
+  std::vector<double> accuracies_, theta_;
+  std::vector<std::vector<uint32_t>> by_deadline_;  // queries by application
+
+  // Of one play:
+  std::vector<std::vector<uint32_t>> waiting_;
+  std::vector<uint32_t> available_, taken_;  // queries of one application
+  std::vector<Named> named_;                 // by available_
+  uint32_t named_application_ = 0;           // whose they are
+  std::vector<plan::Residency> residency_;
+  std::vector<Time> free_at_;
+  double value_ = 0, real_value_ = 0;
+  double most_ = 0;  // the value of best_
+  size_t near_ = 0;  // its price
+  size_t next_ = 0;  // of the prices and orders, that is tried beside it
+  double price_unit_ = 0;
+  double others_ = 0;                 // workers that are not theirs
+  std::vector<double> item_seconds_;  // of a worker, in an efficient batch: by variant of all
+  double sustained_price_ = 0;        // of a second
+  std::vector<bool> served_;          // by request
+  plan::GroupSchedule played_, best_;
+  plan::GroupProblem candidate_;
+  plan::GroupPlanner published_;
+};
+
+}  // namespace fermata::policy

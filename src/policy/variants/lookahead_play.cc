@@ -1,0 +1,284 @@
+#include <algorithm>
+
+#include "policy/variants/lookahead.h"
+
+namespace fermata::policy {
+namespace {
+
+constexpr size_t kConsidered = 64;  // waiting requests of one application, for one move
+constexpr uint32_t kNobody = std::numeric_limits<uint32_t>::max();
+
+}  // namespace
+
+void LookaheadPlanner::clear(plan::GroupSchedule& schedule) {
+  schedule.utility = 0;
+  schedule.batches.clear();
+  schedule.requests.clear();
+  schedule.short_circuited.clear();
+  schedule.expected_accuracy.clear();
+}
+
+double LookaheadPlanner::play(double price, Order order) {
+  const plan::GroupProblem& problem = *problem_;
+  waiting_ = by_deadline_;
+  free_at_.clear();
+  residency_.resize(problem.workers.size());
+  for (size_t w = 0; w < problem.workers.size(); ++w) {
+    free_at_.push_back(std::max(problem.now, problem.workers[w].free_at));
+    residency_[w].reset(problem.workers[w], problem.models);
+  }
+  clear(played_);
+  played_.feasible = true;
+  played_.expected_accuracy.assign(problem.requests.size(), 0);
+  value_ = real_value_ = 0;
+  while (true) {
+    const auto worker = static_cast<uint32_t>(std::min_element(free_at_.begin(), free_at_.end()) -
+                                              free_at_.begin());
+    const Time now = free_at_[worker];
+    if (now.is_infinite()) break;
+    Move move;
+    if (best_move(worker, now, price, order, move)) {
+      run(move, worker, now, price);
+    } else if (const Time next = next_arrival(now); !next.is_infinite()) {
+      free_at_[worker] = next;
+    } else if (best_move(worker, now, 0, order, move)) {
+      run(move, worker, now, 0);
+    } else {
+      free_at_[worker] = Time::infinite();  // nothing that it could do is worth anything
+    }
+  }
+  leave_the_rest();
+  return value_;
+}
+
+LookaheadPlanner::RunTimes LookaheadPlanner::run_times(const plan::GroupVariant& variant,
+                                                       uint32_t worker) const {
+  const uint32_t type = variant.latency.size() > 1 ? problem_->workers[worker].type : 0;
+  const bool loaded = residency_[worker].holds(variant.model);
+  return {variant.latency[type].get(), loaded ? Duration() : problem_->models[variant.model].load};
+}
+
+double LookaheadPlanner::utility(const Query& query, uint32_t variant, Time finish) const {
+  const double accuracy = accuracies_[query.accuracies + variant];
+  const plan::Penalty& penalty = problem_->applications[query.application].penalty;
+  if (finish <= query.deadline) return accuracy * (1 - penalty.on_time());
+  return accuracy * (1 - penalty(query.deadline - query.arrival, finish - query.arrival));
+}
+
+// The most of 1..`most` items that end by the deadline; 0 where one alone is late.
+uint32_t LookaheadPlanner::most_by(Time deadline, const RunTimes& run, Time now, uint32_t most) {
+  if (now + run(most) <= deadline) return most;
+  uint32_t fits = 0, late = most;
+  while (late - fits > 1) {
+    const uint32_t middle = (fits + late) / 2;
+    (now + run(middle) <= deadline ? fits : late) = middle;
+  }
+  return fits;
+}
+
+// When a worker of another type could have answered one request of the application; never where
+// workers are alike.
+Time LookaheadPlanner::soonest_elsewhere(uint32_t application, uint32_t worker, Time now) const {
+  Time soonest = Time::infinite();
+  const uint32_t own = problem_->workers[worker].type;
+  for (uint32_t w = 0; w < problem_->workers.size(); ++w) {
+    if (problem_->workers[w].type == own || free_at_[w].is_infinite()) continue;
+    for (const plan::GroupVariant& variant : problem_->applications[application].variants) {
+      if (!residency_[w].fits(variant.model)) continue;
+      soonest = std::min(soonest, std::max(now, free_at_[w]) + run_times(variant, w)(1));
+    }
+  }
+  return soonest;
+}
+
+// Fills named_: for each of available_ the variant that earns it most, with its share of a
+// batch of all, or of as many as leave it on time; kNobody where none earns anything, and where
+// it would be late here though another type of worker has time for it.
+void LookaheadPlanner::name_variants(uint32_t application, uint32_t worker, Time now,
+                                     double price) {
+  const plan::GroupApplication& app = problem_->applications[application];
+  named_application_ = application;
+  available_.clear();
+  for (const uint32_t q : waiting_[application]) {
+    if (queries_[q].arrival > now) continue;
+    available_.push_back(q);
+    if (available_.size() == kConsidered) break;
+  }
+  named_.assign(available_.size(), {kNobody, 0});
+  const auto all = static_cast<uint32_t>(available_.size());
+  if (all == 0) return;
+  const Time elsewhere = soonest_elsewhere(application, worker, now);
+  for (uint32_t v = 0; v < app.variants.size(); ++v) {
+    if (!residency_[worker].fits(app.variants[v].model)) continue;
+    const RunTimes run = run_times(app.variants[v], worker);
+    const uint32_t most = std::min(all, run.latency->max_batch());
+    uint32_t fits = 0;  // never fewer for who comes later, since deadlines only grow
+    for (size_t i = 0; i < available_.size(); ++i) {
+      const Query& query = queries_[available_[i]];
+      while (fits < most && now + run(fits + 1) <= query.deadline) ++fits;
+      if (fits == 0 && elsewhere <= query.deadline) continue;
+      const uint32_t items = fits > 0 ? fits : most;
+      const double net = utility(query, v, now + run(items)) - query.fallback -
+                         price * run(items).seconds() / items;
+      if (net > named_[i].net) named_[i] = {v, net};
+    }
+  }
+}
+
+// What the first `items` that named a variant earn together.
+double LookaheadPlanner::earned(uint32_t variant, uint32_t items, Time finish) const {
+  double sum = 0;
+  for (size_t i = 0; i < available_.size() && items > 0; ++i) {
+    if (named_[i].variant != variant) continue;
+    const Query& query = queries_[available_[i]];
+    sum += utility(query, variant, finish) - query.fallback;
+    --items;
+  }
+  return sum;
+}
+
+bool LookaheadPlanner::best_move(uint32_t worker, Time now, double price, Order order, Move& best) {
+  bool found = false;
+  for (uint32_t a = 0; a < problem_->applications.size(); ++a) {
+    if (waiting_[a].empty()) continue;
+    name_variants(a, worker, now, price);
+    for (uint32_t v = 0; v < problem_->applications[a].variants.size(); ++v) {
+      Move move;
+      if (!batch_of(a, v, worker, now, price, move)) continue;
+      const Time first = queries_[move.head].deadline;
+      move.rank = order == Order::kUrgency ? static_cast<double>((first - move.run).nanos())
+                                           : -move.earned / move.run.seconds();
+      if (found && move.rank >= best.rank) continue;
+      best = move;
+      found = true;
+    }
+  }
+  return found;
+}
+
+// Everyone who named the variant, or only as many as leave the first of them on time who can
+// be, whichever earns more a second.
+bool LookaheadPlanner::batch_of(uint32_t application, uint32_t variant, uint32_t worker, Time now,
+                                double price, Move& move) const {
+  const RunTimes run_time =
+      run_times(problem_->applications[application].variants[variant], worker);
+  uint32_t items = 0;
+  Time deadline = Time::infinite();
+  for (size_t i = 0; i < available_.size(); ++i) {
+    if (named_[i].variant != variant) continue;
+    if (items++ == 0) move.head = available_[i];
+    const Time own = queries_[available_[i]].deadline;
+    if (own < deadline && now + run_time(1) <= own) deadline = own;
+  }
+  if (items == 0) return false;
+  move.application = application;
+  move.variant = variant;
+  const auto consider = [&](uint32_t count) {
+    const Duration run = run_time(count);
+    const double earns = earned(variant, count, now + run) - price * run.seconds();
+    if (move.items > 0 && earns * move.run.seconds() <= move.earned * run.seconds()) return;
+    move.items = count;
+    move.run = run;
+    move.earned = earns;
+  };
+  items = std::min(items, run_time.latency->max_batch());
+  consider(items);
+  if (const uint32_t fits = most_by(deadline, run_time, now, items); fits < items) consider(fits);
+  return move.earned > 0;
+}
+
+// Right after best_move, which has named the variants of the last application.
+void LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double price) {
+  const plan::GroupVariant& variant =
+      problem_->applications[move.application].variants[move.variant];
+  const RunTimes run_time = run_times(variant, worker);
+  if (named_application_ != move.application) {
+    name_variants(move.application, worker, now, price);
+  }
+  taken_.clear();
+  Time limit = Time::infinite();  // of who would be on time as it is
+  for (size_t i = 0; i < available_.size() && taken_.size() < move.items; ++i) {
+    if (named_[i].variant != move.variant) continue;
+    const Time deadline = queries_[available_[i]].deadline;
+    if (deadline >= now + move.run) limit = std::min(limit, deadline);
+    taken_.push_back(available_[i]);
+    available_[i] = kNobody;
+  }
+  join(move, run_time, now, limit, price);
+  const auto items = static_cast<uint32_t>(taken_.size());
+  const Time finish = now + run_time(items);
+  const bool load = residency_[worker].use(variant.model);
+  const auto first = static_cast<uint32_t>(played_.requests.size());
+  for (const uint32_t q : taken_) {
+    const Query& query = queries_[q];
+    const double worth = utility(query, move.variant, finish);
+    value_ += worth;
+    if (!query.real) continue;
+    real_value_ += worth;
+    played_.requests.push_back(q);
+    played_.expected_accuracy[q] = accuracies_[query.accuracies + move.variant];
+  }
+  const auto count = static_cast<uint32_t>(played_.requests.size()) - first;
+  if (count > 0) {
+    played_.batches.push_back(
+        {worker, move.application, move.variant, first, count, load, now, finish});
+  }
+  value_ -= sustained_price_ * (finish - now).seconds();
+  free_at_[worker] = finish;
+  forget_taken(move.application);
+}
+
+// Others of the application, in the order of their deadlines, whom the batch serves for less
+// than their own choice would cost, and who make nobody in it late.
+void LookaheadPlanner::join(const Move& move, const RunTimes& run_time, Time now, Time limit,
+                            double price) {
+  const uint32_t most = run_time.latency->max_batch();
+  Duration run = run_time(static_cast<uint32_t>(taken_.size()));
+  for (size_t i = 0; i < available_.size() && taken_.size() < most; ++i) {
+    if (available_[i] == kNobody) continue;
+    const Query& query = queries_[available_[i]];
+    const Duration longer = run_time(static_cast<uint32_t>(taken_.size()) + 1);
+    if (now + longer > limit) return;
+    const double net = utility(query, move.variant, now + longer) - query.fallback -
+                       price * (longer - run).seconds();
+    if (net <= named_[i].net) continue;
+    taken_.push_back(available_[i]);
+    if (query.deadline >= now + longer) limit = std::min(limit, query.deadline);
+    run = longer;
+  }
+}
+
+void LookaheadPlanner::forget_taken(uint32_t application) {
+  for (const uint32_t q : taken_) queries_[q].taken = true;
+  std::erase_if(waiting_[application], [this](uint32_t q) { return queries_[q].taken; });
+  for (const uint32_t q : taken_) queries_[q].taken = false;
+}
+
+Time LookaheadPlanner::next_arrival(Time after) const {
+  Time next = Time::infinite();
+  for (const auto& queries : waiting_) {
+    for (const uint32_t q : queries) {
+      if (queries_[q].arrival > after) next = std::min(next, queries_[q].arrival);
+    }
+  }
+  return next;
+}
+
+// Who no variant earns anything any more: short-circuited, or left to `finish`.
+void LookaheadPlanner::leave_the_rest() {
+  for (const auto& queries : waiting_) {
+    for (const uint32_t q : queries) {
+      const Query& query = queries_[q];
+      value_ += query.fallback;
+      if (!query.real || !query.short_circuit) continue;
+      real_value_ += query.fallback;
+      played_.short_circuited.push_back(q);
+      played_.expected_accuracy[q] =
+          problem_->applications[query.application].short_circuit->accuracy;
+    }
+  }
+  played_.utility =
+      problem_->requests.empty() ? 0 : real_value_ / static_cast<double>(problem_->requests.size());
+}
+
+}  // namespace fermata::policy

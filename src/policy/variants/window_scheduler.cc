@@ -1,0 +1,196 @@
+#include "policy/variants/window_scheduler.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace fermata::policy {
+namespace {
+
+constexpr size_t kEverything = std::numeric_limits<size_t>::max();
+// Of one exact search, which then keeps the best that it has: a decision must not outlast
+// what it decides about. About a millisecond.
+constexpr uint64_t kWindowSteps = 20'000;
+
+}  // namespace
+
+KeyId WindowScheduler::new_key() {
+  if (free_keys_.empty()) return KeyId(keys_++);
+  const KeyId key = free_keys_.back();
+  free_keys_.pop_back();
+  return key;
+}
+
+KeyId WindowScheduler::add_key(KeyInfo info) {
+  const KeyId key = new_key();
+  queue_.add_key(key, info);
+  queue_.add_application(key, {.name = info.name,
+                               .variants = {{.key = key, .accuracy = 1, .recall = {}}},
+                               .penalty = {.shape = plan::PenaltyShape::kStep}});
+  return key;
+}
+
+KeyId WindowScheduler::add_application(const ApplicationInfo& info) {
+  const KeyId key = new_key();
+  queue_.add_application(key, info);
+  return key;
+}
+
+void WindowScheduler::remove_key(KeyId key) {
+  FERMATA_CHECK(waiting_items(key) == 0);
+  queue_.remove(key);
+  free_keys_.push_back(key);
+}
+
+void WindowScheduler::update_latency(KeyId key, LatencyByType latency, Time, Decisions&) {
+  queue_.set_latency(key, std::move(latency));
+}
+
+WorkerId WindowScheduler::add_worker(Time, Decisions&, uint32_t type, int64_t memory_bytes) {
+  queue_.add_worker(type, memory_bytes);
+  workers_.emplace_back();
+  return WorkerId(static_cast<uint32_t>(workers_.size() - 1));
+}
+
+void WindowScheduler::nominate(const Task& task, Time now, Decisions& out) {
+  queue_.insert(task, now);
+  if (window_ == Duration()) return replan(now, out);
+  if (!window_end_.is_infinite()) return;
+  const int64_t windows = now.nanos() / window_.nanos() + 1;
+  window_end_ = Time::from_nanos(windows * window_.nanos());
+}
+
+void WindowScheduler::learned(const Task& task, Evidence evidence, Time now, Decisions& out) {
+  const bool known = queue_.learned(task, std::move(evidence)) != nullptr;
+  if (known && window_ == Duration()) replan(now, out);
+}
+
+bool WindowScheduler::withdraw(const Task& task, Time, Decisions&) {
+  if (queue_.erase(task)) return true;
+  for (WorkerState& worker : workers_) {
+    for (Planned& batch : worker.planned) {
+      const auto it = std::find_if(batch.tasks.begin(), batch.tasks.end(),
+                                   [&task](const Task& t) { return t.job == task.job; });
+      if (it == batch.tasks.end()) continue;
+      const Duration before = (*batch.latency)(batch.items);
+      batch.items -= it->items;
+      if (batch.items > 0) batch.run = batch.run + (*batch.latency)(batch.items) - before;
+      batch.tasks.erase(it);
+      return true;
+    }
+  }
+  return false;
+}
+
+void WindowScheduler::freed(WorkerId worker, Time now, Decisions& out) {
+  workers_[worker.index()].busy = false;
+  serve(worker.index(), now, out);
+  if (window_ == Duration()) replan(now, out);
+}
+
+void WindowScheduler::tick(Time now, Decisions& out) {
+  if (now >= window_end_) close_window(now, out);
+}
+
+Time WindowScheduler::next_wake() const { return window_end_; }
+
+uint64_t WindowScheduler::waiting_items(KeyId key) const {
+  uint64_t items = queue_.is_application(key) ? queue_.waiting_items(key) : 0;
+  for (const WorkerState& worker : workers_) {
+    for (const Planned& batch : worker.planned) {
+      for (const Task& task : batch.tasks) items += task.key == key ? task.items : 0;
+    }
+  }
+  return items;
+}
+
+// Of everything that waits, behind what is planned; short circuits are taken at once.
+const plan::GroupSchedule& WindowScheduler::plan(Time now, Decisions& out) {
+  const Time start = now + delay_(1);
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    Time free_at = workers_[w].busy ? std::max(workers_[w].free_at, start) : start;
+    for (const Planned& batch : workers_[w].planned) free_at = free_at + batch.run;
+    queue_.set_free_at(WorkerId(static_cast<uint32_t>(w)), free_at);
+  }
+  plan::GroupProblem& problem = queue_.problem(start, kEverything);
+  problem.policy = policy_;
+  problem.data_aware = settings_.data_aware;
+  problem.short_circuit = settings_.short_circuit;
+  problem.max_steps = kWindowSteps;
+  const plan::GroupSchedule& schedule = planner_.plan(problem);
+  for (const uint32_t i : schedule.short_circuited) {
+    out.short_circuited.push_back(queue_.chosen(i).task);
+    queue_.erase(out.short_circuited.back());
+  }
+  return schedule;
+}
+
+void WindowScheduler::close_window(Time now, Decisions& out) {
+  window_end_ = Time::infinite();
+  const plan::GroupSchedule& schedule = plan(now, out);
+  for (const plan::GroupBatch& batch : schedule.batches) {
+    append(schedule, batch, workers_[batch.worker]);
+    queue_.use(WorkerId(batch.worker), workers_[batch.worker].planned.back().key);
+  }
+  for (size_t w = 0; w < workers_.size(); ++w) serve(w, now, out);
+}
+
+// Binds the first batch of each free worker's plan, nothing else of it.
+void WindowScheduler::replan(Time now, Decisions& out) {
+  const auto is_free = [](const WorkerState& w) { return !w.busy; };
+  if (queue_.waiting().empty() || std::none_of(workers_.begin(), workers_.end(), is_free)) return;
+  const plan::GroupSchedule& schedule = plan(now, out);
+  for (const plan::GroupBatch& batch : schedule.batches) {
+    WorkerState& worker = workers_[batch.worker];
+    if (worker.busy || !worker.planned.empty()) continue;
+    append(schedule, batch, worker);
+    queue_.use(WorkerId(batch.worker), worker.planned.front().key);
+  }
+  for (size_t w = 0; w < workers_.size(); ++w) serve(w, now, out);
+}
+
+// Requests of several items may not all fit one batch.
+void WindowScheduler::append(const plan::GroupSchedule& schedule, const plan::GroupBatch& batch,
+                             WorkerState& worker) {
+  const KeyId key = queue_.variant_key(batch.application, batch.variant);
+  const auto& tables =
+      queue_.last_problem().applications[batch.application].variants[batch.variant].latency;
+  const uint32_t type = tables.size() > 1 ? queue_.last_problem().workers[batch.worker].type : 0;
+  const LatencyTable& latency = *tables[type];
+  Planned planned{.key = key, .load = batch.load, .latency = tables[type]};
+  Duration load = batch.finish - batch.start - latency(batch.count);
+  const auto close = [&] {
+    planned.run = load + latency(planned.items);
+    worker.planned.push_back(std::exchange(planned, {.key = key, .latency = tables[type]}));
+    load = Duration();
+  };
+  for (const uint32_t i : schedule.requests_of(batch)) {
+    const Task task = queue_.chosen(i).task;
+    if (planned.items > 0 && planned.items + task.items > latency.max_batch()) close();
+    planned.tasks.push_back(task);
+    planned.items += task.items;
+    queue_.erase(task);
+  }
+  close();
+}
+
+void WindowScheduler::serve(size_t w, Time now, Decisions& out) {
+  WorkerState& worker = workers_[w];
+  while (!worker.busy && !worker.planned.empty()) {
+    Planned planned = std::move(worker.planned.front());
+    worker.planned.pop_front();
+    if (planned.tasks.empty()) continue;  // all were withdrawn
+    Batch& batch = out.add_batch();
+    batch.key = planned.key;
+    batch.worker = WorkerId(static_cast<uint32_t>(w));
+    batch.start = now + delay_(planned.items);
+    batch.finish = batch.start + planned.run;
+    batch.items = planned.items;
+    batch.tasks = std::move(planned.tasks);
+    batch.load = planned.load;
+    worker.busy = true;
+    worker.free_at = batch.finish;
+  }
+}
+
+}  // namespace fermata::policy
