@@ -89,8 +89,7 @@ TEST(EnsembleDocument, SaysWhatIsWrong) {
 TEST(EnsembleDocument, ReadsBackToTheSameAnswer) {
   Random random(3);
   for (int i = 0; i < 300; ++i) {
-    EnsembleProblem problem =
-        random_ensemble_problem(random, random.below(8), 1 + random.below(4));
+    EnsembleProblem problem = random_ensemble_problem(random, random.below(8), 1 + random.below(4));
     // Between the milliseconds.
     for (EnsembleModel& m : problem.models) m.latency += Duration::nanos(7 * i);
     for (EnsembleQuery& q : problem.queries) q.arrival = q.arrival - Duration::nanos(i);

@@ -12,7 +12,7 @@ inline Duration ms(double millis) { return Duration::from_millis(millis); }
 
 // A query with these utilities by subset, 0 of nobody and of what is left out.
 inline EnsembleQuery query(std::string id, double deadline_ms, std::vector<double> utility,
-                                 size_t models) {
+                           size_t models) {
   utility.resize(size_t{1} << models);
   return {.id = std::move(id), .deadline = ms(deadline_ms), .utility = std::move(utility)};
 }

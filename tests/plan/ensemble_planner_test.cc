@@ -19,9 +19,7 @@ std::vector<std::string> lines(const EnsembleProblem& p, const EnsemblePlan& pla
 }
 
 // Models of 10 and 20 ms (subsets 1 and 2; both: 3), the second busy for 5.
-EnsembleProblem two_models() {
-  return {.models = {{"a", ms(10), ms(0)}, {"b", ms(20), ms(5)}}};
-}
+EnsembleProblem two_models() { return {.models = {{"a", ms(10), ms(0)}, {"b", ms(20), ms(5)}}}; }
 
 TEST(EnsemblePlanner, EdfTakesTheBestThatIsStillOnTime) {
   EnsembleProblem p = two_models();
@@ -80,8 +78,7 @@ TEST(EnsemblePlanner, EqualUtilitiesTakeLessTimeThenTheFirst) {
   EnsemblePlanner planner;
   EnsembleProblem p = two_models();
   p.models[1].busy = ms(0);
-  for (const EnsemblePolicy policy :
-       {EnsemblePolicy::kDp, EnsemblePolicy::kGreedyEdf}) {
+  for (const EnsemblePolicy policy : {EnsemblePolicy::kDp, EnsemblePolicy::kGreedyEdf}) {
     p.queries = {query("x", 100, {0, 0.7, 0.7, 0.7}, 2)};
     EXPECT_THAT(lines(p, planner.plan(p, policy)), ElementsAre("x:1@10"));
     // Room for one of two that are alike.
@@ -96,8 +93,7 @@ TEST(EnsemblePlanner, EqualUtilitiesTakeLessTimeThenTheFirst) {
   // 0.1 + 0.7 and 0.3 + 0.5 are worth the same, though their sums as doubles are not; the first
   // takes 30 ms of the models, the second 40.
   p.queries = {query("x", 20, {0, 0.1, 0, 0.3}, 2), query("y", 20, {0, 0.5, 0.7, 0}, 2)};
-  EXPECT_THAT(lines(p, planner.plan(p, EnsemblePolicy::kDp)),
-              ElementsAre("x:1@10", "y:2@20"));
+  EXPECT_THAT(lines(p, planner.plan(p, EnsemblePolicy::kDp)), ElementsAre("x:1@10", "y:2@20"));
 }
 
 TEST(EnsemblePlanner, WithoutDeadlinesEveryoneGetsTheBest) {

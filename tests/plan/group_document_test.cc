@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
-#include "plan/variants/group_planner.h"
 #include "plan/group_fixture.h"
+#include "plan/variants/group_planner.h"
 
 namespace fermata::plan {
 namespace {

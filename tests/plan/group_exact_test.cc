@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
-#include "plan/variants/group_document.h"
 #include "plan/group_fixture.h"
+#include "plan/variants/group_document.h"
 
 namespace fermata::plan {
 namespace {
@@ -175,8 +175,7 @@ TEST(GroupExact, IsTheBestOfAllPlans) {
   int compared = 0, several = 0, short_circuited = 0, infeasible = 0, greedy_worse = 0;
   while (compared < 1500) {
     GroupProblem problem = random_group_problem(random);
-    problem.policy =
-        random.below(2) == 0 ? GroupPolicy::kSneakPeek : GroupPolicy::kGrouped;
+    problem.policy = random.below(2) == 0 ? GroupPolicy::kSneakPeek : GroupPolicy::kGrouped;
     if (random.below(4) == 0) problem.data_aware = random.below(2) == 0;
     if (random.below(4) == 0) problem.short_circuit = random.below(2) == 0;
     const NaiveGroups naive(problem);

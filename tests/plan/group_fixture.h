@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "base/random.h"
+#include "by_hand.h"
 #include "plan/variants/group_planner.h"
 #include "plan/variants/group_problem.h"
-#include "policy/hand.h"
 
 namespace fermata::plan {
 
@@ -36,8 +36,8 @@ struct GroupHand {
     return problem.applications.back();
   }
   // Of the last application; one class, so that recall means little.
-  GroupVariant& variant(double accuracy, double alpha_ms, double beta_ms,
-                              uint32_t max_batch = 64, double load_ms = 0, int64_t memory_mb = 0) {
+  GroupVariant& variant(double accuracy, double alpha_ms, double beta_ms, uint32_t max_batch = 64,
+                        double load_ms = 0, int64_t memory_mb = 0) {
     auto& variants = problem.applications.back().variants;
     variants.push_back({.model = model(load_ms, memory_mb),
                         .accuracy = accuracy,
@@ -48,8 +48,8 @@ struct GroupHand {
   uint32_t request(double deadline_ms, std::vector<double> evidence = {}, double arrival_ms = 0) {
     const auto index = static_cast<uint32_t>(problem.requests.size());
     GroupRequest r = {"r" + std::to_string(index),
-                            static_cast<uint32_t>(problem.applications.size()) - 1,
-                            at_ms(arrival_ms), at_ms(deadline_ms)};
+                      static_cast<uint32_t>(problem.applications.size()) - 1, at_ms(arrival_ms),
+                      at_ms(deadline_ms)};
     if (!evidence.empty()) {
       r.evidence = static_cast<uint32_t>(problem.evidence.size());
       problem.evidence.insert(problem.evidence.end(), evidence.begin(), evidence.end());

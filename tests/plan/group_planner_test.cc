@@ -35,8 +35,7 @@ TEST(GroupPlanner, PriorityWeighsTheChoiceThatVariantsLeave) {
   h.variant(0.5, 0, 5);
   h.variant(0.9, 0, 10);
   h.request(120);
-  EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kLoPriority)),
-            "w0/v1[r1] 0-10, w0/v0[r0] 10-20");
+  EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kLoPriority)), "w0/v1[r1] 0-10, w0/v0[r0] 10-20");
   EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kLoEdf)), "w0/v0[r0] 0-10, w0/v1[r1] 10-20");
 }
 
@@ -52,8 +51,7 @@ TEST(GroupPlanner, RequestsChooseAloneAndJoinAfterwards) {
   h.request(20);
   h.request(24);
   h.request(25);
-  EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kLoEdf)),
-            "w0/v0[r0 r1] 0-12, w0/v1[r2] 12-15");
+  EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kLoEdf)), "w0/v0[r0 r1] 0-12, w0/v1[r2] 12-15");
   EXPECT_DOUBLE_EQ(h.plan(GroupPolicy::kLoEdf).utility, (0.9 + 0.9 + 0.6) / 3);
   EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kMaxAccEdf)), "w0/v0[r0 r1 r2] 0-14");
 }
@@ -74,8 +72,7 @@ TEST(GroupPlanner, ExactUpToTauGroupsAndGreedyAbove) {
   EXPECT_TRUE(h.planner.plan(h.problem).exact);
   EXPECT_DOUBLE_EQ(h.planner.plan(h.problem).utility, 0.85);
   h.problem.tau = 1;
-  EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kGrouped)),
-            "w0/v0[r0] 0-10, w0/v0[r1] 10-19");
+  EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kGrouped)), "w0/v0[r0] 0-10, w0/v0[r1] 10-19");
   EXPECT_FALSE(h.planner.plan(h.problem).exact);
   EXPECT_DOUBLE_EQ(h.planner.plan(h.problem).utility, 0.45);
 }
@@ -149,8 +146,7 @@ TEST(GroupPlanner, LoadingCountsAndHappensOnce) {
   EXPECT_TRUE(h.planner.plan(h.problem).batches[0].load);
   h.request(60);
   h.problem.applications[0].variants[0].latency = {linear(0, 10, 1)};
-  EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kGrouped)),
-            "w0/v0[r0] 0-18, w0/v0[r1] 18-28");
+  EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kGrouped)), "w0/v0[r0] 0-18, w0/v0[r1] 18-28");
   EXPECT_FALSE(h.planner.plan(h.problem).batches[1].load);
 }
 

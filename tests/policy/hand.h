@@ -7,23 +7,10 @@
 #include <string>
 #include <string_view>
 
+#include "by_hand.h"
 #include "policy/scheduler.h"
 
 namespace fermata::policy {
-
-inline Time at_ms(double ms) { return Time() + Duration::from_millis(ms); }
-
-inline std::shared_ptr<const LatencyTable> linear(double alpha_ms, double beta_ms,
-                                                  uint32_t max_batch = 64) {
-  return *LatencyTable::make(LinearLatency{alpha_ms, beta_ms}, max_batch);
-}
-
-// How a test of a policy is named.
-inline std::string test_name(const testing::TestParamInfo<std::string_view>& info) {
-  std::string name(info.param);
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
 
 // A scheduler driven by hand: the test says what happens when, and reads what
 // was decided since it last looked. Times in milliseconds.

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/document.h"
-#include "plan/variants/group_document.h"
 #include "plan/group_fixture.h"
+#include "plan/variants/group_document.h"
 #include "policy/variants/any_group_planner.h"
 
 namespace fermata::policy {
@@ -15,7 +15,7 @@ namespace {
 using testing::ElementsAre;
 
 // Plans by price alone: arrivals are expected at no rate, so published plans are left out.
-struct LookaheadHand : GroupHand {
+struct LookaheadHand : plan::GroupHand {
   LookaheadPlanner lookahead;
   std::vector<ExpectedArrivals> expected;
 
@@ -237,24 +237,24 @@ TEST(Lookahead, TheTimeThatOthersTakeIsNotToBeHad) {
 
 TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {
   Random random(7);
-  std::vector<int> lower(published_group_policy_names().size());
+  std::vector<int> lower(plan::published_group_policy_names().size());
   std::vector<double> by_policy(lower.size());
   double worst = 0, sum = 0;
   for (int i = 0; i < 400; ++i) {
-    const plan::GroupProblem p = random_group_problem(random);
+    const plan::GroupProblem p = plan::random_group_problem(random);
     LookaheadPlanner lookahead;
     plan::GroupPlanner published;
     const std::vector<ExpectedArrivals> none(p.applications.size());
     const double by_price = lookahead.plan(p, none).utility;
     sum += by_price;
     const plan::GroupSchedule& best = lookahead.plan(p);
-    for (size_t policy = 0; policy < published_group_policy_names().size(); ++policy) {
+    for (size_t policy = 0; policy < plan::published_group_policy_names().size(); ++policy) {
       plan::GroupProblem other = p;
       other.data_aware = other.short_circuit = true;
       other.policy = static_cast<plan::GroupPolicy>(policy);
       const plan::GroupSchedule& plan = published.plan(other);
       if (!plan.feasible) continue;
-      EXPECT_GE(best.utility, plan.utility) << i << " " << group_policy_names()[policy];
+      EXPECT_GE(best.utility, plan.utility) << i << " " << plan::group_policy_names()[policy];
       lower[policy] += by_price < plan.utility * 0.99;
       by_policy[policy] += plan.utility;
       worst = std::max(worst, plan.utility - by_price);
@@ -262,7 +262,7 @@ TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {
   }
   EXPECT_GT(worst, 0) << "the published plans were never needed";
   for (size_t policy = 0; policy < lower.size(); ++policy) {
-    const std::string name(group_policy_names()[policy]);
+    const std::string name(plan::group_policy_names()[policy]);
     RecordProperty("lower_by_a_percent_than_" + name, lower[policy]);
     RecordProperty("mean_of_" + name, fmt::format("{:.4f}", by_policy[policy] / 400));
   }
@@ -276,7 +276,7 @@ TEST_P(AnyLookahead, KeepsWhatASchedulePromisesAndIsTheSameTwice) {
   Random random(11);
   LookaheadPlanner kept;
   for (int i = 0; i < 1500; ++i) {
-    plan::GroupProblem p = random_group_problem(random);
+    plan::GroupProblem p = plan::random_group_problem(random);
     if (random.below(4) == 0) p.data_aware = random.below(2) == 0;
     if (random.below(4) == 0) p.short_circuit = random.below(2) == 0;
     std::vector<ExpectedArrivals> none;
@@ -299,7 +299,7 @@ TEST(Lookahead, ExpectedArrivalsAreNotServed) {
   Random random(13);
   LookaheadPlanner lookahead;
   for (int i = 0; i < 500; ++i) {
-    const plan::GroupProblem p = random_group_problem(random);
+    const plan::GroupProblem p = plan::random_group_problem(random);
     std::vector<ExpectedArrivals> expected;
     for (size_t a = 0; a < p.applications.size(); ++a) {
       expected.push_back({200 * random.uniform(), Duration::millis(30)});
@@ -328,7 +328,7 @@ TEST(Lookahead, AnswersDocumentsThatAskForIt) {
       {"id": "r0", "application": "fall", "arrival_ms": -1, "deadline_ms": 15, "evidence": [0, 9]},
       {"id": "r1", "application": "fall", "arrival_ms": -1, "deadline_ms": 20, "evidence": [9, 0]}]})");
   ASSERT_TRUE(document.ok());
-  const auto problem = document->read(read_group_problem);
+  const auto problem = document->read(plan::read_group_problem);
   ASSERT_TRUE(problem.ok()) << problem.status();
   AnyGroupPlanner planner;
   const plan::GroupSchedule& schedule = planner.plan(*problem);
@@ -336,7 +336,7 @@ TEST(Lookahead, AnswersDocumentsThatAskForIt) {
   EXPECT_EQ(text(*problem, schedule), "gpu0/v1[r0] 3-14, gpu0/v0[r1] 14-18") << written;
   // 0.95 * 0.9 + 0.05 * 0.3 = 0.87 for r1.
   EXPECT_NEAR(schedule.utility, (0.9 + 0.87) / 2, 1e-12);
-  EXPECT_EQ(to_document(*problem)["policy"], "fermata");
+  EXPECT_EQ(plan::to_document(*problem)["policy"], "fermata");
 }
 
 }  // namespace
