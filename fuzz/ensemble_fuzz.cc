@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const double within = problem.delta * static_cast<double>(problem.queries.size());
   const double best = planner.plan(problem, plan::EnsemblePolicy::kDp).utility;
   FERMATA_CHECK(plan.utility <= best + within + 1e-6);
-  auto written = Document::parse(write_json(policy::to_document(*task)));
+  auto written = Document::parse(write_json(plan::to_document(*task)));
   FERMATA_CHECK(written.ok());
   auto again = written->read(plan::read_ensemble_task);
   FERMATA_CHECK(again.ok());

@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FERMATA_CHECK(served == problem->requests.size());
     FERMATA_CHECK(schedule.utility >= 0 && schedule.utility <= 1 + 1e-9);
   }
-  auto written = Document::parse(write_json(policy::to_document(*problem)));
+  auto written = Document::parse(write_json(plan::to_document(*problem)));
   FERMATA_CHECK(written.ok());
   auto again = written->read(plan::read_group_problem);
   FERMATA_CHECK(again.ok());
