@@ -5,6 +5,7 @@
 #include "serve/http_front_end.h"
 #include "serve/json_text.h"
 #include "serve/message_json.h"
+#include "serve/operation_bodies.h"
 
 namespace fermata::serve {
 namespace {
@@ -18,14 +19,6 @@ HttpResponse json_response(const Json& body, uint16_t status = 200) {
 
 HttpResponse response_of(const absl::Status& status) {
   return status.ok() ? HttpResponse{} : error_response(status);
-}
-
-// A body of an operation: a JSON object, or nothing.
-absl::StatusOr<Json> parse_body(std::string_view body) {
-  if (body.empty()) return Json::object();
-  Json parsed = Json::parse(body, nullptr, false);
-  if (!parsed.is_object()) return invalid("the body is not a JSON object");
-  return parsed;
 }
 
 template <class Request>
@@ -57,34 +50,9 @@ HttpResponse model_ready(const HttpRoute& route, const Operations& operations) {
 }
 
 HttpResponse repository_index(const HttpExchange& exchange, const Operations& operations) {
-  const auto body = parse_body(exchange.body());
-  if (!body.ok()) return error_response(body.status());
-  inference::RepositoryIndexRequest request;
-  if (const auto ready = body->find("ready"); ready != body->end()) {
-    if (!ready->is_boolean()) return error_response(invalid("ready is not true or false"));
-    request.set_ready(ready->get<bool>());
-  }
-  return ask(operations, request, "models", &Operations::repository_index);
-}
-
-absl::Status read_parameters(std::string_view text, inference::RepositoryModelLoadRequest& to) {
-  ASSIGN_OR_RETURN(const Json body, parse_body(text));
-  const auto parameters = body.find("parameters");
-  if (parameters == body.end()) return absl::OkStatus();
-  if (!parameters->is_object()) return invalid("parameters is not an object");
-  for (const auto& [name, value] : parameters->items()) {
-    auto& parameter = (*to.mutable_parameters())[name];
-    if (value.is_string()) {
-      parameter.set_string_param(value.get<std::string>());
-    } else if (value.is_boolean()) {
-      parameter.set_bool_param(value.get<bool>());
-    } else if (value.is_number_integer()) {
-      parameter.set_int64_param(value.get<int64_t>());
-    } else {
-      return invalid("parameter {} is neither text, a whole number nor a boolean", name);
-    }
-  }
-  return absl::OkStatus();
+  const auto request = read_index_body(exchange.body());
+  if (!request.ok()) return error_response(request.status());
+  return ask(operations, *request, "models", &Operations::repository_index);
 }
 
 Operations::Done respond_when_done(HttpExchange exchange) {
@@ -94,18 +62,17 @@ Operations::Done respond_when_done(HttpExchange exchange) {
 }
 
 void load(HttpExchange exchange, const HttpRoute& route, Operations& operations) {
-  inference::RepositoryModelLoadRequest request;
-  request.set_model_name(route.model);
-  if (const auto bad = read_parameters(exchange.body(), request); !bad.ok()) {
-    return exchange.respond(error_response(bad));
-  }
-  operations.load(request, respond_when_done(std::move(exchange)));
+  auto request = read_load_body(exchange.body());
+  if (!request.ok()) return exchange.respond(error_response(request.status()));
+  request->set_model_name(route.model);
+  operations.load(*request, respond_when_done(std::move(exchange)));
 }
 
 void unload(HttpExchange exchange, const HttpRoute& route, Operations& operations) {
-  inference::RepositoryModelUnloadRequest request;
-  request.set_model_name(route.model);
-  operations.unload(request, respond_when_done(std::move(exchange)));
+  auto request = read_unload_body(exchange.body());
+  if (!request.ok()) return exchange.respond(error_response(request.status()));
+  request->set_model_name(route.model);
+  operations.unload(*request, respond_when_done(std::move(exchange)));
 }
 
 HttpResponse memory_status(const HttpRoute& route, const Operations& operations) {
@@ -121,28 +88,10 @@ HttpResponse memory_status(const HttpRoute& route, const Operations& operations)
   return json_response(rows);
 }
 
-absl::Status read_number(const Json& body, const char* name, bool needed, uint64_t& out) {
-  const auto found = body.find(name);
-  if (found == body.end() && !needed) return absl::OkStatus();
-  if (found == body.end()) return invalid("{} is missing", name);
-  if (!found->is_number_unsigned()) return invalid("{} is {}, expected bytes", name, found->dump());
-  out = found->get<uint64_t>();
-  return absl::OkStatus();
-}
-
 absl::Status memory_register(const HttpExchange& exchange, const HttpRoute& route,
                              Operations& operations) {
-  ASSIGN_OR_RETURN(const Json body, parse_body(exchange.body()));
-  const auto key = body.find("key");
-  if (key == body.end() || !key->is_string()) return invalid("key is missing or not a string");
-  uint64_t offset = 0, byte_size = 0;
-  RETURN_IF_ERROR(read_number(body, "offset", false, offset));
-  RETURN_IF_ERROR(read_number(body, "byte_size", true, byte_size));
-  inference::SystemSharedMemoryRegisterRequest request;
+  ASSIGN_OR_RETURN(auto request, read_register_body(exchange.body()));
   request.set_name(route.region);
-  request.set_key(key->get<std::string>());
-  request.set_offset(offset);
-  request.set_byte_size(byte_size);
   inference::SystemSharedMemoryRegisterResponse response;
   return operations.shared_memory_register(request, response);
 }

@@ -236,6 +236,38 @@ TEST_F(HttpFrontEndTest, AnswersEveryOperation) {
   EXPECT_EQ(client_->post("/v2/repository/models/nobody/unload", "").status, 404);
 }
 
+// Bodies of the operations that once took the server down or kept it for seconds.
+TEST_F(HttpFrontEndTest, RefusesHostileBodiesOfOperations) {
+  constexpr char kRegister[] = "/v2/systemsharedmemory/region/r/register";
+  constexpr char kIndex[] = "/v2/repository/index";
+  constexpr char kLoad[] = "/v2/repository/models/echo/load";
+  const std::string deep = R"({"key":"k","byte_size":)" + std::string(100'000, '[');
+  std::string wide = "{";
+  for (int i = 0; i < 60'000; ++i) wide += fmt::format("\"k{}\":0,", i);
+  wide += R"("ready":3})";
+  const std::tuple<const char*, std::string, const char*> cases[] = {
+      {kRegister, deep, "nested too deep"},
+      {kRegister, R"({"key":"k"})", "$.byte_size: missing"},
+      {kRegister, R"({"byte_size":8})", "$.key: missing"},
+      {kRegister, R"({"key":"k","byte_size":[1]})", "$.byte_size: a list of 1"},
+      {kRegister, R"({"key":"k","byte_size":8,"offset":-1})", "$.offset: -1"},
+      {kIndex, wide, "$.ready: 3, expected true or false"},
+      {kIndex, R"({"ready":true,"ready":true})", "$.ready: given twice"},
+      {kIndex, "[]", "$: a list of 0, expected a map"},
+      {kIndex, "{", "not JSON"},
+      {kLoad, R"({"parameters":[]})", "$.parameters: a list of 0, expected a map"},
+      {kLoad, R"({"parameters":{"config":{}}})", "$.parameters.config: a map, expected text"},
+      {"/v2/repository/models/echo/unload", deep, "nested too deep"},
+  };
+  for (const auto& [path, body, says] : cases) {
+    const auto reply = client_->post(path, body);
+    EXPECT_EQ(reply.status, 400) << says;
+    EXPECT_THAT(Json::parse(reply.body)["error"].get<std::string>(), HasSubstr(says));
+  }
+  EXPECT_EQ(client_->post(kIndex, R"({"ready":null,"more":[[]]})").status, 200);
+  EXPECT_EQ(client_->post(kLoad, R"({"parameters":null})").status, 200);
+}
+
 TEST_F(HttpFrontEndTest, SaysWhatItDoesNotServe) {
   EXPECT_EQ(client_->get("/v3").status, 404);
   EXPECT_EQ(client_->get("/v2/models/nobody").status, 404);
