@@ -16,7 +16,7 @@ find_package(ZLIB REQUIRED)
 find_package(GTest REQUIRED)
 
 function(fermata_header_only TARGET HEADER)
-  find_path(${TARGET}_DIR NAMES ${HEADER} REQUIRED)
+  find_path(${TARGET}_DIR NAMES ${HEADER} PATH_SUFFIXES opencv4 REQUIRED)
   add_library(${TARGET} INTERFACE IMPORTED GLOBAL)
   target_include_directories(${TARGET} SYSTEM INTERFACE ${${TARGET}_DIR})
 endfunction()
@@ -25,6 +25,15 @@ fermata_header_only(CLI11::CLI11 CLI/CLI.hpp)
 fermata_header_only(hnswlib::hnswlib hnswlib/hnswlib.h)
 fermata_header_only(concurrentqueue::concurrentqueue concurrentqueue/concurrentqueue.h)
 find_package(restinio REQUIRED)
+
+# Pictures: decoding, and what is computed on them.
+find_package(PNG REQUIRED)
+pkg_check_modules(turbojpeg REQUIRED IMPORTED_TARGET libturbojpeg)
+fermata_header_only(opencv opencv2/imgproc.hpp)
+foreach(module core imgproc)
+  find_library(opencv_${module}_LIBRARY opencv_${module} REQUIRED)
+  target_link_libraries(opencv INTERFACE ${opencv_${module}_LIBRARY})
+endforeach()
 
 # ONNX Runtime's C interface.
 find_package(onnxruntime QUIET)

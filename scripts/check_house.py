@@ -18,11 +18,12 @@ BELOW = {
     "policy": {"base", "model", "estimate", "plan"},
     "plan": {"base", "model", "estimate"},
     "estimate": {"base", "model"},
+    "operators": {"base", "model"},
     "simulate": {"base", "model", "policy", "plan", "estimate"},
-    "engine": {"base", "model", "policy", "plan", "estimate"},
-    "serve": {"base", "model", "policy", "plan", "estimate", "engine"},
+    "engine": {"base", "model", "operators", "policy", "plan", "estimate"},
+    "serve": {"base", "model", "operators", "policy", "plan", "estimate", "engine"},
     "load": {"base", "model", "simulate"},
-    "cli": {"base", "model", "policy", "plan", "estimate", "simulate", "engine", "serve", "load"},
+    "cli": {"base", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "serve", "load"},
 }
 PURE = {"policy", "plan", "estimate", "simulate"}
 BANNED_IN_PURE = re.compile(
