@@ -52,6 +52,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   placement->callback([file, &exit_code] { exit_code = run_placement(*file); });
   add_plan_group(*plan, exit_code);
   add_plan_ensemble(*plan, exit_code);
+  add_plan_pipeline(*plan, exit_code);
 }
 
 }  // namespace fermata::cli

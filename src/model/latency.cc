@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/status.h"
+#include "model/latency_at.h"
 
 namespace fermata {
 namespace {
@@ -22,6 +23,12 @@ double at(const TableLatency& m, uint32_t b) {
 
 }  // namespace
 
+std::optional<double> latency_ms(const LatencyModel& model, uint32_t batch) {
+  const auto* table = std::get_if<TableLatency>(&model);
+  if (table && (table->points_ms.empty() || table->points_ms.rbegin()->first < batch)) return {};
+  return std::visit([batch](const auto& m) { return at(m, batch); }, model);
+}
+
 absl::StatusOr<std::shared_ptr<const LatencyTable>> LatencyTable::make(const LatencyModel& model,
                                                                        uint32_t max_batch,
                                                                        uint64_t version) {
@@ -34,7 +41,7 @@ absl::StatusOr<std::shared_ptr<const LatencyTable>> LatencyTable::make(const Lat
   result->version_ = version;
   result->by_batch_.resize(max_batch + 1);
   for (uint32_t b = 1; b <= max_batch; ++b) {
-    const double ms = std::visit([b](const auto& m) { return at(m, b); }, model);
+    const double ms = *latency_ms(model, b);
     if (!(ms >= 0 && ms <= kLongestMs)) {
       return invalid("the latency of a batch of {} is {} ms, expected 0 to {}", b, ms, kLongestMs);
     }

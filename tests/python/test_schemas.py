@@ -41,6 +41,13 @@ ENSEMBLE = {
                  "utility": {"a": 0.81, "b": 0.86, "a+b": 0.97}}],
     "delta": 0.01, "policy": "dp",
 }
+PIPELINE = {
+    "rate_rps": 20.0, "sla_ms": 600.0, "alpha": 2.0, "beta": 1.0, "delta": 1e-6, "accuracy": "pas",
+    "batch_sizes": [1, 2, 4, 8, 16, 32, 64], "max_replicas": 64, "max_cost": 500,
+    "stages": [{"name": "detect", "variants": [
+        {"name": "yolov5n", "accuracy": 0.457, "cost": 1,
+         "latency_ms": {"table": {"1": 80, "8": 481}}}]}],
+}
 SIMULATE = {
     "seed": 1, "warmup_s": 0.2, "duration_s": 1.0, "scheduler": "deferred",
     "workers": {"count": 8, "memory_mb": 11000},
@@ -81,9 +88,9 @@ ENSEMBLES = {
     "rate_rps": 150,
 }
 COMMANDS = {"placement": ["plan", "placement"], "group": ["plan", "group"],
-            "ensemble": ["plan", "ensemble"], "simulate": ["simulate"], "goodput": ["goodput"],
+            "ensemble": ["plan", "ensemble"], "pipeline": ["plan", "pipeline"], "simulate": ["simulate"], "goodput": ["goodput"],
             "applications": ["simulate"], "ensembles": ["simulate"]}
-DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "ensemble": ENSEMBLE, "simulate": SIMULATE, "goodput": SIMULATE,
+DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "ensemble": ENSEMBLE, "pipeline": PIPELINE, "simulate": SIMULATE, "goodput": SIMULATE,
              "applications": APPLICATIONS, "ensembles": ENSEMBLES}
 SCHEMAS = {"goodput": "simulate", "applications": "simulate", "ensembles": "simulate"}
 
@@ -169,6 +176,17 @@ def test_infeasible_results_match():
     jsonschema.validate(json.loads(done.stdout), schema("placement.result"))
 
 
+@pytest.mark.parametrize("path, value, binding", [
+    ("sla_ms", 79, "sla_ms"), ("max_replicas", 1, "max_replicas"), ("max_cost", 1.5, "max_cost"),
+    ("batch_sizes", [16], "batch_sizes")])
+def test_a_pipeline_without_a_plan_names_the_limit(path, value, binding):
+    done = run("pipeline", changed(PIPELINE, path, value))
+    assert done.returncode == 3
+    result = json.loads(done.stdout)
+    jsonschema.validate(result, schema("pipeline.result"))
+    assert result["binding"] == binding
+
+
 def test_without_memory_for_any_variant_there_is_no_group_schedule():
     document = changed(changed(GROUP, "workers.0.memory_mb", 299), "workers.0.loaded", [])
     done = run("group", changed(document, "applications.0.short_circuit", None))
@@ -248,6 +266,12 @@ BAD = [
     ("ensemble", "queries.0.deadline_ms", -1), ("ensemble", "queries.0.deadline_ms", None),
     ("ensemble", "queries.0.utility", [0.5]), ("ensemble", "queries.0.utility", None),
     ("ensemble", "queries.0.utility.a", 1.5), ("ensemble", "queries.0.difficulty", "hard"),
+    ("pipeline", "rate_rps", 0), ("pipeline", "sla_ms", 0), ("pipeline", "alpha", None),
+    ("pipeline", "beta", -1), ("pipeline", "accuracy", "mean"), ("pipeline", "batch_sizes", []),
+    ("pipeline", "batch_sizes", [1, 1]), ("pipeline", "max_cost", 0), ("pipeline", "stages", []),
+    ("pipeline", "stages.0.variants", []), ("pipeline", "stages.0.after", "detect"),
+    ("pipeline", "stages.0.items", 0), ("pipeline", "stages.0.variants.0.accuracy", 45.7),
+    ("pipeline", "stages.0.variants.0.cost", -1), ("pipeline", "most_cost", 1),
     ("simulate", "workers.count", 0), ("simulate", "scheduler", "fifo"),
     ("simulate", "models.0.slo_ms", 0), ("simulate", "models.0.latency_ms", {"alpha": 1}),
     ("simulate", "models.0.latency_ms", {"table": {"0": 1}}),
