@@ -44,7 +44,7 @@ TEST(PipelineDocument, TheContractsExample) {
   const auto problem = parsed_pipeline(kPipelineExample);
   ASSERT_TRUE(problem.ok()) << problem.status();
   EXPECT_EQ(answer(*problem),
-            R"({"feasible":true,"objective":-1.086001,"accuracy":0.457,"cost":2.0,)"
+            R"({"feasible":true,"objective":-1.0860009999999998,"accuracy":0.457,"cost":2.0,)"
             R"("latency_ms":80.0,"exact":true,"stages":[{"name":"detect","variant":"yolov5n",)"
             R"("batch":1,"replicas":2,"latency_ms":80.0,"queueing_ms":0.0}]})");
 }

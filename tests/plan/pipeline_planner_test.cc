@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/document.h"
 #include "base/random.h"
 #include "model/latency_at.h"
 

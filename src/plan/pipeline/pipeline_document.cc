@@ -15,7 +15,7 @@ namespace fermata::plan {
 namespace {
 
 constexpr size_t kMostStages = 64, kMostStageVariants = 256, kMostBatchSizes = 64;
-constexpr int64_t kLargestBatch = 1'000'000;
+constexpr int64_t kLargestPipelineBatch = 1'000'000;
 constexpr int64_t kMostPipelineSteps = 1'000'000'000'000;
 constexpr double kHighestRate = 1e9, kLargestWeight = 1e9, kHighestCost = 1e9;
 constexpr double kLeastItems = 1e-6, kMostItems = 1e6;
@@ -35,7 +35,7 @@ std::vector<uint32_t> read_batch_sizes(Reader value, std::vector<uint32_t> fallb
   std::vector<uint32_t> sizes;
   absl::flat_hash_set<uint32_t> taken;
   for (const Reader size : bounded_list(value, kMostBatchSizes)) {
-    sizes.push_back(static_cast<uint32_t>(size.integer(1, kLargestBatch)));
+    sizes.push_back(static_cast<uint32_t>(size.integer(1, kLargestPipelineBatch)));
     if (!taken.insert(sizes.back()).second) size.fail("each batch size once");
   }
   return sizes;

@@ -11,7 +11,7 @@ namespace fermata::plan {
 namespace {
 
 constexpr double kResolution = 1e-11;  // of objectives, relative
-constexpr size_t kFirstWidth = 32;
+constexpr size_t kFirstPassWidth = 32;
 constexpr size_t kWider = 8;
 constexpr double kBelow = 0.5, kAbove = 2;  // prices beside the best, for labels that are unlike
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
@@ -28,9 +28,9 @@ struct Level {
   std::vector<double> ends;  // of the open stages, by label
 };
 
-class Search {
+class PipelineSearch {
  public:
-  explicit Search(const PipelineProblem& problem);
+  explicit PipelineSearch(const PipelineProblem& problem);
   PipelinePlan run();
 
  private:
@@ -62,7 +62,7 @@ class Search {
   uint64_t steps_ = 0;
 };
 
-Search::Search(const PipelineProblem& problem)
+PipelineSearch::PipelineSearch(const PipelineProblem& problem)
     : problem_(problem),
       space_(search_space(problem)),
       open_(open_stages(space_)),
@@ -73,7 +73,7 @@ Search::Search(const PipelineProblem& problem)
   }
 }
 
-PipelinePlan Search::run() {
+PipelinePlan PipelineSearch::run() {
   PipelinePlan none = infeasible(problem_);
   none.exact = true;
   for (const SearchStage& stage : space_.stages) {
@@ -87,7 +87,7 @@ PipelinePlan Search::run() {
   }
   for (const auto& choice : dual.choices) consider(choice);
   upper_ = dual.value;
-  for (size_t width = kFirstWidth; steps_ < problem_.max_steps; width *= kWider) {
+  for (size_t width = kFirstPassWidth; steps_ < problem_.max_steps; width *= kWider) {
     cut_ = kNothing;
     pass(width);
     if (steps_ < problem_.max_steps) upper_ = std::min(upper_, cut_);
@@ -105,7 +105,7 @@ PipelinePlan Search::run() {
   return best_;
 }
 
-void Search::consider(const std::vector<uint32_t>& choice) {
+void PipelineSearch::consider(const std::vector<uint32_t>& choice) {
   std::vector<StageOption> chosen(choice.size());
   for (size_t k = 0; k < choice.size(); ++k) {
     chosen[space_.stages[k].stage] = space_.stages[k].options[choice[k]];
@@ -114,7 +114,7 @@ void Search::consider(const std::vector<uint32_t>& choice) {
   if (plan.feasible && (!best_.feasible || plan.objective > best_.objective)) best_ = plan;
 }
 
-void Search::pass(size_t width) {
+void PipelineSearch::pass(size_t width) {
   levels_[0].labels = {
       {.factor = 1, .value = 0, .cost = 0, .bound = upper_, .parent = 0, .option = 0}};
   for (size_t level = 0; level < space_.stages.size(); ++level) {
@@ -125,7 +125,7 @@ void Search::pass(size_t width) {
   finish(levels_.back());
 }
 
-void Search::expand(size_t level, const Level& from) {
+void PipelineSearch::expand(size_t level, const Level& from) {
   candidates_.labels.clear();
   candidates_.ends.clear();
   for (uint32_t i = 0; i < from.labels.size(); ++i) {
@@ -133,7 +133,7 @@ void Search::expand(size_t level, const Level& from) {
   }
 }
 
-void Search::extend(size_t level, const Level& from, uint32_t parent) {
+void PipelineSearch::extend(size_t level, const Level& from, uint32_t parent) {
   const Label& label = from.labels[parent];
   const double* ends = from.ends.data() + parent * open_[level].size();
   const SearchStage& stage = space_.stages[level];
@@ -156,7 +156,7 @@ void Search::extend(size_t level, const Level& from, uint32_t parent) {
 }
 
 // The ends of the stages that are open after this one, or false: it can only end too late.
-bool Search::place_ends(size_t level, const double* ends, double ms) {
+bool PipelineSearch::place_ends(size_t level, const double* ends, double ms) {
   const SearchStage& stage = space_.stages[level];
   const auto& before = open_[level];
   double start = 0;
@@ -179,7 +179,7 @@ bool Search::place_ends(size_t level, const double* ends, double ms) {
   return true;
 }
 
-double Search::bound_of(size_t level, const Label& label, const double* ends) const {
+double PipelineSearch::bound_of(size_t level, const Label& label, const double* ends) const {
   double least = std::numeric_limits<double>::infinity();
   for (const LagrangianBound& bound : bounds_) {
     least = std::min(least, bound.of(level, label.factor, label.value, label.cost, ends));
@@ -188,7 +188,7 @@ double Search::bound_of(size_t level, const Label& label, const double* ends) co
 }
 
 // The most promising first: none is beaten by one after it, but for rounding.
-void Search::keep_unbeaten(size_t level, size_t width, Level& to) {
+void PipelineSearch::keep_unbeaten(size_t level, size_t width, Level& to) {
   const auto& labels = candidates_.labels;
   const size_t open = open_[level].size();
   std::vector<uint32_t> order(labels.size());
@@ -211,7 +211,7 @@ void Search::keep_unbeaten(size_t level, size_t width, Level& to) {
   }
 }
 
-bool Search::beaten(const Level& to, size_t open, const Label& label, const double* ends) {
+bool PipelineSearch::beaten(const Level& to, size_t open, const Label& label, const double* ends) {
   const bool costs = std::isfinite(space_.max_cost);
   for (size_t i = 0; i < to.labels.size(); ++i) {
     const Label& other = to.labels[i];
@@ -229,7 +229,7 @@ bool Search::beaten(const Level& to, size_t open, const Label& label, const doub
 }
 
 // Labels of all stages: the best of them is the first.
-void Search::finish(const Level& last) {
+void PipelineSearch::finish(const Level& last) {
   for (const Label& leaf : last.labels) {
     std::vector<uint32_t> choice(space_.stages.size());
     const Label* label = &leaf;
@@ -243,6 +243,6 @@ void Search::finish(const Level& last) {
 
 }  // namespace
 
-PipelinePlan plan_pipeline(const PipelineProblem& problem) { return Search(problem).run(); }
+PipelinePlan plan_pipeline(const PipelineProblem& problem) { return PipelineSearch(problem).run(); }
 
 }  // namespace fermata::plan
