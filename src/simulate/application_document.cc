@@ -9,6 +9,7 @@
 #include "model/latency_document.h"
 #include "plan/variants/group_document.h"
 #include "simulate/arrivals_document.h"
+#include "simulate/demand_document.h"
 
 namespace fermata::simulate {
 namespace {
@@ -62,8 +63,6 @@ SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenari
   return variant;
 }
 
-namespace {
-
 SimulatedVariant read_variant(Reader value, const Scenario& scenario, size_t classes) {
   ObjectReader fields = value.object();
   SimulatedVariant variant = read_runnable(value, fields, scenario);
@@ -76,6 +75,8 @@ SimulatedVariant read_variant(Reader value, const Scenario& scenario, size_t cla
   }
   return variant;
 }
+
+namespace {
 
 Example read_example(Reader value, const SimulatedApplication& application) {
   ObjectReader fields = value.object();
@@ -104,11 +105,7 @@ Example read_example(Reader value, const SimulatedApplication& application) {
   return example;
 }
 
-void read_slo(Reader value, SimulatedApplication& application) {
-  if (!value.is_object()) {
-    application.slo = Duration::from_millis(value.between(1e-3, kLongestTimeMs));
-    return;
-  }
+void read_normal_slo(Reader value, SimulatedApplication& application) {
   ObjectReader fields = value.object();
   Reader normal = fields["normal"];
   std::vector<double> ms;
@@ -146,8 +143,13 @@ SimulatedApplication read_application(Reader value, const Scenario& scenario) {
   ObjectReader fields = value.object();
   SimulatedApplication application;
   application.name = fields["name"].string();
-  read_slo(fields["slo_ms"], application);
-  application.share = fields["share"].positive(1.0);
+  if (Reader slo = fields["slo_ms"]; is_common_slo(slo)) {
+    application.slo = read_slo(slo, application.demand);
+  } else {
+    read_normal_slo(slo, application);
+  }
+  application.demand.items = read_items(fields["items"], 1);
+  application.share = fields["share"].non_negative(1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) {
     application.arrival = read_arrivals(arrival);
   }

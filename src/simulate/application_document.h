@@ -18,4 +18,7 @@ std::vector<SimulatedApplication> read_applications(Reader value, const Scenario
 // or a model of its own.
 SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenario& scenario);
 
+// The same with how often it is right: recall for so many classes; 0: any number.
+SimulatedVariant read_variant(Reader value, const Scenario& scenario, size_t classes);
+
 }  // namespace fermata::simulate

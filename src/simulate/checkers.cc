@@ -94,10 +94,15 @@ Duration fastest(const std::vector<Thing>& all, const Thing& thing, uint32_t ite
   return least;
 }
 
+// But for those that end in a batch.
+bool ends_request(const TraceEvent& e) {
+  return e.kind == TraceEvent::kDropped || e.kind == TraceEvent::kShortCircuited ||
+         e.kind == TraceEvent::kConcluded || e.kind == TraceEvent::kWithdrawn;
+}
+
 bool ends(const TraceEvent& e, const std::vector<Thing>& all) {
   if (e.kind == TraceEvent::kTaken) return all[e.key.index()].ensemble == nullptr;
-  return e.kind == TraceEvent::kDropped || e.kind == TraceEvent::kShortCircuited ||
-         e.kind == TraceEvent::kConcluded;
+  return ends_request(e);
 }
 
 struct Request {
@@ -333,7 +338,7 @@ Findings check_ensembles(const Scenario& scenario, const Trace& trace) {
   uint64_t tasks = 0;
   for (const TraceEvent& e : trace) {
     if (e.kind == TraceEvent::kStarted) batch = &e;
-    if (e.kind == TraceEvent::kStarted || e.kind == TraceEvent::kArrived) continue;
+    if (e.kind != TraceEvent::kTaken && !ends_request(e)) continue;
     const Request& request = known.at(e.job.value());
     const Thing& thing = all.at(request.key.index());
     if (thing.ensemble == nullptr) continue;
@@ -347,6 +352,7 @@ Findings check_ensembles(const Scenario& scenario, const Trace& trace) {
       continue;
     }
     query.ended = true;
+    if (e.kind == TraceEvent::kWithdrawn) continue;
     land(e.at);
     if (e.kind == TraceEvent::kDropped) {
       if (!query.taken.empty()) {

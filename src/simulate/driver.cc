@@ -12,6 +12,7 @@ namespace fermata::simulate {
 namespace {
 
 constexpr uint64_t kProgressEvery = 1 << 16;  // events
+constexpr uint64_t kDrawn = 0x6974656d73;     // apart from the streams of arrivals
 
 }  // namespace
 
@@ -24,6 +25,7 @@ Run::Run(const Scenario& scenario, const RunOptions& options,
   add_models();
   add_applications();
   add_ensembles();
+  add_pipelines();
   next_arrival_.resize(sources_.size());
   for (size_t i = 0; i < sources_.size(); ++i) next_arrival_.set(i, sources_[i].arrivals.next());
   add_workers();
@@ -34,8 +36,11 @@ KeyId Run::add_key(policy::KeyInfo info, const std::vector<LatencyModel>& latenc
   info.latency = *LatencyByType::make(latency, max_batch);
   const std::string name = info.name;
   info.variant = VariantId(variants_++);
+  const LatencyByType tables = info.latency;
   const KeyId key = scheduler_->add_key(std::move(info));
   know(key, name);
+  latencies_.resize(names_.size());
+  latencies_[key.index()] = tables;
   return key;
 }
 
@@ -52,6 +57,7 @@ void Run::know(KeyId key, const std::string& name) {
 void Run::add_source(Source source, double share, const ArrivalProcess& process,
                      const std::string& name) {
   const size_t i = sources_.size();
+  source.drawn = Random(scenario_.seed ^ kDrawn, i);
   source.arrivals = Arrivals(process, scenario_.rate_of(share), Time(), Random(scenario_.seed, i));
   sources_.push_back(std::move(source));
   result_.models.emplace_back().name = name;
@@ -62,7 +68,9 @@ void Run::add_models() {
     const KeyId key =
         add_key({.name = model.name, .slo = model.slo, .rate_rps = scenario_.rate_of(model.share)},
                 model.latency, model.max_batch);
-    add_source({.slo = model.slo, .key = key}, model.share, model.arrival, model.name);
+    Source source{.slo = model.slo, .key = key, .demand = &model.demand};
+    add_to_tree(source, {key}, latencies_[key.index()].slowest()->max_batch());
+    add_source(std::move(source), model.share, model.arrival, model.name);
   }
 }
 
@@ -91,8 +99,11 @@ Result Run::go() {
   // Later arrivals go on until every measured request has met its deadline, so
   // that the last ones see the same load as the others; what is served late is awaited.
   Duration longest;
-  for (const Source& source : sources_) longest = std::max(longest, source.slo);
+  for (const Source& source : sources_) {
+    if (!source.slo.is_infinite()) longest = std::max(longest, source.slo);
+  }
   const Time end = to_ + longest;
+  stop_arrivals_at(end);
   while (true) {
     const Time next =
         std::min({next_end_.top(), next_arrival_.top(), next_evidence(), scheduler_->next_wake()});
@@ -106,6 +117,15 @@ Result Run::go() {
     FERMATA_CHECK(m.offered == m.on_time + m.late + m.dropped);
   }
   return std::move(result_);
+}
+
+// Who has no deadline would otherwise wait for ever where others keep coming.
+void Run::stop_arrivals_at(Time end) {
+  const auto waits = [](const Source& source) {
+    return source.slo.is_infinite() ||
+           absl::c_any_of(source.demand->slos, [](const auto& s) { return s.slo.is_infinite(); });
+  };
+  if (absl::c_any_of(sources_, waits)) last_arrival_ = end;
 }
 
 void Run::step() {
@@ -128,41 +148,79 @@ void Run::step() {
 void Run::arrive(Time now) {
   const size_t i = next_arrival_.top_index();
   Source& source = sources_[i];
-  policy::Task task{JobId(jobs_++), source.key, now, now + draw_slo(source)};
-  if (source.ensemble != nullptr) task = ensemble_query(task, source, now);
-  next_arrival_.set(i, source.arrivals.next());
+  const JobId id(jobs_++);
+  const Duration slo = draw_slo(source);
+  const Time deadline = slo.is_infinite() ? Time::infinite() : now + slo;
+  const uint32_t items = draw_items(source.demand->items, source.drawn);
   if (measured(now)) {
     ++result_.models[i].offered;
+    result_.models[i].items += items;
     ++unended_;
   }
-  if (options_.trace != nullptr) {
-    options_.trace->push_back({TraceEvent::kArrived, task.items, place(task.key), WorkerId::none(),
-                               task.job, now, now, task.deadline});
+  if (source.pipeline == nullptr && items <= source.most_items) {
+    nominate({id, source.key, now, deadline, items}, source, now);
+  } else {
+    begin(id,
+          {.source = i,
+           .items = items,
+           .started = now,
+           .deadline = deadline,
+           .measured = measured(now)},
+          deadline, now);
   }
+  const Time next = source.arrivals.next();
+  next_arrival_.set(i, next > last_arrival_ ? Time::infinite() : next);
+}
+
+void Run::nominate(policy::Task task, Source& source, Time now) {
+  if (source.ensemble != nullptr) task = ensemble_query(task, source, now);
+  trace(TraceEvent::kArrived, task.job, task.key, task.items, now, task.deadline);
   if (source.application != nullptr) return arrive_with_example(task, source, now);
   scheduler_->nominate(task, now, decisions_);
+}
+
+void Run::trace(TraceEvent::Kind kind, JobId job, KeyId key, uint32_t items, Time now, Time end) {
+  if (options_.trace == nullptr) return;
+  const Branch* own = branch(job);
+  options_.trace->push_back({.kind = kind,
+                             .items = items,
+                             .key = place(key),
+                             .worker = WorkerId::none(),
+                             .job = job,
+                             .at = now,
+                             .start = now,
+                             .end = end,
+                             .parent = own == nullptr ? JobId::none() : own->parent});
 }
 
 void Run::end_batch(Time now) {
   const size_t i = next_end_.top_index();
   WorkerState& worker = workers_[i];
+  const std::vector<JobId> branches = std::move(worker.branches[0]);
+  worker.branches[0] = std::exchange(worker.branches[1], {});
   worker.ends[0] = worker.ends[1];
   next_end_.set(i, --worker.bound > 0 ? worker.ends[0] : Time::infinite());
   scheduler_->freed(WorkerId(static_cast<uint32_t>(i)), now, decisions_);
+  for (const JobId id : branches)
+    branch_ended(id, policy::Ending::kAnswered, branch(id)->items, now);
 }
 
 void Run::act(Time now) {
-  if (decisions_.empty()) return;
-  for (const policy::Batch& batch : decisions_.bound) start(batch, now);
-  for (const policy::Dropped& dropped : decisions_.dropped) drop(dropped.task, now);
-  for (const policy::Task& task : decisions_.short_circuited) short_circuit(task, now);
-  for (const policy::Concluded& concluded : decisions_.concluded) conclude(concluded, now);
-  decisions_.clear();
+  do {
+    std::swap(acting_, decisions_);  // acting on one may decide the next
+    for (const policy::Batch& batch : acting_.bound) start(batch, now);
+    for (const policy::Dropped& dropped : acting_.dropped) drop(dropped.task, now);
+    for (const policy::Task& task : acting_.short_circuited) short_circuit(task, now);
+    for (const policy::Concluded& concluded : acting_.concluded) conclude(concluded, now);
+    acting_.clear();
+    act_on_tree(now);
+  } while (!decisions_.empty());
 }
 
 void Run::start(const policy::Batch& batch, Time now) {
   WorkerState& worker = workers_[batch.worker.index()];
   FERMATA_CHECK(worker.bound < 2 && batch.start >= now);
+  std::vector<JobId>& branches = worker.branches[worker.bound];
   worker.ends[worker.bound++] = batch.finish;
   next_end_.set(batch.worker.index(), worker.ends[0]);
   result_.busy += std::max(std::min(batch.finish, to_) - std::max(batch.start, from_), Duration());
@@ -172,13 +230,16 @@ void Run::start(const policy::Batch& batch, Time now) {
   }
   mix(static_cast<uint64_t>(batch.start.nanos()));
   mix(batch.worker.value());
-  absl::InlinedVector<size_t, 2> counted;
+  absl::InlinedVector<const ModelResult*, 2> counted;
   for (const policy::Task& task : batch.tasks) {
+    const Branch* own = branch(task.job);
+    ModelResult& result = result_of(task, own);
+    const bool counts = measured(task, own);
     take(task, batch, now);
-    const size_t source = source_of_[task.key.index()];
-    if (!measured(task.arrival) || absl::c_linear_search(counted, source)) continue;
-    counted.push_back(source);
-    auto& batches = result_.models[source].batches;
+    if (own != nullptr && !result.ensemble) branches.push_back(task.job);
+    if (!counts || absl::c_linear_search(counted, &result)) continue;
+    counted.push_back(&result);
+    auto& batches = result.batches;
     batches.resize(std::max<size_t>(batches.size(), batch.items + 1));
     ++batches[batch.items];
   }
@@ -190,30 +251,32 @@ void Run::take(const policy::Task& task, const policy::Batch& batch, Time now) {
     options_.trace->push_back({TraceEvent::kTaken, task.items, place(task.key), batch.worker,
                                task.job, now, batch.start, batch.finish});
   }
-  ModelResult& model = result_.models[source_of_[task.key.index()]];
-  if (measured(task.arrival)) model.queueing.record(batch.start - task.arrival);
+  Branch* own = branch(task.job);
+  ModelResult& model = result_of(task, own);
+  const bool counts = measured(task, own);
+  if (counts) model.queueing.record(batch.start - task.arrival);
   if (model.ensemble) return;  // it ends when it is concluded
-  if (measured(task.arrival)) {
+  if (counts && own == nullptr) {
     --unended_;
     ++(batch.finish <= task.deadline ? model.on_time : model.late);
     model.latency.record(batch.finish - task.arrival);
   }
-  if (model.application) judge(task, batch.key, batch.finish);
+  if (!model.application) return;
+  const double right = judge(task, batch.key, batch.finish, counts ? &model : nullptr);
+  if (own != nullptr) own->accuracy = right;
 }
 
 void Run::drop(const policy::Task& task, Time now) {
   mix(~task.job.value());
-  if (options_.trace != nullptr) {
-    options_.trace->push_back({TraceEvent::kDropped, task.items, place(task.key), WorkerId::none(),
-                               task.job, now, now, now});
+  trace(TraceEvent::kDropped, task.job, task.key, task.items, now, now);
+  examples_.erase(task.job);
+  queries_.erase(task.job);
+  if (branch(task.job) != nullptr) {
+    return branch_ended(task.job, policy::Ending::kRejected, 0, now);
   }
-  ModelResult& model = result_.models[source_of_[task.key.index()]];
-  if (measured(task.arrival)) {
-    --unended_;
-    ++model.dropped;
-  }
-  if (model.application) examples_.erase(task.job);
-  if (model.ensemble) queries_.erase(task.job);
+  if (!measured(task.arrival)) return;
+  --unended_;
+  ++result_.models[source_of_[task.key.index()]].dropped;
 }
 
 absl::StatusOr<Result> run(const Scenario& scenario, const RunOptions& options) {

@@ -9,6 +9,7 @@
 
 #include "simulate/application_document.h"
 #include "simulate/arrivals_document.h"
+#include "simulate/demand_document.h"
 
 namespace fermata::simulate {
 namespace {
@@ -37,20 +38,20 @@ std::vector<double> read_utility(Reader value, const SimulatedEnsemble& ensemble
 }
 
 void read_slo(Reader value, SimulatedEnsemble& ensemble) {
-  if (value.is_object()) {
-    ObjectReader fields = value.object();
-    Reader uniform = fields["uniform"];
-    std::vector<double> ends;
-    for (Reader entry : uniform.list(2)) ends.push_back(entry.between(1e-3, kLongestTimeMs));
-    if (value.failed()) return;
-    if (ends.size() != 2 || ends[0] > ends[1]) {
-      return uniform.fail("the least and the most, in this order");
-    }
-    ensemble.slo = Duration::from_millis(ends[0]);
-    ensemble.slo_most = Duration::from_millis(ends[1]);
+  if (is_common_slo(value)) {
+    ensemble.slo = ensemble.slo_most = read_slo(value, ensemble.demand);
     return;
   }
-  ensemble.slo = ensemble.slo_most = Duration::from_millis(value.between(1e-3, kLongestTimeMs));
+  ObjectReader fields = value.object();
+  Reader uniform = fields["uniform"];
+  std::vector<double> ends;
+  for (Reader entry : uniform.list(2)) ends.push_back(entry.between(1e-3, kLongestTimeMs));
+  if (value.failed()) return;
+  if (ends.size() != 2 || ends[0] > ends[1]) {
+    return uniform.fail("the least and the most, in this order");
+  }
+  ensemble.slo = Duration::from_millis(ends[0]);
+  ensemble.slo_most = Duration::from_millis(ends[1]);
 }
 
 void read_profile(Reader value, SimulatedEnsemble& ensemble) {
@@ -108,7 +109,8 @@ SimulatedEnsemble read_ensemble(Reader value, const Scenario& scenario) {
   SimulatedEnsemble ensemble;
   ensemble.name = fields["name"].string();
   read_slo(fields["slo_ms"], ensemble);
-  ensemble.share = fields["share"].positive(1.0);
+  ensemble.demand.items = read_items(fields["items"], 1);
+  ensemble.share = fields["share"].non_negative(1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) {
     ensemble.arrival = read_arrivals(arrival);
   }

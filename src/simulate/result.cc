@@ -36,8 +36,8 @@ Json write_application(const ModelResult& m) {
     return of == 0 ? 0.0 : part / static_cast<double>(of);
   };
   Json result = write_model(m);
-  result["utility"] = share(a.utility, m.offered);
-  result["accuracy"] = share(static_cast<double>(a.correct), a.answered);
+  result["utility"] = share(a.utility, m.items);
+  result["accuracy"] = share(a.correct, a.answered);
   result["short_circuited"] = a.short_circuited;
   result["variants"] = a.variants;
   return result;
@@ -52,11 +52,32 @@ Json write_ensemble(const ModelResult& m) {
   result["mean_ms"] = m.latency.mean().millis();
   result["p95_ms"] = m.latency.quantile(0.95).millis();
   result["max_ms"] = m.latency.quantile(1).millis();
-  result["accuracy"] = share(e.correct, m.offered);
+  result["accuracy"] = share(e.correct, m.items);
   result["processed_accuracy"] = share(e.correct, e.answered);
   result["miss_rate"] = m.bad_rate();
-  result["incomplete_rate"] = share(m.offered - e.answered + e.incomplete, m.offered);
+  result["incomplete_rate"] = share(m.items - e.answered + e.incomplete, m.items);
   result["subsets"] = e.subsets;
+  return result;
+}
+
+Json write_source(const ModelResult& m) {
+  if (m.application) return write_application(m);
+  return m.ensemble ? write_ensemble(m) : write_model(m);
+}
+
+// Batches are those of its stages.
+Json write_pipeline(const ModelResult& m) {
+  Json result = write_model(m);
+  for (const char* of_batches : {"queueing_p99_ms", "mean_batch", "batches"}) {
+    result.erase(of_batches);
+  }
+  const uint64_t answered = m.on_time + m.late;
+  result["accuracy"] = answered == 0 ? 0.0 : m.accuracy / static_cast<double>(answered);
+  Json stages = Json::array();
+  for (const ModelResult& stage : m.stages) {
+    stages.push_back(stage.stages.empty() ? write_source(stage) : write_pipeline(stage));
+  }
+  result["stages"] = std::move(stages);
   return result;
 }
 
@@ -77,19 +98,18 @@ double Result::worst_bad_rate() const {
 
 Json write_result(const Result& result) {
   ModelResult sum;
-  Json models = Json::array(), applications = Json::array(), ensembles = Json::array();
+  Json models = Json::array(), applications = Json::array(), ensembles = Json::array(),
+       pipelines = Json::array();
   for (const ModelResult& m : result.models) {
     sum.offered += m.offered;
     sum.on_time += m.on_time;
     sum.late += m.late;
     sum.dropped += m.dropped;
-    if (m.application) {
-      applications.push_back(write_application(m));
-    } else if (m.ensemble) {
-      ensembles.push_back(write_ensemble(m));
-    } else {
-      models.push_back(write_model(m));
-    }
+    Json& kind = m.application       ? applications
+                 : m.ensemble        ? ensembles
+                 : !m.stages.empty() ? pipelines
+                                     : models;
+    kind.push_back(m.stages.empty() ? write_source(m) : write_pipeline(m));
   }
   const double seconds = result.duration.seconds();
   Json json = {{"offered_rps", static_cast<double>(sum.offered) / seconds},
@@ -103,6 +123,7 @@ Json write_result(const Result& result) {
                {"models", std::move(models)}};
   if (!applications.empty()) json["applications"] = std::move(applications);
   if (!ensembles.empty()) json["ensembles"] = std::move(ensembles);
+  if (!pipelines.empty()) json["pipelines"] = std::move(pipelines);
   return json;
 }
 

@@ -15,7 +15,8 @@ namespace fermata::simulate {
 // How an application's measured requests were answered.
 struct ApplicationResult {
   double utility = 0;  // sum of 1 - penalty over the right answers
-  uint64_t answered = 0, correct = 0, short_circuited = 0;
+  double correct = 0;  // whole where the scenario says who is right
+  uint64_t answered = 0, short_circuited = 0;
   std::map<std::string, uint64_t> variants;  // requests that each answered
 };
 
@@ -30,11 +31,14 @@ struct EnsembleResult {
 struct ModelResult {
   std::string name;
   uint64_t offered = 0, on_time = 0, late = 0, dropped = 0;
+  uint64_t items = 0;             // of what was offered
   Histogram latency;              // arrival to end, of what was served
   Histogram queueing;             // arrival to the start of its batch
   std::vector<uint64_t> batches;  // [b]: batches of b items that hold a measured request
   std::optional<ApplicationResult> application;
   std::optional<EnsembleResult> ensemble;
+  std::vector<ModelResult> stages;  // of a pipeline, each with what became of its requests
+  double accuracy = 0;              // of a pipeline: sum over the answered of how probably right
 
   // Of nothing offered, nothing is bad.
   double bad_rate() const {
@@ -43,7 +47,8 @@ struct ModelResult {
 };
 
 struct Result {
-  std::vector<ModelResult> models;  // the scenario's, then its applications, then its ensembles
+  std::vector<ModelResult>
+      models;  // the scenario's, then its applications, ensembles and pipelines
   Duration duration;
   uint32_t workers = 0;
   Duration busy;  // of all workers, within the measured time

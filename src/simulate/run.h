@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "policy/batch/min_tree.h"
 #include "policy/scheduler.h"
+#include "policy/tree/service_tree.h"
 #include "simulate/driver.h"
 #include "simulate/examples.h"
 
@@ -32,17 +33,38 @@ class Run {
     const SimulatedApplication* application = nullptr;
     std::optional<Examples> examples;  // of an application
     const SimulatedEnsemble* ensemble = nullptr;
-    Random random{0};  // of an ensemble's queries, of an application's deadlines
+    const SimulatedPipeline* pipeline = nullptr;
+    const Demand* demand = nullptr;
+    Random random{0};          // of an ensemble's queries, of an application's deadlines
+    Random drawn{0};           // of mixed deadlines and items, and of what stages make
+    uint32_t most_items = 1;   // of one task
+    ServiceId service, parts;  // the tree's, the latter for requests of more items
   };
-  // When each bound batch ends; the second is one that was bound ahead.
+  // When each bound batch ends, and what of the tree is in it; the second is one that was bound
+  // ahead.
   struct WorkerState {
     std::array<Time, 2> ends;
+    std::array<std::vector<JobId>, 2> branches;
     uint32_t bound = 0;
+  };
+  // A request that has children, or is one: of a service, a stage of one, or a part.
+  struct Branch {
+    size_t source = 0;
+    JobId parent;        // none: the root
+    uint32_t child = 0;  // its number among the parent's
+    uint32_t items = 1;
+    Time started, deadline;  // the latter is the root's
+    bool measured = false;   // the root is
+    bool has_parts = false;  // its children are parts of it, not stages
+    bool gone = false;       // nobody waits for it any more
+    double accuracy = 1;     // of what has been answered for it, as far as it is known
+    policy::Task task;       // of a leaf
   };
 
   void add_models();
   void add_applications();
   void add_ensembles();
+  void add_pipelines();
   KeyId add_key(policy::KeyInfo info, const std::vector<LatencyModel>& latency, uint32_t max_batch);
   KeyId add_variant(const SimulatedVariant& variant);
   void know(KeyId key, const std::string& name);
@@ -56,13 +78,37 @@ class Run {
   void start(const policy::Batch& batch, Time now);
   void drop(const policy::Task& task, Time now);
   void arrive_with_example(const policy::Task& task, Source& source, Time now);
+  void stop_arrivals_at(Time end);
   void learn(Time now);
   void short_circuit(const policy::Task& task, Time now);
   void take(const policy::Task& task, const policy::Batch& batch, Time now);
-  void judge(const policy::Task& task, KeyId variant, Time finish);
+  // Whether the answer is right, or how probably; counted where it is to be.
+  double judge(const policy::Task& task, KeyId variant, Time finish, ModelResult* counted);
   static Duration draw_slo(Source& source);
+  static uint32_t draw_items(const std::vector<Demand::Items>& from, Random& random);
+  std::shared_ptr<const LatencyTable> fastest(const std::vector<KeyId>& keys) const;
   policy::Task ensemble_query(const policy::Task& task, Source& source, Time now);
   void conclude(const policy::Concluded& concluded, Time now);
+  void add_to_tree(Source& source, const std::vector<KeyId>& answers, uint32_t most_items);
+  void nominate(policy::Task task, Source& source, Time now);
+  // A request that the tree is told the end of: a node of the tree or a leaf's task.
+  void begin(JobId id, Branch branch, Time deadline, Time now);
+  void act_on_tree(Time now);
+  void start_branch(const policy::TreeDecisions::Started& started, Time now);
+  void withdraw_branch(JobId id, Time now);
+  void branch_ended(JobId id, policy::Ending how, uint32_t made, Time now);
+  void count_end(ModelResult& result, const Branch& branch, policy::Ending how, Time now);
+  uint32_t made_by_stage(const Branch& branch, uint32_t items);
+  Branch* branch(JobId id);  // null: a request of which the tree knows nothing
+  // Where a task's batch and answer are counted, and whether they are.
+  ModelResult& result_of(const Branch& branch);
+  ModelResult& result_of(const policy::Task& task, const Branch* branch) {
+    return branch != nullptr ? result_of(*branch) : result_.models[source_of_[task.key.index()]];
+  }
+  bool measured(const policy::Task& task, const Branch* branch) const {
+    return branch != nullptr ? branch->measured : measured(task.arrival);
+  }
+  void trace(TraceEvent::Kind kind, JobId job, KeyId key, uint32_t items, Time now, Time end);
   Time next_evidence() const {
     return evidence_.empty() ? Time::infinite() : evidence_.begin()->first.first;
   }
@@ -82,11 +128,16 @@ class Run {
   absl::flat_hash_map<JobId, const Example*> examples_;  // of waiting requests
   absl::flat_hash_map<JobId, const EnsembleExample*> queries_;
   std::map<std::pair<Time, JobId>, policy::Task> evidence_;  // when it will be known
+  policy::ServiceTree tree_{[this] { return JobId(jobs_++); }};
+  policy::TreeDecisions branching_;
+  absl::flat_hash_map<JobId, Branch> branches_;
+  std::vector<LatencyByType> latencies_;  // by key
   std::vector<WorkerState> workers_;
   policy::MinTree next_end_;  // by worker
-  policy::Decisions decisions_;
+  policy::Decisions decisions_, acting_;
   uint64_t jobs_ = 0, unended_ = 0;  // of the measured ones
-  std::vector<KeyId> places_;        // by key, what traces call it
+  Time last_arrival_ = Time::infinite();
+  std::vector<KeyId> places_;  // by key, what traces call it
   uint32_t variants_ = 0, known_ = 0;
   Result result_;
 };

@@ -34,6 +34,7 @@ double Scenario::rate_of(double share) const {
   for (const SimulatedModel& m : models) shares += m.share;
   for (const SimulatedApplication& a : applications) shares += a.share;
   for (const SimulatedEnsemble& e : ensembles) shares += e.share;
+  for (const SimulatedPipeline& p : pipelines) shares += p.share;
   return rate_rps * share / shares;
 }
 

@@ -14,11 +14,26 @@
 
 namespace fermata::simulate {
 
+// What the requests of one source ask for, beside their rate.
+struct Demand {
+  struct Slo {
+    double share = 1;
+    Duration slo;  // infinite: no deadline
+  };
+  struct Items {
+    double share = 1;
+    uint32_t items = 1;
+  };
+  std::vector<Slo> slos;     // drawn from; empty: the source's own
+  std::vector<Items> items;  // the same; empty: one item each
+};
+
 // One model of a simulated cluster and the requests for it.
 struct SimulatedModel {
   std::string name;
   std::vector<LatencyModel> latency;  // by worker type
-  Duration slo;
+  Duration slo;                       // infinite: none; of mixed ones the longest that is not
+  Demand demand = {};
   double share = 1;  // of the cluster's rate, relative to the other models' shares
   uint32_t max_batch = 256;
   ArrivalProcess arrival;
@@ -51,6 +66,7 @@ struct Example {
 struct SimulatedApplication {
   std::string name;
   Duration slo, slo_deviation;  // relative deadlines: their mean, normally spread about it
+  Demand demand = {};
   double share = 1;
   ArrivalProcess arrival;
   plan::Penalty penalty;
@@ -59,7 +75,9 @@ struct SimulatedApplication {
   std::optional<double> short_circuit;  // profiled accuracy of the evidence model's own answer
   Duration evidence_delay;              // from a request's arrival until its evidence is known
   std::vector<double> labels;           // how often each class comes; empty: as in `examples`
-  std::vector<Example> examples;        // drawn from, at least one of each class that comes
+  // Drawn from, at least one of each class that comes. Of a pipeline's own: none, and variants are
+  // right as often as they are profiled.
+  std::vector<Example> examples;
 };
 
 // A query of recorded or made-up data: what is predicted of it, and which subsets are right.
@@ -72,6 +90,7 @@ struct EnsembleExample {
 struct SimulatedEnsemble {
   std::string name;
   Duration slo, slo_most;  // relative deadlines are uniform between them
+  Demand demand = {};
   double share = 1;
   ArrivalProcess arrival;
   std::vector<SimulatedVariant> models;      // base models; accuracy and recall mean nothing
@@ -85,6 +104,25 @@ struct SimulatedEnsemble {
   std::string subset_name(plan::Subset subset) const;  // models joined by +
 };
 
+// A stage of a pipeline: one of the scenario's services.
+struct SimulatedStage {
+  std::string name;
+  std::string service_name;
+  size_t service = 0;                // its source, see Scenario
+  std::vector<uint32_t> after;       // earlier stages
+  std::vector<Demand::Items> makes;  // how many items it makes of one; empty: one
+};
+
+// Requests that run through several services, one after another (IPA).
+struct SimulatedPipeline {
+  std::string name;
+  Duration slo;
+  Demand demand;
+  double share = 1;
+  ArrivalProcess arrival;
+  std::vector<SimulatedStage> stages;  // each after those that it names
+};
+
 struct WorkerGroup {
   std::string type;
   uint32_t count = 1;
@@ -92,7 +130,8 @@ struct WorkerGroup {
 };
 
 // A cluster that need not exist (the contract's document). Requests that arrive
-// in [warmup, warmup + duration) are measured and followed to their end.
+// in [warmup, warmup + duration) are measured and followed to their end. Its sources are its
+// models, then its applications, ensembles and pipelines.
 struct Scenario {
   uint64_t seed = 1;
   Duration warmup = Duration::seconds(2), duration = Duration::seconds(20);
@@ -102,6 +141,7 @@ struct Scenario {
   std::vector<SimulatedModel> models;
   std::vector<SimulatedApplication> applications;
   std::vector<SimulatedEnsemble> ensembles;
+  std::vector<SimulatedPipeline> pipelines;
   policy::GroupSettings groups;
   double rate_rps = 0;
 

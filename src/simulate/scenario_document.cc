@@ -9,7 +9,9 @@
 #include "policy/scheduler.h"
 #include "simulate/application_document.h"
 #include "simulate/arrivals_document.h"
+#include "simulate/demand_document.h"
 #include "simulate/ensemble_document.h"
+#include "simulate/pipeline_document.h"
 
 namespace fermata::simulate {
 namespace {
@@ -58,8 +60,9 @@ SimulatedModel read_model(Reader value, std::span<const std::string> worker_type
   model.name = fields["name"].string();
   model.latency = read_latency_by_type(fields["latency_ms"], worker_types);
   model.latency.resize(worker_types.size(), model.latency.front());
-  model.slo = Duration::from_millis(fields["slo_ms"].between(1e-3, kLongestTimeMs));
-  model.share = fields["share"].positive(1.0);
+  model.slo = read_slo(fields["slo_ms"], model.demand);
+  model.demand.items = read_items(fields["items"], 1);
+  model.share = fields["share"].non_negative(1.0);
   model.max_batch = static_cast<uint32_t>(fields["max_batch"].integer(1, kLargestBatch, 256));
   if (Reader arrival = fields["arrival"]; arrival.present()) model.arrival = read_arrivals(arrival);
   if (Reader memory = fields["memory_mb"]; memory.present()) {
@@ -93,12 +96,13 @@ std::vector<SimulatedModel> read_models(Reader value, const std::vector<WorkerGr
 // Traces say themselves how many requests come; other processes need a rate.
 double read_rate(Reader value, const Scenario& scenario) {
   const auto trace = [](const auto& source) {
-    return std::holds_alternative<TraceArrivals>(source.arrival);
+    return source.share == 0 || std::holds_alternative<TraceArrivals>(source.arrival);
   };
   const bool counted =
       std::all_of(scenario.models.begin(), scenario.models.end(), trace) &&
       std::all_of(scenario.applications.begin(), scenario.applications.end(), trace) &&
-      std::all_of(scenario.ensembles.begin(), scenario.ensembles.end(), trace);
+      std::all_of(scenario.ensembles.begin(), scenario.ensembles.end(), trace) &&
+      std::all_of(scenario.pipelines.begin(), scenario.pipelines.end(), trace);
   if (value.present() || !counted) return value.between(kLowestRate, kHighestRate);
   return 0;
 }
@@ -106,6 +110,7 @@ double read_rate(Reader value, const Scenario& scenario) {
 // A request less often than that would come after the end of time.
 void check_shares(Reader value, const Scenario& scenario) {
   const auto check = [&](const auto& source) {
+    if (source.share == 0) return;  // nobody calls it directly
     const double rate = scenario.rate_of(source.share);
     if (rate >= kLowestRate || value.failed()) return;
     value.fail(fmt::format("shares of at least {} requests/s each: '{}' has {}", kLowestRate,
@@ -114,17 +119,32 @@ void check_shares(Reader value, const Scenario& scenario) {
   for (const SimulatedModel& m : scenario.models) check(m);
   for (const SimulatedApplication& a : scenario.applications) check(a);
   for (const SimulatedEnsemble& e : scenario.ensembles) check(e);
+  for (const SimulatedPipeline& p : scenario.pipelines) check(p);
+}
+
+// Somebody is called.
+void check_total_share(Reader value, const Scenario& scenario) {
+  const auto called = [](const auto& source) { return source.share > 0; };
+  if (value.failed() || std::any_of(scenario.models.begin(), scenario.models.end(), called) ||
+      std::any_of(scenario.applications.begin(), scenario.applications.end(), called) ||
+      std::any_of(scenario.ensembles.begin(), scenario.ensembles.end(), called) ||
+      std::any_of(scenario.pipelines.begin(), scenario.pipelines.end(), called)) {
+    return;
+  }
+  value.fail("a service whose share is above 0");
 }
 
 // As counted: every trace keeps its own mean.
 void rate_from_traces(Scenario& scenario) {
   const auto count = [&scenario](auto& source) {
+    if (source.share == 0) return;
     source.share = mean_rate(std::get<TraceArrivals>(source.arrival));
     scenario.rate_rps += source.share;
   };
   for (SimulatedModel& m : scenario.models) count(m);
   for (SimulatedApplication& a : scenario.applications) count(a);
   for (SimulatedEnsemble& e : scenario.ensembles) count(e);
+  for (SimulatedPipeline& p : scenario.pipelines) count(p);
 }
 
 }  // namespace
@@ -156,12 +176,15 @@ Scenario read_scenario(Reader root) {
     scenario.groups.short_circuit = own.boolean();
   }
   Reader applications = fields["applications"], ensembles = fields["ensembles"];
-  const bool others = applications.present() || ensembles.present();
+  Reader pipelines = fields["pipelines"];
+  const bool others = applications.present() || ensembles.present() || pipelines.present();
   if (Reader models = fields["models"]; models.present() || !others) {
     scenario.models = read_models(models, scenario.workers);
   }
   if (applications.present()) scenario.applications = read_applications(applications, scenario);
   if (ensembles.present()) scenario.ensembles = read_ensembles(ensembles, scenario);
+  if (pipelines.present()) read_pipelines(pipelines, scenario);
+  check_total_share(root, scenario);
   Reader rate = fields["rate_rps"];
   scenario.rate_rps = read_rate(rate, scenario);
   if (!root.failed() && scenario.rate_rps == 0) rate_from_traces(scenario);

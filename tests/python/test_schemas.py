@@ -87,12 +87,30 @@ ENSEMBLES = {
                       {"bin": 1, "correct": [False, True, True]}]}],
     "rate_rps": 150,
 }
+PIPELINES = {
+    "warmup_s": 0.1, "duration_s": 0.5, "workers": {"count": 2},
+    "models": [{"name": "small", "latency_ms": {"alpha": 0.4, "beta": 1.5}, "share": 0,
+                "slo_ms": {"mix": [{"share": 1, "slo_ms": 40}, {"share": 1, "slo_ms": None}]}}],
+    "pipelines": [
+        {"name": "signs", "slo_ms": 100, "items": {"1": 0.9, "8": 0.1},
+         "stages": [{"name": "detect", "service": "small", "makes": {"0": 0.2, "2": 0.8}},
+                    {"name": "read", "after": ["detect"],
+                     "variants": [{"model": "small", "accuracy": 0.7},
+                                  {"name": "large", "latency_ms": {"alpha": 3, "beta": 6},
+                                   "accuracy": 0.93}]}]},
+        {"name": "twice", "slo_ms": None, "share": 0.1,
+         "stages": [{"name": "one", "service": "signs"}, {"name": "two", "service": "small"}]}],
+    "rate_rps": 100,
+}
 COMMANDS = {"placement": ["plan", "placement"], "group": ["plan", "group"],
-            "ensemble": ["plan", "ensemble"], "pipeline": ["plan", "pipeline"], "simulate": ["simulate"], "goodput": ["goodput"],
-            "applications": ["simulate"], "ensembles": ["simulate"]}
-DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "ensemble": ENSEMBLE, "pipeline": PIPELINE, "simulate": SIMULATE, "goodput": SIMULATE,
-             "applications": APPLICATIONS, "ensembles": ENSEMBLES}
-SCHEMAS = {"goodput": "simulate", "applications": "simulate", "ensembles": "simulate"}
+            "ensemble": ["plan", "ensemble"], "pipeline": ["plan", "pipeline"],
+            "simulate": ["simulate"], "goodput": ["goodput"], "applications": ["simulate"],
+            "ensembles": ["simulate"], "pipelines": ["simulate"]}
+DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "ensemble": ENSEMBLE, "pipeline": PIPELINE,
+             "simulate": SIMULATE, "goodput": SIMULATE, "applications": APPLICATIONS,
+             "ensembles": ENSEMBLES, "pipelines": PIPELINES}
+SCHEMAS = {"goodput": "simulate", "applications": "simulate", "ensembles": "simulate",
+           "pipelines": "simulate"}
 
 
 def schema(name):
@@ -161,7 +179,7 @@ def test_a_variant_that_fits_no_worker_is_infeasible():
 def test_what_the_page_shows_runs():
     page = (ROOT / "docs" / "simulate.md").read_text()
     blocks = page.split("```yaml\n")[1:]
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     for block in blocks:
         text = block.split("```")[0]
         done = subprocess.run([FERMATA, "simulate", "-"], input=text, text=True, capture_output=True,

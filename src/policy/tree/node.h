@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/time.h"
+
+namespace fermata::policy {
+
+// How a request, or a part of one, came to its end.
+enum class Ending : uint8_t { kAnswered, kRejected, kFailed };
+
+// What is expected of work that has not begun: how long it will wait, and how long it will run.
+struct Ahead {
+  Duration wait, run;
+  Duration total() const { return wait + run; }
+};
+
+// A part of a composite request: a request for one of the service's members.
+struct Child {
+  enum State : uint8_t { kNotYet, kRunning, kDone, kSkipped };
+  State state = kNotYet;
+  JobId id;  // the latest, where it was tried again
+  ServiceId service;
+  uint32_t items = 0, made = 0;  // that went in; that came out
+  Time started;
+  Time due;   // until when its answer is wanted
+  Time last;  // after which the rest cannot make it: where it is rejected, it may be tried again
+};
+
+// A request for a composite service: what a chooser decides on.
+struct Node {
+  JobId id;
+  ServiceId service;
+  Time arrival, deadline;  // infinite: none
+  uint32_t items = 1;
+  std::vector<Child> children;  // as the chooser numbers them
+  uint32_t open = 0, made = 0;  // the chooser's own counts
+};
+
+}  // namespace fermata::policy

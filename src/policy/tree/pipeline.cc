@@ -1,0 +1,118 @@
+#include "policy/tree/pipeline.h"
+
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
+#include "base/check.h"
+
+namespace fermata::policy {
+namespace {
+
+const Ahead& longer(const Ahead& a, const Ahead& b) { return a.total() < b.total() ? b : a; }
+
+Ahead sum(const Ahead& a, const Ahead& b) { return {a.wait + b.wait, a.run + b.run}; }
+
+// Until when a stage is to end that has `left` for itself and what stands behind it.
+Duration share_of(Duration left, Duration run, const Ahead& behind) {
+  const Duration runs = run + behind.run;
+  const Duration slack = left - runs;
+  if (slack <= Duration() || runs <= Duration()) return run;
+  return run + slack.scaled(run.seconds() / runs.seconds());
+}
+
+}  // namespace
+
+PipelineChooser::PipelineChooser(std::vector<PipelineStage> stages)
+    : stages_(std::move(stages)), is_last_(stages_.size(), true) {
+  FERMATA_CHECK(!stages_.empty());
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    for (const uint32_t before : stages_[s].after) {
+      FERMATA_CHECK(before < s);
+      is_last_[before] = false;
+    }
+  }
+}
+
+std::vector<Ahead> PipelineChooser::behind(uint32_t items, Time now, const Branches& tree) const {
+  std::vector<Ahead> behind(stages_.size());
+  for (size_t s = stages_.size(); s-- > 0;) {
+    const Ahead from_here = sum(tree.ahead(stages_[s].service, items, now), behind[s]);
+    for (const uint32_t before : stages_[s].after) {
+      behind[before] = longer(behind[before], from_here);
+    }
+  }
+  return behind;
+}
+
+Ahead PipelineChooser::ahead(uint32_t items, Time now, const Branches& tree) const {
+  const std::vector<Ahead> after = behind(items, now, tree);
+  Ahead longest;
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    if (!stages_[s].after.empty()) continue;
+    longest = longer(longest, sum(tree.ahead(stages_[s].service, items, now), after[s]));
+  }
+  return longest;
+}
+
+void PipelineChooser::arrived(Node& node, Time now, Branches& tree) {
+  node.children.resize(stages_.size());
+  start_ready(node, now, tree);
+}
+
+bool PipelineChooser::start(Node& node, uint32_t stage, const Ahead& behind, Time now,
+                            Branches& tree) {
+  Child& child = node.children[stage];
+  child.service = stages_[stage].service;
+  child.due = child.last = Time::infinite();
+  if (!node.deadline.is_infinite()) {
+    const Ahead own = tree.ahead(child.service, child.items, now);
+    child.last = node.deadline - behind.total();
+    if (now + own.run > child.last) {
+      tree.end(node, Ending::kRejected, 0, sum({Duration(), own.run}, behind));
+      return false;
+    }
+    child.due = std::min(child.last, now + share_of(node.deadline - now, own.run, behind));
+  }
+  tree.start(node, stage, now);
+  return true;
+}
+
+void PipelineChooser::start_ready(Node& node, Time now, Branches& tree) {
+  const std::vector<Ahead> after = behind(node.items, now, tree);
+  uint32_t made = 0;
+  bool running = false;
+  for (uint32_t s = 0; s < stages_.size(); ++s) {
+    Child& child = node.children[s];
+    const auto& before = stages_[s].after;
+    const auto is = [&](Child::State state) {
+      return [&node, state](uint32_t b) { return node.children[b].state == state; };
+    };
+    if (child.state == Child::kNotYet && absl::c_any_of(before, is(Child::kSkipped))) {
+      child.state = Child::kSkipped;
+    } else if (child.state == Child::kNotYet && absl::c_all_of(before, is(Child::kDone))) {
+      child.items = before.empty() ? node.items : 0;
+      for (const uint32_t b : before) child.items = std::max(child.items, node.children[b].made);
+      if (child.items == 0) {
+        child.state = Child::kSkipped;
+      } else if (!start(node, s, after[s], now, tree)) {
+        return;
+      }
+    }
+    running = running || child.state == Child::kRunning;
+    if (is_last_[s]) made = std::max(made, child.made);
+  }
+  if (!running) tree.end(node, Ending::kAnswered, made);
+}
+
+void PipelineChooser::ended(Node& node, uint32_t stage, Ending how, Time now, Branches& tree) {
+  if (how == Ending::kAnswered) return start_ready(node, now, tree);
+  Child& child = node.children[stage];
+  const Ahead own = tree.ahead(child.service, child.items, now);
+  if (how == Ending::kRejected && child.due < child.last && now + own.run <= child.last) {
+    child.due = child.last;
+    return tree.start(node, stage, now);
+  }
+  tree.end(node, how, 0, sum(own, behind(node.items, now, tree)[stage]));
+}
+
+}  // namespace fermata::policy

@@ -1,0 +1,137 @@
+#include "policy/tree/service_tree.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/random.h"
+
+namespace fermata::policy {
+namespace {
+
+// Of the waits of a service's requests: one above moves the estimate by a small part of the
+// difference, one below by a large one, so that some eighth of them lie below.
+constexpr double kUp = 1.0 / 32, kDown = 1.0 / 4;
+// While nobody comes it falls by a factor e in so long, or in so many of its own lengths: who is
+// rejected for it must not keep it up.
+constexpr double kMemorySeconds = 1, kMemoryWaits = 8;
+
+double faded(double wait_s, Duration since) {
+  return wait_s * portable_exp(-since.seconds() / std::max(kMemorySeconds, kMemoryWaits * wait_s));
+}
+
+}  // namespace
+
+void TreeDecisions::clear() {
+  started.clear();
+  withdrawn.clear();
+  ended.clear();
+}
+
+ServiceId ServiceTree::new_service() {
+  if (free_.empty()) {
+    services_.emplace_back();
+    return ServiceId(static_cast<uint32_t>(services_.size() - 1));
+  }
+  const ServiceId id = free_.back();
+  free_.pop_back();
+  services_[id.index()] = {};
+  return id;
+}
+
+ServiceId ServiceTree::add_leaf(std::shared_ptr<const LatencyTable> latency) {
+  const ServiceId id = new_service();
+  services_[id.index()].latency = std::move(latency);
+  return id;
+}
+
+ServiceId ServiceTree::add(std::unique_ptr<NodeChooser> chooser) {
+  const ServiceId id = new_service();
+  services_[id.index()].chooser = std::move(chooser);
+  return id;
+}
+
+void ServiceTree::set_latency(ServiceId leaf, std::shared_ptr<const LatencyTable> latency) {
+  services_[leaf.index()].latency = std::move(latency);
+}
+
+void ServiceTree::remove(ServiceId service) {
+  services_[service.index()] = {};
+  free_.push_back(service);
+}
+
+Ahead ServiceTree::ahead(ServiceId service, uint32_t items, Time now) const {
+  const Known& own = known(service);
+  if (own.chooser != nullptr) return own.chooser->ahead(items, now, *this);
+  const uint32_t together = std::clamp(items, 1u, own.latency->max_batch());
+  return {Duration::from_seconds(faded(own.wait_s, now - own.last)), (*own.latency)(together)};
+}
+
+void ServiceTree::arrived(JobId id, ServiceId service, uint32_t items, Time deadline, Time now) {
+  auto node = std::make_unique<Node>(Node{id, service, now, deadline, items, {}});
+  Node& own = *node;
+  const bool is_new = nodes_.emplace(id, std::move(node)).second;
+  FERMATA_CHECK(is_new);
+  known(service).chooser->arrived(own, now, *this);
+}
+
+void ServiceTree::start(Node& node, uint32_t child, Time now) {
+  Child& own = node.children[child];
+  const bool again = !own.id.is_none();
+  own.id = next_id_();
+  own.state = Child::kRunning;
+  own.started = now;
+  children_[own.id] = {node.id, child};
+  out_.started.push_back({own.id, node.id, child, own.service, own.items, own.due, again});
+}
+
+void ServiceTree::ended(JobId id, Ending how, uint32_t made, Time now) {
+  const auto place = children_.find(id);
+  if (place == children_.end()) return;
+  Node& node = *nodes_.at(place->second.node);
+  const uint32_t at = place->second.child;
+  children_.erase(place);
+  Child& child = node.children[at];
+  child.made = made;
+  if (how == Ending::kAnswered) {
+    child.state = Child::kDone;
+    observe(child, now);
+  } else {
+    child.state = Child::kNotYet;
+  }
+  known(node.service).chooser->ended(node, at, how, now, *this);
+}
+
+void ServiceTree::observe(const Child& child, Time now) {
+  Known& own = services_[child.service.index()];
+  if (own.chooser != nullptr) return;  // its members know
+  const double wait_s =
+      std::max(0.0, (now - child.started - ahead(child.service, child.items, now).run).seconds());
+  own.wait_s = faded(own.wait_s, now - own.last);
+  own.wait_s += (wait_s - own.wait_s) * (wait_s > own.wait_s ? kUp : kDown);
+  own.last = now;
+}
+
+void ServiceTree::withdraw_children(const Node& node) {
+  for (const Child& child : node.children) {
+    if (child.state != Child::kRunning) continue;
+    children_.erase(child.id);
+    out_.withdrawn.push_back(child.id);
+  }
+}
+
+bool ServiceTree::withdrawn(JobId id) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end()) return false;
+  withdraw_children(*it->second);
+  nodes_.erase(it);
+  return true;
+}
+
+void ServiceTree::end(Node& node, Ending how, uint32_t made, const Ahead& met) {
+  withdraw_children(node);
+  const JobId id = node.id;
+  out_.ended.push_back({id, how, made, met});
+  nodes_.erase(id);
+}
+
+}  // namespace fermata::policy

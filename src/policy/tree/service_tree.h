@@ -1,0 +1,103 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "model/latency.h"
+#include "policy/tree/node.h"
+#include "policy/tree/node_chooser.h"
+
+namespace fermata::policy {
+
+// What the tree wants done. The driver acts on it in the order of the lists, and clears it.
+struct TreeDecisions {
+  // A request for a member: of a leaf, tasks for the scheduler; of a composite service, a node
+  // that is to arrive().
+  struct Started {
+    JobId id, parent;
+    uint32_t child = 0;  // its number among the parent's
+    ServiceId service;
+    uint32_t items = 1;
+    Time due;
+    bool again = false;  // the child was rejected before
+  };
+  // A node that is gone.
+  struct Ended {
+    JobId id;
+    Ending how = Ending::kAnswered;
+    uint32_t made = 0;
+    Ahead met;  // of one that was rejected
+  };
+  std::vector<Started> started;
+  std::vector<JobId> withdrawn;  // children that nobody waits for any more
+  std::vector<Ended> ended;
+
+  bool empty() const { return started.empty() && withdrawn.empty() && ended.empty(); }
+  void clear();
+};
+
+// Services that are made of services. A request for one is a node whose children are requests for
+// its members: leaves, which the scheduler knows by key, or composite services again. The tree
+// says which children to start with which deadlines; the driver, which has the data, makes tasks
+// of them and tells how they end. Pure, like the schedulers, and used by both drivers; requests
+// for leaves never touch it.
+//
+// Every node that arrives ends once: in one Ended, or by withdrawn() returning true. Each event
+// is O(members of the service) and the composite services below it.
+class ServiceTree final : public Branches {
+ public:
+  // Ids of children, unique among all that the driver has.
+  explicit ServiceTree(std::function<JobId()> next_id) : next_id_(std::move(next_id)) {}
+
+  // How long requests for it run alone, by items: where several may answer, the fastest's.
+  ServiceId add_leaf(std::shared_ptr<const LatencyTable> latency);
+  ServiceId add(std::unique_ptr<NodeChooser> chooser);
+  void set_latency(ServiceId leaf, std::shared_ptr<const LatencyTable> latency);
+  bool is_composite(ServiceId service) const { return known(service).chooser != nullptr; }
+  // Nothing of it may be under way; its id may come again.
+  void remove(ServiceId service);
+
+  // A request for a composite service; `id` as next_id would give it.
+  void arrived(JobId id, ServiceId service, uint32_t items, Time deadline, Time now);
+  // A child has ended; nothing where nobody waits for it. `made`: how many items it turned into.
+  void ended(JobId child, Ending how, uint32_t made, Time now);
+  // False where the node has ended.
+  bool withdrawn(JobId node);
+  bool has(JobId node) const { return nodes_.contains(node); }
+
+  TreeDecisions& decisions() { return out_; }
+
+  Ahead ahead(ServiceId service, uint32_t items, Time now) const override;
+  void start(Node& node, uint32_t child, Time now) override;
+  void end(Node& node, Ending how, uint32_t made, const Ahead& met) override;
+
+ private:
+  struct Known {
+    std::shared_ptr<const LatencyTable> latency;  // of a leaf
+    std::unique_ptr<NodeChooser> chooser;         // of a composite service
+    // What requests for it waited beside their runs: a low quantile, since batches that grow
+    // take the time that there is; it fades while none comes.
+    double wait_s = 0;
+    Time last;
+    bool gone = false;
+  };
+  struct Place {
+    JobId node;
+    uint32_t child = 0;
+  };
+  const Known& known(ServiceId service) const { return services_[service.index()]; }
+  ServiceId new_service();
+  void observe(const Child& child, Time now);
+  void withdraw_children(const Node& node);
+
+  const std::function<JobId()> next_id_;
+  std::vector<Known> services_;
+  std::vector<ServiceId> free_;
+  absl::flat_hash_map<JobId, std::unique_ptr<Node>> nodes_;
+  absl::flat_hash_map<JobId, Place> children_;  // that run
+  TreeDecisions out_;
+};
+
+}  // namespace fermata::policy

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "base/document.h"
+#include "simulate/scenario.h"
+
+namespace fermata::simulate {
+
+// The "pipelines" of a scenario, of which everything else has been read. Stages that have variants
+// of their own become applications of the scenario that nobody calls directly.
+void read_pipelines(Reader value, Scenario& scenario);
+
+}  // namespace fermata::simulate

@@ -1,0 +1,187 @@
+// What the driver does for requests that have children: it acts on what the tree says.
+#include <algorithm>
+
+#include "base/topological.h"
+#include "policy/tree/parts.h"
+#include "policy/tree/pipeline.h"
+#include "simulate/run.h"
+
+namespace fermata::simulate {
+
+std::shared_ptr<const LatencyTable> Run::fastest(const std::vector<KeyId>& keys) const {
+  std::shared_ptr<const LatencyTable> best;
+  for (const KeyId key : keys) {
+    for (const auto& table : latencies_[key.index()].tables()) {
+      if (best == nullptr || (*table)(1) < (*best)(1)) best = table;
+    }
+  }
+  return best;
+}
+
+void Run::add_to_tree(Source& source, const std::vector<KeyId>& answers, uint32_t most_items) {
+  source.most_items = most_items;
+  source.service = tree_.add_leaf(fastest(answers));
+  source.parts = tree_.add(std::make_unique<policy::PartsChooser>(source.service, most_items));
+}
+
+// Those that they contain first.
+void Run::add_pipelines() {
+  const size_t first = sources_.size();
+  std::vector<std::vector<uint32_t>> members;
+  for (const SimulatedPipeline& pipeline : scenario_.pipelines) {
+    auto& own = members.emplace_back();
+    for (const SimulatedStage& stage : pipeline.stages) {
+      if (stage.service >= first) own.push_back(static_cast<uint32_t>(stage.service - first));
+    }
+    know(KeyId(static_cast<uint32_t>(names_.size())), pipeline.name);
+    Source source{.slo = pipeline.slo,
+                  .key = KeyId(static_cast<uint32_t>(names_.size() - 1)),
+                  .pipeline = &pipeline,
+                  .demand = &pipeline.demand};
+    add_source(std::move(source), pipeline.share, pipeline.arrival, pipeline.name);
+  }
+  for (const uint32_t p : topological_order(members).order) {
+    std::vector<policy::PipelineStage> stages;
+    ModelResult& result = result_.models[first + p];
+    for (const SimulatedStage& stage : scenario_.pipelines[p].stages) {
+      stages.push_back({sources_[stage.service].service, stage.after});
+      ModelResult& own = result.stages.emplace_back();
+      own.name = stage.name;
+      if (sources_[stage.service].application != nullptr) own.application.emplace();
+      if (sources_[stage.service].ensemble != nullptr) own.ensemble.emplace();
+    }
+    sources_[first + p].service =
+        tree_.add(std::make_unique<policy::PipelineChooser>(std::move(stages)));
+  }
+}
+
+Run::Branch* Run::branch(JobId id) {
+  if (branches_.empty()) return nullptr;
+  const auto it = branches_.find(id);
+  return it == branches_.end() ? nullptr : &it->second;
+}
+
+ModelResult& Run::result_of(const Branch& own) {
+  if (own.parent.is_none()) return result_.models[own.source];
+  const Branch& parent = branches_.at(own.parent);
+  if (parent.has_parts) return result_of(parent);
+  return result_.models[parent.source].stages[own.child];
+}
+
+void Run::begin(JobId id, Branch made, Time deadline, Time now) {
+  Source& source = sources_[made.source];
+  made.has_parts = source.pipeline == nullptr && made.items > source.most_items;
+  const bool is_node = source.pipeline != nullptr || made.has_parts;
+  made.task = {id, source.key, now, deadline, made.items};
+  const Branch& own = branches_[id] = made;
+  if (!is_node) return nominate(own.task, source, now);
+  trace(TraceEvent::kOpened, id, source.key, own.items, now, deadline);
+  tree_.arrived(id, own.has_parts ? source.parts : source.service, own.items, deadline, now);
+}
+
+void Run::act_on_tree(Time now) {
+  while (!tree_.decisions().empty()) {
+    std::swap(branching_, tree_.decisions());
+    for (const auto& started : branching_.started) start_branch(started, now);
+    for (const JobId id : branching_.withdrawn) withdraw_branch(id, now);
+    for (const auto& ended : branching_.ended) branch_ended(ended.id, ended.how, ended.made, now);
+    branching_.clear();
+  }
+}
+
+void Run::start_branch(const policy::TreeDecisions::Started& started, Time now) {
+  const Branch* parent = branch(started.parent);
+  if (parent == nullptr || parent->gone) return;
+  Branch own{.source = parent->source,
+             .parent = started.parent,
+             .child = started.child,
+             .items = started.items,
+             .started = now,
+             .deadline = parent->deadline,
+             .measured = parent->measured};
+  if (!parent->has_parts) {
+    own.source = sources_[parent->source].pipeline->stages[started.child].service;
+    if (own.measured) {
+      ModelResult& stage = result_.models[parent->source].stages[started.child];
+      // Tried again, it is the same request.
+      started.again ? --stage.dropped : ++stage.offered;
+      if (!started.again) stage.items += started.items;
+    }
+  }
+  begin(started.id, own, started.due, now);
+}
+
+// What runs already is let run.
+void Run::withdraw_branch(JobId id, Time now) {
+  Branch* own = branch(id);
+  if (own == nullptr) return;
+  const Source& source = sources_[own->source];
+  if (source.pipeline != nullptr || own->has_parts) {
+    if (!tree_.withdrawn(id)) return;
+    trace(TraceEvent::kGivenUp, id, source.key, 0, now, now);
+    branches_.erase(id);
+    return;
+  }
+  own->gone = true;
+  if (!scheduler_->withdraw(policy::Task(own->task), now, decisions_)) return;
+  trace(TraceEvent::kWithdrawn, id, source.key, own->items, now, now);
+  examples_.erase(id);
+  queries_.erase(id);
+  branches_.erase(id);
+}
+
+uint32_t Run::made_by_stage(const Branch& own, uint32_t items) {
+  if (own.parent.is_none()) return items;
+  const Branch& parent = branches_.at(own.parent);
+  if (parent.has_parts) return items;
+  const auto& makes = sources_[parent.source].pipeline->stages[own.child].makes;
+  if (makes.empty()) return items;
+  uint32_t made = 0;
+  for (uint32_t i = 0; i < items; ++i) made += draw_items(makes, sources_[parent.source].drawn);
+  return made;
+}
+
+void Run::count_end(ModelResult& result, const Branch& own, policy::Ending how, Time now) {
+  if (!own.measured) return;
+  if (how != policy::Ending::kAnswered) {
+    ++result.dropped;
+    return;
+  }
+  ++(now <= own.deadline ? result.on_time : result.late);
+  result.latency.record(now - own.started);
+  result.accuracy += own.accuracy;
+}
+
+void Run::branch_ended(JobId id, policy::Ending how, uint32_t made, Time now) {
+  const Branch own = branches_.at(id);
+  if (own.gone) {
+    branches_.erase(id);
+    return;
+  }
+  const Source& source = sources_[own.source];
+  const bool is_node = source.pipeline != nullptr || own.has_parts;
+  const bool answered = how == policy::Ending::kAnswered;
+  if (is_node) {
+    mix(id.value());
+    trace(answered ? TraceEvent::kClosed : TraceEvent::kGivenUp, id, source.key, made, now, now);
+  }
+  if (own.parent.is_none()) {
+    if (own.measured) --unended_;
+    count_end(result_.models[own.source], own, how, now);
+    branches_.erase(id);
+    return;
+  }
+  Branch& parent = branches_.at(own.parent);
+  if (!parent.has_parts) count_end(result_of(own), own, how, now);
+  if (answered) {
+    // Parts count by their items, stages are all to be right.
+    parent.accuracy = parent.has_parts ? parent.accuracy - (1 - own.accuracy) * own.items /
+                                                               static_cast<double>(parent.items)
+                                       : parent.accuracy * own.accuracy;
+    made = made_by_stage(own, made);
+  }
+  branches_.erase(id);
+  tree_.ended(id, how, made, now);
+}
+
+}  // namespace fermata::simulate

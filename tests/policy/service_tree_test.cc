@@ -1,0 +1,184 @@
+#include "policy/tree/service_tree.h"
+
+#include <gmock/gmock.h>
+
+#include "policy/hand.h"
+#include "policy/tree/parts.h"
+#include "policy/tree/pipeline.h"
+
+namespace fermata::policy {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// A tree driven by hand: the test says which children end when. Times in milliseconds.
+class TreeByHand : public testing::Test {
+ protected:
+  ServiceId leaf(double run_ms, uint32_t max_batch = 8) {
+    return tree.add_leaf(linear(0.001, run_ms - 0.001, max_batch));
+  }
+  ServiceId pipeline(std::vector<PipelineStage> stages) {
+    return tree.add(std::make_unique<PipelineChooser>(std::move(stages)));
+  }
+  void arrive(ServiceId service, double now_ms, double deadline_ms, uint32_t items = 1) {
+    tree.arrived(root, service, items, at_ms(deadline_ms), at_ms(now_ms));
+  }
+  // The children that were started since the last look.
+  std::vector<TreeDecisions::Started> started() {
+    return std::exchange(tree.decisions().started, {});
+  }
+  TreeDecisions::Started one() {
+    const auto all = started();
+    EXPECT_EQ(all.size(), 1u);
+    return all.empty() ? TreeDecisions::Started{} : all[0];
+  }
+  void end(JobId id, double now_ms, uint32_t made = 1, Ending how = Ending::kAnswered) {
+    tree.ended(id, how, made, at_ms(now_ms));
+  }
+  TreeDecisions::Ended ending() {
+    const auto all = std::exchange(tree.decisions().ended, {});
+    EXPECT_EQ(all.size(), 1u);
+    return all.empty() ? TreeDecisions::Ended{} : all[0];
+  }
+
+  uint64_t ids = 100;
+  ServiceTree tree{[this] { return JobId(ids++); }};
+  const JobId root{1};
+};
+
+TEST_F(TreeByHand, StagesOfAChainShareTheDeadlineByTheirRuns) {
+  const ServiceId chain = pipeline({{leaf(10), {}}, {leaf(30), {0}}});
+  arrive(chain, 0, 100);
+  const auto first = one();
+  EXPECT_EQ(first.due, at_ms(25));  // 10 + 60 * 10 / 40
+  end(first.id, 20);
+  const auto second = one();
+  EXPECT_EQ(second.child, 1u);
+  EXPECT_EQ(second.due, at_ms(100));
+  EXPECT_THAT(tree.decisions().ended, IsEmpty());
+  end(second.id, 60);
+  EXPECT_EQ(ending().how, Ending::kAnswered);
+  EXPECT_FALSE(tree.has(root));
+}
+
+TEST_F(TreeByHand, ARequestThatCannotFinishTheRestIsRejectedAtOnce) {
+  const ServiceId chain = pipeline({{leaf(10), {}}, {leaf(30), {0}}});
+  arrive(chain, 0, 39);
+  EXPECT_THAT(started(), IsEmpty());
+  const auto ended = ending();
+  EXPECT_EQ(ended.how, Ending::kRejected);
+  EXPECT_EQ(ended.met.run, Duration::millis(40));
+}
+
+// Requests of the second stage wait for 50 ms whatever they run: a request whose first stage could
+// start now is not worth starting.
+TEST_F(TreeByHand, WaitsOfLaterStagesCountUntilNobodyHasComeForLong) {
+  const ServiceId slow = leaf(30);
+  const ServiceId chain = pipeline({{leaf(10), {}}, {slow, {0}}});
+  double now = 0;
+  for (int i = 0; i < 200; ++i, now += 1) {
+    tree.arrived(JobId(1000 + i), chain, 1, Time::infinite(), at_ms(now));
+    end(one().id, now + 10);
+    end(one().id, now + 90);
+    ending();
+  }
+  EXPECT_GT(tree.ahead(chain, 1, at_ms(now)).wait, Duration::millis(40));
+  arrive(chain, now, now + 70);
+  EXPECT_EQ(ending().how, Ending::kRejected);
+  arrive(chain, now + 10'000, now + 10'070);
+  EXPECT_EQ(one().child, 0u);
+}
+
+TEST_F(TreeByHand, AStageThatIsRejectedMayTakeWhatTheOthersCanSpare) {
+  const ServiceId chain = pipeline({{leaf(10), {}}, {leaf(30), {0}}});
+  arrive(chain, 0, 100);
+  end(one().id, 15, 0, Ending::kRejected);
+  const auto again = one();
+  EXPECT_TRUE(again.again);
+  EXPECT_EQ(again.due, at_ms(70));
+  end(again.id, 60, 0, Ending::kRejected);
+  EXPECT_EQ(ending().how, Ending::kRejected);
+}
+
+TEST_F(TreeByHand, StagesWaitForAllThatTheyRead) {
+  const ServiceId diamond =
+      pipeline({{leaf(10), {}}, {leaf(10), {0}}, {leaf(20), {0}}, {leaf(10), {1, 2}}});
+  EXPECT_EQ(tree.ahead(diamond, 1, at_ms(0)).run, Duration::millis(40));
+  arrive(diamond, 0, 200);
+  end(one().id, 10);
+  const auto both = started();
+  ASSERT_EQ(both.size(), 2u);
+  end(both[1].id, 30);
+  EXPECT_THAT(started(), IsEmpty());
+  end(both[0].id, 31);
+  EXPECT_EQ(one().child, 3u);
+}
+
+TEST_F(TreeByHand, ItemsThatAStageMakesGoOnAndNoneIsAnAnswer) {
+  const ServiceId chain = pipeline({{leaf(10), {}}, {leaf(10), {0}}, {leaf(10), {1}}});
+  arrive(chain, 0, 200);
+  end(one().id, 10, 3);
+  const auto second = one();
+  EXPECT_EQ(second.items, 3u);
+  end(second.id, 20, 0);
+  EXPECT_THAT(started(), IsEmpty());
+  const auto ended = ending();
+  EXPECT_EQ(ended.how, Ending::kAnswered);
+  EXPECT_EQ(ended.made, 0u);
+}
+
+TEST_F(TreeByHand, AFailureEndsTheRequestAndWithdrawsTheOthers) {
+  const ServiceId fork = pipeline({{leaf(10), {}}, {leaf(10), {}}});
+  arrive(fork, 0, 200);
+  const auto both = started();
+  end(both[0].id, 5, 0, Ending::kFailed);
+  EXPECT_THAT(tree.decisions().withdrawn, ElementsAre(both[1].id));
+  EXPECT_EQ(ending().how, Ending::kFailed);
+  end(both[1].id, 6);  // nobody waits for it
+  EXPECT_THAT(tree.decisions().ended, IsEmpty());
+}
+
+TEST_F(TreeByHand, WithdrawingTakesTheChildrenAlong) {
+  const ServiceId fork = pipeline({{leaf(10), {}}, {leaf(10), {}}});
+  arrive(fork, 0, 200);
+  const auto both = started();
+  EXPECT_TRUE(tree.withdrawn(root));
+  EXPECT_THAT(tree.decisions().withdrawn, ElementsAre(both[0].id, both[1].id));
+  EXPECT_FALSE(tree.withdrawn(root));
+}
+
+TEST_F(TreeByHand, APipelineIsAStageLikeAnyOther) {
+  const ServiceId inner = pipeline({{leaf(10), {}}, {leaf(20), {0}}});
+  const ServiceId outer = pipeline({{leaf(10), {}}, {inner, {0}}});
+  EXPECT_EQ(tree.ahead(outer, 1, at_ms(0)).run, Duration::millis(40));
+  arrive(outer, 0, 80);
+  end(one().id, 10);
+  const auto node = one();
+  EXPECT_TRUE(tree.is_composite(node.service));
+  tree.arrived(node.id, node.service, node.items, node.due, at_ms(10));
+  end(one().id, 20);
+  end(one().id, 40);
+  const auto inside = ending();
+  EXPECT_EQ(inside.id, node.id);
+  end(node.id, 40, inside.made);
+  EXPECT_EQ(ending().id, root);
+}
+
+TEST_F(TreeByHand, PartsCoverTheItemsAndTheFirstRejectionEndsThem) {
+  const ServiceId parts = tree.add(std::make_unique<PartsChooser>(leaf(10, 8), 8));
+  arrive(parts, 0, 200, 20);
+  auto three = started();
+  ASSERT_EQ(three.size(), 3u);
+  EXPECT_EQ(three[2].items, 4u);
+  for (const auto& part : three) end(part.id, 10, part.items);
+  EXPECT_EQ(ending().made, 20u);
+  arrive(parts, 0, 200, 20);
+  three = started();
+  end(three[1].id, 10, 0, Ending::kRejected);
+  EXPECT_THAT(tree.decisions().withdrawn, ElementsAre(three[0].id, three[2].id));
+  EXPECT_EQ(ending().how, Ending::kRejected);
+}
+
+}  // namespace
+}  // namespace fermata::policy

@@ -1,0 +1,167 @@
+#include <gmock/gmock.h>
+
+#include "simulate/checkers.h"
+#include "simulate/driver.h"
+#include "simulate/scenario_document.h"
+
+namespace fermata::simulate {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+absl::StatusOr<Scenario> read_text(std::string_view text) {
+  auto document = Document::parse(text, Document::Format::kYaml);
+  EXPECT_TRUE(document.ok()) << document.status();
+  return document->read(read_scenario);
+}
+
+constexpr std::string_view kBegin = R"(
+workers: {count: 3}
+warmup_s: 0.5
+duration_s: 5
+rate_rps: 60
+models:
+  - {name: a, latency_ms: {alpha: 1, beta: 5}, slo_ms: null, share: 0}
+  - {name: b, latency_ms: {alpha: 2, beta: 8}, slo_ms: 50, share: 0, max_batch: 8}
+)";
+
+Result simulated(std::string_view text) {
+  const auto scenario = read_text(std::string(kBegin) + std::string(text));
+  EXPECT_TRUE(scenario.ok()) << scenario.status();
+  const auto result = run(*scenario);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return *result;
+}
+
+std::string error(std::string_view text) {
+  const auto scenario = read_text(std::string(kBegin) + std::string(text));
+  EXPECT_FALSE(scenario.ok());
+  return std::string(scenario.status().message());
+}
+
+TEST(Pipelines, StagesRunOneAfterAnother) {
+  const Result result = simulated(R"(
+pipelines:
+  - {name: p, slo_ms: 100, stages: [{name: x, service: a}, {name: y, service: b}]}
+)");
+  const ModelResult& p = result.models.back();
+  EXPECT_GT(p.offered, 200u);
+  EXPECT_LT(p.bad_rate(), 0.02);
+  EXPECT_EQ(p.late, 0u);
+  ASSERT_EQ(p.stages.size(), 2u);
+  EXPECT_EQ(p.stages[0].offered, p.offered);
+  EXPECT_EQ(p.stages[1].offered, p.stages[0].on_time);
+  EXPECT_EQ(p.stages[1].on_time, p.on_time);
+  EXPECT_GE(p.latency.quantile(0), Duration::millis(16));
+}
+
+TEST(Pipelines, StagesMakeItemsAndNoneIsAnAnswer) {
+  const Result result = simulated(R"(
+pipelines:
+  - name: p
+    slo_ms: 200
+    stages: [{name: x, service: a, makes: {0: 0.5, 3: 0.5}}, {name: y, service: b}]
+)");
+  const ModelResult& p = result.models.back();
+  EXPECT_EQ(p.on_time, p.offered);
+  EXPECT_NEAR(static_cast<double>(p.stages[1].offered) / static_cast<double>(p.offered), 0.5, 0.1);
+  EXPECT_EQ(p.stages[1].items, p.stages[1].offered * 3);
+}
+
+TEST(Pipelines, StagesMayHaveVariantsOfTheirOwnAndBePipelines) {
+  const Result result = simulated(R"(
+pipelines:
+  - name: outer
+    slo_ms: 300
+    items: {1: 0.5, 20: 0.5}
+    stages: [{name: inside, service: inner}, {name: last, service: b}]
+  - name: inner
+    slo_ms: 100
+    share: 0
+    stages:
+      - {name: x, service: a}
+      - name: y
+        variants:
+          - {name: v, accuracy: 0.8, latency_ms: {alpha: 1, beta: 3}}
+          - {name: w, accuracy: 0.9, latency_ms: {alpha: 1, beta: 9}}
+)");
+  const ModelResult& inner = result.models.back();
+  const ModelResult& outer = result.models[result.models.size() - 2];
+  EXPECT_EQ(inner.offered, 0u);
+  EXPECT_EQ(outer.stages[0].offered, outer.offered);
+  EXPECT_GT(outer.on_time, outer.offered / 2);
+  const double accuracy = outer.accuracy / static_cast<double>(outer.on_time + outer.late);
+  EXPECT_GE(accuracy, 0.8 - 1e-9);
+  EXPECT_LE(accuracy, 0.9 + 1e-9);
+}
+
+// A thousand requests a second would need some eight workers: most are rejected when they come.
+TEST(Pipelines, OverloadRejectsBeforeItCosts) {
+  const Result result = simulated(R"(
+pipelines:
+  - {name: p, slo_ms: 100, share: 20, stages: [{name: x, service: a}, {name: y, service: b}]}
+  - {name: q, slo_ms: 100, share: 0.01, stages: [{name: x, service: a}]}
+)");
+  const ModelResult& p = result.models[2];
+  EXPECT_EQ(p.late, 0u);
+  EXPECT_EQ(p.offered, p.on_time + p.dropped);
+}
+
+TEST(Requests, OfManyItemsAreJoined) {
+  const auto scenario = read_text(R"(
+workers: {count: 2}
+duration_s: 5
+rate_rps: 40
+models: [{name: a, latency_ms: {alpha: 1, beta: 5}, slo_ms: 200, max_batch: 16,
+          items: {1: 0.5, 50: 0.5}}]
+)");
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  Trace trace;
+  const auto result = run(*scenario, {.trace = &trace});
+  EXPECT_THAT(check_always(*scenario, trace), IsEmpty());
+  const ModelResult& a = result->models[0];
+  EXPECT_EQ(a.offered, a.on_time + a.late + a.dropped);
+  EXPECT_GT(a.items, a.offered * 20);
+  EXPECT_GT(a.on_time, a.offered * 3 / 4);
+}
+
+// Those without a deadline wait until nobody else does, and all end.
+TEST(Requests, MayHaveMixedDeadlinesOrNone) {
+  const auto scenario = read_text(R"(
+workers: {count: 1}
+duration_s: 2
+rate_rps: 400
+models: [{name: a, latency_ms: {alpha: 1, beta: 5}, max_batch: 8,
+          slo_ms: {mix: [{share: 0.5, slo_ms: 20}, {share: 0.5, slo_ms: null}]}}]
+)");
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  const auto result = run(*scenario);
+  const ModelResult& a = result->models[0];
+  EXPECT_GT(a.on_time, a.offered / 2);
+  EXPECT_EQ(a.late, 0u);
+}
+
+TEST(Pipelines, MistakesAreSaid) {
+  EXPECT_THAT(error("pipelines: [{name: p, slo_ms: 9, stages: [{name: x, service: p}]}]"),
+              HasSubstr("'p' contains itself"));
+  EXPECT_THAT(error("pipelines: [{name: p, slo_ms: 9, stages: [{name: x, service: q}]},"
+                    "{name: q, slo_ms: 9, stages: [{name: x, service: p}]}]"),
+              HasSubstr("contains itself"));
+  EXPECT_THAT(error("pipelines: [{name: p, slo_ms: 9, stages: [{name: x, service: nobody}]}]"),
+              HasSubstr("there is no 'nobody'"));
+  EXPECT_THAT(error("pipelines: [{name: a, slo_ms: 9, stages: [{name: x, service: b}]}]"),
+              HasSubstr("names that no model"));
+  EXPECT_THAT(error("pipelines: [{name: p, slo_ms: 9, stages: [{name: x, service: a, after: [y]},"
+                    "{name: y, service: a, after: [x]}]}]"),
+              HasSubstr("comes after itself"));
+  EXPECT_THAT(
+      error("pipelines: [{name: p, slo_ms: 9, stages: [{name: x, service: a, after: [z]}]}]"),
+      HasSubstr("the name of another stage"));
+  EXPECT_THAT(error("pipelines: [{name: p, slo_ms: 9, stages: [{name: x}]}]"),
+              HasSubstr("either service or variants"));
+  EXPECT_THAT(error("pipelines: [{name: p, slo_ms: 9, stages: []}]"), HasSubstr("stages"));
+}
+
+}  // namespace
+}  // namespace fermata::simulate
