@@ -53,6 +53,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   add_plan_group(*plan, exit_code);
   add_plan_ensemble(*plan, exit_code);
   add_plan_pipeline(*plan, exit_code);
+  add_plan_streams(*plan, exit_code);
 }
 
 }  // namespace fermata::cli

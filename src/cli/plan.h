@@ -13,6 +13,7 @@ namespace fermata::cli {
 void add_plan_group(CLI::App& plan, int& exit_code);
 void add_plan_ensemble(CLI::App& plan, int& exit_code);
 void add_plan_pipeline(CLI::App& plan, int& exit_code);
+void add_plan_streams(CLI::App& plan, int& exit_code);
 
 inline constexpr const char* kPlanFile = "JSON or YAML document; - reads standard input";
 

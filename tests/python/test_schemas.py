@@ -47,6 +47,13 @@ PIPELINE = {
     "stages": [{"name": "detect", "variants": [
         {"name": "yolov5n", "accuracy": 0.457, "cost": 1,
          "latency_ms": {"table": {"1": 80, "8": 481}}}]}],
+STREAMS = {
+    "workers": 4, "period_ms": 500,
+    "variants": [{"name": "yolov4-128", "input_size": 128, "accuracy": 0.27,
+                  "latency_ms": {"table": {"1": 23.0, "2": 26.0}}, "request_kb": 6.0}],
+    "clients": [{"id": "c1", "rate_rps": 15, "slo_ms": 100, "bandwidth_mbps": 12.5, "rtt_ms": 5.0,
+                 "min_accuracy": 0.0}],
+    "current": ["yolov4-128"] * 4, "seed": 7, "solver": "best",
 }
 SIMULATE = {
     "seed": 1, "warmup_s": 0.2, "duration_s": 1.0, "scheduler": "deferred",
@@ -105,10 +112,10 @@ PIPELINES = {
 COMMANDS = {"placement": ["plan", "placement"], "group": ["plan", "group"],
             "ensemble": ["plan", "ensemble"], "pipeline": ["plan", "pipeline"],
             "simulate": ["simulate"], "goodput": ["goodput"], "applications": ["simulate"],
-            "ensembles": ["simulate"], "pipelines": ["simulate"]}
+            "ensembles": ["simulate"], "pipelines": ["simulate"], "streams": ["plan", "streams"]}
 DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "ensemble": ENSEMBLE, "pipeline": PIPELINE,
              "simulate": SIMULATE, "goodput": SIMULATE, "applications": APPLICATIONS,
-             "ensembles": ENSEMBLES, "pipelines": PIPELINES}
+             "ensembles": ENSEMBLES, "pipelines": PIPELINES, "streams": STREAMS}
 SCHEMAS = {"goodput": "simulate", "applications": "simulate", "ensembles": "simulate",
            "pipelines": "simulate"}
 
@@ -290,6 +297,15 @@ BAD = [
     ("pipeline", "stages.0.variants", []), ("pipeline", "stages.0.after", "detect"),
     ("pipeline", "stages.0.items", 0), ("pipeline", "stages.0.variants.0.accuracy", 45.7),
     ("pipeline", "stages.0.variants.0.cost", -1), ("pipeline", "most_cost", 1),
+    ("streams", "workers", 0), ("streams", "solver", "milp"), ("streams", "variants", []),
+    ("streams", "variants.0.accuracy", 1.1), ("streams", "variants.0.request_kb", -1),
+    ("streams", "variants.0.latency_ms", {"table": {"0": 1}}),
+    ("streams", "variants.0.input_size", 0), ("streams", "variants.0.max_batch", 257),
+    ("streams", "variants.0.sides", 128), ("streams", "clients.0.id", ""),
+    ("streams", "clients.0.rate_rps", 0), ("streams", "clients.0.slo_ms", None),
+    ("streams", "clients.0.bandwidth_mbps", 0), ("streams", "clients.0.rtt_ms", -1),
+    ("streams", "clients.0.min_accuracy", 2), ("streams", "current", "yolov4-128"),
+    ("streams", "max_steps", 0), ("streams", "period_ms", 0),
     ("simulate", "workers.count", 0), ("simulate", "scheduler", "fifo"),
     ("simulate", "models.0.slo_ms", 0), ("simulate", "models.0.latency_ms", {"alpha": 1}),
     ("simulate", "models.0.latency_ms", {"table": {"0": 1}}),

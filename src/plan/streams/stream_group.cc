@@ -1,0 +1,56 @@
+#include "plan/streams/stream_group.h"
+
+#include <algorithm>
+
+namespace fermata::plan {
+
+StreamGroup::StreamGroup(const StreamTables& tables) : tables_(&tables) {
+  change(kNoGroup, kNoGroup);
+}
+
+double StreamGroup::load_with(uint32_t out, uint32_t in) const {
+  double load = load_;
+  if (out != kNoGroup) load = members_.size() == 1 ? 0 : load - tables_->rate(out);
+  return in == kNoGroup ? load : load + tables_->rate(in);
+}
+
+StreamGroup::Changed StreamGroup::rank_with(uint32_t out, uint32_t in) const {
+  Changed changed = {load_with(out, in)};
+  while (changed.rank < tables_->ranks() && changed.load > capacity_with(changed.rank, out, in)) {
+    ++changed.rank;
+  }
+  return changed;
+}
+
+StreamGroup::Changed StreamGroup::room_with(uint32_t out, uint32_t in) const {
+  Changed changed = {load_with(out, in)};
+  double most = 0;
+  for (const uint32_t r : tables_->roomy_ranks()) most = std::max(most, capacity_with(r, out, in));
+  changed.room = most - changed.load;
+  return changed;
+}
+
+void StreamGroup::change(uint32_t out, uint32_t in) {
+  if (out != kNoGroup) std::erase(members_, out);
+  if (in != kNoGroup) members_.push_back(in);
+  load_ = 0;
+  for (const uint32_t c : members_) load_ += tables_->rate(c);
+  least_.resize(tables_->ranks());
+  second_.resize(tables_->ranks());
+  holder_.assign(tables_->ranks(), kNoGroup - 1);
+  for (uint32_t r = 0; r < tables_->ranks(); ++r) {
+    const absl::Span<const double> capacity = tables_->capacity(r);
+    least_[r] = second_[r] = tables_->highest(r);
+    for (const uint32_t c : members_) {
+      if (capacity[c] <= least_[r]) {
+        second_[r] = least_[r];
+        least_[r] = capacity[c];
+        holder_[r] = c;
+      } else {
+        second_[r] = std::min(second_[r], capacity[c]);
+      }
+    }
+  }
+}
+
+}  // namespace fermata::plan

@@ -1,0 +1,242 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "plan/streams/stream_document.h"
+#include "plan/streams/stream_exact.h"
+#include "plan/streams/stream_mapping.h"
+#include "plan/streams/stream_search.h"
+#include "streams_fixture.h"
+
+namespace fermata::plan {
+namespace {
+
+struct Worth {
+  uint32_t served = 0;
+  double objective = 0;
+  auto operator<=>(const Worth&) const = default;
+};
+
+// Whether some batch size carries these clients.
+bool carries(const StreamProblem& p, const StreamVariant& v, const std::vector<uint32_t>& clients) {
+  for (uint32_t b = 1; b <= v.latency->max_batch(); ++b) {
+    double load = 0;
+    bool good = true;
+    for (const uint32_t c : clients) {
+      load += p.clients[c].rate_rps;
+      good = good && may_be_mapped(v, p.clients[c], b);
+    }
+    if (good && load <= throughput_rps(v, b)) return true;
+  }
+  return false;
+}
+
+// Every choice of variants, and for each every mapping, counted up like numbers.
+Worth brute_force(const StreamProblem& p) {
+  Worth best;
+  const auto variants = static_cast<uint32_t>(p.variants.size());
+  const auto choices = static_cast<uint32_t>(std::pow(variants, p.workers));
+  const auto mappings = static_cast<uint32_t>(std::pow(p.workers + 1, p.clients.size()));
+  for (uint32_t choice = 0; choice < choices; ++choice) {
+    for (uint32_t mapping = 0; mapping < mappings; ++mapping) {
+      Worth worth;
+      bool good = true;
+      for (uint32_t w = 0, rest = choice; good && w < p.workers; ++w, rest /= variants) {
+        std::vector<uint32_t> clients;
+        for (uint32_t c = 0, m = mapping; c < p.clients.size(); ++c, m /= p.workers + 1) {
+          if (m % (p.workers + 1) == w) clients.push_back(c);
+        }
+        const StreamVariant& v = p.variants[rest % variants];
+        good = clients.empty() || carries(p, v, clients);
+        worth.served += static_cast<uint32_t>(clients.size());
+        for (const uint32_t c : clients) worth.objective += v.accuracy * p.clients[c].rate_rps;
+      }
+      if (good && worth > best) best = worth;
+    }
+  }
+  return best;
+}
+
+TEST(Streams, ExactIsTheBestOfAllMappings) {
+  Random random(3);
+  int unserved = 0, annealing_is_worse = 0;
+  for (int i = 0; i < 150; ++i) {
+    const auto workers = static_cast<uint32_t>(1 + random.below(3));
+    const StreamProblem p = random_stream_problem(random, workers, 3, workers == 3 ? 4 : 5);
+    const Worth optimum = brute_force(p);
+    const StreamPlan exact = plan_by(p, StreamSolver::kExact),
+                     best = plan_by(p, StreamSolver::kBest),
+                     annealed = plan_by(p, StreamSolver::kAnnealing);
+    EXPECT_TRUE(exact.exact);
+    EXPECT_EQ(exact.served, optimum.served);
+    EXPECT_NEAR(exact.objective, optimum.objective, 1e-9);
+    EXPECT_EQ(best.served, optimum.served);
+    EXPECT_NEAR(best.objective, optimum.objective, 1e-9);
+    EXPECT_LE(annealed.served, optimum.served);
+    unserved += optimum.served < p.clients.size();
+    annealing_is_worse +=
+        annealed.served < optimum.served || annealed.objective < optimum.objective - 1e-9;
+  }
+  EXPECT_GT(unserved, 20);
+  EXPECT_LT(unserved, 130);
+  EXPECT_GT(annealing_is_worse, 5);
+}
+
+TEST(Streams, TheSearchComesNearTheOptimum) {
+  Random random(4);
+  double sum = 0, worst = 1;
+  int problems = 0;
+  for (int i = 0; i < 30; ++i) {
+    const StreamProblem p = random_stream_problem(random, 3, 5, 12);
+    const StreamTables tables(p);
+    const StreamGroups groups =
+        search_streams(tables, p.workers, StreamGroups(12, kNoGroup), 20'000, random);
+    std::vector<std::vector<uint32_t>> members(p.workers);
+    Worth found;
+    for (uint32_t c = 0; c < groups.size(); ++c) {
+      if (groups[c] != kNoGroup) members[groups[c]].push_back(c);
+      found.served += groups[c] != kNoGroup;
+    }
+    for (const auto& clients : members) {
+      const uint32_t rank = best_rank(tables, clients);
+      ASSERT_LT(rank, tables.ranks());
+      for (const uint32_t c : clients) found.objective += tables.rate(c) * tables.accuracy(rank);
+    }
+    const StreamPlan optimum = plan_by(p, StreamSolver::kExact);
+    EXPECT_EQ(found.served, optimum.served);
+    if (found.served != optimum.served || optimum.objective == 0) continue;
+    const double ratio = found.objective / optimum.objective;
+    sum += ratio;
+    worst = std::min(worst, ratio);
+    ++problems;
+  }
+  ASSERT_GT(problems, 20);
+  EXPECT_GE(sum / problems, 0.999);
+  EXPECT_GE(worst, 0.99);
+}
+
+TEST(Streams, MoreClientsThanTheOptimumIsSoughtFor) {
+  Random random(5);
+  for (int i = 0; i < 8; ++i) {
+    const StreamProblem p = random_stream_problem(random, 6, 6, 40);
+    const StreamPlan annealed = plan_by(p, StreamSolver::kAnnealing),
+                     best = plan_by(p, StreamSolver::kBest),
+                     exact = plan_by(p, StreamSolver::kExact);
+    EXPECT_FALSE(best.exact);
+    EXPECT_FALSE(exact.exact);
+    EXPECT_GE(best.served, annealed.served);
+    EXPECT_EQ(write_stream_plan(p, best), write_stream_plan(p, plan_by(p, StreamSolver::kBest)));
+    if (best.served > annealed.served) continue;
+    EXPECT_GE(best.objective, annealed.objective - 1e-9);
+  }
+}
+
+// For one DNN alone Algorithm 1 finds the highest sum of rates.
+TEST(Streams, TheMappingOfOneDnnIsOptimal) {
+  Random random(6);
+  for (int i = 0; i < 200; ++i) {
+    StreamProblem p = random_stream_problem(random, 1, 1, 8);
+    for (StreamClient& c : p.clients) c.rate_rps = 5.0 * static_cast<double>(1 + random.below(5));
+    const StreamTables tables(p);
+    StreamMapper mapper(tables);
+    double mapped = 0, most = 0;
+    const StreamGroups& groups = mapper.map({0});
+    for (uint32_t c = 0; c < groups.size(); ++c) mapped += groups[c] == 0 ? tables.rate(c) : 0;
+    for (uint32_t set = 0; set < 256; ++set) {
+      std::vector<uint32_t> clients;
+      double load = 0;
+      for (uint32_t c = 0; c < 8; ++c) {
+        if (set >> c & 1) clients.push_back(c);
+        if (set >> c & 1) load += tables.rate(c);
+      }
+      if (load > most && carries(p, p.variants[0], clients)) most = load;
+    }
+    EXPECT_NEAR(mapped, most, 1e-9);
+  }
+}
+
+// Figure 8 of the paper: three clients of 40 at a batch of 3, or four of 60 at a batch of 2.
+TEST(Streams, ThePapersExampleOfAMapping) {
+  StreamProblem p;
+  const TableLatency latency{{{1, 25}, {2, 100.0 / 3}, {3, 37.5}}};
+  p.variants.push_back({"m", 128, 0.5, 0, *LatencyTable::make(latency, 3)});
+  const auto add = [&](double rate, double budget_ms) {
+    p.clients.push_back({"c" + std::to_string(p.clients.size() + 1), rate, budget_ms, 10});
+  };
+  add(10, 80), add(20, 80), add(10, 76), add(20, 70), add(10, 68);
+  const StreamPlan plan = plan_by(p, StreamSolver::kAnnealing);
+  ASSERT_EQ(plan.workers.size(), 1);
+  EXPECT_EQ(plan.workers[0].batch, 2);
+  EXPECT_EQ(plan.objective, 30);
+  EXPECT_EQ(plan.served, 4);
+}
+
+TEST(Streams, WorkersGetWhatIsNearToWhatTheyHave) {
+  StreamProblem p;
+  p.workers = 3;
+  for (uint32_t v = 0; v < 3; ++v) {
+    p.variants.push_back({"v" + std::to_string(v), v + 1, 0.1 * (v + 1), 0,
+                          *LatencyTable::make(TableLatency{{{1, 20.0 + 10 * v}}}, 1)});
+  }
+  p.clients = {{"a", 20, 130, 10}, {"b", 20, 70, 10}};  // the largest and the middle one
+  p.current = {0, 2, 1};
+  const StreamPlan plan = plan_by(p, StreamSolver::kBest);
+  ASSERT_EQ(plan.workers.size(), 2);
+  EXPECT_EQ(plan.workers[0].worker, 1);
+  EXPECT_EQ(plan.workers[0].variant, 2);
+  EXPECT_EQ(plan.workers[1].worker, 2);
+  EXPECT_EQ(plan.workers[1].variant, 1);
+}
+
+constexpr std::string_view kContract = R"(
+  {"workers": 4, "period_ms": 500,
+   "variants": [{"name": "yolov4-128", "input_size": 128, "accuracy": 0.27,
+                 "latency_ms": {"table": {"1": 23.0, "2": 26.0}}, "request_kb": 6.0}],
+   "clients": [{"id": "c1", "rate_rps": 15, "slo_ms": 100, "bandwidth_mbps": 12.5, "rtt_ms": 5.0,
+                "min_accuracy": 0.0}],
+   "seed": 7, "solver": "best"})";
+
+absl::StatusOr<StreamProblem> parsed_streams(std::string_view text) {
+  auto document = Document::parse(text);
+  if (!document.ok()) return document.status();
+  return document->read(read_stream_problem);
+}
+
+TEST(StreamDocument, TheContractsExample) {
+  const auto problem = parsed_streams(kContract);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  EXPECT_EQ(write_stream_plan(*problem, plan_streams(*problem)).dump(),
+            R"({"objective":4.050000000000001,"mean_accuracy":0.2700000000000001,"served":1,)"
+            R"("exact":true,"unmapped":[],"workers":[{"worker":0,"variant":"yolov4-128",)"
+            R"("batch":1,"clients":["c1"]}]})");
+}
+
+TEST(StreamDocument, AProblemIsWrittenAsItReads) {
+  Random random(8);
+  for (int i = 0; i < 20; ++i) {
+    StreamProblem p = random_stream_problem(random, 3, 4, 20);
+    p.solver = static_cast<StreamSolver>(i % 3);
+    const auto again = parsed_streams(write_json(write_stream_problem(p)));
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(write_stream_problem(*again).dump(), write_stream_problem(p).dump());
+    EXPECT_EQ(write_stream_plan(*again, plan_streams(*again)).dump(),
+              write_stream_plan(p, plan_streams(p)).dump());
+  }
+}
+
+TEST(StreamDocument, SaysWhatIsWrong) {
+  const auto error = [](std::string_view what, std::string_view by) {
+    std::string text(kContract);
+    return std::string(
+        parsed_streams(text.replace(text.find(what), what.size(), by)).status().message());
+  };
+  EXPECT_EQ(error("\"seed\": 7", "\"current\": [\"yolov4-128\"]"),
+            "$.current: a list of 1, expected one variant for each worker");
+  EXPECT_EQ(error("\"seed\": 7", "\"current\": [\"v5\"]"),
+            "$.current[0]: \"v5\", expected the name of a variant");
+  EXPECT_EQ(error("12.5", "0"), "$.clients[0].bandwidth_mbps: 0, expected a positive number");
+  EXPECT_EQ(error("\"best\"", "\"milp\""),
+            "$.solver: \"milp\", expected one of best, exact, annealing");
+}
+
+}  // namespace
+}  // namespace fermata::plan
