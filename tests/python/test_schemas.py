@@ -47,6 +47,7 @@ PIPELINE = {
     "stages": [{"name": "detect", "variants": [
         {"name": "yolov5n", "accuracy": 0.457, "cost": 1,
          "latency_ms": {"table": {"1": 80, "8": 481}}}]}],
+}
 STREAMS = {
     "workers": 4, "period_ms": 500,
     "variants": [{"name": "yolov4-128", "input_size": 128, "accuracy": 0.27,
