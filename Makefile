@@ -16,7 +16,7 @@ test: deps build fetch ## install what is missing, build, pass every test
 	scripts/fuzz.sh 3
 
 build: deps ## build the command build/fermata
-	@test -e build/build.ninja || cmake --preset release
+	@test -e build/build.ninja || cmake --preset bare
 	cmake --build --preset release -j$(JOBS) --target fermata
 
 BENCHES ?= front_end scheduler placement group ensemble mlserver
