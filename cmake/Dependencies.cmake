@@ -35,18 +35,11 @@ foreach(module core imgproc)
   target_link_libraries(opencv INTERFACE ${opencv_${module}_LIBRARY})
 endforeach()
 
-# ONNX Runtime's C interface.
-find_package(onnxruntime QUIET)
-if(NOT TARGET onnxruntime::onnxruntime)
-  find_library(ONNXRUNTIME_LIBRARY NAMES onnxruntime libonnxruntime.so.1
-               HINTS ${CMAKE_SOURCE_DIR}/.deps/onnxruntime/lib)
-  find_path(ONNXRUNTIME_INCLUDE NAMES onnxruntime_c_api.h
-            HINTS ${CMAKE_SOURCE_DIR}/.deps/onnxruntime/include PATH_SUFFIXES onnxruntime)
-  if(NOT ONNXRUNTIME_LIBRARY OR NOT ONNXRUNTIME_INCLUDE)
-    message(FATAL_ERROR "ONNX Runtime is missing: run scripts/deps.sh, or install libonnxruntime-dev")
-  endif()
-  add_library(onnxruntime::onnxruntime SHARED IMPORTED GLOBAL)
-  set_target_properties(onnxruntime::onnxruntime PROPERTIES
-    IMPORTED_LOCATION ${ONNXRUNTIME_LIBRARY}
-    INTERFACE_INCLUDE_DIRECTORIES ${ONNXRUNTIME_INCLUDE})
+# ONNX Runtime's library; src/engine/execute/onnx_c_api.h declares what we call.
+find_library(ONNXRUNTIME_LIBRARY NAMES onnxruntime libonnxruntime.so.1
+             HINTS ${CMAKE_SOURCE_DIR}/.deps/onnxruntime/lib)
+if(NOT ONNXRUNTIME_LIBRARY)
+  message(FATAL_ERROR "ONNX Runtime is missing: run scripts/deps.sh, or install libonnxruntime-dev")
 endif()
+add_library(onnxruntime::onnxruntime SHARED IMPORTED GLOBAL)
+set_target_properties(onnxruntime::onnxruntime PROPERTIES IMPORTED_LOCATION ${ONNXRUNTIME_LIBRARY})

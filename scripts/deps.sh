@@ -11,13 +11,16 @@ debian() {
   need_debian $(sed -n "s/^$1: //p" "$root/scripts/debian-packages.txt")
 }
 
+# Always the wheel of one Python, so that one hash a processor pins it on every system.
 onnxruntime_library() {
   local work
   work=$(mktemp -d)
   say "fetching ONNX Runtime's library from PyPI (24 MB)"
   make_venv "$work/venv"
-  "$work/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps \
-    --only-binary :all: --dest "$work" onnxruntime==1.31.1 >&2 ||
+  "$work/venv/bin/pip" download --quiet --disable-pip-version-check --no-deps --require-hashes \
+    --only-binary :all: --python-version 3.11 --implementation cp --abi cp311 \
+    --platform "manylinux_2_28_$(uname -m)" --dest "$work" \
+    --requirement "$root/scripts/onnxruntime.txt" >&2 ||
     fail "pip could not download ONNX Runtime" \
       "check the network and pip's index settings, or install libonnxruntime-dev"
   mkdir -p "$deps/onnxruntime/lib"
@@ -29,32 +32,11 @@ sys.stdout.buffer.write(wheel.read(name))" "$work"/onnxruntime-*.whl > "$work/li
   rm -rf "$work"
 }
 
-onnxruntime_headers() {
-  command -v go >/dev/null || need_debian golang-go
-  say "fetching ONNX Runtime's C headers with go mod download"
-  local module
-  module=$(cd "$root/scripts/headers" && go mod download -json | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p') ||
-    fail "go could not download ONNX Runtime's headers" \
-      "check the network and Go's proxy settings (go env GOPROXY), or install libonnxruntime-dev"
-  mkdir -p "$deps/onnxruntime/include"
-  install -m 644 "$module"/onnxruntime_c_api.h "$module"/onnxruntime_ep_c_api.h "$deps/onnxruntime/include/"
-}
-
 # Where CMake would find it (cmake/Dependencies.cmake).
-system_onnxruntime() {
-  ldconfig -p | grep -q 'libonnxruntime\.so' || return
-  for folder in /usr/{,local/}include/{,onnxruntime/}; do
-    [ -e "$folder/onnxruntime_c_api.h" ] && return
-  done
-  return 1
-}
-
 onnxruntime() {
-  local ours=$deps/onnxruntime
-  [ -e "$ours/lib/libonnxruntime.so.1" ] && [ -e "$ours/include/onnxruntime_ep_c_api.h" ] && return
-  system_onnxruntime && return
-  [ -e "$ours/lib/libonnxruntime.so.1" ] || onnxruntime_library
-  [ -e "$ours/include/onnxruntime_ep_c_api.h" ] || onnxruntime_headers
+  [ -e "$deps/onnxruntime/lib/libonnxruntime.so.1" ] && return
+  ldconfig -p | grep -qE 'libonnxruntime\.so(\.1)? ' && return
+  onnxruntime_library
 }
 
 for purpose in "${@:-build}"; do

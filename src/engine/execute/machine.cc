@@ -1,11 +1,12 @@
 #include "engine/execute/machine.h"
 
 #include <fmt/format.h>
-#include <onnxruntime_c_api.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <thread>
+
+#include "engine/execute/onnx_c_api.h"
 
 namespace fermata::engine {
 

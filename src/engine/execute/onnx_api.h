@@ -1,17 +1,16 @@
 #pragma once
 
-#include <onnxruntime_c_api.h>
-
 #include <memory>
 #include <optional>
 
 #include "absl/status/statusor.h"
+#include "engine/execute/onnx_c_api.h"
 #include "model/datatype.h"
 
 namespace fermata::engine {
 
 // ONNX Runtime's C interface: the function table, its environment (one a process),
-// and owners for its objects. INTERNAL where the library is older than the headers.
+// and owners for its objects. INTERNAL where the library is older than what we call.
 struct OrtRuntime {
   const OrtApi* api = nullptr;
   OrtEnv* env = nullptr;

@@ -72,9 +72,9 @@ absl::StatusOr<FileTensor> read_tensor(std::string name, std::string_view kind, 
   return tensor;
 }
 
-using CountOf = OrtStatus*(ORT_API_CALL*)(const OrtSession*, size_t*);
-using NameOf = OrtStatus*(ORT_API_CALL*)(const OrtSession*, size_t, OrtAllocator*, char**);
-using TypeOf = OrtStatus*(ORT_API_CALL*)(const OrtSession*, size_t, OrtTypeInfo**);
+using CountOf = OrtStatus* (*)(const OrtSession*, size_t*);
+using NameOf = OrtStatus* (*)(const OrtSession*, size_t, OrtAllocator*, char**);
+using TypeOf = OrtStatus* (*)(const OrtSession*, size_t, OrtTypeInfo**);
 
 absl::StatusOr<std::vector<FileTensor>> read_tensors(const OrtSession* session,
                                                      std::string_view kind, CountOf count_of,
