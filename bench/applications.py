@@ -15,12 +15,12 @@ import subprocess
 import numpy
 import tqdm
 
-import plot
+import record
 import server
 import variants_bound
 import zoo_models
 
-RECORDS = plot.RESULTS / "variants_records.json"
+RECORDS = "variants_records"
 NAMES = ("handwriting", "exercise", "wake")
 VARIANTS = ("small", "large")  # the best last, as zoo/fermata.yaml has them; zoo/README.md says why
 LARGEST_BATCH = 16
@@ -54,7 +54,7 @@ def counts(neighbours, classes, k):
     return (neighbours[:, :k, None] == numpy.arange(classes)).sum(1)
 
 
-def record():
+def record_all():
     """Measures all into RECORDS."""
     records = {"machine": zoo_models.machine(), "applications": {}}
     for name in NAMES:
@@ -77,12 +77,12 @@ def record():
             "labels": "".join(map(str, labels)),
             "neighbours": ["".join(map(str, n)) for n in nearest_labels(name, features)],
             "correct": ["".join(str(int(c)) for c in row) for row in zip(*correct)]}
-    RECORDS.write_text(json.dumps(records) + "\n")
+    record.write(RECORDS, records, indent=None)
     return records
 
 
 def load():
-    return json.loads(RECORDS.read_text())
+    return record.read(RECORDS)
 
 
 def digits(rows):

@@ -29,7 +29,7 @@ def main():
                         help="parts of the figures")
     arguments = parser.parse_args()
     if arguments.what == "record":
-        ensembles_records.record()
+        ensembles_records.record_all()
         return
     failures = 0
     if arguments.what == "served":

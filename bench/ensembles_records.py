@@ -15,12 +15,12 @@ import tempfile
 import numpy
 
 import open_loop
-import plot
+import record
 import server
 import zoo_models
 
 ZOO = zoo_models.ZOO
-RECORDS = plot.RESULTS / "ensembles_records.json"
+RECORDS = "ensembles_records"
 ENSEMBLES = {"scans-averaged": "scans", "scans-stacked": "scans", "count-weighted": "count"}
 LEAST_PROBABILITY = 1e-8
 ASKED_RPS = 100
@@ -165,13 +165,13 @@ def measure(name):
     return row
 
 
-def record(names=tuple(ENSEMBLES)):
-    records = load() if RECORDS.exists() else {}
+def record_all(names=tuple(ENSEMBLES)):
+    records, before = load(), record.read(RECORDS).get("drawn")
     for name in names:
         records[name] = measure(name)
-        RECORDS.write_text(json.dumps({n: records[n] for n in ENSEMBLES if n in records}) + "\n")
+        record.write(RECORDS, {n: records[n] for n in ENSEMBLES if n in records}, indent=None, before=before)
     return records
 
 
 def load():
-    return json.loads(RECORDS.read_text())
+    return {name: its for name, its in record.read(RECORDS).items() if name in ENSEMBLES}

@@ -155,7 +155,7 @@ def draw(rows):
     axis.set_yscale("log")
     axis.set_xticks([i + 0.175 for i in range(len(rows))], [row["case"] for row in rows])
     axis.legend()
-    return plot.save("placement", figure, rows)
+    return plot.save("placement", figure, {"rows": rows})
 
 
 def main():

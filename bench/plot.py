@@ -8,15 +8,13 @@
 Needs matplotlib (Debian's python3-matplotlib, 3.6, or newer).
 """
 
-import json
-import pathlib
-
 import matplotlib
+
+import record
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402  (after the choice of backend)
 
-RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 # Okabe and Ito's colours, told apart by nearly everybody; ours comes first.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999"]
 NEUTRAL = COLOURS[-1]  # bounds, deadlines, what was offered
@@ -44,11 +42,10 @@ def axes(xlabel, ylabel, rows=1, columns=1, width=5.0, height=3.4):
     return figure, made
 
 
-def save(name, figure, document):
-    """Writes the plot and the numbers behind it; returns the plot's path."""
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
-    path = RESULTS / f"{name}.png"
+def save(name, figure, document, **about):
+    """Writes the plot and the numbers behind it (record.write); returns the plot's path."""
+    record.write(name, document, **about)
+    path = record.RESULTS / f"{name}.png"
     figure.savefig(path)
     plt.close(figure)
     return path

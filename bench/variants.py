@@ -36,7 +36,7 @@ def main():
     arguments = parser.parse_args()
     failures = []
     if arguments.what == "record" or arguments.what == "figures" and not arguments.recorded:
-        applications.record()
+        applications.record_all()
     if arguments.what == "served":
         quick = {"rounds": 1, "seconds": 0.4, "keep": False}
         failures = variants_served.served(**(quick if arguments.quick else {

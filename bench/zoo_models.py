@@ -3,12 +3,12 @@ else the machine does disturbs least."""
 
 import functools
 import os
-import pathlib
 import time
 
 import numpy
 import onnxruntime
 
+import record
 import server
 
 ZOO = server.ROOT / "zoo"
@@ -59,6 +59,4 @@ def load_ms(model):
 
 @functools.cache
 def machine():
-    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return f"{os.cpu_count()} x {name}, ONNX Runtime {onnxruntime.__version__}"
+    return f"{os.cpu_count()} x {record.processor()}, ONNX Runtime {onnxruntime.__version__}"

@@ -24,6 +24,7 @@ import yaml
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import plot  # noqa: E402
+import record  # noqa: E402
 
 DEFAULT = "fermata"
 POLICIES = [DEFAULT, "deferred", "deferred-beta-lambda", "deferred-prefix", "eager",
@@ -73,18 +74,12 @@ def progress(done, total, note):
     sys.stderr.flush()
 
 
-def kept(name):
-    """The numbers of an earlier run."""
-    path = plot.RESULTS / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else {}
-
-
 def in_all(measured):
     return [p for p in POLICIES if all(p in rates for rates in measured)]
 
 
 def table(args):
-    rows, before = {}, kept("policies_table")
+    rows, before = {}, record.read("policies_table")
     for number, (name, must) in enumerate(ROWS.items()):
         document = load(f"{name}.yaml")
         rows[name] = {**before.get(name, {}), "must": must}
@@ -104,7 +99,7 @@ def table(args):
                  1 / (len(policies) + 2), label=policy)
     axis.set_xticks([x + 0.4 for x in range(len(rows))], list(rows), rotation=15)
     axis.legend(fontsize=7, ncol=4)
-    plot.save("policies_table", figure, rows)
+    plot.save("policies_table", figure, rows, before=before.get("drawn"))
 
 
 def measure_case(args, suite, case, policies, confirm):
@@ -155,7 +150,7 @@ def plot_suite(results, other="clockwork"):
 
 
 def suite(args):
-    description, before = load("suite.yaml"), kept("policies_suite")
+    description, before = load("suite.yaml"), record.read("policies_suite")
     cases = {case["name"]: case for case in description["cases"]}
     results = {name: dict(m) for name, m in before.get("cases", {}).items() if name in cases}
     confirmed = {name for name in before.get("confirmed", []) if name in results}
@@ -181,7 +176,8 @@ def suite(args):
     totals = summary(results, policies)
     print(json.dumps(totals, indent=1))
     plot.save("policies_suite", plot_suite(results),
-              {"summary": totals, "confirmed": sorted(confirmed), "cases": results})
+              {"summary": totals, "confirmed": sorted(confirmed), "cases": results},
+              before=before.get("drawn"))
 
 
 def overload(args):
