@@ -96,7 +96,7 @@ def write_variant(task, name, variant, params):
     features, labels = load(task, "calibration")
     result = scores(answers(model, {"features": features}), labels, len(task.CLASSES))
     write_card(folder / "card.json", {
-        "name": name, "task": task.QUESTION, "licence": "MIT",
+        "name": name, "task": task.QUESTION, "licence": "Apache-2.0",
         "data": f"{task.SOURCE}, {task.LICENCE}",
         "command": f"zoo/train_applications.py {name}", "seed": SEED,
         "test_samples": len(labels), **result})

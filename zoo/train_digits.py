@@ -91,7 +91,7 @@ def card(name, model, pixels, labels):
         "task": "handwritten digits, 8 by 8 grey values 0 to 16, to one of ten classes",
         "data": "scikit-learn load_digits (UCI, optical recognition of handwritten digits, "
                 "CC BY 4.0)",
-        "licence": "MIT",
+        "licence": "Apache-2.0",
         "command": f"zoo/train_digits.py {name}",
         "seed": SEED,
         "test_samples": len(labels),

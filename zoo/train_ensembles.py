@@ -102,7 +102,7 @@ def write(task, name, about, values, max_batch, model):
     result = (cards.scores(found.argmax(axis=1), labels, len(task.CLASSES)) if task.CLASSES
               else cards.errors(found, labels, TOLERANCE))
     cards.write_card(folder / "card.json", {
-        "name": name, "task": about, "licence": "MIT",
+        "name": name, "task": about, "licence": "Apache-2.0",
         "data": f"{task.SOURCE}, {task.LICENCE}",
         "command": f"zoo/train_ensembles.py {name}", "seed": SEED,
         "test_samples": len(labels), **result})

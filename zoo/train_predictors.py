@@ -80,7 +80,7 @@ def train(python, name, network, ensemble):
     values = task.SHAPE[1] * task.SHAPE[2]
     write_plain_configuration(folder, about, 64, values, outputs)
     write_card(folder / "card.json", {
-        "name": model, "task": about, "licence": "MIT", "data": f"{task.SOURCE}, {task.LICENCE}",
+        "name": model, "task": about, "licence": "Apache-2.0", "data": f"{task.SOURCE}, {task.LICENCE}",
         "command": f"zoo/train_predictors.py {name}", **json.loads(done.stdout)})
 
 
