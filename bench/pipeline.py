@@ -11,20 +11,18 @@ the paper at 1 to 40 requests a second.
 
 import argparse
 import csv
-import datetime
 import json
 import math
 import os
 import pathlib
-import platform
 import random
 import re
 import statistics
 import subprocess
-import sys
 import tempfile
 
 import plot
+import record
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = pathlib.Path(os.environ.get("FERMATA_IPA_DATA", ROOT.parent / "shared/data/ipa"))
@@ -179,13 +177,7 @@ def main():
         print(f"no published profiles in {DATA}: the paper's pipelines are left out")
     else:
         print(f"the paper's pipelines: {sum(r['same'] for r in paper)} of {len(paper)} as CBC")
-    plot.RESULTS.mkdir(exist_ok=True)
-    (plot.RESULTS / "pipeline.json").write_text(json.dumps(
-        {"commit": subprocess.run(["git", "rev-parse", "HEAD"], text=True, stdout=subprocess.PIPE, cwd=ROOT,
-                                  check=False).stdout.strip(),
-         "date": datetime.date.today().isoformat(), "machine": platform.processor() or platform.machine(),
-         "cores": os.cpu_count(), "load": os.getloadavg()[0], "command": sys.argv,
-         "sizes": rows, "paper": paper}, indent=2) + "\n")
+    record.write("pipeline", {"sizes": rows, "paper": paper})
 
 
 if __name__ == "__main__":
