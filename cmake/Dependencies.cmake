@@ -24,6 +24,7 @@ endfunction()
 fermata_header_only(CLI11::CLI11 CLI/CLI.hpp)
 fermata_header_only(hnswlib::hnswlib hnswlib/hnswlib.h)
 fermata_header_only(concurrentqueue::concurrentqueue concurrentqueue/concurrentqueue.h)
+fermata_header_only(boost::beast boost/beast.hpp)
 find_package(restinio REQUIRED)
 
 # Pictures: decoding, and what is computed on them.

@@ -15,9 +15,10 @@ constexpr int kFastest = 1;
 constexpr int kMemory = 8;
 // zlib's window bits: 16 more for a gzip header, 32 more to tell by the header.
 constexpr int kWindow = 15, kGzipWindow = 16 + kWindow, kAnyWindow = 32 + kWindow;
+constexpr int kBareWindow = -kWindow;  // without zlib's own header
 
 struct Inflater : z_stream {
-  Inflater() : z_stream{} { FERMATA_CHECK(inflateInit2(this, kAnyWindow) == Z_OK); }
+  explicit Inflater(int window) : z_stream{} { FERMATA_CHECK(inflateInit2(this, window) == Z_OK); }
   ~Inflater() { inflateEnd(this); }
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
@@ -32,6 +33,14 @@ struct Deflater : z_stream {
   Deflater(const Deflater&) = delete;
   Deflater& operator=(const Deflater&) = delete;
 };
+
+// Many clients send deflate without the header of zlib (RFC 1950) that the coding asks for.
+bool lacks_header(std::string_view text, Encoding encoding) {
+  if (encoding != Encoding::kDeflate || text.size() < 2) return false;
+  const unsigned first = static_cast<unsigned char>(text[0]);
+  const unsigned second = static_cast<unsigned char>(text[1]);
+  return (first & 0xf) != Z_DEFLATED || (first << 8 | second) % 31 != 0;
+}
 
 void set_input(z_stream& stream, std::string_view from) {
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(from.data()));
@@ -85,7 +94,7 @@ Encoding choose_encoding(std::string_view accept) {
 
 absl::StatusOr<std::string> decompress(std::string_view text, Encoding encoding, size_t limit) {
   if (text.size() > UINT32_MAX) return invalid("the compressed body is larger than 4 GiB");
-  Inflater stream;
+  Inflater stream(lacks_header(text, encoding) ? kBareWindow : kAnyWindow);
   set_input(stream, text);
   std::string out;
   while (true) {

@@ -103,12 +103,13 @@ absl::Status memory_unregister(const HttpRoute& route, Operations& operations) {
   return operations.shared_memory_unregister(request, response);
 }
 
-HttpResponse wrong_call(const HttpExchange& exchange, HttpCall call) {
+HttpResponse wrong_call(const HttpExchange& exchange, const HttpRoute& route) {
+  const bool known = route.call == HttpCall::kWrongMethod;
   HttpResponse response;
-  response.status = call == HttpCall::kWrongMethod ? 405 : 404;
-  response.body = error_body(fmt::format(
-      "{}: {}", exchange.target().substr(0, 200),
-      call == HttpCall::kWrongMethod ? "this path has another method" : "no such path"));
+  response.status = known ? 405 : 404;
+  if (known) response.headers.emplace_back("Allow", route.allow);
+  response.body = error_body(fmt::format("{}: {}", exchange.target().substr(0, 200),
+                                         known ? "this path has another method" : "no such path"));
   return response;
 }
 
@@ -155,7 +156,7 @@ HttpResponse answer_now(const HttpExchange& exchange, const HttpRoute& route,
     case HttpCall::kUnserved:
       return error_response(unimplemented("{} is not served", exchange.target().substr(0, 200)));
     default:
-      return wrong_call(exchange, route.call);
+      return wrong_call(exchange, route);
   }
 }
 

@@ -124,6 +124,13 @@ bool match(std::string_view pattern, const Segments& path, HttpRoute& route) {
   return true;
 }
 
+// The methods allowed so far, and one more.
+std::string_view allow(std::string_view before, HttpMethod method) {
+  constexpr std::string_view kReads = "GET, HEAD", kWrites = "POST", kBoth = "GET, HEAD, POST";
+  const std::string_view more = method == kGet ? kReads : kWrites;
+  return before.empty() || before == more ? more : kBoth;
+}
+
 }  // namespace
 
 HttpRoute find_route(HttpMethod method, std::string_view target) {
@@ -137,6 +144,7 @@ HttpRoute find_route(HttpMethod method, std::string_view target) {
       return route;
     }
     route.call = HttpCall::kWrongMethod;
+    route.allow = allow(route.allow, pattern.method);
   }
   return route;
 }

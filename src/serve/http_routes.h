@@ -38,6 +38,7 @@ enum class HttpCall : uint8_t {
 struct HttpRoute {
   HttpCall call = HttpCall::kUnknown;
   std::string model, version, region;
+  std::string_view allow;  // of kWrongMethod: the methods that the path has
 };
 
 HttpRoute find_route(HttpMethod method, std::string_view target);

@@ -1,183 +1,150 @@
 #include "serve/http_server.h"
 
-#include <restinio/all.hpp>
+#include <atomic>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <thread>
 
 #include "base/status.h"
+#include "serve/acceptor.h"
+#include "serve/http_connection.h"
 
 namespace fermata::serve {
 namespace {
 
-constexpr size_t kReadBuffer = 16 * 1024;
-constexpr size_t kRequestsUnderWay = 2;
-constexpr size_t kLongestName = 16 * 1024;  // of a target, a header's name or value
-constexpr size_t kMostHeaders = 100;
-// How long a client may take to send one request, and to take its reply.
-constexpr std::chrono::minutes kTransferLimit(5);
-// A request ends by its deadline or its queue, not by the transport's clock.
-constexpr std::chrono::hours kNoLimit(24 * 365);
+namespace net = boost::asio;
 
-// Tells the handler of connections that come and go.
-class Listener {
- public:
-  explicit Listener(HttpHandler& handler) : handler_(handler) {}
-  void state_changed(const restinio::connection_state::notice_t& notice) noexcept {
-    if (std::holds_alternative<restinio::connection_state::accepted_t>(notice.cause())) {
-      handler_.opened(notice.connection_id());
-    } else {
-      handler_.closed(notice.connection_id());
-    }
-  }
+constexpr std::chrono::seconds kSweepEvery(1);
+constexpr std::string_view kTurnedAway =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 51\r\n"
+    "Connection: close\r\nRetry-After: 1\r\n\r\n"
+    R"({"error":"too many connections, try again shortly"})";
 
- private:
-  HttpHandler& handler_;
-};
-
-struct Traits : restinio::default_traits_t {
-  using connection_state_listener_t = Listener;
-};
-using Request = restinio::request_t;
-
-const Request& as_request(const std::shared_ptr<void>& request) {
-  return *static_cast<const Request*>(request.get());
-}
-
-// A payload as restinio wants a buffer that it shares.
-struct SharedBuffer {
-  Payload payload;
-  const void* data() const { return payload.bytes.data(); }
-  size_t size() const { return payload.bytes.size(); }
-};
-
-restinio::http_status_line_t status_line(uint16_t status) {
-  const restinio::http_status_code_t code(status);
-  switch (status) {
-    case 200:
-      return {code, "OK"};
-    case 400:
-      return {code, "Bad Request"};
-    case 404:
-      return {code, "Not Found"};
-    case 405:
-      return {code, "Method Not Allowed"};
-    case 429:
-      return {code, "Too Many Requests"};
-    case 499:
-      return {code, "Client Closed Request"};
-    case 501:
-      return {code, "Not Implemented"};
-    case 503:
-      return {code, "Service Unavailable"};
-    case 504:
-      return {code, "Gateway Timeout"};
-    default:
-      return {code, "Internal Server Error"};
-  }
+void sweep_from_now_on(HttpShard& shard, net::steady_timer& timer) {
+  timer.expires_after(kSweepEvery);
+  timer.async_wait([&](const boost::system::error_code& failed) {
+    if (failed) return;
+    shard.sweep();
+    sweep_from_now_on(shard, timer);
+  });
 }
 
 }  // namespace
 
-HttpMethod HttpExchange::method() const {
-  const auto method = as_request(request_).header().method();
-  if (method == restinio::http_method_get()) return HttpMethod::kGet;
-  if (method == restinio::http_method_post()) return HttpMethod::kPost;
-  return HttpMethod::kOther;
-}
+HttpMethod HttpExchange::method() const { return request_->method(); }
 
-std::string_view HttpExchange::target() const {
-  return as_request(request_).header().request_target();
-}
+std::string_view HttpExchange::target() const { return path_of(request_->message); }
 
 std::string_view HttpExchange::header(std::string_view name) const {
-  const auto found =
-      as_request(request_).header().opt_value_of(restinio::string_view_t(name.data(), name.size()));
-  return found ? std::string_view(found->data(), found->size()) : std::string_view();
+  const auto found = request_->message.find(boost::beast::string_view(name.data(), name.size()));
+  if (found == request_->message.end()) return {};
+  return {found->value().data(), found->value().size()};
 }
 
-std::string_view HttpExchange::body() const { return as_request(request_).body(); }
-
-uint64_t HttpExchange::connection() const { return as_request(request_).connection_id(); }
+std::string_view HttpExchange::body() const { return request_->message.body(); }
+std::shared_ptr<const void> HttpExchange::owner() const { return request_; }
+uint64_t HttpExchange::connection() const { return request_->connection->id(); }
+bool HttpExchange::hold(size_t bytes) { return request_->held.grow_by(bytes); }
 
 void HttpExchange::respond(HttpResponse response) {
-  const auto request = std::static_pointer_cast<Request>(std::exchange(request_, nullptr));
-  auto builder = request->create_response(status_line(response.status));
-  builder.append_header(restinio::http_field::content_type, std::move(response.content_type));
-  for (auto& [name, value] : response.headers) builder.append_header(name, std::move(value));
-  builder.set_body(std::move(response.body));
-  for (Payload& payload : response.tail) {
-    builder.append_body(std::make_shared<SharedBuffer>(SharedBuffer{std::move(payload)}));
-  }
-  builder.done();
+  const auto request = std::exchange(request_, nullptr);
+  request->connection->respond(*request, std::move(response));
 }
 
-struct HttpServerImpl {
-  restinio::asio_ns::io_context io;
-  uint16_t port = 0;
-  std::unique_ptr<restinio::http_server_t<Traits>> server;
-  std::vector<std::thread> threads;
+struct HttpServer::Impl {
+  struct Shard : HttpShard {
+    net::steady_timer timer{io};
+    std::thread thread;
+  };
 
-  HttpServerImpl(const HttpOptions& options, HttpHandler& handler)
-      : io(static_cast<int>(options.threads)) {
-    server = std::make_unique<restinio::http_server_t<Traits>>(
-        restinio::external_io_context(io), [&](auto& settings) {
-          settings.address(options.address)
-              .port(options.port)
-              .buffer_size(kReadBuffer)
-              .max_pipelined_requests(kRequestsUnderWay)
-              .incoming_http_msg_limits(restinio::incoming_http_msg_limits_t()
-                                            .max_url_size(kLongestName)
-                                            .max_field_name_size(kLongestName)
-                                            .max_field_value_size(kLongestName)
-                                            .max_field_count(kMostHeaders)
-                                            .max_body_size(options.max_body_bytes))
-              .read_next_http_message_timelimit(kTransferLimit)
-              .write_http_response_timelimit(kTransferLimit)
-              .handle_request_timeout(kNoLimit)
-              .acceptor_options_setter([](auto& acceptor) {
-                acceptor.set_option(restinio::asio_ns::ip::tcp::acceptor::reuse_address(true));
-              })
-              .socket_options_setter([](auto& socket) {
-                socket.set_option(restinio::asio_ns::ip::tcp::no_delay(true));
-              })
-              .acceptor_post_bind_hook(
-                  [this](auto& acceptor) { port = acceptor.local_endpoint().port(); })
-              .connection_state_listener(std::make_shared<Listener>(handler))
-              .request_handler([&handler](restinio::request_handle_t request) {
-                handler.request(HttpExchange(std::move(request)));
-                return restinio::request_accepted();
-              });
-        });
-    server->open_sync();
-    for (uint32_t i = 0; i < options.threads; ++i) threads.emplace_back([this] { io.run(); });
-  }
-  ~HttpServerImpl() { stop(); }
+  const HttpOptions options;
+  HttpHandler& handler;
+  std::atomic<bool> draining = false;
+  uint64_t next_id = 1;  // of the thread that accepts
+  size_t next_shard = 0;
+  std::vector<std::unique_ptr<Shard>> shards;
+  std::unique_ptr<Acceptor> acceptor;
 
-  void stop_accepting() {
-    if (threads.empty() || server == nullptr) return;
-    restinio::asio_ns::post(io, [this] { server->close_sync(); });
+  Impl(const HttpOptions& o, HttpHandler& h) : options(o), handler(h) {
+    for (uint32_t i = 0; i < options.threads; ++i) {
+      shards.emplace_back(new Shard{{options, handler, draining}});
+    }
   }
+  ~Impl() { stop(); }
+
+  absl::Status start() {
+    ASSIGN_OR_RETURN(acceptor, Acceptor::open(shards[0]->io, options.address, options.port));
+    acceptor->start({[this]() -> net::io_context& { return shards[next_shard]->io; },
+                     [this](Acceptor::Socket socket) { accepted(std::move(socket)); },
+                     [this] { evict(); }});
+    for (const auto& shard : shards) {
+      sweep_from_now_on(*shard, shard->timer);
+      shard->thread = std::thread([&io = shard->io] {
+        const auto work = net::make_work_guard(io);
+        io.run();
+      });
+    }
+    return absl::OkStatus();
+  }
+
+  size_t connections() const {
+    size_t sum = 0;
+    for (const auto& shard : shards) sum += shard->count.load(std::memory_order_relaxed);
+    return sum;
+  }
+
+  void evict() {
+    for (const auto& shard : shards) {
+      net::post(shard->io, [&shard = *shard] { shard.evict(); });
+    }
+  }
+
+  void accepted(Acceptor::Socket socket) {
+    Shard& shard = *shards[next_shard];
+    next_shard = (next_shard + 1) % shards.size();
+    const bool full = connections() >= options.max_connections;
+    net::dispatch(shard.io, [&shard, id = next_id++, full, socket = std::move(socket)]() mutable {
+      if (full && !shard.evict()) {
+        boost::system::error_code ignored;
+        socket.non_blocking(true, ignored);
+        socket.send(net::buffer(kTurnedAway.data(), kTurnedAway.size()), 0, ignored);
+        return;
+      }
+      std::make_shared<HttpConnection>(std::move(socket), shard, id)->start();
+    });
+  }
+
+  void drain() {
+    draining = true;
+    net::post(shards[0]->io, [this] { acceptor->close(); });
+    for (const auto& shard : shards) {
+      net::post(shard->io, [&shard = *shard] { shard.drain(); });
+    }
+  }
+
   void stop() {
-    io.stop();
-    for (std::thread& thread : threads) thread.join();
-    threads.clear();
+    for (const auto& shard : shards) shard->io.stop();
+    for (const auto& shard : shards) {
+      if (shard->thread.joinable()) shard->thread.join();
+    }
   }
 };
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::start(const HttpOptions& options,
                                                               HttpHandler& handler) {
-  try {
-    return std::unique_ptr<HttpServer>(
-        new HttpServer(std::make_unique<HttpServerImpl>(options, handler)));
-  } catch (const std::exception& failed) {
-    return error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", options.address,
-                 options.port, failed.what());
-  }
+  auto impl = std::make_unique<Impl>(options, handler);
+  RETURN_IF_ERROR(impl->start());
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
 }
 
-HttpServer::HttpServer(std::unique_ptr<HttpServerImpl> impl) : impl_(std::move(impl)) {}
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HttpServer::~HttpServer() = default;
-uint16_t HttpServer::port() const { return impl_->port; }
-void HttpServer::stop_accepting() { impl_->stop_accepting(); }
+uint16_t HttpServer::port() const { return impl_->acceptor->port(); }
+size_t HttpServer::connections() const { return impl_->connections(); }
+net::io_context& HttpServer::io() { return impl_->shards[0]->io; }
+void HttpServer::drain() { impl_->drain(); }
 void HttpServer::stop() { impl_->stop(); }
 
 }  // namespace fermata::serve

@@ -10,10 +10,15 @@
 
 #include "absl/status/statusor.h"
 #include "model/tensor.h"
+#include "serve/byte_budget.h"
+
+namespace boost::asio {
+class io_context;
+}
 
 namespace fermata::serve {
 
-enum class HttpMethod : uint8_t { kGet, kPost, kOther };
+enum class HttpMethod : uint8_t { kGet, kPost, kOther };  // HEAD counts as GET
 
 struct HttpResponse {
   uint16_t status = 200;
@@ -23,9 +28,12 @@ struct HttpResponse {
   std::vector<Payload> tail;  // follows the body, shared until it is sent
 };
 
+struct HttpRequestState;
+
 // One request and the duty to answer it. Move-only; may go to another thread.
 class HttpExchange {
  public:
+  explicit HttpExchange(std::shared_ptr<HttpRequestState> request) : request_(std::move(request)) {}
   HttpExchange(HttpExchange&&) = default;
   HttpExchange& operator=(HttpExchange&&) = default;
 
@@ -34,16 +42,17 @@ class HttpExchange {
   std::string_view header(std::string_view name) const;  // empty: absent
   std::string_view body() const;
   // Keeps body() alive.
-  const std::shared_ptr<void>& owner() const { return request_; }
+  std::shared_ptr<const void> owner() const;
   uint64_t connection() const;
+  // Takes bytes that this request needs beside its body, until it is answered and its owner is
+  // gone. False where the connection or the server may hold no more.
+  bool hold(size_t bytes);
 
   // Exactly once; from any thread. Never blocks; a client that is gone is no error.
   void respond(HttpResponse response);
 
  private:
-  friend struct HttpServerImpl;
-  explicit HttpExchange(std::shared_ptr<void> request) : request_(std::move(request)) {}
-  std::shared_ptr<void> request_;
+  std::shared_ptr<HttpRequestState> request_;
 };
 
 // What a server calls, from its io threads; must not block them.
@@ -56,15 +65,20 @@ class HttpHandler {
 };
 
 struct HttpOptions {
-  std::string address = "0.0.0.0";
+  std::string address = "localhost";
   uint16_t port = 0;  // 0: a free one
   uint32_t threads = 1;
-  size_t max_body_bytes = size_t{1} << 30;  // a longer body closes the connection
+  size_t max_body_bytes = size_t{1} << 30;  // of a longer one: 413
+  // Beyond it the connection that has been without a request for longest is closed for a new
+  // one; where all have requests, the new one is turned away.
+  size_t max_connections = 1024;
+  // What all connections, and what each of them may hold: bodies, what they unpack to, replies.
+  std::shared_ptr<ByteBudget> budget;  // none: without limit
+  size_t connection_bytes = size_t{4} << 30;
 };
 
 // HTTP/1.1 with keep-alive. A connection may have two requests under way, so
 // that reading goes on while one is running and a closed connection is noticed.
-struct HttpServerImpl;
 class HttpServer {
  public:
   // UNAVAILABLE where it cannot listen. `handler` outlives the server.
@@ -75,15 +89,19 @@ class HttpServer {
   HttpServer& operator=(const HttpServer&) = delete;
 
   uint16_t port() const;
-  // No new connections. The open ones go on.
-  void stop_accepting();
+  size_t connections() const;  // that are open
+  // An io thread, for others that wait for few events.
+  boost::asio::io_context& io();
+  // No new connections; every open one ends with its next reply, those without a request at once.
+  void drain();
   // Ends the io threads: no handler runs any more. Exchanges that are still held
   // must be gone before the server is destroyed.
   void stop();
 
  private:
-  explicit HttpServer(std::unique_ptr<HttpServerImpl> impl);
-  std::unique_ptr<HttpServerImpl> impl_;
+  struct Impl;
+  explicit HttpServer(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace fermata::serve

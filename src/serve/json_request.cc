@@ -101,6 +101,7 @@ class Decoder {
     RETURN_IF_ERROR(get(root, "the request", "an object", members));
     bool has_inputs = false;
     for (const auto& [key, value] : members) {
+      if (value.is_null()) continue;  // as if it were not there
       if (key == "inputs") has_inputs = true;
       RETURN_IF_ERROR(read_member(key, value));
     }
@@ -142,6 +143,7 @@ class Decoder {
     std::optional<element> data, settings;
     bool has_shape = false, has_datatype = false;
     for (const auto& [key, value] : members) {
+      if (value.is_null()) continue;
       if (key == "name") {
         std::string_view text;
         RETURN_IF_ERROR(get(value, "the name of an input", "a string", text));
@@ -209,6 +211,7 @@ class Decoder {
     std::string_view name;
     std::optional<element> settings;
     for (const auto& [key, value] : members) {
+      if (value.is_null()) continue;
       if (key == "name") RETURN_IF_ERROR(get(value, "the name of an output", "a string", name));
       if (key == "parameters") settings = value;
     }

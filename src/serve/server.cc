@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "serve/descriptors.h"
 #include "serve/grpc_server.h"
 #include "serve/http_front_end.h"
 #include "serve/http_server.h"
@@ -19,12 +20,13 @@ namespace {
 
 constexpr std::chrono::milliseconds kDrainPoll(5);
 
-HttpOptions http_options(const ListenOptions& listen, uint16_t port) {
+HttpOptions http_options(const ListenOptions& listen, uint16_t port, size_t max_connections) {
   HttpOptions options;
   options.address = listen.host;
   options.port = port;
   options.threads = listen.threads;
   options.max_body_bytes = size_t{listen.max_request_mb} << 20;
+  options.max_connections = max_connections;
   return options;
 }
 
@@ -46,12 +48,19 @@ struct Server::Parts {
       : engine(std::move(e)), http_front_end(*engine, operations, regions, max_body_bytes) {}
 
   absl::Status start(const ListenOptions& listen) {
-    ASSIGN_OR_RETURN(http, HttpServer::start(http_options(listen, listen.http), http_front_end));
-    ASSIGN_OR_RETURN(grpc,
-                     GrpcServer::start({listen.host, listen.grpc}, *engine, operations, regions));
+    const ConnectionLimits limits =
+        connection_limits(listen.max_connections, raise_descriptor_limit());
+    if (limits.http < listen.max_connections) {
+      spdlog::warn("{} connections each over HTTP and gRPC: the limit of open files allows no more",
+                   limits.http);
+    }
+    ASSIGN_OR_RETURN(
+        http, HttpServer::start(http_options(listen, listen.http, limits.http), http_front_end));
+    ASSIGN_OR_RETURN(grpc, GrpcServer::start({listen.host, listen.grpc, limits.grpc}, http->io(),
+                                             *engine, operations, regions));
     metrics_front_end = std::make_unique<MetricsFrontEnd>(
         *engine, FrontEnds{{"http", &http_front_end.counters()}, {"grpc", &grpc->counters()}});
-    HttpOptions options = http_options(listen, listen.metrics);
+    HttpOptions options = http_options(listen, listen.metrics, limits.metrics);
     options.threads = 1;
     ASSIGN_OR_RETURN(metrics, HttpServer::start(options, *metrics_front_end));
     return absl::OkStatus();
@@ -59,7 +68,7 @@ struct Server::Parts {
 
   void drain(Duration patience) {
     operations.stop_being_ready();
-    if (http != nullptr) http->stop_accepting();
+    if (http != nullptr) http->drain();
     if (grpc != nullptr) {
       grpc->set_serving(false);
       grpc->stop(patience);

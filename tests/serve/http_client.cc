@@ -13,7 +13,23 @@
 
 namespace fermata::serve {
 
-HttpClient::HttpClient(uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {
+HttpClient::HttpClient() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {}
+
+HttpClient::HttpClient(uint16_t port) : HttpClient() { connect(port); }
+
+bool HttpClient::connect_v6(uint16_t port) {
+  close();
+  socket_ = ::socket(AF_INET6, SOCK_STREAM, 0);
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(port);
+  address.sin6_addr = in6addr_loopback;
+  return ::connect(socket_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+}
+
+void HttpClient::half_close() { ::shutdown(socket_, SHUT_WR); }
+
+void HttpClient::connect(uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
@@ -44,7 +60,7 @@ bool HttpClient::read_more() {
   return true;
 }
 
-HttpReceived HttpClient::receive() {
+HttpReceived HttpClient::receive_head() {
   HttpReceived result;
   size_t end;
   while ((end = buffer_.find("\r\n\r\n")) == buffer_.npos) {
@@ -61,6 +77,13 @@ HttpReceived HttpClient::receive() {
     result.headers[name] = head.substr(colon + 2, line_end - colon - 2);
     at = line_end + 2;
   }
+  return result;
+}
+
+HttpReceived HttpClient::receive() {
+  HttpReceived result = receive_head();
+  while (result.status == 100) result = receive_head();
+  if (result.status == 0) return result;
   const size_t length = std::stoul(result.headers["content-length"]);
   while (buffer_.size() < length && read_more()) {
   }

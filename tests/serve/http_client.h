@@ -18,12 +18,18 @@ struct HttpReceived {
 class HttpClient {
  public:
   explicit HttpClient(uint16_t port);
+  HttpClient();  // has a socket; connect() comes later
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
+  void connect(uint16_t port);
+  bool connect_v6(
+      uint16_t port);  // to ::1, with another socket; false where there is no such address
   void send(std::string_view bytes);
-  HttpReceived receive();
+  void half_close();            // sends no more, but listens
+  HttpReceived receive();       // the next reply but 100 (Continue)
+  HttpReceived receive_head();  // the next of any kind, without its body
   void close();
 
   HttpReceived get(std::string_view path);

@@ -167,15 +167,6 @@ TEST_F(HttpFrontEndTest, AnswersABodyThatUnpacksTooLargeWithAnError) {
   expect_alive();
 }
 
-TEST_F(HttpFrontEndTest, ClosesOnWhatIsNotHttpOrTooLargeAndGoesOn) {
-  HttpClient rude(server_->ports().http);
-  rude.send("\x16\x03\x01 hello\r\n\r\n");
-  EXPECT_EQ(rude.receive().status, 0);
-  HttpClient large(server_->ports().http);
-  EXPECT_EQ(large.post(kInfer, std::string(2 << 20, ' ')).status, 0);
-  expect_alive();
-}
-
 TEST_F(HttpFrontEndTest, MapsStatuses) {
   const std::pair<absl::StatusCode, int> cases[] = {
       {absl::StatusCode::kInvalidArgument, 400},   {absl::StatusCode::kNotFound, 404},

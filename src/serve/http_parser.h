@@ -1,0 +1,62 @@
+#pragma once
+
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace fermata::serve {
+
+using HttpMessage = boost::beast::http::request<boost::beast::http::string_body>;
+
+// Why a connection cannot go on: the status of its last answer, and what to say.
+struct HttpRefusal {
+  uint16_t status = 400;
+  std::string says;
+};
+
+// The requests of one connection, one after another, from its bytes as they come (RFC 9112).
+// What proxies and servers have read in different ways is refused: two Hosts, blanks in names,
+// bare line feeds, codings before chunked, a length beside chunks.
+class HttpParser {
+ public:
+  static constexpr size_t kLongestHead = 64 * 1024;  // all of it, and of a chunk's own lines
+
+  enum class Step {
+    kMore,   // the bytes end inside a request, or before one
+    kHead,   // a head is complete and a body follows: expects_continue() and length() are known
+    kWhole,  // take() gives it
+    kBad,    // refusal() says why; nothing may be fed any more
+  };
+
+  explicit HttpParser(size_t max_body) : max_body_(max_body) {}
+
+  // Takes from the front of `bytes`, at most one request; `used` is how many bytes. What it
+  // leaves is to be fed again, with more behind it. O(bytes) over all calls of a request.
+  Step feed(std::string_view bytes, size_t& used);
+
+  bool expects_continue() const;
+  size_t length() const;  // of the body: as announced, or what of it has come in chunks
+  bool inside() const;    // a request has begun and is not whole
+  HttpMessage take();     // after kWhole
+  const HttpRefusal& refusal() const { return refusal_; }
+
+ private:
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  Step refuse(uint16_t status, std::string says);
+  Step refuse(const boost::system::error_code& failed);
+  std::optional<HttpRefusal> check_head() const;
+
+  const size_t max_body_;
+  std::optional<Parser> parser_;
+  size_t scanned_ = 0;  // bytes of the head that were left, without a bare line feed
+  HttpRefusal refusal_;
+};
+
+// The path and query of a request's target, without the scheme and host of an absolute one.
+std::string_view path_of(const HttpMessage& message);
+
+}  // namespace fermata::serve
