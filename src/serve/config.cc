@@ -35,6 +35,8 @@ ListenOptions listen_options(Reader reader) {
   options.grpc = port(fields["grpc"], options.grpc);
   options.metrics = port(fields["metrics"], options.metrics);
   options.threads = static_cast<uint32_t>(fields["threads"].integer(1, 64, options.threads));
+  options.max_connections = static_cast<uint32_t>(
+      fields["max_connections"].integer(1, 1'000'000, options.max_connections));
   options.max_request_mb =
       static_cast<uint32_t>(fields["max_request_mb"].integer(1, 4096, options.max_request_mb));
   return options;

@@ -10,11 +10,12 @@
 namespace fermata::serve {
 
 struct ListenOptions {
-  std::string host = "127.0.0.1";
+  std::string host = "localhost";  // every address that it has
   // 0: a free port, which the server reports when it is ready.
   uint16_t http = 8000, grpc = 8001, metrics = 8002;
-  uint32_t threads = 1;          // of each front end
-  uint32_t max_request_mb = 64;  // over HTTP; gRPC has no limit, as its clients expect
+  uint32_t threads = 1;             // of each front end
+  uint32_t max_connections = 1024;  // over HTTP and over gRPC each, or fewer: serve/descriptors.h
+  uint32_t max_request_mb = 64;     // over HTTP; gRPC has no limit, as its clients expect
 };
 
 // What fermata.yaml says (docs/configuration.md).

@@ -1,6 +1,6 @@
+#include <grpc/support/time.h>
 #include <grpcpp/grpcpp.h>
 
-#include <chrono>
 #include <utility>
 
 #include "base/status.h"
@@ -13,10 +13,12 @@ namespace {
 
 // A client's own deadline, on the engine's clock.
 Time cutoff_of(const grpc::ServerContextBase& context, Time now) {
-  const auto deadline = context.deadline();
-  if (deadline == std::chrono::system_clock::time_point::max()) return Time::infinite();
-  const auto left = deadline - std::chrono::system_clock::now();
-  return now + Duration::nanos(std::chrono::duration_cast<std::chrono::nanoseconds>(left).count());
+  constexpr int64_t kLongestS = 1'000'000'000;  // beyond some thirty years: none
+  const gpr_timespec left =
+      gpr_time_sub(gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_REALTIME),
+                   gpr_now(GPR_CLOCK_REALTIME));
+  if (left.tv_sec > kLongestS) return Time::infinite();
+  return now + Duration::seconds(left.tv_sec) + Duration::nanos(left.tv_nsec);
 }
 
 // One unary call. gRPC calls neither OnCancel nor OnDone before the method that

@@ -3,42 +3,56 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <boost/asio/post.hpp>
 #include <chrono>
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
+#include "serve/grpc_listener.h"
 #include "serve/grpc_service.h"
 
 namespace fermata::serve {
+namespace {
+
+constexpr int kHandshakeLimitMs = 10'000;  // from a connection to the client's first settings
+
+}  // namespace
 
 struct GrpcServerImpl {
+  boost::asio::io_context& io;
+  std::unique_ptr<GrpcListener> listener;
   GrpcHouse house;
   GrpcService service{house};
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
-  int port = 0;
 };
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions& options,
+                                                              boost::asio::io_context& io,
                                                               engine::Engine& engine,
                                                               Operations& operations,
                                                               const SharedMemory& regions) {
-  auto impl =
-      std::unique_ptr<GrpcServerImpl>(new GrpcServerImpl{{engine, operations, regions, {}}});
-  const std::string address = fmt::format("{}:{}", options.address, options.port);
+  ASSIGN_OR_RETURN(auto listener,
+                   GrpcListener::open(io, options.address, options.port, options.max_connections));
+  auto impl = std::unique_ptr<GrpcServerImpl>(
+      new GrpcServerImpl{io, std::move(listener), {engine, operations, regions, {}}});
   // Debian builds Abseil with its search for deadlocks, which every lock inside gRPC pays for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(address, grpc::InsecureServerCredentials(), &impl->port);
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeLimitMs);
   builder.SetMaxReceiveMessageSize(-1);
   builder.SetMaxSendMessageSize(-1);
   builder.RegisterService(&impl->service);
   impl->server = builder.BuildAndStart();
-  if (impl->server == nullptr || impl->port == 0) {
-    return error(absl::StatusCode::kUnavailable, "cannot listen on {} for gRPC", address);
+  if (impl->server == nullptr) {
+    return error(absl::StatusCode::kUnavailable, "cannot start gRPC; its log says why");
   }
+  impl->listener->start(*impl->acceptor);
   auto result = std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
   result->set_serving(true);
   return result;
@@ -47,7 +61,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
 GrpcServer::GrpcServer(std::unique_ptr<GrpcServerImpl> impl) : impl_(std::move(impl)) {}
 GrpcServer::~GrpcServer() = default;
 
-uint16_t GrpcServer::port() const { return static_cast<uint16_t>(impl_->port); }
+uint16_t GrpcServer::port() const { return impl_->listener->port(); }
 const FrontEndCounters& GrpcServer::counters() const { return impl_->house.counters; }
 
 void GrpcServer::set_serving(bool serving) {
@@ -57,6 +71,7 @@ void GrpcServer::set_serving(bool serving) {
 }
 
 void GrpcServer::stop(Duration patience) {
+  boost::asio::post(impl_->io, [&listener = *impl_->listener] { listener.close(); });
   impl_->server->Shutdown(std::chrono::system_clock::now() +
                           std::chrono::nanoseconds(patience.nanos()));
   impl_->server->Wait();

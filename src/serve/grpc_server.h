@@ -11,11 +11,16 @@
 #include "serve/operations.h"
 #include "serve/shared_memory.h"
 
+namespace boost::asio {
+class io_context;
+}
+
 namespace fermata::serve {
 
 struct GrpcOptions {
-  std::string address = "0.0.0.0";
+  std::string address = "localhost";
   uint16_t port = 0;  // 0: a free one
+  size_t max_connections = 1024;
 };
 
 // inference.GRPCInferenceService and grpc.health.v1.Health on gRPC's callback
@@ -23,8 +28,10 @@ struct GrpcOptions {
 struct GrpcServerImpl;
 class GrpcServer {
  public:
-  // UNAVAILABLE where it cannot listen. All but the options outlive it.
+  // UNAVAILABLE where it cannot listen. All but the options outlive it; the thread of `io`, which
+  // accepts connections, ends before it.
   static absl::StatusOr<std::unique_ptr<GrpcServer>> start(const GrpcOptions& options,
+                                                           boost::asio::io_context& io,
                                                            engine::Engine& engine,
                                                            Operations& operations,
                                                            const SharedMemory& regions);

@@ -33,11 +33,13 @@ class Server:
         config.write_text(text.format(models=models))
         self.log = folder / "server.log"
         with self.log.open("w") as log:
-            self.process = subprocess.Popen([FERMATA, "serve", "--config", config],
-                                            stdout=subprocess.PIPE, stderr=log, text=True)
+            self.process = self.start([FERMATA, "serve", "--config", config],
+                                      stdout=subprocess.PIPE, stderr=log, text=True)
         ports = self._ports()
         self.http, self.grpc, self.metrics = (
             f"127.0.0.1:{ports[name]}" for name in ("http", "grpc", "metrics"))
+
+    start = staticmethod(subprocess.Popen)
 
     def _ports(self):
         """Those that the ready line names."""
