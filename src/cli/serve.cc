@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "base/status.h"
@@ -21,7 +23,12 @@ constexpr char kServeExamples[] =
     "  fermata serve --config zoo/fermata.yaml\n"
     "  fermata serve --models repository --http-port 0   # a free port, named on standard output\n"
     "Standard output has one line, when the server is ready; the log goes to standard error, one\n"
-    "JSON object a line. SIGINT or SIGTERM: what is under way ends first.";
+    "JSON object a line. SIGINT or SIGTERM: what is under way ends first, for as long as --drain "
+    "says;\n"
+    "a second one ends the server at once.";
+
+// What may take longer than the requests: a model that is being loaded.
+constexpr double kGraceS = 5;
 
 struct ServeArguments {
   std::string config, models;
@@ -64,6 +71,16 @@ void wait_for_stop(const sigset_t& signals) {
   spdlog::info("stopping on signal {}; what is under way ends first", signal);
 }
 
+// From now on another signal ends the process whatever it waits for, and so does time: a model
+// that runs without end, or a log that nobody reads.
+void end_by_force_after(double seconds, const sigset_t& signals) {
+  std::thread([seconds, signals] {
+    const timespec limit{static_cast<time_t>(seconds), 0};
+    sigtimedwait(&signals, nullptr, &limit);
+    _exit(kFailed);
+  }).detach();
+}
+
 void announce(const serve::ListenOptions& listen, const serve::Ports& ports) {
   std::cout << fmt::format("ready http={0}:{1} grpc={0}:{2} metrics={0}:{3}\n", listen.host,
                            ports.http, ports.grpc, ports.metrics)
@@ -92,6 +109,7 @@ int serve_until_stopped(const ServeArguments& arguments) {
   }
   announce(config->listen, (*server)->ports());
   wait_for_stop(signals);
+  end_by_force_after(arguments.drain_s + kGraceS, signals);
   (*server)->stop(Duration::from_seconds(arguments.drain_s));
   spdlog::info("stopped");
   return kDone;

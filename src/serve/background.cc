@@ -4,7 +4,9 @@
 
 namespace fermata::serve {
 
-Background::Background() : thread_([this] { run(); }) {}
+Background::Background(size_t threads) {
+  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+}
 
 Background::~Background() { finish(); }
 
@@ -13,15 +15,19 @@ void Background::finish() {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_one();
-  if (thread_.joinable()) thread_.join();
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 void Background::post(absl::AnyInvocable<void()> work) {
-  {
-    const std::scoped_lock lock(mutex_);
-    queue_.push_back(std::move(work));
+  std::unique_lock lock(mutex_);
+  if (stopping_) {
+    lock.unlock();
+    return work();
   }
+  queue_.push_back(std::move(work));
+  lock.unlock();
   changed_.notify_one();
 }
 

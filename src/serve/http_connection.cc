@@ -288,7 +288,7 @@ void HttpConnection::end() {
   Failure ignored;
   socket_.shutdown(net::socket_base::shutdown_send, ignored);
   buffer_.clear();
-  if (sent_all_) return close();
+  if (sent_all_ || (shard_.draining && socket_.available(ignored) == 0)) return close();
   read();
 }
 

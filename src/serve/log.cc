@@ -1,10 +1,15 @@
 #include "serve/log.h"
 
+#include <poll.h>
 #include <spdlog/pattern_formatter.h>
-#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <climits>
 #include <memory>
+#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -27,14 +32,44 @@ class QuotedMessage : public spdlog::custom_flag_formatter {
   }
 };
 
+// Writes only as much as standard error takes at once.
+class PatientlessSink : public spdlog::sinks::base_sink<std::mutex> {
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    if (cut_ && !write("\n")) return;
+    const bool whole = write({line.data(), line.size()});
+    cut_ = !whole && begun_;
+  }
+  void flush_() override {}
+
+ private:
+  bool write(std::string_view bytes) {
+    begun_ = false;
+    while (!bytes.empty()) {
+      // A pipe that is ready takes this many bytes without blocking.
+      const size_t piece = std::min<size_t>(bytes.size(), PIPE_BUF);
+      pollfd ready{STDERR_FILENO, POLLOUT, 0};
+      if (poll(&ready, 1, 0) <= 0) return false;
+      const ssize_t written = ::write(STDERR_FILENO, bytes.data(), piece);
+      if (written <= 0) return false;
+      begun_ = true;
+      bytes.remove_prefix(static_cast<size_t>(written));
+    }
+    return true;
+  }
+  bool begun_ = false;  // of the last write, some bytes are out
+  bool cut_ = false;    // the last line has no end
+};
+
 }  // namespace
 
 void log_as_json(const std::string& level) {
   auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
   formatter->add_flag<QuotedMessage>('*').set_pattern(
       R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","message":%*})");
-  auto logger = std::make_shared<spdlog::logger>("fermata",
-                                                 std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger = std::make_shared<spdlog::logger>("fermata", std::make_shared<PatientlessSink>());
   logger->set_formatter(std::move(formatter));
   logger->set_level(spdlog::level::from_str(level));
   spdlog::set_default_logger(std::move(logger));

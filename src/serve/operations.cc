@@ -105,14 +105,19 @@ absl::Status Operations::repository_index(const inference::RepositoryIndexReques
 void Operations::load(const inference::RepositoryModelLoadRequest& request, Done done) {
   auto config = config_of(request);
   if (!config.ok()) return done(config.status());
-  background_.post(
-      [this, model = request.model_name(), config = *std::move(config),
-       done = std::move(done)]() mutable { done(engine_.load(model, std::move(config))); });
+  post(std::move(done),
+       [this, model = request.model_name(), config = *std::move(config)]() mutable {
+         return engine_.load(model, std::move(config));
+       });
 }
 
 void Operations::unload(const inference::RepositoryModelUnloadRequest& request, Done done) {
-  background_.post([this, model = request.model_name(), done = std::move(done)]() mutable {
-    done(engine_.unload(model));
+  post(std::move(done), [this, model = request.model_name()] { return engine_.unload(model); });
+}
+
+void Operations::post(Done done, absl::AnyInvocable<absl::Status()> work) {
+  background_.post([this, done = std::move(done), work = std::move(work)]() mutable {
+    done(ready() ? work() : error(absl::StatusCode::kUnavailable, "the server stops"));
   });
 }
 

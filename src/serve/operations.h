@@ -24,7 +24,8 @@ class Operations {
 
   bool ready() const;  // no model is being loaded at start, and the server is not stopping
   void stop_being_ready();
-  // Waits for what load() and unload() still have to do; none may be called after.
+  // Waits for the load or unload under way; those behind it have been UNAVAILABLE since
+  // stop_being_ready().
   void finish() { background_.finish(); }
 
   absl::Status model_ready(const inference::ModelReadyRequest& request,
@@ -59,6 +60,8 @@ class Operations {
   absl::Status cuda_memory_register() const;
 
  private:
+  void post(Done done, absl::AnyInvocable<absl::Status()> work);
+
   engine::Engine& engine_;
   SharedMemory& regions_;
   std::atomic<bool> stopping_ = false;

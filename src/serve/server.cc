@@ -67,15 +67,15 @@ struct Server::Parts {
   }
 
   void drain(Duration patience) {
+    const auto give_up =
+        std::chrono::steady_clock::now() + std::chrono::nanoseconds(patience.nanos());
     operations.stop_being_ready();
     if (http != nullptr) http->drain();
     if (grpc != nullptr) {
       grpc->set_serving(false);
       grpc->stop(patience);
     }
-    const auto give_up =
-        std::chrono::steady_clock::now() + std::chrono::nanoseconds(patience.nanos());
-    while (http_front_end.counters().running.load(std::memory_order_acquire) > 0 &&
+    while (http != nullptr && http->connections() > 0 &&
            std::chrono::steady_clock::now() < give_up) {
       std::this_thread::sleep_for(kDrainPoll);
     }

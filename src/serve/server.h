@@ -30,8 +30,9 @@ class Server {
   Ports ports() const;  // those that are bound
   engine::Engine& engine();
 
-  // Stops being ready and accepting, waits up to `patience` for requests under way,
-  // cancels the rest, ends. Blocks; once.
+  // Stops being ready and accepting, waits up to `patience` for requests under way over both
+  // protocols, cancels the rest, ends. Blocks; once. A model that is being loaded, or that runs
+  // without end, is waited for.
   void stop(Duration patience);
 
  private:

@@ -1,0 +1,81 @@
+"""Signals: what is under way ends first, a second signal ends the server, and nothing holds it."""
+
+import http.client
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from conftest import START_LIMIT_S, Server
+
+HOUR_MS = 3_600_000
+EMULATED = """
+models: {models}
+listen: {{http: 0, grpc: 0, metrics: 0}}
+workers: {{count: 1, executor: emulated}}
+"""
+MODEL = """
+max_batch_size: 1
+input { name: "x" data_type: TYPE_FP32 dims: 2 }
+output { name: "y" data_type: TYPE_FP32 dims: 2 }
+"""
+
+
+@pytest.fixture
+def models(tmp_path):
+    """A repository whose only model takes an hour."""
+    folder = tmp_path / "models" / "slow"
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(MODEL)
+    times = {"runs": 1} | {f"{which}_ms": HOUR_MS for which in ("p50", "p90", "p99", "mean")}
+    (folder / "profile.json").write_text(json.dumps(
+        {"format": 1, "version": 1, "model": "slow", "model_version": "1", "batches": {"1": times},
+         "linear_ms": {"alpha": 0, "beta": HOUR_MS, "error": 0},
+         "quadratic_ms": {"a": 0, "b": 0, "c": HOUR_MS, "error": 0}}))
+    return tmp_path / "models"
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path, models):
+    server = Server(tmp_path, models, EMULATED)
+    request = json.dumps({"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32",
+                                      "data": [1, 2]}]})
+    busy = http.client.HTTPConnection(server.http, timeout=START_LIMIT_S)
+    busy.request("POST", "/v2/models/slow/infer", request)
+    idle = http.client.HTTPConnection(server.http, timeout=START_LIMIT_S)
+    for _ in range(3):  # the server has read the request when it has answered some others
+        idle.request("GET", "/v2/health/live")
+        idle.getresponse().read()
+    server.process.send_signal(signal.SIGTERM)
+    assert idle.sock.recv(1) == b""  # it has begun to stop, and waits for the hour to end
+    server.process.send_signal(signal.SIGINT)
+    assert server.process.wait(START_LIMIT_S) == 1
+
+
+class MuteServer(Server):
+    """Its standard error is a pipe that is full and that nobody reads."""
+
+    @staticmethod
+    def start(command, stderr, **how):
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        try:
+            while True:
+                os.write(writer, b"x" * 4096)
+        except BlockingIOError:
+            os.set_blocking(writer, True)
+        process = subprocess.Popen(command + ["--log-level", "debug"], stderr=writer, **how)
+        os.close(writer)
+        process.unread = reader  # open as long as the process is known
+        return process
+
+
+def test_a_log_that_nobody_reads_holds_nothing(tmp_path, models):
+    server = MuteServer(tmp_path, models, EMULATED)
+    for _ in range(20):
+        client = http.client.HTTPConnection(server.http, timeout=START_LIMIT_S)
+        client.request("POST", "/v2/repository/models/slow/load", "{}")
+        assert client.getresponse().status == 200
+    assert server.stop() == 0
+    os.close(server.process.unread)

@@ -1,0 +1,101 @@
+// How the server ends: what is under way first, but not later than it may.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "serve/http_client.h"
+#include "serve/scripted_engine.h"
+#include "serve/server.h"
+
+namespace fermata::serve {
+namespace {
+
+constexpr char kInferPath[] = "/v2/models/echo/infer";
+constexpr char kRequest[] =
+    R"({"inputs":[{"name":"IN","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}]})";
+
+// An engine whose loads wait until they are let through.
+class SlowToLoad : public ScriptedEngine {
+ public:
+  absl::Status load(std::string_view, std::optional<std::string>) override {
+    std::unique_lock lock(gate_);
+    ++begun_;
+    moved_.notify_all();
+    moved_.wait(lock, [this] { return open_; });
+    return absl::OkStatus();
+  }
+  void wait_begun(int loads) {
+    std::unique_lock lock(gate_);
+    moved_.wait(lock, [&] { return begun_ == loads; });
+  }
+  void open() {
+    const std::scoped_lock lock(gate_);
+    open_ = true;
+    moved_.notify_all();
+  }
+
+ private:
+  std::mutex gate_;
+  std::condition_variable moved_;
+  int begun_ = 0;
+  bool open_ = false;
+};
+
+class StopTest : public ::testing::Test {
+ protected:
+  StopTest() {
+    auto engine = std::make_unique<SlowToLoad>();
+    engine_ = engine.get();
+    ListenOptions options;
+    options.http = options.grpc = options.metrics = 0;
+    server_ = *Server::start(options, std::move(engine));
+  }
+  // Has begun to stop when this returns: the connections without a request are closed.
+  std::thread begin_to_stop() {
+    HttpClient idle(server_->ports().http);
+    EXPECT_EQ(idle.get("/v2/health/live").status, 200);
+    std::thread stop([this] { server_->stop(Duration::seconds(600)); });
+    EXPECT_EQ(idle.receive().status, 0);
+    return stop;
+  }
+
+  SlowToLoad* engine_;
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(StopTest, AnswersWhatIsUnderWayAndSaysThatItCloses) {
+  engine_->hold = true;
+  HttpClient client(server_->ports().http);
+  client.send(post_text(kInferPath, kRequest));
+  engine_->wait_held(1);
+  std::thread stop = begin_to_stop();
+  engine_->release();
+  auto reply = client.receive();
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.headers["connection"], "close");
+  stop.join();
+}
+
+TEST_F(StopTest, TurnsAwayLoadsThatHaveNotBegun) {
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 5; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(server_->ports().http));
+    EXPECT_EQ(clients.back()->get("/v2/health/live").status, 200);
+    clients.back()->send(post_text("/v2/repository/models/echo/load", ""));
+    engine_->wait_begun(1);
+  }
+  // All has been read that was sent before the last of several answers to others.
+  HttpClient other(server_->ports().http);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(other.get("/v2/health/live").status, 200);
+  std::thread stop = begin_to_stop();
+  engine_->open();
+  EXPECT_EQ(clients[0]->receive().status, 200);
+  for (int i = 1; i < 5; ++i) EXPECT_EQ(clients[i]->receive().status, 503);
+  stop.join();
+}
+
+}  // namespace
+}  // namespace fermata::serve
