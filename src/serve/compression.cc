@@ -92,12 +92,17 @@ Encoding choose_encoding(std::string_view accept) {
   return Encoding::kIdentity;
 }
 
-absl::StatusOr<std::string> decompress(std::string_view text, Encoding encoding, size_t limit) {
+absl::StatusOr<std::string> decompress(std::string_view text, Encoding encoding, size_t limit,
+                                       absl::FunctionRef<bool(size_t)> hold) {
   if (text.size() > UINT32_MAX) return invalid("the compressed body is larger than 4 GiB");
   Inflater stream(lacks_header(text, encoding) ? kBareWindow : kAnyWindow);
   set_input(stream, text);
   std::string out;
   while (true) {
+    if (!hold(kStep)) {
+      return error(absl::StatusCode::kResourceExhausted,
+                   "no memory is left to decompress the message; try again later");
+    }
     const size_t before = grow(stream, out);
     const int result = inflate(&stream, Z_NO_FLUSH);
     out.resize(before + kStep - stream.avail_out);

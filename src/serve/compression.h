@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 
 namespace fermata::serve {
@@ -19,8 +20,11 @@ Encoding choose_encoding(std::string_view accept_encoding);
 std::string_view name(Encoding encoding);
 
 // INVALID_ARGUMENT where the text is damaged or would be larger than `limit`
-// bytes (so that a small body cannot fill the memory).
-absl::StatusOr<std::string> decompress(std::string_view text, Encoding encoding, size_t limit);
+// bytes (so that a small body cannot fill the memory). `hold` is asked before so many more bytes
+// are taken; where it says no, RESOURCE_EXHAUSTED.
+absl::StatusOr<std::string> decompress(
+    std::string_view text, Encoding encoding, size_t limit,
+    absl::FunctionRef<bool(size_t)> hold = [](size_t) { return true; });
 // All pieces as one stream.
 std::string compress(const std::vector<std::string_view>& pieces, Encoding encoding);
 

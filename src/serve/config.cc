@@ -38,7 +38,13 @@ ListenOptions listen_options(Reader reader) {
   options.max_connections = static_cast<uint32_t>(
       fields["max_connections"].integer(1, 1'000'000, options.max_connections));
   options.max_request_mb =
-      static_cast<uint32_t>(fields["max_request_mb"].integer(1, 4096, options.max_request_mb));
+      static_cast<uint32_t>(fields["max_request_mb"].integer(1, 2047, options.max_request_mb));
+  Reader memory = fields["memory_mb"];
+  options.memory_mb = static_cast<uint32_t>(
+      memory.integer(1, 1 << 20, std::max(options.memory_mb, 8 * options.max_request_mb)));
+  if (options.memory_mb < 8 * options.max_request_mb) {
+    memory.fail("at least 8 times max_request_mb");
+  }
   return options;
 }
 

@@ -15,7 +15,10 @@ struct ListenOptions {
   uint16_t http = 8000, grpc = 8001, metrics = 8002;
   uint32_t threads = 1;             // of each front end
   uint32_t max_connections = 1024;  // over HTTP and over gRPC each, or fewer: serve/descriptors.h
-  uint32_t max_request_mb = 64;     // over HTTP; gRPC has no limit, as its clients expect
+  uint32_t max_request_mb = 64;     // of one message, as sent and when decompressed
+  // That clients may hold at a time, a connection at most a quarter of it: messages that are being
+  // read, decompressed or worked on, replies that are not taken yet.
+  uint32_t memory_mb = 1024;
 };
 
 // What fermata.yaml says (docs/configuration.md).

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "serve/grpc_codec.h"
+#include "serve/grpc_message.h"
 #include "serve/grpc_service.h"
 #include "serve/status_map.h"
 
@@ -25,15 +26,12 @@ Time cutoff_of(const grpc::ServerContextBase& context, Time now) {
 // made it has returned, so start() is over by then, even if the reply has come.
 class UnaryInfer final : public grpc::ServerUnaryReactor {
  public:
-  UnaryInfer(GrpcHouse& house, grpc::CallbackServerContext& context)
-      : house_(house),
-        context_(context),
-        messages_(*static_cast<InferMessages*>(context.GetRpcAllocatorState())) {}
+  UnaryInfer(GrpcHouse& house, grpc::CallbackServerContext& context, grpc::ByteBuffer& response)
+      : house_(house), context_(context), response_(response), held_(house.budget) {}
 
-  void start() {
+  void start(grpc::ByteBuffer& request) {
     house_.counters.begin();
-    const Time arrival = house_.engine.now();
-    auto call = house_.decode(messages_.share_request(), context_, arrival);
+    auto call = house_.decode(request, held_, context_, nullptr);
     if (!call.ok()) {
       house_.counters.reject();
       return finish(call.status());
@@ -55,7 +53,9 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
   void answer(engine::ReplyPart part) {
     absl::Status status = std::move(part.status);
     if (status.ok()) {
-      status = encode_grpc_reply(std::move(part), wishes_, house_.regions, *messages_.response());
+      inference::ModelInferResponse response;
+      status = encode_grpc_reply(std::move(part), wishes_, house_.regions, response);
+      if (status.ok()) status = write_message(response, held_, response_);
     }
     finish(status);
   }
@@ -67,16 +67,20 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
 
   GrpcHouse& house_;
   grpc::CallbackServerContext& context_;
-  InferMessages& messages_;
+  grpc::ByteBuffer& response_;
+  HeldBytes held_;  // the request and its reply
   ReplyWishes wishes_;
   JobId job_;
 };
 
 }  // namespace
 
-absl::StatusOr<InferCall> GrpcHouse::decode(
-    std::shared_ptr<const inference::ModelInferRequest> message,
-    const grpc::ServerContextBase& context, Time arrival) const {
+absl::StatusOr<InferCall> GrpcHouse::decode(grpc::ByteBuffer& bytes, HeldBytes& held,
+                                            const grpc::ServerContextBase& context,
+                                            std::string* id) const {
+  const Time arrival = engine.now();
+  ASSIGN_OR_RETURN(auto message, read_infer_message(bytes, max_message_bytes, held));
+  if (id != nullptr) *id = message->id();
   ASSIGN_OR_RETURN(InferCall call, decode_grpc_infer(std::move(message), regions));
   call.request.arrival = arrival;
   call.request.cutoff = cutoff_of(context, arrival);
@@ -88,9 +92,10 @@ absl::StatusOr<InferCall> GrpcHouse::decode(
   return call;
 }
 
-grpc::ServerUnaryReactor* start_infer(GrpcHouse& house, grpc::CallbackServerContext& context) {
-  auto* infer = new UnaryInfer(house, context);
-  infer->start();
+grpc::ServerUnaryReactor* start_infer(GrpcHouse& house, grpc::CallbackServerContext& context,
+                                      grpc::ByteBuffer& request, grpc::ByteBuffer& response) {
+  auto* infer = new UnaryInfer(house, context, response);
+  infer->start(request);
   return infer;
 }
 

@@ -16,6 +16,22 @@ namespace fermata::serve {
 namespace {
 
 constexpr int kHandshakeLimitMs = 10'000;  // from a connection to the client's first settings
+constexpr int kCallsOfAConnection = 1024;  // at a time; a client waits with the next
+constexpr int kMetadataBytes = 16 * 1024;
+constexpr int kProbeAfterMs = 120'000, kProbeLimitMs = 20'000;  // of a client that is silent
+
+void bound(grpc::ServerBuilder& builder, const GrpcOptions& options) {
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeLimitMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfAConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kProbeAfterMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kProbeLimitMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // gRPC would decompress without a limit; serve/grpc_message.h does it with one.
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+  builder.SetMaxSendMessageSize(-1);
+}
 
 }  // namespace
 
@@ -35,8 +51,15 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
                                                               const SharedMemory& regions) {
   ASSIGN_OR_RETURN(auto listener,
                    GrpcListener::open(io, options.address, options.port, options.max_connections));
-  auto impl = std::unique_ptr<GrpcServerImpl>(
-      new GrpcServerImpl{io, std::move(listener), {engine, operations, regions, {}}});
+  auto impl = std::unique_ptr<GrpcServerImpl>(new GrpcServerImpl{io,
+                                                                 std::move(listener),
+                                                                 {engine,
+                                                                  operations,
+                                                                  regions,
+                                                                  options.max_message_bytes,
+                                                                  options.budget,
+                                                                  options.stream_bytes,
+                                                                  {}}});
   // Debian builds Abseil with its search for deadlocks, which every lock inside gRPC pays for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
@@ -44,9 +67,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
   impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       grpc::InsecureServerCredentials());
-  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeLimitMs);
-  builder.SetMaxReceiveMessageSize(-1);
-  builder.SetMaxSendMessageSize(-1);
+  bound(builder, options);
   builder.RegisterService(&impl->service);
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr) {

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "base/time.h"
 #include "engine/engine.h"
+#include "serve/byte_budget.h"
 #include "serve/counters.h"
 #include "serve/operations.h"
 #include "serve/shared_memory.h"
@@ -21,10 +22,15 @@ struct GrpcOptions {
   std::string address = "localhost";
   uint16_t port = 0;  // 0: a free one
   size_t max_connections = 1024;
+  size_t max_message_bytes = size_t{64} << 20;  // as sent and when decompressed; to INT32_MAX
+  // What all calls, and what each stream may hold: messages, what they unpack to, replies.
+  std::shared_ptr<ByteBudget> budget;  // none: without limit
+  size_t stream_bytes = size_t{1} << 30;
 };
 
 // inference.GRPCInferenceService and grpc.health.v1.Health on gRPC's callback
-// API, which brings its own threads. Messages of any size.
+// API, which brings its own threads. Bounds what gRPC lets a client do: messages, calls of a
+// connection at a time, metadata.
 struct GrpcServerImpl;
 class GrpcServer {
  public:

@@ -22,9 +22,7 @@ Operations::Done finish_when_done(grpc::ServerUnaryReactor* reactor) {
 
 }  // namespace
 
-GrpcService::GrpcService(GrpcHouse& house) : house_(house) {
-  SetMessageAllocatorFor_ModelInfer(&allocator_);
-}
+GrpcService::GrpcService(GrpcHouse& house) : house_(house) {}
 
 using Unary = GrpcService::Unary;
 using Context = GrpcService::Context;
@@ -58,13 +56,13 @@ Unary GrpcService::ModelMetadata(Context context, In<inference::ModelMetadataReq
   return finish(context, house_.operations.model_metadata(*request, *response));
 }
 
-Unary GrpcService::ModelInfer(Context context, In<inference::ModelInferRequest>,
-                              inference::ModelInferResponse*) {
-  return start_infer(house_, *context);
+Unary GrpcService::ModelInfer(Context context, In<grpc::ByteBuffer> request,
+                              grpc::ByteBuffer* response) {
+  // It is this call's own; emptied, it is not kept beside what is made of it.
+  return start_infer(house_, *context, const_cast<grpc::ByteBuffer&>(*request), *response);
 }
 
-grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>*
-GrpcService::ModelStreamInfer(Context context) {
+InferStream* GrpcService::ModelStreamInfer(Context context) {
   return start_stream(house_, *context);
 }
 

@@ -2,8 +2,9 @@
 
 #include "engine/engine.h"
 #include "grpc_service.grpc.pb.h"
+#include "serve/byte_budget.h"
 #include "serve/counters.h"
-#include "serve/grpc_messages.h"
+#include "serve/infer_call.h"
 #include "serve/operations.h"
 #include "serve/shared_memory.h"
 
@@ -14,18 +15,40 @@ struct GrpcHouse {
   engine::Engine& engine;
   Operations& operations;
   const SharedMemory& regions;
+  const size_t max_message_bytes;
+  const std::shared_ptr<ByteBudget> budget;  // of all calls
+  const size_t stream_bytes;
   FrontEndCounters counters;
 
-  // Decodes, and completes what only the engine and the transport know.
-  absl::StatusOr<InferCall> decode(std::shared_ptr<const inference::ModelInferRequest> message,
-                                   const grpc::ServerContextBase& context, Time arrival) const;
+  // Decodes a message as it came, and completes what only the engine and the transport know.
+  // Empties `bytes`; `held` has grown by what was taken.
+  absl::StatusOr<InferCall> decode(grpc::ByteBuffer& bytes, HeldBytes& held,
+                                   const grpc::ServerContextBase& context, std::string* id) const;
 };
 
-grpc::ServerUnaryReactor* start_infer(GrpcHouse& house, grpc::CallbackServerContext& context);
-grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>*
-start_stream(GrpcHouse& house, grpc::CallbackServerContext& context);
+using InferStream = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
+grpc::ServerUnaryReactor* start_infer(GrpcHouse& house, grpc::CallbackServerContext& context,
+                                      grpc::ByteBuffer& request, grpc::ByteBuffer& response);
+InferStream* start_stream(GrpcHouse& house, grpc::CallbackServerContext& context);
 
-class GrpcService final : public inference::GRPCInferenceService::CallbackService {
+// The calls of a service, each added to Base by a template that protoc made.
+template <class Base, template <class> class... Calls>
+struct WithCalls {
+  using type = Base;
+};
+template <class Base, template <class> class First, template <class> class... Others>
+struct WithCalls<Base, First, Others...> {
+  using type = First<typename WithCalls<Base, Others...>::type>;
+};
+
+// Infer messages come as bytes, so that they are weighed before they are unpacked.
+using Protocol = inference::GRPCInferenceService;
+using CallsOfProtocol = WithCalls<
+    Protocol::Service, Protocol::WithRawCallbackMethod_ModelInfer,
+    Protocol::WithRawCallbackMethod_ModelStreamInfer,
+    Protocol::WithCallbackMethod_ServerLive, Protocol::WithCallbackMethod_ServerReady, Protocol::WithCallbackMethod_ModelReady, Protocol::WithCallbackMethod_ServerMetadata, Protocol::WithCallbackMethod_ModelMetadata, Protocol::WithCallbackMethod_ModelConfig, Protocol::WithCallbackMethod_ModelStatistics, Protocol::WithCallbackMethod_RepositoryIndex, Protocol::WithCallbackMethod_RepositoryModelLoad, Protocol::WithCallbackMethod_RepositoryModelUnload, Protocol::WithCallbackMethod_SystemSharedMemoryStatus, Protocol::WithCallbackMethod_SystemSharedMemoryRegister, Protocol::WithCallbackMethod_SystemSharedMemoryUnregister, Protocol::WithCallbackMethod_CudaSharedMemoryStatus, Protocol::WithCallbackMethod_CudaSharedMemoryRegister, Protocol::WithCallbackMethod_CudaSharedMemoryUnregister, Protocol::WithCallbackMethod_TraceSetting, Protocol::WithCallbackMethod_LogSettings>::type;
+
+class GrpcService final : public CallsOfProtocol {
  public:
   explicit GrpcService(GrpcHouse& house);
 
@@ -44,10 +67,8 @@ class GrpcService final : public inference::GRPCInferenceService::CallbackServic
                        inference::ServerMetadataResponse*) override;
   Unary ModelMetadata(Context, In<inference::ModelMetadataRequest>,
                       inference::ModelMetadataResponse*) override;
-  Unary ModelInfer(Context, In<inference::ModelInferRequest>,
-                   inference::ModelInferResponse*) override;
-  grpc::ServerBidiReactor<inference::ModelInferRequest, inference::ModelStreamInferResponse>*
-      ModelStreamInfer(Context) override;
+  Unary ModelInfer(Context, In<grpc::ByteBuffer>, grpc::ByteBuffer*) override;
+  InferStream* ModelStreamInfer(Context) override;
   Unary ModelConfig(Context, In<inference::ModelConfigRequest>,
                     inference::ModelConfigResponse*) override;
   Unary ModelStatistics(Context, In<inference::ModelStatisticsRequest>,
@@ -77,7 +98,6 @@ class GrpcService final : public inference::GRPCInferenceService::CallbackServic
 
  private:
   GrpcHouse& house_;
-  InferMessageAllocator allocator_;
 };
 
 }  // namespace fermata::serve

@@ -7,13 +7,13 @@
 
 #include "base/status.h"
 #include "serve/grpc_codec.h"
+#include "serve/grpc_message.h"
 #include "serve/grpc_service.h"
 #include "serve/status_map.h"
 
 namespace fermata::serve {
 namespace {
 
-using inference::ModelInferRequest;
 using inference::ModelStreamInferResponse;
 
 constexpr size_t kMostUnderWay =
@@ -28,12 +28,13 @@ bool errors_end_stream(const grpc::CallbackServerContext& context) {
 
 // One stream. Requests run at the same time; responses go out in the order of
 // their requests. Replies of the engine keep the object alive beside gRPC.
-class StreamInfer final
-    : public grpc::ServerBidiReactor<ModelInferRequest, ModelStreamInferResponse>,
-      public std::enable_shared_from_this<StreamInfer> {
+class StreamInfer final : public InferStream, public std::enable_shared_from_this<StreamInfer> {
  public:
   StreamInfer(GrpcHouse& house, grpc::CallbackServerContext& context)
-      : house_(house), context_(context), errors_end_stream_(errors_end_stream(context)) {}
+      : house_(house),
+        context_(context),
+        errors_end_stream_(errors_end_stream(context)),
+        budget_(std::make_shared<ByteBudget>(house.stream_bytes, house.budget)) {}
 
   void start() {
     self_ = shared_from_this();
@@ -42,7 +43,7 @@ class StreamInfer final
 
   void OnReadDone(bool ok) override {
     if (ok) {
-      submit(std::exchange(incoming_, nullptr));
+      submit();
       const std::scoped_lock lock(mutex_);
       if (slots_.size() < kMostUnderWay) return read_next();
       paused_ = true;
@@ -78,25 +79,25 @@ class StreamInfer final
     std::string id;
     ReplyWishes wishes;
     JobId job;
-    std::deque<ModelStreamInferResponse> responses;
+    HeldBytes held;  // the request and its responses
+    std::deque<grpc::ByteBuffer> responses;
     bool complete = false;  // the last of them is the final one
   };
 
   void read_next() {
     if (finished_) return;
-    incoming_ = std::make_shared<ModelInferRequest>();
-    StartRead(incoming_.get());
+    StartRead(&incoming_);
   }
 
-  void submit(std::shared_ptr<ModelInferRequest> message) {
+  void submit() {
     house_.counters.begin();
     auto slot = std::make_shared<Slot>();
-    slot->id = message->id();
+    slot->held = HeldBytes(budget_);
     {
       const std::scoped_lock lock(mutex_);
       slots_.push_back(slot);
     }
-    auto call = house_.decode(std::move(message), context_, house_.engine.now());
+    auto call = house_.decode(incoming_, slot->held, context_, &slot->id);
     if (!call.ok()) {
       house_.counters.reject();
       engine::ReplyPart refused;
@@ -125,16 +126,21 @@ class StreamInfer final
     if (status.ok()) {
       status = encode_grpc_reply(std::move(part), slot.wishes, house_.regions, infer);
     }
+    (*infer.mutable_parameters())["triton_final_response"].set_bool_param(final);
+    grpc::ByteBuffer bytes;
+    if (status.ok()) status = write_message(response, slot.held, bytes);
     if (!status.ok()) {
       infer.Clear();
       infer.set_id(slot.id);
+      (*infer.mutable_parameters())["triton_final_response"].set_bool_param(final);
       response.set_error_message(std::string(message(status)));
+      HeldBytes uncounted;
+      (void)write_message(response, uncounted, bytes);
     }
-    (*infer.mutable_parameters())["triton_final_response"].set_bool_param(final);
     {
       const std::scoped_lock lock(mutex_);
       if (!status.ok() && failed_.ok() && errors_end_stream_) failed_ = status;
-      slot.responses.push_back(std::move(response));
+      slot.responses.push_back(std::move(bytes));
       slot.complete = final;
       advance();
     }
@@ -165,7 +171,8 @@ class StreamInfer final
   grpc::CallbackServerContext& context_;
   const bool errors_end_stream_;
   std::shared_ptr<StreamInfer> self_;
-  std::shared_ptr<ModelInferRequest> incoming_;  // only between StartRead and OnReadDone
+  const std::shared_ptr<ByteBudget> budget_;
+  grpc::ByteBuffer incoming_;  // only between StartRead and OnReadDone
 
   std::mutex mutex_;
   std::deque<std::shared_ptr<Slot>> slots_;  // in the order of the requests
@@ -176,8 +183,7 @@ class StreamInfer final
 
 }  // namespace
 
-grpc::ServerBidiReactor<ModelInferRequest, ModelStreamInferResponse>* start_stream(
-    GrpcHouse& house, grpc::CallbackServerContext& context) {
+InferStream* start_stream(GrpcHouse& house, grpc::CallbackServerContext& context) {
   auto stream = std::make_shared<StreamInfer>(house, context);
   stream->start();
   return stream.get();

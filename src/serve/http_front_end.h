@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "engine/engine.h"
+#include "serve/background.h"
 #include "serve/counters.h"
 #include "serve/http_routes.h"
 #include "serve/http_server.h"
@@ -14,7 +16,7 @@ namespace fermata::serve {
 
 // The Open Inference Protocol over HTTP: decodes what the server receives, asks
 // the engine or the operations, and answers. A connection that closes cancels
-// its jobs.
+// its jobs. Compressed bodies, long JSON and long replies are worked on by background threads.
 class HttpFrontEnd : public HttpHandler {
  public:
   // All outlive it. max_body_bytes bounds a body after decompression.
@@ -29,15 +31,19 @@ class HttpFrontEnd : public HttpHandler {
   void opened(uint64_t connection) override { jobs_.open(connection); }
   void closed(uint64_t connection) override;
 
+  // Once no request comes any more: those on background threads are with the engine then.
+  void finish() { background_.finish(); }
+
   const FrontEndCounters& counters() const { return counters_; }
 
  private:
+  static constexpr size_t kBackgroundThreads = 2;
   struct Infer;
 
-  void infer(HttpExchange exchange, const HttpRoute& route);
-  absl::StatusOr<InferCall> decode(const HttpExchange& exchange, const HttpRoute& route);
-  absl::Status prepare(const HttpExchange& exchange, const HttpRoute& route, Infer& infer,
-                       engine::InferRequest& request);
+  void start(std::unique_ptr<Infer> infer);
+  absl::StatusOr<InferCall> decode(Infer& infer);
+  absl::Status prepare(Infer& infer, engine::InferRequest& request);
+  void end(std::unique_ptr<Infer> infer, engine::ReplyPart part);
   void answer(Infer& infer, engine::ReplyPart part);
 
   engine::Engine& engine_;
@@ -46,6 +52,7 @@ class HttpFrontEnd : public HttpHandler {
   const size_t max_body_bytes_;
   RunningJobs jobs_;
   FrontEndCounters counters_;
+  Background background_{kBackgroundThreads};
 };
 
 // Answers every call but infer.

@@ -162,12 +162,6 @@ HttpResponse answer_now(const HttpExchange& exchange, const HttpRoute& route,
 
 }  // namespace
 
-void HttpFrontEnd::request(HttpExchange exchange) {
-  const HttpRoute route = find_route(exchange.method(), exchange.target());
-  if (route.call == HttpCall::kInfer) return infer(std::move(exchange), route);
-  answer_operation(std::move(exchange), route, operations_);
-}
-
 void answer_operation(HttpExchange exchange, const HttpRoute& route, Operations& operations) {
   if (route.call == HttpCall::kModelLoad) return load(std::move(exchange), route, operations);
   if (route.call == HttpCall::kModelUnload) return unload(std::move(exchange), route, operations);

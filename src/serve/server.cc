@@ -20,13 +20,30 @@ namespace {
 
 constexpr std::chrono::milliseconds kDrainPoll(5);
 
-HttpOptions http_options(const ListenOptions& listen, uint16_t port, size_t max_connections) {
+constexpr size_t kMiB = 1 << 20;
+
+HttpOptions http_options(const ListenOptions& listen, uint16_t port, size_t max_connections,
+                         const std::shared_ptr<ByteBudget>& budget) {
   HttpOptions options;
   options.address = listen.host;
   options.port = port;
   options.threads = listen.threads;
-  options.max_body_bytes = size_t{listen.max_request_mb} << 20;
+  options.max_body_bytes = listen.max_request_mb * kMiB;
+  options.budget = budget;
+  options.connection_bytes = listen.memory_mb * kMiB / 4;
   options.max_connections = max_connections;
+  return options;
+}
+
+GrpcOptions grpc_options(const ListenOptions& listen, size_t max_connections,
+                         const std::shared_ptr<ByteBudget>& budget) {
+  GrpcOptions options;
+  options.address = listen.host;
+  options.port = listen.grpc;
+  options.max_connections = max_connections;
+  options.max_message_bytes = listen.max_request_mb * kMiB;
+  options.budget = budget;
+  options.stream_bytes = listen.memory_mb * kMiB / 4;
   return options;
 }
 
@@ -48,19 +65,20 @@ struct Server::Parts {
       : engine(std::move(e)), http_front_end(*engine, operations, regions, max_body_bytes) {}
 
   absl::Status start(const ListenOptions& listen) {
+    const auto budget = std::make_shared<ByteBudget>(listen.memory_mb * kMiB);
     const ConnectionLimits limits =
         connection_limits(listen.max_connections, raise_descriptor_limit());
     if (limits.http < listen.max_connections) {
       spdlog::warn("{} connections each over HTTP and gRPC: the limit of open files allows no more",
                    limits.http);
     }
-    ASSIGN_OR_RETURN(
-        http, HttpServer::start(http_options(listen, listen.http, limits.http), http_front_end));
-    ASSIGN_OR_RETURN(grpc, GrpcServer::start({listen.host, listen.grpc, limits.grpc}, http->io(),
+    ASSIGN_OR_RETURN(http, HttpServer::start(http_options(listen, listen.http, limits.http, budget),
+                                             http_front_end));
+    ASSIGN_OR_RETURN(grpc, GrpcServer::start(grpc_options(listen, limits.grpc, budget), http->io(),
                                              *engine, operations, regions));
     metrics_front_end = std::make_unique<MetricsFrontEnd>(
         *engine, FrontEnds{{"http", &http_front_end.counters()}, {"grpc", &grpc->counters()}});
-    HttpOptions options = http_options(listen, listen.metrics, limits.metrics);
+    HttpOptions options = http_options(listen, listen.metrics, limits.metrics, nullptr);
     options.threads = 1;
     ASSIGN_OR_RETURN(metrics, HttpServer::start(options, *metrics_front_end));
     return absl::OkStatus();
@@ -86,6 +104,7 @@ struct Server::Parts {
   void end() {
     if (http != nullptr) http->stop();
     if (metrics != nullptr) metrics->stop();
+    http_front_end.finish();
     operations.finish();
     engine.reset();
   }
@@ -93,7 +112,7 @@ struct Server::Parts {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::start(const ListenOptions& options,
                                                       std::unique_ptr<engine::Engine> engine) {
-  auto parts = std::make_unique<Parts>(std::move(engine), size_t{options.max_request_mb} << 20);
+  auto parts = std::make_unique<Parts>(std::move(engine), options.max_request_mb * kMiB);
   auto server = std::unique_ptr<Server>(new Server(std::move(parts)));
   RETURN_IF_ERROR(server->parts_->start(options));
   return server;
