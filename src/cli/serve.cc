@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "cli/commands.h"
 #include "serve/log.h"
+#include "serve/reach.h"
 #include "serve/server.h"
 
 namespace fermata::cli {
@@ -34,6 +35,7 @@ struct ServeArguments {
   std::string config, models;
   std::optional<std::string> host, log_level;
   std::optional<uint16_t> http, grpc, metrics;
+  bool is_public = false;
   double drain_s = 10;
 };
 
@@ -47,6 +49,8 @@ absl::StatusOr<serve::Config> configure(const ServeArguments& arguments) {
   if (!arguments.models.empty()) config.engine.repository = arguments.models;
   serve::ListenOptions& listen = config.listen;
   listen.host = arguments.host.value_or(listen.host);
+  listen.is_public = listen.is_public || arguments.is_public;
+  RETURN_IF_ERROR(serve::check_reach(listen));
   listen.http = arguments.http.value_or(listen.http);
   listen.grpc = arguments.grpc.value_or(listen.grpc);
   listen.metrics = arguments.metrics.value_or(listen.metrics);
@@ -82,9 +86,10 @@ void end_by_force_after(double seconds, const sigset_t& signals) {
 }
 
 void announce(const serve::ListenOptions& listen, const serve::Ports& ports) {
-  std::cout << fmt::format("ready http={0}:{1} grpc={0}:{2} metrics={0}:{3}\n", listen.host,
-                           ports.http, ports.grpc, ports.metrics)
-            << std::flush;
+  std::cout << fmt::format("ready http={0}:{1} grpc={0}:{2} metrics={0}:{3}", listen.host,
+                           ports.http, ports.grpc, ports.metrics);
+  if (ports.admin != 0) std::cout << " admin=localhost:" << ports.admin;
+  std::cout << std::endl;
   spdlog::info("ready; try: curl -X POST http://{}:{}/v2/repository/index", listen.host,
                ports.http);
 }
@@ -124,6 +129,8 @@ void add_serve(CLI::App& app, int& exit_code) {
   command->add_option("--models", arguments->models,
                       "Model repository; replaces the one of the configuration");
   command->add_option("--host", arguments->host, "Address to listen on");
+  command->add_flag("--public", arguments->is_public,
+                    "Other machines may reach it: needed where --host is not of this machine only");
   command->add_option("--http-port", arguments->http, "0: a free one; here and below");
   command->add_option("--grpc-port", arguments->grpc);
   command->add_option("--metrics-port", arguments->metrics);

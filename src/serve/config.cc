@@ -13,6 +13,7 @@
 #include "plan/ensemble/ensemble_problem.h"
 #include "plan/variants/group_document.h"
 #include "policy/scheduler.h"
+#include "serve/reach.h"
 
 namespace fermata::serve {
 namespace {
@@ -30,7 +31,14 @@ ListenOptions listen_options(Reader reader) {
   ListenOptions options;
   if (!reader.present()) return options;
   ObjectReader fields = reader.object();
-  options.host = fields["host"].string(options.host);
+  Reader host = fields["host"];
+  options.host = host.string(options.host);
+  options.is_public = fields["public"].boolean(false);
+  if (!check_reach(options).ok()) {
+    host.fail("a loopback address, or public: true beside it, as other machines can reach it");
+  }
+  if (Reader admin = fields["admin"]; admin.present()) options.admin = admin.boolean();
+  if (Reader own = fields["admin_port"]; own.present()) options.admin_port = port(own, 0);
   options.http = port(fields["http"], options.http);
   options.grpc = port(fields["grpc"], options.grpc);
   options.metrics = port(fields["metrics"], options.metrics);

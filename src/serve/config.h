@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -10,7 +11,10 @@
 namespace fermata::serve {
 
 struct ListenOptions {
-  std::string host = "localhost";  // every address that it has
+  std::string host = "localhost";      // every address that it has
+  bool is_public = false;              // other machines may reach it: needed beside such a host
+  std::optional<bool> admin;           // administrative calls; absent: only on a loopback host
+  std::optional<uint16_t> admin_port;  // they have an HTTP port of their own, on localhost
   // 0: a free port, which the server reports when it is ready.
   uint16_t http = 8000, grpc = 8001, metrics = 8002;
   uint32_t threads = 1;             // of each front end

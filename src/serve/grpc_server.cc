@@ -56,6 +56,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
                                                                  {engine,
                                                                   operations,
                                                                   regions,
+                                                                  options.admin,
                                                                   options.max_message_bytes,
                                                                   options.budget,
                                                                   options.stream_bytes,

@@ -22,6 +22,7 @@ struct GrpcOptions {
   std::string address = "localhost";
   uint16_t port = 0;  // 0: a free one
   size_t max_connections = 1024;
+  bool admin = true;                            // administrative calls are answered: serve/reach.h
   size_t max_message_bytes = size_t{64} << 20;  // as sent and when decompressed; to INT32_MAX
   // What all calls, and what each stream may hold: messages, what they unpack to, replies.
   std::shared_ptr<ByteBudget> budget;  // none: without limit

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "serve/reach.h"
 #include "serve/status_map.h"
 
 namespace fermata::serve {
@@ -14,6 +15,13 @@ grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext* context, const abs
   auto* reactor = context->DefaultReactor();
   reactor->Finish(grpc_status(status));
   return reactor;
+}
+
+// Runs `call` where administrative calls are answered.
+template <class Call>
+grpc::ServerUnaryReactor* finish_admin(const GrpcHouse& house, grpc::CallbackServerContext* context,
+                                       Call call) {
+  return finish(context, house.admin ? call() : admin_is_off());
 }
 
 Operations::Done finish_when_done(grpc::ServerUnaryReactor* reactor) {
@@ -84,6 +92,7 @@ Unary GrpcService::RepositoryIndex(Context context, In<inference::RepositoryInde
 Unary GrpcService::RepositoryModelLoad(Context context,
                                        In<inference::RepositoryModelLoadRequest> request,
                                        inference::RepositoryModelLoadResponse*) {
+  if (!house_.admin) return finish(context, admin_is_off());
   auto* reactor = context->DefaultReactor();
   house_.operations.load(*request, finish_when_done(reactor));
   return reactor;
@@ -92,6 +101,7 @@ Unary GrpcService::RepositoryModelLoad(Context context,
 Unary GrpcService::RepositoryModelUnload(Context context,
                                          In<inference::RepositoryModelUnloadRequest> request,
                                          inference::RepositoryModelUnloadResponse*) {
+  if (!house_.admin) return finish(context, admin_is_off());
   auto* reactor = context->DefaultReactor();
   house_.operations.unload(*request, finish_when_done(reactor));
   return reactor;
@@ -100,19 +110,24 @@ Unary GrpcService::RepositoryModelUnload(Context context,
 Unary GrpcService::SystemSharedMemoryStatus(Context context,
                                             In<inference::SystemSharedMemoryStatusRequest> request,
                                             inference::SystemSharedMemoryStatusResponse* response) {
-  return finish(context, house_.operations.shared_memory_status(*request, *response));
+  return finish_admin(house_, context,
+                      [&] { return house_.operations.shared_memory_status(*request, *response); });
 }
 
 Unary GrpcService::SystemSharedMemoryRegister(
     Context context, In<inference::SystemSharedMemoryRegisterRequest> request,
     inference::SystemSharedMemoryRegisterResponse* response) {
-  return finish(context, house_.operations.shared_memory_register(*request, *response));
+  return finish_admin(house_, context, [&] {
+    return house_.operations.shared_memory_register(*request, *response);
+  });
 }
 
 Unary GrpcService::SystemSharedMemoryUnregister(
     Context context, In<inference::SystemSharedMemoryUnregisterRequest> request,
     inference::SystemSharedMemoryUnregisterResponse* response) {
-  return finish(context, house_.operations.shared_memory_unregister(*request, *response));
+  return finish_admin(house_, context, [&] {
+    return house_.operations.shared_memory_unregister(*request, *response);
+  });
 }
 
 Unary GrpcService::CudaSharedMemoryStatus(Context context,

@@ -15,6 +15,7 @@ struct GrpcHouse {
   engine::Engine& engine;
   Operations& operations;
   const SharedMemory& regions;
+  const bool admin;
   const size_t max_message_bytes;
   const std::shared_ptr<ByteBudget> budget;  // of all calls
   const size_t stream_bytes;
@@ -45,8 +46,19 @@ struct WithCalls<Base, First, Others...> {
 using Protocol = inference::GRPCInferenceService;
 using CallsOfProtocol = WithCalls<
     Protocol::Service, Protocol::WithRawCallbackMethod_ModelInfer,
-    Protocol::WithRawCallbackMethod_ModelStreamInfer,
-    Protocol::WithCallbackMethod_ServerLive, Protocol::WithCallbackMethod_ServerReady, Protocol::WithCallbackMethod_ModelReady, Protocol::WithCallbackMethod_ServerMetadata, Protocol::WithCallbackMethod_ModelMetadata, Protocol::WithCallbackMethod_ModelConfig, Protocol::WithCallbackMethod_ModelStatistics, Protocol::WithCallbackMethod_RepositoryIndex, Protocol::WithCallbackMethod_RepositoryModelLoad, Protocol::WithCallbackMethod_RepositoryModelUnload, Protocol::WithCallbackMethod_SystemSharedMemoryStatus, Protocol::WithCallbackMethod_SystemSharedMemoryRegister, Protocol::WithCallbackMethod_SystemSharedMemoryUnregister, Protocol::WithCallbackMethod_CudaSharedMemoryStatus, Protocol::WithCallbackMethod_CudaSharedMemoryRegister, Protocol::WithCallbackMethod_CudaSharedMemoryUnregister, Protocol::WithCallbackMethod_TraceSetting, Protocol::WithCallbackMethod_LogSettings>::type;
+    Protocol::WithRawCallbackMethod_ModelStreamInfer, Protocol::WithCallbackMethod_ServerLive,
+    Protocol::WithCallbackMethod_ServerReady, Protocol::WithCallbackMethod_ModelReady,
+    Protocol::WithCallbackMethod_ServerMetadata, Protocol::WithCallbackMethod_ModelMetadata,
+    Protocol::WithCallbackMethod_ModelConfig, Protocol::WithCallbackMethod_ModelStatistics,
+    Protocol::WithCallbackMethod_RepositoryIndex, Protocol::WithCallbackMethod_RepositoryModelLoad,
+    Protocol::WithCallbackMethod_RepositoryModelUnload,
+    Protocol::WithCallbackMethod_SystemSharedMemoryStatus,
+    Protocol::WithCallbackMethod_SystemSharedMemoryRegister,
+    Protocol::WithCallbackMethod_SystemSharedMemoryUnregister,
+    Protocol::WithCallbackMethod_CudaSharedMemoryStatus,
+    Protocol::WithCallbackMethod_CudaSharedMemoryRegister,
+    Protocol::WithCallbackMethod_CudaSharedMemoryUnregister,
+    Protocol::WithCallbackMethod_TraceSetting, Protocol::WithCallbackMethod_LogSettings>::type;
 
 class GrpcService final : public CallsOfProtocol {
  public:

@@ -19,13 +19,15 @@ namespace fermata::serve {
 // its jobs. Compressed bodies, long JSON and long replies are worked on by background threads.
 class HttpFrontEnd : public HttpHandler {
  public:
-  // All outlive it. max_body_bytes bounds a body after decompression.
+  // All outlive it. max_body_bytes bounds a body after decompression. `admin`: is_admin() calls
+  // are answered too.
   HttpFrontEnd(engine::Engine& engine, Operations& operations, const SharedMemory& regions,
-               size_t max_body_bytes)
+               size_t max_body_bytes, bool admin)
       : engine_(engine),
         operations_(operations),
         regions_(regions),
-        max_body_bytes_(max_body_bytes) {}
+        max_body_bytes_(max_body_bytes),
+        admin_(admin) {}
 
   void request(HttpExchange exchange) override;
   void opened(uint64_t connection) override { jobs_.open(connection); }
@@ -50,6 +52,7 @@ class HttpFrontEnd : public HttpHandler {
   Operations& operations_;
   const SharedMemory& regions_;
   const size_t max_body_bytes_;
+  const bool admin_;
   RunningJobs jobs_;
   FrontEndCounters counters_;
   Background background_{kBackgroundThreads};

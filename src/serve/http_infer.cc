@@ -9,6 +9,7 @@
 #include "serve/json_reply.h"
 #include "serve/json_request.h"
 #include "serve/json_text.h"
+#include "serve/reach.h"
 #include "serve/status_map.h"
 
 namespace fermata::serve {
@@ -126,6 +127,7 @@ void HttpFrontEnd::request(HttpExchange exchange) {
     return background_.post(
         [this, infer = std::move(infer)]() mutable { start(std::move(infer)); });
   }
+  if (is_admin(route.call) && !admin_) return exchange.respond(error_response(admin_is_off()));
   if (exchange.body().size() < kLong) {
     return answer_operation(std::move(exchange), route, operations_);
   }

@@ -133,6 +133,21 @@ std::string_view allow(std::string_view before, HttpMethod method) {
 
 }  // namespace
 
+bool is_admin(HttpCall call) {
+  switch (call) {
+    case HttpCall::kModelLoad:
+    case HttpCall::kModelUnload:
+    case HttpCall::kMemoryStatus:
+    case HttpCall::kMemoryRegister:
+    case HttpCall::kMemoryUnregister:
+    case HttpCall::kPlacement:
+    case HttpCall::kDecisions:
+      return true;
+    default:
+      return false;
+  }
+}
+
 HttpRoute find_route(HttpMethod method, std::string_view target) {
   HttpRoute route;
   const Segments path = split(target.substr(0, target.find('?')));

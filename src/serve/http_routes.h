@@ -34,6 +34,9 @@ enum class HttpCall : uint8_t {
   kUnserved,  // of the protocol, but 501
 };
 
+// Whether it changes or shows what only who runs the server should: serve/reach.h.
+bool is_admin(HttpCall call);
+
 // The names in the path, decoded; empty where the path has none.
 struct HttpRoute {
   HttpCall call = HttpCall::kUnknown;

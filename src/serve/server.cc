@@ -13,6 +13,7 @@
 #include "serve/http_server.h"
 #include "serve/metrics.h"
 #include "serve/operations.h"
+#include "serve/reach.h"
 #include "serve/shared_memory.h"
 
 namespace fermata::serve {
@@ -43,6 +44,7 @@ GrpcOptions grpc_options(const ListenOptions& listen, size_t max_connections,
   options.max_connections = max_connections;
   options.max_message_bytes = listen.max_request_mb * kMiB;
   options.budget = budget;
+  options.admin = serves_admin(listen);
   options.stream_bytes = listen.memory_mb * kMiB / 4;
   return options;
 }
@@ -56,13 +58,18 @@ struct Server::Parts {
   Operations operations{*engine, regions};
   HttpFrontEnd http_front_end;
   std::unique_ptr<HttpServer> http;
+  HttpFrontEnd admin_front_end;
+  std::unique_ptr<HttpServer> admin;
   std::unique_ptr<GrpcServer> grpc;
   std::unique_ptr<MetricsFrontEnd> metrics_front_end;
   std::unique_ptr<HttpServer> metrics;
   bool stopped = false;
 
-  Parts(std::unique_ptr<engine::Engine> e, size_t max_body_bytes)
-      : engine(std::move(e)), http_front_end(*engine, operations, regions, max_body_bytes) {}
+  Parts(std::unique_ptr<engine::Engine> e, const ListenOptions& listen)
+      : engine(std::move(e)),
+        http_front_end(*engine, operations, regions, listen.max_request_mb * kMiB,
+                       serves_admin(listen)),
+        admin_front_end(*engine, operations, regions, listen.max_request_mb * kMiB, true) {}
 
   absl::Status start(const ListenOptions& listen) {
     const auto budget = std::make_shared<ByteBudget>(listen.memory_mb * kMiB);
@@ -81,6 +88,11 @@ struct Server::Parts {
     HttpOptions options = http_options(listen, listen.metrics, limits.metrics, nullptr);
     options.threads = 1;
     ASSIGN_OR_RETURN(metrics, HttpServer::start(options, *metrics_front_end));
+    if (!listen.admin_port) return absl::OkStatus();
+    options = http_options(listen, *listen.admin_port, limits.metrics, budget);
+    options.address = "localhost";
+    options.threads = 1;
+    ASSIGN_OR_RETURN(admin, HttpServer::start(options, admin_front_end));
     return absl::OkStatus();
   }
 
@@ -89,12 +101,13 @@ struct Server::Parts {
         std::chrono::steady_clock::now() + std::chrono::nanoseconds(patience.nanos());
     operations.stop_being_ready();
     if (http != nullptr) http->drain();
+    if (admin != nullptr) admin->drain();
     if (grpc != nullptr) {
       grpc->set_serving(false);
       grpc->stop(patience);
     }
-    while (http != nullptr && http->connections() > 0 &&
-           std::chrono::steady_clock::now() < give_up) {
+    const auto open = [](const auto& server) { return server ? server->connections() : 0; };
+    while (open(http) + open(admin) > 0 && std::chrono::steady_clock::now() < give_up) {
       std::this_thread::sleep_for(kDrainPoll);
     }
   }
@@ -104,7 +117,9 @@ struct Server::Parts {
   void end() {
     if (http != nullptr) http->stop();
     if (metrics != nullptr) metrics->stop();
+    if (admin != nullptr) admin->stop();
     http_front_end.finish();
+    admin_front_end.finish();
     operations.finish();
     engine.reset();
   }
@@ -112,7 +127,7 @@ struct Server::Parts {
 
 absl::StatusOr<std::unique_ptr<Server>> Server::start(const ListenOptions& options,
                                                       std::unique_ptr<engine::Engine> engine) {
-  auto parts = std::make_unique<Parts>(std::move(engine), options.max_request_mb * kMiB);
+  auto parts = std::make_unique<Parts>(std::move(engine), options);
   auto server = std::unique_ptr<Server>(new Server(std::move(parts)));
   RETURN_IF_ERROR(server->parts_->start(options));
   return server;
@@ -125,7 +140,8 @@ Server::~Server() {
 }
 
 Ports Server::ports() const {
-  return {parts_->http->port(), parts_->grpc->port(), parts_->metrics->port()};
+  return {parts_->http->port(), parts_->grpc->port(), parts_->metrics->port(),
+          parts_->admin == nullptr ? uint16_t{0} : parts_->admin->port()};
 }
 
 engine::Engine& Server::engine() { return *parts_->engine; }

@@ -14,6 +14,7 @@ namespace fermata::serve {
 
 struct Ports {
   uint16_t http = 0, grpc = 0, metrics = 0;
+  uint16_t admin = 0;  // 0: none of its own
 };
 
 // An engine with its front ends: what `fermata serve` runs.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/status.h"
+#include "serve/reach.h"
 
 namespace fermata::serve {
 namespace {
@@ -30,7 +31,7 @@ TEST(Config, OnlyTheModelsAreRequired) {
 TEST(Config, ReadsEveryField) {
   const absl::StatusOr<Config> config = parse_config(R"(
 models: /models
-listen: {host: 0.0.0.0, http: 0, grpc: 1, metrics: 2, threads: 3, max_request_mb: 4}
+listen: {host: 0.0.0.0, public: true, http: 0, grpc: 1, metrics: 2, threads: 3, max_request_mb: 4}
 scheduler: deferred
 scheduler_window_ms: 20
 scheduler_data_aware: false
@@ -47,6 +48,7 @@ services:
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->engine.repository, "/models");
   EXPECT_EQ(config->listen.host, "0.0.0.0");
+  EXPECT_FALSE(serves_admin(config->listen));
   EXPECT_EQ(config->listen.http, 0);
   EXPECT_EQ(config->listen.grpc, 1);
   EXPECT_EQ(config->listen.metrics, 2);

@@ -1,0 +1,198 @@
+// What clients may hold: messages as they are sent, when they are unpacked, and as replies.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include "grpc_service.grpc.pb.h"
+#include "serve/byte_budget.h"
+#include "serve/compression.h"
+#include "serve/http_client.h"
+#include "serve/scripted_engine.h"
+#include "serve/server.h"
+
+namespace fermata::serve {
+namespace {
+
+using inference::ModelInferRequest;
+using inference::ModelInferResponse;
+using ::testing::HasSubstr;
+
+constexpr char kEchoPath[] = "/v2/models/echo/infer";
+constexpr size_t kMiB = 1 << 20;
+
+TEST(ByteBudget, BoundsItselfAndTheWhole) {
+  const auto whole = std::make_shared<ByteBudget>(10);
+  const auto part = std::make_shared<ByteBudget>(8, whole);
+  HeldBytes one(part);
+  EXPECT_TRUE(one.grow_to(6));
+  EXPECT_FALSE(one.grow_by(3));  // of the part
+  {
+    HeldBytes other(std::make_shared<ByteBudget>(8, whole));
+    EXPECT_FALSE(other.grow_to(5));  // of the whole
+    EXPECT_TRUE(other.grow_to(4));
+    EXPECT_EQ(whole->used(), 10u);
+  }
+  HeldBytes moved = std::move(one);
+  EXPECT_EQ(whole->used(), 6u);
+  moved = HeldBytes();
+  EXPECT_EQ(whole->used(), 0u);
+  EXPECT_EQ(part->used(), 0u);
+}
+
+class BudgetTest : public ::testing::Test {
+ protected:
+  BudgetTest() {
+    auto engine = std::make_unique<ScriptedEngine>();
+    engine_ = engine.get();
+    ListenOptions options;
+    options.http = options.grpc = options.metrics = 0;
+    options.max_request_mb = 1;
+    options.memory_mb = 8;  // 2 of them for each connection
+    server_ = *Server::start(options, std::move(engine));
+    stub_ = inference::GRPCInferenceService::NewStub(grpc::CreateChannel(
+        fmt::format("127.0.0.1:{}", server_->ports().grpc), grpc::InsecureChannelCredentials()));
+  }
+
+  // A binary request of nearly `bytes`.
+  static std::string request(size_t bytes, std::string& headers) {
+    const size_t items = bytes / 16;
+    const std::string json = fmt::format(
+        R"({{"inputs":[{{"name":"IN","shape":[{},4],"datatype":"FP32","parameters":{{"binary_data_size":{}}}}}],)"
+        R"("outputs":[{{"name":"OUT","parameters":{{"binary_data":true}}}}]}})",
+        items, items * 16);
+    headers = fmt::format("Inference-Header-Content-Length: {}\r\n", json.size());
+    return json + std::string(items * 16, '\0');
+  }
+  static ModelInferRequest grpc_request(size_t items) {
+    ModelInferRequest request;
+    request.set_model_name("echo");
+    auto& input = *request.add_inputs();
+    input.set_name("IN");
+    input.set_datatype("FP32");
+    input.add_shape(static_cast<int64_t>(items));
+    input.add_shape(4);
+    request.add_raw_input_contents(std::string(items * 16, '\0'));
+    return request;
+  }
+  grpc::Status infer(const ModelInferRequest& request,
+                     grpc_compression_algorithm compression = GRPC_COMPRESS_NONE) {
+    grpc::ClientContext context;
+    context.set_compression_algorithm(compression);
+    ModelInferResponse response;
+    return stub_->ModelInfer(&context, request, &response);
+  }
+
+  ScriptedEngine* engine_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<inference::GRPCInferenceService::Stub> stub_;
+};
+
+TEST_F(BudgetTest, AnswersWithTooManyRequestsWhereMemoryIsShort) {
+  engine_->hold = true;
+  std::string headers;
+  const std::string body = request(kMiB - 2000, headers);
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 8; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(server_->ports().http));
+    clients.back()->send(post_text(kEchoPath, body, headers));
+    engine_->wait_held(static_cast<size_t>(i + 1));
+  }
+  HttpClient late(server_->ports().http);
+  late.send(post_text(kEchoPath, body, headers));
+  const auto refused = late.receive();
+  EXPECT_EQ(refused.status, 429);
+  EXPECT_THAT(refused.body, HasSubstr("no memory is left for the body"));
+  EXPECT_EQ(infer(grpc_request(1000)).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  engine_->hold = false;
+  clients.clear();  // what they held comes free, soon
+  engine_->wait_cancelled(8);
+  int status = 429;
+  while (status == 429) {
+    HttpClient next(server_->ports().http);
+    status = next.post(kEchoPath, body, headers).status;
+  }
+  EXPECT_EQ(status, 200);
+}
+
+TEST_F(BudgetTest, BoundsWhatABodyUnpacksTo) {
+  HttpClient client(server_->ports().http);
+  const std::string bomb = compress({std::string(64 * kMiB, ' ')}, Encoding::kGzip);
+  const auto reply = client.post(kEchoPath, bomb, "Content-Encoding: gzip\r\n");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(reply.body, HasSubstr("larger than 1048576 bytes"));
+}
+
+TEST_F(BudgetTest, TakesCompressedMessagesOverGrpc) {
+  for (const auto algorithm : {GRPC_COMPRESS_GZIP, GRPC_COMPRESS_DEFLATE}) {
+    EXPECT_TRUE(infer(grpc_request(1000), algorithm).ok());
+    const grpc::Status bomb = infer(grpc_request(4'000'000), algorithm);
+    EXPECT_EQ(bomb.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_THAT(bomb.error_message(), HasSubstr("larger than 1048576 bytes"));
+  }
+  EXPECT_TRUE(infer(grpc_request(1)).ok());
+}
+
+TEST_F(BudgetTest, BoundsMessagesAndMetadataOverGrpc) {
+  EXPECT_EQ(infer(grpc_request(100'000)).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  grpc::ClientContext context;
+  context.AddMetadata("long", std::string(100'000, 'x'));
+  ModelInferResponse response;
+  EXPECT_EQ(stub_->ModelInfer(&context, grpc_request(1), &response).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(infer(grpc_request(1)).ok());
+}
+
+// Long JSON is read and written by background threads; the answers are the same.
+TEST_F(BudgetTest, AnswersLongJson) {
+  std::string numbers = "1";
+  for (int i = 1; i < 40'000; ++i) numbers += ",1";
+  HttpClient client(server_->ports().http);
+  const auto reply = client.post(
+      kEchoPath,
+      R"({"inputs":[{"name":"IN","shape":[10000,4],"datatype":"FP32","data":[)" + numbers + "]}]}");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_THAT(reply.body, HasSubstr(R"("shape":[10000,4],"data":[1,1,)"));
+}
+
+class AdminTest : public ::testing::Test {
+ protected:
+  void start(ListenOptions options) {
+    options.http = options.grpc = options.metrics = 0;
+    server_ = *Server::start(options, std::make_unique<ScriptedEngine>());
+  }
+  int load(uint16_t port) {
+    HttpClient client(port);
+    return client.post("/v2/repository/models/echo/load", "").status;
+  }
+  grpc::StatusCode load_over_grpc() {
+    const auto stub = inference::GRPCInferenceService::NewStub(grpc::CreateChannel(
+        fmt::format("127.0.0.1:{}", server_->ports().grpc), grpc::InsecureChannelCredentials()));
+    grpc::ClientContext context;
+    inference::RepositoryModelLoadRequest request;
+    request.set_model_name("echo");
+    inference::RepositoryModelLoadResponse response;
+    return stub->RepositoryModelLoad(&context, request, &response).error_code();
+  }
+  std::unique_ptr<Server> server_;
+};
+
+TEST_F(AdminTest, IsOffWhereSaidSo) {
+  start({.admin = false});
+  EXPECT_EQ(load(server_->ports().http), 403);
+  EXPECT_EQ(load_over_grpc(), grpc::StatusCode::PERMISSION_DENIED);
+  HttpClient client(server_->ports().http);
+  EXPECT_EQ(client.get("/v2/fermata/decisions").status, 403);
+  EXPECT_EQ(client.get("/v2/systemsharedmemory/status").status, 403);
+  EXPECT_EQ(client.post("/v2/repository/index", "").status, 200);
+}
+
+TEST_F(AdminTest, MayHaveAPortOfItsOwn) {
+  start({.admin_port = uint16_t{0}});
+  EXPECT_EQ(load(server_->ports().http), 403);
+  EXPECT_EQ(load_over_grpc(), grpc::StatusCode::PERMISSION_DENIED);
+  ASSERT_NE(server_->ports().admin, 0);
+  EXPECT_EQ(load(server_->ports().admin), 200);
+}
+
+}  // namespace
+}  // namespace fermata::serve
