@@ -8,6 +8,7 @@ int run(int argc, char** argv) {
   CLI::App app{"Fermata: an inference server that keeps its deadlines."};
   app.name("fermata");
   app.require_subcommand(1);
+  app.set_version_flag("--version", "fermata " FERMATA_VERSION);
   int exit_code = kDone;
   for (AddCommand add : kCommands) add(app, exit_code);
   try {

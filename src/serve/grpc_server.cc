@@ -1,5 +1,6 @@
 #include "serve/grpc_server.h"
 
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
@@ -64,6 +65,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
   // Debian builds Abseil with its search for deadlocks, which every lock inside gRPC pays for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,

@@ -133,7 +133,7 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
       infer.Clear();
       infer.set_id(slot.id);
       (*infer.mutable_parameters())["triton_final_response"].set_bool_param(final);
-      response.set_error_message(std::string(message(status)));
+      response.set_error_message(client_message(status));
       HeldBytes uncounted;
       (void)write_message(response, uncounted, bytes);
     }

@@ -174,7 +174,7 @@ void HttpFrontEnd::closed(uint64_t connection) {
 HttpResponse error_response(const absl::Status& status) {
   HttpResponse response;
   response.status = http_status(status.code());
-  response.body = error_body(message(status));
+  response.body = error_body(client_message(status));
   return response;
 }
 

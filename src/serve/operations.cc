@@ -107,12 +107,17 @@ void Operations::load(const inference::RepositoryModelLoadRequest& request, Done
   if (!config.ok()) return done(config.status());
   post(std::move(done),
        [this, model = request.model_name(), config = *std::move(config)]() mutable {
-         return engine_.load(model, std::move(config));
+         const absl::Status loaded = engine_.load(model, std::move(config));
+         if (loaded.ok()) return loaded;
+         return error(loaded.code(), "failed to load '{}': {}", model, message(loaded));
        });
 }
 
 void Operations::unload(const inference::RepositoryModelUnloadRequest& request, Done done) {
-  post(std::move(done), [this, model = request.model_name()] { return engine_.unload(model); });
+  post(std::move(done), [this, model = request.model_name()] {
+    const absl::Status unloaded = engine_.unload(model);
+    return absl::IsNotFound(unloaded) ? absl::OkStatus() : unloaded;  // it is not there: as asked
+  });
 }
 
 void Operations::post(Done done, absl::AnyInvocable<absl::Status()> work) {

@@ -37,9 +37,14 @@ uint16_t http_status(absl::StatusCode code) {
   }
 }
 
+std::string client_message(const absl::Status& status) {
+  return fmt::format("{}{}", absl::IsDeadlineExceeded(status) ? "Deadline Exceeded: " : "",
+                     message(status));
+}
+
 grpc::Status grpc_status(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return {static_cast<grpc::StatusCode>(status.raw_code()), std::string(message(status))};
+  return {static_cast<grpc::StatusCode>(status.raw_code()), client_message(status)};
 }
 
 }  // namespace fermata::serve

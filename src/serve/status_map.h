@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/status/status.h"
 
@@ -14,7 +15,10 @@ namespace fermata::serve {
 // for a client that went away and so is never seen by it.
 uint16_t http_status(absl::StatusCode code);
 
-// The same code and message.
+// What a client reads, which begins with the words that clients of the protocol look for.
+std::string client_message(const absl::Status& status);
+
+// The same code, and client_message().
 grpc::Status grpc_status(const absl::Status& status);
 
 }  // namespace fermata::serve

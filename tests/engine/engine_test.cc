@@ -142,7 +142,7 @@ TEST_F(RealModels, BadRequestsAreToldWhatIsWrong) {
   Tensor short_data = ints("b", {2, 4}, {1});
   std::vector<BadRequest> cases;
   const auto invalid = absl::StatusCode::kInvalidArgument;
-  cases.push_back({{.service = "nobody"}, absl::StatusCode::kNotFound, "unknown model 'nobody'"});
+  cases.push_back({{.service = "nobody"}, absl::StatusCode::kNotFound, "Request for unknown model: 'nobody'"});
   cases.push_back(
       {{.service = "pair", .version = "9"}, absl::StatusCode::kNotFound, "version '9'"});
   cases.push_back({{.service = "pair", .inputs = {a}}, invalid, "input 'b' is missing"});
