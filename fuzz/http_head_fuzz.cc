@@ -1,11 +1,47 @@
+#include <algorithm>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "base/check.h"
 #include "serve/compression.h"
+#include "serve/http_parser.h"
 #include "serve/http_routes.h"
 
-// What a front end reads of a request's head itself: its target and its codings.
+namespace fermata::serve {
+namespace {
+
+// The requests in `text` when it comes in pieces of `size` bytes, and how it ends.
+std::string read_in_pieces(std::string_view text, size_t size) {
+  HttpParser parser(1 << 16);
+  std::string seen, buffer;
+  while (!text.empty()) {
+    buffer += text.substr(0, size);
+    text.remove_prefix(std::min(size, text.size()));
+    size_t used = 0;
+    do {
+      const auto step = parser.feed(buffer, used);
+      FERMATA_CHECK(used <= buffer.size());
+      buffer.erase(0, used);
+      if (step == HttpParser::Step::kBad) {
+        FERMATA_CHECK(parser.refusal().status >= 400 && !parser.refusal().says.empty());
+        return seen + "bad";
+      }
+      if (step == HttpParser::Step::kMore) break;
+      if (step != HttpParser::Step::kWhole) continue;
+      const HttpMessage message = parser.take();
+      FERMATA_CHECK(message.count("Host") <= 1);
+      seen += std::string(path_of(message)) + " " + message.body() + "\n";
+    } while (!buffer.empty());
+  }
+  return seen;
+}
+
+}  // namespace
+}  // namespace fermata::serve
+
+// What a front end reads of a request's head itself: its target and its codings; and requests,
+// which are the same however they are cut.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace fermata::serve;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
@@ -14,6 +50,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FERMATA_CHECK(route.call != HttpCall::kInfer || !route.model.empty());
     FERMATA_CHECK(method != HttpMethod::kOther || route.call <= HttpCall::kWrongMethod);
   }
+  const std::string whole = read_in_pieces(text, text.size() + 1);
+  FERMATA_CHECK(whole.ends_with("bad") || whole == read_in_pieces(text, 7));
   (void)choose_encoding(text);
   (void)parse_content_encoding(text);
   return 0;
