@@ -1,4 +1,4 @@
-"""python -m fermata_train difficulty|gating: see `python -m fermata_train --help`."""
+"""python -m fermata_train difficulty|gating|forecast: see `python -m fermata_train --help`."""
 
 import argparse
 import json
@@ -12,6 +12,19 @@ FOLDER is what `fermata difficulty fit` writes: profile.json, scores.npy, agreem
 ensemble.npy and outputs-MODEL.npy. Progress goes to standard error, a summary as JSON to
 standard output. The same files and seed give the same network.
 """
+
+FORECAST_EPILOG = """
+Seconds without a request count as missing and are left out. Progress goes to standard error, a summary
+as JSON to standard output; `smape_percent` is the error on the part of the trace that was not trained on. The same
+trace and seed give the same network. `fermata forecast TRACE --model FILE.onnx` runs it.
+"""
+
+
+def share(text):
+    value = float(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is not between 0 and 1")
+    return value
 
 
 def shape(text):
@@ -61,20 +74,53 @@ def arguments(argv):
         help="the same network with a weight for every base model")
     gating.add_argument("--labels", type=pathlib.Path, metavar="FILE.npy",
                         help="what the weighted average should be (default: the ensemble's output)")
+    forecast = commands.add_parser(
+        "forecast", epilog=FORECAST_EPILOG, formatter_class=keep,
+        help="the load of the next 20 seconds from that of the last 120")
+    forecast.add_argument("trace", type=pathlib.Path, metavar="TRACE",
+                          help="requests in each second, one a line")
+    forecast.add_argument("--out", type=pathlib.Path, required=True, metavar="FILE.onnx")
+    forecast.add_argument("--inputs", choices=("summary", "maxima"), default="summary",
+                          help="what a step of 10 seconds is: its highest second, or also its mean and "
+                               "deviation (default: %(default)s)")
+    forecast.add_argument("--share", type=share, default=2 / 3, metavar="X",
+                          help="of the trace to train on, the rest is tried (default: 2/3)")
+    forecast.add_argument("--epochs", type=positive(int), default=6, metavar="N",
+                          help="default: %(default)s")
+    forecast.add_argument("--seed", type=int, default=7, metavar="N")
     return parser.parse_args(argv)
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def train_forecast(options):
+    try:
+        from fermata_train import forecast
+    except ModuleNotFoundError as error:
+        raise without_torch(error) from error
+    return forecast.forecast(forecast.read_trace(options.trace), options, say)
+
+
+def without_torch(error):
+    return BadInput(f"PyTorch is missing ({error}); scripts/deps.sh predictors installs it "
+                    "for /usr/bin/python3")
 
 
 def main(argv=None):
     options = arguments(argv)
     try:
+        if options.command == "forecast":
+            print(json.dumps(train_forecast(options), indent=2))
+            return 0
         target = getattr(options, "target", None)
         history = read_history(options.history, options.features, target,
                                getattr(options, "labels", None), options.image, options.network)
         try:
             from fermata_train import commands  # only now: bad input needs no PyTorch
         except ModuleNotFoundError as error:
-            raise BadInput(f"PyTorch is missing ({error}); scripts/deps.sh predictors installs it "
-                           "for /usr/bin/python3") from error
+            raise without_torch(error) from error
         summary = getattr(commands, options.command)(history, options)
     except BadInput as error:
         print(f"error: {error}", file=sys.stderr)

@@ -1,0 +1,62 @@
+#include "estimate/forecast.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace fermata::estimate {
+
+void LoadWindow::add(double load) {
+  highest_ = std::max(highest_, load);
+  if (end_ == loads_.size()) {  // once in 120 seconds
+    std::copy(loads_.begin() + kForecastWindow, loads_.end(), loads_.begin());
+    end_ = kForecastWindow;
+  }
+  loads_[end_++] = load;
+  ++seconds_;
+  if (seconds_ >= kForecastWindow) return;
+  const auto known = static_cast<std::ptrdiff_t>(seconds_);
+  std::fill(loads_.begin(), loads_.begin() + static_cast<std::ptrdiff_t>(end_) - known, highest_);
+}
+
+LoadSpan LoadWindow::loads() const {
+  return LoadSpan(loads_.data() + end_ - kForecastWindow, kForecastWindow);
+}
+
+double reactive_forecast(LoadSpan loads) {
+  return *std::max_element(loads.end() - kReactiveSeconds, loads.end());
+}
+
+double moving_maximum(LoadSpan loads) { return *std::max_element(loads.begin(), loads.end()); }
+
+SquareRootForecast::SquareRootForecast(double quantile) : quantile_(quantile) {}
+
+void SquareRootForecast::second(double load) {
+  const size_t slot = seconds_ % kForecastHorizon;
+  if (seconds_ == 0) level_ = load;
+  const double before = levels_[slot];  // the level 20 seconds ago; now the highest since is known
+  loads_[slot] = load;
+  if (seconds_ >= kForecastHorizon && before > 0) {
+    const double highest = *std::max_element(loads_.begin(), loads_.end());
+    const double observed = (highest - before) / std::sqrt(before);
+    factor_ += kStep * (observed > factor_ ? quantile_ : quantile_ - 1);
+  }
+  level_ += (load - level_) / kMemory;
+  levels_[slot] = level_;
+  ++seconds_;
+}
+
+double SquareRootForecast::forecast() const {
+  return std::max(0.0, level_ + factor_ * std::sqrt(level_));
+}
+
+void SmapeMeter::add(double forecast, double actual) {
+  ++count_;
+  if (forecast != actual)
+    sum_ += 2 * std::abs(forecast - actual) / (std::abs(forecast) + std::abs(actual));
+}
+
+double SmapeMeter::percent() const {
+  return count_ == 0 ? 0 : 100 * sum_ / static_cast<double>(count_);
+}
+
+}  // namespace fermata::estimate
