@@ -7,11 +7,13 @@
 namespace fermata::cli {
 
 // One line a command; src/cli/NAME.cc defines it.
+void add_adapt(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_completion(CLI::App& app, int& exit_code);
 void add_difficulty(CLI::App& app, int& exit_code);
 void add_evidence(CLI::App& app, int& exit_code);
+void add_forecast(CLI::App& app, int& exit_code);
 void add_goodput(CLI::App& app, int& exit_code);
 void add_load(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
@@ -23,11 +25,13 @@ void add_version(CLI::App& app, int& exit_code);
 
 // clang-format off
 inline constexpr AddCommand kCommands[] = {
+    add_adapt,
     add_bench,
     add_check,
     add_completion,
     add_difficulty,
     add_evidence,
+    add_forecast,
     add_goodput,
     add_load,
     add_plan,

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "cli/plan.h"
+#include "plan/pipeline/base_allocation_document.h"
 #include "plan/pipeline/pipeline_document.h"
 #include "plan/pipeline/pipeline_planner.h"
 
@@ -44,6 +46,40 @@ Exit run_pipeline(const std::string& file) {
   return plan.feasible ? kDone : kInfeasible;
 }
 
+constexpr const char* kCoresHelp = R"(
+Example:
+  fermata plan cores detectors.yaml > cores.json
+
+  threshold_rps: 4
+  variants:
+    - name: yolov5n
+      latency_ms: {1: {alpha: 60, beta: 20}, 2: {alpha: 33, beta: 14}}   # by cores of a replica
+
+Exit code 0: done. 2: the document is wrong. 3: some variant is too slow on all its cores.
+)";
+
+Exit run_cores(const std::string& file) {
+  auto document = Document::load(file);
+  if (!document.ok()) return refuse_plan(document.status());
+  const auto problem = document->read(plan::read_base_allocation);
+  if (!problem.ok()) return refuse_plan(problem.status());
+  const auto allocation =
+      plan::base_allocation(problem->variants, problem->batch_sizes, problem->threshold_rps);
+  std::cout << write_json(plan::write_base_allocation(*problem, allocation));
+  const bool all = std::all_of(allocation.cores.begin(), allocation.cores.end(),
+                               [](const auto& cores) { return cores.has_value(); });
+  return all ? kDone : kInfeasible;
+}
+
+void add_plan_cores(CLI::App& plan, int& exit_code) {
+  CLI::App* cores = plan.add_subcommand(
+      "cores", "The cores of a replica of each variant of a stage (IPA, equation 1).");
+  auto file = std::make_shared<std::string>();
+  cores->add_option("FILE", *file, kPlanFile)->required();
+  cores->footer(kCoresHelp);
+  cores->callback([file, &exit_code] { exit_code = run_cores(*file); });
+}
+
 }  // namespace
 
 void add_plan_pipeline(CLI::App& plan, int& exit_code) {
@@ -53,6 +89,7 @@ void add_plan_pipeline(CLI::App& plan, int& exit_code) {
   pipeline->add_option("FILE", *file, kPlanFile)->required();
   pipeline->footer(kPipelineHelp);
   pipeline->callback([file, &exit_code] { exit_code = run_pipeline(*file); });
+  add_plan_cores(plan, exit_code);
 }
 
 }  // namespace fermata::cli

@@ -56,6 +56,17 @@ STREAMS = {
                  "min_accuracy": 0.0}],
     "current": ["yolov4-128"] * 4, "seed": 7, "solver": "best",
 }
+CORES = {
+    "threshold_rps": 4, "batch_sizes": [1, 2],
+    "variants": [{"name": "small", "latency_ms": {"1": {"alpha": 60, "beta": 20}}},
+                 {"name": "large", "latency_ms": {"1": {"alpha": 300, "beta": 50},
+                                                  "4": {"table": {"1": 110, "2": 190}}}}],
+}
+ADAPT = {
+    "pipeline": {key: value for key, value in PIPELINE.items() if key != "rate_rps"},
+    "loads": [5, 7, 6, 20, 22, 21, 8, 7, 7, 6, 7, 9], "forecast": "square-root", "quantile": 0.9,
+    "interval_s": 2, "apply_s": 1, "drop": "ahead", "method": "rim", "replicas": {"detect": 2},
+}
 SIMULATE = {
     "seed": 1, "warmup_s": 0.2, "duration_s": 1.0, "scheduler": "deferred",
     "workers": {"count": 8, "memory_mb": 11000},
@@ -111,10 +122,11 @@ PIPELINES = {
     "rate_rps": 100,
 }
 COMMANDS = {"placement": ["plan", "placement"], "group": ["plan", "group"],
-            "ensemble": ["plan", "ensemble"], "pipeline": ["plan", "pipeline"],
+            "ensemble": ["plan", "ensemble"], "pipeline": ["plan", "pipeline"], "adapt": ["adapt"], "cores": ["plan", "cores"],
             "simulate": ["simulate"], "goodput": ["goodput"], "applications": ["simulate"],
             "ensembles": ["simulate"], "pipelines": ["simulate"], "streams": ["plan", "streams"]}
 DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "ensemble": ENSEMBLE, "pipeline": PIPELINE,
+             "adapt": ADAPT, "cores": CORES,
              "simulate": SIMULATE, "goodput": SIMULATE, "applications": APPLICATIONS,
              "ensembles": ENSEMBLES, "pipelines": PIPELINES, "streams": STREAMS}
 SCHEMAS = {"goodput": "simulate", "applications": "simulate", "ensembles": "simulate",
@@ -187,13 +199,14 @@ def test_a_variant_that_fits_no_worker_is_infeasible():
 def test_what_the_page_shows_runs():
     page = (ROOT / "docs" / "simulate.md").read_text()
     blocks = page.split("```yaml\n")[1:]
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     for block in blocks:
         text = block.split("```")[0]
-        done = subprocess.run([FERMATA, "simulate", "-"], input=text, text=True, capture_output=True,
+        kind = "adapt" if text.startswith("pipeline:") else "simulate"
+        done = subprocess.run([FERMATA, kind, "-"], input=text, text=True, capture_output=True,
                               timeout=120)
         assert done.returncode == 0, done.stderr
-        jsonschema.validate(json.loads(done.stdout), schema("simulate.result"))
+        jsonschema.validate(json.loads(done.stdout), schema(f"{kind}.result"))
 
 
 def test_infeasible_results_match():
@@ -211,6 +224,16 @@ def test_a_pipeline_without_a_plan_names_the_limit(path, value, binding):
     result = json.loads(done.stdout)
     jsonschema.validate(result, schema("pipeline.result"))
     assert result["binding"] == binding
+
+
+def test_cores_of_a_stage():
+    done = run("cores", CORES)
+    assert json.loads(done.stdout) == {"feasible": True, "sla_ms": 475.0,
+                                       "cores": {"small": 1, "large": 4}}
+    done = run("cores", changed(CORES, "threshold_rps", 12))
+    assert done.returncode == 3
+    jsonschema.validate(json.loads(done.stdout), schema("cores.result"))
+    assert json.loads(done.stdout)["cores"] == {"small": 1, "large": None}
 
 
 def test_without_memory_for_any_variant_there_is_no_group_schedule():
@@ -307,6 +330,12 @@ BAD = [
     ("streams", "clients.0.bandwidth_mbps", 0), ("streams", "clients.0.rtt_ms", -1),
     ("streams", "clients.0.min_accuracy", 2), ("streams", "current", "yolov4-128"),
     ("streams", "max_steps", 0), ("streams", "period_ms", 0),
+    ("cores", "threshold_rps", 0), ("cores", "variants", []), ("cores", "variants.0.latency_ms", {}),
+    ("cores", "variants.0.latency_ms", {"0": {"alpha": 1, "beta": 1}}), ("cores", "batch_sizes", [0]),
+    ("adapt", "pipeline", None), ("adapt", "pipeline.sla_ms", 0), ("adapt", "method", "fa3"),
+    ("adapt", "loads", []), ("adapt", "loads.0", -1), ("adapt", "replicas.detect", 0),
+    ("adapt", "forecast", "lstm"), ("adapt", "interval_s", 0), ("adapt", "drop", "late"),
+    ("adapt", "quantile", 1), ("adapt", "scale", 0), ("adapt", "margins", 1),
     ("simulate", "workers.count", 0), ("simulate", "scheduler", "fifo"),
     ("simulate", "models.0.slo_ms", 0), ("simulate", "models.0.latency_ms", {"alpha": 1}),
     ("simulate", "models.0.latency_ms", {"table": {"0": 1}}),

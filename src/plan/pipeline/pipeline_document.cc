@@ -30,31 +30,13 @@ std::vector<Reader> bounded_list(Reader value, size_t most) {
   return values;
 }
 
-std::vector<uint32_t> read_batch_sizes(Reader value, std::vector<uint32_t> fallback) {
-  if (!value.present()) return fallback;
-  std::vector<uint32_t> sizes;
-  absl::flat_hash_set<uint32_t> taken;
-  for (const Reader size : bounded_list(value, kMostBatchSizes)) {
-    sizes.push_back(static_cast<uint32_t>(size.integer(1, kLargestPipelineBatch)));
-    if (!taken.insert(sizes.back()).second) size.fail("each batch size once");
-  }
-  return sizes;
-}
-
 PipelineVariant read_variant(Reader value, const std::vector<uint32_t>& sizes, Names& taken) {
   ObjectReader fields = value.object();
   PipelineVariant variant;
   variant.name = read_own_name(fields["name"], taken);
   variant.accuracy = fields["accuracy"].between(0, 1);
   variant.cost = fields["cost"].between(0, kHighestCost, 1.0);
-  const Reader latency = fields["latency_ms"];
-  variant.latency = read_latency(latency);
-  for (const uint32_t batch : sizes) {
-    const auto ms = latency_ms(variant.latency, batch);
-    if (!ms || (*ms > 0 && *ms <= kLongestMs)) continue;
-    latency.fail(fmt::format("a latency above 0 and up to {} for a batch of {}, not {}", kLongestMs,
-                             batch, *ms));
-  }
+  variant.latency = read_pipeline_latency(fields["latency_ms"], sizes);
   return variant;
 }
 
@@ -63,6 +45,7 @@ PipelineStage read_stage(Reader value, const std::vector<uint32_t>& sizes, Names
   PipelineStage stage;
   stage.name = read_own_name(fields["name"], taken);
   stage.items = fields["items"].between(kLeastItems, kMostItems, 1.0);
+  stage.max_replicas = fields["max_replicas"].positive(stage.max_replicas);
   Names variants;
   for (const Reader variant : bounded_list(fields["variants"], kMostStageVariants)) {
     stage.variants.push_back(read_variant(variant, sizes, variants));
@@ -130,6 +113,7 @@ const char* limit_name(PipelineLimit limit) {
 
 Json write_stage(const PipelineProblem& problem, const PipelineStage& stage) {
   Json out = {{"name", stage.name}, {"items", stage.items}, {"after", Json::array()}};
+  if (std::isfinite(stage.max_replicas)) out["max_replicas"] = stage.max_replicas;
   for (const uint32_t p : stage.after) out["after"].push_back(problem.stages[p].name);
   for (const PipelineVariant& v : stage.variants) {
     out["variants"].push_back({{"name", v.name},
@@ -141,6 +125,28 @@ Json write_stage(const PipelineProblem& problem, const PipelineStage& stage) {
 }
 
 }  // namespace
+
+std::vector<uint32_t> read_pipeline_batch_sizes(Reader value) {
+  if (!value.present()) return PipelineProblem().batch_sizes;
+  std::vector<uint32_t> sizes;
+  absl::flat_hash_set<uint32_t> taken;
+  for (const Reader size : bounded_list(value, kMostBatchSizes)) {
+    sizes.push_back(static_cast<uint32_t>(size.integer(1, kLargestPipelineBatch)));
+    if (!taken.insert(sizes.back()).second) size.fail("each batch size once");
+  }
+  return sizes;
+}
+
+LatencyModel read_pipeline_latency(Reader value, const std::vector<uint32_t>& batch_sizes) {
+  LatencyModel latency = read_latency(value);
+  for (const uint32_t batch : batch_sizes) {
+    const auto ms = latency_ms(latency, batch);
+    if (!ms || (*ms > 0 && *ms <= kLongestMs)) continue;
+    value.fail(fmt::format("a latency above 0 and up to {} for a batch of {}, not {}", kLongestMs,
+                           batch, *ms));
+  }
+  return latency;
+}
 
 double derived_sla_ms(const PipelineProblem& problem) {
   const size_t n = problem.stages.size();
@@ -160,17 +166,20 @@ double derived_sla_ms(const PipelineProblem& problem) {
   return longest;
 }
 
-PipelineProblem read_pipeline(Reader root) {
+PipelineProblem read_pipeline(Reader root) { return read_pipeline_at(root, {}); }
+
+PipelineProblem read_pipeline_at(Reader root, std::optional<double> rate_rps) {
   ObjectReader fields = root.object();
   PipelineProblem p;
-  p.rate_rps = fields["rate_rps"].positive();
-  if (p.rate_rps > kHighestRate) fields["rate_rps"].fail(fmt::format("at most {}", kHighestRate));
+  const Reader rate = fields["rate_rps"];
+  p.rate_rps = rate.positive(rate_rps);
+  if (p.rate_rps > kHighestRate) rate.fail(fmt::format("at most {}", kHighestRate));
   const Reader sla = fields["sla_ms"];
   p.alpha = fields["alpha"].between(0, kLargestWeight);
   p.beta = fields["beta"].between(0, kLargestWeight);
   p.delta = fields["delta"].between(0, kLargestWeight, 1e-6);
   p.accuracy = static_cast<PipelineAccuracy>(fields["accuracy"].choice({"pas", "pas-prime"}, 0));
-  p.batch_sizes = read_batch_sizes(fields["batch_sizes"], p.batch_sizes);
+  p.batch_sizes = read_pipeline_batch_sizes(fields["batch_sizes"]);
   p.max_replicas = fields["max_replicas"].positive(p.max_replicas);
   p.max_cost = fields["max_cost"].positive(p.max_cost);
   p.max_steps = static_cast<uint64_t>(

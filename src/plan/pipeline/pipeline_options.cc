@@ -16,19 +16,6 @@ double queueing_ms(const PipelineProblem& problem, const PipelineStage& stage, u
   return (batch - 1) * 1e3 / (problem.rate_rps * stage.items);  // equation 7
 }
 
-// Equation 11: by variant, its rank among the stage's accuracies, from 0 to 1.
-std::vector<double> rank_scaled(const PipelineStage& stage) {
-  std::set<double> distinct;
-  for (const PipelineVariant& v : stage.variants) distinct.insert(v.accuracy);
-  std::vector<double> scaled;
-  for (const PipelineVariant& v : stage.variants) {
-    const auto rank = std::distance(distinct.begin(), distinct.find(v.accuracy));
-    const auto last = static_cast<double>(distinct.size() - 1);
-    scaled.push_back(last > 0 ? static_cast<double>(rank) / last : 1.0);
-  }
-  return scaled;
-}
-
 bool beats(const StageOption& a, const StageOption& b) {
   return a.factor >= b.factor && a.value >= b.value && a.ms <= b.ms && a.cost <= b.cost;
 }
@@ -102,9 +89,10 @@ double least(const std::vector<StageOption>& options, double StageOption::*field
   return lowest;
 }
 
-std::vector<StageOption> within_replicas(const PipelineProblem& problem,
+std::vector<StageOption> within_replicas(const PipelineProblem& problem, const PipelineStage& stage,
                                          std::vector<StageOption> options) {
-  std::erase_if(options, [&](const auto& o) { return o.replicas > problem.max_replicas; });
+  const double most = std::min(problem.max_replicas, stage.max_replicas);
+  std::erase_if(options, [&](const auto& o) { return o.replicas > most; });
   return options;
 }
 
@@ -121,9 +109,22 @@ PipelinePlan bound_by(PipelineLimit limit, std::string reason) {
 
 }  // namespace
 
+std::vector<double> accuracy_scores(PipelineAccuracy accuracy, const PipelineStage& stage) {
+  std::set<double> distinct;
+  for (const PipelineVariant& v : stage.variants) distinct.insert(v.accuracy);
+  const auto last = static_cast<double>(distinct.size() - 1);
+  std::vector<double> scores;
+  for (const PipelineVariant& v : stage.variants) {
+    const auto rank = std::distance(distinct.begin(), distinct.find(v.accuracy));
+    const double scaled = last > 0 ? static_cast<double>(rank) / last : 1.0;
+    scores.push_back(accuracy == PipelineAccuracy::kPas ? v.accuracy : scaled);
+  }
+  return scores;
+}
+
 std::vector<StageOption> stage_options(const PipelineProblem& problem, const PipelineStage& stage) {
   const bool pas = problem.accuracy == PipelineAccuracy::kPas;
-  const std::vector<double> scaled = rank_scaled(stage);
+  const std::vector<double> scores = accuracy_scores(problem.accuracy, stage);
   std::vector<StageOption> options;
   for (uint32_t v = 0; v < stage.variants.size(); ++v) {
     const PipelineVariant& variant = stage.variants[v];
@@ -137,8 +138,8 @@ std::vector<StageOption> stage_options(const PipelineProblem& problem, const Pip
       options.push_back({.variant = v,
                          .batch = batch,
                          .replicas = replicas,
-                         .factor = pas ? variant.accuracy : 1.0,
-                         .value = pas ? value : value + problem.alpha * scaled[v],
+                         .factor = pas ? scores[v] : 1.0,
+                         .value = pas ? value : value + problem.alpha * scores[v],
                          .cost = cost,
                          .ms = *ms + queueing_ms(problem, stage, batch)});
     }
@@ -158,7 +159,7 @@ SearchSpace search_space(const PipelineProblem& problem) {
     SearchStage& searched = space.stages.emplace_back();
     searched.stage = s;
     for (const uint32_t p : stage.after) searched.after.push_back(place[p]);
-    searched.options = unbeaten(within_replicas(problem, stage_options(problem, stage)));
+    searched.options = unbeaten(within_replicas(problem, stage, stage_options(problem, stage)));
     searched.least_ms = least(searched.options, &StageOption::ms);
     searched.least_cost = least(searched.options, &StageOption::cost);
     searched.tail_ms = 0;
@@ -175,11 +176,8 @@ PipelinePlan evaluate(const PipelineProblem& problem, const std::vector<StageOpt
   for (size_t s = 0; s < chosen.size(); ++s) {
     const StageOption& option = chosen[s];
     const PipelineStage& stage = problem.stages[s];
-    if (pas) {
-      plan.accuracy *= stage.variants[option.variant].accuracy;
-    } else {
-      plan.accuracy += rank_scaled(stage)[option.variant];
-    }
+    const double score = accuracy_scores(problem.accuracy, stage)[option.variant];
+    plan.accuracy = pas ? plan.accuracy * score : plan.accuracy + score;
     plan.cost += option.cost;
     batches += option.batch;
     plan.stages.push_back(
@@ -206,7 +204,7 @@ PipelinePlan infeasible(const PipelineProblem& problem) {
       return bound_by(PipelineLimit::kBatchSizes,
                       fmt::format("no variant of {} has a latency for any batch size", stage.name));
     }
-    const auto within = within_replicas(problem, all);
+    const auto within = within_replicas(problem, stage, all);
     if (within.empty()) {
       return bound_by(PipelineLimit::kReplicas,
                       fmt::format("{} needs at least {} replicas", stage.name,

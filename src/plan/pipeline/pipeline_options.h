@@ -34,6 +34,10 @@ struct SearchSpace {
   std::vector<SearchStage> stages;
 };
 
+// What each variant of a stage adds to the accuracy of the pipeline: its own as a factor (PAS), or
+// its scaled rank as a summand (PAS').
+std::vector<double> accuracy_scores(PipelineAccuracy accuracy, const PipelineStage& stage);
+
 // All options of a stage, in the order of the document. The fewest replicas that bear the rate
 // (equation 10c) serve each variant and batch size; max_replicas is not looked at.
 std::vector<StageOption> stage_options(const PipelineProblem& problem, const PipelineStage& stage);

@@ -24,6 +24,7 @@ struct PipelineStage {
   double items = 1;  // of this stage for one request of the pipeline, on average; above 0
   std::vector<PipelineVariant> variants;
   std::vector<uint32_t> after;  // stages of the problem; none: it starts with the request
+  double max_replicas = std::numeric_limits<double>::infinity();
 };
 
 // The product of the stages' accuracies (equation 8), or the sum of their ranks, each
@@ -38,7 +39,7 @@ struct PipelineProblem {
   double alpha = 0, beta = 0, delta = 0;
   PipelineAccuracy accuracy = PipelineAccuracy::kPas;
   std::vector<uint32_t> batch_sizes = {1, 2, 4, 8, 16, 32, 64};
-  double max_replicas = std::numeric_limits<double>::infinity();  // of one stage
+  double max_replicas = std::numeric_limits<double>::infinity();  // of each stage
   double max_cost = std::numeric_limits<double>::infinity();      // of all
   uint64_t max_steps = kDefaultSteps;
   std::vector<PipelineStage> stages;  // without cycles

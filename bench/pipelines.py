@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""The pipelines of IPA's paper, simulated on dedicated replicas as the load changes.
+
+Five pipelines, four excerpts of the load trace, and who adapts them: IPA, FA2 with the lightest and with the
+heaviest variants, RIM, all by the same forecast; IPA with other forecasts and with a rule that drops ahead;
+SuperServe's SlackFit on RIM's replicas. Accuracy, cost, attainment and drops, in tables and as in the
+paper's figures 8 to 12, 14 to 16 and 18, with intervals over seeds (how requests fall within a second). Needs the
+published profiles and excerpts, which are not part of the project (FERMATA_IPA_DATA).
+
+    bench/pipelines.py [--binary build/fermata] [--seeds 5] [--model load.onnx] [--jobs 1]
+"""
+
+import argparse
+import concurrent.futures
+import csv
+import itertools
+import json
+import pathlib
+import statistics
+import subprocess
+
+import pipeline
+import plot
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WORKLOADS = ("bursty", "steady_low", "steady_high", "fluctuating")
+# Replicas of RIM as its runs had them.
+RIM = {"video": [3, 3], "audio-qa": [27, 6], "audio-sent": [20, 5], "sum-qa": [12, 8], "nlp": [6, 22, 12]}
+# Accuracies count as percentages, or, as in the paper's own runs, as fractions, where cost outweighs them.
+PERCENT = 100
+RANKS = 10  # of PAS', whose sums are of ranks from 0 to 1
+METHODS = ("IPA", "FA2-low", "FA2-high", "RIM")
+BESIDE = ("IPA ahead", "SlackFit")
+FORECASTS = ("reactive", "moving-maximum", "square-root", "square-root 95 %", "model", "perfect")
+T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+
+
+def loads(workload):
+    rows = csv.DictReader((pipeline.DATA / "workloads" / f"{workload}.csv").open())
+    return [int(row["rps"]) for row in rows]
+
+
+def document(name, workload, method, forecast, seed, model, weight=PERCENT, accuracy="pas"):
+    problem = dict(pipeline.published(1))[name]
+    del problem["rate_rps"]
+    problem.update(alpha=problem["alpha"] * weight, accuracy=accuracy)
+    stages = [stage["name"] for stage in problem["stages"]]
+    made = {"pipeline": problem, "loads": loads(workload), "seed": seed}
+    if method in ("RIM", "SlackFit"):
+        made.update(method="rim", replicas=dict(zip(stages, RIM[name])))
+    if method.startswith("FA2"):
+        made.update(method="fa2", variants="lightest" if method == "FA2-low" else "heaviest")
+    if method == "SlackFit":
+        made["batches"] = "slack-fit"
+    if method == "IPA ahead":
+        made["drop"] = "ahead"
+    made["forecast"] = forecast.split()[0]
+    if forecast.endswith("95 %"):
+        made["quantile"] = 0.95
+    if forecast == "model":
+        made["model"] = str(model)
+    return made
+
+
+def run(binary, made):
+    done = subprocess.run([binary, "adapt", "-"], input=json.dumps(made), text=True, capture_output=True,
+                          check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout)
+
+
+def interval(values):
+    """The mean and half of its 95 % interval (Student's t)."""
+    if len(values) < 2:
+        return values[0], 0.0
+    return (statistics.mean(values),
+            T95[len(values)] * statistics.stdev(values) / len(values) ** 0.5)
+
+
+def cells(given, keys, made_for):
+    """By key: the figures over the seeds, and the series of the first."""
+    jobs = [(key, seed) for key in keys for seed in range(1, given.seeds + 1)]
+    with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+        results = list(pool.map(lambda job: run(given.binary, made_for(job[0], job[1])), jobs))
+    rows = {}
+    for (key, seed), result in zip(jobs, results):
+        row = rows.setdefault(key, {"runs": []})
+        row["runs"].append({field: result[field] for field in
+                            ("attainment", "accuracy", "cost", "late", "dropped", "offered", "p99_ms",
+                             "smape_percent")})
+        if seed == 1:
+            row["series"] = [[r["load_rps"], r["accuracy"], r["cost"], r["attainment"], r["dropped"]]
+                             for r in result["series"]]
+            row["latency_ms"] = result["latency_ms"]
+    for row in rows.values():
+        row["mean"] = {field: interval([run[field] for run in row["runs"]]) for field in row["runs"][0]}
+    return rows
+
+
+def mean(rows, key, field):
+    return rows[key]["mean"][field][0]
+
+
+def end_to_end(given, weight, accuracy="pas"):
+    keys = list(itertools.product(RIM, WORKLOADS, METHODS + BESIDE))
+    return cells(given, keys, lambda key, seed: document(*key, given.forecast, seed, given.model, weight,
+                                                         accuracy))
+
+
+def forecasts(given):
+    names = [f for f in FORECASTS if f != "model" or given.model]
+    keys = list(itertools.product(RIM, names))
+    return cells(given, keys, lambda key, seed: document(key[0], "bursty", "IPA", key[1], seed, given.model))
+
+
+def trade_offs(given):
+    """Figure 14: the weight of accuracy against cost."""
+    keys = list(itertools.product(RIM, (1, 10, 100, 1000)))
+    return cells(given, keys, lambda key, seed: document(key[0], "bursty", "IPA", given.forecast, seed,
+                                                         given.model, weight=key[1]))
+
+
+def draw_pipeline(name, rows, tag):
+    """Figures 8 to 12 and 18: over time in the bursty load, and averages by workload."""
+    figure, axes = plot.axes("time, s", "", rows=2, columns=4, width=3.2, height=2.4)
+    for method in METHODS + BESIDE:
+        series = rows[name, "bursty", method]["series"]
+        times = [10 * k for k in range(len(series))]
+        for column, field in enumerate((1, 2, 3, 4)):
+            axes[0][column].plot(times, [row[field] for row in series], label=method, linewidth=0.9)
+    for axis, label in zip(axes[0], ("accuracy", "cost, cores", "attainment", "drops in 10 s")):
+        axis.set_ylabel(label)
+    axes[0][1].set_yscale("log")
+    for column, field in enumerate(("accuracy", "cost", "attainment", "dropped")):
+        for k, method in enumerate(METHODS + BESIDE):
+            found = [rows[name, workload, method]["mean"][field] for workload in WORKLOADS]
+            axes[1][column].bar([i + 0.13 * k for i in range(4)], [f[0] for f in found], 0.13,
+                                yerr=[f[1] for f in found])
+        axes[1][column].set_xticks([i + 0.3 for i in range(4)],
+                                   [w.replace("steady_", "").replace("fluctuating", "fluct.") for w in WORKLOADS])
+        axes[1][column].set_xlabel("")
+        axes[1][column].set_ylabel(field)
+    axes[1][1].set_yscale("log")
+    axes[0][0].legend(fontsize=6)
+    kept = {f"{w} {m}": {"mean": rows[name, w, m]["mean"]} for w in WORKLOADS for m in METHODS + BESIDE}
+    return plot.save(f"pipelines_{tag}{name}", figure, kept)
+
+
+def draw_forecasts(rows):
+    """Figure 16: requests that were late or dropped in the bursty load."""
+    figure, axis = plot.axes("", "late or dropped, of all requests", width=7)
+    names = sorted({key[1] for key in rows}, key=FORECASTS.index)
+    for k, forecast in enumerate(names):
+        found = [1 - mean(rows, (name, forecast), "attainment") for name in RIM]
+        axis.bar([i + 0.13 * k for i in range(len(RIM))], found, 0.13, label=forecast)
+    axis.set_xticks([i + 0.3 for i in range(len(RIM))], RIM)
+    axis.legend()
+    return plot.save("pipelines_forecasts", figure,
+                     {f"{n} {f}": row["mean"] for (n, f), row in rows.items()})
+
+
+def draw_latencies(rows):
+    """Figure 15: the distribution of latencies in the bursty load."""
+    figure, axes = plot.axes("latency, s", "share of answers", columns=5, width=2.6, height=2.4)
+    for axis, name in zip(axes, RIM):
+        for method in METHODS:
+            values = rows[name, "bursty", method]["latency_ms"]
+            axis.plot([ms / 1e3 for ms in values], [k / 20 for k in range(1, 21)], label=method)
+        axis.set_title(name, fontsize=8)
+    axes[0].legend(fontsize=6)
+    return plot.save("pipelines_latencies", figure, {
+        f"{name} {method}": rows[name, "bursty", method]["latency_ms"] for name in RIM for method in METHODS})
+
+
+def draw_trade_offs(rows):
+    figure, axis = plot.axes("cost, cores", "accuracy")
+    for name in RIM:
+        points = [(mean(rows, (name, w), "cost"), mean(rows, (name, w), "accuracy"))
+                  for w in (1, 10, 100, 1000)]
+        axis.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
+    axis.set_xscale("log")
+    axis.legend()
+    return plot.save("pipelines_trade_offs", figure,
+                     {f"{n} {w}": row["mean"] for (n, w), row in rows.items()})
+
+
+def claims(rows, by_forecast):
+    """What the paper claims, and what was found."""
+    cases = list(itertools.product(RIM, WORKLOADS))
+    at = lambda case, method, field: mean(rows, (*case, method), field)
+    between = [case for case in cases if at(case, "FA2-low", "accuracy") - 1e-9
+               <= at(case, "IPA", "accuracy") <= at(case, "FA2-high", "accuracy") + 1e-9]
+    near = [at(case, "IPA", "cost") / at(case, "FA2-low", "cost") for case in cases]
+    share = [(at(case, "IPA", "cost") - at(case, "FA2-low", "cost"))
+             / (at(case, "FA2-high", "cost") - at(case, "FA2-low", "cost")) for case in cases]
+    rim = [at(case, "RIM", "cost") / at(case, "IPA", "cost") for case in cases]
+    lost = {f: statistics.mean(1 - mean(by_forecast, (name, f), "attainment") for name in RIM)
+            for f in FORECASTS if (next(iter(RIM)), f) in by_forecast}
+    return {"accuracy between FA2-low and FA2-high": f"{len(between)} of {len(cases)}",
+            "IPA's cost over FA2-low's": interval_text(near),
+            "IPA's cost, 0: FA2-low's, 1: FA2-high's": interval_text(share),
+            "RIM's cost over IPA's": interval_text(rim),
+            "RIM at least twice IPA": f"{sum(r >= 2 for r in rim)} of {len(cases)}",
+            "lost in the bursty load by forecast": {f: round(v, 5) for f, v in lost.items()}}
+
+
+def interval_text(values):
+    return f"median {statistics.median(values):.2f}, {min(values):.2f} to {max(values):.2f}"
+
+
+def show(rows):
+    for name, workload in itertools.product(RIM, WORKLOADS):
+        print(f"\n{name}, {workload}")
+        print(plot.table(["", "accuracy", "cost", "attainment", "+-", "late", "dropped"], [
+            [m, *(mean(rows, (name, workload, m), f) for f in ("accuracy", "cost")),
+             *rows[name, workload, m]["mean"]["attainment"],
+             *(mean(rows, (name, workload, m), f) for f in ("late", "dropped"))]
+            for m in METHODS + BESIDE]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", default=ROOT / "build/fermata")
+    parser.add_argument("--seeds", type=int, default=5, choices=range(1, 11))
+    parser.add_argument("--jobs", type=int, default=1, help="simulations at once")
+    parser.add_argument("--model", type=pathlib.Path, help="a trained forecast, .onnx")
+    given = parser.parse_args()
+    if not pipeline.DATA.exists():
+        raise SystemExit(f"no published profiles in {pipeline.DATA}; FERMATA_IPA_DATA names the folder")
+    given.forecast = "model" if given.model else "reactive"
+    rows = end_to_end(given, PERCENT)
+    show(rows)
+    as_run = end_to_end(given, 1)
+    by_forecast = forecasts(given)
+    print()
+    print(plot.table(["lost by forecast", *RIM], [
+        [f, *(1 - mean(by_forecast, (name, f), "attainment") for name in RIM)]
+        for f in FORECASTS if ("video", f) in by_forecast]))
+    for name in RIM:
+        print(draw_pipeline(name, rows, ""))
+    print(draw_latencies(rows))
+    print(draw_forecasts(by_forecast))
+    print(draw_trade_offs(trade_offs(given)))
+    prime = end_to_end(given, RANKS, "pas-prime")
+    for name in ("video", "sum-qa"):
+        print(draw_pipeline(name, prime, "prime_"))
+    found = {"percentages": claims(rows, by_forecast), "fractions, as run": claims(as_run, by_forecast),
+             "pas-prime": claims(prime, by_forecast)}
+    print(json.dumps(found, indent=2))
+    plot.record.write("pipelines", found)
+
+
+if __name__ == "__main__":
+    main()

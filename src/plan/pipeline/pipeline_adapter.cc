@@ -1,0 +1,79 @@
+#include "plan/pipeline/pipeline_adapter.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "model/latency_at.h"
+#include "plan/pipeline/pipeline_planner.h"
+
+namespace fermata::plan {
+namespace {
+
+bool same_stage(const PipelineStagePlan& a, const PipelineStagePlan& b) {
+  return a.variant == b.variant && a.batch == b.batch && a.replicas == b.replicas;
+}
+
+}  // namespace
+
+const std::vector<std::string_view>& pipeline_method_names() {
+  static const std::vector<std::string_view> kNames = {"ipa", "fa2", "rim"};
+  return kNames;
+}
+
+PipelineAdapter::PipelineAdapter(PipelineAdapterOptions options) : options_(std::move(options)) {
+  PipelineProblem& problem = options_.problem;
+  for (size_t s = 0; s < problem.stages.size(); ++s) {
+    PipelineStage& stage = problem.stages[s];
+    if (options_.method == PipelineMethod::kFa2) {
+      stage.variants = {stage.variants.at(options_.variants.at(s))};
+    }
+    if (options_.method == PipelineMethod::kRim) stage.max_replicas = options_.replicas.at(s);
+  }
+  if (options_.method == PipelineMethod::kRim) problem.beta = 0;
+}
+
+PipelineDecision PipelineAdapter::decide(double forecast_rps) {
+  PipelineDecision decision{options_.problem, {}, false};
+  decision.problem.rate_rps = std::max(forecast_rps * options_.margin, options_.least_rate_rps);
+  decision.answer = plan_pipeline(decision.problem);
+  std::vector<PipelineStagePlan> next = current_;
+  if (decision.answer.feasible) {
+    next = translated(decision.answer);
+  } else if (current_.empty()) {
+    next = fastest();
+  }
+  decision.applied =
+      !std::equal(next.begin(), next.end(), current_.begin(), current_.end(), same_stage);
+  current_ = std::move(next);
+  return decision;
+}
+
+std::vector<PipelineStagePlan> PipelineAdapter::translated(const PipelinePlan& plan) const {
+  std::vector<PipelineStagePlan> stages = plan.stages;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    if (options_.method == PipelineMethod::kFa2) stages[s].variant = options_.variants[s];
+    if (options_.method == PipelineMethod::kRim) stages[s].replicas = options_.replicas[s];
+  }
+  return stages;
+}
+
+std::vector<PipelineStagePlan> PipelineAdapter::fastest() const {
+  std::vector<PipelineStagePlan> stages;
+  for (size_t s = 0; s < options_.problem.stages.size(); ++s) {
+    const PipelineStage& stage = options_.problem.stages[s];
+    PipelineStagePlan& plan = stages.emplace_back();
+    plan.latency_ms = std::numeric_limits<double>::infinity();
+    for (uint32_t v = 0; v < stage.variants.size(); ++v) {
+      const double ms = latency_ms(stage.variants[v].latency, 1).value_or(plan.latency_ms);
+      if (ms >= plan.latency_ms) continue;
+      plan.latency_ms = ms;
+      plan.variant = options_.method == PipelineMethod::kFa2 ? options_.variants[s] : v;
+    }
+    plan.replicas = options_.method == PipelineMethod::kRim
+                        ? options_.replicas[s]
+                        : std::min(options_.problem.max_replicas, kMostFallback);
+  }
+  return stages;
+}
+
+}  // namespace fermata::plan

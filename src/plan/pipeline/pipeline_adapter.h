@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "plan/pipeline/pipeline_problem.h"
+
+namespace fermata::plan {
+
+// What an adapter may change (IPA, section 5.1): everything; FA2: replicas and batch sizes of one
+// variant a stage; RIM: variants and batch sizes on fixed replicas, whatever they cost.
+enum class PipelineMethod : uint8_t { kIpa, kFa2, kRim };
+const std::vector<std::string_view>& pipeline_method_names();
+
+struct PipelineAdapterOptions {
+  PipelineMethod method = PipelineMethod::kIpa;
+  PipelineProblem problem;         // its rate is that of each decision
+  std::vector<uint32_t> variants;  // of FA2, by stage
+  std::vector<uint32_t> replicas;  // of RIM, by stage
+  double margin = 1;               // on the forecast
+  double least_rate_rps = 1;       // is planned for in any case
+};
+
+struct PipelineDecision {
+  PipelineProblem problem;  // that was solved: `fermata plan pipeline` answers it alike
+  PipelinePlan answer;
+  bool applied = false;  // there is a plan and it differs from the one before
+};
+
+// One decision an interval: solves the problem for the forecast rate. Where nothing keeps the
+// limits, the plan before stays; the first decision then takes what is fastest, on as many replicas
+// as are allowed (up to kMostFallback).
+class PipelineAdapter {
+ public:
+  static constexpr double kMostFallback = 100;
+
+  // Options of a method fit: as many variants or replicas as stages, and the variants exist.
+  explicit PipelineAdapter(PipelineAdapterOptions options);
+  PipelineDecision decide(double forecast_rps);
+  // Of the last decision; in the problem's own variants. Empty before the first.
+  const std::vector<PipelineStagePlan>& current() const { return current_; }
+
+ private:
+  std::vector<PipelineStagePlan> translated(const PipelinePlan& plan) const;
+  std::vector<PipelineStagePlan> fastest() const;
+
+  PipelineAdapterOptions options_;
+  std::vector<PipelineStagePlan> current_;
+};
+
+}  // namespace fermata::plan
