@@ -4,6 +4,8 @@
     run.py table      five workloads, 60 s, median of 3 seeds
     run.py suite      the cases of suite.yaml, 20 s, one seed; the --confirm worst of
                       them again with 60 s and 3 seeds, with the policies near the best
+    run.py pools      random small pools (pools.py), --count of them from --first on, of which the
+                      rarest model has enough requests for a share of 1 % to be measured
     run.py overload   ResNet50 on 8 workers from half its peak to three times, and
                       9000/s for 900 s
 
@@ -24,6 +26,7 @@ import yaml
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import plot  # noqa: E402
+import pools  # noqa: E402
 import record  # noqa: E402
 
 DEFAULT = "fermata"
@@ -180,6 +183,39 @@ def suite(args):
               before=before.get("drawn"))
 
 
+def has_enough_requests(document, measured):
+    rarest = min(m["share"] for m in document["models"])
+    return best_other(measured) * rarest * document["duration_s"] >= pools.LEAST_REQUESTS
+
+
+def small_pools(args):
+    before = record.kept("policies_pools").get("pools", {})
+    results, left_out, number = {}, 0, args.first
+    while len(results) < args.count:
+        document = pools.pool(number)
+        measured = dict(before.get(str(number), {}))
+        for policy in args.policies:
+            progress(len(results), args.count, f"pool {number} {policy}")
+            measured[policy] = goodput(args.binary, document, policy, 1, document["duration_s"])
+        if has_enough_requests(document, measured):
+            results[str(number)] = measured
+        else:
+            left_out += 1
+        number += 1
+    sys.stderr.write("\n")
+    policies = in_all(results.values())
+    print(plot.table(["pool", *policies, "ratio to the best other"],
+                     [[n, *(m[p] for p in policies), ratio(m)]
+                      for n, m in sorted(results.items(), key=lambda item: ratio(item[1]))]))
+    totals = summary(results, policies) | {
+        "pools_below_0.95": sum(ratio(m) < 0.95 for m in results.values()),
+        "pools_below_0.88": sum(ratio(m) < 0.88 for m in results.values()),
+        "left_out": left_out}
+    print(json.dumps(totals, indent=1))
+    if args.first == 0:
+        plot.save("policies_pools", plot_suite(results), {"summary": totals, "pools": results})
+
+
 def overload(args):
     document = load("resnet50.yaml")
     peak = statistics.median(goodput(args.binary, document, DEFAULT, s, 60) for s in (1, 2, 3))
@@ -212,14 +248,16 @@ def overload(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["table", "suite", "overload"])
+    parser.add_argument("what", choices=["table", "suite", "pools", "overload"])
     parser.add_argument("--binary", default=str(HERE.parent.parent / "build" / "fermata"))
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--only", default="", help="cases whose name contains this")
     parser.add_argument("--confirm", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="pools: the number of the first")
+    parser.add_argument("--count", type=int, default=pools.COUNT, help="pools: how many")
     args = parser.parse_args()
     args.policies = args.policies.split(",")
-    {"table": table, "suite": suite, "overload": overload}[args.what](args)
+    {"table": table, "suite": suite, "pools": small_pools, "overload": overload}[args.what](args)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ void CountVariation::end_window(Time now, Duration next) {
   window_end_ = window_end_ + window_ * silent + next;
   window_ = next;
   const double square = mean_ * mean_;
-  value_ = square > 0 ? std::sqrt(std::clamp(mean_square_ / square - 1, 0.0, 1.0)) : 1;
+  // Poisson arrivals have a variance of their mean, which is no burst.
+  value_ = square > 0 ? std::sqrt(std::clamp((mean_square_ - mean_) / square - 1, 0.0, 1.0)) : 1;
 }
 
 }  // namespace fermata::estimate

@@ -6,9 +6,9 @@
 
 namespace fermata::estimate {
 
-// How far λ can be counted on: the coefficient of variation (standard deviation by
-// mean) of the items that come within one window, over the last 256 windows or so.
-// Poisson arrivals of n a window have 1/√n; bursts have more.
+// How far arrivals come in bursts: the coefficient of variation (standard deviation by mean) of
+// the items that come within one window, over the last 256 windows or so, less what Poisson
+// arrivals have, 1/√n for n a window: √(variance - mean) / mean. Small numbers alone are no bursts.
 class CountVariation {
  public:
   // `now` never goes back. `window` is how long the windows are that begin from here

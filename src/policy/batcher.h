@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "policy/pool/view.h"
 #include "policy/scheduler.h"
 #include "policy/types.h"
 
@@ -28,6 +29,8 @@ class Batcher {
   virtual void join(Batch&, uint32_t /*type*/, Time /*limit*/, Time /*now*/, Decisions&) {}
   virtual void set_latency(LatencyByType latency, Time now, Decisions& out) = 0;
   virtual void set_delay_bound(DelayBound bound) = 0;
+  // The pool's view, which outlives the batcher, where one thread runs both; else it is not called.
+  virtual void see(const PoolView&) {}
 
   // How long a task of this key that came now could wait before it must start; infinite where
   // none with a deadline has come lately.

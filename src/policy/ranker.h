@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "policy/pool/view.h"
 #include "policy/types.h"
 
 namespace fermata::policy {
@@ -26,6 +27,8 @@ class Ranker {
   virtual Time next_wake() const = 0;
   // From now until the first worker is expected to be free; zero if one is.
   virtual Duration expected_wait(Time now) const = 0;
+  // For the thread that the ranker runs in.
+  virtual const PoolView& view() const = 0;
 };
 
 }  // namespace fermata::policy

@@ -51,7 +51,10 @@ constexpr EnsembleEntry kEnsembleMethods[] = {
 absl::StatusOr<Parts> make_parts(std::string_view policy) {
   std::vector<std::string_view> names;
   for (const Entry& entry : kPolicies) {
-    if (entry.name == policy) return Parts{entry.make_batcher, std::make_unique<PoolRanker>()};
+    if (entry.name == policy) {
+      const bool is_default = entry.make_batcher == make_fermata;
+      return Parts{entry.make_batcher, std::make_unique<PoolRanker>(is_default)};
+    }
     names.push_back(entry.name);
   }
   return invalid("no policy made of batchers and a ranker is called '{}', expected one of {}",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -27,6 +28,14 @@ struct Task {
 inline constexpr uint32_t kMostWorkerTypes = 32;
 inline constexpr uint32_t kAnyType = ~uint32_t{0};
 
+// What of a key the pool's account has to know (policy/pool/account.h).
+struct Outlook {
+  double rate = 0;                        // items a second, with a deadline, that are expected
+  Time seen;                              // when the last came
+  Duration slack = Duration::infinite();  // how long one that comes can wait before it must start
+  Time first_by, last_by;  // of those that wait, when the first and the last must start, alone
+};
+
 // What a batcher could run, for the ranker (Symphony appendix C: Candidate).
 // Only the latest offer of a key counts.
 struct Offer {
@@ -39,6 +48,15 @@ struct Offer {
   uint32_t types = kAnyType;  // of workers that may run it: a bit each
   double variation = 0;       // of its key's arrivals within a deadline, see estimate/variation.h
   uint64_t epoch = 0;         // of the batcher; a grant for an older one is void
+  Outlook outlook;
+};
+
+// How many items of other keys a batch of this key makes late, by how long it runs: late[i] for
+// (i + 1) / kHarmSteps of `run`.
+inline constexpr size_t kHarmSteps = 8;
+struct Harm {
+  Duration run;
+  std::array<float, kHarmSteps> late{};
 };
 
 // A worker for the next batch of a key.
@@ -51,6 +69,8 @@ struct Grant {
   Duration wait;         // how long they wanted to start before a worker came
   double variation = 0;  // of their arrivals
   uint64_t epoch = 0;
+  Duration others_slack = Duration::infinite();  // the least Outlook::slack of the other keys
+  Harm harm;
 };
 
 // The answer to a grant: the worker's batch is expected to end at free_at; or

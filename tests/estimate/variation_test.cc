@@ -27,12 +27,23 @@ TEST(CountVariation, IsZeroWhereEachWindowHasTheSame) {
   EXPECT_NEAR(variation.value(), 0, 1e-9);
 }
 
-TEST(CountVariation, IsTheStandardDeviationByTheMean) {
+TEST(CountVariation, IsTheStandardDeviationByTheMeanLessThatOfPoissonArrivals) {
   CountVariation variation;
-  // Counts 6 and 2 in turn: mean 4, standard deviation 2.
-  for (int i = 0; i < 100; ++i) variation.count(at_ms(10 * i), i % 2 == 0 ? 6 : 2, kWindow);
+  // Counts 14 and 2 in turn: mean 8, variance 36, of which Poisson arrivals have 8.
+  for (int i = 0; i < 100; ++i) variation.count(at_ms(10 * i), i % 2 == 0 ? 14 : 2, kWindow);
   variation.count(at_ms(1000), 0, kWindow);
-  EXPECT_NEAR(variation.value(), 0.5, 1e-9);
+  EXPECT_NEAR(variation.value(), std::sqrt(28.0) / 8, 1e-9);
+}
+
+TEST(CountVariation, SmallNumbersAreNoBursts) {
+  CountVariation variation;
+  Random random(3);
+  double now_ms = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    now_ms += -20 * std::log(1 - random.uniform());  // Poisson: half of one a window
+    variation.count(at_ms(now_ms), 1, kWindow);
+  }
+  EXPECT_LT(variation.value(), 0.3);
 }
 
 TEST(CountVariation, SilentWindowsCount) {
@@ -71,7 +82,7 @@ TEST(CountVariation, AgreesWithTheWholeHistory) {
     variation.count(at_ms(2000), 0, kWindow);
     double mean = 0, square = 0;
     for (const double c : counts) mean += c / 200, square += c * c / 200;
-    EXPECT_NEAR(variation.value(), std::sqrt(square / (mean * mean) - 1), 1e-9);
+    EXPECT_NEAR(variation.value(), std::sqrt((square - mean) / (mean * mean) - 1), 1e-9);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "policy/batch/fermata.h"
 
 #include <algorithm>
+#include <limits>
 #include <vector>
 
 #include "policy/batch/window.h"
@@ -13,9 +14,10 @@ constexpr double kLeastMargin = 0.1;        // of ℓ(b)
 constexpr double kNotWorth = 0.1;           // of items per worker second
 constexpr double kSteady = 0.3;             // variation
 constexpr double kBursts = 0.6;             // variation
-constexpr double kOverload = 0.05;          // of the requests
+constexpr double kOverload = 0.2;           // of the requests
 constexpr double kLossWeight = 1.0 / 1024;  // of a request in the recent ones
 constexpr double kBatchWeight = 0.05;       // of a batch in the recent ones
+constexpr double kPriceInCalm = 0.01;       // of the items that a worker second serves
 constexpr double kFarFromNow = 1e6;         // items: more than any wait brings
 constexpr double kNobodyComes = 1e9;        // seconds
 
@@ -25,8 +27,14 @@ class Fermata final : public QueueBatcher {
     retarget();
   }
 
+  void see(const PoolView& pool) override { pool_ = &pool; }
+
  protected:
-  Cut cut(const Moment& m) override { return window_cut(queue(), times(), size_to_save(), m); }
+  // Beside an idle worker nobody is given up for a larger batch.
+  Cut cut(const Moment& m) override {
+    if (pool_ != nullptr && pool_->any_idle(offer().types)) return prefix_cut(queue(), times(), m);
+    return window_cut(queue(), times(), size_to_save(), m);
+  }
 
   void schedule(Time deadline, Time now, Offer& offer) override {
     const Time latest = deadline - times().run(offer.items + 1);
@@ -38,8 +46,31 @@ class Fermata final : public QueueBatcher {
 
   void learned(const Grant& grant) override {
     pool_wait_ = grant.wait;
+    harm_ = grant.harm;
+    others_slack_ = grant.others_slack;
     bursts_ = std::clamp((grant.variation - kSteady) / (kBursts - kSteady), 0.0, 1.0);
   }
+
+  // The size at which an item costs least: items of others that are made late, and the items that
+  // the time is worth to its own model, all of them in overload, next to none in calm.
+  size_t cap(size_t first, size_t take) override {
+    if (harm_.late.back() == 0) return take;
+    const double theta = kPriceInCalm + std::min(1.0, loss_ / kOverload);
+    const double price = theta * efficiency(target_);
+    size_t best = take;
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t n = 1; n <= take; ++n) {
+      const uint32_t b = static_cast<uint32_t>(queue().items(first, n));
+      const Duration run = times().run(b);
+      const double cost = (late(run) + price * run.seconds()) / b;
+      if (cost <= least) {
+        least = cost;
+        best = n;
+      }
+    }
+    return best;
+  }
+
   void ran(uint32_t items) override {
     recent_batch_ += kBatchWeight * (items - recent_batch_);
     for (uint32_t i = 0; i < items; ++i) loss_ -= kLossWeight * loss_;
@@ -58,13 +89,22 @@ class Fermata final : public QueueBatcher {
   double efficiency(uint32_t b) const { return b / times().run(b).seconds(); }
   double calm() const { return std::max(0.0, 1 - loss_ / kOverload); }
 
+  // Of other keys, by what the last grant said.
+  double late(Duration run) const {
+    const double at = std::min(run.seconds() / harm_.run.seconds(), 1.0) * kHarmSteps;
+    const size_t i = static_cast<size_t>(at);
+    const double low = i == 0 ? 0 : harm_.late[i - 1];
+    return i == kHarmSteps ? low : low + (at - static_cast<double>(i)) * (harm_.late[i] - low);
+  }
+
   // At most `longest`, which is to start when the head came. What it waits for a worker is counted
   // from its start and widens the next margins: an earlier start would make them grow by
   // themselves.
   Duration margin(const Offer& offer, Duration longest) const {
     const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
+    const double at_once = bursts_ * std::min(1.0, others_slack_.seconds() / offer.run.seconds());
     const Duration wanted =
-        std::max({offer.run.scaled(kLeastMargin), pool_wait_, worth, longest.scaled(bursts_)});
+        std::max({offer.run.scaled(kLeastMargin), pool_wait_, worth, longest.scaled(at_once)});
     return std::min(wanted.scaled(calm()), longest);
   }
 
@@ -91,6 +131,9 @@ class Fermata final : public QueueBatcher {
   double recent_batch_ = 1;
   double loss_ = 0;  // share of the recent requests that were refused
   Duration pool_wait_;
+  Harm harm_;
+  Duration others_slack_ = Duration::infinite();
+  const PoolView* pool_ = nullptr;
   double bursts_ = 1;  // how far the pool's arrivals come in bursts: 0 steady, 1 nothing is sure
 };
 

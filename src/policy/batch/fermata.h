@@ -19,16 +19,19 @@ namespace fermata::policy {
 //    once, one with much waits, with no setting for either;
 //  - where arrivals come in bursts, a share of all the time since its head came.
 //    λ then promises more than comes while it waits, and who starts at once finds
-//    the worker free for the next burst. The share is 0 up to a coefficient of
-//    variation of 0.3 in the items of one deadline, 1 from 0.6 on, averaged over
-//    the pool's grants: else the models that start at once would win over others.
+//    the worker free for the next burst. The share is 0 up to a variation of 0.3
+//    (estimate/variation.h), 1 from 0.6 on, averaged over the pool's grants: else the models
+//    that start at once would win over others. It is less, in proportion, for
+//    a batch that runs longer than requests of other keys can wait.
 // It never wants to start before its head came.
 // It waits for nobody: a batch that λ will not enlarge by one item before its
 // latest start wants to start now, so that a lone request on an idle pool does.
 // A head is dropped only for a batch as large as those of late, and no larger
-// than what is within a tenth of the target's efficiency.
+// than what is within a tenth of the target's efficiency; beside an idle worker (see()) not
+// even for that. Where a batch makes requests of others late (Grant::harm), it is of the size at
+// which an item costs least.
 //
-// Overload, a share of 5 % of the model's last 1024 requests or so refused, turns both
+// Overload, a share of 20 % of the model's last 1024 requests or so refused, turns both
 // back, in proportion: no margin, and the full target. That is what `deferred`
 // does, and it is stable: the largest batches bear the largest load.
 std::unique_ptr<Batcher> make_fermata(KeyId key, KeyInfo info, DelayBound delay);

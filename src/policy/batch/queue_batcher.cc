@@ -9,7 +9,9 @@
 namespace fermata::policy {
 namespace {
 
-constexpr Duration kLately = Duration::seconds(1);  // since a task came, as slack() means it
+// Since a task came, as slack() means it: either.
+constexpr Duration kLately = Duration::seconds(1);
+constexpr double kFewGaps = 3;  // between arrivals
 
 }  // namespace
 
@@ -86,7 +88,9 @@ void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
 }
 
 Duration QueueBatcher::slack(Time now) const {
-  const bool lately = !last_urgent_.is_infinite() && now - last_urgent_ <= kLately;
+  const double gaps = (now - last_urgent_).seconds() * rate_.per_second();
+  const bool lately =
+      !last_urgent_.is_infinite() && (now - last_urgent_ <= kLately || gaps <= kFewGaps);
   return lately && !budget_.is_infinite() ? std::max(budget_ - info_.latency.fastest(1), Duration())
                                           : Duration::infinite();
 }
@@ -107,6 +111,7 @@ void QueueBatcher::update(Time now, Decisions& out) {
     c = cut({now, now});
     if (alike()) refuse_first(c.drop, out);
   }
+  expect(now);
   if (queue_.empty()) {
     refuse_after_ = Time::infinite();
     offer_patient(now);
@@ -143,7 +148,7 @@ void QueueBatcher::refuse_first(size_t n, Decisions& out) {
 }
 
 void QueueBatcher::refuse(const Task& task, Decisions& out) {
-  refused();
+  if (latest_alone(task) >= task.arrival) refused();  // else nothing could have saved it
   out.dropped.push_back({task, Duration(), task.deadline - latest_alone(task)});
 }
 
@@ -166,6 +171,17 @@ void QueueBatcher::offer_urgent(const Cut& c, Time now) {
   const Time valid_until = std::min(times_->decide_by(queue_[first].deadline, offer_.items),
                                     times_->decide_by(deadline, queue_[0].items));
   wake_ = std::max(std::min(valid_until, refuse_after_), now) + kTick;
+}
+
+// What the pool's account has to know of those that wait and of those that will come.
+void QueueBatcher::expect(Time now) {
+  Outlook& outlook = offer_.outlook;
+  outlook.rate = rate_.per_second();
+  outlook.seen = last_urgent_;
+  outlook.slack = slack(now);
+  if (queue_.empty()) return;
+  outlook.first_by = latest_alone(queue_[0]);
+  outlook.last_by = latest_alone(queue_[queue_.size() - 1]);
 }
 
 void QueueBatcher::offer_patient(Time now) {
@@ -228,6 +244,7 @@ Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   const BatchTimes& times = times_on(grant.worker_type);
   size_t first = 0, take = 0;
   if (!queue_.empty()) take_for(grant.worker_type, m, first, take, out);
+  if (take > 1) take = cap(first, take);
   const bool spared = take == 0 && !queue_.empty();
   if (take > 0 || !patient_.empty()) {
     Batch& batch = out.add_batch();

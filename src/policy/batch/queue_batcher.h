@@ -48,6 +48,8 @@ class QueueBatcher : public Batcher {
   // λ has changed, or times() have.
   virtual void retarget() {}
   virtual void learned(const Grant&) {}
+  // How many of the `take` tasks from `first` on run, at least one.
+  virtual size_t cap(size_t /*first*/, size_t take) { return take; }
   // A batch of so many items was bound; a task was refused.
   virtual void ran(uint32_t) {}
   virtual void refused() {}
@@ -74,6 +76,7 @@ class QueueBatcher : public Batcher {
   void refuse_first(size_t n, Decisions& out);
   void refuse(const Task& task, Decisions& out);
   void offer_urgent(const Cut& c, Time now);
+  void expect(Time now);
   void offer_patient(Time now);
   void fill(size_t first, size_t take, const BatchTimes& times, const Moment& m, Batch& batch);
   Time latest_alone(const Task& task) const;

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "policy/batch/instants.h"
+#include "policy/pool/account.h"
 
 namespace fermata::policy {
 namespace {
@@ -13,34 +15,32 @@ constexpr double kGrantWeight = 0.002;
 }  // namespace
 
 void PoolRanker::add_key(KeyId key) {
-  const size_t n = std::max(offers_.size(), key.index() + size_t{1});
-  offers_.resize(n);
+  view_.add_key(key);
+  const size_t n = view_.offers().size();
   epoch_.resize(n);
   later_.resize(n);
   due_.resize(n);
   for (Type& type : types_) type.due.resize(n);
   patient_.resize(n);
   forget(key);
-  offers_[key.index()] = Offer{key};
   epoch_[key.index()] = 0;
 }
 
 void PoolRanker::add_worker(WorkerId worker, uint32_t type, Time now, std::vector<Grant>& out) {
-  FERMATA_CHECK(worker.index() == workers_.size());
-  FERMATA_CHECK(type < kMostWorkerTypes);
-  workers_.push_back({type});
+  const WorkerId added = view_.add_worker(type);
+  FERMATA_CHECK(added == worker);
   if (type >= types_.size()) {
     types_.resize(type + 1);
-    for (Type& each : types_) each.due.resize(offers_.size());
-    for (size_t k = 0; k < offers_.size(); ++k) set_due(k, due_[k]);
+    for (Type& each : types_) each.due.resize(due_.size());
+    for (size_t k = 0; k < due_.size(); ++k) set_due(k, due_[k]);
   }
-  for (Type& each : types_) each.available.resize(workers_.size());
+  for (Type& each : types_) each.available.resize(view_.workers().size());
   place(worker);
   match(now, out);
 }
 
 void PoolRanker::place(WorkerId worker) {
-  const WorkerState& w = workers_[worker.index()];
+  const WorkerView& w = view_.worker(worker);
   Time when = Time::infinite();
   if (!w.granted && w.running == 0) when = kIdle;
   if (!w.granted && w.running == 1 && delay_(1) > Duration()) when = w.free_at;
@@ -49,7 +49,7 @@ void PoolRanker::place(WorkerId worker) {
 
 void PoolRanker::set_due(size_t key, bool due) {
   due_[key] = due;
-  const Offer& offer = offers_[key];
+  const Offer& offer = view_.offers()[key];
   for (size_t type = 0; type < types_.size(); ++type) {
     const bool here = due && (offer.types >> type & 1) != 0;
     types_[type].due.set(key, here ? offer.urgency : Time::infinite());
@@ -65,7 +65,7 @@ void PoolRanker::forget(KeyId key) {
 void PoolRanker::offered(const Offer& offer, Time now, std::vector<Grant>& out) {
   const size_t k = offer.key.index();
   if (offer.epoch < epoch_[k]) return;  // crossed a grant
-  offers_[k] = offer;
+  view_.set_offer(offer);
   const bool urgent = offer.items > 0 && !offer.patient;
   const bool due = urgent && decide_at(offer) <= now;
   later_.set(k, urgent && !due ? decide_at(offer) : Time::infinite());
@@ -75,26 +75,29 @@ void PoolRanker::offered(const Offer& offer, Time now, std::vector<Grant>& out) 
 }
 
 void PoolRanker::answered(const Answer& answer, Time now, std::vector<Grant>& out) {
-  WorkerState& w = workers_[answer.worker.index()];
-  FERMATA_CHECK(w.granted);
-  w.granted = false;
-  if (answer.started) {
-    if (++w.running == 1) w.ends = answer.free_at;
-    w.free_at = answer.free_at;
-  }
+  FERMATA_CHECK(view_.worker(answer.worker).granted);
+  view_.set_granted(answer.worker, false);
+  if (answer.started) view_.bound(answer.worker, answer.free_at);
+  release_held(now);
   place(answer.worker);
   match(now, out);
 }
 
 void PoolRanker::freed(WorkerId worker, Time now, std::vector<Grant>& out) {
-  WorkerState& w = workers_[worker.index()];
-  FERMATA_CHECK(w.running > 0);
-  if (--w.running == 1) {  // what was bound ahead starts as late as this one ended
-    w.free_at = std::max(w.free_at, w.free_at + (now - w.ends));
-    w.ends = w.free_at;
-  }
+  view_.freed(worker, now);
+  release_held(now);
   place(worker);
   match(now, out);
+}
+
+// Something has changed: whoever waits for others' sake is looked at again.
+void PoolRanker::release_held(Time now) {
+  for (const size_t k : held_) {
+    if (later_[k].is_infinite() || decide_at(view_.offers()[k]) > now) continue;
+    later_.set(k, Time::infinite());
+    set_due(k, true);
+  }
+  held_.clear();
 }
 
 void PoolRanker::match(Time now, std::vector<Grant>& out) {
@@ -119,16 +122,64 @@ bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
     }
     const Time free_at = type.available.top();
     if (free_at.is_infinite()) continue;
-    if (free_at != kIdle && free_at - delay_(offers_[type.due.top_index()].items) > now) continue;
+    if (free_at != kIdle && free_at - delay_(view_.offers()[type.due.top_index()].items) > now)
+      continue;
     if (first == nullptr || type.due.top() < first->due.top()) first = &type;
   }
   if (first == nullptr) return false;
   const size_t k = first->due.top_index();
-  wait_ += (now - decide_at(offers_[k])).scaled(kGrantWeight) - wait_.scaled(kGrantWeight);
-  variation_ += kGrantWeight * (offers_[k].variation - variation_);
-  grant(KeyId(static_cast<uint32_t>(k)),
-        WorkerId(static_cast<uint32_t>(first->available.top_index())), now, out);
+  const WorkerId worker(static_cast<uint32_t>(first->available.top_index()));
+  Harm harm;
+  if (considerate_ && holds(k, worker, now, harm)) return true;
+  learn(view_.offers()[k], now);
+  grant(KeyId(static_cast<uint32_t>(k)), worker, harm, now, out);
   return true;
+}
+
+void PoolRanker::learn(const Offer& offer, Time now) {
+  const Duration wait = now - decide_at(offer);
+  wait_ += wait.scaled(kGrantWeight) - wait_.scaled(kGrantWeight);
+  if (!considerate_) {
+    variation_ += kGrantWeight * (offer.variation - variation_);
+    return;
+  }
+  const double run = std::max(offer.run, kTick).seconds();
+  long_wait_.add(wait, run);
+  granted_ += run - granted_ * kGrantWeight;
+  variation_ += (offer.variation - variation_) * run / granted_;
+}
+
+// Whether an offer waits although it is due, for the sake of others: it would take the last free
+// worker and make some of them late. It waits as long as it can itself, or until the next worker is
+// expected to be free. Where it does not wait, `harm` says what it does.
+bool PoolRanker::holds(size_t key, WorkerId worker, Time now, Harm& harm) {
+  const Offer& offer = view_.offers()[key];
+  const WorkerView& w = view_.worker(worker);
+  const Time start = w.running == 0 ? now : std::max(now, w.free_at);
+  uint32_t idle = 0;
+  Time next = Time::infinite();
+  for (uint32_t type = 0; type < view_.types(); ++type) {
+    if ((offer.types >> type & 1) == 0) continue;
+    idle += view_.idle(type);
+    next = std::min(next, view_.next_free(type, worker));
+  }
+  if (idle > (w.running == 0 ? 1 : 0)) return false;
+  const auto late = [&](Duration run) {
+    return made_late(view_, offer.key, w.type, start, std::min(next, start + run));
+  };
+  if (late(offer.run) == 0) return false;
+  const Time until = std::min(offer.urgency, next) - delay_(offer.items);
+  if (!next.is_infinite() && until > now) {
+    later_.set(key, until);
+    set_due(key, false);
+    held_.push_back(key);
+    return true;
+  }
+  harm.run = offer.run;
+  for (size_t i = 0; i < kHarmSteps; ++i) {
+    harm.late[i] = static_cast<float>(late(offer.run * static_cast<int64_t>(i + 1) / kHarmSteps));
+  }
+  return false;
 }
 
 // Without a deadline a batch must not keep one that has it waiting: it runs only
@@ -136,46 +187,50 @@ bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
 bool PoolRanker::grant_patient(Time now, std::vector<Grant>& out) {
   if (patient_.top().is_infinite()) return false;
   const KeyId key(static_cast<uint32_t>(patient_.top_index()));
-  const Offer& offer = offers_[key.index()];
+  const Offer& offer = view_.offer(key);
   const Time end = now + offer.run;
   for (size_t t = types_.size(); t-- > 0;) {
     const Type& type = types_[t];
     if (type.available.top() != kIdle || (offer.types >> t & 1) == 0) continue;
     size_t idle = 0, wanted = 0;
-    for (size_t w = 0; w < workers_.size(); ++w) idle += type.available[w] == kIdle;
-    for (size_t k = 0; k < offers_.size(); ++k) {
-      wanted += later_[k] < end && (offers_[k].types >> t & 1) != 0;
+    for (size_t w = 0; w < view_.workers().size(); ++w) idle += type.available[w] == kIdle;
+    for (size_t k = 0; k < due_.size(); ++k) {
+      wanted += later_[k] < end && (view_.offers()[k].types >> t & 1) != 0;
     }
     if (idle <= wanted) continue;
-    grant(key, WorkerId(static_cast<uint32_t>(type.available.top_index())), now, out);
+    grant(key, WorkerId(static_cast<uint32_t>(type.available.top_index())), Harm(), now, out);
     return true;
   }
   return false;
 }
 
-void PoolRanker::grant(KeyId key, WorkerId worker, Time now, std::vector<Grant>& out) {
-  WorkerState& w = workers_[worker.index()];
-  const Offer& offer = offers_[key.index()];
+void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
+                       std::vector<Grant>& out) {
+  const WorkerView& w = view_.worker(worker);
+  const Offer& offer = view_.offer(key);
   const Time free_at = w.running == 0 ? now : w.free_at;
-  w.granted = true;
+  view_.set_granted(worker, true);
   place(worker);
   forget(key);
   epoch_[key.index()] = offer.epoch + 1;
-  out.push_back({key, worker, w.type, free_at, wait_, variation_, offer.epoch});
+  const Duration wait = considerate_ ? long_wait_.value() : wait_;
+  const Duration slack = considerate_ ? view_.least_slack(key) : Duration::infinite();
+  out.push_back({key, worker, w.type, free_at, wait, variation_, offer.epoch, slack, harm});
 }
 
 Time PoolRanker::next_wake() const {
   Time wake = later_.top();
   for (const Type& type : types_) {
     if (type.due.top().is_infinite() || type.available.top().is_infinite()) continue;
-    wake = std::min(wake, type.available.top() - delay_(offers_[type.due.top_index()].items));
+    wake =
+        std::min(wake, type.available.top() - delay_(view_.offers()[type.due.top_index()].items));
   }
   return wake;
 }
 
 Duration PoolRanker::expected_wait(Time now) const {
   Time first = Time::infinite();
-  for (const WorkerState& w : workers_) {
+  for (const WorkerView& w : view_.workers()) {
     first = std::min(first, w.running == 0 ? now : w.free_at);
   }
   return std::max(first - now, Duration());

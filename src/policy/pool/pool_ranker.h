@@ -1,6 +1,8 @@
 #pragma once
 
+#include "estimate/weighted_quantile.h"
 #include "policy/batch/min_tree.h"
+#include "policy/pool/view.h"
 #include "policy/ranker.h"
 
 namespace fermata::policy {
@@ -10,10 +12,16 @@ namespace fermata::policy {
 // offer among those that want to start and may run on its type. Of several free workers
 // the lowest type is taken (by an offer without deadline the highest), and of these the lowest
 // id, so that the highest ones stay idle and can be given back.
-// Each call is O(types * (log keys + log workers)) for each grant it makes, plus O(keys)
+// The default's ranker keeps the account of account.h besides: an offer that would take the last
+// free worker and make others late waits until its own last moment or until the next worker is
+// expected to be free, whichever is first; where it cannot wait, Grant::harm says what its run does
+// to others. Each call is O(types * (log keys + log workers)) for each grant it makes, plus O(keys)
 // while a worker is idle and an offer without deadline waits.
 class PoolRanker final : public Ranker {
  public:
+  // `considerate`: keeps the account of made_late(), for the default.
+  explicit PoolRanker(bool considerate = false) : considerate_(considerate) {}
+
   void add_key(KeyId key) override;
   void add_worker(WorkerId worker, uint32_t type, Time now, std::vector<Grant>& out) override;
   void set_delay_bound(DelayBound bound) override { delay_ = bound; }
@@ -25,15 +33,10 @@ class PoolRanker final : public Ranker {
 
   Time next_wake() const override;
   Duration expected_wait(Time now) const override;
+  const PoolView& view() const override { return view_; }
 
  private:
-  struct WorkerState {
-    uint32_t type = 0;
-    uint32_t running = 0;  // batches bound and not yet ended: two when the next one is bound ahead
-    bool granted = false;  // a batcher has it and has not answered
-    Time ends;             // expected, of the batch that runs
-    Time free_at;          // expected, of all of them
-  };
+  static constexpr double kQuantile = 0.97;            // of the waits
   static constexpr Time kIdle = Time::from_nanos(-1);  // sorts before every running worker
 
   // Workers of one type, and what wants to start on them.
@@ -45,23 +48,28 @@ class PoolRanker final : public Ranker {
   void match(Time now, std::vector<Grant>& out);
   bool grant_due(Time now, std::vector<Grant>& out);
   bool grant_patient(Time now, std::vector<Grant>& out);
-  void grant(KeyId key, WorkerId worker, Time now, std::vector<Grant>& out);
+  bool holds(size_t key, WorkerId worker, Time now, Harm& harm);
+  void release_held(Time now);
+  void learn(const Offer& offer, Time now);
+  void grant(KeyId key, WorkerId worker, const Harm& harm, Time now, std::vector<Grant>& out);
   void set_due(size_t key, bool due);
   void forget(KeyId key);
   void place(WorkerId worker);  // enters its state into available_
   Time decide_at(const Offer& o) const { return o.start_at - delay_(o.items); }
 
+  const bool considerate_;
+  PoolView view_;
   DelayBound delay_;
-  std::vector<Offer> offers_;    // by key: the latest
   std::vector<uint64_t> epoch_;  // by key: what its next offer must have at least
   MinTree later_;          // by key: when an offer that does not want to start yet will be decided
   std::vector<bool> due_;  // by key: whether its offer wants to start
   MinTree patient_;        // by key: arrival of what has no deadline
-  std::vector<WorkerState> workers_;
   std::vector<Type> types_{1};
-  // Moving averages over grants, see kGrantWeight.
+  std::vector<size_t> held_;  // keys whose offers are due, but wait for others' sake
+  // Of recent grants, by worker time.
   Duration wait_;
-  double variation_ = 1;
+  estimate::WeightedQuantile long_wait_{kQuantile};
+  double variation_ = 1, granted_ = 0;
 };
 
 }  // namespace fermata::policy

@@ -27,6 +27,7 @@ KeyId PoolScheduler::add_key(KeyInfo info) {
   if (group_ != nullptr) group_->queue().add_key(key, info);
   if (ensembles_ != nullptr) ensembles_->queries().add_key(key, info);
   batchers_[key.index()] = make_batcher_(key, std::move(info), delay_);
+  batchers_[key.index()]->see(ranker_->view());
   ranker_->add_key(key);
   return key;
 }

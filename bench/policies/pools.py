@@ -1,0 +1,62 @@
+"""Random small pools, each a scenario drawn from its number: 1 to 12 workers, 1 to 8 unlike models
+with SLOs of 10 ms to 2 s, Poisson arrivals or bursts (gaps of a gamma distribution). Run as a
+program it prints the scenario of a number."""
+
+import json
+import math
+import random
+import sys
+
+COUNT = 64  # in the suite
+LEAST_REQUESTS = 120  # of the rarest model, even at an eighth of what the workers could bear
+MOST_REQUESTS = 120000
+
+
+def log_uniform(draw, low, high):
+    return math.exp(draw.uniform(math.log(low), math.log(high)))
+
+
+def draw_model(draw, name):
+    slo = log_uniform(draw, 10, 2000)
+    alone = slo * draw.uniform(0.08, 0.45)
+    fixed = draw.uniform(0.02, 0.95)  # of the time alone: what a batch shares
+    return {"name": name, "slo_ms": round(slo, 2),
+            "latency_ms": {"alpha": round(alone * (1 - fixed), 4), "beta": round(alone * fixed, 4)}}
+
+
+def cheapest_ms(model):
+    """Worker time of a request in the largest batch that ends in time."""
+    alpha, beta = model["latency_ms"]["alpha"], model["latency_ms"]["beta"]
+    batch = max(1, min(256, int((model["slo_ms"] - beta) / alpha)))
+    return alpha + beta / batch
+
+
+def draw_pool(draw):
+    workers = draw.randint(1, 12)
+    models = [draw_model(draw, f"m{i}") for i in range(draw.randint(1, 8))]
+    by_work = draw.random()  # 0: requests are alike many, 1: worker time is alike
+    shape = 1 if draw.random() < 0.5 else log_uniform(draw, 0.1, 1)
+    for model in models:
+        model["share"] = math.exp(draw.gauss(0, 0.8)) * cheapest_ms(model) ** -by_work
+        model["arrival"] = {"process": "gamma", "shape": round(shape, 3)}
+    shares = sum(m["share"] for m in models)
+    for model in models:
+        model["share"] = round(model["share"] / shares, 5)
+    most = workers * 1000 / sum(m["share"] * cheapest_ms(m) for m in models)
+    rarest = min(m["share"] for m in models)
+    duration = max(20, LEAST_REQUESTS / (rarest * most / 8)) if rarest > 0 else math.inf
+    return {"workers": {"count": workers}, "models": models, "rate_rps": round(most / 2, 3),
+            "warmup_s": round(max(2, duration / 10), 1), "duration_s": round(duration, 1)}, most
+
+
+def pool(number):
+    """Drawn again until it can be simulated in a second or so."""
+    draw = random.Random(f"pool {number}")
+    while True:
+        document, most = draw_pool(draw)
+        if document["duration_s"] * most < MOST_REQUESTS:
+            return document
+
+
+if __name__ == "__main__":
+    print(json.dumps(pool(int(sys.argv[1])), indent=1))

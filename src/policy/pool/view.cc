@@ -1,0 +1,85 @@
+#include "policy/pool/view.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace fermata::policy {
+
+void PoolView::add_key(KeyId key) {
+  offers_.resize(std::max(offers_.size(), key.index() + size_t{1}));
+  slack_.resize(offers_.size());
+  set_offer(Offer{key});
+}
+
+void PoolView::set_offer(const Offer& offer) {
+  offers_[offer.key.index()] = offer;
+  slack_.set(offer.key.index(), Time() + offer.outlook.slack);
+}
+
+WorkerId PoolView::add_worker(uint32_t type) {
+  FERMATA_CHECK(type < kMostWorkerTypes);
+  const WorkerId worker(static_cast<uint32_t>(workers_.size()));
+  workers_.push_back({.type = type});
+  types_.resize(std::max(types_.size(), type + size_t{1}));
+  for (Type& each : types_) each.busy.resize(workers_.size());
+  ++types_[type].idle;
+  return worker;
+}
+
+void PoolView::enter(WorkerId worker, bool was_idle) {
+  const WorkerView& w = workers_[worker.index()];
+  Type& type = types_[w.type];
+  if (was_idle) --type.idle;
+  if (is_idle(w)) ++type.idle;
+  type.busy.set(worker.index(), w.running > 0 ? w.free_at : Time::infinite());
+}
+
+void PoolView::bound(WorkerId worker, Time free_at) {
+  WorkerView& w = workers_[worker.index()];
+  const bool was_idle = is_idle(w);
+  if (++w.running == 1) w.ends = free_at;
+  w.free_at = free_at;
+  enter(worker, was_idle);
+}
+
+void PoolView::freed(WorkerId worker, Time now) {
+  WorkerView& w = workers_[worker.index()];
+  FERMATA_CHECK(w.running > 0);
+  if (--w.running == 1) {  // what was bound ahead starts as late as this one ended
+    w.free_at = std::max(w.free_at, w.free_at + (now - w.ends));
+    w.ends = w.free_at;
+  }
+  enter(worker, false);
+}
+
+void PoolView::set_granted(WorkerId worker, bool granted) {
+  WorkerView& w = workers_[worker.index()];
+  const bool was_idle = is_idle(w);
+  w.granted = granted;
+  enter(worker, was_idle);
+}
+
+bool PoolView::any_idle(uint32_t types) const {
+  for (size_t type = 0; type < types_.size(); ++type) {
+    if ((types >> type & 1) != 0 && types_[type].idle > 0) return true;
+  }
+  return false;
+}
+
+Time PoolView::next_free(uint32_t type, WorkerId but) {
+  return least(types_[type].busy, but.index());
+}
+
+Duration PoolView::least_slack(KeyId but) { return least(slack_, but.index()) - Time(); }
+
+Time PoolView::least(MinTree& tree, size_t but) {
+  if (tree.top_index() != but) return tree.top();
+  const Time own = tree[but];
+  tree.set(but, Time::infinite());
+  const Time least = tree.top();
+  tree.set(but, own);
+  return least;
+}
+
+}  // namespace fermata::policy

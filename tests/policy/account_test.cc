@@ -1,0 +1,136 @@
+#include "policy/pool/account.h"
+
+#include <gtest/gtest.h>
+
+#include "by_hand.h"
+#include "policy/pool/pool_ranker.h"
+
+namespace fermata::policy {
+namespace {
+
+// Of key 0 is asked; key 1 has what the test says.
+class Account : public testing::Test {
+ protected:
+  Account() {
+    for (uint32_t k = 0; k < 2; ++k) view_.add_key(KeyId(k));
+    view_.add_worker(0);
+  }
+  void expect(double rate, double slack_ms, double seen_ms = 0) {
+    other_.outlook.rate = rate;
+    other_.outlook.slack = Duration::from_millis(slack_ms);
+    other_.outlook.seen = at_ms(seen_ms);
+    view_.set_offer(other_);
+  }
+  void wait(uint32_t items, double first_ms, double last_ms) {
+    other_.items = items;
+    other_.outlook.first_by = at_ms(first_ms);
+    other_.outlook.last_by = at_ms(last_ms);
+    view_.set_offer(other_);
+  }
+  double late(double from_ms, double until_ms) const {
+    return made_late(view_, KeyId(0), 0, at_ms(from_ms), at_ms(until_ms));
+  }
+
+  PoolView view_;
+  Offer other_{KeyId(1)};
+};
+
+TEST_F(Account, NobodyIsLateWhereNothingIsExpected) { EXPECT_EQ(late(0, 1000), 0); }
+
+TEST_F(Account, WhoComesAndCannotWaitSoLongIsLate) {
+  expect(100, 20);
+  EXPECT_EQ(late(0, 20), 0);
+  EXPECT_DOUBLE_EQ(late(0, 50), 100 * 0.030);  // those that come in the first 30 ms
+}
+
+TEST_F(Account, WhoWaitsAndMustStartBeforeIsLate) {
+  expect(0, 20);
+  wait(5, 10, 50);
+  EXPECT_EQ(late(0, 10), 0);
+  EXPECT_DOUBLE_EQ(late(0, 30), 3);  // at 10, 20 and 30
+  EXPECT_DOUBLE_EQ(late(0, 100), 5);
+  EXPECT_EQ(late(60, 100), 0);  // they are lost whatever is done
+}
+
+TEST_F(Account, ItsOwnRequestsAreNotOthers) {
+  expect(100, 20);
+  EXPECT_EQ(made_late(view_, KeyId(1), 0, at_ms(0), at_ms(500)), 0);
+}
+
+TEST_F(Account, WhatTheWorkerMayNotRunLosesNothing) {
+  other_.types = 1u << 3;
+  expect(100, 20);
+  EXPECT_EQ(late(0, 500), 0);
+}
+
+// No arrival for 10 s at 100 a second: not more than 3 in 10 s are believed in.
+TEST_F(Account, AKeyThatHasGoneSilentIsHardlyExpected) {
+  expect(100, 20, 0);
+  EXPECT_NEAR(late(10'000, 10'120), 0.3 * 0.1, 1e-9);
+}
+
+// Two workers; the first runs until 40 ms. A long batch that is due meets requests of another key
+// that come 100 times a second and can wait for 10 ms.
+class LastFreeWorker : public testing::Test {
+ protected:
+  LastFreeWorker() {
+    for (uint32_t k = 0; k < 3; ++k) ranker_.add_key(KeyId(k));
+    for (uint32_t w = 0; w < 2; ++w) ranker_.add_worker(WorkerId(w), 0, at_ms(0), grants_);
+    offer(KeyId(2), 40, 100);
+    ranker_.answered({WorkerId(0), true, at_ms(40)}, at_ms(0), grants_);
+    grants_.clear();
+    Offer nothing{KeyId(1)};
+    nothing.outlook = {.rate = 100, .seen = at_ms(0), .slack = Duration::millis(10)};
+    ranker_.offered(nothing, at_ms(0), grants_);
+  }
+  void offer(KeyId key, double run_ms, double latest_ms) {
+    Offer offer{key};
+    offer.items = 1;
+    offer.start_at = at_ms(0);
+    offer.urgency = at_ms(latest_ms);
+    offer.run = Duration::from_millis(run_ms);
+    ranker_.offered(offer, at_ms(0), grants_);
+  }
+
+  PoolRanker ranker_{true};
+  std::vector<Grant> grants_;
+};
+
+TEST_F(LastFreeWorker, IsLeftToThoseWhoCannotWait) {
+  offer(KeyId(0), 100, 500);
+  EXPECT_TRUE(grants_.empty());
+  EXPECT_EQ(ranker_.next_wake(), at_ms(40));  // then the next worker is free
+  ranker_.freed(WorkerId(0), at_ms(30), grants_);
+  ASSERT_EQ(grants_.size(), 1u);
+  EXPECT_EQ(grants_[0].harm.late.back(), 0);
+}
+
+TEST_F(LastFreeWorker, IsTakenAtTheLastMoment) {
+  offer(KeyId(0), 100, 25);
+  EXPECT_EQ(ranker_.next_wake(), at_ms(25));
+  ranker_.tick(at_ms(25), grants_);
+  ASSERT_EQ(grants_.size(), 1u);
+  EXPECT_EQ(grants_[0].harm.run, Duration::millis(100));
+  // The first worker is free 15 ms later; who comes in the first 5 of them is late.
+  EXPECT_FLOAT_EQ(grants_[0].harm.late.back(), 0.5);
+  EXPECT_EQ(grants_[0].others_slack, Duration::millis(10));
+}
+
+TEST_F(LastFreeWorker, IsTakenAtOnceByWhatKeepsNobodyWaiting) {
+  offer(KeyId(0), 10, 500);
+  EXPECT_EQ(grants_.size(), 1u);
+}
+
+TEST_F(LastFreeWorker, IsTakenAtOnceUnderThePublishedPolicies) {
+  PoolRanker published;
+  published.add_key(KeyId(0));
+  published.add_worker(WorkerId(0), 0, at_ms(0), grants_);
+  Offer offer{KeyId(0)};
+  offer.items = 1;
+  offer.run = Duration::millis(100);
+  published.offered(offer, at_ms(0), grants_);
+  EXPECT_EQ(grants_.size(), 1u);
+}
+
+}  // namespace
+}  // namespace fermata::policy
