@@ -4,10 +4,12 @@ import contextlib
 import http.client
 import resource
 import socket
+import struct
 import subprocess
 
 import pytest
 import tritonclient.grpc
+from tritonclient.grpc import service_pb2
 
 from conftest import FERMATA, ROOT, Server
 
@@ -66,3 +68,44 @@ def test_accepting_goes_on_after_more_connections_than_descriptors(poor):
         assert get(poor.http, "/v2/health/live") == 200
         assert get(poor.metrics, "/metrics") == 200
     assert is_live(poor)
+
+
+def frame(kind, flags, stream, payload):
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def field(name, value):
+    """A header field of HTTP/2, spelt out."""
+    return b"\0" + b"".join(bytes([len(text)]) + text.encode() for text in (name, value))
+
+
+def raw_infer(address, timeout):
+    """The kinds of frames that answer a request whose deadline no client of gRPC would send."""
+    request = service_pb2.ModelInferRequest(model_name="identity-fp32")
+    tensor = request.inputs.add(name="x", datatype="FP32", shape=[1, 2])
+    tensor.contents.fp32_contents.extend([1, 1])
+    message = request.SerializeToString()
+    head = b"".join(field(*pair) for pair in (
+        (":method", "POST"), (":scheme", "http"), (":authority", "x"), ("te", "trailers"),
+        (":path", "/inference.GRPCInferenceService/ModelInfer"),
+        ("content-type", "application/grpc"), ("grpc-timeout", timeout)))
+    kinds = []
+    with connect(address) as client, client.makefile("rb") as replies:
+        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") +
+                       frame(1, 4, 1, head) +
+                       frame(0, 1, 1, b"\0" + struct.pack(">I", len(message)) + message))
+        ended = False
+        while not ended:
+            start = replies.read(9)
+            length, kind, flags, stream = int.from_bytes(start[:3], "big"), *struct.unpack(">BBI", start[3:])
+            replies.read(length)
+            if stream == 1:
+                kinds.append(kind)
+                ended = bool(flags & 1) or kind == 3
+    return kinds
+
+
+def test_a_deadline_in_some_centuries_is_none(poor):
+    for timeout in ("1000H", "2628000H", "99999999H"):
+        assert 0 in raw_infer(poor.grpc, timeout), timeout  # a message, not only a status
+    assert 0 not in raw_infer(poor.grpc, "1n")
