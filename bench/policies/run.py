@@ -189,7 +189,7 @@ def has_enough_requests(document, measured):
 
 
 def small_pools(args):
-    before = record.kept("policies_pools").get("pools", {})
+    before = record.read("policies_pools").get("pools", {})
     results, left_out, number = {}, 0, args.first
     while len(results) < args.count:
         document = pools.pool(number)
