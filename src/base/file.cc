@@ -31,4 +31,9 @@ absl::StatusOr<std::string> read_file(const std::string& file, size_t limit) {
   return read_all(in, file, limit);
 }
 
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\0", 2)) == std::string_view::npos;
+}
+
 }  // namespace fermata

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "base/ids.h"
 #include "base/time.h"
+#include "model/labels.h"
 #include "model/profile.h"
 #include "model/signature.h"
 #include "model_config.pb.h"
@@ -29,7 +30,9 @@ struct Variant {
   std::string file;               // the ONNX file
   inference::ModelConfig config;  // completed from the file
   Signature signature;
-  Profile profile;  // beside the model, or measured when it was loaded
+  Labels labels;                   // of its outputs' classes
+  std::vector<std::string> notes;  // settings of its configuration that are not followed
+  Profile profile;                 // beside the model, or measured when it was loaded
   // The same on unlike workers, by type, `profile` being the first's; empty where all are alike.
   std::vector<Profile> profile_by_type;
   Memory memory;  // the most of any profile; static at least what the files take

@@ -47,26 +47,6 @@ bool declared_without_batch(const ModelConfig& config, const FileSignature& file
   });
 }
 
-absl::Status check_kind(const ModelConfig& config) {
-  if (!config.platform().empty() && config.platform() != "onnxruntime_onnx") {
-    return invalid("platform is '{}', expected onnxruntime_onnx", config.platform());
-  }
-  if (!config.backend().empty() && config.backend() != "onnxruntime") {
-    return invalid("backend is '{}', expected onnxruntime", config.backend());
-  }
-  if (config.has_sequence_batching()) return invalid("sequence_batching is not served");
-  if (config.has_ensemble_scheduling()) return invalid("ensemble_scheduling is not served");
-  if (config.model_transaction_policy().decoupled()) {
-    return invalid("model_transaction_policy.decoupled is true, but ONNX models give one reply");
-  }
-  if (config.batch_input_size() > 0) return invalid("batch_input is not served");
-  if (config.batch_output_size() > 0) return invalid("batch_output is not served");
-  if (config.max_batch_size() < 0 || config.max_batch_size() > kMostItems) {
-    return invalid("max_batch_size is {}, expected 0 to {}", config.max_batch_size(), kMostItems);
-  }
-  return absl::OkStatus();
-}
-
 Shape item_shape(const FileTensor& tensor, bool batches) {
   return Shape(tensor.shape.begin() + (batches && !tensor.shape.empty() ? 1 : 0),
                tensor.shape.end());
@@ -139,6 +119,18 @@ void add_missing(auto& tensors, bool batches, const std::vector<FileTensor>& fil
   }
 }
 
+// Generators of configurations declare a scalar as [1], since they know no empty dims.
+void let_ones_be_scalars(auto& tensors, bool batches, const std::vector<FileTensor>& file) {
+  for (auto& tensor : tensors) {
+    const FileTensor* found = named(file, tensor.name());
+    if (found == nullptr || tensor.has_reshape() || !item_shape(*found, batches).empty()) continue;
+    const bool one =
+        tensor.dims_size() > 0 && std::all_of(tensor.dims().begin(), tensor.dims().end(),
+                                              [](int64_t dim) { return dim == 1; });
+    if (one) tensor.mutable_reshape();
+  }
+}
+
 absl::Status check_unique(const auto& tensors, std::string_view kind) {
   for (auto it = tensors.begin(); it != tensors.end(); ++it) {
     if (std::any_of(tensors.begin(), it, [it](const auto& t) { return t.name() == it->name(); })) {
@@ -150,14 +142,34 @@ absl::Status check_unique(const auto& tensors, std::string_view kind) {
 
 }  // namespace
 
-absl::StatusOr<ModelConfig> complete_model_config(ModelConfig config, const FileSignature& file,
-                                                  std::string_view model,
-                                                  uint32_t default_max_batch) {
+absl::Status check_kind(const ModelConfig& config, std::string_view model) {
   if (!config.name().empty() && config.name() != model) {
     return invalid("name is '{}', but the folder is '{}'", config.name(), model);
   }
+  if (!config.platform().empty() && config.platform() != "onnxruntime_onnx") {
+    return invalid("platform is '{}', expected onnxruntime_onnx", config.platform());
+  }
+  if (!config.backend().empty() && config.backend() != "onnxruntime") {
+    return invalid("backend is '{}', expected onnxruntime", config.backend());
+  }
+  if (config.has_sequence_batching()) return invalid("sequence_batching is not served");
+  if (config.has_ensemble_scheduling()) return invalid("ensemble_scheduling is not served");
+  if (config.model_transaction_policy().decoupled()) {
+    return invalid("model_transaction_policy.decoupled is true, but ONNX models give one reply");
+  }
+  if (config.batch_input_size() > 0) return invalid("batch_input is not served");
+  if (config.batch_output_size() > 0) return invalid("batch_output is not served");
+  if (config.max_batch_size() < 0 || config.max_batch_size() > kMostItems) {
+    return invalid("max_batch_size is {}, expected 0 to {}", config.max_batch_size(), kMostItems);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ModelConfig> complete_model_config(ModelConfig config, const FileSignature& file,
+                                                  std::string_view model,
+                                                  uint32_t default_max_batch) {
+  RETURN_IF_ERROR(check_kind(config, model));
   config.set_name(std::string(model));
-  RETURN_IF_ERROR(check_kind(config));
   config.set_platform("onnxruntime_onnx");
   config.set_backend("onnxruntime");
   if (!config.has_max_batch_size()) {
@@ -167,6 +179,8 @@ absl::StatusOr<ModelConfig> complete_model_config(ModelConfig config, const File
   const bool batches = config.max_batch_size() > 0;
   RETURN_IF_ERROR(check_unique(config.input(), "input"));
   RETURN_IF_ERROR(check_unique(config.output(), "output"));
+  let_ones_be_scalars(*config.mutable_input(), batches, file.inputs);
+  let_ones_be_scalars(*config.mutable_output(), batches, file.outputs);
   for (const auto& input : config.input()) {
     RETURN_IF_ERROR(check_tensor(input, "input", batches, file.inputs));
   }

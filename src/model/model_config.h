@@ -29,6 +29,10 @@ struct FileSignature {
 absl::StatusOr<inference::ModelConfig> parse_model_config(std::string_view text,
                                                           std::string_view source);
 
+// Whether the configuration is of a model of that name and of a kind that is served, whatever its
+// file says. INVALID_ARGUMENT names the field and what was expected.
+absl::Status check_kind(const inference::ModelConfig& config, std::string_view model);
+
 // Fills in what the configuration leaves open (name, platform, tensors, and, where it
 // does not name max_batch_size, whether the model batches: every input and output
 // leads with a free dimension of one name) and checks what it does say against the

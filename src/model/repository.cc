@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/file.h"
 #include "base/status.h"
 #include "model/model_config.h"
 
@@ -69,6 +70,23 @@ absl::StatusOr<std::vector<int64_t>> pick(const inference::ModelVersionPolicy& p
   return versions;
 }
 
+// Nothing that a configuration names lies outside the model's own folder.
+absl::Status check_file_names(const inference::ModelConfig& config, std::string_view source) {
+  const auto check = [source](std::string_view field, const std::string& name) -> absl::Status {
+    if (name.empty() || is_plain_name(name)) return absl::OkStatus();
+    return invalid("{}: {} is '{}', expected the name of a file without '/'", source, field, name);
+  };
+  RETURN_IF_ERROR(check("default_model_filename", config.default_model_filename()));
+  for (const auto& [kind, name] : config.cc_model_filenames()) {
+    RETURN_IF_ERROR(check("cc_model_filenames", name));
+  }
+  for (const auto& output : config.output()) {
+    RETURN_IF_ERROR(
+        check(fmt::format("output '{}': label_filename", output.name()), output.label_filename()));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 fs::path ModelFolder::file(int64_t version) const {
@@ -96,7 +114,7 @@ absl::StatusOr<ModelFolder> read_model_folder(const fs::path& repository, std::s
                                               const std::optional<std::string>& config) {
   ModelFolder folder{.name = std::string(name), .path = repository / name};
   std::error_code ignored;
-  const bool plain = !name.empty() && name[0] != '.' && name.find('/') == std::string_view::npos;
+  const bool plain = is_plain_name(name) && name[0] != '.';
   if (!plain || !fs::is_directory(folder.path, ignored)) {
     return not_found("model '{}' is not in the repository {}", name, repository.string());
   }
@@ -107,10 +125,7 @@ absl::StatusOr<ModelFolder> read_model_folder(const fs::path& repository, std::s
     ASSIGN_OR_RETURN(const std::string text, read_text(config_file));
     ASSIGN_OR_RETURN(folder.config, parse_model_config(text, config_file.string()));
   }
-  if (folder.config.default_model_filename().find("..") != std::string::npos) {
-    return invalid("{}: default_model_filename is '{}', expected a name in the version's folder",
-                   config_file.string(), folder.config.default_model_filename());
-  }
+  RETURN_IF_ERROR(check_file_names(folder.config, config_file.string()));
   const std::vector<int64_t> versions = versions_in(folder.path);
   if (versions.empty()) {
     return invalid(

@@ -55,7 +55,8 @@ Load load_for(DataType type) {
 }
 
 // Appends the top classes of one item; NaN counts as less than everything.
-void append_top(const std::vector<double>& values, size_t classes, std::string& out) {
+void append_top(const std::vector<double>& values, size_t classes,
+                const std::vector<std::string>& labels, std::string& out) {
   std::vector<size_t> order(values.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto before = [&](size_t a, size_t b) {
@@ -67,7 +68,8 @@ void append_top(const std::vector<double>& values, size_t classes, std::string& 
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(classes),
                     order.end(), before);
   for (size_t i = 0; i < classes; ++i) {
-    const std::string text = fmt::format("{:f}:{}", values[order[i]], order[i]);
+    std::string text = fmt::format("{:f}:{}", values[order[i]], order[i]);
+    if (order[i] < labels.size()) text += ":" + labels[order[i]];
     const auto size = static_cast<uint32_t>(text.size());
     out.append(reinterpret_cast<const char*>(&size), sizeof(size)).append(text);
   }
@@ -75,7 +77,8 @@ void append_top(const std::vector<double>& values, size_t classes, std::string& 
 
 }  // namespace
 
-absl::StatusOr<Tensor> classify(const Tensor& tensor, uint32_t classes, bool leading_batch) {
+absl::StatusOr<Tensor> classify(const Tensor& tensor, uint32_t classes, bool leading_batch,
+                                const std::vector<std::string>& labels) {
   const Load load = load_for(tensor.datatype);
   if (load == nullptr) {
     return invalid("output {} of datatype {} cannot be classified", tensor.name,
@@ -94,7 +97,7 @@ absl::StatusOr<Tensor> classify(const Tensor& tensor, uint32_t classes, bool lea
   for (size_t item = 0; item < items; ++item) {
     const std::byte* from = tensor.data.bytes.data() + item * each * size;
     for (size_t i = 0; i < each; ++i) values[i] = load(from + i * size);
-    append_top(values, top, *bytes);
+    append_top(values, top, labels, *bytes);
   }
   Tensor result{tensor.name, DataType::kBytes, {}, {}};
   if (leads) result.shape.push_back(static_cast<int64_t>(items));

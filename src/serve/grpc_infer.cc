@@ -85,9 +85,8 @@ absl::StatusOr<InferCall> GrpcHouse::decode(grpc::ByteBuffer& bytes, HeldBytes& 
   call.request.arrival = arrival;
   call.request.cutoff = cutoff_of(context, arrival);
   if (call.wishes.classifies()) {
-    ASSIGN_OR_RETURN(const auto variant,
+    ASSIGN_OR_RETURN(call.wishes.classifier,
                      engine.catalog()->find(call.request.service, call.request.version));
-    call.wishes.leading_batch = variant->signature.batches;
   }
   return call;
 }

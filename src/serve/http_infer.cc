@@ -105,9 +105,8 @@ absl::Status HttpFrontEnd::prepare(Infer& infer, engine::InferRequest& request) 
   infer.wishes = std::move(call.wishes);
   infer.encoding = choose_encoding(infer.exchange.header("Accept-Encoding"));
   if (infer.wishes.classifies()) {
-    ASSIGN_OR_RETURN(const auto variant,
+    ASSIGN_OR_RETURN(infer.wishes.classifier,
                      engine_.catalog()->find(infer.route.model, infer.route.version));
-    infer.wishes.leading_batch = variant->signature.batches;
   }
   request = std::move(call.request);
   request.service = infer.route.model;

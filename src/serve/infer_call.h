@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "engine/catalog.h"
 #include "engine/request.h"
 
 namespace fermata::serve {
@@ -41,7 +43,8 @@ struct ReplyWishes {
   bool binary_data_output = false;    // for outputs that say nothing themselves
   bool explain = false;               // row F5: why in the reply's parameters
   bool empty_final_response = false;  // of a stream: mark each response as final or not
-  bool leading_batch = false;         // the model's shapes lead with a count of items
+  // What it is that classifies, where an output is wanted so.
+  std::shared_ptr<const engine::Variant> classifier;
 
   bool classifies() const;
 };

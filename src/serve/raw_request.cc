@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -61,7 +62,10 @@ absl::StatusOr<InferCall> decode_raw_infer(const InferBody& body, const engine::
     tensor.data = as_bytes_element(body.bytes);
     return call;
   }
-  ASSIGN_OR_RETURN(tensor.shape, resolve(spec, signature.wire_shape(spec), body.bytes.size()));
+  Shape shape = signature.wire_shape(spec);
+  // Of two open dimensions the size of the body tells one, so it is one item.
+  if (signature.batches && std::count(shape.begin(), shape.end(), -1) > 1) shape[0] = 1;
+  ASSIGN_OR_RETURN(tensor.shape, resolve(spec, std::move(shape), body.bytes.size()));
   const auto* start = reinterpret_cast<const std::byte*>(body.bytes.data());
   tensor.data = Payload{absl::MakeSpan(start, body.bytes.size()), body.owner};
   return call;

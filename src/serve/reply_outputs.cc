@@ -15,9 +15,7 @@ absl::Status write_to(const SharedMemory& regions, const RegionPlace& place, con
     return invalid("output {} has {} bytes, its place in shared memory region {} {}", tensor.name,
                    tensor.data.bytes.size(), place.region, place.byte_size);
   }
-  ASSIGN_OR_RETURN(const SharedMemory::Window window, regions.window(place));
-  std::copy(tensor.data.bytes.begin(), tensor.data.bytes.end(), window.bytes.begin());
-  return absl::OkStatus();
+  return regions.write(place, tensor.data.bytes);
 }
 
 absl::StatusOr<ReadyOutput> ready(Tensor tensor, const TensorParameters& wish,
@@ -25,7 +23,13 @@ absl::StatusOr<ReadyOutput> ready(Tensor tensor, const TensorParameters& wish,
   ReadyOutput result;
   result.binary = wish.binary_data.value_or(wishes.binary_data_output);
   if (wish.classification > 0) {
-    ASSIGN_OR_RETURN(result.tensor, classify(tensor, wish.classification, wishes.leading_batch));
+    const engine::Variant* model = wishes.classifier.get();
+    const bool leads = model != nullptr && model->signature.batches;
+    std::vector<std::string> labels;
+    if (model != nullptr && model->labels.contains(tensor.name)) {
+      labels = model->labels.at(tensor.name);
+    }
+    ASSIGN_OR_RETURN(result.tensor, classify(tensor, wish.classification, leads, labels));
     return result;
   }
   if (wish.shared_memory) {

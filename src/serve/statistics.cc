@@ -39,8 +39,10 @@ void fill_statistics(const engine::ServiceStatistics& from, inference::ModelStat
 
 absl::Status Operations::model_statistics(const inference::ModelStatisticsRequest& request,
                                           inference::ModelStatisticsResponse& response) const {
+  const auto catalog = engine_.catalog();
   const auto wanted = [&](const engine::ServiceStatistics& row) {
-    return (request.name().empty() || request.name() == row.service) &&
+    return catalog->find(row.service, row.version).ok() &&  // what is gone stays in the metrics
+           (request.name().empty() || request.name() == row.service) &&
            (request.version().empty() || request.version() == row.version);
   };
   const engine::EngineSnapshot snapshot = engine_.snapshot();
@@ -48,7 +50,7 @@ absl::Status Operations::model_statistics(const inference::ModelStatisticsReques
     if (wanted(row)) fill_statistics(row, *response.add_model_stats());
   }
   if (!request.name().empty() && response.model_stats().empty()) {
-    return engine_.catalog()->find(request.name(), request.version()).status();
+    return catalog->find(request.name(), request.version()).status();
   }
   return absl::OkStatus();
 }

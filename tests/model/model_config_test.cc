@@ -77,6 +77,22 @@ TEST(ModelConfig, ReshapesKeepTheFreeDimension) {
   EXPECT_EQ(signature.inputs[0].reshaped({7, 1, 3}), (Shape{3, 7}));
 }
 
+TEST(ModelConfig, AScalarMayBeDeclaredAsOne) {
+  const FileSignature file{{{"x", DataType::kFp32, {}, {}}}, {{"y", DataType::kFp32, {}, {}}}};
+  for (const char* declared :
+       {"input { name: 'x' data_type: TYPE_FP32 dims: [ 1 ] }",
+        "input { name: 'x' data_type: TYPE_FP32 dims: [ 1 ] reshape { shape: [ ] } }",
+        "max_batch_size: 0 input [ { name: 'x' data_type: TYPE_FP32 dims: [ 1 ] reshape { } } ] "
+        "output [ { name: 'y' data_type: TYPE_FP32 dims: [ 1 ] } ]"}) {
+    const auto config = complete(declared, file);
+    ASSERT_TRUE(config.ok()) << declared << config.status();
+    const Signature signature = signature_of(*config);
+    EXPECT_EQ(signature.inputs[0].dims, Shape{1});
+    EXPECT_EQ(signature.inputs[0].reshaped({1}), Shape{});
+  }
+  EXPECT_FALSE(complete("input { name: 'x' data_type: TYPE_FP32 dims: [ 2 ] }", file).ok());
+}
+
 TEST(ModelConfig, ReadsWhatRepositoriesOfTheEcosystemHold) {
   const auto config = complete(R"(
     name: "m"

@@ -1,8 +1,5 @@
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cmath>
 #include <cstring>
@@ -38,19 +35,6 @@ std::string bytes_of(const Tensor& tensor) {
 absl::StatusOr<InferCall> decode(std::string_view json) {
   return decode_json_infer({json, {}, nullptr}, SharedMemory());
 }
-
-// A region of this test's own, gone with it.
-struct Region {
-  explicit Region(size_t size) : name(fmt::format("/fermata-test-{}", getpid())) {
-    const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
-    EXPECT_EQ(ftruncate(file, static_cast<off_t>(size)), 0);
-    bytes = static_cast<char*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
-    close(file);
-  }
-  ~Region() { shm_unlink(name.c_str()); }
-  std::string name;
-  char* bytes;
-};
 
 TEST(JsonRequest, ReadsEveryDatatypeThatJsonHas) {
   const std::tuple<const char*, const char*, size_t> cases[] = {
@@ -132,53 +116,11 @@ TEST(Classification, GivesTheTopOfEachItem) {
   }
   EXPECT_EQ(bytes_of(*top), expected);
   EXPECT_EQ(classify(scores, 9, false)->shape, (Shape{6}));
+  const std::string labelled = bytes_of(*classify(scores, 2, true, {"cat", "dog"}));
+  EXPECT_THAT(labelled, HasSubstr("0.500000:1:dog"));
+  EXPECT_THAT(labelled, HasSubstr("0.250000:0:cat"));
+  EXPECT_TRUE(labelled.ends_with("-1.000000:2"));
   EXPECT_FALSE(classify(tensor_of<char>(DataType::kBytes, {1}, {0, 0, 0, 0}), 1, false).ok());
-}
-
-TEST(SharedMemory, IsReadAndWrittenInPlace) {
-  Region object(64);
-  SharedMemory regions;
-  ASSERT_TRUE(regions.add({"r", object.name, 16, 48}).ok());
-  EXPECT_EQ(regions.add({"r", object.name, 0, 8}).code(), absl::StatusCode::kAlreadyExists);
-  std::memcpy(object.bytes + 20, "seen", 4);
-  const auto input = regions.input({"r", 4, 4});
-  ASSERT_TRUE(input.ok());
-  regions.remove("");  // what shares it keeps it
-  EXPECT_EQ(std::memcmp(input->bytes.data(), "seen", 4), 0);
-  EXPECT_FALSE(regions.input({"r", 4, 4}).ok());
-}
-
-TEST(SharedMemory, TakesOutputsWhereAsked) {
-  Region object(64);
-  SharedMemory regions;
-  ASSERT_TRUE(regions.add({"r", object.name, 0, 64}).ok());
-  engine::ReplyPart part;
-  part.outputs.push_back(tensor_of<char>(DataType::kInt8, {4}, {'d', 'o', 'n', 'e'}));
-  ReplyWishes wishes;
-  wishes.outputs.push_back({"y", {}});
-  wishes.outputs[0].parameters.shared_memory = RegionPlace{"r", 8, 4};
-  inference::ModelInferResponse response;
-  ASSERT_TRUE(encode_grpc_reply(part, wishes, regions, response).ok());
-  EXPECT_EQ(std::memcmp(object.bytes + 8, "done", 4), 0);
-  EXPECT_EQ(response.raw_output_contents(0), "");
-  EXPECT_EQ(response.outputs(0).parameters().at("shared_memory_byte_size").int64_param(), 4);
-  wishes.outputs[0].parameters.shared_memory->byte_size = 3;
-  EXPECT_FALSE(encode_json_reply(part, wishes, regions).ok());
-}
-
-TEST(SharedMemory, RefusesPlacesThatAreNotThere) {
-  Region object(64);
-  SharedMemory regions;
-  EXPECT_FALSE(regions.add({"r", "/fermata-nobody", 0, 8}).ok());
-  EXPECT_FALSE(regions.add({"r", object.name, 60, 8}).ok());
-  EXPECT_FALSE(regions.add({"r", object.name, UINT64_MAX, 8}).ok());
-  ASSERT_TRUE(regions.add({"r", object.name, 0, 64}).ok());
-  EXPECT_FALSE(regions.input({"r", 60, 8}).ok());
-  EXPECT_FALSE(regions.input({"r", UINT64_MAX, 8}).ok());
-  const int file = shm_open(object.name.c_str(), O_RDWR, 0600);
-  ASSERT_EQ(ftruncate(file, 8), 0);
-  close(file);
-  EXPECT_THAT(std::string(message(regions.input({"r", 32, 8}).status())), HasSubstr("been cut"));
 }
 
 TEST(Compression, ReadsWhatItWroteAndRefusesTheRest) {
@@ -212,6 +154,18 @@ TEST(MessageJson, ShowsEveryFieldAndNumbersAsNumbers) {
   (*status.mutable_regions())["r"].set_key("k");
   EXPECT_EQ(message_to_json(status).dump(),
             R"({"regions":{"r":{"name":"","key":"k","offset":0,"byte_size":0}}})");
+}
+
+TEST(RawRequest, WhereTwoDimensionsAreOpenTheBodyIsOneItem) {
+  engine::Variant variant;
+  variant.signature.batches = true;
+  variant.signature.inputs.push_back({"x", DataType::kFp32, {-1, 2}, {-1, 2}});
+  const auto body = std::make_shared<std::string>(24, 'x');
+  EXPECT_EQ(decode_raw_infer({*body, 0, body}, variant)->request.inputs[0].shape, (Shape{1, 3, 2}));
+  variant.signature.inputs[0].dims = {2};
+  EXPECT_EQ(decode_raw_infer({*body, 0, body}, variant)->request.inputs[0].shape, (Shape{3, 2}));
+  variant.signature.inputs[0].dims = {-1, -1};
+  EXPECT_FALSE(decode_raw_infer({*body, 0, body}, variant).ok());
 }
 
 }  // namespace
