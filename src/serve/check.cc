@@ -1,50 +1,27 @@
 #include "serve/check.h"
 
-#include <set>
+#include <map>
+#include <utility>
 
-#include "base/status.h"
-#include "engine/host/registry.h"
-#include "model/repository.h"
+#include "engine/engine.h"
 
 namespace fermata::serve {
-namespace {
-
-std::vector<std::string> service_names(const Config& config, const std::string& model) {
-  std::vector<std::string> names;
-  for (const auto& service : engine::services_of(config.engine, model)) {
-    names.push_back(service.name);
-  }
-  return names;
-}
-
-}  // namespace
 
 CheckReport check(const Config& config) {
+  engine::Examination found = engine::examine(config.engine);
   CheckReport report;
-  const auto names = model_names(config.engine.repository);
-  if (!names.ok()) {
-    report.findings.emplace_back(message(names.status()));
-    return report;
+  report.findings = std::move(found.findings);
+  report.notes = std::move(found.notes);
+  std::map<std::string, CheckReport::Model> models;
+  for (const auto& service : found.catalog->services) {
+    if (service->versions.empty()) continue;
+    CheckReport::Model& model = models[service->model];
+    model.name = service->model;
+    model.services.push_back(service->name);
+    model.versions.clear();
+    for (const auto& variant : service->versions) model.versions.push_back(variant->version);
   }
-  if (names->empty()) {
-    report.findings.push_back(
-        fmt::format("{}: no folder, expected one for each model", config.engine.repository));
-  }
-  for (const std::string& name : *names) {
-    const auto folder = read_model_folder(config.engine.repository, name);
-    if (folder.ok()) {
-      report.models.push_back({name, folder->versions, service_names(config, name)});
-    } else {
-      report.findings.emplace_back(message(folder.status()));
-    }
-  }
-  const std::set<std::string> known(names->begin(), names->end());
-  for (const engine::ServiceOptions& service : config.engine.services) {
-    if (!known.contains(service.model)) {
-      report.findings.push_back(fmt::format("$.services.{}.model: \"{}\", expected a folder of {}",
-                                            service.name, service.model, config.engine.repository));
-    }
-  }
+  for (auto& [name, model] : models) report.models.push_back(std::move(model));
   return report;
 }
 

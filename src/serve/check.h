@@ -12,16 +12,17 @@ namespace fermata::serve {
 struct CheckReport {
   struct Model {
     std::string name;
-    std::vector<int64_t> versions;
+    std::vector<std::string> versions;
     std::vector<std::string> services;  // names it is called by
   };
   std::vector<Model> models;
   std::vector<std::string> findings;  // one line each; empty: all is well
+  std::vector<std::string> notes;     // settings of models that are read and not followed
 };
 
-// Holds a configuration against its model repository: folders, config.pbtxt,
-// versions, and that every service names a model that is there. Reads files; does
-// not open the models themselves, which the server tries one by one.
+// Holds a configuration against its model repository by starting the engine that `serve` would
+// start, and ending it again: what one refuses the other does. No port is opened. Blocks for as
+// long as the models take to load.
 CheckReport check(const Config& config);
 
 }  // namespace fermata::serve

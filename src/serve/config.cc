@@ -56,6 +56,24 @@ ListenOptions listen_options(Reader reader) {
   return options;
 }
 
+// Bytes.
+uint64_t mebibytes(Reader reader, uint64_t fallback) {
+  return static_cast<uint64_t>(reader.integer(1, 1 << 24, static_cast<int64_t>(fallback >> 20)))
+         << 20;
+}
+
+SharedMemoryOptions shared_memory_options(Reader reader, SharedMemoryOptions options) {
+  if (!reader.present()) return options;
+  ObjectReader fields = reader.object();
+  if (Reader prefix = fields["prefix"]; prefix.present()) {
+    options.prefix = prefix.string();
+    if (!options.prefix->starts_with('/')) prefix.fail("a name that starts with /");
+  }
+  options.regions = static_cast<uint32_t>(fields["regions"].integer(0, 4096, options.regions));
+  options.bytes = mebibytes(fields["mb"], options.bytes);
+  return options;
+}
+
 engine::WorkerType worker_type(ObjectReader& fields) {
   engine::WorkerType type;
   type.count = static_cast<uint32_t>(fields["count"].integer(1, kMaxWorkers, type.count));
@@ -97,6 +115,8 @@ engine::WorkerOptions worker_options(Reader reader) {
   } else {
     options.types = {worker_type(fields)};
   }
+  options.run_limit = Duration::from_seconds(
+      fields["run_limit_s"].between(0.01, 86'400, options.run_limit.seconds()));
   Reader residency = fields["residency"];
   // In the order of Residency.
   options.residency = static_cast<engine::Residency>(residency.choice({"placed", "on_demand"}, 0));
@@ -254,10 +274,21 @@ engine::ServiceOptions service_options(const std::string& name, Reader reader) {
   }
   options.queue_limit =
       static_cast<uint32_t>(fields["queue_limit"].integer(1, 10'000'000, options.queue_limit));
+  if (Reader held = fields["held_mb"]; held.present()) options.held_bytes = mebibytes(held, 0);
   if (Reader max_batch = fields["max_batch"]; max_batch.present()) {
     options.max_batch = static_cast<uint32_t>(max_batch.integer(1, 65536));
   }
   return options;
+}
+
+engine::Limits limits(Reader reader) {
+  engine::Limits limits;
+  if (!reader.present()) return limits;
+  ObjectReader fields = reader.object();
+  limits.request_parts =
+      static_cast<uint32_t>(fields["request_parts"].integer(1, 1 << 20, limits.request_parts));
+  limits.held_bytes = mebibytes(fields["held_mb"], limits.held_bytes);
+  return limits;
 }
 
 std::string policy(Reader reader, const std::string& fallback) {
@@ -276,6 +307,8 @@ Config config(Reader root) {
   ObjectReader fields = root.object();
   engine.repository = fields["models"].string();
   config.listen = listen_options(fields["listen"]);
+  config.listen.shared_memory =
+      shared_memory_options(fields["shared_memory"], config.listen.shared_memory);
   engine.policy = policy(fields["scheduler"], engine.policy);
   engine.groups.window =
       Duration::from_millis(fields["scheduler_window_ms"].between(0, 1e6, 100.0));
@@ -287,6 +320,7 @@ Config config(Reader root) {
   engine.latency_quantile = fields["latency_quantile"].between(0.5, 0.99, engine.latency_quantile);
   engine.default_max_batch = static_cast<uint32_t>(
       fields["default_max_batch"].integer(1, 65536, engine.default_max_batch));
+  engine.limits = limits(fields["limits"]);
   if (Reader services = fields["services"]; services.present()) {
     for (const auto& [name, service] : services.map()) {
       engine.services.push_back(service_options(name, service));

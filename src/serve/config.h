@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/options.h"
+#include "serve/shared_memory.h"
 
 namespace fermata::serve {
 
@@ -23,6 +24,8 @@ struct ListenOptions {
   // That clients may hold at a time, a connection at most a quarter of it: messages that are being
   // read, decompressed or worked on, replies that are not taken yet.
   uint32_t memory_mb = 1024;
+  // Without a prefix: everything, where `host` is this machine, else nothing.
+  SharedMemoryOptions shared_memory{.prefix = std::nullopt};
 };
 
 // What fermata.yaml says (docs/configuration.md).

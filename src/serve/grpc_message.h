@@ -5,8 +5,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "grpc_service.pb.h"
-#include "serve/byte_budget.h"
 
 namespace grpc {
 class ByteBuffer;

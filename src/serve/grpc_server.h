@@ -5,9 +5,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "base/time.h"
 #include "engine/engine.h"
-#include "serve/byte_budget.h"
 #include "serve/counters.h"
 #include "serve/operations.h"
 #include "serve/shared_memory.h"

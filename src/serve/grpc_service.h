@@ -1,8 +1,8 @@
 #pragma once
 
+#include "base/byte_budget.h"
 #include "engine/engine.h"
 #include "grpc_service.grpc.pb.h"
-#include "serve/byte_budget.h"
 #include "serve/counters.h"
 #include "serve/infer_call.h"
 #include "serve/operations.h"

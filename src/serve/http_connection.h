@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "serve/byte_budget.h"
+#include "base/byte_budget.h"
 #include "serve/http_parser.h"
 #include "serve/http_server.h"
 

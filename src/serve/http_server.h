@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "model/tensor.h"
-#include "serve/byte_budget.h"
+#include "base/byte_budget.h"
 
 namespace boost::asio {
 class io_context;

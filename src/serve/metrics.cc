@@ -216,6 +216,10 @@ void add_house(const engine::EngineSnapshot& snapshot, Families& out) {
                 worker.busy.seconds());
     out.counter("fermata_worker_batches_total", "Batches a worker ran", labels,
                 static_cast<double>(worker.batches));
+    out.gauge("fermata_worker_overdue", "1: its run is beyond its limit and has not ended", labels,
+              worker.health.overdue ? 1 : 0);
+    out.counter("fermata_worker_renewals_total", "Times a worker was replaced: a run never ended",
+                labels, static_cast<double>(worker.health.renewals));
   }
 }
 

@@ -42,7 +42,9 @@ absl::StatusOr<std::optional<std::string>> config_of(
 Operations::Operations(engine::Engine& engine, SharedMemory& regions)
     : engine_(engine), regions_(regions) {}
 
-bool Operations::ready() const { return !stopping_.load(std::memory_order_relaxed); }
+bool Operations::ready() const {
+  return !stopping_.load(std::memory_order_relaxed) && !engine_.overdue();
+}
 void Operations::stop_being_ready() { stopping_.store(true, std::memory_order_relaxed); }
 
 absl::Status Operations::model_ready(const inference::ModelReadyRequest& request,

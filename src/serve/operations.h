@@ -22,7 +22,7 @@ class Operations {
   // Both outlive it.
   Operations(engine::Engine& engine, SharedMemory& regions);
 
-  bool ready() const;  // no model is being loaded at start, and the server is not stopping
+  bool ready() const;  // the server is not stopping, and no run is beyond its limit
   void stop_being_ready();
   // Waits for the load or unload under way; those behind it have been UNAVAILABLE since
   // stop_being_ready().
@@ -65,7 +65,7 @@ class Operations {
   engine::Engine& engine_;
   SharedMemory& regions_;
   std::atomic<bool> stopping_ = false;
-  Background background_;
+  Background background_{4};
 };
 
 }  // namespace fermata::serve

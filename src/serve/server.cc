@@ -49,6 +49,13 @@ GrpcOptions grpc_options(const ListenOptions& listen, size_t max_connections,
   return options;
 }
 
+// From elsewhere nobody shares memory with us, unless the configuration says what.
+SharedMemoryOptions shared_memory_options_of(const ListenOptions& listen) {
+  SharedMemoryOptions options = listen.shared_memory;
+  if (!options.prefix && is_loopback(listen.host)) options.prefix = "/";
+  return options;
+}
+
 }  // namespace
 
 // In the order of their making; each is used by those below it.
@@ -67,6 +74,7 @@ struct Server::Parts {
 
   Parts(std::unique_ptr<engine::Engine> e, const ListenOptions& listen)
       : engine(std::move(e)),
+        regions(shared_memory_options_of(listen)),
         http_front_end(*engine, operations, regions, listen.max_request_mb * kMiB,
                        serves_admin(listen)),
         admin_front_end(*engine, operations, regions, listen.max_request_mb * kMiB, true) {}

@@ -3,8 +3,8 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "base/byte_budget.h"
 #include "grpc_service.grpc.pb.h"
-#include "serve/byte_budget.h"
 #include "serve/compression.h"
 #include "serve/http_client.h"
 #include "serve/scripted_engine.h"

@@ -4,7 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
+
+#include "engine/fixture.h"
 
 namespace fermata::serve {
 namespace {
@@ -17,50 +18,89 @@ using ::testing::SizeIs;
 class Check : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = std::filesystem::path(FERMATA_BINARY_DIR) / "check_test" / test->name();
-    std::filesystem::remove_all(root_);
-    add_model("digits");
-    config_.engine.repository = root_.string();
+    folder_.copy_model("whole", "digits");
+    config_.engine = engine::options_for(folder_.path());
   }
-  void add_model(const std::string& name) {
-    std::filesystem::create_directories(root_ / name / "1");
-    std::ofstream(root_ / name / "1" / "model.onnx") << "not opened by the check";
+  // What `serve` says of the same.
+  std::string refusal() const {
+    return std::string(engine::make_engine(config_.engine).status().message());
   }
 
-  std::filesystem::path root_;
+  engine::TemporaryFolder folder_;
   Config config_;
 };
 
 TEST_F(Check, ListsModelsUnderTheNamesTheyAreServedBy) {
-  add_model("plain");
+  folder_.copy_model("pair", "plain");
   config_.engine.services = {{.name = "fast", .model = "digits"},
                              {.name = "slow", .model = "digits"}};
   const CheckReport report = check(config_);
   EXPECT_THAT(report.findings, IsEmpty());
   ASSERT_THAT(report.models, SizeIs(2));
-  EXPECT_THAT(report.models[0].services, ElementsAre("fast", "slow", "digits"));
+  EXPECT_THAT(report.models[0].services, ElementsAre("digits", "fast", "slow"));
   EXPECT_THAT(report.models[1].services, ElementsAre("plain"));
-  EXPECT_THAT(report.models[1].versions, ElementsAre(1));
+  EXPECT_THAT(report.models[1].versions, ElementsAre("1"));
+}
+
+TEST_F(Check, KnowsServicesOfSeveralModels) {
+  folder_.copy_model("whole", "other");
+  engine::ServiceOptions service{.name = "either"};
+  service.variants = engine::VariantsOptions{.models = {"digits", "other"}};
+  config_.engine.services = {service};
+  EXPECT_THAT(check(config_).findings, IsEmpty());
+  config_.engine.services[0].variants->models.push_back("third");
+  EXPECT_THAT(check(config_).findings,
+              ElementsAre("service 'either': model 'third' is not in the repository " +
+                          folder_.path().string()));
+  EXPECT_EQ(refusal(), check(config_).findings[0]);
 }
 
 TEST_F(Check, NamesAServiceWhoseModelIsMissing) {
-  config_.engine.services = {{.name = "letters", .model = "alphabet"}};
-  EXPECT_THAT(check(config_).findings,
-              ElementsAre(HasSubstr("$.services.letters.model: \"alphabet\"")));
+  config_.engine.services = {{.name = "letters", .model = "alphabet"}, {.name = "b", .model = "c"}};
+  EXPECT_THAT(check(config_).findings, ElementsAre(HasSubstr("service 'letters': model 'alphabet'"),
+                                                   HasSubstr("service 'b': model 'c'")));
+  EXPECT_EQ(refusal(), check(config_).findings[0]);
 }
 
-TEST_F(Check, NamesABrokenModelAndListsTheOthers) {
-  add_model("broken");
-  std::ofstream(root_ / "broken" / "config.pbtxt") << "max_batch_size: many";
+TEST_F(Check, SaysOfEveryModelWhatTheServerWouldSay) {
+  const std::pair<const char*, const char*> broken[] = {
+      {"max_batch_size: many", "line 1"},
+      {"name: 'other'", "name is 'other', but the folder is 'broken'"},
+      {"backend: 'python'", "backend is 'python'"},
+      {"platform: 'ensemble'", "platform is 'ensemble'"},
+      {"sequence_batching { }", "sequence_batching is not served"},
+      {"model_transaction_policy { decoupled: true }", "decoupled is true"},
+      {"input { name: 'x' data_type: TYPE_FP32 dims: [ 4, 5 ] }", "dims are [4,5]"},
+      {"output { name: 'y' data_type: TYPE_FP32 dims: [ 3, 5 ] label_filename: 'no.txt' }",
+       "no.txt"},
+  };
+  for (const auto& [config, says] : broken) {
+    folder_.copy_model("whole", "broken");
+    folder_.write("broken/config.pbtxt", config);
+    const CheckReport report = check(config_);
+    EXPECT_THAT(report.findings, ElementsAre(HasSubstr(says)));
+    EXPECT_THAT(report.models, SizeIs(1));
+  }
+  std::filesystem::remove(folder_.path() / "broken/1/model.onnx");
+  folder_.write("broken/config.pbtxt", "backend: 'python'");
+  EXPECT_THAT(check(config_).findings, ElementsAre(HasSubstr("backend is 'python'")));
+}
+
+TEST_F(Check, SaysWhatIsReadAndNotFollowed) {
+  folder_.write("digits/config.pbtxt",
+                "dynamic_batching { priority_levels: 2 } response_cache { enable: true } "
+                "instance_group [ { kind: KIND_GPU } ]");
   const CheckReport report = check(config_);
-  EXPECT_THAT(report.findings, ElementsAre(HasSubstr("config.pbtxt")));
-  EXPECT_THAT(report.models, SizeIs(1));
+  EXPECT_THAT(report.findings, IsEmpty());
+  EXPECT_THAT(report.notes,
+              ElementsAre(HasSubstr("model 'digits': dynamic_batching.priority_levels"),
+                          HasSubstr("KIND_GPU"), HasSubstr("response_cache")));
 }
 
 TEST_F(Check, SaysThatTheRepositoryIsMissing) {
-  config_.engine.repository = (root_ / "nowhere").string();
+  config_.engine.repository = (folder_.path() / "nowhere").string();
   EXPECT_THAT(check(config_).findings, ElementsAre(HasSubstr("nowhere")));
+  EXPECT_EQ(refusal(), check(config_).findings[0]);
 }
 
 }  // namespace

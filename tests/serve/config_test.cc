@@ -35,13 +35,15 @@ listen: {host: 0.0.0.0, public: true, http: 0, grpc: 1, metrics: 2, threads: 3, 
 scheduler: deferred
 scheduler_window_ms: 20
 scheduler_data_aware: false
-workers: {count: 5, executor: emulated, provider: cuda, threads: 6, memory_mb: 11000}
+workers: {count: 5, executor: emulated, provider: cuda, threads: 6, memory_mb: 11000, run_limit_s: 1.5}
 placement: {subclusters: 2, epoch_s: 1.5, max_change_cost: 6, max_rate_rps: 7e4, weight: 0.5, min_gain: 0}
 latency_quantile: 0.75
+limits: {request_parts: 77, held_mb: 5}
+shared_memory: {prefix: /mine-, regions: 3, mb: 2}
 default_max_batch: 7
 log_level: debug
 services:
-  digits: {model: digits-cnn, slo_ms: 2.5, queue_limit: 8, max_batch: 9}
+  digits: {model: digits-cnn, slo_ms: 2.5, queue_limit: 8, max_batch: 9, held_mb: 7}
   plain: {}
 )",
                                                      "/srv");
@@ -73,11 +75,18 @@ services:
   EXPECT_EQ(engine.placement.min_gain, 0);
   EXPECT_EQ(engine.latency_quantile, 0.75);
   EXPECT_EQ(engine.default_max_batch, 7u);
+  EXPECT_EQ(engine.limits.request_parts, 77u);
+  EXPECT_EQ(engine.limits.held_bytes, 5u << 20);
+  EXPECT_EQ(config->listen.shared_memory.prefix, "/mine-");
+  EXPECT_EQ(config->listen.shared_memory.regions, 3u);
+  EXPECT_EQ(config->listen.shared_memory.bytes, 2u << 20);
+  EXPECT_EQ(engine.workers.run_limit, Duration::millis(1500));
   ASSERT_EQ(engine.services.size(), 2u);
   EXPECT_EQ(engine.services[0].model, "digits-cnn");
   EXPECT_EQ(engine.services[0].slo, Duration::micros(2500));
   EXPECT_EQ(engine.services[0].queue_limit, 8u);
   EXPECT_EQ(engine.services[0].max_batch, 9u);
+  EXPECT_EQ(engine.services[0].held_bytes, 7u << 20);
   EXPECT_EQ(engine.services[1].model, "plain");
   EXPECT_FALSE(engine.services[1].slo.has_value());
 }

@@ -1,43 +1,53 @@
 #pragma once
 
 #include <atomic>
-#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
-namespace fermata::serve {
+namespace fermata {
 
-// A bound on the bytes of messages that are held at a time: of the whole server, or of
-// one connection, which is part of the server's (`whole`). Thread-safe, lock-free.
+// A bound on bytes that are held at a time: of a part, such as a service, or of the whole that it
+// belongs to. Thread-safe, lock-free.
 class ByteBudget {
  public:
-  explicit ByteBudget(size_t limit, std::shared_ptr<ByteBudget> whole = nullptr)
+  explicit ByteBudget(uint64_t limit, std::shared_ptr<ByteBudget> whole = nullptr)
       : limit_(limit), whole_(std::move(whole)) {}
 
   // False, and nothing is taken, where this or the whole would exceed its limit.
-  bool take(size_t bytes) {
-    const size_t before = used_.fetch_add(bytes, std::memory_order_relaxed);
-    if (before + bytes <= limit_ && (whole_ == nullptr || whole_->take(bytes))) return true;
+  bool take(uint64_t bytes) {
+    if (used_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= limit_ &&
+        (whole_ == nullptr || whole_->take(bytes))) {
+      return true;
+    }
     used_.fetch_sub(bytes, std::memory_order_relaxed);
     return false;
   }
-  void give_back(size_t bytes) {
+  // Though it is beyond the limit: what is there already and has to be counted.
+  void take_anyway(uint64_t bytes) {
+    used_.fetch_add(bytes, std::memory_order_relaxed);
+    if (whole_ != nullptr) whole_->take_anyway(bytes);
+  }
+  void give_back(uint64_t bytes) {
     used_.fetch_sub(bytes, std::memory_order_relaxed);
     if (whole_ != nullptr) whole_->give_back(bytes);
   }
-  size_t used() const { return used_.load(std::memory_order_relaxed); }
+  uint64_t used() const { return used_.load(std::memory_order_relaxed); }
+  uint64_t limit() const { return limit_; }
 
  private:
-  const size_t limit_;
+  const uint64_t limit_;
   const std::shared_ptr<ByteBudget> whole_;
-  std::atomic<size_t> used_ = 0;
+  std::atomic<uint64_t> used_ = 0;
 };
 
 // Bytes taken from a budget until this goes. Not thread-safe.
 class HeldBytes {
  public:
   HeldBytes() = default;
-  explicit HeldBytes(std::shared_ptr<ByteBudget> budget) : budget_(std::move(budget)) {}
+  // `bytes` of it are taken already.
+  explicit HeldBytes(std::shared_ptr<ByteBudget> budget, uint64_t bytes = 0)
+      : budget_(std::move(budget)), bytes_(bytes) {}
   HeldBytes(HeldBytes&& other) noexcept
       : budget_(std::move(other.budget_)), bytes_(std::exchange(other.bytes_, 0)) {}
   HeldBytes& operator=(HeldBytes&& other) noexcept {
@@ -50,20 +60,20 @@ class HeldBytes {
   }
 
   // False where the budget is exhausted: then it holds what it held. Never shrinks.
-  bool grow_to(size_t bytes) {
+  bool grow_to(uint64_t bytes) {
     if (bytes <= bytes_ || budget_ == nullptr) return true;
     if (!budget_->take(bytes - bytes_)) return false;
     bytes_ = bytes;
     return true;
   }
-  bool grow_by(size_t bytes) { return grow_to(bytes_ + bytes); }
+  bool grow_by(uint64_t bytes) { return grow_to(bytes_ + bytes); }
   bool empty() const { return bytes_ == 0; }
   // Another, empty, of the same budget.
   HeldBytes beside() const { return HeldBytes(budget_); }
 
  private:
   std::shared_ptr<ByteBudget> budget_;  // none: nothing is counted
-  size_t bytes_ = 0;
+  uint64_t bytes_ = 0;
 };
 
-}  // namespace fermata::serve
+}  // namespace fermata

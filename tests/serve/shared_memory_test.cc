@@ -1,0 +1,128 @@
+#include "serve/shared_memory.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "base/status.h"
+#include "serve/grpc_codec.h"
+#include "serve/json_reply.h"
+
+namespace fermata::serve {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A region of this test's own, gone with it.
+struct Region {
+  explicit Region(size_t size) : name(fmt::format("/fermata-test-{}", getpid())) {
+    const int file = shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
+    EXPECT_EQ(ftruncate(file, static_cast<off_t>(size)), 0);
+    bytes = static_cast<char*>(mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+    close(file);
+  }
+  ~Region() { shm_unlink(name.c_str()); }
+  std::string name;
+  char* bytes;
+};
+
+void cut(const std::string& object, off_t size) {
+  const int file = shm_open(object.c_str(), O_RDWR, 0600);
+  ASSERT_EQ(ftruncate(file, size), 0);
+  close(file);
+}
+
+TEST(SharedMemory, InputsAreCopiedWhenTheyCome) {
+  Region object(64);
+  SharedMemory regions;
+  ASSERT_TRUE(regions.add({"r", object.name, 16, 48}).ok());
+  EXPECT_EQ(regions.add({"r", object.name, 0, 8}).code(), absl::StatusCode::kAlreadyExists);
+  std::memcpy(object.bytes + 20, "seen", 4);
+  const auto input = regions.input({"r", 4, 4});
+  ASSERT_TRUE(input.ok());
+  regions.remove("");  // what was copied is there
+  cut(object.name, 0);
+  EXPECT_EQ(std::memcmp(input->bytes.data(), "seen", 4), 0);
+  EXPECT_FALSE(regions.input({"r", 4, 4}).ok());
+}
+
+TEST(SharedMemory, OutputsIntoAnObjectThatWasCutAreAnError) {
+  Region object(64);
+  SharedMemory regions;
+  ASSERT_TRUE(regions.add({"r", object.name, 0, 64}).ok());
+  cut(object.name, 8);
+  const std::vector<std::byte> bytes(8);
+  EXPECT_THAT(std::string(message(regions.write({"r", 32, 8}, bytes))), HasSubstr("been cut"));
+  EXPECT_TRUE(regions.write({"r", 0, 8}, bytes).ok());
+}
+
+TEST(SharedMemory, OnlyNamesWithThePrefixAndSoManyRegionsAndBytes) {
+  Region object(64);
+  const auto code = [&object](SharedMemoryOptions options, SharedMemory::Region region) {
+    SharedMemory regions(std::move(options));
+    (void)regions.add({"first", object.name, 0, 32});
+    return regions.add(std::move(region)).code();
+  };
+  const auto invalid = absl::StatusCode::kInvalidArgument;
+  const auto exhausted = absl::StatusCode::kResourceExhausted;
+  EXPECT_EQ(code({.prefix = "/other-"}, {"r", object.name, 0, 8}), invalid);
+  EXPECT_EQ(code({.prefix = std::nullopt}, {"r", object.name, 0, 8}), invalid);
+  EXPECT_EQ(code({.prefix = object.name}, {"r", object.name, 0, 8}), absl::StatusCode::kOk);
+  EXPECT_EQ(code({.prefix = object.name}, {"r", object.name.substr(1), 0, 8}),
+            absl::StatusCode::kOk);
+  EXPECT_EQ(code({.regions = 1}, {"r", object.name, 0, 8}), exhausted);
+  EXPECT_EQ(code({.bytes = 39}, {"r", object.name, 0, 8}), exhausted);
+  EXPECT_EQ(code({}, {std::string("r\0", 2), object.name, 0, 8}), invalid);
+  EXPECT_EQ(code({}, {"r", object.name + std::string("\0", 1), 0, 8}), invalid);
+}
+
+TEST(SharedMemory, CopiesThatAreUnderWayHaveALimit) {
+  Region object(64);
+  SharedMemory regions({.bytes = 64});
+  ASSERT_TRUE(regions.add({"r", object.name, 0, 64}).ok());
+  {
+    const auto whole = regions.input({"r", 0, 64});
+    ASSERT_TRUE(whole.ok());
+    EXPECT_EQ(regions.input({"r", 0, 1}).status().code(), absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_TRUE(regions.input({"r", 0, 64}).ok());
+}
+
+TEST(SharedMemory, TakesOutputsWhereAsked) {
+  Region object(64);
+  SharedMemory regions;
+  ASSERT_TRUE(regions.add({"r", object.name, 0, 64}).ok());
+  engine::ReplyPart part;
+  part.outputs.push_back(
+      {"y", DataType::kInt8, {4}, payload_of(std::vector<char>{'d', 'o', 'n', 'e'})});
+  ReplyWishes wishes;
+  wishes.outputs.push_back({"y", {}});
+  wishes.outputs[0].parameters.shared_memory = RegionPlace{"r", 8, 4};
+  inference::ModelInferResponse response;
+  ASSERT_TRUE(encode_grpc_reply(part, wishes, regions, response).ok());
+  EXPECT_EQ(std::memcmp(object.bytes + 8, "done", 4), 0);
+  EXPECT_EQ(response.raw_output_contents(0), "");
+  EXPECT_EQ(response.outputs(0).parameters().at("shared_memory_byte_size").int64_param(), 4);
+  wishes.outputs[0].parameters.shared_memory->byte_size = 3;
+  EXPECT_FALSE(encode_json_reply(part, wishes, regions).ok());
+}
+
+TEST(SharedMemory, RefusesPlacesThatAreNotThere) {
+  Region object(64);
+  SharedMemory regions;
+  EXPECT_FALSE(regions.add({"r", "/fermata-nobody", 0, 8}).ok());
+  EXPECT_FALSE(regions.add({"r", object.name, 60, 8}).ok());
+  EXPECT_FALSE(regions.add({"r", object.name, UINT64_MAX, 8}).ok());
+  ASSERT_TRUE(regions.add({"r", object.name, 0, 64}).ok());
+  EXPECT_FALSE(regions.input({"r", 60, 8}).ok());
+  EXPECT_FALSE(regions.input({"r", UINT64_MAX, 8}).ok());
+  cut(object.name, 8);
+  EXPECT_THAT(std::string(message(regions.input({"r", 32, 8}).status())), HasSubstr("been cut"));
+}
+
+}  // namespace
+}  // namespace fermata::serve
