@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "cli/commands.h"
+#include "serve/log.h"
 
 namespace fermata::cli {
 namespace {
@@ -17,7 +18,9 @@ int check_file(const std::string& file) {
     std::cerr << file << ": " << message(config.status()) << "\n";
     return kBadInput;
   }
+  serve::log_as_json("off");  // what it would say stands in the report
   const serve::CheckReport report = serve::check(*config);
+  for (const std::string& note : report.notes) std::cerr << "note: " << note << "\n";
   for (const std::string& finding : report.findings) std::cerr << finding << "\n";
   for (const serve::CheckReport::Model& model : report.models) {
     std::cout << fmt::format("{:<24} version {:<8} served as {}\n", model.name,
@@ -30,7 +33,7 @@ int check_file(const std::string& file) {
 
 void add_check(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "check", "Check a configuration and its model repository without starting anything.");
+      "check", "Check a configuration and its model repository as serve would read them.");
   auto file = std::make_shared<std::string>();
   command->add_option("file", *file, "The configuration, fermata.yaml")->required();
   command->footer("Example:\n  fermata check zoo/fermata.yaml");

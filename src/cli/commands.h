@@ -13,6 +13,7 @@ void add_check(CLI::App& app, int& exit_code);
 void add_completion(CLI::App& app, int& exit_code);
 void add_difficulty(CLI::App& app, int& exit_code);
 void add_evidence(CLI::App& app, int& exit_code);
+void add_first_runs(CLI::App& app, int& exit_code);
 void add_forecast(CLI::App& app, int& exit_code);
 void add_goodput(CLI::App& app, int& exit_code);
 void add_load(CLI::App& app, int& exit_code);
@@ -31,6 +32,7 @@ inline constexpr AddCommand kCommands[] = {
     add_completion,
     add_difficulty,
     add_evidence,
+    add_first_runs,
     add_forecast,
     add_goodput,
     add_load,

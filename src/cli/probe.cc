@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "engine/execute/first_runs.h"
 
 namespace fermata::cli {
 
@@ -20,6 +21,19 @@ void add_probe(CLI::App& app, int& exit_code) {
       std::cerr << message(printed) << "\n";
       exit_code = kFailed;
     }
+  });
+}
+
+// Not for people either: the server runs it to run a model for the first time.
+void add_first_runs(CLI::App& app, int& exit_code) {
+  CLI::App* command = app.add_subcommand("first-runs", "Measure a model file for a moment.");
+  command->group("");
+  command->callback([&exit_code] {
+    const absl::Status printed = engine::print_first_runs(std::cin, std::cout);
+    if (printed.ok()) return;
+    std::cerr << message(printed) << "\n";
+    exit_code =
+        printed.code() == absl::StatusCode::kFailedPrecondition ? engine::kRunsNotOnZeros : kFailed;
   });
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -12,6 +13,7 @@
 
 #include "base/status.h"
 #include "cli/commands.h"
+#include "engine/execute/run_watch.h"
 #include "serve/log.h"
 #include "serve/reach.h"
 #include "serve/server.h"
@@ -117,6 +119,10 @@ int serve_until_stopped(const ServeArguments& arguments) {
   end_by_force_after(arguments.drain_s + kGraceS, signals);
   (*server)->stop(Duration::from_seconds(arguments.drain_s));
   spdlog::info("stopped");
+  if (engine::abandoned_runs() > 0) {
+    spdlog::shutdown();
+    std::_Exit(kDone);  // a thread is in a model still and does not come back
+  }
   return kDone;
 }
 

@@ -8,9 +8,6 @@
 namespace fermata::engine {
 namespace {
 
-// A request runs in at most so many batches: items without bytes cost its sender nothing.
-constexpr uint64_t kMostParts = 16'384;
-
 std::string names(const std::vector<TensorSpec>& specs) {
   std::string list;
   for (const TensorSpec& spec : specs) list += (list.empty() ? "" : ", ") + spec.name;
@@ -44,7 +41,8 @@ bool fits(const Shape& shape, const Shape& wanted) {
                     [](int64_t has, int64_t want) { return want == -1 ? has >= 0 : has == want; });
 }
 
-absl::Status check_input(const Tensor& tensor, const TensorSpec& spec, const Signature& signature) {
+absl::Status check_input(const Tensor& tensor, const TensorSpec& spec, const Signature& signature,
+                         uint64_t most_items) {
   if (tensor.datatype != spec.datatype) {
     return invalid("input '{}': datatype is {}, expected {}", spec.name, name(tensor.datatype),
                    name(spec.datatype));
@@ -54,10 +52,9 @@ absl::Status check_input(const Tensor& tensor, const TensorSpec& spec, const Sig
     return invalid("input '{}': shape is {}, expected {}", spec.name, to_string(tensor.shape),
                    to_string(wanted));
   }
-  const uint64_t most_items = kMostParts * signature.max_batch;
   if (signature.batches && static_cast<uint64_t>(tensor.shape[0]) > most_items) {
-    return invalid("input '{}': shape {} has more than {} items", spec.name,
-                   to_string(tensor.shape), most_items);
+    return invalid("input '{}': shape {} has {} items, expected at most {} (limits.request_parts)",
+                   spec.name, to_string(tensor.shape), tensor.shape[0], most_items);
   }
   const uint64_t count = element_count(tensor.shape);
   const bool has_zero =
@@ -84,9 +81,19 @@ absl::Status place_input(std::vector<Tensor>& inputs, size_t place, const Tensor
   return absl::OkStatus();
 }
 
+// Such items would cost their sender nothing, and the server a task each.
+absl::Status check_items_have_bytes(const std::vector<Tensor>& inputs, const Signature& signature) {
+  const bool empty = std::all_of(inputs.begin(), inputs.end(),
+                                 [](const Tensor& tensor) { return tensor.data.bytes.empty(); });
+  if (!signature.batches || inputs.empty() || !empty) return absl::OkStatus();
+  return invalid("input '{}': the items of shape {} have no bytes, expected at least one",
+                 inputs[0].name, to_string(inputs[0].shape));
+}
+
 }  // namespace
 
-absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature) {
+absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature,
+                               uint64_t most_items) {
   Admitted admitted;
   const bool fixed = signature.fixed_shape();
   size_t place = 0;
@@ -97,7 +104,7 @@ absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature
       continue;
     }
     const Tensor& tensor = request.inputs[place++];
-    RETURN_IF_ERROR(check_input(tensor, spec, signature));
+    RETURN_IF_ERROR(check_input(tensor, spec, signature, most_items));
     if (signature.batches) {
       const auto items = static_cast<uint32_t>(tensor.shape[0]);
       if (place > 1 && items != admitted.items) {
@@ -114,6 +121,7 @@ absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature
     return invalid("input '{}' is not one of the model's, or stands there twice; it has: {}",
                    request.inputs[place].name, names(signature.inputs));
   }
+  RETURN_IF_ERROR(check_items_have_bytes(request.inputs, signature));
   for (const std::string& output : request.outputs) {
     if (signature.output(output) == nullptr) {
       return invalid("output '{}' is not one of the model's: {}", output, names(signature.outputs));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "absl/status/statusor.h"
 #include "engine/request.h"
@@ -17,8 +18,10 @@ struct Admitted {
 };
 
 // Checks names, datatypes, shapes and sizes, and puts the inputs into the signature's
-// order. INVALID_ARGUMENT names the input, what was sent and what was expected.
+// order. A request to a model that batches has at most `most_items` items, and each of them has
+// bytes. INVALID_ARGUMENT names the input, what was sent and what was expected.
 // O(bytes) for BYTES, else O(dimensions).
-absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature);
+absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature,
+                               uint64_t most_items = std::numeric_limits<uint32_t>::max());
 
 }  // namespace fermata::engine

@@ -90,28 +90,84 @@ std::vector<std::string> all_models_of(const ServiceOptions& service) {
   return models;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
-  RETURN_IF_ERROR(check(options));
-  ASSIGN_OR_RETURN(const std::vector<std::string> models, model_names(options.repository));
+std::vector<std::string> missing_models(const EngineOptions& options,
+                                        const std::vector<std::string>& models) {
+  std::vector<std::string> missing;
   for (const ServiceOptions& service : options.services) {
     for (const std::string& model : all_models_of(service)) {
-      if (!std::binary_search(models.begin(), models.end(), model)) {
-        return not_found("service '{}': model '{}' is not in the repository {}", service.name,
-                         model, options.repository);
-      }
+      if (std::binary_search(models.begin(), models.end(), model)) continue;
+      missing.push_back(fmt::format("service '{}': model '{}' is not in the repository {}",
+                                    service.name, model, options.repository));
     }
   }
+  return missing;
+}
+
+absl::StatusOr<std::unique_ptr<RealEngine>> make_unstarted(EngineOptions options) {
   RETURN_IF_ERROR(check_policy(options));
   std::vector<std::unique_ptr<ExecutorFactory>> executors(options.workers.types.size());
   for (uint32_t type = 0; type < executors.size(); ++type) {
     ASSIGN_OR_RETURN(executors[type], make_executors(options.workers, type));
   }
-  auto engine = std::make_unique<RealEngine>(std::move(options), std::move(executors));
+  return std::make_unique<RealEngine>(std::move(options), std::move(executors));
+}
+
+// Why a model or service of the index is not served.
+void add_troubles(const RealEngine& engine, Examination& found) {
+  for (const ModelStatus& row : engine.index()) {
+    if (row.state != ModelState::kUnavailable) continue;
+    found.findings.push_back(fmt::format("model '{}': {}", row.name, row.reason));
+  }
+}
+
+void add_notes(Examination& found) {
+  std::set<std::string> told;
+  for (const auto& service : found.catalog->services) {
+    for (const auto& variant : service->versions) {
+      for (const std::string& note : variant->notes) {
+        const std::string line = fmt::format("model '{}': {}", variant->model, note);
+        if (told.insert(line).second) found.notes.push_back(line);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
+  RETURN_IF_ERROR(check(options));
+  ASSIGN_OR_RETURN(const std::vector<std::string> models, model_names(options.repository));
+  if (const auto missing = missing_models(options, models); !missing.empty()) {
+    return not_found("{}", missing.front());
+  }
+  ASSIGN_OR_RETURN(auto engine, make_unstarted(std::move(options)));
   // A model that fails has said so, in the log and in the index.
   RETURN_IF_ERROR(engine->start(models));
   return engine;
+}
+
+Examination examine(EngineOptions options) {
+  Examination found{.catalog = std::make_shared<const Catalog>()};
+  const auto add = [&found](const absl::Status& status) {
+    if (!status.ok()) found.findings.emplace_back(message(status));
+    return !status.ok();
+  };
+  if (add(check(options))) return found;
+  const auto models = model_names(options.repository);
+  if (add(models.status())) return found;
+  if (models->empty()) {
+    found.notes.push_back(
+        fmt::format("{}: no folder, expected one for each model", options.repository));
+  }
+  found.findings = missing_models(options, *models);
+  if (!found.findings.empty()) return found;
+  const auto engine = make_unstarted(std::move(options));
+  if (add(engine.status())) return found;
+  add((*engine)->start(*models));
+  add_troubles(**engine, found);
+  found.catalog = (*engine)->catalog();
+  add_notes(found);
+  return found;
 }
 
 }  // namespace fermata::engine

@@ -60,10 +60,22 @@ class Engine {
   virtual std::vector<plan::EnsembleTask> last_ensemble_tasks() const = 0;
 
   virtual EngineSnapshot snapshot() const = 0;
+  // Whether some worker's run is beyond its limit and has not ended. Cheap.
+  virtual bool overdue() const { return false; }
 };
 
 // Loads the whole repository. A model that fails is UNAVAILABLE in the index and
 // in the log, the others are served; fails where the options themselves are wrong.
 absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options);
+
+// What make_engine() would say of these options, and what would be served.
+struct Examination {
+  std::vector<std::string> findings;  // a line each; empty: everything would be served
+  std::vector<std::string> notes;     // what is read and not followed
+  std::shared_ptr<const Catalog> catalog;
+};
+// Starts an engine and ends it again: one reading of the options for those who check them and for
+// those who serve by them. Blocks for as long as the models take to load.
+Examination examine(EngineOptions options);
 
 }  // namespace fermata::engine

@@ -36,6 +36,8 @@ bool is_worker_type_name(std::string_view name);
 struct WorkerOptions {
   ExecutorKind executor = ExecutorKind::kOnnxRuntime;
   Residency residency = Residency::kPlaced;
+  // A run that takes longer, and 20 times as long as is expected of it, is stopped.
+  Duration run_limit = Duration::seconds(10);
   // At least one, with a name each; several where workers are unlike (SneakPeek, section 7). Of
   // idle workers that can end a batch in time those of the first type are taken first.
   std::vector<WorkerType> types = {WorkerType{}};
@@ -113,9 +115,20 @@ struct ServiceOptions {
   std::string model;                        // empty: the same as name
   std::optional<Duration> slo;              // none: requests without a timeout have no deadline
   uint32_t queue_limit = 1000;              // requests that wait at the same time
+  std::optional<uint64_t> held_bytes;       // of Limits::held_bytes; none: all of them
   std::optional<uint32_t> max_batch;        // only lowers the model's own
   std::optional<VariantsOptions> variants;  // then `model` says nothing
   std::optional<EnsembleOptions> ensemble;  // the same
+};
+
+// What clients may ask of the engine before it says no.
+struct Limits {
+  // Batches that one request may be split into; services of several variants and ensembles split
+  // it into its items.
+  uint32_t request_parts = 1024;
+  // Of the inputs of requests under way, and of replies that no client has read yet; of the whole
+  // server.
+  uint64_t held_bytes = uint64_t{1} << 30;
 };
 
 struct EngineOptions {
@@ -131,6 +144,7 @@ struct EngineOptions {
   std::string probe_program = "/proc/self/exe";
   WorkerOptions workers;
   PlacementOptions placement;
+  Limits limits;
   std::vector<ServiceOptions> services;
 };
 

@@ -61,11 +61,18 @@ struct ServiceStatistics {
   double drift = 1;
 };
 
+// Whether its runs end.
+struct RunHealth {
+  bool overdue = false;   // one is beyond its limit and has not ended
+  uint64_t renewals = 0;  // of the worker, because one never did
+};
+
 struct WorkerStatistics {
   uint32_t worker = 0;
   uint32_t type = 0;  // of EngineSnapshot::worker_types
   uint64_t batches = 0;
   Duration busy;  // since the engine started
+  RunHealth health;
 };
 
 // A share of the workers with a scheduler of its own.

@@ -8,7 +8,9 @@ on an index beyond its table, so that one bad item spoils a batch. dense is a
 fully connected layer. The names with base- are of one ensemble, all from `x` to `y` of two
 numbers: as they are, their logarithms (NaN below 0), and their squares from a table (it fails
 on numbers beyond 9). score, weights and meta go with them: how large the mean is, by a tenth; what
-models to ask; and a weighted sum of three models' outputs. hostile/ holds files that are no models.
+models to ask; and a weighted sum of three models' outputs. divide divides integers.
+hostile/ holds files that are no models, and folders of two that are: endless runs for ever where its
+input is above zero, always-endless whatever it is.
 """
 
 import pathlib
@@ -26,7 +28,7 @@ DATATYPES = {
 }
 
 
-def write(name, nodes, inputs, outputs, constants=()):
+def write(name, nodes, inputs, outputs, constants=(), repository=REPOSITORY):
     def values(described):
         return [helper.make_tensor_value_info(*value) for value in described]
 
@@ -34,7 +36,7 @@ def write(name, nodes, inputs, outputs, constants=()):
                               [numpy_helper.from_array(array, key) for key, array in constants])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=7)
     checker.check_model(model)
-    folder = REPOSITORY / name / "1"
+    folder = repository / name / "1"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.onnx").write_bytes(model.SerializeToString())
 
@@ -58,7 +60,42 @@ def write_ensemble():
           [("w", numpy.array([[3, 0], [0, 3], [2, 0], [0, 2], [1, 0], [0, 1]], numpy.float32))])
 
 
+def write_endless(name, condition):
+    one = (TensorProto.FLOAT, ["batch", 1])
+    truth = (TensorProto.BOOL, [])
+    again = [helper.make_node("Identity", ["held"], ["held_again"])]
+    body = helper.make_graph(
+        again + condition("held", "again"), "body",
+        [helper.make_tensor_value_info(*v) for v in
+         [("turn", TensorProto.INT64, []), ("going", *truth), ("held", *one)]],
+        [helper.make_tensor_value_info(*v) for v in [("again", *truth), ("held_again", *one)]])
+    write(name, condition("x", "first") + [helper.make_node("Loop", ["", "first", "x"], ["y"],
+                                                            body=body)],
+          [("x", *one)], [("y", *one)], repository=REPOSITORY.parent / "hostile")
+
+
+def above_zero(of, name):
+    return [helper.make_node("ReduceMax", [of], [name + "_most"], keepdims=0),
+            helper.make_node("Sign", [name + "_most"], [name + "_sign"]),
+            helper.make_node("Cast", [name + "_sign"], [name], to=TensorProto.BOOL)]
+
+
+def always(of, name):
+    return [helper.make_node("Shape", [of], [name + "_shape"]),
+            helper.make_node("ReduceMin", [name + "_shape"], [name + "_least"], keepdims=0),
+            helper.make_node("Cast", [name + "_least"], [name], to=TensorProto.BOOL)]
+
+
+def write_that_misbehave():
+    row = (TensorProto.INT32, ["batch", 1])
+    write("divide", [helper.make_node("Div", ["a", "b"], ["y"])], [("a", *row), ("b", *row)],
+          [("y", *row)])
+    write_endless("endless", above_zero)
+    write_endless("always-endless", always)
+
+
 def main():
+    write_that_misbehave()
     for suffix, datatype in DATATYPES.items():
         write(f"identity-{suffix}", [helper.make_node("Identity", ["x"], ["y"])],
               [("x", datatype, ["batch", "n"])], [("y", datatype, ["batch", "n"])])

@@ -162,7 +162,10 @@ TEST_F(RealModels, BadRequestsAreToldWhatIsWrong) {
   cases.push_back({{.service = "pair", .inputs = {ints("a", {0, 4}, {}), b}}, invalid, "[0,4]"});
   cases.push_back({{.service = "identity-int32", .inputs = {ints("x", {1 << 30, 0}, {})}},
                    invalid,
-                   "has more than"});
+                   "items, expected at most 65536 (limits.request_parts)"});
+  cases.push_back({{.service = "identity-int32", .inputs = {ints("x", {2, 0}, {})}},
+                   invalid,
+                   "items of shape [2,0] have no bytes"});
   cases.push_back({{.service = "pair", .inputs = {floats("a", {1, 4}, {1, 2, 3, 4}), b}},
                    invalid,
                    "datatype is FP32, expected INT32"});

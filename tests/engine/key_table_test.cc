@@ -40,7 +40,7 @@ TEST(RelativeSize, AFixedShapeHasNone) {
   EXPECT_EQ(relative_size(variant, {}), 1);
 }
 
-// A table of four keys, and a service that either of two variants answers.
+// A table of two keys a variant, and a service that either of two variants answers.
 struct Keys {
   Keys() {
     for (uint32_t v = 0; v < 2; ++v) {
@@ -57,7 +57,7 @@ struct Keys {
   Shape shape(int64_t n) const { return {n}; }
 
   std::unique_ptr<policy::Scheduler> scheduler = *policy::make_scheduler("fermata");
-  KeyTable table{*scheduler, 0.9, 4};
+  KeyTable table{*scheduler, 0.9, 2};
   CompoundKeys applications{*scheduler, table};
   std::vector<std::shared_ptr<const Variant>> variants;
   std::shared_ptr<const Application> application;
@@ -101,6 +101,19 @@ TEST(CompoundKeys, BusyShapesStayAndNothingOfTheRefusedOneDoes) {
   k.applications.task_ended(one);
   const KeyId next = k.applications.intern(k.application, k.shape(3));
   EXPECT_FALSE(next.is_none());
+}
+
+TEST(KeyTable, TheShapesOfOneVariantLeaveTheOthersAlone) {
+  Keys k;
+  const auto intern = [&k](uint32_t variant, int64_t n) {
+    return k.table.intern(*k.table.served(VariantId(variant)), k.shape(n));
+  };
+  for (int64_t n : {1, 2}) k.table.task_added(intern(0, n));
+  EXPECT_TRUE(intern(0, 3).is_none());
+  const KeyId other = intern(1, 3);
+  EXPECT_FALSE(other.is_none());
+  for (int64_t n = 10; n < 20; ++n) EXPECT_TRUE(intern(0, n).is_none());
+  EXPECT_EQ(intern(1, 3), other);
 }
 
 }  // namespace

@@ -21,13 +21,17 @@ InferRequest emulated(const std::string& model, int64_t items = 1) {
 // With the scheduler on one thread, and on model threads besides a rank thread.
 class Load : public ::testing::TestWithParam<uint32_t> {
  protected:
-  static std::unique_ptr<Engine> emulated_engine(const TemporaryFolder& folder, uint32_t workers,
-                                                 std::vector<ServiceOptions> services = {}) {
+  static EngineOptions emulated_options(const TemporaryFolder& folder, uint32_t workers) {
     EngineOptions options = options_for(folder.path());
     options.policy = "eager";
     options.scheduler_threads = GetParam();
     options.workers.types[0].count = workers;
     options.workers.executor = ExecutorKind::kEmulated;
+    return options;
+  }
+  static std::unique_ptr<Engine> emulated_engine(const TemporaryFolder& folder, uint32_t workers,
+                                                 std::vector<ServiceOptions> services = {}) {
+    EngineOptions options = emulated_options(folder, workers);
     options.services = std::move(services);
     auto engine = make_engine(std::move(options));
     FERMATA_CHECK(engine.ok());
@@ -89,6 +93,20 @@ TEST_P(Load, EveryRequestEndsOnceAndIsCounted) {
   }
 }
 
+// Dropping a part once looked at all others of its request, which took minutes.
+TEST_P(Load, ARequestOfManyPartsIsDroppedAtOnce) {
+  TemporaryFolder folder;
+  write_emulated(folder, "m", 1, 1, 1);
+  EngineOptions options = emulated_options(folder, 1);
+  options.limits.request_parts = 60'000;
+  const auto engine = *make_engine(std::move(options));
+  InferRequest request = emulated("m", 60'000);
+  request.timeout = Duration::millis(1);
+  EXPECT_EQ(call(*engine, std::move(request)).status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(call(*engine, emulated("m")).status.ok());
+  EXPECT_EQ(call(*engine, emulated("m", 60'001)).status.code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_P(Load, AFullQueueRefuses) {
   TemporaryFolder folder;
   write_emulated(folder, "m", 1, 1, 20);
@@ -110,6 +128,53 @@ TEST_P(Load, AFullQueueRefuses) {
   ended.wait();
   EXPECT_GE(refused, kRequests - 2 - kRequests / 2);
   EXPECT_EQ(engine->snapshot().services[0].pending, 0u);
+}
+
+TEST_P(Load, AModelsOwnQueueSizeRefuses) {
+  TemporaryFolder folder;
+  write_emulated(folder, "m", 1, 1, 20);
+  std::ofstream(folder.path() / "m/config.pbtxt", std::ios::app)
+      << "dynamic_batching { default_queue_policy { max_queue_size: 2 } }";
+  const auto engine = emulated_engine(folder, 1);
+  constexpr int kRequests = 10;
+  std::latch ended(kRequests);
+  std::atomic<int> refused{0};
+  for (int i = 0; i < kRequests; ++i) {
+    InferRequest request = emulated("m");
+    request.arrival = engine->now();
+    engine->submit(std::move(request), [&](ReplyPart part) {
+      if (part.status.code() == absl::StatusCode::kResourceExhausted) {
+        ++refused;
+        EXPECT_THAT(std::string(part.status.message()), HasSubstr("2 requests wait"));
+      }
+      ended.count_down();
+    });
+  }
+  ended.wait();
+  EXPECT_GE(refused, 1);
+}
+
+TEST_P(Load, RequestsAndRepliesThatNobodyReadsAreBoundedByBytes) {
+  TemporaryFolder folder;
+  write_emulated(folder, "m", 1024, 0.001, 0.1);
+  write_emulated(folder, "other", 1024, 0.001, 0.1);
+  EngineOptions options = emulated_options(folder, 1);
+  options.limits.held_bytes = 40'000;
+  options.services = {{.name = "m", .held_bytes = 20'000}};
+  const auto engine = *make_engine(std::move(options));
+  const auto code = [&engine](const std::string& model, int64_t items) {
+    return call(*engine, emulated(model, items)).status.code();
+  };
+  EXPECT_EQ(code("m", 2'501), absl::StatusCode::kResourceExhausted);  // of 8 bytes each
+  EXPECT_EQ(code("other", 2'501), absl::StatusCode::kOk);
+  {
+    const ReplyPart unread = call(*engine, emulated("m", 1'500));  // 18,000 bytes of outputs
+    ASSERT_TRUE(unread.status.ok());
+    EXPECT_EQ(code("m", 500), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(code("other", 2'000), absl::StatusCode::kOk);
+    EXPECT_EQ(code("other", 3'000), absl::StatusCode::kResourceExhausted);
+  }
+  EXPECT_EQ(code("m", 500), absl::StatusCode::kOk);
 }
 
 TEST_P(Load, ACancelledRequestIsWithdrawnAndAnsweredOnce) {

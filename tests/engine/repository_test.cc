@@ -96,6 +96,84 @@ TEST(Repository, ANewVersionTakesOver) {
   EXPECT_EQ(call(*engine, std::move(old)).version, "1");
 }
 
+TEST(Repository, AConfigurationStaysUntilTheModelIsUnloaded) {
+  TemporaryFolder folder;
+  folder.copy_model("whole", "m");
+  std::filesystem::copy(folder.path() / "m/1", folder.path() / "m/2");
+  const auto engine = *make_engine(options_for(folder.path()));
+  const auto version = [&engine] { return call(*engine, whole()).version; };
+  EXPECT_EQ(version(), "2");
+  ASSERT_TRUE(engine->load("m", "version_policy { specific { versions: 1 } }").ok());
+  EXPECT_EQ(version(), "1");
+  EXPECT_FALSE(engine->load("m", "version_policy { specific { versions: 9 } }").ok());
+  ASSERT_TRUE(engine->load("m").ok());
+  EXPECT_EQ(version(), "1");
+  ASSERT_TRUE(engine->unload("m").ok());
+  ASSERT_TRUE(engine->load("m").ok());
+  EXPECT_EQ(version(), "2");
+}
+
+TEST(Repository, LabelsAreReadWithTheModel) {
+  TemporaryFolder folder;
+  folder.copy_model("whole", "m");
+  const std::string config =
+      "output { name: 'y' data_type: TYPE_FP32 dims: [ 3, 5 ] label_filename: 'labels.txt' }";
+  const auto engine = *make_engine(options_for(folder.path()));
+  EXPECT_THAT(
+      std::string(engine->load("m", config).message()),
+      HasSubstr("output 'y': label_filename: " + (folder.path() / "m/labels.txt").string()));
+  folder.write("m/labels.txt", "one\r\ntwo\n\nfour\n");
+  ASSERT_TRUE(engine->load("m", config).ok());
+  EXPECT_EQ((*engine->catalog()->find("m", ""))->labels.at("y"),
+            (std::vector<std::string>{"one", "two", "", "four"}));
+}
+
+TEST(Repository, TheQueueOfAModelsOwnConfiguration) {
+  TemporaryFolder folder;
+  folder.copy_model("whole", "m");
+  folder.write("m/config.pbtxt",
+               "dynamic_batching { default_queue_policy { default_timeout_microseconds: 1 } }");
+  EngineOptions options = options_for(folder.path());
+  options.services = {{.name = "own", .model = "m", .slo = Duration::seconds(60)}};
+  const auto engine = *make_engine(options);
+  EXPECT_EQ(call(*engine, whole()).status.code(), absl::StatusCode::kDeadlineExceeded);
+  InferRequest other = whole();
+  other.service = "own";
+  EXPECT_TRUE(call(*engine, std::move(other)).status.ok());
+  ASSERT_TRUE(engine
+                  ->load("m",
+                         "dynamic_batching { default_queue_policy { timeout_action: DELAY "
+                         "default_timeout_microseconds: 1 } }")
+                  .ok());
+  EXPECT_TRUE(call(*engine, whole()).status.ok());
+}
+
+TEST(Repository, NoNameLeavesAModelsFolder) {
+  TemporaryFolder folder, elsewhere;
+  folder.copy_model("whole", "m");
+  elsewhere.copy_model("whole", "x");
+  const auto engine = *make_engine(options_for(folder.path()));
+  const std::string outside = (elsewhere.path() / "x/1/model.onnx").string();
+  for (const std::string& file : {outside, std::string("../1/model.onnx"), std::string("..")}) {
+    EXPECT_THAT(
+        std::string(engine->load("m", "default_model_filename: \"" + file + "\"").message()),
+        HasSubstr("default_model_filename is '" + file + "'"));
+    EXPECT_THAT(std::string(engine
+                                ->load("m",
+                                       "output { name: \"y\" data_type: TYPE_FP32 dims: [-1, "
+                                       "-1] label_filename: \"" +
+                                           file + "\" }")
+                                .message()),
+                HasSubstr("label_filename is '" + file + "'"));
+  }
+  for (const std::string& name :
+       {std::string("m\0", 2), std::string("m\0x", 3), std::string("."), std::string("..")}) {
+    EXPECT_EQ(engine->load(name).code(), absl::StatusCode::kNotFound);
+  }
+  EXPECT_EQ(engine->index().size(), 1u);
+  EXPECT_TRUE(call(*engine, whole()).status.ok());
+}
+
 TEST(Options, AreChecked) {
   TemporaryFolder folder;
   const auto says = [](EngineOptions options) {

@@ -1,8 +1,15 @@
 #include "engine/execute/child.h"
 
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +17,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 
 #include "base/clock.h"
@@ -17,10 +25,23 @@
 
 extern char** environ;
 
+// GCC defines the first two, Clang answers the question.
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+
 namespace fermata::engine {
 namespace {
 
 constexpr size_t kMaxOutput = 16 << 20;
+
+// Sanitizers reserve terabytes of addresses.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
+    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
 
 struct Pipe {
   int read = -1, write = -1;
@@ -41,11 +62,25 @@ struct Pipe {
   }
 };
 
-absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command, const Pipe& out,
+// A file in memory, at its start.
+int file_of(std::string_view text) {
+  const int file = memfd_create("input", MFD_CLOEXEC);
+  if (file < 0) return file;
+  size_t done = 0;
+  for (ssize_t n = 1; done < text.size() && n > 0;
+       done += static_cast<size_t>(std::max<ssize_t>(n, 0))) {
+    n = write(file, text.data() + done, text.size() - done);
+  }
+  if (done == text.size() && lseek(file, 0, SEEK_SET) == 0) return file;
+  close(file);
+  return -1;
+}
+
+absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command, int input, const Pipe& out,
                             const Pipe& error) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, out.write, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, error.write, STDERR_FILENO);
   posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
@@ -83,10 +118,14 @@ bool collect(const Pipe& out, const Pipe& error, Time end, ChildResult& result) 
 
 }  // namespace
 
-absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit) {
-  Pipe out, error;
-  if (!out.open() || !error.open()) return internal("cannot make a pipe: {}", strerror(errno));
-  ASSIGN_OR_RETURN(const pid_t child, spawn(command, out, error));
+absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
+                                      std::string_view text) {
+  Pipe input, out, error;
+  input.read = file_of(text);
+  if (input.read < 0 || !out.open() || !error.open()) {
+    return internal("cannot make a pipe: {}", strerror(errno));
+  }
+  ASSIGN_OR_RETURN(const pid_t child, spawn(command, input.read, out, error));
   out.close_write();
   error.close_write();
   ChildResult result;
@@ -101,6 +140,41 @@ absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, D
   if (WIFEXITED(status)) result.exit_code = WEXITSTATUS(status);
   while (!result.error.empty() && result.error.back() == '\n') result.error.pop_back();
   return result;
+}
+
+// What the code of a model could open by itself; not a sandbox for machine code.
+static void deny_internet() {
+  constexpr uint32_t kFamily = offsetof(seccomp_data, args);
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_socket, 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kFamily),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{std::size(code), code};
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+void limit_this_process(const ChildLimits& limits) {
+  const auto limit = [](auto resource, rlim_t value) {
+    const rlimit both{value, value};
+    setrlimit(resource, &both);
+  };
+  // Libraries map more than they use.
+  constexpr rlim_t kBeside = rlim_t{8} << 30;
+  const rlim_t machine =
+      static_cast<rlim_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
+  limit(RLIMIT_CORE, 0);
+  const rlimit processor{static_cast<rlim_t>(limits.processor_s) + 1,
+                         static_cast<rlim_t>(limits.processor_s) + 5};  // SIGXCPU, SIGKILL
+  setrlimit(RLIMIT_CPU, &processor);
+  limit(RLIMIT_FSIZE, 16 << 20);
+  if (limits.memory && !kSanitized) limit(RLIMIT_AS, machine + kBeside);
+  deny_internet();
 }
 
 }  // namespace fermata::engine

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -15,8 +16,17 @@ struct ChildResult {
   std::string output, error;  // at most 16 MiB each; no newline at the end of error
 };
 
-// Runs a program without a shell, its input empty and no other file of ours open, and
+// Runs a program without a shell, with `input` to read and no other file of ours open, and
 // waits for it; kills it after `limit`. Fails only where it cannot be started.
-absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit);
+absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
+                                      std::string_view input = {});
+
+struct ChildLimits {
+  double processor_s = 120;
+  bool memory = true;  // at most what the machine has
+};
+// For a child to call before it does anything that it was made for: no core file, no large file,
+// no internet, and so much processor time and memory.
+void limit_this_process(const ChildLimits& limits);
 
 }  // namespace fermata::engine

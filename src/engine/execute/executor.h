@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/time.h"
 #include "engine/options.h"
+#include "engine/snapshot.h"
 #include "model/tensor.h"
 
 namespace fermata::engine {
@@ -38,6 +39,7 @@ struct BatchResult {
 struct BatchRun {
   VariantId variant;
   std::vector<BatchPart> parts;
+  Duration limit = Duration::seconds(600);  // beyond it the run is stopped and fails
   absl::AnyInvocable<void(BatchResult)> done;
 };
 
@@ -53,6 +55,11 @@ class Executor {
   // Returns at once; calls done exactly once, from any thread. One bad item
   // fails its own part, not the batch. Runs one batch at a time, in order.
   virtual void run(BatchRun batch) = 0;
+  // Asks the run under way to stop; it may not heed that. Any thread.
+  virtual void terminate() {}
+  // The limit of what runs now is at most so far away.
+  virtual void end_soon(Duration) {}
+  virtual RunHealth health() const { return {}; }
 };
 
 // Makes the executors of a pool's workers of one type, which share what can be shared (sessions,

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "engine/execute/divide_trap.h"
 
 namespace fermata::engine {
 namespace {
@@ -35,6 +36,7 @@ absl::StatusOr<OrtRuntime> open_runtime() {
         base->GetVersionString(), ORT_API_VERSION);
   }
   g_api = runtime.api;
+  catch_integer_divisions_of(reinterpret_cast<const void*>(base->GetApi));
   RETURN_IF_ERROR(take_status(g_api->CreateEnvWithCustomLogger(
       drop_log, nullptr, ORT_LOGGING_LEVEL_FATAL, "fermata", &runtime.env)));
   RETURN_IF_ERROR(

@@ -27,6 +27,7 @@ absl::Status take_status(OrtStatus* status);
 struct OrtRelease {
   void operator()(OrtSession* p) const { ort().ReleaseSession(p); }
   void operator()(OrtSessionOptions* p) const { ort().ReleaseSessionOptions(p); }
+  void operator()(OrtRunOptions* p) const { ort().ReleaseRunOptions(p); }
   void operator()(OrtValue* p) const { ort().ReleaseValue(p); }
   void operator()(OrtTypeInfo* p) const { ort().ReleaseTypeInfo(p); }
   void operator()(OrtTensorTypeAndShapeInfo* p) const { ort().ReleaseTensorTypeAndShapeInfo(p); }

@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "engine/catalog.h"
 #include "engine/execute/gather.h"
+#include "engine/execute/run_watch.h"
 #include "engine/schedule/parker.h"
 
 namespace fermata::engine {
@@ -58,10 +59,18 @@ std::vector<std::string> output_names(const Loaded& loaded, absl::Span<const Bat
   return names;
 }
 
+OrtPtr<OrtRunOptions> new_run_options() {
+  OrtRunOptions* raw = nullptr;
+  FERMATA_CHECK(take_status(ort().CreateRunOptions(&raw)).ok());
+  return OrtPtr<OrtRunOptions>(raw);
+}
+
 class OnnxExecutor : public Executor {
  public:
   explicit OnnxExecutor(std::shared_ptr<Sessions> sessions)
-      : sessions_(std::move(sessions)), thread_([this] { loop(); }) {}
+      : sessions_(std::move(sessions)),
+        run_options_(new_run_options()),
+        thread_([this] { loop(); }) {}
 
   ~OnnxExecutor() override {
     post([this] { stopped_ = true; });
@@ -93,6 +102,9 @@ class OnnxExecutor : public Executor {
     parker_.unpark();
   }
 
+  // Between two nodes of the graph, and of those inside it, the library looks at this.
+  void terminate() override { (void)take_status(ort().RunOptionsSetTerminate(run_options_.get())); }
+
  private:
   void post(absl::AnyInvocable<void()> command) {
     commands_.enqueue(std::move(command));
@@ -116,6 +128,7 @@ class OnnxExecutor : public Executor {
   void run_batch(BatchRun& batch) {
     const auto it = variants_.find(batch.variant);
     FERMATA_CHECK(it != variants_.end());
+    (void)take_status(ort().RunOptionsUnsetTerminate(run_options_.get()));
     BatchResult result;
     result.started = monotonic_now();
     const absl::Status whole = try_parts(it->second, batch.parts, result);
@@ -140,7 +153,7 @@ class OnnxExecutor : public Executor {
     ASSIGN_OR_RETURN(const std::vector<OnnxInput> inputs, gatherer_.gather(signature, parts));
     const Time gathered = monotonic_now();
     result.input += gathered - start;
-    auto outputs = loaded.model->run(inputs, output_names(loaded, parts));
+    auto outputs = loaded.model->run(inputs, output_names(loaded, parts), run_options_.get());
     const Time ran = monotonic_now();
     result.run += ran - gathered;
     if (!outputs.ok()) return outputs.status();
@@ -158,6 +171,7 @@ class OnnxExecutor : public Executor {
   }
 
   const std::shared_ptr<Sessions> sessions_;
+  const OrtPtr<OrtRunOptions> run_options_;
   moodycamel::ConcurrentQueue<BatchRun> batches_;
   moodycamel::ConcurrentQueue<absl::AnyInvocable<void()>> commands_;
   Parker parker_;
@@ -172,10 +186,13 @@ class OnnxExecutors : public ExecutorFactory {
  public:
   explicit OnnxExecutors(OnnxOptions options)
       : sessions_(std::make_shared<Sessions>(std::move(options))) {}
-  std::unique_ptr<Executor> make() override { return std::make_unique<OnnxExecutor>(sessions_); }
+  std::unique_ptr<Executor> make() override {
+    return watch_.over([sessions = sessions_] { return std::make_unique<OnnxExecutor>(sessions); });
+  }
 
  private:
   std::shared_ptr<Sessions> sessions_;
+  RunWatch watch_;
 };
 
 }  // namespace

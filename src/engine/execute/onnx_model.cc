@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "engine/execute/divide_trap.h"
 #include "engine/execute/onnx_value.h"
 
 namespace fermata::engine {
@@ -122,6 +123,7 @@ absl::StatusOr<std::shared_ptr<OnnxModel>> OnnxModel::load(const std::string& fi
   }
   auto model = std::make_shared<OnnxModel>();
   model->session_.reset(session);
+  model->whole_process_ = options.threads > 1;
   auto inputs = read_tensors(session, "input", ort().SessionGetInputCount,
                              ort().SessionGetInputName, ort().SessionGetInputTypeInfo);
   if (!inputs.ok()) return invalid("{}: {}", file, message(inputs.status()));
@@ -133,7 +135,8 @@ absl::StatusOr<std::shared_ptr<OnnxModel>> OnnxModel::load(const std::string& fi
 }
 
 absl::StatusOr<std::vector<Tensor>> OnnxModel::run(const std::vector<OnnxInput>& inputs,
-                                                   const std::vector<std::string>& outputs) const {
+                                                   const std::vector<std::string>& outputs,
+                                                   const OrtRunOptions* options) const {
   std::vector<OrtPtr<OrtValue>> owned;
   std::vector<const OrtValue*> values;
   std::vector<const char*> input_names, output_names;
@@ -145,11 +148,13 @@ absl::StatusOr<std::vector<Tensor>> OnnxModel::run(const std::vector<OnnxInput>&
   }
   for (const std::string& name : outputs) output_names.push_back(name.c_str());
   std::vector<OrtValue*> results(outputs.size(), nullptr);
+  const DivideTraps traps(whole_process_);
   OrtStatus* status =
-      ort().Run(session_.get(), nullptr, input_names.data(), values.data(), values.size(),
+      ort().Run(session_.get(), options, input_names.data(), values.data(), values.size(),
                 output_names.data(), output_names.size(), results.data());
   std::vector<OrtPtr<OrtValue>> given(results.begin(), results.end());
   RETURN_IF_ERROR(take_status(status));
+  if (traps.any()) return invalid("the model divides an integer by zero, or the least by -1");
   std::vector<Tensor> tensors;
   tensors.reserve(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -40,12 +40,15 @@ class OnnxModel {
 
   const FileSignature& signature() const { return signature_; }
   // Runs on the calling thread (and the session's own where threads > 1); safe from
-  // several. One output per name, in order; each keeps its memory alive itself.
+  // several. One output per name, in order; each keeps its memory alive itself. `options` may
+  // stop it from another thread; null: nothing does.
   absl::StatusOr<std::vector<Tensor>> run(const std::vector<OnnxInput>& inputs,
-                                          const std::vector<std::string>& outputs) const;
+                                          const std::vector<std::string>& outputs,
+                                          const OrtRunOptions* options = nullptr) const;
 
  private:
   OrtPtr<OrtSession> session_;
+  bool whole_process_ = false;  // it runs on threads beside the caller's
   FileSignature signature_;
 };
 

@@ -1,7 +1,5 @@
 #include "engine/execute/probe.h"
 
-#include <sys/resource.h>
-
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -11,21 +9,8 @@
 #include "engine/execute/child.h"
 #include "engine/execute/onnx_model.h"
 
-// GCC defines the first two, Clang answers the question.
-#ifndef __has_feature
-#define __has_feature(x) 0
-#endif
-
 namespace fermata::engine {
 namespace {
-
-// Sanitizers reserve terabytes of addresses.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || \
-    __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 Json to_json(const std::vector<FileTensor>& tensors) {
   Json list = Json::array();
@@ -72,21 +57,10 @@ FileSignature read_signature(Reader reader) {
   return signature;
 }
 
-void limit_myself() {
-  const auto limit = [](auto resource, rlim_t value) {
-    const rlimit both{value, value};
-    setrlimit(resource, &both);
-  };
-  limit(RLIMIT_CORE, 0);
-  limit(RLIMIT_CPU, 120);
-  limit(RLIMIT_FSIZE, 16 << 20);
-  if (!kSanitized) limit(RLIMIT_AS, rlim_t{64} << 30);
-}
-
 }  // namespace
 
 absl::Status print_signature(const std::string& file, std::ostream& out) {
-  limit_myself();
+  limit_this_process({});
   ASSIGN_OR_RETURN(const auto model, OnnxModel::load(file, {}));
   out << write_json({{"inputs", to_json(model->signature().inputs)},
                      {"outputs", to_json(model->signature().outputs)}});

@@ -43,6 +43,9 @@ class ResidentExecutor final : public Executor {
   }
   void unload(VariantId id) override { post(id); }
   void run(BatchRun batch) override { post(std::move(batch)); }
+  void terminate() override { inner_->terminate(); }
+  void end_soon(Duration limit) override { inner_->end_soon(limit); }
+  RunHealth health() const override { return inner_->health(); }
 
  private:
   struct Stop {};

@@ -6,19 +6,17 @@
 #include <filesystem>
 #include <limits>
 
-#include "base/clock.h"
 #include "base/status.h"
-#include "engine/execute/machine.h"
+#include "engine/execute/first_runs.h"
 #include "engine/execute/probe.h"
-#include "engine/execute/profiler.h"
 #include "model/model_config.h"
+#include "model/unserved.h"
 
 namespace fermata::engine {
 namespace {
 
 constexpr Duration kProbeLimit = Duration::seconds(60);
-// A first impression: enough for deadlines to mean something, short enough for a start.
-const MeasureOptions kWarmUp{.runs = 8, .each = Duration::millis(40), .all = Duration::millis(400)};
+constexpr Duration kFirstRunsLimit = Duration::seconds(120);
 
 // What an emulated model would have in its file.
 FileSignature declared_signature(const inference::ModelConfig& config) {
@@ -83,6 +81,9 @@ uint32_t Loader::batch_limit(std::string_view model) const {
 
 absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version) {
   Variant variant;
+  if (absl::Status known = check_kind(folder.config, folder.name); !known.ok()) {
+    return in_file(folder, known);
+  }
   variant.id = VariantId(next_id_++);
   variant.model = folder.name;
   variant.version = std::to_string(version);
@@ -104,7 +105,15 @@ absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version)
     const auto limit = static_cast<int32_t>(batch_limit(folder.name));
     variant.config.set_max_batch_size(std::min(variant.config.max_batch_size(), limit));
   }
+  variant.notes = unserved_settings(folder.config, options_.workers.types.front().provider);
+  for (const std::string& note : variant.notes) {
+    spdlog::warn("model '{}': {}", folder.name, note);
+  }
+  for (auto& input : *variant.config.mutable_input()) input.set_optional(false);
   variant.signature = signature_of(variant.config);
+  auto labels = read_labels(folder);
+  if (!labels.ok()) return in_file(folder, labels.status());
+  variant.labels = *std::move(labels);
   return variant;
 }
 
@@ -129,27 +138,21 @@ absl::StatusOr<std::optional<Profile>> Loader::written(const ModelFolder& folder
 
 absl::StatusOr<Profile> Loader::measured(const Variant& variant, const ModelFolder& folder,
                                          uint32_t type) const {
-  const std::unique_ptr<Executor> executor = executors_[type]->make();
-  const auto shared = std::make_shared<const Variant>(variant);
-  const double memory_before = resident_mb();
-  const Time start = monotonic_now();
-  RETURN_IF_ERROR(executor->load(shared));
-  const double load_ms = (monotonic_now() - start).millis();
-  const double memory_loaded = resident_mb();
-  absl::StatusOr<Profile> profile = measure(*executor, *shared, kWarmUp, [](double) {});
-  if (!profile.ok()) {
+  const WorkerType& worker = options_.workers.types[type];
+  const bool emulated = options_.workers.executor == ExecutorKind::kEmulated;
+  absl::StatusOr<Profile> profile =
+      emulated ? make_first_runs(*executors_[type], variant)
+               : make_first_runs_apart(options_.probe_program, variant, worker, kFirstRunsLimit);
+  if (profile.status().code() == absl::StatusCode::kFailedPrecondition) {
     spdlog::warn(
         "model '{}' has no profile and cannot be measured with zeros ({}); its first "
         "requests will teach it. Try: fermata profile {} --shape INPUT=DIMS",
         variant.model, message(profile.status()), folder.path.string());
     return Profile{};
   }
-  const WorkerType& worker = options_.workers.types[type];
+  RETURN_IF_ERROR(profile.status());
   profile->provider = worker.provider;
   profile->threads = worker.threads;
-  profile->load_ms = load_ms;
-  profile->memory_mb = std::max(0.0, resident_mb() - memory_before);
-  profile->static_mb = std::clamp(memory_loaded - memory_before, 0.0, profile->memory_mb);
   return profile;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,7 +19,7 @@ namespace fermata::engine {
 
 // Turns folders of the repository into variants: each file is tried in a child process,
 // its configuration completed, its profile read, or measured for a moment where there
-// is none for this type of worker. Not for several threads at once.
+// is none for this type of worker. Thread-safe.
 class Loader {
  public:
   // `executors` by type of worker; both outlive this.
@@ -45,7 +46,7 @@ class Loader {
 
   const EngineOptions& options_;
   const std::span<const std::unique_ptr<ExecutorFactory>> executors_;
-  uint32_t next_id_ = 0;
+  std::atomic<uint32_t> next_id_{0};
 };
 
 }  // namespace fermata::engine

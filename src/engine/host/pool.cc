@@ -78,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Pool>> Pool::make(
   uint32_t first = 0;
   for (auto& workers : dealt) {
     ASSIGN_OR_RETURN(MadeScheduler made, make_one(options));
-    Driver::Shared shared{pool->ids_, first, {}, {}};
+    Driver::Shared shared{pool->ids_, first, {}, {}, options.workers.run_limit};
     for (Driver::NewWorker& worker : workers) {  // which are in the order of their types
       if (shared.types.empty() || shared.types.back() != worker.type) {
         shared.types.push_back(worker.type);
@@ -189,6 +189,11 @@ uint64_t Pool::batch_keys() const {
   uint64_t sum = 0;
   for (const auto& part : parts_) sum += part->driver.batch_keys();
   return sum;
+}
+
+bool Pool::overdue() const {
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [](const auto& part) { return part->driver.overdue(); });
 }
 
 }  // namespace fermata::engine

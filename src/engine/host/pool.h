@@ -57,6 +57,7 @@ class Pool {
   std::vector<SubclusterStatistics> subcluster_statistics() const;
   Duration control_delay() const;  // the longest of the schedulers'
   uint64_t batch_keys() const;
+  bool overdue() const;  // some worker's run is
 
  private:
   struct Part;

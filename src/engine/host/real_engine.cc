@@ -16,6 +16,12 @@ constexpr Duration kAutoscaleWindow = Duration::seconds(10);
 // Items of one request that are looked at for evidence: a larger one would keep others waiting.
 constexpr uint32_t kMostLookedAt = 256;
 
+uint64_t bytes_of(const std::vector<Tensor>& inputs) {
+  uint64_t sum = 0;
+  for (const Tensor& input : inputs) sum += input.data.bytes.size();
+  return sum;
+}
+
 }  // namespace
 
 RealEngine::RealEngine(EngineOptions options,
@@ -45,7 +51,11 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
   const std::lock_guard lock(changing_);
   std::map<std::string, Variants> opened;
   for (const std::string& model : models) {
-    if (auto variants = open(model, std::nullopt); variants.ok()) opened[model] = *variants;
+    if (auto variants = open(model, std::nullopt); variants.ok()) {
+      opened[model] = *variants;
+    } else {
+      (void)unavailable(model, variants.status());
+    }
   }
   RETURN_IF_ERROR(prepare_applications(opened));
   RETURN_IF_ERROR(prepare_ensembles(opened));
@@ -159,7 +169,7 @@ JobId RealEngine::submit(InferRequest request, Reply reply) {
 
 void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
                                  std::shared_ptr<Route> route, bool has_a_slot) {
-  absl::StatusOr<Admitted> admitted = admit(request, route->variant->signature);
+  absl::StatusOr<Admitted> admitted = admit(request, route->variant->signature, route->most_items);
   Gate& gate = *route->gate;
   const uint32_t subcluster = route->subcluster;
   const bool good = admitted.ok();
@@ -169,11 +179,21 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
     if (has_a_slot) gate.leave();
     job->end(Outcome::kInvalid, admitted.status(), {});
   } else if (!has_a_slot && !gate.enter()) {
+    job->end(
+        Outcome::kRefusedQueue,
+        error(absl::StatusCode::kResourceExhausted, "the queue of '{}' is full: {} requests wait",
+              job->route().service, gate.limit.load()),
+        {});
+  } else if (const uint64_t bytes = bytes_of(job->request().inputs); !gate.bytes->take(bytes)) {
+    gate.leave();
     job->end(Outcome::kRefusedQueue,
              error(absl::StatusCode::kResourceExhausted,
-                   "the queue of '{}' is full: {} requests wait", job->route().service, gate.limit),
+                   "'{}' takes no {} bytes more: requests under way and replies unread hold {} "
+                   "(limits.held_mb)",
+                   job->route().service, bytes, gate.bytes->used()),
              {});
   } else {
+    job->hold(HeldBytes(gate.bytes, bytes));
     // Handles of the payloads, for the job may give its own away.
     std::shared_ptr<const std::vector<Tensor>> inputs;
     const Route& to = job->route();
@@ -306,33 +326,46 @@ absl::Status RealEngine::unavailable(const std::string& model, const absl::Statu
 absl::StatusOr<RealEngine::Variants> RealEngine::open(const std::string& model,
                                                       const std::optional<std::string>& config) {
   note(model, ModelStatus{model, "", ModelState::kLoading, "being loaded"});
-  auto variants = loader_.load(model, config);
-  if (!variants.ok()) return unavailable(model, variants.status());
-  return variants;
+  return loader_.load(model, config);
 }
 
+// One model that takes long, or does not end, keeps no other from being loaded.
 absl::Status RealEngine::load(std::string_view model, std::optional<std::string> config) {
-  const std::lock_guard lock(changing_);
   const std::string name(model);
-  ASSIGN_OR_RETURN(const Variants variants, open(name, config));
+  const std::lock_guard one_at_a_time(opening_[std::hash<std::string>()(name) % opening_.size()]);
+  if (!config) {
+    const std::lock_guard lock(mutex_);
+    if (const auto kept = overrides_.find(name); kept != overrides_.end()) config = kept->second;
+  }
+  const absl::StatusOr<Variants> variants = open(name, config);
+  const std::lock_guard lock(changing_);
+  if (!variants.ok()) return unavailable(name, variants.status());
   for (const ServiceOptions& service : options_.services) {
     if (!service.variants || !absl::c_linear_search(service.variants->models, name)) continue;
-    absl::Status tried = try_out_variants(service, {{name, variants}});
+    absl::Status tried = try_out_variants(service, {{name, *variants}});
     if (!tried.ok()) return unavailable(name, tried);
   }
   homeless_.erase(name);
-  return settle_in(name, variants);
+  RETURN_IF_ERROR(settle_in(name, *variants));
+  const std::lock_guard registered(mutex_);
+  if (config) overrides_[name] = *std::move(config);
+  return absl::OkStatus();
 }
 
 absl::Status RealEngine::unload(std::string_view model) {
-  const std::lock_guard lock(changing_);
   const std::string name(model);
+  const std::lock_guard one_at_a_time(opening_[std::hash<std::string>()(name) % opening_.size()]);
+  const std::lock_guard lock(changing_);
   const auto it = registry_.loaded().find(name);
   const bool waited_for_room = homeless_.erase(name) > 0;
   const bool loaded = it != registry_.loaded().end() && !it->second.variants.empty();
   if (!loaded && !waited_for_room) return not_found("model '{}' is not loaded", name);
   const std::string version = loaded ? it->second.variants.back()->version : "";
   note(name, ModelStatus{name, version, ModelState::kUnavailable, "unloaded"});
+  {
+    const std::lock_guard registered(mutex_);
+    overrides_.erase(name);
+  }
   return replace(name, {}, true, Duration());
 }
 

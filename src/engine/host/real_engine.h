@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <map>
 #include <memory>
@@ -42,6 +43,7 @@ class RealEngine : public Engine {
     return pool_->last_ensemble_tasks();
   }
   EngineSnapshot snapshot() const override;
+  bool overdue() const override { return pool_->overdue(); }
 
  private:
   using Variants = Registry::Variants;
@@ -60,7 +62,7 @@ class RealEngine : public Engine {
                                 const std::map<std::string, Variants>& opened);
   absl::Status index_evidence(const ServiceOptions& service,
                               const std::map<std::string, Variants>& opened);
-  // What the repository has of a model; troubles go into the log and the index.
+  // What the repository has of a model; the index says meanwhile that it is being loaded.
   absl::StatusOr<Variants> open(const std::string& model, const std::optional<std::string>& config);
   // Puts these in the place of what is loaded of a model. All of them, or none.
   absl::Status replace(const std::string& model, Loaded next, bool unloading, Duration patience);
@@ -99,12 +101,15 @@ class RealEngine : public Engine {
   const PlacementUnits units_;
   const std::vector<std::unique_ptr<ExecutorFactory>> executors_;  // by type of worker
   std::atomic<bool> stopping_{false};
+  std::array<std::mutex, 16>
+      opening_;          // by model: one load or unload of it at a time; before changing_
   std::mutex changing_;  // held by the one load, unload or epoch under way, for seconds
   // Of what is registered, for a moment; what changes it holds changing_ too. Never for a request.
   mutable std::mutex mutex_;
   Loader loader_;
   Registry registry_;
-  std::map<std::string, ModelStatus> troubled_;  // by model: loading, or why it failed
+  std::map<std::string, std::string> overrides_;  // by model: the configuration it was loaded with
+  std::map<std::string, ModelStatus> troubled_;   // by model: loading, or why it failed
   Published<Routes> routes_;
   std::vector<std::unique_ptr<EnsembleModel>> ensembles_;  // the pool's last queries need them
   std::unique_ptr<Pool> pool_;

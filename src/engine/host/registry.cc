@@ -68,15 +68,33 @@ std::shared_ptr<Route> Registry::route(const ServiceOptions& service,
   route->variant = variant;
   route->subcluster = subcluster;
   auto& gate = gates_[service.name];
-  if (gate == nullptr) gate = std::make_shared<Gate>(service.queue_limit);
+  if (gate == nullptr) {
+    gate = std::make_shared<Gate>(
+        service.queue_limit, std::make_shared<ByteBudget>(
+                                 service.held_bytes.value_or(options_.limits.held_bytes), bytes_));
+  }
   route->gate = gate;
   auto& counters = counters_[{service.name, variant->version}];
   if (counters == nullptr) counters = std::make_shared<Counters>();
   route->counters = counters;
+  route->most_items = uint64_t{options_.limits.request_parts} * variant->signature.max_batch;
   auto chooser = policy::make_chooser("single", {{variant->id, variant->signature.max_batch}});
   FERMATA_CHECK(chooser.ok());
   route->chooser = *std::move(chooser);
   return route;
+}
+
+// What the model's own configuration says of its queue, as far as the service does not.
+static void follow_queue_policy(const ServiceOptions& service, Route& route) {
+  const auto& policy = route.variant->config.dynamic_batching().default_queue_policy();
+  const bool rejects = policy.timeout_action() == inference::ModelQueuePolicy::REJECT;
+  if (!route.slo && rejects && policy.default_timeout_microseconds() > 0) {
+    constexpr uint64_t kLongest = 1'000'000'000'000'000;
+    route.slo = Duration::micros(
+        static_cast<int64_t>(std::min(policy.default_timeout_microseconds(), kLongest)));
+  }
+  const uint32_t most = policy.max_queue_size();
+  route.gate->limit = most == 0 ? service.queue_limit : std::min(service.queue_limit, most);
 }
 
 void Registry::add_service(const ServiceOptions& options, const Loaded& loaded, Catalog& catalog,
@@ -89,7 +107,9 @@ void Registry::add_service(const ServiceOptions& options, const Loaded& loaded, 
   service->queue_limit = options.queue_limit;
   service->versions = loaded.variants;
   for (const auto& variant : loaded.variants) {
-    routes.by_service[options.name].push_back(route(options, variant, loaded.subcluster));
+    auto made = route(options, variant, loaded.subcluster);
+    follow_queue_policy(options, *made);
+    routes.by_service[options.name].push_back(std::move(made));
   }
   catalog.services.push_back(std::move(service));
 }
@@ -168,6 +188,7 @@ void Registry::add_compound(const ServiceOptions& options, Catalog& catalog, Rou
     made->application = dynamic_cast<const Application*>(compound.get());
     made->ensemble = dynamic_cast<const Ensemble*>(compound.get());
     // Each item is a question of its own, and may be answered by others.
+    made->most_items = options_.limits.request_parts;
     auto chooser = policy::make_chooser("single", {{compound->facade->id, 1}});
     FERMATA_CHECK(chooser.ok());
     made->chooser = *std::move(chooser);

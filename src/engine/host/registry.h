@@ -46,7 +46,8 @@ class Registry {
     Variants variants;
     uint32_t subcluster = 0;
   };
-  explicit Registry(const EngineOptions& options) : options_(options) {}
+  explicit Registry(const EngineOptions& options)
+      : options_(options), bytes_(std::make_shared<ByteBudget>(options.limits.held_bytes)) {}
 
   // Replaces what is loaded of a model; returns what that was.
   Loaded put(const std::string& model, Loaded loaded);
@@ -88,6 +89,7 @@ class Registry {
   void add_compound(const ServiceOptions& options, Catalog& catalog, Routes& routes);
 
   const EngineOptions& options_;
+  const std::shared_ptr<ByteBudget> bytes_;      // of all services
   std::map<std::string, OfVariants> compounds_;  // by service
   uint32_t next_facade_ = kFirstFacade;
   std::map<std::string, Loaded> loaded_;  // by model

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <future>
+#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -12,12 +13,15 @@
 namespace fermata::engine {
 namespace {
 
-constexpr size_t kMaxKeys = 1024;
+constexpr size_t kMaxKeys = 256;  // of one variant
 constexpr size_t kMaxEarlyCancels = 4096;
 constexpr size_t kEventsAtOnce = 64;
 // Decisions leave room for this share of batches to start as late as they do (A5).
 constexpr double kDelayQuantile = 0.99;
 constexpr double kFirstDelayNanos = 500'000;
+// A run that takes so many times as long as is expected of it does not end by itself.
+constexpr int64_t kMostTimesExpected = 20;
+constexpr Duration kLastRuns = Duration::seconds(5);  // may take, when the server stops
 
 absl::Status shutting_down() {
   return error(absl::StatusCode::kUnavailable, "the server is shutting down");
@@ -47,6 +51,7 @@ Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, doub
 }
 
 Driver::~Driver() {
+  for (const auto& worker : workers_) worker->executor->end_soon(kLastRuns);
   post(Command([this] {
     stopping_ = true;
     withdraw_waiting([](const Route&) { return true; }, shutting_down(), monotonic_now());
@@ -169,7 +174,8 @@ void Driver::arrived(std::shared_ptr<Job> job, Time now) {
   if (key.is_none()) {
     job->end(Outcome::kRefusedQueue,
              error(absl::StatusCode::kResourceExhausted,
-                   "{} batch shapes are in use, a new one has to wait", kMaxKeys),
+                   "{} batch shapes of '{}' are in use, a new one has to wait", kMaxKeys,
+                   job->route().service),
              {});
     return job->route().gate->leave();
   }
@@ -226,7 +232,9 @@ void Driver::cancelled(JobId id, Time now) {
   withdraw_parts(*job, now);
 }
 
+// Once: what is not waiting then is bound, or on its way out, and will not wait again.
 void Driver::withdraw_parts(Job& job, Time now) {
+  if (std::exchange(job.withdrawn, true)) return;
   for (const JobId id : job.parts()) {
     const auto it = parts_.find(id);
     if (it == parts_.end()) continue;
@@ -285,6 +293,7 @@ void Driver::launch(policy::Batch& batch, Time now) {
   const VariantId variant = keys_.at(batch.key).variant;
   flight->variant = keys_.variant(variant);
   BatchRun run{.variant = variant};
+  run.limit = std::max(shared_.run_limit, (batch.finish - batch.start) * kMostTimesExpected);
   run.parts.reserve(batch.tasks.size());
   for (const policy::Task& task : batch.tasks) {
     Part& part = parts_.at(task.job);
@@ -363,12 +372,17 @@ void Driver::landed(Flight& flight, Time now) {
   keys_.task_ended(flight.key);
 }
 
+bool Driver::overdue() const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const auto& worker) { return worker->executor->health().overdue; });
+}
+
 std::vector<WorkerStatistics> Driver::worker_statistics() const {
   std::vector<WorkerStatistics> result;
   for (uint32_t i = 0; i < workers_.size(); ++i) {
     result.push_back({shared_.first_worker + i, shared_.types[workers_[i]->type],
-                      workers_[i]->batches.load(),
-                      Duration::nanos(workers_[i]->busy_nanos.load())});
+                      workers_[i]->batches.load(), Duration::nanos(workers_[i]->busy_nanos.load()),
+                      workers_[i]->executor->health()});
   }
   return result;
 }

@@ -35,6 +35,7 @@ class Driver {
     // here.
     std::vector<uint32_t> types = {0};
     std::vector<std::string> type_names = {"default"};
+    Duration run_limit = Duration::seconds(10);  // the least after which a run is stopped
   };
   struct NewWorker {
     std::unique_ptr<Executor> executor;
@@ -74,6 +75,7 @@ class Driver {
   std::vector<WorkerStatistics> worker_statistics() const;
   Duration control_delay() const { return Duration::nanos(control_delay_.load()); }
   uint64_t batch_keys() const { return batch_keys_.load(); }
+  bool overdue() const;  // the run of some worker is
 
  private:
   struct Part;    // of a job, waiting or running

@@ -22,6 +22,20 @@ Time deadline_of(const InferRequest& request, const Route& route) {
   return std::min(deadline, request.cutoff);
 }
 
+// What is smaller costs more to count than to keep.
+constexpr size_t kCountedFrom = 4096;
+
+// A reply that is there has to be sent; what it takes keeps later requests out.
+void count_until_read(std::vector<Tensor>& outputs, const std::shared_ptr<ByteBudget>& budget) {
+  for (Tensor& output : outputs) {
+    const size_t bytes = output.data.bytes.size();
+    if (bytes < kCountedFrom) continue;
+    budget->take_anyway(bytes);
+    output.data.owner = std::make_shared<std::pair<HeldBytes, std::shared_ptr<const void>>>(
+        HeldBytes(budget, bytes), std::move(output.data.owner));
+  }
+}
+
 // Who answered a request that was short-circuited.
 constexpr std::string_view kEvidence = "evidence";
 
@@ -75,6 +89,9 @@ Explanation Job::explain(const PartRun& run, uint32_t part) const {
 }
 
 void Job::send(absl::Status status, std::vector<Tensor> outputs, Explanation why, bool final) {
+  if (final) held_ = HeldBytes();
+  if (const auto& budget = route_->gate->bytes; budget != nullptr)
+    count_until_read(outputs, budget);
   reply_({std::move(status), std::move(outputs), route_->service, route_->variant->version,
           request_.id, std::move(why), final});
 }

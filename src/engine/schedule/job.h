@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/functional/function_ref.h"
+#include "base/byte_budget.h"
 #include "engine/admission.h"
 #include "engine/catalog.h"
 #include "engine/host/counters.h"
@@ -23,11 +24,14 @@ struct Application;  // engine/application.h
 struct Compound;     // engine/compound.h
 struct Ensemble;     // engine/ensemble.h
 
-// The queue of one service: how many of its requests wait.
+// The queue of one service: how many of its requests wait, and the bytes of those that are under
+// way and of their replies that nobody has read.
 struct Gate {
-  explicit Gate(uint32_t most) : limit(most) {}
-  const uint32_t limit;
+  explicit Gate(uint32_t most, std::shared_ptr<ByteBudget> budget = nullptr)
+      : limit(most), bytes(std::move(budget)) {}
+  std::atomic<uint32_t> limit;
   std::atomic<uint32_t> waiting{0};
+  const std::shared_ptr<ByteBudget> bytes;
   // False where it is full.
   bool enter() {
     if (waiting.fetch_add(1) < limit) return true;
@@ -43,6 +47,7 @@ struct Route {
   std::string service;
   std::optional<Duration> slo;
   std::shared_ptr<const Variant> variant;
+  uint64_t most_items = 0;  // of one request
   uint32_t subcluster = 0;  // where it is loaded
   std::shared_ptr<Counters> counters;
   std::shared_ptr<Gate> gate;
@@ -76,6 +81,7 @@ struct PartRun {
 class Job {
  public:
   Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route, Admitted admitted);
+  void hold(HeldBytes bytes) { held_ = std::move(bytes); }  // of its inputs, before it is queued
 
   JobId id() const { return id_; }
   const InferRequest& request() const { return request_; }
@@ -105,6 +111,7 @@ class Job {
   bool decided = false;
   std::vector<policy::Difficulty> difficulty;  // of an ensemble, by item; empty: not predicted yet
   uint32_t waiting_parts = 0, open_parts = 0;
+  bool withdrawn = false;  // what waited of it, once for all of its parts
 
  private:
   struct Join {
@@ -127,6 +134,7 @@ class Job {
   const std::shared_ptr<Route> route_;
   const Admitted admitted_;
   const Time deadline_;
+  HeldBytes held_;
   std::atomic<bool> ended_{false};
   std::unique_ptr<Join> join_;  // of a job that was split
 };

@@ -75,7 +75,7 @@ ServedVariant* KeyTable::served(VariantId id) {
 
 KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
   if (const auto it = served.keys.find(shape); it != served.keys.end()) return it->second;
-  if (keys_.size() >= limit_ && !make_room()) return KeyId::none();
+  if (served.keys.size() >= limit_ && !make_room(served)) return KeyId::none();
   const Variant& variant = *served.variant;
   auto known = std::make_unique<BatchKey>(
       BatchKey{.variant = variant.id, .shape = shape, .last_used = ++uses_});
@@ -132,20 +132,21 @@ void KeyTable::finish_retirement(VariantId id) {
   served->retired();
 }
 
-bool KeyTable::make_room() {
-  while (!drop_an_idle_key()) {
-    if (!let_go_ || !let_go_()) return false;
+bool KeyTable::make_room(const ServedVariant& served) {
+  while (!drop_an_idle_key(served)) {
+    if (!let_go_ || !let_go_(served.variant->id)) return false;
   }
   return true;
 }
 
-bool KeyTable::drop_an_idle_key() {
+bool KeyTable::drop_an_idle_key(const ServedVariant& served) {
   KeyId oldest;
   uint64_t used = 0;
-  for (const auto& [key, known] : keys_) {
-    if (known->tasks == 0 && (oldest.is_none() || known->last_used < used)) {
+  for (const auto& [shape, key] : served.keys) {
+    const BatchKey& known = at(key);
+    if (known.tasks == 0 && (oldest.is_none() || known.last_used < used)) {
       oldest = key;
-      used = known->last_used;
+      used = known.last_used;
     }
   }
   if (oldest.is_none()) return false;

@@ -32,15 +32,17 @@ struct BatchKey {
 };
 
 // Which batch keys there are: variant times shape per item, made when first seen. At most
-// `limit` of them; beyond that the one that was idle for longest goes. Scheduler thread.
+// `limit` of each variant, so that the shapes of one leave the others alone; beyond that the one
+// that was idle for longest goes. Scheduler thread.
 class KeyTable {
  public:
   KeyTable(policy::Scheduler& scheduler, double quantile, size_t limit,
            std::vector<uint32_t> types = {0})
       : scheduler_(scheduler), quantile_(quantile), limit_(limit), types_(std::move(types)) {}
 
-  // What is asked to let go of keys that it holds, where all are busy; false: it cannot.
-  void when_short(absl::AnyInvocable<bool()> let_go) { let_go_ = std::move(let_go); }
+  // What is asked to let go of keys of a variant that it holds, where all are busy; false: it
+  // cannot.
+  void when_short(absl::AnyInvocable<bool(VariantId)> let_go) { let_go_ = std::move(let_go); }
   void add(std::shared_ptr<const Variant> variant, Duration slo);
   // Null where it is unknown or retired.
   ServedVariant* served(VariantId id);
@@ -49,7 +51,7 @@ class KeyTable {
   // `gone` is called once nothing of it is under way, perhaps now.
   void retire(VariantId id, absl::AnyInvocable<void()> gone);
 
-  // The key, made if need be; none where `limit` keys are busy.
+  // The key, made if need be; none where `limit` keys of the variant are busy.
   KeyId intern(ServedVariant& served, const Shape& shape);
   BatchKey& at(KeyId key) { return *keys_.at(key); }
   void task_added(KeyId key);
@@ -57,8 +59,8 @@ class KeyTable {
   size_t size() const { return keys_.size(); }
 
  private:
-  bool make_room();
-  bool drop_an_idle_key();
+  bool make_room(const ServedVariant& served);
+  bool drop_an_idle_key(const ServedVariant& served);
   void remove(KeyId key);
   void finish_retirement(VariantId id);
 
@@ -67,7 +69,7 @@ class KeyTable {
   const size_t limit_;
   const std::vector<uint32_t> types_;  // of the engine's, those that its workers have
   uint64_t uses_ = 0;
-  absl::AnyInvocable<bool()> let_go_;
+  absl::AnyInvocable<bool(VariantId)> let_go_;
   absl::flat_hash_map<VariantId, std::unique_ptr<ServedVariant>> variants_;
   absl::flat_hash_map<KeyId, std::unique_ptr<BatchKey>> keys_;
 };

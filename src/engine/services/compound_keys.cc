@@ -6,7 +6,7 @@ namespace fermata::engine {
 
 CompoundKeys::CompoundKeys(policy::Scheduler& scheduler, KeyTable& keys)
     : scheduler_(scheduler), keys_(keys) {
-  keys_.when_short([this] { return drop_an_idle_key(); });
+  keys_.when_short([this](VariantId variant) { return drop_an_idle_key(variant); });
 }
 
 KeyId CompoundKeys::intern(const std::shared_ptr<const Compound>& compound, const Shape& shape) {
@@ -35,11 +35,13 @@ bool CompoundKeys::hold_variants(Known& known) {
   return true;
 }
 
-bool CompoundKeys::drop_an_idle_key() {
+bool CompoundKeys::drop_an_idle_key(VariantId variant) {
   KeyId oldest;
   uint64_t used = 0;
   for (const auto& [key, known] : known_) {
-    if (known.tasks > 0 || (!oldest.is_none() && known.last_used > used)) continue;
+    if (known.tasks > 0 || !known.compound->uses(variant) ||
+        (!oldest.is_none() && known.last_used > used))
+      continue;
     oldest = key;
     used = known.last_used;
   }

@@ -39,7 +39,7 @@ class CompoundKeys {
   };
   using Place = std::pair<const Compound*, Shape>;
   bool hold_variants(Known& known);
-  bool drop_an_idle_key();
+  bool drop_an_idle_key(VariantId variant);  // that holds keys of it
   void remove(KeyId key);
 
   policy::Scheduler& scheduler_;

@@ -1,0 +1,265 @@
+#include "engine/execute/run_watch.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <iterator>
+#include <optional>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/catalog.h"
+
+namespace fermata::engine {
+namespace {
+
+std::mutex g_mutex;
+std::vector<std::shared_ptr<Executor>>* g_left_behind = nullptr;  // for ever
+
+void leave_behind(std::shared_ptr<Executor> executor) {
+  const std::lock_guard lock(g_mutex);
+  if (g_left_behind == nullptr) g_left_behind = new std::vector<std::shared_ptr<Executor>>();
+  g_left_behind->push_back(std::move(executor));
+}
+
+BatchResult failed(size_t parts, Time started, const absl::Status& why) {
+  BatchResult result{.started = started, .run = monotonic_now() - started};
+  for (size_t i = 0; i < parts; ++i) result.parts.emplace_back(why);
+  return result;
+}
+
+}  // namespace
+
+uint64_t abandoned_runs() {
+  const std::lock_guard lock(g_mutex);
+  return g_left_behind == nullptr ? 0 : g_left_behind->size();
+}
+
+class RunWatch::Watched {
+ public:
+  explicit Watched(Make make) : make_(std::move(make)), inner_(make_()) {}
+
+  absl::Status load(std::shared_ptr<const Variant> variant) {
+    std::shared_ptr<Executor> inner;
+    {
+      const std::lock_guard lock(queue_->mutex);
+      inner = inner_;
+    }
+    RETURN_IF_ERROR(inner->load(variant));
+    const std::lock_guard lock(queue_->mutex);
+    const VariantId id = variant->id;
+    variants_[id] = std::move(variant);
+    return absl::OkStatus();
+  }
+
+  void unload(VariantId id) {
+    const std::lock_guard lock(queue_->mutex);
+    variants_.erase(id);
+    given_up_.erase(id);
+    inner_->unload(id);
+  }
+
+  void run(BatchRun batch) {
+    auto run = std::make_shared<Run>();
+    run->variant = batch.variant;
+    run->parts = batch.parts.size();
+    run->limit = batch.limit;
+    run->done = std::move(batch.done);
+    batch.done = [queue = queue_, run](BatchResult result) {
+      ended(*queue, run, std::move(result));
+    };
+    {
+      const std::lock_guard lock(queue_->mutex);
+      run->started = monotonic_now();
+      if (!given_up_.contains(run->variant)) {
+        queue_->runs.push_back(run);
+        if (renewing_) {
+          held_.push_back(std::move(batch));
+        } else {
+          inner_->run(std::move(batch));
+        }
+        return;
+      }
+    }
+    run->done(failed(run->parts, run->started,
+                     error(absl::StatusCode::kUnavailable,
+                           "a run of this model never ended on this worker: load it again")));
+  }
+
+  void end_soon(Duration limit) {
+    const std::lock_guard lock(queue_->mutex);
+    latest_ = std::min(latest_, monotonic_now() + limit);
+  }
+
+  RunHealth health() const {
+    const std::lock_guard lock(queue_->mutex);
+    return {!queue_->runs.empty() && queue_->runs.front()->told_at.has_value(), renewals_};
+  }
+
+  // What the watch does now and then.
+  void look(Time now, Duration grace) {
+    VariantId stuck;
+    {
+      const std::lock_guard lock(queue_->mutex);
+      if (queue_->runs.empty() || renewing_) return;
+      Run& head = *queue_->runs.front();
+      if (now < std::min(head.started + head.limit, latest_)) return;
+      if (!head.told_at) {
+        head.told_at = now;
+        spdlog::error("a run of model '{}' has not ended after {:.1f} s and is told to stop",
+                      name_of(head.variant), (now - head.started).seconds());
+        return inner_->terminate();
+      }
+      if (now < *head.told_at + grace) return;
+      renewing_ = true;
+      stuck = head.variant;
+    }
+    renew(stuck);
+  }
+
+  void terminate() {
+    const std::lock_guard lock(queue_->mutex);
+    inner_->terminate();
+  }
+
+ private:
+  struct Run {
+    VariantId variant;
+    size_t parts = 0;
+    // The next three are guarded by the mutex of its queue.
+    Time started;  // of the run itself: when it was given, or the one before it ended
+    Duration limit;
+    std::optional<Time> told_at;  // to stop
+    std::atomic<bool> ended{false};
+    // Called once, but kept for as long as an executor may read the inputs: what it holds owns
+    // them.
+    absl::AnyInvocable<void(BatchResult)> done;
+  };
+  // What it was given to run, in the order of their start; the first is under way.
+  struct Queue {
+    std::mutex mutex;
+    std::deque<std::shared_ptr<Run>> runs;
+  };
+
+  // On the executor's thread, which must not be the last to hold the executor.
+  static void ended(Queue& queue, const std::shared_ptr<Run>& run, BatchResult result) {
+    if (run->ended.exchange(true)) return;  // it was given up
+    {
+      const std::lock_guard lock(queue.mutex);
+      std::erase(queue.runs, run);
+      if (!queue.runs.empty()) queue.runs.front()->started = monotonic_now();
+    }
+    if (run->told_at) {
+      for (auto& part : result.parts) {
+        if (!part.ok()) part = stopped(*run);
+      }
+    }
+    run->done(std::move(result));
+  }
+
+  static absl::Status stopped(const Run& run) {
+    if (!run.told_at) return internal("the worker was replaced: the run before did not end");
+    return internal("the model was stopped after {:.1f} s: it did not end by itself",
+                    (*run.told_at - run.started).seconds());
+  }
+
+  std::string name_of(VariantId id) const {
+    const auto it = variants_.find(id);
+    return it == variants_.end() ? "" : it->second->model;
+  }
+
+  // The thread that is in the model is left alone with all that it may still use.
+  void renew(VariantId stuck) {
+    std::vector<std::shared_ptr<const Variant>> variants;
+    {
+      const std::lock_guard lock(queue_->mutex);
+      for (const auto& [id, variant] : variants_) variants.push_back(variant);
+      given_up_.insert(stuck);
+    }
+    std::shared_ptr<Executor> next = make_();
+    for (const auto& variant : variants) {
+      if (absl::Status loaded = next->load(variant); !loaded.ok()) {
+        spdlog::error("model '{}' cannot be loaded again: {}", variant->model, message(loaded));
+      }
+    }
+    std::deque<std::shared_ptr<Run>> lost;
+    {
+      const std::lock_guard lock(queue_->mutex);
+      const auto kept = queue_->runs.end() - static_cast<std::ptrdiff_t>(held_.size());
+      // Where one has ended after all, its reply is on its way.
+      std::copy_if(queue_->runs.begin(), kept, std::back_inserter(lost),
+                   [](const auto& run) { return !run->ended.exchange(true); });
+      queue_->runs.erase(queue_->runs.begin(), kept);
+      if (!queue_->runs.empty()) queue_->runs.front()->started = monotonic_now();
+      leave_behind(std::exchange(inner_, std::move(next)));
+      for (BatchRun& batch : held_) inner_->run(std::move(batch));
+      held_.clear();
+      renewing_ = false;
+      ++renewals_;
+    }
+    for (const auto& run : lost) run->done(failed(run->parts, run->started, stopped(*run)));
+  }
+
+  const Make make_;
+  const std::shared_ptr<Queue> queue_ = std::make_shared<Queue>();
+  // Guarded by the queue's mutex:
+  std::shared_ptr<Executor> inner_;
+  absl::flat_hash_map<VariantId, std::shared_ptr<const Variant>> variants_;
+  absl::flat_hash_set<VariantId> given_up_;
+  std::vector<BatchRun> held_;      // of the last runs, while the executor is renewed
+  Time latest_ = Time::infinite();  // for any run
+  bool renewing_ = false;
+  uint64_t renewals_ = 0;
+};
+
+namespace {
+
+// What owns a watched executor; the watch itself must not keep it alive.
+template <class Watched>
+class Handle final : public Executor {
+ public:
+  explicit Handle(std::shared_ptr<Watched> watched) : watched_(std::move(watched)) {}
+  absl::Status load(std::shared_ptr<const Variant> variant) override {
+    return watched_->load(std::move(variant));
+  }
+  void unload(VariantId id) override { watched_->unload(id); }
+  void run(BatchRun batch) override { watched_->run(std::move(batch)); }
+  void terminate() override { watched_->terminate(); }
+  void end_soon(Duration limit) override { watched_->end_soon(limit); }
+  RunHealth health() const override { return watched_->health(); }
+
+ private:
+  const std::shared_ptr<Watched> watched_;
+};
+
+}  // namespace
+
+RunWatch::RunWatch(Duration period, Duration grace)
+    : grace_(grace), timer_(period, [this] { look(); }) {}
+
+RunWatch::~RunWatch() = default;
+
+std::unique_ptr<Executor> RunWatch::over(Make make) {
+  auto watched = std::make_shared<Watched>(std::move(make));
+  const std::lock_guard lock(mutex_);
+  std::erase_if(watched_, [](const auto& known) { return known.expired(); });
+  watched_.push_back(watched);
+  return std::make_unique<Handle<Watched>>(std::move(watched));
+}
+
+void RunWatch::look() {
+  std::vector<std::shared_ptr<Watched>> all;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& known : watched_) {
+      if (auto watched = known.lock()) all.push_back(std::move(watched));
+    }
+  }
+  for (const auto& watched : all) watched->look(monotonic_now(), grace_);
+}
+
+}  // namespace fermata::engine
