@@ -83,5 +83,5 @@ def test_a_cancelled_request_ends_as_cancelled(grpc):
     grpc.async_infer("digits", [image], lambda result, error: None)  # keeps the worker busy
     grpc.async_infer("digits", [image], done).cancel()
     assert ended.wait(60)
-    assert "CANCELLED" in str(seen[0].status()) or "cancelled" in str(seen[0]).lower()
+    assert "CANCELLED" in str(seen[0].status())
     assert grpc.infer("digits", [image]).as_numpy("label").shape == (16, 1)

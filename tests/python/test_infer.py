@@ -146,15 +146,13 @@ def test_streaming_keeps_order_and_survives_errors(grpc):
         shape = (1, 64) if n != 7 else (1, 63)
         image = tensor(tritonclient.grpc, "image", np.zeros(shape, np.float32))
         grpc.async_stream_infer("digits", [image], request_id=str(n))
-    seen, failed = set(), 0
+    seen = []
     for _ in range(20):
         result, error = answers.get(timeout=60)
-        failed += error is not None
-        if result:
-            seen.add(result.get_response().id)
+        assert (result is None) != (error is None)
+        seen.append("failed" if error else result.get_response().id)
     grpc.stop_stream()
-    assert failed == 1
-    assert seen == {str(n) for n in range(20) if n != 7}
+    assert seen == [str(n) if n != 7 else "failed" for n in range(20)]
 
 
 def test_shared_memory_both_ways(triton):

@@ -102,7 +102,7 @@ def test_statistics_have_every_field_perf_analyzer_reads(triton):
     entry = statistics(triton, "digits-linear")
     for part in ("success", "queue", "compute_input", "compute_infer", "compute_output"):
         assert int(entry["inference_stats"][part]["count"]) > 0
-        assert int(entry["inference_stats"][part]["ns"]) >= 0
+        assert int(entry["inference_stats"][part]["ns"]) > 0
     assert int(entry["execution_count"]) > 0
 
 
@@ -120,7 +120,7 @@ def test_the_reply_explains_itself_when_asked(triton):
     result = triton.client.infer(
         "digits", [_image(triton, image)], parameters={"explain": True})
     response = plain(result.get_response())
-    assert {"variant", "worker", "batch_size"} & set(response["parameters"]), response["parameters"]
+    assert {"variant", "worker", "batch_size"} <= set(response["parameters"]), response["parameters"]
 
 
 def _image(triton, values):

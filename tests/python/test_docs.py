@@ -1,0 +1,96 @@
+"""Every YAML and JSON block of the documentation is what the commands take and give."""
+
+import json
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+FERMATA = ROOT / "build" / "fermata"
+
+
+def blocks():
+    """(page, line, language, heading above, text), in their order."""
+    for page in sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md"), ROOT / "zoo/README.md",
+                        ROOT / "bench/README.md"]):
+        text = page.read_text()
+        for found in re.finditer(r"^```(yaml|json)\n(.*?)^```$", text, re.M | re.S):
+            before = text[:found.start()]
+            heading = re.findall(r"^#+ .*$", before, re.M)[-1].lstrip("# ")
+            yield (str(page.relative_to(ROOT)), before.count("\n") + 1, found[1], heading, found[2])
+
+
+BLOCKS = list(blocks())
+
+
+def command_of(page, heading, text):
+    """What reads such a document; None: nothing does by itself."""
+    if page == "docs/configuration.md" or re.search(r"^listen:", text, re.M):
+        return "check"
+    if page == "docs/simulate.md":
+        return "simulate"
+    if page == "docs/plan.md":
+        return next(kind for word, kind in PLANS.items() if word in text)
+    if page == "docs/cli.md" and "protocol:" in text:
+        return "load"
+    return None
+
+
+PLANS = {"subclusters:": "plan placement", "applications:": "plan group", "queries:": "plan ensemble",
+         "stages:": "plan pipeline", "clients:": "plan streams"}
+
+
+def run(*command, **options):
+    return subprocess.run([FERMATA, *command], text=True, capture_output=True, timeout=120, **options)
+
+
+@pytest.mark.parametrize("page, line, language, heading, text",
+                         [pytest.param(*b, id=f"{b[0]}:{b[1]}") for b in BLOCKS if b[2] == "yaml"])
+def test_a_command_takes_it(page, line, language, heading, text, tmp_path):
+    command = command_of(page, heading, text)
+    assert command, f"{page}:{line}: say here which command takes it"
+    file = tmp_path / "document.yaml"
+    if command == "check":
+        (tmp_path / "repository").mkdir()
+        file.write_text(re.sub(r"^models: .*$", "", text, flags=re.M) + "\nmodels: repository\n")
+        done = run("check", file)
+        # The example's models are not here; its words are known, and hold what they may hold.
+        wrong = [x for x in done.stderr.splitlines() if "is not in the repository" not in x]
+        assert not any("$" in x or "expected" in x for x in wrong if "note:" not in x), done.stderr
+    elif command == "load":
+        text = re.sub(r"(duration_s|warmup_s|drain_s): \d+", r"\1: 0.1", text)
+        file.write_text(text.replace("localhost:8001", "127.0.0.1:1"))
+        assert "$" not in run("load", file, cwd=ROOT).stderr
+    else:
+        file.write_text(text)
+        done = run(*command.split(), file, cwd=ROOT)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("page, line, language, heading, text",
+                         [pytest.param(*b, id=f"{b[0]}:{b[1]}") for b in BLOCKS if b[2] == "json"])
+def test_a_json_block_is_json(page, line, language, heading, text):
+    assert json.loads(text)
+
+
+def test_the_result_of_an_ensemble_is_that_of_the_document_above_it(tmp_path):
+    at = next(i for i, b in enumerate(BLOCKS) if b[2] == "json" and '"plan"' in b[4])
+    file = tmp_path / "document.yaml"
+    file.write_text(BLOCKS[at - 1][4])
+    assert json.loads(run("plan", "ensemble", file).stdout) == json.loads(BLOCKS[at][4])
+
+
+def test_the_demo_server_passes_its_check():
+    done = subprocess.run([FERMATA, "check", ROOT / "zoo/fermata.yaml"], text=True,
+                          capture_output=True, timeout=600)
+    fetched = (ROOT / "zoo/repository/vad-silero-v5/1").exists()
+    # What a registry carries is there once `zoo/fetch` has run.
+    wrong = [line for line in done.stderr.splitlines() if not line.startswith("note:")
+             and (fetched or not re.search("ocr-|vad-", line))]
+    assert not wrong
+    assert done.returncode == (0 if fetched else 2)
+    assert re.search(r"^scans +version 1 ", done.stdout, re.M)
+    assert re.search(r"^handwriting +version 1 ", done.stdout, re.M)
