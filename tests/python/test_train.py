@@ -142,3 +142,38 @@ def test_gating_turns_from_a_model_that_is_wrong(torch, history):
     weights = json.loads(done.stdout)["held_out"]["mean_weights"]
     assert set(weights) == set(MODELS) and sum(weights.values()) == pytest.approx(1, abs=1e-4)
     assert weights["a"] < min(weights["b"], weights["c"])
+
+
+@pytest.fixture(scope="module")
+def daily(tmp_path_factory):
+    """A load that follows a wave, so that a network can know better than what was last."""
+    rng = np.random.default_rng(3)
+    rate = 60 + 40 * np.sin(np.arange(8_000) / 40)
+    trace = tmp_path_factory.mktemp("load") / "requests.txt"
+    trace.write_text("\n".join(map(str, rng.poisson(rate))) + "\n")
+    return trace
+
+
+@pytest.mark.parametrize("inputs", ["maxima", "summary"])
+def test_a_forecast_learns_a_wave_and_serves(torch, daily, inputs):
+    network = daily.parent / f"{inputs}.onnx"
+    done = run("forecast", daily, "--out", network, "--epochs", 12, "--inputs", inputs,
+               python=WITH_TORCH)
+    assert done.returncode == 0, done.stderr
+    held_out = json.loads(done.stdout)["held_out"]
+    assert held_out["smape_percent"] < 0.9 * held_out["reactive_percent"]
+    served = subprocess.run([ROOT / "build" / "fermata", "forecast", daily, "--model", network,
+                             "--from", "5400"], text=True, capture_output=True, timeout=120)
+    assert served.returncode == 0, served.stderr
+    methods = json.loads(served.stdout)["methods"]
+    assert methods["model"]["smape_percent"] == pytest.approx(held_out["smape_percent"], rel=0.2)
+
+
+@pytest.mark.parametrize("text, error", [
+    ("5\nmany\n", "line 2 is 'many', expected a number"), ("5\n-1\n", "line 2 is -1"),
+    ("requests\n" + "7\n" * 300, "300 seconds with requests, too few to train on")])
+def test_a_bad_trace_says_where(torch, tmp_path, text, error):
+    trace = tmp_path / "requests.txt"
+    trace.write_text(text)
+    done = run("forecast", trace, "--out", tmp_path / "load.onnx", python=WITH_TORCH)
+    assert done.returncode == 1 and error in done.stderr
