@@ -8,7 +8,7 @@
 namespace fermata::plan {
 namespace {
 
-constexpr double kFirstTemperature = 0.0125, kLastTemperature = 0.0005, kCooling = 0.99;
+constexpr double kFirstTemperature = 0.0125, kLastTemperature = 0.0005, kCoolingStep = 0.99;
 
 enum class Mode : uint8_t { kDegrade, kUpgrade };
 
@@ -82,7 +82,7 @@ void StreamAnnealing::run(Mode mode) {
   const bool upgrade = mode == Mode::kUpgrade;
   const auto metric = [&](const State& s) { return upgrade ? s.accuracy : s.served; };
   State now = best_;
-  for (double t = kFirstTemperature; t > kLastTemperature; t *= kCooling) {
+  for (double t = kFirstTemperature; t > kLastTemperature; t *= kCoolingStep) {
     if (mapper_.steps() >= max_steps_ || (!upgrade && now.served >= 1)) return;
     State next = mapped(neighbor(now.ranks, mode));
     if (upgrade && next.served < best_.served) continue;
