@@ -189,8 +189,9 @@ def has_enough_requests(document, measured):
 
 
 def small_pools(args):
-    before = record.read("policies_pools").get("pools", {})
-    results, left_out, number = {}, 0, args.first
+    before = record.read("policies_pools")
+    before = before.get("pools", {}) | before.get("left_out", {})
+    results, left_out, number = {}, {}, args.first
     while len(results) < args.count:
         document = pools.pool(number)
         measured = dict(before.get(str(number), {}))
@@ -200,7 +201,7 @@ def small_pools(args):
         if has_enough_requests(document, measured):
             results[str(number)] = measured
         else:
-            left_out += 1
+            left_out[str(number)] = measured
         number += 1
     sys.stderr.write("\n")
     policies = in_all(results.values())
@@ -210,10 +211,10 @@ def small_pools(args):
     totals = summary(results, policies) | {
         "pools_below_0.95": sum(ratio(m) < 0.95 for m in results.values()),
         "pools_below_0.88": sum(ratio(m) < 0.88 for m in results.values()),
-        "left_out": left_out}
+        "left_out": len(left_out)}
     print(json.dumps(totals, indent=1))
     if args.first == 0:
-        plot.save("policies_pools", plot_suite(results), {"summary": totals, "pools": results})
+        plot.save("policies_pools", plot_suite(results), {"summary": totals, "pools": results, "left_out": left_out})
 
 
 def overload(args):

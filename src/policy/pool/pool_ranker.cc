@@ -137,14 +137,12 @@ bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
 }
 
 void PoolRanker::learn(const Offer& offer, Time now) {
-  const Duration wait = now - decide_at(offer);
-  wait_ += wait.scaled(kGrantWeight) - wait_.scaled(kGrantWeight);
+  wait_ += (now - decide_at(offer)).scaled(kGrantWeight) - wait_.scaled(kGrantWeight);
   if (!considerate_) {
     variation_ += kGrantWeight * (offer.variation - variation_);
     return;
   }
   const double run = std::max(offer.run, kTick).seconds();
-  long_wait_.add(wait, run);
   granted_ += run - granted_ * kGrantWeight;
   variation_ += (offer.variation - variation_) * run / granted_;
 }
@@ -213,9 +211,8 @@ void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
   place(worker);
   forget(key);
   epoch_[key.index()] = offer.epoch + 1;
-  const Duration wait = considerate_ ? long_wait_.value() : wait_;
   const Duration slack = considerate_ ? view_.least_slack(key) : Duration::infinite();
-  out.push_back({key, worker, w.type, free_at, wait, variation_, offer.epoch, slack, harm});
+  out.push_back({key, worker, w.type, free_at, wait_, variation_, offer.epoch, slack, harm});
 }
 
 Time PoolRanker::next_wake() const {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include "estimate/weighted_quantile.h"
 #include "policy/batch/min_tree.h"
 #include "policy/pool/view.h"
 #include "policy/ranker.h"
@@ -66,9 +65,8 @@ class PoolRanker final : public Ranker {
   MinTree patient_;        // by key: arrival of what has no deadline
   std::vector<Type> types_{1};
   std::vector<size_t> held_;  // keys whose offers are due, but wait for others' sake
-  // Of recent grants, by worker time.
+  // Moving averages over grants, see kGrantWeight; of the default's the variation by worker time.
   Duration wait_;
-  estimate::WeightedQuantile long_wait_{kQuantile};
   double variation_ = 1, granted_ = 0;
 };
 
