@@ -16,14 +16,14 @@ find_package(ZLIB REQUIRED)
 find_package(GTest REQUIRED)
 
 function(fermata_header_only TARGET HEADER)
-  find_path(${TARGET}_DIR NAMES ${HEADER} PATH_SUFFIXES opencv4 REQUIRED)
+  find_path(${TARGET}_DIR NAMES ${HEADER} PATH_SUFFIXES opencv4 concurrentqueue concurrentqueue/moodycamel REQUIRED)
   add_library(${TARGET} INTERFACE IMPORTED GLOBAL)
   target_include_directories(${TARGET} SYSTEM INTERFACE ${${TARGET}_DIR})
 endfunction()
 
 fermata_header_only(CLI11::CLI11 CLI/CLI.hpp)
 fermata_header_only(hnswlib::hnswlib hnswlib/hnswlib.h)
-fermata_header_only(concurrentqueue::concurrentqueue concurrentqueue/concurrentqueue.h)
+fermata_header_only(moodycamel::concurrentqueue concurrentqueue.h)
 fermata_header_only(boost::beast boost/beast.hpp)
 find_package(restinio REQUIRED)
 

@@ -1,6 +1,6 @@
 #include "engine/execute/emulated_executor.h"
 
-#include <concurrentqueue/concurrentqueue.h>
+#include <concurrentqueue.h>
 
 #include <algorithm>
 #include <atomic>
