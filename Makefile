@@ -19,10 +19,10 @@ build: deps ## build the command build/fermata
 	@test -e build/build.ninja || cmake --preset bare
 	cmake --build --preset release -j$(JOBS) --target fermata
 
-BENCHES ?= scaling front_end scheduler placement group ensemble mlserver
+BENCHES ?= scaling front_end scheduler placement group ensemble mlserver triton
 bench: build ## measure against other servers, solvers and bounds (BENCHES="mlserver ...")
 	@scripts/deps.sh bench
-	cmake --build --preset release -j$(JOBS) --target $(patsubst bench/%.cc,bench_%,$(wildcard bench/*.cc))
+	cmake --build --preset release -j$(JOBS) --target $(patsubst bench/%.cc,bench_%,$(wildcard bench/*.cc)) bench_triton_backend
 	for bench in $(BENCHES); do .deps/bench/bin/python bench/$$bench.py || exit 1; done
 
 fuzz: deps ## fuzz every parser for a minute each (SECONDS=n)

@@ -5,7 +5,7 @@
 
 A record without a commit, that is from outside a checkout of the project, is refused. `drawn` in a
 record says commit (and whether files were changed since), date, machine, cores, load before,
-command and versions; null is what was not written down at the time.
+priority, command and versions; null is what was not written down at the time.
 """
 
 import datetime
@@ -45,12 +45,19 @@ def versions():
     return found
 
 
+def priority():
+    """Beside other work: above it or not."""
+    real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
+    return "real time" if real_time else f"nice {os.nice(0)}"
+
+
 def drawn(**more):
     """What goes into a record beside its numbers; `more` are versions that Python does not know."""
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
     return {"commit": git("rev-parse", "HEAD"), "changed_since": bool(changed),
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "machine": processor(), "cores": os.cpu_count(), "load_before": LOAD_BEFORE,
+            "priority": priority(),
             "command": " ".join([os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]]),
             "versions": versions() | more}
 

@@ -50,32 +50,21 @@ def cpu_seconds(pid):
     return own + sum(map(cpu_seconds, children))
 
 
-class Server(contextlib.AbstractContextManager):
-    """`config` is fermata.yaml as a dict, without `listen`, which is added here.
-    Ready when the constructor returns; raises with the server's log where it is not."""
+class Started(contextlib.AbstractContextManager):
+    """A server process with a folder of its own, `self._folder`, and an HTTP port, `self.http`."""
 
-    def __init__(self, config):
-        self._folder = tempfile.TemporaryDirectory()
-        folder = pathlib.Path(self._folder.name)
-        self.http, self.grpc, self.metrics_port = free_ports(3)
-        listen = {"host": "127.0.0.1", "http": self.http, "grpc": self.grpc,
-                  "metrics": self.metrics_port}
-        (folder / "fermata.yaml").write_text(json.dumps({**config, "listen": listen}))
-        self._log = folder / "log"
-        with self._log.open("w") as log:
-            self._process = subprocess.Popen(
-                [BINARY, "serve", "--config", folder / "fermata.yaml"], stdout=log, stderr=log)
+    def _start(self, command, log, environment=None):
+        """Ready when this returns; raises with the server's log where it is not."""
+        with log.open("w") as file:
+            self._process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
         self.pid = self._process.pid
-        self._wait_until_ready()
-
-    def _wait_until_ready(self):
         end = time.monotonic() + START_LIMIT_S
         while time.monotonic() < end and self._process.poll() is None:
             with contextlib.suppress(OSError):
                 with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/v2/health/ready"):
                     return
             time.sleep(0.1)
-        text = self._log.read_text()
+        text = log.read_text()
         self.__exit__()
         raise RuntimeError(f"the server did not become ready:\n{text}")
 
@@ -88,6 +77,23 @@ class Server(contextlib.AbstractContextManager):
             self._process.wait()
         self._folder.cleanup()
 
+    def get(self, path):
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}") as reply:
+            return json.load(reply)
+
+
+class Server(Started):
+    """`config` is fermata.yaml as a dict, without `listen`, which is added here."""
+
+    def __init__(self, config):
+        self._folder = tempfile.TemporaryDirectory()
+        folder = pathlib.Path(self._folder.name)
+        self.http, self.grpc, self.metrics_port = free_ports(3)
+        listen = {"host": "127.0.0.1", "http": self.http, "grpc": self.grpc,
+                  "metrics": self.metrics_port}
+        (folder / "fermata.yaml").write_text(json.dumps({**config, "listen": listen}))
+        self._start([BINARY, "serve", "--config", folder / "fermata.yaml"], folder / "log")
+
     def rss_mb(self):
         pages = int(pathlib.Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -98,7 +104,3 @@ class Server(contextlib.AbstractContextManager):
             lines = reply.read().decode().splitlines()
         return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
                 for line in lines if line and not line.startswith("#")}
-
-    def get(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}") as reply:
-            return json.load(reply)

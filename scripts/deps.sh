@@ -50,6 +50,7 @@ for purpose in "${@:-build}"; do
       debian bench
       need_venv bench "$root/bench/requirements.txt"
       need_venv mlserver "$root/bench/mlserver/requirements.txt"
+      need_venv triton "$root/bench/triton/requirements.txt"
       ;;
     lint) debian lint ;;
     *) fail "unknown purpose '$purpose'" "name some of: build test zoo train predictors bench lint" ;;
