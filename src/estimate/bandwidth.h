@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "absl/types/span.h"
+#include "base/time.h"
+
+namespace fermata::estimate {
+
+// What a client knows of its way to the server, from transfers that the server has
+// acknowledged (Jellyfish, sections 3.3 and 6). Not safe across threads.
+class Bandwidth {
+ public:
+  // A small message came back after `way`, without the time that the server had it. The
+  // round-trip time is the least of the last kRemembered; other messages may have stood before
+  // the larger ones.
+  void echoed(Duration way);
+  // `bytes` were sent and acknowledged after `way`, without the time that the server had them.
+  // `now` never goes back.
+  void acknowledged(uint64_t bytes, Duration way, Time now);
+
+  Duration round_trip() const;  // zero as long as nothing has come back
+  // The harmonic mean of the last second's transfers, or of the last one if there was none in
+  // it; a million bits a second. None before the first.
+  std::optional<double> mbps(Time now);
+  // s/W + RTT (equation 1); none before the first transfer.
+  std::optional<Duration> network_time(uint64_t bytes, Time now);
+
+ private:
+  static constexpr Duration kWindow = Duration::seconds(1);
+  static constexpr Duration kShortest = Duration::micros(10);  // of a transfer, against noise
+  static constexpr size_t kRemembered = 16;
+  struct Transfer {
+    Time at;
+    double mbps;
+  };
+
+  std::deque<Transfer> transfers_;
+  std::deque<Duration> ways_;
+};
+
+// How large to send, whatever the server asked for: the last of `frame_bytes` (ascending sizes,
+// up to the one that is asked for) of which `rate` a second use at most `share` of the link; 0,
+// the smallest, if none does. Without an estimate what is asked for.
+size_t back_off(absl::Span<const uint64_t> frame_bytes, double rate, std::optional<double> mbps,
+                double share = 0.95);
+
+}  // namespace fermata::estimate
