@@ -73,23 +73,30 @@ void read_current(Reader list, StreamProblem& p) {
 
 }  // namespace
 
+std::vector<StreamVariant> read_stream_variants(Reader list) {
+  std::vector<StreamVariant> variants;
+  Names names;
+  for (const Reader value : limited(list, 1, StreamProblem::kMostVariants)) {
+    if (list.failed()) break;
+    variants.push_back(read_stream_variant(value, names));
+  }
+  return variants;
+}
+
 StreamProblem read_stream_problem(Reader root) {
   ObjectReader fields = root.object();
   StreamProblem p;
   p.workers = static_cast<uint32_t>(fields["workers"].integer(1, StreamProblem::kMostWorkers));
   p.period_ms = fields["period_ms"].positive(p.period_ms);
+  p.batches_ahead = fields["batches_ahead"].between(0, 10, p.batches_ahead);
   p.seed = static_cast<uint64_t>(fields["seed"].integer(0, INT64_MAX, 1));
   p.solver = static_cast<StreamSolver>(fields["solver"].choice(kSolvers, 0));
   if (const Reader steps = fields["max_steps"]; steps.present()) {
     p.max_steps = static_cast<uint64_t>(steps.integer(1, kMostStreamSteps));
   }
-  const Reader variants = fields["variants"], clients = fields["clients"],
-               current = fields["current"];
-  Names names, ids;
-  for (const Reader value : limited(variants, 1, StreamProblem::kMostVariants)) {
-    if (root.failed()) return p;
-    p.variants.push_back(read_stream_variant(value, names));
-  }
+  p.variants = read_stream_variants(fields["variants"]);
+  const Reader clients = fields["clients"], current = fields["current"];
+  Names ids;
   for (const Reader value : limited(clients, 0, StreamProblem::kMostClients)) {
     if (root.failed()) return p;
     p.clients.push_back(read_stream_client(value, ids));
@@ -101,6 +108,7 @@ StreamProblem read_stream_problem(Reader root) {
 Json write_stream_problem(const StreamProblem& problem) {
   Json out = {{"workers", problem.workers},
               {"period_ms", problem.period_ms},
+              {"batches_ahead", problem.batches_ahead},
               {"variants", Json::array()},
               {"clients", Json::array()}};
   double slo_ms = 0;

@@ -43,6 +43,9 @@ struct StreamProblem {
 
   uint32_t workers = 1;
   double period_ms = 500;  // between two plans; of no weight in this one
+  // How many batches a frame may have to wait for: 1 as published, less where clients are told
+  // when to send.
+  double batches_ahead = 1;
   std::vector<StreamVariant> variants;
   std::vector<StreamClient> clients;
   std::vector<uint32_t> current;  // variant of each worker; empty: the least accurate

@@ -68,8 +68,9 @@ uint32_t StreamTables::limit(const StreamVariant& variant, const StreamClient& c
   if (!sustained || variant.accuracy < client.min_accuracy) return 0;
   const double budget_ms = client.slo_ms - client.network_ms(variant.request_kb);
   if (budget_ms <= 0) return 0;
+  const double most_ms = std::min(budget_ms, kLongestMs) / (1 + problem_.batches_ahead);
   return variant.latency->largest_within(
-      Duration::nanos(static_cast<int64_t>(std::min(budget_ms, kLongestMs) * 1e6 / 2 + 1e-6)));
+      Duration::nanos(static_cast<int64_t>(most_ms * 1e6 + 1e-6)));
 }
 
 uint32_t StreamTables::rank_of(uint32_t variant) const {

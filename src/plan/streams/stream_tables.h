@@ -24,7 +24,8 @@ class StreamTables {
 
   // t(b) = b / l(b), requests a second.
   double throughput(uint32_t rank, uint32_t batch) const;
-  // The largest batch size with 2 l(b) <= L, equation 6; 0: the client cannot be mapped there.
+  // The largest batch size with (1 + batches_ahead) l(b) <= L, equation 6; 0: the client cannot be
+  // mapped there.
   uint32_t largest_batch(uint32_t rank, uint32_t client) const {
     return batches_[rank * rates_.size() + client];
   }

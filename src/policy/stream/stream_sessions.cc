@@ -1,0 +1,287 @@
+#include "policy/stream/stream_sessions.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/status.h"
+
+namespace fermata::policy {
+namespace {
+
+constexpr Duration kShortestGap = Duration::millis(50);  // between two plans
+constexpr Duration kSilence = Duration::seconds(5);
+constexpr double kBandwidthChange = 0.25;
+constexpr double kFaster = 1.25, kBurst = 4;  // than registered, before frames are rejected
+constexpr double kLeastMbps = 1e-3, kMostMbps = 1e5;
+constexpr double kFirstMbps = 10;     // before a client has said anything
+constexpr double kSmoothing = 0.1;    // of measured rates and sizes
+constexpr double kLeastShare = 0.25;  // of the registered rate that is planned for
+constexpr size_t kLongestId = 128;
+constexpr double kLeastRate = 0.1;
+constexpr Duration kShortestSlo = Duration::millis(1), kLongestSlo = Duration::seconds(3600);
+
+}  // namespace
+
+StreamSessions::StreamSessions(StreamSettings settings)
+    : settings_(std::move(settings)),
+      measured_kb_(settings_.variants.size()),
+      current_(settings_.workers, 0) {}
+
+absl::StatusOr<StreamSessions::Session*> StreamSessions::find_or_add(const StreamFrame& frame,
+                                                                     Time now) {
+  const auto known = sessions_.find(frame.client);
+  if (known != sessions_.end()) {
+    if (known->second.owner == frame.owner) return &known->second;
+    if (known->second.heard + kSilence < now) {
+      known->second.owner = frame.owner;
+      return &known->second;
+    }
+    return error(absl::StatusCode::kAlreadyExists,
+                 "stream_client '{}' is the id of another client that is connected", frame.client);
+  }
+  if (frame.client.empty() || frame.client.size() > kLongestId) {
+    return invalid("stream_client has {} characters, expected 1 to {}", frame.client.size(),
+                   kLongestId);
+  }
+  if (!frame.rate_rps) return invalid("stream_rate is missing, expected frames a second");
+  if (!frame.slo && !settings_.slo) return invalid("stream_slo is missing, expected microseconds");
+  if (sessions_.size() >= settings_.most_clients) {
+    return error(absl::StatusCode::kResourceExhausted, "{} clients are connected already",
+                 sessions_.size());
+  }
+  Session session;
+  session.owner = frame.owner;
+  session.slo = settings_.slo.value_or(Duration());
+  session.min_accuracy = settings_.min_accuracy;
+  session.bandwidth_mbps = session.planned_mbps = kFirstMbps;
+  session.allowance = kBurst;
+  session.heard = session.allowance_at = session.last_frame = now;
+  RETURN_IF_ERROR(update(frame, session, now));
+  session.measured_rps = session.rate_rps;
+  changed_ = true;
+  return &sessions_.emplace(frame.client, std::move(session)).first->second;
+}
+
+absl::Status StreamSessions::update(const StreamFrame& frame, Session& session, Time now) {
+  const auto outside = [](double value, double low, double high) {
+    return !(value >= low && value <= high);
+  };
+  if (frame.rate_rps && outside(*frame.rate_rps, kLeastRate, settings_.most_rate_rps)) {
+    return invalid("stream_rate is {}, expected {} to {} frames a second", *frame.rate_rps,
+                   kLeastRate, settings_.most_rate_rps);
+  }
+  if (frame.slo && (*frame.slo < kShortestSlo || *frame.slo > kLongestSlo)) {
+    return invalid("stream_slo is {} us, expected {} to {}", frame.slo->micros(),
+                   kShortestSlo.micros(), kLongestSlo.micros());
+  }
+  if (frame.min_accuracy && outside(*frame.min_accuracy, 0, 1)) {
+    return invalid("stream_min_accuracy is {}, expected 0 to 1", *frame.min_accuracy);
+  }
+  if (frame.bandwidth_mbps && !(*frame.bandwidth_mbps > 0)) {
+    return invalid("stream_bandwidth is {} Mbit/s, expected a positive number",
+                   *frame.bandwidth_mbps);
+  }
+  if (frame.round_trip && *frame.round_trip < Duration()) {
+    return invalid("stream_rtt is {} us, expected a number that is not negative",
+                   frame.round_trip->micros());
+  }
+  if (frame.rate_rps) session.rate_rps = *frame.rate_rps;
+  if (frame.slo) session.slo = *frame.slo;
+  if (frame.min_accuracy) session.min_accuracy = *frame.min_accuracy;
+  if (frame.round_trip) session.round_trip = std::min(*frame.round_trip, session.slo);
+  if (frame.bandwidth_mbps) {
+    session.bandwidth_mbps = std::clamp(*frame.bandwidth_mbps, kLeastMbps, kMostMbps);
+    const double change = session.bandwidth_mbps / session.planned_mbps;
+    if (change < 1 - kBandwidthChange || change > 1 + kBandwidthChange) changed_ = true;
+  }
+  session.heard = now;
+  return absl::OkStatus();
+}
+
+absl::Status StreamSessions::take_allowance(const StreamFrame& frame, Session& session, Time now) {
+  const double since = (now - session.allowance_at).seconds();
+  session.allowance =
+      std::min(session.allowance + since * session.rate_rps * kFaster, kBurst + session.rate_rps);
+  session.allowance_at = now;
+  if (session.allowance < 1) {
+    ++totals_.flooded;
+    return error(absl::StatusCode::kResourceExhausted,
+                 "stream_client '{}' sends more than the {} frames a second that it registered",
+                 frame.client, session.rate_rps);
+  }
+  session.allowance -= 1;
+  const double gap = std::max((now - session.last_frame).seconds(), 1e-3);
+  session.measured_rps += kSmoothing * (std::min(1 / gap, session.rate_rps) - session.measured_rps);
+  session.last_frame = now;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint32_t> StreamSessions::variant_of(const StreamFrame& frame,
+                                                    const Session& session) const {
+  if (!frame.input_size) return session.variant.value_or(0);
+  std::vector<uint32_t> sizes;
+  for (uint32_t v = 0; v < settings_.variants.size(); ++v) {
+    sizes.push_back(settings_.variants[v].input_size);
+    if (sizes.back() == *frame.input_size) return v;
+  }
+  return invalid("stream_size is {}, expected one of {}", *frame.input_size,
+                 fmt::join(sizes, ", "));
+}
+
+void StreamSessions::measure(uint32_t variant, uint64_t bytes) {
+  double& kb = measured_kb_[variant];
+  const double now_kb = static_cast<double>(bytes) / 1000;
+  // One client's frames do not make those of all look much larger.
+  kb = kb == 0 ? now_kb : kb + kSmoothing * (std::min(now_kb, 2 * kb) - kb);
+}
+
+// As configured, as measured, or as the area tells from another size's.
+double StreamSessions::request_kb(uint32_t variant) const {
+  const auto known = [&](uint32_t v) {
+    return settings_.variants[v].request_kb > 0 ? settings_.variants[v].request_kb
+                                                : measured_kb_[v];
+  };
+  if (known(variant) > 0) return known(variant);
+  std::optional<uint32_t> nearest;
+  for (uint32_t v = 0; v < settings_.variants.size(); ++v) {
+    const auto apart = [&](uint32_t other) {
+      return other > variant ? other - variant : variant - other;
+    };
+    if (known(v) > 0 && (!nearest || apart(v) < apart(*nearest))) nearest = v;
+  }
+  if (!nearest) return 0;
+  const double ratio = static_cast<double>(settings_.variants[variant].input_size) /
+                       settings_.variants[*nearest].input_size;
+  return known(*nearest) * ratio * ratio;
+}
+
+absl::StatusOr<StreamRoute> StreamSessions::frame(const StreamFrame& frame, Time now) {
+  ASSIGN_OR_RETURN(Session * session, find_or_add(frame, now));
+  RETURN_IF_ERROR(update(frame, *session, now));
+  ASSIGN_OR_RETURN(const uint32_t variant, variant_of(frame, *session));
+  RETURN_IF_ERROR(take_allowance(frame, *session, now));
+  ++totals_.frames;
+  measure(variant, frame.bytes);
+  if (session->planned && !session->variant) {
+    ++totals_.unmapped;
+    return error(absl::StatusCode::kUnavailable,
+                 "no DNN can serve stream_client '{}' within {} ms at {:.1f} Mbit/s beside the "
+                 "other clients",
+                 frame.client, session->slo.millis(), session->bandwidth_mbps);
+  }
+  totals_.mismatches += session->variant && *session->variant != variant;
+  const double transfer_s = static_cast<double>(frame.bytes) * 8e-6 / session->bandwidth_mbps;
+  const Duration network = std::min(
+      Duration::from_seconds(std::min(transfer_s, 3600.0)) + session->round_trip, session->slo);
+  return StreamRoute{variant, network, now + session->slo - network - settings_.slack};
+}
+
+absl::Status StreamSessions::hello(const StreamFrame& frame, Time now) {
+  ASSIGN_OR_RETURN(Session * session, find_or_add(frame, now));
+  return update(frame, *session, now);
+}
+
+void StreamSessions::leave(std::string_view client, uint64_t owner) {
+  const auto known = sessions_.find(client);
+  if (known == sessions_.end() || known->second.owner != owner) return;
+  sessions_.erase(known);
+  changed_ = true;
+}
+
+void StreamSessions::close(uint64_t owner) {
+  changed_ |= std::erase_if(sessions_, [&](const auto& s) { return s.second.owner == owner; }) > 0;
+}
+
+StreamAdvice StreamSessions::advice(std::string_view client) const {
+  const auto known = sessions_.find(client);
+  if (known == sessions_.end()) return {};
+  const Session& session = known->second;
+  // Until the first plan the smallest does the least harm.
+  if (!session.planned) return {settings_.variants.front().input_size, Duration()};
+  if (!session.variant) return {};
+  StreamAdvice advice{settings_.variants[*session.variant].input_size, Duration()};
+  if (!settings_.phases) return advice;
+  const int64_t interval = session.interval().nanos();
+  int64_t shift = (session.phase.nanos() - session.last_frame.nanos() % interval) % interval;
+  if (shift < 0) shift += interval;
+  if (shift > interval / 2) shift -= interval;
+  advice.shift = Duration::nanos(shift);
+  return advice;
+}
+
+bool StreamSessions::wants_plan(Time now) {
+  changed_ |=
+      std::erase_if(sessions_, [&](const auto& s) { return s.second.heard + kSilence < now; }) > 0;
+  return last_plan_ + (changed_ ? kShortestGap : settings_.period) <= now &&
+         (changed_ || !sessions_.empty());
+}
+
+plan::StreamProblem StreamSessions::problem(Time now) {
+  plan::StreamProblem p;
+  p.workers = settings_.workers;
+  p.period_ms = settings_.period.millis();
+  p.solver = settings_.solver;
+  p.current = current_;
+  if (settings_.phases) p.batches_ahead = settings_.phased_wait;
+  for (uint32_t v = 0; v < settings_.variants.size(); ++v) {
+    const StreamSettings::Variant& variant = settings_.variants[v];
+    p.variants.push_back(
+        {variant.name, variant.input_size, variant.accuracy, request_kb(v), variant.latency});
+  }
+  for (auto& [id, session] : sessions_) {
+    session.planned_mbps = session.bandwidth_mbps;
+    const double rate =
+        std::clamp(session.measured_rps * 1.05, session.rate_rps * kLeastShare, session.rate_rps);
+    const double slo_ms = (session.slo - settings_.slack).millis();
+    p.clients.push_back({id, rate, std::max(slo_ms, 0.001), session.bandwidth_mbps,
+                         session.round_trip.millis(), session.min_accuracy});
+  }
+  changed_ = false;
+  last_plan_ = now;
+  return p;
+}
+
+void StreamSessions::planned(const plan::StreamProblem& problem, const plan::StreamPlan& plan) {
+  ++totals_.plans;
+  const auto session_of = [&](uint32_t client) -> Session* {
+    const auto known = sessions_.find(problem.clients[client].id);
+    return known == sessions_.end() ? nullptr : &known->second;  // it has gone meanwhile
+  };
+  for (const uint32_t c : plan.unmapped) {
+    if (Session* session = session_of(c)) {
+      session->variant.reset();
+      session->planned = true;
+    }
+  }
+  for (const plan::StreamPlan::Worker& worker : plan.workers) {
+    current_[worker.worker] = worker.variant;
+    std::vector<Session*> members;
+    for (const uint32_t c : worker.clients) {
+      Session* session = session_of(c);
+      if (session == nullptr) continue;
+      session->variant = worker.variant;
+      session->planned = true;
+      members.push_back(session);
+    }
+    set_phases(worker, members);
+  }
+}
+
+// Clients of one rate come in batches of the planned size, and the batches evenly over the
+// interval between two frames.
+void StreamSessions::set_phases(const plan::StreamPlan::Worker& worker,
+                                const std::vector<Session*>& members) {
+  std::map<double, std::vector<Session*>> by_rate;
+  for (Session* session : members) by_rate[session->rate_rps].push_back(session);
+  for (const auto& [rate, alike] : by_rate) {
+    const auto batches = static_cast<int64_t>((alike.size() + worker.batch - 1) / worker.batch);
+    for (size_t i = 0; i < alike.size(); ++i) {
+      const auto batch = static_cast<int64_t>(i / worker.batch);
+      alike[i]->phase = Duration::nanos(alike[i]->interval().nanos() * batch / batches);
+    }
+  }
+}
+
+}  // namespace fermata::policy

@@ -1,0 +1,168 @@
+#include "policy/stream/stream_sessions.h"
+
+#include <gtest/gtest.h>
+
+#include "plan/streams/stream_planner.h"
+
+namespace fermata::policy {
+namespace {
+
+Time second(double s) { return Time() + Duration::from_seconds(s); }
+
+StreamSettings three_sizes() {
+  StreamSettings s;
+  for (uint32_t v = 0; v < 3; ++v) {
+    const TableLatency latency{{{1, 10.0 + 10 * v}, {4, 16.0 + 16 * v}}};
+    s.variants.push_back({"v" + std::to_string(v), 100 * (v + 1), 0.2 * (v + 1), 10.0 * (v + 1),
+                          *LatencyTable::make(latency, 4)});
+  }
+  s.workers = 1;
+  return s;
+}
+
+StreamFrame frame_of(std::string client, uint64_t owner = 1) {
+  StreamFrame f;
+  f.client = std::move(client);
+  f.owner = owner;
+  f.rate_rps = 10;
+  f.slo = Duration::millis(100);
+  f.bandwidth_mbps = 40;
+  f.round_trip = Duration::millis(4);
+  f.bytes = 10'000;
+  return f;
+}
+
+void plan_now(StreamSessions& sessions, Time now) {
+  const plan::StreamProblem problem = sessions.problem(now);
+  sessions.planned(problem, plan::plan_streams(problem));
+}
+
+TEST(StreamSessions, AFrameHasWhatTheWayLeavesOfItsObjective) {
+  StreamSessions sessions(three_sizes());
+  const auto route = sessions.frame(frame_of("a"), second(1));
+  ASSERT_TRUE(route.ok()) << route.status();
+  EXPECT_EQ(route->network, Duration::millis(6));  // 80 kbit at 40 Mbit/s, and the round trip
+  EXPECT_EQ(route->deadline, second(1) + Duration::millis(100 - 6 - 2));
+  EXPECT_EQ(sessions.advice("a").input_size, 100);  // the smallest until there is a plan
+}
+
+TEST(StreamSessions, PlansWhenClientsComeGoAndChange) {
+  StreamSessions sessions(three_sizes());
+  EXPECT_FALSE(sessions.wants_plan(second(1)));
+  ASSERT_TRUE(sessions.hello(frame_of("a"), second(1)).ok());
+  EXPECT_TRUE(sessions.wants_plan(second(1)));
+  plan_now(sessions, second(1));
+  EXPECT_EQ(sessions.advice("a").input_size, 300);  // alone it gets the best
+  EXPECT_FALSE(sessions.wants_plan(second(1.2)));
+  EXPECT_TRUE(sessions.wants_plan(second(1.5)));  // a period
+  StreamFrame slower = frame_of("a");
+  slower.bandwidth_mbps = 39;
+  ASSERT_TRUE(sessions.frame(slower, second(1.2)).ok());
+  EXPECT_FALSE(sessions.wants_plan(second(1.2)));
+  slower.bandwidth_mbps = 1.5;
+  ASSERT_TRUE(sessions.frame(slower, second(1.3)).ok());
+  EXPECT_TRUE(sessions.wants_plan(second(1.3)));
+  plan_now(sessions, second(1.3));
+  EXPECT_EQ(sessions.advice("a").input_size, 100);
+  sessions.leave("a", 1);
+  EXPECT_TRUE(sessions.wants_plan(second(1.4)));
+  EXPECT_EQ(sessions.clients(), 0);
+}
+
+TEST(StreamSessions, FramesUnderWayEndOnTheirOwnDnn) {
+  StreamSessions sessions(three_sizes());
+  ASSERT_TRUE(sessions.hello(frame_of("a"), second(1)).ok());
+  plan_now(sessions, second(1));
+  StreamFrame old = frame_of("a");
+  old.input_size = 100;
+  EXPECT_EQ(sessions.frame(old, second(1.1))->variant, 0);
+  EXPECT_EQ(sessions.totals().mismatches, 1);
+  old.input_size = 300;
+  EXPECT_EQ(sessions.frame(old, second(1.2))->variant, 2);
+  EXPECT_EQ(sessions.totals().mismatches, 1);
+}
+
+TEST(StreamSessions, WhoFitsNowhereIsTold) {
+  StreamSessions sessions(three_sizes());
+  StreamFrame far = frame_of("far");
+  far.slo = Duration::millis(15);
+  ASSERT_TRUE(sessions.hello(far, second(1)).ok());
+  plan_now(sessions, second(1));
+  EXPECT_EQ(sessions.advice("far").input_size, 0);
+  EXPECT_EQ(sessions.frame(far, second(1.1)).status().code(), absl::StatusCode::kUnavailable);
+  far.slo = Duration::millis(100);
+  ASSERT_TRUE(sessions.hello(far, second(1.2)).ok());
+  plan_now(sessions, second(1.2));
+  EXPECT_EQ(sessions.advice("far").input_size, 300);
+}
+
+TEST(StreamSessions, AnIdBelongsToOneConnection) {
+  StreamSessions sessions(three_sizes());
+  ASSERT_TRUE(sessions.hello(frame_of("a", 1), second(1)).ok());
+  EXPECT_EQ(sessions.hello(frame_of("a", 2), second(2)).code(), absl::StatusCode::kAlreadyExists);
+  sessions.leave("a", 2);  // not its own
+  EXPECT_EQ(sessions.clients(), 1);
+  EXPECT_TRUE(sessions.hello(frame_of("a", 2), second(7)).ok());  // the first has long been silent
+  sessions.close(2);
+  EXPECT_EQ(sessions.clients(), 0);
+}
+
+TEST(StreamSessions, AFloodIsRejectedAndOthersAreNot) {
+  StreamSessions sessions(three_sizes());
+  int taken = 0;
+  for (int i = 0; i < 2000; ++i) {
+    taken += sessions.frame(frame_of("flood"), second(1 + i * 1e-3)).ok();
+  }
+  EXPECT_LE(taken, 10 * 1.25 * 2 + 15);
+  EXPECT_EQ(sessions.totals().flooded, 2000 - taken);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_TRUE(sessions.frame(frame_of("calm"), second(3 + i / 10.0)).ok());
+  EXPECT_LE(sessions.problem(second(5)).clients[1].rate_rps, 10);
+}
+
+TEST(StreamSessions, SaysWhatIsWrong) {
+  StreamSettings settings = three_sizes();
+  settings.most_clients = 1;
+  StreamSessions sessions(settings);
+  const auto error = [&](void (*change)(StreamFrame&)) {
+    StreamFrame f = frame_of("a");
+    change(f);
+    return std::string(sessions.frame(f, second(1)).status().message());
+  };
+  EXPECT_EQ(error([](auto& f) { f.client = ""; }),
+            "stream_client has 0 characters, expected 1 to 128");
+  EXPECT_EQ(error([](auto& f) { f.rate_rps.reset(); }),
+            "stream_rate is missing, expected frames a second");
+  EXPECT_EQ(error([](auto& f) { f.slo.reset(); }), "stream_slo is missing, expected microseconds");
+  EXPECT_EQ(error([](auto& f) { f.rate_rps = 1e9; }),
+            "stream_rate is 1000000000, expected 0.1 to 120 frames a second");
+  EXPECT_EQ(error([](auto& f) { f.bandwidth_mbps = -1; }),
+            "stream_bandwidth is -1 Mbit/s, expected a positive number");
+  EXPECT_EQ(sessions.clients(), 0);
+  EXPECT_EQ(error([](auto& f) { f.input_size = 150; }),
+            "stream_size is 150, expected one of 100, 200, 300");
+  EXPECT_EQ(error([](auto& f) { f.client = "b"; }), "1 clients are connected already");
+}
+
+// Four clients of one rate whose batch is two come in two batches, half an interval apart.
+TEST(StreamSessions, PhasesMakeBatches) {
+  StreamSettings settings = three_sizes();
+  settings.phases = true;
+  settings.variants.resize(1);
+  settings.variants[0].latency = *LatencyTable::make(TableLatency{{{1, 20}, {2, 24}}}, 2);
+  StreamSessions sessions(settings);
+  for (const char* id : {"a", "b", "c", "d"}) {
+    StreamFrame f = frame_of(id);
+    f.rate_rps = 20;
+    ASSERT_TRUE(sessions.frame(f, second(1)).ok());
+  }
+  plan_now(sessions, second(1));
+  EXPECT_EQ(sessions.advice("a").shift, Duration());
+  EXPECT_EQ(sessions.advice("b").shift, Duration());
+  for (const char* id : {"c", "d"}) {
+    EXPECT_EQ(std::abs(sessions.advice(id).shift.nanos()), Duration::millis(25).nanos());
+  }
+}
+
+}  // namespace
+}  // namespace fermata::policy
