@@ -1,0 +1,308 @@
+#include "simulate/streams.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <queue>
+#include <utility>
+
+#include "base/random.h"
+#include "base/status.h"
+#include "estimate/bandwidth.h"
+#include "plan/streams/stream_planner.h"
+#include "policy/scheduler.h"
+#include "policy/stream/stream_sessions.h"
+
+namespace fermata::simulate {
+namespace {
+
+constexpr Duration kLook = Duration::millis(25);  // whether a plan is wanted, as the server does
+constexpr Duration kSlack = Duration::millis(2);
+
+// A link that carries one frame after the other, at the bandwidth of the moment.
+class Link {
+ public:
+  Link(const std::vector<double>& mbps, double hold_s, double start_s)
+      : mbps_(mbps), hold_s_(hold_s), start_s_(start_s) {}
+
+  double mbps(double at_s) const {
+    const auto step = static_cast<size_t>((start_s_ + at_s) / hold_s_);
+    return std::max(mbps_[step % mbps_.size()], 1e-3);
+  }
+  double free_at() const { return free_at_s_; }
+  // When the last byte of what is sent now has left.
+  double send(double bytes, double now_s) {
+    double at = std::max(now_s, free_at_s_), megabits = bytes * 8e-6;
+    while (true) {
+      const double end = (std::floor((start_s_ + at) / hold_s_ + 1e-9) + 1) * hold_s_ - start_s_;
+      const double rate = mbps(at + 1e-9), fits = rate * (end - at);
+      if (fits >= megabits) return free_at_s_ = at + megabits / rate;
+      megabits -= fits;
+      at = end;
+    }
+  }
+
+ private:
+  const std::vector<double>& mbps_;
+  double hold_s_, start_s_, free_at_s_ = 0;
+};
+
+class StreamSimulation {
+ public:
+  StreamSimulation(const StreamRun& run, std::unique_ptr<policy::Scheduler> scheduler);
+  StreamRunResult go();
+
+ private:
+  struct Sender {
+    Link link;
+    estimate::Bandwidth estimate;
+    uint32_t size = 0;  // variant whose size it sends, as it was told
+    bool unmapped = false;
+    Duration shift;
+    Time last_arrival;  // of its frames at the server
+  };
+  struct Frame {
+    uint32_t client = 0, size = 0, variant = 0;
+    uint64_t bytes = 0;
+    Time sent, arrival;
+    bool measured = false;
+  };
+  using Event = std::function<void(Time)>;
+  struct Entry {
+    Time at;
+    uint64_t order;
+    Event event;
+    bool operator<(const Entry& o) const {
+      return std::pair(at, order) > std::pair(o.at, o.order);  // the first on top
+    }
+  };
+
+  void at(Time when, Event event) { events_.push({when, order_++, std::move(event)}); }
+  static Time second(double s) { return Time() + Duration::from_seconds(s); }
+  static double seconds(Time t) { return (t - Time()).seconds(); }
+
+  void set_up();
+  void send(uint32_t client, Time now);
+  uint32_t size_to_send(const Sender& sender, const StreamRun::Client& client, Time now);
+  void arrive(uint64_t id, Time now);
+  void act(Time now);
+  void end_batch(policy::Batch batch, Time now);
+  void answered(uint64_t id, bool served, Time now);  // at the client
+  void reply(uint64_t id, bool served, Time now);
+  void look(Time now);
+
+  const StreamRun& run_;
+  std::unique_ptr<policy::Scheduler> scheduler_;
+  std::unique_ptr<policy::StreamSessions> sessions_;
+  Random random_;
+  std::vector<KeyId> keys_;
+  std::vector<Sender> senders_;
+  std::vector<uint64_t> size_bytes_;
+  std::priority_queue<Entry> events_;
+  uint64_t order_ = 0, frames_ = 0;
+  std::map<uint64_t, Frame> under_way_;
+  std::map<uint64_t, policy::StreamAdvice> advice_;
+  policy::Decisions decisions_;
+  StreamRunResult result_;
+  std::vector<double> errors_;
+  Duration busy_;
+  double accuracy_ = 0;
+};
+
+StreamSimulation::StreamSimulation(const StreamRun& run,
+                                   std::unique_ptr<policy::Scheduler> scheduler)
+    : run_(run), scheduler_(std::move(scheduler)), random_(run.seed) {
+  set_up();
+}
+
+void StreamSimulation::set_up() {
+  policy::StreamSettings settings;
+  const bool alone = run_.mode == StreamMode::kDnnAlone;
+  for (const plan::StreamVariant& v : run_.variants) {
+    keys_.push_back(scheduler_->add_key({.name = v.name, .latency = LatencyByType(v.latency)}));
+    const double kb = alone ? run_.variants[run_.variant].request_kb : v.request_kb;
+    settings.variants.push_back(
+        {v.name, v.input_size, v.accuracy, kb * (1 + run_.size_spread), v.latency});
+    size_bytes_.push_back(static_cast<uint64_t>(v.request_kb * 1000 * (1 + run_.size_spread)));
+  }
+  settings.workers = run_.workers;
+  settings.phases = run_.phases;
+  settings.solver = run_.solver;
+  settings.slack = kSlack;
+  settings.most_clients = plan::StreamProblem::kMostClients;
+  sessions_ = std::make_unique<policy::StreamSessions>(std::move(settings));
+  for (uint32_t w = 0; w < run_.workers; ++w) scheduler_->add_worker(Time(), decisions_);
+  for (uint32_t c = 0; c < run_.clients.size(); ++c) {
+    const StreamRun::Client& client = run_.clients[c];
+    senders_.push_back({Link(run_.traces_mbps[client.trace], run_.hold_s, client.start_s), {}});
+    senders_[c].estimate.echoed(Duration::from_millis(client.rtt_ms));
+    at(second(client.first_frame_s), [this, c](Time now) { send(c, now); });
+  }
+  result_.frames_by_variant.resize(run_.variants.size());
+  at(Time() + kLook, [this](Time now) { look(now); });
+}
+
+void StreamSimulation::look(Time now) {
+  if (sessions_->wants_plan(now)) {
+    const plan::StreamProblem problem = sessions_->problem(now);
+    sessions_->planned(problem, plan::plan_streams(problem));
+  }
+  at(now + kLook, [this](Time later) { look(later); });
+}
+
+uint32_t StreamSimulation::size_to_send(const Sender& sender, const StreamRun::Client& client,
+                                        Time now) {
+  const uint32_t most = run_.mode == StreamMode::kPlanned ? sender.size : run_.variant;
+  if (run_.mode == StreamMode::kDnnAlone) return most;
+  auto estimate = sender.estimate;
+  return static_cast<uint32_t>(estimate::back_off(
+      absl::MakeConstSpan(size_bytes_).subspan(0, most + 1), client.rate_rps, estimate.mbps(now)));
+}
+
+void StreamSimulation::send(uint32_t client, Time now) {
+  const StreamRun::Client& who = run_.clients[client];
+  Sender& sender = senders_[client];
+  const Duration interval = Duration::from_seconds(1 / who.rate_rps);
+  const Duration shift = run_.phases ? std::exchange(sender.shift, Duration()) : Duration();
+  at(now + std::max(interval / 2, interval + shift), [this, client](Time t) { send(client, t); });
+
+  Frame frame{.client = client, .sent = now};
+  frame.measured = seconds(now) >= run_.warmup_s && seconds(now) < run_.duration_s;
+  result_.offered += frame.measured;
+  // What would stand in the way for half of its objective is dropped before it is sent.
+  if (sender.link.free_at() - seconds(now) > who.slo_ms * 5e-4) {
+    result_.dropped += frame.measured;
+    return;
+  }
+  frame.size = size_to_send(sender, who, now);
+  const double spread = run_.size_spread * (2 * random_.uniform() - 1);
+  frame.bytes =
+      static_cast<uint64_t>(run_.variants[frame.size].request_kb * 1000 * (1 + spread)) + 1;
+  if (const auto mbps = sender.estimate.mbps(now); mbps && frame.measured) {
+    errors_.push_back(std::abs(*mbps / sender.link.mbps(seconds(now)) - 1));
+  }
+  const double left = sender.link.send(static_cast<double>(frame.bytes), seconds(now));
+  frame.arrival = second(left + who.rtt_ms * 5e-4);
+  const uint64_t id = frames_++;
+  const Time arrival = frame.arrival;
+  under_way_.emplace(id, frame);
+  at(arrival, [this, id](Time t) { arrive(id, t); });
+}
+
+void StreamSimulation::arrive(uint64_t id, Time now) {
+  Frame& frame = under_way_.at(id);
+  const StreamRun::Client& client = run_.clients[frame.client];
+  Sender& sender = senders_[frame.client];
+  policy::StreamFrame meta;
+  meta.client = std::to_string(frame.client);
+  meta.rate_rps = client.rate_rps;
+  meta.slo = Duration::from_millis(client.slo_ms);
+  meta.bandwidth_mbps = sender.estimate.mbps(now);
+  meta.round_trip = sender.estimate.round_trip();
+  meta.bytes = frame.bytes;
+  if (run_.mode != StreamMode::kDnnAlone) meta.input_size = run_.variants[frame.size].input_size;
+  const auto route = sessions_->frame(meta, now);
+  if (!route.ok()) return reply(id, false, now);
+  frame.variant = run_.mode == StreamMode::kFixed ? run_.variant : route->variant;
+  scheduler_->nominate({JobId(id), keys_[frame.variant], now, route->deadline}, now, decisions_);
+  act(now);
+}
+
+void StreamSimulation::act(Time now) {
+  policy::Decisions decided = std::exchange(decisions_, {});
+  for (policy::Batch& batch : decided.bound) {
+    const Duration run = batch.finish - batch.start;
+    busy_ += run;
+    ++result_.batches;
+    result_.batched += batch.items;
+    const Time end = std::max(now, batch.start) + run;
+    at(end, [this, batch = std::move(batch)](Time t) mutable { end_batch(std::move(batch), t); });
+  }
+  for (const policy::Dropped& dropped : decided.dropped) {
+    reply(dropped.task.job.value(), false, now);
+  }
+  const Time wake = scheduler_->next_wake();
+  if (wake.is_infinite()) return;
+  at(std::max(wake, now), [this](Time t) {
+    if (scheduler_->next_wake() > t) return;
+    scheduler_->tick(t, decisions_);
+    act(t);
+  });
+}
+
+void StreamSimulation::end_batch(policy::Batch batch, Time now) {
+  for (const policy::Task& task : batch.tasks) reply(task.job.value(), true, now);
+  scheduler_->freed(batch.worker, now, decisions_);
+  act(now);
+}
+
+void StreamSimulation::reply(uint64_t id, bool served, Time now) {
+  const Frame& frame = under_way_.at(id);
+  advice_[id] = sessions_->advice(std::to_string(frame.client));
+  const Duration way = Duration::from_millis(run_.clients[frame.client].rtt_ms / 2);
+  const Duration in_server = now - frame.arrival;
+  at(now + way, [this, id, served, in_server](Time t) {
+    const Frame& f = under_way_.at(id);
+    Sender& sender = senders_[f.client];
+    const Duration half = sender.estimate.round_trip() / 2;
+    const Time start = std::max(f.sent, sender.last_arrival - half);
+    sender.estimate.acknowledged(f.bytes, t - in_server - start, t);
+    sender.last_arrival = std::max(sender.last_arrival, f.arrival);
+    answered(id, served, t);
+  });
+}
+
+void StreamSimulation::answered(uint64_t id, bool served, Time now) {
+  const Frame frame = under_way_.extract(id).mapped();
+  const policy::StreamAdvice advice = advice_.extract(id).mapped();
+  Sender& sender = senders_[frame.client];
+  sender.unmapped = advice.input_size == 0;
+  sender.shift = advice.shift;
+  for (uint32_t v = 0; v < run_.variants.size(); ++v) {
+    if (run_.variants[v].input_size == advice.input_size) sender.size = v;
+  }
+  if (!frame.measured) return;
+  if (!served) {
+    ++result_.rejected;
+  } else if (now - frame.sent > Duration::from_millis(run_.clients[frame.client].slo_ms)) {
+    ++result_.late;
+  } else {
+    ++result_.on_time;
+    // A frame that was sent smaller than the DNN's input is worth what its size is worth.
+    const uint32_t worth = std::min(frame.variant, frame.size);
+    accuracy_ +=
+        run_.variants[run_.mode == StreamMode::kDnnAlone ? worth : std::min(worth, frame.variant)]
+            .accuracy;
+    ++result_.frames_by_variant[frame.variant];
+  }
+}
+
+StreamRunResult StreamSimulation::go() {
+  const Time end = second(run_.duration_s + 5);  // what is under way ends
+  while (!events_.empty() && events_.top().at <= end) {
+    Entry entry = events_.top();
+    events_.pop();
+    entry.event(entry.at);
+  }
+  const auto& totals = sessions_->totals();
+  result_.mismatches = totals.mismatches;
+  result_.plans = totals.plans;
+  if (result_.on_time > 0) result_.accuracy = accuracy_ / static_cast<double>(result_.on_time);
+  result_.utilization = busy_.seconds() / (run_.duration_s + 5) / run_.workers;
+  if (!errors_.empty()) {
+    const auto middle = errors_.begin() + static_cast<std::ptrdiff_t>(errors_.size() / 2);
+    std::nth_element(errors_.begin(), middle, errors_.end());
+    result_.estimate_error = *middle;
+  }
+  return std::move(result_);
+}
+
+}  // namespace
+
+absl::StatusOr<StreamRunResult> run_streams(const StreamRun& run) {
+  ASSIGN_OR_RETURN(auto scheduler, policy::make_scheduler(run.scheduler));
+  return StreamSimulation(run, std::move(scheduler)).go();
+}
+
+}  // namespace fermata::simulate

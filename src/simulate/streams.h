@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "plan/streams/stream_problem.h"
+
+namespace fermata::simulate {
+
+// Clients that send frames over links whose bandwidth follows traces, to a stream service or to a
+// baseline (Jellyfish, section 7), in virtual time.
+
+enum class StreamMode : uint8_t {
+  kPlanned,   // data and DNNs adapted together: a stream service
+  kFixed,     // one DNN everywhere; clients send what their link sustains, at most its size
+  kDnnAlone,  // planned, but every client sends the same size
+};
+
+struct StreamRun {
+  struct Client {
+    double rate_rps = 15, slo_ms = 100, rtt_ms = 2;
+    uint32_t trace = 0;
+    double start_s = 0;  // where in the trace it starts
+    double first_frame_s = 0;
+  };
+  std::vector<std::vector<double>> traces_mbps;  // each repeats itself
+  double hold_s = 1;                             // of each value
+  std::vector<plan::StreamVariant> variants;     // by size, ascending
+  std::vector<Client> clients;
+  uint32_t workers = 2;
+  StreamMode mode = StreamMode::kPlanned;
+  uint32_t variant = 0;  // the one DNN of kFixed, the one size of kDnnAlone
+  bool phases = false;   // whether clients are told when to send
+  plan::StreamSolver solver = plan::StreamSolver::kBest;
+  std::string scheduler = "fermata";
+  double duration_s = 60, warmup_s = 2;
+  // Of frames' sizes, uniformly around request_kb; of batches' times, never above the profile.
+  double size_spread = 0.1;
+  uint64_t seed = 1;
+};
+
+struct StreamRunResult {
+  // offered = on_time + late + rejected (by the server) + dropped (before they were sent)
+  uint64_t offered = 0, on_time = 0, late = 0, rejected = 0, dropped = 0;
+  uint64_t mismatches = 0, plans = 0, batches = 0, batched = 0;
+  double accuracy = 0;        // mean over the frames on time
+  double utilization = 0;     // of the workers
+  double estimate_error = 0;  // median of |estimated / actual bandwidth - 1|
+  std::vector<uint64_t> frames_by_variant;
+  double miss_rate() const {
+    return offered == 0 ? 0 : 1 - static_cast<double>(on_time) / static_cast<double>(offered);
+  }
+};
+
+// The same run gives the same result. INVALID_ARGUMENT for an unknown scheduler.
+absl::StatusOr<StreamRunResult> run_streams(const StreamRun& run);
+
+}  // namespace fermata::simulate
