@@ -18,6 +18,7 @@ class Company {
   double value() const { return value_; }
   // Over which part of the window they spread, in (0, 1]: all of it for Poisson arrivals.
   double spread() const { return spread_; }
+  Time last() const { return last_; }  // arrival that was counted
 
  private:
   static constexpr size_t kMost = 64;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/algorithm/container.h"
+#include "policy/batch/instants.h"
 
 namespace fermata::policy {
 namespace {
@@ -76,11 +77,14 @@ void EnsembleLookahead::read_expected(const EnsembleQueries& queries, uint32_t a
   const EnsembleQueries::Ensemble& ensemble = queries.ensemble(at);
   if (ensemble.slo.is_infinite()) return;
   const double within = ensemble.company.value();
+  // Arrivals that come together: once their time has passed without another, that was all.
+  const Duration spread = ensemble.slo.scaled(ensemble.company.spread());
+  if (ensemble.company.last() + spread < start_) return;
   for (size_t i = 1; i <= std::min(static_cast<size_t>(within), kMostExpectedQueries); ++i) {
     Item& item = items_.emplace_back();
     item.utility = ensemble.expected.data();
-    const double place = static_cast<double>(i) / within * ensemble.company.spread();
-    item.arrival = start_ + ensemble.slo.scaled(place);
+    // Not at this very instant: what is there now goes first.
+    item.arrival = start_ + kTick + spread.scaled(static_cast<double>(i) / within);
     item.slo = ensemble.slo;
     item.deadline = item.arrival + item.slo;
     item.ensemble = at;
