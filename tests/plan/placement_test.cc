@@ -19,7 +19,7 @@ PlacementProblem small(uint32_t subclusters, std::vector<PlacementModel> models)
   return p;
 }
 
-PlacementProblem random_problem(uint64_t seed, uint32_t subclusters, size_t models) {
+PlacementProblem random_placement(uint64_t seed, uint32_t subclusters, size_t models) {
   Random random(seed);
   PlacementProblem p = small(subclusters, {});
   p.seed = seed;
@@ -63,7 +63,7 @@ TEST(Placement, EvaluatesEquations4To8And11) {
 
 TEST(Placement, AgreesWithBruteForce) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
-    PlacementProblem p = random_problem(seed, 2 + seed % 2, 8);
+    PlacementProblem p = random_placement(seed, 2 + seed % 2, 8);
     if (seed % 3 == 0) p.max_change_cost = 8;
     if (seed % 4 == 0) p.memory_mb = 7500;
     if (seed % 5 == 0) p.max_rate_rps = 420;
@@ -124,7 +124,7 @@ TEST(Placement, CostOfChangeIsBounded) {
 
 TEST(Placement, KeepsEveryLimitOnRandomProblems) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    PlacementProblem p = random_problem(seed, 8, 120);
+    PlacementProblem p = random_placement(seed, 8, 120);
     p.memory_mb = 15'000;
     p.max_rate_rps = 2'000;
     p.max_change_cost = 150;
@@ -142,7 +142,7 @@ TEST(Placement, NothingToBalanceIsFine) {
 }
 
 TEST(Placement, SchedulersShareTheSubclustersAndBoundTheirRate) {
-  PlacementProblem p = random_problem(3, 8, 160);
+  PlacementProblem p = random_placement(3, 8, 160);
   p.max_steps = 2'000'000;
   p.schedulers = 4;
   double rate = 0;
