@@ -36,7 +36,7 @@ Exit run_ensemble(const std::string& file) {
   const plan::EnsemblePlan& plan = planner.plan(task->problem, task->policy);
   std::cerr << fmt::format("planned {} queries in {:.2f} ms\n", task->problem.queries.size(),
                            (monotonic_now() - start).millis());
-  std::cout << write_json(plan::write_ensemble_plan(task->problem, plan));
+  std::cout << write_json(plan::write_ensemble_plan(*task, plan));
   return kDone;
 }
 

@@ -9,6 +9,7 @@
 namespace fermata::plan {
 
 // What documents of groups and of ensembles have in common.
+constexpr int64_t kMostSteps = 1'000'000'000'000;
 constexpr double kLongestMs = 1e8;  // about a day, to load a model or to run a batch
 
 using Names = absl::flat_hash_set<std::string>;

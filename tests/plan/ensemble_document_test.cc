@@ -21,7 +21,7 @@ absl::StatusOr<EnsembleTask> parsed_ensemble(std::string_view text) {
 
 std::string planned(const EnsembleProblem& problem, EnsemblePolicy policy) {
   EnsemblePlanner planner;
-  return write_ensemble_plan(problem, planner.plan(problem, policy)).dump();
+  return write_ensemble_plan({problem, policy}, planner.plan(problem, policy)).dump();
 }
 
 std::string replaced_in_ensemble(std::string_view what, std::string_view by) {
@@ -47,6 +47,15 @@ TEST(EnsembleDocument, WhatMayBeLeftOut) {
   EXPECT_EQ(task->problem.models[0].busy, Duration());
   EXPECT_TRUE(task->problem.queries[0].deadline.is_infinite());
   EXPECT_EQ(planned(task->problem, task->policy), R"({"utility":0.0,"plan":[],"unserved":["q"]})");
+}
+
+TEST(EnsembleDocument, SaysHowFarFromTheBestItMayBe) {
+  EnsembleProblem problem{.models = {{"a", ms(30), ms(0)}, {"b", ms(30), ms(0)}},
+                          .queries = {query("q1", 40, {0, 0.5, 0.6, 1}, 2)},
+                          .max_steps = 1};
+  problem.queries.push_back(query("q2", 40, {0, 0.5, 0.6, 1}, 2));
+  const std::string text = planned(problem, EnsemblePolicy::kDp);
+  EXPECT_THAT(text, testing::HasSubstr(R"("exact":false,"gap":)"));
 }
 
 TEST(EnsembleDocument, SaysWhatIsWrong) {

@@ -29,9 +29,16 @@ EnsembleProblem random_ensemble_problem(Random& random, size_t queries, size_t m
   return p;
 }
 
+void share_workers(Random& random, EnsembleProblem& problem) {
+  for (EnsembleModel& m : problem.models) m.worker = "w" + std::to_string(random.below(2));
+}
+
 void check_ensemble_plan(const EnsembleProblem& p, const EnsemblePlan& plan) {
   std::vector<Duration> free;
-  for (const EnsembleModel& m : p.models) free.push_back(m.busy);
+  for (size_t k = 0; k < p.models.size(); ++k) {
+    free.push_back(p.models[k].busy);
+    free[p.worker_of(k)] = std::max(free[p.worker_of(k)], p.models[k].busy);
+  }
   std::vector<int> seen(p.queries.size());
   double utility = 0;
   for (const EnsemblePlan::Served& s : plan.plan) {
@@ -41,8 +48,9 @@ void check_ensemble_plan(const EnsembleProblem& p, const EnsemblePlan& plan) {
     Duration finish;
     for (size_t k = 0; k < p.models.size(); ++k) {
       if ((s.subset >> k & 1) == 0) continue;
-      free[k] += p.models[k].latency;
-      finish = std::max(finish, free[k]);
+      Duration& end = free[p.worker_of(k)];
+      end += p.models[k].latency;
+      finish = std::max(finish, end);
     }
     EXPECT_EQ(s.finish, finish);
     EXPECT_LE(s.finish, p.queries[s.query].deadline);

@@ -21,6 +21,9 @@ inline EnsembleQuery query(std::string id, double deadline_ms, std::vector<doubl
 // deadline, without time to run, with utilities that fall with more models.
 EnsembleProblem random_ensemble_problem(Random& random, size_t queries, size_t models);
 
+// Models share up to two workers.
+void share_workers(Random& random, EnsembleProblem& problem);
+
 // Every query once, every task where the plan's order puts it, nobody late, the sum right.
 void check_ensemble_plan(const EnsembleProblem& problem, const EnsemblePlan& plan);
 

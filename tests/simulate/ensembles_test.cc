@@ -115,6 +115,19 @@ TEST(Ensembles, OfManyQueriesShareBatches) {
   }
 }
 
+// Two requests in 25 s: of each all items come at once, and nothing comes for long.
+TEST(Ensembles, AnswerARequestOfManyItems) {
+  Scenario s = scenario("fermata", 0.2, 1);
+  s.ensembles[0] = ensemble("e", 20'000);
+  s.ensembles[0].arrival = UniformArrivals();
+  s.ensembles[0].demand.items = {{1, 200}};
+  s.warmup = Duration();
+  s.duration = Duration::seconds(12);
+  const Result result = checked(s);
+  EXPECT_GT(result.models.back().offered, 0u);
+  EXPECT_EQ(result.models.back().on_time, result.models.back().offered);
+}
+
 TEST(Ensembles, ThatServeAllDropNothing) {
   for (const std::string_view scheduler : {"fermata", "schemble", "original", "greedy-fifo"}) {
     Scenario s = scenario(scheduler, 300);

@@ -90,6 +90,15 @@ void EnsembleCounts::fill_row(const Layer& from, const Layer& to, const Vector& 
   }
 }
 
+// Counts that shared workers do not run by the deadline.
+void EnsembleCounts::drop_late(const EnsembleTables& tables, size_t i, Vector at, double* row) {
+  for (at[0] = 0; at[0] <= layers_[i + 1].high[0]; ++at[0]) {
+    TaskCounts counts = {};
+    for (size_t a = 0; a < axes_; ++a) counts[model_of_[a]] = static_cast<uint16_t>(at[a]);
+    if (!tables.workers_have_time(i, counts, 0)) row[at[0]] = kNever;
+  }
+}
+
 void EnsembleCounts::fill(const EnsembleTables& tables, size_t i) {
   moves_.assign(1, {});
   for (const EnsembleOption& o : tables.options(i)) {
@@ -102,6 +111,7 @@ void EnsembleCounts::fill(const EnsembleTables& tables, size_t i) {
   Vector at = {};
   for (size_t cell = 0; cell < to.cells; cell += to.high[0] + 1) {
     fill_row(from, to, at, &values_[to.first + cell]);
+    if (tables.shares_workers()) drop_late(tables, i, at, &values_[to.first + cell]);
     for (size_t a = 1; a < axes_ && ++at[a] > to.high[a]; ++a) at[a] = 0;
   }
 }

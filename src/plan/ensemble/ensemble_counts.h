@@ -33,6 +33,7 @@ class EnsembleCounts {
   void choose_axes(const EnsembleTables& tables);
   Layer layer_after(const EnsembleTables& tables, const Layer& before, size_t i) const;
   void fill(const EnsembleTables& tables, size_t i);
+  void drop_late(const EnsembleTables& tables, size_t i, Vector at, double* row);
   void fill_row(const Layer& from, const Layer& to, const Vector& at, double* row);
   size_t best_end(const EnsembleTables& tables) const;
   Vector coordinates(const Layer& layer, size_t cell) const;

@@ -40,6 +40,8 @@ EnsembleTask TaskReader::read(Reader root) {
   task_.policy =
       static_cast<EnsemblePolicy>(fields["policy"].choice({names.begin(), names.end()}, 0));
   task_.problem.delta = fields["delta"].between(kLeastDelta, 1, task_.problem.delta);
+  task_.problem.max_steps = static_cast<uint64_t>(
+      fields["max_steps"].integer(1, kMostSteps, EnsembleProblem::kDefaultSteps));
   read_models(fields["models"]);
   const Reader queries = fields["queries"];
   if (!root.failed()) read_queries(queries);
@@ -61,6 +63,7 @@ void TaskReader::read_models(Reader list) {
     if (model.name.find('+') != std::string::npos) name.fail("a name without +, which joins names");
     model.latency = Duration::from_millis(fields["latency_ms"].between(0, kLongestMs));
     model.busy = Duration::from_millis(fields["busy_ms"].between(0, kLongestMs, 0.0));
+    model.worker = fields["worker"].string(std::string());
   }
   const std::vector<std::string> names = names_of(task_.problem);
   for (Subset s = 1; s < Subset{1} << models.size(); ++s) {
@@ -144,15 +147,18 @@ Json to_document(const EnsembleTask& task) {
   for (const EnsembleModel& m : problem.models) {
     out["models"].push_back(
         {{"name", m.name}, {"latency_ms", millis(m.latency)}, {"busy_ms", millis(m.busy)}});
+    if (!m.worker.empty()) out["models"].back()["worker"] = m.worker;
   }
   const std::vector<std::string> models = names_of(problem);
   for (const auto& q : problem.queries) out["queries"].push_back(write_query(models, q));
   out["delta"] = problem.delta;
+  out["max_steps"] = problem.max_steps;
   out["policy"] = ensemble_policy_names()[static_cast<size_t>(task.policy)];
   return out;
 }
 
-Json write_ensemble_plan(const EnsembleProblem& problem, const EnsemblePlan& plan) {
+Json write_ensemble_plan(const EnsembleTask& task, const EnsemblePlan& plan) {
+  const EnsembleProblem& problem = task.problem;
   Json out = {{"utility", plan.utility}, {"plan", Json::array()}, {"unserved", Json::array()}};
   for (const EnsemblePlan::Served& served : plan.plan) {
     Json models = Json::array();
@@ -164,6 +170,9 @@ Json write_ensemble_plan(const EnsembleProblem& problem, const EnsemblePlan& pla
                            {"finish_ms", millis(served.finish)}});
   }
   for (const uint32_t q : plan.unserved) out["unserved"].push_back(problem.queries[q].id);
+  if (plan.gap == 0) return out;
+  out["exact"] = false;
+  out["gap"] = plan.gap;
   return out;
 }
 

@@ -13,6 +13,6 @@ EnsembleTask read_ensemble_task(Reader root);
 // neither can be kept, unless a model takes no time.
 Json to_document(const EnsembleTask& task);
 
-Json write_ensemble_plan(const EnsembleProblem& problem, const EnsemblePlan& plan);
+Json write_ensemble_plan(const EnsembleTask& task, const EnsemblePlan& plan);
 
 }  // namespace fermata::plan

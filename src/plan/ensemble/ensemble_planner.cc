@@ -12,7 +12,8 @@ namespace {
 constexpr std::array<std::string_view, 5> kPolicyNames = {"dp", "greedy-edf", "greedy-fifo",
                                                           "greedy-sjf", "original"};
 
-constexpr double kMostWork = 16e6;  // of all counts, some milliseconds
+constexpr double kMostWork = 16e6;  // of all counts: more would take much memory
+constexpr double kSumsPerStep = 8;  // of counts; they are vectorised
 
 Duration time_of(const EnsembleProblem& problem, Subset subset) {
   Duration time;
@@ -28,9 +29,11 @@ std::span<const std::string_view> ensemble_policy_names() { return kPolicyNames;
 
 const EnsemblePlan& EnsemblePlanner::plan(const EnsembleProblem& problem, EnsemblePolicy policy) {
   order_queries(problem, policy);
+  plan_.gap = 0;
   subsets_.assign(order_.size(), 0);
-  free_at_.clear();
-  for (const EnsembleModel& m : problem.models) free_at_.push_back(m.busy);
+  worker_of_.clear();
+  for (size_t k = 0; k < problem.models.size(); ++k) worker_of_.push_back(problem.worker_of(k));
+  free_workers(problem);
   if (policy == EnsemblePolicy::kDp) {
     assign_best(problem);
   } else if (policy == EnsemblePolicy::kOriginal) {
@@ -61,13 +64,25 @@ void EnsemblePlanner::order_queries(const EnsembleProblem& problem, EnsemblePoli
   }
 }
 
-bool EnsemblePlanner::on_time(const EnsembleProblem& problem, uint32_t query, Subset subset) const {
-  const Duration deadline = problem.queries[query].deadline;
+void EnsemblePlanner::free_workers(const EnsembleProblem& problem) {
+  free_at_.assign(problem.models.size(), Duration());
+  for (size_t k = 0; k < problem.models.size(); ++k) {
+    Duration& free_at = free_at_[worker_of_[k]];
+    free_at = std::max(free_at, problem.models[k].busy);
+  }
+}
+
+// When the last of its tasks ends, behind what has been placed.
+Duration EnsemblePlanner::end_of(const EnsembleProblem& problem, Subset subset) const {
+  std::array<Duration, EnsembleProblem::kMostModels> run = {};
+  Duration end;
   for (; subset != 0; subset &= subset - 1) {
     const auto k = static_cast<size_t>(std::countr_zero(subset));
-    if (free_at_[k] + problem.models[k].latency > deadline) return false;
+    const size_t worker = worker_of_[k];
+    run[worker] += problem.models[k].latency;
+    end = std::max(end, free_at_[worker] + run[worker]);
   }
-  return true;
+  return end;
 }
 
 // A query's tasks are appended to those of its models.
@@ -75,26 +90,29 @@ void EnsemblePlanner::run(const EnsembleProblem& problem, size_t place, Subset s
   subsets_[place] = subset;
   for (; subset != 0; subset &= subset - 1) {
     const auto k = static_cast<size_t>(std::countr_zero(subset));
-    free_at_[k] += problem.models[k].latency;
+    free_at_[worker_of_[k]] += problem.models[k].latency;
   }
 }
 
 void EnsemblePlanner::assign_best(const EnsembleProblem& problem) {
   tables_.build(problem, order_);
   if (tables_.best_alone(subsets_)) return;
-  if (EnsembleCounts::work(tables_) <= kMostWork) {
+  const double steps = static_cast<double>(problem.max_steps);
+  if (EnsembleCounts::work(tables_) <= std::min(kMostWork, steps * kSumsPerStep)) {
     counts_.solve(tables_, subsets_);
   } else {
-    search_.solve(tables_, problem.delta * static_cast<double>(order_.size()), subsets_);
+    const double within = problem.delta * static_cast<double>(order_.size());
+    plan_.gap = search_.solve(tables_, within, problem.max_steps, subsets_);
   }
 }
 
 void EnsemblePlanner::assign_greedily(const EnsembleProblem& problem) {
   for (size_t i = 0; i < order_.size(); ++i) {
     const auto& utility = problem.queries[order_[i]].utility;
+    const Duration deadline = problem.queries[order_[i]].deadline;
     Subset best = 0;
     for (Subset s = 1; s < utility.size(); ++s) {
-      if (utility[s] < utility[best] || !on_time(problem, order_[i], s)) continue;
+      if (utility[s] < utility[best] || end_of(problem, s) > deadline) continue;
       const bool better =
           utility[s] > utility[best] || time_of(problem, s) < time_of(problem, best);
       if (better) best = s;
@@ -106,7 +124,8 @@ void EnsemblePlanner::assign_greedily(const EnsembleProblem& problem) {
 void EnsemblePlanner::assign_all(const EnsembleProblem& problem) {
   const auto all = static_cast<Subset>((Subset{1} << problem.models.size()) - 1);
   for (size_t i = 0; i < order_.size(); ++i) {
-    if (on_time(problem, order_[i], all)) run(problem, i, all);
+    const bool on_time = end_of(problem, all) <= problem.queries[order_[i]].deadline;
+    if (on_time) run(problem, i, all);
   }
 }
 
@@ -114,18 +133,15 @@ void EnsemblePlanner::assemble(const EnsembleProblem& problem) {
   plan_.utility = 0;
   plan_.plan.clear();
   plan_.unserved.clear();
-  for (size_t k = 0; k < free_at_.size(); ++k) free_at_[k] = problem.models[k].busy;
+  free_workers(problem);
   for (size_t i = 0; i < order_.size(); ++i) {
     const Subset subset = subsets_[i];
     if (subset == 0) {
       plan_.unserved.push_back(order_[i]);
       continue;
     }
+    const Duration finish = end_of(problem, subset);
     run(problem, i, subset);
-    Duration finish;
-    for (Subset rest = subset; rest != 0; rest &= rest - 1) {
-      finish = std::max(finish, free_at_[static_cast<size_t>(std::countr_zero(rest))]);
-    }
     plan_.utility += problem.queries[order_[i]].utility[subset];
     plan_.plan.push_back({order_[i], subset, finish});
   }

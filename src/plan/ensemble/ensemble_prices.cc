@@ -7,13 +7,13 @@
 namespace fermata::plan {
 namespace {
 
-constexpr int kSteps = 150;
+constexpr uint64_t kMostMoves = 150;
 constexpr int kPatience = 8;  // steps without a better bound, before they get shorter
 constexpr double kSamePrice = 1e-9;
 
 }  // namespace
 
-void EnsemblePrices::fit(const EnsembleTables& tables) {
+uint64_t EnsemblePrices::fit(const EnsembleTables& tables, uint64_t max_steps) {
   const size_t n = tables.queries();
   multiplier_.assign(n, {});
   excess_.assign(n, {});
@@ -22,7 +22,12 @@ void EnsemblePrices::fit(const EnsembleTables& tables) {
   bound_ = std::numeric_limits<double>::infinity();
   utility_ = -1;
   double length = 1;
-  for (int step = 0, worse = 0; step < kSteps && bound_ > utility_ + kSamePrice; ++step) {
+  int worse = 0;
+  // A place without options is looked at too.
+  const uint64_t look = n + tables.options();
+  const uint64_t moves = std::clamp<uint64_t>(max_steps / look, 1, kMostMoves);
+  uint64_t looks = 0;
+  for (; looks < moves && bound_ > utility_ + kSamePrice; ++looks) {
     follow_prices(tables);
     if (rest_[0] < bound_) {
       bound_ = rest_[0];
@@ -38,6 +43,7 @@ void EnsemblePrices::fit(const EnsembleTables& tables) {
   }
   multiplier_ = best_multiplier_;
   follow_prices(tables);
+  return (looks + 1) * look;
 }
 
 void EnsemblePrices::follow_prices(const EnsembleTables& tables) {

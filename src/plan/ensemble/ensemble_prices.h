@@ -13,8 +13,9 @@ namespace fermata::plan {
 // worth from above, and plans that follow them are good. Memory is kept between calls.
 class EnsemblePrices {
  public:
-  // O(queries * options) for each of a fixed number of steps.
-  void fit(const EnsembleTables& tables);
+  // Looks at every option of every query as often as max_steps allow, once at least and some 150
+  // times at most. How many it looked at.
+  uint64_t fit(const EnsembleTables& tables, uint64_t max_steps);
 
   // No plan is worth more. The best plan that followed prices, by place, and its utility.
   double bound() const { return bound_; }

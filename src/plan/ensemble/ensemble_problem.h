@@ -17,11 +17,13 @@ namespace fermata::plan {
 
 using estimate::Subset;  // of an ensemble's base models
 
-// A base model. It runs one task at a time, in the order of the plan.
+// A base model. Its worker runs one task at a time, in the order of the plan, and of one query in
+// the order of the models.
 struct EnsembleModel {
   std::string name;
-  Duration latency;  // of one task, not negative
-  Duration busy;     // what is left of the task that it runs now, not negative
+  Duration latency;         // of one task, not negative
+  Duration busy;            // what is left of the task that its worker runs now, not negative
+  std::string worker = {};  // models of one name share it; empty: a worker of its own
 };
 
 struct EnsembleQuery {
@@ -36,10 +38,20 @@ struct EnsembleQuery {
 
 struct EnsembleProblem {
   static constexpr size_t kMostModels = estimate::kMostBaseModels, kMostQueries = 4096;
+  static constexpr uint64_t kDefaultSteps = 100'000'000;  // about a second
+
+  // The first model that has the worker of this one.
+  size_t worker_of(size_t model) const {
+    size_t first = 0;
+    const std::string& worker = models[model].worker;
+    while (first < model && (worker.empty() || models[first].worker != worker)) ++first;
+    return first;
+  }
 
   std::vector<EnsembleModel> models;
   std::vector<EnsembleQuery> queries;
   double delta = 0.01;  // kDp may be worth so much less than the best plan for each query; > 0
+  uint64_t max_steps = kDefaultSteps;  // of kDp, which then keeps its best
 };
 
 // The contract's policies; ensemble_policy_names() has their names in this order.
@@ -65,6 +77,7 @@ struct EnsemblePlan {
     Duration finish;  // of its last task, at its deadline or before
   };
   double utility = 0;              // sum over `plan`
+  double gap = 0;                  // of kDp: no plan is worth more by above this; 0: it is the best
   std::vector<Served> plan;        // in the order in which every model runs its tasks
   std::vector<uint32_t> unserved;  // in the problem's order
 };

@@ -6,7 +6,8 @@
 namespace fermata::plan {
 namespace {
 
-constexpr size_t kFirstWidth = 256;
+constexpr size_t kFirstWidth = 256, kLeastWidth = 4;
+constexpr size_t kMostStates = 4'000'000;  // of all layers, some hundred megabytes
 constexpr size_t kFewSlots = 1024;
 constexpr double kSame = 1e-9;  // less than any delta
 
@@ -20,34 +21,42 @@ size_t hash(const TaskCounts& counts) {
 
 }  // namespace
 
-void EnsembleSearch::solve(const EnsembleTables& tables, double within,
-                           std::vector<Subset>& subsets) {
-  prices_.fit(tables);
+double EnsembleSearch::solve(const EnsembleTables& tables, double within, uint64_t max_steps,
+                             std::vector<Subset>& subsets) {
+  uint64_t steps = prices_.fit(tables, max_steps / 2);
   subsets = prices_.subsets();
   utility_ = prices_.utility();
-  left_out_ = prices_.bound();
-  for (size_t width = kFirstWidth; left_out_ > utility_ + kSame; width *= 4) {
-    search(tables, width);
-    trace(tables.queries(), subsets);
-    if (left_out_ <= utility_ + std::max(within, kSame)) return;
+  double bound = prices_.bound();
+  const size_t n = tables.queries();
+  for (size_t width = kFirstWidth; bound > utility_ + std::max(within, kSame); width *= 4) {
+    const uint64_t left = steps < max_steps ? max_steps - steps : 0;
+    const size_t affordable = std::min<size_t>(left / (n + tables.options()), kMostStates / n);
+    if (affordable < (width > kFirstWidth ? width / 2 : kLeastWidth)) break;
+    steps += search(tables, std::min(width, affordable));
+    bound = std::min(bound, left_out_);
+    trace(n, subsets);
   }
+  return bound > utility_ + kSame ? bound - utility_ : 0;
 }
 
 // All plans that may be worth more than the one that is known, but of no more states than
 // `width` after each query.
-void EnsembleSearch::search(const EnsembleTables& tables, size_t width) {
+uint64_t EnsembleSearch::search(const EnsembleTables& tables, size_t width) {
   states_.assign(1, {{}, 0, kNone, 0});
   slots_.assign(kFewSlots, kNone);
   layer_ = 0;
   left_out_ = utility_;
+  uint64_t steps = 0;
   for (size_t i = 0; i < tables.queries(); ++i) {
     const size_t first = layer_;
     layer_ = states_.size();
     std::fill(slots_.begin(), slots_.end(), kNone);
     set_worth(tables, i);
+    steps += (layer_ - first) * (1 + tables.options(i).size());
     for (size_t s = first; s < layer_; ++s) extend(tables, i, static_cast<uint32_t>(s));
     if (states_.size() - layer_ > width) narrow(tables, i, width);
   }
+  return steps;
 }
 
 void EnsembleSearch::set_worth(const EnsembleTables& tables, size_t i) {

@@ -11,13 +11,15 @@ namespace fermata::plan {
 // The dynamic program of EnsembleCounts where there are too many counts to look at all of them
 // (many models, late deadlines). Of each layer it keeps the states that promise the most, by
 // what prices say can still be reached from them. What it left out bounds how much better than
-// its plan any other could be; it keeps more and more states until that is little enough.
+// its plan any other could be; it keeps more and more states until that is little enough, or
+// until it has taken its steps.
 class EnsembleSearch {
  public:
-  // By place in the order, 0 where nobody answers; at most `within` below the best plan. Usually
-  // the first width is enough, and the plan is the best one or close to it; how wide it becomes
-  // is not limited.
-  void solve(const EnsembleTables& tables, double within, std::vector<Subset>& subsets);
+  // By place in the order, 0 where nobody answers. How much more utility another plan may have at
+  // the most: usually the first width is enough for `within`. A step looks at one option of
+  // one query once; few steps are taken, however few are allowed.
+  double solve(const EnsembleTables& tables, double within, uint64_t max_steps,
+               std::vector<Subset>& subsets);
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -28,7 +30,7 @@ class EnsembleSearch {
     uint32_t before;  // in states_, without the last query
     Subset subset;    // the last query's
   };
-  void search(const EnsembleTables& tables, size_t width);
+  uint64_t search(const EnsembleTables& tables, size_t width);  // steps
   void set_worth(const EnsembleTables& tables, size_t i);
   void extend(const EnsembleTables& tables, size_t i, uint32_t index);
   double promise(const EnsembleTables& tables, size_t i, const State& state) const;

@@ -27,6 +27,8 @@ void EnsembleTables::build(const EnsembleProblem& problem, std::span<const uint3
   FERMATA_CHECK(order.size() <= EnsembleProblem::kMostQueries);
   latency_.clear();
   for (const EnsembleModel& m : problem.models) latency_.push_back(m.latency);
+  read_workers(problem);
+  deadline_.clear();
   room_.assign(order.size(), {});
   options_.clear();
   first_.assign(1, 0);
@@ -35,24 +37,48 @@ void EnsembleTables::build(const EnsembleProblem& problem, std::span<const uint3
     for (size_t k = 0; k < models(); ++k) {
       room_[i][k] = tasks_until(query.deadline, problem.models[k], order.size());
     }
-    add_options(query, room_[i]);
+    deadline_.push_back(query.deadline);
+    add_options(query, i);
     first_.push_back(options_.size());
   }
 }
 
-void EnsembleTables::add_options(const EnsembleQuery& query, const TaskCounts& room) {
+void EnsembleTables::read_workers(const EnsembleProblem& problem) {
+  shared_.clear();
+  for (size_t first = 0; first < problem.models.size(); ++first) {
+    SharedWorker worker = {0, Duration()};
+    for (size_t k = first; k < problem.models.size(); ++k) {
+      if (problem.worker_of(k) != first) continue;
+      worker.models |= estimate::only(static_cast<uint32_t>(k));
+      worker.busy = std::max(worker.busy, problem.models[k].busy);
+    }
+    if (std::popcount(worker.models) > 1) shared_.push_back(worker);
+  }
+}
+
+bool EnsembleTables::workers_have_time(size_t i, const TaskCounts& counts, Subset added) const {
+  for (const SharedWorker& worker : shared_) {
+    Duration end = worker.busy + time_of(worker.models & added);
+    for (Subset rest = worker.models; rest != 0; rest &= rest - 1) {
+      const auto k = static_cast<size_t>(std::countr_zero(rest));
+      end += latency_[k] * counts[k];
+    }
+    if (end > deadline_[i]) return false;
+  }
+  return true;
+}
+
+void EnsembleTables::add_options(const EnsembleQuery& query, size_t place) {
   FERMATA_CHECK(query.utility.size() == size_t{1} << models());
   best_part_.assign(query.utility.size(), 0.0);
   for (Subset s = 1; s < query.utility.size(); ++s) {
     double parts = 0;
-    bool alone_on_time = true;
     for (Subset rest = s; rest != 0; rest &= rest - 1) {
       parts = std::max(parts, best_part_[s & ~(rest & -rest)]);
-      alone_on_time &= room[static_cast<size_t>(std::countr_zero(rest))] > 0;
     }
     const double utility = rounded(query.utility[s]);
     best_part_[s] = std::max(parts, utility);
-    if (alone_on_time && utility > parts) options_.push_back({s, utility});
+    if (utility > parts && has_room(place, {}, s)) options_.push_back({s, utility});
   }
 }
 

@@ -30,7 +30,7 @@ inline void add_tasks(TaskCounts& counts, Subset subset) {
 // so when a query's tasks end says no more than how many tasks each model has got so far. A
 // query that uses model k is on time if k has got at most `room` tasks by then, this one
 // among them; and as deadlines only grow, that bound may as well hold for queries that do not
-// use k.
+// use k. Where models share a worker, the same goes for the time of all tasks that it has got.
 class EnsembleTables {
  public:
   // `order`: all queries, the earliest deadline first. O(queries * models * 2^models).
@@ -45,25 +45,37 @@ class EnsembleTables {
   std::span<const EnsembleOption> options(size_t i) const {
     return std::span(options_).subspan(first_[i], first_[i + 1] - first_[i]);
   }
+  size_t options() const { return options_.size(); }  // of all places
   const TaskCounts& room(size_t i) const { return room_[i]; }
   // Whether that still holds for place i when its models get these tasks more.
-  bool has_room(size_t i, const TaskCounts& counts, Subset subset) const {
-    for (; subset != 0; subset &= subset - 1) {
+  bool has_room(size_t i, const TaskCounts& counts, Subset added) const {
+    for (Subset subset = added; subset != 0; subset &= subset - 1) {
       const auto k = static_cast<size_t>(std::countr_zero(subset));
       if (counts[k] >= room_[i][k]) return false;
     }
-    return true;
+    return shared_.empty() || workers_have_time(i, counts, added);
   }
+  bool shares_workers() const { return !shared_.empty(); }
+  // Of workers that several models share: whether they run these tasks, and those of `added`, by
+  // the deadline of place i.
+  bool workers_have_time(size_t i, const TaskCounts& counts, Subset added) const;
 
   // The option of each query that is best if there were no other query (0: nobody), and
   // whether that keeps every room: then no plan is better.
   bool best_alone(std::vector<Subset>& subsets) const;
 
  private:
-  void add_options(const EnsembleQuery& query, const TaskCounts& room);
+  struct SharedWorker {
+    Subset models;
+    Duration busy;
+  };
+  void read_workers(const EnsembleProblem& problem);
+  void add_options(const EnsembleQuery& query, size_t place);
   Duration time_of(Subset subset) const;
 
   std::vector<Duration> latency_;
+  std::vector<SharedWorker> shared_;
+  std::vector<Duration> deadline_;  // by place
   std::vector<TaskCounts> room_;
   std::vector<EnsembleOption> options_;
   std::vector<size_t> first_;

@@ -6,6 +6,12 @@
 #include "policy/batch/instants.h"
 
 namespace fermata::policy {
+namespace {
+
+constexpr size_t kMostAsked = 64;  // queries, whether they join another's batch
+
+}  // namespace
+
 void EnsembleBatcher::add_worker(uint32_t type, uint32_t running) {
   queries_.add_worker(type, running);
   declined_.add_worker(type);
@@ -69,8 +75,10 @@ void EnsembleBatcher::update(Time now) {
   offer_.epoch = epoch_;
   offer_.types = declined_.types(now);
   offer_.start_at = std::max(now, declined_.from());
-  const auto any = std::find_if(queries.begin(), queries.end(), wants_more);
-  offer_.items = any == queries.end() ? 0 : static_cast<uint32_t>(queries.end() - any);
+  uint32_t run_for = 0;
+  auto any = queries.begin();
+  for (; any != queries.end() && !wants_more(*any); ++any) ++run_for;
+  offer_.items = static_cast<uint32_t>(queries.size()) - run_for;
   offer_.patient = any != queries.end() && (*any)->task.deadline.is_infinite();
   offer_.urgency = kLast;
   if (any == queries.end()) return;
@@ -82,9 +90,9 @@ void EnsembleBatcher::update(Time now) {
     return fastest;
   };
   offer_.run = run_of(*any);
-  const auto in_time = std::partition_point(
-      any, queries.end(), [&](const auto* query) { return query->task.deadline < now; });
-  for (auto it = in_time; it != queries.end() && !(*it)->task.deadline.is_infinite(); ++it) {
+  const bool late = (*any)->task.deadline < now;
+  for (auto it = late ? queries.lower_bound(now) : any;
+       it != queries.end() && !(*it)->task.deadline.is_infinite(); ++it) {
     if ((*it)->had() != 0 || !wants_more(*it)) continue;
     offer_.run = run_of(*it);
     offer_.urgency = (*it)->task.deadline - offer_.run;
@@ -121,8 +129,9 @@ Answer EnsembleBatcher::granted(const Grant& grant, Time now, Decisions& out) {
 
 void EnsembleBatcher::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {
   const Time run_from = batch.finish - latency(batch.items);
+  size_t asked = 0;
   for (const EnsembleQueries::Query* query : queries_.by_deadline()) {
-    if (batch.items >= latency.max_batch()) break;
+    if (batch.items >= latency.max_batch() || asked++ == kMostAsked) break;
     const std::vector<KeyId>& models = queries_.ensemble(query->ensemble).info.models;
     const auto at = std::find(models.begin(), models.end(), batch.key);
     if (at == models.end() || (query->pending() >> (at - models.begin()) & 1) == 0) continue;

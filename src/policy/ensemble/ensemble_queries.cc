@@ -16,10 +16,6 @@ constexpr double kLeastUtility = 1e-4;
 // How often a predicted difficulty is not to be believed.
 constexpr double kDoubt = 0.1;
 
-bool before(const Task& a, const Task& b) {
-  return a.deadline != b.deadline ? a.deadline < b.deadline : a.job < b.job;
-}
-
 // Of the ensemble's models, or kNoModel.
 uint32_t model_of(const EnsembleInfo& info, KeyId key) {
   const auto it = absl::c_find(info.models, key);
@@ -62,7 +58,7 @@ void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
       for (plan::Subset s = 1; s < row.size(); ++s) row[s] += kDoubt * (mean[s] - row[s]);
     }
   }
-  ensembles_[at] = {.key = key, .info = worthy, .expected = mean, .company = {}};
+  ensembles_[at] = {.key = key, .info = worthy, .expected = mean, .company = {}, .by_deadline = {}};
   ensemble_of_[key] = at;
 }
 
@@ -92,10 +88,9 @@ EnsembleQueries::Query& EnsembleQueries::insert(const Task& task, Time now) {
   entry->query.ensemble = at;
   entry->query.utility = &ensemble.expected;
   Query& query = entry->query;
-  by_deadline_.insert(
-      std::upper_bound(by_deadline_.begin(), by_deadline_.end(), task,
-                       [](const Task& t, const Query* q) { return before(t, q->task); }),
-      &query);
+  by_deadline_.insert(&query);
+  ensemble.by_deadline.insert(&query);
+  ensemble.items += task.items;
   set_moment(*entry);
   const bool is_new = queries_.emplace(task.job, std::move(entry)).second;
   FERMATA_CHECK(is_new);
@@ -132,7 +127,7 @@ bool EnsembleQueries::withdraw(const Task& task) {
   entry.query.withdrawn = true;
   entry.query.planned = entry.query.had();
   set_moment(entry);
-  std::erase(by_deadline_, &entry.query);
+  stop_waiting(entry.query);
   return false;
 }
 
@@ -211,12 +206,20 @@ void EnsembleQueries::conclude_late(Time now, Decisions& out) {
       conclude(entry, out);
       continue;
     }
-    const EnsembleInfo& info = ensembles_[entry.query.ensemble].info;
+    const uint32_t items = entry.query.task.items;
     Duration run = Duration::infinite();
-    for (const KeyId model : info.models) run = std::min(run, slowest(model)(1));
-    out.dropped.push_back({entry.query.task, Duration(), run});
-    forget(entry);
+    for (const KeyId model : ensembles_[entry.query.ensemble].info.models) {
+      run = std::min(run, slowest(model)(items));
+    }
+    give_up(entry.query, Duration(), run, out);
   }
+}
+
+void EnsembleQueries::give_up(Query& query, Duration wait, Duration run, Decisions& out) {
+  Entry& entry = *queries_.at(query.task.job);
+  if (query.failed != 0) return conclude(entry, out);
+  out.dropped.push_back({query.task, wait, run});
+  forget(entry);
 }
 
 // With some answer a query waits until its deadline at most, without any until none can come.
@@ -229,9 +232,9 @@ Time EnsembleQueries::moment_of(const Query& query) const {
   if (query.running != 0 || info.serve_all) return Time::infinite();
   Duration least = Duration::infinite();
   for (const KeyId model : info.models) {
-    least = std::min(least, keys_.at(model).latency.fastest(1));
+    least = std::min(least, keys_.at(model).latency.fastest(query.task.items));
   }
-  return deadline - least - delay_(1) + kTick;
+  return deadline - least - delay_(query.task.items) + kTick;
 }
 
 void EnsembleQueries::set_moment(Entry& entry) {
@@ -250,16 +253,19 @@ void EnsembleQueries::conclude(Entry& entry, Decisions& out) {
 
 void EnsembleQueries::forget(Entry& entry) {
   if (!entry.moment.is_infinite()) moments_.erase({entry.moment, entry.query.task.job});
-  const auto at =
-      std::lower_bound(by_deadline_.begin(), by_deadline_.end(), entry.query.task,
-                       [](const Query* q, const Task& t) { return before(q->task, t); });
-  if (at != by_deadline_.end() && *at == &entry.query) by_deadline_.erase(at);
+  stop_waiting(entry.query);
+  ensembles_[entry.query.ensemble].items -= entry.query.task.items;
   queries_.erase(entry.query.task.job);
 }
 
+void EnsembleQueries::stop_waiting(Query& query) {
+  by_deadline_.erase(&query);
+  ensembles_[query.ensemble].by_deadline.erase(&query);
+}
+
 uint64_t EnsembleQueries::waiting_items(KeyId key) const {
-  return static_cast<uint64_t>(
-      absl::c_count_if(queries_, [key](const auto& q) { return q.second->query.task.key == key; }));
+  const auto at = ensemble_of_.find(key);
+  return at == ensemble_of_.end() ? 0 : ensembles_[at->second].items;
 }
 
 }  // namespace fermata::policy

@@ -16,19 +16,10 @@
 namespace fermata::policy {
 
 // The queries of every ensemble of a pool that have not ended, and which of their base models
-// wait, run, have answered or have failed. Decides nothing but when a query has ended. Each
-// call is O(log queries) and moves O(queries) pointers at most.
+// wait, run, have answered or have failed. Decides nothing but when a query has ended. What
+// concerns one query takes O(log queries).
 class EnsembleQueries {
  public:
-  struct Ensemble {
-    KeyId key;
-    EnsembleInfo info;
-    std::vector<double> expected;         // utility by Subset over all bins, as often as they come
-    estimate::Company company;            // of a query, within an SLO
-    Duration slo = Duration::infinite();  // what queries lately had
-
-    plan::Subset all() const { return (plan::Subset{1} << info.models.size()) - 1; }
-  };
   struct Query {
     Task task;
     uint32_t ensemble = 0;
@@ -42,6 +33,27 @@ class EnsembleQueries {
     plan::Subset pending() const { return planned & ~(had() | failed); }
     // What `more` adds to what it will have; negative where a profile is not monotone.
     double gain(plan::Subset more) const { return (*utility)[had() | more] - (*utility)[had()]; }
+  };
+  struct Before {
+    using is_transparent = void;
+    bool operator()(const Query* a, const Query* b) const {
+      const Task &s = a->task, &t = b->task;
+      return s.deadline != t.deadline ? s.deadline < t.deadline : s.job < t.job;
+    }
+    bool operator()(const Query* q, Time deadline) const { return q->task.deadline < deadline; }
+    bool operator()(Time deadline, const Query* q) const { return deadline < q->task.deadline; }
+  };
+  using ByDeadline = absl::btree_set<Query*, Before>;  // then by job
+  struct Ensemble {
+    KeyId key;
+    EnsembleInfo info;
+    std::vector<double> expected;         // utility by Subset over all bins, as often as they come
+    estimate::Company company;            // of a query, within an SLO
+    Duration slo = Duration::infinite();  // what queries lately had
+    ByDeadline by_deadline;               // of its own
+    uint64_t items = 0;                   // of them, and of withdrawn ones
+
+    plan::Subset all() const { return (plan::Subset{1} << info.models.size()) - 1; }
   };
 
   // As published, queries of ensembles that serve all wait for what was planned for them beyond
@@ -79,12 +91,15 @@ class EnsembleQueries {
   // Ends those for whom nothing is left to wait for. To be called when new plans have been made
   // for what was freed.
   void conclude_finished(Decisions& out);
-  // Ends those whose deadline has come with some answer, and drops those that can have none.
+  // It ends: dropped if it was in no batch, or concluded with what there is. `wait` and `run` are
+  // what it would have met. No model may run for it.
+  void give_up(Query& query, Duration wait, Duration run, Decisions& out);
+  // Ends those whose deadline has come with some answer, and gives up those that can have none.
   void conclude_late(Time now, Decisions& out);
   Time next_moment() const { return moments_.empty() ? Time::infinite() : moments_.begin()->first; }
 
-  // By deadline, then by job; withdrawn ones are not among them.
-  const std::vector<Query*>& by_deadline() const { return by_deadline_; }
+  // Of all ensembles; withdrawn ones are not among them.
+  const ByDeadline& by_deadline() const { return by_deadline_; }
   const Ensemble& ensemble(uint32_t at) const { return ensembles_[at]; }
   size_t ensembles() const { return ensembles_.size(); }  // removed ones have no key
   uint64_t waiting_items(KeyId key) const;
@@ -104,6 +119,7 @@ class EnsembleQueries {
   void set_moment(Entry& entry);
   Time moment_of(const Query& query) const;
   void conclude(Entry& entry, Decisions& out);
+  void stop_waiting(Query& query);
   void forget(Entry& entry);
 
   DelayBound delay_;
@@ -112,7 +128,7 @@ class EnsembleQueries {
   absl::flat_hash_map<KeyId, uint32_t> ensemble_of_;
   std::deque<Ensemble> ensembles_;  // queries point into them
   absl::flat_hash_map<JobId, std::unique_ptr<Entry>> queries_;
-  std::vector<Query*> by_deadline_;
+  ByDeadline by_deadline_;
   std::vector<JobId> maybe_finished_;
   absl::btree_set<std::pair<Time, JobId>> moments_;
   struct Worker {

@@ -1,6 +1,7 @@
 #include "policy/ensemble/ensemble_scheduler.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "absl/algorithm/container.h"
@@ -8,6 +9,8 @@
 
 namespace fermata::policy {
 namespace {
+
+constexpr uint64_t kDecisionSteps = 100'000;  // some hundred microseconds
 
 plan::EnsemblePolicy planner_of(EnsembleMethod method) {
   switch (method) {
@@ -24,8 +27,10 @@ plan::EnsemblePolicy planner_of(EnsembleMethod method) {
 
 }  // namespace
 
-EnsembleScheduler::EnsembleScheduler(EnsembleMethod method) : method_(method) {
+EnsembleScheduler::EnsembleScheduler(EnsembleMethod method, double delta) : method_(method) {
+  task_.problem.delta = delta;
   task_.policy = planner_of(method);
+  task_.problem.max_steps = kDecisionSteps;
 }
 
 KeyId EnsembleScheduler::new_key() {
@@ -180,22 +185,38 @@ void EnsembleScheduler::start_at_once(Query& query, Time now, Decisions& out) {
   const EnsembleQueries::Ensemble& ensemble = queries_.ensemble(query.ensemble);
   plan::Subset possible = 0;
   for (size_t k = 0; k < ensemble.info.models.size(); ++k) {
-    const KeyId model = ensemble.info.models[k];
-    const Time end = now + delay_(1) + queries_.latency(model, home(model))(query.task.items);
-    const bool in_time = end <= query.task.deadline || ensemble.info.serve_all;
-    if (idle(model) && in_time) possible |= plan::Subset{1} << k;
+    if (idle(ensemble.info.models[k])) possible |= plan::Subset{1} << k;
   }
   plan::Subset best = 0;
   for (plan::Subset s = possible; s != 0; s = (s - 1) & possible) {
-    if (query.gain(s) > query.gain(best)) best = s;
+    if (query.gain(s) <= query.gain(best)) continue;
+    if (ensemble.info.serve_all || now + run_of(query, s) <= query.task.deadline) best = s;
   }
   queries_.plan(query, best);
   release(query, now, out);
 }
 
+// Of all of these models, those of one worker one after the other.
+Duration EnsembleScheduler::run_of(const Query& query, plan::Subset subset) const {
+  const std::vector<KeyId>& models = queries_.ensemble(query.ensemble).info.models;
+  Duration longest;
+  for (plan::Subset rest = subset; rest != 0; rest &= rest - 1) {
+    const WorkerId worker = home(models[static_cast<size_t>(std::countr_zero(rest))]);
+    Duration run = delay_(query.task.items);
+    for (size_t k = 0; k < models.size(); ++k) {
+      const bool here = (subset >> k & 1) != 0 && home(models[k]) == worker;
+      if (here) run += queries_.latency(models[k], worker)(query.task.items);
+    }
+    longest = std::max(longest, run);
+  }
+  return longest;
+}
+
 void EnsembleScheduler::replan(Time now, Decisions& out) {
   for (uint32_t e = 0; e < queries_.ensembles(); ++e) {
-    if (!queries_.ensemble(e).key.is_none() && any_idle(e)) plan(e, now, out);
+    const EnsembleQueries::Ensemble& ensemble = queries_.ensemble(e);
+    if (ensemble.key.is_none() || !any_idle(e)) continue;
+    ensemble.info.models.size() == 1 ? start_by_deadline(e, now, out) : plan(e, now, out);
   }
   queries_.conclude_finished(out);
 }
@@ -210,6 +231,7 @@ void EnsembleScheduler::read_problem(uint32_t ensemble, Time now) {
     task_.problem.models[k].name = queries_.name(info.models[k]);
     task_.problem.models[k].latency = queries_.latency(info.models[k], worker)(1);
     task_.problem.models[k].busy = w.busy ? std::max(w.free_at - start, Duration()) : Duration();
+    task_.problem.models[k].worker = std::to_string(worker.value());
   }
   task_.problem.queries.resize(planned_.size());
   for (size_t i = 0; i < planned_.size(); ++i) {
@@ -226,15 +248,28 @@ void EnsembleScheduler::read_problem(uint32_t ensemble, Time now) {
   }
 }
 
+// Of a single model, whose tasks may have any number of items: the first that is on time.
+void EnsembleScheduler::start_by_deadline(uint32_t ensemble, Time now, Decisions& out) {
+  const KeyId model = queries_.ensemble(ensemble).info.models.front();
+  for (Query* query : queries_.ensemble(ensemble).by_deadline) {
+    const uint32_t items = query->task.items;
+    const Time end = now + delay_(items) + queries_.latency(model, home(model))(items);
+    if (end > query->task.deadline) continue;
+    return start(*query, model, home(model), now, out);
+  }
+}
+
 void EnsembleScheduler::plan(uint32_t ensemble, Time now, Decisions& out) {
   planned_.clear();
-  for (Query* query : queries_.by_deadline()) {
-    if (query->ensemble != ensemble) continue;
-    if (planned_.size() == kMostPlanned) break;
+  const size_t most =
+      std::min(kMostPlanned, kMostSubsets / (queries_.ensemble(ensemble).all() + 1));
+  for (Query* query : queries_.ensemble(ensemble).by_deadline) {
+    if (planned_.size() == most) break;
     planned_.push_back(query);
   }
   if (planned_.empty()) return;
   read_problem(ensemble, now);
+  kept_.keep(task_);
   const plan::EnsemblePlan& plan = planner_.plan(task_.problem, task_.policy);
   for (const uint32_t i : plan.unserved) queries_.plan(*planned_[i], planned_[i]->had());
   for (const auto& served : plan.plan) {
@@ -285,28 +320,32 @@ void EnsembleScheduler::release(Query& query, Time now, Decisions& out) {
 
 void EnsembleScheduler::dispatch(Query& query, plan::Subset subset, Time now, Decisions& out) {
   const EnsembleInfo& info = queries_.ensemble(query.ensemble).info;
-  std::vector<std::pair<KeyId, WorkerId>> places;
+  std::vector<std::pair<WorkerId, Queued>> places;
+  const auto end_behind_these = [&](WorkerId worker) {
+    Time end = end_of(worker, now);
+    for (const auto& [other, queued] : places) end = other == worker ? end + queued.run : end;
+    return end;
+  };
   Time finish;
+  Duration longest;
   for (size_t k = 0; k < info.models.size(); ++k) {
     if ((subset >> k & 1) == 0) continue;
     const KeyId model = info.models[k];
-    const std::vector<WorkerId>& replicas = homes_.at(model);
-    const WorkerId worker = *absl::c_min_element(
-        replicas, [&](WorkerId a, WorkerId b) { return end_of(a, now) < end_of(b, now); });
-    finish = std::max(finish, end_of(worker, now) + queries_.latency(model, worker)(1));
-    places.emplace_back(model, worker);
+    const WorkerId worker = *absl::c_min_element(homes_.at(model), [&](WorkerId a, WorkerId b) {
+      return end_behind_these(a) < end_behind_these(b);
+    });
+    const Duration run = queries_.latency(model, worker)(query.task.items);
+    finish = std::max(finish, end_behind_these(worker) + run);
+    longest = std::max(longest, run);
+    places.push_back({worker, {query.task.job, model, run}});
   }
   if (finish > query.task.deadline && !info.serve_all) {
-    out.dropped.push_back({query.task, Duration(), finish - now});
-    queries_.withdraw(query.task);
-    return;
+    return queries_.give_up(query, finish - now - longest, longest, out);
   }
   queries_.plan(query, subset);
-  const JobId job = query.task.job;
-  for (const auto& [model, worker] : places) {
-    const Duration run = queries_.latency(model, worker)(1);
-    workers_[worker.index()].queue.push_back({job, model, run});
-    workers_[worker.index()].queued += run;
+  for (const auto& [worker, queued] : places) {
+    workers_[worker.index()].queue.push_back(queued);
+    workers_[worker.index()].queued += queued.run;
     serve_queue(worker.index(), now, out);
   }
 }

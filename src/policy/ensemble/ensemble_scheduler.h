@@ -6,6 +6,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "plan/ensemble/ensemble_planner.h"
 #include "policy/ensemble/ensemble_queries.h"
+#include "policy/kept_decisions.h"
 #include "policy/scheduler.h"
 
 namespace fermata::policy {
@@ -28,17 +29,20 @@ enum class EnsembleMethod : uint8_t {
 // predicted or ends while a base model is idle; tasks go out to idle models only, so that what
 // arrives later still counts. Tasks that have gone out stay; the others are planned anew, worth
 // what they add. A query that finds models idle gets those at once. At most kMostPlanned
-// queries, the most urgent, are planned at a time.
+// queries, the most urgent, are planned at a time, fewer where there are many subsets; a decision
+// takes less than a millisecond.
 //
 // The last three put a query's tasks into the queues of its models at once, and refuse it where
 // it would be late; workers beyond the models run replicas of the busiest.
 //
-// A service of one model counts as an ensemble of one.
+// A service of one model counts as an ensemble of one. Its tasks may have several items: they
+// are not planned, but start by deadline.
 class EnsembleScheduler final : public Scheduler {
  public:
-  static constexpr size_t kMostPlanned = 64;
+  static constexpr size_t kMostPlanned = 64, kMostSubsets = 4096;  // of all that are planned
 
-  explicit EnsembleScheduler(EnsembleMethod method);
+  // `delta`: of the plans of kSchemble, see plan::EnsembleProblem.
+  EnsembleScheduler(EnsembleMethod method, double delta);
 
   KeyId add_key(KeyInfo info) override;
   void remove_key(KeyId key) override;
@@ -56,7 +60,7 @@ class EnsembleScheduler final : public Scheduler {
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override { return queries_.next_moment(); }
   uint64_t waiting_items(KeyId key) const override { return queries_.waiting_items(key); }
-  const plan::EnsembleTask* last_ensemble_task() const override { return &task_; }
+  std::vector<plan::EnsembleTask> last_ensemble_tasks() const override { return kept_.copy(); }
 
  private:
   using Query = EnsembleQueries::Query;
@@ -80,9 +84,11 @@ class EnsembleScheduler final : public Scheduler {
   bool any_idle(uint32_t ensemble) const;
   Time end_of(WorkerId worker, Time now) const;
 
+  Duration run_of(const Query& query, plan::Subset subset) const;
   void start_at_once(Query& query, Time now, Decisions& out);
   void replan(Time now, Decisions& out);
   void plan(uint32_t ensemble, Time now, Decisions& out);
+  void start_by_deadline(uint32_t ensemble, Time now, Decisions& out);
   void read_problem(uint32_t ensemble, Time now);
   void serve_the_late(uint32_t ensemble, const plan::EnsemblePlan& plan);
   void release(Query& query, Time now, Decisions& out);
@@ -95,7 +101,8 @@ class EnsembleScheduler final : public Scheduler {
   DelayBound delay_;
   EnsembleQueries queries_{delay_, /*as_published=*/true};
   plan::EnsemblePlanner planner_;
-  plan::EnsembleTask task_;      // the last one that was planned
+  plan::EnsembleTask task_;  // the last one that was planned
+  KeptDecisions<plan::EnsembleTask> kept_;
   std::vector<Query*> planned_;  // by query of task_
   std::vector<Duration> backlog_;
   std::vector<KeyId> models_;  // in the order in which they came

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace fermata::policy {
+
+// What the last decisions were made from, exactly as they were made. Memory is used again.
+template <class Problem>
+class KeptDecisions {
+ public:
+  static constexpr size_t kMost = 100;
+
+  void keep(const Problem& problem) {
+    if (kept_.size() < kMost) {
+      kept_.push_back(problem);
+    } else {
+      kept_[next_] = problem;
+    }
+    next_ = (next_ + 1) % kMost;
+  }
+  // The newest first.
+  std::vector<Problem> copy() const {
+    std::vector<Problem> all;
+    for (size_t i = 1; i <= kept_.size(); ++i) {
+      all.push_back(kept_[(next_ + kMost - i) % kMost]);
+    }
+    return all;
+  }
+
+ private:
+  std::vector<Problem> kept_;
+  size_t next_ = 0;
+};
+
+}  // namespace fermata::policy
