@@ -183,9 +183,23 @@ def test_stacking_fills_what_is_missing_from_the_likest_query(real):
     assert values(ask(real, "stacked", x)) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.parametrize("x, answered", [([-2, 3], "base-plain+base-table"),
+                                         ([-20, 3], "base-plain")])
+def test_where_the_only_planned_model_gives_no_number_others_are_asked(folder, tmp_path, x, answered):
+    (tmp_path / "average").symlink_to(folder / "average")
+    config = REAL[:REAL.index("  weighted:")].replace("original", "static").replace(
+        "profile: average", "profile: average, static: [base-log]")
+    server = Server(tmp_path, folder / "models", config)
+    assert ask(server, "average", [4, 5])["parameters"]["variant"] == "base-log"
+    why = ask(server, "average", x)["parameters"]
+    assert (why["variant"], why["outcome"]) == (answered, "on_time")
+    assert server.stop() == 0, server.log.read_text()
+
+
 def test_where_no_base_model_answers_the_error_says_so(real):
     code, message = failed(real, "fragile", [-20, 3])
-    assert (code, "no base model of 'fragile'" in message) == (500, True)
+    assert code == 500 and message.startswith(
+        "no base model of 'fragile' answered: its answer has NaN at place 0, expected numbers")
     code, message = failed(real, "brittle", [20, 3])
     assert code == 400 and message.startswith("no base model of 'brittle' answered: ")
     assert values(ask(real, "fragile", [2, 3])) == pytest.approx(
@@ -313,7 +327,7 @@ def test_every_scheduler_answers_and_can_be_replayed(tmp_path, scheduler):
               "selected": "quick"}  # emulated weights are equal: the first
     assert chosen == always.get(scheduler, chosen)
     if scheduler in ("schemble", "greedy-edf", "greedy-fifo", "greedy-sjf"):
-        assert len(decisions) == 1 and decisions[0]["queries"]
+        assert 1 <= len(decisions) <= 100 and decisions[0]["queries"]
         assert decisions[0]["policy"] == ("dp" if scheduler == "schemble" else scheduler)
         done = subprocess.run([FERMATA, "plan", "ensemble", "-"], input=json.dumps(decisions[0]),
                               text=True, capture_output=True)

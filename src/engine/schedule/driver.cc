@@ -346,8 +346,7 @@ void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result
   flight->passengers.front().job->route().counters->count_batch(flight->items, result.input,
                                                                 result.run, result.output);
   for (size_t i = 0; i < result.parts.size(); ++i) {
-    Flight::Passenger& passenger = flight->passengers[i];
-    if (passenger.base_model) passenger.answer = std::move(result.parts[i]);
+    if (flight->passengers[i].base_model) take_answer(*flight, i, std::move(result.parts[i]));
   }
   post(flight);
   for (size_t i = 0; i < result.parts.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "base/check.h"
 #include "base/status.h"
 #include "engine/host/beside.h"
 #include "engine/services/ensemble_files.h"
@@ -125,22 +126,27 @@ class EnsembleModel::Impl {
     query.done(unknown(query.items));
   }
 
+  absl::StatusOr<std::vector<float>> numbers(const Tensor& answer) const {
+    ASSIGN_OR_RETURN(std::vector<float> values, as_floats(answer));
+    if (values.size() != profile.width) {
+      return error(absl::StatusCode::kInternal, "its answer has {} numbers, expected {}",
+                   values.size(), profile.width);
+    }
+    const auto odd = absl::c_find_if(values, [](float v) { return !std::isfinite(v); });
+    if (odd == values.end()) return values;
+    return error(absl::StatusCode::kInternal, "its answer has {} at place {}, expected numbers",
+                 std::isnan(*odd) ? "NaN" : "infinity", odd - values.begin());
+  }
+
   void combine(std::vector<std::optional<Tensor>> answers, Combined done) {
     Outputs outputs(answers.size());
     plan::Subset used = 0;
     for (size_t k = 0; k < answers.size(); ++k) {
       if (!answers[k]) continue;
-      auto values = as_floats(*answers[k]);
-      const bool fine = values.ok() && values->size() == profile.width &&
-                        absl::c_all_of(*values, [](float v) { return std::isfinite(v); });
-      if (!fine) continue;
+      auto values = numbers(*answers[k]);
+      FERMATA_CHECK(values.ok());
       outputs[k] = *std::move(values);
       used |= estimate::only(static_cast<uint32_t>(k));
-    }
-    if (used == 0) {
-      return done(error(absl::StatusCode::kInternal,
-                        "no base model of '{}' gave numbers to put together", profile.name),
-                  used);
     }
     if (!meta) return done(finished(estimate::aggregate(profile.aggregator, spans(outputs))), used);
     Stack stack{std::move(outputs), used, std::move(done)};
@@ -342,6 +348,10 @@ void EnsembleModel::score(std::shared_ptr<const std::vector<Tensor>> inputs, uin
 }
 
 void EnsembleModel::stop_scoring() { impl_->predicting.reset(); }
+
+absl::Status EnsembleModel::check_answer(const Tensor& answer) const {
+  return impl_->numbers(answer).status();
+}
 
 void EnsembleModel::combine(std::vector<std::optional<Tensor>> answers, Combined done) {
   impl_->combine(std::move(answers), std::move(done));

@@ -50,9 +50,12 @@ class EnsembleModel {
   void score(std::shared_ptr<const std::vector<Tensor>> inputs, uint32_t items, Scored done);
   // Calls `done` of whoever waits for a score, then returns; no score() from then on.
   void stop_scoring();
-  // Puts together what the base models have answered for one item; the others are empty. Answers
-  // with NaN or infinity count as missing. Calls `done` exactly once: from the calling thread,
-  // or from its own where a model has to run. INTERNAL where no answer is left.
+  // What a base model gave for one item: INTERNAL where that is not the numbers of an answer (NaN,
+  // infinity, too few of them). Any thread.
+  absl::Status check_answer(const Tensor& answer) const;
+  // Puts together what the base models have answered for one item, at least one of them; all pass
+  // check_answer(), the others are empty. Calls `done` exactly once: from the calling thread, or
+  // from its own where a model has to run.
   void combine(std::vector<std::optional<Tensor>> answers, Combined done);
 
   const estimate::SubsetProfile& profile() const;
