@@ -54,7 +54,7 @@ class Engine {
   // The last decisions on it, the newest first.
   virtual std::vector<PlacementDecision> placement_decisions() const = 0;
 
-  // From what each sub-cluster last chose among variants. Blocks for a moment.
+  // From what each sub-cluster last chose among variants, the newest first. Blocks for a moment.
   virtual std::vector<plan::GroupProblem> last_problems() const = 0;
   // The same of ensembles, where the scheduler plans them as published.
   virtual std::vector<plan::EnsembleTask> last_ensemble_tasks() const = 0;

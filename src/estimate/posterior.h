@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 namespace fermata::estimate {
 
@@ -26,5 +27,29 @@ size_t likeliest_class(std::span<const double> prior, std::span<const uint32_t> 
 // The class that is more likely than not (theta above 0.5, section 5.3.2); there is
 // one at most.
 std::optional<size_t> likely_class(std::span<const double> theta);
+
+// What is believed of one request after the other; memory is kept. Everybody who needs an expected
+// accuracy asks here.
+class Belief {
+ public:
+  // By class. Empty evidence, or evidence of other classes: nothing is known. O(classes).
+  template <class Count>
+  void set(std::span<const double> prior, std::span<const Count> evidence) {
+    theta_.clear();
+    if (evidence.empty() || evidence.size() != prior.size()) return;
+    counts_.assign(evidence.begin(), evidence.end());
+    theta_.resize(prior.size());
+    posterior_mean(prior, counts_, theta_);
+  }
+  std::span<const double> theta() const { return theta_; }  // empty: nothing is known
+  // Of a variant with this profiled accuracy and these recalls, empty where they are unknown.
+  double accuracy(double profiled, std::span<const double> recall) const {
+    const bool counts = !recall.empty() && recall.size() == theta_.size();
+    return counts ? expected_accuracy(theta_, recall) : profiled;
+  }
+
+ private:
+  std::vector<double> counts_, theta_;
+};
 
 }  // namespace fermata::estimate

@@ -85,9 +85,9 @@ class Scheduler {
   virtual Time next_wake() const = 0;  // infinite: nothing to wait for
 
   virtual uint64_t waiting_items(KeyId key) const = 0;
-  // What the last choice for applications was made from; null where there was none.
-  virtual const plan::GroupProblem* last_problem() const { return nullptr; }
-  virtual const plan::EnsembleTask* last_ensemble_task() const { return nullptr; }
+  // What the last choices for applications and for ensembles were made from, the newest first.
+  virtual std::vector<plan::GroupProblem> last_problems() const { return {}; }
+  virtual std::vector<plan::EnsembleTask> last_ensemble_tasks() const { return {}; }
 };
 
 // The names of the contract: fermata, deferred, deferred-beta-lambda,

@@ -37,4 +37,10 @@ struct ApplicationHand : Hand {
   uint32_t variants = 0;
 };
 
+struct WithSettings : ApplicationHand {
+  WithSettings(std::string_view policy, const GroupSettings& settings) : ApplicationHand(policy) {
+    scheduler = *make_scheduler(policy, settings);
+  }
+};
+
 }  // namespace fermata::policy

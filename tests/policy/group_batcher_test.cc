@@ -1,6 +1,13 @@
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
+#include "absl/algorithm/container.h"
+#include "base/document.h"
+#include "base/random.h"
+#include "plan/variants/group_document.h"
 #include "policy/application_hand.h"
+#include "policy/variants/any_group_planner.h"
 
 namespace fermata::policy {
 namespace {
@@ -300,15 +307,58 @@ TEST(Applications, CanBeRemovedAndTheirKeyComesAgain) {
   EXPECT_EQ(h.batch().key, h.v1.key);
 }
 
-TEST(Applications, TheLastProblemCanBeReplayed) {
-  TwoClasses h;
-  EXPECT_NE(h.scheduler->last_problem(), nullptr);
-  h.arrive(h.app, 0, 100);
-  h.worker(3);
-  const plan::GroupProblem& p = *h.scheduler->last_problem();
-  EXPECT_EQ(p.policy, plan::GroupPolicy::kFermata);
-  EXPECT_EQ(p.now, at_ms(3));
-  EXPECT_THAT(p.requests, SizeIs(1));
+// The document of each of the last 100 decisions plans the batch that was bound.
+TEST(Applications, EveryDecisionThatIsKeptCanBeReplayed) {
+  for (const std::string_view policy : {"fermata", "eager", "sneakpeek", "grouped"}) {
+    Random random(5);
+    WithSettings h(policy, {.window = Duration()});
+    const KeyId app = h.application({h.variant(1, 4, 0.7, {0.9, 0.5}), h.variant(3, 9, 0.9)});
+    for (int w = 0; w < 9; ++w) h.worker();
+    std::vector<std::pair<Time, Batch>> ends;
+    std::vector<Batch> bound;
+    const auto note = [&] {
+      for (const Batch& b : h.out.bound) {
+        ends.emplace_back(b.finish, b);
+        bound.push_back(b);
+      }
+      h.out.clear();
+    };
+    for (int i = 0; i < 1500; ++i) {
+      const double now = i * 0.5;
+      const Task task = h.arrive(app, now, 20 + 60 * random.uniform());
+      note();
+      const auto a = static_cast<uint32_t>(random.below(5));
+      h.learned(task, {a, 4 - a}, now);
+      note();
+      for (size_t e = 0; e < ends.size(); ++e) {
+        if (ends[e].first > at_ms(now)) continue;
+        h.freed(ends[e].second.worker, now);
+        ends.erase(ends.begin() + static_cast<ptrdiff_t>(e--));
+        note();
+      }
+      h.tick(now);
+      note();
+    }
+    const auto kept = h.scheduler->last_problems();
+    ASSERT_THAT(kept, SizeIs(100));
+    size_t replayed = 0;
+    for (plan::GroupProblem p : kept) {
+      for (size_t r = 0; r < p.requests.size(); ++r) p.requests[r].id = std::to_string(r);
+      auto document = Document::parse(plan::to_document(p).dump());
+      const auto read = document->read(plan::read_group_problem);
+      ASSERT_TRUE(read.ok()) << read.status();
+      AnyGroupPlanner planner;
+      for (const plan::GroupBatch& planned : planner.plan(*read).batches) {
+        const auto same = [&](const Batch& b) {
+          return b.start == p.now && (b.finish - b.start) == planned.finish - planned.start &&
+                 std::to_string(b.worker.value()) == p.workers[planned.worker].name &&
+                 b.items == planned.count;
+        };
+        replayed += planned.start - read->now <= Duration() && absl::c_any_of(bound, same);
+      }
+    }
+    EXPECT_GE(replayed, 60u) << policy;
+  }
 }
 
 }  // namespace

@@ -17,11 +17,10 @@ using testing::ElementsAre;
 // Plans by price alone: arrivals are expected at no rate, so published plans are left out.
 struct LookaheadHand : plan::GroupHand {
   LookaheadPlanner lookahead;
-  std::vector<ExpectedArrivals> expected;
 
   const plan::GroupSchedule& by_price() {
-    expected.resize(problem.applications.size());
-    return lookahead.plan(problem, expected);
+    problem.expected.resize(problem.applications.size());
+    return lookahead.plan(problem);
   }
   std::string prices() { return text(problem, by_price()); }
   // The variant that serves each request.
@@ -186,7 +185,7 @@ TEST(Lookahead, WhatIsExpectedToComeMakesTimeDear) {
   h.variant(0.8, 2, 2);
   h.request(100);
   EXPECT_EQ(h.prices(), "w0/v0[r0] 0-40");
-  h.expected = {{100, Duration::millis(20)}};
+  h.problem.expected = {{100, Duration::millis(20)}};
   EXPECT_EQ(h.prices(), "w0/v1[r0] 0-4");
 }
 
@@ -209,7 +208,7 @@ LookaheadHand two_applications() {
 TEST(Lookahead, WhoWaitsUnseenMakesTimeDear) {
   LookaheadHand h = two_applications();
   EXPECT_EQ(h.prices(), "w0/v1[r0] 0-40");
-  h.expected = {{0, Duration::seconds(1), 75}, {0, Duration::seconds(1), 75}};
+  h.problem.expected = {{0, Duration::seconds(1), 75}, {0, Duration::seconds(1), 75}};
   EXPECT_EQ(h.prices(), "w0/v0[r0] 0-4");
 }
 
@@ -217,19 +216,20 @@ TEST(Lookahead, WhoWaitsUnseenMakesTimeDear) {
 // one does as well: then it leaves the worker to r0.
 TEST(Lookahead, WhatTheDataOfOthersSaidMakesTimeCheap) {
   LookaheadHand h = two_applications();
-  h.expected = {{0, Duration::seconds(1), 150}, {0, Duration::seconds(1), 1}};
+  h.problem.expected = {{0, Duration::seconds(1), 150}, {0, Duration::seconds(1), 1}};
   EXPECT_EQ(h.prices(), "w0/v0[r0] 0-4");
   const std::vector<double> recent = {0.9, 0.9, 0.88, 0.89};
-  h.expected[0].accuracies = recent;
+  h.problem.expected[0].accuracies = recent;
   EXPECT_EQ(h.prices(), "w0/v1[r0] 0-40");
 }
 
 // Ten who wait take 0.4 of the worker with the accurate variant.
 TEST(Lookahead, TheTimeThatOthersTakeIsNotToBeHad) {
   LookaheadHand h = two_applications();
-  h.expected = {{0, Duration::seconds(1), 10}, {0, Duration::seconds(1), 1}};
+  h.problem.expected = {{0, Duration::seconds(1), 10}, {0, Duration::seconds(1), 1}};
   const auto prices = [&h](double others) {
-    return text(h.problem, h.lookahead.follow(h.problem, h.expected, others));
+    h.problem.others = others;
+    return h.prices();
   };
   EXPECT_EQ(prices(0.3), "w0/v1[r0] 0-40");
   EXPECT_EQ(prices(0.9), "w0/v0[r0] 0-4");
@@ -244,8 +244,9 @@ TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {
     const plan::GroupProblem p = plan::random_group_problem(random);
     LookaheadPlanner lookahead;
     plan::GroupPlanner published;
-    const std::vector<ExpectedArrivals> none(p.applications.size());
-    const double by_price = lookahead.plan(p, none).utility;
+    plan::GroupProblem alone = p;
+    alone.expected.resize(p.applications.size());
+    const double by_price = lookahead.plan(alone).utility;
     sum += by_price;
     const plan::GroupSchedule& best = lookahead.plan(p);
     for (size_t policy = 0; policy < plan::published_group_policy_names().size(); ++policy) {
@@ -270,6 +271,24 @@ TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {
   RecordProperty("worst", fmt::format("{:.4f}", worst));
 }
 
+// A second's work for the accurate variant every 20 ms; waiting costs nothing, so it is the best,
+// and it starts at once rather than in a larger batch of those to come.
+TEST(Lookahead, WhereTimeCostsNothingTheWorkerDoesNotWait) {
+  for (const plan::Penalty penalty : {plan::Penalty{plan::PenaltyShape::kNone},
+                                      plan::Penalty{plan::PenaltyShape::kConstant, 0.3}}) {
+    LookaheadHand h;
+    h.worker();
+    h.application(penalty);
+    h.variant(0.7, 1, 1);
+    h.variant(0.9, 1, 30);
+    for (int i = 0; i < 3; ++i) h.request(100);
+    for (const double rate_rps : {10.0, 100.0, 1000.0}) {
+      h.problem.expected = {{rate_rps, Duration::millis(100), 3}};
+      EXPECT_EQ(h.prices(), "w0/v1[r0 r1 r2] 0-33") << rate_rps;
+    }
+  }
+}
+
 class AnyLookahead : public testing::TestWithParam<bool> {};
 
 TEST_P(AnyLookahead, KeepsWhatASchedulePromisesAndIsTheSameTwice) {
@@ -279,11 +298,10 @@ TEST_P(AnyLookahead, KeepsWhatASchedulePromisesAndIsTheSameTwice) {
     plan::GroupProblem p = plan::random_group_problem(random);
     if (random.below(4) == 0) p.data_aware = random.below(2) == 0;
     if (random.below(4) == 0) p.short_circuit = random.below(2) == 0;
-    std::vector<ExpectedArrivals> none;
-    if (GetParam()) none.resize(p.applications.size());
-    const plan::GroupSchedule& s = kept.plan(p, none);
+    if (GetParam()) p.expected.resize(p.applications.size());
+    const plan::GroupSchedule& s = kept.plan(p);
     LookaheadPlanner fresh;
-    const plan::GroupSchedule& again = fresh.plan(p, none);
+    const plan::GroupSchedule& again = fresh.plan(p);
     ASSERT_EQ(s.feasible, again.feasible);
     ASSERT_EQ(text(p, s), text(p, again));
     ASSERT_EQ(s.utility, again.utility);
@@ -299,12 +317,11 @@ TEST(Lookahead, ExpectedArrivalsAreNotServed) {
   Random random(13);
   LookaheadPlanner lookahead;
   for (int i = 0; i < 500; ++i) {
-    const plan::GroupProblem p = plan::random_group_problem(random);
-    std::vector<ExpectedArrivals> expected;
+    plan::GroupProblem p = plan::random_group_problem(random);
     for (size_t a = 0; a < p.applications.size(); ++a) {
-      expected.push_back({200 * random.uniform(), Duration::millis(30)});
+      p.expected.push_back({200 * random.uniform(), Duration::millis(30)});
     }
-    const plan::GroupSchedule& s = lookahead.plan(p, expected);
+    const plan::GroupSchedule& s = lookahead.plan(p);
     if (!s.feasible) continue;
     std::vector<int> seen(p.requests.size());
     for (const uint32_t r : s.requests) ++seen.at(r);

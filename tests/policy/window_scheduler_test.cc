@@ -20,15 +20,10 @@ struct EventHand : ApplicationHand {
   }
 };
 
-struct SetUp : ApplicationHand {
-  SetUp(std::string_view policy, const GroupSettings& settings) : ApplicationHand(policy) {
-    scheduler = *make_scheduler(policy, settings);
-  }
-};
 // v1 is the better one for this data; the evidence itself is the best of all that is in time
 // once the worker is busy for long.
-struct Switched : SetUp {
-  using SetUp::SetUp;
+struct Switched : WithSettings {
+  using WithSettings::WithSettings;
   ApplicationVariant v0 = variant(1, 4, 0.9, {0.95, 0.2}), v1 = variant(1, 4, 0.8, {0.2, 0.95});
   KeyId app = application({v0, v1}, {plan::PenaltyShape::kStep}, 0.7);
 
@@ -188,6 +183,49 @@ TEST(Window, ABatchThatLostSomeTakesLess) {
   const Batch batch = h.batch();
   EXPECT_EQ(batch.items, 1u);
   EXPECT_EQ(batch.finish, at_ms(155));
+}
+
+// Of a batch that nobody is left in neither run time nor load stays in the plans to come: what
+// comes next is planned for 150, not behind 50 ms more, and loads the model itself.
+TEST(Window, ABatchThatLostAllTakesNothing) {
+  WindowHand h;
+  const KeyId other =
+      h.application({h.variant(0, 50, 0.9, {}, 1, 0, 1)}, {plan::PenaltyShape::kNone});
+  const KeyId app =
+      h.application({h.variant(0, 40, 0.9, {}, 1, 10, 1)}, {plan::PenaltyShape::kNone});
+  const WorkerId w = h.limited_worker(4);
+  h.arrive(other, 1, 150);
+  const Task a = h.arrive(app, 10, 900);
+  h.tick(100);
+  ASSERT_EQ(h.batch().tasks[0].key, other);
+  EXPECT_TRUE(h.withdraw(a, 101));
+  h.arrive(app, 105, 900);
+  h.tick(200);  // the other one is late
+  h.freed(w, 210);
+  const Batch batch = h.batch();
+  EXPECT_TRUE(batch.load);
+  EXPECT_EQ(batch.finish, at_ms(260));
+  EXPECT_THAT(h.scheduler->last_problems().front().workers[0].loaded, SizeIs(1));
+}
+
+// The next batch of the same model loads it instead.
+TEST(Window, TheNextBatchLoadsWhatAWithdrawnOneWouldHave) {
+  WindowHand h;
+  const KeyId other =
+      h.application({h.variant(0, 50, 0.9, {}, 1, 0, 1)}, {plan::PenaltyShape::kNone});
+  const KeyId app =
+      h.application({h.variant(0, 40, 0.9, {}, 1, 10, 1)}, {plan::PenaltyShape::kNone});
+  const WorkerId w = h.limited_worker(4);
+  h.arrive(other, 1, 150);
+  const Task a = h.arrive(app, 10, 900);
+  h.arrive(app, 11, 901);
+  h.tick(100);
+  h.out.clear();
+  EXPECT_TRUE(h.withdraw(a, 101));
+  h.freed(w, 150);
+  const Batch batch = h.batch();
+  EXPECT_TRUE(batch.load);
+  EXPECT_EQ(batch.finish, at_ms(200));
 }
 
 TEST(Window, LoadsWhereMemoryIsLimited) {

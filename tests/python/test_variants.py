@@ -120,11 +120,11 @@ def test_evidence_tells_how_likely_each_class_is(emulated):
     assert posteriors[1] is None or json.loads(posteriors[1]) == pytest.approx([0.5 / 6, 5.5 / 6])
 
 
-def test_the_last_decision_can_be_replayed(emulated):
+def test_the_last_decisions_can_be_replayed(emulated):
     ask(emulated, "plain")
     with urllib.request.urlopen(f"http://{emulated.http}/v2/fermata/decisions") as reply:
         problems = json.load(reply)["group"]
-    assert len(problems) == 1
+    assert 1 <= len(problems) <= 100
     done = subprocess.run([FERMATA, "plan", "group", "-"], input=json.dumps(problems[0]), text=True,
                           capture_output=True)
     assert done.returncode == 0, done.stderr

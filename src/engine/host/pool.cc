@@ -112,7 +112,7 @@ void Pool::scored(uint32_t subcluster, std::shared_ptr<Job> job,
 std::vector<plan::EnsembleTask> Pool::last_ensemble_tasks() const {
   std::vector<plan::EnsembleTask> tasks;
   for (const auto& part : parts_) {
-    if (auto task = part->driver.last_ensemble_task()) tasks.push_back(*std::move(task));
+    for (auto& task : part->driver.last_ensemble_tasks()) tasks.push_back(std::move(task));
   }
   return tasks;
 }
@@ -120,7 +120,7 @@ std::vector<plan::EnsembleTask> Pool::last_ensemble_tasks() const {
 std::vector<plan::GroupProblem> Pool::last_problems() const {
   std::vector<plan::GroupProblem> problems;
   for (const auto& part : parts_) {
-    if (auto problem = part->driver.last_problem()) problems.push_back(*std::move(problem));
+    for (auto& problem : part->driver.last_problems()) problems.push_back(std::move(problem));
   }
   return problems;
 }

@@ -53,13 +53,13 @@ class Driver {
   void cancel(JobId id);
   // What the data of a submitted job says; it may overtake the job. Any thread.
   void learned(std::shared_ptr<Job> job, std::vector<policy::Evidence> by_item);
-  // From what variants were last chosen, if they were. Blocks.
-  std::optional<plan::GroupProblem> last_problem();
+  // From what variants were last chosen, the newest first. Blocks.
+  std::vector<plan::GroupProblem> last_problems();
   // What is predicted of each item of a submitted job of an ensemble; it may overtake the job. Any
   // thread.
   void scored(std::shared_ptr<Job> job, std::vector<policy::Difficulty> by_item);
   // The same for what base models were last chosen from.
-  std::optional<plan::EnsembleTask> last_ensemble_task();
+  std::vector<plan::EnsembleTask> last_ensemble_tasks();
 
   // The workers have it loaded already. Blocks until the scheduler knows it.
   void add(std::shared_ptr<const Variant> variant, Duration slo);
@@ -115,6 +115,7 @@ class Driver {
   void tell_difficulty(const Job& job, Time now);
   // Of a passenger that is a query of an ensemble.
   void board(const Part& part, Flight& flight, BatchPart& wanted);
+  void take_answer(Flight& flight, size_t passenger, absl::StatusOr<std::vector<Tensor>> answer);
   void take_answers(Flight& flight);
   void conclude(const policy::Concluded& concluded, Time now);
   void cancelled(JobId id, Time now);

@@ -34,19 +34,19 @@ void Driver::short_circuit(const policy::Task& task) {
   forget(task.job);
 }
 
-std::optional<plan::GroupProblem> Driver::last_problem() {
-  std::optional<plan::GroupProblem> last;
-  post_and_wait([&] {
-    const plan::GroupProblem* problem = scheduler_->last_problem();
-    if (problem == nullptr) return;
-    last = *problem;
+std::vector<plan::GroupProblem> Driver::last_problems() {
+  std::vector<plan::GroupProblem> last;
+  post_and_wait([&] { last = scheduler_->last_problems(); });
+  for (plan::GroupProblem& problem : last) {
     // One for each shape of its requests, and no two of a document may have the same name.
-    for (size_t a = 0; a < last->applications.size(); ++a) {
-      if (a > 0) last->applications[a].name += "#" + std::to_string(a);
+    for (size_t a = 1; a < problem.applications.size(); ++a) {
+      problem.applications[a].name += "#" + std::to_string(a);
     }
-    for (size_t i = 0; i < last->requests.size(); ++i) last->requests[i].id = std::to_string(i);
-    for (size_t t = 0; t < shared_.types.size(); ++t) last->worker_types[t] = shared_.type_names[t];
-  });
+    for (size_t i = 0; i < problem.requests.size(); ++i) problem.requests[i].id = std::to_string(i);
+    for (size_t t = 0; t < problem.worker_types.size(); ++t) {
+      problem.worker_types[t] = shared_.type_names[t];
+    }
+  }
   return last;
 }
 

@@ -47,6 +47,16 @@ void Driver::board(const Part& part, Flight& flight, BatchPart& wanted) {
   wanted.inputs = &inputs;
 }
 
+// What is no numbers is a failure of the base model: others are asked. On the worker's thread.
+void Driver::take_answer(Flight& flight, size_t at, absl::StatusOr<std::vector<Tensor>> answer) {
+  Flight::Passenger& passenger = flight.passengers[at];
+  if (answer.ok()) {
+    const EnsembleModel& model = *passenger.job->route().ensemble->model;
+    if (const absl::Status fine = model.check_answer(answer->front()); !fine.ok()) answer = fine;
+  }
+  passenger.answer = std::move(answer);
+}
+
 // Before the scheduler hears that the worker is free.
 void Driver::take_answers(Flight& flight) {
   for (Flight::Passenger& passenger : flight.passengers) {
@@ -105,15 +115,13 @@ void Driver::conclude(const policy::Concluded& concluded, Time now) {
   if (job->ended() && job->open_parts > 0) withdraw_parts(*job, now);
 }
 
-std::optional<plan::EnsembleTask> Driver::last_ensemble_task() {
-  std::optional<plan::EnsembleTask> last;
-  post_and_wait([&] {
-    const plan::EnsembleTask* task = scheduler_->last_ensemble_task();
-    if (task == nullptr) return;
-    last = *task;
-    auto& queries = last->problem.queries;
+std::vector<plan::EnsembleTask> Driver::last_ensemble_tasks() {
+  std::vector<plan::EnsembleTask> last;
+  post_and_wait([&] { last = scheduler_->last_ensemble_tasks(); });
+  for (plan::EnsembleTask& task : last) {
+    auto& queries = task.problem.queries;
     for (size_t i = 0; i < queries.size(); ++i) queries[i].id = std::to_string(i);
-  });
+  }
   return last;
 }
 

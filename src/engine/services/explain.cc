@@ -18,29 +18,18 @@ struct Alternative {
   Duration run;
 };
 
-std::vector<double> posterior(const policy::ApplicationInfo& info,
-                              const policy::Evidence& evidence) {
-  if (evidence.empty() || evidence.size() != info.prior.size()) return {};
-  std::vector<double> theta(info.prior.size());
-  estimate::posterior_mean(info.prior, std::vector<double>(evidence.begin(), evidence.end()),
-                           theta);
-  return theta;
-}
-
 Duration run_of(const Variant& variant, uint32_t items, uint32_t worker_type) {
   const LinearLatency& line = variant.profile_on(worker_type).linear.latency;
   return Duration::from_millis(line.alpha_ms * std::max(1u, items) + line.beta_ms);
 }
 
 std::vector<Alternative> alternatives(const Application& application,
-                                      const std::vector<double>& theta, const PartRun& run) {
+                                      const estimate::Belief& belief, const PartRun& run) {
   std::vector<Alternative> all;
   for (size_t v = 0; v < application.variants.size(); ++v) {
     const Variant& variant = *application.variants[v];
     const policy::ApplicationVariant& known = application.info.variants[v];
-    const bool aware = !theta.empty() && known.recall.size() == theta.size();
-    all.push_back({variant.model,
-                   aware ? estimate::expected_accuracy(theta, known.recall) : known.accuracy,
+    all.push_back({variant.model, belief.accuracy(known.accuracy, known.recall),
                    run_of(variant, run.batch_items, run.worker_type)});
   }
   return all;
@@ -72,8 +61,9 @@ const Variant* without_time(const Ensemble& ensemble, const PartRun& part, Time 
 
 void explain_choice(const Application& application, const policy::Evidence& evidence,
                     const PartRun& run, Time deadline, Explanation& why) {
-  const std::vector<double> theta = posterior(application.info, evidence);
-  const auto all = alternatives(application, theta, run);
+  estimate::Belief belief;
+  belief.set(application.info.prior, std::span<const uint32_t>(evidence));
+  const auto all = alternatives(application, belief, run);
   const auto best = absl::c_max_element(
       all, [](const Alternative& a, const Alternative& b) { return a.accuracy < b.accuracy; });
   why.reason = reason(why, *best, run, deadline);
@@ -85,7 +75,7 @@ void explain_choice(const Application& application, const policy::Evidence& evid
     if (each.variant == why.variant) why.expected_accuracy = each.accuracy;
   }
   why.alternatives = list.dump();
-  if (!theta.empty()) why.posterior = Json(theta).dump();
+  if (!belief.theta().empty()) why.posterior = Json(belief.theta()).dump();
 }
 
 void explain_subset(const Ensemble& ensemble, const PartRun& part, Time deadline,

@@ -15,8 +15,9 @@ namespace {
 constexpr double kFarthestMs = 2e12;  // from the clock's origin: 1970 is not too far
 constexpr double kMostMemoryMb = 1e9;
 constexpr double kMostCounts = 1e12;  // of a class, in a prior or in evidence
+constexpr double kMostRate = 1e9;
+constexpr int64_t kMostTried = 1000;
 constexpr int64_t kLargestBatch = 65'536;
-constexpr int64_t kMostSteps = 1'000'000'000'000;
 constexpr size_t kMostWorkers = 4096;
 constexpr size_t kMostRequests = 20'000;
 
@@ -39,6 +40,7 @@ class ProblemReader {
   void read_other_models(Reader list);
   void read_applications(Reader list);
   GroupApplication read_application(Reader value);
+  void read_expected(Reader value, const GroupApplication& application);
   void read_prior(Reader list, GroupApplication& application);
   GroupVariant read_variant(Reader value, GroupApplication& application, Names& taken);
   void read_recall(Reader list, GroupApplication& application, GroupVariant& variant);
@@ -60,6 +62,7 @@ GroupProblem ProblemReader::read(Reader root) {
   read_policy(fields);
   read_workers(fields["workers"]);
   read_applications(fields["applications"]);
+  if (!problem_.expected.empty()) problem_.expected.resize(problem_.applications.size());
   read_other_models(fields["other_models"]);
   for (size_t w = 0; w < loaded_.size(); ++w) read_loaded(loaded_[w], problem_.workers[w]);
   read_requests(fields["requests"]);
@@ -75,6 +78,9 @@ void ProblemReader::read_policy(ObjectReader& fields) {
       fields["max_group"].integer(1, int64_t{UINT32_MAX}, problem_.max_group));
   problem_.max_steps = static_cast<uint64_t>(
       fields["max_steps"].integer(1, kMostSteps, GroupProblem::kDefaultSteps));
+  problem_.others = fields["others"].between(0, kMostWorkers, 0.0);
+  problem_.last_price = static_cast<uint32_t>(fields["last_price"].integer(0, kMostTried, 0));
+  problem_.last_tried = static_cast<uint32_t>(fields["last_tried"].integer(0, kMostTried, 0));
   if (const Reader v = fields["data_aware"]; v.present()) problem_.data_aware = v.boolean();
   if (const Reader v = fields["short_circuit"]; v.present()) problem_.short_circuit = v.boolean();
 }
@@ -138,7 +144,28 @@ GroupApplication ProblemReader::read_application(Reader value) {
     application.short_circuit = {read_own_name(parts["name"], taken),
                                  parts["accuracy"].between(0, 1)};
   }
+  read_expected(fields["expected"], application);
   return application;
+}
+
+void ProblemReader::read_expected(Reader value, const GroupApplication& application) {
+  if (!value.present()) return;
+  problem_.expected.resize(problem_.applications.size() + 1);
+  ExpectedArrivals& expected = problem_.expected.back();
+  ObjectReader fields = value.object();
+  expected.rate_rps = fields["rate_rps"].between(0, kMostRate);
+  expected.waiting = fields["waiting"].between(0, kMostCounts, 0.0);
+  const Reader slo = fields["slo_ms"], accuracies = fields["accuracies"];
+  expected.slo =
+      slo.present() ? Duration::from_millis(slo.between(0, kFarthestMs)) : Duration::infinite();
+  for (const Reader accuracy : accuracies.optional_list()) {
+    expected.accuracies.push_back(accuracy.between(0, 1));
+  }
+  const size_t variants = std::max<size_t>(application.variants.size(), 1);
+  if (expected.accuracies.size() % variants != 0) {
+    accuracies.fail(fmt::format("one for each of {} variants, any number of times",
+                                application.variants.size()));
+  }
 }
 
 void ProblemReader::read_prior(Reader list, GroupApplication& application) {

@@ -53,6 +53,13 @@ Json write_latency(const GroupProblem& problem,
   return by_type;
 }
 
+Json write_expected(const ExpectedArrivals& expected) {
+  Json out = {{"rate_rps", expected.rate_rps}, {"waiting", expected.waiting}};
+  if (!expected.slo.is_infinite()) out["slo_ms"] = millis(expected.slo);
+  if (!expected.accuracies.empty()) out["accuracies"] = expected.accuracies;
+  return out;
+}
+
 Json write_application(const GroupProblem& problem, const GroupApplication& application) {
   Json out = {{"name", application.name}, {"penalty", write_penalty(application.penalty)}};
   if (!application.prior.empty()) out["prior"] = application.prior;
@@ -73,6 +80,8 @@ Json write_application(const GroupProblem& problem, const GroupApplication& appl
   if (const auto& circuit = application.short_circuit) {
     out["short_circuit"] = {{"name", circuit->name}, {"accuracy", circuit->accuracy}};
   }
+  const auto index = static_cast<size_t>(&application - problem.applications.data());
+  if (!problem.expected.empty()) out["expected"] = write_expected(problem.expected[index]);
   return out;
 }
 
@@ -140,6 +149,10 @@ Json to_document(const GroupProblem& problem) {
   if (problem.data_aware) out["data_aware"] = *problem.data_aware;
   if (problem.short_circuit) out["short_circuit"] = *problem.short_circuit;
   out["max_steps"] = problem.max_steps;
+  if (problem.expected.empty()) return out;
+  out["others"] = problem.others;
+  out["last_price"] = problem.last_price;
+  out["last_tried"] = problem.last_tried;
   return out;
 }
 

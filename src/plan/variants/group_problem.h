@@ -78,6 +78,16 @@ enum class GroupPolicy : uint8_t {
 std::span<const std::string_view> group_policy_names();
 std::span<const std::string_view> published_group_policy_names();  // all but the last
 
+// What is expected to come of one application: requests at an even pace.
+struct ExpectedArrivals {
+  double rate_rps = 0;
+  Duration slo;        // their deadline minus their arrival; infinite: they have none
+  double waiting = 0;  // now, those too whom the problem leaves out
+  // By variant, of some that came lately, one after the other: what the data of those to come
+  // will say. Empty: what the profiles do.
+  std::vector<double> accuracies;
+};
+
 struct GroupProblem {
   static constexpr uint64_t kDefaultSteps = 20'000'000;  // about a second
 
@@ -93,6 +103,20 @@ struct GroupProblem {
   uint32_t max_group = std::numeric_limits<uint32_t>::max();  // larger ones are split (section 8)
   std::optional<bool> data_aware, short_circuit;              // none: as the policy has it
   uint64_t max_steps = kDefaultSteps;  // of the exact search, which then keeps its best
+
+  // By class; empty where it has none.
+  std::span<const double> evidence_of(const GroupRequest& r) const {
+    if (!r.evidence) return {};
+    return std::span(evidence).subspan(*r.evidence, applications[r.application].prior.size());
+  }
+
+  // Of a decision that kFermata makes while it serves. By application; empty: nothing is known of
+  // what will come, and no published policy that believes the same may be worth more.
+  std::vector<ExpectedArrivals> expected;
+  double others = 0;  // workers that are always busy with what is not in the problem
+  // Of the prices that it tries: the one that was best last time, and which of the others were
+  // tried.
+  uint32_t last_price = 0, last_tried = 0;
 };
 
 // One run of a variant. Its requests are GroupSchedule::requests[first, first + count).

@@ -5,7 +5,6 @@
 
 #include "absl/algorithm/container.h"
 #include "base/random.h"
-#include "estimate/posterior.h"
 
 namespace fermata::plan {
 namespace {
@@ -43,19 +42,12 @@ void GroupTables::believe(uint32_t request) {
   const GroupApplication& a = application(request);
   const bool by_data = data_aware_ && r.evidence.has_value() &&
                        absl::c_any_of(a.variants, [](const auto& v) { return !v.recall.empty(); });
-  if (by_data) {
-    theta_.resize(a.prior.size());
-    const auto counts = std::span(problem_->evidence).subspan(*r.evidence, a.prior.size());
-    estimate::posterior_mean(a.prior, counts, theta_);
-    if (const auto label = estimate::likely_class(theta_)) {
-      label_[request] = static_cast<uint32_t>(*label) + 1;
-    }
+  belief_.set(a.prior, by_data ? problem_->evidence_of(r) : std::span<const double>());
+  if (const auto label = estimate::likely_class(belief_.theta())) {
+    label_[request] = static_cast<uint32_t>(*label) + 1;
   }
   double* out = &accuracy_[size_t{request} * most_variants_];
-  for (const GroupVariant& v : a.variants) {
-    *out++ =
-        by_data && !v.recall.empty() ? estimate::expected_accuracy(theta_, v.recall) : v.accuracy;
-  }
+  for (const GroupVariant& v : a.variants) *out++ = belief_.accuracy(v.accuracy, v.recall);
 }
 
 // The exponent counts from the earliest deadline instead of from now: that scales every

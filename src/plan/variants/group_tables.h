@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "estimate/posterior.h"
 #include "plan/variants/group_problem.h"
 
 namespace fermata::plan {
@@ -67,7 +68,7 @@ class GroupTables {
   std::vector<double> accuracy_;  // by request and variant
   std::vector<uint32_t> label_;   // by request: 0 unknown, else the likely class + 1
   std::vector<double> priority_;
-  std::vector<double> theta_;
+  estimate::Belief belief_;
   std::vector<RequestGroup> groups_, parts_;
   std::vector<uint32_t> order_;
   std::vector<uint32_t> slot_base_;  // of an application in slots_

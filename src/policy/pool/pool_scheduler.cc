@@ -191,8 +191,8 @@ void PoolScheduler::tick(Time now, Decisions& out) {
 
 Time PoolScheduler::next_wake() const { return std::min(wakes_.top(), ranker_->next_wake()); }
 
-const plan::GroupProblem* PoolScheduler::last_problem() const {
-  return group_ == nullptr ? nullptr : &group_->queue().last_problem();
+std::vector<plan::GroupProblem> PoolScheduler::last_problems() const {
+  return group_ == nullptr ? std::vector<plan::GroupProblem>() : group_->kept().copy();
 }
 
 uint64_t PoolScheduler::waiting_items(KeyId key) const {
@@ -217,7 +217,7 @@ Time PoolScheduler::worker_is_free_by(const Grant& grant, Time now) const {
     if (batcher != nullptr) slack = std::min(slack, batcher->slack(now));
   }
   if (slack.is_infinite()) return Time::infinite();
-  const auto& workers = group_->queue().last_problem().workers;
+  const auto& workers = group_->queue().pool().workers;
   for (size_t w = 0; w < workers.size(); ++w) {
     if (w == grant.worker.index() || workers[w].type != grant.worker_type) continue;
     if (workers[w].free_at <= now + slack) return Time::infinite();

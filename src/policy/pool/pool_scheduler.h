@@ -40,7 +40,7 @@ class PoolScheduler final : public Scheduler {
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override;
   uint64_t waiting_items(KeyId key) const override;
-  const plan::GroupProblem* last_problem() const override;
+  std::vector<plan::GroupProblem> last_problems() const override;
 
  private:
   struct WorkerInfo {

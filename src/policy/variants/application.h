@@ -7,7 +7,8 @@
 
 #include "base/ids.h"
 #include "base/time.h"
-#include "plan/variants/penalty.h"
+#include "plan/ensemble/ensemble_problem.h"
+#include "plan/variants/group_problem.h"
 
 namespace fermata::policy {
 
@@ -29,13 +30,16 @@ struct ApplicationInfo {
   std::optional<double> short_circuit;
 };
 
-// How applications are served, beside what they say themselves.
+// How applications and ensembles are served, beside what they say themselves.
 struct GroupSettings {
   // Of the published policies, which plan once a window; zero: whenever something happens.
   Duration window = Duration::millis(100);
   // Whether decisions look at the data, and whether its evidence may answer by itself. None: as
   // the policy was published, and both under any other.
   std::optional<bool> data_aware, short_circuit;
+  // Of the published policies: up to so many groups are planned exactly, and larger ones are split.
+  uint32_t tau = plan::GroupProblem().tau, max_group = plan::GroupProblem().max_group;
+  double delta = plan::EnsembleProblem().delta;  // of `schemble`
 };
 
 // How often each class stands among the nearest neighbours of a request (SneakPeek 4.2).

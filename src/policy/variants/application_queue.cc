@@ -1,10 +1,11 @@
 #include "policy/variants/application_queue.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "base/check.h"
-#include "estimate/posterior.h"
 
 namespace fermata::policy {
 namespace {
@@ -63,13 +64,6 @@ void ApplicationQueue::hold_for_good(plan::GroupWorker& worker, uint32_t model) 
   if (it == worker.loaded.end()) worker.loaded.push_back(model);
 }
 
-void ApplicationQueue::put_first(WorkerId worker, Time start) {
-  for (plan::GroupWorker& other : problem_.workers) {
-    other.free_at = std::max(other.free_at, start + Duration::nanos(1));
-  }
-  set_free_at(worker, start);
-}
-
 bool ApplicationQueue::use(WorkerId id, KeyId key) {
   plan::GroupWorker& worker = problem_.workers[id.index()];
   if (worker.memory_bytes == kUnlimitedMemory) return false;
@@ -77,6 +71,10 @@ bool ApplicationQueue::use(WorkerId id, KeyId key) {
   const bool load = residency_.use(keys_.at(key).model);
   worker.loaded.assign(residency_.loaded().begin(), residency_.loaded().end());
   return load;
+}
+
+void ApplicationQueue::unload(WorkerId worker, KeyId key) {
+  std::erase(problem_.workers[worker.index()].loaded, model_of(key));
 }
 
 bool ApplicationQueue::set_latency(KeyId key, LatencyByType latency) {
@@ -198,11 +196,8 @@ void ApplicationQueue::remember(const Waiting& w) {
 double ApplicationQueue::accuracy(const Waiting& w, uint32_t variant) {
   const plan::GroupApplication& application = problem_.applications[w.application];
   const plan::GroupVariant& v = application.variants[variant];
-  if (w.evidence.empty() || v.recall.empty()) return v.accuracy;
-  theta_.resize(application.prior.size());
-  counts_.assign(w.evidence.begin(), w.evidence.end());
-  estimate::posterior_mean(application.prior, counts_, theta_);
-  return estimate::expected_accuracy(theta_, v.recall);
+  belief_.set(application.prior, std::span<const uint32_t>(w.evidence));
+  return belief_.accuracy(v.accuracy, v.recall);
 }
 
 bool ApplicationQueue::erase(const Task& task) {
@@ -255,29 +250,83 @@ double ApplicationQueue::rate_rps(uint32_t application, Time now) {
 
 plan::GroupProblem& ApplicationQueue::problem(Time now, size_t most) {
   problem_.now = now;
-  problem_.requests.clear();
-  problem_.evidence.clear();
-  chosen_.clear();
-  auto first = waiting_.lower_bound({now, JobId(0)});
-  size_t ahead = 0, behind = 0;
-  for (auto it = first; it != waiting_.end() && ahead < most; ++it) ++ahead;
-  const size_t late = std::max(most / 3, most - ahead);
-  for (; first != waiting_.begin() && behind < late; ++behind) --first;
-  const size_t count = std::min(most, ahead + behind);
-  for (size_t i = 0; i < count; ++i, ++first) add_request(first->second);
+  add_requests(problem_, most);
   return problem_;
 }
 
-void ApplicationQueue::add_request(Waiting& w) {
+plan::GroupProblem& ApplicationQueue::share(WorkerId worker, Time now, Time start, size_t workers,
+                                            size_t most) {
+  const auto& pool = problem_.workers;
+  others_.clear();
+  for (uint32_t w = 0; w < pool.size(); ++w) {
+    if (w != worker.index()) others_.push_back(w);
+  }
+  std::stable_sort(others_.begin(), others_.end(), [&pool](uint32_t a, uint32_t b) {
+    return std::pair(pool[a].type, pool[a].free_at) < std::pair(pool[b].type, pool[b].free_at);
+  });
+  share_.now = start;
+  share_.worker_types = problem_.worker_types;
+  share_.models = problem_.models;
+  share_.applications = problem_.applications;
+  share_.workers.assign(1, pool[worker.index()]);
+  share_.workers.front().free_at = start;
+  const size_t beside = std::min(others_.size(), workers - 1);
+  for (size_t i = 0; i < beside; ++i) {
+    share_.workers.push_back(pool[others_[(2 * i + 1) * others_.size() / (2 * beside)]]);
+    Time& free_at = share_.workers.back().free_at;
+    free_at = std::max(free_at, start + Duration::nanos(1));
+  }
+  const double part = static_cast<double>(beside + 1) / static_cast<double>(pool.size());
+  share_.expected.clear();
+  for (uint32_t a = 0; a < applications_.size(); ++a) {
+    const Application& known = applications_[a];
+    share_.expected.push_back({rate_rps(a, now) * part, known.slo,
+                               static_cast<double>(known.waiting) * part, known.recent});
+  }
+  const double waiting = std::ceil(static_cast<double>(waiting_.size()) * part);
+  add_requests(share_, std::min(most, static_cast<size_t>(waiting)));
+  return share_;
+}
+
+void ApplicationQueue::add_requests(plan::GroupProblem& problem, size_t most) {
+  problem.requests.clear();
+  problem.evidence.clear();
+  chosen_.clear();
+  auto first = waiting_.lower_bound({problem.now, JobId(0)});
+  size_t ahead = 0, behind = 0;
+  for (auto it = first; it != waiting_.end() && ahead < most; ++it) ++ahead;
+  const size_t late = std::max(most / 3, most - ahead);
+  // Whoever has waited longest for what is worth the same at any time goes first, or it might wait
+  // for ever.
+  const bool timeless = absl::c_any_of(problem.applications, [](const auto& application) {
+    return !application.penalty.depends_on_time();
+  });
+  if (timeless) {
+    for (auto it = waiting_.begin(); it != first && behind < late; ++it, ++behind) {
+      add_request(problem, it->second);
+    }
+  } else {
+    while (first != waiting_.begin() && behind < late) {
+      --first;
+      ++behind;
+    }
+    ahead += behind;
+  }
+  for (; problem.requests.size() < most && ahead > 0; ++first, --ahead) {
+    add_request(problem, first->second);
+  }
+}
+
+void ApplicationQueue::add_request(plan::GroupProblem& problem, Waiting& w) {
   chosen_.push_back(&w);
-  plan::GroupRequest& request = problem_.requests.emplace_back();
+  plan::GroupRequest& request = problem.requests.emplace_back();
   request.application = w.application;
   request.arrival = w.task.arrival;
   request.deadline = w.task.deadline.is_infinite() ? w.task.arrival + kNoHurry : w.task.deadline;
   request.deadline = std::max(request.deadline, request.arrival + Duration::nanos(1));
   if (w.evidence.empty()) return;
-  request.evidence = static_cast<uint32_t>(problem_.evidence.size());
-  problem_.evidence.insert(problem_.evidence.end(), w.evidence.begin(), w.evidence.end());
+  request.evidence = static_cast<uint32_t>(problem.evidence.size());
+  problem.evidence.insert(problem.evidence.end(), w.evidence.begin(), w.evidence.end());
 }
 
 }  // namespace fermata::policy

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "estimate/posterior.h"
 #include "estimate/rate.h"
 #include "plan/variants/group_problem.h"
 #include "plan/variants/residency.h"
@@ -49,10 +50,11 @@ class ApplicationQueue {
 
   void add_worker(uint32_t type, int64_t memory_bytes);
   void set_free_at(WorkerId worker, Time at) { problem_.workers[worker.index()].free_at = at; }
-  // The worker whose next batch is being decided: from `start` on, and no other is free as soon.
-  void put_first(WorkerId worker, Time start);
   // A batch of the key was bound to the worker: true where it has to be loaded first.
   bool use(WorkerId worker, KeyId key);
+  // It was not run after all.
+  void unload(WorkerId worker, KeyId key);
+  uint32_t model_of(KeyId key) const { return keys_.at(key).model; }  // of the problem
 
   Waiting& insert(const Task& task, Time now);
   bool erase(const Task& task);
@@ -80,7 +82,12 @@ class ApplicationQueue {
   // deadlines passed last, which are worth more than what is late for longer. Valid until
   // the next call that changes anything; the caller sets what a policy needs besides.
   plan::GroupProblem& problem(Time now, size_t most);
-  const plan::GroupProblem& last_problem() const { return problem_; }
+  // The same for the next batch of one worker that is free at `start`, and no other as soon: it is
+  // the first of at most `workers`, and the others are evenly of those that come free soon and
+  // late. These have to do with their share of what waits and of what is expected to come.
+  // O(workers of the pool * their logarithm + most).
+  plan::GroupProblem& share(WorkerId worker, Time now, Time start, size_t workers, size_t most);
+  const plan::GroupProblem& pool() const { return problem_; }
   // By request of the last problem; those that have gone since must not be asked for.
   Waiting& chosen(size_t request) { return *chosen_[request]; }
 
@@ -129,7 +136,8 @@ class ApplicationQueue {
   bool measure_fastest(uint32_t application);
   void erase(Queue::iterator it);
   void remember(const Waiting& waiting);
-  void add_request(Waiting& waiting);
+  void add_requests(plan::GroupProblem& problem, size_t most);
+  void add_request(plan::GroupProblem& problem, Waiting& waiting);
 
   absl::flat_hash_map<KeyId, Key> keys_;
   absl::flat_hash_map<KeyId, uint32_t> application_of_;
@@ -140,8 +148,9 @@ class ApplicationQueue {
   Queue waiting_;
   std::set<Due> due_;
   std::vector<Waiting*> chosen_;
-  std::vector<double> theta_, counts_;
-  plan::GroupProblem problem_;
+  estimate::Belief belief_;
+  plan::GroupProblem problem_, share_;
+  std::vector<uint32_t> others_;  // workers, of share()
   plan::Residency residency_;
 };
 

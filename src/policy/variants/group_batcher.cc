@@ -10,6 +10,7 @@ namespace fermata::policy {
 namespace {
 
 constexpr size_t kMostPlanned = 48;  // tasks that one decision looks at
+constexpr size_t kMostWorkers = 4;   // of a larger pool as many stand for all
 constexpr size_t kMostJoining = 48;  // that are asked whether they join another's batch
 constexpr size_t kMostUrgent = 8;    // of which one says how urgent an offer is
 // Batches begin whenever a worker is free and may be long: others who wait for their last moment
@@ -91,7 +92,7 @@ void GroupBatcher::variant_latency_changed(Time now) {
 
 // Whether the evidence model is more often right than any variant would be, on this data.
 bool GroupBatcher::knows_better(const Waiting& w) {
-  const plan::GroupApplication& application = queue_.last_problem().applications[w.application];
+  const plan::GroupApplication& application = queue_.pool().applications[w.application];
   if (!application.short_circuit) return false;
   for (uint32_t v = 0; v < application.variants.size(); ++v) {
     if (queue_.accuracy(w, v) > application.short_circuit->accuracy) return false;
@@ -100,8 +101,7 @@ bool GroupBatcher::knows_better(const Waiting& w) {
 }
 
 bool GroupBatcher::short_circuits(const Waiting& w) const {
-  return !w.evidence.empty() &&
-         queue_.last_problem().applications[w.application].short_circuit.has_value();
+  return !w.evidence.empty() && queue_.pool().applications[w.application].short_circuit.has_value();
 }
 
 // From then on nothing is worth anything to the task, or its short circuit would be late: but
@@ -109,7 +109,7 @@ bool GroupBatcher::short_circuits(const Waiting& w) const {
 Time GroupBatcher::last_moment(const Waiting& w) const {
   const Time deadline = w.task.deadline;
   if (deadline.is_infinite()) return deadline;
-  const plan::GroupApplication& application = queue_.last_problem().applications[w.application];
+  const plan::GroupApplication& application = queue_.pool().applications[w.application];
   const plan::Penalty& penalty = application.penalty;
   const Time on_time = deadline + (deadline - w.task.arrival).scaled(bearable(penalty.shape));
   if (short_circuits(w)) return on_time;
@@ -170,7 +170,7 @@ void GroupBatcher::offer_patient(Time now) {
   offer_.urgency = queue_.waiting().begin()->second.task.arrival;
   offer_.run = Duration();
   const plan::GroupApplication& application =
-      queue_.last_problem().applications[queue_.waiting().begin()->second.application];
+      queue_.pool().applications[queue_.waiting().begin()->second.application];
   for (const plan::GroupVariant& variant : application.variants) {
     for (const auto& latency : variant.latency) {
       offer_.run = std::max(offer_.run, (*latency)(std::min(offer_.items, latency->max_batch())));
@@ -201,25 +201,24 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   end_the_late(now, out);
   if (!queue_.waiting().empty()) {
     const Time start = std::max(now + delay_(1), grant.free_at);
-    queue_.put_first(grant.worker, start);
-    plan::GroupProblem& problem = queue_.problem(start, kMostPlanned);
+    plan::GroupProblem& problem =
+        queue_.share(grant.worker, now, start, kMostWorkers, kMostPlanned);
     problem.policy = plan::GroupPolicy::kFermata;
-    expected_.clear();
     if (others_.known()) others_.count(now, 0);
-    for (uint32_t a = 0; a < problem.applications.size(); ++a) {
-      expected_.push_back(
-          {queue_.rate_rps(a, now), queue_.typical_slo(a), queue_.waiting(a), queue_.recent(a)});
-    }
-    const plan::GroupSchedule& plan =
-        planner_.follow(problem, expected_, others_.per_second() / 1e6);
+    problem.others = others_.per_second() / 1e6 * static_cast<double>(problem.workers.size()) /
+                     static_cast<double>(queue_.pool().workers.size());
+    problem.last_price = planner_.last_price();
+    problem.last_tried = planner_.last_tried();
+    kept_.keep(problem);
+    const plan::GroupSchedule& plan = planner_.plan(problem);
     const auto first =
         std::find_if(plan.batches.begin(), plan.batches.end(), [&](const plan::GroupBatch& b) {
-          return b.worker == grant.worker.index() && is_worth_running(problem, plan, b);
+          return b.worker == 0 && is_worth_running(problem, plan, b);
         });
     // Not at this moment again, however long its data takes.
     const Time again = start + delay_(offer_.items) + kTick;
     if (first != plan.batches.end() && first->start <= start) {
-      bind(plan, *first, grant.worker, start, out);
+      bind(problem, plan, *first, grant.worker, out);
       answer.started = true;
       answer.free_at = out.bound.back().finish;
     } else {
@@ -247,19 +246,19 @@ void GroupBatcher::others_run(const Batch& batch, Time now) {
   others_.count(now, static_cast<uint32_t>((batch.finish - batch.start).micros()));
 }
 
-void GroupBatcher::bind(const plan::GroupSchedule& plan, const plan::GroupBatch& planned,
-                        WorkerId worker, Time start, Decisions& out) {
+void GroupBatcher::bind(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
+                        const plan::GroupBatch& planned, WorkerId worker, Decisions& out) {
   for (size_t i = 0; i < plan.expected_accuracy.size(); ++i) {
     queue_.chosen(i).planned = plan.expected_accuracy[i];
   }
   Batch& batch = out.add_batch();
   batch.key = queue_.variant_key(planned.application, planned.variant);
   batch.worker = worker;
-  batch.start = start;
-  batch.items = fitting(queue_.last_problem(), planned);
-  const LatencyTable& latency = latency_of(queue_.last_problem(), planned);
-  batch.finish =
-      start + (planned.finish - planned.start) - (latency(planned.count) - latency(batch.items));
+  batch.start = problem.now;
+  batch.items = fitting(problem, planned);
+  const LatencyTable& latency = latency_of(problem, planned);
+  batch.finish = batch.start + (planned.finish - planned.start) -
+                 (latency(planned.count) - latency(batch.items));
   // Requests are in the order of their deadlines: the nearest stay.
   taken_.assign(plan.requests_of(planned).begin(), plan.requests_of(planned).end());
   absl::c_sort(taken_);

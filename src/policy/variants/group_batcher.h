@@ -5,6 +5,7 @@
 
 #include "estimate/rate.h"
 #include "policy/batcher.h"
+#include "policy/kept_decisions.h"
 #include "policy/pool/declined_types.h"
 #include "policy/variants/application_queue.h"
 #include "policy/variants/lookahead.h"
@@ -19,13 +20,15 @@ namespace fermata::policy {
 // is on time, when nothing better has come by then.
 //
 // Apart from the decisions, O(log waiting) an event. A decision looks at a bounded number of
-// tasks, those whose deadlines are nearest.
+// tasks, those whose deadlines are nearest, and at a bounded number of workers, which have to do
+// with their share of what waits and comes.
 class GroupBatcher final : public Batcher {
  public:
   GroupBatcher(KeyId key, DelayBound delay);
 
   ApplicationQueue& queue() { return queue_; }
   const ApplicationQueue& queue() const { return queue_; }
+  const KeptDecisions<plan::GroupProblem>& kept() const { return kept_; }
   void learned(const Task& task, Evidence evidence, Time now, Decisions& out);
   // Adds waiting tasks to a batch of one of its variants that another batcher has bound, those
   // who planned for nothing better, so that it still ends by `limit`.
@@ -65,13 +68,13 @@ class GroupBatcher final : public Batcher {
   bool short_circuits(const Waiting& w) const;
   Time last_moment(const Waiting& w) const;
   uint32_t fitting(const plan::GroupProblem& problem, const plan::GroupBatch& planned) const;
-  void bind(const plan::GroupSchedule& plan, const plan::GroupBatch& planned, WorkerId worker,
-            Time start, Decisions& out);
+  void bind(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
+            const plan::GroupBatch& planned, WorkerId worker, Decisions& out);
 
   ApplicationQueue queue_;
   LookaheadPlanner planner_;
+  KeptDecisions<plan::GroupProblem> kept_;
   DelayBound delay_;
-  std::vector<ExpectedArrivals> expected_;
   std::vector<uint32_t> taken_;  // requests of the batch that is bound
   estimate::RateMeter others_;   // microseconds of workers
   Offer offer_;

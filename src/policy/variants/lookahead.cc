@@ -6,7 +6,6 @@
 #include <limits>
 
 #include "base/check.h"
-#include "estimate/posterior.h"
 
 namespace fermata::policy {
 namespace {
@@ -19,7 +18,7 @@ constexpr double kSustained = 0.95;   // of the workers' time: the rest is for i
 constexpr double kHalf = 0.5;         // of an SLO
 constexpr int kHalvings = 24;         // until the sustained price is found
 
-double expected_accuracy(const ExpectedArrivals& expected,
+double expected_accuracy(const plan::ExpectedArrivals& expected,
                          const plan::GroupApplication& application, size_t request,
                          uint32_t variant) {
   if (expected.accuracies.empty()) return application.variants[variant].accuracy;
@@ -28,36 +27,31 @@ double expected_accuracy(const ExpectedArrivals& expected,
 
 }  // namespace
 
-const plan::GroupSchedule& LookaheadPlanner::plan(const plan::GroupProblem& problem,
-                                                  std::span<const ExpectedArrivals> expected) {
-  others_ = 0;
-  read(problem, expected);
+const plan::GroupSchedule& LookaheadPlanner::plan(const plan::GroupProblem& problem) {
+  read(problem);
   most_ = -std::numeric_limits<double>::infinity();
-  for (size_t price = 0; price < kPrices.size(); ++price) {
-    for (const Order order : {Order::kUrgency, Order::kEarnings}) consider(price, order);
-  }
+  problem.expected.empty() ? try_all_prices() : try_few_prices();
   finish();
-  if (expected.empty()) consider_published();
+  if (problem.expected.empty()) consider_published();
   return best_;
 }
 
-const plan::GroupSchedule& LookaheadPlanner::follow(const plan::GroupProblem& problem,
-                                                    std::span<const ExpectedArrivals> expected,
-                                                    double others) {
-  others_ = others;
-  read(problem, expected);
-  most_ = -std::numeric_limits<double>::infinity();
-  const size_t near = near_;
-  consider(near, Order::kUrgency);
+void LookaheadPlanner::try_all_prices() {
+  for (size_t price = 0; price < kPrices.size(); ++price) {
+    for (const Order order : {Order::kUrgency, Order::kEarnings}) consider(price, order);
+  }
+}
+
+void LookaheadPlanner::try_few_prices() {
   constexpr size_t kOthers = 2 * kPrices.size();
+  next_ = problem_->last_tried;
+  consider(std::min<size_t>(problem_->last_price, kPrices.size() - 1), Order::kUrgency);
   const size_t plays =
       std::clamp<size_t>(kMostPlayed / std::max<size_t>(queries_.size(), 1), 2, kOthers);
   for (size_t i = 1; i < plays; ++i) {
     next_ = (next_ + 1) % kOthers;
     consider(next_ / 2, next_ % 2 == 0 ? Order::kUrgency : Order::kEarnings);
   }
-  finish();
-  return best_;
 }
 
 void LookaheadPlanner::consider(size_t price, Order order) {
@@ -84,17 +78,16 @@ void LookaheadPlanner::consider_published() {
   best_.steps = steps;
 }
 
-void LookaheadPlanner::read(const plan::GroupProblem& problem,
-                            std::span<const ExpectedArrivals> expected) {
+void LookaheadPlanner::read(const plan::GroupProblem& problem) {
   problem_ = &problem;
   queries_.clear();
   accuracies_.clear();
   by_deadline_.resize(problem.applications.size());
   for (auto& queries : by_deadline_) queries.clear();
-  sustained_price_ = sustained_price(expected);
+  sustained_price_ = sustained_price();
   price_unit_ = sustained_price_ > 0 ? sustained_price_ : price_unit();
   for (const plan::GroupRequest& request : problem.requests) add_request(request);
-  for (uint32_t a = 0; a < expected.size(); ++a) add_expected(a, expected[a]);
+  for (uint32_t a = 0; a < problem.expected.size(); ++a) add_expected(a);
   for (auto& queries : by_deadline_) {
     std::stable_sort(queries.begin(), queries.end(), [this](uint32_t a, uint32_t b) {
       return queries_[a].deadline < queries_[b].deadline;
@@ -106,17 +99,11 @@ void LookaheadPlanner::add_request(const plan::GroupRequest& request) {
   const plan::GroupApplication& application = problem_->applications[request.application];
   Query query{request.arrival, request.deadline, request.application,
               static_cast<uint32_t>(accuracies_.size())};
-  const bool aware = request.evidence.has_value() && problem_->data_aware.value_or(true);
-  if (aware) {
-    theta_.resize(application.prior.size());
-    estimate::posterior_mean(
-        application.prior,
-        std::span(problem_->evidence).subspan(*request.evidence, application.prior.size()), theta_);
-  }
+  const bool aware = problem_->data_aware.value_or(true);
+  belief_.set(application.prior,
+              aware ? problem_->evidence_of(request) : std::span<const double>());
   for (const plan::GroupVariant& variant : application.variants) {
-    accuracies_.push_back(aware && !variant.recall.empty()
-                              ? estimate::expected_accuracy(theta_, variant.recall)
-                              : variant.accuracy);
+    accuracies_.push_back(belief_.accuracy(variant.accuracy, variant.recall));
   }
   if (request.evidence && application.short_circuit && problem_->short_circuit.value_or(true)) {
     const double late =
@@ -128,7 +115,8 @@ void LookaheadPlanner::add_request(const plan::GroupRequest& request) {
 }
 
 // Those that come before the last of the waiting ones would have to be answered.
-void LookaheadPlanner::add_expected(uint32_t a, const ExpectedArrivals& expected) {
+void LookaheadPlanner::add_expected(uint32_t a) {
+  const plan::ExpectedArrivals& expected = problem_->expected[a];
   if (!(expected.rate_rps > 0) || expected.slo.is_infinite()) return;
   const plan::GroupApplication& application = problem_->applications[a];
   const Duration gap = Duration::from_seconds(1 / expected.rate_rps);
@@ -165,7 +153,7 @@ double LookaheadPlanner::price_unit() const {
   for (const plan::GroupApplication& application : problem_->applications) {
     double least = 1, most = 0, fastest = 1e9, slowest = 0;
     for (const plan::GroupVariant& variant : application.variants) {
-      const double run = (*variant.latency[0])(1).seconds();
+      const double run = latency_of(variant)(1).seconds();
       least = std::min(least, variant.accuracy);
       most = std::max(most, variant.accuracy);
       fastest = std::min(fastest, run);
@@ -178,7 +166,11 @@ double LookaheadPlanner::price_unit() const {
   return unit;
 }
 
-// How many workers of the first type do as much as all of them; prices are of their seconds.
+const LatencyTable& LookaheadPlanner::latency_of(const plan::GroupVariant& variant) const {
+  return *variant.latency[variant.latency.size() == 1 ? 0 : problem_->workers[0].type];
+}
+
+// How many workers of the first one's type do as much as all of them; prices are of their seconds.
 double LookaheadPlanner::first_type_workers() const {
   double sum = 0;
   for (const plan::GroupWorker& worker : problem_->workers) {
@@ -186,7 +178,7 @@ double LookaheadPlanner::first_type_workers() const {
     for (const plan::GroupApplication& application : problem_->applications) {
       for (const plan::GroupVariant& variant : application.variants) {
         if (variant.latency.size() == 1) continue;
-        speeds += (*variant.latency[0])(1).seconds() /
+        speeds += latency_of(variant)(1).seconds() /
                   std::max(1e-9, (*variant.latency[worker.type])(1).seconds());
         ++variants;
       }
@@ -198,36 +190,37 @@ double LookaheadPlanner::first_type_workers() const {
 
 // The least at which the workers keep up with what comes and what waits, in efficient batches:
 // until their SLO has passed, those who wait and those who come in the first half of it are served.
-double LookaheadPlanner::sustained_price(std::span<const ExpectedArrivals> expected) {
+// Those whom time costs nothing take what the others leave.
+double LookaheadPlanner::sustained_price() {
   item_seconds_.clear();
-  for (size_t a = 0; a < expected.size(); ++a) {
-    const Duration most =
-        expected[a].slo.is_infinite() ? Duration() : expected[a].slo.scaled(kHalf);
+  for (size_t a = 0; a < problem_->expected.size(); ++a) {
+    const Duration slo = problem_->expected[a].slo;
+    const Duration most = slo.is_infinite() ? Duration() : slo.scaled(kHalf);
     for (const plan::GroupVariant& variant : problem_->applications[a].variants) {
-      const LatencyTable& latency = *variant.latency[0];
+      const LatencyTable& latency = latency_of(variant);
       const uint32_t items = std::max(1u, latency.largest_within(most));
       item_seconds_.push_back(std::min(latency(1).seconds(), latency(items).seconds() / items));
     }
   }
-  const double bearable = kSustained * first_type_workers() - others_;
-  if (work(expected, 0) <= bearable) return 0;
+  const double bearable = kSustained * first_type_workers() - problem_->others;
+  if (work(0) <= bearable) return 0;
   double low = 0, high = 64 * price_unit();
   for (int i = 0; i < kHalvings; ++i) {
     const double middle = (low + high) / 2;
-    (work(expected, middle) <= bearable ? high : low) = middle;
+    (work(middle) <= bearable ? high : low) = middle;
   }
   return high;
 }
 
 // Seconds of a worker that a second takes, where everybody names a variant at this price.
-double LookaheadPlanner::work(std::span<const ExpectedArrivals> expected, double price) const {
+double LookaheadPlanner::work(double price) const {
   double sum = 0;
   const double* items = item_seconds_.data();
-  for (size_t a = 0; a < expected.size(); ++a) {
-    const ExpectedArrivals& e = expected[a];
+  for (size_t a = 0; a < problem_->expected.size(); ++a) {
+    const plan::ExpectedArrivals& e = problem_->expected[a];
     const plan::GroupApplication& application = problem_->applications[a];
     const auto variants = static_cast<uint32_t>(application.variants.size());
-    if (!e.slo.is_infinite() && e.slo > Duration()) {
+    if (application.penalty.depends_on_time() && !e.slo.is_infinite() && e.slo > Duration()) {
       const double fallback = application.short_circuit ? application.short_circuit->accuracy : 0;
       const size_t rows = std::max<size_t>(e.accuracies.size() / variants, 1);
       double named = 0;
@@ -242,7 +235,7 @@ double LookaheadPlanner::work(std::span<const ExpectedArrivals> expected, double
         }
         named += own;
       }
-      const double requests = kHalf * e.rate_rps + static_cast<double>(e.waiting) / e.slo.seconds();
+      const double requests = kHalf * e.rate_rps + e.waiting / e.slo.seconds();
       sum += requests * named / static_cast<double>(rows);
     }
     items += variants;

@@ -1,24 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
+#include "estimate/posterior.h"
 #include "plan/variants/group_planner.h"
 #include "plan/variants/group_problem.h"
 #include "plan/variants/residency.h"
 
 namespace fermata::policy {
-
-// What is expected to come of one application: requests at an even pace.
-struct ExpectedArrivals {
-  double rate_rps = 0;
-  Duration slo;          // their deadline minus their arrival
-  uint64_t waiting = 0;  // now, those too whom the problem leaves out
-  // By variant, of some that came lately, one after the other: what the data of those to come
-  // will say. Empty: what the profiles do.
-  std::span<const double> accuracies;
-};
 
 // Data-aware serving as `fermata` does it: who runs next, as which variant. It plays
 // forward what would happen if worker time had a price: whenever a worker is free, each
@@ -34,19 +24,22 @@ struct ExpectedArrivals {
 // their time, found by what those who came lately would name at it.
 //
 // A group is thus not an application or a label (SneakPeek 5.2, 5.3.2) but whoever is best
-// served alike; plan() takes a published plan where that is worth more than all prices.
+// served alike; where nothing is known of what will come, plan() takes a published plan if that is
+// worth more than all prices.
+//
+// Where a penalty does not depend on time, waiting costs its requests nothing. They leave worker
+// time to others at the price that these pay, and no worker idles while one of them is worth it.
 class LookaheadPlanner {
  public:
-  // Every request is served, late or not, or short-circuited, as by GroupPlanner. `expected`
-  // by application, or empty: then no published policy that believes the same is worth more.
-  // O(prices * batches * requests * variants), and without `expected` what those take.
-  const plan::GroupSchedule& plan(const plan::GroupProblem& problem,
-                                  std::span<const ExpectedArrivals> expected = {});
-  // The same for one decision after the other: from most to the next little changes, so the
-  // last price is tried, and of the others as many as are quick to try, in turn. Requests that
-  // are no concern of the problem's take `others` workers all the time.
-  const plan::GroupSchedule& follow(const plan::GroupProblem& problem,
-                                    std::span<const ExpectedArrivals> expected, double others = 0);
+  // Every request is served, late or not, or short-circuited, as by GroupPlanner.
+  // O(prices * batches * requests * variants), and where nothing is expected what the published
+  // policies take. Where something is, from most decisions to the next little changes: of the
+  // prices the problem's last one is tried, and of the others as many as are quick to try, in turn.
+  // One call after the other on the same planner differs from calls on new ones in nothing.
+  const plan::GroupSchedule& plan(const plan::GroupProblem& problem);
+  // What the next problem has to say of prices.
+  uint32_t last_price() const { return static_cast<uint32_t>(near_); }
+  uint32_t last_tried() const { return static_cast<uint32_t>(next_); }
 
  private:
   // One request of the problem, or an expected one.
@@ -77,20 +70,25 @@ class LookaheadPlanner {
     double rank = 0;  // the least is taken
   };
 
-  void read(const plan::GroupProblem& problem, std::span<const ExpectedArrivals> expected);
+  void read(const plan::GroupProblem& problem);
+  void try_all_prices();
+  void try_few_prices();
   void add_request(const plan::GroupRequest& request);
-  void add_expected(uint32_t application, const ExpectedArrivals& expected);
+  void add_expected(uint32_t application);
   void add(const Query& query);
   double price_unit() const;
   double first_type_workers() const;
   Time soonest_elsewhere(uint32_t application, uint32_t worker, Time now) const;
-  double sustained_price(std::span<const ExpectedArrivals> expected);
-  double work(std::span<const ExpectedArrivals> expected, double price) const;
+  double sustained_price();
+  double work(double price) const;
+  // Of the first worker's type.
+  const LatencyTable& latency_of(const plan::GroupVariant& variant) const;
 
   static void clear(plan::GroupSchedule& schedule);
   void consider(size_t price, Order order);
   double play(double price, Order order);
-  bool best_move(uint32_t worker, Time now, double price, Order order, Move& best);
+  bool best_move(uint32_t worker, Time now, double price, Order order, Move& best,
+                 bool of_timeless = false);
   void name_variants(uint32_t application, uint32_t worker, Time now, double price);
   bool batch_of(uint32_t application, uint32_t variant, uint32_t worker, Time now, double price,
                 Move& move) const;
@@ -110,7 +108,8 @@ class LookaheadPlanner {
 
   const plan::GroupProblem* problem_ = nullptr;
   std::vector<Query> queries_;  // the problem's, then expected ones
-  std::vector<double> accuracies_, theta_;
+  std::vector<double> accuracies_;
+  estimate::Belief belief_;
   std::vector<std::vector<uint32_t>> by_deadline_;  // queries by application
 
   // Of one play:
@@ -125,7 +124,6 @@ class LookaheadPlanner {
   size_t near_ = 0;  // its price
   size_t next_ = 0;  // of the prices and orders, that is tried beside it
   double price_unit_ = 0;
-  double others_ = 0;                 // workers that are not theirs
   std::vector<double> item_seconds_;  // of a worker, in an efficient batch: by variant of all
   double sustained_price_ = 0;        // of a second
   std::vector<bool> served_;          // by request

@@ -39,6 +39,8 @@ double LookaheadPlanner::play(double price, Order order) {
     Move move;
     if (best_move(worker, now, price, order, move)) {
       run(move, worker, now, price);
+    } else if (best_move(worker, now, sustained_price_, order, move, /*of_timeless=*/true)) {
+      run(move, worker, now, sustained_price_);
     } else if (const Time next = next_arrival(now); !next.is_infinite()) {
       free_at_[worker] = next;
     } else if (best_move(worker, now, 0, order, move)) {
@@ -137,10 +139,12 @@ double LookaheadPlanner::earned(uint32_t variant, uint32_t items, Time finish) c
   return sum;
 }
 
-bool LookaheadPlanner::best_move(uint32_t worker, Time now, double price, Order order, Move& best) {
+bool LookaheadPlanner::best_move(uint32_t worker, Time now, double price, Order order, Move& best,
+                                 bool of_timeless) {
   bool found = false;
   for (uint32_t a = 0; a < problem_->applications.size(); ++a) {
     if (waiting_[a].empty()) continue;
+    if (of_timeless && problem_->applications[a].penalty.depends_on_time()) continue;
     name_variants(a, worker, now, price);
     for (uint32_t v = 0; v < problem_->applications[a].variants.size(); ++v) {
       Move move;

@@ -67,19 +67,38 @@ void WindowScheduler::learned(const Task& task, Evidence evidence, Time now, Dec
 
 bool WindowScheduler::withdraw(const Task& task, Time, Decisions&) {
   if (queue_.erase(task)) return true;
-  for (WorkerState& worker : workers_) {
-    for (Planned& batch : worker.planned) {
-      const auto it = std::find_if(batch.tasks.begin(), batch.tasks.end(),
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    auto& planned = workers_[w].planned;
+    for (auto batch = planned.begin(); batch != planned.end(); ++batch) {
+      const auto it = std::find_if(batch->tasks.begin(), batch->tasks.end(),
                                    [&task](const Task& t) { return t.job == task.job; });
-      if (it == batch.tasks.end()) continue;
-      const Duration before = (*batch.latency)(batch.items);
-      batch.items -= it->items;
-      if (batch.items > 0) batch.run = batch.run + (*batch.latency)(batch.items) - before;
-      batch.tasks.erase(it);
+      if (it == batch->tasks.end()) continue;
+      batch->run -= (*batch->latency)(batch->items);
+      batch->items -= it->items;
+      batch->tasks.erase(it);
+      if (batch->items > 0) {
+        batch->run += (*batch->latency)(batch->items);
+      } else {
+        forget(w, batch);
+      }
       return true;
     }
   }
   return false;
+}
+
+// A batch that nobody is left in; whoever needs what it would have loaded loads it instead.
+void WindowScheduler::forget(size_t w, std::deque<Planned>::iterator batch) {
+  const Planned gone = std::move(*batch);
+  auto& planned = workers_[w].planned;
+  const auto behind = planned.erase(batch);
+  if (!gone.load) return;
+  const auto next = std::find_if(behind, planned.end(), [&](const Planned& later) {
+    return queue_.model_of(later.key) == queue_.model_of(gone.key);
+  });
+  if (next == planned.end()) return queue_.unload(WorkerId(static_cast<uint32_t>(w)), gone.key);
+  next->load = true;
+  next->run += gone.run;  // nothing but the load is left of it
 }
 
 void WindowScheduler::freed(WorkerId worker, Time now, Decisions& out) {
@@ -116,7 +135,10 @@ const plan::GroupSchedule& WindowScheduler::plan(Time now, Decisions& out) {
   problem.policy = policy_;
   problem.data_aware = settings_.data_aware;
   problem.short_circuit = settings_.short_circuit;
+  problem.tau = settings_.tau;
+  problem.max_group = settings_.max_group;
   problem.max_steps = kWindowSteps;
+  kept_.keep(problem);
   const plan::GroupSchedule& schedule = planner_.plan(problem);
   for (const uint32_t i : schedule.short_circuited) {
     out.short_circuited.push_back(queue_.chosen(i).task);
@@ -154,8 +176,8 @@ void WindowScheduler::append(const plan::GroupSchedule& schedule, const plan::Gr
                              WorkerState& worker) {
   const KeyId key = queue_.variant_key(batch.application, batch.variant);
   const auto& tables =
-      queue_.last_problem().applications[batch.application].variants[batch.variant].latency;
-  const uint32_t type = tables.size() > 1 ? queue_.last_problem().workers[batch.worker].type : 0;
+      queue_.pool().applications[batch.application].variants[batch.variant].latency;
+  const uint32_t type = tables.size() > 1 ? queue_.pool().workers[batch.worker].type : 0;
   const LatencyTable& latency = *tables[type];
   Planned planned{.key = key, .load = batch.load, .latency = tables[type]};
   Duration load = batch.finish - batch.start - latency(batch.count);
@@ -176,10 +198,9 @@ void WindowScheduler::append(const plan::GroupSchedule& schedule, const plan::Gr
 
 void WindowScheduler::serve(size_t w, Time now, Decisions& out) {
   WorkerState& worker = workers_[w];
-  while (!worker.busy && !worker.planned.empty()) {
+  if (!worker.busy && !worker.planned.empty()) {
     Planned planned = std::move(worker.planned.front());
     worker.planned.pop_front();
-    if (planned.tasks.empty()) continue;  // all were withdrawn
     Batch& batch = out.add_batch();
     batch.key = planned.key;
     batch.worker = WorkerId(static_cast<uint32_t>(w));

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "plan/variants/group_planner.h"
+#include "policy/kept_decisions.h"
 #include "policy/scheduler.h"
 #include "policy/variants/application_queue.h"
 
@@ -38,7 +39,7 @@ class WindowScheduler final : public Scheduler {
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override;
   uint64_t waiting_items(KeyId key) const override;
-  const plan::GroupProblem* last_problem() const override { return &queue_.last_problem(); }
+  std::vector<plan::GroupProblem> last_problems() const override { return kept_.copy(); }
 
  private:
   struct Planned {
@@ -61,12 +62,14 @@ class WindowScheduler final : public Scheduler {
   void replan(Time now, Decisions& out);
   void append(const plan::GroupSchedule& schedule, const plan::GroupBatch& batch,
               WorkerState& worker);
+  void forget(size_t worker, std::deque<Planned>::iterator batch);
   void serve(size_t worker, Time now, Decisions& out);
 
   const plan::GroupPolicy policy_;
   const GroupSettings settings_;
   const Duration window_;
   ApplicationQueue queue_;
+  KeptDecisions<plan::GroupProblem> kept_;
   plan::GroupPlanner planner_;
   DelayBound delay_;
   std::vector<WorkerState> workers_;
