@@ -25,7 +25,8 @@ class Ranker {
   virtual void tick(Time now, std::vector<Grant>& out) = 0;
 
   virtual Time next_wake() const = 0;
-  // From now until the first worker is expected to be free; zero if one is.
+  // Until a worker is expected to take something that wants to start now, behind everything that
+  // does already; zero if one is free. O(workers).
   virtual Duration expected_wait(Time now) const = 0;
   // For the thread that the ranker runs in.
   virtual const PoolView& view() const = 0;

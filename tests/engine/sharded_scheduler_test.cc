@@ -218,5 +218,38 @@ TEST(ShardedScheduler, EveryTaskEndsOnceUnderConcurrentLoad) {
   for (const size_t shards : {1, 3}) Storm().run(shards);
 }
 
+// Shapes and models come and go: their ids come again, and work.
+TEST(ShardedScheduler, KeysThatHaveGoneLeaveNothingBehind) {
+  std::vector<policy::Batch> bound;
+  auto made = ShardedScheduler::make("fermata", 2, [&](size_t, ShardDecisions& d, Time) {
+    for (const policy::Batch& b : d.decisions.bound) bound.push_back(b);
+  });
+  ShardedScheduler& scheduler = **made;
+  Time now = Time::from_nanos(1);
+  const auto settle = [&] {
+    for (int turns = 0; turns < 10; ++turns) {
+      now = now + Duration::micros(1);
+      for (size_t shard = 0; shard < 2; ++shard) (void)scheduler.turn_shard(shard, now);
+      (void)scheduler.turn_rank(now);
+    }
+  };
+  (void)scheduler.add_worker();
+  for (uint64_t job = 0; job < 100; ++job) {
+    const KeyId key = scheduler.add_key({"m", latency(1, 5), Duration::millis(25)});
+    EXPECT_LT(key.value(), 1u);
+    settle();
+    scheduler.nominate(Task{JobId(job), key, now, now + Duration::millis(25)});
+    for (int i = 0; i < 40; ++i) {  // until it wants to start
+      settle();
+      now = now + Duration::millis(1);
+    }
+    ASSERT_EQ(bound.size(), job + 1);
+    scheduler.freed(bound.back().worker);
+    settle();
+    scheduler.remove_key(key);
+    settle();
+  }
+}
+
 }  // namespace
 }  // namespace fermata::engine

@@ -36,6 +36,40 @@ TEST(NexusPlacement, EveryKeyHasAPlaceAndRatesKeepTheirProportion) {
   EXPECT_GT(rate[2], 0);
 }
 
+// As in a server: no rates are known, and its clock began long ago.
+TEST(Nexus, SpreadsModelsWhoseRatesAreNotKnownYet) {
+  Hand hand("nexus");
+  std::vector<KeyId> keys;
+  for (int k = 0; k < 4; ++k) keys.push_back(hand.key(1, 5, 100));
+  for (int w = 0; w < 4; ++w) hand.worker();
+  for (const KeyId key : keys) hand.arrive(key, 60'000, 100);
+  EXPECT_THAT(hand.out.bound, testing::SizeIs(4));  // each on a worker of its own
+  hand.out.clear();
+  // And another one, a moment later, when little has come.
+  const KeyId late = hand.key(1, 5, 100);
+  for (uint32_t w = 0; w < 4; ++w) hand.freed(WorkerId(w), 60'006);
+  for (const KeyId key : keys) hand.arrive(key, 60'010, 100);
+  hand.arrive(late, 60'010, 100);
+  EXPECT_THAT(hand.out.bound, testing::SizeIs(4));  // two of the five share one
+}
+
+// The first model gets all the requests of an epoch, so from then on most of the pool.
+TEST(Nexus, PlacesByTheRatesOfTheLastEpoch) {
+  Hand hand("nexus");
+  const KeyId busy = hand.key(1, 5, 100), idle = hand.key(1, 5, 100);
+  for (int w = 0; w < 4; ++w) hand.worker();
+  hand.arrive(idle, 1'000, 100);
+  hand.freed(hand.batch().worker, 1'006);
+  for (double now = 1'010; now < 32'000; now += 10) {
+    hand.arrive(busy, now, 100);
+    hand.freed(hand.batch().worker, now + 6);
+    hand.tick(now + 6);
+  }
+  hand.tick(32'010);
+  for (int i = 0; i < 3; ++i) hand.arrive(busy, 32'020, 100);
+  EXPECT_THAT(hand.out.bound, testing::SizeIs(3));
+}
+
 TEST(Nexus, DealsInTurnAndNeverMovesWork) {
   Hand hand("nexus");
   const KeyId key = hand.key(1, 5, 100);

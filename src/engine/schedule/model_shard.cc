@@ -7,13 +7,23 @@
 namespace fermata::engine {
 
 void ModelShard::add_key(std::unique_ptr<policy::Batcher> batcher, OfferSlot* slot) {
-  keys_.push_back({std::move(batcher), slot, false});
-  wakes_.resize(keys_.size());
+  const size_t i = index(batcher->offer().key);
+  if (i >= keys_.size()) {
+    keys_.resize(i + 1);
+    wakes_.resize(keys_.size());
+  }
+  keys_[i].batcher = std::move(batcher);
+  keys_[i].slot = slot;
 }
 
 void ModelShard::remove_key(KeyId key) {
   FERMATA_CHECK(waiting_items(key) == 0);
-  keys_[index(key)].batcher.reset();
+  Key& removed = keys_[index(key)];
+  // The ranker must not read an offer of it when the id has come again.
+  policy::Offer nothing{.key = key};
+  nothing.epoch = removed.batcher->offer().epoch;
+  if (removed.slot->publish(nothing)) fresh_.push_back(removed.slot);
+  removed.batcher.reset();
   wakes_.set(index(key), Time::infinite());
 }
 

@@ -83,8 +83,12 @@ void ShardedScheduler::tell_rank(RankCommand command) {
 
 // The ranker knows the key before the first offer can come.
 KeyId ShardedScheduler::add_key(policy::KeyInfo info) {
-  const KeyId key(static_cast<uint32_t>(slots_.size()));
-  OfferSlot* slot = &slots_.emplace_back();
+  KeyId key;
+  if (!free_keys_.try_dequeue(key)) {
+    key = KeyId(static_cast<uint32_t>(slots_.size()));
+    slots_.emplace_back();
+  }
+  OfferSlot* slot = &slots_[key.index()];
   auto batcher = make_batcher_(key, std::move(info), delay_);
   auto known = std::make_shared<std::promise<void>>(),
        ready = std::make_shared<std::promise<void>>();
@@ -103,7 +107,10 @@ KeyId ShardedScheduler::add_key(policy::KeyInfo info) {
 }
 
 void ShardedScheduler::remove_key(KeyId key) {
-  tell_shard(key, [key](ModelShard& shard, Time, auto&) { shard.remove_key(key); });
+  tell_shard(key, [this, key](ModelShard& shard, Time, auto&) {
+    shard.remove_key(key);
+    free_keys_.enqueue(key);
+  });
 }
 
 WorkerId ShardedScheduler::add_worker(uint32_t type) {

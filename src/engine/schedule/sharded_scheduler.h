@@ -42,7 +42,7 @@ class ShardedScheduler {
   // threads know the key; without start() it takes effect with the next turns, and
   // a caller that turns on several threads is through with adding before.
   KeyId add_key(policy::KeyInfo info);
-  void remove_key(KeyId key);
+  void remove_key(KeyId key);  // nothing of it may wait; its id comes again
   WorkerId add_worker(uint32_t type = 0);
   void update_latency(KeyId key, LatencyByType latency);
   void set_delay_bound(policy::DelayBound bound);
@@ -89,6 +89,7 @@ class ShardedScheduler {
   std::vector<std::unique_ptr<Shard>> shards_;
   std::unique_ptr<RankCore> rank_;
   std::deque<OfferSlot> slots_;  // by key; addresses stay
+  Inbox<KeyId> free_keys_;       // that their shards have removed
   policy::DelayBound delay_;
   uint32_t workers_ = 0;
   std::atomic<bool> stopping_{false};

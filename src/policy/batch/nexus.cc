@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "base/check.h"
 #include "policy/batch/nexus_placement.h"
@@ -24,6 +25,7 @@ KeyId NexusScheduler::add_key(KeyInfo info) {
 void NexusScheduler::remove_key(KeyId key) {
   FERMATA_CHECK(waiting_items(key) == 0);
   keys_[key.index()].info.rate_rps = 0;
+  keys_[key.index()].measured_rps = 0;
   stale_ = true;
 }
 
@@ -56,16 +58,28 @@ WorkerId NexusScheduler::add_worker(Time now, Decisions& out, uint32_t type, int
   return worker;
 }
 
-void NexusScheduler::place(Time now) {
-  const Duration since = now - placed_at_;
-  std::vector<Demand> demands;
+// At the end of an epoch; the first begins with the first task.
+void NexusScheduler::measure(Time now) {
   for (KeyState& key : keys_) {
-    // Before anything was measured all are taken to be equal.
-    const double measured =
-        since > Duration() ? static_cast<double>(key.items) / since.seconds() : 1.0;
-    const double rate = key.info.rate_rps > 0 ? key.info.rate_rps : measured;
+    const double items = static_cast<double>(std::exchange(key.items, 0));
+    if (next_epoch_ > Time()) key.measured_rps = items / (now - epoch_began_).seconds();
+  }
+  epoch_began_ = now;
+  next_epoch_ = now + kEpoch;
+}
+
+void NexusScheduler::place() {
+  std::vector<Demand> demands;
+  double sum = 0, known = 0;
+  for (const KeyState& key : keys_) {
+    const double rate = key.info.rate_rps > 0 ? key.info.rate_rps : key.measured_rps.value_or(0);
     demands.push_back({rate, key.info.latency.slowest().get(), key.info.slo});
-    key.items = 0;
+    sum += rate;
+    known += rate > 0;
+  }
+  for (size_t k = 0; k < keys_.size(); ++k) {
+    const bool unknown = keys_[k].info.rate_rps <= 0 && !keys_[k].measured_rps;
+    if (unknown) demands[k].rate_rps = known > 0 ? sum / known : 1;
   }
   for (Replica& replica : replicas_) replica.share = 0;
   // Before there is any worker, tasks wait for the first.
@@ -76,8 +90,6 @@ void NexusScheduler::place(Time now) {
     replica.dealt = 0;
   }
   stale_ = false;
-  placed_at_ = now;
-  next_epoch_ = now + kEpoch;
 }
 
 size_t NexusScheduler::replica_of(KeyId key, WorkerId worker) {
@@ -109,7 +121,8 @@ size_t NexusScheduler::deal(const KeyState& key) {
 }
 
 void NexusScheduler::nominate(const Task& task, Time now, Decisions& out) {
-  if (stale_) place(now);
+  if (next_epoch_ == Time()) measure(now);
+  if (stale_) place();
   const size_t dropped = out.dropped.size();
   KeyState& key = keys_[task.key.index()];
   key.items += task.items;
@@ -136,7 +149,10 @@ void NexusScheduler::freed(WorkerId worker, Time now, Decisions& out) {
 }
 
 void NexusScheduler::tick(Time now, Decisions& out) {
-  if (now >= next_epoch_) place(now);
+  if (next_epoch_ > Time() && now >= next_epoch_) {
+    measure(now);
+    place();
+  }
   while (wakes_.top() <= now) {
     const size_t r = wakes_.top_index();
     const size_t dropped = out.dropped.size();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "policy/batch/min_tree.h"
@@ -14,9 +15,9 @@ namespace fermata::policy {
 // keys, running of each the batch that has gathered (drops by window). Nothing
 // moves between workers, so a burst of one model finds only its own workers.
 //
-// Rates are those the keys were added with; of keys that have none, what came
-// since the last epoch. Placed again when keys or workers are
-// added and every epoch of 30 s; what waits where it was dealt stays there. Placement
+// Rates are those the keys were added with; of keys that have none, what came in the last epoch
+// of 30 s, and the mean of the others before one has ended. Placed again when keys or workers are
+// added and every epoch; what waits where it was dealt stays there. Placement
 // takes unlike workers for the slowest of them.
 class NexusScheduler final : public Scheduler {
  public:
@@ -44,7 +45,8 @@ class NexusScheduler final : public Scheduler {
   struct KeyState {
     KeyInfo info;
     std::vector<size_t> replicas;
-    uint64_t items = 0;  // since the last placement
+    uint64_t items = 0;                  // in this epoch
+    std::optional<double> measured_rps;  // in the last one
   };
   struct WorkerState {
     uint32_t type = 0;
@@ -54,7 +56,8 @@ class NexusScheduler final : public Scheduler {
     size_t turn = 0;  // where the round goes on
   };
 
-  void place(Time now);
+  void measure(Time now);
+  void place();
   size_t replica_of(KeyId key, WorkerId worker);
   // The first, of a worker that is yet to come.
   uint32_t type_of(WorkerId worker) const {
@@ -70,7 +73,7 @@ class NexusScheduler final : public Scheduler {
   std::vector<Replica> replicas_;
   MinTree wakes_;  // by replica
   bool stale_ = true;
-  Time placed_at_, next_epoch_;
+  Time epoch_began_, next_epoch_;
 };
 
 }  // namespace fermata::policy

@@ -1,6 +1,7 @@
 #include "policy/pool/pool_ranker.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "policy/batch/instants.h"
@@ -20,6 +21,7 @@ void PoolRanker::add_key(KeyId key) {
   epoch_.resize(n);
   later_.resize(n);
   due_.resize(n);
+  due_run_.resize(n);
   for (Type& type : types_) type.due.resize(n);
   patient_.resize(n);
   forget(key);
@@ -50,6 +52,8 @@ void PoolRanker::place(WorkerId worker) {
 void PoolRanker::set_due(size_t key, bool due) {
   due_[key] = due;
   const Offer& offer = view_.offers()[key];
+  const Duration run = due ? offer.run : Duration();
+  backlog_ += run - std::exchange(due_run_[key], run);
   for (size_t type = 0; type < types_.size(); ++type) {
     const bool here = due && (offer.types >> type & 1) != 0;
     types_[type].due.set(key, here ? offer.urgency : Time::infinite());
@@ -230,7 +234,9 @@ Duration PoolRanker::expected_wait(Time now) const {
   for (const WorkerView& w : view_.workers()) {
     first = std::min(first, w.running == 0 ? now : w.free_at);
   }
-  return std::max(first - now, Duration());
+  if (first.is_infinite()) return Duration::infinite();
+  return std::max(first - now, Duration()) +
+         backlog_ / static_cast<int64_t>(view_.workers().size());
 }
 
 }  // namespace fermata::policy

@@ -62,7 +62,9 @@ class PoolRanker final : public Ranker {
   std::vector<uint64_t> epoch_;  // by key: what its next offer must have at least
   MinTree later_;          // by key: when an offer that does not want to start yet will be decided
   std::vector<bool> due_;  // by key: whether its offer wants to start
-  MinTree patient_;        // by key: arrival of what has no deadline
+  std::vector<Duration> due_run_;  // by key: how long that runs, if it does
+  Duration backlog_;               // the sum of these
+  MinTree patient_;                // by key: arrival of what has no deadline
   std::vector<Type> types_{1};
   std::vector<size_t> held_;  // keys whose offers are due, but wait for others' sake
   // Moving averages over grants, see kGrantWeight; of the default's the variation by worker time.
