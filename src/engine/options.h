@@ -64,7 +64,8 @@ struct EvidenceSource {
   std::string features, labels;   // training data: .npy files
   std::string input;              // tensor of a request; empty: its first
   std::string extractor, output;  // model that makes features of it, if any, and its output
-  uint32_t k = 5;                 // neighbours
+  uint32_t k = 5;                 // neighbours, or votes of a classifier
+  bool scores = false;            // features are a classifier's scores by class
 };
 
 // Inputs of which the class is known: .npy files, [n, ...] and [n].
@@ -77,6 +78,9 @@ struct VariantsOptions {
   std::vector<std::string> models;  // at least one, with the same inputs and outputs
   plan::Penalty penalty;
   std::vector<double> prior;  // by class; empty: 0.5 each
+  // Above 0, without a prior: as often as the classes are among the evidence's points, so many
+  // requests together.
+  double prior_requests = 0;
   bool data_aware = true, short_circuit = true;
   std::optional<EvidenceSource> evidence;
   // What variants whose profile does not say how often they are right are tried on.

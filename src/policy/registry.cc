@@ -69,7 +69,8 @@ absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view polic
                                              settings);
   }
   for (const EnsembleEntry& entry : kEnsembleMethods) {
-    if (entry.name == policy) return std::make_unique<EnsembleScheduler>(entry.method);
+    if (entry.name == policy)
+      return std::make_unique<EnsembleScheduler>(entry.method, settings.delta);
   }
   if (policy == kNexus) return std::make_unique<NexusScheduler>();
   for (const std::string_view name : scheduler_names()) {

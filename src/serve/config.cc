@@ -160,19 +160,20 @@ engine::EvidenceSource evidence_source(Reader reader) {
   source.extractor = fields["extractor"].string("");
   source.output = fields["output"].string("");
   source.k = static_cast<uint32_t>(fields["k"].integer(1, 10'000, source.k));
+  source.scores = fields["kind"].choice({"neighbors", "scores"}, 0) == 1;
   return source;
 }
 
-// A word or the weight of each class.
-std::vector<double> prior(Reader reader) {
-  std::vector<double> weights;
-  if (!reader.present()) return weights;
-  if (!reader.is_list()) {
-    (void)reader.choice({"uninformative"}, 0);
-    return weights;
+// A word, how many requests the frequencies of the classes weigh as, or the weight of each class.
+void read_prior(Reader reader, engine::VariantsOptions& options) {
+  if (reader.is_list()) {
+    for (Reader weight : reader.list(1)) options.prior.push_back(weight.between(1e-9, 1e12));
+  } else if (reader.is_object()) {
+    ObjectReader fields = reader.object();
+    options.prior_requests = fields["strong"].between(1e-9, 1e12);
+  } else if (reader.choice({"uninformative", "weak"}, 0) == 1) {
+    options.prior_requests = 1;
   }
-  for (Reader weight : reader.list(1)) weights.push_back(weight.between(1e-9, 1e12));
-  return weights;
 }
 
 engine::VariantsOptions variants_options(ObjectReader& fields) {
@@ -183,7 +184,7 @@ engine::VariantsOptions variants_options(ObjectReader& fields) {
     if (!named.insert(options.models.back()).second) entry.fail("a model that is not listed yet");
   }
   options.penalty = plan::read_penalty(fields["penalty"]);
-  options.prior = prior(fields["prior"]);
+  read_prior(fields["prior"], options);
   options.data_aware = fields["data_aware"].boolean(true);
   options.short_circuit = fields["short_circuit"].boolean(true);
   if (Reader evidence = fields["evidence"]; evidence.present()) {
@@ -314,6 +315,11 @@ Config config(Reader root) {
       Duration::from_millis(fields["scheduler_window_ms"].between(0, 1e6, 100.0));
   engine.groups.data_aware = flag(fields["scheduler_data_aware"]);
   engine.groups.short_circuit = flag(fields["scheduler_short_circuit"]);
+  engine.groups.tau =
+      static_cast<uint32_t>(fields["scheduler_tau"].integer(0, 1'000'000, engine.groups.tau));
+  engine.groups.max_group = static_cast<uint32_t>(
+      fields["scheduler_max_group"].integer(1, int64_t{UINT32_MAX}, engine.groups.max_group));
+  engine.groups.delta = fields["scheduler_delta"].between(1e-9, 1, engine.groups.delta);
   engine.scheduler_threads = static_cast<uint32_t>(fields["scheduler_threads"].integer(0, 256, 0));
   engine.workers = worker_options(fields["workers"]);
   engine.placement = placement_options(fields["placement"], engine.workers);

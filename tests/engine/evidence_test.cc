@@ -109,6 +109,26 @@ TEST_F(Evidence, ThePriorHasTheClassesOfThePoints) {
   EXPECT_THAT(says(std::move(options)), HasSubstr("the prior has 3 classes"));
 }
 
+// Scores of two classes: a request's share ten votes; of the labelled points three of four are
+// right.
+TEST_F(Evidence, OfAClassifierIsVotes) {
+  EvidenceOptions options;
+  options.k = 10;
+  options.scores = true;
+  options.training = {.dimensions = 2,
+                      .classes = 2,
+                      .features = {0.9F, 0.1F, 0.2F, 0.8F, 0.7F, 0.3F, 0.6F, 0.4F},
+                      .labels = {0, 1, 0, 1}};
+  const auto model = make(options);
+  const auto two = ask(*model, inputs({floats("x", {2, 2}, {0.7F, 0.3F, 0, 1})}));
+  ASSERT_TRUE(two.has_value());
+  EXPECT_THAT(two->counts, ElementsAre(ElementsAre(7, 3), ElementsAre(0, 10)));
+  EXPECT_THAT(two->answers, ElementsAre(0, 1));
+  EXPECT_EQ(model->answers().accuracy, 0.75);
+  options.training.classes = 3;
+  EXPECT_THAT(says(options), HasSubstr("have 2 scores of 3 classes, expected one for each class"));
+}
+
 TEST_F(Evidence, UnfitRequestsHaveNone) {
   EvidenceOptions options = line();
   options.input = "x";

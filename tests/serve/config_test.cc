@@ -1,5 +1,6 @@
 #include "serve/config.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,6 +36,9 @@ listen: {host: 0.0.0.0, public: true, http: 0, grpc: 1, metrics: 2, threads: 3, 
 scheduler: deferred
 scheduler_window_ms: 20
 scheduler_data_aware: false
+scheduler_tau: 3
+scheduler_max_group: 20
+scheduler_delta: 0.02
 workers: {count: 5, executor: emulated, provider: cuda, threads: 6, memory_mb: 11000, run_limit_s: 1.5}
 placement: {subclusters: 2, epoch_s: 1.5, max_change_cost: 6, max_rate_rps: 7e4, weight: 0.5, min_gain: 0}
 latency_quantile: 0.75
@@ -62,6 +66,9 @@ services:
   EXPECT_EQ(engine.groups.window, Duration::millis(20));
   EXPECT_EQ(engine.groups.data_aware, false);
   EXPECT_EQ(engine.groups.short_circuit, std::nullopt);
+  EXPECT_EQ(engine.groups.tau, 3u);
+  EXPECT_EQ(engine.groups.max_group, 20u);
+  EXPECT_EQ(engine.groups.delta, 0.02);
   EXPECT_EQ(engine.workers.types[0].count, 5u);
   EXPECT_EQ(engine.workers.executor, engine::ExecutorKind::kEmulated);
   EXPECT_EQ(engine.workers.types[0].provider, "cuda");
@@ -89,6 +96,21 @@ services:
   EXPECT_EQ(engine.services[0].held_bytes, 7u << 20);
   EXPECT_EQ(engine.services[1].model, "plain");
   EXPECT_FALSE(engine.services[1].slo.has_value());
+}
+
+TEST(Config, PriorsAreWordsOrWeights) {
+  const auto variants = [](std::string_view prior) {
+    const auto config = parse_config(
+        fmt::format("models: m\nservices: {{s: {{kind: variants, variants: [a], prior: {}}}}}",
+                    prior),
+        "");
+    EXPECT_TRUE(config.ok()) << config.status();
+    return *config->engine.services[0].variants;
+  };
+  EXPECT_EQ(variants("uninformative").prior_requests, 0);
+  EXPECT_EQ(variants("weak").prior_requests, 1);
+  EXPECT_EQ(variants("{strong: 40}").prior_requests, 40);
+  EXPECT_EQ(variants("[2, 1]").prior, std::vector<double>({2, 1}));
 }
 
 TEST(Config, WorkersMayBeUnlike) {

@@ -15,7 +15,7 @@ namespace {
 
 // Before anything was measured or stated.
 constexpr double kUnknownAccuracy = 0.5;
-constexpr double kUninformative = 0.5;  // the prior of Jeffreys, section 6.3.3
+constexpr double kLeastWeight = 1e-9;  // of a class in a prior
 
 bool same(const std::vector<TensorSpec>& a, const std::vector<TensorSpec>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
@@ -87,6 +87,14 @@ absl::Status check_classes(const ServiceOptions& options,
   return absl::OkStatus();
 }
 
+// Of all classes together so many requests; of one that no point is of, hardly any.
+std::vector<double> frequencies(const estimate::LabelledPoints& points, double requests) {
+  std::vector<double> weights(points.classes, kLeastWeight);
+  const double each = requests / static_cast<double>(points.labels.size());
+  for (const uint32_t label : points.labels) weights[label] += each;
+  return weights;
+}
+
 }  // namespace
 
 KeyId Application::add_to(policy::Scheduler& scheduler, const std::vector<KeyId>& keys) const {
@@ -96,9 +104,9 @@ KeyId Application::add_to(policy::Scheduler& scheduler, const std::vector<KeyId>
 }
 
 std::vector<Tensor> Application::short_circuit(const policy::Evidence& counts) const {
-  const std::vector<double> seen(counts.begin(), counts.end());
-  std::vector<double> theta(info.prior.size());
-  estimate::posterior_mean(info.prior, seen, theta);
+  estimate::Belief belief;
+  belief.set(info.prior, std::span<const uint32_t>(counts));
+  const std::span<const double> theta = belief.theta();
   const auto label = static_cast<int64_t>(estimate::likeliest_class(info.prior, counts));
   std::vector<Tensor> outputs;
   for (const TensorSpec& spec : facade->signature.outputs) {
@@ -141,8 +149,7 @@ absl::StatusOr<std::shared_ptr<const Application>> make_application(
   }
   if (evidence != nullptr && (options.variants->data_aware || options.variants->short_circuit)) {
     const size_t classes = evidence->classes();
-    info.prior = options.variants->prior;
-    if (info.prior.empty()) info.prior.assign(classes, kUninformative);
+    info.prior = evidence->prior();
     RETURN_IF_ERROR(check_classes(options, variants, info, classes));
     if (!options.variants->data_aware) {
       for (policy::ApplicationVariant& variant : info.variants) variant.recall.clear();
@@ -190,6 +197,7 @@ absl::StatusOr<std::unique_ptr<EvidenceModel>> make_evidence(
   made.extractor = std::move(extractor);
   made.output = source.output;
   made.k = source.k;
+  made.scores = source.scores;
   made.prior = options.variants->prior;
   const auto classes = static_cast<uint32_t>(options.variants->prior.size());
   auto points = estimate::labelled_points(features, labels, classes);
@@ -197,6 +205,9 @@ absl::StatusOr<std::unique_ptr<EvidenceModel>> make_evidence(
     return invalid("service '{}': evidence: {}", options.name, message(points.status()));
   }
   made.training = *std::move(points);
+  if (made.prior.empty() && options.variants->prior_requests > 0) {
+    made.prior = frequencies(made.training, options.variants->prior_requests);
+  }
   if (variant != nullptr) {
     const TensorSpec* compared =
         made.extractor == nullptr ? nullptr : &made.extractor->signature.inputs.front();

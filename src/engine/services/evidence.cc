@@ -11,6 +11,7 @@
 #include "estimate/cross_validation.h"
 #include "estimate/neighbors.h"
 #include "estimate/posterior.h"
+#include "estimate/votes.h"
 #include "model/signature.h"
 #include "model/tensor_values.h"
 
@@ -57,7 +58,11 @@ absl::Status check_extractor(const EvidenceOptions& options) {
 
 absl::Status check(const EvidenceOptions& options) {
   const estimate::LabelledPoints& training = options.training;
-  if (options.k < 1 || options.k >= training.size()) {
+  if (options.scores && training.dimensions != training.classes) {
+    return invalid("the training points have {} scores of {} classes, expected one for each class",
+                   training.dimensions, training.classes);
+  }
+  if (!options.scores && (options.k < 1 || options.k >= training.size())) {
     return invalid("k is {}, expected 1 to {}: there are {} training points", options.k,
                    std::max<size_t>(training.size(), 1) - 1, training.size());
   }
@@ -86,6 +91,7 @@ class EvidenceModel::Impl {
         extractor_(std::move(options.extractor)),
         output_(std::move(options.output)),
         k_(options.k),
+        scores_(options.scores),
         executor_(std::move(executor)),
         neighbors_(std::move(options.training)),
         prior_(std::move(options.prior)),
@@ -100,6 +106,7 @@ class EvidenceModel::Impl {
   }
 
   uint32_t classes() const { return neighbors_.points().classes; }
+  const std::vector<double>& prior() const { return prior_; }
   const AnswerProfile& answers() const { return answers_; }
   uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
 
@@ -124,15 +131,20 @@ class EvidenceModel::Impl {
     return static_cast<uint32_t>(estimate::likeliest_class(prior_, counts));
   }
 
+  std::vector<uint32_t> count(absl::Span<const float> features) const {
+    return scores_ ? estimate::votes(features, k_) : neighbors_.evidence(features, k_).counts;
+  }
+
   Confusion test(const std::optional<estimate::LabelledPoints>& held_out) const {
-    if (!held_out) {
+    if (!held_out && !scores_) {
       return estimate::leave_one_out(
           neighbors_, k_, kMostLeftOut,
           [this](const estimate::Evidence& evidence) { return answer(evidence.counts); });
     }
+    const estimate::LabelledPoints& points = held_out ? *held_out : neighbors_.points();
     Confusion confusion(classes());
-    for (size_t i = 0; i < held_out->size(); ++i) {
-      confusion.add(held_out->labels[i], answer(neighbors_.evidence(held_out->row(i), k_).counts));
+    for (size_t i = 0; i < points.size(); ++i) {
+      confusion.add(points.labels[i], answer(count(points.row(i))));
     }
     return confusion;
   }
@@ -177,7 +189,7 @@ class EvidenceModel::Impl {
   }
 
   void add(absl::Span<const float> features, RequestEvidence& evidence) const {
-    evidence.counts.push_back(neighbors_.evidence(features, k_).counts);
+    evidence.counts.push_back(count(features));
     evidence.answers.push_back(answer(evidence.counts.back()));
   }
 
@@ -200,6 +212,7 @@ class EvidenceModel::Impl {
   const std::shared_ptr<const Variant> extractor_;
   const std::string output_;
   const uint32_t k_;
+  const bool scores_;
   const std::unique_ptr<Executor> executor_;
   const estimate::Neighbors neighbors_;
   const std::vector<double> prior_;
@@ -231,6 +244,7 @@ void EvidenceModel::submit(std::shared_ptr<const std::vector<Tensor>> inputs, Do
   impl_->submit({std::move(inputs), std::move(done)});
 }
 uint32_t EvidenceModel::classes() const { return impl_->classes(); }
+const std::vector<double>& EvidenceModel::prior() const { return impl_->prior(); }
 const AnswerProfile& EvidenceModel::answers() const { return impl_->answers(); }
 uint64_t EvidenceModel::dropped() const { return impl_->dropped(); }
 

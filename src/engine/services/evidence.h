@@ -27,12 +27,15 @@ struct EvidenceOptions {
   std::optional<estimate::LabelledPoints> held_out;  // to measure the accuracy on
   std::vector<double> prior;                         // by class; empty: 0.5 each
   uint32_t k = 5;                                    // neighbours; fermata evidence finds one
+  // Features are scores by class, which the extractor gives as a classifier: they share k votes,
+  // and the points only say how often that is right.
+  bool scores = false;
   size_t queue_limit = 256;  // requests that wait; what comes beyond gets no evidence
 };
 
 // What the data of one request says about the class of each of its items.
 struct RequestEvidence {
-  std::vector<std::vector<uint32_t>> counts;  // of an item's neighbours, by class
+  std::vector<std::vector<uint32_t>> counts;  // of an item's neighbours or votes, by class
   // What the short circuit would answer for an item: the likeliest class, the prior included.
   std::vector<uint32_t> answers;
 };
@@ -45,8 +48,9 @@ class EvidenceModel {
   using Done = absl::AnyInvocable<void(std::optional<RequestEvidence>)>;
 
   // Loads the extractor and builds the index: blocks, for large training sets for minutes.
-  // INVALID_ARGUMENT where there are fewer than k + 1 training points, or the extractor does not
-  // give as many features as these have. `executors` outlives the model.
+  // INVALID_ARGUMENT where there are fewer than k + 1 training points, the extractor does not
+  // give as many features as these have, or scores are not one for each class. `executors` outlives
+  // the model.
   static absl::StatusOr<std::unique_ptr<EvidenceModel>> make(EvidenceOptions options,
                                                              ExecutorFactory& executors);
   // Whoever still waits is looked at first.
@@ -58,8 +62,9 @@ class EvidenceModel {
   void submit(std::shared_ptr<const std::vector<Tensor>> inputs, Done done);
 
   uint32_t classes() const;
+  const std::vector<double>& prior() const;  // by class
   // How often those answers are right: on the held-out points, else on up to 2048 training
-  // points, each left out. What the short circuit may expect.
+  // points, each left out; of scores, on all points. What the short circuit may expect.
   const AnswerProfile& answers() const;
   uint64_t dropped() const;  // requests that found the queue full
 
