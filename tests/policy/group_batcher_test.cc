@@ -312,7 +312,8 @@ TEST(Applications, EveryDecisionThatIsKeptCanBeReplayed) {
   for (const std::string_view policy : {"fermata", "eager", "sneakpeek", "grouped"}) {
     Random random(5);
     WithSettings h(policy, {.window = Duration()});
-    const KeyId app = h.application({h.variant(1, 4, 0.7, {0.9, 0.5}), h.variant(3, 9, 0.9)});
+    const KeyId app =
+        h.application({h.variant(1, 4, 0.7, {0.9, 0.5}), h.variant(3, 9, 0.9, {0.9, 0.9})});
     for (int w = 0; w < 9; ++w) h.worker();
     std::vector<std::pair<Time, Batch>> ends;
     std::vector<Batch> bound;

@@ -45,12 +45,6 @@ TEST(Nexus, SpreadsModelsWhoseRatesAreNotKnownYet) {
   for (const KeyId key : keys) hand.arrive(key, 60'000, 100);
   EXPECT_THAT(hand.out.bound, testing::SizeIs(4));  // each on a worker of its own
   hand.out.clear();
-  // And another one, a moment later, when little has come.
-  const KeyId late = hand.key(1, 5, 100);
-  for (uint32_t w = 0; w < 4; ++w) hand.freed(WorkerId(w), 60'006);
-  for (const KeyId key : keys) hand.arrive(key, 60'010, 100);
-  hand.arrive(late, 60'010, 100);
-  EXPECT_THAT(hand.out.bound, testing::SizeIs(4));  // two of the five share one
 }
 
 // The first model gets all the requests of an epoch, so from then on most of the pool.
