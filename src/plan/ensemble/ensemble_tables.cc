@@ -59,11 +59,13 @@ void EnsembleTables::read_workers(const EnsembleProblem& problem) {
 bool EnsembleTables::workers_have_time(size_t i, const TaskCounts& counts, Subset added) const {
   for (const SharedWorker& worker : shared_) {
     Duration end = worker.busy + time_of(worker.models & added);
+    bool used = (worker.models & added) != 0;
     for (Subset rest = worker.models; rest != 0; rest &= rest - 1) {
       const auto k = static_cast<size_t>(std::countr_zero(rest));
       end += latency_[k] * counts[k];
+      used = used || counts[k] > 0;
     }
-    if (end > deadline_[i]) return false;
+    if (used && end > deadline_[i]) return false;
   }
   return true;
 }
