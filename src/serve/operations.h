@@ -18,6 +18,7 @@ namespace fermata::serve {
 class Operations {
  public:
   using Done = absl::AnyInvocable<void(absl::Status)>;
+  static constexpr size_t kLoadsAtOnce = 4;  // and unloads; the others wait
 
   // Both outlive it.
   Operations(engine::Engine& engine, SharedMemory& regions);
@@ -65,7 +66,7 @@ class Operations {
   engine::Engine& engine_;
   SharedMemory& regions_;
   std::atomic<bool> stopping_ = false;
-  Background background_{4};
+  Background background_{kLoadsAtOnce};
 };
 
 }  // namespace fermata::serve

@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
 
 #include "serve/http_client.h"
+#include "serve/operations.h"
 #include "serve/scripted_engine.h"
 #include "serve/server.h"
 
@@ -81,19 +83,20 @@ TEST_F(StopTest, AnswersWhatIsUnderWayAndSaysThatItCloses) {
 
 TEST_F(StopTest, TurnsAwayLoadsThatHaveNotBegun) {
   std::vector<std::unique_ptr<HttpClient>> clients;
-  for (int i = 0; i < 5; ++i) {
+  constexpr int kBegun = Operations::kLoadsAtOnce, kAll = kBegun + 4;
+  for (int i = 0; i < kAll; ++i) {
     clients.push_back(std::make_unique<HttpClient>(server_->ports().http));
     EXPECT_EQ(clients.back()->get("/v2/health/live").status, 200);
     clients.back()->send(post_text("/v2/repository/models/echo/load", ""));
-    engine_->wait_begun(1);
+    engine_->wait_begun(std::min(i + 1, kBegun));
   }
   // All has been read that was sent before the last of several answers to others.
   HttpClient other(server_->ports().http);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(other.get("/v2/health/live").status, 200);
   std::thread stop = begin_to_stop();
   engine_->open();
-  EXPECT_EQ(clients[0]->receive().status, 200);
-  for (int i = 1; i < 5; ++i) EXPECT_EQ(clients[i]->receive().status, 503);
+  for (int i = 0; i < kBegun; ++i) EXPECT_EQ(clients[i]->receive().status, 200);
+  for (int i = kBegun; i < kAll; ++i) EXPECT_EQ(clients[i]->receive().status, 503);
   stop.join();
 }
 
