@@ -12,44 +12,40 @@ FERMATA = ROOT / "build" / "fermata"
 
 
 def blocks():
-    """(page, line, language, heading above, text), in their order."""
+    """(page, line, language, text), in their order."""
     for page in sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md"), ROOT / "zoo/README.md",
                         ROOT / "bench/README.md"]):
         text = page.read_text()
         for found in re.finditer(r"^```(yaml|json)\n(.*?)^```$", text, re.M | re.S):
             before = text[:found.start()]
-            heading = re.findall(r"^#+ .*$", before, re.M)[-1].lstrip("# ")
-            yield (str(page.relative_to(ROOT)), before.count("\n") + 1, found[1], heading, found[2])
+            yield (str(page.relative_to(ROOT)), before.count("\n") + 1, found[1], found[2])
 
 
 BLOCKS = list(blocks())
 
 
-def command_of(page, heading, text):
-    """What reads such a document; None: nothing does by itself."""
-    if page == "docs/configuration.md" or re.search(r"^listen:", text, re.M):
+# What reads a document with such a field at its top; the first that is there says it.
+COMMANDS = {"loads:": "adapt", "threshold_rps:": "plan cores", "subclusters:": "plan placement",
+            "requests:": "plan group", "queries:": "plan ensemble", "clients:": "plan streams",
+            "sla_ms:": "plan pipeline", "protocol:": "load", "listen:": "check",
+            "duration_s:": "simulate"}
+
+
+def command_of(page, text):
+    if page == "docs/configuration.md":
         return "check"
-    if page == "docs/simulate.md":
-        return "simulate"
-    if page == "docs/plan.md":
-        return next(kind for word, kind in PLANS.items() if word in text)
-    if page == "docs/cli.md" and "protocol:" in text:
-        return "load"
-    return None
-
-
-PLANS = {"subclusters:": "plan placement", "applications:": "plan group", "queries:": "plan ensemble",
-         "stages:": "plan pipeline", "clients:": "plan streams"}
+    return next((command for field, command in COMMANDS.items()
+                 if re.search(f"^{field}", text, re.M)), None)
 
 
 def run(*command, **options):
     return subprocess.run([FERMATA, *command], text=True, capture_output=True, timeout=120, **options)
 
 
-@pytest.mark.parametrize("page, line, language, heading, text",
+@pytest.mark.parametrize("page, line, language, text",
                          [pytest.param(*b, id=f"{b[0]}:{b[1]}") for b in BLOCKS if b[2] == "yaml"])
-def test_a_command_takes_it(page, line, language, heading, text, tmp_path):
-    command = command_of(page, heading, text)
+def test_a_command_takes_it(page, line, language, text, tmp_path):
+    command = command_of(page, text)
     assert command, f"{page}:{line}: say here which command takes it"
     file = tmp_path / "document.yaml"
     if command == "check":
@@ -70,17 +66,17 @@ def test_a_command_takes_it(page, line, language, heading, text, tmp_path):
         assert json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("page, line, language, heading, text",
+@pytest.mark.parametrize("page, line, language, text",
                          [pytest.param(*b, id=f"{b[0]}:{b[1]}") for b in BLOCKS if b[2] == "json"])
-def test_a_json_block_is_json(page, line, language, heading, text):
+def test_a_json_block_is_json(page, line, language, text):
     assert json.loads(text)
 
 
 def test_the_result_of_an_ensemble_is_that_of_the_document_above_it(tmp_path):
-    at = next(i for i, b in enumerate(BLOCKS) if b[2] == "json" and '"plan"' in b[4])
+    at = next(i for i, b in enumerate(BLOCKS) if b[2] == "json" and '"plan"' in b[3])
     file = tmp_path / "document.yaml"
-    file.write_text(BLOCKS[at - 1][4])
-    assert json.loads(run("plan", "ensemble", file).stdout) == json.loads(BLOCKS[at][4])
+    file.write_text(BLOCKS[at - 1][3])
+    assert json.loads(run("plan", "ensemble", file).stdout) == json.loads(BLOCKS[at][3])
 
 
 def test_the_demo_server_passes_its_check():
