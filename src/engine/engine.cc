@@ -55,7 +55,7 @@ absl::Status check(const EngineOptions& options) {
   for (const ServiceOptions& service : options.services) {
     const bool fits = (!service.variants || scheduler->serves_applications()) &&
                       (!service.ensemble || scheduler->serves_ensembles());
-    if (fits) continue;
+    if (fits || models_of(service) == nullptr) continue;
     return invalid("service '{}': the scheduler '{}' serves no {}", service.name, options.policy,
                    service.variants ? "variants" : "ensembles");
   }
@@ -75,8 +75,12 @@ absl::Status check(const EngineOptions& options) {
 // All that have to be in the repository for it.
 std::vector<std::string> all_models_of(const ServiceOptions& service) {
   const std::vector<std::string>* own = models_of(service);
-  if (own == nullptr) return {service.model.empty() ? service.name : service.model};
-  std::vector<std::string> models = *own;
+  std::vector<std::string> models;
+  if (own != nullptr) {
+    models = *own;
+  } else if (members_of(service).empty()) {
+    models = {service.model.empty() ? service.name : service.model};
+  }
   const auto add = [&models](const std::string& model) {
     if (!model.empty()) models.push_back(model);
   };
@@ -88,6 +92,23 @@ std::vector<std::string> all_models_of(const ServiceOptions& service) {
     }
   }
   return models;
+}
+
+// Every member is a service or a model, and none contains itself.
+absl::Status order_composites(EngineOptions& options, const std::vector<std::string>& models) {
+  for (ServiceOptions& service : options.services) {
+    if (service.pipeline) RETURN_IF_ERROR(order_stages(service.name, *service.pipeline));
+    for (const std::string& member : members_of(service)) {
+      const bool known = member.empty() || absl::c_binary_search(models, member) ||
+                         absl::c_any_of(options.services, [&member](const ServiceOptions& other) {
+                           return other.name == member;
+                         });
+      if (known) continue;
+      return not_found("service '{}': its member '{}' is no service and no model", service.name,
+                       member);
+    }
+  }
+  return composites_in_order(options.services).status();
 }
 
 std::vector<std::string> missing_models(const EngineOptions& options,
@@ -137,6 +158,7 @@ void add_notes(Examination& found) {
 absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   RETURN_IF_ERROR(check(options));
   ASSIGN_OR_RETURN(const std::vector<std::string> models, model_names(options.repository));
+  RETURN_IF_ERROR(order_composites(options, models));
   if (const auto missing = missing_models(options, models); !missing.empty()) {
     return not_found("{}", missing.front());
   }
@@ -159,6 +181,7 @@ Examination examine(EngineOptions options) {
     found.notes.push_back(
         fmt::format("{}: no folder, expected one for each model", options.repository));
   }
+  if (add(order_composites(options, *models))) return found;
   found.findings = missing_models(options, *models);
   if (!found.findings.empty()) return found;
   const auto engine = make_unstarted(std::move(options));

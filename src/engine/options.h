@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -76,6 +79,8 @@ struct LabelledFiles {
 // What makes a service one of kind `variants`: any of these models may answer it.
 struct VariantsOptions {
   std::vector<std::string> models;  // at least one, with the same inputs and outputs
+  // Those of them that are services, and how often they are right.
+  std::map<std::string, double> services;
   plan::Penalty penalty;
   std::vector<double> prior;  // by class; empty: 0.5 each
   // Above 0, without a prior: as often as the classes are among the evidence's points, so many
@@ -95,6 +100,7 @@ enum class Selector : uint8_t { kNone, kDynamicSelection, kGating };
 // What makes a service one of kind `ensemble`: these models answer it together, or some of them.
 struct EnsembleOptions {
   std::vector<std::string> models;  // base models, at least one
+  std::set<std::string> services;   // those of them that are services
   estimate::Aggregation aggregation = estimate::Aggregation::kAverage;
   std::vector<double> weights;  // by model, of a weighted aggregation
   // The meta-classifier of stacking, and its output; empty: its first.
@@ -112,6 +118,21 @@ struct EnsembleOptions {
   std::vector<std::string> fixed;  // what the scheduler `static` runs; empty: all
 };
 
+// What makes a service one of kind `pipeline`: its requests run through these services.
+struct PipelineOptions {
+  // A tensor of the request, or "STAGE.TENSOR" of an earlier stage.
+  using Tensors = std::vector<std::pair<std::string, std::string>>;  // of the member: from where
+  struct Stage {
+    std::string name;
+    std::string service;  // or a model of the repository
+    std::vector<std::string> after;
+    Tensors inputs;       // those that are not named come from tensors of their name
+    std::string fan_out;  // the output whose rows are items for the stages after it; empty: none
+  };
+  std::vector<Stage> stages;  // at least one
+  Tensors outputs;            // by the service's name; empty: those of the stages that nobody reads
+};
+
 // Settings of one service. A model of the repository is served under its own name
 // too, with the defaults here, unless a service has that name.
 struct ServiceOptions {
@@ -123,6 +144,7 @@ struct ServiceOptions {
   std::optional<uint32_t> max_batch;        // only lowers the model's own
   std::optional<VariantsOptions> variants;  // then `model` says nothing
   std::optional<EnsembleOptions> ensemble;  // the same
+  std::optional<PipelineOptions> pipeline;  // the same
 };
 
 // What clients may ask of the engine before it says no.

@@ -46,6 +46,7 @@ struct Explanation {
   std::string posterior;     // by class; empty: the data was not known in time
   double expected_accuracy = 0;
   std::optional<double> difficulty;  // predicted, of an ensemble's query
+  std::string stages;  // JSON: of a pipeline, each stage that ended, with its wait, run and budget
 };
 
 // A reply comes in one part or several; the last has `final`. A refusal or

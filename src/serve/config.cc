@@ -180,7 +180,13 @@ engine::VariantsOptions variants_options(ObjectReader& fields) {
   engine::VariantsOptions options;
   std::set<std::string> named;
   for (Reader entry : fields["variants"].list(1)) {
-    options.models.push_back(entry.string());
+    if (entry.is_object()) {  // a service
+      ObjectReader own = entry.object();
+      options.models.push_back(own["service"].string());
+      options.services[options.models.back()] = own["accuracy"].between(0, 1);
+    } else {
+      options.models.push_back(entry.string());
+    }
     if (!named.insert(options.models.back()).second) entry.fail("a model that is not listed yet");
   }
   options.penalty = plan::read_penalty(fields["penalty"]);
@@ -206,7 +212,13 @@ engine::EnsembleOptions ensemble_options(ObjectReader& fields) {
   };
   Reader models = fields["models"];
   for (Reader entry : models.list(1)) {
-    const std::string model = entry.string();
+    std::string model;
+    if (entry.is_object()) {
+      model = entry.object()["service"].string();
+      options.services.insert(model);
+    } else {
+      model = entry.string();
+    }
     if (is_named(model)) entry.fail("a model that is not listed yet");
     options.models.push_back(model);
   }
@@ -255,17 +267,44 @@ engine::EnsembleOptions ensemble_options(ObjectReader& fields) {
   return options;
 }
 
+engine::PipelineOptions::Tensors tensors(Reader reader) {
+  engine::PipelineOptions::Tensors named;
+  if (!reader.present()) return named;
+  for (const auto& [name, from] : reader.map()) named.emplace_back(name, from.string());
+  return named;
+}
+
+engine::PipelineOptions pipeline_options(ObjectReader& fields) {
+  engine::PipelineOptions options;
+  for (Reader entry : fields["stages"].list(1)) {
+    ObjectReader own = entry.object();
+    engine::PipelineOptions::Stage& stage = options.stages.emplace_back();
+    stage.name = own["name"].string();
+    Reader service = own["service"], model = own["model"];
+    if (service.present() == model.present()) entry.fail("either service or model");
+    stage.service = service.present() ? service.string("") : model.string("");
+    for (Reader before : own["after"].optional_list()) stage.after.push_back(before.string());
+    stage.inputs = tensors(own["inputs"]);
+    stage.fan_out = own["fan_out"].string("");
+  }
+  options.outputs = tensors(fields["outputs"]);
+  return options;
+}
+
 engine::ServiceOptions service_options(const std::string& name, Reader reader) {
   engine::ServiceOptions options;
   options.name = name;
   ObjectReader fields = reader.object();
   // In the order of what a service may be.
-  switch (fields["kind"].choice({"model", "variants", "ensemble"}, 0)) {
+  switch (fields["kind"].choice({"model", "variants", "ensemble", "pipeline"}, 0)) {
     case 1:
       options.variants = variants_options(fields);
       break;
     case 2:
       options.ensemble = ensemble_options(fields);
+      break;
+    case 3:
+      options.pipeline = pipeline_options(fields);
       break;
     default:
       options.model = fields["model"].string(name);

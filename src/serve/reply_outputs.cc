@@ -80,6 +80,7 @@ std::vector<std::pair<std::string_view, ParameterValue>> explain(const engine::E
     result.emplace_back("budget_us", micros(why.budget));
     result.emplace_back("remaining_us", micros(why.remaining));
   }
+  if (!why.stages.empty()) result.emplace_back("stages", std::string_view(why.stages));
   if (why.alternatives.empty()) return result;
   result.emplace_back("reason", std::string_view(why.reason));
   result.emplace_back("expected_accuracy", why.expected_accuracy);

@@ -32,12 +32,18 @@ RealEngine::RealEngine(EngineOptions options,
       loader_(options_, executors_),
       registry_(options_),
       routes_(registry_.routes()),
+      trees_(
+          {.next_id = [this] { return pool_->next_id(); },
+           .submit = [this](JobId id, InferRequest request,
+                            Reply reply) { submit_as(id, std::move(request), std::move(reply)); },
+           .cancel = [this](JobId id) { cancel(id); }}),
       window_start_{.at = started_} {}
 
 // A scheduler hands a job whose variant moved to another; none may do so once that other
 // may be gone.
 RealEngine::~RealEngine() {
   if (pool_ == nullptr) return;
+  trees_.stop();
   pool_->close();
   epoch_timer_.reset();
   window_timer_.reset();
@@ -94,14 +100,22 @@ absl::Status RealEngine::prepare_ensembles(const std::map<std::string, Variants>
       missing = invalid("service '{}': its model '{}' is not loaded", service.name, model);
       return nullptr;
     };
-    for (const std::string& model : own.models) find(model);
+    const std::string* first = nullptr;  // of those that are models
+    for (const std::string& model : own.models) {
+      if (own.services.contains(model)) continue;
+      find(model);
+      if (first == nullptr) first = &model;
+    }
+    if (first == nullptr) {
+      return invalid("service '{}': one of its members must be a model", service.name);
+    }
     EnsembleModel::Helpers helpers{find(own.predictor), find(own.gating), find(own.meta)};
     RETURN_IF_ERROR(missing);
     if (options_.policy == "selected" && own.selector == Selector::kNone) {
       return invalid("service '{}': the scheduler 'selected' needs its `selector`", service.name);
     }
     ASSIGN_OR_RETURN(auto model, EnsembleModel::make(service.name, own, std::move(helpers),
-                                                     *find(own.models[0]), *executors_.front()));
+                                                     *find(*first), *executors_.front()));
     const std::lock_guard lock(mutex_);
     registry_.set_ensemble(service.name, model.get());
     ensembles_.push_back(std::move(model));
@@ -154,6 +168,11 @@ absl::Status RealEngine::index_evidence(const ServiceOptions& service,
 
 JobId RealEngine::submit(InferRequest request, Reply reply) {
   const JobId id = pool_->next_id();
+  submit_as(id, std::move(request), std::move(reply));
+  return id;
+}
+
+void RealEngine::submit_as(JobId id, InferRequest request, Reply reply) {
   auto route = routes_.read()->find(request.service, request.version);
   if (!route.ok()) {
     reply({.status = route.status(),
@@ -161,10 +180,9 @@ JobId RealEngine::submit(InferRequest request, Reply reply) {
            .version = request.version,
            .id = request.id,
            .why = {.outcome = Outcome::kInvalid}});
-    return id;
+    return;
   }
   admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), false);
-  return id;
 }
 
 void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
@@ -201,7 +219,7 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
     if (looked_at || to.ensemble != nullptr) {
       inputs = std::make_shared<const std::vector<Tensor>>(job->request().inputs);
     }
-    pool_->submit(subcluster, job);
+    to.pipeline != nullptr ? trees_.submit(job) : pool_->submit(subcluster, job);
     look_at(std::move(job), std::move(inputs));
   }
 }
@@ -219,12 +237,18 @@ void RealEngine::look_at(std::shared_ptr<Job> job,
     const uint32_t items = job->items();
     return model.score(std::move(inputs), items,
                        [this, subcluster, job = std::move(job)](auto by_item) mutable {
+                         if (job->route().pipeline != nullptr) {
+                           return trees_.learned(job, {by_item.begin(), by_item.end()});
+                         }
                          pool_->scored(subcluster, std::move(job), std::move(by_item));
                        });
   }
   if (route.application->evidence == nullptr) return;
   EvidenceModel& evidence = *route.application->evidence;
   evidence.submit(std::move(inputs), [this, subcluster, job = std::move(job)](auto found) mutable {
+    if (found && job->route().pipeline != nullptr) {
+      return trees_.learned(job, {found->counts.begin(), found->counts.end()});
+    }
     if (found) pool_->learned(subcluster, std::move(job), std::move(found->counts));
   });
 }

@@ -17,6 +17,7 @@
 #include "engine/host/pool_window.h"
 #include "engine/host/published.h"
 #include "engine/host/registry.h"
+#include "engine/services/trees.h"
 
 namespace fermata::engine {
 
@@ -30,7 +31,9 @@ class RealEngine : public Engine {
   absl::Status start(const std::vector<std::string>& models);
 
   Time now() const override { return monotonic_now(); }
-  void cancel(JobId job) override { pool_->cancel(job); }
+  void cancel(JobId job) override {
+    if (!trees_.cancel(job)) pool_->cancel(job);
+  }
   std::shared_ptr<const Catalog> catalog() const override { return routes_.read()->catalog; }
   JobId submit(InferRequest request, Reply reply) override;
   std::vector<ModelStatus> index() const override;
@@ -49,6 +52,7 @@ class RealEngine : public Engine {
   using Variants = Registry::Variants;
   using Loaded = Registry::Loaded;
 
+  void submit_as(JobId id, InferRequest request, Reply reply);
   void admit_and_queue(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
                        bool has_a_slot);
   void look_at(std::shared_ptr<Job> job, std::shared_ptr<const std::vector<Tensor>> inputs);
@@ -111,6 +115,7 @@ class RealEngine : public Engine {
   std::map<std::string, std::string> overrides_;  // by model: the configuration it was loaded with
   std::map<std::string, ModelStatus> troubled_;   // by model: loading, or why it failed
   Published<Routes> routes_;
+  Trees trees_;                                            // the pool's last replies come to it
   std::vector<std::unique_ptr<EnsembleModel>> ensembles_;  // the pool's last queries need them
   std::unique_ptr<Pool> pool_;
   std::vector<std::unique_ptr<EvidenceModel>> evidence_;  // of services of several variants

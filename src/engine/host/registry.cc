@@ -24,6 +24,7 @@ Registry::Loaded Registry::put(const std::string& model, Loaded loaded) {
 }
 
 const std::vector<std::string>* models_of(const ServiceOptions& service) {
+  if (!members_of(service).empty()) return nullptr;
   if (service.variants) return &service.variants->models;
   return service.ensemble ? &service.ensemble->models : nullptr;
 }
@@ -33,7 +34,7 @@ std::vector<ServiceOptions> services_of(const EngineOptions& options, const std:
   bool own_name_taken = false;
   for (const ServiceOptions& service : options.services) {
     own_name_taken = own_name_taken || service.name == model;
-    if (models_of(service) != nullptr) continue;
+    if (service.variants || service.ensemble || service.pipeline) continue;
     if ((service.model.empty() ? service.name : service.model) == model) {
       services.push_back(service);
     }
@@ -77,10 +78,8 @@ std::shared_ptr<Route> Registry::route(const ServiceOptions& service,
   auto& counters = counters_[{service.name, variant->version}];
   if (counters == nullptr) counters = std::make_shared<Counters>();
   route->counters = counters;
-  route->most_items = uint64_t{options_.limits.request_parts} * variant->signature.max_batch;
-  auto chooser = policy::make_chooser("single", {{variant->id, variant->signature.max_batch}});
-  FERMATA_CHECK(chooser.ok());
-  route->chooser = *std::move(chooser);
+  route->part_items = variant->signature.max_batch;
+  route->most_items = uint64_t{options_.limits.request_parts} * route->part_items;
   return route;
 }
 
@@ -129,6 +128,9 @@ void Registry::set_ensemble(const std::string& service, EnsembleModel* model) {
 
 absl::Status Registry::compounds() const {
   for (const auto& [name, known] : compounds_) RETURN_IF_ERROR(known.compound.status());
+  for (const auto& [name, known] : composites_) {
+    if (absl::IsInvalidArgument(known.pipeline.status())) return known.pipeline.status();
+  }
   return absl::OkStatus();
 }
 
@@ -188,11 +190,66 @@ void Registry::add_compound(const ServiceOptions& options, Catalog& catalog, Rou
     made->application = dynamic_cast<const Application*>(compound.get());
     made->ensemble = dynamic_cast<const Ensemble*>(compound.get());
     // Each item is a question of its own, and may be answered by others.
+    made->part_items = 1;
     made->most_items = options_.limits.request_parts;
-    auto chooser = policy::make_chooser("single", {{compound->facade->id, 1}});
-    FERMATA_CHECK(chooser.ok());
-    made->chooser = *std::move(chooser);
     routes.by_service[options.name].push_back(std::move(made));
+  }
+  catalog.services.push_back(std::move(service));
+}
+
+void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Routes& routes) {
+  const auto find = [&routes](const std::string& service) -> std::shared_ptr<Route> {
+    const auto it = routes.by_service.find(service);
+    return it == routes.by_service.end() || it->second.empty() ? nullptr : it->second.back();
+  };
+  OfMembers& known = composites_[options.name];
+  const std::vector<std::string> names = members_of(options);
+  std::vector<std::shared_ptr<const Variant>> members;
+  for (const std::string& name : names) {
+    const auto member = find(name);
+    members.push_back(member == nullptr ? nullptr : member->variant);
+  }
+  if (!known.pipeline.ok() || *known.pipeline == nullptr || members != known.members) {
+    known.members = members;
+    const VariantId id(next_facade_++);
+    const double quantile = options_.latency_quantile;
+    const OfVariants& parts = compounds_[options.name];
+    known.pipeline = options.pipeline
+                         ? make_pipeline(options, find, id, quantile)
+                         : make_choice(options, find, id, quantile,
+                                       {&parts.answers, parts.evidence, parts.ensemble});
+  }
+  auto service = std::make_shared<Service>();
+  service->id = ServiceId(static_cast<uint32_t>(catalog.services.size()));
+  service->name = service->model = options.name;
+  service->slo = options.slo;
+  service->queue_limit = options.queue_limit;
+  if (!known.pipeline.ok()) {
+    service->trouble = message(known.pipeline.status());
+  } else {
+    const std::shared_ptr<const Pipeline>& pipeline = *known.pipeline;
+    service->versions = {pipeline->facade};
+    auto made = route(options, pipeline->facade, 0);
+    made->pipeline = pipeline;
+    made->compound = pipeline->choice;
+    made->application = pipeline->application;
+    made->ensemble = pipeline->ensemble;
+    if (pipeline->choice != nullptr) made->part_items = 1;
+    made->most_items = uint64_t{options_.limits.request_parts} * made->part_items;
+    routes.by_service[options.name].push_back(std::move(made));
+    for (size_t s = 0; s < pipeline->stages.size(); ++s) {
+      const Route& member = *find(names[s]);
+      const std::string& name = pipeline->stages[s].route;
+      auto stage = route({.name = name, .queue_limit = options.queue_limit}, member.variant,
+                         member.subcluster);
+      stage->part_items = member.part_items;
+      stage->most_items = member.most_items;
+      stage->compound = member.compound;
+      stage->application = member.application;
+      stage->ensemble = member.ensemble;
+      stage->pipeline = member.pipeline;
+      routes.by_service[name] = {std::move(stage)};
+    }
   }
   catalog.services.push_back(std::move(service));
 }
@@ -207,6 +264,12 @@ std::shared_ptr<const Routes> Registry::routes() {
   }
   for (const ServiceOptions& service : options_.services) {
     if (models_of(service) != nullptr) add_compound(service, *catalog, *routes);
+  }
+  // That none contains itself was checked before.
+  const auto composites = composites_in_order(options_.services);
+  FERMATA_CHECK(composites.ok());
+  for (const ServiceOptions* service : *composites) {
+    add_composite(*service, *catalog, *routes);
   }
   std::sort(catalog->services.begin(), catalog->services.end(),
             [](const auto& a, const auto& b) { return a->name < b->name; });
@@ -234,6 +297,13 @@ std::map<std::string, uint64_t> Registry::demand() const {
       const auto outcome = static_cast<Outcome>(i);
       if (outcome == Outcome::kInvalid || outcome == Outcome::kUnavailable) continue;
       by_service[name.first] += row.outcomes[i];
+    }
+  }
+  for (const ServiceOptions& service : options_.services) {
+    const std::vector<std::string> members = members_of(service);
+    for (size_t m = 0; m < members.size(); ++m) {
+      const std::string& name = service.pipeline ? service.pipeline->stages[m].name : members[m];
+      by_service[members[m]] += by_service[stage_route(service.name, name)];
     }
   }
   for (const auto& [model, loaded] : loaded_) {

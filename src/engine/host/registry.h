@@ -14,6 +14,7 @@
 #include "engine/schedule/job.h"
 #include "engine/services/application.h"
 #include "engine/services/ensemble.h"
+#include "engine/services/pipeline.h"
 
 namespace fermata::engine {
 
@@ -28,7 +29,7 @@ struct Routes {
                                               const std::string& version) const;
 };
 
-// The models of a service that several answer; null: one does.
+// The models of a service that several answer; null: one does, or its members are services.
 const std::vector<std::string>* models_of(const ServiceOptions& service);
 
 // The services that a model answers: those that name it, and one of its own name with
@@ -60,7 +61,7 @@ class Registry {
   std::shared_ptr<const Routes> routes();
   // What puts together the answers of an ensemble.
   void set_ensemble(const std::string& service, EnsembleModel* model);
-  // Why a service of several variants is not served although they are loaded.
+  // Why a service that is made of others is not served although they are loaded.
   absl::Status compounds() const;
   // The tightest deadline of the services that use a model; infinite: none has one.
   Duration tightest_slo(const std::string& model) const;
@@ -87,10 +88,17 @@ class Registry {
   absl::StatusOr<std::shared_ptr<const Compound>> make(const ServiceOptions& service,
                                                        const OfVariants& known, Variants variants);
   void add_compound(const ServiceOptions& options, Catalog& catalog, Routes& routes);
+  // Those that it contains were added before.
+  void add_composite(const ServiceOptions& options, Catalog& catalog, Routes& routes);
 
   const EngineOptions& options_;
   const std::shared_ptr<ByteBudget> bytes_;      // of all services
   std::map<std::string, OfVariants> compounds_;  // by service
+  struct OfMembers {
+    std::vector<std::shared_ptr<const Variant>> members;  // what it was made from
+    absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline = nullptr;
+  };
+  std::map<std::string, OfMembers> composites_;  // by service
   uint32_t next_facade_ = kFirstFacade;
   std::map<std::string, Loaded> loaded_;  // by model
   std::map<std::string, std::shared_ptr<Gate>> gates_;

@@ -184,10 +184,8 @@ void Driver::arrived(std::shared_ptr<Job> job, Time now) {
 
 void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
   const Time arrival = job->request().arrival;
-  nominations_.clear();
-  job->route().chooser->arrived({job->id(), arrival, job->deadline(), job->items()}, now,
-                                nominations_);
-  const auto parts = static_cast<uint32_t>(nominations_.size());
+  const uint32_t most = job->route().part_items;
+  const uint32_t parts = (job->items() - 1) / most + 1;
   job->waiting_parts = job->open_parts = parts;
   if (parts > 1) {
     job->split(parts);
@@ -200,8 +198,8 @@ void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
                             .key = key,
                             .arrival = std::min(arrival, now),
                             .deadline = job->deadline(),
-                            .items = nominations_[i].items};
-    parts_[id] = {task, job, i, nominations_[i].first, false};
+                            .items = std::min(most, job->items() - i * most)};
+    parts_[id] = {task, job, i, i * most, false};
     task_added(key);
   }
   batch_keys_.store(keys_.size(), std::memory_order_relaxed);

@@ -148,7 +148,6 @@ class Driver {
   KeyTable keys_;
   CompoundKeys compounds_{*scheduler_, keys_};
   policy::Decisions decisions_, acting_;
-  std::vector<policy::Nomination> nominations_;
   absl::flat_hash_map<JobId, Part> parts_;
   absl::flat_hash_map<JobId, std::shared_ptr<Query>> queries_;  // by part, once it runs
   absl::flat_hash_map<JobId, std::shared_ptr<Job>> split_jobs_;

@@ -84,6 +84,7 @@ Explanation Job::explain(const PartRun& run, uint32_t part) const {
     explain_choice(*route_->application, part < evidence.size() ? evidence[part] : kNothing, run,
                    deadline_, why);
   }
+  why.stages = run.stages;
   if (run.ensemble) explain_subset(*route_->ensemble, run, deadline_, why);
   return why;
 }

@@ -14,7 +14,6 @@
 #include "engine/catalog.h"
 #include "engine/host/counters.h"
 #include "engine/request.h"
-#include "policy/chooser.h"
 #include "policy/ensemble/ensemble.h"
 #include "policy/variants/application.h"
 
@@ -23,6 +22,7 @@ namespace fermata::engine {
 struct Application;  // engine/application.h
 struct Compound;     // engine/compound.h
 struct Ensemble;     // engine/ensemble.h
+struct Pipeline;     // engine/services/pipeline.h
 
 // The queue of one service: how many of its requests wait, and the bytes of those that are under
 // way and of their replies that nobody has read.
@@ -51,11 +51,12 @@ struct Route {
   uint32_t subcluster = 0;  // where it is loaded
   std::shared_ptr<Counters> counters;
   std::shared_ptr<Gate> gate;
-  std::unique_ptr<policy::Chooser> chooser;  // the scheduler thread's own
+  uint32_t part_items = 1;  // of one task: larger requests run in parts
   // Of several variants; one of the two is the compound itself, in its own type.
   std::shared_ptr<const Compound> compound;
   const Application* application = nullptr;
   const Ensemble* ensemble = nullptr;
+  std::shared_ptr<const Pipeline> pipeline;  // its stages are services: nothing runs under its name
 
   bool uses(VariantId id) const;
 };
@@ -74,6 +75,7 @@ struct PartRun {
   Time started;
   Duration input, run, output;
   std::optional<EnsembleRun> ensemble;
+  std::string stages;  // of a pipeline, as Explanation has them
 };
 
 // One request from submit to its final reply: the root of a tree whose parts run in

@@ -36,7 +36,9 @@ struct Node {
   Time arrival, deadline;  // infinite: none
   uint32_t items = 1;
   std::vector<Child> children;  // as the chooser numbers them
-  uint32_t open = 0, made = 0;  // the chooser's own counts
+  // The chooser's own: counts, and what it believes that members, or subsets of them, are worth.
+  uint32_t open = 0, made = 0;
+  std::vector<double> worth;
 };
 
 }  // namespace fermata::policy

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "policy/service.h"
 #include "policy/tree/node.h"
 
 namespace fermata::policy {
@@ -26,6 +27,8 @@ class NodeChooser {
  public:
   virtual ~NodeChooser() = default;
   virtual void arrived(Node& node, Time now, Branches& tree) = 0;
+  // What the data of a request says; it may have begun to run.
+  virtual void learned(Node& /*node*/, const Estimate&, Time /*now*/, Branches& /*tree*/) {}
   // The child has ended; answered: with `made` items.
   virtual void ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) = 0;
   virtual Ahead ahead(uint32_t items, Time now, const Branches& tree) const = 0;

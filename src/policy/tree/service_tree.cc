@@ -74,6 +74,13 @@ void ServiceTree::arrived(JobId id, ServiceId service, uint32_t items, Time dead
   known(service).chooser->arrived(own, now, *this);
 }
 
+void ServiceTree::learned(JobId id, const Estimate& estimate, Time now) {
+  const auto it = nodes_.find(id);
+  if (it == nodes_.end()) return;
+  Node& node = *it->second;
+  known(node.service).chooser->learned(node, estimate, now, *this);
+}
+
 void ServiceTree::start(Node& node, uint32_t child, Time now) {
   Child& own = node.children[child];
   const bool again = !own.id.is_none();

@@ -61,6 +61,8 @@ class ServiceTree final : public Branches {
 
   // A request for a composite service; `id` as next_id would give it.
   void arrived(JobId id, ServiceId service, uint32_t items, Time deadline, Time now);
+  // What its data says; nothing where the node has ended.
+  void learned(JobId node, const Estimate& estimate, Time now);
   // A child has ended; nothing where nobody waits for it. `made`: how many items it turned into.
   void ended(JobId child, Ending how, uint32_t made, Time now);
   // False where the node has ended.

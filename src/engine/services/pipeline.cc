@@ -1,0 +1,389 @@
+#include "engine/services/pipeline.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/strip.h"
+#include "base/status.h"
+#include "base/topological.h"
+#include "engine/schedule/job.h"
+#include "engine/schedule/key_table.h"
+#include "engine/services/compound.h"
+
+namespace fermata::engine {
+namespace {
+
+using Source = Pipeline::Source;
+
+// "STAGE.TENSOR", or a tensor of the request. Of stages whose names begin alike the longest.
+Source source_of(const std::string& text, const std::vector<PipelineOptions::Stage>& stages) {
+  Source found{.tensor = text};
+  size_t longest = 0;
+  for (uint32_t s = 0; s < stages.size(); ++s) {
+    absl::string_view rest = text;
+    const std::string& name = stages[s].name;
+    if (!absl::ConsumePrefix(&rest, name) || !absl::ConsumePrefix(&rest, ".")) continue;
+    if (rest.empty() || name.size() < longest) continue;
+    longest = name.size();
+    found = {s, std::string(rest)};
+  }
+  return found;
+}
+
+bool fits(const Shape& given, const Shape& wanted) {
+  return std::equal(given.begin(), given.end(), wanted.begin(), wanted.end(),
+                    [](int64_t a, int64_t b) { return a == b || a == -1 || b == -1; });
+}
+
+std::shared_ptr<const LatencyTable> alone(const Route& route, double quantile) {
+  if (route.compound == nullptr) return believed_latency(*route.variant, quantile, 1);
+  std::shared_ptr<const LatencyTable> fastest;
+  for (const auto& variant : route.compound->variants) {
+    auto own = believed_latency(*variant, quantile, 1);
+    if (fastest == nullptr || (*own)(1) < (*fastest)(1)) fastest = std::move(own);
+  }
+  return fastest;
+}
+
+class Maker {
+ public:
+  Maker(const ServiceOptions& options, const FindRoute& find, double quantile)
+      : options_(options),
+        own_(*options.pipeline),
+        find_(find),
+        quantile_(quantile),
+        made_(std::make_shared<Pipeline>()) {}
+
+  absl::StatusOr<std::shared_ptr<const Pipeline>> make(VariantId id) {
+    for (uint32_t s = 0; s < own_.stages.size(); ++s) RETURN_IF_ERROR(add_stage(s));
+    auto facade = make_facade(options_.name, *members_.front()->variant, id);
+    for (const Pipeline::Stage& stage : made_->stages) {
+      for (const Pipeline::Input& input : stage.inputs) {
+        if (input.from.stage == Source::kRequest) batches_ = batches_ || stage.batches;
+      }
+    }
+    facade->signature = {.batches = batches_};
+    facade->profile = {};
+    for (Pipeline::Stage& stage : made_->stages) {
+      if (stage.latency == nullptr) continue;
+      facade->profile.linear.latency.beta_ms += (*stage.latency)(1).millis();
+    }
+    for (uint32_t s = 0; s < own_.stages.size(); ++s) {
+      RETURN_IF_ERROR(check_inputs(s, facade->signature));
+    }
+    if (facade->signature.inputs.empty()) {
+      return invalid("service '{}': no stage reads the request", options_.name);
+    }
+    find_dimensions();
+    RETURN_IF_ERROR(add_outputs(facade->signature));
+    name_outputs();
+    made_->facade = std::move(facade);
+    return std::shared_ptr<const Pipeline>(made_);
+  }
+
+ private:
+  // A tensor as it is between stages: of one item.
+  struct Form {
+    DataType datatype = DataType::kFp32;
+    Shape dims;
+  };
+
+  absl::Status add_stage(uint32_t s) {
+    const PipelineOptions::Stage& wanted = own_.stages[s];
+    const std::shared_ptr<const Route> member = find_(wanted.service);
+    if (member == nullptr) {
+      return error(absl::StatusCode::kUnavailable,
+                   "service '{}': its stage '{}', '{}', is not served", options_.name, wanted.name,
+                   wanted.service);
+    }
+    Pipeline::Stage& stage =
+        made_->stages.emplace_back(stage_of(options_.name, wanted.name, *member, quantile_));
+    stage.fan_out = wanted.fan_out;
+    for (const std::string& name : wanted.after) {
+      const auto at = absl::c_find_if(own_.stages, [&](const auto& t) { return t.name == name; });
+      stage.after.push_back(static_cast<uint32_t>(at - own_.stages.begin()));
+    }
+    absl::c_sort(stage.after);
+    members_.push_back(member);
+    if (!wanted.fan_out.empty() && signature(s).output(wanted.fan_out) == nullptr) {
+      return invalid("service '{}': stage '{}' has no output '{}' to fan out", options_.name,
+                     wanted.name, wanted.fan_out);
+    }
+    return find_inputs(s);
+  }
+
+  const Signature& signature(uint32_t s) const { return members_[s]->variant->signature; }
+
+  absl::Status find_inputs(uint32_t s) {
+    const PipelineOptions::Stage& wanted = own_.stages[s];
+    for (const auto& [name, from] : wanted.inputs) {
+      if (signature(s).input(name) == nullptr) {
+        return invalid("service '{}': stage '{}' has no input '{}'", options_.name, wanted.name,
+                       name);
+      }
+    }
+    for (const TensorSpec& input : signature(s).inputs) {
+      const auto said = absl::c_find_if(wanted.inputs,
+                                        [&](const auto& each) { return each.first == input.name; });
+      if (said != wanted.inputs.end()) {
+        made_->stages[s].inputs.push_back({input.name, source_of(said->second, own_.stages)});
+        continue;
+      }
+      ASSIGN_OR_RETURN(Source from, guess(s, input));
+      made_->stages[s].inputs.push_back({input.name, std::move(from)});
+    }
+    return absl::OkStatus();
+  }
+
+  // An output of that name of a stage before it, or its only one; of a first stage, the request's.
+  absl::StatusOr<Source> guess(uint32_t s, const TensorSpec& input) const {
+    const std::vector<uint32_t>& after = made_->stages[s].after;
+    if (after.empty()) return Source{.tensor = input.name};
+    for (const uint32_t before : after) {
+      if (signature(before).output(input.name) != nullptr) return Source{before, input.name};
+    }
+    const auto& outputs = signature(after[0]).outputs;
+    if (after.size() == 1 && outputs.size() == 1 && signature(s).inputs.size() == 1) {
+      return Source{after[0], outputs[0].name};
+    }
+    return invalid("service '{}': stage '{}' does not say in `inputs` where '{}' comes from",
+                   options_.name, own_.stages[s].name, input.name);
+  }
+
+  absl::StatusOr<Form> form_of(uint32_t s, const Source& from) const {
+    const TensorSpec* output = signature(from.stage).output(from.tensor);
+    if (output == nullptr) {
+      return invalid("service '{}': stage '{}' has no output '{}', which '{}' reads", options_.name,
+                     own_.stages[from.stage].name, from.tensor,
+                     s < own_.stages.size() ? own_.stages[s].name : "outputs");
+    }
+    Form form{output->datatype, output->dims};
+    if (own_.stages[from.stage].fan_out.empty()) return form;
+    if (form.dims.empty()) {
+      return invalid("service '{}': output '{}' of stage '{}' has no rows to fan out",
+                     options_.name, from.tensor, own_.stages[from.stage].name);
+    }
+    form.dims.erase(form.dims.begin());
+    return form;
+  }
+
+  absl::Status check_inputs(uint32_t s, Signature& facade) {
+    for (const Pipeline::Input& input : made_->stages[s].inputs) {
+      const TensorSpec& wanted = *signature(s).input(input.name);
+      if (input.from.stage == Source::kRequest) {
+        RETURN_IF_ERROR(add_request_tensor(s, input.from.tensor, wanted, facade));
+        continue;
+      }
+      if (!absl::c_binary_search(made_->stages[s].after, input.from.stage)) {
+        return invalid("service '{}': stage '{}' reads '{}' and is not after it", options_.name,
+                       own_.stages[s].name, own_.stages[input.from.stage].name);
+      }
+      ASSIGN_OR_RETURN(const Form given, form_of(s, input.from));
+      if (given.datatype != wanted.datatype || !fits(given.dims, wanted.dims)) {
+        return invalid(
+            "service '{}': input '{}' of stage '{}' is {} of shape {}, '{}.{}' gives {} of {}",
+            options_.name, input.name, own_.stages[s].name, name(wanted.datatype),
+            to_string(wanted.dims), own_.stages[input.from.stage].name, input.from.tensor,
+            name(given.datatype), to_string(given.dims));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status add_request_tensor(uint32_t s, const std::string& tensor, const TensorSpec& wanted,
+                                  Signature& facade) {
+    if (const TensorSpec* known = facade.input(tensor); known != nullptr) {
+      if (known->datatype == wanted.datatype && known->dims == wanted.dims) return absl::OkStatus();
+      return invalid("service '{}': stages read '{}' of the request as {} of shape {} and {} of {}",
+                     options_.name, tensor, name(known->datatype), to_string(known->dims),
+                     name(wanted.datatype), to_string(wanted.dims));
+    }
+    TensorSpec spec = wanted;
+    spec.name = tensor;
+    spec.model_dims = spec.dims;
+    facade.inputs.push_back(std::move(spec));
+    if (made_->stages[s].batches) {
+      facade.max_batch = std::max(facade.max_batch, signature(s).max_batch);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status add_outputs(Signature& facade) {
+    PipelineOptions::Tensors wanted = own_.outputs;
+    if (wanted.empty()) wanted = last_outputs();
+    for (const auto& [name, text] : wanted) {
+      const Source from = source_of(text, own_.stages);
+      if (from.stage == Source::kRequest) {
+        return invalid("service '{}': output '{}' is '{}', expected STAGE.TENSOR", options_.name,
+                       name, text);
+      }
+      ASSIGN_OR_RETURN(Form form, form_of(static_cast<uint32_t>(own_.stages.size()), from));
+      TensorSpec spec{.name = name, .datatype = form.datatype, .dims = std::move(form.dims)};
+      spec.model_dims = spec.dims;
+      if (facade.output(name) != nullptr) {
+        return invalid("service '{}': two outputs are named '{}'", options_.name, name);
+      }
+      made_->outputs.push_back({spec, from});
+      facade.outputs.push_back(std::move(spec));
+    }
+    return absl::OkStatus();
+  }
+
+  PipelineOptions::Tensors last_outputs() const {
+    PipelineOptions::Tensors all;
+    std::vector<bool> is_read(own_.stages.size());
+    for (const Pipeline::Stage& stage : made_->stages) {
+      for (const uint32_t before : stage.after) is_read[before] = true;
+    }
+    const auto last = absl::c_count(is_read, false);
+    for (uint32_t s = 0; s < own_.stages.size(); ++s) {
+      if (is_read[s]) continue;
+      for (const TensorSpec& output : signature(s).outputs) {
+        const std::string path = own_.stages[s].name + "." + output.name;
+        all.emplace_back(last == 1 ? output.name : path, path);
+      }
+    }
+    return all;
+  }
+
+  // Which stages get, and give, a dimension of items that their members do not know.
+  void find_dimensions() {
+    std::vector<bool> batched(made_->stages.size());
+    for (uint32_t s = 0; s < made_->stages.size(); ++s) {
+      Pipeline::Stage& stage = made_->stages[s];
+      for (const Pipeline::Input& input : stage.inputs) {
+        const bool items =
+            input.from.stage == Source::kRequest ? batches_ : batched[input.from.stage];
+        stage.one_by_one = stage.one_by_one || (items && !stage.batches);
+      }
+      bool read_as_items = stage.one_by_one;
+      for (const Pipeline::Stage& other : made_->stages) {
+        for (const Pipeline::Input& input : other.inputs) {
+          read_as_items = read_as_items || (input.from.stage == s && other.batches);
+        }
+      }
+      stage.items_first = !stage.batches && stage.fan_out.empty() && read_as_items;
+      batched[s] = stage.batches || stage.items_first || !stage.fan_out.empty();
+    }
+  }
+
+  // Only what somebody reads is fetched.
+  void name_outputs() {
+    const auto read = [this](const Source& from) {
+      if (from.stage == Source::kRequest) return;
+      auto& outputs = made_->stages[from.stage].outputs;
+      if (!absl::c_linear_search(outputs, from.tensor)) outputs.push_back(from.tensor);
+    };
+    for (Pipeline::Stage& stage : made_->stages) {
+      for (const Pipeline::Input& input : stage.inputs) read(input.from);
+    }
+    for (const Pipeline::Output& output : made_->outputs) read(output.from);
+  }
+
+  const ServiceOptions& options_;
+  const PipelineOptions& own_;
+  const FindRoute& find_;
+  const double quantile_;
+  std::shared_ptr<Pipeline> made_;
+  std::vector<std::shared_ptr<const Route>> members_;  // by stage
+  bool batches_ = false;
+};
+
+}  // namespace
+
+Pipeline::Stage stage_of(const std::string& service, const std::string& name, const Route& member,
+                         double quantile) {
+  Pipeline::Stage stage{.name = name, .route = stage_route(service, name)};
+  stage.batches = member.variant->signature.batches;
+  stage.pipeline = member.pipeline;
+  if (stage.pipeline == nullptr) stage.latency = alone(member, quantile);
+  return stage;
+}
+
+std::vector<std::string> members_of(const ServiceOptions& service) {
+  std::vector<std::string> members;
+  if (service.pipeline) {
+    for (const auto& stage : service.pipeline->stages) members.push_back(stage.service);
+  } else if (service.variants && !service.variants->services.empty()) {
+    members = service.variants->models;
+  } else if (service.ensemble && !service.ensemble->services.empty()) {
+    members = service.ensemble->models;
+  }
+  return members;
+}
+
+std::string stage_route(const std::string& service, const std::string& stage) {
+  return service + "/" + stage;
+}
+
+absl::StatusOr<std::shared_ptr<const Pipeline>> make_pipeline(const ServiceOptions& options,
+                                                              const FindRoute& find, VariantId id,
+                                                              double quantile) {
+  return Maker(options, find, quantile).make(id);
+}
+
+absl::Status order_stages(const std::string& service, PipelineOptions& options) {
+  auto& stages = options.stages;
+  std::map<std::string, uint32_t> places;
+  for (const auto& stage : stages) {
+    if (!places.emplace(stage.name, places.size()).second) {
+      return invalid("service '{}': two stages are named '{}'", service, stage.name);
+    }
+  }
+  std::vector<std::vector<uint32_t>> before(stages.size());
+  for (uint32_t s = 0; s < stages.size(); ++s) {
+    auto& after = stages[s].after;
+    if (after.empty() && stages[s].inputs.empty() && s > 0) after = {stages[s - 1].name};
+    for (const auto& [name, text] : stages[s].inputs) {
+      const Source from = source_of(text, stages);
+      if (from.stage != Source::kRequest) after.push_back(stages[from.stage].name);
+    }
+    absl::c_sort(after);
+    after.erase(std::unique(after.begin(), after.end()), after.end());
+    for (const std::string& name : after) {
+      const auto at = places.find(name);
+      if (at == places.end()) {
+        return invalid("service '{}': stage '{}' is after '{}', which is none of its stages",
+                       service, stages[s].name, name);
+      }
+      before[s].push_back(at->second);
+    }
+  }
+  const TopologicalOrder found = topological_order(before);
+  if (!found.cycle.empty()) {
+    return invalid("service '{}': stage '{}' comes after itself", service,
+                   stages[found.cycle[0]].name);
+  }
+  std::vector<PipelineOptions::Stage> ordered;
+  for (const uint32_t s : found.order) ordered.push_back(std::move(stages[s]));
+  stages = std::move(ordered);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<const ServiceOptions*>> composites_in_order(
+    const std::vector<ServiceOptions>& services) {
+  std::vector<const ServiceOptions*> composites;
+  std::map<std::string, uint32_t> places;
+  for (const ServiceOptions& service : services) {
+    if (members_of(service).empty()) continue;
+    places[service.name] = static_cast<uint32_t>(composites.size());
+    composites.push_back(&service);
+  }
+  std::vector<std::vector<uint32_t>> members(composites.size());
+  for (size_t c = 0; c < composites.size(); ++c) {
+    for (const std::string& member : members_of(*composites[c])) {
+      const auto at = places.find(member);
+      if (at != places.end()) members[c].push_back(at->second);
+    }
+  }
+  const TopologicalOrder found = topological_order(members);
+  if (!found.cycle.empty()) {
+    return invalid("service '{}' contains itself", composites[found.cycle[0]]->name);
+  }
+  std::vector<const ServiceOptions*> ordered;
+  for (const uint32_t c : found.order) ordered.push_back(composites[c]);
+  return ordered;
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/catalog.h"
+#include "engine/options.h"
+#include "model/latency.h"
+#include "model/profile.h"
+#include "model/tensor.h"
+
+namespace fermata::engine {
+
+struct Route;  // engine/schedule/job.h
+struct Application;
+struct Compound;
+struct Ensemble;
+class EnsembleModel;
+class EvidenceModel;
+
+// A service whose stages are services: requests run through them by a graph, or one or some of them
+// answer (`choice`). Immutable: a reload of one of them makes a new one.
+struct Pipeline {
+  // Where a tensor comes from.
+  struct Source {
+    static constexpr uint32_t kRequest = ~uint32_t{0};
+    uint32_t stage = kRequest;
+    std::string tensor;
+  };
+  struct Input {
+    std::string name;  // the member's
+    Source from;
+  };
+  struct Stage {
+    std::string name;
+    std::string route;            // of its requests, which are counted under it: "service/stage"
+    std::vector<uint32_t> after;  // earlier stages that it reads, ascending
+    std::vector<Input> inputs;
+    std::vector<std::string> outputs;  // of the member, that somebody reads; empty: all
+    bool batches = false;              // the member does
+    bool one_by_one = false;           // it does not, and gets items: they run apart
+    bool items_first = false;          // its outputs get the dimension of items that they lack
+    std::string fan_out;               // the output whose rows are the items that it makes, if any
+    std::shared_ptr<const LatencyTable> latency;  // of a request alone; null: it is a pipeline
+    std::shared_ptr<const Pipeline> pipeline;
+  };
+  struct Output {
+    TensorSpec spec;  // of one item, under the service's name for it
+    Source from;
+  };
+  // What clients see: the service's name, version 1, its own signature.
+  std::shared_ptr<const Variant> facade;
+  std::vector<Stage> stages;  // each after those that it reads; of a choice the members
+  std::vector<Output> outputs;
+  // Of a service of kind variants or ensemble that has services among its members: what it is
+  // otherwise, whose variants are the members' facades. Null: a pipeline.
+  std::shared_ptr<const Compound> choice;
+  const Application* application = nullptr;  // one of the two is the choice itself
+  const Ensemble* ensemble = nullptr;
+};
+
+// Where the requests of a service go; null: it is not served.
+using FindRoute = std::function<std::shared_ptr<const Route>(const std::string& service)>;
+
+// `id` is the facade's own. UNAVAILABLE where a stage's service is not served, INVALID_ARGUMENT
+// where an input has no source, or one of another datatype or shape.
+absl::StatusOr<std::shared_ptr<const Pipeline>> make_pipeline(const ServiceOptions& options,
+                                                              const FindRoute& find, VariantId id,
+                                                              double quantile);
+
+// What a choice is made from beside its members.
+struct ChoiceParts {
+  const std::map<std::string, AnswerProfile>* answers = nullptr;  // by model, never null
+  EvidenceModel* evidence = nullptr;
+  EnsembleModel* ensemble = nullptr;
+};
+// The same of kind variants or ensemble.
+absl::StatusOr<std::shared_ptr<const Pipeline>> make_choice(const ServiceOptions& options,
+                                                            const FindRoute& find, VariantId id,
+                                                            double quantile,
+                                                            const ChoiceParts& parts);
+Pipeline::Stage stage_of(const std::string& service, const std::string& name, const Route& member,
+                         double quantile);
+
+// The services and models that a service is made of; none: it is a model, or models answer it.
+std::vector<std::string> members_of(const ServiceOptions& service);
+
+// What the requests of a stage are counted under.
+std::string stage_route(const std::string& service, const std::string& stage);
+
+// Orders the stages so that each comes after those that it reads, and fills in `after`:
+// INVALID_ARGUMENT where they read each other in a circle, or name a stage that there is not.
+absl::Status order_stages(const std::string& service, PipelineOptions& options);
+// The services that have members, those that others contain first. INVALID_ARGUMENT where one
+// contains itself.
+absl::StatusOr<std::vector<const ServiceOptions*>> composites_in_order(
+    const std::vector<ServiceOptions>& services);
+
+}  // namespace fermata::engine

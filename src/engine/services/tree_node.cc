@@ -1,0 +1,129 @@
+#include "engine/services/tree_node.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/algorithm/container.h"
+#include "base/document.h"
+#include "base/status.h"
+#include "engine/execute/gather.h"
+#include "engine/services/compound.h"
+
+namespace fermata::engine {
+namespace {
+
+// Of no items.
+Tensor empty_tensor(const TensorSpec& spec) {
+  Tensor tensor{.name = spec.name, .datatype = spec.datatype, .shape = {0}};
+  for (const int64_t dim : spec.dims) tensor.shape.push_back(std::max<int64_t>(dim, 0));
+  return tensor;
+}
+
+}  // namespace
+
+const Tensor* Trees::Node::find(const Pipeline::Source& from) const {
+  const auto& tensors =
+      from.stage == Pipeline::Source::kRequest ? given() : children[from.stage].outputs;
+  const auto it =
+      absl::c_find_if(tensors, [&](const Tensor& tensor) { return tensor.name == from.tensor; });
+  return it == tensors.end() ? nullptr : &*it;
+}
+
+InferRequest Trees::Node::request_for(uint32_t child, Time now) const {
+  const Pipeline::Stage& own = pipeline->stages[child];
+  InferRequest request{.service = own.route, .arrival = now};
+  for (const Pipeline::Input& input : own.inputs) {
+    const Tensor* tensor = find(input.from);
+    if (tensor == nullptr) continue;  // optional, or admission says that it is missing
+    request.inputs.push_back(*tensor);
+    request.inputs.back().name = input.name;
+  }
+  request.outputs = own.outputs;
+  return request;
+}
+
+absl::StatusOr<std::vector<Tensor>> Trees::Node::item(uint32_t at, bool keep_dimension) const {
+  std::vector<Tensor> items = given();
+  for (Tensor& tensor : items) {
+    ASSIGN_OR_RETURN(tensor.data, rows(tensor, at, 1));
+    if (keep_dimension) {
+      tensor.shape[0] = 1;
+    } else {
+      tensor.shape.erase(tensor.shape.begin());
+    }
+  }
+  return items;
+}
+
+absl::StatusOr<std::vector<Tensor>> Trees::Node::outputs() const {
+  if (kind == kItems) {
+    std::vector<std::vector<Tensor>> parts;
+    for (const Child& child : children) parts.push_back(child.outputs);
+    return join(parts);
+  }
+  if (kind == kChoice)
+    return absl::c_find_if(children, [](const Child& c) { return c.answered; })->outputs;
+  const std::vector<std::string>& wanted = job->request().outputs;
+  std::vector<Tensor> result;
+  for (const Pipeline::Output& output : pipeline->outputs) {
+    if (!wanted.empty() && !absl::c_linear_search(wanted, output.spec.name)) continue;
+    const Tensor* tensor = find(output.from);
+    result.push_back(tensor == nullptr ? empty_tensor(output.spec) : *tensor);
+    result.back().name = output.spec.name;
+  }
+  return result;
+}
+
+plan::Subset Trees::Node::answered() const {
+  plan::Subset subset = 0;
+  for (size_t c = 0; c < children.size(); ++c) {
+    if (children[c].answered) subset |= plan::Subset{1} << c;
+  }
+  return subset;
+}
+
+PartRun Trees::Node::run(Time now) const {
+  PartRun run{.variant = pipeline->facade.get(), .started = now};
+  for (size_t c = 0; c < children.size(); ++c) {
+    const Child& child = children[c];
+    if (!child.answered) continue;
+    run.started = std::min(run.started, child.started + child.why.queueing);
+    if (kind == kChoice) {
+      run.variant = pipeline->choice->variants[c].get();
+      run.worker = child.why.worker;
+      run.batch_items = child.why.batch_items;
+    }
+  }
+  run.run = now - run.started;
+  if (kind != kItems) run.stages = explain_stages();
+  return run;
+}
+
+std::string Trees::Node::explain_stages() const {
+  Json list = Json::array();
+  const Time deadline = job == nullptr ? Time::infinite() : job->deadline();
+  const Time from = job == nullptr ? arrival : job->request().arrival;
+  for (size_t c = 0; c < children.size(); ++c) {
+    const Child& child = children[c];
+    if (!child.answered) continue;
+    Json row = {{"stage", pipeline->stages[c].name},
+                {"variant", child.why.variant},
+                {"items", child.items},
+                {"batch_size", child.why.batch_items},
+                {"start_ms", (child.started - from).millis()},
+                {"wait_ms", child.why.queueing.millis()},
+                {"run_ms", child.why.run.millis()}};
+    if (!pipeline->stages[c].fan_out.empty()) row["made"] = child.made;
+    if (!deadline.is_infinite()) {
+      row["budget_ms"] = child.budget.millis();
+      row["remaining_ms"] = (deadline - child.ended).millis();
+    }
+    if (!child.why.reason.empty()) row["reason"] = child.why.reason;
+    if (!child.why.alternatives.empty()) row["expected_accuracy"] = child.why.expected_accuracy;
+    if (!child.why.stages.empty()) row["stages"] = Json::parse(child.why.stages);
+    list.push_back(std::move(row));
+  }
+  return list.dump();
+}
+
+}  // namespace fermata::engine

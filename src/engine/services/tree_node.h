@@ -1,0 +1,59 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/request.h"
+#include "engine/schedule/job.h"
+#include "engine/services/pipeline.h"
+#include "engine/services/trees.h"
+
+namespace fermata::engine {
+
+// The data of a node of the tree: what its children get, what they gave, and what is made of it.
+struct Trees::Node {
+  enum Kind : uint8_t {
+    kStages,  // of a pipeline
+    kChoice,  // members of variants or an ensemble
+    kItems,   // of one request, that run apart
+  };
+  struct Child {
+    JobId id;
+    std::vector<Tensor> outputs;
+    Explanation why;
+    Time started, ended;
+    Duration budget;
+    uint32_t items = 0, made = 0;
+    bool answered = false;
+  };
+  Kind kind = kStages;
+  std::shared_ptr<Job> job;  // whose request this is; null: of a part of one, with these:
+  std::vector<Tensor> inputs;
+  Time arrival;
+  std::shared_ptr<const Pipeline> pipeline;
+  const Pipeline::Stage* stage = nullptr;  // whose items run apart; null: those of a choice
+  std::vector<Child> children;
+  policy::Difficulty difficulty{.bin = policy::Difficulty::kUnknown};
+  ReplyPart failure;  // of the child that ended it
+  std::string failed_child;
+
+  const std::vector<Tensor>& given() const {
+    return job != nullptr ? job->request().inputs : inputs;
+  }
+  // What the stage or member is asked.
+  InferRequest request_for(uint32_t child, Time now) const;
+  // Item `at` of what was given, with or without the dimension of items.
+  absl::StatusOr<std::vector<Tensor>> item(uint32_t at, bool keep_dimension) const;
+  // The answer of a pipeline, of one member, or of items that ran apart.
+  absl::StatusOr<std::vector<Tensor>> outputs() const;
+  // How a choice was answered, by member.
+  plan::Subset answered() const;
+  PartRun run(Time now) const;
+  std::string explain_stages() const;
+
+ private:
+  const Tensor* find(const Pipeline::Source& from) const;
+};
+
+}  // namespace fermata::engine

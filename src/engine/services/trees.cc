@@ -1,0 +1,413 @@
+#include "engine/services/trees.h"
+
+#include <fmt/format.h>
+
+#include "absl/algorithm/container.h"
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/services/application.h"
+#include "engine/services/ensemble.h"
+#include "engine/services/tree_node.h"
+#include "policy/tree/one_of.h"
+#include "policy/tree/parts.h"
+#include "policy/tree/pipeline.h"
+#include "policy/tree/some_of.h"
+
+namespace fermata::engine {
+namespace {
+
+absl::Status stopping() {
+  return error(absl::StatusCode::kUnavailable, "the server is shutting down");
+}
+
+policy::Ending ending_of(const ReplyPart& part) {
+  if (part.status.ok()) return policy::Ending::kAnswered;
+  return part.why.outcome == Outcome::kRefusedDeadline ? policy::Ending::kRejected
+                                                       : policy::Ending::kFailed;
+}
+
+uint32_t rows_of(const std::vector<Tensor>& outputs, const std::string& name) {
+  for (const Tensor& tensor : outputs) {
+    if (tensor.name == name && !tensor.shape.empty()) return static_cast<uint32_t>(tensor.shape[0]);
+  }
+  return 0;
+}
+
+// Of a batch, in which every item made equally many.
+void flatten_items(std::vector<Tensor>& outputs) {
+  for (Tensor& tensor : outputs) {
+    if (tensor.shape.size() < 2) continue;
+    tensor.shape[1] *= tensor.shape[0];
+    tensor.shape.erase(tensor.shape.begin());
+  }
+}
+
+}  // namespace
+
+// A service that the tree knows.
+struct Trees::Known {
+  std::shared_ptr<const Pipeline> pipeline;
+  ServiceId service, items;    // the latter: of a choice, its items apart
+  std::vector<ServiceId> own;  // that go with it
+  uint64_t users = 0;          // nodes under way, and services that contain it
+};
+
+Trees::Trees(Host host) : host_(std::move(host)), tree_([this] { return host_.next_id(); }) {}
+Trees::~Trees() = default;
+
+bool Trees::handle(const std::function<void(Actions&)>& event) {
+  Actions actions;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return false;
+    event(actions);
+    ++acting_;
+  }
+  for (Action& action : actions) action();
+  const std::lock_guard lock(mutex_);
+  if (--acting_ == 0) quiet_.notify_all();
+  return true;
+}
+
+void Trees::submit(std::shared_ptr<Job> job) {
+  const bool taken = handle([&](Actions& actions) {
+    const Time now = monotonic_now();
+    auto node = std::make_shared<Node>();
+    node->pipeline = job->route().pipeline;
+    node->job = job;
+    Known& service = known(node->pipeline);
+    ++service.users;
+    ServiceId id = service.service;
+    if (node->pipeline->choice != nullptr) {
+      const bool apart = job->items() > 1;
+      node->kind = apart ? Node::kItems : Node::kChoice;
+      if (apart) id = service.items;
+    }
+    node->children.resize(node->kind == Node::kItems ? job->items()
+                                                     : node->pipeline->stages.size());
+    nodes_[job->id()] = std::move(node);
+    tree_.arrived(job->id(), id, job->items(), job->deadline(), now);
+    settle(now, actions);
+  });
+  if (taken) return;
+  job->end(Outcome::kUnavailable, stopping(), {});
+  job->route().gate->leave();
+}
+
+void Trees::learned(const std::shared_ptr<Job>& job, std::vector<policy::Estimate> by_item) {
+  handle([&](Actions& actions) {
+    const auto it = nodes_.find(job->id());
+    if (it == nodes_.end()) return;
+    const Time now = monotonic_now();
+    std::vector<JobId> asked = {job->id()};
+    if (it->second->kind == Node::kItems) {
+      asked.clear();
+      for (const Node::Child& child : it->second->children) asked.push_back(child.id);
+    }
+    for (size_t i = 0; i < std::min(asked.size(), by_item.size()); ++i) {
+      const auto node = nodes_.find(asked[i]);
+      if (node == nodes_.end()) continue;
+      if (const auto* found = std::get_if<policy::Difficulty>(&by_item[i])) {
+        node->second->difficulty = *found;
+      } else if (asked[i] == job->id()) {
+        job->evidence = {std::get<policy::Evidence>(by_item[i])};
+      }
+      tree_.learned(asked[i], by_item[i], now);
+    }
+    settle(now, actions);
+  });
+}
+
+bool Trees::cancel(JobId id) {
+  std::shared_ptr<Job> job;
+  handle([&](Actions& actions) {
+    const auto it = nodes_.find(id);
+    if (it == nodes_.end() || it->second->job == nullptr) return;
+    job = it->second->job;
+    withdraw(id, actions);
+    settle(monotonic_now(), actions);
+  });
+  if (job == nullptr) return false;
+  job->end(Outcome::kCancelled, absl::CancelledError("the client went away"), {});
+  job->route().gate->leave();
+  return true;
+}
+
+void Trees::stop() {
+  std::vector<std::shared_ptr<Job>> jobs;
+  {
+    std::unique_lock lock(mutex_);
+    stopped_ = true;
+    for (const auto& [id, node] : nodes_) {
+      if (node->job != nullptr) jobs.push_back(node->job);
+    }
+    nodes_.clear();
+    quiet_.wait(lock, [this] { return acting_ == 0; });
+  }
+  for (const auto& job : jobs) {
+    job->end(Outcome::kUnavailable, stopping(), {});
+    job->route().gate->leave();
+  }
+}
+
+void Trees::child_ended(JobId id, ReplyPart part) {
+  handle([&](Actions& actions) {
+    const Time now = monotonic_now();
+    take(id, std::move(part), std::nullopt, now);
+    settle(now, actions);
+  });
+}
+
+void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time now) {
+  const auto place = children_.find(id);
+  if (place == children_.end()) return;
+  const policy::Ending how = ending_of(part);
+  const uint32_t at = place->second.child;
+  Node& node = *nodes_.at(place->second.node);
+  children_.erase(place);
+  Node::Child& child = node.children[at];
+  const Pipeline::Stage* stage =
+      node.kind == Node::kItems ? node.stage : &node.pipeline->stages[at];
+  child.why = std::move(part.why);
+  child.ended = now;
+  if (how == policy::Ending::kAnswered) {
+    child.answered = true;
+    child.outputs = std::move(part.outputs);
+    child.made = made.value_or(child.items);
+    const bool fans_out = stage != nullptr && !stage->fan_out.empty();
+    // What ran apart has its items first already.
+    if (!made && fans_out) {
+      if (stage->batches) flatten_items(child.outputs);
+      child.made = rows_of(child.outputs, stage->fan_out);
+    } else if (!made && stage != nullptr && stage->items_first) {
+      for (Tensor& tensor : child.outputs) tensor.shape.insert(tensor.shape.begin(), 1);
+    }
+  } else {
+    part.why.outcome = child.why.outcome;
+    node.failure = std::move(part);
+    node.failed_child = stage == nullptr ? "" : stage->name;
+  }
+  tree_.ended(id, how, child.made, now);
+}
+
+void Trees::withdraw(JobId id, Actions& actions) {
+  children_.erase(id);
+  if (!tree_.withdrawn(id)) {
+    actions.push_back([this, id] { host_.cancel(id); });
+    return;
+  }
+  const auto it = nodes_.find(id);
+  if (it->second->job != nullptr) let_go(*it->second->pipeline);
+  nodes_.erase(it);
+}
+
+void Trees::settle(Time now, Actions& actions) {
+  while (!tree_.decisions().empty()) {
+    policy::TreeDecisions decided;
+    std::swap(decided, tree_.decisions());
+    for (const Started& started : decided.started) start(started, now, actions);
+    for (const JobId id : decided.withdrawn) withdraw(id, actions);
+    for (const Ended& ended : decided.ended) finish(ended, now, actions);
+  }
+}
+
+void Trees::branch(const Started& started, std::shared_ptr<Node> node, ServiceId service,
+                   Time now) {
+  nodes_[started.id] = std::move(node);
+  tree_.arrived(started.id, service, started.items, started.due, now);
+}
+
+void Trees::start(const Started& started, Time now, Actions& actions) {
+  const auto it = nodes_.find(started.parent);
+  if (it == nodes_.end()) return;  // gone meanwhile
+  Node& node = *it->second;
+  Node::Child& child = node.children[started.child];
+  child.id = started.id;
+  child.started = now;
+  child.items = started.items;
+  child.budget = started.due - now;
+  children_[started.id] = {started.parent, started.child};
+  InferRequest request;
+  if (node.kind == Node::kItems) {
+    auto item = node.item(started.child, node.stage == nullptr);
+    FERMATA_CHECK(item.ok());  // admission has looked at it
+    if (node.stage == nullptr) {
+      auto inner = std::make_shared<Node>();
+      inner->kind = Node::kChoice;
+      inner->inputs = *std::move(item);
+      inner->arrival = now;
+      inner->pipeline = node.pipeline;
+      inner->children.resize(node.pipeline->stages.size());
+      return branch(started, std::move(inner), known(node.pipeline).service, now);
+    }
+    request = {.service = node.stage->route,
+               .inputs = *std::move(item),
+               .outputs = node.stage->outputs,
+               .arrival = now};
+  } else {
+    request = node.request_for(started.child, now);
+    const Pipeline::Stage& stage = node.pipeline->stages[started.child];
+    if (stage.one_by_one) {
+      auto inner = std::make_shared<Node>();
+      inner->kind = Node::kItems;
+      inner->inputs = std::move(request.inputs);
+      inner->arrival = now;
+      inner->pipeline = node.pipeline;
+      inner->stage = &stage;
+      inner->children.resize(started.items);
+      return branch(started, std::move(inner), started.service, now);
+    }
+  }
+  if (!started.due.is_infinite()) request.timeout = started.due - now;
+  actions.push_back([this, id = started.id, request = std::move(request)]() mutable {
+    host_.submit(id, std::move(request),
+                 [this, id](ReplyPart part) { child_ended(id, std::move(part)); });
+  });
+}
+
+// What has no job of its own answers its parent.
+void Trees::finish(const Ended& ended, Time now, Actions& actions) {
+  const auto it = nodes_.find(ended.id);
+  if (it == nodes_.end()) return;
+  const std::shared_ptr<Node> node = std::move(it->second);
+  nodes_.erase(it);
+  if (node->job != nullptr) let_go(*node->pipeline);
+  const bool combined = node->kind == Node::kChoice && node->pipeline->ensemble != nullptr;
+  if (ended.how != policy::Ending::kAnswered || !combined) {
+    if (node->job == nullptr) {
+      ReplyPart part = std::move(node->failure);
+      if (ended.how == policy::Ending::kAnswered) {
+        auto outputs = node->outputs();
+        part = {.status = outputs.status()};
+        if (outputs.ok()) part.outputs = *std::move(outputs);
+        const auto first =
+            absl::c_find_if(node->children, [](const Node::Child& c) { return c.answered; });
+        if (first != node->children.end()) part.why = first->why;
+        if (!part.status.ok()) part.why.outcome = Outcome::kFailed;
+      } else if (ended.how == policy::Ending::kRejected) {
+        part.why.outcome = Outcome::kRefusedDeadline;
+        if (part.status.ok()) part.status = error(absl::StatusCode::kDeadlineExceeded, "too late");
+      }
+      return take(ended.id, std::move(part),
+                  node->kind == Node::kItems ? std::optional(ended.made) : std::nullopt, now);
+    }
+    actions.push_back([node, ended, now] { reply(*node, ended, now); });
+    return;
+  }
+  actions.push_back([this, node, id = ended.id, now] { combine(node, id, now); });
+}
+
+void Trees::combine(const std::shared_ptr<Node>& node, JobId id, Time now) {
+  const Ensemble& ensemble = *node->pipeline->ensemble;
+  std::vector<std::optional<Tensor>> answers;
+  for (Node::Child& child : node->children) {
+    answers.push_back(child.answered ? std::optional(std::move(child.outputs.front()))
+                                     : std::nullopt);
+  }
+  PartRun run = node->run(now);
+  run.ensemble = {
+      .ran = node->answered(), .planned = node->answered(), .difficulty = node->difficulty};
+  ensemble.model->combine(std::move(answers), [this, node, id, run](absl::StatusOr<Tensor> output,
+                                                                    plan::Subset used) mutable {
+    run.ensemble->ran = used;
+    absl::StatusOr<std::vector<Tensor>> outputs = output.status();
+    if (output.ok()) outputs = std::vector<Tensor>{*std::move(output)};
+    if (node->job != nullptr) {
+      node->job->answered(0, std::move(outputs), run);
+      return node->job->route().gate->leave();
+    }
+    ReplyPart part{.status = outputs.status()};
+    if (outputs.ok()) part.outputs = *std::move(outputs);
+    part.why.variant = node->pipeline->ensemble->name_of(used);
+    part.why.run = run.run;
+    part.why.outcome = part.status.ok() ? Outcome::kOnTime : Outcome::kFailed;
+    child_ended(id, std::move(part));
+  });
+}
+
+void Trees::reply(const Node& node, const Ended& ended, Time now) {
+  Job& job = *node.job;
+  if (ended.how == policy::Ending::kAnswered) {
+    job.answered(0, node.outputs(), node.run(now));
+  } else if (ended.how == policy::Ending::kRejected) {
+    const Duration budget = job.deadline() - job.request().arrival;
+    job.end(Outcome::kRefusedDeadline,
+            error(absl::StatusCode::kDeadlineExceeded,
+                  "cannot end in time: the budget was {:.3f} ms, {:.3f} ms of it are left; the "
+                  "stages that are left are expected to wait {:.3f} ms and to run {:.3f} ms",
+                  budget.millis(), (job.deadline() - now).millis(), ended.met.wait.millis(),
+                  ended.met.run.millis()),
+            {.queueing = ended.met.wait,
+             .run = ended.met.run,
+             .stages = node.kind == Node::kItems ? "" : node.explain_stages()});
+  } else {
+    const absl::Status& why = node.failure.status;
+    // What does not fit a stage is the service's own fault.
+    const bool invalid = node.failure.why.outcome == Outcome::kInvalid;
+    std::string text(message(why));
+    if (!node.failed_child.empty()) text = fmt::format("stage '{}': {}", node.failed_child, text);
+    job.end(invalid ? Outcome::kFailed : node.failure.why.outcome,
+            absl::Status(invalid ? absl::StatusCode::kInternal : why.code(), text), {});
+  }
+  job.route().gate->leave();
+}
+
+Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
+  if (const auto it = known_.find(pipeline.get()); it != known_.end()) return *it->second;
+  forget_the_old();
+  auto made = std::make_unique<Known>();
+  made->pipeline = pipeline;
+  std::vector<policy::PipelineStage> stages;
+  std::vector<ServiceId> members;
+  const auto add = [&](ServiceId id) { return made->own.emplace_back(id); };
+  for (const Pipeline::Stage& stage : pipeline->stages) {
+    ServiceId member;
+    if (stage.pipeline != nullptr) {
+      Known& inner = known(stage.pipeline);
+      ++inner.users;
+      member = inner.service;
+    } else {
+      member = add(tree_.add_leaf(stage.latency));
+    }
+    if (stage.one_by_one)
+      member = add(tree_.add(std::make_unique<policy::PartsChooser>(member, 1)));
+    members.push_back(member);
+    stages.push_back({member, stage.after});
+  }
+  std::unique_ptr<policy::NodeChooser> chooser;
+  if (pipeline->application != nullptr) {
+    chooser = std::make_unique<policy::OneOfChooser>(pipeline->application->info, members);
+  } else if (pipeline->ensemble != nullptr) {
+    chooser = std::make_unique<policy::SomeOfChooser>(pipeline->ensemble->info, members);
+  } else {
+    chooser = std::make_unique<policy::PipelineChooser>(std::move(stages));
+  }
+  made->service = add(tree_.add(std::move(chooser)));
+  made->items = add(tree_.add(std::make_unique<policy::PartsChooser>(made->service, 1)));
+  return *(known_[pipeline.get()] = std::move(made));
+}
+
+void Trees::let_go(const Pipeline& pipeline) { --known_.at(&pipeline)->users; }
+
+// Those that a reload has replaced: beside us only routes hold one, and only while it is served.
+void Trees::forget_the_old() {
+  std::vector<const Pipeline*> old;
+  do {
+    old.clear();
+    for (const auto& [pipeline, known] : known_) {
+      if (known->users == 0 && known->pipeline.use_count() == 1) old.push_back(pipeline);
+    }
+    for (const Pipeline* pipeline : old) {
+      const auto it = known_.find(pipeline);
+      const std::unique_ptr<Known> gone = std::move(it->second);
+      known_.erase(it);
+      for (const ServiceId own : gone->own) tree_.remove(own);
+      for (const Pipeline::Stage& stage : gone->pipeline->stages) {
+        if (stage.pipeline != nullptr) let_go(*stage.pipeline);
+      }
+    }
+  } while (!old.empty());
+}
+
+}  // namespace fermata::engine

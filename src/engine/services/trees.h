@@ -1,0 +1,84 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "engine/request.h"
+#include "engine/schedule/job.h"
+#include "engine/services/pipeline.h"
+#include "policy/tree/service_tree.h"
+
+namespace fermata::engine {
+
+// Drives a policy::ServiceTree in real time: what it starts are requests for the members' services,
+// whose replies come back here. Thread-safe: events run on the thread that brings them, the tree's
+// own part of each under one short lock; what they lead to happens outside of it.
+class Trees {
+ public:
+  // How requests for members go in and are withdrawn, whatever their services are.
+  struct Host {
+    std::function<JobId()> next_id;
+    std::function<void(JobId, InferRequest, Reply)> submit;
+    std::function<void(JobId)> cancel;
+  };
+  explicit Trees(Host host);
+  ~Trees();
+
+  // A request for a service whose route has a pipeline.
+  void submit(std::shared_ptr<Job> job);
+  // What the data of a job say, by item; nothing where it has ended.
+  void learned(const std::shared_ptr<Job>& job, std::vector<policy::Estimate> by_item);
+  // False where no such request is under way.
+  bool cancel(JobId id);
+  // Ends all that is under way with UNAVAILABLE, and all that comes; nothing is submitted any more
+  // when it returns.
+  void stop();
+
+ private:
+  struct Node;
+  struct Known;
+  struct Place {
+    JobId node;
+    uint32_t child = 0;
+  };
+  using Ended = policy::TreeDecisions::Ended;
+  using Started = policy::TreeDecisions::Started;
+  using Action = absl::AnyInvocable<void()>;
+  using Actions = std::vector<Action>;
+
+  // Runs `event` under the lock, then what it led to. False where it has stopped.
+  bool handle(const std::function<void(Actions&)>& event);
+  void child_ended(JobId id, ReplyPart part);
+  // The rest is under the lock.
+  void take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time now);
+  void settle(Time now, Actions& actions);
+  void start(const Started& started, Time now, Actions& actions);
+  // A node that is no request of its own: items of one that run apart.
+  void branch(const Started& started, std::shared_ptr<Node> node, ServiceId service, Time now);
+  void finish(const Ended& ended, Time now, Actions& actions);
+  void withdraw(JobId id, Actions& actions);
+  // Beyond the lock.
+  void combine(const std::shared_ptr<Node>& node, JobId id, Time now);
+  static void reply(const Node& node, const Ended& ended, Time now);
+  Known& known(const std::shared_ptr<const Pipeline>& pipeline);
+  void let_go(const Pipeline& pipeline);
+  void forget_the_old();
+
+  const Host host_;
+  std::mutex mutex_;
+  std::condition_variable quiet_;
+  uint32_t acting_ = 0;  // threads beyond the lock
+  bool stopped_ = false;
+  policy::ServiceTree tree_;
+  absl::flat_hash_map<JobId, std::shared_ptr<Node>> nodes_;
+  absl::flat_hash_map<JobId, Place> children_;
+  absl::flat_hash_map<const Pipeline*, std::unique_ptr<Known>> known_;
+};
+
+}  // namespace fermata::engine

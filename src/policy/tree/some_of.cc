@@ -1,0 +1,99 @@
+#include "policy/tree/some_of.h"
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace fermata::policy {
+
+SomeOfChooser::SomeOfChooser(EnsembleInfo info, std::vector<ServiceId> members)
+    : info_(std::move(info)), members_(std::move(members)) {
+  FERMATA_CHECK(!members_.empty() && info_.utility.size() == info_.share.size());
+  expected_.resize(size_t{1} << members_.size());
+  for (size_t bin = 0; bin < info_.utility.size(); ++bin) {
+    FERMATA_CHECK(info_.utility[bin].size() == expected_.size());
+    for (size_t s = 0; s < expected_.size(); ++s) {
+      expected_[s] += info_.share[bin] * info_.utility[bin][s];
+    }
+  }
+}
+
+void SomeOfChooser::arrived(Node& node, Time now, Branches& tree) {
+  node.worth = expected_;
+  for (const ServiceId member : members_) {
+    Child& child = node.children.emplace_back();
+    child.service = member;
+    child.items = node.items;
+    child.due = child.last = info_.serve_all ? Time::infinite() : node.deadline;
+  }
+  ask(node, Ending::kRejected, now, tree);
+}
+
+void SomeOfChooser::learned(Node& node, const Estimate& estimate, Time now, Branches& tree) {
+  const auto* difficulty = std::get_if<Difficulty>(&estimate);
+  if (difficulty == nullptr || difficulty->bin >= info_.utility.size()) return;
+  node.worth = info_.utility[difficulty->bin];
+  ask(node, Ending::kRejected, now, tree);
+}
+
+// What runs, or has answered, stays; what was rejected or has failed is out.
+plan::Subset SomeOfChooser::best(const Node& node, Time now, const Branches& tree) const {
+  plan::Subset asked = 0, out = 0;
+  std::vector<Ahead> ahead;
+  for (size_t m = 0; m < members_.size(); ++m) {
+    const Child::State state = node.children[m].state;
+    const plan::Subset bit = plan::Subset{1} << m;
+    if (state == Child::kRunning || state == Child::kDone) asked |= bit;
+    if (state == Child::kSkipped) out |= bit;
+    ahead.push_back(tree.ahead(members_[m], node.items, now));
+  }
+  plan::Subset best = asked;
+  Duration best_run;
+  for (plan::Subset s = 1; s < expected_.size(); ++s) {
+    if ((s & asked) != asked || (s & out) != 0) continue;
+    Duration run;
+    bool in_time = true;
+    for (size_t m = 0; m < members_.size(); ++m) {
+      if (((s & ~asked) >> m & 1) == 0) continue;
+      run += ahead[m].run;
+      in_time = in_time && (info_.serve_all || now + ahead[m].total() <= node.deadline);
+    }
+    const double gain = node.worth[s] - node.worth[best];
+    if (!in_time || gain < 0 || (gain == 0 && run >= best_run && best != 0)) continue;
+    best = s;
+    best_run = run;
+  }
+  return best;
+}
+
+void SomeOfChooser::ask(Node& node, Ending otherwise, Time now, Branches& tree) {
+  const plan::Subset wanted = best(node, now, tree);
+  uint32_t running = 0, answered = 0;
+  for (uint32_t m = 0; m < members_.size(); ++m) {
+    if ((wanted >> m & 1) != 0 && node.children[m].state == Child::kNotYet) {
+      tree.start(node, m, now);
+    }
+    running += node.children[m].state == Child::kRunning ? 1 : 0;
+    answered += node.children[m].state == Child::kDone ? 1 : 0;
+  }
+  if (running > 0) return;
+  if (answered > 0) return tree.end(node, Ending::kAnswered, node.items);
+  tree.end(node, otherwise, 0, ahead(node.items, now, tree));
+}
+
+void SomeOfChooser::ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) {
+  if (how != Ending::kAnswered) node.children[child].state = Child::kSkipped;
+  ask(node, how, now, tree);
+}
+
+// Of the fastest, by which an answer can come at all.
+Ahead SomeOfChooser::ahead(uint32_t items, Time now, const Branches& tree) const {
+  Ahead least = tree.ahead(members_[0], items, now);
+  for (const ServiceId member : members_) {
+    const Ahead own = tree.ahead(member, items, now);
+    if (own.total() < least.total()) least = own;
+  }
+  return least;
+}
+
+}  // namespace fermata::policy

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <vector>
+
+#include "policy/ensemble/ensemble.h"
+#include "policy/tree/node_chooser.h"
+
+namespace fermata::policy {
+
+// Queries of one item that several services answer together, or some of them: what ensembles are
+// where some members are services. Of the subsets that are expected to end by the deadline the one
+// of highest utility is asked, of equals the one that runs least; more members are added where the
+// difficulty says so, and others where some are rejected or fail. A query ends when all
+// that were asked have ended: answered, where any of them has answered.
+class SomeOfChooser final : public NodeChooser {
+ public:
+  // Members by model of `info`, whose keys mean nothing.
+  SomeOfChooser(EnsembleInfo info, std::vector<ServiceId> members);
+
+  void arrived(Node& node, Time now, Branches& tree) override;
+  void learned(Node& node, const Estimate& estimate, Time now, Branches& tree) override;
+  void ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) override;
+  Ahead ahead(uint32_t items, Time now, const Branches& tree) const override;
+
+ private:
+  // Starts what the best subset has beyond what was asked; ends the node as `otherwise` where
+  // nothing runs then.
+  void ask(Node& node, Ending otherwise, Time now, Branches& tree);
+  plan::Subset best(const Node& node, Time now, const Branches& tree) const;
+
+  const EnsembleInfo info_;
+  const std::vector<ServiceId> members_;
+  std::vector<double> expected_;  // utility by Subset, over all bins
+};
+
+}  // namespace fermata::policy

@@ -1,0 +1,171 @@
+// Services whose members are services: what goes through them, and that every request ends once.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/document.h"
+#include "engine/engine.h"
+#include "engine/fixture.h"
+
+namespace fermata::engine {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Stage = PipelineOptions::Stage;
+
+ServiceOptions pipeline(std::string service, std::vector<Stage> stages,
+                        PipelineOptions::Tensors outputs = {}) {
+  return {.name = std::move(service),
+          .pipeline = PipelineOptions{std::move(stages), std::move(outputs)}};
+}
+
+// The squares of two numbers are taken from a table, which fails on numbers beyond 9.
+class Pipelines : public ::testing::Test {
+ protected:
+  Pipelines() {
+    for (const char* model : {"base-plain", "base-table", "whole", "identity-fp32"}) {
+      folder_.copy_model(model, std::string("models/") + model);
+    }
+  }
+  absl::StatusOr<std::unique_ptr<Engine>> start(std::vector<ServiceOptions> services) {
+    EngineOptions options = options_for(folder_.path() / "models");
+    options.services = std::move(services);
+    return make_engine(std::move(options));
+  }
+  static ReplyPart ask(Engine& engine, const std::string& service, std::vector<float> x,
+                       std::optional<Duration> timeout = {}) {
+    const auto items = static_cast<int64_t>(x.size() / 2);
+    return call(engine, {.service = service,
+                         .inputs = {floats("x", {items, 2}, std::move(x))},
+                         .timeout = timeout});
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Pipelines, AStageReadsWhatTheOneBeforeItGives) {
+  auto engine =
+      start({pipeline("twice", {{"a", "base-table"}, {"b", "base-table", {"a"}}}),
+             pipeline("nested", {{"inside", "twice"}, {"last", "base-plain", {"inside"}}})});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  ReplyPart reply = ask(**engine, "twice", {1, 2, 3, 0});
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_THAT(values<float>(reply.outputs[0]), ElementsAre(1, 16, 81, 0));
+  reply = ask(**engine, "nested", {3, 2}, Duration::seconds(20));
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_THAT(values<float>(reply.outputs[0]), ElementsAre(81, 16));
+  const Json stages = Json::parse(reply.why.stages);
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[0]["stages"][1]["variant"], "base-table");
+  EXPECT_GT(stages[1]["remaining_ms"], 0);
+  EXPECT_GT(stages[0]["budget_ms"], 0);
+}
+
+TEST_F(Pipelines, AFailureNamesItsStageAndWhatCannotMakeItDoesNotBegin) {
+  auto engine = start({pipeline("p", {{"a", "base-table"}, {"b", "base-table", {"a"}}})});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  ReplyPart reply = ask(**engine, "p", {4, 0});
+  EXPECT_THAT(std::string(reply.status.message()), HasSubstr("stage 'b': "));
+  EXPECT_EQ(reply.why.outcome, Outcome::kFailed);
+  reply = ask(**engine, "p", {1, 1}, Duration::nanos(1));
+  EXPECT_EQ(reply.why.outcome, Outcome::kRefusedDeadline);
+  for (const ServiceStatistics& row : (*engine)->snapshot().services) {
+    if (row.service != "p/a") continue;
+    EXPECT_EQ(row.success.count + row.fail.count, 1u);  // the second request asked nobody
+  }
+}
+
+// A model without batches makes three items of one.
+TEST_F(Pipelines, ItemsThatAStageMakesGoOn) {
+  Stage whole{"make", "whole"};
+  whole.fan_out = "y";
+  auto engine = start({pipeline("p", {whole, {"each", "identity-fp32", {"make"}}})});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  std::vector<float> x(15);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  const ReplyPart reply = call(**engine, {.service = "p", .inputs = {floats("x", {3, 5}, x)}});
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_THAT(reply.outputs[0].shape, ElementsAre(3, 5));
+  EXPECT_EQ(values<float>(reply.outputs[0])[14], -14);
+  EXPECT_EQ(Json::parse(reply.why.stages)[1]["items"], 3);
+}
+
+TEST_F(Pipelines, AVariantMayBeAService) {
+  ServiceOptions chosen{.name = "chosen"};
+  chosen.variants =
+      VariantsOptions{.models = {"base-plain", "twice"}, .services = {{"twice", 0.9}}};
+  auto engine =
+      start({pipeline("twice", {{"a", "base-table"}, {"b", "base-table", {"a"}}}), chosen});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  ReplyPart reply = ask(**engine, "chosen", {2, 1, 3, 3}, Duration::seconds(20));
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_THAT(values<float>(reply.outputs[0]), ElementsAre(16, 1, 81, 81));
+  // The pipeline fails on it, and the other is asked.
+  reply = ask(**engine, "chosen", {4, 1}, Duration::seconds(20));
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_THAT(values<float>(reply.outputs[0]), ElementsAre(4, 1));
+}
+
+TEST_F(Pipelines, MistakesAreSaid) {
+  const auto said = [this](std::vector<ServiceOptions> services) {
+    return std::string(start(std::move(services)).status().message());
+  };
+  EXPECT_THAT(said({pipeline("p", {{"a", "p"}})}), HasSubstr("'p' contains itself"));
+  EXPECT_THAT(said({pipeline("p", {{"a", "q"}}), pipeline("q", {{"a", "p"}})}),
+              HasSubstr("contains itself"));
+  EXPECT_THAT(said({pipeline("p", {{"a", "nobody"}})}), HasSubstr("'nobody' is no service"));
+  EXPECT_THAT(said({pipeline("p", {{"a", "base-plain", {"b"}}, {"b", "base-plain", {"a"}}})}),
+              HasSubstr("comes after itself"));
+  EXPECT_THAT(said({pipeline("p", {{"a", "base-plain"}, {"b", "whole", {"a"}}})}),
+              HasSubstr("input 'x' of stage 'b'"));
+  EXPECT_THAT(said({pipeline("p", {{"a", "base-plain"}}, {{"o", "a.z"}})}),
+              HasSubstr("no output 'z'"));
+}
+
+// Many clients, deadlines of all kinds, cancellations, and a member that is reloaded meanwhile.
+TEST_F(Pipelines, EveryRequestEndsOnceAndIsCounted) {
+  auto started = start({pipeline("twice", {{"a", "base-table"}, {"b", "base-table", {"a"}}}),
+                        pipeline("nested", {{"a", "twice"}, {"b", "base-plain", {"a"}}})});
+  ASSERT_TRUE(started.ok()) << started.status();
+  Engine& engine = **started;
+  constexpr int kThreads = 3, kEach = 300;
+  const std::array<std::string, 2> names = {"twice", "nested"};
+  std::array<std::array<std::atomic<uint64_t>, kOutcomes>, 2> seen{};
+  std::latch ended(kThreads * kEach);
+  std::vector<std::thread> clients;
+  for (int t = 0; t < kThreads; ++t) {
+    clients.emplace_back([&, t] {
+      for (int i = 0; i < kEach; ++i) {
+        const size_t service = i % 2;
+        const float x = i % 11 == 0 ? 9.0F : 1.0F;  // 81 is beyond the table
+        InferRequest request{.service = names[service], .inputs = {floats("x", {1, 2}, {x, 1})}};
+        request.arrival = engine.now();
+        if (i % 3 != 0) request.timeout = Duration::micros(100 * (i % 50));
+        const JobId job = engine.submit(std::move(request), [&, service](ReplyPart part) {
+          ++seen[service][static_cast<size_t>(part.why.outcome)];
+          ended.count_down();
+        });
+        if (i % 7 == t) engine.cancel(job);
+      }
+    });
+  }
+  EXPECT_TRUE(engine.load("base-plain").ok());
+  for (std::thread& client : clients) client.join();
+  ended.wait();
+  for (const ServiceStatistics& row : engine.snapshot().services) {
+    const auto at =
+        static_cast<size_t>(std::find(names.begin(), names.end(), row.service) - names.begin());
+    if (at == names.size()) continue;
+    for (size_t i = 0; i < kOutcomes; ++i) {
+      EXPECT_EQ(row.outcomes[i], seen[at][i].load()) << row.service << i;
+    }
+  }
+  EXPECT_GT(seen[0][static_cast<size_t>(Outcome::kOnTime)], 0u);
+}
+
+}  // namespace
+}  // namespace fermata::engine
