@@ -27,6 +27,10 @@ fermata_header_only(moodycamel::concurrentqueue concurrentqueue.h)
 fermata_header_only(boost::beast boost/beast.hpp)
 find_package(restinio REQUIRED)
 
+# Model repositories in stores.
+find_package(CURL REQUIRED)
+find_package(pugixml REQUIRED)
+
 # Pictures: decoding, and what is computed on them.
 find_package(PNG REQUIRED)
 pkg_check_modules(turbojpeg REQUIRED IMPORTED_TARGET libturbojpeg)

@@ -21,9 +21,10 @@ BELOW = {
     "operators": {"base", "model"},
     "simulate": {"base", "model", "policy", "plan", "estimate"},
     "engine": {"base", "model", "operators", "policy", "plan", "estimate"},
-    "serve": {"base", "model", "operators", "policy", "plan", "estimate", "engine"},
+    "serve": {"base", "store", "model", "operators", "policy", "plan", "estimate", "engine"},
+    "store": {"base"},
     "load": {"base", "model", "simulate"},
-    "cli": {"base", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "serve", "load"},
+    "cli": {"base", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "serve", "load", "store"},
 }
 PURE = {"policy", "plan", "estimate", "simulate"}
 BANNED_IN_PURE = re.compile(

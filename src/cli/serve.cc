@@ -15,6 +15,7 @@
 #include "cli/commands.h"
 #include "engine/execute/run_watch.h"
 #include "serve/log.h"
+#include "serve/model_source.h"
 #include "serve/reach.h"
 #include "serve/server.h"
 
@@ -25,6 +26,7 @@ constexpr char kServeExamples[] =
     "Examples:\n"
     "  fermata serve --config zoo/fermata.yaml\n"
     "  fermata serve --models repository --http-port 0   # a free port, named on standard output\n"
+    "  fermata serve --models s3://bucket/models         # keys from AWS_ACCESS_KEY_ID and so on\n"
     "Standard output has one line, when the server is ready; the log goes to standard error, one\n"
     "JSON object a line. SIGINT or SIGTERM: what is under way ends first, for as long as --drain "
     "says;\n"
@@ -104,6 +106,10 @@ int serve_until_stopped(const ServeArguments& arguments) {
   }
   serve::log_as_json(config->log_level);
   const sigset_t signals = block_stop_signals();
+  if (absl::Status brought = serve::bring_models(*config); !brought.ok()) {
+    spdlog::error("{}", message(brought));
+    return kBadInput;
+  }
   auto engine = engine::make_engine(config->engine);
   if (!engine.ok()) {
     spdlog::error("{}", message(engine.status()));

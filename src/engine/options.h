@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -10,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "base/time.h"
 #include "estimate/aggregation.h"
 #include "plan/variants/penalty.h"
@@ -158,7 +160,9 @@ struct Limits {
 };
 
 struct EngineOptions {
-  std::string repository;          // folder in Triton's layout
+  std::string repository;  // folder in Triton's layout
+  // Called before a client's load of a model reads its folder; may block. Empty: nothing to do.
+  std::function<absl::Status(std::string_view model)> refresh;
   std::string policy = "fermata";  // a name of policy::all_scheduler_names()
   policy::GroupSettings groups;
   // Model threads that batch, besides one that ranks workers (Symphony 4.5). 0:

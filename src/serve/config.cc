@@ -14,6 +14,7 @@
 #include "plan/variants/group_document.h"
 #include "policy/scheduler.h"
 #include "serve/reach.h"
+#include "store/object_store.h"
 
 namespace fermata::serve {
 namespace {
@@ -346,6 +347,7 @@ Config config(Reader root) {
   engine::EngineOptions& engine = config.engine;
   ObjectReader fields = root.object();
   engine.repository = fields["models"].string();
+  config.models_mirror = fields["models_mirror"].string("");
   config.listen = listen_options(fields["listen"]);
   config.listen.shared_memory =
       shared_memory_options(fields["shared_memory"], config.listen.shared_memory);
@@ -382,7 +384,8 @@ absl::StatusOr<Config> read_config(Document document, const std::string& folder)
   const auto from_here = [&base](std::string& file) {
     file = (base / std::filesystem::path(file)).lexically_normal().string();
   };
-  from_here(result.engine.repository);
+  if (!store::is_s3_url(result.engine.repository)) from_here(result.engine.repository);
+  if (!result.models_mirror.empty()) from_here(result.models_mirror);
   for (engine::ServiceOptions& service : result.engine.services) {
     if (service.ensemble) {
       from_here(service.ensemble->profile);

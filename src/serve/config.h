@@ -32,6 +32,7 @@ struct ListenOptions {
 struct Config {
   ListenOptions listen;
   engine::EngineOptions engine;
+  std::string models_mirror;       // folder for models from a store; empty: store::default_mirror()
   std::string log_level = "info";  // a name that spdlog knows
 };
 

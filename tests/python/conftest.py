@@ -1,5 +1,6 @@
 """A really started server for the client tests, and Triton's two clients on it."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -28,13 +29,14 @@ services:
 class Server:
     """`fermata serve` in a child process, ready when the constructor returns."""
 
-    def __init__(self, folder, models, text=CONFIG):
+    def __init__(self, folder, models, text=CONFIG, environment=None):
         config = folder / "fermata.yaml"
         config.write_text(text.format(models=models))
         self.log = folder / "server.log"
         with self.log.open("w") as log:
             self.process = self.start([FERMATA, "serve", "--config", config],
-                                      stdout=subprocess.PIPE, stderr=log, text=True)
+                                      stdout=subprocess.PIPE, stderr=log, text=True,
+                                      env={**os.environ, **(environment or {})})
         ports = self._ports()
         self.http, self.grpc, self.metrics = (
             f"127.0.0.1:{ports[name]}" for name in ("http", "grpc", "metrics"))

@@ -356,6 +356,7 @@ absl::StatusOr<RealEngine::Variants> RealEngine::open(const std::string& model,
 // One model that takes long, or does not end, keeps no other from being loaded.
 absl::Status RealEngine::load(std::string_view model, std::optional<std::string> config) {
   const std::string name(model);
+  if (options_.refresh) RETURN_IF_ERROR(options_.refresh(name));
   const std::lock_guard one_at_a_time(opening_[std::hash<std::string>()(name) % opening_.size()]);
   if (!config) {
     const std::lock_guard lock(mutex_);
