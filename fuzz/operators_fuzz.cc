@@ -17,7 +17,7 @@ using namespace fermata;
 std::shared_ptr<const operators::Operator> make(const char* yaml) {
   auto document = Document::parse(yaml, Document::Format::kYaml);
   FERMATA_CHECK(document.ok());
-  auto made = document->read<std::shared_ptr<const operators::Operator>>(+[](Reader reader) {
+  auto made = document->read([](Reader reader) {
     ObjectReader fields = reader.object();
     const std::string name = fields["operator"].string();
     return operators::read_operator(name, fields, [](const std::string& file) { return file; });

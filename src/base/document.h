@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -106,9 +107,9 @@ class Document {
   Document(Document&&) noexcept;
   ~Document();
   // `value_of` reads the root by getters; the first error of any of them wins.
-  template <class T>
-  absl::StatusOr<T> read(T (*value_of)(Reader)) {
-    T value = value_of(root());
+  template <class F>
+  absl::StatusOr<std::invoke_result_t<F, Reader>> read(F value_of) {
+    auto value = value_of(root());
     if (absl::Status s = status(); !s.ok()) return s;
     return value;
   }

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "base/time.h"
 #include "estimate/aggregation.h"
+#include "operators/operator.h"
 #include "plan/variants/penalty.h"
 #include "policy/variants/application.h"
 
@@ -126,7 +127,8 @@ struct PipelineOptions {
   using Tensors = std::vector<std::pair<std::string, std::string>>;  // of the member: from where
   struct Stage {
     std::string name;
-    std::string service;  // or a model of the repository
+    std::string service;  // or a model of the repository; empty: an operator
+    std::shared_ptr<const operators::Operator> op;
     std::vector<std::string> after;
     Tensors inputs;       // those that are not named come from tensors of their name
     std::string fan_out;  // the output whose rows are items for the stages after it; empty: none
@@ -170,6 +172,7 @@ struct EngineOptions {
   uint32_t scheduler_threads = 0;
   double latency_quantile = 0.9;    // of a profile, drives every decision; in [0.5, 0.99]
   uint32_t default_max_batch = 64;  // where neither configuration nor model says
+  uint32_t operator_threads = 1;    // that run the operators of pipelines; at least 1
   // The fermata command, which tries model files in a process of their own.
   std::string probe_program = "/proc/self/exe";
   WorkerOptions workers;

@@ -10,6 +10,7 @@
 
 #include "base/document.h"
 #include "base/status.h"
+#include "operators/operator.h"
 #include "plan/ensemble/ensemble_problem.h"
 #include "plan/variants/group_document.h"
 #include "policy/scheduler.h"
@@ -275,24 +276,37 @@ engine::PipelineOptions::Tensors tensors(Reader reader) {
   return named;
 }
 
-engine::PipelineOptions pipeline_options(ObjectReader& fields) {
+// A service or a model of the repository, or an operator with its options.
+void read_stage(Reader entry, ObjectReader& own, operators::Resolve resolve,
+                engine::PipelineOptions::Stage& stage) {
+  Reader service = own["service"], model = own["model"], op = own["operator"];
+  if (int{service.present()} + int{model.present()} + int{op.present()} != 1) {
+    entry.fail("one of service, model and operator");
+  } else if (op.present()) {
+    const auto& names = operators::operator_names();
+    stage.op = operators::read_operator(names[op.choice(names)], own, resolve);
+  } else {
+    stage.service = service.present() ? service.string() : model.string();
+    stage.fan_out = own["fan_out"].string("");
+  }
+}
+
+engine::PipelineOptions pipeline_options(ObjectReader& fields, operators::Resolve resolve) {
   engine::PipelineOptions options;
   for (Reader entry : fields["stages"].list(1)) {
     ObjectReader own = entry.object();
     engine::PipelineOptions::Stage& stage = options.stages.emplace_back();
     stage.name = own["name"].string();
-    Reader service = own["service"], model = own["model"];
-    if (service.present() == model.present()) entry.fail("either service or model");
-    stage.service = service.present() ? service.string("") : model.string("");
+    read_stage(entry, own, resolve, stage);
     for (Reader before : own["after"].optional_list()) stage.after.push_back(before.string());
     stage.inputs = tensors(own["inputs"]);
-    stage.fan_out = own["fan_out"].string("");
   }
   options.outputs = tensors(fields["outputs"]);
   return options;
 }
 
-engine::ServiceOptions service_options(const std::string& name, Reader reader) {
+engine::ServiceOptions service_options(const std::string& name, Reader reader,
+                                       operators::Resolve resolve) {
   engine::ServiceOptions options;
   options.name = name;
   ObjectReader fields = reader.object();
@@ -305,7 +319,7 @@ engine::ServiceOptions service_options(const std::string& name, Reader reader) {
       options.ensemble = ensemble_options(fields);
       break;
     case 3:
-      options.pipeline = pipeline_options(fields);
+      options.pipeline = pipeline_options(fields, resolve);
       break;
     default:
       options.model = fields["model"].string(name);
@@ -342,7 +356,7 @@ std::optional<bool> flag(Reader reader) {
   return reader.present() ? std::optional(reader.boolean()) : std::nullopt;
 }
 
-Config config(Reader root) {
+Config config(Reader root, operators::Resolve resolve) {
   Config config;
   engine::EngineOptions& engine = config.engine;
   ObjectReader fields = root.object();
@@ -365,12 +379,14 @@ Config config(Reader root) {
   engine.workers = worker_options(fields["workers"]);
   engine.placement = placement_options(fields["placement"], engine.workers);
   engine.latency_quantile = fields["latency_quantile"].between(0.5, 0.99, engine.latency_quantile);
+  engine.operator_threads =
+      static_cast<uint32_t>(fields["operator_threads"].integer(1, 1024, engine.operator_threads));
   engine.default_max_batch = static_cast<uint32_t>(
       fields["default_max_batch"].integer(1, 65536, engine.default_max_batch));
   engine.limits = limits(fields["limits"]);
   if (Reader services = fields["services"]; services.present()) {
     for (const auto& [name, service] : services.map()) {
-      engine.services.push_back(service_options(name, service));
+      engine.services.push_back(service_options(name, service, resolve));
     }
   }
   const std::vector<std::string_view> levels = {"debug", "info", "warning", "error", "off"};
@@ -379,11 +395,13 @@ Config config(Reader root) {
 }
 
 absl::StatusOr<Config> read_config(Document document, const std::string& folder) {
-  ASSIGN_OR_RETURN(Config result, document.read(config));
   const std::filesystem::path base(folder);
-  const auto from_here = [&base](std::string& file) {
-    file = (base / std::filesystem::path(file)).lexically_normal().string();
+  const auto resolved = [&base](const std::string& file) {
+    return (base / std::filesystem::path(file)).lexically_normal().string();
   };
+  const auto from_here = [&resolved](std::string& file) { file = resolved(file); };
+  ASSIGN_OR_RETURN(Config result,
+                   document.read([&](Reader root) { return config(root, resolved); }));
   if (!store::is_s3_url(result.engine.repository)) from_here(result.engine.repository);
   if (!result.models_mirror.empty()) from_here(result.models_mirror);
   for (engine::ServiceOptions& service : result.engine.services) {

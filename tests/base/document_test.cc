@@ -160,7 +160,7 @@ TEST(Document, AliasesCountAsOftenAsTheyStandThere) {
 
 TEST(Document, FailRecordsTheFirstErrorOnly) {
   auto document = Document::parse("[1, 2]");
-  const auto result = document->read<int>(+[](Reader root) {
+  const auto result = document->read([](Reader root) {
     for (Reader item : root.list(3)) item.fail("never reached");
     root.fail("a second");
     return 0;

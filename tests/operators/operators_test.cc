@@ -23,7 +23,7 @@ using testing::Pointwise;
 absl::StatusOr<std::shared_ptr<const Operator>> try_make(const std::string& text) {
   auto document = Document::parse(text, Document::Format::kYaml);
   if (!document.ok()) return document.status();
-  return document->read<std::shared_ptr<const Operator>>(+[](Reader reader) {
+  return document->read([](Reader reader) {
     ObjectReader fields = reader.object();
     const std::string name = fields["operator"].string();
     const auto resolve = [](const std::string& file) { return testing::TempDir() + file; };

@@ -36,7 +36,8 @@ RealEngine::RealEngine(EngineOptions options,
           {.next_id = [this] { return pool_->next_id(); },
            .submit = [this](JobId id, InferRequest request,
                             Reply reply) { submit_as(id, std::move(request), std::move(reply)); },
-           .cancel = [this](JobId id) { cancel(id); }}),
+           .cancel = [this](JobId id) { cancel(id); }},
+          options_.operator_threads),
       window_start_{.at = started_} {}
 
 // A scheduler hands a job whose variant moved to another; none may do so once that other

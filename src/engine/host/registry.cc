@@ -238,6 +238,7 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
     made->most_items = uint64_t{options_.limits.request_parts} * made->part_items;
     routes.by_service[options.name].push_back(std::move(made));
     for (size_t s = 0; s < pipeline->stages.size(); ++s) {
+      if (pipeline->stages[s].op != nullptr) continue;
       const Route& member = *find(names[s]);
       const std::string& name = pipeline->stages[s].route;
       auto stage = route({.name = name, .queue_limit = options.queue_limit}, member.variant,
@@ -302,6 +303,7 @@ std::map<std::string, uint64_t> Registry::demand() const {
   for (const ServiceOptions& service : options_.services) {
     const std::vector<std::string> members = members_of(service);
     for (size_t m = 0; m < members.size(); ++m) {
+      if (members[m].empty()) continue;
       const std::string& name = service.pipeline ? service.pipeline->stages[m].name : members[m];
       by_service[members[m]] += by_service[stage_route(service.name, name)];
     }

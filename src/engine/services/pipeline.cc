@@ -46,6 +46,24 @@ std::shared_ptr<const LatencyTable> alone(const Route& route, double quantile) {
   return fastest;
 }
 
+// Until it has run.
+constexpr double kFirstOperatorMs = 1;
+
+Pipeline::Stage stage_of(const std::string& name, std::shared_ptr<const operators::Operator> op) {
+  Pipeline::Stage stage{.name = name};
+  if (op->fans_out()) stage.fan_out = op->outputs().front().name;
+  stage.latency = *LatencyTable::make(LinearLatency{0, kFirstOperatorMs}, 1);
+  stage.op = std::move(op);
+  return stage;
+}
+
+Signature signature_of(const operators::Operator& op) {
+  Signature signature{.inputs = op.inputs(), .outputs = op.outputs()};
+  if (!op.fans_out()) return signature;
+  for (TensorSpec& output : signature.outputs) output.dims.insert(output.dims.begin(), -1);
+  return signature;
+}
+
 class Maker {
  public:
   Maker(const ServiceOptions& options, const FindRoute& find, double quantile)
@@ -57,7 +75,11 @@ class Maker {
 
   absl::StatusOr<std::shared_ptr<const Pipeline>> make(VariantId id) {
     for (uint32_t s = 0; s < own_.stages.size(); ++s) RETURN_IF_ERROR(add_stage(s));
-    auto facade = make_facade(options_.name, *members_.front()->variant, id);
+    if (first_ == nullptr) {
+      return invalid("service '{}' has only operators, expected a stage with a service or a model",
+                     options_.name);
+    }
+    auto facade = make_facade(options_.name, *first_, id);
     for (const Pipeline::Stage& stage : made_->stages) {
       for (const Pipeline::Input& input : stage.inputs) {
         if (input.from.stage == Source::kRequest) batches_ = batches_ || stage.batches;
@@ -91,21 +113,19 @@ class Maker {
 
   absl::Status add_stage(uint32_t s) {
     const PipelineOptions::Stage& wanted = own_.stages[s];
-    const std::shared_ptr<const Route> member = find_(wanted.service);
-    if (member == nullptr) {
-      return error(absl::StatusCode::kUnavailable,
-                   "service '{}': its stage '{}', '{}', is not served", options_.name, wanted.name,
-                   wanted.service);
+    if (wanted.op != nullptr) {
+      made_->stages.push_back(stage_of(wanted.name, wanted.op));
+      signatures_.push_back(signature_of(*wanted.op));
+    } else {
+      RETURN_IF_ERROR(add_member(wanted));
     }
-    Pipeline::Stage& stage =
-        made_->stages.emplace_back(stage_of(options_.name, wanted.name, *member, quantile_));
-    stage.fan_out = wanted.fan_out;
+    Pipeline::Stage& stage = made_->stages.back();
+    if (stage.fan_out.empty()) stage.fan_out = wanted.fan_out;
     for (const std::string& name : wanted.after) {
       const auto at = absl::c_find_if(own_.stages, [&](const auto& t) { return t.name == name; });
       stage.after.push_back(static_cast<uint32_t>(at - own_.stages.begin()));
     }
     absl::c_sort(stage.after);
-    members_.push_back(member);
     if (!wanted.fan_out.empty() && signature(s).output(wanted.fan_out) == nullptr) {
       return invalid("service '{}': stage '{}' has no output '{}' to fan out", options_.name,
                      wanted.name, wanted.fan_out);
@@ -113,7 +133,20 @@ class Maker {
     return find_inputs(s);
   }
 
-  const Signature& signature(uint32_t s) const { return members_[s]->variant->signature; }
+  absl::Status add_member(const PipelineOptions::Stage& wanted) {
+    const std::shared_ptr<const Route> member = find_(wanted.service);
+    if (member == nullptr) {
+      return error(absl::StatusCode::kUnavailable,
+                   "service '{}': its stage '{}', '{}', is not served", options_.name, wanted.name,
+                   wanted.service);
+    }
+    made_->stages.push_back(stage_of(options_.name, wanted.name, *member, quantile_));
+    signatures_.push_back(member->variant->signature);
+    if (first_ == nullptr) first_ = member->variant;
+    return absl::OkStatus();
+  }
+
+  const Signature& signature(uint32_t s) const { return signatures_[s]; }
 
   absl::Status find_inputs(uint32_t s) {
     const PipelineOptions::Stage& wanted = own_.stages[s];
@@ -159,7 +192,7 @@ class Maker {
                      s < own_.stages.size() ? own_.stages[s].name : "outputs");
     }
     Form form{output->datatype, output->dims};
-    if (own_.stages[from.stage].fan_out.empty()) return form;
+    if (made_->stages[from.stage].fan_out.empty()) return form;
     if (form.dims.empty()) {
       return invalid("service '{}': output '{}' of stage '{}' has no rows to fan out",
                      options_.name, from.tensor, own_.stages[from.stage].name);
@@ -248,24 +281,37 @@ class Maker {
   }
 
   // Which stages get, and give, a dimension of items that their members do not know.
+  // A stage that does not batch and reads something by items runs for each apart; then all that it
+  // reads is by items.
   void find_dimensions() {
-    std::vector<bool> batched(made_->stages.size());
-    for (uint32_t s = 0; s < made_->stages.size(); ++s) {
-      Pipeline::Stage& stage = made_->stages[s];
-      for (const Pipeline::Input& input : stage.inputs) {
-        const bool items =
-            input.from.stage == Source::kRequest ? batches_ : batched[input.from.stage];
-        stage.one_by_one = stage.one_by_one || (items && !stage.batches);
+    bool changed = true;
+    while (changed) {
+      changed = false;
+      for (uint32_t s = 0; s < made_->stages.size(); ++s) {
+        Pipeline::Stage& stage = made_->stages[s];
+        const bool apart = !stage.batches && reads_items(stage);
+        const bool first = !stage.batches && stage.fan_out.empty() && (apart || read_by_items(s));
+        changed = changed || apart != stage.one_by_one || first != stage.items_first;
+        stage.one_by_one = apart;
+        stage.items_first = first;
       }
-      bool read_as_items = stage.one_by_one;
-      for (const Pipeline::Stage& other : made_->stages) {
-        for (const Pipeline::Input& input : other.inputs) {
-          read_as_items = read_as_items || (input.from.stage == s && other.batches);
-        }
-      }
-      stage.items_first = !stage.batches && stage.fan_out.empty() && read_as_items;
-      batched[s] = stage.batches || stage.items_first || !stage.fan_out.empty();
     }
+  }
+
+  bool reads_items(const Pipeline::Stage& stage) const {
+    return absl::c_any_of(stage.inputs, [this](const Pipeline::Input& input) {
+      if (input.from.stage == Source::kRequest) return batches_;
+      const Pipeline::Stage& from = made_->stages[input.from.stage];
+      return from.batches || from.items_first || !from.fan_out.empty();
+    });
+  }
+
+  bool read_by_items(uint32_t s) const {
+    return absl::c_any_of(made_->stages, [s](const Pipeline::Stage& reader) {
+      return (reader.batches || reader.one_by_one) &&
+             absl::c_any_of(reader.inputs,
+                            [s](const Pipeline::Input& input) { return input.from.stage == s; });
+    });
   }
 
   // Only what somebody reads is fetched.
@@ -286,7 +332,8 @@ class Maker {
   const FindRoute& find_;
   const double quantile_;
   std::shared_ptr<Pipeline> made_;
-  std::vector<std::shared_ptr<const Route>> members_;  // by stage
+  std::vector<Signature> signatures_;     // by stage
+  std::shared_ptr<const Variant> first_;  // of the stages that are no operators
   bool batches_ = false;
 };
 

@@ -47,6 +47,7 @@ struct Pipeline {
     std::string fan_out;               // the output whose rows are the items that it makes, if any
     std::shared_ptr<const LatencyTable> latency;  // of a request alone; null: it is a pipeline
     std::shared_ptr<const Pipeline> pipeline;
+    std::shared_ptr<const operators::Operator> op;  // runs instead of a service; else null
   };
   struct Output {
     TensorSpec spec;  // of one item, under the service's name for it
@@ -86,7 +87,8 @@ absl::StatusOr<std::shared_ptr<const Pipeline>> make_choice(const ServiceOptions
 Pipeline::Stage stage_of(const std::string& service, const std::string& name, const Route& member,
                          double quantile);
 
-// The services and models that a service is made of; none: it is a model, or models answer it.
+// The services and models that a service is made of, empty names for operators; none: it is a
+// model, or models answer it.
 std::vector<std::string> members_of(const ServiceOptions& service);
 
 // What the requests of a stage are counted under.

@@ -48,12 +48,17 @@ void flatten_items(std::vector<Tensor>& outputs) {
 // A service that the tree knows.
 struct Trees::Known {
   std::shared_ptr<const Pipeline> pipeline;
-  ServiceId service, items;    // the latter: of a choice, its items apart
-  std::vector<ServiceId> own;  // that go with it
-  uint64_t users = 0;          // nodes under way, and services that contain it
+  ServiceId service, items;         // the latter: of a choice, its items apart
+  std::vector<ServiceId> own;       // that go with it
+  std::vector<ServiceId> leaves;    // by stage; none of one that is a pipeline
+  std::vector<double> operator_ms;  // by stage: how long it runs, of an operator
+  uint64_t users = 0;               // nodes under way, and services that contain it
 };
 
-Trees::Trees(Host host) : host_(std::move(host)), tree_([this] { return host_.next_id(); }) {}
+Trees::Trees(Host host, uint32_t operator_threads)
+    : host_(std::move(host)),
+      tree_([this] { return host_.next_id(); }),
+      operators_(operator_threads) {}
 Trees::~Trees() = default;
 
 bool Trees::handle(const std::function<void(Actions&)>& event) {
@@ -173,6 +178,9 @@ void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time no
   child.ended = now;
   if (how == policy::Ending::kAnswered) {
     child.answered = true;
+    if (stage != nullptr && stage->op != nullptr && !made) {
+      observe(*node.pipeline, *stage, child.why.run);
+    }
     child.outputs = std::move(part.outputs);
     child.made = made.value_or(child.items);
     const bool fans_out = stage != nullptr && !stage->fan_out.empty();
@@ -259,11 +267,51 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
       return branch(started, std::move(inner), started.service, now);
     }
   }
+  const Pipeline::Stage& asked =
+      node.stage != nullptr ? *node.stage : node.pipeline->stages[started.child];
+  if (asked.op != nullptr) {
+    actions.push_back(
+        [this, work = operator_work(started.id, asked.op, std::move(request.inputs), started.due,
+                                    now)]() mutable { operators_.submit(std::move(work)); });
+    return;
+  }
   if (!started.due.is_infinite()) request.timeout = started.due - now;
   actions.push_back([this, id = started.id, request = std::move(request)]() mutable {
     host_.submit(id, std::move(request),
                  [this, id](ReplyPart part) { child_ended(id, std::move(part)); });
   });
+}
+
+OperatorRunner::Work Trees::operator_work(JobId id, std::shared_ptr<const operators::Operator> op,
+                                          std::vector<Tensor> inputs, Time deadline, Time now) {
+  return {.op = std::move(op),
+          .inputs = std::move(inputs),
+          .submitted = now,
+          .deadline = deadline,
+          .done = [this, id](OperatorRunner::Answer answer) {
+            ReplyPart part{.status = answer.outputs.status()};
+            if (part.status.ok()) {
+              part.outputs = *std::move(answer.outputs);
+            } else if (absl::IsDeadlineExceeded(part.status)) {
+              part.why.outcome = Outcome::kRefusedDeadline;
+            } else {
+              part.why.outcome = Outcome::kFailed;
+            }
+            part.why.batch_items = 1;
+            part.why.queueing = answer.waited;
+            part.why.run = answer.ran;
+            child_ended(id, std::move(part));
+          }};
+}
+
+// How long an operator runs, for what the rest of a pipeline is expected to take.
+void Trees::observe(const Pipeline& pipeline, const Pipeline::Stage& stage, Duration run) {
+  constexpr double kWeight = 0.1;  // of the latest run
+  Known& known = *known_.at(&pipeline);
+  const auto s = static_cast<size_t>(&stage - pipeline.stages.data());
+  double& mean_ms = known.operator_ms[s];
+  mean_ms += kWeight * (run.millis() - mean_ms);
+  tree_.set_latency(known.leaves[s], *LatencyTable::make(LinearLatency{0, mean_ms}, 1));
 }
 
 // What has no job of its own answers its parent.
@@ -363,12 +411,16 @@ Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
   const auto add = [&](ServiceId id) { return made->own.emplace_back(id); };
   for (const Pipeline::Stage& stage : pipeline->stages) {
     ServiceId member;
+    made->leaves.emplace_back();
+    made->operator_ms.push_back(0);
     if (stage.pipeline != nullptr) {
       Known& inner = known(stage.pipeline);
       ++inner.users;
       member = inner.service;
     } else {
       member = add(tree_.add_leaf(stage.latency));
+      made->leaves.back() = member;
+      made->operator_ms.back() = (*stage.latency)(1).millis();
     }
     if (stage.one_by_one)
       member = add(tree_.add(std::make_unique<policy::PartsChooser>(member, 1)));

@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "engine/request.h"
 #include "engine/schedule/job.h"
+#include "engine/services/operator_runner.h"
 #include "engine/services/pipeline.h"
 #include "policy/tree/service_tree.h"
 
@@ -27,7 +28,8 @@ class Trees {
     std::function<void(JobId, InferRequest, Reply)> submit;
     std::function<void(JobId)> cancel;
   };
-  explicit Trees(Host host);
+  // `operator_threads` of its own run the operators of pipelines.
+  Trees(Host host, uint32_t operator_threads);
   ~Trees();
 
   // A request for a service whose route has a pipeline.
@@ -57,6 +59,9 @@ class Trees {
   void child_ended(JobId id, ReplyPart part);
   // The rest is under the lock.
   void take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time now);
+  OperatorRunner::Work operator_work(JobId id, std::shared_ptr<const operators::Operator> op,
+                                     std::vector<Tensor> inputs, Time deadline, Time now);
+  void observe(const Pipeline& pipeline, const Pipeline::Stage& stage, Duration run);
   void settle(Time now, Actions& actions);
   void start(const Started& started, Time now, Actions& actions);
   // A node that is no request of its own: items of one that run apart.
@@ -79,6 +84,7 @@ class Trees {
   absl::flat_hash_map<JobId, std::shared_ptr<Node>> nodes_;
   absl::flat_hash_map<JobId, Place> children_;
   absl::flat_hash_map<const Pipeline*, std::unique_ptr<Known>> known_;
+  OperatorRunner operators_;  // the last: what it runs comes back here
 };
 
 }  // namespace fermata::engine
