@@ -31,7 +31,7 @@ Source source_of(const std::string& text, const std::vector<PipelineOptions::Sta
   return found;
 }
 
-bool fits(const Shape& given, const Shape& wanted) {
+bool agree(const Shape& given, const Shape& wanted) {
   return std::equal(given.begin(), given.end(), wanted.begin(), wanted.end(),
                     [](int64_t a, int64_t b) { return a == b || a == -1 || b == -1; });
 }
@@ -213,7 +213,7 @@ class Maker {
                        own_.stages[s].name, own_.stages[input.from.stage].name);
       }
       ASSIGN_OR_RETURN(const Form given, form_of(s, input.from));
-      if (given.datatype != wanted.datatype || !fits(given.dims, wanted.dims)) {
+      if (given.datatype != wanted.datatype || !agree(given.dims, wanted.dims)) {
         return invalid(
             "service '{}': input '{}' of stage '{}' is {} of shape {}, '{}.{}' gives {} of {}",
             options_.name, input.name, own_.stages[s].name, name(wanted.datatype),

@@ -6,13 +6,8 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/services/application.h"
 #include "engine/services/ensemble.h"
 #include "engine/services/tree_node.h"
-#include "policy/tree/one_of.h"
-#include "policy/tree/parts.h"
-#include "policy/tree/pipeline.h"
-#include "policy/tree/some_of.h"
 
 namespace fermata::engine {
 namespace {
@@ -44,16 +39,6 @@ void flatten_items(std::vector<Tensor>& outputs) {
 }
 
 }  // namespace
-
-// A service that the tree knows.
-struct Trees::Known {
-  std::shared_ptr<const Pipeline> pipeline;
-  ServiceId service, items;         // the latter: of a choice, its items apart
-  std::vector<ServiceId> own;       // that go with it
-  std::vector<ServiceId> leaves;    // by stage; none of one that is a pipeline
-  std::vector<double> operator_ms;  // by stage: how long it runs, of an operator
-  uint64_t users = 0;               // nodes under way, and services that contain it
-};
 
 Trees::Trees(Host host, uint32_t operator_threads)
     : host_(std::move(host)),
@@ -399,67 +384,6 @@ void Trees::reply(const Node& node, const Ended& ended, Time now) {
             absl::Status(invalid ? absl::StatusCode::kInternal : why.code(), text), {});
   }
   job.route().gate->leave();
-}
-
-Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
-  if (const auto it = known_.find(pipeline.get()); it != known_.end()) return *it->second;
-  forget_the_old();
-  auto made = std::make_unique<Known>();
-  made->pipeline = pipeline;
-  std::vector<policy::PipelineStage> stages;
-  std::vector<ServiceId> members;
-  const auto add = [&](ServiceId id) { return made->own.emplace_back(id); };
-  for (const Pipeline::Stage& stage : pipeline->stages) {
-    ServiceId member;
-    made->leaves.emplace_back();
-    made->operator_ms.push_back(0);
-    if (stage.pipeline != nullptr) {
-      Known& inner = known(stage.pipeline);
-      ++inner.users;
-      member = inner.service;
-    } else {
-      member = add(tree_.add_leaf(stage.latency));
-      made->leaves.back() = member;
-      made->operator_ms.back() = (*stage.latency)(1).millis();
-    }
-    if (stage.one_by_one)
-      member = add(tree_.add(std::make_unique<policy::PartsChooser>(member, 1)));
-    members.push_back(member);
-    stages.push_back({member, stage.after});
-  }
-  std::unique_ptr<policy::NodeChooser> chooser;
-  if (pipeline->application != nullptr) {
-    chooser = std::make_unique<policy::OneOfChooser>(pipeline->application->info, members);
-  } else if (pipeline->ensemble != nullptr) {
-    chooser = std::make_unique<policy::SomeOfChooser>(pipeline->ensemble->info, members);
-  } else {
-    chooser = std::make_unique<policy::PipelineChooser>(std::move(stages));
-  }
-  made->service = add(tree_.add(std::move(chooser)));
-  made->items = add(tree_.add(std::make_unique<policy::PartsChooser>(made->service, 1)));
-  return *(known_[pipeline.get()] = std::move(made));
-}
-
-void Trees::let_go(const Pipeline& pipeline) { --known_.at(&pipeline)->users; }
-
-// Those that a reload has replaced: beside us only routes hold one, and only while it is served.
-void Trees::forget_the_old() {
-  std::vector<const Pipeline*> old;
-  do {
-    old.clear();
-    for (const auto& [pipeline, known] : known_) {
-      if (known->users == 0 && known->pipeline.use_count() == 1) old.push_back(pipeline);
-    }
-    for (const Pipeline* pipeline : old) {
-      const auto it = known_.find(pipeline);
-      const std::unique_ptr<Known> gone = std::move(it->second);
-      known_.erase(it);
-      for (const ServiceId own : gone->own) tree_.remove(own);
-      for (const Pipeline::Stage& stage : gone->pipeline->stages) {
-        if (stage.pipeline != nullptr) let_go(*stage.pipeline);
-      }
-    }
-  } while (!old.empty());
 }
 
 }  // namespace fermata::engine
