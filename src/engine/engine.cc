@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "engine/host/real_engine.h"
+#include "engine/host/stream_engine.h"
 #include "model/repository.h"
 
 namespace fermata::engine {
@@ -74,6 +75,7 @@ absl::Status check(const EngineOptions& options) {
 
 // All that have to be in the repository for it.
 std::vector<std::string> all_models_of(const ServiceOptions& service) {
+  if (service.stream) return {};  // its variants are services
   const std::vector<std::string>* own = models_of(service);
   std::vector<std::string> models;
   if (own != nullptr) {
@@ -157,6 +159,11 @@ void add_notes(Examination& found) {
 
 absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   RETURN_IF_ERROR(check(options));
+  const auto is_stream = [](const ServiceOptions& s) { return s.stream.has_value(); };
+  std::vector<ServiceOptions> streams;
+  absl::c_copy_if(options.services, std::back_inserter(streams), is_stream);
+  std::erase_if(options.services, is_stream);
+  const uint32_t workers = options.workers.count();
   ASSIGN_OR_RETURN(const std::vector<std::string> models, model_names(options.repository));
   RETURN_IF_ERROR(order_composites(options, models));
   if (const auto missing = missing_models(options, models); !missing.empty()) {
@@ -165,7 +172,8 @@ absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   ASSIGN_OR_RETURN(auto engine, make_unstarted(std::move(options)));
   // A model that fails has said so, in the log and in the index.
   RETURN_IF_ERROR(engine->start(models));
-  return engine;
+  if (streams.empty()) return engine;
+  return StreamEngine::make(std::move(engine), streams, workers);
 }
 
 Examination examine(EngineOptions options) {

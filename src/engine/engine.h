@@ -15,6 +15,7 @@
 #include "engine/request.h"
 #include "engine/snapshot.h"
 #include "plan/ensemble/ensemble_problem.h"
+#include "plan/streams/stream_problem.h"
 #include "plan/variants/group_problem.h"
 
 namespace fermata::engine {
@@ -58,6 +59,11 @@ class Engine {
   virtual std::vector<plan::GroupProblem> last_problems() const = 0;
   // The same of ensembles, where the scheduler plans them as published.
   virtual std::vector<plan::EnsembleTask> last_ensemble_tasks() const = 0;
+
+  // What was last planned for each stream service.
+  virtual std::vector<plan::StreamProblem> last_stream_problems() const { return {}; }
+  // A connection ended: the streams' clients on it (StreamFrame::owner) have gone.
+  virtual void close_streams(uint64_t /*owner*/) {}
 
   virtual EngineSnapshot snapshot() const = 0;
   // Whether some worker's run is beyond its limit and has not ended. Cheap.

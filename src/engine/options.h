@@ -16,6 +16,7 @@
 #include "estimate/aggregation.h"
 #include "operators/operator.h"
 #include "plan/variants/penalty.h"
+#include "policy/stream/stream_sessions.h"
 #include "policy/variants/application.h"
 
 namespace fermata::engine {
@@ -137,6 +138,19 @@ struct PipelineOptions {
   Tensors outputs;            // by the service's name; empty: those of the stages that nobody reads
 };
 
+// What makes a service one of kind `stream`: clients send frames, each to one of these as a
+// planner decides, and are told the size of the next.
+struct StreamOptions {
+  struct Variant {
+    std::string service;  // any that is served here
+    uint32_t input_size = 0;
+    double accuracy = 0;
+    double request_kb = 0;  // of a frame on the wire; 0: as measured
+  };
+  std::vector<Variant> variants;    // by input size, ascending
+  policy::StreamSettings settings;  // all but variants, workers and slo
+};
+
 // Settings of one service. A model of the repository is served under its own name
 // too, with the defaults here, unless a service has that name.
 struct ServiceOptions {
@@ -149,6 +163,7 @@ struct ServiceOptions {
   std::optional<VariantsOptions> variants;  // then `model` says nothing
   std::optional<EnsembleOptions> ensemble;  // the same
   std::optional<PipelineOptions> pipeline;  // the same
+  std::optional<StreamOptions> stream;      // the same
 };
 
 // What clients may ask of the engine before it says no.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "base/time.h"
 #include "engine/snapshot.h"
 #include "model/tensor.h"
+#include "policy/stream/stream_sessions.h"
 
 namespace fermata::engine {
 
@@ -27,6 +29,9 @@ struct InferRequest {
   // A request larger than a batch runs in parts. False: one reply joins them.
   // True: each part is a reply of its own, in the order of its items.
   bool in_parts = false;
+  // What the client says of its way here: taken off the deadline, whatever the service.
+  Duration network_time;
+  std::shared_ptr<policy::StreamFrame> frame;  // of a stream's client; else null
 };
 
 // Why the reply is what it is (row F5).
@@ -49,6 +54,12 @@ struct Explanation {
   std::string stages;  // JSON: of a pipeline, each stage that ended, with its wait, run and budget
 };
 
+// What a stream's client is told, whatever became of its frame.
+struct StreamReply {
+  policy::StreamAdvice advice;
+  Duration in_server;  // from the frame's last byte to this reply
+};
+
 // A reply comes in one part or several; the last has `final`. A refusal or
 // failure is a final part with a status and no outputs:
 //   DEADLINE_EXCEEDED   cannot make it (message: budget, expected wait, run time)
@@ -60,6 +71,7 @@ struct ReplyPart {
   std::string model, version, id;  // model: the service that was called
   Explanation why;
   bool final = true;
+  std::shared_ptr<const StreamReply> stream;  // to a stream's client; else null
 };
 
 // Called from the thread that submits, an engine or a worker thread, parts of one request in order

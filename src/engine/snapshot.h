@@ -98,6 +98,14 @@ struct AutoscaleSignal {
   int64_t workers_to_add = 0;  // negative: to give back
 };
 
+// A stream service since the engine started.
+struct StreamStatistics {
+  std::string service;
+  uint64_t clients = 0, mapped = 0;  // now
+  uint64_t frames = 0, mismatches = 0, unmapped = 0, flooded = 0, plans = 0;
+  double mean_accuracy = 0;  // of the last plan
+};
+
 struct EngineSnapshot {
   Time now, started;
   std::string policy;
@@ -107,6 +115,7 @@ struct EngineSnapshot {
   std::vector<SubclusterStatistics> subclusters;
   PlacementSnapshot placement;
   AutoscaleSignal autoscale;
+  std::vector<StreamStatistics> streams;
   Duration control_delay;  // the bound that decisions take into account (row A5)
   uint64_t batch_keys = 0;
 };

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "serve/grpc_contents.h"
 #include "serve/reply_outputs.h"
+#include "serve/stream_parameters.h"
 
 namespace fermata::serve {
 namespace {
@@ -140,6 +141,13 @@ absl::StatusOr<InferCall> decode_grpc_infer(std::shared_ptr<const ModelInferRequ
   return call;
 }
 
+void encode_grpc_stream(const engine::ReplyPart& part, ModelInferResponse& response) {
+  if (part.stream == nullptr) return;
+  for (const auto& [key, value] : stream_parameters(*part.stream)) {
+    set_value(value, (*response.mutable_parameters())[std::string(key)]);
+  }
+}
+
 absl::Status encode_grpc_reply(engine::ReplyPart part, const ReplyWishes& wishes,
                                const SharedMemory& regions, ModelInferResponse& response) {
   ASSIGN_OR_RETURN(const std::vector<ReadyOutput> outputs,
@@ -147,6 +155,7 @@ absl::Status encode_grpc_reply(engine::ReplyPart part, const ReplyWishes& wishes
   response.set_model_name(std::move(part.model));
   response.set_model_version(std::move(part.version));
   response.set_id(std::move(part.id));
+  encode_grpc_stream(part, response);
   if (wishes.explain) {
     for (const auto& [key, value] : explain(part.why)) {
       set_value(value, (*response.mutable_parameters())[std::string(key)]);

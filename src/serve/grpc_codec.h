@@ -16,6 +16,9 @@ namespace fermata::serve {
 absl::StatusOr<InferCall> decode_grpc_infer(
     std::shared_ptr<const inference::ModelInferRequest> message, const SharedMemory& regions);
 
+// What a stream's client is told, of an error too.
+void encode_grpc_stream(const engine::ReplyPart& part, inference::ModelInferResponse& response);
+
 // Fills `response` from an answer (part.status is ok).
 absl::Status encode_grpc_reply(engine::ReplyPart part, const ReplyWishes& wishes,
                                const SharedMemory& regions,

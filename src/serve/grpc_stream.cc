@@ -1,5 +1,6 @@
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,11 @@ constexpr size_t kMostUnderWay =
 bool errors_end_stream(const grpc::CallbackServerContext& context) {
   const auto found = context.client_metadata().find("triton_grpc_error");
   return found != context.client_metadata().end() && found->second == "true";
+}
+
+uint64_t next_owner() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
 }
 
 // One stream. Requests run at the same time; responses go out in the order of
@@ -71,7 +77,10 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
       if (!slot->job.is_none()) house_.engine.cancel(slot->job);
     }
   }
-  void OnDone() override { self_.reset(); }
+  void OnDone() override {
+    if (has_clients_) house_.engine.close_streams(owner_);
+    self_.reset();
+  }
 
  private:
   // A request and the responses to it that are not written yet.
@@ -105,6 +114,10 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
       return answer(*slot, std::move(refused));
     }
     slot->wishes = std::move(call->wishes);
+    if (call->request.frame != nullptr) {
+      call->request.frame->owner = owner_;
+      has_clients_ = true;
+    }
     const JobId job = house_.engine.submit(
         std::move(call->request), [self = shared_from_this(), slot](engine::ReplyPart part) {
           self->answer(*slot, std::move(part));
@@ -121,6 +134,7 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
   void answer(Slot& slot, engine::ReplyPart part) {
     const bool final = part.final;
     absl::Status status = part.status;
+    const engine::ReplyPart refused{.stream = part.stream};
     ModelStreamInferResponse response;
     auto& infer = *response.mutable_infer_response();
     if (status.ok()) {
@@ -133,6 +147,7 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
       infer.Clear();
       infer.set_id(slot.id);
       (*infer.mutable_parameters())["triton_final_response"].set_bool_param(final);
+      encode_grpc_stream(refused, infer);
       response.set_error_message(client_message(status));
       HeldBytes uncounted;
       (void)write_message(response, uncounted, bytes);
@@ -170,6 +185,8 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
   GrpcHouse& house_;
   grpc::CallbackServerContext& context_;
   const bool errors_end_stream_;
+  const uint64_t owner_ = next_owner();  // of a stream service's clients
+  bool has_clients_ = false;             // only between reads, and at the end
   std::shared_ptr<StreamInfer> self_;
   const std::shared_ptr<ByteBudget> budget_;
   grpc::ByteBuffer incoming_;  // only between StartRead and OnReadDone

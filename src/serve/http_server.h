@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "model/tensor.h"
 #include "base/byte_budget.h"
+#include "model/tensor.h"
 
 namespace boost::asio {
 class io_context;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "serve/stream_parameters.h"
 
 namespace fermata::serve {
 namespace {
@@ -94,6 +95,7 @@ bool ReplyWishes::classifies() const {
 absl::Status set_request_parameter(std::string_view name, const ParameterValue& value,
                                    InferCall& call) {
   if (name == "timeout") return set_timeout(value, call.request);
+  if (is_stream_parameter(name)) return set_stream_parameter(name, value, call.request);
   if (name == "explain") return read("request", name, value, call.wishes.explain);
   if (name == "binary_data_output") {
     return read("request", name, value, call.wishes.binary_data_output);

@@ -10,6 +10,7 @@
 #include "model/signature.h"
 #include "serve/json_text.h"
 #include "serve/reply_outputs.h"
+#include "serve/stream_parameters.h"
 
 namespace fermata::serve {
 namespace {
@@ -22,10 +23,15 @@ void append_member(std::string_view name, const ParameterValue& value, std::stri
   append_json(value, out);
 }
 
-void append_parameters(const engine::Explanation& why, std::string& out) {
+void append_parameters(const engine::ReplyPart& part, bool explained, std::string& out) {
   out += ",\"parameters\":{";
   bool first = true;
-  for (const auto& [name, value] : explain(why)) {
+  std::vector<std::pair<std::string_view, ParameterValue>> parameters;
+  if (explained) parameters = explain(part.why);
+  if (part.stream != nullptr) {
+    for (const auto& p : stream_parameters(*part.stream)) parameters.push_back(p);
+  }
+  for (const auto& [name, value] : parameters) {
     if (!std::exchange(first, false)) out.push_back(',');
     append_member(name, value, out);
   }
@@ -92,7 +98,7 @@ absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart part, const ReplyW
     out += ",\"id\":";
     append_json(std::string_view(part.id), out);
   }
-  if (wishes.explain) append_parameters(part.why, out);
+  if (wishes.explain || part.stream != nullptr) append_parameters(part, wishes.explain, out);
   out += ",\"outputs\":[";
   std::vector<Payload> binary;
   for (size_t i = 0; i < outputs.size(); ++i) {

@@ -223,6 +223,27 @@ void add_house(const engine::EngineSnapshot& snapshot, Families& out) {
   }
 }
 
+void add_streams(const engine::EngineSnapshot& snapshot, Families& out) {
+  for (const engine::StreamStatistics& s : snapshot.streams) {
+    const Labels labels = {{"model", s.service}};
+    const auto of = [](uint64_t count) { return static_cast<double>(count); };
+    out.gauge("fermata_stream_clients", "Clients that are connected", labels, of(s.clients));
+    out.gauge("fermata_stream_mapped_clients", "Clients that the last plan serves", labels,
+              of(s.mapped));
+    out.gauge("fermata_stream_mean_accuracy", "Over the frames of all clients, by the last plan",
+              labels, s.mean_accuracy);
+    out.counter("fermata_stream_frames_total", "Frames received", labels, of(s.frames));
+    out.counter("fermata_stream_mismatches_total",
+                "Frames of another size than the client's DNN has by now", labels,
+                of(s.mismatches));
+    out.counter("fermata_stream_unmapped_total", "Frames of clients that no DNN can serve", labels,
+                of(s.unmapped));
+    out.counter("fermata_stream_flooded_total", "Frames beyond the registered rate", labels,
+                of(s.flooded));
+    out.counter("fermata_stream_plans_total", "Plans made", labels, of(s.plans));
+  }
+}
+
 void add_front_ends(const FrontEnds& front_ends, Families& out) {
   for (const auto& [protocol, counters] : front_ends) {
     const Labels labels = {{"protocol", protocol}};
@@ -247,6 +268,7 @@ std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds
   add_house(snapshot, families);
   add_placement(snapshot, families);
   add_autoscale(snapshot.autoscale, families);
+  add_streams(snapshot, families);
   add_front_ends(front_ends, families);
   return prometheus::TextSerializer().Serialize(families.all());
 }

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "plan/ensemble/ensemble_document.h"
+#include "plan/streams/stream_document.h"
 #include "plan/variants/group_document.h"
 #include "serve/placement_json.h"
 
@@ -137,7 +138,13 @@ Json Operations::decisions() const {
   for (const plan::EnsembleTask& task : engine_.last_ensemble_tasks()) {
     ensemble.push_back(plan::to_document(task));
   }
-  return {{"group", std::move(group)}, {"ensemble", std::move(ensemble)}};
+  Json streams = Json::array();
+  for (const plan::StreamProblem& problem : engine_.last_stream_problems()) {
+    streams.push_back(plan::write_stream_problem(problem));
+  }
+  return {{"group", std::move(group)},
+          {"ensemble", std::move(ensemble)},
+          {"streams", std::move(streams)}};
 }
 
 Json Operations::placement() const {

@@ -19,6 +19,7 @@ Time deadline_of(const InferRequest& request, const Route& route) {
   } else if (route.slo) {
     deadline = request.arrival + *route.slo;
   }
+  if (!deadline.is_infinite()) deadline = deadline - request.network_time;
   return std::min(deadline, request.cutoff);
 }
 

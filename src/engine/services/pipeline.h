@@ -91,6 +91,10 @@ Pipeline::Stage stage_of(const std::string& service, const std::string& name, co
 // model, or models answer it.
 std::vector<std::string> members_of(const ServiceOptions& service);
 
+// "STAGE.TENSOR", or a tensor of the request. Of stages whose names begin alike the longest.
+Pipeline::Source source_of(const std::string& text,
+                           const std::vector<PipelineOptions::Stage>& stages);
+
 // What the requests of a stage are counted under.
 std::string stage_route(const std::string& service, const std::string& stage);
 

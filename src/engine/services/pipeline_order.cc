@@ -1,0 +1,104 @@
+// Which services and stages a service is made of, and in which order.
+#include <algorithm>
+#include <map>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/strip.h"
+#include "base/status.h"
+#include "base/topological.h"
+#include "engine/services/pipeline.h"
+
+namespace fermata::engine {
+
+using Source = Pipeline::Source;
+
+Source source_of(const std::string& text, const std::vector<PipelineOptions::Stage>& stages) {
+  Source found{.tensor = text};
+  size_t longest = 0;
+  for (uint32_t s = 0; s < stages.size(); ++s) {
+    absl::string_view rest = text;
+    const std::string& name = stages[s].name;
+    if (!absl::ConsumePrefix(&rest, name) || !absl::ConsumePrefix(&rest, ".")) continue;
+    if (rest.empty() || name.size() < longest) continue;
+    longest = name.size();
+    found = {s, std::string(rest)};
+  }
+  return found;
+}
+
+std::vector<std::string> members_of(const ServiceOptions& service) {
+  std::vector<std::string> members;
+  if (service.pipeline) {
+    for (const auto& stage : service.pipeline->stages) members.push_back(stage.service);
+  } else if (service.variants && !service.variants->services.empty()) {
+    members = service.variants->models;
+  } else if (service.ensemble && !service.ensemble->services.empty()) {
+    members = service.ensemble->models;
+  }
+  return members;
+}
+
+absl::Status order_stages(const std::string& service, PipelineOptions& options) {
+  auto& stages = options.stages;
+  std::map<std::string, uint32_t> places;
+  for (const auto& stage : stages) {
+    if (!places.emplace(stage.name, places.size()).second) {
+      return invalid("service '{}': two stages are named '{}'", service, stage.name);
+    }
+  }
+  std::vector<std::vector<uint32_t>> before(stages.size());
+  for (uint32_t s = 0; s < stages.size(); ++s) {
+    auto& after = stages[s].after;
+    if (after.empty() && stages[s].inputs.empty() && s > 0) after = {stages[s - 1].name};
+    for (const auto& [name, text] : stages[s].inputs) {
+      const Source from = source_of(text, stages);
+      if (from.stage != Source::kRequest) after.push_back(stages[from.stage].name);
+    }
+    absl::c_sort(after);
+    after.erase(std::unique(after.begin(), after.end()), after.end());
+    for (const std::string& name : after) {
+      const auto at = places.find(name);
+      if (at == places.end()) {
+        return invalid("service '{}': stage '{}' is after '{}', which is none of its stages",
+                       service, stages[s].name, name);
+      }
+      before[s].push_back(at->second);
+    }
+  }
+  const TopologicalOrder found = topological_order(before);
+  if (!found.cycle.empty()) {
+    return invalid("service '{}': stage '{}' comes after itself", service,
+                   stages[found.cycle[0]].name);
+  }
+  std::vector<PipelineOptions::Stage> ordered;
+  for (const uint32_t s : found.order) ordered.push_back(std::move(stages[s]));
+  stages = std::move(ordered);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<const ServiceOptions*>> composites_in_order(
+    const std::vector<ServiceOptions>& services) {
+  std::vector<const ServiceOptions*> composites;
+  std::map<std::string, uint32_t> places;
+  for (const ServiceOptions& service : services) {
+    if (members_of(service).empty()) continue;
+    places[service.name] = static_cast<uint32_t>(composites.size());
+    composites.push_back(&service);
+  }
+  std::vector<std::vector<uint32_t>> members(composites.size());
+  for (size_t c = 0; c < composites.size(); ++c) {
+    for (const std::string& member : members_of(*composites[c])) {
+      const auto at = places.find(member);
+      if (at != places.end()) members[c].push_back(at->second);
+    }
+  }
+  const TopologicalOrder found = topological_order(members);
+  if (!found.cycle.empty()) {
+    return invalid("service '{}' contains itself", composites[found.cycle[0]]->name);
+  }
+  std::vector<const ServiceOptions*> ordered;
+  for (const uint32_t c : found.order) ordered.push_back(composites[c]);
+  return ordered;
+}
+
+}  // namespace fermata::engine

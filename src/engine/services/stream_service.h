@@ -1,0 +1,59 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/catalog.h"
+#include "engine/host/periodic.h"
+#include "engine/options.h"
+#include "engine/request.h"
+#include "engine/snapshot.h"
+#include "policy/stream/stream_sessions.h"
+
+namespace fermata::engine {
+
+// A stream service on a running engine: its clients, and the thread that plans for them.
+// Thread-safe.
+class StreamService {
+ public:
+  // NOT_FOUND or UNAVAILABLE where a variant is not served, INVALID_ARGUMENT where it has no
+  // profile to plan with. Latencies are 99th percentiles, made to grow with the size.
+  static absl::StatusOr<std::unique_ptr<StreamService>> make(const ServiceOptions& options,
+                                                             const Catalog& catalog,
+                                                             uint32_t workers);
+  const std::string& name() const { return options_.name; }
+  // What clients see of it: its largest variant, under its own name.
+  const std::shared_ptr<const Service>& face() const { return face_; }
+
+  // Turns a call of this service into one of a variant's, or says why not. A hello or a goodbye
+  // needs none: `answered` is set.
+  absl::Status route(InferRequest& request, bool& answered);
+  // What is told to the client of a frame that came at `arrival`; null for other requests.
+  std::shared_ptr<const StreamReply> reply_to(const policy::StreamFrame* frame, Time arrival) const;
+  void close(uint64_t owner);
+
+  std::optional<plan::StreamProblem> last_problem() const;
+  StreamStatistics statistics() const;
+
+ private:
+  StreamService(ServiceOptions options, policy::StreamSettings settings,
+                std::vector<Signature> signatures, std::shared_ptr<const Service> face);
+  // The variants whose signature the tensors fit; of one alone the frame need not tell.
+  std::optional<uint32_t> fitting(const InferRequest& request) const;
+  void plan();
+
+  const ServiceOptions options_;
+  const std::vector<Signature> signatures_;  // by variant
+  const std::shared_ptr<const Service> face_;
+  mutable std::mutex mutex_;  // for a moment; never while the planner runs
+  policy::StreamSessions sessions_;
+  std::optional<plan::StreamProblem> last_problem_;
+  uint32_t mapped_ = 0;
+  double mean_accuracy_ = 0;
+  Periodic planner_;  // last: it stops before the others go
+};
+
+}  // namespace fermata::engine

@@ -1,0 +1,145 @@
+"""The Python client's session by hand: estimates, drops, sizes, without a server or a clock."""
+
+import sys
+
+import numpy
+import pytest
+from tritonclient.grpc import service_pb2
+
+from conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "python"))
+from fermata import Bandwidth, Jpeg, Pixels, Session, back_off  # noqa: E402
+
+FRAME = numpy.zeros((60, 80, 3), numpy.uint8)
+
+
+def reply(request, size, server_us=0, shift_us=0, error=""):
+    message = service_pb2.ModelStreamInferResponse(error_message=error)
+    message.infer_response.id = request.id
+    p = message.infer_response.parameters
+    p["stream_size"].int64_param = size
+    p["stream_unmapped"].bool_param = size == 0
+    p["stream_server_us"].int64_param = server_us
+    p["stream_shift_us"].int64_param = shift_us
+    return message
+
+
+def session(**options):
+    return Session("s", slo=0.1, rate=10, input="x", **options)
+
+
+def ready(size=64, **options):
+    s = session(**options)
+    s.answered(reply(s.hello(0.0), size), 0.004)
+    return s
+
+
+def test_the_harmonic_mean_of_the_last_second():
+    link = Bandwidth()
+    assert link.mbps(0) is None
+    link.echoed(0.005)
+    link.acknowledged(12_500, 0.015, 0.1)
+    link.acknowledged(50_000, 0.015, 0.6)
+    assert link.mbps(0.6) == pytest.approx(16)
+    assert link.mbps(1.2) == pytest.approx(40)
+    assert link.mbps(100) == pytest.approx(40)
+
+
+def test_back_off_to_what_the_link_sustains():
+    sizes = [10_000, 20_000, 40_000]
+    assert [back_off(sizes, 25, mbps) for mbps in (10, 8, 0.1, None)] == [2, 1, 0, 2]
+
+
+def test_no_frame_before_the_service_has_told_a_size():
+    s = session()
+    assert s.frame(FRAME, 0, 0.0) is None and s.dropped == 1
+    assert ready().frame(FRAME, 0, 0.1) is not None
+
+
+def test_a_frame_says_what_the_service_needs_to_know():
+    s = ready(client="me", min_accuracy=0.3)
+    request = s.frame(FRAME, 0, 0.1)
+    p = request.parameters
+    assert (p["stream_client"].string_param, p["stream_slo"].int64_param) == ("me", 100_000)
+    assert (p["stream_rate"].double_param, p["stream_size"].int64_param) == (10, 64)
+    assert p["stream_min_accuracy"].double_param == 0.3
+    s.answered(reply(request, 64, server_us=20_000), 0.134)  # 10 ms on the way beside 4 ms
+    expected = len(request.raw_input_contents[0]) * 8e-6 / 0.010
+    assert s.link.mbps(0.2) == pytest.approx(expected)
+    later = s.frame(FRAME, 1, 0.2)
+    assert later.parameters["stream_bandwidth"].double_param == pytest.approx(expected)
+    assert later.parameters["stream_rtt"].int64_param == 4000
+
+
+def test_a_transfer_behind_another_counts_from_the_end_of_that():
+    s = ready(encode=Pixels())
+    first = s.frame(FRAME, 0, 1.0)
+    s.answered(reply(first, 64), 1.054)  # 50 ms for so many bytes
+    one, two = s.frame(FRAME, 1, 2.0), None
+    two = s.frame(FRAME, 2, 2.01) or one
+    s.answered(reply(one, 64), 2.054)
+    if two is not one:
+        s.answered(reply(two, 64), 2.104)
+    bits = len(first.raw_input_contents[0]) * 8e-6
+    assert s.link.mbps(2.2) == pytest.approx(bits / 0.05, rel=0.01)
+
+
+def test_frames_that_would_wait_are_dropped():
+    s = ready()
+    first = s.frame(FRAME, 0, 1.0)
+    assert s.frame(FRAME, 1, 1.001) is None  # nothing is known of the link yet
+    s.answered(reply(first, 64), 3.0)        # and it was very slow
+    s.frame(FRAME, 2, 3.1)
+    assert s.frame(FRAME, 3, 3.11) is None
+    assert s.dropped == 2
+
+
+def test_a_stall_leaves_nothing_behind():
+    s = ready()
+    sent = [r for r in (s.frame(FRAME, i, 1 + i / 10) for i in range(50)) if r]
+    assert len(sent) == 1
+    answer = s.answered(reply(sent[0], 64), 6.0)
+    assert answer.latency_s == pytest.approx(5)
+
+
+def test_the_shift_moves_the_next_frame_once():
+    s = ready()
+    assert s.due(1.0) == 1.0
+    s.answered(reply(s.frame(FRAME, 0, 1.0), 64, shift_us=30_000), 1.01)
+    s.sent_on_time()
+    assert s.due(1.02) == pytest.approx(1.13)
+    s.sent_on_time()
+    assert s.due(1.14) == pytest.approx(1.23)
+
+
+def test_unmapped_and_back():
+    s = ready(size=0)
+    assert s.unmapped and s.frame(FRAME, 0, 0.1) is None
+    s.answered(reply(s.hello(1.5), 64), 1.51)
+    assert not s.unmapped and s.frame(FRAME, 0, 1.6) is not None
+
+
+def test_an_error_is_an_answer_and_teaches_too():
+    s = ready()
+    answer = s.answered(reply(s.frame(FRAME, "t", 1.0), 32, error="too late"), 1.1)
+    assert (answer.frame, answer.ok, answer.error) == ("t", False, "too late")
+    assert s.size(1.2) == 32
+
+
+def test_what_is_lost_with_the_connection_is_said():
+    s = ready()
+    s.frame(FRAME, 7, 1.0)
+    assert [a.frame for a in s.lost()] == [7] and s.lost() == []
+    assert s.hello(1.01) is not None  # registers again at once
+
+
+@pytest.mark.parametrize("encode, shape", [(Jpeg(), (1, 1)), (Pixels(), (1, 3, 32, 32))])
+def test_encoders_resize(encode, shape):
+    assert encode(FRAME, 32).shape == shape
+
+
+@pytest.mark.parametrize("slo, rate", [(0, 10), (0.1, 0), (-1, 5)])
+def test_wrong_objectives(slo, rate):
+    with pytest.raises(ValueError, match="expected positive numbers"):
+        Session("s", slo=slo, rate=rate, input="x")

@@ -1,0 +1,209 @@
+"""Stream services on a real server: the Python client, what replies tell, what may be wrong."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+
+import numpy
+import pytest
+import tritonclient.grpc
+
+from conftest import FERMATA, ROOT, Server
+
+sys.path.insert(0, str(ROOT / "python"))
+import fermata  # noqa: E402
+import fermata.aio  # noqa: E402
+
+MODEL = """
+max_batch_size: 8
+input {{ name: "frame" data_type: TYPE_FP32 dims: [ 3, {side}, {side} ] }}
+output {{ name: "boxes" data_type: TYPE_FP32 dims: 4 }}
+"""
+# Emulated, and so quick that nothing depends on how fast the machine is.
+SIDES = {32: (1, 0.2), 48: (2, 0.3), 64: (4, 0.4)}
+CONFIG = """
+models: {models}
+listen: {{http: 0, grpc: 0, metrics: 0}}
+workers: {{count: 2, executor: emulated}}
+services:
+  cameras:
+    kind: stream
+    slo_ms: 20000
+    variants:
+      - {{service: side-32, input_size: 32, accuracy: 0.2}}
+      - {{service: side-48, input_size: 48, accuracy: 0.3}}
+      - {{service: side-64, input_size: 64, accuracy: 0.4}}
+"""
+FRAME = numpy.zeros((90, 120, 3), numpy.uint8)
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("streams")
+    for side, (ms, _) in SIDES.items():
+        at = folder / "models" / f"side-{side}"
+        (at / "1").mkdir(parents=True)
+        (at / "config.pbtxt").write_text(MODEL.format(side=side))
+        times = {"runs": 1, "p50_ms": ms, "p90_ms": ms, "p99_ms": ms, "mean_ms": ms}
+        (at / "profile.json").write_text(json.dumps(
+            {"format": 1, "version": 1, "model": f"side-{side}", "model_version": "1",
+             "batches": {"1": times, "8": times},
+             "linear_ms": {"alpha": 0, "beta": ms, "error": 0},
+             "quadratic_ms": {"a": 0, "b": 0, "c": ms, "error": 0}}))
+    server = Server(folder, folder / "models", CONFIG)
+    yield server
+    assert server.stop() == 0
+
+
+def stream(server, **options):
+    options = {"slo": 20, "rate": 50, "input": "frame", "encode": fermata.Pixels()} | options
+    return fermata.Client(server.grpc).stream("cameras", **options)
+
+
+def until(condition, limit_s=20):
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_frames_are_answered_and_grow_to_what_the_service_asks(served):
+    with stream(served) as s:
+        assert s.wait_until_ready(20)
+        sizes = []
+        while 64 not in sizes:
+            s.pace()
+            s.send(FRAME, tag=len(sizes))
+            answer = s.receive(timeout=20)
+            assert answer is not None and answer.ok, answer
+            assert answer.frame == len(sizes)
+            assert answer.outputs["boxes"].shape == (1, 4)
+            sizes.append(answer.input_size)
+        assert sizes == sorted(sizes)
+
+
+def test_the_same_for_asyncio(served):
+    async def three():
+        client = fermata.aio.Client(served.grpc)
+        async with client.stream("cameras", slo=20, rate=50, input="frame",
+                                 encode=fermata.Pixels()) as s:
+            assert await s.wait_until_ready(20)
+            for i in range(3):
+                await s.pace()
+                await s.send(FRAME, tag=i)
+                answer = await s.receive(timeout=20)
+                assert answer.ok and answer.frame == i
+    asyncio.run(three())
+
+
+def test_who_knows_nothing_of_streams_is_answered(served):
+    client = tritonclient.grpc.InferenceServerClient(served.grpc)
+    for side in SIDES:
+        tensor = tritonclient.grpc.InferInput("frame", [1, 3, side, side], "FP32")
+        tensor.set_data_from_numpy(numpy.zeros((1, 3, side, side), numpy.float32))
+        response = client.infer("cameras", [tensor], parameters={"explain": True}).get_response()
+        assert response.model_name == "cameras"
+        assert response.parameters["variant"].string_param == f"side-{side}"
+        assert "stream_size" not in response.parameters
+
+
+def infer(served, parameters, side=32):
+    client = tritonclient.grpc.InferenceServerClient(served.grpc)
+    tensor = tritonclient.grpc.InferInput("frame", [1, 3, side, side], "FP32")
+    tensor.set_data_from_numpy(numpy.zeros((1, 3, side, side), numpy.float32))
+    return client.infer("cameras", [tensor], parameters=parameters)
+
+
+@pytest.mark.parametrize("parameters, error", [
+    ({"stream_client": "x"}, "stream_rate is missing"),
+    ({"stream_client": "x", "stream_rate": "many"}, "parameter stream_rate"),
+    ({"stream_client": "x", "stream_rate": 1e7}, "stream_rate is 1"),
+    ({"stream_client": "x", "stream_rate": 10, "stream_size": 33}, "expected one of 32, 48, 64"),
+    ({"stream_client": "x", "stream_rate": 10, "stream_bandwidth": 0}, "stream_bandwidth is 0"),
+    ({"stream_rate": 10}, "stream_client has 0 characters"),
+    ({"stream_client": ""}, "parameter stream_client"),
+])
+def test_bad_metadata_is_an_error_that_names_it(served, parameters, error):
+    with pytest.raises(tritonclient.utils.InferenceServerException, match=error):
+        infer(served, parameters)
+
+
+def test_the_network_time_of_any_client_counts(served):
+    client = tritonclient.grpc.InferenceServerClient(served.grpc)
+    tensor = tritonclient.grpc.InferInput("frame", [1, 3, 32, 32], "FP32")
+    tensor.set_data_from_numpy(numpy.zeros((1, 3, 32, 32), numpy.float32))
+    parameters = {"explain": True, "network_time": 4_000_000}
+    response = client.infer("side-32", [tensor], timeout=30_000_000, parameters=parameters)
+    assert response.get_response().parameters["budget_us"].int64_param == 26_000_000
+    with pytest.raises(tritonclient.utils.InferenceServerException, match="cannot end in time"):
+        client.infer("side-32", [tensor], timeout=3_000_000, parameters=parameters)
+
+
+def test_one_id_is_one_client(served):
+    with stream(served, client="twin") as first:
+        assert first.wait_until_ready(20)
+        with pytest.raises(tritonclient.utils.InferenceServerException,
+                           match="is the id of another client"):
+            infer(served, {"stream_client": "twin", "stream_rate": 10})
+        first.send(FRAME)
+        assert first.receive(timeout=20).ok
+
+
+def test_a_flood_is_rejected_and_others_are_served(served):
+    errors = 0
+    for _ in range(60):
+        try:
+            infer(served, {"stream_client": "flood", "stream_rate": 1})
+        except tritonclient.utils.InferenceServerException as error:
+            assert "sends more than the 1 frames a second" in str(error)
+            errors += 1
+    assert errors > 30
+    with stream(served) as s:
+        assert s.wait_until_ready(20)
+        s.send(FRAME)
+        assert s.receive(timeout=20).ok
+
+
+def test_unmapped_clients_run_their_own_model(served):
+    with stream(served, slo=0.0015, local=lambda frame: {"boxes": numpy.ones((1, 4))}) as s:
+        until(lambda: s.session.unmapped)
+        assert s.send(FRAME, tag="mine")
+        answer = s.receive(timeout=20)
+        assert answer.local and answer.frame == "mine"
+
+
+def test_metrics_decisions_and_metadata_tell_of_streams(served):
+    import urllib.request
+    with stream(served) as s:
+        assert s.wait_until_ready(20)
+        until(lambda: s.session._asked == 64 or s.send(FRAME) or s.receive(timeout=1) is None)
+        decisions = json.load(urllib.request.urlopen(f"http://{served.http}/v2/fermata/decisions"))
+        problem = decisions["streams"][0]
+        done = subprocess.run([FERMATA, "plan", "streams", "-"], input=json.dumps(problem),
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        text = urllib.request.urlopen(f"http://{served.metrics}/metrics").read().decode()
+        assert 'fermata_stream_frames_total{model="cameras"}' in text
+    client = tritonclient.grpc.InferenceServerClient(served.grpc)
+    assert client.is_model_ready("cameras")
+    assert client.get_model_metadata("cameras").name == "cameras"
+
+
+def test_a_client_may_come_and_go(served):
+    """The id is free again as soon as the stream has ended."""
+    for _ in range(3):
+        with stream(served, client="guest") as s:
+            assert s.wait_until_ready(20)
+            s.send(FRAME)
+            assert s.receive(timeout=20).ok
+
+
+def test_a_server_that_is_not_there_yet(served):
+    """The client goes on trying; frames meanwhile are dropped, nothing waits."""
+    with fermata.Client("127.0.0.1:1").stream("cameras", slo=20, rate=50, input="frame") as s:
+        assert not s.send(FRAME)
+        assert s.session.dropped == 1
+        s._address = served.grpc
+        assert s.wait_until_ready(20)
