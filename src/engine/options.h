@@ -129,10 +129,10 @@ struct PipelineOptions {
   struct Stage {
     std::string name;
     std::string service;  // or a model of the repository; empty: an operator
-    std::shared_ptr<const operators::Operator> op;
     std::vector<std::string> after;
     Tensors inputs;       // those that are not named come from tensors of their name
     std::string fan_out;  // the output whose rows are items for the stages after it; empty: none
+    std::shared_ptr<const operators::Operator> op;
   };
   std::vector<Stage> stages;  // at least one
   Tensors outputs;            // by the service's name; empty: those of the stages that nobody reads

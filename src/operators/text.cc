@@ -1,7 +1,7 @@
 // Operators for reading text: where it is, and what it says.
 #include <algorithm>
 #include <cmath>
-#include <fstream>
+#include <mutex>
 #include <opencv2/imgproc.hpp>
 
 #include "base/status.h"
@@ -130,19 +130,40 @@ class TextBoxes final : public Operator {
 // and blanks (class 0) left out.
 class CtcDecode final : public Operator {
  public:
-  explicit CtcDecode(std::vector<std::string> characters)
-      : Operator({{.name = "steps",
-                   .datatype = DataType::kFp32,
-                   .dims = {-1, static_cast<int64_t>(characters.size()) + 1}}},
+  CtcDecode(std::string file, bool space)
+      : Operator({{.name = "steps", .datatype = DataType::kFp32, .dims = {-1, -1}}},
                  {{.name = "text", .datatype = DataType::kBytes, .dims = {1}},
                   {.name = "score", .datatype = DataType::kFp32, .dims = {1}}}),
-        characters_(std::move(characters)) {}
+        file_(std::move(file)),
+        space_(space) {}
 
  private:
+  using Characters = std::vector<std::string>;
+
+  // The file may come with the model, later than the configuration: it is read when it is first
+  // needed.
+  absl::StatusOr<std::shared_ptr<const Characters>> characters() const {
+    const std::lock_guard lock(mutex_);
+    if (characters_ != nullptr) return characters_;
+    Characters lines = lines_of(file_);
+    if (lines.empty()) {
+      return error(absl::StatusCode::kUnavailable,
+                   "{} cannot be read, expected a text file with one character a line", file_);
+    }
+    if (space_) lines.emplace_back(" ");
+    characters_ = std::make_shared<const Characters>(std::move(lines));
+    return characters_;
+  }
+
   absl::StatusOr<std::vector<Tensor>> apply(absl::Span<const Tensor> inputs) const override {
+    ASSIGN_OR_RETURN(const auto characters, this->characters());
+    const size_t classes = characters->size() + 1;
+    if (inputs[0].shape[1] != static_cast<int64_t>(classes)) {
+      return invalid("input 'steps' has {} classes, expected {}: a blank and the characters of {}",
+                     inputs[0].shape[1], classes, file_);
+    }
     const Floats values(inputs[0]);
     const auto steps = static_cast<size_t>(inputs[0].shape[0]);
-    const size_t classes = characters_.size() + 1;
     std::string text;
     double sum = 0;
     size_t kept = 0, before = 0;
@@ -150,7 +171,7 @@ class CtcDecode final : public Operator {
       const float* row = values.values().data() + step * classes;
       const auto best = static_cast<size_t>(std::max_element(row, row + classes) - row);
       if (best != 0 && best != before) {
-        text += characters_[best - 1];
+        text += (*characters)[best - 1];
         sum += row[best];
         ++kept;
       }
@@ -160,7 +181,10 @@ class CtcDecode final : public Operator {
     return std::vector{texts("text", {std::move(text)}), floats("score", {1}, {score})};
   }
 
-  const std::vector<std::string> characters_;
+  const std::string file_;
+  const bool space_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const Characters> characters_;
 };
 
 }  // namespace
@@ -177,9 +201,8 @@ std::shared_ptr<const Operator> read_text_boxes(ObjectReader& options, Resolve) 
 }
 
 std::shared_ptr<const Operator> read_ctc_decode(ObjectReader& options, Resolve resolve) {
-  std::vector<std::string> characters = lines_of(options["characters"], resolve);
-  if (options["space"].boolean(true)) characters.emplace_back(" ");
-  return std::make_shared<CtcDecode>(std::move(characters));
+  std::string file = resolve(options["characters"].string());
+  return std::make_shared<CtcDecode>(std::move(file), options["space"].boolean(true));
 }
 
 }  // namespace fermata::operators

@@ -15,8 +15,9 @@ absl::Status bring_models(Config& config) {
   const std::string place = config.engine.repository;
   if (!store::is_s3_url(place)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const store::S3Url url, store::parse_s3_url(place));
-  const std::filesystem::path folder =
-      config.models_mirror.empty() ? store::default_mirror(place) : config.models_mirror;
+  const std::filesystem::path folder = config.models_mirror.empty()
+                                           ? store::default_mirror(place)
+                                           : std::filesystem::path(config.models_mirror);
   auto mirror = std::make_shared<store::Mirror>(
       store::make_s3_store(url, store::S3Access::from_environment()), url.prefix, folder);
   config.engine.repository = folder.string();

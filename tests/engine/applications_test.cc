@@ -107,7 +107,6 @@ struct Hand {
     route->variant = of->facade;
     route->counters = std::make_shared<Counters>();
     route->gate = std::make_shared<Gate>(100);
-    route->chooser = *policy::make_chooser("single", {{of->facade->id, 1}});
     route->application = of.get();
     route->compound = std::move(of);
     return route;

