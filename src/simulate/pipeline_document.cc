@@ -64,7 +64,8 @@ void order_stages(Reader value, std::vector<std::vector<std::pair<Reader, std::s
       std::all_of(after.begin(), after.end(), [](const auto& a) { return a.empty(); });
   for (uint32_t s = 0; s < stages.size(); ++s) {
     if (chain && s > 0) before[s] = {s - 1};
-    for (const auto& [entry, name] : after[s]) {
+    for (const auto& [entry, named] : after[s]) {
+      const std::string& name = named;
       const auto at = std::find_if(stages.begin(), stages.end(),
                                    [&name](const SimulatedStage& t) { return t.name == name; });
       if (at == stages.end()) return entry.fail("the name of another stage");

@@ -220,7 +220,7 @@ def test_a_member_that_is_unloaded_takes_the_pipeline_along_and_back(pipelines):
     ("p: {kind: pipeline, stages: [{name: a, model: plus, fan_out: z}]}", "no output 'z'"),
     ("p: {kind: pipeline, stages: [{name: a, model: plus}], outputs: {o: a.z}}", "no output 'z'"),
     ("p: {kind: pipeline, stages: [{name: a, model: plus}], outputs: {o: x}}", "STAGE.TENSOR"),
-    ("p: {kind: pipeline, stages: [{name: a}]}", "either service or model"),
+    ("p: {kind: pipeline, stages: [{name: a}]}", "one of service, model and operator"),
 ])
 def test_mistakes_are_said_when_the_server_starts(tmp_path, pipelines, services, said):
     models = pipelines.log.parent / "models"

@@ -21,6 +21,7 @@ class Store:
         self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
         self.server.start()
         self.host = "%s:%d" % self.server.get_host_and_port()
+        requests.post(f"http://{self.host}/moto-api/reset", timeout=60)
         self.url = f"s3://{self.host}/models/zoo"
         requests.post(f"http://{self.host}/moto-api/reset-auth", data="1000", timeout=60)
         self.root = dict(endpoint_url=f"http://{self.host}", region_name="us-east-1",
