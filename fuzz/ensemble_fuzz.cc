@@ -24,14 +24,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FERMATA_CHECK(served.finish <= problem.queries[served.query].deadline);
   }
   const double within = problem.delta * static_cast<double>(problem.queries.size());
-  const double best = planner.plan(problem, plan::EnsemblePolicy::kDp).utility;
+  const plan::EnsemblePlan& optimum = planner.plan(problem, plan::EnsemblePolicy::kDp);
+  const double best = optimum.utility + optimum.gap;
   FERMATA_CHECK(plan.utility <= best + within + 1e-6);
   auto written = Document::parse(write_json(plan::to_document(*task)));
   FERMATA_CHECK(written.ok());
   auto again = written->read(plan::read_ensemble_task);
   FERMATA_CHECK(again.ok());
   FERMATA_CHECK(write_json(plan::write_ensemble_plan(
-                    again->problem, planner.plan(again->problem, again->policy))) ==
-                write_json(plan::write_ensemble_plan(problem, plan)));
+                    *again, planner.plan(again->problem, again->policy))) ==
+                write_json(plan::write_ensemble_plan(*task, plan)));
   return 0;
 }

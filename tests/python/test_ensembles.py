@@ -430,7 +430,7 @@ def zoo(tmp_path_factory):
         name = at.parent.parent.name
         if name.startswith(("scans-", "count-")):
             (folder / "models" / name).symlink_to(at.parent.parent)
-    services = (ZOO / "fermata.yaml").read_text().split("# Base models answer together")[1]
+    services = (ZOO / "fermata.yaml").read_text().split("# Base models answer together")[1].split("# A photograph")[0]
     config = REAL.split("services:")[0] + "services:\n  # " + services.replace(
         "data/", f"{ZOO}/data/").replace("{", "{{").replace("}", "}}")
     server = Server(folder, folder / "models", config)
