@@ -157,13 +157,13 @@ def daily(tmp_path_factory):
 @pytest.mark.parametrize("inputs", ["maxima", "summary"])
 def test_a_forecast_learns_a_wave_and_serves(torch, daily, inputs):
     network = daily.parent / f"{inputs}.onnx"
-    done = run("forecast", daily, "--out", network, "--epochs", 12, "--inputs", inputs,
+    done = run("forecast", daily, "--out", network, "--epochs", 60, "--inputs", inputs,
                python=WITH_TORCH)
     assert done.returncode == 0, done.stderr
     held_out = json.loads(done.stdout)["held_out"]
     assert held_out["smape_percent"] < 0.9 * held_out["reactive_percent"]
     served = subprocess.run([ROOT / "build" / "fermata", "forecast", daily, "--model", network,
-                             "--from", "5400"], text=True, capture_output=True, timeout=120)
+                             "--from", str(8_000 - held_out["seconds"])], text=True, capture_output=True, timeout=120)
     assert served.returncode == 0, served.stderr
     methods = json.loads(served.stdout)["methods"]
     assert methods["model"]["smape_percent"] == pytest.approx(held_out["smape_percent"], rel=0.2)
