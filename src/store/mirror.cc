@@ -5,6 +5,7 @@
 #include <fstream>
 #include <system_error>
 
+#include "base/file.h"
 #include "base/status.h"
 
 namespace fermata::store {
@@ -27,7 +28,7 @@ bool is_plain(const fs::path& relative) {
   return !relative.empty() && relative.is_relative() &&
          std::all_of(relative.begin(), relative.end(), [](const fs::path& part) {
            const std::string name = part.string();
-           return !name.empty() && name.front() != '.' && name.find('\0') == std::string::npos;
+           return is_plain_name(name) && name.front() != '.';
          });
 }
 
