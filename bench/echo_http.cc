@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/status.h"
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
 
 namespace {
 

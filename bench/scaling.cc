@@ -18,8 +18,8 @@
 #include "model/model_config.h"
 #include "model/npy.h"
 #include "policy/scheduler.h"
-#include "serve/grpc_codec.h"
-#include "serve/json_request.h"
+#include "serve/grpc/grpc_codec.h"
+#include "serve/json/json_request.h"
 
 // What is counted happens in here.
 extern "C" __attribute__((noinline)) void measured(const std::function<void()>& work) { work(); }

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "infer_check.h"
-#include "serve/compression.h"
-#include "serve/json_request.h"
+#include "serve/json/json_request.h"
+#include "serve/net/compression.h"
 
 // A body with a header length that may lie (the first two bytes of the input):
 // JSON with tensors behind it, one raw tensor, or something compressed.

@@ -4,9 +4,9 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "serve/compression.h"
-#include "serve/http_parser.h"
-#include "serve/http_routes.h"
+#include "serve/http/http_parser.h"
+#include "serve/http/http_routes.h"
+#include "serve/net/compression.h"
 
 namespace fermata::serve {
 namespace {

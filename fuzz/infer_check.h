@@ -5,8 +5,8 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "serve/grpc_codec.h"
-#include "serve/json_reply.h"
+#include "serve/grpc/grpc_codec.h"
+#include "serve/json/json_reply.h"
 
 namespace fermata::serve {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "infer_check.h"
-#include "serve/json_request.h"
+#include "serve/json/json_request.h"
 
 // The JSON of an infer request, without a binary part.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -3,8 +3,8 @@
 #include <string_view>
 
 #include "infer_check.h"
-#include "serve/message_json.h"
-#include "serve/operation_bodies.h"
+#include "serve/json/message_json.h"
+#include "serve/json/operation_bodies.h"
 
 namespace fermata::serve {
 namespace {

@@ -26,6 +26,18 @@ BELOW = {
     "load": {"base", "model", "simulate"},
     "cli": {"base", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "serve", "load", "store"},
 }
+# The same for the rooms inside a room; what lies in the room itself may include all of them.
+INSIDE = {
+    "serve": {
+        "net": set(),
+        "call": set(),
+        "config": {"call"},
+        "json": {"call"},
+        "operations": {"call", "net"},
+        "grpc": {"call", "config", "net", "operations"},
+        "http": {"call", "config", "json", "net", "operations"},
+    },
+}
 PURE = {"policy", "plan", "estimate", "simulate"}
 BANNED_IN_PURE = re.compile(
     r"system_clock|steady_clock|sleep_for|sleep_until|std::rand\b|random_device|getenv|std::thread|std::mutex"
@@ -77,6 +89,13 @@ def findings():
             continue
         for included in sorted(set(INCLUDE.findall(text)) & set(BELOW) - BELOW[room] - {room}):
             yield f"{where}: includes the room {included}, allowed are {sorted(BELOW[room])}"
+        inside = INSIDE.get(room, {})
+        if (inner := path.parent.name) in inside:
+            included = set(re.findall(rf'^#include "{room}/(?:(\w+)/)?', text, re.MULTILINE))
+            for wrong in sorted(included - inside[inner] - {inner}):
+                yield f"{where}: includes {room}/{wrong}, allowed are {sorted(inside[inner])}"
+        elif inside and path.parent.name != room:
+            yield f"{where}: the room {inner} of {room} is not in {pathlib.Path(__file__).name}"
         lines = text.splitlines()
         if len(lines) > LONGEST_FILE:
             yield f"{where}: {len(lines)} lines, expected at most {LONGEST_FILE}"

@@ -14,9 +14,9 @@
 #include "base/status.h"
 #include "cli/commands.h"
 #include "engine/execute/run_watch.h"
+#include "serve/config/model_source.h"
+#include "serve/config/reach.h"
 #include "serve/log.h"
-#include "serve/model_source.h"
-#include "serve/reach.h"
 #include "serve/server.h"
 
 namespace fermata::cli {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "serve/json_text.h"
+#include "serve/json/json_text.h"
 
 namespace fermata::serve {
 namespace {

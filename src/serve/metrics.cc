@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "serve/http_front_end.h"
+#include "serve/http/http_front_end.h"
 
 namespace fermata::serve {
 namespace {

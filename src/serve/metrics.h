@@ -6,8 +6,8 @@
 
 #include "engine/engine.h"
 #include "engine/snapshot.h"
-#include "serve/counters.h"
-#include "serve/http_server.h"
+#include "serve/http/http_server.h"
+#include "serve/net/counters.h"
 
 namespace fermata::serve {
 

@@ -7,14 +7,14 @@
 #include <utility>
 
 #include "base/status.h"
-#include "serve/descriptors.h"
-#include "serve/grpc_server.h"
-#include "serve/http_front_end.h"
-#include "serve/http_server.h"
+#include "serve/call/shared_memory.h"
+#include "serve/config/reach.h"
+#include "serve/grpc/grpc_server.h"
+#include "serve/http/http_front_end.h"
+#include "serve/http/http_server.h"
 #include "serve/metrics.h"
-#include "serve/operations.h"
-#include "serve/reach.h"
-#include "serve/shared_memory.h"
+#include "serve/net/descriptors.h"
+#include "serve/operations/operations.h"
 
 namespace fermata::serve {
 namespace {

@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "base/time.h"
 #include "engine/engine.h"
-#include "serve/config.h"
-#include "serve/counters.h"
+#include "serve/config/config.h"
+#include "serve/net/counters.h"
 
 namespace fermata::serve {
 

@@ -5,8 +5,8 @@
 
 #include "base/byte_budget.h"
 #include "grpc_service.grpc.pb.h"
-#include "serve/compression.h"
 #include "serve/http_client.h"
+#include "serve/net/compression.h"
 #include "serve/scripted_engine.h"
 #include "serve/server.h"
 

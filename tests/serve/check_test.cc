@@ -1,4 +1,4 @@
-#include "serve/check.h"
+#include "serve/config/check.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

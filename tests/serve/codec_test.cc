@@ -7,14 +7,14 @@
 
 #include "base/status.h"
 #include "grpc_service.pb.h"
-#include "serve/classification.h"
-#include "serve/compression.h"
-#include "serve/grpc_codec.h"
-#include "serve/http_routes.h"
-#include "serve/json_reply.h"
-#include "serve/json_request.h"
-#include "serve/message_json.h"
-#include "serve/shared_memory.h"
+#include "serve/call/classification.h"
+#include "serve/call/shared_memory.h"
+#include "serve/grpc/grpc_codec.h"
+#include "serve/http/http_routes.h"
+#include "serve/json/json_reply.h"
+#include "serve/json/json_request.h"
+#include "serve/json/message_json.h"
+#include "serve/net/compression.h"
 
 namespace fermata::serve {
 namespace {

@@ -1,11 +1,11 @@
-#include "serve/config.h"
+#include "serve/config/config.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/status.h"
-#include "serve/reach.h"
+#include "serve/config/reach.h"
 
 namespace fermata::serve {
 namespace {

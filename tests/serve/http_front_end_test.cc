@@ -1,4 +1,4 @@
-#include "serve/http_front_end.h"
+#include "serve/http/http_front_end.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
-#include "serve/compression.h"
 #include "serve/http_client.h"
+#include "serve/net/compression.h"
 #include "serve/scripted_engine.h"
 #include "serve/server.h"
 

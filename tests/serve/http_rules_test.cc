@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/document.h"
+#include "serve/http/http_parser.h"
 #include "serve/http_client.h"
-#include "serve/http_parser.h"
 #include "serve/scripted_engine.h"
 #include "serve/server.h"
 

@@ -1,4 +1,4 @@
-#include "serve/shared_memory.h"
+#include "serve/call/shared_memory.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "base/status.h"
-#include "serve/grpc_codec.h"
-#include "serve/json_reply.h"
+#include "serve/grpc/grpc_codec.h"
+#include "serve/json/json_reply.h"
 
 namespace fermata::serve {
 namespace {

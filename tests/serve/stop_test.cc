@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "serve/http_client.h"
-#include "serve/operations.h"
+#include "serve/operations/operations.h"
 #include "serve/scripted_engine.h"
 #include "serve/server.h"
 

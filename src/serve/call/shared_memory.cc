@@ -1,0 +1,197 @@
+#include "serve/call/shared_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/status.h"
+
+namespace fermata::serve {
+
+// An object, open for as long as a region or a copy under way needs it.
+struct SharedMemory::File {
+  int file = -1;
+
+  File() = default;
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (file >= 0) close(file);
+  }
+  bool holds(uint64_t end) const {
+    struct stat info;
+    return fstat(file, &info) == 0 && static_cast<uint64_t>(info.st_size) >= end;
+  }
+  // All bytes from `offset` on, or false. `transfer` is pread or pwrite.
+  template <class Byte, class Transfer>
+  bool move(Transfer transfer, absl::Span<Byte> bytes, uint64_t offset) const {
+    for (size_t done = 0; done < bytes.size();) {
+      const ssize_t moved = transfer(file, bytes.data() + done, bytes.size() - done,
+                                     static_cast<off_t>(offset + done));
+      if (moved < 0 && errno == EINTR) continue;
+      if (moved <= 0) return false;
+      done += static_cast<size_t>(moved);
+    }
+    return true;
+  }
+};
+
+namespace {
+
+// offset + size, or none where that overflows what a file can hold.
+std::optional<uint64_t> end_of(uint64_t offset, uint64_t size) {
+  uint64_t end = 0;
+  if (__builtin_add_overflow(offset, size, &end) || end > INT64_MAX) return std::nullopt;
+  return end;
+}
+
+absl::Status cut(const RegionPlace& place) {
+  return invalid("shared memory region {} has been cut since it was registered", place.region);
+}
+
+// Memory that counts among the copies for as long as it is there.
+class CountedCopy {
+ public:
+  CountedCopy(std::shared_ptr<std::atomic<uint64_t>> all, size_t size)
+      : all_(std::move(all)), size_(size), bytes_(new std::byte[size]) {}
+  ~CountedCopy() { all_->fetch_sub(size_); }
+  CountedCopy(const CountedCopy&) = delete;
+  CountedCopy& operator=(const CountedCopy&) = delete;
+  absl::Span<std::byte> bytes() { return absl::MakeSpan(bytes_.get(), size_); }
+
+ private:
+  const std::shared_ptr<std::atomic<uint64_t>> all_;
+  const size_t size_;
+  const std::unique_ptr<std::byte[]> bytes_;
+};
+
+}  // namespace
+
+SharedMemory::SharedMemory(SharedMemoryOptions options)
+    : options_(std::move(options)), copied_(std::make_shared<std::atomic<uint64_t>>(0)) {}
+
+absl::Status SharedMemory::check_names(const Region& region) const {
+  if (region.name.empty()) return invalid("a shared memory region has no name");
+  for (const std::string& name : {region.name, region.key}) {
+    if (name.find('\0') != std::string::npos) {
+      return invalid("region {}: a name has a NUL in it", region.name.c_str());
+    }
+  }
+  if (!options_.prefix) {
+    return invalid(
+        "region {}: no shared memory may be registered from other machines; "
+        "shared_memory.prefix in the server's configuration says which objects may",
+        region.name);
+  }
+  const std::string& prefix = *options_.prefix;
+  const std::string key = region.key.starts_with('/') ? region.key : "/" + region.key;
+  if (key.starts_with(prefix)) return absl::OkStatus();
+  return invalid("region {}: shared memory \"{}\" may not be registered, expected \"{}...\"",
+                 region.name, region.key, prefix);
+}
+
+absl::Status SharedMemory::add(Region region) {
+  RETURN_IF_ERROR(check_names(region));
+  if (region.byte_size == 0) return invalid("region {}: byte_size is 0", region.name);
+  const auto end = end_of(region.offset, region.byte_size);
+  const std::scoped_lock lock(mutex_);
+  if (entries_.contains(region.name)) {
+    return error(absl::StatusCode::kAlreadyExists,
+                 "region {} is registered already; unregister it first", region.name);
+  }
+  if (entries_.size() >= options_.regions) {
+    return error(absl::StatusCode::kResourceExhausted,
+                 "region {}: {} regions are registered already (shared_memory.regions)",
+                 region.name, entries_.size());
+  }
+  auto file = std::make_shared<File>();
+  file->file = shm_open(region.key.c_str(), O_RDWR | O_CLOEXEC, 0);
+  if (file->file < 0) {
+    return invalid("region {}: cannot open shared memory \"{}\": {}", region.name, region.key,
+                   std::strerror(errno));
+  }
+  if (!end || !file->holds(*end)) {
+    return invalid("region {}: shared memory \"{}\" is shorter than offset {} plus byte_size {}",
+                   region.name, region.key, region.offset, region.byte_size);
+  }
+  if (region.byte_size > options_.bytes - bytes_) {
+    return error(absl::StatusCode::kResourceExhausted,
+                 "region {}: its {} bytes and the {} registered already are more than {} "
+                 "(shared_memory.mb)",
+                 region.name, region.byte_size, bytes_, options_.bytes);
+  }
+  bytes_ += region.byte_size;
+  std::string name = region.name;
+  entries_.emplace(std::move(name), Entry{std::move(region), std::move(file)});
+  return absl::OkStatus();
+}
+
+void SharedMemory::remove(std::string_view name) {
+  const std::scoped_lock lock(mutex_);
+  if (name.empty()) {
+    entries_.clear();
+    bytes_ = 0;
+  } else if (const auto found = entries_.find(name); found != entries_.end()) {
+    bytes_ -= found->second.region.byte_size;
+    entries_.erase(found);
+  }
+}
+
+absl::StatusOr<std::vector<SharedMemory::Region>> SharedMemory::list(std::string_view name) const {
+  const std::scoped_lock lock(mutex_);
+  std::vector<Region> result;
+  for (const auto& [known, entry] : entries_) {
+    if (name.empty() || name == known) result.push_back(entry.region);
+  }
+  if (!name.empty() && result.empty()) return not_found("region {} is not registered", name);
+  return result;
+}
+
+absl::StatusOr<SharedMemory::Found> SharedMemory::find(const RegionPlace& place) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = entries_.find(place.region);
+  if (found == entries_.end()) {
+    return invalid("shared memory region {} is not registered", place.region);
+  }
+  const auto& [region, file] = found->second;
+  const auto end = end_of(place.offset, place.byte_size);
+  if (!end || *end > region.byte_size) {
+    return invalid("{} bytes from {} on are not in shared memory region {} of {} bytes",
+                   place.byte_size, place.offset, place.region, region.byte_size);
+  }
+  return Found{file, region.offset + place.offset};
+}
+
+absl::StatusOr<Payload> SharedMemory::input(const RegionPlace& place) const {
+  ASSIGN_OR_RETURN(const Found found, find(place));
+  if (!found.file->holds(found.offset + place.byte_size)) return cut(place);
+  if (copied_->fetch_add(place.byte_size) + place.byte_size > options_.bytes) {
+    copied_->fetch_sub(place.byte_size);
+    return error(absl::StatusCode::kResourceExhausted,
+                 "inputs from shared memory that are under way take {} bytes (shared_memory.mb)",
+                 options_.bytes);
+  }
+  auto copy = std::make_shared<CountedCopy>(copied_, place.byte_size);
+  const absl::Span<std::byte> bytes = copy->bytes();
+  if (!found.file->move(pread, bytes, found.offset)) return cut(place);
+  return Payload{bytes, std::move(copy)};
+}
+
+absl::Status SharedMemory::write(const RegionPlace& place,
+                                 absl::Span<const std::byte> bytes) const {
+  ASSIGN_OR_RETURN(const Found found, find(place));
+  const absl::Span<const std::byte> fitting =
+      bytes.first(std::min<size_t>(bytes.size(), place.byte_size));
+  // Beyond its end a write would make the object longer again.
+  if (!found.file->holds(found.offset + place.byte_size)) return cut(place);
+  if (!found.file->move(pwrite, fitting, found.offset)) return cut(place);
+  return absl::OkStatus();
+}
+
+}  // namespace fermata::serve

@@ -1,0 +1,28 @@
+#include "serve/config/check.h"
+
+#include <map>
+#include <utility>
+
+#include "engine/engine.h"
+
+namespace fermata::serve {
+
+CheckReport check(const Config& config) {
+  engine::Examination found = engine::examine(config.engine);
+  CheckReport report;
+  report.findings = std::move(found.findings);
+  report.notes = std::move(found.notes);
+  std::map<std::string, CheckReport::Model> models;
+  for (const auto& service : found.catalog->services) {
+    if (service->versions.empty()) continue;
+    CheckReport::Model& model = models[service->model];
+    model.name = service->model;
+    model.services.push_back(service->name);
+    model.versions.clear();
+    for (const auto& variant : service->versions) model.versions.push_back(variant->version);
+  }
+  for (auto& [name, model] : models) report.models.push_back(std::move(model));
+  return report;
+}
+
+}  // namespace fermata::serve

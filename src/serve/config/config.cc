@@ -1,0 +1,245 @@
+#include "serve/config/config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <vector>
+
+#include "base/document.h"
+#include "base/status.h"
+#include "policy/scheduler.h"
+#include "serve/config/reach.h"
+#include "serve/config/service_options.h"
+#include "store/object_store.h"
+
+namespace fermata::serve {
+namespace {
+
+constexpr int64_t kMaxPort = 65535;
+constexpr int64_t kMaxWorkers = 1024;
+constexpr double kShortestEpochS = 0.1, kLongestEpochS = 86'400;
+
+uint16_t port(Reader reader, uint16_t fallback) {
+  return static_cast<uint16_t>(reader.integer(0, kMaxPort, fallback));
+}
+
+ListenOptions listen_options(Reader reader) {
+  ListenOptions options;
+  if (!reader.present()) return options;
+  ObjectReader fields = reader.object();
+  Reader host = fields["host"];
+  options.host = host.string(options.host);
+  options.is_public = fields["public"].boolean(false);
+  if (!check_reach(options).ok()) {
+    host.fail("a loopback address, or public: true beside it, as other machines can reach it");
+  }
+  if (Reader admin = fields["admin"]; admin.present()) options.admin = admin.boolean();
+  if (Reader own = fields["admin_port"]; own.present()) options.admin_port = port(own, 0);
+  options.http = port(fields["http"], options.http);
+  options.grpc = port(fields["grpc"], options.grpc);
+  options.metrics = port(fields["metrics"], options.metrics);
+  options.threads = static_cast<uint32_t>(fields["threads"].integer(1, 64, options.threads));
+  options.max_connections = static_cast<uint32_t>(
+      fields["max_connections"].integer(1, 1'000'000, options.max_connections));
+  options.max_request_mb =
+      static_cast<uint32_t>(fields["max_request_mb"].integer(1, 2047, options.max_request_mb));
+  Reader memory = fields["memory_mb"];
+  options.memory_mb = static_cast<uint32_t>(
+      memory.integer(1, 1 << 20, std::max(options.memory_mb, 8 * options.max_request_mb)));
+  if (options.memory_mb < 8 * options.max_request_mb) {
+    memory.fail("at least 8 times max_request_mb");
+  }
+  return options;
+}
+
+SharedMemoryOptions shared_memory_options(Reader reader, SharedMemoryOptions options) {
+  if (!reader.present()) return options;
+  ObjectReader fields = reader.object();
+  if (Reader prefix = fields["prefix"]; prefix.present()) {
+    options.prefix = prefix.string();
+    if (!options.prefix->starts_with('/')) prefix.fail("a name that starts with /");
+  }
+  options.regions = static_cast<uint32_t>(fields["regions"].integer(0, 4096, options.regions));
+  options.bytes = mebibytes(fields["mb"], options.bytes);
+  return options;
+}
+
+engine::WorkerType worker_type(ObjectReader& fields) {
+  engine::WorkerType type;
+  type.count = static_cast<uint32_t>(fields["count"].integer(1, kMaxWorkers, type.count));
+  // Which providers there are, the library says when the server starts.
+  type.provider = fields["provider"].string(type.provider);
+  type.threads = static_cast<uint32_t>(fields["threads"].integer(1, 1024, type.threads));
+  type.memory_mb = fields["memory_mb"].positive(type.memory_mb);
+  return type;
+}
+
+std::vector<engine::WorkerType> worker_types(Reader reader) {
+  std::vector<engine::WorkerType> types;
+  std::set<std::string> named;
+  for (Reader entry : reader.list(1)) {
+    ObjectReader fields = entry.object();
+    Reader name = fields["name"];
+    types.push_back(worker_type(fields));
+    types.back().name = name.string();
+    if (!engine::is_worker_type_name(types.back().name)) {
+      name.fail("letters, digits, '-' and '_': it stands in the name of a profile");
+    }
+    if (!named.insert(types.back().name).second) name.fail("a name that no other type has");
+  }
+  if (types.size() > policy::kMostWorkerTypes) {
+    reader.fail(fmt::format("at most {} types", policy::kMostWorkerTypes));
+  }
+  return types;
+}
+
+engine::WorkerOptions worker_options(Reader reader) {
+  engine::WorkerOptions options;
+  if (!reader.present()) return options;
+  ObjectReader fields = reader.object();
+  // In the order of ExecutorKind.
+  options.executor =
+      static_cast<engine::ExecutorKind>(fields["executor"].choice({"onnxruntime", "emulated"}, 0));
+  if (Reader types = fields["types"]; types.present()) {
+    options.types = worker_types(types);  // and none of the fields beside it that each type has
+  } else {
+    options.types = {worker_type(fields)};
+  }
+  options.run_limit = Duration::from_seconds(
+      fields["run_limit_s"].between(0.01, 86'400, options.run_limit.seconds()));
+  Reader residency = fields["residency"];
+  // In the order of Residency.
+  options.residency = static_cast<engine::Residency>(residency.choice({"placed", "on_demand"}, 0));
+  if (options.residency == engine::Residency::kOnDemand &&
+      !std::isfinite(options.least_memory_mb())) {
+    residency.fail("memory_mb beside it, without which every worker holds every model");
+  }
+  return options;
+}
+
+engine::PlacementOptions placement_options(Reader reader, const engine::WorkerOptions& workers) {
+  engine::PlacementOptions options;
+  if (!reader.present()) return options;
+  if (!std::isfinite(workers.least_memory_mb())) {
+    reader.fail("workers.memory_mb beside it, without which every worker holds every model");
+    return options;
+  }
+  if (workers.residency == engine::Residency::kOnDemand) {
+    reader.fail("workers.residency placed beside it");
+    return options;
+  }
+  ObjectReader fields = reader.object();
+  if (Reader subclusters = fields["subclusters"]; subclusters.present()) {
+    options.subclusters = static_cast<uint32_t>(subclusters.integer(1, workers.count()));
+  }
+  options.epoch = Duration::from_seconds(
+      fields["epoch_s"].between(kShortestEpochS, kLongestEpochS, options.epoch.seconds()));
+  options.max_change_cost = fields["max_change_cost"].non_negative(options.max_change_cost);
+  options.max_rate_rps = fields["max_rate_rps"].positive(options.max_rate_rps);
+  options.weight = fields["weight"].non_negative(options.weight);
+  options.min_gain = fields["min_gain"].non_negative(options.min_gain);
+  return options;
+}
+
+engine::Limits limits(Reader reader) {
+  engine::Limits limits;
+  if (!reader.present()) return limits;
+  ObjectReader fields = reader.object();
+  limits.request_parts =
+      static_cast<uint32_t>(fields["request_parts"].integer(1, 1 << 20, limits.request_parts));
+  limits.held_bytes = mebibytes(fields["held_mb"], limits.held_bytes);
+  return limits;
+}
+
+std::string policy(Reader reader, const std::string& fallback) {
+  const std::vector<std::string_view> names = policy::all_scheduler_names();
+  const auto at = std::find(names.begin(), names.end(), fallback);
+  return std::string(names[reader.choice(names, static_cast<size_t>(at - names.begin()))]);
+}
+
+std::optional<bool> flag(Reader reader) {
+  return reader.present() ? std::optional(reader.boolean()) : std::nullopt;
+}
+
+Config config(Reader root, operators::Resolve resolve) {
+  Config config;
+  engine::EngineOptions& engine = config.engine;
+  ObjectReader fields = root.object();
+  engine.repository = fields["models"].string();
+  config.models_mirror = fields["models_mirror"].string("");
+  config.listen = listen_options(fields["listen"]);
+  config.listen.shared_memory =
+      shared_memory_options(fields["shared_memory"], config.listen.shared_memory);
+  engine.policy = policy(fields["scheduler"], engine.policy);
+  engine.groups.window =
+      Duration::from_millis(fields["scheduler_window_ms"].between(0, 1e6, 100.0));
+  engine.groups.data_aware = flag(fields["scheduler_data_aware"]);
+  engine.groups.short_circuit = flag(fields["scheduler_short_circuit"]);
+  engine.groups.tau =
+      static_cast<uint32_t>(fields["scheduler_tau"].integer(0, 1'000'000, engine.groups.tau));
+  engine.groups.max_group = static_cast<uint32_t>(
+      fields["scheduler_max_group"].integer(1, int64_t{UINT32_MAX}, engine.groups.max_group));
+  engine.groups.delta = fields["scheduler_delta"].between(1e-9, 1, engine.groups.delta);
+  engine.scheduler_threads = static_cast<uint32_t>(fields["scheduler_threads"].integer(0, 256, 0));
+  engine.workers = worker_options(fields["workers"]);
+  engine.placement = placement_options(fields["placement"], engine.workers);
+  engine.latency_quantile = fields["latency_quantile"].between(0.5, 0.99, engine.latency_quantile);
+  engine.operator_threads =
+      static_cast<uint32_t>(fields["operator_threads"].integer(1, 1024, engine.operator_threads));
+  engine.default_max_batch = static_cast<uint32_t>(
+      fields["default_max_batch"].integer(1, 65536, engine.default_max_batch));
+  engine.limits = limits(fields["limits"]);
+  if (Reader services = fields["services"]; services.present()) {
+    for (const auto& [name, service] : services.map()) {
+      engine.services.push_back(service_options(name, service, resolve));
+    }
+  }
+  const std::vector<std::string_view> levels = {"debug", "info", "warning", "error", "off"};
+  config.log_level = levels[fields["log_level"].choice(levels, 1)];
+  return config;
+}
+
+absl::StatusOr<Config> read_config(Document document, const std::string& folder) {
+  const std::filesystem::path base(folder);
+  const auto resolved = [&base](const std::string& file) {
+    return (base / std::filesystem::path(file)).lexically_normal().string();
+  };
+  const auto from_here = [&resolved](std::string& file) { file = resolved(file); };
+  ASSIGN_OR_RETURN(Config result,
+                   document.read([&](Reader root) { return config(root, resolved); }));
+  if (!store::is_s3_url(result.engine.repository)) from_here(result.engine.repository);
+  if (!result.models_mirror.empty()) from_here(result.models_mirror);
+  for (engine::ServiceOptions& service : result.engine.services) {
+    if (service.ensemble) {
+      from_here(service.ensemble->profile);
+      if (!service.ensemble->features.empty()) from_here(service.ensemble->features);
+    }
+    if (!service.variants) continue;
+    if (auto& evidence = service.variants->evidence) {
+      from_here(evidence->features);
+      from_here(evidence->labels);
+    }
+    if (auto& labelled = service.variants->labelled) {
+      from_here(labelled->features);
+      from_here(labelled->labels);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<Config> parse_config(std::string_view text, const std::string& folder) {
+  ASSIGN_OR_RETURN(Document document, Document::parse(text, Document::Format::kYaml));
+  return read_config(std::move(document), folder);
+}
+
+absl::StatusOr<Config> load_config(const std::string& file) {
+  ASSIGN_OR_RETURN(Document document, Document::load(file));
+  return read_config(std::move(document), std::filesystem::path(file).parent_path().string());
+}
+
+}  // namespace fermata::serve

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "engine/request.h"
+#include "grpc_service.pb.h"
+#include "serve/call/infer_call.h"
+#include "serve/call/shared_memory.h"
+
+namespace fermata::serve {
+
+// Decodes everything but the times. Payloads are views into the message wherever
+// it holds the bytes as the wire does, so it must not change until they are gone.
+// INVALID_ARGUMENT says which field, what stands there and what was expected.
+absl::StatusOr<InferCall> decode_grpc_infer(
+    std::shared_ptr<const inference::ModelInferRequest> message, const SharedMemory& regions);
+
+// What a stream's client is told, of an error too.
+void encode_grpc_stream(const engine::ReplyPart& part, inference::ModelInferResponse& response);
+
+// Fills `response` from an answer (part.status is ok).
+absl::Status encode_grpc_reply(engine::ReplyPart part, const ReplyWishes& wishes,
+                               const SharedMemory& regions,
+                               inference::ModelInferResponse& response);
+
+}  // namespace fermata::serve

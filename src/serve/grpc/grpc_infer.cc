@@ -1,0 +1,101 @@
+#include <grpc/support/time.h>
+#include <grpcpp/grpcpp.h>
+
+#include <utility>
+
+#include "base/status.h"
+#include "serve/call/status_map.h"
+#include "serve/grpc/grpc_codec.h"
+#include "serve/grpc/grpc_message.h"
+#include "serve/grpc/grpc_service.h"
+
+namespace fermata::serve {
+namespace {
+
+// A client's own deadline, on the engine's clock.
+Time cutoff_of(const grpc::ServerContextBase& context, Time now) {
+  constexpr int64_t kLongestS = 1'000'000'000;  // beyond some thirty years: none
+  const gpr_timespec left =
+      gpr_time_sub(gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_REALTIME),
+                   gpr_now(GPR_CLOCK_REALTIME));
+  if (left.tv_sec > kLongestS) return Time::infinite();
+  return now + Duration::seconds(left.tv_sec) + Duration::nanos(left.tv_nsec);
+}
+
+// One unary call. gRPC calls neither OnCancel nor OnDone before the method that
+// made it has returned, so start() is over by then, even if the reply has come.
+class UnaryInfer final : public grpc::ServerUnaryReactor {
+ public:
+  UnaryInfer(GrpcHouse& house, grpc::CallbackServerContext& context, grpc::ByteBuffer& response)
+      : house_(house), context_(context), response_(response), held_(house.budget) {}
+
+  void start(grpc::ByteBuffer& request) {
+    house_.counters.begin();
+    auto call = house_.decode(request, held_, context_, nullptr);
+    if (!call.ok()) {
+      house_.counters.reject();
+      return finish(call.status());
+    }
+    wishes_ = std::move(call->wishes);
+    job_ = house_.engine.submit(std::move(call->request),
+                                [this](engine::ReplyPart part) { answer(std::move(part)); });
+  }
+
+  void OnCancel() override {
+    if (!job_.is_none()) house_.engine.cancel(job_);
+  }
+  void OnDone() override { delete this; }
+  // Both are short and never block: gRPC may run them where it is, instead of
+  // waking a thread of its executor for each.
+  bool InternalInlineable() override { return true; }
+
+ private:
+  void answer(engine::ReplyPart part) {
+    absl::Status status = std::move(part.status);
+    if (status.ok()) {
+      inference::ModelInferResponse response;
+      status = encode_grpc_reply(std::move(part), wishes_, house_.regions, response);
+      if (status.ok()) status = write_message(response, held_, response_);
+    }
+    finish(status);
+  }
+  void finish(const absl::Status& status) {
+    FrontEndCounters& counters = house_.counters;  // Finish may end this object
+    Finish(grpc_status(status));
+    counters.end();
+  }
+
+  GrpcHouse& house_;
+  grpc::CallbackServerContext& context_;
+  grpc::ByteBuffer& response_;
+  HeldBytes held_;  // the request and its reply
+  ReplyWishes wishes_;
+  JobId job_;
+};
+
+}  // namespace
+
+absl::StatusOr<InferCall> GrpcHouse::decode(grpc::ByteBuffer& bytes, HeldBytes& held,
+                                            const grpc::ServerContextBase& context,
+                                            std::string* id) const {
+  const Time arrival = engine.now();
+  ASSIGN_OR_RETURN(auto message, read_infer_message(bytes, max_message_bytes, held));
+  if (id != nullptr) *id = message->id();
+  ASSIGN_OR_RETURN(InferCall call, decode_grpc_infer(std::move(message), regions));
+  call.request.arrival = arrival;
+  call.request.cutoff = cutoff_of(context, arrival);
+  if (call.wishes.classifies()) {
+    ASSIGN_OR_RETURN(call.wishes.classifier,
+                     engine.catalog()->find(call.request.service, call.request.version));
+  }
+  return call;
+}
+
+grpc::ServerUnaryReactor* start_infer(GrpcHouse& house, grpc::CallbackServerContext& context,
+                                      grpc::ByteBuffer& request, grpc::ByteBuffer& response) {
+  auto* infer = new UnaryInfer(house, context, response);
+  infer->start(request);
+  return infer;
+}
+
+}  // namespace fermata::serve

@@ -1,0 +1,104 @@
+#include "serve/grpc/grpc_server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/grpcpp.h>
+#include <grpcpp/health_check_service_interface.h>
+
+#include <boost/asio/post.hpp>
+#include <chrono>
+#include <utility>
+
+#include "absl/synchronization/mutex.h"
+#include "base/status.h"
+#include "serve/grpc/grpc_listener.h"
+#include "serve/grpc/grpc_service.h"
+
+namespace fermata::serve {
+namespace {
+
+constexpr int kHandshakeLimitMs = 10'000;  // from a connection to the client's first settings
+constexpr int kCallsOfAConnection = 1024;  // at a time; a client waits with the next
+constexpr int kMetadataBytes = 16 * 1024;
+constexpr int kProbeAfterMs = 120'000, kProbeLimitMs = 20'000;  // of a client that is silent
+
+void bound(grpc::ServerBuilder& builder, const GrpcOptions& options) {
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeLimitMs);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfAConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kProbeAfterMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kProbeLimitMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // gRPC would decompress without a limit; serve/grpc_message.h does it with one.
+  builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+  builder.SetMaxSendMessageSize(-1);
+}
+
+}  // namespace
+
+struct GrpcServerImpl {
+  boost::asio::io_context& io;
+  std::unique_ptr<GrpcListener> listener;
+  GrpcHouse house;
+  GrpcService service{house};
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+  std::unique_ptr<grpc::Server> server;
+};
+
+absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions& options,
+                                                              boost::asio::io_context& io,
+                                                              engine::Engine& engine,
+                                                              Operations& operations,
+                                                              const SharedMemory& regions) {
+  ASSIGN_OR_RETURN(auto listener,
+                   GrpcListener::open(io, options.address, options.port, options.max_connections));
+  auto impl = std::unique_ptr<GrpcServerImpl>(new GrpcServerImpl{io,
+                                                                 std::move(listener),
+                                                                 {engine,
+                                                                  operations,
+                                                                  regions,
+                                                                  options.admin,
+                                                                  options.max_message_bytes,
+                                                                  options.budget,
+                                                                  options.stream_bytes,
+                                                                  {}}});
+  // Debian builds Abseil with its search for deadlocks, which every lock inside gRPC pays for.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
+  bound(builder, options);
+  builder.RegisterService(&impl->service);
+  impl->server = builder.BuildAndStart();
+  if (impl->server == nullptr) {
+    return error(absl::StatusCode::kUnavailable, "cannot start gRPC; its log says why");
+  }
+  impl->listener->start(*impl->acceptor);
+  auto result = std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
+  result->set_serving(true);
+  return result;
+}
+
+GrpcServer::GrpcServer(std::unique_ptr<GrpcServerImpl> impl) : impl_(std::move(impl)) {}
+GrpcServer::~GrpcServer() = default;
+
+uint16_t GrpcServer::port() const { return impl_->listener->port(); }
+const FrontEndCounters& GrpcServer::counters() const { return impl_->house.counters; }
+
+void GrpcServer::set_serving(bool serving) {
+  auto* health = impl_->server->GetHealthCheckService();
+  health->SetServingStatus(serving);
+  health->SetServingStatus("inference.GRPCInferenceService", serving);
+}
+
+void GrpcServer::stop(Duration patience) {
+  boost::asio::post(impl_->io, [&listener = *impl_->listener] { listener.close(); });
+  impl_->server->Shutdown(std::chrono::system_clock::now() +
+                          std::chrono::nanoseconds(patience.nanos()));
+  impl_->server->Wait();
+}
+
+}  // namespace fermata::serve

@@ -1,0 +1,209 @@
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <utility>
+
+#include "base/status.h"
+#include "serve/call/status_map.h"
+#include "serve/grpc/grpc_codec.h"
+#include "serve/grpc/grpc_message.h"
+#include "serve/grpc/grpc_service.h"
+
+namespace fermata::serve {
+namespace {
+
+using inference::ModelStreamInferResponse;
+
+constexpr size_t kMostUnderWay =
+    256;  // requests of a stream that wait for their turn to be written
+
+// Asked for with the metadata triton_grpc_error: an error ends the stream with
+// its status, instead of travelling in a response.
+bool errors_end_stream(const grpc::CallbackServerContext& context) {
+  const auto found = context.client_metadata().find("triton_grpc_error");
+  return found != context.client_metadata().end() && found->second == "true";
+}
+
+uint64_t next_owner() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+// One stream. Requests run at the same time; responses go out in the order of
+// their requests. Replies of the engine keep the object alive beside gRPC.
+class StreamInfer final : public InferStream, public std::enable_shared_from_this<StreamInfer> {
+ public:
+  StreamInfer(GrpcHouse& house, grpc::CallbackServerContext& context)
+      : house_(house),
+        context_(context),
+        errors_end_stream_(errors_end_stream(context)),
+        budget_(std::make_shared<ByteBudget>(house.stream_bytes, house.budget)) {}
+
+  void start() {
+    self_ = shared_from_this();
+    read_next();
+  }
+
+  void OnReadDone(bool ok) override {
+    if (ok) {
+      submit();
+      const std::scoped_lock lock(mutex_);
+      if (slots_.size() < kMostUnderWay) return read_next();
+      paused_ = true;
+    } else {
+      const std::scoped_lock lock(mutex_);
+      reads_done_ = true;
+      advance();
+    }
+  }
+  void OnWriteDone(bool) override {
+    const std::scoped_lock lock(mutex_);
+    writing_ = false;
+    slots_.front()->responses.pop_front();
+    advance();
+    if (std::exchange(paused_, false)) read_next();
+  }
+  void OnCancel() override {
+    std::deque<std::shared_ptr<Slot>> waiting;
+    {
+      const std::scoped_lock lock(mutex_);
+      cancelled_ = true;
+      waiting = slots_;
+    }
+    for (const auto& slot : waiting) {
+      if (!slot->job.is_none()) house_.engine.cancel(slot->job);
+    }
+  }
+  void OnDone() override {
+    if (has_clients_) house_.engine.close_streams(owner_);
+    self_.reset();
+  }
+
+ private:
+  // A request and the responses to it that are not written yet.
+  struct Slot {
+    std::string id;
+    ReplyWishes wishes;
+    JobId job;
+    HeldBytes held;  // the request and its responses
+    std::deque<grpc::ByteBuffer> responses;
+    bool complete = false;  // the last of them is the final one
+  };
+
+  void read_next() {
+    if (finished_) return;
+    StartRead(&incoming_);
+  }
+
+  void submit() {
+    house_.counters.begin();
+    auto slot = std::make_shared<Slot>();
+    slot->held = HeldBytes(budget_);
+    {
+      const std::scoped_lock lock(mutex_);
+      slots_.push_back(slot);
+    }
+    auto call = house_.decode(incoming_, slot->held, context_, &slot->id);
+    if (!call.ok()) {
+      house_.counters.reject();
+      engine::ReplyPart refused;
+      refused.status = call.status();
+      return answer(*slot, std::move(refused));
+    }
+    slot->wishes = std::move(call->wishes);
+    if (call->request.frame != nullptr) {
+      call->request.frame->owner = owner_;
+      has_clients_ = true;
+    }
+    const JobId job = house_.engine.submit(
+        std::move(call->request), [self = shared_from_this(), slot](engine::ReplyPart part) {
+          self->answer(*slot, std::move(part));
+        });
+    bool gone;
+    {
+      const std::scoped_lock lock(mutex_);
+      slot->job = job;
+      gone = cancelled_;
+    }
+    if (gone) house_.engine.cancel(job);
+  }
+
+  void answer(Slot& slot, engine::ReplyPart part) {
+    const bool final = part.final;
+    absl::Status status = part.status;
+    const engine::ReplyPart refused{.stream = part.stream};
+    ModelStreamInferResponse response;
+    auto& infer = *response.mutable_infer_response();
+    if (status.ok()) {
+      status = encode_grpc_reply(std::move(part), slot.wishes, house_.regions, infer);
+    }
+    (*infer.mutable_parameters())["triton_final_response"].set_bool_param(final);
+    grpc::ByteBuffer bytes;
+    if (status.ok()) status = write_message(response, slot.held, bytes);
+    if (!status.ok()) {
+      infer.Clear();
+      infer.set_id(slot.id);
+      (*infer.mutable_parameters())["triton_final_response"].set_bool_param(final);
+      encode_grpc_stream(refused, infer);
+      response.set_error_message(client_message(status));
+      HeldBytes uncounted;
+      (void)write_message(response, uncounted, bytes);
+    }
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!status.ok() && failed_.ok() && errors_end_stream_) failed_ = status;
+      slot.responses.push_back(std::move(bytes));
+      slot.complete = final;
+      advance();
+    }
+    if (final) house_.counters.end();
+  }
+
+  // Writes what is next, or ends the stream when there is nothing left to come. Under the lock.
+  void advance() {
+    if (writing_ || finished_) return;
+    while (!slots_.empty() && slots_.front()->responses.empty() && slots_.front()->complete) {
+      slots_.pop_front();
+    }
+    if (!slots_.empty() && !slots_.front()->responses.empty()) {
+      if (cancelled_ || !failed_.ok()) {
+        slots_.front()->responses.clear();
+        return advance();
+      }
+      writing_ = true;
+      return StartWrite(&slots_.front()->responses.front());
+    }
+    const bool over = slots_.empty() && (reads_done_ || cancelled_);
+    if (!over && failed_.ok()) return;
+    finished_ = true;
+    Finish(grpc_status(failed_));
+  }
+
+  GrpcHouse& house_;
+  grpc::CallbackServerContext& context_;
+  const bool errors_end_stream_;
+  const uint64_t owner_ = next_owner();  // of a stream service's clients
+  bool has_clients_ = false;             // only between reads, and at the end
+  std::shared_ptr<StreamInfer> self_;
+  const std::shared_ptr<ByteBudget> budget_;
+  grpc::ByteBuffer incoming_;  // only between StartRead and OnReadDone
+
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<Slot>> slots_;  // in the order of the requests
+  bool writing_ = false, reads_done_ = false, paused_ = false, cancelled_ = false;
+  bool finished_ = false;
+  absl::Status failed_;
+};
+
+}  // namespace
+
+InferStream* start_stream(GrpcHouse& house, grpc::CallbackServerContext& context) {
+  auto stream = std::make_shared<StreamInfer>(house, context);
+  stream->start();
+  return stream.get();
+}
+
+}  // namespace fermata::serve

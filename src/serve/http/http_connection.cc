@@ -1,0 +1,330 @@
+#include "serve/http/http_connection.h"
+
+#include <fmt/format.h>
+
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/write.hpp>
+#include <utility>
+
+#include "serve/json/json_text.h"
+
+namespace fermata::serve {
+namespace {
+
+namespace net = boost::asio;
+namespace http = boost::beast::http;
+using Failure = boost::system::error_code;
+
+constexpr size_t kReadSize = 16 * 1024, kBodyReadSize = 64 * 1024;  // at most, at a time
+constexpr size_t kRequestsUnderWay = 2;
+constexpr std::chrono::seconds kHeadLimit(60);     // from the first byte of a request to its head
+constexpr std::chrono::minutes kTransferLimit(5);  // for a body, a reply, and between requests
+constexpr std::chrono::seconds kLingerLimit(2);
+constexpr size_t kOverhead = 1024;  // what a request takes beside its body
+constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+constexpr std::string_view kHeadEnds = "\r\n", kHeadEndsLast = "Connection: close\r\n\r\n";
+constexpr std::string_view kHeadEndsKept =
+    "Connection: keep-alive\r\n\r\n";  // HTTP/1.0 asks for it
+
+std::string_view reason(uint16_t status) {
+  if (status == 499) return "Client Closed Request";
+  const auto known = http::obsolete_reason(http::int_to_status(status));
+  return {known.data(), known.size()};
+}
+
+size_t size_of(const HttpResponse& response) {
+  size_t size = response.body.size();
+  for (const Payload& payload : response.tail) size += payload.bytes.size();
+  return size;
+}
+
+// The head of a reply, but for its end.
+std::string head_of(const HttpResponse& response) {
+  std::string head =
+      fmt::format("HTTP/1.1 {} {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n", response.status,
+                  reason(response.status), response.content_type, size_of(response));
+  for (const auto& [name, value] : response.headers) head += fmt::format("{}: {}\r\n", name, value);
+  return head;
+}
+
+}  // namespace
+
+HttpMethod HttpRequestState::method() const {
+  switch (message.method()) {
+    case http::verb::get:
+    case http::verb::head:
+      return HttpMethod::kGet;
+    case http::verb::post:
+      return HttpMethod::kPost;
+    default:
+      return HttpMethod::kOther;
+  }
+}
+
+bool HttpShard::evict() {
+  for (const auto& connection : open) {
+    if (!connection->idle()) continue;
+    const auto alive = connection;
+    alive->close();
+    return true;
+  }
+  return false;
+}
+
+void HttpShard::sweep() {
+  const auto now = std::chrono::steady_clock::now();
+  const auto all = open;
+  for (const auto& connection : all) {
+    if (connection->overdue(now)) connection->give_up();
+  }
+}
+
+void HttpShard::drain() {
+  const auto all = open;
+  for (const auto& connection : all) connection->finish_when_idle();
+}
+
+HttpConnection::HttpConnection(Socket socket, HttpShard& shard, uint64_t id)
+    : socket_(std::move(socket)),
+      shard_(shard),
+      id_(id),
+      budget_(std::make_shared<ByteBudget>(shard.options.connection_bytes, shard.options.budget)),
+      parser_(shard.options.max_body_bytes),
+      since_(std::chrono::steady_clock::now()) {}
+
+void HttpConnection::start() {
+  place_ = shard_.open.insert(shard_.open.end(), shared_from_this());
+  shard_.count.fetch_add(1, std::memory_order_relaxed);
+  shard_.handler.opened(id_);
+  if (shard_.draining) return close();
+  proceed();
+}
+
+void HttpConnection::close() {
+  if (std::exchange(closed_, true)) return;
+  Failure ignored;
+  socket_.close(ignored);
+  slots_.clear();
+  shard_.count.fetch_sub(1, std::memory_order_relaxed);
+  shard_.handler.closed(id_);
+  const auto alive = std::move(*place_);
+  shard_.open.erase(place_);
+}
+
+// The client did something: it is the last one to be closed where connections are short.
+void HttpConnection::touch() {
+  since_ = std::chrono::steady_clock::now();
+  shard_.open.splice(shard_.open.end(), shard_.open, place_);
+}
+
+bool HttpConnection::overdue(Moment now) const {
+  if (closing_) return now - since_ > kLingerLimit;
+  if (writing_) return now - since_ > kTransferLimit;
+  if (!slots_.empty()) return false;  // its reply is due from us
+  const bool in_head = parser_.inside() && incoming_.empty();
+  return now - since_ > (in_head ? std::chrono::seconds(kHeadLimit) : kTransferLimit);
+}
+
+void HttpConnection::give_up() {
+  if (closing_ || writing_ || !parser_.inside() || deaf_) return close();
+  refuse(408, "the request did not come to its end in time");
+}
+
+void HttpConnection::finish_when_idle() {
+  if (idle() && !parser_.inside()) end();
+}
+
+// Takes requests out of what has been read, then asks for more.
+void HttpConnection::proceed() {
+  if (closed_ || std::exchange(proceeding_, true)) return;
+  while (!closed_ && !deaf_ && slots_.size() < kRequestsUnderWay && buffer_.size() > 0) {
+    const auto data = buffer_.cdata();
+    const bool inside = parser_.inside();
+    size_t used = 0;
+    const auto step = parser_.feed({static_cast<const char*>(data.data()), data.size()}, used);
+    buffer_.consume(used);
+    if (!inside && parser_.inside()) touch();
+    if (step == HttpParser::Step::kBad) {
+      refuse(parser_.refusal().status, parser_.refusal().says);
+    } else if (step == HttpParser::Step::kWhole) {
+      dispatch();
+    } else if (step == HttpParser::Step::kHead) {
+      if (!begin_body()) break;
+    } else if (!incoming_.empty() && !incoming_.grow_to(parser_.length() + kOverhead)) {
+      refuse(429, "no memory is left for the body of this request; try again later");
+    } else {
+      break;
+    }
+  }
+  proceeding_ = false;
+  if (closed_) return;
+  if (!deaf_ && !sent_all_ && slots_.size() < kRequestsUnderWay) read();
+  if (sent_all_ && slots_.empty() && !writing_) end();
+}
+
+bool HttpConnection::begin_body() {
+  incoming_ = HeldBytes(budget_);
+  if (!incoming_.grow_to(parser_.length() + kOverhead)) {
+    refuse(429, "no memory is left for the body of this request; try again later");
+    return false;
+  }
+  if (parser_.expects_continue() && buffer_.size() == 0) {
+    continue_ = true;
+    write();
+  }
+  return true;
+}
+
+void HttpConnection::dispatch() {
+  auto request = std::make_shared<HttpRequestState>();
+  request->message = parser_.take();
+  request->connection = shared_from_this();
+  request->number = first_ + slots_.size();
+  request->keep_alive = request->message.keep_alive();
+  request->is_head = request->message.method() == http::verb::head;
+  request->held = std::exchange(incoming_, {});
+  speaks_1_1_ = request->message.version() > 10;
+  continue_ = false;
+  if (buffer_.size() == 0 && buffer_.capacity() > 2 * kReadSize) buffer_ = {};
+  deaf_ = !request->keep_alive;
+  slots_.emplace_back();
+  shard_.handler.request(HttpExchange(std::move(request)));
+}
+
+void HttpConnection::refuse(uint16_t status, std::string_view says) {
+  deaf_ = true;
+  incoming_ = {};
+  HttpResponse response;
+  response.status = status;
+  response.body = error_body(says);
+  slots_.emplace_back();
+  complete(first_ + slots_.size() - 1, make_slot(std::move(response), true, false));
+}
+
+HttpConnection::Slot HttpConnection::make_slot(HttpResponse response, bool last,
+                                               bool without_body) const {
+  Slot slot;
+  slot.ready = true;
+  slot.last = last;
+  slot.held = HeldBytes(budget_);
+  if (!slot.held.grow_to(size_of(response))) {
+    response = HttpResponse();
+    response.status = 429;
+    response.body = error_body("no memory is left for the reply; try again later");
+  }
+  slot.head = head_of(response);
+  if (without_body) {
+    response.body.clear();
+    response.tail.clear();
+  }
+  slot.response = std::move(response);
+  return slot;
+}
+
+void HttpConnection::respond(const HttpRequestState& request, HttpResponse response) {
+  net::dispatch(shard_.io, [self = shared_from_this(), number = request.number,
+                            slot = make_slot(std::move(response), !request.keep_alive,
+                                             request.is_head)]() mutable {
+    self->complete(number, std::move(slot));
+  });
+}
+
+void HttpConnection::complete(uint64_t number, Slot slot) {
+  if (closed_) return;
+  deaf_ = deaf_ || slot.last;
+  slots_[number - first_] = std::move(slot);
+  write();
+}
+
+// Writes every reply whose turn it is at once.
+void HttpConnection::write() {
+  if (writing_ || closed_) return;
+  while (!slots_.empty() && slots_.front().ready) {
+    written_.push_back(std::move(slots_.front()));
+    slots_.pop_front();
+    ++first_;
+  }
+  std::vector<net::const_buffer> pieces;
+  const auto add = [&pieces](const auto& bytes) {
+    if (bytes.size() > 0) pieces.emplace_back(bytes.data(), bytes.size());
+  };
+  for (Slot& slot : written_) {
+    const bool final = &slot == &written_.back() && slots_.empty();
+    slot.last = slot.last || (final && shard_.draining && !parser_.inside());
+    add(slot.head);
+    add(slot.last ? kHeadEndsLast : speaks_1_1_ ? kHeadEnds : kHeadEndsKept);
+    add(slot.response.body);
+    for (const Payload& payload : slot.response.tail) add(payload.bytes);
+  }
+  if (continue_ && slots_.empty()) {
+    add(kContinue);
+    continue_ = false;
+  }
+  if (pieces.empty()) return;
+  writing_ = true;
+  since_ = std::chrono::steady_clock::now();
+  net::async_write(socket_, pieces, [self = shared_from_this()](const Failure& failed, size_t) {
+    self->on_written(bool(failed));
+  });
+}
+
+void HttpConnection::on_written(bool failed) {
+  writing_ = false;
+  if (closed_) return;
+  const bool last = !written_.empty() && written_.back().last;
+  written_.clear();
+  if (failed) return close();
+  since_ = std::chrono::steady_clock::now();
+  if (last || (shard_.draining && idle() && !parser_.inside())) return end();
+  write();
+  proceed();
+}
+
+// Our last byte is out. What the client may still send is read, so that the reply reaches it.
+void HttpConnection::end() {
+  if (std::exchange(closing_, true)) return;
+  deaf_ = true;
+  since_ = std::chrono::steady_clock::now();
+  Failure ignored;
+  socket_.shutdown(net::socket_base::shutdown_send, ignored);
+  buffer_.clear();
+  if (sent_all_ || (shard_.draining && socket_.available(ignored) == 0)) return close();
+  read();
+}
+
+void HttpConnection::read() {
+  if (std::exchange(reading_, true)) return;
+  socket_.async_read_some(buffer_.prepare(incoming_.empty() ? kReadSize : kBodyReadSize),
+                          [self = shared_from_this()](const Failure& failed, size_t bytes) {
+                            self->on_read(bytes, bool(failed));
+                          });
+}
+
+void HttpConnection::on_read(size_t bytes, bool ended) {
+  reading_ = false;
+  if (closed_) return;
+  if (closing_) return ended ? close() : read();
+  if (ended && bytes == 0) {
+    sent_all_ = true;
+    if (slots_.empty() && !writing_) return close();
+    watch_a_client_that_sends_no_more();
+  } else {
+    buffer_.commit(bytes);
+  }
+  proceed();
+}
+
+// A client that has closed cannot be told from one that waits for its reply, until something is
+// sent: a machine answers that for a socket that is gone. 100 (Continue) may always be sent to
+// who speaks HTTP/1.1.
+void HttpConnection::watch_a_client_that_sends_no_more() {
+  if (!speaks_1_1_ || writing_) return;
+  Failure failed;
+  socket_.non_blocking(true, failed);
+  socket_.send(net::buffer(kContinue.data(), kContinue.size()), 0, failed);
+  if (failed) return close();
+  socket_.async_wait(Socket::wait_error,
+                     [self = shared_from_this()](const Failure&) { self->close(); });
+}
+
+}  // namespace fermata::serve

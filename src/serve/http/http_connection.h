@@ -1,0 +1,115 @@
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <list>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/byte_budget.h"
+#include "serve/http/http_parser.h"
+#include "serve/http/http_server.h"
+
+namespace fermata::serve {
+
+class HttpConnection;
+
+// The connections of one io thread; only that thread touches them.
+struct HttpShard {
+  const HttpOptions& options;
+  HttpHandler& handler;
+  const std::atomic<bool>& draining;
+  boost::asio::io_context io{1};
+  std::list<std::shared_ptr<HttpConnection>> open;  // the one longest unused first
+  std::atomic<size_t> count = 0;
+
+  // Closes the connection that has been without a request for longest. False: none is.
+  bool evict();
+  // Closes those whose client takes too long.
+  void sweep();
+  // Ends those without a request; the others end with their reply.
+  void drain();
+};
+
+// One request and where its reply goes; what an HttpExchange holds.
+struct HttpRequestState {
+  HttpMessage message;
+  std::shared_ptr<HttpConnection> connection;
+  uint64_t number = 0;  // of the connection's requests
+  bool keep_alive = true, is_head = false;
+  HeldBytes held;  // its body
+
+  HttpMethod method() const;
+};
+
+// HTTP/1.1 on one socket. At most two requests are under way; replies go out in the order of their
+// requests. All runs on the shard's thread but respond().
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  using Socket = boost::asio::ip::tcp::socket;
+  using Moment = std::chrono::steady_clock::time_point;
+
+  HttpConnection(Socket socket, HttpShard& shard, uint64_t id);
+  void start();
+  void close();
+  bool idle() const { return slots_.empty() && !writing_; }  // no request is under way
+  bool overdue(Moment now) const;
+  // Answers 408 where half a request has come, else closes.
+  void give_up();
+  void finish_when_idle();
+
+  uint64_t id() const { return id_; }
+  const std::shared_ptr<ByteBudget>& budget() const { return budget_; }
+  // From any thread.
+  void respond(const HttpRequestState& request, HttpResponse response);
+
+ private:
+  // A request's place in the order of replies.
+  struct Slot {
+    bool ready = false, last = false;  // last: the connection ends after it
+    std::string head;                  // but for its end
+    HttpResponse response;
+    HeldBytes held;
+  };
+
+  void proceed();
+  void read();
+  void on_read(size_t bytes, bool ended);
+  bool begin_body();
+  void dispatch();
+  void refuse(uint16_t status, std::string_view says);
+  void complete(uint64_t number, Slot slot);
+  void write();
+  void on_written(bool failed);
+  void end();
+  void watch_a_client_that_sends_no_more();
+  void touch();
+  Slot make_slot(HttpResponse response, bool last, bool without_body) const;
+
+  Socket socket_;
+  HttpShard& shard_;
+  const uint64_t id_;
+  const std::shared_ptr<ByteBudget> budget_;
+  std::list<std::shared_ptr<HttpConnection>>::iterator place_;
+  boost::beast::flat_buffer buffer_;
+  HttpParser parser_;
+  HeldBytes incoming_;  // the body that is being read
+  std::deque<Slot> slots_;
+  std::deque<Slot> written_;  // while writing_, what is being written
+  uint64_t first_ = 0;        // number of slots_.front()
+  Moment since_;              // of the phase that overdue() looks at
+  bool reading_ = false, writing_ = false, proceeding_ = false, closed_ = false;
+  bool sent_all_ = false;   // the client sends no more
+  bool deaf_ = false;       // no more requests are taken
+  bool closing_ = false;    // our last byte is written, the client's end is awaited
+  bool continue_ = false;   // the client waits for 100 (Continue)
+  bool speaks_1_1_ = true;  // as of its last request
+};
+
+}  // namespace fermata::serve

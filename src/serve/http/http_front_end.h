@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "engine/engine.h"
+#include "serve/call/shared_memory.h"
+#include "serve/http/http_routes.h"
+#include "serve/http/http_server.h"
+#include "serve/http/running_jobs.h"
+#include "serve/net/background.h"
+#include "serve/net/counters.h"
+#include "serve/operations/operations.h"
+
+namespace fermata::serve {
+
+// The Open Inference Protocol over HTTP: decodes what the server receives, asks
+// the engine or the operations, and answers. A connection that closes cancels
+// its jobs. Compressed bodies, long JSON and long replies are worked on by background threads.
+class HttpFrontEnd : public HttpHandler {
+ public:
+  // All outlive it. max_body_bytes bounds a body after decompression. `admin`: is_admin() calls
+  // are answered too.
+  HttpFrontEnd(engine::Engine& engine, Operations& operations, const SharedMemory& regions,
+               size_t max_body_bytes, bool admin)
+      : engine_(engine),
+        operations_(operations),
+        regions_(regions),
+        max_body_bytes_(max_body_bytes),
+        admin_(admin) {}
+
+  void request(HttpExchange exchange) override;
+  void opened(uint64_t connection) override { jobs_.open(connection); }
+  void closed(uint64_t connection) override;
+
+  // Once no request comes any more: those on background threads are with the engine then.
+  void finish() { background_.finish(); }
+
+  const FrontEndCounters& counters() const { return counters_; }
+
+ private:
+  static constexpr size_t kBackgroundThreads = 2;
+  struct Infer;
+
+  void start(std::unique_ptr<Infer> infer);
+  absl::StatusOr<InferCall> decode(Infer& infer);
+  absl::Status prepare(Infer& infer, engine::InferRequest& request);
+  void end(std::unique_ptr<Infer> infer, engine::ReplyPart part);
+  void answer(Infer& infer, engine::ReplyPart part);
+
+  engine::Engine& engine_;
+  Operations& operations_;
+  const SharedMemory& regions_;
+  const size_t max_body_bytes_;
+  const bool admin_;
+  RunningJobs jobs_;
+  FrontEndCounters counters_;
+  Background background_{kBackgroundThreads};
+};
+
+// Answers every call but infer.
+void answer_operation(HttpExchange exchange, const HttpRoute& route, Operations& operations);
+// The protocol's error body.
+HttpResponse error_response(const absl::Status& status);
+
+}  // namespace fermata::serve

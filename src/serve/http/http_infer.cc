@@ -1,0 +1,180 @@
+#include <charconv>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "serve/call/status_map.h"
+#include "serve/config/reach.h"
+#include "serve/http/http_front_end.h"
+#include "serve/json/json_reply.h"
+#include "serve/json/json_request.h"
+#include "serve/json/json_text.h"
+#include "serve/net/compression.h"
+
+namespace fermata::serve {
+namespace {
+
+constexpr std::string_view kHeaderLength = "Inference-Header-Content-Length";
+constexpr size_t kCompressedFrom = 1024;  // below, compressing costs more than it saves
+// From so many bytes on, what is read or written byte by byte goes to a background thread.
+constexpr size_t kLong = 64 * 1024;
+
+absl::StatusOr<std::optional<size_t>> read_header_length(const HttpExchange& exchange) {
+  const std::string_view text = exchange.header(kHeaderLength);
+  if (text.empty()) return std::nullopt;
+  size_t value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc() || end != text.data() + text.size()) {
+    return invalid("{} is \"{}\", expected a number of bytes", kHeaderLength, text.substr(0, 40));
+  }
+  return value;
+}
+
+absl::StatusOr<InferBody> read_body(HttpExchange& exchange, size_t limit) {
+  InferBody body{exchange.body(), {}, exchange.owner()};
+  ASSIGN_OR_RETURN(const Encoding encoding,
+                   parse_content_encoding(exchange.header("Content-Encoding")));
+  if (encoding != Encoding::kIdentity) {
+    ASSIGN_OR_RETURN(std::string plain,
+                     decompress(body.bytes, encoding, limit,
+                                [&exchange](size_t more) { return exchange.hold(more); }));
+    auto owner = std::make_shared<std::string>(std::move(plain));
+    body.bytes = *owner;
+    body.owner = std::move(owner);
+  }
+  ASSIGN_OR_RETURN(body.json_length, read_header_length(exchange));
+  return body;
+}
+
+// Whether the io thread would have to read many bytes for it.
+bool is_long(const HttpExchange& exchange) {
+  if (!exchange.header("Content-Encoding").empty()) return true;
+  if (exchange.body().size() < kLong) return false;
+  const auto json = read_header_length(exchange);
+  return json.ok() && json->value_or(kLong) >= kLong;
+}
+
+bool is_long(const engine::ReplyPart& part) {
+  size_t bytes = 0;
+  for (const Tensor& tensor : part.outputs) bytes += tensor.data.bytes.size();
+  return bytes >= kLong;
+}
+
+HttpResponse to_response(HttpReply reply, Encoding encoding) {
+  HttpResponse response;
+  if (reply.json_length) {
+    response.content_type = "application/octet-stream";
+    response.headers.emplace_back(kHeaderLength, std::to_string(*reply.json_length));
+  }
+  if (encoding == Encoding::kIdentity || reply.size() < kCompressedFrom) {
+    response.body = std::move(reply.text);
+    response.tail = std::move(reply.tail);
+    return response;
+  }
+  std::vector<std::string_view> pieces = {reply.text};
+  for (const Payload& payload : reply.tail) {
+    pieces.emplace_back(reinterpret_cast<const char*>(payload.bytes.data()), payload.bytes.size());
+  }
+  response.body = compress(pieces, encoding);
+  response.headers.emplace_back("Content-Encoding", name(encoding));
+  return response;
+}
+
+}  // namespace
+
+// What is kept of a request until its reply.
+struct HttpFrontEnd::Infer {
+  HttpExchange exchange;
+  HttpRoute route;
+  Time arrival;
+  ReplyWishes wishes;
+  Encoding encoding = Encoding::kIdentity;
+};
+
+absl::StatusOr<InferCall> HttpFrontEnd::decode(Infer& infer) {
+  const HttpRoute& route = infer.route;
+  ASSIGN_OR_RETURN(const InferBody body, read_body(infer.exchange, max_body_bytes_));
+  if (body.json_length != size_t{0}) return decode_json_infer(body, regions_);
+  ASSIGN_OR_RETURN(const auto variant, engine_.catalog()->find(route.model, route.version));
+  return decode_raw_infer(body, *variant);
+}
+
+absl::Status HttpFrontEnd::prepare(Infer& infer, engine::InferRequest& request) {
+  ASSIGN_OR_RETURN(InferCall call, decode(infer));
+  infer.wishes = std::move(call.wishes);
+  infer.encoding = choose_encoding(infer.exchange.header("Accept-Encoding"));
+  if (infer.wishes.classifies()) {
+    ASSIGN_OR_RETURN(infer.wishes.classifier,
+                     engine_.catalog()->find(infer.route.model, infer.route.version));
+  }
+  request = std::move(call.request);
+  request.service = infer.route.model;
+  request.version = infer.route.version;
+  request.arrival = infer.arrival;
+  return absl::OkStatus();
+}
+
+void HttpFrontEnd::request(HttpExchange exchange) {
+  HttpRoute route = find_route(exchange.method(), exchange.target());
+  if (route.call == HttpCall::kInfer) {
+    counters_.begin();
+    const bool in_background = is_long(exchange);
+    auto infer = std::make_unique<Infer>(
+        Infer{std::move(exchange), std::move(route), engine_.now(), {}, {}});
+    if (!in_background) return start(std::move(infer));
+    return background_.post(
+        [this, infer = std::move(infer)]() mutable { start(std::move(infer)); });
+  }
+  if (is_admin(route.call) && !admin_) return exchange.respond(error_response(admin_is_off()));
+  if (exchange.body().size() < kLong) {
+    return answer_operation(std::move(exchange), route, operations_);
+  }
+  background_.post([this, exchange = std::move(exchange), route = std::move(route)]() mutable {
+    answer_operation(std::move(exchange), route, operations_);
+  });
+}
+
+void HttpFrontEnd::start(std::unique_ptr<Infer> infer) {
+  const uint64_t connection = infer->exchange.connection();
+  engine::InferRequest request;
+  if (const absl::Status bad = prepare(*infer, request); !bad.ok()) {
+    counters_.reject();
+    infer->exchange.respond(error_response(bad));
+    return counters_.end();
+  }
+  const JobId job = engine_.submit(
+      std::move(request), [this, infer = std::move(infer)](engine::ReplyPart part) mutable {
+        if (!is_long(part)) return end(std::move(infer), std::move(part));
+        background_.post([this, infer = std::move(infer), part = std::move(part)]() mutable {
+          end(std::move(infer), std::move(part));
+        });
+      });
+  if (!jobs_.add(connection, job)) engine_.cancel(job);
+}
+
+void HttpFrontEnd::end(std::unique_ptr<Infer> infer, engine::ReplyPart part) {
+  answer(*infer, std::move(part));
+  infer.reset();
+  counters_.end();
+}
+
+void HttpFrontEnd::answer(Infer& infer, engine::ReplyPart part) {
+  if (!part.status.ok()) return infer.exchange.respond(error_response(part.status));
+  auto reply = encode_json_reply(std::move(part), infer.wishes, regions_);
+  if (!reply.ok()) return infer.exchange.respond(error_response(reply.status()));
+  infer.exchange.respond(to_response(*std::move(reply), infer.encoding));
+}
+
+void HttpFrontEnd::closed(uint64_t connection) {
+  for (const JobId job : jobs_.close(connection)) engine_.cancel(job);
+}
+
+HttpResponse error_response(const absl::Status& status) {
+  HttpResponse response;
+  response.status = http_status(status.code());
+  response.body = error_body(client_message(status));
+  return response;
+}
+
+}  // namespace fermata::serve

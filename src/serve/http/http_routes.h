@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "serve/http/http_server.h"
+
+namespace fermata::serve {
+
+// What a request line asks for.
+enum class HttpCall : uint8_t {
+  kUnknown,      // 404
+  kWrongMethod,  // 405
+  kInfer,
+  kServerLive,
+  kServerReady,
+  kServerMetadata,
+  kModelReady,
+  kModelMetadata,
+  kModelConfig,
+  kStatistics,
+  kRepositoryIndex,
+  kModelLoad,
+  kModelUnload,
+  kMemoryStatus,
+  kMemoryRegister,
+  kMemoryUnregister,
+  kCudaMemoryStatus,
+  kCudaMemoryRegister,
+  kCudaMemoryUnregister,
+  kPlacement,
+  kDecisions,
+  kUnserved,  // of the protocol, but 501
+};
+
+// Whether it changes or shows what only who runs the server should: serve/reach.h.
+bool is_admin(HttpCall call);
+
+// The names in the path, decoded; empty where the path has none.
+struct HttpRoute {
+  HttpCall call = HttpCall::kUnknown;
+  std::string model, version, region;
+  std::string_view allow;  // of kWrongMethod: the methods that the path has
+};
+
+HttpRoute find_route(HttpMethod method, std::string_view target);
+
+}  // namespace fermata::serve

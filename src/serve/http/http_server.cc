@@ -1,0 +1,150 @@
+#include "serve/http/http_server.h"
+
+#include <atomic>
+#include <boost/asio/dispatch.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <thread>
+
+#include "base/status.h"
+#include "serve/http/http_connection.h"
+#include "serve/net/acceptor.h"
+
+namespace fermata::serve {
+namespace {
+
+namespace net = boost::asio;
+
+constexpr std::chrono::seconds kSweepEvery(1);
+constexpr std::string_view kTurnedAway =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 51\r\n"
+    "Connection: close\r\nRetry-After: 1\r\n\r\n"
+    R"({"error":"too many connections, try again shortly"})";
+
+void sweep_from_now_on(HttpShard& shard, net::steady_timer& timer) {
+  timer.expires_after(kSweepEvery);
+  timer.async_wait([&](const boost::system::error_code& failed) {
+    if (failed) return;
+    shard.sweep();
+    sweep_from_now_on(shard, timer);
+  });
+}
+
+}  // namespace
+
+HttpMethod HttpExchange::method() const { return request_->method(); }
+
+std::string_view HttpExchange::target() const { return path_of(request_->message); }
+
+std::string_view HttpExchange::header(std::string_view name) const {
+  const auto found = request_->message.find(boost::beast::string_view(name.data(), name.size()));
+  if (found == request_->message.end()) return {};
+  return {found->value().data(), found->value().size()};
+}
+
+std::string_view HttpExchange::body() const { return request_->message.body(); }
+std::shared_ptr<const void> HttpExchange::owner() const { return request_; }
+uint64_t HttpExchange::connection() const { return request_->connection->id(); }
+bool HttpExchange::hold(size_t bytes) { return request_->held.grow_by(bytes); }
+
+void HttpExchange::respond(HttpResponse response) {
+  const auto request = std::exchange(request_, nullptr);
+  request->connection->respond(*request, std::move(response));
+}
+
+struct HttpServer::Impl {
+  struct Shard : HttpShard {
+    net::steady_timer timer{io};
+    std::thread thread;
+  };
+
+  const HttpOptions options;
+  HttpHandler& handler;
+  std::atomic<bool> draining = false;
+  uint64_t next_id = 1;  // of the thread that accepts
+  size_t next_shard = 0;
+  std::vector<std::unique_ptr<Shard>> shards;
+  std::unique_ptr<Acceptor> acceptor;
+
+  Impl(const HttpOptions& o, HttpHandler& h) : options(o), handler(h) {
+    for (uint32_t i = 0; i < options.threads; ++i) {
+      shards.emplace_back(new Shard{{options, handler, draining}});
+    }
+  }
+  ~Impl() { stop(); }
+
+  absl::Status start() {
+    ASSIGN_OR_RETURN(acceptor, Acceptor::open(shards[0]->io, options.address, options.port));
+    acceptor->start({[this]() -> net::io_context& { return shards[next_shard]->io; },
+                     [this](Acceptor::Socket socket) { accepted(std::move(socket)); },
+                     [this] { evict(); }});
+    for (const auto& shard : shards) {
+      sweep_from_now_on(*shard, shard->timer);
+      shard->thread = std::thread([&io = shard->io] {
+        const auto work = net::make_work_guard(io);
+        io.run();
+      });
+    }
+    return absl::OkStatus();
+  }
+
+  size_t connections() const {
+    size_t sum = 0;
+    for (const auto& shard : shards) sum += shard->count.load(std::memory_order_relaxed);
+    return sum;
+  }
+
+  void evict() {
+    for (const auto& shard : shards) {
+      net::post(shard->io, [&shard = *shard] { shard.evict(); });
+    }
+  }
+
+  void accepted(Acceptor::Socket socket) {
+    Shard& shard = *shards[next_shard];
+    next_shard = (next_shard + 1) % shards.size();
+    const bool full = connections() >= options.max_connections;
+    net::dispatch(shard.io, [&shard, id = next_id++, full, socket = std::move(socket)]() mutable {
+      if (full && !shard.evict()) {
+        boost::system::error_code ignored;
+        socket.non_blocking(true, ignored);
+        socket.send(net::buffer(kTurnedAway.data(), kTurnedAway.size()), 0, ignored);
+        return;
+      }
+      std::make_shared<HttpConnection>(std::move(socket), shard, id)->start();
+    });
+  }
+
+  void drain() {
+    draining = true;
+    net::post(shards[0]->io, [this] { acceptor->close(); });
+    for (const auto& shard : shards) {
+      net::post(shard->io, [&shard = *shard] { shard.drain(); });
+    }
+  }
+
+  void stop() {
+    for (const auto& shard : shards) shard->io.stop();
+    for (const auto& shard : shards) {
+      if (shard->thread.joinable()) shard->thread.join();
+    }
+  }
+};
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::start(const HttpOptions& options,
+                                                              HttpHandler& handler) {
+  auto impl = std::make_unique<Impl>(options, handler);
+  RETURN_IF_ERROR(impl->start());
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+}
+
+HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpServer::~HttpServer() = default;
+uint16_t HttpServer::port() const { return impl_->acceptor->port(); }
+size_t HttpServer::connections() const { return impl_->connections(); }
+net::io_context& HttpServer::io() { return impl_->shards[0]->io; }
+void HttpServer::drain() { impl_->drain(); }
+void HttpServer::stop() { impl_->stop(); }
+
+}  // namespace fermata::serve

@@ -1,0 +1,248 @@
+#include "serve/json/json_request.h"
+
+#include <simdjson.h>
+
+#include <string>
+#include <utility>
+
+#include "base/status.h"
+#include "model/json_data.h"
+
+namespace fermata::serve {
+namespace {
+
+using simdjson::dom::array;
+using simdjson::dom::element;
+using simdjson::dom::element_type;
+using simdjson::dom::object;
+
+std::string_view kind(element e) {
+  switch (e.type()) {
+    case element_type::ARRAY:
+      return "a list";
+    case element_type::OBJECT:
+      return "an object";
+    case element_type::STRING:
+      return "a string";
+    case element_type::BOOL:
+      return "a boolean";
+    case element_type::NULL_VALUE:
+      return "null";
+    default:
+      return "a number";
+  }
+}
+
+template <class T>
+absl::Status get(element from, std::string_view where, std::string_view expected, T& out) {
+  if (from.get(out) == simdjson::SUCCESS) return absl::OkStatus();
+  return invalid("{} is {}, expected {}", where, kind(from), expected);
+}
+
+// Calls set(name, value) for each parameter; values that are lists, objects or
+// null belong to no parameter of the protocol.
+template <class Set>
+absl::Status each_parameter(element from, std::string_view where, Set set) {
+  object parameters;
+  RETURN_IF_ERROR(get(from, where, "an object", parameters));
+  for (const auto& [key, value] : parameters) {
+    switch (value.type()) {
+      case element_type::BOOL:
+        RETURN_IF_ERROR(set(key, bool(value)));
+        break;
+      case element_type::INT64:
+        RETURN_IF_ERROR(set(key, int64_t(value)));
+        break;
+      case element_type::UINT64:
+        RETURN_IF_ERROR(set(key, uint64_t(value)));
+        break;
+      case element_type::DOUBLE:
+        RETURN_IF_ERROR(set(key, double(value)));
+        break;
+      case element_type::STRING:
+        RETURN_IF_ERROR(set(key, std::string_view(value)));
+        break;
+      default:
+        break;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status read_shape(element from, Tensor& tensor) {
+  array dims;
+  RETURN_IF_ERROR(get(from, "the shape of an input", "a list of whole numbers", dims));
+  tensor.shape.clear();
+  tensor.shape.reserve(dims.size());
+  for (const element dim : dims) {
+    RETURN_IF_ERROR(
+        get(dim, "a dimension of an input's shape", "a whole number", tensor.shape.emplace_back()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status read_datatype(element from, Tensor& tensor) {
+  std::string_view spelled;
+  RETURN_IF_ERROR(get(from, "the datatype of an input", "a string", spelled));
+  const auto type = parse_datatype(spelled);
+  if (!type) return invalid("\"{}\" is not a datatype, expected such as FP32", spelled);
+  tensor.datatype = *type;
+  return absl::OkStatus();
+}
+
+// Walks one request; `binary_` moves over the binary part as inputs claim it.
+class Decoder {
+ public:
+  Decoder(const InferBody& body, const SharedMemory& regions)
+      : body_(body), regions_(regions), binary_(body.json_length.value_or(body.bytes.size())) {}
+
+  absl::StatusOr<InferCall> decode(element root) {
+    object members;
+    RETURN_IF_ERROR(get(root, "the request", "an object", members));
+    bool has_inputs = false;
+    for (const auto& [key, value] : members) {
+      if (value.is_null()) continue;  // as if it were not there
+      if (key == "inputs") has_inputs = true;
+      RETURN_IF_ERROR(read_member(key, value));
+    }
+    if (!has_inputs) return invalid("the request has no inputs");
+    if (binary_ != body_.bytes.size()) {
+      return invalid("the body has {} bytes after its last tensor, expected none",
+                     body_.bytes.size() - binary_);
+    }
+    return std::move(call_);
+  }
+
+ private:
+  absl::Status read_member(std::string_view key, element value) {
+    if (key == "id") {
+      std::string_view id;
+      RETURN_IF_ERROR(get(value, "id", "a string", id));
+      call_.request.id = id;
+    } else if (key == "parameters") {
+      return each_parameter(value, "parameters", [this](auto name, ParameterValue v) {
+        return set_request_parameter(name, v, call_);
+      });
+    } else if (key == "inputs") {
+      array inputs;
+      RETURN_IF_ERROR(get(value, "inputs", "a list", inputs));
+      for (const element input : inputs) RETURN_IF_ERROR(read_input(input));
+    } else if (key == "outputs") {
+      array outputs;
+      RETURN_IF_ERROR(get(value, "outputs", "a list", outputs));
+      for (const element output : outputs) RETURN_IF_ERROR(read_output(output));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status read_input(element from) {
+    object members;
+    RETURN_IF_ERROR(get(from, "an input", "an object", members));
+    Tensor tensor;
+    TensorParameters parameters;
+    std::optional<element> data, settings;
+    bool has_shape = false, has_datatype = false;
+    for (const auto& [key, value] : members) {
+      if (value.is_null()) continue;
+      if (key == "name") {
+        std::string_view text;
+        RETURN_IF_ERROR(get(value, "the name of an input", "a string", text));
+        tensor.name = text;
+      } else if (key == "shape") {
+        has_shape = true;
+        RETURN_IF_ERROR(read_shape(value, tensor));
+      } else if (key == "datatype") {
+        has_datatype = true;
+        RETURN_IF_ERROR(read_datatype(value, tensor));
+      } else if (key == "data") {
+        data = value;
+      } else if (key == "parameters") {
+        settings = value;
+      }
+    }
+    if (tensor.name.empty()) return invalid("an input has no name");
+    if (!has_shape) return invalid("input {} has no shape", tensor.name);
+    if (!has_datatype) return invalid("input {} has no datatype", tensor.name);
+    if (settings) RETURN_IF_ERROR(read_settings(*settings, tensor.name, parameters));
+    ASSIGN_OR_RETURN(tensor.data, find_data(tensor, parameters, data));
+    call_.request.inputs.push_back(std::move(tensor));
+    return absl::OkStatus();
+  }
+
+  static absl::Status read_settings(element from, std::string_view tensor,
+                                    TensorParameters& parameters) {
+    RETURN_IF_ERROR(
+        each_parameter(from, "the parameters of a tensor", [&](auto name, ParameterValue value) {
+          return set_tensor_parameter(tensor, name, value, parameters);
+        }));
+    return check_tensor_parameters(tensor, parameters);
+  }
+
+  // Where an input's data is: exactly one of shared memory, the binary part, JSON.
+  absl::StatusOr<Payload> find_data(const Tensor& tensor, const TensorParameters& parameters,
+                                    const std::optional<element>& data) {
+    const int places = int(parameters.shared_memory.has_value()) +
+                       int(parameters.binary_data_size.has_value()) + int(data.has_value());
+    if (places != 1) {
+      return invalid(
+          "input {} has its data in {} places, expected one of data, binary_data_size "
+          "and shared_memory_region",
+          tensor.name, places);
+    }
+    if (parameters.shared_memory) return regions_.input(*parameters.shared_memory);
+    if (data) return read_json_data(*data, tensor);
+    return take_binary(tensor.name, *parameters.binary_data_size);
+  }
+
+  absl::StatusOr<Payload> take_binary(std::string_view tensor, uint64_t size) {
+    const size_t left = body_.bytes.size() - binary_;
+    if (size > left) {
+      return invalid("input {}: binary_data_size is {}, but {} bytes of the body are left", tensor,
+                     size, left);
+    }
+    const auto* start = reinterpret_cast<const std::byte*>(body_.bytes.data()) + binary_;
+    binary_ += size;
+    return Payload{absl::MakeSpan(start, size), body_.owner};
+  }
+
+  absl::Status read_output(element from) {
+    object members;
+    RETURN_IF_ERROR(get(from, "an output", "an object", members));
+    std::string_view name;
+    std::optional<element> settings;
+    for (const auto& [key, value] : members) {
+      if (value.is_null()) continue;
+      if (key == "name") RETURN_IF_ERROR(get(value, "the name of an output", "a string", name));
+      if (key == "parameters") settings = value;
+    }
+    TensorParameters parameters;
+    if (settings) RETURN_IF_ERROR(read_settings(*settings, name, parameters));
+    return add_output(std::string(name), std::move(parameters), call_);
+  }
+
+  const InferBody& body_;
+  const SharedMemory& regions_;
+  size_t binary_;
+  InferCall call_;
+};
+
+}  // namespace
+
+absl::StatusOr<InferCall> decode_json_infer(const InferBody& body, const SharedMemory& regions) {
+  const size_t length = body.json_length.value_or(body.bytes.size());
+  if (length > body.bytes.size()) {
+    return invalid("Inference-Header-Content-Length is {}, but the body has {} bytes", length,
+                   body.bytes.size());
+  }
+  // The parser reads some bytes beyond its text; where the body has none, it copies.
+  const bool copy = body.bytes.size() - length < simdjson::SIMDJSON_PADDING;
+  thread_local simdjson::dom::parser parser;
+  element root;
+  if (const auto failed = parser.parse(body.bytes.data(), length, copy).get(root);
+      failed != simdjson::SUCCESS) {
+    return invalid("the request is not JSON: {}", simdjson::error_message(failed));
+  }
+  return Decoder(body, regions).decode(root);
+}
+
+}  // namespace fermata::serve

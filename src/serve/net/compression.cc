@@ -1,0 +1,139 @@
+#include "serve/net/compression.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "base/status.h"
+
+namespace fermata::serve {
+namespace {
+
+constexpr size_t kStep = 64 * 1024;
+constexpr int kFastest = 1;
+constexpr int kMemory = 8;
+// zlib's window bits: 16 more for a gzip header, 32 more to tell by the header.
+constexpr int kWindow = 15, kGzipWindow = 16 + kWindow, kAnyWindow = 32 + kWindow;
+constexpr int kBareWindow = -kWindow;  // without zlib's own header
+
+struct Inflater : z_stream {
+  explicit Inflater(int window) : z_stream{} { FERMATA_CHECK(inflateInit2(this, window) == Z_OK); }
+  ~Inflater() { inflateEnd(this); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+};
+
+struct Deflater : z_stream {
+  explicit Deflater(int window) : z_stream{} {
+    FERMATA_CHECK(deflateInit2(this, kFastest, Z_DEFLATED, window, kMemory, Z_DEFAULT_STRATEGY) ==
+                  Z_OK);
+  }
+  ~Deflater() { deflateEnd(this); }
+  Deflater(const Deflater&) = delete;
+  Deflater& operator=(const Deflater&) = delete;
+};
+
+// Many clients send deflate without the header of zlib (RFC 1950) that the coding asks for.
+bool lacks_header(std::string_view text, Encoding encoding) {
+  if (encoding != Encoding::kDeflate || text.size() < 2) return false;
+  const unsigned first = static_cast<unsigned char>(text[0]);
+  const unsigned second = static_cast<unsigned char>(text[1]);
+  return (first & 0xf) != Z_DEFLATED || (first << 8 | second) % 31 != 0;
+}
+
+void set_input(z_stream& stream, std::string_view from) {
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(from.data()));
+  stream.avail_in = static_cast<uInt>(from.size());
+}
+
+// Gives zlib room for the next step at the end of `out`; returns where it starts.
+size_t grow(z_stream& stream, std::string& out) {
+  const size_t before = out.size();
+  out.resize(before + kStep);
+  stream.next_out = reinterpret_cast<Bytef*>(out.data() + before);
+  stream.avail_out = kStep;
+  return before;
+}
+
+}  // namespace
+
+std::string_view name(Encoding encoding) {
+  switch (encoding) {
+    case Encoding::kGzip:
+      return "gzip";
+    case Encoding::kDeflate:
+      return "deflate";
+    case Encoding::kIdentity:
+      break;
+  }
+  return "identity";
+}
+
+absl::StatusOr<Encoding> parse_content_encoding(std::string_view value) {
+  if (value.empty() || value == "identity") return Encoding::kIdentity;
+  if (value == "gzip") return Encoding::kGzip;
+  if (value == "deflate") return Encoding::kDeflate;
+  return unimplemented("Content-Encoding is \"{}\", expected gzip, deflate or identity", value);
+}
+
+Encoding choose_encoding(std::string_view accept) {
+  while (!accept.empty()) {
+    const size_t end = std::min(accept.find(','), accept.size());
+    std::string_view coding = accept.substr(0, end);
+    accept.remove_prefix(std::min(end + 1, accept.size()));
+    while (!coding.empty() && coding.front() == ' ') coding.remove_prefix(1);
+    const std::string_view token = coding.substr(0, coding.find_first_of("; "));
+    const bool refused = coding.find("q=0") != coding.npos && coding.find("q=0.") == coding.npos;
+    if (refused) continue;
+    if (token == "gzip") return Encoding::kGzip;
+    if (token == "deflate") return Encoding::kDeflate;
+  }
+  return Encoding::kIdentity;
+}
+
+absl::StatusOr<std::string> decompress(std::string_view text, Encoding encoding, size_t limit,
+                                       absl::FunctionRef<bool(size_t)> hold) {
+  if (text.size() > UINT32_MAX) return invalid("the compressed body is larger than 4 GiB");
+  Inflater stream(lacks_header(text, encoding) ? kBareWindow : kAnyWindow);
+  set_input(stream, text);
+  std::string out;
+  while (true) {
+    if (!hold(kStep)) {
+      return error(absl::StatusCode::kResourceExhausted,
+                   "no memory is left to decompress the message; try again later");
+    }
+    const size_t before = grow(stream, out);
+    const int result = inflate(&stream, Z_NO_FLUSH);
+    out.resize(before + kStep - stream.avail_out);
+    if (out.size() > limit) {
+      return invalid("the body is larger than {} bytes when decompressed", limit);
+    }
+    if (result == Z_STREAM_END) break;
+    if (result != Z_OK || (stream.avail_in == 0 && stream.avail_out > 0)) {
+      return invalid("the body is not whole {}: {}", name(encoding),
+                     stream.msg != nullptr ? stream.msg : "it ends too early");
+    }
+  }
+  if (stream.avail_in > 0) {
+    return invalid("the body goes on after the end of its {} stream", name(encoding));
+  }
+  return out;
+}
+
+std::string compress(const std::vector<std::string_view>& pieces, Encoding encoding) {
+  Deflater stream(encoding == Encoding::kGzip ? kGzipWindow : kWindow);
+  std::string out;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const bool last = i + 1 == pieces.size();
+    set_input(stream, pieces[i]);
+    do {
+      const size_t before = grow(stream, out);
+      deflate(&stream, last ? Z_FINISH : Z_NO_FLUSH);
+      out.resize(before + kStep - stream.avail_out);
+    } while (stream.avail_out == 0);
+  }
+  return out;
+}
+
+}  // namespace fermata::serve

@@ -1,0 +1,186 @@
+#include "serve/operations/operations.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/status.h"
+#include "plan/ensemble/ensemble_document.h"
+#include "plan/streams/stream_document.h"
+#include "plan/variants/group_document.h"
+#include "serve/operations/placement_json.h"
+
+namespace fermata::serve {
+namespace {
+
+constexpr std::string_view kExtensions[] = {
+    "classification",     "model_repository", "model_configuration", "system_shared_memory",
+    "binary_tensor_data", "parameters",       "statistics",
+};
+
+void describe(const Signature& signature, const TensorSpec& spec,
+              inference::ModelMetadataResponse::TensorMetadata& out) {
+  out.set_name(spec.name);
+  out.set_datatype(std::string(name(spec.datatype)));
+  for (const int64_t dim : signature.wire_shape(spec)) out.add_shape(dim);
+}
+
+absl::StatusOr<std::optional<std::string>> config_of(
+    const inference::RepositoryModelLoadRequest& request) {
+  std::optional<std::string> config;
+  for (const auto& [name, value] : request.parameters()) {
+    if (name.starts_with("file:")) {
+      return unimplemented("parameter {}: models are loaded from the repository only", name);
+    }
+    if (name != "config") return invalid("parameter {} is unknown, expected config", name);
+    if (!value.has_string_param()) return invalid("parameter config is not a string");
+    config = value.string_param();
+  }
+  return config;
+}
+
+}  // namespace
+
+Operations::Operations(engine::Engine& engine, SharedMemory& regions)
+    : engine_(engine), regions_(regions) {}
+
+bool Operations::ready() const {
+  return !stopping_.load(std::memory_order_relaxed) && !engine_.overdue();
+}
+void Operations::stop_being_ready() { stopping_.store(true, std::memory_order_relaxed); }
+
+absl::Status Operations::model_ready(const inference::ModelReadyRequest& request,
+                                     inference::ModelReadyResponse& response) const {
+  const auto found = engine_.catalog()->find(request.name(), request.version());
+  response.set_ready(ready() && found.ok());
+  return absl::OkStatus();
+}
+
+absl::Status Operations::server_metadata(const inference::ServerMetadataRequest&,
+                                         inference::ServerMetadataResponse& response) const {
+  response.set_name("fermata");
+  response.set_version(FERMATA_VERSION);
+  for (const std::string_view extension : kExtensions) {
+    response.add_extensions(std::string(extension));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Operations::model_metadata(const inference::ModelMetadataRequest& request,
+                                        inference::ModelMetadataResponse& response) const {
+  const auto catalog = engine_.catalog();
+  ASSIGN_OR_RETURN(const auto variant, catalog->find(request.name(), request.version()));
+  response.set_name(request.name());
+  response.set_platform(variant->config.platform());
+  for (const auto& version : catalog->find(request.name())->versions) {
+    response.add_versions(version->version);
+  }
+  const Signature& signature = variant->signature;
+  for (const TensorSpec& spec : signature.inputs) {
+    describe(signature, spec, *response.add_inputs());
+  }
+  for (const TensorSpec& spec : signature.outputs) {
+    describe(signature, spec, *response.add_outputs());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Operations::model_config(const inference::ModelConfigRequest& request,
+                                      inference::ModelConfigResponse& response) const {
+  ASSIGN_OR_RETURN(const auto variant, engine_.catalog()->find(request.name(), request.version()));
+  *response.mutable_config() = variant->config;
+  response.mutable_config()->set_name(request.name());
+  return absl::OkStatus();
+}
+
+absl::Status Operations::repository_index(const inference::RepositoryIndexRequest& request,
+                                          inference::RepositoryIndexResponse& response) const {
+  for (const engine::ModelStatus& model : engine_.index()) {
+    if (request.ready() && model.state != engine::ModelState::kReady) continue;
+    auto& row = *response.add_models();
+    row.set_name(model.name);
+    row.set_version(model.version);
+    row.set_state(std::string(name(model.state)));
+    row.set_reason(model.reason);
+  }
+  return absl::OkStatus();
+}
+
+void Operations::load(const inference::RepositoryModelLoadRequest& request, Done done) {
+  auto config = config_of(request);
+  if (!config.ok()) return done(config.status());
+  post(std::move(done),
+       [this, model = request.model_name(), config = *std::move(config)]() mutable {
+         const absl::Status loaded = engine_.load(model, std::move(config));
+         if (loaded.ok()) return loaded;
+         return error(loaded.code(), "failed to load '{}': {}", model, message(loaded));
+       });
+}
+
+void Operations::unload(const inference::RepositoryModelUnloadRequest& request, Done done) {
+  post(std::move(done), [this, model = request.model_name()] {
+    const absl::Status unloaded = engine_.unload(model);
+    return absl::IsNotFound(unloaded) ? absl::OkStatus() : unloaded;  // it is not there: as asked
+  });
+}
+
+void Operations::post(Done done, absl::AnyInvocable<absl::Status()> work) {
+  background_.post([this, done = std::move(done), work = std::move(work)]() mutable {
+    done(ready() ? work() : error(absl::StatusCode::kUnavailable, "the server stops"));
+  });
+}
+
+Json Operations::decisions() const {
+  Json group = Json::array();
+  for (const plan::GroupProblem& problem : engine_.last_problems()) {
+    group.push_back(plan::to_document(problem));
+  }
+  Json ensemble = Json::array();
+  for (const plan::EnsembleTask& task : engine_.last_ensemble_tasks()) {
+    ensemble.push_back(plan::to_document(task));
+  }
+  Json streams = Json::array();
+  for (const plan::StreamProblem& problem : engine_.last_stream_problems()) {
+    streams.push_back(plan::write_stream_problem(problem));
+  }
+  return {{"group", std::move(group)},
+          {"ensemble", std::move(ensemble)},
+          {"streams", std::move(streams)}};
+}
+
+Json Operations::placement() const {
+  return placement_json(engine_.snapshot(), engine_.placement_decisions());
+}
+
+absl::Status Operations::shared_memory_status(
+    const inference::SystemSharedMemoryStatusRequest& request,
+    inference::SystemSharedMemoryStatusResponse& response) const {
+  ASSIGN_OR_RETURN(const auto regions, regions_.list(request.name()));
+  for (const SharedMemory::Region& region : regions) {
+    auto& row = (*response.mutable_regions())[region.name];
+    row.set_name(region.name);
+    row.set_key(region.key);
+    row.set_offset(region.offset);
+    row.set_byte_size(region.byte_size);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Operations::shared_memory_register(
+    const inference::SystemSharedMemoryRegisterRequest& request,
+    inference::SystemSharedMemoryRegisterResponse&) {
+  return regions_.add({request.name(), request.key(), request.offset(), request.byte_size()});
+}
+
+absl::Status Operations::shared_memory_unregister(
+    const inference::SystemSharedMemoryUnregisterRequest& request,
+    inference::SystemSharedMemoryUnregisterResponse&) {
+  regions_.remove(request.name());
+  return absl::OkStatus();
+}
+
+absl::Status Operations::cuda_memory_register() const {
+  return unimplemented(
+      "CUDA shared memory is not served, use system shared memory or send the tensors");
+}
+
+}  // namespace fermata::serve

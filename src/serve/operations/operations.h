@@ -1,0 +1,72 @@
+#pragma once
+
+#include <atomic>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "base/document.h"
+#include "engine/engine.h"
+#include "grpc_service.pb.h"
+#include "serve/call/shared_memory.h"
+#include "serve/net/background.h"
+
+namespace fermata::serve {
+
+// Every call of the protocol but infer, in its gRPC messages; the HTTP front end
+// prints the same messages as JSON. Thread-safe. Nothing blocks for long but
+// what takes `done`, which is called from another thread.
+class Operations {
+ public:
+  using Done = absl::AnyInvocable<void(absl::Status)>;
+  static constexpr size_t kLoadsAtOnce = 4;  // and unloads; the others wait
+
+  // Both outlive it.
+  Operations(engine::Engine& engine, SharedMemory& regions);
+
+  bool ready() const;  // the server is not stopping, and no run is beyond its limit
+  void stop_being_ready();
+  // Waits for the load or unload under way; those behind it have been UNAVAILABLE since
+  // stop_being_ready().
+  void finish() { background_.finish(); }
+
+  absl::Status model_ready(const inference::ModelReadyRequest& request,
+                           inference::ModelReadyResponse& response) const;
+  absl::Status server_metadata(const inference::ServerMetadataRequest& request,
+                               inference::ServerMetadataResponse& response) const;
+  absl::Status model_metadata(const inference::ModelMetadataRequest& request,
+                              inference::ModelMetadataResponse& response) const;
+  absl::Status model_config(const inference::ModelConfigRequest& request,
+                            inference::ModelConfigResponse& response) const;
+  absl::Status model_statistics(const inference::ModelStatisticsRequest& request,
+                                inference::ModelStatisticsResponse& response) const;
+  absl::Status repository_index(const inference::RepositoryIndexRequest& request,
+                                inference::RepositoryIndexResponse& response) const;
+  void load(const inference::RepositoryModelLoadRequest& request, Done done);
+  void unload(const inference::RepositoryModelUnloadRequest& request, Done done);
+
+  // Where models live and why (serve/placement_json.h); HTTP only.
+  Json placement() const;
+  // From what variants were last chosen: documents for `fermata plan group`, one for each
+  // sub-cluster that has chosen.
+  Json decisions() const;
+
+  absl::Status shared_memory_status(const inference::SystemSharedMemoryStatusRequest& request,
+                                    inference::SystemSharedMemoryStatusResponse& response) const;
+  absl::Status shared_memory_register(const inference::SystemSharedMemoryRegisterRequest& request,
+                                      inference::SystemSharedMemoryRegisterResponse& response);
+  absl::Status shared_memory_unregister(
+      const inference::SystemSharedMemoryUnregisterRequest& request,
+      inference::SystemSharedMemoryUnregisterResponse& response);
+  // None is ever registered, so clearing them, as clients do at start, succeeds.
+  absl::Status cuda_memory_register() const;
+
+ private:
+  void post(Done done, absl::AnyInvocable<absl::Status()> work);
+
+  engine::Engine& engine_;
+  SharedMemory& regions_;
+  std::atomic<bool> stopping_ = false;
+  Background background_{kLoadsAtOnce};
+};
+
+}  // namespace fermata::serve
