@@ -67,7 +67,10 @@ absl::Status set_tensor_parameter(std::string_view tensor, std::string_view name
 // Once after all parameters of a tensor: half a shared memory place is an error.
 absl::Status check_tensor_parameters(std::string_view tensor, const TensorParameters& parameters);
 
-// Adds an output the client asks for; a second one of the same name is an error.
+// Adds an output the client asks for.
 absl::Status add_output(std::string name, TensorParameters parameters, InferCall& call);
+
+// Once after all outputs: two of the same name are an error. O(n log n).
+absl::Status check_outputs(const InferCall& call);
 
 }  // namespace fermata::serve

@@ -131,6 +131,7 @@ class Decoder {
       array outputs;
       RETURN_IF_ERROR(get(value, "outputs", "a list", outputs));
       for (const element output : outputs) RETURN_IF_ERROR(read_output(output));
+      RETURN_IF_ERROR(check_outputs(call_));
     }
     return absl::OkStatus();
   }
