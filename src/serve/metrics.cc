@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "serve/grpc/watched_reads.h"
 #include "serve/http/http_front_end.h"
 
 namespace fermata::serve {
@@ -245,20 +246,32 @@ void add_streams(const engine::EngineSnapshot& snapshot, Families& out) {
 }
 
 void add_front_ends(const FrontEnds& front_ends, Families& out) {
-  for (const auto& [protocol, counters] : front_ends) {
+  for (const auto& [protocol, counters, connections] : front_ends) {
     const Labels labels = {{"protocol", protocol}};
     out.counter("fermata_front_end_requests_total", "Infer messages received", labels,
-                static_cast<double>(counters->requests.load()));
+                static_cast<double>(counters.requests.load()));
     out.counter("fermata_front_end_rejected_total", "Infer messages that could not be decoded",
-                labels, static_cast<double>(counters->rejected.load()));
+                labels, static_cast<double>(counters.rejected.load()));
     out.gauge("fermata_front_end_running", "Infer messages without a reply yet", labels,
-              static_cast<double>(counters->running.load()));
+              static_cast<double>(counters.running.load()));
+    out.gauge("fermata_connections", "Connections that are open", labels,
+              static_cast<double>(connections()));
   }
+  out.counter("fermata_floods_total", "Connections of gRPC that were ended as floods", {},
+              static_cast<double>(floods_ended()));
+}
+
+void add_held(const ByteBudget& held, Families& out) {
+  out.gauge("fermata_held_bytes", "What clients' messages and replies hold", {},
+            static_cast<double>(held.used()));
+  out.gauge("fermata_held_limit_bytes", "What they may hold", {},
+            static_cast<double>(held.limit()));
 }
 
 }  // namespace
 
-std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds& front_ends) {
+std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds& front_ends,
+                         const ByteBudget& held) {
   Families families;
   for (const engine::ServiceStatistics& row : snapshot.services) {
     const Labels labels = {{"model", row.service}, {"version", row.version}};
@@ -270,6 +283,7 @@ std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds
   add_autoscale(snapshot.autoscale, families);
   add_streams(snapshot, families);
   add_front_ends(front_ends, families);
+  add_held(held, families);
   return prometheus::TextSerializer().Serialize(families.all());
 }
 
@@ -280,7 +294,7 @@ void MetricsFrontEnd::request(HttpExchange exchange) {
   }
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = metrics_text(engine_.snapshot(), front_ends_);
+  response.body = metrics_text(engine_.snapshot(), front_ends_, *held_);
   exchange.respond(std::move(response));
 }
 

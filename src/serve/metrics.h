@@ -1,9 +1,12 @@
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/byte_budget.h"
 #include "engine/engine.h"
 #include "engine/snapshot.h"
 #include "serve/http/http_server.h"
@@ -11,18 +14,25 @@
 
 namespace fermata::serve {
 
-using FrontEnds = std::vector<std::pair<std::string, const FrontEndCounters*>>;
+struct FrontEnd {
+  std::string protocol;
+  const FrontEndCounters& counters;
+  std::function<size_t()> connections;  // that are open
+};
+using FrontEnds = std::vector<FrontEnd>;
 
-// Everything that docs/metrics.md names, in Prometheus' text format.
-std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds& front_ends);
+// Everything that docs/metrics.md names, in Prometheus' text format. `held`: what clients hold.
+std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds& front_ends,
+                         const ByteBudget& held);
 
 // Serves GET /metrics from snapshots that are taken when it is asked: counting
 // costs requests nothing.
 class MetricsFrontEnd : public HttpHandler {
  public:
   // All outlive it.
-  MetricsFrontEnd(const engine::Engine& engine, FrontEnds front_ends)
-      : engine_(engine), front_ends_(std::move(front_ends)) {}
+  MetricsFrontEnd(const engine::Engine& engine, FrontEnds front_ends,
+                  std::shared_ptr<const ByteBudget> held)
+      : engine_(engine), front_ends_(std::move(front_ends)), held_(std::move(held)) {}
 
   void request(HttpExchange exchange) override;
   void opened(uint64_t) override {}
@@ -31,6 +41,7 @@ class MetricsFrontEnd : public HttpHandler {
  private:
   const engine::Engine& engine_;
   const FrontEnds front_ends_;
+  const std::shared_ptr<const ByteBudget> held_;
 };
 
 }  // namespace fermata::serve

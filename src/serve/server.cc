@@ -45,7 +45,7 @@ GrpcOptions grpc_options(const ListenOptions& listen, size_t max_connections,
   options.max_message_bytes = listen.max_request_mb * kMiB;
   options.budget = budget;
   options.admin = serves_admin(listen);
-  options.stream_bytes = listen.memory_mb * kMiB / 4;
+  options.connection_bytes = listen.memory_mb * kMiB / 4;
   return options;
 }
 
@@ -92,7 +92,12 @@ struct Server::Parts {
     ASSIGN_OR_RETURN(grpc, GrpcServer::start(grpc_options(listen, limits.grpc, budget), http->io(),
                                              *engine, operations, regions));
     metrics_front_end = std::make_unique<MetricsFrontEnd>(
-        *engine, FrontEnds{{"http", &http_front_end.counters()}, {"grpc", &grpc->counters()}});
+        *engine,
+        FrontEnds{
+            {"http", http_front_end.counters(), [this] { return http->connections(); }},
+            {"grpc", grpc->counters(), [this] { return grpc->connections(); }},
+        },
+        budget);
     HttpOptions options = http_options(listen, listen.metrics, limits.metrics, nullptr);
     options.threads = 1;
     ASSIGN_OR_RETURN(metrics, HttpServer::start(options, *metrics_front_end));

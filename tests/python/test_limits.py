@@ -12,6 +12,8 @@ import tritonclient.grpc
 from tritonclient.grpc import service_pb2
 
 from conftest import FERMATA, ROOT, Server
+from http2 import (DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, PREFACE, RST_STREAM, SETTINGS, field,
+                   frame)
 
 DESCRIPTORS = 256
 CLIENTS = 300  # of each listener: more than there are descriptors
@@ -70,30 +72,17 @@ def test_accepting_goes_on_after_more_connections_than_descriptors(poor):
     assert is_live(poor)
 
 
-def frame(kind, flags, stream, payload):
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
-
-
-def field(name, value):
-    """A header field of HTTP/2, spelt out."""
-    return b"\0" + b"".join(bytes([len(text)]) + text.encode() for text in (name, value))
-
-
 def raw_infer(address, timeout):
     """The kinds of frames that answer a request whose deadline no client of gRPC would send."""
     request = service_pb2.ModelInferRequest(model_name="identity-fp32")
     tensor = request.inputs.add(name="x", datatype="FP32", shape=[1, 2])
     tensor.contents.fp32_contents.extend([1, 1])
     message = request.SerializeToString()
-    head = b"".join(field(*pair) for pair in (
-        (":method", "POST"), (":scheme", "http"), (":authority", "x"), ("te", "trailers"),
-        (":path", "/inference.GRPCInferenceService/ModelInfer"),
-        ("content-type", "application/grpc"), ("grpc-timeout", timeout)))
+    head = HEAD + field("grpc-timeout", timeout)
     kinds = []
     with connect(address) as client, client.makefile("rb") as replies:
-        client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") +
-                       frame(1, 4, 1, head) +
-                       frame(0, 1, 1, b"\0" + struct.pack(">I", len(message)) + message))
+        client.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, END_HEADERS, 1, head) +
+                       frame(DATA, END_STREAM, 1, b"\0" + struct.pack(">I", len(message)) + message))
         ended = False
         while not ended:
             start = replies.read(9)
@@ -101,7 +90,7 @@ def raw_infer(address, timeout):
             replies.read(length)
             if stream == 1:
                 kinds.append(kind)
-                ended = bool(flags & 1) or kind == 3
+                ended = bool(flags & END_STREAM) or kind == RST_STREAM
     return kinds
 
 

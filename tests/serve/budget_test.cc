@@ -3,6 +3,9 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <mutex>
+
 #include "base/byte_budget.h"
 #include "grpc_service.grpc.pb.h"
 #include "serve/http_client.h"
@@ -112,6 +115,50 @@ TEST_F(BudgetTest, AnswersWithTooManyRequestsWhereMemoryIsShort) {
     status = next.post(kEchoPath, body, headers).status;
   }
   EXPECT_EQ(status, 200);
+}
+
+// Calls that are answered by nobody, over one connection.
+TEST_F(BudgetTest, BoundsWhatTheCallsOfAConnectionHold) {
+  engine_->hold = true;
+  struct Call {
+    grpc::ClientContext context;
+    ModelInferResponse response;
+    grpc::Status status;
+    bool done = false;
+  };
+  std::mutex mutex;
+  std::condition_variable changed;
+  const ModelInferRequest large = grpc_request(50'000);  // 0.8 MB of the connection's 2
+  std::vector<std::unique_ptr<Call>> calls;
+  const auto start = [&] {
+    Call& call = *calls.emplace_back(std::make_unique<Call>());
+    stub_->async()->ModelInfer(&call.context, &large, &call.response, [&](grpc::Status status) {
+      const std::scoped_lock lock(mutex);
+      call.status = std::move(status);
+      call.done = true;
+      changed.notify_all();
+    });
+  };
+  const auto wait = [&](Call& call) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return call.done; });
+    return call.status;
+  };
+  for (size_t i = 1; i <= 2; ++i) {
+    start();
+    engine_->wait_held(i);
+  }
+  start();
+  EXPECT_EQ(wait(*calls.back()).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  HttpClient other(server_->ports().http);
+  std::string headers;
+  const std::string body = request(kMiB - 2000, headers);
+  other.send(post_text(kEchoPath, body, headers));
+  engine_->wait_held(3);
+  calls[0]->context.TryCancel();
+  calls[1]->context.TryCancel();
+  EXPECT_EQ(wait(*calls[0]).error_code(), grpc::StatusCode::CANCELLED);
+  EXPECT_EQ(wait(*calls[1]).error_code(), grpc::StatusCode::CANCELLED);
 }
 
 TEST_F(BudgetTest, BoundsWhatABodyUnpacksTo) {

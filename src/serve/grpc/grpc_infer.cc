@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "serve/call/status_map.h"
 #include "serve/grpc/grpc_codec.h"
+#include "serve/grpc/grpc_listener.h"
 #include "serve/grpc/grpc_message.h"
 #include "serve/grpc/grpc_service.h"
 
@@ -27,10 +28,11 @@ Time cutoff_of(const grpc::ServerContextBase& context, Time now) {
 class UnaryInfer final : public grpc::ServerUnaryReactor {
  public:
   UnaryInfer(GrpcHouse& house, grpc::CallbackServerContext& context, grpc::ByteBuffer& response)
-      : house_(house), context_(context), response_(response), held_(house.budget) {}
+      : house_(house), context_(context), response_(response) {}
 
   void start(grpc::ByteBuffer& request) {
     house_.counters.begin();
+    held_ = HeldBytes(house_.budget_of(context_, request.Length()));
     auto call = house_.decode(request, held_, context_, nullptr);
     if (!call.ok()) {
       house_.counters.reject();
@@ -74,6 +76,12 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
 };
 
 }  // namespace
+
+std::shared_ptr<ByteBudget> GrpcHouse::budget_of(const grpc::ServerContextBase& context,
+                                                 size_t bytes) const {
+  constexpr size_t kSmall = 64 * 1024;
+  return bytes <= kSmall ? budget : listener.budget_of(context.peer());
+}
 
 absl::StatusOr<InferCall> GrpcHouse::decode(grpc::ByteBuffer& bytes, HeldBytes& held,
                                             const grpc::ServerContextBase& context,

@@ -1,18 +1,21 @@
 #include "serve/grpc/grpc_listener.h"
 
 #include <grpcpp/server_builder.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/status.h"
+#include "serve/grpc/watched_reads.h"
 
 namespace fermata::serve {
 namespace {
 
-// What tells one socket from another that has its descriptor later; 0: none.
-ino_t identity_of(int descriptor) {
-  struct stat info;
-  return fstat(descriptor, &info) == 0 ? info.st_ino : 0;
+// As gRPC names a client, which is a URI.
+std::string peer_of(const boost::asio::ip::tcp::endpoint& from) {
+  auto address = from.address();
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    address = boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, address.to_v6());
+  }
+  return fmt::format(fmt::runtime(address.is_v4() ? "ipv4:{}:{}" : "ipv6:%5B{}%5D:{}"),
+                     address.to_string(), from.port());
 }
 
 }  // namespace
@@ -34,22 +37,45 @@ void GrpcListener::start(grpc::experimental::ExternalConnectionAcceptor& to) {
                     [this](Acceptor::Socket socket) { accepted(std::move(socket)); }, [] {}});
 }
 
+void GrpcListener::set_budget(std::shared_ptr<ByteBudget> whole, uint64_t of_each) {
+  whole_ = std::move(whole);
+  of_each_ = of_each;
+}
+
 void GrpcListener::accepted(Acceptor::Socket socket) {
-  given_.erase(socket.native_handle());  // the number is free again: that socket is gone
-  if (given_.size() >= max_connections_) forget_closed();
-  if (given_.size() >= max_connections_) return;  // the client may try again
   boost::system::error_code failed;
-  socket.non_blocking(true, failed);
+  const auto from = socket.remote_endpoint(failed);
   if (failed) return;
+  Given given{socket.native_handle(), socket_identity(socket.native_handle()), whole_};
+  if (whole_ != nullptr) given.budget = std::make_shared<ByteBudget>(of_each_, whole_);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (given_.size() >= max_connections_ && forget_closed() >= max_connections_) return;
+    given_.insert_or_assign(peer_of(from), std::move(given));
+  }
+  socket.non_blocking(true, failed);
+  if (failed || !watch_reads(socket.native_handle()).ok()) return;
   grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
   connection.fd = socket.release();
-  given_.emplace(connection.fd, identity_of(connection.fd));
   to_->HandleNewConnection(&connection);
 }
 
-void GrpcListener::forget_closed() {
-  absl::erase_if(given_,
-                 [](const auto& entry) { return identity_of(entry.first) != entry.second; });
+size_t GrpcListener::connections() {
+  const std::scoped_lock lock(mutex_);
+  return forget_closed();
+}
+
+std::shared_ptr<ByteBudget> GrpcListener::budget_of(const std::string& peer) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = given_.find(peer);
+  return found == given_.end() ? whole_ : found->second.budget;
+}
+
+size_t GrpcListener::forget_closed() {
+  absl::erase_if(given_, [](const auto& entry) {
+    return socket_identity(entry.second.descriptor) != entry.second.socket;
+  });
+  return given_.size();
 }
 
 }  // namespace fermata::serve

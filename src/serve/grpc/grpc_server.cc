@@ -52,6 +52,8 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
                                                               const SharedMemory& regions) {
   ASSIGN_OR_RETURN(auto listener,
                    GrpcListener::open(io, options.address, options.port, options.max_connections));
+  listener->set_budget(options.budget, options.connection_bytes);
+  GrpcListener* const at = listener.get();
   auto impl = std::unique_ptr<GrpcServerImpl>(new GrpcServerImpl{io,
                                                                  std::move(listener),
                                                                  {engine,
@@ -59,8 +61,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
                                                                   regions,
                                                                   options.admin,
                                                                   options.max_message_bytes,
+                                                                  *at,
                                                                   options.budget,
-                                                                  options.stream_bytes,
+                                                                  options.connection_bytes,
                                                                   {}}});
   // Debian builds Abseil with its search for deadlocks, which every lock inside gRPC pays for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
@@ -87,6 +90,7 @@ GrpcServer::~GrpcServer() = default;
 
 uint16_t GrpcServer::port() const { return impl_->listener->port(); }
 const FrontEndCounters& GrpcServer::counters() const { return impl_->house.counters; }
+size_t GrpcServer::connections() const { return impl_->listener->connections(); }
 
 void GrpcServer::set_serving(bool serving) {
   auto* health = impl_->server->GetHealthCheckService();

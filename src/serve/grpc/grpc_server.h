@@ -24,9 +24,10 @@ struct GrpcOptions {
   size_t max_connections = 1024;
   bool admin = true;                            // administrative calls are answered: serve/reach.h
   size_t max_message_bytes = size_t{64} << 20;  // as sent and when decompressed; to INT32_MAX
-  // What all calls, and what each stream may hold: messages, what they unpack to, replies.
+  // What all calls, and what those of a connection may hold (each stream as much as a
+  // connection): messages, what they unpack to, replies.
   std::shared_ptr<ByteBudget> budget;  // none: without limit
-  size_t stream_bytes = size_t{1} << 30;
+  size_t connection_bytes = size_t{1} << 30;
 };
 
 // inference.GRPCInferenceService and grpc.health.v1.Health on gRPC's callback
@@ -48,6 +49,7 @@ class GrpcServer {
 
   uint16_t port() const;
   const FrontEndCounters& counters() const;
+  size_t connections() const;  // that are open
   // What health checks say.
   void set_serving(bool serving);
   // No new calls; returns when all have ended, cancelling those that take longer

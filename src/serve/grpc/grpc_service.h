@@ -10,6 +10,8 @@
 
 namespace fermata::serve {
 
+class GrpcListener;
+
 // What a call of gRPC needs from the house; all outlive it.
 struct GrpcHouse {
   engine::Engine& engine;
@@ -17,10 +19,14 @@ struct GrpcHouse {
   const SharedMemory& regions;
   const bool admin;
   const size_t max_message_bytes;
+  GrpcListener& listener;                    // knows what each connection may hold
   const std::shared_ptr<ByteBudget> budget;  // of all calls
   const size_t stream_bytes;
   FrontEndCounters counters;
 
+  // What a message of these bytes, and the reply to it, are held against: small ones, of which a
+  // connection has few at a time, against what all may hold.
+  std::shared_ptr<ByteBudget> budget_of(const grpc::ServerContextBase& context, size_t bytes) const;
   // Decodes a message as it came, and completes what only the engine and the transport know.
   // Empties `bytes`; `held` has grown by what was taken.
   absl::StatusOr<InferCall> decode(grpc::ByteBuffer& bytes, HeldBytes& held,

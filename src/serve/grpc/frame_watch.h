@@ -1,0 +1,41 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace fermata::serve {
+
+// Looks at what a client sends over one HTTP/2 connection, in pieces of any size, and says when it
+// floods the server with frames that are no calls, none of which gRPC 1.51 bounds: a head that goes
+// on for ever in CONTINUATION frames (RFC 9113, section 10.5.1), streams that are reset as fast as
+// they are opened, settings and pings that ask for answers. What is no HTTP/2 is gRPC's to reject.
+class FrameWatch {
+ public:
+  using Clock = std::chrono::steady_clock::time_point (*)();
+  static constexpr size_t kHeadBytes =
+      256 * 1024;  // of one head and its frames; gRPC answers 16 to 256 KiB
+  static constexpr uint32_t kFramesASecond = 2048;  // resets, settings, pings and the like
+
+  explicit FrameWatch(Clock now) : now_(now), since_(now()) {}
+
+  // False: it is a flood, and nothing that comes is looked at any more. O(bytes), less their
+  // bodies.
+  bool see(std::string_view bytes);
+
+ private:
+  bool begin_frame();
+  bool count();
+
+  Clock now_;
+  std::chrono::steady_clock::time_point since_;
+  uint32_t counted_ = 0;  // since then
+  size_t skip_ = 24;      // of the preface, or of a frame's body
+  size_t head_ = 0;       // bytes of the head that has not ended yet
+  std::array<char, 9> start_{};
+  size_t have_ = 0;  // of the start of a frame
+};
+
+}  // namespace fermata::serve

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace fermata::serve {
+
+// From here on what anybody reads from this connected socket, which nobody reads yet, is looked at
+// (serve/grpc/frame_watch.h); once it is a flood, reading fails with ECONNRESET, and who reads
+// closes it. It ends with the socket: another one that is given the number is left alone.
+// RESOURCE_EXHAUSTED: the number is beyond what can be watched. Thread-safe.
+//
+// gRPC lets nobody between a socket and itself, but reads by recvmsg(2); the program has a
+// recvmsg of its own (watched_reads.cc), which asks the system and then looks. A reading of a
+// socket that is not watched pays one look into a table.
+absl::Status watch_reads(int socket);
+
+// Which socket has a descriptor: what tells it from another that has its number later. 0: none.
+uint64_t socket_identity(int descriptor);
+
+// Connections ended as floods, since the program started.
+uint64_t floods_ended();
+
+}  // namespace fermata::serve
