@@ -165,7 +165,8 @@ void Run::arrive(Time now) {
            .items = items,
            .started = now,
            .deadline = deadline,
-           .measured = measured(now)},
+           .measured = measured(now),
+           .result = &result_.models[i]},
           deadline, now);
   }
   const Time next = source.arrivals.next();

@@ -53,12 +53,13 @@ class Run {
     JobId parent;        // none: the root
     uint32_t child = 0;  // its number among the parent's
     uint32_t items = 1;
-    Time started, deadline;  // the latter is the root's
-    bool measured = false;   // the root is
-    bool has_parts = false;  // its children are parts of it, not stages
-    bool gone = false;       // nobody waits for it any more
-    double accuracy = 1;     // of what has been answered for it, as far as it is known
-    policy::Task task;       // of a leaf
+    Time started, deadline;         // the latter is the root's
+    bool measured = false;          // the root is, and somebody waits for it
+    ModelResult* result = nullptr;  // where its batches and answer are counted
+    bool has_parts = false;         // its children are parts of it, not stages
+    bool gone = false;              // nobody waits for it any more
+    double accuracy = 1;            // of what has been answered for it, as far as it is known
+    policy::Task task;              // of a leaf
   };
 
   void add_models();
@@ -101,9 +102,8 @@ class Run {
   uint32_t made_by_stage(const Branch& branch, uint32_t items);
   Branch* branch(JobId id);  // null: a request of which the tree knows nothing
   // Where a task's batch and answer are counted, and whether they are.
-  ModelResult& result_of(const Branch& branch);
   ModelResult& result_of(const policy::Task& task, const Branch* branch) {
-    return branch != nullptr ? result_of(*branch) : result_.models[source_of_[task.key.index()]];
+    return branch != nullptr ? *branch->result : result_.models[source_of_[task.key.index()]];
   }
   bool measured(const policy::Task& task, const Branch* branch) const {
     return branch != nullptr ? branch->measured : measured(task.arrival);

@@ -61,13 +61,6 @@ Run::Branch* Run::branch(JobId id) {
   return it == branches_.end() ? nullptr : &it->second;
 }
 
-ModelResult& Run::result_of(const Branch& own) {
-  if (own.parent.is_none()) return result_.models[own.source];
-  const Branch& parent = branches_.at(own.parent);
-  if (parent.has_parts) return result_of(parent);
-  return result_.models[parent.source].stages[own.child];
-}
-
 void Run::begin(JobId id, Branch made, Time deadline, Time now) {
   Source& source = sources_[made.source];
   made.has_parts = source.pipeline == nullptr && made.items > source.most_items;
@@ -98,11 +91,13 @@ void Run::start_branch(const policy::TreeDecisions::Started& started, Time now) 
              .items = started.items,
              .started = now,
              .deadline = parent->deadline,
-             .measured = parent->measured};
+             .measured = parent->measured,
+             .result = parent->result};
   if (!parent->has_parts) {
     own.source = sources_[parent->source].pipeline->stages[started.child].service;
+    own.result = &result_.models[parent->source].stages[started.child];
     if (own.measured) {
-      ModelResult& stage = result_.models[parent->source].stages[started.child];
+      ModelResult& stage = *own.result;
       // Tried again, it is the same request.
       started.again ? --stage.dropped : ++stage.offered;
       if (!started.again) stage.items += started.items;
@@ -123,6 +118,7 @@ void Run::withdraw_branch(JobId id, Time now) {
     return;
   }
   own->gone = true;
+  own->measured = false;
   if (!scheduler_->withdraw(policy::Task(own->task), now, decisions_)) return;
   trace(TraceEvent::kWithdrawn, id, source.key, own->items, now, now);
   examples_.erase(id);
@@ -167,12 +163,12 @@ void Run::branch_ended(JobId id, policy::Ending how, uint32_t made, Time now) {
   }
   if (own.parent.is_none()) {
     if (own.measured) --unended_;
-    count_end(result_.models[own.source], own, how, now);
+    count_end(*own.result, own, how, now);
     branches_.erase(id);
     return;
   }
   Branch& parent = branches_.at(own.parent);
-  if (!parent.has_parts) count_end(result_of(own), own, how, now);
+  if (!parent.has_parts) count_end(*own.result, own, how, now);
   if (answered) {
     // Parts count by their items, stages are all to be right.
     parent.accuracy = parent.has_parts ? parent.accuracy - (1 - own.accuracy) * own.items /

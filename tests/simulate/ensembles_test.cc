@@ -128,6 +128,16 @@ TEST(Ensembles, AnswerARequestOfManyItems) {
   EXPECT_EQ(result.models.back().on_time, result.models.back().offered);
 }
 
+// Where one item is rejected nobody waits for the others, which have begun to run.
+TEST(Ensembles, RequestsOfSeveralItemsEndOnceBeyondCapacity) {
+  for (const std::string_view scheduler : {"fermata", "schemble", "greedy-edf"}) {
+    Scenario s = scenario(scheduler, 400, 1);
+    s.ensembles[0].demand.items = {{1, 2}};
+    const Result result = checked(s);
+    EXPECT_GT(result.models[0].dropped, 0u) << scheduler;
+  }
+}
+
 TEST(Ensembles, ThatServeAllDropNothing) {
   for (const std::string_view scheduler : {"fermata", "schemble", "original", "greedy-fifo"}) {
     Scenario s = scenario(scheduler, 300);
