@@ -113,7 +113,7 @@ Json measure_events(uint64_t waiting, int rounds) {
                                         .latency = *LatencyTable::make(LinearLatency{1, 4}, 16),
                                         .variant = VariantId(0)});
   const KeyId application =
-      scheduler->add_application({"a", {{key, 0.9, {0.9, 0.5}}}, {}, {0.5, 0.5}, std::nullopt});
+      scheduler->add_service(ApplicationInfo{"a", {{key, 0.9, {0.9, 0.5}}}, {}, {0.5, 0.5}, {}});
   Decisions out;
   Random random(waiting);
   Time now = Time() + Duration::seconds(1);
@@ -129,7 +129,7 @@ Json measure_events(uint64_t waiting, int rounds) {
     const Task one = task();
     const Time start = monotonic_now();
     scheduler->nominate(one, now, out);
-    scheduler->learned(one, {3, 2}, now, out);
+    scheduler->learned(one, Evidence{3, 2}, now, out);
     scheduler->withdraw(one, now, out);
     micros.push_back((monotonic_now() - start).micros() / 3);
   }

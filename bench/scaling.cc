@@ -49,13 +49,14 @@ class Pool {
           .name = "a", .penalty = {plan::PenaltyShape::kStep}, .prior = {0.5, 0.5}};
       for (uint32_t m = 0; m < 3; ++m)
         info.variants.push_back({keys[m], 0.7 + 0.1 * m, {0.9, 0.6}});
-      key_ = scheduler_->add_application(info);
+      key_ = scheduler_->add_service(info);
     } else if (kind == Kind::kEnsemble) {
-      key_ = scheduler_->add_ensemble({.name = "e",
-                                       .models = keys,
-                                       .utility = {{0, 0.9, 0.92, 0.95, 0.93, 0.96, 0.97, 1},
-                                                   {0, 0.4, 0.5, 0.7, 0.6, 0.8, 0.9, 1}},
-                                       .share = {0.7, 0.3}});
+      key_ = scheduler_->add_service(
+          EnsembleInfo{.name = "e",
+                       .models = keys,
+                       .utility = {{0, 0.9, 0.92, 0.95, 0.93, 0.96, 0.97, 1},
+                                   {0, 0.4, 0.5, 0.7, 0.6, 0.8, 0.9, 1}},
+                       .share = {0.7, 0.3}});
     }
   }
 
@@ -82,12 +83,13 @@ class Pool {
   }
   void learn_all() {
     shuffled([this](const Task& task) {
-      scheduler_->learned(task, {uint32_t(task.job.value() % 5), 2}, now_, out_);
+      scheduler_->learned(task, Evidence{uint32_t(task.job.value() % 5), 2}, now_, out_);
     });
   }
   void score_all() {
     shuffled([this](const Task& task) {
-      scheduler_->scored(task, {.bin = uint32_t(task.job.value() % 2), .score = 0.5}, now_, out_);
+      scheduler_->learned(task, Difficulty{.bin = uint32_t(task.job.value() % 2), .score = 0.5},
+                          now_, out_);
     });
   }
   void be_late(double ms) {

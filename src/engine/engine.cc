@@ -54,8 +54,8 @@ absl::Status check(const EngineOptions& options) {
   }
   ASSIGN_OR_RETURN(const auto scheduler, policy::make_scheduler(options.policy));
   for (const ServiceOptions& service : options.services) {
-    const bool fits = (!service.variants || scheduler->serves_applications()) &&
-                      (!service.ensemble || scheduler->serves_ensembles());
+    const bool fits = (!service.variants || scheduler->serves(policy::Kind::kVariants)) &&
+                      (!service.ensemble || scheduler->serves(policy::Kind::kEnsemble));
     if (fits || models_of(service) == nullptr) continue;
     return invalid("service '{}': the scheduler '{}' serves no {}", service.name, options.policy,
                    service.variants ? "variants" : "ensembles");

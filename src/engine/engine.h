@@ -14,9 +14,8 @@
 #include "engine/options.h"
 #include "engine/request.h"
 #include "engine/snapshot.h"
-#include "plan/ensemble/ensemble_problem.h"
 #include "plan/streams/stream_problem.h"
-#include "plan/variants/group_problem.h"
+#include "policy/service.h"
 
 namespace fermata::engine {
 
@@ -55,10 +54,9 @@ class Engine {
   // The last decisions on it, the newest first.
   virtual std::vector<PlacementDecision> placement_decisions() const = 0;
 
-  // From what each sub-cluster last chose among variants, the newest first. Blocks for a moment.
-  virtual std::vector<plan::GroupProblem> last_problems() const = 0;
-  // The same of ensembles, where the scheduler plans them as published.
-  virtual std::vector<plan::EnsembleTask> last_ensemble_tasks() const = 0;
+  // From what each sub-cluster last chose among variants and base models, as its scheduler keeps
+  // it. Blocks for a moment.
+  virtual std::vector<policy::Problem> last_problems() const = 0;
 
   // What was last planned for each stream service.
   virtual std::vector<plan::StreamProblem> last_stream_problems() const { return {}; }

@@ -32,10 +32,6 @@ class Batcher {
   // The pool's view, which outlives the batcher, where one thread runs both; else it is not called.
   virtual void see(const PoolView&) {}
 
-  // How long a task of this key that came now could wait before it must start; infinite where
-  // none with a deadline has come lately.
-  virtual Duration slack(Time) const { return Duration::infinite(); }
-
   virtual const Offer& offer() const = 0;
   virtual Time next_wake() const = 0;
   virtual uint64_t waiting_items() const = 0;

@@ -19,13 +19,10 @@ class KeptDecisions {
     }
     next_ = (next_ + 1) % kMost;
   }
-  // The newest first.
-  std::vector<Problem> copy() const {
-    std::vector<Problem> all;
-    for (size_t i = 1; i <= kept_.size(); ++i) {
-      all.push_back(kept_[(next_ + kMost - i) % kMost]);
-    }
-    return all;
+  // Behind what is there, the newest first.
+  template <class To>
+  void copy_to(std::vector<To>& to) const {
+    for (size_t i = 1; i <= kept_.size(); ++i) to.push_back(kept_[(next_ + kMost - i) % kMost]);
   }
 
  private:

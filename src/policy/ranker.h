@@ -15,7 +15,8 @@ class Ranker {
   virtual ~Ranker() = default;
 
   virtual void add_key(KeyId key) = 0;
-  virtual void add_worker(WorkerId worker, uint32_t type, Time now, std::vector<Grant>& out) = 0;
+  virtual void add_worker(WorkerId worker, uint32_t type, int64_t memory_bytes, Time now,
+                          std::vector<Grant>& out) = 0;
   virtual void set_delay_bound(DelayBound bound) = 0;
 
   virtual void offered(const Offer& offer, Time now, std::vector<Grant>& out) = 0;
@@ -28,8 +29,8 @@ class Ranker {
   // Until a worker is expected to take something that wants to start now, behind everything that
   // does already; zero if one is free. O(workers).
   virtual Duration expected_wait(Time now) const = 0;
-  // For the thread that the ranker runs in.
-  virtual const PoolView& view() const = 0;
+  // For the thread that the ranker runs in, which adds what batches run and what workers hold.
+  virtual PoolView& view() = 0;
 };
 
 }  // namespace fermata::policy

@@ -4,24 +4,11 @@
 
 namespace fermata::policy {
 
-KeyId Scheduler::add_application(const ApplicationInfo&) {
-  FERMATA_CHECK(serves_applications());
+KeyId Scheduler::add_service(const ServiceInfo& info) {
+  FERMATA_CHECK(serves(kind_of(info)));
   return KeyId::none();
 }
 
-void Scheduler::learned(const Task&, Evidence, Time, Decisions&) {
-  FERMATA_CHECK(serves_applications());
-}
-
-KeyId Scheduler::add_ensemble(const EnsembleInfo&) {
-  FERMATA_CHECK(serves_ensembles());
-  return KeyId::none();
-}
-
-void Scheduler::scored(const Task&, const Difficulty&, Time, Decisions&) {
-  FERMATA_CHECK(serves_ensembles());
-}
-
-void Scheduler::failed(WorkerId, const Task&) { FERMATA_CHECK(serves_ensembles()); }
+void Scheduler::learned(const Task&, const Estimate&, Time, Decisions&) {}
 
 }  // namespace fermata::policy

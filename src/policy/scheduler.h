@@ -5,10 +5,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "plan/variants/group_problem.h"
-#include "policy/ensemble/ensemble.h"
+#include "policy/service.h"
 #include "policy/types.h"
-#include "policy/variants/application.h"
 
 namespace fermata::policy {
 
@@ -55,26 +53,15 @@ class Scheduler {
   virtual WorkerId add_worker(Time now, Decisions& out, uint32_t type = 0,
                               int64_t memory_bytes = kUnlimitedMemory) = 0;
 
-  // Whether tasks may leave it to the scheduler which key answers them. Where not, neither of
-  // the next two may be called.
-  virtual bool serves_applications() const { return false; }
-  // A key for tasks of one item, which end in batches of the application's variants; those
+  // Whether it serves services of the kind. Of no other may one be added.
+  virtual bool serves(Kind) const { return false; }
+  // A key for tasks of one item, which batches of the keys that the service names answer; those
   // were added before and stay as long as it does.
-  virtual KeyId add_application(const ApplicationInfo& info);
-  // What the data of a waiting task says; nothing where it no longer waits.
-  virtual void learned(const Task& task, Evidence evidence, Time now, Decisions& out);
-
-  // Whether tasks may be answered by several keys together. Where not, none of the next three
-  // may be called.
-  virtual bool serves_ensembles() const { return false; }
-  // A key for queries of one item, of which batches of the base models' keys answer parts; those
-  // were added before and stay as long as it does.
-  virtual KeyId add_ensemble(const EnsembleInfo& info);
-  // What is predicted of a query that was nominated; nothing where it has ended. The scheduler
-  // `selected` waits for it.
-  virtual void scored(const Task& query, const Difficulty& difficulty, Time now, Decisions& out);
-  // The model that ran on the worker has no answer for this query: called before freed().
-  virtual void failed(WorkerId worker, const Task& query);
+  virtual KeyId add_service(const ServiceInfo& info);
+  // What the data of a task says that was nominated; nothing where it has ended.
+  virtual void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out);
+  // The batch that runs on the worker has no answer for this task: called before freed().
+  virtual void failed(WorkerId, const Task&) {}
 
   virtual void nominate(const Task& task, Time now, Decisions& out) = 0;
   // False where it is bound already: a withdrawal that crosses a grant loses.
@@ -85,9 +72,9 @@ class Scheduler {
   virtual Time next_wake() const = 0;  // infinite: nothing to wait for
 
   virtual uint64_t waiting_items(KeyId key) const = 0;
-  // What the last choices for applications and for ensembles were made from, the newest first.
-  virtual std::vector<plan::GroupProblem> last_problems() const { return {}; }
-  virtual std::vector<plan::EnsembleTask> last_ensemble_tasks() const { return {}; }
+  // What the last choices for services of several keys were made from, of each kind the newest
+  // first.
+  virtual std::vector<Problem> last_problems() const { return {}; }
 };
 
 // The names of the contract: fermata, deferred, deferred-beta-lambda,

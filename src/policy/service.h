@@ -1,13 +1,25 @@
 #pragma once
 
+#include <cstdint>
 #include <variant>
 
+#include "plan/ensemble/ensemble_problem.h"
 #include "policy/ensemble/ensemble.h"
 #include "policy/variants/application.h"
 
 namespace fermata::policy {
 
+// The kinds of services whose requests several keys may answer. What there is of each kind has one
+// alternative for each, in this order.
+enum class Kind : uint8_t { kVariants, kEnsemble };
+inline constexpr size_t kKinds = 2;
+
+using ServiceInfo = std::variant<ApplicationInfo, EnsembleInfo>;
 // What is found out about a request from its data while it waits.
 using Estimate = std::variant<Evidence, Difficulty>;
+// What a decision was made from, as `fermata plan` reads it.
+using Problem = std::variant<plan::GroupProblem, plan::EnsembleTask>;
+
+inline Kind kind_of(const ServiceInfo& info) { return static_cast<Kind>(info.index()); }
 
 }  // namespace fermata::policy

@@ -282,10 +282,10 @@ void Run::drop(const policy::Task& task, Time now) {
 
 absl::StatusOr<Result> run(const Scenario& scenario, const RunOptions& options) {
   ASSIGN_OR_RETURN(auto scheduler, policy::make_scheduler(scenario.scheduler, scenario.groups));
-  if (!scenario.applications.empty() && !scheduler->serves_applications()) {
+  if (!scenario.applications.empty() && !scheduler->serves(policy::Kind::kVariants)) {
     return invalid("scheduler '{}' serves no applications", scenario.scheduler);
   }
-  if (!scenario.ensembles.empty() && !scheduler->serves_ensembles()) {
+  if (!scenario.ensembles.empty() && !scheduler->serves(policy::Kind::kEnsemble)) {
     return invalid("scheduler '{}' serves no ensembles", scenario.scheduler);
   }
   return Run(scenario, options, std::move(scheduler)).go();

@@ -31,7 +31,7 @@ void Run::add_applications() {
     for (const SimulatedVariant& variant : application.variants) {
       info.variants.push_back({add_variant(variant), variant.accuracy, variant.recall});
     }
-    const KeyId key = scheduler_->add_application(info);
+    const KeyId key = scheduler_->add_service(info);
     know(key, application.name);
     Source source{.slo = application.slo,
                   .key = key,
@@ -58,7 +58,7 @@ void Run::add_ensembles() {
                               .serve_all = ensemble.serve_all,
                               .fixed = ensemble.fixed};
     for (const SimulatedVariant& model : ensemble.models) info.models.push_back(add_variant(model));
-    const KeyId key = scheduler_->add_ensemble(info);
+    const KeyId key = scheduler_->add_service(info);
     know(key, ensemble.name);
     Source source{
         .slo = ensemble.slo_most, .key = key, .ensemble = &ensemble, .demand = &ensemble.demand};
@@ -138,7 +138,7 @@ void Run::learn(Time now) {
   const policy::Task task = evidence_.begin()->second;
   evidence_.erase(evidence_.begin());
   if (const auto query = queries_.find(task.job); query != queries_.end()) {
-    return scheduler_->scored(task, query->second->difficulty, now, decisions_);
+    return scheduler_->learned(task, query->second->difficulty, now, decisions_);
   }
   const auto example = examples_.find(task.job);
   if (example == examples_.end()) return;

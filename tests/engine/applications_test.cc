@@ -128,7 +128,7 @@ struct Hand {
         },
         route(of), std::move(admitted));
     FERMATA_CHECK(job->route().gate->enter());
-    driver.learned(job, std::move(by_item));
+    driver.learned(job, {by_item.begin(), by_item.end()});
     driver.submit(std::move(job));
     done.get_future().wait();
     return parts;

@@ -93,7 +93,7 @@ TEST(UnlikeWorkers, VariantsAreChosenByTheWorkerThatRunsThem) {
     EXPECT_EQ(reply.why.worker, 2u) << policy;
     const auto alternatives = nlohmann::json::parse(reply.why.alternatives);
     EXPECT_NEAR(alternatives[0].at("run_ms").get<double>(), kFastMs, 1e-6);
-    const plan::GroupProblem problem = (*engine)->last_problems().at(0);
+    const auto problem = std::get<plan::GroupProblem>((*engine)->last_problems().at(0));
     EXPECT_THAT(problem.worker_types, ElementsAre("slow", "fast"));
     ASSERT_EQ(problem.applications[0].variants[0].latency.size(), 2u);
     EXPECT_GT((*problem.applications[0].variants[0].latency[0])(1), Duration::seconds(99));

@@ -75,7 +75,8 @@ class LastFreeWorker : public testing::Test {
  protected:
   LastFreeWorker() {
     for (uint32_t k = 0; k < 3; ++k) ranker_.add_key(KeyId(k));
-    for (uint32_t w = 0; w < 2; ++w) ranker_.add_worker(WorkerId(w), 0, at_ms(0), grants_);
+    for (uint32_t w = 0; w < 2; ++w)
+      ranker_.add_worker(WorkerId(w), 0, kUnlimitedMemory, at_ms(0), grants_);
     offer(KeyId(2), 40, 100);
     ranker_.answered({WorkerId(0), true, at_ms(40)}, at_ms(0), grants_);
     grants_.clear();
@@ -124,7 +125,7 @@ TEST_F(LastFreeWorker, IsTakenAtOnceByWhatKeepsNobodyWaiting) {
 TEST_F(LastFreeWorker, IsTakenAtOnceUnderThePublishedPolicies) {
   PoolRanker published;
   published.add_key(KeyId(0));
-  published.add_worker(WorkerId(0), 0, at_ms(0), grants_);
+  published.add_worker(WorkerId(0), 0, kUnlimitedMemory, at_ms(0), grants_);
   Offer offer{KeyId(0)};
   offer.items = 1;
   offer.run = Duration::millis(100);

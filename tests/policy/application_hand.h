@@ -23,7 +23,8 @@ struct ApplicationHand : Hand {
   KeyId application(std::vector<ApplicationVariant> of,
                     plan::Penalty penalty = {plan::PenaltyShape::kStep},
                     std::optional<double> short_circuit = std::nullopt) {
-    return scheduler->add_application({"a", std::move(of), penalty, {0.5, 0.5}, short_circuit});
+    return scheduler->add_service(
+        ApplicationInfo{"a", std::move(of), penalty, {0.5, 0.5}, short_circuit});
   }
   WorkerId limited_worker(int64_t memory_mb) {
     return scheduler->add_worker(at_ms(0), out, 0, memory_mb << 20);

@@ -41,11 +41,12 @@ std::vector<uint64_t> jobs(ApplicationQueue& queue, double now_ms, size_t most) 
 
 struct OneApplication {
   OneApplication() {
-    queue.add_key(KeyId(0), info(0, 5));
+    pool.add_model(KeyId(0), info(0, 5));
     queue.add_application(KeyId(1), one_variant("a", KeyId(0)));
-    queue.add_worker(0, int64_t{10} << 20);
+    pool.add_worker(0, int64_t{10} << 20);
   }
-  ApplicationQueue queue;
+  PoolView pool;
+  ApplicationQueue queue{pool};
 };
 
 // Of nine, five are late at 100. Six are looked at: what comes next, and the latest of the late.
@@ -66,15 +67,15 @@ TEST(ApplicationQueue, LooksAtThoseWhoseDeadlinesAreNearest) {
 TEST(ApplicationQueue, ForgetsModelsThatNoKeyHas) {
   OneApplication o;
   for (uint32_t v = 1; v <= 50; ++v) {  // reloads: each a variant of its own
-    o.queue.add_key(KeyId(2), info(v, 5));
-    o.queue.use(WorkerId(0), KeyId(2));
-    o.queue.remove(KeyId(2));
+    o.pool.add_model(KeyId(2), info(v, 5));
+    o.pool.residents().use(WorkerId(0), KeyId(2));
+    o.pool.remove_model(KeyId(2));
   }
   const plan::GroupProblem& problem = o.queue.problem(at_ms(0), 10);
   EXPECT_THAT(problem.models, SizeIs(2));
   EXPECT_THAT(problem.workers[0].loaded, IsEmpty());
-  EXPECT_TRUE(o.queue.use(WorkerId(0), KeyId(0)));
-  EXPECT_THAT(problem.workers[0].loaded, ElementsAre(0));
+  EXPECT_TRUE(o.pool.residents().use(WorkerId(0), KeyId(0)));
+  EXPECT_THAT(o.queue.problem(at_ms(0), 10).workers[0].loaded, ElementsAre(0));
   // What it says of itself can be read again.
   const Json document = to_document(problem);
   EXPECT_FALSE(document.contains("other_models"));
@@ -82,10 +83,10 @@ TEST(ApplicationQueue, ForgetsModelsThatNoKeyHas) {
 
 TEST(ApplicationQueue, KeepsModelsThatAnotherShapeHas) {
   OneApplication o;
-  o.queue.add_key(KeyId(2), info(0, 7));
-  o.queue.use(WorkerId(0), KeyId(2));
-  o.queue.remove(KeyId(2));
-  EXPECT_FALSE(o.queue.use(WorkerId(0), KeyId(0)));
+  o.pool.add_model(KeyId(2), info(0, 7));
+  o.pool.residents().use(WorkerId(0), KeyId(2));
+  o.pool.remove_model(KeyId(2));
+  EXPECT_FALSE(o.pool.residents().use(WorkerId(0), KeyId(0)));
 }
 
 // Those who have left, whether by the data or without any; the newest 32.

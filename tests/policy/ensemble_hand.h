@@ -22,10 +22,11 @@ struct EnsembleHand : Hand {
     info.serve_all = serve_all;
     info.fixed = fixed;
     info.share.assign(info.utility.size(), 1 / static_cast<double>(info.utility.size()));
-    return scheduler->add_ensemble(info);
+    return scheduler->add_service(info);
   }
   void scored(const Task& task, uint32_t bin, double now_ms) {
-    scheduler->scored(task, {.bin = bin, .score = static_cast<double>(bin)}, at_ms(now_ms), out);
+    const Difficulty difficulty{.bin = bin, .score = static_cast<double>(bin)};
+    scheduler->learned(task, difficulty, at_ms(now_ms), out);
   }
   bool withdraw(const Task& task, double now_ms) {
     return scheduler->withdraw(task, at_ms(now_ms), out);

@@ -343,7 +343,8 @@ TEST(Applications, EveryDecisionThatIsKeptCanBeReplayed) {
     const auto kept = h.scheduler->last_problems();
     ASSERT_THAT(kept, SizeIs(100));
     size_t replayed = 0;
-    for (plan::GroupProblem p : kept) {
+    for (const Problem& each : kept) {
+      plan::GroupProblem p = std::get<plan::GroupProblem>(each);
       for (size_t r = 0; r < p.requests.size(); ++r) p.requests[r].id = std::to_string(r);
       auto document = Document::parse(plan::to_document(p).dump());
       const auto read = document->read(plan::read_group_problem);

@@ -30,7 +30,7 @@ TEST(PoolRanker, WhatWasBoundAheadStartsAsLateAsTheOneBeforeItEnded) {
   std::vector<Grant> grants;
   ranker.set_delay_bound({.control = Duration::millis(1)});
   ranker.add_key(key);
-  ranker.add_worker(worker, 0, at(0), grants);
+  ranker.add_worker(worker, 0, kUnlimitedMemory, at(0), grants);
 
   ranker.offered(due_at(key, 0, 0), at(0), grants);
   ASSERT_THAT(grants, SizeIs(1));
@@ -61,7 +61,7 @@ TEST(PoolRanker, WaitsForAWorkerThatIsLate) {
   std::vector<Grant> grants;
   ranker.set_delay_bound({.control = Duration::millis(1)});
   ranker.add_key(key);
-  ranker.add_worker(worker, 0, at(0), grants);
+  ranker.add_worker(worker, 0, kUnlimitedMemory, at(0), grants);
   ranker.offered(due_at(key, 0, 0), at(0), grants);
   ranker.answered({worker, true, at(10)}, at(0), grants);
   grants.clear();

@@ -205,7 +205,8 @@ TEST(Window, ABatchThatLostAllTakesNothing) {
   const Batch batch = h.batch();
   EXPECT_TRUE(batch.load);
   EXPECT_EQ(batch.finish, at_ms(260));
-  EXPECT_THAT(h.scheduler->last_problems().front().workers[0].loaded, SizeIs(1));
+  const auto last = std::get<plan::GroupProblem>(h.scheduler->last_problems().front());
+  EXPECT_THAT(last.workers[0].loaded, SizeIs(1));
 }
 
 // The next batch of the same model loads it instead.

@@ -79,8 +79,7 @@ class ScriptedEngine : public engine::Engine {
   }
   absl::Status unload(std::string_view model) override { return load(model, {}); }
   void end_epoch() override {}
-  std::vector<plan::GroupProblem> last_problems() const override { return {}; }
-  std::vector<plan::EnsembleTask> last_ensemble_tasks() const override { return {}; }
+  std::vector<policy::Problem> last_problems() const override { return {}; }
   std::vector<engine::PlacementDecision> placement_decisions() const override {
     engine::PlacementDecision decision{.number = 7, .cause = "epoch"};
     decision.problem = {

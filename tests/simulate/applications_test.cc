@@ -160,7 +160,7 @@ TEST(Applications, GoToTheTypeOfWorkerThatIsInTime) {
 std::vector<std::string_view> those_with_applications() {
   std::vector<std::string_view> names = policy::all_scheduler_names();
   std::erase_if(names, [](std::string_view name) {
-    return !(*policy::make_scheduler(name))->serves_applications();
+    return !(*policy::make_scheduler(name))->serves(policy::Kind::kVariants);
   });
   std::erase(names, "nexus");
   return names;

@@ -100,25 +100,12 @@ void Pool::submit(uint32_t subcluster, std::shared_ptr<Job> job) {
 }
 
 void Pool::learned(uint32_t subcluster, std::shared_ptr<Job> job,
-                   std::vector<policy::Evidence> by_item) {
+                   std::vector<policy::Estimate> by_item) {
   parts_[subcluster]->driver.learned(std::move(job), std::move(by_item));
 }
 
-void Pool::scored(uint32_t subcluster, std::shared_ptr<Job> job,
-                  std::vector<policy::Difficulty> by_item) {
-  parts_[subcluster]->driver.scored(std::move(job), std::move(by_item));
-}
-
-std::vector<plan::EnsembleTask> Pool::last_ensemble_tasks() const {
-  std::vector<plan::EnsembleTask> tasks;
-  for (const auto& part : parts_) {
-    for (auto& task : part->driver.last_ensemble_tasks()) tasks.push_back(std::move(task));
-  }
-  return tasks;
-}
-
-std::vector<plan::GroupProblem> Pool::last_problems() const {
-  std::vector<plan::GroupProblem> problems;
+std::vector<policy::Problem> Pool::last_problems() const {
+  std::vector<policy::Problem> problems;
   for (const auto& part : parts_) {
     for (auto& problem : part->driver.last_problems()) problems.push_back(std::move(problem));
   }

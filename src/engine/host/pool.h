@@ -34,11 +34,8 @@ class Pool {
   void submit(uint32_t subcluster, std::shared_ptr<Job> job);
   void cancel(JobId id);  // wherever it is
   void learned(uint32_t subcluster, std::shared_ptr<Job> job,
-               std::vector<policy::Evidence> by_item);
-  std::vector<plan::GroupProblem> last_problems() const;
-  void scored(uint32_t subcluster, std::shared_ptr<Job> job,
-              std::vector<policy::Difficulty> by_item);
-  std::vector<plan::EnsembleTask> last_ensemble_tasks() const;
+               std::vector<policy::Estimate> by_item);
+  std::vector<policy::Problem> last_problems() const;
 
   // Into every worker of the sub-cluster and known to its scheduler. RESOURCE_EXHAUSTED
   // where there is no room; waits up to `patience` for room that is being given back.

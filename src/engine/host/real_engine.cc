@@ -231,26 +231,22 @@ void RealEngine::look_at(std::shared_ptr<Job> job,
                          std::shared_ptr<const std::vector<Tensor>> inputs) {
   const Route& route = job->route();
   if (inputs == nullptr) return;
-  const uint32_t subcluster = route.subcluster;
+  const auto tell = [this](const std::shared_ptr<Job>& of, std::vector<policy::Estimate> by_item) {
+    if (of->route().pipeline != nullptr) return trees_.learned(of, std::move(by_item));
+    pool_->learned(of->route().subcluster, of, std::move(by_item));
+  };
   if (route.ensemble != nullptr) {
     EnsembleModel& model = *route.ensemble->model;
     if (!model.predicts()) return;
     const uint32_t items = job->items();
-    return model.score(std::move(inputs), items,
-                       [this, subcluster, job = std::move(job)](auto by_item) mutable {
-                         if (job->route().pipeline != nullptr) {
-                           return trees_.learned(job, {by_item.begin(), by_item.end()});
-                         }
-                         pool_->scored(subcluster, std::move(job), std::move(by_item));
-                       });
+    return model.score(std::move(inputs), items, [tell, job = std::move(job)](const auto& by_item) {
+      tell(job, {by_item.begin(), by_item.end()});
+    });
   }
   if (route.application->evidence == nullptr) return;
   EvidenceModel& evidence = *route.application->evidence;
-  evidence.submit(std::move(inputs), [this, subcluster, job = std::move(job)](auto found) mutable {
-    if (found && job->route().pipeline != nullptr) {
-      return trees_.learned(job, {found->counts.begin(), found->counts.end()});
-    }
-    if (found) pool_->learned(subcluster, std::move(job), std::move(found->counts));
+  evidence.submit(std::move(inputs), [tell, job = std::move(job)](const auto& found) {
+    if (found) tell(job, {found->counts.begin(), found->counts.end()});
   });
 }
 

@@ -41,10 +41,7 @@ class RealEngine : public Engine {
   absl::Status unload(std::string_view model) override;
   void end_epoch() override;
   std::vector<PlacementDecision> placement_decisions() const override { return log_.decisions(); }
-  std::vector<plan::GroupProblem> last_problems() const override { return pool_->last_problems(); }
-  std::vector<plan::EnsembleTask> last_ensemble_tasks() const override {
-    return pool_->last_ensemble_tasks();
-  }
+  std::vector<policy::Problem> last_problems() const override { return pool_->last_problems(); }
   EngineSnapshot snapshot() const override;
   bool overdue() const override { return pool_->overdue(); }
 

@@ -32,10 +32,7 @@ class StreamEngine : public Engine {
   std::vector<PlacementDecision> placement_decisions() const override {
     return inner_->placement_decisions();
   }
-  std::vector<plan::GroupProblem> last_problems() const override { return inner_->last_problems(); }
-  std::vector<plan::EnsembleTask> last_ensemble_tasks() const override {
-    return inner_->last_ensemble_tasks();
-  }
+  std::vector<policy::Problem> last_problems() const override { return inner_->last_problems(); }
   std::vector<plan::StreamProblem> last_stream_problems() const override;
   void close_streams(uint64_t owner) override;
   EngineSnapshot snapshot() const override;

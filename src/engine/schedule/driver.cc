@@ -66,7 +66,7 @@ void Driver::post(Event event) {
 
 void Driver::submit(std::shared_ptr<Job> job) { post(std::move(job)); }
 void Driver::cancel(JobId id) { post(Cancel{id}); }
-void Driver::learned(std::shared_ptr<Job> job, std::vector<policy::Evidence> by_item) {
+void Driver::learned(std::shared_ptr<Job> job, std::vector<policy::Estimate> by_item) {
   post(Learned{std::move(job), std::move(by_item)});
 }
 
@@ -153,8 +153,6 @@ void Driver::handle(Event& event, Time now) {
     cancelled(cancel->id, now);
   } else if (auto* learned_of = std::get_if<Learned>(&event)) {
     learned(*learned_of, now);
-  } else if (auto* scored_of = std::get_if<Scored>(&event)) {
-    scored(*scored_of, now);
   } else if (auto* command = std::get_if<Command>(&event)) {
     (*command)();
   }
@@ -208,8 +206,7 @@ void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
   } else {
     for (JobId id : job->part_ids) scheduler_->nominate(parts_.at(id).task, now, decisions_);
   }
-  if (!job->evidence.empty()) tell_evidence(*job, now);
-  if (!job->difficulty.empty()) tell_difficulty(*job, now);
+  tell(*job, now);
 }
 
 void Driver::cancelled(JobId id, Time now) {

@@ -51,15 +51,10 @@ class Driver {
   void submit(std::shared_ptr<Job> job);
   void wake() { parker_.unpark(); }  // the scheduler's next_wake() has come nearer
   void cancel(JobId id);
-  // What the data of a submitted job says; it may overtake the job. Any thread.
-  void learned(std::shared_ptr<Job> job, std::vector<policy::Evidence> by_item);
-  // From what variants were last chosen, the newest first. Blocks.
-  std::vector<plan::GroupProblem> last_problems();
-  // What is predicted of each item of a submitted job of an ensemble; it may overtake the job. Any
-  // thread.
-  void scored(std::shared_ptr<Job> job, std::vector<policy::Difficulty> by_item);
-  // The same for what base models were last chosen from.
-  std::vector<plan::EnsembleTask> last_ensemble_tasks();
+  // What the data of each item of a submitted job says; it may overtake the job. Any thread.
+  void learned(std::shared_ptr<Job> job, std::vector<policy::Estimate> by_item);
+  // As the scheduler's, with the names that users know. Blocks.
+  std::vector<policy::Problem> last_problems();
 
   // The workers have it loaded already. Blocks until the scheduler knows it.
   void add(std::shared_ptr<const Variant> variant, Duration slo);
@@ -87,15 +82,11 @@ class Driver {
   };
   struct Learned {
     std::shared_ptr<Job> job;
-    std::vector<policy::Evidence> by_item;
-  };
-  struct Scored {
-    std::shared_ptr<Job> job;
-    std::vector<policy::Difficulty> by_item;
+    std::vector<policy::Estimate> by_item;
   };
   using Command = absl::AnyInvocable<void()>;
   using Event = std::variant<std::monostate, std::shared_ptr<Job>, std::shared_ptr<Flight>, Cancel,
-                             Learned, Scored, Command>;
+                             Learned, Command>;
 
   JobId next_id() { return JobId(shared_.ids.fetch_add(1, std::memory_order_relaxed)); }
   void post(Event event);
@@ -108,11 +99,10 @@ class Driver {
   void task_added(KeyId key);
   void task_ended(KeyId key);
   void nominate(const std::shared_ptr<Job>& job, KeyId key, Time now);
-  void learned(const Learned& learned, Time now);
-  void tell_evidence(const Job& job, Time now);
+  void learned(Learned& learned, Time now);
+  void tell(const Job& job, Time now);  // what is known of its data
+  void name_all(plan::GroupProblem& problem) const;
   void short_circuit(const policy::Task& task);
-  void scored(Scored& scored, Time now);
-  void tell_difficulty(const Job& job, Time now);
   // Of a passenger that is a query of an ensemble.
   void board(const Part& part, Flight& flight, BatchPart& wanted);
   void take_answer(Flight& flight, size_t passenger, absl::StatusOr<std::vector<Tensor>> answer);

@@ -26,4 +26,43 @@ void Driver::task_ended(KeyId key) {
   compounds_.has(key) ? compounds_.task_ended(key) : keys_.task_ended(key);
 }
 
+// Where one of several variants answers and a batch has been bound already, the data no longer
+// matters. What is known of a job that has not come yet waits with it.
+void Driver::learned(Learned& learned, Time now) {
+  Job& job = *learned.job;
+  if (job.ended() || (job.decided && job.route().ensemble == nullptr)) return;
+  job.estimates = std::move(learned.by_item);
+  if (job.open_parts > 0) tell(job, now);
+}
+
+void Driver::tell(const Job& job, Time now) {
+  if (job.estimates.empty()) return;
+  for (const JobId id : job.parts()) {
+    const auto part = parts_.find(id);
+    if (part == parts_.end() || part->second.first >= job.estimates.size()) continue;
+    scheduler_->learned(policy::Task(part->second.task), job.estimates[part->second.first], now,
+                        decisions_);
+  }
+}
+
+std::vector<policy::Problem> Driver::last_problems() {
+  std::vector<policy::Problem> last;
+  post_and_wait([&] { last = scheduler_->last_problems(); });
+  for (policy::Problem& each : last) {
+    if (auto* problem = std::get_if<plan::GroupProblem>(&each)) name_all(*problem);
+  }
+  return last;
+}
+
+void Driver::name_all(plan::GroupProblem& problem) const {
+  // One for each shape of its requests, and no two of a document may have the same name.
+  for (size_t a = 1; a < problem.applications.size(); ++a) {
+    problem.applications[a].name += "#" + std::to_string(a);
+  }
+  for (size_t i = 0; i < problem.requests.size(); ++i) problem.requests[i].id = std::to_string(i);
+  for (size_t t = 0; t < problem.worker_types.size(); ++t) {
+    problem.worker_types[t] = shared_.type_names[t];
+  }
+}
+
 }  // namespace fermata::engine

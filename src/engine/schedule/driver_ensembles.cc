@@ -9,27 +9,6 @@
 
 namespace fermata::engine {
 
-void Driver::scored(std::shared_ptr<Job> job, std::vector<policy::Difficulty> by_item) {
-  post(Scored{std::move(job), std::move(by_item)});
-}
-
-// What is known of a job that has not come yet waits with it.
-void Driver::scored(Scored& scored, Time now) {
-  Job& job = *scored.job;
-  if (job.ended()) return;
-  job.difficulty = std::move(scored.by_item);
-  if (job.open_parts > 0) tell_difficulty(job, now);
-}
-
-void Driver::tell_difficulty(const Job& job, Time now) {
-  for (const JobId id : job.parts()) {
-    const auto part = parts_.find(id);
-    if (part == parts_.end()) continue;
-    scheduler_->scored(policy::Task(part->second.task), job.difficulty[part->second.first], now,
-                       decisions_);
-  }
-}
-
 void Driver::board(const Part& part, Flight& flight, BatchPart& wanted) {
   const Ensemble& ensemble = *part.job->route().ensemble;
   const auto at = absl::c_find_if(ensemble.variants, [&flight](const auto& variant) {
@@ -84,7 +63,8 @@ void Driver::conclude(const policy::Concluded& concluded, Time now) {
   run.input = run.output = Duration();
   run.run = monotonic_now() - run.started;  // of all of them
   run.ensemble = {.ran = concluded.ran, .planned = concluded.planned};
-  if (!job->difficulty.empty()) run.ensemble->difficulty = job->difficulty[part.first];
+  if (part.first < job->estimates.size())
+    run.ensemble->difficulty = std::get<policy::Difficulty>(job->estimates[part.first]);
   const uint32_t index = part.index;
   if (concluded.ran == 0) {
     const auto failed =
@@ -113,16 +93,6 @@ void Driver::conclude(const policy::Concluded& concluded, Time now) {
   }
   forget(id);
   if (job->ended() && job->open_parts > 0) withdraw_parts(*job, now);
-}
-
-std::vector<plan::EnsembleTask> Driver::last_ensemble_tasks() {
-  std::vector<plan::EnsembleTask> last;
-  post_and_wait([&] { last = scheduler_->last_ensemble_tasks(); });
-  for (plan::EnsembleTask& task : last) {
-    auto& queries = task.problem.queries;
-    for (size_t i = 0; i < queries.size(); ++i) queries[i].id = std::to_string(i);
-  }
-  return last;
 }
 
 }  // namespace fermata::engine

@@ -82,8 +82,10 @@ Explanation Job::explain(const PartRun& run, uint32_t part) const {
   if (deadline_.is_infinite()) why.budget = why.remaining = Duration::infinite();
   if (route_->application != nullptr) {
     static const policy::Evidence kNothing;
-    explain_choice(*route_->application, part < evidence.size() ? evidence[part] : kNothing, run,
-                   deadline_, why);
+    const bool known = part < estimates.size();
+    explain_choice(*route_->application,
+                   known ? std::get<policy::Evidence>(estimates[part]) : kNothing, run, deadline_,
+                   why);
   }
   why.stages = run.stages;
   if (run.ensemble) explain_subset(*route_->ensemble, run, deadline_, why);

@@ -14,8 +14,7 @@
 #include "engine/catalog.h"
 #include "engine/host/counters.h"
 #include "engine/request.h"
-#include "policy/ensemble/ensemble.h"
-#include "policy/variants/application.h"
+#include "policy/service.h"
 
 namespace fermata::engine {
 
@@ -107,11 +106,10 @@ class Job {
   void split(uint32_t parts);   // before any of them runs; more than one
   std::vector<JobId> part_ids;  // of a job that was split
   std::vector<JobId> parts() const { return part_ids.empty() ? std::vector{id_} : part_ids; }
-  // Of a service of several variants: what is known of the data of each item (empty: nothing);
-  // fixed once a part of it is bound or answered.
-  std::vector<policy::Evidence> evidence;
+  // Of a service of several variants: what is known of the data of each item, empty: nothing (yet).
+  // Where one of them answers, fixed once a part of it is bound or answered.
+  std::vector<policy::Estimate> estimates;
   bool decided = false;
-  std::vector<policy::Difficulty> difficulty;  // of an ensemble, by item; empty: not predicted yet
   uint32_t waiting_parts = 0, open_parts = 0;
   bool withdrawn = false;  // what waited of it, once for all of its parts
 

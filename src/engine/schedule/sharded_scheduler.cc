@@ -116,7 +116,7 @@ void ShardedScheduler::remove_key(KeyId key) {
 WorkerId ShardedScheduler::add_worker(uint32_t type) {
   const WorkerId worker(workers_++);
   tell_rank([worker, type](policy::Ranker& ranker, Time now, auto& grants) {
-    ranker.add_worker(worker, type, now, grants);
+    ranker.add_worker(worker, type, policy::kUnlimitedMemory, now, grants);
   });
   return worker;
 }

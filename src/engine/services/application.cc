@@ -97,10 +97,10 @@ std::vector<double> frequencies(const estimate::LabelledPoints& points, double r
 
 }  // namespace
 
-KeyId Application::add_to(policy::Scheduler& scheduler, const std::vector<KeyId>& keys) const {
+policy::ServiceInfo Application::info_for(const std::vector<KeyId>& keys) const {
   policy::ApplicationInfo known = info;
   for (size_t v = 0; v < keys.size(); ++v) known.variants[v].key = keys[v];
-  return scheduler.add_application(known);
+  return known;
 }
 
 std::vector<Tensor> Application::short_circuit(const policy::Evidence& counts) const {

@@ -21,7 +21,7 @@ struct Application final : Compound {
   policy::ApplicationInfo info;
   EvidenceModel* evidence = nullptr;  // null: none; outlives every job
 
-  KeyId add_to(policy::Scheduler& scheduler, const std::vector<KeyId>& keys) const override;
+  policy::ServiceInfo info_for(const std::vector<KeyId>& keys) const override;
   // The answer of the evidence model itself (5.3.1), for one item: the posterior where the
   // variants give scores by class, the likeliest class where they give a class. Only where
   // info.short_circuit is set, which it is not where they give anything else.

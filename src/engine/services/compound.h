@@ -23,8 +23,8 @@ struct Compound {
     return std::any_of(variants.begin(), variants.end(),
                        [id](const auto& variant) { return variant->id == id; });
   }
-  // Makes it known to a scheduler, whose keys of its variants are `keys`, in their order.
-  virtual KeyId add_to(policy::Scheduler& scheduler, const std::vector<KeyId>& keys) const = 0;
+  // For a scheduler, whose keys of its variants are `keys`, in their order.
+  virtual policy::ServiceInfo info_for(const std::vector<KeyId>& keys) const = 0;
 };
 
 // What clients see of it, to begin with: `first`, under the service's name.

@@ -14,7 +14,7 @@ KeyId CompoundKeys::intern(const std::shared_ptr<const Compound>& compound, cons
   if (const auto it = by_place_.find(place); it != by_place_.end()) return it->second;
   Known known{.compound = compound, .shape = shape, .last_used = ++uses_};
   if (!hold_variants(known)) return KeyId::none();
-  const KeyId key = compound->add_to(scheduler_, known.variants);
+  const KeyId key = scheduler_.add_service(compound->info_for(known.variants));
   known_[key] = std::move(known);
   by_place_[place] = key;
   return key;

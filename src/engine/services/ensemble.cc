@@ -50,10 +50,10 @@ absl::Status check_output(const std::string& service, const EnsembleOptions& opt
 
 }  // namespace
 
-KeyId Ensemble::add_to(policy::Scheduler& scheduler, const std::vector<KeyId>& keys) const {
+policy::ServiceInfo Ensemble::info_for(const std::vector<KeyId>& keys) const {
   policy::EnsembleInfo known = info;
   known.models = keys;
-  return scheduler.add_ensemble(known);
+  return known;
 }
 
 std::vector<Tensor> Ensemble::inputs_of(uint32_t variant, const std::vector<Tensor>& all) const {

@@ -24,7 +24,7 @@ struct Ensemble final : Compound {
   std::vector<std::vector<uint32_t>> inputs;
   bool same_inputs = true;  // every variant's are the facade's
 
-  KeyId add_to(policy::Scheduler& scheduler, const std::vector<KeyId>& keys) const override;
+  policy::ServiceInfo info_for(const std::vector<KeyId>& keys) const override;
   // What the variant gets of a request's inputs, which are in the facade's order.
   std::vector<Tensor> inputs_of(uint32_t variant, const std::vector<Tensor>& all) const;
   std::string name_of(plan::Subset subset) const;  // "a+b"

@@ -101,7 +101,7 @@ void Trees::learned(const std::shared_ptr<Job>& job, std::vector<policy::Estimat
       if (const auto* found = std::get_if<policy::Difficulty>(&by_item[i])) {
         node->second->difficulty = *found;
       } else if (asked[i] == job->id()) {
-        job->evidence = {std::get<policy::Evidence>(by_item[i])};
+        job->estimates = {by_item[i]};
       }
       tree_.learned(asked[i], by_item[i], now);
     }

@@ -33,7 +33,6 @@ class QueueBatcher : public Batcher {
   void set_latency(LatencyByType latency, Time now, Decisions& out) final;
   void set_delay_bound(DelayBound bound) final;
 
-  Duration slack(Time now) const final;
   const Offer& offer() const final { return offer_; }
   Time next_wake() const final { return wake_; }
   uint64_t waiting_items() const final { return queue_.items_from(0) + patient_.items_from(0); }
@@ -71,6 +70,7 @@ class QueueBatcher : public Batcher {
   void count_with(uint32_t types);
   size_t first_in_time(const BatchTimes& times, const Moment& m) const;
   void take_for(uint32_t type, const Moment& m, size_t& first, size_t& take, Decisions& out);
+  Duration slack(Time now) const;  // see Outlook
   void update(Time now, Decisions& out);
   void refuse_hopeless(Time now, Decisions& out);
   void refuse_first(size_t n, Decisions& out);

@@ -12,12 +12,6 @@ constexpr size_t kMostAsked = 64;  // queries, whether they join another's batch
 
 }  // namespace
 
-void EnsembleBatcher::add_worker(uint32_t type, uint32_t running) {
-  queries_.add_worker(type, running);
-  declined_.add_worker(type);
-  free_at_.emplace_back();
-}
-
 void EnsembleBatcher::set_delay_bound(DelayBound bound) {
   delay_ = bound;
   queries_.set_delay_bound(bound);
@@ -38,25 +32,26 @@ bool EnsembleBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
   return gone;
 }
 
-void EnsembleBatcher::scored(const Task& task, const Difficulty& difficulty, Time now,
-                             Decisions& out) {
-  if (queries_.scored(task, difficulty)) declined_.look_again(now);
+void EnsembleBatcher::learned(const Task& task, const Estimate& estimate, Time now,
+                              Decisions& out) {
+  const auto* difficulty = std::get_if<Difficulty>(&estimate);
+  if (difficulty != nullptr && queries_.scored(task, *difficulty)) declined_.look_again(now);
   queries_.conclude_late(now, out);
   update(now);
 }
 
-void EnsembleBatcher::bound(const Batch& batch, Time now) {
+void EnsembleBatcher::bound(const Batch& batch, bool, Time now) {
   queries_.bind(batch);
-  free_at_[batch.worker.index()] = batch.finish;
   update(now);
 }
 
-void EnsembleBatcher::freed(WorkerId worker, Time now, Decisions& out) {
+bool EnsembleBatcher::freed(WorkerId worker, Time now, Decisions& out) {
   queries_.freed(worker, out);
   queries_.conclude_finished(out);
   queries_.conclude_late(now, out);
   declined_.look_again(now);
   update(now);
+  return true;
 }
 
 void EnsembleBatcher::tick(Time now, Decisions& out) {
@@ -106,7 +101,7 @@ Answer EnsembleBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   ++epoch_;
   queries_.conclude_late(now, out);
   const Time start = std::max(now + delay_(1), grant.free_at);
-  const EnsembleLookahead::Plan& plan = planner_.follow(queries_, grant.worker, start, free_at_);
+  const EnsembleLookahead::Plan& plan = planner_.follow(queries_, grant.worker, start);
   for (const auto& [query, subset] : plan.planned) queries_.plan(*query, subset);
   if (plan.queries.empty()) {
     declined_.decline(grant.worker_type, now, start + kTick + kLookAgain);

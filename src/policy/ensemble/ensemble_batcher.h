@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "policy/batcher.h"
+#include "policy/chooser.h"
 #include "policy/ensemble/ensemble_lookahead.h"
 #include "policy/ensemble/ensemble_queries.h"
 #include "policy/pool/declined_types.h"
@@ -13,28 +13,30 @@ namespace fermata::policy {
 // What a granted worker runs, and so which models answer which query, is decided at that
 // moment by an EnsembleLookahead; nothing else of its plan is binding, so every arrival,
 // completion and prediction counts at once.
-class EnsembleBatcher final : public Batcher {
+class EnsembleBatcher final : public Chooser {
  public:
-  EnsembleBatcher(KeyId key, DelayBound delay) : delay_(delay), queries_(delay) {
+  EnsembleBatcher(KeyId key, DelayBound delay, const PoolView& pool)
+      : delay_(delay), queries_(pool, delay) {
     offer_.key = key;
   }
 
-  EnsembleQueries& queries() { return queries_; }
-  const EnsembleQueries& queries() const { return queries_; }
-  void add_worker(uint32_t type, uint32_t running);
-  void scored(const Task& task, const Difficulty& difficulty, Time now, Decisions& out);
-  // Of every batch of the pool, and of its end.
-  void bound(const Batch& batch, Time now);
-  void freed(WorkerId worker, Time now, Decisions& out);
-  // Adds tasks to a batch of a base model that another batcher has bound, so that it still ends
-  // by `limit`.
-  void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now);
+  void add_service(KeyId key, const ServiceInfo& info) override {
+    queries_.add_ensemble(key, std::get<EnsembleInfo>(info));
+  }
+  void remove_service(KeyId key) override { queries_.remove(key); }
+  void add_worker(uint32_t type) override { declined_.add_worker(type); }
+  void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override;
+  void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) override;
+  void bound(const Batch& batch, bool own, Time now) override;
+  void failed(WorkerId worker, const Task& task) override { queries_.failed(worker, task.job); }
+  bool freed(WorkerId worker, Time now, Decisions& out) override;
+  uint64_t waiting_items(KeyId key) const override { return queries_.waiting_items(key); }
+  void add_problems(std::vector<Problem>&) const override {}
 
   void nominated(const Task& task, Time now, Decisions& out) override;
   bool withdrawn(const Task& task, Time now, Decisions& out) override;
   Answer granted(const Grant& grant, Time now, Decisions& out) override;
   void tick(Time now, Decisions& out) override;
-  void set_latency(LatencyByType, Time, Decisions&) override {}
   void set_delay_bound(DelayBound bound) override;
   const Offer& offer() const override { return offer_; }
   Time next_wake() const override { return std::min(queries_.next_moment(), declined_.until()); }
@@ -46,7 +48,6 @@ class EnsembleBatcher final : public Batcher {
   DelayBound delay_;
   EnsembleQueries queries_;
   EnsembleLookahead planner_;
-  std::vector<Time> free_at_;  // by worker
   Offer offer_;
   DeclinedTypes declined_;
   uint64_t epoch_ = 0;

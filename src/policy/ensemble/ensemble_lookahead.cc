@@ -28,8 +28,7 @@ double price_at(size_t step, double dearest) {
 
 }  // namespace
 
-void EnsembleLookahead::add_models(const EnsembleQueries& queries, uint32_t ensemble,
-                                   size_t workers) {
+void EnsembleLookahead::add_models(const EnsembleQueries& queries, uint32_t ensemble) {
   std::vector<uint32_t>& own = of_ensemble_[ensemble];
   if (!own.empty()) return;
   for (const KeyId key : queries.ensemble(ensemble).info.models) {
@@ -38,13 +37,13 @@ void EnsembleLookahead::add_models(const EnsembleQueries& queries, uint32_t ense
     if (known != models_.end()) continue;
     Model& model = models_.emplace_back();
     model.key = key;
-    for (uint32_t w = 0; w < workers; ++w) {
-      model.latency.push_back(&queries.latency(key, WorkerId(w)));
+    for (uint32_t w = 0; w < others_.size(); ++w) {
+      model.latency.push_back(&queries.pool().latency(key, WorkerId(w)));
     }
   }
 }
 
-void EnsembleLookahead::read(const EnsembleQueries& queries, size_t workers) {
+void EnsembleLookahead::read(const EnsembleQueries& queries) {
   items_.clear();
   models_.clear();
   of_ensemble_.assign(queries.ensembles(), {});
@@ -55,7 +54,7 @@ void EnsembleLookahead::read(const EnsembleQueries& queries, size_t workers) {
     // Late, it gets its first answer where all are served, and nothing more.
     const bool late = query->task.deadline <= start_;
     if (open == 0 || (late && (query->had() != 0 || !ensemble.info.serve_all))) continue;
-    add_models(queries, query->ensemble, workers);
+    add_models(queries, query->ensemble);
     Item& item = items_.emplace_back();
     item.query = query;
     item.utility = query->utility->data();
@@ -108,12 +107,12 @@ void EnsembleLookahead::price_models() {
 }
 
 const EnsembleLookahead::Plan& EnsembleLookahead::follow(const EnsembleQueries& queries,
-                                                         WorkerId worker, Time start,
-                                                         std::span<const Time> free_at) {
+                                                         WorkerId worker, Time start) {
   worker_ = worker;
   start_ = start;
-  others_ = free_at;
-  read(queries, free_at.size());
+  others_.clear();
+  for (const WorkerView& other : queries.pool().workers()) others_.push_back(other.free_at);
+  read(queries);
   best_ = {};
   most_ = -1;
   if (items_.empty()) return best_;

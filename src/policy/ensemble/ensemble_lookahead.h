@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "policy/ensemble/ensemble_queries.h"
@@ -28,11 +27,10 @@ class EnsembleLookahead {
     std::vector<std::pair<EnsembleQueries::Query*, plan::Subset>> planned;
   };
 
-  // For `worker`, free at `start`; `free_at` of the others. From one decision to the next
-  // little changes, so only the last price and those beside it are tried, all of them now and
+  // For `worker`, free at `start`; the others when the pool's view says. From one decision to the
+  // next little changes, so only the last price and those beside it are tried, all of them now and
   // then. O(prices * batches * models * queries), of which at most kMostPlanned are looked at.
-  const Plan& follow(const EnsembleQueries& queries, WorkerId worker, Time start,
-                     std::span<const Time> free_at);
+  const Plan& follow(const EnsembleQueries& queries, WorkerId worker, Time start);
 
  private:
   struct Item {
@@ -67,9 +65,9 @@ class EnsembleLookahead {
     double rank = 0;  // the least is taken
   };
 
-  void read(const EnsembleQueries& queries, size_t workers);
+  void read(const EnsembleQueries& queries);
   void read_expected(const EnsembleQueries& queries, uint32_t ensemble);
-  void add_models(const EnsembleQueries& queries, uint32_t ensemble, size_t workers);
+  void add_models(const EnsembleQueries& queries, uint32_t ensemble);
   void price_models();
   void consider(size_t price, size_t style);
   double play(double price, Style style);
@@ -93,7 +91,7 @@ class EnsembleLookahead {
 
   WorkerId worker_;
   Time start_;
-  std::span<const Time> others_;
+  std::vector<Time> others_;  // by worker, when it is free
   std::vector<Time> free_at_;
   Move move_, best_move_;
   Style playing_;

@@ -32,16 +32,6 @@ std::vector<double> expected_utility(const EnsembleInfo& info) {
 
 }  // namespace
 
-void EnsembleQueries::add_key(KeyId key, const KeyInfo& info) { keys_[key] = info; }
-
-void EnsembleQueries::set_latency(KeyId key, LatencyByType latency) {
-  keys_.at(key).latency = std::move(latency);
-}
-
-const LatencyTable& EnsembleQueries::latency(KeyId model, WorkerId worker) const {
-  return keys_.at(model).latency.on(workers_[worker.index()].type);
-}
-
 void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
   FERMATA_CHECK(!info.models.empty() && info.utility.size() == info.share.size());
   for (const auto& row : info.utility) FERMATA_CHECK(row.size() == size_t{1} << info.models.size());
@@ -63,16 +53,10 @@ void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
 }
 
 void EnsembleQueries::remove(KeyId key) {
-  if (const auto it = ensemble_of_.find(key); it != ensemble_of_.end()) {
-    FERMATA_CHECK(waiting_items(key) == 0);
-    ensembles_[it->second] = {};
-    ensemble_of_.erase(it);
-  }
-  keys_.erase(key);
-}
-
-void EnsembleQueries::add_worker(uint32_t type, uint32_t running) {
-  workers_.push_back({type, std::deque<Running>(running)});
+  FERMATA_CHECK(waiting_items(key) == 0);
+  const auto it = ensemble_of_.find(key);
+  ensembles_[it->second] = {};
+  ensemble_of_.erase(it);
 }
 
 EnsembleQueries::Query& EnsembleQueries::insert(const Task& task, Time now) {
@@ -132,8 +116,8 @@ bool EnsembleQueries::withdraw(const Task& task) {
 }
 
 void EnsembleQueries::bind(const Batch& batch) {
-  Running& running = workers_[batch.worker.index()].running.emplace_back();
-  running.model = batch.key;
+  const WorkerView& worker = pool_.worker(batch.worker);
+  Running running{batch.key, {}};
   for (const Task& task : batch.tasks) {
     if (task.key == batch.key) {
       if (const auto own = queries_.find(task.job); own != queries_.end()) forget(*own->second);
@@ -150,12 +134,14 @@ void EnsembleQueries::bind(const Batch& batch) {
     set_moment(entry);
     running.queries.push_back(task.job);
   }
+  if (running.queries.empty()) return;
+  running_[{batch.worker, worker.ended + worker.running}] = std::move(running);
 }
 
 void EnsembleQueries::failed(WorkerId worker, JobId job) {
   Query* query = find(job);
   if (query == nullptr) return;
-  const KeyId model = workers_[worker.index()].running.front().model;
+  const KeyId model = running_.at({worker, pool_.worker(worker).ended}).model;
   const plan::Subset bit = plan::Subset{1} << model_of(ensembles_[query->ensemble].info, model);
   query->running &= ~bit;
   query->failed |= bit;
@@ -163,10 +149,10 @@ void EnsembleQueries::failed(WorkerId worker, JobId job) {
 }
 
 void EnsembleQueries::freed(WorkerId worker, Decisions& out) {
-  auto& running = workers_[worker.index()].running;
-  if (running.empty()) return;
-  const Running ended = std::move(running.front());
-  running.pop_front();
+  const auto running = running_.find({worker, pool_.worker(worker).ended});
+  if (running == running_.end()) return;
+  const Running ended = std::move(running->second);
+  running_.erase(running);
   for (const JobId job : ended.queries) {
     const auto it = queries_.find(job);
     if (it == queries_.end()) continue;
@@ -232,7 +218,7 @@ Time EnsembleQueries::moment_of(const Query& query) const {
   if (query.running != 0 || info.serve_all) return Time::infinite();
   Duration least = Duration::infinite();
   for (const KeyId model : info.models) {
-    least = std::min(least, keys_.at(model).latency.fastest(query.task.items));
+    least = std::min(least, pool_.info(model).latency.fastest(query.task.items));
   }
   return deadline - least - delay_(query.task.items) + kTick;
 }

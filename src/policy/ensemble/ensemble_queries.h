@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "estimate/company.h"
 #include "policy/ensemble/ensemble.h"
+#include "policy/pool/view.h"
 #include "policy/scheduler.h"
 #include "policy/types.h"
 
@@ -60,17 +61,13 @@ class EnsembleQueries {
   // their deadline, and their predicted difficulty is taken at its word. Otherwise they end there
   // if they have an answer, and a prediction may be wrong: a tenth of what a subset is worth
   // is what it is worth to any query.
-  explicit EnsembleQueries(DelayBound delay, bool as_published = false)
-      : delay_(delay), as_published_(as_published) {}
+  EnsembleQueries(const PoolView& pool, DelayBound delay, bool as_published = false)
+      : pool_(pool), delay_(delay), as_published_(as_published) {}
 
-  void add_key(KeyId key, const KeyInfo& info);
-  void set_latency(KeyId key, LatencyByType latency);
-  void add_ensemble(KeyId key, const EnsembleInfo& info);  // its models' keys were added before
-  void remove(KeyId key);                                  // of a model or of an ensemble
+  void add_ensemble(KeyId key, const EnsembleInfo& info);  // the pool knows its models' keys
+  void remove(KeyId key);
   bool is_ensemble(KeyId key) const { return ensemble_of_.contains(key); }
   void set_delay_bound(DelayBound bound) { delay_ = bound; }
-  // That has `running` batches of others bound already.
-  void add_worker(uint32_t type, uint32_t running = 0);
 
   Query& insert(const Task& task, Time now);
   // Null where it has ended.
@@ -81,12 +78,14 @@ class EnsembleQueries {
   bool withdraw(const Task& task);
   // Which models are to answer it; what runs for it already, or has answered, is among them.
   void plan(Query& query, plan::Subset planned);
-  // Of every batch that any of the workers gets, whosever tasks it has: those of ensembles run
-  // from now on. A task of the batch's own key is not of an ensemble: if it was inserted, it ends.
+  // Of every batch that any of the workers gets, whosever tasks it has, before the pool's view has
+  // it: those of ensembles run from now on. A task of the batch's own key is not of an ensemble: if
+  // it was inserted, it ends.
   void bind(const Batch& batch);
-  // The model whose batch runs on the worker has no answer for the query.
+  // Both before the pool's view knows that the worker's batch has ended. Its model has no answer
+  // for the query.
   void failed(WorkerId worker, JobId job);
-  // The worker's first batch has ended: its queries have these answers.
+  // It has ended: its queries have these answers.
   void freed(WorkerId worker, Decisions& out);
   // Ends those for whom nothing is left to wait for. To be called when new plans have been made
   // for what was freed.
@@ -103,15 +102,16 @@ class EnsembleQueries {
   const Ensemble& ensemble(uint32_t at) const { return ensembles_[at]; }
   size_t ensembles() const { return ensembles_.size(); }  // removed ones have no key
   uint64_t waiting_items(KeyId key) const;
-  const LatencyTable& latency(KeyId model, WorkerId worker) const;
-  const std::string& name(KeyId model) const { return keys_.at(model).name; }
-  const LatencyTable& slowest(KeyId model) const { return *keys_.at(model).latency.slowest(); }
+  const PoolView& pool() const { return pool_; }
+  const LatencyTable& slowest(KeyId model) const { return *pool_.info(model).latency.slowest(); }
 
  private:
   struct Entry {
     Query query;
     Time moment = Time::infinite();  // as in moments_
   };
+  // Which of the worker's batches, as the view counts them.
+  using BatchId = std::pair<WorkerId, uint64_t>;
   struct Running {
     KeyId model;
     std::vector<JobId> queries;
@@ -122,20 +122,16 @@ class EnsembleQueries {
   void stop_waiting(Query& query);
   void forget(Entry& entry);
 
+  const PoolView& pool_;
   DelayBound delay_;
   const bool as_published_;
-  absl::flat_hash_map<KeyId, KeyInfo> keys_;
   absl::flat_hash_map<KeyId, uint32_t> ensemble_of_;
   std::deque<Ensemble> ensembles_;  // queries point into them
   absl::flat_hash_map<JobId, std::unique_ptr<Entry>> queries_;
   ByDeadline by_deadline_;
   std::vector<JobId> maybe_finished_;
   absl::btree_set<std::pair<Time, JobId>> moments_;
-  struct Worker {
-    uint32_t type = 0;
-    std::deque<Running> running;
-  };
-  std::vector<Worker> workers_;
+  absl::flat_hash_map<BatchId, Running> running_;  // batches that have queries
 };
 
 }  // namespace fermata::policy

@@ -42,30 +42,31 @@ KeyId EnsembleScheduler::new_key() {
 
 KeyId EnsembleScheduler::add_key(KeyInfo info) {
   const KeyId key = new_key();
-  queries_.add_key(key, info);
   queries_.add_ensemble(key,
                         {.name = info.name, .models = {key}, .utility = {{0, 1}}, .share = {1}});
+  pool_.add_model(key, std::move(info));
   models_.push_back(key);
   deploy();
   return key;
 }
 
-KeyId EnsembleScheduler::add_ensemble(const EnsembleInfo& info) {
+KeyId EnsembleScheduler::add_service(const ServiceInfo& info) {
   const KeyId key = new_key();
-  queries_.add_ensemble(key, info);
+  queries_.add_ensemble(key, std::get<EnsembleInfo>(info));
   deploy();
   return key;
 }
 
 void EnsembleScheduler::remove_key(KeyId key) {
   queries_.remove(key);
+  if (pool_.is_model(key)) pool_.remove_model(key);
   std::erase(models_, key);
   homes_.erase(key);
   free_keys_.push_back(key);
 }
 
 void EnsembleScheduler::update_latency(KeyId key, LatencyByType latency, Time, Decisions&) {
-  queries_.set_latency(key, std::move(latency));
+  pool_.set_latency(key, std::move(latency));
 }
 
 void EnsembleScheduler::set_delay_bound(DelayBound bound) {
@@ -74,15 +75,15 @@ void EnsembleScheduler::set_delay_bound(DelayBound bound) {
 }
 
 WorkerId EnsembleScheduler::add_worker(Time, Decisions&, uint32_t type, int64_t) {
-  queries_.add_worker(type);
-  workers_.emplace_back();
+  const WorkerId worker = pool_.add_worker(type);
+  queues_.emplace_back();
   deploy();
-  return WorkerId(static_cast<uint32_t>(workers_.size() - 1));
+  return worker;
 }
 
 // Where each base model runs from now on; what is queued stays where it is.
 void EnsembleScheduler::deploy() {
-  if (workers_.empty()) return;
+  if (queues_.empty()) return;
   std::vector<KeyId> deployed;
   const auto add = [&deployed](KeyId model) {
     if (!absl::c_linear_search(deployed, model)) deployed.push_back(model);
@@ -100,10 +101,10 @@ void EnsembleScheduler::deploy() {
   for (const KeyId model : models_) add(model);
   homes_.clear();
   for (size_t i = 0; i < deployed.size(); ++i) {
-    homes_[deployed[i]] = {WorkerId(static_cast<uint32_t>(i % workers_.size()))};
+    homes_[deployed[i]] = {WorkerId(static_cast<uint32_t>(i % queues_.size()))};
   }
   if (plans()) return;
-  for (size_t w = of_ensembles; of_ensembles > 0 && w < workers_.size(); ++w) {
+  for (size_t w = of_ensembles; of_ensembles > 0 && w < queues_.size(); ++w) {
     const auto load = [this](KeyId model) {
       return queries_.slowest(model)(1).seconds() / static_cast<double>(homes_.at(model).size());
     };
@@ -121,9 +122,9 @@ bool EnsembleScheduler::any_idle(uint32_t ensemble) const {
 
 // When the worker has done all that it runs and has queued.
 Time EnsembleScheduler::end_of(WorkerId worker, Time now) const {
-  const Worker& w = workers_[worker.index()];
   const Time start = now + delay_(1);
-  return (w.busy ? std::max(w.free_at, start) : start) + w.queued;
+  return (is_idle(worker) ? start : std::max(pool_.worker(worker).free_at, start)) +
+         queues_[worker.index()].runs;
 }
 
 void EnsembleScheduler::nominate(const Task& task, Time now, Decisions& out) {
@@ -139,14 +140,15 @@ void EnsembleScheduler::nominate(const Task& task, Time now, Decisions& out) {
   }
 }
 
-void EnsembleScheduler::scored(const Task& task, const Difficulty& difficulty, Time now,
-                               Decisions& out) {
-  if (!queries_.scored(task, difficulty)) return;
+void EnsembleScheduler::learned(const Task& task, const Estimate& estimate, Time now,
+                                Decisions& out) {
+  const auto* difficulty = std::get_if<Difficulty>(&estimate);
+  if (difficulty == nullptr || !queries_.scored(task, *difficulty)) return;
   if (plans()) return replan(now, out);
   Query& query = *queries_.find(task.job);
   if (method_ != EnsembleMethod::kSelected || query.planned != 0) return;
   const plan::Subset all = queries_.ensemble(query.ensemble).all();
-  const plan::Subset selected = difficulty.selected & all;
+  const plan::Subset selected = difficulty->selected & all;
   dispatch(query, selected != 0 ? selected : all, now, out);
 }
 
@@ -169,8 +171,8 @@ bool EnsembleScheduler::withdraw(const Task& task, Time, Decisions&) {
 }
 
 void EnsembleScheduler::freed(WorkerId worker, Time now, Decisions& out) {
-  workers_[worker.index()].busy = false;
   queries_.freed(worker, out);
+  pool_.freed(worker, now);
   queries_.conclude_finished(out);
   queries_.conclude_late(now, out);
   if (plans()) return replan(now, out);
@@ -205,7 +207,7 @@ Duration EnsembleScheduler::run_of(const Query& query, plan::Subset subset) cons
     Duration run = delay_(query.task.items);
     for (size_t k = 0; k < models.size(); ++k) {
       const bool here = (subset >> k & 1) != 0 && home(models[k]) == worker;
-      if (here) run += queries_.latency(models[k], worker)(query.task.items);
+      if (here) run += pool_.latency(models[k], worker)(query.task.items);
     }
     longest = std::max(longest, run);
   }
@@ -227,10 +229,11 @@ void EnsembleScheduler::read_problem(uint32_t ensemble, Time now) {
   task_.problem.models.resize(info.models.size());
   for (size_t k = 0; k < info.models.size(); ++k) {
     const WorkerId worker = home(info.models[k]);
-    const Worker& w = workers_[worker.index()];
-    task_.problem.models[k].name = queries_.name(info.models[k]);
-    task_.problem.models[k].latency = queries_.latency(info.models[k], worker)(1);
-    task_.problem.models[k].busy = w.busy ? std::max(w.free_at - start, Duration()) : Duration();
+    const WorkerView& w = pool_.worker(worker);
+    task_.problem.models[k].name = pool_.info(info.models[k]).name;
+    task_.problem.models[k].latency = pool_.latency(info.models[k], worker)(1);
+    task_.problem.models[k].busy =
+        w.running > 0 ? std::max(w.free_at - start, Duration()) : Duration();
     task_.problem.models[k].worker = std::to_string(worker.value());
   }
   task_.problem.queries.resize(planned_.size());
@@ -253,7 +256,7 @@ void EnsembleScheduler::start_by_deadline(uint32_t ensemble, Time now, Decisions
   const KeyId model = queries_.ensemble(ensemble).info.models.front();
   for (Query* query : queries_.ensemble(ensemble).by_deadline) {
     const uint32_t items = query->task.items;
-    const Time end = now + delay_(items) + queries_.latency(model, home(model))(items);
+    const Time end = now + delay_(items) + pool_.latency(model, home(model))(items);
     if (end > query->task.deadline) continue;
     return start(*query, model, home(model), now, out);
   }
@@ -334,7 +337,7 @@ void EnsembleScheduler::dispatch(Query& query, plan::Subset subset, Time now, De
     const WorkerId worker = *absl::c_min_element(homes_.at(model), [&](WorkerId a, WorkerId b) {
       return end_behind_these(a) < end_behind_these(b);
     });
-    const Duration run = queries_.latency(model, worker)(query.task.items);
+    const Duration run = pool_.latency(model, worker)(query.task.items);
     finish = std::max(finish, end_behind_these(worker) + run);
     longest = std::max(longest, run);
     places.push_back({worker, {query.task.job, model, run}});
@@ -344,21 +347,22 @@ void EnsembleScheduler::dispatch(Query& query, plan::Subset subset, Time now, De
   }
   queries_.plan(query, subset);
   for (const auto& [worker, queued] : places) {
-    workers_[worker.index()].queue.push_back(queued);
-    workers_[worker.index()].queued += queued.run;
+    queues_[worker.index()].tasks.push_back(queued);
+    queues_[worker.index()].runs += queued.run;
     serve_queue(worker.index(), now, out);
   }
 }
 
 void EnsembleScheduler::serve_queue(size_t w, Time now, Decisions& out) {
-  Worker& worker = workers_[w];
-  while (!worker.busy && !worker.queue.empty()) {
-    const Queued next = worker.queue.front();
-    worker.queue.pop_front();
-    worker.queued -= next.run;
+  const WorkerId worker(static_cast<uint32_t>(w));
+  Queue& queue = queues_[w];
+  while (is_idle(worker) && !queue.tasks.empty()) {
+    const Queued next = queue.tasks.front();
+    queue.tasks.pop_front();
+    queue.runs -= next.run;
     Query* query = queries_.find(next.job);
     if (query == nullptr || query->withdrawn) continue;
-    start(*query, next.model, WorkerId(static_cast<uint32_t>(w)), now, out);
+    start(*query, next.model, worker, now, out);
   }
 }
 
@@ -367,13 +371,17 @@ void EnsembleScheduler::start(Query& query, KeyId model, WorkerId id, Time now, 
   batch.key = model;
   batch.worker = id;
   batch.start = now + delay_(query.task.items);
-  batch.finish = batch.start + queries_.latency(model, id)(query.task.items);
+  batch.finish = batch.start + pool_.latency(model, id)(query.task.items);
   batch.items = query.task.items;
   batch.tasks.push_back(query.task);
-  Worker& worker = workers_[id.index()];
-  worker.busy = true;
-  worker.free_at = batch.finish;
   queries_.bind(batch);
+  pool_.bound(id, batch.finish);
+}
+
+std::vector<Problem> EnsembleScheduler::last_problems() const {
+  std::vector<Problem> last;
+  kept_.copy_to(last);
+  return last;
 }
 
 }  // namespace fermata::policy

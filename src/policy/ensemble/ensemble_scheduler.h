@@ -49,9 +49,9 @@ class EnsembleScheduler final : public Scheduler {
   void update_latency(KeyId key, LatencyByType latency, Time now, Decisions& out) override;
   void set_delay_bound(DelayBound bound) override;
   WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) override;
-  bool serves_ensembles() const override { return true; }
-  KeyId add_ensemble(const EnsembleInfo& info) override;
-  void scored(const Task& task, const Difficulty& difficulty, Time now, Decisions& out) override;
+  bool serves(Kind kind) const override { return kind == Kind::kEnsemble; }
+  KeyId add_service(const ServiceInfo& info) override;
+  void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override;
   void failed(WorkerId worker, const Task& task) override;
 
   void nominate(const Task& task, Time now, Decisions& out) override;
@@ -60,7 +60,7 @@ class EnsembleScheduler final : public Scheduler {
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override { return queries_.next_moment(); }
   uint64_t waiting_items(KeyId key) const override { return queries_.waiting_items(key); }
-  std::vector<plan::EnsembleTask> last_ensemble_tasks() const override { return kept_.copy(); }
+  std::vector<Problem> last_problems() const override;
 
  private:
   using Query = EnsembleQueries::Query;
@@ -69,18 +69,17 @@ class EnsembleScheduler final : public Scheduler {
     KeyId model;
     Duration run;
   };
-  struct Worker {
-    bool busy = false;
-    Time free_at;
-    std::deque<Queued> queue;
-    Duration queued;  // how long all of it runs
+  struct Queue {  // of one worker
+    std::deque<Queued> tasks;
+    Duration runs;  // how long all of it runs
   };
 
   KeyId new_key();
   bool plans() const { return method_ < EnsembleMethod::kOriginal; }
   void deploy();
   WorkerId home(KeyId model) const { return homes_.at(model).front(); }
-  bool idle(KeyId model) const { return !workers_[home(model).index()].busy; }
+  bool is_idle(WorkerId worker) const { return pool_.worker(worker).running == 0; }
+  bool idle(KeyId model) const { return is_idle(home(model)); }
   bool any_idle(uint32_t ensemble) const;
   Time end_of(WorkerId worker, Time now) const;
 
@@ -99,7 +98,8 @@ class EnsembleScheduler final : public Scheduler {
 
   const EnsembleMethod method_;
   DelayBound delay_;
-  EnsembleQueries queries_{delay_, /*as_published=*/true};
+  PoolView pool_;
+  EnsembleQueries queries_{pool_, delay_, /*as_published=*/true};
   plan::EnsemblePlanner planner_;
   plan::EnsembleTask task_;  // the last one that was planned
   KeptDecisions<plan::EnsembleTask> kept_;
@@ -107,7 +107,7 @@ class EnsembleScheduler final : public Scheduler {
   std::vector<Duration> backlog_;
   std::vector<KeyId> models_;  // in the order in which they came
   absl::flat_hash_map<KeyId, std::vector<WorkerId>> homes_;
-  std::vector<Worker> workers_;
+  std::vector<Queue> queues_;  // by worker
   std::vector<JobId> failed_;  // that a model had no answer for since freed() was called
   std::vector<KeyId> free_keys_;
   uint32_t keys_ = 0;

@@ -7,10 +7,16 @@ namespace {
 
 // Of a key whose arrivals have stopped, nothing tells: its silence counts instead.
 constexpr double kGaps = 3;
+constexpr Duration kStillComing = Duration::seconds(1);
 
 double expected_rate(const Outlook& outlook, Time now) {
   const double silent = (now - outlook.seen).seconds();
   return silent * outlook.rate > kGaps ? kGaps / silent : outlook.rate;
+}
+
+bool has_come_lately(const Outlook& outlook, Time now) {
+  const Duration silent = now - outlook.seen;
+  return silent <= kStillComing || silent.seconds() * outlook.rate <= kGaps;
 }
 
 // Of `items` whose last moments are spread from `first` to `last`, those before `until`.
@@ -39,6 +45,22 @@ double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Tim
     }
   }
   return late;
+}
+
+Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
+  Duration slack = Duration::infinite();
+  for (const Offer& offer : view.offers()) {
+    const Outlook& outlook = offer.outlook;
+    if (offer.key == key || outlook.slack >= slack || !has_come_lately(outlook, now)) continue;
+    slack = outlook.slack;
+  }
+  if (slack.is_infinite()) return Time::infinite();
+  for (uint32_t w = 0; w < view.workers().size(); ++w) {
+    const WorkerView& other = view.workers()[w];
+    if (w == worker.index() || other.type != view.worker(worker).type) continue;
+    if (other.free_at <= now + slack) return Time::infinite();
+  }
+  return now + slack;
 }
 
 }  // namespace fermata::policy

@@ -10,4 +10,9 @@ namespace fermata::policy {
 // O(keys).
 double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Time until);
 
+// Until when a worker that is granted to `key` must be free again for those who are expected to
+// come to other keys, whose deadlines a longer run would cost; infinite where another worker of its
+// type is free by then, or nobody is expected. O(keys + workers).
+Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now);
+
 }  // namespace fermata::policy

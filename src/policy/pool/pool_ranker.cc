@@ -28,8 +28,9 @@ void PoolRanker::add_key(KeyId key) {
   epoch_[key.index()] = 0;
 }
 
-void PoolRanker::add_worker(WorkerId worker, uint32_t type, Time now, std::vector<Grant>& out) {
-  const WorkerId added = view_.add_worker(type);
+void PoolRanker::add_worker(WorkerId worker, uint32_t type, int64_t memory_bytes, Time now,
+                            std::vector<Grant>& out) {
+  const WorkerId added = view_.add_worker(type, memory_bytes);
   FERMATA_CHECK(added == worker);
   if (type >= types_.size()) {
     types_.resize(type + 1);

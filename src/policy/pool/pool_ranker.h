@@ -22,7 +22,8 @@ class PoolRanker final : public Ranker {
   explicit PoolRanker(bool considerate = false) : considerate_(considerate) {}
 
   void add_key(KeyId key) override;
-  void add_worker(WorkerId worker, uint32_t type, Time now, std::vector<Grant>& out) override;
+  void add_worker(WorkerId worker, uint32_t type, int64_t memory_bytes, Time now,
+                  std::vector<Grant>& out) override;
   void set_delay_bound(DelayBound bound) override { delay_ = bound; }
 
   void offered(const Offer& offer, Time now, std::vector<Grant>& out) override;
@@ -32,7 +33,7 @@ class PoolRanker final : public Ranker {
 
   Time next_wake() const override;
   Duration expected_wait(Time now) const override;
-  const PoolView& view() const override { return view_; }
+  PoolView& view() override { return view_; }
 
  private:
   static constexpr double kQuantile = 0.97;            // of the waits

@@ -12,15 +12,27 @@ void PoolView::add_key(KeyId key) {
   set_offer(Offer{key});
 }
 
+void PoolView::add_model(KeyId key, KeyInfo info) {
+  residents_.add_key(key, info);
+  infos_.resize(std::max(infos_.size(), key.index() + size_t{1}));
+  infos_[key.index()] = std::move(info);
+}
+
+void PoolView::remove_model(KeyId key) {
+  residents_.remove_key(key);
+  infos_[key.index()] = {};
+}
+
 void PoolView::set_offer(const Offer& offer) {
   offers_[offer.key.index()] = offer;
   slack_.set(offer.key.index(), Time() + offer.outlook.slack);
 }
 
-WorkerId PoolView::add_worker(uint32_t type) {
+WorkerId PoolView::add_worker(uint32_t type, int64_t memory_bytes) {
   FERMATA_CHECK(type < kMostWorkerTypes);
   const WorkerId worker(static_cast<uint32_t>(workers_.size()));
   workers_.push_back({.type = type});
+  residents_.add_worker(memory_bytes);
   types_.resize(std::max(types_.size(), type + size_t{1}));
   for (Type& each : types_) each.busy.resize(workers_.size());
   ++types_[type].idle;
@@ -46,7 +58,9 @@ void PoolView::bound(WorkerId worker, Time free_at) {
 void PoolView::freed(WorkerId worker, Time now) {
   WorkerView& w = workers_[worker.index()];
   FERMATA_CHECK(w.running > 0);
-  if (--w.running == 1) {  // what was bound ahead starts as late as this one ended
+  ++w.ended;
+  if (--w.running == 0) w.free_at = std::min(w.free_at, now);
+  if (w.running == 1) {  // what was bound ahead starts as late as this one ended
     w.free_at = std::max(w.free_at, w.free_at + (now - w.ends));
     w.ends = w.free_at;
   }

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "policy/batch/min_tree.h"
+#include "policy/pool/residents.h"
 #include "policy/types.h"
 
 namespace fermata::policy {
@@ -13,15 +15,24 @@ struct WorkerView {
   uint32_t running = 0;  // batches bound and not yet ended: two when the next one is bound ahead
   bool granted = false;  // a batcher has it and has not answered
   Time ends;             // expected, of the batch that runs
-  Time free_at;          // expected, of all of them
+  Time free_at;          // expected, of all of them; past where it is idle
+  // How many of its batches have ended: the next that is bound to it is its (ended + running)th.
+  uint64_t ended = 0;
 };
 
-// What is known of a pool: its workers, what they run and until when; and of every key what it
-// offers and what is expected of it (Offer::outlook). The ranker writes it, everybody reads it.
+// What is known of a pool: its workers, what they run and until when, and what they hold; and of
+// every key what it runs, what it offers and what is expected of it (Offer::outlook). A pool has
+// one, which everybody reads; its scheduler and its ranker write it, in one thread.
 class PoolView {
  public:
-  void add_key(KeyId key);
-  WorkerId add_worker(uint32_t type);
+  void add_key(KeyId key);  // that may offer
+  // What batches of the key run; of keys that only offer there is nothing.
+  void add_model(KeyId key, KeyInfo info);
+  void remove_model(KeyId key);
+  void set_latency(KeyId key, LatencyByType latency) {
+    infos_[key.index()].latency = std::move(latency);
+  }
+  WorkerId add_worker(uint32_t type, int64_t memory_bytes = kUnlimitedMemory);
 
   // A batch that ends then was bound to the worker; one has ended.
   void bound(WorkerId worker, Time free_at);
@@ -38,6 +49,15 @@ class PoolView {
   // When the next busy worker of the type is expected to be free, one that is late at its
   // expected moment, which is past; infinite where none is busy. `but` does not count. O(log n).
   Time next_free(uint32_t type, WorkerId but);
+  bool is_model(KeyId key) const {
+    return key.index() < infos_.size() && !infos_[key.index()].latency.tables().empty();
+  }
+  const KeyInfo& info(KeyId key) const { return infos_[key.index()]; }
+  const LatencyTable& latency(KeyId key, WorkerId worker) const {
+    return info(key).latency.on(workers_[worker.index()].type);
+  }
+  Residents& residents() { return residents_; }
+  const Residents& residents() const { return residents_; }
   const std::vector<Offer>& offers() const { return offers_; }  // by key
   const Offer& offer(KeyId key) const { return offers_[key.index()]; }
   // The least Outlook::slack of all keys but one. O(log keys).
@@ -54,6 +74,8 @@ class PoolView {
 
   std::vector<WorkerView> workers_;
   std::vector<Type> types_;
+  std::vector<KeyInfo> infos_;  // by key
+  Residents residents_;
   std::vector<Offer> offers_;
   MinTree slack_;  // by key, counted from Time()
 };

@@ -16,75 +16,12 @@ constexpr size_t kRecent = 32;  // requests that stand for those to come
 
 }  // namespace
 
-uint32_t ApplicationQueue::model_of(const KeyInfo& info) {
-  if (!info.variant.is_none()) {  // keys of no variant share nothing
-    if (const auto it = models_.find(info.variant); it != models_.end()) return it->second;
-  }
-  auto at = static_cast<uint32_t>(problem_.models.size());
-  if (free_models_.empty()) {
-    problem_.models.emplace_back();
-    users_.push_back(0);
-  } else {
-    at = free_models_.back();
-    free_models_.pop_back();
-  }
-  problem_.models[at] = {info.name, info.load, info.memory_bytes};
-  if (!info.variant.is_none()) models_[info.variant] = at;
-  return at;
-}
-
-void ApplicationQueue::add_key(KeyId key, const KeyInfo& info) {
-  const uint32_t model = model_of(info);
-  ++users_[model];
-  keys_[key] = {info, model};
-  for (plan::GroupWorker& worker : problem_.workers) hold_for_good(worker, model);
-}
-
-void ApplicationQueue::forget_key(KeyId key) {
-  const auto it = keys_.find(key);
-  if (it == keys_.end()) return;
-  const uint32_t model = it->second.model;
-  if (--users_[model] == 0) {
-    models_.erase(it->second.info.variant);
-    for (plan::GroupWorker& worker : problem_.workers) std::erase(worker.loaded, model);
-    problem_.models[model] = {};
-    free_models_.push_back(model);
-  }
-  keys_.erase(it);
-}
-
-// Where memory is no concern everything is loaded from the beginning, and what costs nothing
-// always is.
-void ApplicationQueue::hold_for_good(plan::GroupWorker& worker, uint32_t model) const {
-  if (users_[model] == 0) return;
-  const plan::GroupModel& m = problem_.models[model];
-  const bool free = m.memory_bytes == 0 && m.load == Duration();
-  if (worker.memory_bytes != kUnlimitedMemory && !free) return;
-  const auto it = std::find(worker.loaded.begin(), worker.loaded.end(), model);
-  if (it == worker.loaded.end()) worker.loaded.push_back(model);
-}
-
-bool ApplicationQueue::use(WorkerId id, KeyId key) {
-  plan::GroupWorker& worker = problem_.workers[id.index()];
-  if (worker.memory_bytes == kUnlimitedMemory) return false;
-  residency_.reset(worker, problem_.models);
-  const bool load = residency_.use(keys_.at(key).model);
-  worker.loaded.assign(residency_.loaded().begin(), residency_.loaded().end());
-  return load;
-}
-
-void ApplicationQueue::unload(WorkerId worker, KeyId key) {
-  std::erase(problem_.workers[worker.index()].loaded, model_of(key));
-}
-
-bool ApplicationQueue::set_latency(KeyId key, LatencyByType latency) {
-  Key& known = keys_.at(key);
-  known.info.latency = std::move(latency);
+bool ApplicationQueue::latency_changed(KeyId key) {
   bool changed = false;
   for (uint32_t a = 0; a < applications_.size(); ++a) {
     const auto variant = variant_of(a, key);
     if (!variant) continue;
-    problem_.applications[a].variants[*variant].latency = known.info.latency.tables();
+    problem_.applications[a].variants[*variant].latency = pool_.info(key).latency.tables();
     changed = measure_fastest(a) || changed;
   }
   return changed;
@@ -114,10 +51,9 @@ void ApplicationQueue::add_application(KeyId key, const ApplicationInfo& info) {
   if (info.short_circuit)
     application.short_circuit = plan::ShortCircuit{"evidence", *info.short_circuit};
   for (const ApplicationVariant& variant : info.variants) {
-    const Key& of = keys_.at(variant.key);
     known.keys.push_back(variant.key);
-    application.variants.push_back(
-        {of.model, variant.accuracy, variant.recall, of.info.latency.tables()});
+    application.variants.push_back({pool_.residents().model_of(variant.key), variant.accuracy,
+                                    variant.recall, pool_.info(variant.key).latency.tables()});
   }
   application_of_[key] = at;
   (void)measure_fastest(at);
@@ -126,12 +62,9 @@ void ApplicationQueue::add_application(KeyId key, const ApplicationInfo& info) {
 bool ApplicationQueue::is_application(KeyId key) const { return application_of_.contains(key); }
 
 void ApplicationQueue::remove(KeyId key) {
-  if (const auto it = application_of_.find(key); it != application_of_.end()) {
-    FERMATA_CHECK(waiting_items(key) == 0);
-    forget_application(it->second);
-    application_of_.erase(key);
-  }
-  forget_key(key);
+  FERMATA_CHECK(waiting_items(key) == 0);
+  forget_application(application_of_.at(key));
+  application_of_.erase(key);
 }
 
 // The last one takes its place. The last problem keeps what still means something.
@@ -150,16 +83,6 @@ void ApplicationQueue::forget_application(uint32_t at) {
   applications_.pop_back();
   problem_.applications.pop_back();
   chosen_.clear();
-}
-
-void ApplicationQueue::add_worker(uint32_t type, int64_t memory_bytes) {
-  auto& types = problem_.worker_types;
-  while (types.size() <= type) types.push_back(std::to_string(types.size()));
-  plan::GroupWorker& worker = problem_.workers.emplace_back();
-  worker.name = std::to_string(problem_.workers.size() - 1);
-  worker.type = type;
-  worker.memory_bytes = memory_bytes;
-  for (uint32_t model = 0; model < problem_.models.size(); ++model) hold_for_good(worker, model);
 }
 
 ApplicationQueue::Waiting& ApplicationQueue::insert(const Task& task, Time now) {
@@ -248,15 +171,32 @@ double ApplicationQueue::rate_rps(uint32_t application, Time now) {
   return rate.per_second();
 }
 
+void ApplicationQueue::add_pool(plan::GroupProblem& problem) const {
+  problem.models = pool_.residents().models();
+  auto& types = problem.worker_types;
+  while (types.size() < pool_.types()) types.push_back(std::to_string(types.size()));
+  problem.workers.clear();
+}
+
+void ApplicationQueue::add_worker(WorkerId id, plan::GroupProblem& problem) const {
+  plan::GroupWorker& worker = problem.workers.emplace_back();
+  worker.name = std::to_string(id.value());
+  worker.type = pool_.worker(id).type;
+  worker.free_at = pool_.worker(id).free_at;
+  pool_.residents().describe(id, worker);
+}
+
 plan::GroupProblem& ApplicationQueue::problem(Time now, size_t most) {
   problem_.now = now;
+  add_pool(problem_);
+  for (uint32_t w = 0; w < pool_.workers().size(); ++w) add_worker(WorkerId(w), problem_);
   add_requests(problem_, most);
   return problem_;
 }
 
 plan::GroupProblem& ApplicationQueue::share(WorkerId worker, Time now, Time start, size_t workers,
                                             size_t most) {
-  const auto& pool = problem_.workers;
+  const auto& pool = pool_.workers();
   others_.clear();
   for (uint32_t w = 0; w < pool.size(); ++w) {
     if (w != worker.index()) others_.push_back(w);
@@ -265,14 +205,13 @@ plan::GroupProblem& ApplicationQueue::share(WorkerId worker, Time now, Time star
     return std::pair(pool[a].type, pool[a].free_at) < std::pair(pool[b].type, pool[b].free_at);
   });
   share_.now = start;
-  share_.worker_types = problem_.worker_types;
-  share_.models = problem_.models;
   share_.applications = problem_.applications;
-  share_.workers.assign(1, pool[worker.index()]);
+  add_pool(share_);
+  add_worker(worker, share_);
   share_.workers.front().free_at = start;
   const size_t beside = std::min(others_.size(), workers - 1);
   for (size_t i = 0; i < beside; ++i) {
-    share_.workers.push_back(pool[others_[(2 * i + 1) * others_.size() / (2 * beside)]]);
+    add_worker(WorkerId(others_[(2 * i + 1) * others_.size() / (2 * beside)]), share_);
     Time& free_at = share_.workers.back().free_at;
     free_at = std::max(free_at, start + Duration::nanos(1));
   }

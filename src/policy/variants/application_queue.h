@@ -12,17 +12,18 @@
 #include "estimate/posterior.h"
 #include "estimate/rate.h"
 #include "plan/variants/group_problem.h"
-#include "plan/variants/residency.h"
-#include "policy/types.h"
+#include "policy/pool/view.h"
 #include "policy/variants/application.h"
 
 namespace fermata::policy {
 
-// The waiting tasks of every application of a pool, its workers and what they hold, as one
-// GroupProblem that planners read. Decides nothing. What concerns one task takes
-// O(log waiting); what has been removed leaves nothing behind.
+// The waiting tasks of every application of a pool, and with its view one GroupProblem that
+// planners read. Decides nothing. What concerns one task takes O(log waiting); what has been
+// removed leaves nothing behind.
 class ApplicationQueue {
  public:
+  explicit ApplicationQueue(const PoolView& pool) : pool_(pool) {}
+
   struct Waiting {
     Task task;
     uint32_t application = 0;
@@ -39,22 +40,12 @@ class ApplicationQueue {
   };
   using Queue = std::map<Place, Waiting>;
 
-  // A key that applications may name; `info` says what a worker loads for it.
-  void add_key(KeyId key, const KeyInfo& info);
-  // True where that changes the fastest() of any application.
-  bool set_latency(KeyId key, LatencyByType latency);
-  // Its variants' keys were added before.
+  // The pool knows its variants' keys.
   void add_application(KeyId key, const ApplicationInfo& info);
-  void remove(KeyId key);  // of a variant that no application names, or of an application
+  void remove(KeyId key);
   bool is_application(KeyId key) const;
-
-  void add_worker(uint32_t type, int64_t memory_bytes);
-  void set_free_at(WorkerId worker, Time at) { problem_.workers[worker.index()].free_at = at; }
-  // A batch of the key was bound to the worker: true where it has to be loaded first.
-  bool use(WorkerId worker, KeyId key);
-  // It was not run after all.
-  void unload(WorkerId worker, KeyId key);
-  uint32_t model_of(KeyId key) const { return keys_.at(key).model; }  // of the problem
+  // That of a variant. True where that changes the fastest() of any application.
+  bool latency_changed(KeyId key);
 
   Waiting& insert(const Task& task, Time now);
   bool erase(const Task& task);
@@ -87,7 +78,7 @@ class ApplicationQueue {
   // late. These have to do with their share of what waits and of what is expected to come.
   // O(workers of the pool * their logarithm + most).
   plan::GroupProblem& share(WorkerId worker, Time now, Time start, size_t workers, size_t most);
-  const plan::GroupProblem& pool() const { return problem_; }
+  const std::vector<plan::GroupApplication>& applications() const { return problem_.applications; }
   // By request of the last problem; those that have gone since must not be asked for.
   Waiting& chosen(size_t request) { return *chosen_[request]; }
 
@@ -108,10 +99,6 @@ class ApplicationQueue {
   std::optional<uint32_t> variant_of(uint32_t application, KeyId key) const;
 
  private:
-  struct Key {
-    KeyInfo info;
-    uint32_t model = 0;
-  };
   struct Application {
     KeyId key;
     std::vector<KeyId> keys;  // by variant
@@ -129,21 +116,17 @@ class ApplicationQueue {
   };
 
   static Place place_of(const Task& task) { return {task.deadline, task.job}; }
-  uint32_t model_of(const KeyInfo& info);
-  void forget_key(KeyId key);
   void forget_application(uint32_t at);
-  void hold_for_good(plan::GroupWorker& worker, uint32_t model) const;
+  void add_pool(plan::GroupProblem& problem) const;
+  void add_worker(WorkerId worker, plan::GroupProblem& problem) const;
   bool measure_fastest(uint32_t application);
   void erase(Queue::iterator it);
   void remember(const Waiting& waiting);
   void add_requests(plan::GroupProblem& problem, size_t most);
   void add_request(plan::GroupProblem& problem, Waiting& waiting);
 
-  absl::flat_hash_map<KeyId, Key> keys_;
+  const PoolView& pool_;
   absl::flat_hash_map<KeyId, uint32_t> application_of_;
-  absl::flat_hash_map<VariantId, uint32_t> models_;
-  std::vector<uint32_t> users_;            // keys by model
-  std::vector<uint32_t> free_models_;      // that no key has any more
   std::vector<Application> applications_;  // as problem_.applications
   Queue waiting_;
   std::set<Due> due_;
@@ -151,7 +134,6 @@ class ApplicationQueue {
   estimate::Belief belief_;
   plan::GroupProblem problem_, share_;
   std::vector<uint32_t> others_;  // workers, of share()
-  plan::Residency residency_;
 };
 
 }  // namespace fermata::policy

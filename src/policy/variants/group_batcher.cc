@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "policy/batch/instants.h"
+#include "policy/pool/account.h"
 
 namespace fermata::policy {
 namespace {
@@ -37,14 +38,20 @@ const LatencyTable& latency_of(const plan::GroupProblem& problem, const plan::Gr
 
 }  // namespace
 
-GroupBatcher::GroupBatcher(KeyId key, DelayBound delay) : delay_(delay) {
+GroupBatcher::GroupBatcher(KeyId key, DelayBound delay, const PoolView& pool,
+                           const GroupSettings& settings)
+    : pool_(pool), settings_(settings), queue_(pool), delay_(delay) {
   offer_.key = key;
   offer_.variation = kAtAnyTime;
 }
 
-void GroupBatcher::add_worker(uint32_t type, int64_t memory_bytes) {
-  queue_.add_worker(type, memory_bytes);
-  declined_.add_worker(type);
+void GroupBatcher::add_service(KeyId key, const ServiceInfo& info) {
+  ApplicationInfo seen = std::get<ApplicationInfo>(info);
+  if (!settings_.data_aware.value_or(true)) {
+    for (ApplicationVariant& variant : seen.variants) variant.recall.clear();
+  }
+  if (!settings_.short_circuit.value_or(true)) seen.short_circuit.reset();
+  queue_.add_application(key, seen);
 }
 
 void GroupBatcher::nominated(const Task& task, Time now, Decisions& out) {
@@ -63,8 +70,9 @@ bool GroupBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
   return true;
 }
 
-void GroupBatcher::learned(const Task& task, Evidence evidence, Time now, Decisions& out) {
-  Waiting* waiting = queue_.learned(task, std::move(evidence));
+void GroupBatcher::learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) {
+  const auto* evidence = std::get_if<Evidence>(&estimate);
+  Waiting* waiting = evidence == nullptr ? nullptr : queue_.learned(task, *evidence);
   if (waiting == nullptr) return;
   if (knows_better(*waiting)) {
     queue_.erase(task);
@@ -82,17 +90,19 @@ void GroupBatcher::tick(Time now, Decisions& out) {
   update(now);
 }
 
-void GroupBatcher::variant_latency_changed(Time now) {
+bool GroupBatcher::latency_changed(KeyId key, Time now) {
+  if (!queue_.latency_changed(key)) return false;
   for (const auto& [_, known] : queue_.waiting()) {
     Waiting& waiting = *queue_.find(known.task);
     queue_.set_moment(waiting, last_moment(waiting));
   }
   update(now);
+  return true;
 }
 
 // Whether the evidence model is more often right than any variant would be, on this data.
 bool GroupBatcher::knows_better(const Waiting& w) {
-  const plan::GroupApplication& application = queue_.pool().applications[w.application];
+  const plan::GroupApplication& application = queue_.applications()[w.application];
   if (!application.short_circuit) return false;
   for (uint32_t v = 0; v < application.variants.size(); ++v) {
     if (queue_.accuracy(w, v) > application.short_circuit->accuracy) return false;
@@ -101,7 +111,7 @@ bool GroupBatcher::knows_better(const Waiting& w) {
 }
 
 bool GroupBatcher::short_circuits(const Waiting& w) const {
-  return !w.evidence.empty() && queue_.pool().applications[w.application].short_circuit.has_value();
+  return !w.evidence.empty() && queue_.applications()[w.application].short_circuit.has_value();
 }
 
 // From then on nothing is worth anything to the task, or its short circuit would be late: but
@@ -109,7 +119,7 @@ bool GroupBatcher::short_circuits(const Waiting& w) const {
 Time GroupBatcher::last_moment(const Waiting& w) const {
   const Time deadline = w.task.deadline;
   if (deadline.is_infinite()) return deadline;
-  const plan::GroupApplication& application = queue_.pool().applications[w.application];
+  const plan::GroupApplication& application = queue_.applications()[w.application];
   const plan::Penalty& penalty = application.penalty;
   const Time on_time = deadline + (deadline - w.task.arrival).scaled(bearable(penalty.shape));
   if (short_circuits(w)) return on_time;
@@ -170,7 +180,7 @@ void GroupBatcher::offer_patient(Time now) {
   offer_.urgency = queue_.waiting().begin()->second.task.arrival;
   offer_.run = Duration();
   const plan::GroupApplication& application =
-      queue_.pool().applications[queue_.waiting().begin()->second.application];
+      queue_.applications()[queue_.waiting().begin()->second.application];
   for (const plan::GroupVariant& variant : application.variants) {
     for (const auto& latency : variant.latency) {
       offer_.run = std::max(offer_.run, (*latency)(std::min(offer_.items, latency->max_batch())));
@@ -200,13 +210,14 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   ++epoch_;
   end_the_late(now, out);
   if (!queue_.waiting().empty()) {
+    limit_ = needed_by(pool_, offer_.key, grant.worker, now);
     const Time start = std::max(now + delay_(1), grant.free_at);
     plan::GroupProblem& problem =
         queue_.share(grant.worker, now, start, kMostWorkers, kMostPlanned);
     problem.policy = plan::GroupPolicy::kFermata;
     if (others_.known()) others_.count(now, 0);
     problem.others = others_.per_second() / 1e6 * static_cast<double>(problem.workers.size()) /
-                     static_cast<double>(queue_.pool().workers.size());
+                     static_cast<double>(pool_.workers().size());
     problem.last_price = planner_.last_price();
     problem.last_tried = planner_.last_tried();
     kept_.keep(problem);
@@ -242,8 +253,8 @@ uint32_t GroupBatcher::fitting(const plan::GroupProblem& problem,
   return items;
 }
 
-void GroupBatcher::others_run(const Batch& batch, Time now) {
-  others_.count(now, static_cast<uint32_t>((batch.finish - batch.start).micros()));
+void GroupBatcher::bound(const Batch& batch, bool own, Time now) {
+  if (!own) others_.count(now, static_cast<uint32_t>((batch.finish - batch.start).micros()));
 }
 
 void GroupBatcher::bind(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
@@ -255,6 +266,7 @@ void GroupBatcher::bind(const plan::GroupProblem& problem, const plan::GroupSche
   batch.key = queue_.variant_key(planned.application, planned.variant);
   batch.worker = worker;
   batch.start = problem.now;
+  batch.load = planned.load;
   batch.items = fitting(problem, planned);
   const LatencyTable& latency = latency_of(problem, planned);
   batch.finish = batch.start + (planned.finish - planned.start) -

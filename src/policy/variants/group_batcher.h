@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "estimate/rate.h"
-#include "policy/batcher.h"
+#include "policy/chooser.h"
 #include "policy/kept_decisions.h"
 #include "policy/pool/declined_types.h"
 #include "policy/variants/application_queue.h"
@@ -22,33 +22,27 @@ namespace fermata::policy {
 // Apart from the decisions, O(log waiting) an event. A decision looks at a bounded number of
 // tasks, those whose deadlines are nearest, and at a bounded number of workers, which have to do
 // with their share of what waits and comes.
-class GroupBatcher final : public Batcher {
+class GroupBatcher final : public Chooser {
  public:
-  GroupBatcher(KeyId key, DelayBound delay);
+  GroupBatcher(KeyId key, DelayBound delay, const PoolView& pool, const GroupSettings& settings);
 
-  ApplicationQueue& queue() { return queue_; }
-  const ApplicationQueue& queue() const { return queue_; }
-  const KeptDecisions<plan::GroupProblem>& kept() const { return kept_; }
-  void learned(const Task& task, Evidence evidence, Time now, Decisions& out);
-  // Adds waiting tasks to a batch of one of its variants that another batcher has bound, those
-  // who planned for nothing better, so that it still ends by `limit`.
-  void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now);
-
-  // A batch of others was bound: the worker time that they take lately is not to be had.
-  void others_run(const Batch& batch, Time now);
-
-  // What the next grant is used for ends by `limit`, as far as fewer tasks make it: until then
-  // those of others who may come can wait for the worker.
-  void end_by(Time limit) { limit_ = limit; }
-  void add_worker(uint32_t type, int64_t memory_bytes);
+  void add_service(KeyId key, const ServiceInfo& info) override;
+  void remove_service(KeyId key) override { queue_.remove(key); }
+  void add_worker(uint32_t type) override { declined_.add_worker(type); }
+  // Where that changes how fast an application is: O(waiting * log waiting).
+  bool latency_changed(KeyId key, Time now) override;
+  void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override;
+  // Those who planned for nothing better join.
+  void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) override;
+  // Of others: the worker time that they take lately is not to be had.
+  void bound(const Batch& batch, bool own, Time now) override;
+  uint64_t waiting_items(KeyId key) const override { return queue_.waiting_items(key); }
+  void add_problems(std::vector<Problem>& to) const override { kept_.copy_to(to); }
 
   void nominated(const Task& task, Time now, Decisions& out) override;
   bool withdrawn(const Task& task, Time now, Decisions& out) override;
   Answer granted(const Grant& grant, Time now, Decisions& out) override;
   void tick(Time now, Decisions& out) override;
-  void set_latency(LatencyByType, Time, Decisions&) override {}
-  // The table of one of its variants has changed: O(waiting * log waiting).
-  void variant_latency_changed(Time now);
   void set_delay_bound(DelayBound bound) override { delay_ = bound; }
   const Offer& offer() const override { return offer_; }
   Time next_wake() const override { return wake_; }
@@ -71,6 +65,8 @@ class GroupBatcher final : public Batcher {
   void bind(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
             const plan::GroupBatch& planned, WorkerId worker, Decisions& out);
 
+  const PoolView& pool_;
+  const GroupSettings settings_;
   ApplicationQueue queue_;
   LookaheadPlanner planner_;
   KeptDecisions<plan::GroupProblem> kept_;
@@ -79,7 +75,7 @@ class GroupBatcher final : public Batcher {
   estimate::RateMeter others_;   // microseconds of workers
   Offer offer_;
   DeclinedTypes declined_;
-  Time limit_ = Time::infinite();
+  Time limit_ = Time::infinite();  // of the batch that is bound: others need the worker then
   Time wake_ = Time::infinite();
   uint64_t epoch_ = 0;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "base/check.h"
 
 namespace fermata::policy {
@@ -23,33 +24,35 @@ KeyId WindowScheduler::new_key() {
 
 KeyId WindowScheduler::add_key(KeyInfo info) {
   const KeyId key = new_key();
-  queue_.add_key(key, info);
-  queue_.add_application(key, {.name = info.name,
+  const std::string name = info.name;
+  pool_.add_model(key, std::move(info));
+  queue_.add_application(key, {.name = name,
                                .variants = {{.key = key, .accuracy = 1, .recall = {}}},
                                .penalty = {.shape = plan::PenaltyShape::kStep}});
   return key;
 }
 
-KeyId WindowScheduler::add_application(const ApplicationInfo& info) {
+KeyId WindowScheduler::add_service(const ServiceInfo& info) {
   const KeyId key = new_key();
-  queue_.add_application(key, info);
+  queue_.add_application(key, std::get<ApplicationInfo>(info));
   return key;
 }
 
 void WindowScheduler::remove_key(KeyId key) {
   FERMATA_CHECK(waiting_items(key) == 0);
+  if (pool_.is_model(key)) pool_.remove_model(key);
   queue_.remove(key);
   free_keys_.push_back(key);
 }
 
 void WindowScheduler::update_latency(KeyId key, LatencyByType latency, Time, Decisions&) {
-  queue_.set_latency(key, std::move(latency));
+  pool_.set_latency(key, std::move(latency));
+  queue_.latency_changed(key);
 }
 
 WorkerId WindowScheduler::add_worker(Time, Decisions&, uint32_t type, int64_t memory_bytes) {
-  queue_.add_worker(type, memory_bytes);
-  workers_.emplace_back();
-  return WorkerId(static_cast<uint32_t>(workers_.size() - 1));
+  planned_.emplace_back();
+  return pool_.add_worker(type, memory_bytes);
 }
 
 void WindowScheduler::nominate(const Task& task, Time now, Decisions& out) {
@@ -60,15 +63,17 @@ void WindowScheduler::nominate(const Task& task, Time now, Decisions& out) {
   window_end_ = Time::from_nanos(windows * window_.nanos());
 }
 
-void WindowScheduler::learned(const Task& task, Evidence evidence, Time now, Decisions& out) {
-  const bool known = queue_.learned(task, std::move(evidence)) != nullptr;
+void WindowScheduler::learned(const Task& task, const Estimate& estimate, Time now,
+                              Decisions& out) {
+  const auto* evidence = std::get_if<Evidence>(&estimate);
+  const bool known = evidence != nullptr && queue_.learned(task, *evidence) != nullptr;
   if (known && window_ == Duration()) replan(now, out);
 }
 
 bool WindowScheduler::withdraw(const Task& task, Time, Decisions&) {
   if (queue_.erase(task)) return true;
-  for (size_t w = 0; w < workers_.size(); ++w) {
-    auto& planned = workers_[w].planned;
+  for (size_t w = 0; w < planned_.size(); ++w) {
+    Plan& planned = planned_[w];
     for (auto batch = planned.begin(); batch != planned.end(); ++batch) {
       const auto it = std::find_if(batch->tasks.begin(), batch->tasks.end(),
                                    [&task](const Task& t) { return t.job == task.job; });
@@ -88,21 +93,22 @@ bool WindowScheduler::withdraw(const Task& task, Time, Decisions&) {
 }
 
 // A batch that nobody is left in; whoever needs what it would have loaded loads it instead.
-void WindowScheduler::forget(size_t w, std::deque<Planned>::iterator batch) {
+void WindowScheduler::forget(size_t w, Plan::iterator batch) {
   const Planned gone = std::move(*batch);
-  auto& planned = workers_[w].planned;
+  Plan& planned = planned_[w];
   const auto behind = planned.erase(batch);
   if (!gone.load) return;
   const auto next = std::find_if(behind, planned.end(), [&](const Planned& later) {
-    return queue_.model_of(later.key) == queue_.model_of(gone.key);
+    return pool_.residents().model_of(later.key) == pool_.residents().model_of(gone.key);
   });
-  if (next == planned.end()) return queue_.unload(WorkerId(static_cast<uint32_t>(w)), gone.key);
+  if (next == planned.end())
+    return pool_.residents().unload(WorkerId(static_cast<uint32_t>(w)), gone.key);
   next->load = true;
   next->run += gone.run;  // nothing but the load is left of it
 }
 
 void WindowScheduler::freed(WorkerId worker, Time now, Decisions& out) {
-  workers_[worker.index()].busy = false;
+  pool_.freed(worker, now);
   serve(worker.index(), now, out);
   if (window_ == Duration()) replan(now, out);
 }
@@ -115,8 +121,8 @@ Time WindowScheduler::next_wake() const { return window_end_; }
 
 uint64_t WindowScheduler::waiting_items(KeyId key) const {
   uint64_t items = queue_.is_application(key) ? queue_.waiting_items(key) : 0;
-  for (const WorkerState& worker : workers_) {
-    for (const Planned& batch : worker.planned) {
+  for (const Plan& plan : planned_) {
+    for (const Planned& batch : plan) {
       for (const Task& task : batch.tasks) items += task.key == key ? task.items : 0;
     }
   }
@@ -126,12 +132,12 @@ uint64_t WindowScheduler::waiting_items(KeyId key) const {
 // Of everything that waits, behind what is planned; short circuits are taken at once.
 const plan::GroupSchedule& WindowScheduler::plan(Time now, Decisions& out) {
   const Time start = now + delay_(1);
-  for (size_t w = 0; w < workers_.size(); ++w) {
-    Time free_at = workers_[w].busy ? std::max(workers_[w].free_at, start) : start;
-    for (const Planned& batch : workers_[w].planned) free_at = free_at + batch.run;
-    queue_.set_free_at(WorkerId(static_cast<uint32_t>(w)), free_at);
-  }
   plan::GroupProblem& problem = queue_.problem(start, kEverything);
+  for (size_t w = 0; w < planned_.size(); ++w) {
+    Time& free_at = problem.workers[w].free_at;
+    free_at = idle(w) ? start : std::max(free_at, start);
+    for (const Planned& batch : planned_[w]) free_at = free_at + batch.run;
+  }
   problem.policy = policy_;
   problem.data_aware = settings_.data_aware;
   problem.short_circuit = settings_.short_circuit;
@@ -151,39 +157,35 @@ void WindowScheduler::close_window(Time now, Decisions& out) {
   window_end_ = Time::infinite();
   const plan::GroupSchedule& schedule = plan(now, out);
   for (const plan::GroupBatch& batch : schedule.batches) {
-    append(schedule, batch, workers_[batch.worker]);
-    queue_.use(WorkerId(batch.worker), workers_[batch.worker].planned.back().key);
+    append(schedule, batch);
   }
-  for (size_t w = 0; w < workers_.size(); ++w) serve(w, now, out);
+  for (size_t w = 0; w < planned_.size(); ++w) serve(w, now, out);
 }
 
 // Binds the first batch of each free worker's plan, nothing else of it.
 void WindowScheduler::replan(Time now, Decisions& out) {
-  const auto is_free = [](const WorkerState& w) { return !w.busy; };
-  if (queue_.waiting().empty() || std::none_of(workers_.begin(), workers_.end(), is_free)) return;
+  const auto is_idle = [](const WorkerView& w) { return w.running == 0; };
+  if (queue_.waiting().empty() || absl::c_none_of(pool_.workers(), is_idle)) return;
   const plan::GroupSchedule& schedule = plan(now, out);
   for (const plan::GroupBatch& batch : schedule.batches) {
-    WorkerState& worker = workers_[batch.worker];
-    if (worker.busy || !worker.planned.empty()) continue;
-    append(schedule, batch, worker);
-    queue_.use(WorkerId(batch.worker), worker.planned.front().key);
+    if (!idle(batch.worker) || !planned_[batch.worker].empty()) continue;
+    append(schedule, batch);
   }
-  for (size_t w = 0; w < workers_.size(); ++w) serve(w, now, out);
+  for (size_t w = 0; w < planned_.size(); ++w) serve(w, now, out);
 }
 
 // Requests of several items may not all fit one batch.
-void WindowScheduler::append(const plan::GroupSchedule& schedule, const plan::GroupBatch& batch,
-                             WorkerState& worker) {
+void WindowScheduler::append(const plan::GroupSchedule& schedule, const plan::GroupBatch& batch) {
+  const WorkerId worker(batch.worker);
   const KeyId key = queue_.variant_key(batch.application, batch.variant);
-  const auto& tables =
-      queue_.pool().applications[batch.application].variants[batch.variant].latency;
-  const uint32_t type = tables.size() > 1 ? queue_.pool().workers[batch.worker].type : 0;
-  const LatencyTable& latency = *tables[type];
-  Planned planned{.key = key, .load = batch.load, .latency = tables[type]};
+  const LatencyByType::Table table = pool_.info(key).latency.table(pool_.worker(worker).type);
+  const LatencyTable& latency = *table;
+  Planned planned{.key = key, .load = batch.load, .latency = table};
+  pool_.residents().use(worker, key);
   Duration load = batch.finish - batch.start - latency(batch.count);
   const auto close = [&] {
     planned.run = load + latency(planned.items);
-    worker.planned.push_back(std::exchange(planned, {.key = key, .latency = tables[type]}));
+    planned_[worker.index()].push_back(std::exchange(planned, {.key = key, .latency = table}));
     load = Duration();
   };
   for (const uint32_t i : schedule.requests_of(batch)) {
@@ -197,21 +199,24 @@ void WindowScheduler::append(const plan::GroupSchedule& schedule, const plan::Gr
 }
 
 void WindowScheduler::serve(size_t w, Time now, Decisions& out) {
-  WorkerState& worker = workers_[w];
-  if (!worker.busy && !worker.planned.empty()) {
-    Planned planned = std::move(worker.planned.front());
-    worker.planned.pop_front();
-    Batch& batch = out.add_batch();
-    batch.key = planned.key;
-    batch.worker = WorkerId(static_cast<uint32_t>(w));
-    batch.start = now + delay_(planned.items);
-    batch.finish = batch.start + planned.run;
-    batch.items = planned.items;
-    batch.tasks = std::move(planned.tasks);
-    batch.load = planned.load;
-    worker.busy = true;
-    worker.free_at = batch.finish;
-  }
+  if (!idle(w) || planned_[w].empty()) return;
+  Planned planned = std::move(planned_[w].front());
+  planned_[w].pop_front();
+  Batch& batch = out.add_batch();
+  batch.key = planned.key;
+  batch.worker = WorkerId(static_cast<uint32_t>(w));
+  batch.start = now + delay_(planned.items);
+  batch.finish = batch.start + planned.run;
+  batch.items = planned.items;
+  batch.tasks = std::move(planned.tasks);
+  batch.load = planned.load;
+  pool_.bound(batch.worker, batch.finish);
+}
+
+std::vector<Problem> WindowScheduler::last_problems() const {
+  std::vector<Problem> last;
+  kept_.copy_to(last);
+  return last;
 }
 
 }  // namespace fermata::policy

@@ -29,9 +29,9 @@ class WindowScheduler final : public Scheduler {
   void update_latency(KeyId key, LatencyByType latency, Time now, Decisions& out) override;
   void set_delay_bound(DelayBound bound) override { delay_ = bound; }
   WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) override;
-  bool serves_applications() const override { return true; }
-  KeyId add_application(const ApplicationInfo& info) override;
-  void learned(const Task& task, Evidence evidence, Time now, Decisions& out) override;
+  bool serves(Kind kind) const override { return kind == Kind::kVariants; }
+  KeyId add_service(const ServiceInfo& info) override;
+  void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override;
 
   void nominate(const Task& task, Time now, Decisions& out) override;
   bool withdraw(const Task& task, Time now, Decisions& out) override;
@@ -39,7 +39,7 @@ class WindowScheduler final : public Scheduler {
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override;
   uint64_t waiting_items(KeyId key) const override;
-  std::vector<plan::GroupProblem> last_problems() const override { return kept_.copy(); }
+  std::vector<Problem> last_problems() const override;
 
  private:
   struct Planned {
@@ -50,29 +50,26 @@ class WindowScheduler final : public Scheduler {
     std::vector<Task> tasks;
     std::shared_ptr<const LatencyTable> latency;
   };
-  struct WorkerState {
-    bool busy = false;
-    Time free_at;                 // expected
-    std::deque<Planned> planned;  // next first
-  };
+  using Plan = std::deque<Planned>;  // of one worker, the next first
 
   KeyId new_key();
+  bool idle(size_t worker) const { return pool_.workers()[worker].running == 0; }
   const plan::GroupSchedule& plan(Time now, Decisions& out);
   void close_window(Time now, Decisions& out);
   void replan(Time now, Decisions& out);
-  void append(const plan::GroupSchedule& schedule, const plan::GroupBatch& batch,
-              WorkerState& worker);
-  void forget(size_t worker, std::deque<Planned>::iterator batch);
+  void append(const plan::GroupSchedule& schedule, const plan::GroupBatch& batch);
+  void forget(size_t worker, Plan::iterator batch);
   void serve(size_t worker, Time now, Decisions& out);
 
   const plan::GroupPolicy policy_;
   const GroupSettings settings_;
   const Duration window_;
-  ApplicationQueue queue_;
+  PoolView pool_;  // what its workers hold: when all is done that is planned
+  ApplicationQueue queue_{pool_};
   KeptDecisions<plan::GroupProblem> kept_;
   plan::GroupPlanner planner_;
   DelayBound delay_;
-  std::vector<WorkerState> workers_;
+  std::vector<Plan> planned_;  // by worker
   uint32_t keys_ = 0;
   std::vector<KeyId> free_keys_;
   Time window_end_ = Time::infinite();

@@ -130,13 +130,11 @@ void Operations::post(Done done, absl::AnyInvocable<absl::Status()> work) {
 }
 
 Json Operations::decisions() const {
-  Json group = Json::array();
-  for (const plan::GroupProblem& problem : engine_.last_problems()) {
-    group.push_back(plan::to_document(problem));
-  }
-  Json ensemble = Json::array();
-  for (const plan::EnsembleTask& task : engine_.last_ensemble_tasks()) {
-    ensemble.push_back(plan::to_document(task));
+  Json group = Json::array(), ensemble = Json::array();
+  for (const policy::Problem& problem : engine_.last_problems()) {
+    const bool of_variants = std::holds_alternative<plan::GroupProblem>(problem);
+    (of_variants ? group : ensemble)
+        .push_back(std::visit([](const auto& each) { return plan::to_document(each); }, problem));
   }
   Json streams = Json::array();
   for (const plan::StreamProblem& problem : engine_.last_stream_problems()) {

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "policy/batcher.h"
+#include "policy/pool/view.h"
+#include "policy/service.h"
+
+namespace fermata::policy {
+
+// What: the waiting tasks of all services of one kind of a pool together, each of which batches of
+// several keys may answer. To the ranker it is one offer among the others, so that services of
+// every kind share the workers by urgency; which keys run, and for whom, is decided when a worker
+// is granted. What it knows of keys and workers it reads in the pool's view.
+class Chooser : public Batcher {
+ public:
+  virtual void add_service(KeyId key, const ServiceInfo& info) = 0;
+  virtual void remove_service(KeyId key) = 0;  // nothing of it may wait
+  virtual void add_worker(uint32_t type) = 0;
+  // That of a key which services may name. True where its offer may have changed.
+  virtual bool latency_changed(KeyId, Time /*now*/) { return false; }
+
+  virtual void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) = 0;
+  // Adds waiting tasks to a batch that another batcher has bound, so that it still ends by `limit`.
+  virtual void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) = 0;
+  // Every batch of the pool, before the view has it; `own`: this chooser has bound it. Batch::load
+  // of one that it binds says whether its times include loading.
+  virtual void bound(const Batch& batch, bool own, Time now) = 0;
+  // Before the view knows that the worker's batch has ended: it has no answer for a task; it has
+  // ended. True where the offer may have changed.
+  virtual void failed(WorkerId, const Task&) {}
+  virtual bool freed(WorkerId, Time /*now*/, Decisions&) { return false; }
+
+  virtual uint64_t waiting_items(KeyId key) const = 0;
+  // What its last decisions were made from, the newest first, behind what is there.
+  virtual void add_problems(std::vector<Problem>& to) const = 0;
+
+  using Batcher::waiting_items;
+  void set_latency(LatencyByType, Time, Decisions&) final {}
+};
+
+// The choosers of the default, by kind.
+std::unique_ptr<Chooser> make_chooser(Kind kind, KeyId key, DelayBound delay, const PoolView& pool,
+                                      const GroupSettings& settings);
+
+}  // namespace fermata::policy
