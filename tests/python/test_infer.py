@@ -1,7 +1,11 @@
 """Inference through every door of Triton's clients: binary and JSON, all datatypes,
 asynchronous, streaming, compressed, and through shared memory."""
 
+import contextlib
+import os
+import pathlib
 import queue
+import threading
 import urllib.request
 
 import ml_dtypes
@@ -173,6 +177,40 @@ def test_shared_memory_both_ways(triton):
         triton.client.unregister_system_shared_memory("both")
         shared_memory.destroy_shared_memory_region(region)
     assert "both" not in str(triton.client.get_system_shared_memory_status())
+
+
+def test_a_region_that_is_cut_under_its_requests_fails_them_and_no_more(triton):
+    path = pathlib.Path("/dev/shm/fermata-cut")
+    x = np.arange(2**16, dtype=np.float32).reshape(1, -1)
+    path.write_bytes(bytes(2 * x.nbytes))
+    done = threading.Event()
+
+    def cut():
+        while not done.is_set():
+            os.truncate(path, 0)
+            os.truncate(path, 2 * x.nbytes)
+
+    cutting = threading.Thread(target=cut)
+    try:
+        triton.client.register_system_shared_memory("cut", "/fermata-cut", 2 * x.nbytes)
+        into = triton.module.InferInput("x", list(x.shape), "FP32")
+        into.set_shared_memory("cut", x.nbytes)
+        out = triton.module.InferRequestedOutput("y")
+        out.set_shared_memory("cut", x.nbytes, offset=x.nbytes)
+        cutting.start()
+        for _ in range(200):
+            with contextlib.suppress(triton.module.InferenceServerException):
+                triton.client.infer("identity-fp32", [into], outputs=[out])
+        done.set()
+        cutting.join()
+        os.truncate(path, 0)
+        with pytest.raises(triton.module.InferenceServerException, match="cut"):
+            triton.client.infer("identity-fp32", [into], outputs=[out])
+        assert triton.client.is_server_live()
+    finally:
+        done.set()
+        triton.client.unregister_system_shared_memory("cut")
+        path.unlink()
 
 
 def test_a_region_that_is_too_small_is_refused(triton):
