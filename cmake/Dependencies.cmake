@@ -25,7 +25,6 @@ fermata_header_only(CLI11::CLI11 CLI/CLI.hpp)
 fermata_header_only(hnswlib::hnswlib hnswlib/hnswlib.h)
 fermata_header_only(moodycamel::concurrentqueue concurrentqueue.h)
 fermata_header_only(boost::beast boost/beast.hpp)
-find_package(restinio REQUIRED)
 
 # Model repositories in stores.
 find_package(CURL REQUIRED)

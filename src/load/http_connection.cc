@@ -1,5 +1,8 @@
 #include "load/http_connection.h"
 
+#include <boost/asio/buffer.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/write.hpp>
 #include <utility>
 
 #include "base/check.h"
@@ -19,15 +22,15 @@ void HttpConnection::ask(std::string_view request) {
 
 void HttpConnection::close() {
   owner_ = nullptr;
-  asio::error_code ignored;
+  Failure ignored;
   socket_.close(ignored);
 }
 
 void HttpConnection::connect() {
   asio::async_connect(socket_, endpoints_,
-                      [self = shared_from_this()](const asio::error_code& error, const auto&) {
+                      [self = shared_from_this()](const Failure& error, const auto&) {
                         if (self->failed(error, "connecting")) return;
-                        asio::error_code ignored;
+                        Failure ignored;
                         self->socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
                         self->connected_ = true;
                         self->read();
@@ -37,7 +40,7 @@ void HttpConnection::connect() {
 
 void HttpConnection::write() {
   asio::async_write(socket_, asio::buffer(request_.data(), request_.size()),
-                    [self = shared_from_this()](const asio::error_code& error, size_t) {
+                    [self = shared_from_this()](const Failure& error, size_t) {
                       self->failed(error, "sending");
                     });
 }
@@ -46,7 +49,7 @@ void HttpConnection::write() {
 // noticed before the next request goes there.
 void HttpConnection::read() {
   socket_.async_read_some(asio::buffer(buffer_),
-                          [self = shared_from_this()](const asio::error_code& error, size_t bytes) {
+                          [self = shared_from_this()](const Failure& error, size_t bytes) {
                             if (error == asio::error::eof && self->busy_ &&
                                 self->owner_ != nullptr && self->parser_.feed_end()) {
                               HttpResponse response = self->parser_.take();
@@ -72,12 +75,12 @@ void HttpConnection::received(size_t bytes) {
 
 void HttpConnection::fail(absl::Status why) {
   Owner* owner = std::exchange(owner_, nullptr);
-  asio::error_code ignored;
+  Failure ignored;
   socket_.close(ignored);
   owner->closed(*this, std::move(why));
 }
 
-bool HttpConnection::failed(const asio::error_code& error, std::string_view doing) {
+bool HttpConnection::failed(const Failure& error, std::string_view doing) {
   if (owner_ == nullptr) return true;
   if (!error) return false;
   fail(fermata::error(absl::StatusCode::kUnavailable, "{}: {}", doing, error.message()));

@@ -1,7 +1,8 @@
 #pragma once
 
 #include <array>
-#include <asio.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <memory>
 #include <string_view>
 
@@ -10,6 +11,8 @@
 
 namespace fermata::load {
 
+namespace asio = boost::asio;
+using Failure = boost::system::error_code;
 using Endpoints = asio::ip::tcp::resolver::results_type;
 
 // A kept-alive HTTP/1.1 client connection: one request at a time. Connects when
@@ -39,7 +42,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void received(size_t bytes);
   void fail(absl::Status why);
   // What a handler does when its operation ended with an error.
-  bool failed(const asio::error_code& error, std::string_view doing);
+  bool failed(const Failure& error, std::string_view doing);
 
   asio::ip::tcp::socket socket_;
   Endpoints endpoints_;

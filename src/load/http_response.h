@@ -1,7 +1,7 @@
 #pragma once
 
-#include <http_parser.h>
-
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,10 +20,6 @@ struct HttpResponse {
 // Puts one response at a time together from the bytes of a connection.
 class HttpResponseParser {
  public:
-  HttpResponseParser();
-  HttpResponseParser(const HttpResponseParser&) = delete;
-  HttpResponseParser& operator=(const HttpResponseParser&) = delete;
-
   // True when `bytes` completed a response, which take() then gives. An error
   // where they are no HTTP, or more than one response.
   absl::StatusOr<bool> feed(std::string_view bytes);
@@ -33,14 +29,12 @@ class HttpResponseParser {
   HttpResponse take();
 
  private:
-  static HttpResponseParser& of(http_parser* parser);
-  bool end_header();  // false where its value cannot be
-  static const http_parser_settings& callbacks();
+  using Parser = boost::beast::http::response_parser<boost::beast::http::string_body>;
+  absl::Status read_json_length();
 
-  http_parser parser_;
-  HttpResponse response_;
-  std::string field_, value_;
-  bool in_value_ = false, complete_ = false;
+  std::optional<Parser> parser_;  // none: nothing of a response is there
+  std::string waiting_;           // too little to be read yet
+  std::optional<size_t> json_bytes_;
 };
 
 }  // namespace fermata::load

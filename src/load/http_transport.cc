@@ -1,6 +1,7 @@
 #include "load/http_transport.h"
 
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <chrono>
 #include <utility>
 
@@ -40,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Transport>> HttpTransport::make(const std::string
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return invalid("address {}: expected HOST:PORT", address);
   asio::io_context io;
-  asio::error_code problem;
+  Failure problem;
   const Endpoints endpoints = asio::ip::tcp::resolver(io).resolve(
       address.substr(0, colon), address.substr(colon + 1), problem);
   if (problem) return invalid("address {}: {}", address, problem.message());

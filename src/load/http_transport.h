@@ -1,7 +1,7 @@
 #pragma once
 
-#include <asio.hpp>
 #include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
 #include <deque>
 #include <memory>
 #include <optional>
