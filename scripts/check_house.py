@@ -24,7 +24,8 @@ BELOW = {
     "serve": {"base", "store", "model", "operators", "policy", "plan", "estimate", "engine"},
     "store": {"base"},
     "load": {"base", "model", "simulate"},
-    "cli": {"base", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "serve", "load", "store"},
+    "client": {"base", "model", "operators", "estimate", "load"},
+    "cli": {"base", "client", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "serve", "load", "store"},
 }
 # The same for the rooms inside a room; what lies in the room itself may include all of them.
 INSIDE = {

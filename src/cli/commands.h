@@ -22,6 +22,7 @@ void add_probe(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
 void add_serve(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
+void add_stream(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 
 // clang-format off
@@ -41,6 +42,7 @@ inline constexpr AddCommand kCommands[] = {
     add_profile,
     add_serve,
     add_simulate,
+    add_stream,
     add_version,
 };
 // clang-format on

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "operators/boxes.h"
 #include "operators/kinds.h"
+#include "operators/pictures.h"
 #include "operators/values.h"
 
 namespace fermata::operators {
@@ -23,14 +24,6 @@ cv::Size size_of(Reader reader) {
     return {1, 1};
   }
   return {side(sides[1]), side(sides[0])};
-}
-
-cv::Mat resized(const cv::Mat& image, cv::Size size) {
-  cv::Mat result;
-  // What shrinks takes the mean of what falls together.
-  const bool shrinks = size.area() < image.size().area();
-  cv::resize(image, result, size, 0, 0, shrinks ? cv::INTER_AREA : cv::INTER_LINEAR);
-  return result;
 }
 
 // As large as goes into `size` without another ratio of its sides, at the top left; the rest is

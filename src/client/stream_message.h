@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "client/stream_session.h"
+#include "grpc_service.pb.h"
+#include "model/tensor.h"
+
+namespace fermata::client {
+
+// How a stream's client and its service speak over ModelStreamInfer (docs/protocol.md, streams).
+
+// What a client says with each message.
+struct StreamIdentity {
+  std::string service, client;
+  Duration slo;
+  double rate_rps = 0;
+  std::optional<double> min_accuracy;
+};
+
+struct LinkReport {
+  std::optional<double> mbps;
+  Duration round_trip;
+};
+
+inference::ModelInferRequest hello_message(const StreamIdentity& identity, const LinkReport& link,
+                                           uint64_t padding);
+// Takes the tensor's bytes along. `outputs` empty: all of them.
+inference::ModelInferRequest frame_message(const StreamIdentity& identity, const LinkReport& link,
+                                           uint32_t side, const Tensor& tensor,
+                                           const std::vector<std::string>& outputs);
+// What a reply tells, an error's too; none where it tells nothing of streams.
+std::optional<Told> told_in(const inference::ModelInferResponse& response);
+
+}  // namespace fermata::client
