@@ -14,6 +14,7 @@ from .encode import Jpeg
 from .link import Bandwidth, back_off
 
 _HELLO_S = 1.0  # between two measurements of the round trip
+_PADDING = 8000  # bytes of a hello that measures the bandwidth
 _MOST_BYTES = 64  # sizes of which the bytes of a frame are remembered
 
 
@@ -94,8 +95,12 @@ class Session:
         if now < self._hello_at + _HELLO_S:
             return None
         self._hello_at = now
-        request = self._request(now, _Sent(None, now, 0, 0, hello=True))
+        sent = _Sent(None, now, 0, 0, hello=True)
+        request = self._request(now, sent)
         request.parameters["stream_hello"].bool_param = True
+        if self.unmapped:  # no frames measure the bandwidth, and one bad second would last
+            request.parameters["stream_padding"].string_param = "." * _PADDING
+            sent.bytes = request.ByteSize()
         return request
 
     def may_send(self, now):
@@ -170,9 +175,9 @@ class Session:
         half_way = self.link.round_trip_s / 2
         # It could not leave before the one before it had.
         start = max(sent.at, self._last_arrival - half_way)
-        if sent.hello and sent.at >= self._last_arrival - half_way:
+        if sent.hello and not sent.bytes and sent.at >= self._last_arrival - half_way:
             self.link.echoed(now - in_server - sent.at)
-        elif not sent.hello:
+        elif sent.bytes:
             self.link.acknowledged(sent.bytes, now - in_server - start, now)
         self._last_arrival = max(self._last_arrival, now - in_server - half_way)
         self.unmapped = parameters["stream_unmapped"].bool_param

@@ -120,6 +120,16 @@ def test_unmapped_and_back():
     assert not s.unmapped and s.frame(FRAME, 0, 1.6) is not None
 
 
+def test_an_unmapped_client_goes_on_measuring_its_bandwidth():
+    s = ready(size=0)
+    hello = s.hello(1.0)
+    size = hello.ByteSize()
+    assert size > 8000
+    s.answered(reply(hello, 64), 1.004 + size * 8e-6 / 10)
+    assert s.link.mbps(1.1) == pytest.approx(10, rel=0.01)
+    assert s.link.round_trip_s == pytest.approx(0.004)
+
+
 def test_an_error_is_an_answer_and_teaches_too():
     s = ready()
     answer = s.answered(reply(s.frame(FRAME, "t", 1.0), 32, error="too late"), 1.1)
