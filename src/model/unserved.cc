@@ -37,6 +37,16 @@ void add_groups(const inference::ModelConfig& config, std::string_view provider,
   }
 }
 
+// Zeros are what its shapes are measured with anyway.
+bool wants_warmup_data(const inference::ModelConfig& config) {
+  for (const auto& warmup : config.model_warmup()) {
+    for (const auto& [name, input] : warmup.inputs()) {
+      if (!input.zero_data()) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<std::string> unserved_settings(const inference::ModelConfig& config,
@@ -47,7 +57,7 @@ std::vector<std::string> unserved_settings(const inference::ModelConfig& config,
   if (config.response_cache().enable()) {
     notes.emplace_back("response_cache: every request runs");
   }
-  if (config.model_warmup_size() > 0) {
+  if (wants_warmup_data(config)) {
     notes.emplace_back("model_warmup: only its shapes are used, to measure the model with zeros");
   }
   if (config.optimization().has_execution_accelerators()) {

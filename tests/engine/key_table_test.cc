@@ -116,5 +116,53 @@ TEST(KeyTable, TheShapesOfOneVariantLeaveTheOthersAlone) {
   EXPECT_EQ(intern(1, 3), other);
 }
 
+// Of pictures; profiled at one pixel, where a run takes 1 ms whatever it costs a pixel.
+struct Pictures {
+  Pictures() {
+    auto made = std::make_shared<Variant>(with_profile(1));
+    made->id = VariantId(0);
+    made->signature.inputs = {{.name = "x", .dims = {-1, -1}, .model_dims = {-1, -1}}};
+    made->profile.shapes["x"] = {1, 1};
+    table.add(made, Duration::infinite());
+  }
+  KeyId key(int64_t height, int64_t width) {
+    return table.intern(*table.served(VariantId(0)), {height, width});
+  }
+  double believed_ms(int64_t height, int64_t width) {
+    return table.at(key(height, width)).latency.on(0)(1).millis();
+  }
+  // As the driver does when a batch of one has run.
+  void ran(int64_t height, int64_t width, double ms) {
+    BatchKey& known = table.at(key(height, width));
+    known.ran = true;
+    known.corrections[0].measured(1, Duration::from_millis(ms));
+    if (auto table = known.corrections[0].publish()) known.latency = known.latency.with(0, table);
+  }
+  std::unique_ptr<policy::Scheduler> scheduler = *policy::make_scheduler("fermata");
+  KeyTable table{*scheduler, 0.9, 100};
+};
+
+TEST(ShapesNeverSeen, AreNotExtrapolatedWithoutEnd) {
+  Pictures p;
+  EXPECT_NEAR(p.believed_ms(1, 2), 2, 1e-3);
+  EXPECT_NEAR(p.believed_ms(480, 640), 8, 1e-3);
+}
+
+TEST(ShapesNeverSeen, TheFirstRunOfAFarOneTeachesAllOfIt) {
+  Pictures p;
+  p.ran(480, 640, 200);
+  EXPECT_NEAR(p.believed_ms(480, 640), 200, 1e-3);
+  EXPECT_NEAR(p.believed_ms(1, 1), 1, 1e-3);  // the others stay as they are
+}
+
+TEST(ShapesNeverSeen, AreScaledFromTheNearestThatRan) {
+  Pictures p;
+  p.ran(480, 640, 200);
+  EXPECT_NEAR(p.believed_ms(480, 320), 100, 1e-3);
+  EXPECT_NEAR(p.believed_ms(1, 3), 3, 1e-3);
+  p.ran(480, 320, 50);  // one run moves a belief that was no guess by little
+  EXPECT_NEAR(p.believed_ms(480, 321), p.believed_ms(480, 320) * 321 / 320, 1e-3);
+}
+
 }  // namespace
 }  // namespace fermata::engine

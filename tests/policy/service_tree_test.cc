@@ -90,6 +90,27 @@ TEST_F(TreeByHand, WaitsOfLaterStagesCountUntilNobodyHasComeForLong) {
   EXPECT_EQ(one().child, 0u);
 }
 
+// A profile of another shape says 30 ms: runs of 90 ms are believed while they come, and a request
+// may try its luck once nobody has come for long.
+TEST_F(TreeByHand, RunsCorrectWhatTheLatencySays) {
+  const ServiceId slow = leaf(30);
+  const ServiceId chain = pipeline({{leaf(10), {}}, {slow, {0}}});
+  for (int i = 0; i < 50; ++i) {
+    tree.arrived(JobId(1000 + i), chain, 1, Time::infinite(), at_ms(i));
+    end(one().id, i + 10);
+    const JobId second = one().id;
+    tree.ran(second, 1, Duration::millis(90), at_ms(i + 100));
+    end(second, i + 100);
+    ending();
+  }
+  EXPECT_NEAR(tree.ahead(slow, 1, at_ms(149)).run.millis(), 90, 1e-6);
+  EXPECT_LT(tree.ahead(slow, 1, at_ms(149)).wait, Duration::millis(1));
+  arrive(chain, 150, 230);
+  EXPECT_EQ(ending().how, Ending::kRejected);
+  arrive(chain, 10'000, 10'080);
+  EXPECT_EQ(one().child, 0u);
+}
+
 TEST_F(TreeByHand, AStageThatIsRejectedMayTakeWhatTheOthersCanSpare) {
   const ServiceId chain = pipeline({{leaf(10), {}}, {leaf(30), {0}}});
   arrive(chain, 0, 100);

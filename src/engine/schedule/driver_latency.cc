@@ -34,6 +34,7 @@ void Driver::learn(const Flight& flight, Time now) {
   if (!flight.all_good) return;
   BatchKey& key = keys_.at(flight.key);
   key.last_evidence = now;
+  key.ran = true;
   LatencyCorrection& correction = key.corrections[worker.type];
   correction.measured(flight.items, run.input + run.run + run.output);
   if (route.compound == nullptr) route.counters->set_drift(correction.drift());

@@ -1,6 +1,7 @@
 #include "engine/schedule/key_table.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -9,6 +10,9 @@ namespace fermata::engine {
 namespace {
 
 constexpr double kLongestMs = 1e9;  // eleven days: what a profile says beyond is not believed
+// A shape so many times as large or small as the nearest measured one is not extrapolated
+// further: what every run costs does not grow with it.
+constexpr double kFurthest = 8;
 
 // The elements of one item over all inputs; free dimensions come from `next`.
 template <class Next>
@@ -22,6 +26,23 @@ double item_elements(const Signature& signature, Next next) {
   return sum;
 }
 
+// 0: the model has only one shape.
+double elements_of(const Variant& variant, const Shape& shape) {
+  if (shape.empty()) return 0;
+  size_t at = 0;
+  return item_elements(variant.signature, [&](const auto&, size_t) { return shape[at++]; });
+}
+
+std::shared_ptr<const LatencyTable> scaled(const LatencyTable& table, double scale) {
+  TableLatency points;
+  for (uint32_t b = 1; b <= table.max_batch(); ++b) {
+    points.points_ms[b] = std::clamp(table(b).millis() * scale, 1e-6, kLongestMs);
+  }
+  auto made = LatencyTable::make(points, table.max_batch(), table.version());
+  FERMATA_CHECK(made.ok());
+  return *std::move(made);
+}
+
 }  // namespace
 
 double relative_size(const Variant& variant, const Shape& shape) {
@@ -29,9 +50,7 @@ double relative_size(const Variant& variant, const Shape& shape) {
   // A model whose shape is fixed has none here, whatever its profile says.
   if (profiled.empty() || shape.empty() || std::find(shape.begin(), shape.end(), -1) != shape.end())
     return 1;
-  size_t at = 0;
-  const double own =
-      item_elements(variant.signature, [&](const auto&, size_t) { return shape[at++]; });
+  const double own = elements_of(variant, shape);
   const double base = item_elements(variant.signature, [&](const TensorSpec& spec, size_t i) {
     const auto it = profiled.find(spec.name);
     const bool known = it != profiled.end() && i < it->second.size();
@@ -77,14 +96,21 @@ KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
   if (const auto it = served.keys.find(shape); it != served.keys.end()) return it->second;
   if (served.keys.size() >= limit_ && !make_room(served)) return KeyId::none();
   const Variant& variant = *served.variant;
-  auto known = std::make_unique<BatchKey>(
-      BatchKey{.variant = variant.id, .shape = shape, .last_used = ++uses_});
+  auto known = std::make_unique<BatchKey>(BatchKey{.variant = variant.id,
+                                                   .shape = shape,
+                                                   .elements = elements_of(variant, shape),
+                                                   .last_used = ++uses_});
+  const Nearest from = nearest(served, *known);
+  const double scale = std::clamp(from.scale, 1 / kFurthest, kFurthest);
   std::vector<LatencyByType::Table> tables;
   Duration load;
-  for (const uint32_t type : types_) {
-    const Profile& profile = variant.profile_on(type);
-    tables.push_back(believed_latency(variant, quantile_, relative_size(variant, shape), type));
-    known->corrections.emplace_back(tables.back(), quantile_, !profile.measured());
+  for (uint32_t t = 0; t < types_.size(); ++t) {
+    const Profile& profile = variant.profile_on(types_[t]);
+    const bool ran = from.key != nullptr;
+    tables.push_back(ran ? scaled(from.key->latency.on(t), scale)
+                         : believed_latency(variant, quantile_, scale, types_[t]));
+    const bool guessed = scale != from.scale || (!ran && !profile.measured());
+    known->corrections.emplace_back(tables.back(), quantile_, guessed);
     load = std::max(load, Duration::from_millis(profile.load_ms));
   }
   known->latency = LatencyByType(std::move(tables));
@@ -99,6 +125,22 @@ KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
   keys_[key] = std::move(known);
   served.keys[shape] = key;
   return key;
+}
+
+// Of equally near ones the profile, which is of many runs.
+KeyTable::Nearest KeyTable::nearest(const ServedVariant& served, const BatchKey& own) const {
+  const Variant& variant = *served.variant;
+  Nearest best{nullptr, relative_size(variant, own.shape)};
+  bool any = variant.profile.measured();
+  for (const auto& [shape, id] : served.keys) {
+    const BatchKey& other = *keys_.at(id);
+    if (!other.ran || other.elements <= 0) continue;
+    const double scale = own.elements / other.elements;
+    if (any && std::abs(std::log(scale)) >= std::abs(std::log(best.scale))) continue;
+    best = {&other, scale};
+    any = true;
+  }
+  return best;
 }
 
 void KeyTable::task_added(KeyId key) {

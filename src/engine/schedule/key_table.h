@@ -27,6 +27,8 @@ struct BatchKey {
   std::vector<LatencyCorrection> corrections;  // by the table's types
   LatencyByType latency;                       // as decisions know it
   Time last_evidence;                          // when a batch ran, or its latency was doubted
+  double elements = 0;                         // of an item's inputs; 0: the only shape
+  bool ran = false;                            // its latency is measured
   uint64_t tasks = 0;                          // waiting or running
   uint64_t last_used = 0;
 };
@@ -51,7 +53,9 @@ class KeyTable {
   // `gone` is called once nothing of it is under way, perhaps now.
   void retire(VariantId id, absl::AnyInvocable<void()> gone);
 
-  // The key, made if need be; none where `limit` keys of the variant are busy.
+  // The key, made if need be; none where `limit` keys of the variant are busy. A new shape is
+  // believed to take as long as the nearest measured one, the profiled or one that has run, by
+  // how much larger it is; beyond 8 times that is a guess, which its own first run replaces.
   KeyId intern(ServedVariant& served, const Shape& shape);
   BatchKey& at(KeyId key) { return *keys_.at(key); }
   void task_added(KeyId key);
@@ -59,6 +63,12 @@ class KeyTable {
   size_t size() const { return keys_.size(); }
 
  private:
+  // A key that has run, none: the profile; and how much larger an item of another shape is.
+  struct Nearest {
+    const BatchKey* key = nullptr;
+    double scale = 1;
+  };
+  Nearest nearest(const ServedVariant& served, const BatchKey& own) const;
   bool make_room(const ServedVariant& served);
   bool drop_an_idle_key(const ServedVariant& served);
   void remove(KeyId key);

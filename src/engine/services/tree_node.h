@@ -60,10 +60,8 @@ struct Trees::Node {
 struct Trees::Known {
   std::shared_ptr<const Pipeline> pipeline;
   ServiceId service, items;         // the latter: of a choice, its items apart
-  std::vector<ServiceId> own;       // that go with it
-  std::vector<ServiceId> leaves;    // by stage; none of one that is a pipeline
-  std::vector<double> operator_ms;  // by stage: how long it runs, of an operator
-  uint64_t users = 0;               // nodes under way, and services that contain it
+  std::vector<ServiceId> own;  // that go with it
+  uint64_t users = 0;          // nodes under way, and services that contain it
 };
 
 }  // namespace fermata::engine

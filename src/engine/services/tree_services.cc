@@ -20,16 +20,12 @@ Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
   const auto add = [&](ServiceId id) { return made->own.emplace_back(id); };
   for (const Pipeline::Stage& stage : pipeline->stages) {
     ServiceId member;
-    made->leaves.emplace_back();
-    made->operator_ms.push_back(0);
     if (stage.pipeline != nullptr) {
       Known& inner = known(stage.pipeline);
       ++inner.users;
       member = inner.service;
     } else {
       member = add(tree_.add_leaf(stage.latency));
-      made->leaves.back() = member;
-      made->operator_ms.back() = (*stage.latency)(1).millis();
     }
     if (stage.one_by_one)
       member = add(tree_.add(std::make_unique<policy::PartsChooser>(member, 1)));

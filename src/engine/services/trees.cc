@@ -163,9 +163,7 @@ void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time no
   child.ended = now;
   if (how == policy::Ending::kAnswered) {
     child.answered = true;
-    if (stage != nullptr && stage->op != nullptr && !made) {
-      observe(*node.pipeline, *stage, child.why.run);
-    }
+    if (!made) tree_.ran(id, child.why.batch_items, child.why.run, now);
     child.outputs = std::move(part.outputs);
     child.made = made.value_or(child.items);
     const bool fans_out = stage != nullptr && !stage->fan_out.empty();
@@ -287,16 +285,6 @@ OperatorRunner::Work Trees::operator_work(JobId id, std::shared_ptr<const operat
             part.why.run = answer.ran;
             child_ended(id, std::move(part));
           }};
-}
-
-// How long an operator runs, for what the rest of a pipeline is expected to take.
-void Trees::observe(const Pipeline& pipeline, const Pipeline::Stage& stage, Duration run) {
-  constexpr double kWeight = 0.1;  // of the latest run
-  Known& known = *known_.at(&pipeline);
-  const auto s = static_cast<size_t>(&stage - pipeline.stages.data());
-  double& mean_ms = known.operator_ms[s];
-  mean_ms += kWeight * (run.millis() - mean_ms);
-  tree_.set_latency(known.leaves[s], *LatencyTable::make(LinearLatency{0, mean_ms}, 1));
 }
 
 // What has no job of its own answers its parent.

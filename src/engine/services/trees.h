@@ -61,7 +61,6 @@ class Trees {
   void take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time now);
   OperatorRunner::Work operator_work(JobId id, std::shared_ptr<const operators::Operator> op,
                                      std::vector<Tensor> inputs, Time deadline, Time now);
-  void observe(const Pipeline& pipeline, const Pipeline::Stage& stage, Duration run);
   void settle(Time now, Actions& actions);
   void start(const Started& started, Time now, Actions& actions);
   // A node that is no request of its own: items of one that run apart.

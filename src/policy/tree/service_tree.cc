@@ -1,6 +1,7 @@
 #include "policy/tree/service_tree.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 #include "base/random.h"
@@ -19,7 +20,15 @@ double faded(double wait_s, Duration since) {
   return wait_s * portable_exp(-since.seconds() / std::max(kMemorySeconds, kMemoryWaits * wait_s));
 }
 
+void approach(double& estimate, double seen) {
+  estimate += (seen - estimate) * (seen > estimate ? kUp : kDown);
+}
+
 }  // namespace
+
+double ServiceTree::Known::pace_at(Time now) const {
+  return fastest + (pace - fastest) * portable_exp(-(now - last_run).seconds() / kMemorySeconds);
+}
 
 void TreeDecisions::clear() {
   started.clear();
@@ -50,10 +59,6 @@ ServiceId ServiceTree::add(std::unique_ptr<NodeChooser> chooser) {
   return id;
 }
 
-void ServiceTree::set_latency(ServiceId leaf, std::shared_ptr<const LatencyTable> latency) {
-  services_[leaf.index()].latency = std::move(latency);
-}
-
 void ServiceTree::remove(ServiceId service) {
   services_[service.index()] = {};
   free_.push_back(service);
@@ -63,7 +68,8 @@ Ahead ServiceTree::ahead(ServiceId service, uint32_t items, Time now) const {
   const Known& own = known(service);
   if (own.chooser != nullptr) return own.chooser->ahead(items, now, *this);
   const uint32_t together = std::clamp(items, 1u, own.latency->max_batch());
-  return {Duration::from_seconds(faded(own.wait_s, now - own.last)), (*own.latency)(together)};
+  return {Duration::from_seconds(faded(own.wait_s, now - own.last)),
+          (*own.latency)(together).scaled(own.pace_at(now))};
 }
 
 void ServiceTree::arrived(JobId id, ServiceId service, uint32_t items, Time deadline, Time now) {
@@ -108,13 +114,26 @@ void ServiceTree::ended(JobId id, Ending how, uint32_t made, Time now) {
   known(node.service).chooser->ended(node, at, how, now, *this);
 }
 
+void ServiceTree::ran(JobId id, uint32_t batch_items, Duration run, Time now) {
+  const auto place = children_.find(id);
+  if (place == children_.end()) return;
+  const Child& child = nodes_.at(place->second.node)->children[place->second.child];
+  Known& own = services_[child.service.index()];
+  if (own.chooser != nullptr || run <= Duration()) return;
+  const double ratio = run.seconds() / (*own.latency)(std::max(1u, batch_items)).seconds();
+  own.fastest = std::min(own.fastest, ratio);
+  if (!std::exchange(own.has_run, true)) own.pace = ratio;
+  approach(own.pace, ratio);
+  own.last_run = now;
+}
+
 void ServiceTree::observe(const Child& child, Time now) {
   Known& own = services_[child.service.index()];
   if (own.chooser != nullptr) return;  // its members know
   const double wait_s =
       std::max(0.0, (now - child.started - ahead(child.service, child.items, now).run).seconds());
   own.wait_s = faded(own.wait_s, now - own.last);
-  own.wait_s += (wait_s - own.wait_s) * (wait_s > own.wait_s ? kUp : kDown);
+  approach(own.wait_s, wait_s);
   own.last = now;
 }
 

@@ -54,7 +54,6 @@ class ServiceTree final : public Branches {
   // How long requests for it run alone, by items: where several may answer, the fastest's.
   ServiceId add_leaf(std::shared_ptr<const LatencyTable> latency);
   ServiceId add(std::unique_ptr<NodeChooser> chooser);
-  void set_latency(ServiceId leaf, std::shared_ptr<const LatencyTable> latency);
   bool is_composite(ServiceId service) const { return known(service).chooser != nullptr; }
   // Nothing of it may be under way; its id may come again.
   void remove(ServiceId service);
@@ -63,6 +62,9 @@ class ServiceTree final : public Branches {
   void arrived(JobId id, ServiceId service, uint32_t items, Time deadline, Time now);
   // What its data says; nothing where the node has ended.
   void learned(JobId node, const Estimate& estimate, Time now);
+  // How long the batch in which a child was answered ran, before it ends: its service's requests
+  // are expected to run as much longer or shorter than its latency says. For leaves.
+  void ran(JobId child, uint32_t batch_items, Duration run, Time now);
   // A child has ended; nothing where nobody waits for it. `made`: how many items it turned into.
   void ended(JobId child, Ending how, uint32_t made, Time now);
   // False where the node has ended.
@@ -83,7 +85,12 @@ class ServiceTree final : public Branches {
     // take the time that there is; it fades while none comes.
     double wait_s = 0;
     Time last;
-    bool gone = false;
+    // Runs over what the latency says: a low quantile of them, and the least. While none comes
+    // the estimate returns to the latter, or to 1: one bad moment must not reject all for ever.
+    double pace = 1, fastest = 1;
+    bool has_run = false;
+    Time last_run;
+    double pace_at(Time now) const;
   };
   struct Place {
     JobId node;
