@@ -3,6 +3,7 @@
 #include <concurrentqueue.h>
 
 #include <algorithm>
+#include <future>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -38,7 +39,9 @@ class ResidentExecutor final : public Executor {
       return error(absl::StatusCode::kResourceExhausted,
                    "no room: it needs {:.0f} MiB, a worker has {:.0f} MiB", memory_mb, limit_mb_);
     }
-    post(Known{std::move(variant), memory_mb});
+    std::promise<void> taken;  // what other threads post may overtake it
+    post(Known{std::move(variant), memory_mb, &taken});
+    taken.get_future().wait();
     return absl::OkStatus();
   }
   void unload(VariantId id) override { post(id); }
@@ -52,6 +55,7 @@ class ResidentExecutor final : public Executor {
   struct Known {
     std::shared_ptr<const Variant> variant;
     double memory_mb = 0;
+    std::promise<void>* taken = nullptr;
   };
   using Event = std::variant<std::monostate, Stop, Known, VariantId, BatchRun>;
 
@@ -69,7 +73,9 @@ class ResidentExecutor final : public Executor {
       } else if (std::holds_alternative<Stop>(event)) {
         return;
       } else if (auto* known = std::get_if<Known>(&event)) {
+        std::promise<void>* taken = known->taken;
         known_[known->variant->id] = std::move(*known);
+        taken->set_value();
       } else if (auto* gone = std::get_if<VariantId>(&event)) {
         evict(*gone);
         known_.erase(*gone);
