@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "estimate/aggregation.h"
 #include "operators/operator.h"
+#include "plan/pipeline/pipeline_problem.h"
 #include "plan/variants/penalty.h"
 #include "policy/stream/stream_sessions.h"
 #include "policy/variants/application.h"
@@ -48,6 +49,8 @@ struct WorkerOptions {
   // At least one, with a name each; several where workers are unlike (SneakPeek, section 7). Of
   // idle workers that can end a batch in time those of the first type are taken first.
   std::vector<WorkerType> types = {WorkerType{}};
+  // Set: of the only type's workers so many serve at least, and more while the load asks for it.
+  std::optional<uint32_t> least;
 
   uint32_t count() const;          // of all types
   double least_memory_mb() const;  // that any worker has
@@ -85,6 +88,7 @@ struct VariantsOptions {
   std::vector<std::string> models;  // at least one, with the same inputs and outputs
   // Those of them that are services, and how often they are right.
   std::map<std::string, double> services;
+  std::map<std::string, double> accuracy;  // of models, where the options say it
   plan::Penalty penalty;
   std::vector<double> prior;  // by class; empty: 0.5 each
   // Above 0, without a prior: as often as the classes are among the evidence's points, so many
@@ -122,6 +126,29 @@ struct EnsembleOptions {
   std::vector<std::string> fixed;  // what the scheduler `static` runs; empty: all
 };
 
+// Whether a stage of a pipeline runs: what stands in an output of an earlier one.
+struct Condition {
+  enum class Kind : uint8_t { kAbove, kBelow, kAmong };
+  std::string from;  // "STAGE.TENSOR"
+  // Its largest element is above the value, its smallest below, or any of them is among the values.
+  Kind kind = Kind::kAbove;
+  std::vector<double> values;
+};
+
+// How a pipeline's load is forecast: estimate/forecast.h; kModel: by a network.
+enum class Forecast : uint8_t { kReactive, kMovingMaximum, kSquareRoot, kModel };
+
+// What plans a pipeline's variants, batch sizes and replicas anew every interval (IPA, section 4).
+struct AdapterOptions {
+  Duration interval = Duration::seconds(10);  // whole seconds
+  Forecast forecast = Forecast::kSquareRoot;
+  double quantile = 0.9;         // of the square root's
+  std::string model;             // file of the network
+  std::optional<Duration> sla;   // none: the service's SLO, else plan::derived_sla_ms
+  double margin = 1;             // on the forecast
+  plan::PipelineProblem limits;  // weights and bounds; its rate, SLA and stages are not read
+};
+
 // What makes a service one of kind `pipeline`: its requests run through these services.
 struct PipelineOptions {
   // A tensor of the request, or "STAGE.TENSOR" of an earlier stage.
@@ -132,10 +159,14 @@ struct PipelineOptions {
     std::vector<std::string> after;
     Tensors inputs;       // those that are not named come from tensors of their name
     std::string fan_out;  // the output whose rows are items for the stages after it; empty: none
+    std::optional<Condition> when;
     std::shared_ptr<const operators::Operator> op;
   };
   std::vector<Stage> stages;  // at least one
-  Tensors outputs;            // by the service's name; empty: those of the stages that nobody reads
+  // By the service's name; several of one name: the first whose stage has run. Empty: those of the
+  // stages that nobody reads.
+  Tensors outputs;
+  std::optional<AdapterOptions> adapter;
 };
 
 // What makes a service one of kind `stream`: clients send frames, each to one of these as a

@@ -73,6 +73,7 @@ struct WorkerStatistics {
   uint64_t batches = 0;
   Duration busy;  // since the engine started
   RunHealth health;
+  bool serving = true;  // false: it has left, and has nothing loaded
 };
 
 // A share of the workers with a scheduler of its own.
@@ -106,6 +107,19 @@ struct StreamStatistics {
   double mean_accuracy = 0;  // of the last plan
 };
 
+// What the adapter of a pipeline last decided, if it has one.
+struct PipelineStatistics {
+  struct Stage {
+    std::string name, variant;
+    uint32_t batch = 1;
+    double replicas = 0;
+  };
+  std::string service;
+  uint64_t decisions = 0, infeasible = 0;  // since the start
+  double forecast_rps = 0, cost = 0, accuracy = 0;
+  std::vector<Stage> stages;  // none where nothing kept the limits
+};
+
 struct EngineSnapshot {
   Time now, started;
   std::string policy;
@@ -116,7 +130,8 @@ struct EngineSnapshot {
   PlacementSnapshot placement;
   AutoscaleSignal autoscale;
   std::vector<StreamStatistics> streams;
-  Duration control_delay;  // the bound that decisions take into account (row A5)
+  std::vector<PipelineStatistics> pipelines;  // that have an adapter
+  Duration control_delay;                     // the bound that decisions take into account (row A5)
   uint64_t batch_keys = 0;
 };
 

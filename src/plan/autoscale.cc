@@ -24,4 +24,17 @@ int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold) {
   return -std::min<int64_t>(idle, int64_t{use.workers} - 1);
 }
 
+uint32_t PoolSize::next(int64_t to_add, uint32_t planned) {
+  spare_ = calm_ == 0 ? -to_add : std::min(spare_, -to_add);
+  calm_ = to_add < 0 ? calm_ + 1 : 0;
+  int64_t wanted = size_ + std::max<int64_t>(to_add, 0);
+  if (calm_ >= kCalm) {
+    wanted -= (spare_ + 1) / 2;
+    calm_ = 0;
+  }
+  wanted = std::max<int64_t>(wanted, planned);
+  size_ = static_cast<uint32_t>(std::clamp<int64_t>(wanted, least_, most_));
+  return size_;
+}
+
 }  // namespace fermata::plan

@@ -18,4 +18,22 @@ struct PoolUse {
 // one worker stays. Pure.
 int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold = 0.01);
 
+// How many workers to have, window after window, so that a rise and a fall do not alternate: what
+// is lacking is added at once; half of what a calm time has to spare is given back after kCalm
+// windows in a row that each had some to spare.
+class PoolSize {
+ public:
+  static constexpr uint32_t kCalm = 3;
+  // 1 <= least <= most.
+  PoolSize(uint32_t least, uint32_t most) : least_(least), most_(most), size_(least) {}
+  uint32_t size() const { return size_; }
+  // `to_add` as workers_to_add() of the window that closed; a plan asks for `planned` at least.
+  uint32_t next(int64_t to_add, uint32_t planned = 0);
+
+ private:
+  const uint32_t least_, most_;
+  uint32_t size_, calm_ = 0;
+  int64_t spare_ = 0;  // the least of the calm windows
+};
+
 }  // namespace fermata::plan

@@ -23,6 +23,9 @@ class Ranker {
   virtual void answered(const Answer& answer, Time now, std::vector<Grant>& out) = 0;
   // The worker has really ended a batch, early, late or when expected.
   virtual void freed(WorkerId worker, Time now, std::vector<Grant>& out) = 0;
+  // Whether it may get batches; what it runs ends, and freed() says so.
+  virtual void set_available(WorkerId worker, bool available, Time now,
+                             std::vector<Grant>& out) = 0;
   virtual void tick(Time now, std::vector<Grant>& out) = 0;
 
   virtual Time next_wake() const = 0;

@@ -11,4 +11,8 @@ KeyId Scheduler::add_service(const ServiceInfo& info) {
 
 void Scheduler::learned(const Task&, const Estimate&, Time, Decisions&) {}
 
+void Scheduler::set_available(WorkerId, bool, Time, Decisions&) {
+  FERMATA_CHECK(workers_may_leave());
+}
+
 }  // namespace fermata::policy

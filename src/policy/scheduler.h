@@ -53,6 +53,12 @@ class Scheduler {
   virtual WorkerId add_worker(Time now, Decisions& out, uint32_t type = 0,
                               int64_t memory_bytes = kUnlimitedMemory) = 0;
 
+  // Whether workers may leave and come back. Where not, the next one may not be called.
+  virtual bool workers_may_leave() const { return false; }
+  // A worker that is not available gets no batch; what it runs ends as it would, and freed() says
+  // so.
+  virtual void set_available(WorkerId worker, bool available, Time now, Decisions& out);
+
   // Whether it serves services of the kind. Of no other may one be added.
   virtual bool serves(Kind) const { return false; }
   // A key for tasks of one item, which batches of the keys that the service names answer; those

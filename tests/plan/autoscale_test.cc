@@ -20,6 +20,33 @@ TEST(Autoscale, GivesBackWhatIdles) {
   EXPECT_EQ(workers_to_add({1, 0.0, 1.0}), 0);
 }
 
+TEST(PoolSize, RisesAtOnceAndFallsAfterCalmWindowsByHalf) {
+  PoolSize pool(1, 8);
+  EXPECT_EQ(pool.next(3), 4u);
+  EXPECT_EQ(pool.next(9), 8u);
+  for (const int64_t spare : {-6, -4}) EXPECT_EQ(pool.next(spare), 8u);
+  EXPECT_EQ(pool.next(-5), 6u);  // half of the least, 4
+  EXPECT_EQ(pool.next(-5), 6u);
+  EXPECT_EQ(pool.next(0), 6u);  // the calm is over
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(pool.next(-1), 6u);
+  EXPECT_EQ(pool.next(-1), 5u);
+  EXPECT_EQ(pool.next(-4, 7), 7u);  // a plan wants more
+}
+
+// A load that needs 2.5 workers: 2 fail some requests, and of 3 half a one idles, which is not one.
+TEST(PoolSize, ALoadBetweenTwoSizesDoesNotAlternate) {
+  PoolSize pool(1, 8);
+  uint32_t changes = 0, before = 1;
+  for (int window = 0; window < 100; ++window) {
+    const double n = before;
+    const double bad = n < 2.5 ? 1 - n / 2.5 : 0, idle = n < 2.5 ? 0 : 1 - 2.5 / n;
+    const uint32_t now = pool.next(workers_to_add({before, bad, idle}));
+    changes += now != before;
+    before = now;
+  }
+  EXPECT_LE(changes, 2u);
+}
+
 TEST(Autoscale, ABadRateAboveTheThresholdOutweighsIdleness) {
   EXPECT_EQ(workers_to_add({10, 0.02, 0.9}), 1);
   EXPECT_EQ(workers_to_add({10, 0.02, 0.9}, 0.05), -9);

@@ -53,6 +53,37 @@ TEST(PoolRanker, WhatWasBoundAheadStartsAsLateAsTheOneBeforeItEnded) {
   EXPECT_EQ(grants[2].free_at, at(25));
 }
 
+// A worker that leaves ends what it runs and gets nothing more until it is back.
+TEST(PoolRanker, GivesNothingToWorkersThatHaveLeft) {
+  PoolRanker ranker;
+  const KeyId key(0);
+  std::vector<Grant> grants;
+  ranker.add_key(key);
+  for (uint32_t w = 0; w < 2; ++w) {
+    ranker.add_worker(WorkerId(w), 0, kUnlimitedMemory, at(0), grants);
+  }
+  ranker.set_available(WorkerId(1), false, at(0), grants);
+  EXPECT_EQ(ranker.view().serving(), 1u);
+  ranker.offered(due_at(key, 0, 0), at(0), grants);
+  ASSERT_THAT(grants, SizeIs(1));
+  EXPECT_EQ(grants[0].worker, WorkerId(0));
+  ranker.answered({WorkerId(0), true, at(10)}, at(0), grants);
+  ranker.set_available(WorkerId(0), false, at(1), grants);
+  ranker.set_available(WorkerId(1), true, at(1), grants);
+  ranker.offered(due_at(key, 1, 1), at(1), grants);
+  ASSERT_THAT(grants, SizeIs(2));
+  EXPECT_EQ(grants[1].worker, WorkerId(1));
+  ranker.answered({WorkerId(1), true, at(20)}, at(1), grants);
+  EXPECT_EQ(ranker.expected_wait(at(2)), Duration::millis(18));
+  ranker.freed(WorkerId(0), at(10), grants);
+  ranker.offered(due_at(key, 2, 10), at(10), grants);
+  EXPECT_THAT(grants, SizeIs(2));
+  EXPECT_FALSE(ranker.view().any_idle(kAnyType));
+  ranker.set_available(WorkerId(0), true, at(12), grants);
+  ASSERT_THAT(grants, SizeIs(3));
+  EXPECT_EQ(grants[2].worker, WorkerId(0));
+}
+
 // A worker that is late has no known end: nothing is bound ahead of it.
 TEST(PoolRanker, WaitsForAWorkerThatIsLate) {
   PoolRanker ranker;

@@ -79,6 +79,7 @@ absl::StatusOr<std::unique_ptr<Pool>> Pool::make(
   for (auto& workers : dealt) {
     ASSIGN_OR_RETURN(MadeScheduler made, make_one(options));
     Driver::Shared shared{pool->ids_, first, {}, {}, options.workers.run_limit};
+    if (options.workers.least) shared.serving = *options.workers.least;
     for (Driver::NewWorker& worker : workers) {  // which are in the order of their types
       if (shared.types.empty() || shared.types.back() != worker.type) {
         shared.types.push_back(worker.type);
@@ -139,6 +140,11 @@ void Pool::retire(uint32_t subcluster, VariantId id, bool refuse_waiting) {
   Part& part = *parts_.at(subcluster);
   part.room.leaving(id);
   part.driver.retire(id, refuse_waiting, [&part, id] { part.room.left(id); });
+}
+
+uint32_t Pool::set_workers(uint32_t count) {
+  FERMATA_CHECK(parts_.size() == 1);
+  return parts_.front()->driver.set_workers(count);
 }
 
 void Pool::close() {

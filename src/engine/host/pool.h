@@ -44,6 +44,9 @@ class Pool {
   // As Driver::retire; the room is free again when the workers have unloaded it.
   void retire(uint32_t subcluster, VariantId id, bool refuse_waiting);
 
+  // As Driver::set_workers, of a pool that is not divided.
+  uint32_t set_workers(uint32_t count);
+
   // No load succeeds or waits any more.
   void close();
   // Blocks until no scheduler is handling what came before.

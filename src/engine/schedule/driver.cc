@@ -33,6 +33,7 @@ Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, doub
                std::vector<NewWorker> workers,
                absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan)
     : shared_(shared),
+      serving_(std::min<uint32_t>(shared.serving, static_cast<uint32_t>(workers.size()))),
       control_delay_(static_cast<int64_t>(kFirstDelayNanos)),
       scheduler_(std::move(scheduler)),
       orphan_(std::move(orphan)),
@@ -46,6 +47,7 @@ Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, doub
     workers_.back()->type = worker.type;
     const WorkerId id = scheduler_->add_worker(now, decisions_, worker.type, worker.memory_bytes);
     FERMATA_CHECK(id.index() + 1 == workers_.size());
+    if (id.index() >= serving_) scheduler_->set_available(id, false, now, decisions_);
   }
   thread_ = std::thread([this] { loop(); });
 }
@@ -68,16 +70,6 @@ void Driver::submit(std::shared_ptr<Job> job) { post(std::move(job)); }
 void Driver::cancel(JobId id) { post(Cancel{id}); }
 void Driver::learned(std::shared_ptr<Job> job, std::vector<policy::Estimate> by_item) {
   post(Learned{std::move(job), std::move(by_item)});
-}
-
-absl::Status Driver::load(const std::shared_ptr<const Variant>& variant) {
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    if (absl::Status loaded = workers_[i]->executor->load(variant); !loaded.ok()) {
-      for (size_t k = 0; k < i; ++k) workers_[k]->executor->unload(variant->id);
-      return loaded;
-    }
-  }
-  return absl::OkStatus();
 }
 
 void Driver::post_and_wait(absl::FunctionRef<void()> command) {
@@ -107,7 +99,7 @@ void Driver::retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()
     }
     compounds_.retire(id);
     keys_.retire(id, [this, id, gone = std::move(gone)]() mutable {
-      for (const auto& worker : workers_) worker->executor->unload(id);
+      unload(id);
       gone();
     });
   }));
@@ -303,6 +295,7 @@ void Driver::launch(policy::Batch& batch, Time now) {
   run.done = [this, flight](BatchResult result) { completed(flight, std::move(result)); };
   keys_.task_added(batch.key);  // an ensemble's query may end before its batches do
   ++flying_;
+  ++workers_[batch.worker.index()]->flying;
   workers_[batch.worker.index()]->executor->run(std::move(run));
 }
 
@@ -356,6 +349,9 @@ void Driver::landed(Flight& flight, Time now) {
   learn(flight, now);
   take_answers(flight);
   scheduler_->freed(flight.worker, now, decisions_);
+  Worker& worker = *workers_[flight.worker.index()];
+  --worker.flying;
+  leave_if_idle(worker);
   for (const Flight::Passenger& passenger : flight.passengers) {
     if (passenger.base_model) continue;  // it ends when it is concluded
     forget(passenger.part);
@@ -376,7 +372,7 @@ std::vector<WorkerStatistics> Driver::worker_statistics() const {
   for (uint32_t i = 0; i < workers_.size(); ++i) {
     result.push_back({shared_.first_worker + i, shared_.types[workers_[i]->type],
                       workers_[i]->batches.load(), Duration::nanos(workers_[i]->busy_nanos.load()),
-                      workers_[i]->executor->health()});
+                      workers_[i]->executor->health(), i < serving_});
   }
   return result;
 }

@@ -4,7 +4,9 @@
 
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -36,6 +38,7 @@ class Driver {
     std::vector<uint32_t> types = {0};
     std::vector<std::string> type_names = {"default"};
     Duration run_limit = Duration::seconds(10);  // the least after which a run is stopped
+    uint32_t serving = ~uint32_t{0};             // of its workers, the first so many at the start
   };
   struct NewWorker {
     std::unique_ptr<Executor> executor;
@@ -62,7 +65,12 @@ class Driver {
   // normally. Workers unload it when all has ended; then `gone` is called, on the
   // scheduler thread. Returns at once.
   void retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()> gone);
-  // Into every worker, or none; blocks.
+  // The first `count` of its workers serve from now on. Those that come have loaded everything
+  // before they get a batch; those that leave end the batch that they run. A worker that cannot
+  // load does not come. Blocks until the scheduler knows it; not beside load() or another of its
+  // kind. How many serve then.
+  uint32_t set_workers(uint32_t count);
+  // Into every worker that serves, or none; blocks.
   absl::Status load(const std::shared_ptr<const Variant>& variant);
   // Blocks until all that was posted before has been handled.
   void settle();
@@ -123,12 +131,20 @@ class Driver {
                         Time now);
   void forget(JobId part);  // a part has ended
   void left_queue(Job& job);
+  absl::Status load_into(Worker& worker, const std::shared_ptr<const Variant>& variant);
+  void unload_from(Worker& worker, VariantId id);
+  void unload(VariantId id);             // from all workers
+  absl::Status prepare(Worker& worker);  // loads what the others have
+  void leave_if_idle(Worker& worker);    // unloads its models where it serves no more
   void completed(const std::shared_ptr<Flight>& flight, BatchResult result);  // worker's thread
 
   const Shared shared_;
   moodycamel::ConcurrentQueue<Event> events_;
   Parker parker_;
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::atomic<uint32_t> serving_;
+  std::mutex loaded_mutex_;
+  std::map<VariantId, std::shared_ptr<const Variant>> loaded_;  // into those that serve
   std::atomic<int64_t> control_delay_;
   std::atomic<uint64_t> batch_keys_{0};
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "engine/schedule/driver.h"
@@ -52,7 +53,10 @@ struct Driver::Flight {
 struct Driver::Worker {
   std::unique_ptr<Executor> executor;
   uint32_t type = 0;
-  Time last_end;  // of its batches, as the scheduler thread knows
+  uint32_t flying = 0;         // its batches under way
+  bool leaving = false;        // its models go when it runs nothing
+  std::set<VariantId> loaded;  // under loaded_mutex_
+  Time last_end;               // of its batches, as the scheduler thread knows
   std::atomic<uint64_t> batches{0};
   std::atomic<int64_t> busy_nanos{0};
 };

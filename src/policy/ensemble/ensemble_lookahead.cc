@@ -111,7 +111,10 @@ const EnsembleLookahead::Plan& EnsembleLookahead::follow(const EnsembleQueries& 
   worker_ = worker;
   start_ = start;
   others_.clear();
-  for (const WorkerView& other : queries.pool().workers()) others_.push_back(other.free_at);
+  serving_ = queries.pool().serving();
+  for (const WorkerView& other : queries.pool().workers()) {
+    others_.push_back(other.away ? Time::infinite() : other.free_at);
+  }
   read(queries);
   best_ = {};
   most_ = -1;
@@ -176,8 +179,7 @@ plan::Subset EnsembleLookahead::best_subset(const Item& item, double price) cons
   plan::Subset wanted = 0;
   double best = 0;
   // Of all workers, until its deadline.
-  const Duration room =
-      (item.deadline - std::max(item.arrival, start_)) * static_cast<int64_t>(others_.size());
+  const Duration room = (item.deadline - std::max(item.arrival, start_)) * serving_;
   for (plan::Subset s = item.open; s != 0; s = (s - 1) & item.open) {
     double net = item.utility[item.had | s] - item.utility[item.had];
     if (net <= best) continue;

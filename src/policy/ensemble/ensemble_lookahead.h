@@ -92,6 +92,7 @@ class EnsembleLookahead {
   WorkerId worker_;
   Time start_;
   std::vector<Time> others_;  // by worker, when it is free
+  int64_t serving_ = 1;       // of them
   std::vector<Time> free_at_;
   Move move_, best_move_;
   Style playing_;

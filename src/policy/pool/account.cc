@@ -57,7 +57,7 @@ Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   if (slack.is_infinite()) return Time::infinite();
   for (uint32_t w = 0; w < view.workers().size(); ++w) {
     const WorkerView& other = view.workers()[w];
-    if (w == worker.index() || other.type != view.worker(worker).type) continue;
+    if (w == worker.index() || other.away || other.type != view.worker(worker).type) continue;
     if (other.free_at <= now + slack) return Time::infinite();
   }
   return now + slack;

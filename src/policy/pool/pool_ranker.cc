@@ -45,8 +45,9 @@ void PoolRanker::add_worker(WorkerId worker, uint32_t type, int64_t memory_bytes
 void PoolRanker::place(WorkerId worker) {
   const WorkerView& w = view_.worker(worker);
   Time when = Time::infinite();
-  if (!w.granted && w.running == 0) when = kIdle;
-  if (!w.granted && w.running == 1 && delay_(1) > Duration()) when = w.free_at;
+  if (w.granted || w.away) return types_[w.type].available.set(worker.index(), when);
+  if (w.running == 0) when = kIdle;
+  if (w.running == 1 && delay_(1) > Duration()) when = w.free_at;
   types_[w.type].available.set(worker.index(), when);
 }
 
@@ -90,6 +91,13 @@ void PoolRanker::answered(const Answer& answer, Time now, std::vector<Grant>& ou
 
 void PoolRanker::freed(WorkerId worker, Time now, std::vector<Grant>& out) {
   view_.freed(worker, now);
+  release_held(now);
+  place(worker);
+  match(now, out);
+}
+
+void PoolRanker::set_available(WorkerId worker, bool available, Time now, std::vector<Grant>& out) {
+  view_.set_away(worker, !available);
   release_held(now);
   place(worker);
   match(now, out);
@@ -233,11 +241,10 @@ Time PoolRanker::next_wake() const {
 Duration PoolRanker::expected_wait(Time now) const {
   Time first = Time::infinite();
   for (const WorkerView& w : view_.workers()) {
-    first = std::min(first, w.running == 0 ? now : w.free_at);
+    if (!w.away) first = std::min(first, w.running == 0 ? now : w.free_at);
   }
   if (first.is_infinite()) return Duration::infinite();
-  return std::max(first - now, Duration()) +
-         backlog_ / static_cast<int64_t>(view_.workers().size());
+  return std::max(first - now, Duration()) + backlog_ / static_cast<int64_t>(view_.serving());
 }
 
 }  // namespace fermata::policy

@@ -29,6 +29,7 @@ class PoolRanker final : public Ranker {
   void offered(const Offer& offer, Time now, std::vector<Grant>& out) override;
   void answered(const Answer& answer, Time now, std::vector<Grant>& out) override;
   void freed(WorkerId worker, Time now, std::vector<Grant>& out) override;
+  void set_available(WorkerId worker, bool available, Time now, std::vector<Grant>& out) override;
   void tick(Time now, std::vector<Grant>& out) override { match(now, out); }
 
   Time next_wake() const override;

@@ -111,6 +111,13 @@ WorkerId PoolScheduler::add_worker(Time now, Decisions& out, uint32_t type, int6
   return worker;
 }
 
+void PoolScheduler::set_available(WorkerId worker, bool available, Time now, Decisions& out) {
+  const size_t dropped = out.dropped.size();
+  ranker_->set_available(worker, available, now, grants_);
+  serve_grants(now, out);
+  explain_drops(dropped, now, out);
+}
+
 void PoolScheduler::nominate(const Task& task, Time now, Decisions& out) {
   const size_t dropped = out.dropped.size();
   const KeyId slot = slot_[task.key.index()];

@@ -32,6 +32,8 @@ class PoolScheduler final : public Scheduler {
   void update_latency(KeyId key, LatencyByType latency, Time now, Decisions& out) override;
   void set_delay_bound(DelayBound bound) override;
   WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) override;
+  bool workers_may_leave() const override { return true; }
+  void set_available(WorkerId worker, bool available, Time now, Decisions& out) override;
   void nominate(const Task& task, Time now, Decisions& out) override;
   bool withdraw(const Task& task, Time now, Decisions& out) override;
   void freed(WorkerId worker, Time now, Decisions& out) override;

@@ -36,6 +36,7 @@ WorkerId PoolView::add_worker(uint32_t type, int64_t memory_bytes) {
   types_.resize(std::max(types_.size(), type + size_t{1}));
   for (Type& each : types_) each.busy.resize(workers_.size());
   ++types_[type].idle;
+  ++serving_;
   return worker;
 }
 
@@ -44,7 +45,16 @@ void PoolView::enter(WorkerId worker, bool was_idle) {
   Type& type = types_[w.type];
   if (was_idle) --type.idle;
   if (is_idle(w)) ++type.idle;
-  type.busy.set(worker.index(), w.running > 0 ? w.free_at : Time::infinite());
+  type.busy.set(worker.index(), w.running > 0 && !w.away ? w.free_at : Time::infinite());
+}
+
+void PoolView::set_away(WorkerId worker, bool away) {
+  WorkerView& w = workers_[worker.index()];
+  if (w.away == away) return;
+  const bool was_idle = is_idle(w);
+  w.away = away;
+  away ? --serving_ : ++serving_;
+  enter(worker, was_idle);
 }
 
 void PoolView::bound(WorkerId worker, Time free_at) {

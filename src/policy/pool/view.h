@@ -14,6 +14,7 @@ struct WorkerView {
   uint32_t type = 0;
   uint32_t running = 0;  // batches bound and not yet ended: two when the next one is bound ahead
   bool granted = false;  // a batcher has it and has not answered
+  bool away = false;     // gets no batch, whatever it still runs
   Time ends;             // expected, of the batch that runs
   Time free_at;          // expected, of all of them; past where it is idle
   // How many of its batches have ended: the next that is bound to it is its (ended + running)th.
@@ -38,10 +39,12 @@ class PoolView {
   void bound(WorkerId worker, Time free_at);
   void freed(WorkerId worker, Time now);
   void set_granted(WorkerId worker, bool granted);
+  void set_away(WorkerId worker, bool away);
   void set_offer(const Offer& offer);
 
   const std::vector<WorkerView>& workers() const { return workers_; }
   const WorkerView& worker(WorkerId worker) const { return workers_[worker.index()]; }
+  uint32_t serving() const { return serving_; }  // workers that are not away
   uint32_t types() const { return static_cast<uint32_t>(types_.size()); }
   // Workers of the type that run nothing and are not granted; of any of the types, a bit each.
   uint32_t idle(uint32_t type) const { return types_[type].idle; }
@@ -70,9 +73,10 @@ class PoolView {
   };
   void enter(WorkerId worker, bool was_idle);
   static Time least(MinTree& tree, size_t but);
-  static bool is_idle(const WorkerView& w) { return !w.granted && w.running == 0; }
+  static bool is_idle(const WorkerView& w) { return !w.granted && !w.away && w.running == 0; }
 
   std::vector<WorkerView> workers_;
+  uint32_t serving_ = 0;
   std::vector<Type> types_;
   std::vector<KeyInfo> infos_;  // by key
   Residents residents_;

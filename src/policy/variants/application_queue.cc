@@ -189,7 +189,9 @@ void ApplicationQueue::add_worker(WorkerId id, plan::GroupProblem& problem) cons
 plan::GroupProblem& ApplicationQueue::problem(Time now, size_t most) {
   problem_.now = now;
   add_pool(problem_);
-  for (uint32_t w = 0; w < pool_.workers().size(); ++w) add_worker(WorkerId(w), problem_);
+  for (uint32_t w = 0; w < pool_.workers().size(); ++w) {
+    if (!pool_.workers()[w].away) add_worker(WorkerId(w), problem_);
+  }
   add_requests(problem_, most);
   return problem_;
 }
@@ -199,7 +201,7 @@ plan::GroupProblem& ApplicationQueue::share(WorkerId worker, Time now, Time star
   const auto& pool = pool_.workers();
   others_.clear();
   for (uint32_t w = 0; w < pool.size(); ++w) {
-    if (w != worker.index()) others_.push_back(w);
+    if (w != worker.index() && !pool[w].away) others_.push_back(w);
   }
   std::stable_sort(others_.begin(), others_.end(), [&pool](uint32_t a, uint32_t b) {
     return std::pair(pool[a].type, pool[a].free_at) < std::pair(pool[b].type, pool[b].free_at);
@@ -215,7 +217,7 @@ plan::GroupProblem& ApplicationQueue::share(WorkerId worker, Time now, Time star
     Time& free_at = share_.workers.back().free_at;
     free_at = std::max(free_at, start + Duration::nanos(1));
   }
-  const double part = static_cast<double>(beside + 1) / static_cast<double>(pool.size());
+  const double part = static_cast<double>(beside + 1) / static_cast<double>(others_.size() + 1);
   share_.expected.clear();
   for (uint32_t a = 0; a < applications_.size(); ++a) {
     const Application& known = applications_[a];

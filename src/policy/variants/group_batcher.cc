@@ -217,7 +217,7 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
     problem.policy = plan::GroupPolicy::kFermata;
     if (others_.known()) others_.count(now, 0);
     problem.others = others_.per_second() / 1e6 * static_cast<double>(problem.workers.size()) /
-                     static_cast<double>(pool_.workers().size());
+                     std::max(1.0, static_cast<double>(pool_.serving()));
     problem.last_price = planner_.last_price();
     problem.last_tried = planner_.last_tried();
     kept_.keep(problem);

@@ -67,9 +67,13 @@ SharedMemoryOptions shared_memory_options(Reader reader, SharedMemoryOptions opt
   return options;
 }
 
-engine::WorkerType worker_type(ObjectReader& fields) {
+engine::WorkerType worker_type(ObjectReader& fields, bool may_be_auto) {
   engine::WorkerType type;
-  type.count = static_cast<uint32_t>(fields["count"].integer(1, kMaxWorkers, type.count));
+  if (const Reader count = fields["count"]; may_be_auto && count.is_string()) {
+    type.count = static_cast<uint32_t>(fields["max"].integer(1, kMaxWorkers));
+  } else {
+    type.count = static_cast<uint32_t>(count.integer(1, kMaxWorkers, type.count));
+  }
   // Which providers there are, the library says when the server starts.
   type.provider = fields["provider"].string(type.provider);
   type.threads = static_cast<uint32_t>(fields["threads"].integer(1, 1024, type.threads));
@@ -83,7 +87,7 @@ std::vector<engine::WorkerType> worker_types(Reader reader) {
   for (Reader entry : reader.list(1)) {
     ObjectReader fields = entry.object();
     Reader name = fields["name"];
-    types.push_back(worker_type(fields));
+    types.push_back(worker_type(fields, false));
     types.back().name = name.string();
     if (!engine::is_worker_type_name(types.back().name)) {
       name.fail("letters, digits, '-' and '_': it stands in the name of a profile");
@@ -96,6 +100,17 @@ std::vector<engine::WorkerType> worker_types(Reader reader) {
   return types;
 }
 
+// Of `count: auto`.
+void read_least(ObjectReader& fields, engine::WorkerOptions& options) {
+  const Reader count = fields["count"];
+  if (!count.is_string()) return;
+  count.choice({"auto"});
+  options.least = static_cast<uint32_t>(fields["min"].integer(1, options.types.front().count, 1));
+  if (std::isfinite(options.least_memory_mb())) {
+    count.fail("a number, where memory_mb divides the workers");
+  }
+}
+
 engine::WorkerOptions worker_options(Reader reader) {
   engine::WorkerOptions options;
   if (!reader.present()) return options;
@@ -106,7 +121,8 @@ engine::WorkerOptions worker_options(Reader reader) {
   if (Reader types = fields["types"]; types.present()) {
     options.types = worker_types(types);  // and none of the fields beside it that each type has
   } else {
-    options.types = {worker_type(fields)};
+    options.types = {worker_type(fields, true)};
+    read_least(fields, options);
   }
   options.run_limit = Duration::from_seconds(
       fields["run_limit_s"].between(0.01, 86'400, options.run_limit.seconds()));
@@ -193,9 +209,11 @@ Config config(Reader root, operators::Resolve resolve) {
       fields["default_max_batch"].integer(1, 65536, engine.default_max_batch));
   engine.limits = limits(fields["limits"]);
   if (Reader services = fields["services"]; services.present()) {
+    std::vector<engine::ServiceOptions> inner;
     for (const auto& [name, service] : services.map()) {
-      engine.services.push_back(service_options(name, service, resolve));
+      engine.services.push_back(service_options(name, service, resolve, inner));
     }
+    for (engine::ServiceOptions& each : inner) engine.services.push_back(std::move(each));
   }
   const std::vector<std::string_view> levels = {"debug", "info", "warning", "error", "off"};
   config.log_level = levels[fields["log_level"].choice(levels, 1)];

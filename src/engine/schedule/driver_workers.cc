@@ -1,0 +1,95 @@
+// What the driver's workers have loaded, and which of them serve.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/schedule/driver_state.h"
+
+namespace fermata::engine {
+
+absl::Status Driver::load_into(Worker& worker, const std::shared_ptr<const Variant>& variant) {
+  RETURN_IF_ERROR(worker.executor->load(variant));
+  const std::lock_guard lock(loaded_mutex_);
+  worker.loaded.insert(variant->id);
+  return absl::OkStatus();
+}
+
+void Driver::unload_from(Worker& worker, VariantId id) {
+  {
+    const std::lock_guard lock(loaded_mutex_);
+    if (worker.loaded.erase(id) == 0) return;
+  }
+  worker.executor->unload(id);
+}
+
+absl::Status Driver::load(const std::shared_ptr<const Variant>& variant) {
+  for (size_t i = 0; i < serving_; ++i) {
+    if (absl::Status loaded = load_into(*workers_[i], variant); !loaded.ok()) {
+      for (size_t k = 0; k < i; ++k) unload_from(*workers_[k], variant->id);
+      return loaded;
+    }
+  }
+  const std::lock_guard lock(loaded_mutex_);
+  loaded_[variant->id] = variant;
+  return absl::OkStatus();
+}
+
+void Driver::unload(VariantId id) {
+  {
+    const std::lock_guard lock(loaded_mutex_);
+    loaded_.erase(id);
+  }
+  for (const auto& worker : workers_) unload_from(*worker, id);
+}
+
+absl::Status Driver::prepare(Worker& worker) {
+  std::vector<std::shared_ptr<const Variant>> missing;
+  {
+    const std::lock_guard lock(loaded_mutex_);
+    for (const auto& [id, variant] : loaded_) {
+      if (!worker.loaded.contains(id)) missing.push_back(variant);
+    }
+  }
+  for (const auto& variant : missing) RETURN_IF_ERROR(load_into(worker, variant));
+  return absl::OkStatus();
+}
+
+uint32_t Driver::set_workers(uint32_t count) {
+  const uint32_t before = serving_;
+  count = std::clamp<uint32_t>(count, 1, static_cast<uint32_t>(workers_.size()));
+  post_and_wait([&] {  // one that is about to leave keeps what it has
+    for (uint32_t i = before; i < count; ++i) workers_[i]->leaving = false;
+  });
+  for (uint32_t i = before; i < count; ++i) {
+    const absl::Status prepared = prepare(*workers_[i]);
+    if (prepared.ok()) continue;
+    spdlog::error("worker {} does not come: {}", i, message(prepared));
+    count = i;
+  }
+  serving_ = count;
+  post_and_wait([&] {
+    const Time now = monotonic_now();
+    for (uint32_t i = 0; i < workers_.size(); ++i) {
+      scheduler_->set_available(WorkerId(i), i < count, now, decisions_);
+      workers_[i]->leaving = i >= count;
+      leave_if_idle(*workers_[i]);
+    }
+    act(now);
+  });
+  return count;
+}
+
+void Driver::leave_if_idle(Worker& worker) {
+  if (!worker.leaving || worker.flying > 0) return;
+  worker.leaving = false;
+  std::set<VariantId> loaded;
+  {
+    const std::lock_guard lock(loaded_mutex_);
+    loaded.swap(worker.loaded);
+  }
+  for (const VariantId id : loaded) worker.executor->unload(id);
+}
+
+}  // namespace fermata::engine
