@@ -25,6 +25,7 @@ void read_stage_variants(Reader value, const SimulatedPipeline& pipeline, Simula
   SimulatedApplication own;
   own.name = pipeline.name + "/" + stage.name;
   own.slo = pipeline.slo;
+  own.penalty = {plan::PenaltyShape::kStep};  // the request is late then
   own.share = 0;
   std::set<std::string> names;
   for (Reader entry : value.list(1)) {
@@ -52,6 +53,7 @@ SimulatedStage read_stage(Reader value, const SimulatedPipeline& pipeline,
   }
   for (Reader entry : fields["after"].optional_list()) after.emplace_back(entry, entry.string());
   stage.makes = read_items(fields["makes"], 0);
+  stage.when = fields["when"].between(0, 1, 1.0);
   return stage;
 }
 
@@ -64,6 +66,10 @@ void order_stages(Reader value, std::vector<std::vector<std::pair<Reader, std::s
       std::all_of(after.begin(), after.end(), [](const auto& a) { return a.empty(); });
   for (uint32_t s = 0; s < stages.size(); ++s) {
     if (chain && s > 0) before[s] = {s - 1};
+    if (stages[s].when < 1 && before[s].empty() && after[s].empty()) {
+      return value.fail(
+          fmt::format("a stage before '{}', which runs for some only", stages[s].name));
+    }
     for (const auto& [entry, named] : after[s]) {
       const std::string& name = named;
       const auto at = std::find_if(stages.begin(), stages.end(),

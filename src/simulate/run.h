@@ -100,6 +100,8 @@ class Run {
   void branch_ended(JobId id, policy::Ending how, uint32_t made, Time now);
   void count_end(ModelResult& result, const Branch& branch, policy::Ending how, Time now);
   uint32_t made_by_stage(const Branch& branch, uint32_t items);
+  // Of a stage that has been answered: those after it that do not run for this request.
+  std::vector<uint32_t> skipped_after(const Branch& own);
   Branch* branch(JobId id);  // null: a request of which the tree knows nothing
   // Where a task's batch and answer are counted, and whether they are.
   ModelResult& result_of(const policy::Task& task, const Branch* branch) {

@@ -137,6 +137,19 @@ uint32_t Run::made_by_stage(const Branch& own, uint32_t items) {
   return made;
 }
 
+std::vector<uint32_t> Run::skipped_after(const Branch& own) {
+  std::vector<uint32_t> skipped;
+  const Branch& parent = branches_.at(own.parent);
+  Source& source = sources_[parent.source];
+  if (source.pipeline == nullptr) return skipped;
+  const auto& stages = source.pipeline->stages;
+  for (uint32_t s = own.child + 1; s < stages.size(); ++s) {
+    if (stages[s].when >= 1 || stages[s].after.front() != own.child) continue;
+    if (source.drawn.uniform() >= stages[s].when) skipped.push_back(s);
+  }
+  return skipped;
+}
+
 void Run::count_end(ModelResult& result, const Branch& own, policy::Ending how, Time now) {
   if (!own.measured) return;
   if (how != policy::Ending::kAnswered) {
@@ -168,6 +181,7 @@ void Run::branch_ended(JobId id, policy::Ending how, uint32_t made, Time now) {
     return;
   }
   Branch& parent = branches_.at(own.parent);
+  std::vector<uint32_t> skipped;
   if (!parent.has_parts) count_end(*own.result, own, how, now);
   if (answered) {
     // Parts count by their items, stages are all to be right.
@@ -175,9 +189,10 @@ void Run::branch_ended(JobId id, policy::Ending how, uint32_t made, Time now) {
                                                                static_cast<double>(parent.items)
                                        : parent.accuracy * own.accuracy;
     made = made_by_stage(own, made);
+    skipped = skipped_after(own);
   }
   branches_.erase(id);
-  tree_.ended(id, how, made, now);
+  tree_.ended(id, how, made, now, skipped);
 }
 
 }  // namespace fermata::simulate

@@ -111,6 +111,8 @@ struct SimulatedStage {
   size_t service = 0;                // its source, see Scenario
   std::vector<uint32_t> after;       // earlier stages
   std::vector<Demand::Items> makes;  // how many items it makes of one; empty: one
+  double when =
+      1;  // of the requests that its first `after` has answered, the share that it runs for
 };
 
 // Requests that run through several services, one after another (IPA).

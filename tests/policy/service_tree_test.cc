@@ -149,6 +149,40 @@ TEST_F(TreeByHand, ItemsThatAStageMakesGoOnAndNoneIsAnAnswer) {
   EXPECT_EQ(ended.made, 0u);
 }
 
+TEST_F(TreeByHand, StagesThatAnAnswerSkipsDoNotRunNorWhatReadsThem) {
+  const ServiceId chain = pipeline({{leaf(10), {}}, {leaf(10), {0}}, {leaf(10), {1}}});
+  arrive(chain, 0, 200, 2);
+  const uint32_t second = 1;
+  tree.ended(one().id, Ending::kAnswered, 2, at_ms(10), {&second, 1});
+  EXPECT_THAT(started(), IsEmpty());
+  const auto ended = ending();
+  EXPECT_EQ(ended.how, Ending::kAnswered);
+  EXPECT_EQ(ended.made, 2u);  // its items went through; what comes after it has as many
+}
+
+// Two variants of 10 and 40 ms behind a stage of 10 ms.
+TEST_F(TreeByHand, APlannedVariantRunsWhereThereIsTimeForIt) {
+  const ServiceId any = leaf(10), fast = leaf(10), slow = leaf(40);
+  const ServiceId chain = pipeline({{leaf(10), {}}, {any, {0}, {fast, slow}}});
+  tree.planned(chain, {kAnyOption, 1});
+  const auto second_of = [&](double deadline_ms, double first_ends_ms) {
+    arrive(chain, 0, deadline_ms);
+    const auto first = one();
+    EXPECT_EQ(first.option, kAnyOption);
+    end(first.id, first_ends_ms);
+    return one();
+  };
+  auto second = second_of(100, 10);
+  EXPECT_EQ(second.option, 1u);
+  EXPECT_EQ(second.service, slow);
+  end(second.id, 70, 0, Ending::kRejected);  // once more, by any of them
+  second = one();
+  EXPECT_EQ(second.service, any);
+  end(second.id, 90);
+  EXPECT_EQ(ending().how, Ending::kAnswered);
+  EXPECT_EQ(second_of(45, 10).service, any);  // the slow one would end at 50
+}
+
 TEST_F(TreeByHand, AFailureEndsTheRequestAndWithdrawsTheOthers) {
   const ServiceId fork = pipeline({{leaf(10), {}}, {leaf(10), {}}});
   arrive(fork, 0, 200);

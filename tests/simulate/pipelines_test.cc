@@ -96,6 +96,20 @@ pipelines:
   EXPECT_LE(accuracy, 0.9 + 1e-9);
 }
 
+TEST(Pipelines, AStageMayRunForSomeOnly) {
+  const Result result = simulated(R"(
+pipelines:
+  - name: p
+    slo_ms: 200
+    stages: [{name: x, service: a}, {name: y, service: b, when: 0.3, after: [x]},
+             {name: z, service: a, after: [x]}]
+)");
+  const ModelResult& p = result.models.back();
+  EXPECT_EQ(p.on_time, p.offered);
+  EXPECT_NEAR(static_cast<double>(p.stages[1].offered) / static_cast<double>(p.offered), 0.3, 0.08);
+  EXPECT_EQ(p.stages[2].offered, p.offered);
+}
+
 // A thousand requests a second would need some eight workers: most are rejected when they come.
 TEST(Pipelines, OverloadRejectsBeforeItCosts) {
   const Result result = simulated(R"(

@@ -17,12 +17,15 @@ struct Ahead {
   Duration total() const { return wait + run; }
 };
 
+inline constexpr uint32_t kAnyOption = ~uint32_t{0};
+
 // A part of a composite request: a request for one of the service's members.
 struct Child {
   enum State : uint8_t { kNotYet, kRunning, kDone, kSkipped };
   State state = kNotYet;
   JobId id;  // the latest, where it was tried again
   ServiceId service;
+  uint32_t option = kAnyOption;  // of a stage's: which of its variants; any may answer
   uint32_t items = 0, made = 0;  // that went in; that came out
   Time started;
   Time due;   // until when its answer is wanted

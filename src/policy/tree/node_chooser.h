@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "policy/service.h"
 #include "policy/tree/node.h"
@@ -31,6 +32,9 @@ class NodeChooser {
   virtual void learned(Node& /*node*/, const Estimate&, Time /*now*/, Branches& /*tree*/) {}
   // The child has ended; answered: with `made` items.
   virtual void ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) = 0;
+  // A slower loop plans which option each child is to take, by child, for those that start from now
+  // on; kAnyOption: it is left open.
+  virtual void planned(std::vector<uint32_t> /*options*/) {}
   virtual Ahead ahead(uint32_t items, Time now, const Branches& tree) const = 0;
 };
 

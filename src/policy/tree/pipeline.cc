@@ -1,6 +1,7 @@
 #include "policy/tree/pipeline.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "base/check.h"
@@ -33,10 +34,28 @@ PipelineChooser::PipelineChooser(std::vector<PipelineStage> stages)
   }
 }
 
-std::vector<Ahead> PipelineChooser::behind(uint32_t items, Time now, const Branches& tree) const {
+uint32_t PipelineChooser::planned_option(uint32_t stage) const {
+  return plan_.empty() ? kAnyOption : plan_[stage];
+}
+
+ServiceId PipelineChooser::service(uint32_t stage, uint32_t option) const {
+  return option == kAnyOption ? stages_[stage].service : stages_[stage].options[option];
+}
+
+void PipelineChooser::planned(std::vector<uint32_t> options) {
+  FERMATA_CHECK(options.empty() || options.size() == stages_.size());
+  for (size_t s = 0; s < options.size(); ++s) {
+    FERMATA_CHECK(options[s] == kAnyOption || options[s] < stages_[s].options.size());
+  }
+  plan_ = std::move(options);
+}
+
+std::vector<Ahead> PipelineChooser::behind(uint32_t items, bool by_plan, Time now,
+                                           const Branches& tree) const {
   std::vector<Ahead> behind(stages_.size());
-  for (size_t s = stages_.size(); s-- > 0;) {
-    const Ahead from_here = sum(tree.ahead(stages_[s].service, items, now), behind[s]);
+  for (uint32_t s = static_cast<uint32_t>(stages_.size()); s-- > 0;) {
+    const ServiceId own = service(s, by_plan ? planned_option(s) : kAnyOption);
+    const Ahead from_here = sum(tree.ahead(own, items, now), behind[s]);
     for (const uint32_t before : stages_[s].after) {
       behind[before] = longer(behind[before], from_here);
     }
@@ -45,7 +64,7 @@ std::vector<Ahead> PipelineChooser::behind(uint32_t items, Time now, const Branc
 }
 
 Ahead PipelineChooser::ahead(uint32_t items, Time now, const Branches& tree) const {
-  const std::vector<Ahead> after = behind(items, now, tree);
+  const std::vector<Ahead> after = behind(items, false, now, tree);
   Ahead longest;
   for (size_t s = 0; s < stages_.size(); ++s) {
     if (!stages_[s].after.empty()) continue;
@@ -59,45 +78,59 @@ void PipelineChooser::arrived(Node& node, Time now, Branches& tree) {
   start_ready(node, now, tree);
 }
 
-bool PipelineChooser::start(Node& node, uint32_t stage, const Ahead& behind, Time now,
-                            Branches& tree) {
+bool PipelineChooser::start(Node& node, uint32_t stage, const Ahead& least, const Ahead& expected,
+                            Time now, Branches& tree) {
   Child& child = node.children[stage];
-  child.service = stages_[stage].service;
+  child.option = planned_option(stage);
+  child.service = service(stage, child.option);
   child.due = child.last = Time::infinite();
   if (!node.deadline.is_infinite()) {
-    const Ahead own = tree.ahead(child.service, child.items, now);
-    child.last = node.deadline - behind.total();
+    Ahead own = tree.ahead(child.service, child.items, now);
+    if (child.option != kAnyOption && now + sum(own, least).total() > node.deadline) {
+      child.option = kAnyOption;
+      child.service = stages_[stage].service;
+      own = tree.ahead(child.service, child.items, now);
+    }
+    child.last = node.deadline - least.total();
     if (now + own.run > child.last) {
-      tree.end(node, Ending::kRejected, 0, sum({Duration(), own.run}, behind));
+      tree.end(node, Ending::kRejected, 0, sum({Duration(), own.run}, least));
       return false;
     }
-    child.due = std::min(child.last, now + share_of(node.deadline - now, own.run, behind));
+    child.due = std::min(child.last, now + share_of(node.deadline - now, own.run, expected));
   }
   tree.start(node, stage, now);
   return true;
 }
 
+uint32_t PipelineChooser::items_for(const Node& node, uint32_t stage) const {
+  const auto& before = stages_[stage].after;
+  uint32_t items = before.empty() ? node.items : 0;
+  for (const uint32_t b : before) items = std::max(items, node.children[b].made);
+  return items;
+}
+
 void PipelineChooser::start_ready(Node& node, Time now, Branches& tree) {
-  const std::vector<Ahead> after = behind(node.items, now, tree);
+  const std::vector<Ahead> least = behind(node.items, false, now, tree);
+  const std::vector<Ahead> planned = plan_.empty() ? least : behind(node.items, true, now, tree);
   uint32_t made = 0;
   bool running = false;
   for (uint32_t s = 0; s < stages_.size(); ++s) {
     Child& child = node.children[s];
-    const auto& before = stages_[s].after;
     const auto is = [&](Child::State state) {
       return [&node, state](uint32_t b) { return node.children[b].state == state; };
     };
-    if (child.state == Child::kNotYet && absl::c_any_of(before, is(Child::kSkipped))) {
+    if (child.state == Child::kNotYet && absl::c_any_of(stages_[s].after, is(Child::kSkipped))) {
       child.state = Child::kSkipped;
-    } else if (child.state == Child::kNotYet && absl::c_all_of(before, is(Child::kDone))) {
-      child.items = before.empty() ? node.items : 0;
-      for (const uint32_t b : before) child.items = std::max(child.items, node.children[b].made);
+    } else if (child.state == Child::kNotYet &&
+               absl::c_all_of(stages_[s].after, is(Child::kDone))) {
+      child.items = items_for(node, s);
       if (child.items == 0) {
         child.state = Child::kSkipped;
-      } else if (!start(node, s, after[s], now, tree)) {
+      } else if (!start(node, s, least[s], planned[s], now, tree)) {
         return;
       }
     }
+    if (child.state == Child::kSkipped) child.made = items_for(node, s);
     running = running || child.state == Child::kRunning;
     if (is_last_[s]) made = std::max(made, child.made);
   }
@@ -107,12 +140,16 @@ void PipelineChooser::start_ready(Node& node, Time now, Branches& tree) {
 void PipelineChooser::ended(Node& node, uint32_t stage, Ending how, Time now, Branches& tree) {
   if (how == Ending::kAnswered) return start_ready(node, now, tree);
   Child& child = node.children[stage];
-  const Ahead own = tree.ahead(child.service, child.items, now);
-  if (how == Ending::kRejected && child.due < child.last && now + own.run <= child.last) {
+  const ServiceId any = stages_[stage].service;
+  const Ahead own = tree.ahead(any, child.items, now);
+  const bool faster = std::exchange(child.option, kAnyOption) != kAnyOption;
+  child.service = any;
+  if (how == Ending::kRejected && (faster || child.due < child.last) &&
+      now + own.run <= child.last) {
     child.due = child.last;
     return tree.start(node, stage, now);
   }
-  tree.end(node, how, 0, sum(own, behind(node.items, now, tree)[stage]));
+  tree.end(node, how, 0, sum(own, behind(node.items, false, now, tree)[stage]));
 }
 
 }  // namespace fermata::policy

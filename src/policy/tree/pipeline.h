@@ -11,6 +11,8 @@ namespace fermata::policy {
 struct PipelineStage {
   ServiceId service;
   std::vector<uint32_t> after;  // earlier stages, ascending; empty: it reads the request alone
+  // Of a stage that has variants, each alone; `service` is whichever of them is worth its price.
+  std::vector<ServiceId> options = {};
 };
 
 // Runs a stage as soon as those before it have ended. What is left of the deadline when a stage
@@ -19,8 +21,13 @@ struct PipelineStage {
 // spare. A request that cannot finish the rest, with the waits that its stages have now, is
 // rejected before it costs anything (PARD's observation).
 //
+// A stage with variants is asked for any of them, which the scheduler chooses as late as it can, or
+// for the one that a plan names; a request that this one would make late, or that was rejected
+// there, may take any of them.
+//
 // A stage may make any number of items of its own; the stages after it have as many. Where it makes
-// none they are skipped, and that is an answer.
+// none they are skipped, and that is an answer, as are stages that an answer skips; whatever reads
+// a skipped stage is skipped too.
 class PipelineChooser final : public NodeChooser {
  public:
   // At least one stage, each after those that it names.
@@ -28,17 +35,24 @@ class PipelineChooser final : public NodeChooser {
 
   void arrived(Node& node, Time now, Branches& tree) override;
   void ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) override;
+  // Options of the stages, by stage.
+  void planned(std::vector<uint32_t> options) override;
   Ahead ahead(uint32_t items, Time now, const Branches& tree) const override;
 
  private:
-  // What stands after each stage on the longest way, beside its own.
-  std::vector<Ahead> behind(uint32_t items, Time now, const Branches& tree) const;
+  // What stands after each stage on the longest way, beside its own: by the plan, or at the least.
+  std::vector<Ahead> behind(uint32_t items, bool by_plan, Time now, const Branches& tree) const;
+  ServiceId service(uint32_t stage, uint32_t option) const;
+  uint32_t planned_option(uint32_t stage) const;
+  uint32_t items_for(const Node& node, uint32_t stage) const;
   // False where the node is gone.
-  bool start(Node& node, uint32_t stage, const Ahead& behind, Time now, Branches& tree);
+  bool start(Node& node, uint32_t stage, const Ahead& least, const Ahead& expected, Time now,
+             Branches& tree);
   void start_ready(Node& node, Time now, Branches& tree);
 
   const std::vector<PipelineStage> stages_;
-  std::vector<bool> is_last_;  // nothing reads it
+  std::vector<bool> is_last_;   // nothing reads it
+  std::vector<uint32_t> plan_;  // by stage; empty: none
 };
 
 }  // namespace fermata::policy

@@ -94,10 +94,16 @@ void ServiceTree::start(Node& node, uint32_t child, Time now) {
   own.state = Child::kRunning;
   own.started = now;
   children_[own.id] = {node.id, child};
-  out_.started.push_back({own.id, node.id, child, own.service, own.items, own.due, again});
+  out_.started.push_back(
+      {own.id, node.id, child, own.service, own.option, own.items, own.due, again});
 }
 
-void ServiceTree::ended(JobId id, Ending how, uint32_t made, Time now) {
+void ServiceTree::planned(ServiceId service, std::vector<uint32_t> options) {
+  services_[service.index()].chooser->planned(std::move(options));
+}
+
+void ServiceTree::ended(JobId id, Ending how, uint32_t made, Time now,
+                        std::span<const uint32_t> skipped) {
   const auto place = children_.find(id);
   if (place == children_.end()) return;
   Node& node = *nodes_.at(place->second.node);
@@ -110,6 +116,9 @@ void ServiceTree::ended(JobId id, Ending how, uint32_t made, Time now) {
     observe(child, now);
   } else {
     child.state = Child::kNotYet;
+  }
+  for (const uint32_t other : skipped) {
+    if (node.children[other].state == Child::kNotYet) node.children[other].state = Child::kSkipped;
   }
   known(node.service).chooser->ended(node, at, how, now, *this);
 }

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -19,6 +20,7 @@ struct TreeDecisions {
     JobId id, parent;
     uint32_t child = 0;  // its number among the parent's
     ServiceId service;
+    uint32_t option = kAnyOption;
     uint32_t items = 1;
     Time due;
     bool again = false;  // the child was rejected before
@@ -65,8 +67,12 @@ class ServiceTree final : public Branches {
   // How long the batch in which a child was answered ran, before it ends: its service's requests
   // are expected to run as much longer or shorter than its latency says. For leaves.
   void ran(JobId child, uint32_t batch_items, Duration run, Time now);
-  // A child has ended; nothing where nobody waits for it. `made`: how many items it turned into.
-  void ended(JobId child, Ending how, uint32_t made, Time now);
+  // A child has ended; nothing where nobody waits for it. `made`: how many items it turned into;
+  // `skipped`: children of its parent that its answer says are not wanted.
+  void ended(JobId child, Ending how, uint32_t made, Time now,
+             std::span<const uint32_t> skipped = {});
+  // Of a composite service, as NodeChooser says.
+  void planned(ServiceId service, std::vector<uint32_t> options);
   // False where the node has ended.
   bool withdrawn(JobId node);
   bool has(JobId node) const { return nodes_.contains(node); }
