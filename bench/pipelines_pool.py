@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""Pipelines on shared workers beside IPA's dedicated replicas, in virtual time.
+
+For each of the published pipelines and loads: what IPA costs, how accurate it is and how many requests it
+answers in time; and how few workers of one core the default needs for no less of both. A variant that was
+profiled on several cores runs on one for as much longer, which is more than it would take. Then the same
+workers in overload: as many answers in time as IPA gives whose cores are bounded by as many. Needs the published
+profiles and excerpts, which are not part of the project (FERMATA_IPA_DATA).
+
+    bench/pipelines_pool.py [--binary build/fermata] [--workloads steady_low steady_high] [--overload 1.5]
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import tempfile
+
+import pipeline
+import pipelines
+import record
+
+
+def scenario(problem, loads, workers, folder):
+    """The pipeline on so many workers; variants share what they are and no more."""
+    trace = pathlib.Path(folder) / "trace.txt"
+    trace.write_text("\n".join(str(load) for load in loads) + "\n")
+    stages = []
+    for stage in problem["stages"]:
+        variants = [{"name": variant["name"], "accuracy": variant["accuracy"],
+                     "latency_ms": {"table": {size: ms * variant["cost"] for size, ms in
+                                              variant["latency_ms"]["table"].items()}}}
+                    for variant in stage["variants"]]
+        stages.append({"name": stage["name"], "variants": variants})
+    return {"seed": 1, "warmup_s": 0, "duration_s": len(loads), "scheduler": "fermata",
+            "workers": {"count": workers},
+            "pipelines": [{"name": "p", "slo_ms": problem["sla_ms"], "stages": stages,
+                           "arrival": {"process": "trace", "file": str(trace)}}]}
+
+
+def simulate(binary, document):
+    done = subprocess.run([binary, "simulate", "-"], input=json.dumps(document), text=True,
+                          capture_output=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    row = json.loads(done.stdout)["pipelines"][0]
+    return {"attainment": row["on_time"] / row["offered"], "accuracy": row["accuracy"]}
+
+
+def ipa(given, name, loads, cores=None):
+    made = pipelines.document(name, "steady_low", "IPA", "reactive", 1, None)
+    made["loads"] = loads
+    if cores:
+        made["pipeline"]["max_cost"] = cores
+    return pipelines.run(given.binary, made)
+
+
+def least_workers(given, problem, loads, wanted, most):
+    """By bisection; None where even `most` are too few."""
+    def good(workers):
+        with tempfile.TemporaryDirectory() as folder:
+            found = simulate(given.binary, scenario(problem, loads, workers, folder))
+        return found["attainment"] >= wanted["attainment"] - 1e-9 and found["accuracy"] >= wanted["accuracy"] - 1e-9
+    if not good(most):
+        return None
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if good(middle) else (middle, high)
+    return high
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", default=pipelines.ROOT / "build/fermata")
+    parser.add_argument("--workloads", nargs="+", default=["steady_low", "steady_high"])
+    parser.add_argument("--names", nargs="+", default=list(pipelines.RIM))
+    parser.add_argument("--overload", type=float, default=1.5, help="of what the workers are for")
+    given = parser.parse_args()
+    if not pipeline.DATA.exists():
+        raise SystemExit(f"no published profiles in {pipeline.DATA}; FERMATA_IPA_DATA names the folder")
+    rows = []
+    for name in given.names:
+        problem = dict(pipeline.published(1))[name]
+        for workload in given.workloads:
+            loads = pipelines.loads(workload)
+            wanted = ipa(given, name, loads)
+            cores = wanted["cost"]
+            workers = least_workers(given, problem, loads, wanted, int(2 * cores) + 1)
+            row = {"pipeline": name, "load": workload, "ipa": {k: wanted[k] for k in ("cost", "accuracy", "attainment")},
+                   "workers": workers}
+            held = max(1, round(cores))
+            more = [int(load * given.overload) for load in loads]
+            with tempfile.TemporaryDirectory() as folder:
+                default = simulate(given.binary, scenario(problem, more, held, folder))
+            bounded = ipa(given, name, more, held)
+            row["overload"] = {"default": default, "ipa": {k: bounded[k] for k in ("cost", "accuracy", "attainment")}}
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+    record.write("pipelines_pool", {"rows": rows})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""The demo's text pipeline with real models under a load that comes and goes.
+
+Each configuration gets the same photographs at the same moments: every fixed pair of variants, any variant as each
+request can afford it, and the plan of an adapter. How many are answered in time, and how many of the lines on
+them are read. Needs the packaged models and zoo/shrink_ocr.py's.
+
+    bench/signs.py [--binary build/fermata] [--seconds 300] [--only adapter any]
+"""
+
+import argparse
+import concurrent.futures
+import json
+import math
+import pathlib
+import re
+import statistics
+import struct
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+import record
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ZOO = ROOT / "zoo"
+PHOTOGRAPHS = ZOO / "data" / "photographs"
+SIZES = {"small": "-small", "large": ""}
+
+
+def configuration(which, slo_ms):
+    """`any`, `adapter`, or the sizes of detection and recognition."""
+    text = (ZOO / "signs-variants.yaml").read_text()
+    text = text.replace("models: repository", f"models: {ZOO}/repository").replace(
+        "characters: repository", f"characters: {ZOO}/repository")
+    text = re.sub(r"listen:.*", "listen: {http: 0, grpc: 0, metrics: 0}", text)
+    text = text.replace("slo_ms: 3000", f"slo_ms: {slo_ms}")
+    if which != "adapter":
+        text = re.sub(r"    adapter:.*\n", "", text)
+    if which not in ("adapter", "any"):
+        for stage, size in zip(("detection", "recognition"), which.split("/")):
+            text = re.sub(r"variants: \[{model: ocr-%s-small.*\]" % stage, f"model: ocr-{stage}{SIZES[size]}", text)
+    return text
+
+
+class Server:
+    def __init__(self, binary, text, folder):
+        config = pathlib.Path(folder) / "fermata.yaml"
+        config.write_text(text)
+        self.log = (pathlib.Path(folder) / "log").open("w")
+        self.process = subprocess.Popen([binary, "serve", "--config", config], stdout=subprocess.PIPE,
+                                        stderr=self.log, text=True)
+        for line in self.process.stdout:
+            found = re.search(r"http=\S+:(\d+)", line)
+            if found:
+                self.url = f"http://127.0.0.1:{found[1]}/v2/"
+                return
+        raise SystemExit("the server did not start")
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+        self.log.close()
+
+
+def texts(reply):
+    head = int(reply.headers.get("Inference-Header-Content-Length", "0"))
+    body = reply.read()
+    offset, found = head, []
+    for output in json.loads(body[:head] if head else body)["outputs"]:
+        size = output.get("parameters", {}).get("binary_data_size")
+        if output["name"] != "text":
+            offset += size or 0
+        elif size is None:
+            found = output["data"]
+        else:
+            at = offset
+            while at < offset + size:
+                length, = struct.unpack_from("<I", body, at)
+                found.append(body[at + 4:at + 4 + length].decode())
+                at += 4 + length
+            offset += size
+    return ["".join(text.lower().split()) for text in found]
+
+
+def ask(url, picture, known, due):
+    time.sleep(max(0.0, due - time.monotonic()))
+    late = time.monotonic() - due
+    request = urllib.request.Request(url + "models/signs/infer", data=picture,
+                                     headers={"Inference-Header-Content-Length": "0"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            found = texts(reply)
+    except urllib.error.HTTPError:
+        return {"answered": False, "sent_late": late}
+    right = sum("".join(line.lower().split()) in found for line in known)
+    return {"answered": True, "ms": (time.monotonic() - due) * 1e3, "lines": len(known), "right": right,
+            "sent_late": late}
+
+
+def moments(seconds, least, most, period=60):
+    """A rate that swings between two, as moments of requests."""
+    times, at = [], 0.0
+    while at < seconds:
+        times.append(at)
+        at += 1 / (least + (most - least) * (1 - math.cos(2 * math.pi * at / period)) / 2)
+    return times
+
+
+def run(given, which, pictures):
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(given.binary, configuration(which, given.slo_ms), folder)
+        for picture, known in pictures[:3]:
+            ask(server.url, picture, known, time.monotonic())
+        start = time.monotonic() + 0.5
+        times = moments(given.seconds, *given.rates)
+        with concurrent.futures.ThreadPoolExecutor(200) as pool:
+            rows = list(pool.map(lambda k: ask(server.url, *pictures[k % len(pictures)], start + times[k]),
+                                 range(len(times))))
+        decisions = json.load(urllib.request.urlopen(server.url + "fermata/decisions"))["pipelines"]
+        server.stop()
+    answered = [row for row in rows if row["answered"]]
+    in_time = [row for row in answered if row["ms"] <= given.slo_ms]
+    lines = sum(row["lines"] for row in answered)
+    return {"offered": len(rows), "on_time": len(in_time) / len(rows),
+            "accuracy": sum(row["right"] for row in answered) / max(lines, 1),
+            "p50_ms": statistics.median(row["ms"] for row in answered) if answered else None,
+            "sent_late_ms": 1e3 * max(row["sent_late"] for row in rows), "decisions": len(decisions)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", default=ROOT / "build/fermata")
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--slo-ms", type=int, default=3000)
+    parser.add_argument("--rates", type=float, nargs=2, default=(0.5, 2.5), help="the least and the most, a second")
+    parser.add_argument("--only", nargs="+", default=["large/large", "small/large", "large/small", "small/small", "any",
+                                                     "adapter"])
+    given = parser.parse_args()
+    if not (ZOO / "repository/ocr-detection-small/1/model.onnx").exists():
+        raise SystemExit("no small variants: make fetch, then .deps/train/bin/python zoo/shrink_ocr.py")
+    known = json.loads((PHOTOGRAPHS / "lines.json").read_text())
+    pictures = [((PHOTOGRAPHS / name).read_bytes(), lines) for name, lines in known.items()]
+    found = {}
+    for which in given.only:
+        found[which] = run(given, which, pictures)
+        print(which, json.dumps(found[which]), flush=True)
+    record.write("signs", found)
+
+
+if __name__ == "__main__":
+    main()
