@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "engine/host/real_engine.h"
 #include "engine/host/stream_engine.h"
+#include "engine/services/adapter.h"
 #include "model/repository.h"
 
 namespace fermata::engine {
@@ -53,6 +54,10 @@ absl::Status check(const EngineOptions& options) {
     return invalid("services of several variants need scheduler_threads 0");
   }
   ASSIGN_OR_RETURN(const auto scheduler, policy::make_scheduler(options.policy));
+  if (options.workers.least && (!scheduler->workers_may_leave() || options.scheduler_threads > 0)) {
+    return invalid("workers.count auto needs another scheduler than '{}', and scheduler_threads 0",
+                   options.policy);
+  }
   for (const ServiceOptions& service : options.services) {
     const bool fits = (!service.variants || scheduler->serves(policy::Kind::kVariants)) &&
                       (!service.ensemble || scheduler->serves(policy::Kind::kEnsemble));
@@ -156,6 +161,9 @@ void add_notes(Examination& found) {
 }
 
 }  // namespace
+
+std::vector<AdapterDecision> Engine::adapter_decisions() const { return {}; }
+uint32_t Engine::set_workers(uint32_t count) { return count; }
 
 absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   RETURN_IF_ERROR(check(options));

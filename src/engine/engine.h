@@ -19,6 +19,8 @@
 
 namespace fermata::engine {
 
+struct AdapterDecision;  // engine/services/adapter.h
+
 // The real-time driver: takes requests from front ends, runs the policy on its
 // own thread, hands batches to workers, and replies. Front ends, metrics and the
 // command line see only this class and the snapshots it returns. All of it may
@@ -57,6 +59,16 @@ class Engine {
   // From what each sub-cluster last chose among variants and base models, as its scheduler keeps
   // it. Blocks for a moment.
   virtual std::vector<policy::Problem> last_problems() const = 0;
+
+  // Another second of the load of pipelines that have an adapter, which decides when its interval
+  // is over; what a timer calls every second. Blocks for milliseconds.
+  virtual void end_second() {}
+  // How many workers serve from now on, where their number is not fixed: what the autoscaling
+  // signal does every window. New ones load everything before they serve, old ones end what they
+  // run. Blocks for as long as models load. How many serve then.
+  virtual uint32_t set_workers(uint32_t count);
+  // The last decisions of all adapters, the newest of each first.
+  virtual std::vector<AdapterDecision> adapter_decisions() const;
 
   // What was last planned for each stream service.
   virtual std::vector<plan::StreamProblem> last_stream_problems() const { return {}; }

@@ -160,6 +160,28 @@ void add_autoscale(const engine::AutoscaleSignal& signal, Families& out) {
             signal.idle_fraction);
 }
 
+// What adapters decided; none where nothing keeps the limits.
+void add_pipelines(const engine::EngineSnapshot& snapshot, Families& out) {
+  for (const engine::PipelineStatistics& row : snapshot.pipelines) {
+    const Labels labels = {{"service", row.service}};
+    out.counter("fermata_pipeline_decisions_total", "Decisions of a pipeline's adapter", labels,
+                static_cast<double>(row.decisions));
+    out.counter("fermata_pipeline_infeasible_total", "Decisions where nothing kept the limits",
+                labels, static_cast<double>(row.infeasible));
+    out.gauge("fermata_pipeline_forecast_rps", "Load that a pipeline is planned for", labels,
+              row.forecast_rps);
+    if (row.stages.empty()) continue;
+    out.gauge("fermata_pipeline_cost", "Cost of a pipeline's plan (cores)", labels, row.cost);
+    out.gauge("fermata_pipeline_accuracy", "Accuracy of a pipeline's plan", labels, row.accuracy);
+    for (const auto& stage : row.stages) {
+      const Labels own = {
+          {"service", row.service}, {"stage", stage.name}, {"variant", stage.variant}};
+      out.gauge("fermata_pipeline_replicas", "Planned replicas of a stage", own, stage.replicas);
+      out.gauge("fermata_pipeline_batch", "Planned batch size of a stage", own, stage.batch);
+    }
+  }
+}
+
 // Absent where memory is unlimited: then every model is everywhere.
 void add_placement(const engine::EngineSnapshot& snapshot, Families& out) {
   constexpr double kMiB = 1 << 20;
@@ -219,6 +241,8 @@ void add_house(const engine::EngineSnapshot& snapshot, Families& out) {
                 static_cast<double>(worker.batches));
     out.gauge("fermata_worker_overdue", "1: its run is beyond its limit and has not ended", labels,
               worker.health.overdue ? 1 : 0);
+    out.gauge("fermata_worker_serving", "0: it has left, and has nothing loaded", labels,
+              worker.serving ? 1 : 0);
     out.counter("fermata_worker_renewals_total", "Times a worker was replaced: a run never ended",
                 labels, static_cast<double>(worker.health.renewals));
   }
@@ -282,6 +306,7 @@ std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds
   add_placement(snapshot, families);
   add_autoscale(snapshot.autoscale, families);
   add_streams(snapshot, families);
+  add_pipelines(snapshot, families);
   add_front_ends(front_ends, families);
   add_held(held, families);
   return prometheus::TextSerializer().Serialize(families.all());

@@ -10,6 +10,8 @@
 #include "base/document.h"
 #include "engine/engine.h"
 #include "engine/fixture.h"
+#include "engine/services/adapter.h"
+#include "plan/pipeline/pipeline_planner.h"
 
 namespace fermata::engine {
 namespace {
@@ -110,6 +112,55 @@ TEST_F(Pipelines, AVariantMayBeAService) {
   EXPECT_THAT(values<float>(reply.outputs[0]), ElementsAre(4, 1));
 }
 
+// Squares are taken of what is above 2 only; the others end early.
+TEST_F(Pipelines, AStageMayDependOnAnEarlierOnesOutput) {
+  Stage squares{"b", "base-table", {"a"}};
+  squares.when = Condition{"a.y", Condition::Kind::kAbove, {2}};
+  auto engine = start({pipeline("p", {{"a", "base-plain"}, squares}, {{"y", "b.y"}, {"y", "a.y"}}),
+                       pipeline("outer", {{"p", "p"}, {"again", "base-plain", {"p"}}})});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  ReplyPart reply = ask(**engine, "p", {3, 1});
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_THAT(values<float>(reply.outputs[0]), ElementsAre(9, 1));
+  for (const char* service : {"p", "outer"}) {
+    reply = ask(**engine, service, {2, 1});
+    ASSERT_TRUE(reply.status.ok()) << reply.status;
+    EXPECT_THAT(values<float>(reply.outputs[0]), ElementsAre(2, 1)) << service;
+  }
+  EXPECT_EQ(Json::parse(reply.why.stages).size(), 2u);
+}
+
+// The seconds are the test's, beside those of the clock: no request is lost by a plan, and each
+// decision is a document that the planner answers alike.
+TEST_F(Pipelines, AnAdapterPlansTheVariantsOfStages) {
+  ServiceOptions inner{.name = "p/b"};
+  inner.variants = VariantsOptions{.models = {"base-plain", "base-table"},
+                                   .accuracy = {{"base-plain", 0.2}, {"base-table", 0.9}}};
+  ServiceOptions outer = pipeline("p", {{"a", "base-plain"}, {"b", "p/b", {"a"}}});
+  AdapterOptions adapter{.interval = Duration::seconds(1000), .sla = Duration::seconds(10)};
+  adapter.limits.alpha = 1000;
+  outer.pipeline->adapter = adapter;
+  auto engine = start({outer, inner});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(ask(**engine, "p", {3, 1}).status.ok());
+  for (int s = 0; s < 1000 && (*engine)->adapter_decisions().empty(); ++s) (*engine)->end_second();
+  const auto decisions = (*engine)->adapter_decisions();
+  ASSERT_FALSE(decisions.empty());
+  const plan::PipelineDecision& made = decisions[0].decision;
+  ASSERT_TRUE(made.answer.feasible) << made.answer.reason;
+  EXPECT_EQ(made.problem.stages[1].variants[made.answer.stages[1].variant].name, "base-table");
+  EXPECT_EQ(plan::plan_pipeline(made.problem).objective, made.answer.objective);
+  const ReplyPart reply = ask(**engine, "p", {3, 1}, Duration::seconds(20));
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_EQ(Json::parse(reply.why.stages)[1]["variant"], "base-table");
+  bool counted = false;
+  for (const ServiceStatistics& row : (*engine)->snapshot().services) {
+    counted = counted || (row.service == "p/b/base-table" && row.success.count == 1);
+  }
+  EXPECT_TRUE(counted);
+  EXPECT_EQ((*engine)->snapshot().pipelines.at(0).stages[1].variant, "base-table");
+}
+
 TEST_F(Pipelines, MistakesAreSaid) {
   const auto said = [this](std::vector<ServiceOptions> services) {
     return std::string(start(std::move(services)).status().message());
@@ -124,6 +175,9 @@ TEST_F(Pipelines, MistakesAreSaid) {
               HasSubstr("input 'x' of stage 'b'"));
   EXPECT_THAT(said({pipeline("p", {{"a", "base-plain"}}, {{"o", "a.z"}})}),
               HasSubstr("no output 'z'"));
+  Stage late{"b", "base-plain", {"a"}};
+  late.when = Condition{"a.z", Condition::Kind::kBelow, {1}};
+  EXPECT_THAT(said({pipeline("p", {{"a", "base-plain"}, late})}), HasSubstr("runs when 'a.z'"));
 }
 
 // Many clients, deadlines of all kinds, cancellations, and a member that is reloaded meanwhile.

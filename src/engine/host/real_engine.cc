@@ -11,7 +11,7 @@
 namespace fermata::engine {
 namespace {
 
-// Of the autoscaling signal: long enough for a bad rate of one in a hundred to show.
+// Of the autoscaling signal: a bad rate of one in a hundred shows.
 constexpr Duration kAutoscaleWindow = Duration::seconds(10);
 // Items of one request that are looked at for evidence: a larger one would keep others waiting.
 constexpr uint32_t kMostLookedAt = 256;
@@ -46,8 +46,7 @@ RealEngine::~RealEngine() {
   if (pool_ == nullptr) return;
   trees_.stop();
   pool_->close();
-  epoch_timer_.reset();
-  window_timer_.reset();
+  for (auto* timer : {&epoch_timer_, &window_timer_, &second_timer_}) timer->reset();
   stopping_ = true;
   pool_->settle();
   evidence_.clear();
@@ -72,6 +71,7 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
     RETURN_IF_ERROR(registry_.compounds());
   }
   window_timer_ = std::make_unique<Periodic>(kAutoscaleWindow, [this] { close_window(); });
+  RETURN_IF_ERROR(make_adapters());
   if (memory_is_limited()) {
     epoch_timer_ = std::make_unique<Periodic>(options_.placement.epoch, [this] { end_epoch(); });
   }
@@ -129,7 +129,8 @@ absl::Status RealEngine::try_out_variants(const ServiceOptions& service,
   std::map<std::string, AnswerProfile> answers;
   for (const std::string& model : service.variants->models) {
     const auto it = opened.find(model);
-    if (it == opened.end() || it->second.back()->profile.answers.accuracy) continue;
+    if (it == opened.end() || service.variants->accuracy.contains(model)) continue;
+    if (it->second.back()->profile.answers.accuracy) continue;
     if (!service.variants->labelled) {
       spdlog::warn(
           "service '{}': nobody says how often '{}' is right. Try: fermata profile {}/{} "
@@ -190,6 +191,7 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
                                  std::shared_ptr<Route> route, bool has_a_slot) {
   absl::StatusOr<Admitted> admitted = admit(request, route->variant->signature, route->most_items);
   Gate& gate = *route->gate;
+  if (route->pipeline != nullptr && !has_a_slot) gate.asked.fetch_add(1, std::memory_order_relaxed);
   const uint32_t subcluster = route->subcluster;
   const bool good = admitted.ok();
   auto job = std::make_shared<Job>(id, std::move(request), std::move(reply), std::move(route),
@@ -322,7 +324,7 @@ void RealEngine::note(const std::string& model, std::optional<ModelStatus> statu
 }
 
 absl::Status RealEngine::ready(const std::string& model) {
-  note(model, std::nullopt);
+  note(model, {});
   spdlog::info("model '{}' is ready", model);
   return absl::OkStatus();
 }

@@ -17,7 +17,9 @@
 #include "engine/host/pool_window.h"
 #include "engine/host/published.h"
 #include "engine/host/registry.h"
+#include "engine/services/adapter.h"
 #include "engine/services/trees.h"
+#include "plan/autoscale.h"
 
 namespace fermata::engine {
 
@@ -42,6 +44,9 @@ class RealEngine : public Engine {
   void end_epoch() override;
   std::vector<PlacementDecision> placement_decisions() const override { return log_.decisions(); }
   std::vector<policy::Problem> last_problems() const override { return pool_->last_problems(); }
+  void end_second() override;
+  uint32_t set_workers(uint32_t count) override;
+  std::vector<AdapterDecision> adapter_decisions() const override;
   EngineSnapshot snapshot() const override;
   bool overdue() const override { return pool_->overdue(); }
 
@@ -75,6 +80,9 @@ class RealEngine : public Engine {
   absl::Status ready(const std::string& model);
   absl::Status unavailable(const std::string& model, const absl::Status& why);
   void close_window();
+
+  absl::Status make_adapters();  // real_engine_adapters.cc
+  uint32_t planned_workers() const;
 
   // Where models live: real_engine_placement.cc. All of it under changing_.
   bool memory_is_limited() const;
@@ -121,9 +129,13 @@ class RealEngine : public Engine {
   std::map<std::string, double> rates_rps_;               // of the last epoch
   Time epoch_start_ = started_;
   PlacementLog log_;
-  PoolTotals window_start_;  // the timer's own
+  mutable std::mutex adapting_;                     // of the adapters
+  std::vector<std::unique_ptr<Adapter>> adapters_;  // of pipelines
+  std::map<std::string, uint64_t> asked_;           // by their service, a second ago
+  PoolTotals window_start_;                         // the timer's own
   AutoscaleSignal autoscale_;
-  std::unique_ptr<Periodic> window_timer_, epoch_timer_;
+  std::optional<plan::PoolSize> pool_size_;  // the timer's own
+  std::unique_ptr<Periodic> window_timer_, epoch_timer_, second_timer_;
 };
 
 }  // namespace fermata::engine

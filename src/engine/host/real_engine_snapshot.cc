@@ -58,15 +58,23 @@ EngineSnapshot RealEngine::snapshot() const {
   snapshot.subclusters = pool_->subcluster_statistics();
   snapshot.control_delay = pool_->control_delay();
   snapshot.batch_keys = pool_->batch_keys();
+  const std::lock_guard adapting(adapting_);
+  for (const auto& adapter : adapters_) snapshot.pipelines.push_back(adapter->statistics());
   return snapshot;
 }
 
 void RealEngine::close_window() {
   const PoolTotals totals = totals_of(snapshot());
-  const AutoscaleSignal signal = signal_between(window_start_, totals, options_.workers.count());
+  const auto& least = options_.workers.least;
+  if (least && !pool_size_) pool_size_.emplace(*least, options_.workers.count());
+  const uint32_t workers = pool_size_ ? pool_size_->size() : options_.workers.count();
+  const AutoscaleSignal signal = signal_between(window_start_, totals, workers);
   window_start_ = totals;
-  const std::lock_guard lock(mutex_);
-  autoscale_ = signal;
+  {
+    const std::lock_guard lock(mutex_);
+    autoscale_ = signal;
+  }
+  if (pool_size_) set_workers(pool_size_->next(signal.workers_to_add, planned_workers()));
 }
 
 }  // namespace fermata::engine

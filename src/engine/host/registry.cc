@@ -250,6 +250,11 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
       stage->ensemble = member.ensemble;
       stage->pipeline = member.pipeline;
       routes.by_service[name] = {std::move(stage)};
+      for (const Pipeline::Option& option : pipeline->stages[s].options) {
+        routes.by_service[option.route] = {
+            route({.name = option.route, .queue_limit = options.queue_limit}, option.variant,
+                  member.subcluster)};
+      }
     }
   }
   catalog.services.push_back(std::move(service));
@@ -313,6 +318,7 @@ std::map<std::string, uint64_t> Registry::demand() const {
       by_model[model] += by_service[service.name];
     }
     for (const ServiceOptions& service : options_.services) {
+      by_model[model] += by_service[stage_route(service.name, model)];  // as an adapter planned
       if (!answered_by_several(service, model)) continue;
       // One of the variants answers, or most of an ensemble's models do.
       const size_t choices = service.variants ? service.variants->models.size() : 1;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "engine/services/adapter.h"
 
 namespace fermata::engine {
 
@@ -84,6 +85,10 @@ std::vector<ModelStatus> StreamEngine::index() const {
     rows.push_back({service->name(), "1", ModelState::kReady, ""});
   }
   return rows;
+}
+
+std::vector<AdapterDecision> StreamEngine::adapter_decisions() const {
+  return inner_->adapter_decisions();
 }
 
 std::vector<plan::StreamProblem> StreamEngine::last_stream_problems() const {

@@ -33,6 +33,9 @@ class StreamEngine : public Engine {
     return inner_->placement_decisions();
   }
   std::vector<policy::Problem> last_problems() const override { return inner_->last_problems(); }
+  uint32_t set_workers(uint32_t count) override { return inner_->set_workers(count); }
+  void end_second() override { inner_->end_second(); }
+  std::vector<AdapterDecision> adapter_decisions() const override;
   std::vector<plan::StreamProblem> last_stream_problems() const override;
   void close_streams(uint64_t owner) override;
   EngineSnapshot snapshot() const override;

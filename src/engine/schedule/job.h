@@ -30,6 +30,7 @@ struct Gate {
       : limit(most), bytes(std::move(budget)) {}
   std::atomic<uint32_t> limit;
   std::atomic<uint32_t> waiting{0};
+  std::atomic<uint64_t> asked{0};  // of a pipeline: requests since the start
   const std::shared_ptr<ByteBudget> bytes;
   // False where it is full.
   bool enter() {

@@ -140,11 +140,14 @@ absl::StatusOr<std::shared_ptr<const Application>> make_application(
                      variant->model, first.model);
     }
     facade->signature.max_batch = std::max(facade->signature.max_batch, signature.max_batch);
+    const auto said = options.variants->accuracy.find(variant->model);
     const bool stated = variant->profile.answers.accuracy.has_value();
     const auto tried = answers.find(variant->model);
     const AnswerProfile& known =
         stated || tried == answers.end() ? variant->profile.answers : tried->second;
-    const double accuracy = known.accuracy.value_or(kUnknownAccuracy);
+    const double accuracy = said != options.variants->accuracy.end()
+                                ? said->second
+                                : known.accuracy.value_or(kUnknownAccuracy);
     info.variants.push_back({KeyId::none(), accuracy, recall_of(known, accuracy)});
   }
   if (evidence != nullptr && (options.variants->data_aware || options.variants->short_circuit)) {

@@ -9,7 +9,8 @@
 #include "base/topological.h"
 #include "engine/schedule/job.h"
 #include "engine/schedule/key_table.h"
-#include "engine/services/compound.h"
+#include "engine/services/application.h"
+#include "model/tensor_values.h"
 
 namespace fermata::engine {
 namespace {
@@ -111,6 +112,7 @@ class Maker {
       stage.after.push_back(static_cast<uint32_t>(at - own_.stages.begin()));
     }
     absl::c_sort(stage.after);
+    RETURN_IF_ERROR(find_condition(s));
     if (!wanted.fan_out.empty() && signature(s).output(wanted.fan_out) == nullptr) {
       return invalid("service '{}': stage '{}' has no output '{}' to fan out", options_.name,
                      wanted.name, wanted.fan_out);
@@ -128,6 +130,22 @@ class Maker {
     made_->stages.push_back(stage_of(options_.name, wanted.name, *member, quantile_));
     signatures_.push_back(member->variant->signature);
     if (first_ == nullptr) first_ = member->variant;
+    return absl::OkStatus();
+  }
+
+  absl::Status find_condition(uint32_t s) {
+    const std::optional<Condition>& when = own_.stages[s].when;
+    if (!when) return absl::OkStatus();
+    const Source from = source_of(when->from, own_.stages);
+    const TensorSpec* read =
+        from.stage == Source::kRequest ? nullptr : signature(from.stage).output(from.tensor);
+    if (read == nullptr || read->datatype == DataType::kBytes) {
+      return invalid(
+          "service '{}': stage '{}' runs when '{}', expected STAGE.TENSOR, numbers of "
+          "an earlier stage",
+          options_.name, own_.stages[s].name, when->from);
+    }
+    made_->stages[s].when = Pipeline::When{from, *when};
     return absl::OkStatus();
   }
 
@@ -239,10 +257,18 @@ class Maker {
       ASSIGN_OR_RETURN(Form form, form_of(static_cast<uint32_t>(own_.stages.size()), from));
       TensorSpec spec{.name = name, .datatype = form.datatype, .dims = std::move(form.dims)};
       spec.model_dims = spec.dims;
-      if (facade.output(name) != nullptr) {
-        return invalid("service '{}': two outputs are named '{}'", options_.name, name);
+      if (const TensorSpec* first = facade.output(name); first != nullptr) {
+        if (first->datatype != spec.datatype || !agree(first->dims, spec.dims)) {
+          return invalid("service '{}': output '{}' is {} of shape {} or {} of {}", options_.name,
+                         name, fermata::name(first->datatype), to_string(first->dims),
+                         fermata::name(spec.datatype), to_string(spec.dims));
+        }
+        absl::c_find_if(made_->outputs, [&](const auto& output) {
+          return output.spec.name == spec.name;
+        })->from.push_back(from);
+        continue;
       }
-      made_->outputs.push_back({spec, from});
+      made_->outputs.push_back({spec, {from}});
       facade.outputs.push_back(std::move(spec));
     }
     return absl::OkStatus();
@@ -308,8 +334,11 @@ class Maker {
     };
     for (Pipeline::Stage& stage : made_->stages) {
       for (const Pipeline::Input& input : stage.inputs) read(input.from);
+      if (stage.when) read(stage.when->from);
     }
-    for (const Pipeline::Output& output : made_->outputs) read(output.from);
+    for (const Pipeline::Output& output : made_->outputs) {
+      for (const Source& from : output.from) read(from);
+    }
   }
 
   const ServiceOptions& options_;
@@ -330,7 +359,26 @@ Pipeline::Stage stage_of(const std::string& service, const std::string& name, co
   stage.batches = member.variant->signature.batches;
   stage.pipeline = member.pipeline;
   if (stage.pipeline == nullptr) stage.latency = alone(member, quantile);
+  if (stage.pipeline != nullptr || member.application == nullptr) return stage;
+  for (size_t v = 0; v < member.application->variants.size(); ++v) {
+    const auto& variant = member.application->variants[v];
+    stage.options.push_back({.name = variant->model,
+                             .route = stage_route(stage.route, variant->model),
+                             .accuracy = member.application->info.variants[v].accuracy,
+                             .variant = variant,
+                             .latency = believed_latency(*variant, quantile, 1)});
+  }
   return stage;
+}
+
+bool Pipeline::When::holds(const Tensor& tensor) const {
+  const auto values = as_floats(tensor);
+  if (!values.ok()) return false;
+  return absl::c_any_of(*values, [this](float value) {
+    if (condition.kind == Condition::Kind::kAbove) return value > condition.values[0];
+    if (condition.kind == Condition::Kind::kBelow) return value < condition.values[0];
+    return absl::c_linear_search(condition.values, static_cast<double>(value));
+  });
 }
 
 std::string stage_route(const std::string& service, const std::string& stage) {

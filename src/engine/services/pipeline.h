@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,20 @@ struct Pipeline {
     std::string name;  // the member's
     Source from;
   };
+  // One of a stage's variants, alone.
+  struct Option {
+    std::string name;   // the model's
+    std::string route;  // "service/stage/model"
+    double accuracy = 0;
+    std::shared_ptr<const Variant> variant;
+    std::shared_ptr<const LatencyTable> latency;  // as decisions know it
+  };
+  // When it runs: absent, always.
+  struct When {
+    Source from;
+    Condition condition;
+    bool holds(const Tensor& tensor) const;  // false where it has no numbers
+  };
   struct Stage {
     std::string name;
     std::string route;            // of its requests, which are counted under it: "service/stage"
@@ -48,10 +63,16 @@ struct Pipeline {
     std::shared_ptr<const LatencyTable> latency;  // of a request alone; null: it is a pipeline
     std::shared_ptr<const Pipeline> pipeline;
     std::shared_ptr<const operators::Operator> op;  // runs instead of a service; else null
+    std::vector<Option> options;                    // of a member that has variants
+    std::optional<When> when;
+
+    const std::string& route_of(uint32_t option) const {
+      return option < options.size() ? options[option].route : route;
+    }
   };
   struct Output {
-    TensorSpec spec;  // of one item, under the service's name for it
-    Source from;
+    TensorSpec spec;           // of one item, under the service's name for it
+    std::vector<Source> from;  // the first whose stage has run
   };
   // What clients see: the service's name, version 1, its own signature.
   std::shared_ptr<const Variant> facade;

@@ -54,6 +54,10 @@ absl::Status order_stages(const std::string& service, PipelineOptions& options) 
       const Source from = source_of(text, stages);
       if (from.stage != Source::kRequest) after.push_back(stages[from.stage].name);
     }
+    if (stages[s].when) {
+      const Source from = source_of(stages[s].when->from, stages);
+      if (from.stage != Source::kRequest) after.push_back(stages[from.stage].name);
+    }
     absl::c_sort(after);
     after.erase(std::unique(after.begin(), after.end()), after.end());
     for (const std::string& name : after) {

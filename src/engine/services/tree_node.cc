@@ -29,9 +29,21 @@ const Tensor* Trees::Node::find(const Pipeline::Source& from) const {
   return it == tensors.end() ? nullptr : &*it;
 }
 
-InferRequest Trees::Node::request_for(uint32_t child, Time now) const {
+std::vector<uint32_t> Trees::Node::skipped_by(uint32_t child) const {
+  std::vector<uint32_t> skipped;
+  if (kind != kStages) return skipped;
+  for (uint32_t s = child + 1; s < pipeline->stages.size(); ++s) {
+    const auto& when = pipeline->stages[s].when;
+    if (!when || when->from.stage != child) continue;
+    const Tensor* tensor = find(when->from);
+    if (tensor == nullptr || !when->holds(*tensor)) skipped.push_back(s);
+  }
+  return skipped;
+}
+
+InferRequest Trees::Node::request_for(uint32_t child, uint32_t option, Time now) const {
   const Pipeline::Stage& own = pipeline->stages[child];
-  InferRequest request{.service = own.route, .arrival = now};
+  InferRequest request{.service = own.route_of(option), .arrival = now};
   for (const Pipeline::Input& input : own.inputs) {
     const Tensor* tensor = find(input.from);
     if (tensor == nullptr) continue;  // optional, or admission says that it is missing
@@ -67,7 +79,10 @@ absl::StatusOr<std::vector<Tensor>> Trees::Node::outputs() const {
   std::vector<Tensor> result;
   for (const Pipeline::Output& output : pipeline->outputs) {
     if (!wanted.empty() && !absl::c_linear_search(wanted, output.spec.name)) continue;
-    const Tensor* tensor = find(output.from);
+    const Tensor* tensor = nullptr;
+    for (const Pipeline::Source& from : output.from) {
+      if (tensor == nullptr) tensor = find(from);
+    }
     result.push_back(tensor == nullptr ? empty_tensor(output.spec) : *tensor);
     result.back().name = output.spec.name;
   }

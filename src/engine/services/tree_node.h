@@ -33,6 +33,7 @@ struct Trees::Node {
   Time arrival;
   std::shared_ptr<const Pipeline> pipeline;
   const Pipeline::Stage* stage = nullptr;  // whose items run apart; null: those of a choice
+  uint32_t option = policy::kAnyOption;    // of that stage
   std::vector<Child> children;
   policy::Difficulty difficulty{.bin = policy::Difficulty::kUnknown};
   ReplyPart failure;  // of the child that ended it
@@ -42,7 +43,9 @@ struct Trees::Node {
     return job != nullptr ? job->request().inputs : inputs;
   }
   // What the stage or member is asked.
-  InferRequest request_for(uint32_t child, Time now) const;
+  InferRequest request_for(uint32_t child, uint32_t option, Time now) const;
+  // The stages that a stage which has been answered says are not wanted.
+  std::vector<uint32_t> skipped_by(uint32_t child) const;
   // Item `at` of what was given, with or without the dimension of items.
   absl::StatusOr<std::vector<Tensor>> item(uint32_t at, bool keep_dimension) const;
   // The answer of a pipeline, of one member, or of items that ran apart.
@@ -59,9 +62,10 @@ struct Trees::Node {
 // A service that the tree knows.
 struct Trees::Known {
   std::shared_ptr<const Pipeline> pipeline;
-  ServiceId service, items;         // the latter: of a choice, its items apart
+  ServiceId service, items;    // the latter: of a choice, its items apart
   std::vector<ServiceId> own;  // that go with it
-  uint64_t users = 0;          // nodes under way, and services that contain it
+  std::vector<ServiceId> stages;
+  uint64_t users = 0;  // nodes under way, and services that contain it
 };
 
 }  // namespace fermata::engine

@@ -1,4 +1,6 @@
 // Which services the tree knows: made when a request first needs them.
+#include "absl/algorithm/container.h"
+#include "base/clock.h"
 #include "engine/services/application.h"
 #include "engine/services/ensemble.h"
 #include "engine/services/tree_node.h"
@@ -27,10 +29,17 @@ Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
     } else {
       member = add(tree_.add_leaf(stage.latency));
     }
-    if (stage.one_by_one)
-      member = add(tree_.add(std::make_unique<policy::PartsChooser>(member, 1)));
+    const auto apart = [&](ServiceId id) {
+      if (!stage.one_by_one) return id;
+      return add(tree_.add(std::make_unique<policy::PartsChooser>(id, 1)));
+    };
+    member = apart(member);
     members.push_back(member);
-    stages.push_back({member, stage.after});
+    std::vector<ServiceId> options;
+    for (const Pipeline::Option& option : stage.options) {
+      options.push_back(apart(add(tree_.add_leaf(option.latency))));
+    }
+    stages.push_back({member, stage.after, std::move(options)});
   }
   std::unique_ptr<policy::NodeChooser> chooser;
   if (pipeline->application != nullptr) {
@@ -41,8 +50,43 @@ Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
     chooser = std::make_unique<policy::PipelineChooser>(std::move(stages));
   }
   made->service = add(tree_.add(std::move(chooser)));
+  made->stages = members;
+  follow_plan(*made);
   made->items = add(tree_.add(std::make_unique<policy::PartsChooser>(made->service, 1)));
   return *(known_[pipeline.get()] = std::move(made));
+}
+
+void Trees::plan(const std::string& service, VariantPlan variants) {
+  const std::lock_guard lock(mutex_);
+  plans_[service] = std::move(variants);
+  for (const auto& [pipeline, known] : known_) {
+    if (pipeline->facade->model == service) follow_plan(*known);
+  }
+}
+
+void Trees::follow_plan(const Known& known) {
+  const Pipeline& pipeline = *known.pipeline;
+  const auto plan = plans_.find(pipeline.facade->model);
+  if (plan == plans_.end() || pipeline.choice != nullptr) return;
+  std::vector<uint32_t> options(pipeline.stages.size(), policy::kAnyOption);
+  for (size_t s = 0; s < options.size(); ++s) {
+    const auto& own = pipeline.stages[s].options;
+    const auto wanted = plan->second.find(pipeline.stages[s].name);
+    if (wanted == plan->second.end()) continue;
+    const auto at = absl::c_find_if(own, [&](const auto& o) { return o.name == wanted->second; });
+    if (at != own.end()) options[s] = static_cast<uint32_t>(at - own.begin());
+  }
+  tree_.planned(known.service, std::move(options));
+}
+
+std::vector<Duration> Trees::runs(const std::shared_ptr<const Pipeline>& pipeline) {
+  const std::lock_guard lock(mutex_);
+  const Time now = monotonic_now();
+  std::vector<Duration> runs;
+  for (const ServiceId stage : known(pipeline).stages) {
+    runs.push_back(tree_.ahead(stage, 1, now).run);
+  }
+  return runs;
 }
 
 void Trees::let_go(const Pipeline& pipeline) { --known_.at(&pipeline)->users; }

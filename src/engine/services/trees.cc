@@ -156,6 +156,7 @@ void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time no
   const uint32_t at = place->second.child;
   Node& node = *nodes_.at(place->second.node);
   children_.erase(place);
+  std::vector<uint32_t> skipped;
   Node::Child& child = node.children[at];
   const Pipeline::Stage* stage =
       node.kind == Node::kItems ? node.stage : &node.pipeline->stages[at];
@@ -174,12 +175,13 @@ void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time no
     } else if (!made && stage != nullptr && stage->items_first) {
       for (Tensor& tensor : child.outputs) tensor.shape.insert(tensor.shape.begin(), 1);
     }
+    skipped = node.skipped_by(at);
   } else {
     part.why.outcome = child.why.outcome;
     node.failure = std::move(part);
     node.failed_child = stage == nullptr ? "" : stage->name;
   }
-  tree_.ended(id, how, child.made, now);
+  tree_.ended(id, how, child.made, now, skipped);
 }
 
 void Trees::withdraw(JobId id, Actions& actions) {
@@ -232,12 +234,12 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
       inner->children.resize(node.pipeline->stages.size());
       return branch(started, std::move(inner), known(node.pipeline).service, now);
     }
-    request = {.service = node.stage->route,
+    request = {.service = node.stage->route_of(node.option),
                .inputs = *std::move(item),
                .outputs = node.stage->outputs,
                .arrival = now};
   } else {
-    request = node.request_for(started.child, now);
+    request = node.request_for(started.child, started.option, now);
     const Pipeline::Stage& stage = node.pipeline->stages[started.child];
     if (stage.one_by_one) {
       auto inner = std::make_shared<Node>();
@@ -246,6 +248,7 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
       inner->arrival = now;
       inner->pipeline = node.pipeline;
       inner->stage = &stage;
+      inner->option = started.option;
       inner->children.resize(started.items);
       return branch(started, std::move(inner), started.service, now);
     }

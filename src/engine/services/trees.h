@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -38,6 +39,13 @@ class Trees {
   void learned(const std::shared_ptr<Job>& job, std::vector<policy::Estimate> by_item);
   // False where no such request is under way.
   bool cancel(JobId id);
+  // What an adapter plans for a pipeline: the variants that stages are to take, by stage, for
+  // requests that reach them from now on. A stage without one, or whose variant is not there, is
+  // left open.
+  using VariantPlan = std::map<std::string, std::string>;
+  void plan(const std::string& service, VariantPlan variants);
+  // How long each stage is expected to run on one item.
+  std::vector<Duration> runs(const std::shared_ptr<const Pipeline>& pipeline);
   // Ends all that is under way with UNAVAILABLE, and all that comes; nothing is submitted any more
   // when it returns.
   void stop();
@@ -71,6 +79,7 @@ class Trees {
   void combine(const std::shared_ptr<Node>& node, JobId id, Time now);
   static void reply(const Node& node, const Ended& ended, Time now);
   Known& known(const std::shared_ptr<const Pipeline>& pipeline);
+  void follow_plan(const Known& known);
   void let_go(const Pipeline& pipeline);
   void forget_the_old();
 
@@ -83,7 +92,8 @@ class Trees {
   absl::flat_hash_map<JobId, std::shared_ptr<Node>> nodes_;
   absl::flat_hash_map<JobId, Place> children_;
   absl::flat_hash_map<const Pipeline*, std::unique_ptr<Known>> known_;
-  OperatorRunner operators_;  // the last: what it runs comes back here
+  std::map<std::string, VariantPlan> plans_;  // by service
+  OperatorRunner operators_;                  // the last: what it runs comes back here
 };
 
 }  // namespace fermata::engine

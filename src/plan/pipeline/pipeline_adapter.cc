@@ -32,6 +32,18 @@ PipelineAdapter::PipelineAdapter(PipelineAdapterOptions options) : options_(std:
   if (options_.method == PipelineMethod::kRim) problem.beta = 0;
 }
 
+void PipelineAdapter::measured(std::vector<PipelineStage> stages, double sla_ms) {
+  const auto alike = [](const PipelineStage& a, const PipelineStage& b) {
+    const auto same = [](const auto& v, const auto& w) { return v.name == w.name; };
+    return a.name == b.name && std::equal(a.variants.begin(), a.variants.end(), b.variants.begin(),
+                                          b.variants.end(), same);
+  };
+  auto& own = options_.problem.stages;
+  if (!std::equal(own.begin(), own.end(), stages.begin(), stages.end(), alike)) current_.clear();
+  own = std::move(stages);
+  options_.problem.sla_ms = sla_ms;
+}
+
 PipelineDecision PipelineAdapter::decide(double forecast_rps) {
   PipelineDecision decision{options_.problem, {}, false};
   decision.problem.rate_rps = std::max(forecast_rps * options_.margin, options_.least_rate_rps);

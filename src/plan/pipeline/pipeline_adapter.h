@@ -37,6 +37,9 @@ class PipelineAdapter {
   // Options of a method fit: as many variants or replicas as stages, and the variants exist.
   explicit PipelineAdapter(PipelineAdapterOptions options);
   PipelineDecision decide(double forecast_rps);
+  // The same stages with what is known of them by now; where they differ otherwise, as after a
+  // reload, no plan is left of before.
+  void measured(std::vector<PipelineStage> stages, double sla_ms);
   // Of the last decision; in the problem's own variants. Empty before the first.
   const std::vector<PipelineStagePlan>& current() const { return current_; }
 

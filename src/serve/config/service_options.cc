@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "base/status.h"
+#include "engine/services/pipeline.h"
 #include "plan/ensemble/ensemble_problem.h"
+#include "plan/pipeline/pipeline_document.h"
 #include "plan/variants/group_document.h"
 
 namespace fermata::serve {
@@ -41,19 +43,27 @@ void read_prior(Reader reader, engine::VariantsOptions& options) {
   }
 }
 
-engine::VariantsOptions variants_options(ObjectReader& fields) {
+// Models, with their accuracy where it is stated, and services.
+engine::VariantsOptions variant_members(Reader variants) {
   engine::VariantsOptions options;
   std::set<std::string> named;
-  for (Reader entry : fields["variants"].list(1)) {
-    if (entry.is_object()) {  // a service
+  for (Reader entry : variants.list(1)) {
+    if (entry.is_object()) {
       ObjectReader own = entry.object();
-      options.models.push_back(own["service"].string());
-      options.services[options.models.back()] = own["accuracy"].between(0, 1);
+      const Reader model = own["model"];
+      const std::string name = model.present() ? model.string() : own["service"].string();
+      (model.present() ? options.accuracy : options.services)[name] = own["accuracy"].between(0, 1);
+      options.models.push_back(name);
     } else {
       options.models.push_back(entry.string());
     }
     if (!named.insert(options.models.back()).second) entry.fail("a model that is not listed yet");
   }
+  return options;
+}
+
+engine::VariantsOptions variants_options(ObjectReader& fields) {
+  engine::VariantsOptions options = variant_members(fields["variants"]);
   options.penalty = plan::read_penalty(fields["penalty"]);
   read_prior(fields["prior"], options);
   options.data_aware = fields["data_aware"].boolean(true);
@@ -135,36 +145,106 @@ engine::EnsembleOptions ensemble_options(ObjectReader& fields) {
 engine::PipelineOptions::Tensors tensors(Reader reader) {
   engine::PipelineOptions::Tensors named;
   if (!reader.present()) return named;
-  for (const auto& [name, from] : reader.map()) named.emplace_back(name, from.string());
+  for (const auto& [name, from] : reader.map()) {
+    if (from.is_list()) {  // of outputs: the first whose stage has run
+      for (const Reader each : from.list(1)) named.emplace_back(name, each.string());
+    } else {
+      named.emplace_back(name, from.string());
+    }
+  }
   return named;
 }
 
-// A service or a model of the repository, or an operator with its options.
-void read_stage(Reader entry, ObjectReader& own, operators::Resolve resolve,
-                engine::PipelineOptions::Stage& stage) {
+std::optional<engine::Condition> condition(Reader reader) {
+  if (!reader.present()) return std::nullopt;
+  engine::Condition condition;
+  ObjectReader fields = reader.object();
+  condition.from = fields["output"].string();
+  const Reader above = fields["above"], below = fields["below"], among = fields["among"];
+  if (int{above.present()} + int{below.present()} + int{among.present()} != 1) {
+    reader.fail("one of above, below and among");
+  } else if (among.present()) {
+    condition.kind = engine::Condition::Kind::kAmong;
+    for (const Reader value : among.list(1)) condition.values.push_back(value.number());
+  } else {
+    condition.kind =
+        above.present() ? engine::Condition::Kind::kAbove : engine::Condition::Kind::kBelow;
+    condition.values = {(above.present() ? above : below).number()};
+  }
+  return condition;
+}
+
+// A service or a model of the repository, several models any of which may answer, which become a
+// service of the stage's own among `inner`, or an operator with its options.
+void read_stage(Reader entry, ObjectReader& own, const std::string& pipeline,
+                operators::Resolve resolve, engine::PipelineOptions::Stage& stage,
+                std::vector<engine::ServiceOptions>& inner) {
   Reader service = own["service"], model = own["model"], op = own["operator"];
-  if (int{service.present()} + int{model.present()} + int{op.present()} != 1) {
-    entry.fail("one of service, model and operator");
+  Reader variants = own["variants"];
+  if (int{service.present()} + int{model.present()} + int{op.present()} + int{variants.present()} !=
+      1) {
+    entry.fail("one of service, model, variants and operator");
   } else if (op.present()) {
     const auto& names = operators::operator_names();
     stage.op = operators::read_operator(names[op.choice(names)], own, resolve);
+    return;
+  } else if (variants.present()) {
+    stage.service = engine::stage_route(pipeline, stage.name);
+    inner.push_back({.name = stage.service, .variants = variant_members(variants)});
+    inner.back().variants->penalty = {plan::PenaltyShape::kStep};  // the request is late then
   } else {
     stage.service = service.present() ? service.string() : model.string();
-    stage.fan_out = own["fan_out"].string("");
   }
+  stage.fan_out = own["fan_out"].string("");
 }
 
-engine::PipelineOptions pipeline_options(ObjectReader& fields, operators::Resolve resolve) {
+engine::AdapterOptions adapter_options(Reader reader, operators::Resolve resolve) {
+  constexpr double kLargestWeight = 1e9;
+  engine::AdapterOptions options;
+  ObjectReader fields = reader.object();
+  options.interval = Duration::seconds(fields["interval_s"].integer(1, 86'400, 10));
+  options.forecast = static_cast<engine::Forecast>(  // in their order
+      fields["forecast"].choice({"reactive", "moving-maximum", "square-root", "model"}, 2));
+  options.quantile = fields["quantile"].between(0.01, 0.99, options.quantile);
+  const Reader model = fields["model"];
+  if (options.forecast == engine::Forecast::kModel) {
+    options.model = resolve(model.string());
+  } else if (model.present()) {
+    model.fail("no such field but for forecast: model");
+  }
+  if (const Reader sla = fields["sla_ms"]; sla.present()) {
+    options.sla = Duration::from_millis(sla.between(kShortestSloMs, kLongestSloMs));
+  }
+  options.margin = fields["margin"].between(0.01, 100, options.margin);
+  plan::PipelineProblem& limits = options.limits;
+  limits.alpha = fields["alpha"].between(0, kLargestWeight, 10.0);
+  limits.beta = fields["beta"].between(0, kLargestWeight, 1.0);
+  limits.delta = fields["delta"].between(0, kLargestWeight, 1e-6);
+  limits.accuracy =
+      static_cast<plan::PipelineAccuracy>(fields["accuracy"].choice({"pas", "pas-prime"}, 0));
+  limits.batch_sizes = plan::read_pipeline_batch_sizes(fields["batch_sizes"]);
+  limits.max_replicas = fields["max_replicas"].positive(limits.max_replicas);
+  limits.max_cost = fields["max_cost"].positive(limits.max_cost);
+  return options;
+}
+
+engine::PipelineOptions pipeline_options(const std::string& name, ObjectReader& fields,
+                                         operators::Resolve resolve,
+                                         std::vector<engine::ServiceOptions>& inner) {
   engine::PipelineOptions options;
   for (Reader entry : fields["stages"].list(1)) {
     ObjectReader own = entry.object();
     engine::PipelineOptions::Stage& stage = options.stages.emplace_back();
     stage.name = own["name"].string();
-    read_stage(entry, own, resolve, stage);
+    read_stage(entry, own, name, resolve, stage, inner);
     for (Reader before : own["after"].optional_list()) stage.after.push_back(before.string());
     stage.inputs = tensors(own["inputs"]);
+    stage.when = condition(own["when"]);
   }
   options.outputs = tensors(fields["outputs"]);
+  if (Reader adapter = fields["adapter"]; adapter.present()) {
+    options.adapter = adapter_options(adapter, resolve);
+  }
   return options;
 }
 
@@ -202,7 +282,8 @@ engine::StreamOptions stream_options(ObjectReader& fields) {
 }  // namespace
 
 engine::ServiceOptions service_options(const std::string& name, Reader reader,
-                                       operators::Resolve resolve) {
+                                       operators::Resolve resolve,
+                                       std::vector<engine::ServiceOptions>& inner) {
   engine::ServiceOptions options;
   options.name = name;
   ObjectReader fields = reader.object();
@@ -215,7 +296,7 @@ engine::ServiceOptions service_options(const std::string& name, Reader reader,
       options.ensemble = ensemble_options(fields);
       break;
     case 3:
-      options.pipeline = pipeline_options(fields, resolve);
+      options.pipeline = pipeline_options(name, fields, resolve, inner);
       break;
     case 4:
       options.stream = stream_options(fields);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/document.h"
 #include "engine/options.h"
@@ -16,8 +17,10 @@ inline uint64_t mebibytes(Reader reader, uint64_t fallback) {
 }
 
 // One entry of `services:` in fermata.yaml; errors are recorded where they stand. Files that
-// operators name are read: blocks. Other files keep the names that they have in the text.
+// operators name are read: blocks. Other files keep the names that they have in the text. `inner`
+// gets the services that it is made of and that nobody else names.
 engine::ServiceOptions service_options(const std::string& name, Reader reader,
-                                       operators::Resolve resolve);
+                                       operators::Resolve resolve,
+                                       std::vector<engine::ServiceOptions>& inner);
 
 }  // namespace fermata::serve

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "base/status.h"
+#include "engine/services/adapter.h"
 #include "plan/ensemble/ensemble_document.h"
+#include "plan/pipeline/pipeline_document.h"
 #include "plan/streams/stream_document.h"
 #include "plan/variants/group_document.h"
 #include "serve/operations/placement_json.h"
@@ -140,8 +142,19 @@ Json Operations::decisions() const {
   for (const plan::StreamProblem& problem : engine_.last_stream_problems()) {
     streams.push_back(plan::write_stream_problem(problem));
   }
+  Json pipelines = Json::array();
+  for (const engine::AdapterDecision& each : engine_.adapter_decisions()) {
+    const plan::PipelineDecision& decision = each.decision;
+    pipelines.push_back({{"service", each.service},
+                         {"number", each.number},
+                         {"forecast_rps", each.forecast_rps},
+                         {"problem", plan::write_pipeline_problem(decision.problem)},
+                         {"answer", plan::write_pipeline_plan(decision.problem, decision.answer)},
+                         {"applied", decision.applied}});
+  }
   return {{"group", std::move(group)},
           {"ensemble", std::move(ensemble)},
+          {"pipelines", std::move(pipelines)},
           {"streams", std::move(streams)}};
 }
 

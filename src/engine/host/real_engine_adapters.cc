@@ -1,0 +1,62 @@
+// Pipelines that are planned anew as their load changes.
+#include "base/status.h"
+#include "engine/host/real_engine.h"
+
+namespace fermata::engine {
+
+absl::Status RealEngine::make_adapters() {
+  for (const ServiceOptions& service : options_.services) {
+    if (!service.pipeline || !service.pipeline->adapter) continue;
+    ASSIGN_OR_RETURN(auto adapter, Adapter::make(service, options_.workers.types.front().threads));
+    adapters_.push_back(std::move(adapter));
+  }
+  if (adapters_.empty()) return absl::OkStatus();
+  second_timer_ = std::make_unique<Periodic>(Duration::seconds(1), [this] { end_second(); });
+  return absl::OkStatus();
+}
+
+void RealEngine::end_second() {
+  const std::lock_guard lock(adapting_);
+  std::map<std::string, ServiceStatistics> rows;
+  for (const auto& adapter : adapters_) {
+    const std::string& service = adapter->service();
+    const auto route = routes_.read()->find(service, "");
+    if (!route.ok()) continue;  // it is not served now
+    const uint64_t asked = (*route)->gate->asked.load();
+    const uint64_t before = std::exchange(asked_[service], asked);
+    if (!adapter->second(static_cast<double>(asked - before))) continue;
+    if (rows.empty()) {
+      const std::lock_guard registered(mutex_);
+      for (ServiceStatistics& row : registry_.statistics()) rows[row.service] = std::move(row);
+    }
+    const std::shared_ptr<const Pipeline>& pipeline = (*route)->pipeline;
+    adapter->decide(*pipeline, {trees_.runs(pipeline), &rows});
+    trees_.plan(service, adapter->variants());
+  }
+}
+
+uint32_t RealEngine::set_workers(uint32_t count) {
+  const std::lock_guard lock(changing_);
+  if (!options_.workers.least) return options_.workers.count();
+  return pool_->set_workers(count);
+}
+
+// What the plans of all adapters need.
+uint32_t RealEngine::planned_workers() const {
+  const std::lock_guard lock(adapting_);
+  double cores = 0;
+  for (const auto& adapter : adapters_) cores += adapter->statistics().cost;
+  return static_cast<uint32_t>(
+      std::min(cores / options_.workers.types.front().threads + 0.999, 1e6));
+}
+
+std::vector<AdapterDecision> RealEngine::adapter_decisions() const {
+  const std::lock_guard lock(adapting_);
+  std::vector<AdapterDecision> all;
+  for (const auto& adapter : adapters_) {
+    all.insert(all.end(), adapter->last().begin(), adapter->last().end());
+  }
+  return all;
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,169 @@
+#include "engine/services/adapter.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
+#include "base/status.h"
+#include "plan/pipeline/pipeline_document.h"
+
+namespace fermata::engine {
+namespace {
+
+plan::PipelineAdapterOptions planner_options(const AdapterOptions& options) {
+  return {.problem = options.limits, .margin = options.margin};
+}
+
+// At the batch sizes that the planner may take.
+LatencyModel table_of(const LatencyTable& latency, const std::vector<uint32_t>& sizes,
+                      double drift) {
+  TableLatency table;
+  for (const uint32_t size : sizes) {
+    if (size <= latency.max_batch()) table.points_ms[size] = latency(size).millis() * drift;
+  }
+  if (table.points_ms.empty()) table.points_ms[1] = latency(1).millis() * drift;
+  return table;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Adapter>> Adapter::make(const ServiceOptions& options,
+                                                       uint32_t threads) {
+  std::unique_ptr<ForecastModel> network;
+  const AdapterOptions& own = *options.pipeline->adapter;
+  if (own.forecast == Forecast::kModel) {
+    auto loaded = ForecastModel::load(own.model);
+    if (!loaded.ok()) {
+      return invalid("service '{}': adapter.model: {}", options.name, message(loaded.status()));
+    }
+    network = *std::move(loaded);
+  }
+  return std::unique_ptr<Adapter>(new Adapter(options, threads, std::move(network)));
+}
+
+Adapter::Adapter(const ServiceOptions& options, uint32_t threads,
+                 std::unique_ptr<ForecastModel> forecast)
+    : service_(options.name),
+      slo_(options.slo),
+      options_(*options.pipeline->adapter),
+      threads_(threads),
+      network_(std::move(forecast)),
+      square_root_(options_.quantile),
+      planner_(planner_options(options_)) {}
+
+bool Adapter::second(double requests) {
+  loads_.add(requests);
+  square_root_.second(requests);
+  return ++seconds_ % static_cast<uint64_t>(options_.interval.seconds()) == 0;
+}
+
+double Adapter::forecast() const {
+  switch (options_.forecast) {
+    case Forecast::kReactive:
+      return estimate::reactive_forecast(loads_.loads());
+    case Forecast::kMovingMaximum:
+      return estimate::moving_maximum(loads_.loads());
+    case Forecast::kSquareRoot:
+      return square_root_.forecast();
+    case Forecast::kModel:
+      break;
+  }
+  const auto answer = network_->forecast(loads_.loads());
+  if (answer.ok()) return *answer;
+  spdlog::warn("service '{}': {}", service_, message(answer.status()));
+  return estimate::moving_maximum(loads_.loads());
+}
+
+plan::PipelineVariant Adapter::variant(const Pipeline::Option& option,
+                                       const StageMeasures& measures) const {
+  const auto row = measures.rows->find(option.route);
+  const double drift = row == measures.rows->end() ? 1 : row->second.drift;
+  return {.name = option.name,
+          .accuracy = option.accuracy,
+          .cost = static_cast<double>(threads_),
+          .latency = table_of(*option.latency, options_.limits.batch_sizes, drift)};
+}
+
+// What has no variants counts for the time that it takes; models besides for their workers.
+std::vector<plan::PipelineStage> Adapter::stages(const Pipeline& pipeline,
+                                                 const StageMeasures& measures) const {
+  const auto answered = [&](const std::string& service) {
+    const auto row = measures.rows->find(service);
+    return row == measures.rows->end() ? 0.0 : static_cast<double>(row->second.inference_count);
+  };
+  const auto own = measures.rows->find(service_);
+  const double requests =
+      own == measures.rows->end() ? 0 : static_cast<double>(own->second.success.count);
+  std::vector<plan::PipelineStage> stages;
+  for (size_t s = 0; s < pipeline.stages.size(); ++s) {
+    const Pipeline::Stage& known = pipeline.stages[s];
+    plan::PipelineStage& stage = stages.emplace_back();
+    stage.name = known.name;
+    stage.after = known.after;
+    double items = answered(known.route);
+    for (const Pipeline::Option& option : known.options) {
+      stage.variants.push_back(variant(option, measures));
+      items += answered(option.route);
+    }
+    if (requests > 0 && known.op == nullptr) stage.items = std::max(items / requests, 1e-3);
+    if (!stage.variants.empty()) continue;
+    const bool costs = known.op == nullptr && known.pipeline == nullptr;
+    const double ms = std::max(measures.runs[s].millis(), 1e-6);
+    LatencyModel latency = TableLatency{{{options_.limits.batch_sizes.front(), ms}}};
+    if (costs) {
+      const double drift = ms / std::max((*known.latency)(1).millis(), 1e-6);
+      latency = table_of(*known.latency, options_.limits.batch_sizes, drift);
+    }
+    stage.variants = {{.name = known.name,
+                       .accuracy = 1,
+                       .cost = costs ? static_cast<double>(threads_) : 0,
+                       .latency = std::move(latency)}};
+  }
+  return stages;
+}
+
+const AdapterDecision& Adapter::decide(const Pipeline& pipeline, const StageMeasures& measures) {
+  plan::PipelineProblem problem = options_.limits;
+  problem.stages = stages(pipeline, measures);
+  const std::optional<Duration> sla = options_.sla ? options_.sla : slo_;
+  const double sla_ms = sla ? sla->millis() : plan::derived_sla_ms(problem);
+  planner_.measured(std::move(problem.stages), sla_ms);
+  AdapterDecision decision{service_, ++decisions_, forecast(), {}};
+  decision.decision = planner_.decide(decision.forecast_rps);
+  infeasible_ += decision.decision.answer.feasible ? 0 : 1;
+  last_.insert(last_.begin(), std::move(decision));
+  if (last_.size() > kKept) last_.pop_back();
+  return last_.front();
+}
+
+// Where nothing keeps the limits every request is left to take what is worth most to it.
+std::map<std::string, std::string> Adapter::variants() const {
+  std::map<std::string, std::string> variants;
+  if (last_.empty() || !last_.front().decision.answer.feasible) return variants;
+  const plan::PipelineDecision& decision = last_.front().decision;
+  for (size_t s = 0; s < decision.problem.stages.size(); ++s) {
+    const plan::PipelineStage& stage = decision.problem.stages[s];
+    variants[stage.name] = stage.variants[decision.answer.stages[s].variant].name;
+  }
+  return variants;
+}
+
+PipelineStatistics Adapter::statistics() const {
+  PipelineStatistics row{.service = service_, .decisions = decisions_, .infeasible = infeasible_};
+  if (last_.empty()) return row;
+  const AdapterDecision& newest = last_.front();
+  row.forecast_rps = newest.forecast_rps;
+  const plan::PipelinePlan& answer = newest.decision.answer;
+  if (!answer.feasible) return row;
+  row.cost = answer.cost;
+  row.accuracy = answer.accuracy;
+  for (size_t s = 0; s < answer.stages.size(); ++s) {
+    const plan::PipelineStage& stage = newest.decision.problem.stages[s];
+    const plan::PipelineStagePlan& plan = answer.stages[s];
+    row.stages.push_back(
+        {stage.name, stage.variants[plan.variant].name, plan.batch, plan.replicas});
+  }
+  return row;
+}
+
+}  // namespace fermata::engine

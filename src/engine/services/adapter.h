@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "engine/options.h"
+#include "engine/services/forecast_model.h"
+#include "engine/services/pipeline.h"
+#include "engine/snapshot.h"
+#include "estimate/forecast.h"
+#include "plan/pipeline/pipeline_adapter.h"
+
+namespace fermata::engine {
+
+// What was decided for a pipeline, from what.
+struct AdapterDecision {
+  std::string service;
+  uint64_t number = 0;  // counts from 1
+  double forecast_rps = 0;
+  plan::PipelineDecision decision;
+};
+
+// What is measured of the services that a pipeline is made of.
+struct StageMeasures {
+  std::vector<Duration> runs;                            // by stage: of one item
+  const std::map<std::string, ServiceStatistics>* rows;  // by service; "service/stage" too
+};
+
+// Plans a pipeline of the server for its load (IPA, section 4): counts what comes in each second,
+// forecasts the highest of the next 20, and solves equation 10 every interval with the latencies
+// and items that are measured. Not synchronised.
+class Adapter {
+ public:
+  // `threads`: cores of a replica. Loads the network, if the forecast is one: blocks.
+  static absl::StatusOr<std::unique_ptr<Adapter>> make(const ServiceOptions& options,
+                                                       uint32_t threads);
+
+  // Another second has passed. Whether a decision is due.
+  bool second(double requests);
+  // The latest of last(). Milliseconds.
+  const AdapterDecision& decide(const Pipeline& pipeline, const StageMeasures& measures);
+  // The newest first, up to kKept.
+  const std::vector<AdapterDecision>& last() const { return last_; }
+  const std::string& service() const { return service_; }
+  // By stage, the variants to run; none where nothing feasible was ever found.
+  std::map<std::string, std::string> variants() const;
+  PipelineStatistics statistics() const;
+
+  static constexpr size_t kKept = 16;
+
+ private:
+  Adapter(const ServiceOptions& options, uint32_t threads, std::unique_ptr<ForecastModel> forecast);
+  double forecast() const;
+  std::vector<plan::PipelineStage> stages(const Pipeline& pipeline,
+                                          const StageMeasures& measures) const;
+  plan::PipelineVariant variant(const Pipeline::Option& option,
+                                const StageMeasures& measures) const;
+
+  const std::string service_;
+  const std::optional<Duration> slo_;
+  const AdapterOptions options_;
+  const uint32_t threads_;
+  const std::unique_ptr<ForecastModel> network_;
+  estimate::LoadWindow loads_;
+  estimate::SquareRootForecast square_root_;
+  uint64_t seconds_ = 0, decisions_ = 0, infeasible_ = 0;
+  plan::PipelineAdapter planner_;
+  std::vector<AdapterDecision> last_;
+};
+
+}  // namespace fermata::engine
