@@ -72,19 +72,19 @@ class RunWatch::Watched {
     batch.done = [queue = queue_, run](BatchResult result) {
       ended(*queue, run, std::move(result));
     };
+    // Given to it without the lock, which its thread wants as soon as it has run. Where it is
+    // renewed in between, the run is among those that were lost.
+    std::shared_ptr<Executor> inner;
     {
       const std::lock_guard lock(queue_->mutex);
       run->started = monotonic_now();
       if (!given_up_.contains(run->variant)) {
         queue_->runs.push_back(run);
-        if (renewing_) {
-          held_.push_back(std::move(batch));
-        } else {
-          inner_->run(std::move(batch));
-        }
-        return;
+        if (renewing_) return held_.push_back(std::move(batch));
+        inner = inner_;
       }
     }
+    if (inner != nullptr) return inner->run(std::move(batch));
     run->done(failed(run->parts, run->started,
                      error(absl::StatusCode::kUnavailable,
                            "a run of this model never ended on this worker: load it again")));
