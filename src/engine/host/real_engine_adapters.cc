@@ -7,7 +7,7 @@ namespace fermata::engine {
 absl::Status RealEngine::make_adapters() {
   for (const ServiceOptions& service : options_.services) {
     if (!service.pipeline || !service.pipeline->adapter) continue;
-    ASSIGN_OR_RETURN(auto adapter, Adapter::make(service, options_.workers.types.front().threads));
+    ASSIGN_OR_RETURN(auto adapter, Adapter::make(service, options_.workers));
     adapters_.push_back(std::move(adapter));
   }
   if (adapters_.empty()) return absl::OkStatus();

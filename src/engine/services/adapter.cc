@@ -10,8 +10,16 @@
 namespace fermata::engine {
 namespace {
 
-plan::PipelineAdapterOptions planner_options(const AdapterOptions& options) {
-  return {.problem = options.limits, .margin = options.margin};
+// Stages share workers: a replica of a problem stands for so small a part of one, which serves so
+// many times the rate.
+constexpr double kShares = 16;
+
+plan::PipelineAdapterOptions planner_options(const AdapterOptions& options, double cores) {
+  plan::PipelineAdapterOptions made{
+      .problem = options.limits, .margin = options.margin * kShares, .least_rate_rps = kShares};
+  made.problem.max_replicas *= kShares;
+  made.problem.max_cost = std::min(made.problem.max_cost, cores);
+  return made;
 }
 
 // At the batch sizes that the planner may take.
@@ -28,7 +36,7 @@ LatencyModel table_of(const LatencyTable& latency, const std::vector<uint32_t>& 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Adapter>> Adapter::make(const ServiceOptions& options,
-                                                       uint32_t threads) {
+                                                       const WorkerOptions& workers) {
   std::unique_ptr<ForecastModel> network;
   const AdapterOptions& own = *options.pipeline->adapter;
   if (own.forecast == Forecast::kModel) {
@@ -38,18 +46,18 @@ absl::StatusOr<std::unique_ptr<Adapter>> Adapter::make(const ServiceOptions& opt
     }
     network = *std::move(loaded);
   }
-  return std::unique_ptr<Adapter>(new Adapter(options, threads, std::move(network)));
+  return std::unique_ptr<Adapter>(new Adapter(options, workers, std::move(network)));
 }
 
-Adapter::Adapter(const ServiceOptions& options, uint32_t threads,
+Adapter::Adapter(const ServiceOptions& options, const WorkerOptions& workers,
                  std::unique_ptr<ForecastModel> forecast)
     : service_(options.name),
       slo_(options.slo),
       options_(*options.pipeline->adapter),
-      threads_(threads),
+      threads_(workers.types.front().threads),
       network_(std::move(forecast)),
       square_root_(options_.quantile),
-      planner_(planner_options(options_)) {}
+      planner_(planner_options(options_, static_cast<double>(workers.count()) * threads_)) {}
 
 bool Adapter::second(double requests) {
   loads_.add(requests);
@@ -80,7 +88,7 @@ plan::PipelineVariant Adapter::variant(const Pipeline::Option& option,
   const double drift = row == measures.rows->end() ? 1 : row->second.drift;
   return {.name = option.name,
           .accuracy = option.accuracy,
-          .cost = static_cast<double>(threads_),
+          .cost = threads_ / kShares,
           .latency = table_of(*option.latency, options_.limits.batch_sizes, drift)};
 }
 
@@ -116,7 +124,7 @@ std::vector<plan::PipelineStage> Adapter::stages(const Pipeline& pipeline,
     }
     stage.variants = {{.name = known.name,
                        .accuracy = 1,
-                       .cost = costs ? static_cast<double>(threads_) : 0,
+                       .cost = costs ? threads_ / kShares : 0,
                        .latency = std::move(latency)}};
   }
   return stages;
@@ -161,7 +169,7 @@ PipelineStatistics Adapter::statistics() const {
     const plan::PipelineStage& stage = newest.decision.problem.stages[s];
     const plan::PipelineStagePlan& plan = answer.stages[s];
     row.stages.push_back(
-        {stage.name, stage.variants[plan.variant].name, plan.batch, plan.replicas});
+        {stage.name, stage.variants[plan.variant].name, plan.batch, plan.replicas / kShares});
   }
   return row;
 }

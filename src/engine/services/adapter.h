@@ -32,12 +32,13 @@ struct StageMeasures {
 
 // Plans a pipeline of the server for its load (IPA, section 4): counts what comes in each second,
 // forecasts the highest of the next 20, and solves equation 10 every interval with the latencies
-// and items that are measured. Not synchronised.
+// and items that are measured. Stages share the workers, of which they are planned parts.
+// Not synchronised.
 class Adapter {
  public:
-  // `threads`: cores of a replica. Loads the network, if the forecast is one: blocks.
+  // Loads the network, if the forecast is one: blocks.
   static absl::StatusOr<std::unique_ptr<Adapter>> make(const ServiceOptions& options,
-                                                       uint32_t threads);
+                                                       const WorkerOptions& workers);
 
   // Another second has passed. Whether a decision is due.
   bool second(double requests);
@@ -53,7 +54,8 @@ class Adapter {
   static constexpr size_t kKept = 16;
 
  private:
-  Adapter(const ServiceOptions& options, uint32_t threads, std::unique_ptr<ForecastModel> forecast);
+  Adapter(const ServiceOptions& options, const WorkerOptions& workers,
+          std::unique_ptr<ForecastModel> forecast);
   double forecast() const;
   std::vector<plan::PipelineStage> stages(const Pipeline& pipeline,
                                           const StageMeasures& measures) const;
