@@ -25,6 +25,7 @@ BELOW = {
     "store": {"base"},
     "load": {"base", "model", "simulate"},
     "client": {"base", "model", "operators", "estimate", "load"},
+    "gstreamer": {"base", "model", "client"},
     "cli": {"base", "client", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "serve", "load", "store"},
 }
 # The same for the rooms inside a room; what lies in the room itself may include all of them.

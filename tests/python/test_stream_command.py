@@ -187,7 +187,7 @@ def test_a_film_is_shown_at_its_own_speed(server, tmp_path):
     if ffmpeg_missing():
         pytest.skip("this build has no decoder for video: scripts/deps.sh video, then build again")
     if shutil.which("gst-launch-1.0") is None:
-        pytest.skip("no gst-launch-1.0 to make a film with: scripts/deps.sh video")
+        pytest.skip("no gst-launch-1.0 to make a film with: scripts/deps.sh gstreamer")
     film = tmp_path / "film.avi"
     subprocess.run(["gst-launch-1.0", "-q", "videotestsrc", "num-buffers=20", "!",
                     "video/x-raw,width=160,height=120,framerate=20/1", "!", "jpegenc", "!",
