@@ -28,6 +28,13 @@ bool fits_all(const InferRequest& request, const Signature& signature) {
   });
 }
 
+// A pipeline's is the sum of its stages', one frame at a time.
+TableLatency latency_to_plan_with(const Profile& profile) {
+  if (profile.measured()) return latency_at(profile, kPlanQuantile);
+  const double ms = profile.linear.latency.beta_ms;
+  return ms > 0 ? TableLatency{{{1, ms}}} : TableLatency{};
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(const ServiceOptions& options,
@@ -41,10 +48,10 @@ absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(const Service
   std::map<uint32_t, double> slowest;  // by batch size, of the smaller variants
   for (const StreamOptions::Variant& v : options.stream->variants) {
     ASSIGN_OR_RETURN(largest, catalog.find(v.service, ""));
-    if (!largest->profile.measured()) {
+    TableLatency latency = latency_to_plan_with(largest->profile);
+    if (latency.points_ms.empty()) {
       return invalid("service '{}': '{}' has no profile to plan with", options.name, v.service);
     }
-    TableLatency latency = latency_at(largest->profile, kPlanQuantile);
     for (auto& [batch, ms] : latency.points_ms) ms = slowest[batch] = std::max(ms, slowest[batch]);
     ASSIGN_OR_RETURN(auto table,
                      LatencyTable::make(latency, std::min(largest->signature.max_batch,
