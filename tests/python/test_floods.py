@@ -10,8 +10,8 @@ import pytest
 import tritonclient.grpc
 
 from conftest import ROOT, Server
-from http2 import (CONTINUATION, END_HEADERS, HEAD, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,
-                   field, frame)
+from http2 import (CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, PING, PREFACE,
+                   RST_STREAM, SETTINGS, field, frame)
 
 PLAIN = "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\n"
 MIB = 1 << 20
@@ -59,6 +59,18 @@ def pings():
         yield frame(PING, 0, 0, b"12345678") * 1000
 
 
+def unsettled():
+    """Calls whose answers nobody reads, of a client that does not say that it knows its limits."""
+    for stream in range(1, 2**31, 2):
+        yield frame(HEADERS, END_HEADERS, stream, HEAD) + frame(DATA, END_STREAM, stream, bytes(5))
+
+
+def settled():
+    """The same, of one that says so and does not keep to them: gRPC itself ends it."""
+    yield frame(SETTINGS, 1, 0)
+    yield from unsettled()
+
+
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     server = Server(tmp_path_factory.mktemp("floods"), ROOT / "tests" / "data" / "repository", PLAIN)
@@ -93,7 +105,7 @@ def metric(server, name):
 
 
 @pytest.mark.parametrize("frames", [
-    continuations, long_text, empty_continuations, resets, settings, pings])
+    continuations, long_text, empty_continuations, resets, settings, pings, unsettled])
 def test_floods_end_with_their_connection(plain, frames):
     with tritonclient.grpc.InferenceServerClient(plain.grpc) as client:
         assert client.is_server_live()
@@ -104,3 +116,32 @@ def test_floods_end_with_their_connection(plain, frames):
         assert metric(plain, "fermata_floods_total") == ended + 1
         assert metric(plain, 'fermata_connections{protocol="grpc"}') >= 1
         assert metric(plain, "fermata_held_bytes") <= metric(plain, "fermata_held_limit_bytes")
+
+
+def test_calls_beyond_the_most_at_a_time_end_the_connection(plain):
+    before = resident(plain)
+    assert flood(plain, settled(), 64 * MIB) is not None
+    with tritonclient.grpc.InferenceServerClient(plain.grpc) as client:
+        assert client.is_server_live()
+    assert resident(plain) - before < 64 * MIB
+
+
+def test_calls_of_reflection_have_few_threads(plain):
+    """Each has a thread of gRPC's while it lasts."""
+    head = HEAD.replace(*(field(":path", path) for path in (
+        "/inference.GRPCInferenceService/ModelInfer",
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")))
+    threads = pathlib.Path(f"/proc/{plain.process.pid}/task")
+    before = len(list(threads.iterdir()))
+    host, port = plain.grpc.split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(SETTINGS, 1, 0))
+        client.sendall(b"".join(frame(HEADERS, END_HEADERS, stream, head)
+                                for stream in range(1, 2000, 2)))
+        answered = 0  # those for which there is no thread
+        replies = client.makefile("rb")
+        while answered < 900:
+            start = replies.read(9)
+            replies.read(int.from_bytes(start[:3], "big"))
+            answered += start[3] == HEADERS and bool(start[4] & END_STREAM)
+        assert len(list(threads.iterdir())) - before < 100

@@ -7,8 +7,14 @@ namespace fermata::serve {
 namespace {
 
 // RFC 9113, section 6.
-enum FrameKind : uint8_t { kData = 0, kHeaders = 1, kWindowUpdate = 8, kContinuation = 9 };
-constexpr uint8_t kEndStream = 1, kEndHeaders = 4;
+enum FrameKind : uint8_t {
+  kData = 0,
+  kHeaders = 1,
+  kSettings = 4,
+  kWindowUpdate = 8,
+  kContinuation = 9
+};
+constexpr uint8_t kEndStream = 1, kEndHeaders = 4, kAcknowledged = 1;
 
 }  // namespace
 
@@ -35,10 +41,11 @@ bool FrameWatch::begin_frame() {
     head_ += start_.size() + skip_;
     if (head_ > kHeadBytes) return false;
     if ((flags & kEndHeaders) != 0) head_ = 0;
-    return true;
+    return settled_ || kind != kHeaders || ++unsettled_ <= kCallsUnsettled;
   }
   if (kind == kWindowUpdate) return true;  // as many as a reply has pieces; nothing answers them
   if (kind == kData && (skip_ > 0 || (flags & kEndStream) != 0)) return true;
+  settled_ = settled_ || (kind == kSettings && (flags & kAcknowledged) != 0);
   return count();
 }
 

@@ -11,13 +11,16 @@ namespace fermata::serve {
 // Looks at what a client sends over one HTTP/2 connection, in pieces of any size, and says when it
 // floods the server with frames that are no calls, none of which gRPC 1.51 bounds: a head that goes
 // on for ever in CONTINUATION frames (RFC 9113, section 10.5.1), streams that are reset as fast as
-// they are opened, settings and pings that ask for answers. What is no HTTP/2 is gRPC's to reject.
+// they are opened, settings and pings that ask for answers, and calls of a client that never says
+// that it has seen how many it may have at a time, which gRPC then does not hold it to. What is no
+// HTTP/2 is gRPC's to reject.
 class FrameWatch {
  public:
   using Clock = std::chrono::steady_clock::time_point (*)();
-  static constexpr size_t kHeadBytes =
-      256 * 1024;  // of one head and its frames; gRPC answers 16 to 256 KiB
-  static constexpr uint32_t kFramesASecond = 2048;  // resets, settings, pings and the like
+  // Of one head and its frames; those above 16 KiB gRPC answers itself.
+  static constexpr size_t kHeadBytes = 256 * 1024;
+  static constexpr uint32_t kFramesASecond = 2048;   // resets, settings, pings and the like
+  static constexpr uint32_t kCallsUnsettled = 1024;  // before settings are acknowledged
 
   explicit FrameWatch(Clock now) : now_(now), since_(now()) {}
 
@@ -32,8 +35,10 @@ class FrameWatch {
   Clock now_;
   std::chrono::steady_clock::time_point since_;
   uint32_t counted_ = 0;  // since then
-  size_t skip_ = 24;      // of the preface, or of a frame's body
-  size_t head_ = 0;       // bytes of the head that has not ended yet
+  uint32_t unsettled_ = 0;
+  bool settled_ = false;
+  size_t skip_ = 24;  // of the preface, or of a frame's body
+  size_t head_ = 0;   // bytes of the head that has not ended yet
   std::array<char, 9> start_{};
   size_t have_ = 0;  // of the start of a frame
 };

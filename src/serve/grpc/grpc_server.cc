@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kHandshakeLimitMs = 10'000;  // from a connection to the client's first settings
 constexpr int kCallsOfAConnection = 1024;  // at a time; a client waits with the next
+constexpr int kReflectionThreads = 32;
 constexpr int kMetadataBytes = 16 * 1024;
 constexpr int kProbeAfterMs = 120'000, kProbeLimitMs = 20'000;  // of a client that is silent
 
@@ -30,6 +31,8 @@ void bound(grpc::ServerBuilder& builder, const GrpcOptions& options) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // gRPC would decompress without a limit; serve/grpc_message.h does it with one.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
+  // Those of reflection; each has a thread while it lasts. One more is RESOURCE_EXHAUSTED.
+  builder.SetResourceQuota(grpc::ResourceQuota().SetMaxThreads(kReflectionThreads));
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder.SetMaxSendMessageSize(-1);
 }
