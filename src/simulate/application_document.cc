@@ -44,8 +44,14 @@ void check_latency(Reader value, const SimulatedVariant& variant) {
 
 }  // namespace
 
-SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenario& scenario) {
+SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenario& scenario,
+                               ServiceNames& named) {
   SimulatedVariant variant;
+  if (Reader service = fields["service"]; service.present()) {
+    variant.name = variant.service_name = service.string();
+    named.emplace_back(service, variant.name);
+    return variant;
+  }
   if (Reader model = fields["model"]; model.present()) {
     read_shared_model(model, scenario, variant);
     variant.name = model.string();
@@ -63,9 +69,10 @@ SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenari
   return variant;
 }
 
-SimulatedVariant read_variant(Reader value, const Scenario& scenario, size_t classes) {
+SimulatedVariant read_variant(Reader value, const Scenario& scenario, size_t classes,
+                              ServiceNames& named) {
   ObjectReader fields = value.object();
-  SimulatedVariant variant = read_runnable(value, fields, scenario);
+  SimulatedVariant variant = read_runnable(value, fields, scenario, named);
   variant.accuracy = fields["accuracy"].between(0, 1);
   if (Reader recall = fields["recall"]; recall.present()) {
     for (Reader entry : recall.list(1)) variant.recall.push_back(entry.between(0, 1));
@@ -139,7 +146,7 @@ void read_labels(Reader value, SimulatedApplication& application) {
   if (sum == 0) value.fail("a weight above 0");
 }
 
-SimulatedApplication read_application(Reader value, const Scenario& scenario) {
+SimulatedApplication read_application(Reader value, const Scenario& scenario, ServiceNames& named) {
   ObjectReader fields = value.object();
   SimulatedApplication application;
   application.name = fields["name"].string();
@@ -159,13 +166,14 @@ SimulatedApplication read_application(Reader value, const Scenario& scenario) {
   }
   std::set<std::string> names;
   for (Reader entry : fields["variants"].list(1)) {
-    application.variants.push_back(read_variant(entry, scenario, application.prior.size()));
+    application.variants.push_back(read_variant(entry, scenario, application.prior.size(), named));
     if (!names.insert(application.variants.back().name).second && !value.failed()) {
       entry.fail("a name that no other variant has");
     }
   }
   if (Reader own = fields["short_circuit"]; own.present()) {
     application.short_circuit = own.object()["accuracy"].between(0, 1);
+    if (has_services(application.variants)) own.fail("none where a variant is a service");
   }
   application.evidence_delay =
       Duration::from_millis(fields["evidence_delay_ms"].between(0, kLongestTimeMs, 0.0));
@@ -178,12 +186,13 @@ SimulatedApplication read_application(Reader value, const Scenario& scenario) {
 
 }  // namespace
 
-std::vector<SimulatedApplication> read_applications(Reader value, const Scenario& scenario) {
+std::vector<SimulatedApplication> read_applications(Reader value, const Scenario& scenario,
+                                                    ServiceNames& named) {
   std::vector<SimulatedApplication> applications;
   std::set<std::string> names;
   for (const SimulatedModel& m : scenario.models) names.insert(m.name);
   for (Reader entry : value.list(1)) {
-    applications.push_back(read_application(entry, scenario));
+    applications.push_back(read_application(entry, scenario, named));
     if (!names.insert(applications.back().name).second && !value.failed()) {
       entry.fail("a name that no model or other application has");
     }

@@ -45,7 +45,9 @@ std::vector<Thing> things(const Scenario& scenario) {
     const auto own = static_cast<uint32_t>(all.size());
     all.push_back({.latency = *LatencyByType::make(m.latency, m.max_batch), .answers = {own}});
   }
+  // Those that are made of services come last, as pipelines do, and run nothing themselves.
   for (const SimulatedApplication& a : scenario.applications) {
+    if (has_services(a.variants)) continue;
     Thing application{.application = &a};
     for (const SimulatedVariant& v : a.variants) {
       application.answers.push_back(static_cast<uint32_t>(v.model.value_or(all.size())));
@@ -55,6 +57,7 @@ std::vector<Thing> things(const Scenario& scenario) {
     all.push_back(std::move(application));
   }
   for (const SimulatedEnsemble& e : scenario.ensembles) {
+    if (has_services(e.models)) continue;
     Thing ensemble{.ensemble = &e};
     for (const SimulatedVariant& v : e.models) {
       ensemble.answers.push_back(static_cast<uint32_t>(v.model.value_or(all.size())));

@@ -26,6 +26,7 @@ Run::Run(const Scenario& scenario, const RunOptions& options,
   add_applications();
   add_ensembles();
   add_pipelines();
+  add_composites();
   next_arrival_.resize(sources_.size());
   for (size_t i = 0; i < sources_.size(); ++i) next_arrival_.set(i, sources_[i].arrivals.next());
   add_workers();
@@ -38,20 +39,19 @@ KeyId Run::add_key(policy::KeyInfo info, const std::vector<LatencyModel>& latenc
   info.variant = VariantId(variants_++);
   const LatencyByType tables = info.latency;
   const KeyId key = scheduler_->add_key(std::move(info));
-  know(key, name);
+  know(key, name, sources_.size());
   latencies_.resize(names_.size());
   latencies_[key.index()] = tables;
   return key;
 }
 
-// The key belongs to the source that is added next.
-void Run::know(KeyId key, const std::string& name) {
+void Run::know(KeyId key, const std::string& name, size_t source) {
   names_.resize(std::max(names_.size(), key.index() + size_t{1}));
   source_of_.resize(names_.size());
   names_[key.index()] = name;
   places_.resize(names_.size());
   places_[key.index()] = KeyId(known_++);
-  source_of_[key.index()] = sources_.size();
+  source_of_[key.index()] = source;
 }
 
 void Run::add_source(Source source, double share, const ArrivalProcess& process,
@@ -106,7 +106,7 @@ Result Run::go() {
   stop_arrivals_at(end);
   while (true) {
     const Time next =
-        std::min({next_end_.top(), next_arrival_.top(), next_evidence(), scheduler_->next_wake()});
+        std::min({next_end_.top(), next_arrival_.top(), next_evidence(), next_wake()});
     if (next > end && unended_ == 0) break;
     step();
     if (options_.progress && result_.events % kProgressEvery == 0) {
@@ -131,7 +131,7 @@ void Run::stop_arrivals_at(Time end) {
 void Run::step() {
   ++result_.events;
   const Time end = next_end_.top(), arrival = next_arrival_.top();
-  const Time wake = scheduler_->next_wake(), evidence = next_evidence();
+  const Time wake = next_wake(), evidence = next_evidence();
   Time now;
   if (end <= arrival && end <= wake && end <= evidence) {
     end_batch(now = end);
@@ -140,7 +140,9 @@ void Run::step() {
   } else if (arrival <= wake) {
     arrive(now = arrival);
   } else {
-    scheduler_->tick(now = wake, decisions_);
+    now = wake;
+    if (tree_.next_wake() <= now) tree_.tick(now);
+    if (scheduler_->next_wake() <= now) scheduler_->tick(now, decisions_);
   }
   act(now);
 }
@@ -157,7 +159,7 @@ void Run::arrive(Time now) {
     result_.models[i].items += items;
     ++unended_;
   }
-  if (source.pipeline == nullptr && items <= source.most_items) {
+  if (source.members.empty() && items <= source.most_items) {
     nominate({id, source.key, now, deadline, items}, source, now);
   } else {
     begin(id,
@@ -174,9 +176,8 @@ void Run::arrive(Time now) {
 }
 
 void Run::nominate(policy::Task task, Source& source, Time now) {
-  if (source.ensemble != nullptr) task = ensemble_query(task, source, now);
+  draw(task, source, now);
   trace(TraceEvent::kArrived, task.job, task.key, task.items, now, task.deadline);
-  if (source.application != nullptr) return arrive_with_example(task, source, now);
   scheduler_->nominate(task, now, decisions_);
 }
 
@@ -263,7 +264,8 @@ void Run::take(const policy::Task& task, const policy::Batch& batch, Time now) {
     model.latency.record(batch.finish - task.arrival);
   }
   if (!model.application) return;
-  const double right = judge(task, batch.key, batch.finish, counts ? &model : nullptr);
+  const double right =
+      judge(task, &names_[batch.key.index()], batch.finish, counts ? &model : nullptr);
   if (own != nullptr) own->accuracy = right;
 }
 
@@ -282,10 +284,15 @@ void Run::drop(const policy::Task& task, Time now) {
 
 absl::StatusOr<Result> run(const Scenario& scenario, const RunOptions& options) {
   ASSIGN_OR_RETURN(auto scheduler, policy::make_scheduler(scenario.scheduler, scenario.groups));
-  if (!scenario.applications.empty() && !scheduler->serves(policy::Kind::kVariants)) {
+  // The tree serves those that are made of services, whatever the scheduler.
+  const auto of_variants = [](const auto& a) { return !has_services(a.variants); };
+  const auto of_models = [](const auto& e) { return !has_services(e.models); };
+  if (absl::c_any_of(scenario.applications, of_variants) &&
+      !scheduler->serves(policy::Kind::kVariants)) {
     return invalid("scheduler '{}' serves no applications", scenario.scheduler);
   }
-  if (!scenario.ensembles.empty() && !scheduler->serves(policy::Kind::kEnsemble)) {
+  if (absl::c_any_of(scenario.ensembles, of_models) &&
+      !scheduler->serves(policy::Kind::kEnsemble)) {
     return invalid("scheduler '{}' serves no ensembles", scenario.scheduler);
   }
   return Run(scenario, options, std::move(scheduler)).go();

@@ -103,7 +103,7 @@ EnsembleExample read_example(Reader value, const SimulatedEnsemble& ensemble) {
   return example;
 }
 
-SimulatedEnsemble read_ensemble(Reader value, const Scenario& scenario) {
+SimulatedEnsemble read_ensemble(Reader value, const Scenario& scenario, ServiceNames& named) {
   static const std::vector<std::string_view> kModes = {"reject", "serve-all"};
   ObjectReader fields = value.object();
   SimulatedEnsemble ensemble;
@@ -118,7 +118,7 @@ SimulatedEnsemble read_ensemble(Reader value, const Scenario& scenario) {
   Reader models = fields["models"];
   for (Reader entry : models.list(1)) {
     ObjectReader own = entry.object();
-    ensemble.models.push_back(read_runnable(entry, own, scenario));
+    ensemble.models.push_back(read_runnable(entry, own, scenario, named));
     if (!names.insert(ensemble.models.back().name).second && !value.failed()) {
       entry.fail("a name that no other model of the ensemble has");
     }
@@ -145,13 +145,14 @@ SimulatedEnsemble read_ensemble(Reader value, const Scenario& scenario) {
 
 }  // namespace
 
-std::vector<SimulatedEnsemble> read_ensembles(Reader value, const Scenario& scenario) {
+std::vector<SimulatedEnsemble> read_ensembles(Reader value, const Scenario& scenario,
+                                              ServiceNames& named) {
   std::vector<SimulatedEnsemble> ensembles;
   std::set<std::string> names;
   for (const SimulatedModel& m : scenario.models) names.insert(m.name);
   for (const SimulatedApplication& a : scenario.applications) names.insert(a.name);
   for (Reader entry : value.list(1)) {
-    ensembles.push_back(read_ensemble(entry, scenario));
+    ensembles.push_back(read_ensemble(entry, scenario, named));
     if (!names.insert(ensembles.back().name).second && !value.failed()) {
       entry.fail("a name that no model, application or other ensemble has");
     }

@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
 #include "base/topological.h"
 #include "simulate/application_document.h"
 #include "simulate/arrivals_document.h"
@@ -17,11 +16,9 @@ namespace {
 
 constexpr size_t kMostStages = 1000;
 
-using Names = absl::flat_hash_map<std::string, size_t>;
-
 // Several variants under a name of the stage's own; the first of them to be added.
 void read_stage_variants(Reader value, const SimulatedPipeline& pipeline, SimulatedStage& stage,
-                         Scenario& scenario) {
+                         Scenario& scenario, ServiceNames& named) {
   SimulatedApplication own;
   own.name = pipeline.name + "/" + stage.name;
   own.slo = pipeline.slo;
@@ -29,7 +26,7 @@ void read_stage_variants(Reader value, const SimulatedPipeline& pipeline, Simula
   own.share = 0;
   std::set<std::string> names;
   for (Reader entry : value.list(1)) {
-    own.variants.push_back(read_variant(entry, scenario, 0));
+    own.variants.push_back(read_variant(entry, scenario, 0, named));
     if (!names.insert(own.variants.back().name).second && !value.failed()) {
       entry.fail("a name that no other variant has");
     }
@@ -39,7 +36,8 @@ void read_stage_variants(Reader value, const SimulatedPipeline& pipeline, Simula
 }
 
 SimulatedStage read_stage(Reader value, const SimulatedPipeline& pipeline,
-                          std::vector<std::pair<Reader, std::string>>& after, Scenario& scenario) {
+                          std::vector<std::pair<Reader, std::string>>& after, Scenario& scenario,
+                          ServiceNames& named) {
   ObjectReader fields = value.object();
   SimulatedStage stage;
   stage.name = fields["name"].string();
@@ -48,8 +46,9 @@ SimulatedStage read_stage(Reader value, const SimulatedPipeline& pipeline,
     value.fail("either service or variants");
   } else if (service.present()) {
     stage.service_name = service.string();
+    named.emplace_back(service, stage.service_name);
   } else {
-    read_stage_variants(variants, pipeline, stage, scenario);
+    read_stage_variants(variants, pipeline, stage, scenario, named);
   }
   for (Reader entry : fields["after"].optional_list()) after.emplace_back(entry, entry.string());
   stage.makes = read_items(fields["makes"], 0);
@@ -95,7 +94,7 @@ void order_stages(Reader value, std::vector<std::vector<std::pair<Reader, std::s
   stages = std::move(ordered);
 }
 
-SimulatedPipeline read_pipeline(Reader value, Scenario& scenario) {
+SimulatedPipeline read_pipeline(Reader value, Scenario& scenario, ServiceNames& named) {
   ObjectReader fields = value.object();
   SimulatedPipeline pipeline;
   pipeline.name = fields["name"].string();
@@ -109,7 +108,7 @@ SimulatedPipeline read_pipeline(Reader value, Scenario& scenario) {
   std::set<std::string> names;
   Reader stages = fields["stages"];
   for (Reader entry : stages.list(1)) {
-    pipeline.stages.push_back(read_stage(entry, pipeline, after.emplace_back(), scenario));
+    pipeline.stages.push_back(read_stage(entry, pipeline, after.emplace_back(), scenario, named));
     if (!names.insert(pipeline.stages.back().name).second && !value.failed()) {
       entry.fail("a name that no other stage has");
     }
@@ -121,58 +120,12 @@ SimulatedPipeline read_pipeline(Reader value, Scenario& scenario) {
   return pipeline;
 }
 
-// By name, as sources are numbered.
-Names source_names(const Scenario& scenario) {
-  Names names;
-  for (const auto& m : scenario.models) names.emplace(m.name, names.size());
-  for (const auto& a : scenario.applications) names.emplace(a.name, names.size());
-  for (const auto& e : scenario.ensembles) names.emplace(e.name, names.size());
-  for (const auto& p : scenario.pipelines) names.emplace(p.name, names.size());
-  return names;
-}
-
-// Services that contain each other contain nothing.
-void check_cycles(Reader value, const Scenario& scenario, size_t first) {
-  std::vector<std::vector<uint32_t>> members(scenario.pipelines.size());
-  for (size_t p = 0; p < members.size(); ++p) {
-    for (const SimulatedStage& stage : scenario.pipelines[p].stages) {
-      if (stage.service >= first) {
-        members[p].push_back(static_cast<uint32_t>(stage.service - first));
-      }
-    }
-  }
-  const TopologicalOrder found = topological_order(members);
-  if (found.cycle.empty()) return;
-  value.fail(fmt::format("services without a cycle; '{}' contains itself",
-                         scenario.pipelines[found.cycle[0]].name));
-}
-
 }  // namespace
 
-void read_pipelines(Reader value, Scenario& scenario) {
-  const std::vector<Reader> entries = value.list(1);
-  for (Reader entry : entries) {
-    scenario.pipelines.push_back(read_pipeline(entry, scenario));
-    const size_t sources = scenario.models.size() + scenario.applications.size() +
-                           scenario.ensembles.size() + scenario.pipelines.size();
-    if (value.failed()) return;
-    if (source_names(scenario).size() < sources) {
-      return entry.fail("names that no model, application, ensemble or other pipeline has");
-    }
+void read_pipelines(Reader value, Scenario& scenario, ServiceNames& named) {
+  for (Reader entry : value.list(1)) {
+    scenario.pipelines.push_back(read_pipeline(entry, scenario, named));
   }
-  const Names names = source_names(scenario);
-  for (size_t p = 0; p < entries.size(); ++p) {
-    for (SimulatedStage& stage : scenario.pipelines[p].stages) {
-      const auto source = names.find(stage.service_name);
-      if (source == names.end()) {
-        return entries[p].fail(fmt::format("stages of services of the document; there is no '{}'",
-                                           stage.service_name));
-      }
-      stage.service = source->second;
-    }
-  }
-  check_cycles(value, scenario,
-               scenario.models.size() + scenario.applications.size() + scenario.ensembles.size());
 }
 
 }  // namespace fermata::simulate

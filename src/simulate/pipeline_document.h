@@ -2,11 +2,12 @@
 
 #include "base/document.h"
 #include "simulate/scenario.h"
+#include "simulate/services_document.h"
 
 namespace fermata::simulate {
 
 // The "pipelines" of a scenario, of which everything else has been read. Stages that have variants
 // of their own become applications of the scenario that nobody calls directly.
-void read_pipelines(Reader value, Scenario& scenario);
+void read_pipelines(Reader value, Scenario& scenario, ServiceNames& named);
 
 }  // namespace fermata::simulate

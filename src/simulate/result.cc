@@ -60,9 +60,12 @@ Json write_ensemble(const ModelResult& m) {
   return result;
 }
 
-Json write_source(const ModelResult& m) {
-  if (m.application) return write_application(m);
-  return m.ensemble ? write_ensemble(m) : write_model(m);
+Json write_source(const ModelResult& m);
+
+Json write_members(const ModelResult& m) {
+  Json members = Json::array();
+  for (const ModelResult& each : m.stages) members.push_back(write_source(each));
+  return members;
 }
 
 // Batches are those of its stages.
@@ -73,11 +76,14 @@ Json write_pipeline(const ModelResult& m) {
   }
   const uint64_t answered = m.on_time + m.late;
   result["accuracy"] = answered == 0 ? 0.0 : m.accuracy / static_cast<double>(answered);
-  Json stages = Json::array();
-  for (const ModelResult& stage : m.stages) {
-    stages.push_back(stage.stages.empty() ? write_source(stage) : write_pipeline(stage));
-  }
-  result["stages"] = std::move(stages);
+  result["stages"] = write_members(m);
+  return result;
+}
+
+Json write_source(const ModelResult& m) {
+  if (!m.application && !m.ensemble) return m.stages.empty() ? write_model(m) : write_pipeline(m);
+  Json result = m.application ? write_application(m) : write_ensemble(m);
+  if (!m.stages.empty()) result["members"] = write_members(m);
   return result;
 }
 
@@ -109,7 +115,7 @@ Json write_result(const Result& result) {
                  : m.ensemble        ? ensembles
                  : !m.stages.empty() ? pipelines
                                      : models;
-    kind.push_back(m.stages.empty() ? write_source(m) : write_pipeline(m));
+    kind.push_back(write_source(m));
   }
   const double seconds = result.duration.seconds();
   Json json = {{"offered_rps", static_cast<double>(sum.offered) / seconds},

@@ -37,8 +37,10 @@ struct ModelResult {
   std::vector<uint64_t> batches;  // [b]: batches of b items that hold a measured request
   std::optional<ApplicationResult> application;
   std::optional<EnsembleResult> ensemble;
-  std::vector<ModelResult> stages;  // of a pipeline, each with what became of its requests
-  double accuracy = 0;              // of a pipeline: sum over the answered of how probably right
+  // Of a pipeline the stages, of what else is made of services the members: what became of their
+  // requests.
+  std::vector<ModelResult> stages;
+  double accuracy = 0;  // of a pipeline: sum over the answered of how probably right
 
   // Of nothing offered, nothing is bad.
   double bad_rate() const {

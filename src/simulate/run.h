@@ -35,10 +35,17 @@ class Run {
     const SimulatedEnsemble* ensemble = nullptr;
     const SimulatedPipeline* pipeline = nullptr;
     const Demand* demand = nullptr;
-    Random random{0};          // of an ensemble's queries, of an application's deadlines
-    Random drawn{0};           // of mixed deadlines and items, and of what stages make
-    uint32_t most_items = 1;   // of one task
-    ServiceId service, parts;  // the tree's, the latter for requests of more items
+    Random random{0};             // of an ensemble's queries, of an application's deadlines
+    Random drawn{0};              // of mixed deadlines and items, and of what stages make
+    uint32_t most_items = 1;      // of one task
+    ServiceId service, parts;     // the tree's, the latter for requests of more items
+    std::vector<size_t> members;  // sources, of one that is made of services
+
+    const std::string& name() const;
+    // Of an application or ensemble.
+    const std::vector<SimulatedVariant>& variants() const {
+      return ensemble != nullptr ? ensemble->models : application->variants;
+    }
   };
   // When each bound batch ends, and what of the tree is in it; the second is one that was bound
   // ahead.
@@ -56,7 +63,8 @@ class Run {
     Time started, deadline;         // the latter is the root's
     bool measured = false;          // the root is, and somebody waits for it
     ModelResult* result = nullptr;  // where its batches and answer are counted
-    bool has_parts = false;         // its children are parts of it, not stages
+    bool has_parts = false;         // its children are parts of it, not members
+    plan::Subset answered = 0;      // members that have
     bool gone = false;              // nobody waits for it any more
     double accuracy = 1;            // of what has been answered for it, as far as it is known
     policy::Task task;              // of a leaf
@@ -66,9 +74,13 @@ class Run {
   void add_applications();
   void add_ensembles();
   void add_pipelines();
+  void add_composites();
+  static policy::ServiceInfo info_of(const Source& source, const std::vector<KeyId>& answers);
+  void add_answers(Source& source);
+  std::unique_ptr<policy::NodeChooser> chooser_of(const Source& source) const;
   KeyId add_key(policy::KeyInfo info, const std::vector<LatencyModel>& latency, uint32_t max_batch);
   KeyId add_variant(const SimulatedVariant& variant);
-  void know(KeyId key, const std::string& name);
+  void know(KeyId key, const std::string& name, size_t source);
   void add_source(Source source, double share, const ArrivalProcess& process,
                   const std::string& name);
   void add_workers();
@@ -78,17 +90,24 @@ class Run {
   void act(Time now);
   void start(const policy::Batch& batch, Time now);
   void drop(const policy::Task& task, Time now);
-  void arrive_with_example(const policy::Task& task, Source& source, Time now);
   void stop_arrivals_at(Time end);
   void learn(Time now);
   void short_circuit(const policy::Task& task, Time now);
   void take(const policy::Task& task, const policy::Batch& batch, Time now);
-  // Whether the answer is right, or how probably; counted where it is to be.
-  double judge(const policy::Task& task, KeyId variant, Time finish, ModelResult* counted);
+  // Whether the answer is right, or how probably; counted where it is to be. Of a variant by its
+  // name, null: of the evidence model itself; of a subset of base models.
+  double judge(const policy::Task& task, const std::string* variant, Time finish,
+               ModelResult* counted);
+  double judge(const policy::Task& task, plan::Subset ran, plan::Subset planned, Time finish,
+               ModelResult* counted);
+  // Of a node whose members have answered.
+  double judge(const Branch& node, Time now);
   static Duration draw_slo(Source& source);
   static uint32_t draw_items(const std::vector<Demand::Items>& from, Random& random);
   std::shared_ptr<const LatencyTable> fastest(const std::vector<KeyId>& keys) const;
-  policy::Task ensemble_query(const policy::Task& task, Source& source, Time now);
+  // Draws what a request is like; when that will be known, and of a query until when it is to be
+  // answered.
+  void draw(policy::Task& task, Source& source, Time now);
   void conclude(const policy::Concluded& concluded, Time now);
   void add_to_tree(Source& source, const std::vector<KeyId>& answers, uint32_t most_items);
   void nominate(policy::Task task, Source& source, Time now);
@@ -97,6 +116,7 @@ class Run {
   void act_on_tree(Time now);
   void start_branch(const policy::TreeDecisions::Started& started, Time now);
   void withdraw_branch(JobId id, Time now);
+  void forget(JobId branch);
   void branch_ended(JobId id, policy::Ending how, uint32_t made, Time now);
   void count_end(ModelResult& result, const Branch& branch, policy::Ending how, Time now);
   uint32_t made_by_stage(const Branch& branch, uint32_t items);
@@ -114,6 +134,10 @@ class Run {
   Time next_evidence() const {
     return evidence_.empty() ? Time::infinite() : evidence_.begin()->first.first;
   }
+  const Source& source_of(const policy::Task& task) const {
+    return sources_[source_of_[task.key.index()]];
+  }
+  Time next_wake() const { return std::min(scheduler_->next_wake(), tree_.next_wake()); }
   bool measured(Time arrival) const { return arrival >= from_ && arrival < to_; }
   KeyId place(KeyId key) const { return places_[key.index()]; }
   void mix(uint64_t value) { result_.hash = (result_.hash ^ value) * 0x100000001b3; }

@@ -1,6 +1,7 @@
 // What the driver does for requests that several models may answer: their data, and who was
 // right about it.
 #include <algorithm>
+#include <bit>
 
 #include "simulate/run.h"
 
@@ -22,24 +23,53 @@ size_t draw_share(const std::vector<Shared>& from, Random& random) {
 
 }  // namespace
 
+const std::string& Run::Source::name() const {
+  if (pipeline != nullptr) return pipeline->name;
+  return ensemble != nullptr ? ensemble->name : application->name;
+}
+
+// The keys of its variants, where batches of theirs answer.
+policy::ServiceInfo Run::info_of(const Source& source, const std::vector<KeyId>& answers) {
+  if (const SimulatedEnsemble* ensemble = source.ensemble) {
+    return policy::EnsembleInfo{.name = ensemble->name,
+                                .models = answers,
+                                .utility = ensemble->utility,
+                                .share = ensemble->bins,
+                                .serve_all = ensemble->serve_all,
+                                .fixed = ensemble->fixed};
+  }
+  const SimulatedApplication& application = *source.application;
+  policy::ApplicationInfo info{.name = application.name,
+                               .penalty = application.penalty,
+                               .prior = application.prior,
+                               .short_circuit = application.short_circuit};
+  for (size_t v = 0; v < application.variants.size(); ++v) {
+    const SimulatedVariant& variant = application.variants[v];
+    const KeyId key = answers.empty() ? KeyId::none() : answers[v];
+    info.variants.push_back({key, variant.accuracy, variant.recall});
+  }
+  return info;
+}
+
+// Of an application or ensemble, the source that is added next: batches of its own variants, or
+// other services.
+void Run::add_answers(Source& source) {
+  std::vector<KeyId> answers;
+  const bool composite = has_services(source.variants());
+  for (const SimulatedVariant& member : source.variants()) {
+    composite ? source.members.push_back(member.service) : answers.push_back(add_variant(member));
+  }
+  if (composite) return;
+  source.key = scheduler_->add_service(info_of(source, answers));
+  know(source.key, source.name(), sources_.size());
+  add_to_tree(source, answers, 1);
+}
+
 void Run::add_applications() {
   for (const SimulatedApplication& application : scenario_.applications) {
-    policy::ApplicationInfo info{.name = application.name,
-                                 .penalty = application.penalty,
-                                 .prior = application.prior,
-                                 .short_circuit = application.short_circuit};
-    for (const SimulatedVariant& variant : application.variants) {
-      info.variants.push_back({add_variant(variant), variant.accuracy, variant.recall});
-    }
-    const KeyId key = scheduler_->add_service(info);
-    know(key, application.name);
-    Source source{.slo = application.slo,
-                  .key = key,
-                  .application = &application,
-                  .demand = &application.demand};
-    std::vector<KeyId> answers;
-    for (const policy::ApplicationVariant& variant : info.variants) answers.push_back(variant.key);
-    add_to_tree(source, answers, 1);
+    Source source{
+        .slo = application.slo, .application = &application, .demand = &application.demand};
+    add_answers(source);
     const uint64_t stream = scenario_.models.size() + scenario_.applications.size();
     if (!application.examples.empty()) {
       source.examples.emplace(application, Random(scenario_.seed, stream + sources_.size()));
@@ -52,17 +82,8 @@ void Run::add_applications() {
 
 void Run::add_ensembles() {
   for (const SimulatedEnsemble& ensemble : scenario_.ensembles) {
-    policy::EnsembleInfo info{.name = ensemble.name,
-                              .utility = ensemble.utility,
-                              .share = ensemble.bins,
-                              .serve_all = ensemble.serve_all,
-                              .fixed = ensemble.fixed};
-    for (const SimulatedVariant& model : ensemble.models) info.models.push_back(add_variant(model));
-    const KeyId key = scheduler_->add_service(info);
-    know(key, ensemble.name);
-    Source source{
-        .slo = ensemble.slo_most, .key = key, .ensemble = &ensemble, .demand = &ensemble.demand};
-    add_to_tree(source, info.models, 1);
+    Source source{.slo = ensemble.slo_most, .ensemble = &ensemble, .demand = &ensemble.demand};
+    add_answers(source);
     source.random = Random(scenario_.seed, ~sources_.size());
     add_source(std::move(source), ensemble.share, ensemble.arrival, ensemble.name);
     result_.models.back().ensemble.emplace();
@@ -84,27 +105,21 @@ uint32_t Run::draw_items(const std::vector<Demand::Items>& from, Random& random)
   return from.empty() ? 1 : from[draw_share(from, random)].items;
 }
 
-void Run::arrive_with_example(const policy::Task& task, Source& source, Time now) {
-  if (!source.examples) return scheduler_->nominate(task, now, decisions_);
-  const Example& example = source.examples->next();
-  examples_[task.job] = &example;
-  scheduler_->nominate(task, now, decisions_);
-  if (!example.evidence.empty() && !source.application->prior.empty()) {
-    evidence_[{now + source.application->evidence_delay, task.job}] = task;
+void Run::draw(policy::Task& task, Source& source, Time now) {
+  if (source.examples) {
+    const Example& example = source.examples->next();
+    examples_[task.job] = &example;
+    if (!example.evidence.empty() && !source.application->prior.empty()) {
+      evidence_[{now + source.application->evidence_delay, task.job}] = task;
+    }
   }
-}
-
-// Draws what it is like, and until when it has to be answered.
-policy::Task Run::ensemble_query(const policy::Task& task, Source& source, Time now) {
+  if (source.ensemble == nullptr) return;
   const SimulatedEnsemble& ensemble = *source.ensemble;
-  const auto& examples = ensemble.examples;
-  queries_[task.job] = &examples[source.random.below(examples.size())];
-  policy::Task query = task;
+  queries_[task.job] = &ensemble.examples[source.random.below(ensemble.examples.size())];
   const Duration spread = ensemble.slo_most - ensemble.slo;
   if (spread > Duration())
-    query.deadline = now + ensemble.slo + spread.scaled(source.random.uniform());
-  if (ensemble.score_delay) evidence_[{now + *ensemble.score_delay, task.job}] = query;
-  return query;
+    task.deadline = now + ensemble.slo + spread.scaled(source.random.uniform());
+  if (ensemble.score_delay) evidence_[{now + *ensemble.score_delay, task.job}] = task;
 }
 
 void Run::conclude(const policy::Concluded& concluded, Time now) {
@@ -112,57 +127,77 @@ void Run::conclude(const policy::Concluded& concluded, Time now) {
   mix(task.job.value());
   mix(concluded.ran);
   trace(TraceEvent::kConcluded, task.job, task.key, concluded.ran, now, now);
-  const EnsembleExample& example = *queries_.at(task.job);
-  queries_.erase(task.job);
   Branch* own = branch(task.job);
   ModelResult& model = result_of(task, own);
-  const bool on_time = now <= task.deadline, counts = measured(task, own);
+  const bool counts = measured(task, own);
+  const double right =
+      judge(task, concluded.ran, concluded.planned, now, counts ? &model : nullptr);
   if (own != nullptr) {
-    own->accuracy = example.correct[concluded.ran] ? 1 : 0;
+    own->accuracy = right;
     branch_ended(task.job, policy::Ending::kAnswered, 1, now);
   } else if (counts) {
     --unended_;
-    ++(on_time ? model.on_time : model.late);
+    ++(now <= task.deadline ? model.on_time : model.late);
     model.latency.record(now - task.arrival);
   }
-  EnsembleResult& result = *model.ensemble;
-  const SimulatedEnsemble& ensemble = *sources_[source_of_[task.key.index()]].ensemble;
-  if (!counts || (!on_time && !ensemble.serve_all)) return;
+}
+
+double Run::judge(const policy::Task& task, plan::Subset ran, plan::Subset planned, Time finish,
+                  ModelResult* counted) {
+  const EnsembleExample& example = *queries_.at(task.job);
+  queries_.erase(task.job);
+  const double right = example.correct[ran] ? 1 : 0;
+  const SimulatedEnsemble& ensemble = *source_of(task).ensemble;
+  if (counted == nullptr || (finish > task.deadline && !ensemble.serve_all)) return right;
+  EnsembleResult& result = *counted->ensemble;
   ++result.answered;
-  if (example.correct[concluded.ran]) ++result.correct;
-  if (concluded.ran != concluded.planned) ++result.incomplete;
-  ++result.subsets[ensemble.subset_name(concluded.ran)];
+  if (right > 0) ++result.correct;
+  if (ran != planned) ++result.incomplete;
+  ++result.subsets[ensemble.subset_name(ran)];
+  return right;
+}
+
+double Run::judge(const Branch& node, Time now) {
+  const Source& source = sources_[node.source];
+  ModelResult* counted = node.measured ? node.result : nullptr;
+  if (source.ensemble != nullptr) {
+    return judge(node.task, node.answered, node.answered, now, counted);
+  }
+  const auto variant = static_cast<size_t>(std::countr_zero(node.answered));
+  return judge(node.task, &source.application->variants[variant].name, now, counted);
 }
 
 void Run::learn(Time now) {
   const policy::Task task = evidence_.begin()->second;
   evidence_.erase(evidence_.begin());
+  const auto tell = [&](const policy::Estimate& estimate) {
+    if (tree_.has(task.job)) return tree_.learned(task.job, estimate, now);
+    scheduler_->learned(task, estimate, now, decisions_);
+  };
   if (const auto query = queries_.find(task.job); query != queries_.end()) {
-    return scheduler_->learned(task, query->second->difficulty, now, decisions_);
+    return tell(query->second->difficulty);
   }
   const auto example = examples_.find(task.job);
-  if (example == examples_.end()) return;
-  scheduler_->learned(task, example->second->evidence, now, decisions_);
+  if (example != examples_.end()) tell(example->second->evidence);
 }
 
-// `variant` none: the evidence model itself has answered.
-double Run::judge(const policy::Task& task, KeyId variant, Time finish, ModelResult* counted) {
-  const SimulatedApplication& application = *sources_[source_of_[task.key.index()]].application;
+double Run::judge(const policy::Task& task, const std::string* variant, Time finish,
+                  ModelResult* counted) {
+  const SimulatedApplication& application = *source_of(task).application;
   const Example* e = nullptr;
   if (const auto example = examples_.find(task.job); example != examples_.end()) {
     e = example->second;
     examples_.erase(example);
   }
-  const std::string& name = variant.is_none() ? application.name : names_[variant.index()];
   double right = e != nullptr && e->short_circuit_correct ? 1 : 0;
   for (size_t v = 0; v < application.variants.size(); ++v) {
-    if (variant.is_none() || application.variants[v].name != name) continue;
+    if (variant == nullptr || application.variants[v].name != *variant) continue;
     right = e == nullptr ? application.variants[v].accuracy : e->correct[v] ? 1 : 0;
   }
   if (counted == nullptr) return right;
   ApplicationResult& result = *counted->application;
   ++result.answered;
-  variant.is_none() ? ++result.short_circuited : ++result.variants[name];
+  variant == nullptr ? ++result.short_circuited : ++result.variants[*variant];
   result.correct += right;
   if (right == 0) return right;
   const double worth = 1 - application.penalty(task.deadline - task.arrival, finish - task.arrival);
@@ -177,7 +212,7 @@ void Run::short_circuit(const policy::Task& task, Time now) {
   ModelResult& model = result_of(task, own);
   const bool counts = measured(task, own);
   if (counts) model.queueing.record(now - task.arrival);
-  const double right = judge(task, KeyId::none(), now, counts ? &model : nullptr);
+  const double right = judge(task, nullptr, now, counts ? &model : nullptr);
   if (own != nullptr) {
     own->accuracy = right;
     return branch_ended(task.job, policy::Ending::kAnswered, 1, now);

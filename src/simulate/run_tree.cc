@@ -1,9 +1,12 @@
 // What the driver does for requests that have children: it acts on what the tree says.
 #include <algorithm>
+#include <limits>
 
 #include "base/topological.h"
+#include "policy/tree/one_of.h"
 #include "policy/tree/parts.h"
 #include "policy/tree/pipeline.h"
+#include "policy/tree/some_of.h"
 #include "simulate/run.h"
 
 namespace fermata::simulate {
@@ -24,34 +27,58 @@ void Run::add_to_tree(Source& source, const std::vector<KeyId>& answers, uint32_
   source.parts = tree_.add(std::make_unique<policy::PartsChooser>(source.service, most_items));
 }
 
-// Those that they contain first.
 void Run::add_pipelines() {
-  const size_t first = sources_.size();
-  std::vector<std::vector<uint32_t>> members;
   for (const SimulatedPipeline& pipeline : scenario_.pipelines) {
-    auto& own = members.emplace_back();
-    for (const SimulatedStage& stage : pipeline.stages) {
-      if (stage.service >= first) own.push_back(static_cast<uint32_t>(stage.service - first));
-    }
-    know(KeyId(static_cast<uint32_t>(names_.size())), pipeline.name);
     Source source{.slo = pipeline.slo,
-                  .key = KeyId(static_cast<uint32_t>(names_.size() - 1)),
                   .pipeline = &pipeline,
-                  .demand = &pipeline.demand};
+                  .demand = &pipeline.demand,
+                  .most_items = std::numeric_limits<uint32_t>::max()};
+    for (const SimulatedStage& stage : pipeline.stages) source.members.push_back(stage.service);
     add_source(std::move(source), pipeline.share, pipeline.arrival, pipeline.name);
   }
-  for (const uint32_t p : topological_order(members).order) {
+}
+
+std::unique_ptr<policy::NodeChooser> Run::chooser_of(const Source& source) const {
+  std::vector<ServiceId> members;
+  for (const size_t member : source.members) members.push_back(sources_[member].service);
+  if (source.pipeline != nullptr) {
     std::vector<policy::PipelineStage> stages;
-    ModelResult& result = result_.models[first + p];
-    for (const SimulatedStage& stage : scenario_.pipelines[p].stages) {
-      stages.push_back({sources_[stage.service].service, stage.after});
-      ModelResult& own = result.stages.emplace_back();
-      own.name = stage.name;
-      if (sources_[stage.service].application != nullptr) own.application.emplace();
-      if (sources_[stage.service].ensemble != nullptr) own.ensemble.emplace();
+    for (size_t s = 0; s < members.size(); ++s) {
+      stages.push_back({members[s], source.pipeline->stages[s].after});
     }
-    sources_[first + p].service =
-        tree_.add(std::make_unique<policy::PipelineChooser>(std::move(stages)));
+    return std::make_unique<policy::PipelineChooser>(std::move(stages));
+  }
+  const policy::ServiceInfo info = info_of(source, {});
+  if (const auto* ensemble = std::get_if<policy::EnsembleInfo>(&info)) {
+    return std::make_unique<policy::SomeOfChooser>(*ensemble, std::move(members));
+  }
+  return std::make_unique<policy::OneOfChooser>(std::get<policy::ApplicationInfo>(info),
+                                                std::move(members));
+}
+
+// What is made of services; what each contains first.
+void Run::add_composites() {
+  std::vector<std::vector<uint32_t>> members;
+  for (size_t s = 0; s < sources_.size(); ++s) {
+    Source& source = sources_[s];
+    members.emplace_back(source.members.begin(), source.members.end());
+    if (source.members.empty()) continue;
+    source.key = KeyId(static_cast<uint32_t>(names_.size()));
+    know(source.key, source.name(), s);
+  }
+  for (const uint32_t s : topological_order(members).order) {
+    Source& source = sources_[s];
+    if (source.members.empty()) continue;
+    source.service = tree_.add(chooser_of(source));
+    source.parts =
+        tree_.add(std::make_unique<policy::PartsChooser>(source.service, source.most_items));
+    for (size_t m = 0; m < source.members.size(); ++m) {
+      ModelResult& own = result_.models[s].stages.emplace_back();
+      own.name =
+          source.pipeline != nullptr ? source.pipeline->stages[m].name : source.variants()[m].name;
+      if (sources_[source.members[m]].application != nullptr) own.application.emplace();
+      if (sources_[source.members[m]].ensemble != nullptr) own.ensemble.emplace();
+    }
   }
 }
 
@@ -63,13 +90,15 @@ Run::Branch* Run::branch(JobId id) {
 
 void Run::begin(JobId id, Branch made, Time deadline, Time now) {
   Source& source = sources_[made.source];
-  made.has_parts = source.pipeline == nullptr && made.items > source.most_items;
-  const bool is_node = source.pipeline != nullptr || made.has_parts;
+  made.has_parts = made.items > source.most_items;
   made.task = {id, source.key, now, deadline, made.items};
-  const Branch& own = branches_[id] = made;
-  if (!is_node) return nominate(own.task, source, now);
-  trace(TraceEvent::kOpened, id, source.key, own.items, now, deadline);
-  tree_.arrived(id, own.has_parts ? source.parts : source.service, own.items, deadline, now);
+  Branch& own = branches_[id] = made;
+  if (source.members.empty() && !own.has_parts) return nominate(own.task, source, now);
+  if (!own.has_parts) draw(own.task, source, now);
+  if (own.parent.is_none()) own.deadline = own.task.deadline;
+  trace(TraceEvent::kOpened, id, source.key, own.items, now, own.task.deadline);
+  tree_.arrived(id, own.has_parts ? source.parts : source.service, own.items, own.task.deadline,
+                now);
 }
 
 void Run::act_on_tree(Time now) {
@@ -94,7 +123,7 @@ void Run::start_branch(const policy::TreeDecisions::Started& started, Time now) 
              .measured = parent->measured,
              .result = parent->result};
   if (!parent->has_parts) {
-    own.source = sources_[parent->source].pipeline->stages[started.child].service;
+    own.source = sources_[parent->source].members[started.child];
     own.result = &result_.models[parent->source].stages[started.child];
     if (own.measured) {
       ModelResult& stage = *own.result;
@@ -111,25 +140,28 @@ void Run::withdraw_branch(JobId id, Time now) {
   Branch* own = branch(id);
   if (own == nullptr) return;
   const Source& source = sources_[own->source];
-  if (source.pipeline != nullptr || own->has_parts) {
+  if (!source.members.empty() || own->has_parts) {
     if (!tree_.withdrawn(id)) return;
     trace(TraceEvent::kGivenUp, id, source.key, 0, now, now);
-    branches_.erase(id);
-    return;
+    return forget(id);
   }
   own->gone = true;
   own->measured = false;
   if (!scheduler_->withdraw(policy::Task(own->task), now, decisions_)) return;
   trace(TraceEvent::kWithdrawn, id, source.key, own->items, now, now);
-  examples_.erase(id);
-  queries_.erase(id);
-  branches_.erase(id);
+  forget(id);
+}
+
+void Run::forget(JobId branch) {
+  examples_.erase(branch);
+  queries_.erase(branch);
+  branches_.erase(branch);
 }
 
 uint32_t Run::made_by_stage(const Branch& own, uint32_t items) {
   if (own.parent.is_none()) return items;
   const Branch& parent = branches_.at(own.parent);
-  if (parent.has_parts) return items;
+  if (parent.has_parts || sources_[parent.source].pipeline == nullptr) return items;
   const auto& makes = sources_[parent.source].pipeline->stages[own.child].makes;
   if (makes.empty()) return items;
   uint32_t made = 0;
@@ -162,23 +194,21 @@ void Run::count_end(ModelResult& result, const Branch& own, policy::Ending how, 
 }
 
 void Run::branch_ended(JobId id, policy::Ending how, uint32_t made, Time now) {
-  const Branch own = branches_.at(id);
-  if (own.gone) {
-    branches_.erase(id);
-    return;
-  }
+  Branch own = branches_.at(id);
+  if (own.gone) return forget(id);
   const Source& source = sources_[own.source];
-  const bool is_node = source.pipeline != nullptr || own.has_parts;
   const bool answered = how == policy::Ending::kAnswered;
-  if (is_node) {
+  if (!source.members.empty() && !own.has_parts && source.pipeline == nullptr && answered) {
+    own.accuracy = judge(own, now);
+  }
+  if (!source.members.empty() || own.has_parts) {
     mix(id.value());
     trace(answered ? TraceEvent::kClosed : TraceEvent::kGivenUp, id, source.key, made, now, now);
   }
   if (own.parent.is_none()) {
     if (own.measured) --unended_;
     count_end(*own.result, own, how, now);
-    branches_.erase(id);
-    return;
+    return forget(id);
   }
   Branch& parent = branches_.at(own.parent);
   std::vector<uint32_t> skipped;
@@ -188,10 +218,12 @@ void Run::branch_ended(JobId id, policy::Ending how, uint32_t made, Time now) {
     parent.accuracy = parent.has_parts ? parent.accuracy - (1 - own.accuracy) * own.items /
                                                                static_cast<double>(parent.items)
                                        : parent.accuracy * own.accuracy;
+    const bool of_pipeline = sources_[parent.source].pipeline != nullptr;
+    if (!parent.has_parts && !of_pipeline) parent.answered |= plan::Subset{1} << own.child;
     made = made_by_stage(own, made);
     skipped = skipped_after(own);
   }
-  branches_.erase(id);
+  forget(id);
   tree_.ended(id, how, made, now, skipped);
 }
 

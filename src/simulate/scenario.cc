@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "estimate/subset.h"
 
 namespace fermata::simulate {
@@ -12,6 +13,10 @@ namespace {
 constexpr double kMebibyte = 1 << 20;
 
 }  // namespace
+
+bool has_services(const std::vector<SimulatedVariant>& members) {
+  return absl::c_any_of(members, [](const auto& m) { return !m.service_name.empty(); });
+}
 
 int64_t SimulatedVariant::memory_bytes() const {
   return static_cast<int64_t>(memory_mb * kMebibyte);

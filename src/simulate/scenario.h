@@ -44,6 +44,8 @@ struct SimulatedModel {
 struct SimulatedVariant {
   std::string name;
   std::optional<size_t> model;        // of Scenario::models, whose batches it then shares
+  std::string service_name;           // not empty: another service of the scenario, of which
+  size_t service = 0;                 // this is the source; then nothing but accuracies counts
   std::vector<LatencyModel> latency;  // by worker type; of a shared model: that one's
   uint32_t max_batch = 256;
   Duration load;
@@ -53,6 +55,9 @@ struct SimulatedVariant {
 
   int64_t memory_bytes() const;
 };
+
+// Whether some are services: then all are.
+bool has_services(const std::vector<SimulatedVariant>& members);
 
 // A request of recorded or made-up data: what its neighbours say, and who is right about it.
 struct Example {

@@ -12,6 +12,7 @@
 #include "simulate/demand_document.h"
 #include "simulate/ensemble_document.h"
 #include "simulate/pipeline_document.h"
+#include "simulate/services_document.h"
 
 namespace fermata::simulate {
 namespace {
@@ -186,9 +187,13 @@ Scenario read_scenario(Reader root) {
   if (Reader models = fields["models"]; models.present() || !others) {
     scenario.models = read_models(models, scenario.workers);
   }
-  if (applications.present()) scenario.applications = read_applications(applications, scenario);
-  if (ensembles.present()) scenario.ensembles = read_ensembles(ensembles, scenario);
-  if (pipelines.present()) read_pipelines(pipelines, scenario);
+  ServiceNames named;
+  if (applications.present()) {
+    scenario.applications = read_applications(applications, scenario, named);
+  }
+  if (ensembles.present()) scenario.ensembles = read_ensembles(ensembles, scenario, named);
+  if (pipelines.present()) read_pipelines(pipelines, scenario, named);
+  if (!root.failed()) resolve_services(root, named, scenario);
   check_total_share(root, scenario);
   Reader rate = fields["rate_rps"];
   scenario.rate_rps = read_rate(rate, scenario);

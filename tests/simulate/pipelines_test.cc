@@ -163,9 +163,9 @@ TEST(Pipelines, MistakesAreSaid) {
                     "{name: q, slo_ms: 9, stages: [{name: x, service: p}]}]"),
               HasSubstr("contains itself"));
   EXPECT_THAT(error("pipelines: [{name: p, slo_ms: 9, stages: [{name: x, service: nobody}]}]"),
-              HasSubstr("there is no 'nobody'"));
+              HasSubstr("stages[0].service: \"nobody\", expected the name of a service"));
   EXPECT_THAT(error("pipelines: [{name: a, slo_ms: 9, stages: [{name: x, service: b}]}]"),
-              HasSubstr("names that no model"));
+              HasSubstr("no two have the same name"));
   EXPECT_THAT(error("pipelines: [{name: p, slo_ms: 9, stages: [{name: x, service: a, after: [y]},"
                     "{name: y, service: a, after: [x]}]}]"),
               HasSubstr("comes after itself"));

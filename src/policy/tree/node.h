@@ -38,7 +38,8 @@ struct Node {
   ServiceId service;
   Time arrival, deadline;  // infinite: none
   uint32_t items = 1;
-  std::vector<Child> children;  // as the chooser numbers them
+  std::vector<Child> children;   // as the chooser numbers them
+  Time wake = Time::infinite();  // see Branches::wake
   // The chooser's own: counts, and what it believes that members, or subsets of them, are worth.
   uint32_t open = 0, made = 0;
   std::vector<double> worth;

@@ -16,6 +16,8 @@ class Branches {
   virtual Ahead ahead(ServiceId service, uint32_t items, Time now) const = 0;
   // Starts node.children[child] as a request for its `service` with its `items`, `due` and `last`.
   virtual void start(Node& node, uint32_t child, Time now) = 0;
+  // Once, at `when`, the chooser is woken for the node; earlier ones are forgotten.
+  virtual void wake(Node& node, Time when) = 0;
   // Ends the node: what runs for it is withdrawn. `made`: how many items it turned into. Of one
   // that is rejected: what it would have met. The node is gone then.
   virtual void end(Node& node, Ending how, uint32_t made, const Ahead& met = {}) = 0;
@@ -35,6 +37,8 @@ class NodeChooser {
   // A slower loop plans which option each child is to take, by child, for those that start from now
   // on; kAnyOption: it is left open.
   virtual void planned(std::vector<uint32_t> /*options*/) {}
+  // The time has come that it asked for.
+  virtual void woken(Node& /*node*/, Time /*now*/, Branches& /*tree*/) {}
   virtual Ahead ahead(uint32_t items, Time now, const Branches& tree) const = 0;
 };
 

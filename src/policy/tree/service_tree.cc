@@ -157,16 +157,36 @@ void ServiceTree::withdraw_children(const Node& node) {
 bool ServiceTree::withdrawn(JobId id) {
   const auto it = nodes_.find(id);
   if (it == nodes_.end()) return false;
-  withdraw_children(*it->second);
-  nodes_.erase(it);
+  forget(*it->second);
   return true;
 }
 
-void ServiceTree::end(Node& node, Ending how, uint32_t made, const Ahead& met) {
+void ServiceTree::wake(Node& node, Time when) {
+  if (when == node.wake) return;
+  if (!node.wake.is_infinite()) wakes_.erase({node.wake, node.id});
+  if (!when.is_infinite()) wakes_.insert({when, node.id});
+  node.wake = when;
+}
+
+void ServiceTree::tick(Time now) {
+  while (next_wake() <= now) {
+    Node& node = *nodes_.at(wakes_.begin()->second);
+    wake(node, Time::infinite());
+    known(node.service).chooser->woken(node, now, *this);
+  }
+}
+
+void ServiceTree::forget(Node& node) {
   withdraw_children(node);
+  wake(node, Time::infinite());
   const JobId id = node.id;
-  out_.ended.push_back({id, how, made, met});
   nodes_.erase(id);
+}
+
+void ServiceTree::end(Node& node, Ending how, uint32_t made, const Ahead& met) {
+  const JobId id = node.id;
+  forget(node);
+  out_.ended.push_back({id, how, made, met});
 }
 
 }  // namespace fermata::policy

@@ -3,8 +3,10 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "model/latency.h"
 #include "policy/tree/node.h"
@@ -75,12 +77,16 @@ class ServiceTree final : public Branches {
   void planned(ServiceId service, std::vector<uint32_t> options);
   // False where the node has ended.
   bool withdrawn(JobId node);
+  // To be called at next_wake(), or as soon after as can be.
+  void tick(Time now);
+  Time next_wake() const { return wakes_.empty() ? Time::infinite() : wakes_.begin()->first; }
   bool has(JobId node) const { return nodes_.contains(node); }
 
   TreeDecisions& decisions() { return out_; }
 
   Ahead ahead(ServiceId service, uint32_t items, Time now) const override;
   void start(Node& node, uint32_t child, Time now) override;
+  void wake(Node& node, Time when) override;
   void end(Node& node, Ending how, uint32_t made, const Ahead& met) override;
 
  private:
@@ -106,12 +112,14 @@ class ServiceTree final : public Branches {
   ServiceId new_service();
   void observe(const Child& child, Time now);
   void withdraw_children(const Node& node);
+  void forget(Node& node);
 
   const std::function<JobId()> next_id_;
   std::vector<Known> services_;
   std::vector<ServiceId> free_;
   absl::flat_hash_map<JobId, std::unique_ptr<Node>> nodes_;
   absl::flat_hash_map<JobId, Place> children_;  // that run
+  absl::btree_set<std::pair<Time, JobId>> wakes_;
   TreeDecisions out_;
 };
 

@@ -76,9 +76,17 @@ void SomeOfChooser::ask(Node& node, Ending otherwise, Time now, Branches& tree) 
     running += node.children[m].state == Child::kRunning ? 1 : 0;
     answered += node.children[m].state == Child::kDone ? 1 : 0;
   }
-  if (running > 0) return;
+  if (running > 0) {
+    if (answered > 0 && !info_.serve_all) tree.wake(node, node.deadline);
+    return;
+  }
   if (answered > 0) return tree.end(node, Ending::kAnswered, node.items);
   tree.end(node, otherwise, 0, ahead(node.items, now, tree));
+}
+
+// Some have answered.
+void SomeOfChooser::woken(Node& node, Time, Branches& tree) {
+  tree.end(node, Ending::kAnswered, node.items);
 }
 
 void SomeOfChooser::ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) {

@@ -11,7 +11,8 @@ namespace fermata::policy {
 // where some members are services. Of the subsets that are expected to end by the deadline the one
 // of highest utility is asked, of equals the one that runs least; more members are added where the
 // difficulty says so, and others where some are rejected or fail. A query ends when all
-// that were asked have ended: answered, where any of them has answered.
+// that were asked have ended, or at its deadline where it is not served late: answered, where any
+// of them has answered.
 class SomeOfChooser final : public NodeChooser {
  public:
   // Members by model of `info`, whose keys mean nothing.
@@ -19,6 +20,7 @@ class SomeOfChooser final : public NodeChooser {
 
   void arrived(Node& node, Time now, Branches& tree) override;
   void learned(Node& node, const Estimate& estimate, Time now, Branches& tree) override;
+  void woken(Node& node, Time now, Branches& tree) override;
   void ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) override;
   Ahead ahead(uint32_t items, Time now, const Branches& tree) const override;
 
