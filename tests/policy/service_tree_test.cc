@@ -5,6 +5,7 @@
 #include "policy/hand.h"
 #include "policy/tree/parts.h"
 #include "policy/tree/pipeline.h"
+#include "policy/tree/some_of.h"
 
 namespace fermata::policy {
 namespace {
@@ -233,6 +234,33 @@ TEST_F(TreeByHand, PartsCoverTheItemsAndTheFirstRejectionEndsThem) {
   end(three[1].id, 10, 0, Ending::kRejected);
   EXPECT_THAT(tree.decisions().withdrawn, ElementsAre(three[0].id, three[2].id));
   EXPECT_EQ(ending().how, Ending::kRejected);
+}
+
+// The other member is late, as nobody expected; one that serves all waits for it.
+TEST_F(TreeByHand, AnEnsembleEndsAtItsDeadlineWithWhatItHas) {
+  for (const bool serve_all : {false, true}) {
+    EnsembleInfo info{.name = "e", .utility = {{0, 0.6, 0.7, 1}}, .share = {1}};
+    info.serve_all = serve_all;
+    const std::vector<ServiceId> members = {leaf(10), leaf(30)};
+    arrive(tree.add(std::make_unique<SomeOfChooser>(info, members)), 0, 50);
+    const auto asked = started();
+    ASSERT_EQ(asked.size(), 2u);
+    EXPECT_TRUE(tree.next_wake().is_infinite());
+    end(asked[0].id, 12);
+    if (serve_all) {
+      EXPECT_TRUE(tree.next_wake().is_infinite());
+      end(asked[1].id, 70);
+      EXPECT_EQ(ending().how, Ending::kAnswered);
+      continue;
+    }
+    EXPECT_EQ(tree.next_wake(), at_ms(50));
+    tree.tick(at_ms(49));
+    EXPECT_THAT(tree.decisions().ended, IsEmpty());
+    tree.tick(at_ms(50));
+    EXPECT_EQ(ending().how, Ending::kAnswered);
+    EXPECT_THAT(std::exchange(tree.decisions().withdrawn, {}), ElementsAre(asked[1].id));
+    EXPECT_TRUE(tree.next_wake().is_infinite());
+  }
 }
 
 }  // namespace

@@ -11,6 +11,12 @@
 #include "policy/tree/some_of.h"
 
 namespace fermata::engine {
+namespace {
+
+// Before a moment that a chooser waits for, a deadline, so that what there is can be put together.
+constexpr Duration kLead = Duration::millis(1);
+
+}  // namespace
 
 Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
   if (const auto it = known_.find(pipeline.get()); it != known_.end()) return *it->second;
@@ -109,6 +115,21 @@ void Trees::forget_the_old() {
       }
     }
   } while (!old.empty());
+}
+
+void Trees::run_timer() {
+  while (handle([this](Actions& actions) {
+    const Time now = monotonic_now();
+    tree_.tick(now + kLead);
+    settle(now, actions);
+  })) {
+    Time until;
+    {
+      const std::lock_guard lock(mutex_);
+      until = timer_wakes_ = tree_.next_wake();
+    }
+    timer_.park_until(until.is_infinite() ? until : until - kLead);
+  }
 }
 
 }  // namespace fermata::engine

@@ -43,8 +43,13 @@ void flatten_items(std::vector<Tensor>& outputs) {
 Trees::Trees(Host host, uint32_t operator_threads)
     : host_(std::move(host)),
       tree_([this] { return host_.next_id(); }),
-      operators_(operator_threads) {}
-Trees::~Trees() = default;
+      operators_(operator_threads),
+      timer_thread_([this] { run_timer(); }) {}
+
+Trees::~Trees() {
+  stop();
+  timer_thread_.join();
+}
 
 bool Trees::handle(const std::function<void(Actions&)>& event) {
   Actions actions;
@@ -53,6 +58,7 @@ bool Trees::handle(const std::function<void(Actions&)>& event) {
     if (stopped_) return false;
     event(actions);
     ++acting_;
+    if (tree_.next_wake() < timer_wakes_) timer_.unpark();
   }
   for (Action& action : actions) action();
   const std::lock_guard lock(mutex_);
@@ -129,6 +135,7 @@ void Trees::stop() {
   {
     std::unique_lock lock(mutex_);
     stopped_ = true;
+    timer_.unpark();
     for (const auto& [id, node] : nodes_) {
       if (node->job != nullptr) jobs.push_back(node->job);
     }

@@ -7,11 +7,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "engine/request.h"
 #include "engine/schedule/job.h"
+#include "engine/schedule/parker.h"
 #include "engine/services/operator_runner.h"
 #include "engine/services/pipeline.h"
 #include "policy/tree/service_tree.h"
@@ -64,6 +66,7 @@ class Trees {
 
   // Runs `event` under the lock, then what it led to. False where it has stopped.
   bool handle(const std::function<void(Actions&)>& event);
+  void run_timer();
   void child_ended(JobId id, ReplyPart part);
   // The rest is under the lock.
   void take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time now);
@@ -89,11 +92,14 @@ class Trees {
   uint32_t acting_ = 0;  // threads beyond the lock
   bool stopped_ = false;
   policy::ServiceTree tree_;
+  Time timer_wakes_ = Time::infinite();
+  Parker timer_;
   absl::flat_hash_map<JobId, std::shared_ptr<Node>> nodes_;
   absl::flat_hash_map<JobId, Place> children_;
   absl::flat_hash_map<const Pipeline*, std::unique_ptr<Known>> known_;
   std::map<std::string, VariantPlan> plans_;  // by service
-  OperatorRunner operators_;                  // the last: what it runs comes back here
+  OperatorRunner operators_;                  // what it runs comes back here
+  std::thread timer_thread_;                  // the last: it runs from the beginning
 };
 
 }  // namespace fermata::engine
