@@ -1,5 +1,7 @@
 #include "engine/engine.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <set>
 
@@ -43,15 +45,8 @@ absl::Status check(const EngineOptions& options) {
                    options.workers.count());
   }
   if (options.default_max_batch < 1) return invalid("default_max_batch is 0, expected at least 1");
-  const bool compounds = absl::c_any_of(
-      options.services, [](const ServiceOptions& s) { return models_of(s) != nullptr; });
-  const bool on_demand = options.workers.residency == Residency::kOnDemand;
-  if (on_demand && (options.policy == "nexus" || options.scheduler_threads > 0)) {
-    return invalid(
-        "workers.residency on_demand needs another scheduler than nexus, and scheduler_threads 0");
-  }
-  if (compounds && options.scheduler_threads > 0) {
-    return invalid("services of several variants need scheduler_threads 0");
+  if (options.workers.residency == Residency::kOnDemand && options.policy == "nexus") {
+    return invalid("workers.residency on_demand needs another scheduler than nexus");
   }
   ASSIGN_OR_RETURN(const auto scheduler, policy::make_scheduler(options.policy));
   if (options.workers.least && (!scheduler->workers_may_leave() || options.scheduler_threads > 0)) {
@@ -131,7 +126,30 @@ std::vector<std::string> missing_models(const EngineOptions& options,
   return missing;
 }
 
+// Model threads know nothing of each other's keys, nor of what workers hold: who chooses among
+// several keys, or loads on demand, is on the thread of the pool's view. Where that is all of
+// scheduling, why; else empty.
+std::string why_one_thread(const EngineOptions& options) {
+  if (options.scheduler_threads == 0) return {};
+  const auto chooses = [](const ServiceOptions& s) { return models_of(s) != nullptr; };
+  const auto service = absl::c_find_if(options.services, chooses);
+  std::string reason;
+  if (options.workers.residency == Residency::kOnDemand) {
+    reason = "models are loaded on demand";
+  } else if (service != options.services.end()) {
+    reason = fmt::format("service '{}' has several models", service->name);
+  } else {
+    return {};
+  }
+  return fmt::format("scheduler_threads: {}, but one thread schedules, since {}",
+                     options.scheduler_threads, reason);
+}
+
 absl::StatusOr<std::unique_ptr<RealEngine>> make_unstarted(EngineOptions options) {
+  if (const std::string why = why_one_thread(options); !why.empty()) {
+    spdlog::warn(why);
+    options.scheduler_threads = 0;
+  }
   RETURN_IF_ERROR(check_policy(options));
   std::vector<std::unique_ptr<ExecutorFactory>> executors(options.workers.types.size());
   for (uint32_t type = 0; type < executors.size(); ++type) {
@@ -200,6 +218,9 @@ Examination examine(EngineOptions options) {
   if (add(order_composites(options, *models))) return found;
   found.findings = missing_models(options, *models);
   if (!found.findings.empty()) return found;
+  if (std::string why = why_one_thread(options); !why.empty()) {
+    found.notes.push_back(std::move(why));
+  }
   const auto engine = make_unstarted(std::move(options));
   if (add(engine.status())) return found;
   add((*engine)->start(*models));

@@ -214,7 +214,8 @@ struct EngineOptions {
   std::string policy = "fermata";  // a name of policy::all_scheduler_names()
   policy::GroupSettings groups;
   // Model threads that batch, besides one that ranks workers (Symphony 4.5). 0:
-  // both happen on the scheduler thread, which is best up to some 100k requests/s.
+  // both happen on the scheduler thread, which is best up to some 100k requests/s; so they do where
+  // a service has several models or these are loaded on demand.
   uint32_t scheduler_threads = 0;
   double latency_quantile = 0.9;    // of a profile, drives every decision; in [0.5, 0.99]
   uint32_t default_max_batch = 64;  // where neither configuration nor model says

@@ -83,6 +83,7 @@ TEST(UnlikeWorkers, VariantsAreChosenByTheWorkerThatRunsThem) {
     EngineOptions options = folder.options();
     options.policy = policy;
     options.groups.window = Duration();
+    options.scheduler_threads = 1;  // one thread chooses variants all the same
     options.services = {{.name = "app",
                          .variants = VariantsOptions{.models = {"one", "two"},
                                                      .penalty = {plan::PenaltyShape::kStep}}}};
