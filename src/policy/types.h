@@ -30,8 +30,10 @@ inline constexpr uint32_t kAnyType = ~uint32_t{0};
 
 // What of a key the pool's account has to know (policy/pool/account.h).
 struct Outlook {
-  double rate = 0;                        // items a second, with a deadline, that are expected
-  Time seen;                              // when the last came
+  double rate = 0;  // items a second, with a deadline, that are expected
+  Time seen;        // when the last came
+  Duration alone;   // how long one of them runs
+  double load = 0;  // workers that they keep busy in batches of the target size
   Duration slack = Duration::infinite();  // how long one that comes can wait before it must start
   Time first_by, last_by;  // of those that wait, when the first and the last must start, alone
 };
@@ -71,6 +73,7 @@ struct Grant {
   uint64_t epoch = 0;
   Duration others_slack = Duration::infinite();  // the least Outlook::slack of the other keys
   Harm harm;
+  double load = 0;  // Outlook::load of all keys, by worker
 };
 
 // The answer to a grant: the worker's batch is expected to end at free_at; or

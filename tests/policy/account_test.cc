@@ -27,8 +27,8 @@ class Account : public testing::Test {
     other_.outlook.last_by = at_ms(last_ms);
     view_.set_offer(other_);
   }
-  double late(double from_ms, double until_ms) const {
-    return made_late(view_, KeyId(0), 0, at_ms(from_ms), at_ms(until_ms));
+  double late(double from_ms, double until_ms, uint32_t left = 0) const {
+    return made_late(view_, KeyId(0), 0, at_ms(from_ms), at_ms(until_ms), left);
   }
 
   PoolView view_;
@@ -54,7 +54,25 @@ TEST_F(Account, WhoWaitsAndMustStartBeforeIsLate) {
 
 TEST_F(Account, ItsOwnRequestsAreNotOthers) {
   expect(100, 20);
-  EXPECT_EQ(made_late(view_, KeyId(1), 0, at_ms(0), at_ms(500)), 0);
+  EXPECT_EQ(made_late(view_, KeyId(1), 0, at_ms(0), at_ms(500), 0), 0);
+}
+
+// 100 a second that run for 10 ms keep one worker busy: one that is left is so half of the time,
+// two are a fifth.
+TEST_F(Account, WorkersThatAreLeftServeSomeOfThem) {
+  other_.outlook.alone = Duration::millis(10);
+  expect(100, 20);
+  EXPECT_DOUBLE_EQ(late(0, 50, 1), 3.0 / 2);
+  EXPECT_DOUBLE_EQ(late(0, 50, 2), 3.0 / 5);
+}
+
+TEST_F(Account, TheLoadIsWhatTheWorkersAreWantedFor) {
+  other_.outlook.load = 0.5;
+  expect(100, 20);
+  EXPECT_DOUBLE_EQ(load(view_, at_ms(0)), 0.5);
+  view_.add_worker(0);
+  EXPECT_DOUBLE_EQ(load(view_, at_ms(0)), 0.25);
+  EXPECT_NEAR(load(view_, at_ms(10'000)), 0.25 * 0.3 / 100, 1e-12);  // it has gone silent
 }
 
 TEST_F(Account, WhatTheWorkerMayNotRunLosesNothing) {

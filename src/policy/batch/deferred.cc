@@ -35,14 +35,8 @@ class DeferredBetaLambda final : public Deferred {
  protected:
   void schedule(Time deadline, Time now, Offer& offer) override {
     Deferred::schedule(deadline, now, offer);
-    if (offer.items > beta().seconds() * rate().per_second()) offer.start_at = now;
-  }
-
- private:
-  // The fixed cost of the line through the first and the target size.
-  Duration beta() const {
-    const uint32_t b = std::max(target(), 2u);
-    return times().run(1) - (times().run(b) - times().run(1)) / (b - 1);
+    const double beta_s = fixed_cost(times(), target()).seconds();
+    if (offer.items > beta_s * rate().per_second()) offer.start_at = now;
   }
 };
 

@@ -10,16 +10,20 @@ namespace fermata::policy {
 namespace {
 
 // fermata.h says what each stands for, docs/policies.md what other values do.
-constexpr double kLeastMargin = 0.1;        // of ℓ(b)
-constexpr double kNotWorth = 0.1;           // of items per worker second
-constexpr double kSteady = 0.3;             // variation
-constexpr double kBursts = 0.6;             // variation
-constexpr double kOverload = 0.2;           // of the requests
-constexpr double kLossWeight = 1.0 / 1024;  // of a request in the recent ones
-constexpr double kBatchWeight = 0.05;       // of a batch in the recent ones
-constexpr double kPriceInCalm = 0.01;       // of the items that a worker second serves
-constexpr double kFarFromNow = 1e6;         // items: more than any wait brings
-constexpr double kNobodyComes = 1e9;        // seconds
+constexpr double kLeastMargin = 0.1;  // of ℓ(b)
+constexpr double kNotWorth = 0.1;     // of items per worker second
+constexpr double kSteady = 0.3;       // variation
+constexpr double kBursts = 0.6;       // variation
+constexpr double kSpare = 0.6,
+                 kBusy = 0.7;  // of the pool's load: from where to where it starts early
+constexpr double kDense = 0.8, kFull = 0.95;  // and from where to where it no longer does
+constexpr double kCheap = 0.4, kDear = 0.5;   // fixed cost of a batch by what a deadline leaves
+constexpr double kOverload = 0.2;             // of the requests
+constexpr double kLossWeight = 1.0 / 1024;    // of a request in the recent ones
+constexpr double kBatchWeight = 0.05;         // of a batch in the recent ones
+constexpr double kPriceInCalm = 0.01;         // of the items that a worker second serves
+constexpr double kFarFromNow = 1e6;           // items: more than any wait brings
+constexpr double kNobodyComes = 1e9;          // seconds
 
 class Fermata final : public QueueBatcher {
  public:
@@ -41,6 +45,7 @@ class Fermata final : public QueueBatcher {
     const bool may_grow = offer.items < times().max_batch() && (latest - now).seconds() > gap_s_;
     offer.start_at = may_grow ? latest - margin(offer, latest - queue()[0].arrival) : now;
     offer.variation = variation();
+    offer.outlook.load = load_;
     offer.urgency = deadline - offer.run;
   }
 
@@ -48,7 +53,9 @@ class Fermata final : public QueueBatcher {
     pool_wait_ = grant.wait;
     harm_ = grant.harm;
     others_slack_ = grant.others_slack;
-    bursts_ = std::clamp((grant.variation - kSteady) / (kBursts - kSteady), 0.0, 1.0);
+    const double wanted =
+        std::max(rising(grant.variation, kSteady, kBursts), rising(grant.load, kSpare, kBusy));
+    early_ = wanted * (1 - rising(grant.load, kDense, kFull));
   }
 
   // The size at which an item costs least: items of others that are made late, and the items that
@@ -81,11 +88,18 @@ class Fermata final : public QueueBatcher {
     target_ = target_size(times(), rate(), budget());
     nearly_target_ = 1;
     while (efficiency(nearly_target_) < (1 - kNotWorth) * efficiency(target_)) ++nearly_target_;
+    load_ = rate().per_second() / efficiency(target_);
+    const double fixed_s = fixed_cost(times(), target_).seconds();
+    spare_ = 1 - rising(fixed_s, (budget().seconds() - fixed_s) * kCheap,
+                        (budget().seconds() - fixed_s) * kDear);
     gap_s_ = rate().per_second() > 0 ? 1 / rate().per_second() : kNobodyComes;
     find_worth_waiting_for();
   }
 
  private:
+  static double rising(double x, double from, double to) {
+    return from < to ? std::clamp((x - from) / (to - from), 0.0, 1.0) : 1;
+  }
   double efficiency(uint32_t b) const { return b / times().run(b).seconds(); }
   double calm() const { return std::max(0.0, 1 - loss_ / kOverload); }
 
@@ -102,7 +116,8 @@ class Fermata final : public QueueBatcher {
   // themselves.
   Duration margin(const Offer& offer, Duration longest) const {
     const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
-    const double at_once = bursts_ * std::min(1.0, others_slack_.seconds() / offer.run.seconds());
+    const double at_once =
+        early_ * spare_ * std::min(1.0, others_slack_.seconds() / offer.run.seconds());
     const Duration wanted =
         std::max({offer.run.scaled(kLeastMargin), pool_wait_, worth, longest.scaled(at_once)});
     return std::min(wanted.scaled(calm()), longest);
@@ -134,7 +149,9 @@ class Fermata final : public QueueBatcher {
   Harm harm_;
   Duration others_slack_ = Duration::infinite();
   const PoolView* pool_ = nullptr;
-  double bursts_ = 1;  // how far the pool's arrivals come in bursts: 0 steady, 1 nothing is sure
+  double load_ = 0;   // see Outlook
+  double early_ = 0;  // how far the pool's load has batches start early, 0 to 1
+  double spare_ = 0;  // how far the own fixed cost lets them
 };
 
 }  // namespace

@@ -17,12 +17,16 @@ namespace fermata::policy {
 //  - the time in which λ would bring so many more that a worker second serves a
 //    ninth more items. A model with little to gain from batching thus starts at
 //    once, one with much waits, with no setting for either;
-//  - where arrivals come in bursts, a share of all the time since its head came.
-//    λ then promises more than comes while it waits, and who starts at once finds
-//    the worker free for the next burst. The share is 0 up to a variation of 0.3
-//    (estimate/variation.h), 1 from 0.6 on, averaged over the pool's grants: else the models
-//    that start at once would win over others. It is less, in proportion, for
-//    a batch that runs longer than requests of other keys can wait.
+//  - a share of all the time since its head came, where workers have time to spare but are not
+//    so idle that deferring loses nobody. It is the larger of two. Of arrivals that come in
+//    bursts: λ then promises more than comes while it waits, and who starts at once finds the
+//    worker free for the next burst: none up to a variation of 0.3 (estimate/variation.h), all
+//    from 0.6 on, averaged over the pool's grants: else the models that start at once would win
+//    over others. Of the load (Grant::load): none below 0.6, all from 0.7 on. Both vanish from a
+//    load of 0.8 to 0.95, where the pool needs its largest batches, and for a model of which
+//    the fixed cost of a batch takes 0.4 to 0.5 of what a deadline leaves beside it, since an early
+//    start costs one more of these. It is less, in proportion, for a batch that runs longer
+//    than requests of other keys can wait.
 // It never wants to start before its head came.
 // It waits for nobody: a batch that λ will not enlarge by one item before its
 // latest start wants to start now, so that a lone request on an idle pool does.

@@ -179,6 +179,7 @@ void QueueBatcher::expect(Time now) {
   outlook.rate = rate_.per_second();
   outlook.seen = last_urgent_;
   outlook.slack = slack(now);
+  outlook.alone = slowest_.run(1);
   if (queue_.empty()) return;
   outlook.first_by = latest_alone(queue_[0]);
   outlook.last_by = latest_alone(queue_[queue_.size() - 1]);

@@ -42,6 +42,11 @@ uint32_t target_size(const BatchTimes& times, const estimate::RateMeter& rate, D
   return best;
 }
 
+Duration fixed_cost(const BatchTimes& times, uint32_t target) {
+  const uint32_t b = std::max(target, 2u);
+  return times.run(1) - (times.run(b) - times.run(1)) / (b - 1);
+}
+
 Cut window_cut(const TaskQueue& queue, const BatchTimes& times, uint32_t target, const Moment& m) {
   const uint64_t all = queue.items_from(0);
   if (times.finish(all, m) <= queue[0].deadline) [[likely]] {

@@ -13,6 +13,10 @@ namespace fermata::policy {
 // known, what fits in half the budget. At least 1. O(max_batch).
 uint32_t target_size(const BatchTimes& times, const estimate::RateMeter& rate, Duration budget);
 
+// The fixed cost β of a batch: that of the line through ℓ(1) and ℓ(target), a target below 2
+// taken for 2.
+Duration fixed_cost(const BatchTimes& times, uint32_t target);
+
 // Which tasks to refuse when not all can make it: those that stand in the way of
 // a batch of good size, even if some of them alone could still be served. Heads
 // are passed over until the whole rest ends by its own head's deadline; of those

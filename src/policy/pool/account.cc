@@ -32,19 +32,36 @@ double between(uint32_t items, Time first, Time last, Time start, Time until) {
 
 }  // namespace
 
-double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Time until) {
+double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Time until,
+                 uint32_t left) {
   if (until <= start) return 0;
-  double late = 0;
+  double late = 0, offered = 0;
   for (const Offer& offer : view.offers()) {
     const Outlook& outlook = offer.outlook;
     if (offer.key == key || outlook.slack.is_infinite() || (offer.types >> type & 1) == 0) continue;
     const Duration short_of = until - start - outlook.slack;
-    if (short_of > Duration()) late += expected_rate(outlook, start) * short_of.seconds();
+    if (short_of > Duration()) {
+      const double rate = expected_rate(outlook, start);
+      late += rate * short_of.seconds();
+      offered += rate * outlook.alone.seconds();
+    }
     if (offer.items > 0 && !offer.patient) {
       late += between(offer.items, outlook.first_by, outlook.last_by, start, until);
     }
   }
-  return late;
+  double blocked = 1;
+  for (uint32_t n = 1; n <= left; ++n) blocked = offered * blocked / (n + offered * blocked);
+  return late * blocked;
+}
+
+double load(const PoolView& view, Time now) {
+  double busy = 0;
+  for (const Offer& offer : view.offers()) {
+    const Outlook& outlook = offer.outlook;
+    if (outlook.slack.is_infinite() || outlook.rate == 0) continue;
+    busy += outlook.load * expected_rate(outlook, now) / outlook.rate;
+  }
+  return busy / std::max(view.serving(), 1u);
 }
 
 Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {

@@ -4,11 +4,16 @@
 
 namespace fermata::policy {
 
-// The account of worker time: how many items of other keys are late when the last worker that is
-// free for them takes a batch of `key` at `start` and no worker is free before `until`: those that
-// wait and must start before, and those that are expected to come and cannot wait so long.
-// O(keys).
-double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Time until);
+// The account of worker time: how many items of other keys are late when a batch of `key` starts
+// then, which leaves so many workers free for them, and no other is free before `until`: those that
+// wait and must start before, and those that are expected to come and cannot wait so long. With
+// workers left, as many as find all of these busy (Erlang's loss formula). O(keys + left).
+double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Time until,
+                 uint32_t left);
+
+// How much of the pool those with a deadline want: 1 where batches of their target sizes keep every
+// worker busy. O(keys).
+double load(const PoolView& view, Time now);
 
 // Until when a worker that is granted to `key` must be free again for those who are expected to
 // come to other keys, whose deadlines a longer run would cost; infinite where another worker of its

@@ -12,6 +12,10 @@ namespace {
 
 // A grant's share in the moving averages: the last 500 grants count.
 constexpr double kGrantWeight = 0.002;
+constexpr Duration kLoadEvery = Duration::millis(50);  // as often as rates change
+// fermata.h and docs/policies.md say what these stand for.
+constexpr double kNegligible = 0.005;  // items made late, by item of the batch
+constexpr uint32_t kMostLeft = 16;     // workers: with more, nobody is late
 
 }  // namespace
 
@@ -158,11 +162,14 @@ void PoolRanker::learn(const Offer& offer, Time now) {
   const double run = std::max(offer.run, kTick).seconds();
   granted_ += run - granted_ * kGrantWeight;
   variation_ += (offer.variation - variation_) * run / granted_;
+  if (now < load_until_) return;
+  load_ = load(view_, now);
+  load_until_ = now + kLoadEvery;
 }
 
-// Whether an offer waits although it is due, for the sake of others: it would take the last free
-// worker and make some of them late. It waits as long as it can itself, or until the next worker is
-// expected to be free. Where it does not wait, `harm` says what it does.
+// Whether an offer waits although it is due, for the sake of others: it would take one of the last
+// free workers and make some of them late. It waits as long as it can itself, or until the next
+// worker is expected to be free. Where it takes the last one, `harm` says what it does.
 bool PoolRanker::holds(size_t key, WorkerId worker, Time now, Harm& harm) {
   const Offer& offer = view_.offers()[key];
   const WorkerView& w = view_.worker(worker);
@@ -174,11 +181,12 @@ bool PoolRanker::holds(size_t key, WorkerId worker, Time now, Harm& harm) {
     idle += view_.idle(type);
     next = std::min(next, view_.next_free(type, worker));
   }
-  if (idle > (w.running == 0 ? 1 : 0)) return false;
+  const uint32_t left = idle - (w.running == 0 ? 1 : 0);
+  if (left > kMostLeft) return false;
   const auto late = [&](Duration run) {
-    return made_late(view_, offer.key, w.type, start, std::min(next, start + run));
+    return made_late(view_, offer.key, w.type, start, std::min(next, start + run), left);
   };
-  if (late(offer.run) == 0) return false;
+  if (late(offer.run) <= kNegligible * offer.items) return false;
   const Time until = std::min(offer.urgency, next) - delay_(offer.items);
   if (!next.is_infinite() && until > now) {
     later_.set(key, until);
@@ -186,6 +194,7 @@ bool PoolRanker::holds(size_t key, WorkerId worker, Time now, Harm& harm) {
     held_.push_back(key);
     return true;
   }
+  if (left > 0) return false;
   harm.run = offer.run;
   for (size_t i = 0; i < kHarmSteps; ++i) {
     harm.late[i] = static_cast<float>(late(offer.run * static_cast<int64_t>(i + 1) / kHarmSteps));
@@ -225,7 +234,7 @@ void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
   forget(key);
   epoch_[key.index()] = offer.epoch + 1;
   const Duration slack = considerate_ ? view_.least_slack(key) : Duration::infinite();
-  out.push_back({key, worker, w.type, free_at, wait_, variation_, offer.epoch, slack, harm});
+  out.push_back({key, worker, w.type, free_at, wait_, variation_, offer.epoch, slack, harm, load_});
 }
 
 Time PoolRanker::next_wake() const {

@@ -11,11 +11,11 @@ namespace fermata::policy {
 // offer among those that want to start and may run on its type. Of several free workers
 // the lowest type is taken (by an offer without deadline the highest), and of these the lowest
 // id, so that the highest ones stay idle and can be given back.
-// The default's ranker keeps the account of account.h besides: an offer that would take the last
-// free worker and make others late waits until its own last moment or until the next worker is
-// expected to be free, whichever is first; where it cannot wait, Grant::harm says what its run does
-// to others. Each call is O(types * (log keys + log workers)) for each grant it makes, plus O(keys)
-// while a worker is idle and an offer without deadline waits.
+// The default's ranker keeps the account of account.h besides: an offer that would take one of the
+// last free workers and make others late waits until its own last moment or until the next worker
+// is expected to be free, whichever is first; where it cannot wait and takes the last one,
+// Grant::harm says what its run does to others. Each call is O(types * (log keys + log workers))
+// for each grant it makes, plus O(keys) while a worker is idle and an offer without deadline waits.
 class PoolRanker final : public Ranker {
  public:
   // `considerate`: keeps the account of made_late(), for the default.
@@ -37,7 +37,6 @@ class PoolRanker final : public Ranker {
   PoolView& view() override { return view_; }
 
  private:
-  static constexpr double kQuantile = 0.97;            // of the waits
   static constexpr Time kIdle = Time::from_nanos(-1);  // sorts before every running worker
 
   // Workers of one type, and what wants to start on them.
@@ -51,7 +50,7 @@ class PoolRanker final : public Ranker {
   bool grant_patient(Time now, std::vector<Grant>& out);
   bool holds(size_t key, WorkerId worker, Time now, Harm& harm);
   void release_held(Time now);
-  void learn(const Offer& offer, Time now);
+  void learn(const Offer& offer, Time now);  // from what is granted
   void grant(KeyId key, WorkerId worker, const Harm& harm, Time now, std::vector<Grant>& out);
   void set_due(size_t key, bool due);
   void forget(KeyId key);
@@ -72,6 +71,8 @@ class PoolRanker final : public Ranker {
   // Moving averages over grants, see kGrantWeight; of the default's the variation by worker time.
   Duration wait_;
   double variation_ = 1, granted_ = 0;
+  double load_ = 0;
+  Time load_until_;  // when it is due to be computed again
 };
 
 }  // namespace fermata::policy
