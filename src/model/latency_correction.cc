@@ -9,7 +9,9 @@
 namespace fermata {
 namespace {
 
-constexpr double kPublished = 0.05;
+constexpr double kPublished = 0.05;  // at once
+constexpr double kSettled = 0.005;   // after kSettling measurements: a little, but for good
+constexpr uint32_t kSettling = 64;
 constexpr double kDriftWeight = 0.05;
 constexpr double kDoubt = 0.2;  // the share of the excess that one step gives up
 
@@ -35,6 +37,7 @@ void LatencyCorrection::measured(uint32_t items, Duration took) {
     guessed_ = false;
     buckets_[bucket_of(items)].seen = true;
   }
+  ++unpublished_;
   Bucket& bucket = start(items);
   bucket.ratio.observe(measured);
   bucket.fastest = bucket.ran ? std::min(bucket.fastest, measured) : measured;
@@ -68,10 +71,13 @@ double LatencyCorrection::ratio(uint32_t items) const {
 }
 
 std::shared_ptr<const LatencyTable> LatencyCorrection::publish() {
-  const bool moved = std::any_of(buckets_.begin(), buckets_.end(), [](const Bucket& bucket) {
-    return bucket.seen && std::abs(bucket.ratio.value() / bucket.published - 1) > kPublished;
+  const double least = unpublished_ < kSettling ? kPublished : kSettled;
+  const bool moved = std::any_of(buckets_.begin(), buckets_.end(), [least](const Bucket& bucket) {
+    return bucket.seen && std::abs(bucket.ratio.value() / bucket.published - 1) > least;
   });
+  if (unpublished_ >= kSettling) unpublished_ = 0;
   if (!moved) return nullptr;
+  unpublished_ = 0;
   for (Bucket& bucket : buckets_) bucket.published = bucket.ratio.value();
   TableLatency table;
   for (uint32_t b = 1; b <= profile_->max_batch(); ++b) {

@@ -26,7 +26,8 @@ class LatencyCorrection {
   // does not refuse everything for ever.
   void doubted(uint32_t items);
   // The corrected profile where it moved by more than 5 % since the last one that
-  // was given out, with the next version; else null.
+  // was given out, or by more than 0.5 % and 64 measurements have come since it was last
+  // looked at so closely; with the next version. Else null.
   std::shared_ptr<const LatencyTable> publish();
   // Measured over profiled time, the mean over the last measurements; 1 before any.
   double drift() const { return drift_; }
@@ -46,6 +47,7 @@ class LatencyCorrection {
   bool guessed_;
   uint64_t version_;
   double drift_ = 1;
+  uint32_t unpublished_ = 0;     // measurements
   std::vector<Bucket> buckets_;  // by the logarithm of the size
 };
 

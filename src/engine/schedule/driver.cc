@@ -275,7 +275,7 @@ void Driver::launch(policy::Batch& batch, Time now) {
   flight->worker = batch.worker;
   flight->items = batch.items;
   flight->load = batch.load;
-  flight->due = std::max(now, batch.start) - overslept_;
+  flight->due = now - overslept_;  // not batch.start, which is later by the bound that it measures
   flight->passengers.reserve(batch.tasks.size());
   const VariantId variant = keys_.at(batch.key).variant;
   flight->variant = keys_.variant(variant);
