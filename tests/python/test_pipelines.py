@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
@@ -36,6 +37,16 @@ services:
     stages: [{{name: inside, service: chain}}, {{name: last, service: chosen, inputs: {{x: inside.y}}}}]
   chosen: {{kind: variants, variants: [plus, twice], penalty: step}}
   broken: {{kind: pipeline, stages: [{{name: one, model: plus}}, {{name: two, model: fails}}]}}
+  planned:
+    kind: pipeline
+    slo_ms: 60000
+    adapter: {{interval_s: 1, alpha: 1000}}
+    stages:
+      - {{name: a, model: plus}}
+      - name: b
+        variants: [{{model: plus, accuracy: 0.5}}, {{model: twice, accuracy: 0.9}}]
+        when: {{output: a.y, above: 3}}
+    outputs: {{y: [b.y, a.y]}}
   found:
     kind: pipeline
     stages:
@@ -190,6 +201,32 @@ def test_many_at_once_are_all_answered(pipelines):
         assert all(pool.map(one, range(200)))
 
 
+def test_a_stage_that_is_not_wanted_is_skipped(pipelines):
+    outputs, explained = ask(pipelines, "planned", [[1, 2]])
+    assert outputs["y"].tolist() == [[2, 3]]
+    stages = explained["stages"]
+    assert len(json.loads(stages) if isinstance(stages, str) else stages) == 1
+
+
+def test_an_adapter_decides_and_its_decisions_replay(pipelines):
+    decisions = []
+    limit = time.monotonic() + 60
+    while not decisions and time.monotonic() < limit:
+        ask(pipelines, "planned", [[5, 5]])
+        with urllib.request.urlopen(f"http://{pipelines.http}/v2/fermata/decisions") as reply:
+            decisions = json.load(reply)["pipelines"]
+    decision = decisions[0]
+    done = subprocess.run([FERMATA, "plan", "pipeline", "-"], input=json.dumps(decision["problem"]),
+                          capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == decision["answer"]
+    assert [stage["variant"] for stage in decision["answer"]["stages"]] == ["a", "twice"]
+    outputs, _ = ask(pipelines, "planned", [[5, 5]])
+    assert outputs["y"].tolist() == [[12, 12]]
+    with urllib.request.urlopen(f"http://{pipelines.metrics}/metrics") as reply:
+        text = reply.read().decode()
+    assert 'fermata_pipeline_replicas{service="planned",stage="b",variant="twice"}' in text
+
+
 def test_a_member_that_is_unloaded_takes_the_pipeline_along_and_back(pipelines):
     def repository(what):
         request = urllib.request.Request(
@@ -220,7 +257,14 @@ def test_a_member_that_is_unloaded_takes_the_pipeline_along_and_back(pipelines):
     ("p: {kind: pipeline, stages: [{name: a, model: plus, fan_out: z}]}", "no output 'z'"),
     ("p: {kind: pipeline, stages: [{name: a, model: plus}], outputs: {o: a.z}}", "no output 'z'"),
     ("p: {kind: pipeline, stages: [{name: a, model: plus}], outputs: {o: x}}", "STAGE.TENSOR"),
-    ("p: {kind: pipeline, stages: [{name: a}]}", "one of service, model and operator"),
+    ("p: {kind: pipeline, stages: [{name: a}]}", "one of service, model, variants and operator"),
+    ("p: {kind: pipeline, stages: [{name: a, model: plus}, {name: b, model: plus,"
+     " when: {output: a.y, above: 1, below: 2}}]}", "one of above, below and among"),
+    ("p: {kind: pipeline, stages: [{name: a, model: plus}, {name: b, model: plus,"
+     " when: {output: x, above: 1}}]}", "runs when 'x'"),
+    ("p: {kind: pipeline, stages: [{name: a, variants: [plus, plus]}]}", "not listed yet"),
+    ("p: {kind: pipeline, adapter: {model: load.onnx}, stages: [{name: a, model: plus}]}",
+     "but for forecast: model"),
 ])
 def test_mistakes_are_said_when_the_server_starts(tmp_path, pipelines, services, said):
     models = pipelines.log.parent / "models"
