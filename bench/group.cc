@@ -113,7 +113,7 @@ Json measure_events(uint64_t waiting, int rounds) {
                                         .latency = *LatencyTable::make(LinearLatency{1, 4}, 16),
                                         .variant = VariantId(0)});
   const KeyId application =
-      scheduler->add_service(ApplicationInfo{"a", {{key, 0.9, {0.9, 0.5}}}, {}, {0.5, 0.5}, {}});
+      scheduler->add_service(VariantsInfo{"a", {{key, 0.9, {0.9, 0.5}}}, {}, {0.5, 0.5}, {}});
   Decisions out;
   Random random(waiting);
   Time now = Time() + Duration::seconds(1);

@@ -45,8 +45,7 @@ class Pool {
     }
     key_ = keys[0];
     if (kind == Kind::kVariants) {
-      ApplicationInfo info{
-          .name = "a", .penalty = {plan::PenaltyShape::kStep}, .prior = {0.5, 0.5}};
+      VariantsInfo info{.name = "a", .penalty = {plan::PenaltyShape::kStep}, .prior = {0.5, 0.5}};
       for (uint32_t m = 0; m < 3; ++m)
         info.variants.push_back({keys[m], 0.7 + 0.1 * m, {0.9, 0.6}});
       key_ = scheduler_->add_service(info);

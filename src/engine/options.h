@@ -18,7 +18,7 @@
 #include "plan/pipeline/pipeline_problem.h"
 #include "plan/variants/penalty.h"
 #include "policy/stream/stream_sessions.h"
-#include "policy/variants/application.h"
+#include "policy/variants/variants.h"
 
 namespace fermata::engine {
 

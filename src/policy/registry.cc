@@ -8,12 +8,12 @@
 #include "policy/batch/nexus.h"
 #include "policy/batch/work_conserving.h"
 #include "policy/chooser.h"
-#include "policy/ensemble/ensemble_batcher.h"
+#include "policy/ensemble/ensemble_chooser.h"
 #include "policy/ensemble/ensemble_scheduler.h"
 #include "policy/parts.h"
 #include "policy/pool/pool_ranker.h"
 #include "policy/pool/pool_scheduler.h"
-#include "policy/variants/group_batcher.h"
+#include "policy/variants/variants_chooser.h"
 #include "policy/variants/window_scheduler.h"
 
 namespace fermata::policy {
@@ -66,8 +66,8 @@ absl::StatusOr<Parts> make_parts(std::string_view policy) {
 
 std::unique_ptr<Chooser> make_chooser(Kind kind, KeyId key, DelayBound delay, const PoolView& pool,
                                       const GroupSettings& settings) {
-  if (kind == Kind::kVariants) return std::make_unique<GroupBatcher>(key, delay, pool, settings);
-  return std::make_unique<EnsembleBatcher>(key, delay, pool);
+  if (kind == Kind::kVariants) return std::make_unique<VariantsChooser>(key, delay, pool, settings);
+  return std::make_unique<EnsembleChooser>(key, delay, pool);
 }
 
 absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy,

@@ -5,7 +5,7 @@
 
 #include "plan/ensemble/ensemble_problem.h"
 #include "policy/ensemble/ensemble.h"
-#include "policy/variants/application.h"
+#include "policy/variants/variants.h"
 
 namespace fermata::policy {
 
@@ -14,7 +14,7 @@ namespace fermata::policy {
 enum class Kind : uint8_t { kVariants, kEnsemble };
 inline constexpr size_t kKinds = 2;
 
-using ServiceInfo = std::variant<ApplicationInfo, EnsembleInfo>;
+using ServiceInfo = std::variant<VariantsInfo, EnsembleInfo>;
 // What is found out about a request from its data while it waits.
 using Estimate = std::variant<Evidence, Difficulty>;
 // What a decision was made from, as `fermata plan` reads it.

@@ -39,10 +39,10 @@ policy::ServiceInfo Run::info_of(const Source& source, const std::vector<KeyId>&
                                 .fixed = ensemble->fixed};
   }
   const SimulatedApplication& application = *source.application;
-  policy::ApplicationInfo info{.name = application.name,
-                               .penalty = application.penalty,
-                               .prior = application.prior,
-                               .short_circuit = application.short_circuit};
+  policy::VariantsInfo info{.name = application.name,
+                            .penalty = application.penalty,
+                            .prior = application.prior,
+                            .short_circuit = application.short_circuit};
   for (size_t v = 0; v < application.variants.size(); ++v) {
     const SimulatedVariant& variant = application.variants[v];
     const KeyId key = answers.empty() ? KeyId::none() : answers[v];

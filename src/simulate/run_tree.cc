@@ -52,7 +52,7 @@ std::unique_ptr<policy::NodeChooser> Run::chooser_of(const Source& source) const
   if (const auto* ensemble = std::get_if<policy::EnsembleInfo>(&info)) {
     return std::make_unique<policy::SomeOfChooser>(*ensemble, std::move(members));
   }
-  return std::make_unique<policy::OneOfChooser>(std::get<policy::ApplicationInfo>(info),
+  return std::make_unique<policy::OneOfChooser>(std::get<policy::VariantsInfo>(info),
                                                 std::move(members));
 }
 

@@ -9,7 +9,7 @@
 #include "plan/variants/penalty.h"
 #include "policy/ensemble/ensemble.h"
 #include "policy/types.h"
-#include "policy/variants/application.h"
+#include "policy/variants/variants.h"
 #include "simulate/arrivals.h"
 
 namespace fermata::simulate {

@@ -160,14 +160,14 @@ class MixedStorm {
   }
   void add_service(Kind kind) {
     const std::vector<KeyId> of(models_.begin(), models_.begin() + 2 + random_.below(2));
-    ServiceInfo info = ApplicationInfo{.name = "a",
-                                       .variants = {},
-                                       .penalty = {plan::PenaltyShape::kStep},
-                                       .prior = {0.5, 0.5},
-                                       .short_circuit = 0.6};
+    ServiceInfo info = VariantsInfo{.name = "a",
+                                    .variants = {},
+                                    .penalty = {plan::PenaltyShape::kStep},
+                                    .prior = {0.5, 0.5},
+                                    .short_circuit = 0.6};
     if (kind == Kind::kVariants) {
       for (const KeyId key : of) {
-        std::get<ApplicationInfo>(info).variants.push_back(
+        std::get<VariantsInfo>(info).variants.push_back(
             {key, 0.7, {0.5 + key.value() % 5 / 10.0, 0.9}});
       }
     } else {

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "policy/application_hand.h"
+#include "policy/variants_hand.h"
 
 namespace fermata::policy {
 namespace {
@@ -10,12 +10,12 @@ namespace {
 using testing::SizeIs;
 
 // Windows of 100 ms.
-struct WindowHand : ApplicationHand {
-  explicit WindowHand(std::string_view policy = "grouped") : ApplicationHand(policy) {}
+struct WindowHand : VariantsHand {
+  explicit WindowHand(std::string_view policy = "grouped") : VariantsHand(policy) {}
 };
 
-struct EventHand : ApplicationHand {
-  explicit EventHand(std::string_view policy = "grouped") : ApplicationHand(policy) {
+struct EventHand : VariantsHand {
+  explicit EventHand(std::string_view policy = "grouped") : VariantsHand(policy) {
     scheduler = *make_scheduler(policy, {.window = Duration()});
   }
 };
@@ -24,7 +24,7 @@ struct EventHand : ApplicationHand {
 // once the worker is busy for long.
 struct Switched : WithSettings {
   using WithSettings::WithSettings;
-  ApplicationVariant v0 = variant(1, 4, 0.9, {0.95, 0.2}), v1 = variant(1, 4, 0.8, {0.2, 0.95});
+  VariantInfo v0 = variant(1, 4, 0.9, {0.95, 0.2}), v1 = variant(1, 4, 0.8, {0.2, 0.95});
   KeyId app = application({v0, v1}, {plan::PenaltyShape::kStep}, 0.7);
 
   // What is decided at 100 about a request whose data was known before: at the window's end, or
@@ -96,7 +96,7 @@ TEST(Window, ABatchTakesAsLongAsItsOwnWorkersTypeDoes) {
 // Whose recalls are not known is as accurate as on average.
 TEST(Window, EvidenceAboutVariantsWithoutRecallsChangesNothing) {
   WindowHand h("sneakpeek");
-  const ApplicationVariant worse = h.variant(1, 4, 0.6), better = h.variant(1, 4, 0.9);
+  const VariantInfo worse = h.variant(1, 4, 0.6), better = h.variant(1, 4, 0.9);
   const KeyId app = h.application({worse, better});
   h.worker();
   h.learned(h.arrive(app, 10, 300), {0, 5}, 12);

@@ -72,7 +72,7 @@ absl::Status check_compared(const ServiceOptions& options, const Variant& varian
 
 absl::Status check_classes(const ServiceOptions& options,
                            const std::vector<std::shared_ptr<const Variant>>& variants,
-                           const policy::ApplicationInfo& info, size_t classes) {
+                           const policy::VariantsInfo& info, size_t classes) {
   for (size_t v = 0; v < variants.size(); ++v) {
     const size_t known = info.variants[v].recall.size();
     if (known > 0 && known != classes) {
@@ -98,7 +98,7 @@ std::vector<double> frequencies(const estimate::LabelledPoints& points, double r
 }  // namespace
 
 policy::ServiceInfo Application::info_for(const std::vector<KeyId>& keys) const {
-  policy::ApplicationInfo known = info;
+  policy::VariantsInfo known = info;
   for (size_t v = 0; v < keys.size(); ++v) known.variants[v].key = keys[v];
   return known;
 }
@@ -128,7 +128,7 @@ absl::StatusOr<std::shared_ptr<const Application>> make_application(
   auto application = std::make_shared<Application>();
   const Variant& first = *variants.front();
   auto facade = make_facade(options.name, first, id);
-  policy::ApplicationInfo& info = application->info;
+  policy::VariantsInfo& info = application->info;
   info.name = options.name;
   info.penalty = options.variants->penalty;
   for (const auto& variant : variants) {
@@ -155,7 +155,7 @@ absl::StatusOr<std::shared_ptr<const Application>> make_application(
     info.prior = evidence->prior();
     RETURN_IF_ERROR(check_classes(options, variants, info, classes));
     if (!options.variants->data_aware) {
-      for (policy::ApplicationVariant& variant : info.variants) variant.recall.clear();
+      for (policy::VariantInfo& variant : info.variants) variant.recall.clear();
     }
     if (options.variants->short_circuit && can_be_stood_for(first.signature, classes)) {
       info.short_circuit = evidence->answers().accuracy;

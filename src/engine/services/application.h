@@ -11,14 +11,14 @@
 #include "engine/options.h"
 #include "engine/services/compound.h"
 #include "engine/services/evidence.h"
-#include "policy/variants/application.h"
+#include "policy/variants/variants.h"
 
 namespace fermata::engine {
 
 // A service that any of several loaded variants may answer (SneakPeek); they share a signature.
 struct Application final : Compound {
   // What decisions know of them; keys are the scheduler's to fill in.
-  policy::ApplicationInfo info;
+  policy::VariantsInfo info;
   EvidenceModel* evidence = nullptr;  // null: none; outlives every job
 
   policy::ServiceInfo info_for(const std::vector<KeyId>& keys) const override;

@@ -28,7 +28,7 @@ std::vector<Alternative> alternatives(const Application& application,
   std::vector<Alternative> all;
   for (size_t v = 0; v < application.variants.size(); ++v) {
     const Variant& variant = *application.variants[v];
-    const policy::ApplicationVariant& known = application.info.variants[v];
+    const policy::VariantInfo& known = application.info.variants[v];
     all.push_back({variant.model, belief.accuracy(known.accuracy, known.recall),
                    run_of(variant, run.batch_items, run.worker_type)});
   }

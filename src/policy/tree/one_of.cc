@@ -7,7 +7,7 @@
 
 namespace fermata::policy {
 
-OneOfChooser::OneOfChooser(ApplicationInfo info, std::vector<ServiceId> members)
+OneOfChooser::OneOfChooser(VariantsInfo info, std::vector<ServiceId> members)
     : info_(std::move(info)), members_(std::move(members)) {
   FERMATA_CHECK(!members_.empty() && members_.size() == info_.variants.size());
 }

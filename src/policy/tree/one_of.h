@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "policy/tree/node_chooser.h"
-#include "policy/variants/application.h"
+#include "policy/variants/variants.h"
 
 namespace fermata::policy {
 
@@ -15,7 +15,7 @@ namespace fermata::policy {
 class OneOfChooser final : public NodeChooser {
  public:
   // Members by variant of `info`, whose keys mean nothing.
-  OneOfChooser(ApplicationInfo info, std::vector<ServiceId> members);
+  OneOfChooser(VariantsInfo info, std::vector<ServiceId> members);
 
   void arrived(Node& node, Time now, Branches& tree) override;
   // Of a request that already runs nothing changes.
@@ -27,7 +27,7 @@ class OneOfChooser final : public NodeChooser {
   // Ends the node as `otherwise` where nobody is left.
   void ask_best(Node& node, Ending otherwise, Time now, Branches& tree);
 
-  const ApplicationInfo info_;
+  const VariantsInfo info_;
   const std::vector<ServiceId> members_;
 };
 

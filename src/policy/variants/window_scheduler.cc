@@ -34,7 +34,7 @@ KeyId WindowScheduler::add_key(KeyInfo info) {
 
 KeyId WindowScheduler::add_service(const ServiceInfo& info) {
   const KeyId key = new_key();
-  queue_.add_application(key, std::get<ApplicationInfo>(info));
+  queue_.add_application(key, std::get<VariantsInfo>(info));
   return key;
 }
 

@@ -6,7 +6,7 @@
 #include "plan/variants/group_planner.h"
 #include "policy/kept_decisions.h"
 #include "policy/scheduler.h"
-#include "policy/variants/application_queue.h"
+#include "policy/variants/variants_queue.h"
 
 namespace fermata::policy {
 
@@ -65,7 +65,7 @@ class WindowScheduler final : public Scheduler {
   const GroupSettings settings_;
   const Duration window_;
   PoolView pool_;  // what its workers hold: when all is done that is planned
-  ApplicationQueue queue_{pool_};
+  VariantsQueue queue_{pool_};
   KeptDecisions<plan::GroupProblem> kept_;
   plan::GroupPlanner planner_;
   DelayBound delay_;

@@ -1,4 +1,4 @@
-#include "policy/ensemble/ensemble_batcher.h"
+#include "policy/ensemble/ensemble_chooser.h"
 
 #include <algorithm>
 
@@ -12,12 +12,12 @@ constexpr size_t kMostAsked = 64;  // queries, whether they join another's batch
 
 }  // namespace
 
-void EnsembleBatcher::set_delay_bound(DelayBound bound) {
+void EnsembleChooser::set_delay_bound(DelayBound bound) {
   delay_ = bound;
   queries_.set_delay_bound(bound);
 }
 
-void EnsembleBatcher::nominated(const Task& task, Time now, Decisions& out) {
+void EnsembleChooser::nominated(const Task& task, Time now, Decisions& out) {
   FERMATA_CHECK(task.items == 1);
   queries_.insert(task, now);
   declined_.look_again(now);
@@ -25,14 +25,14 @@ void EnsembleBatcher::nominated(const Task& task, Time now, Decisions& out) {
   update(now);
 }
 
-bool EnsembleBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
+bool EnsembleChooser::withdrawn(const Task& task, Time now, Decisions& out) {
   const bool gone = queries_.withdraw(task);
   queries_.conclude_late(now, out);
   update(now);
   return gone;
 }
 
-void EnsembleBatcher::learned(const Task& task, const Estimate& estimate, Time now,
+void EnsembleChooser::learned(const Task& task, const Estimate& estimate, Time now,
                               Decisions& out) {
   const auto* difficulty = std::get_if<Difficulty>(&estimate);
   if (difficulty != nullptr && queries_.scored(task, *difficulty)) declined_.look_again(now);
@@ -40,12 +40,12 @@ void EnsembleBatcher::learned(const Task& task, const Estimate& estimate, Time n
   update(now);
 }
 
-void EnsembleBatcher::bound(const Batch& batch, bool, Time now) {
+void EnsembleChooser::bound(const Batch& batch, bool, Time now) {
   queries_.bind(batch);
   update(now);
 }
 
-bool EnsembleBatcher::freed(WorkerId worker, Time now, Decisions& out) {
+bool EnsembleChooser::freed(WorkerId worker, Time now, Decisions& out) {
   queries_.freed(worker, out);
   queries_.conclude_finished(out);
   queries_.conclude_late(now, out);
@@ -54,14 +54,14 @@ bool EnsembleBatcher::freed(WorkerId worker, Time now, Decisions& out) {
   return true;
 }
 
-void EnsembleBatcher::tick(Time now, Decisions& out) {
+void EnsembleChooser::tick(Time now, Decisions& out) {
   queries_.conclude_late(now, out);
   update(now);
 }
 
 // Who has no answer yet is more urgent than who wants a better one; who is late already is
 // nobody's urgency. O(log queries), and those that run.
-void EnsembleBatcher::update(Time now) {
+void EnsembleChooser::update(Time now) {
   const auto& queries = queries_.by_deadline();
   const auto wants_more = [this](const EnsembleQueries::Query* query) {
     const plan::Subset taken = query->had() | query->failed;
@@ -95,7 +95,7 @@ void EnsembleBatcher::update(Time now) {
   }
 }
 
-Answer EnsembleBatcher::granted(const Grant& grant, Time now, Decisions& out) {
+Answer EnsembleChooser::granted(const Grant& grant, Time now, Decisions& out) {
   Answer answer{grant.worker, false, grant.free_at};
   if (grant.epoch != epoch_) return answer;
   ++epoch_;
@@ -122,7 +122,7 @@ Answer EnsembleBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   return answer;
 }
 
-void EnsembleBatcher::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {
+void EnsembleChooser::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {
   const Time run_from = batch.finish - latency(batch.items);
   size_t asked = 0;
   for (const EnsembleQueries::Query* query : queries_.by_deadline()) {

@@ -13,9 +13,9 @@ namespace fermata::policy {
 // What a granted worker runs, and so which models answer which query, is decided at that
 // moment by an EnsembleLookahead; nothing else of its plan is binding, so every arrival,
 // completion and prediction counts at once.
-class EnsembleBatcher final : public Chooser {
+class EnsembleChooser final : public Chooser {
  public:
-  EnsembleBatcher(KeyId key, DelayBound delay, const PoolView& pool)
+  EnsembleChooser(KeyId key, DelayBound delay, const PoolView& pool)
       : delay_(delay), queries_(pool, delay) {
     offer_.key = key;
   }

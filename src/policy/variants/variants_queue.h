@@ -13,16 +13,16 @@
 #include "estimate/rate.h"
 #include "plan/variants/group_problem.h"
 #include "policy/pool/view.h"
-#include "policy/variants/application.h"
+#include "policy/variants/variants.h"
 
 namespace fermata::policy {
 
 // The waiting tasks of every application of a pool, and with its view one GroupProblem that
 // planners read. Decides nothing. What concerns one task takes O(log waiting); what has been
 // removed leaves nothing behind.
-class ApplicationQueue {
+class VariantsQueue {
  public:
-  explicit ApplicationQueue(const PoolView& pool) : pool_(pool) {}
+  explicit VariantsQueue(const PoolView& pool) : pool_(pool) {}
 
   struct Waiting {
     Task task;
@@ -41,7 +41,7 @@ class ApplicationQueue {
   using Queue = std::map<Place, Waiting>;
 
   // The pool knows its variants' keys.
-  void add_application(KeyId key, const ApplicationInfo& info);
+  void add_application(KeyId key, const VariantsInfo& info);
   void remove(KeyId key);
   bool is_application(KeyId key) const;
   // That of a variant. True where that changes the fastest() of any application.

@@ -16,7 +16,7 @@ const std::vector<std::vector<double>> kScans = {{0, 0.98, 0.98, 1, 0.99, 1, 1, 
                                                  {0, 0.6, 0.7, 0.8, 0.75, 0.85, 0.9, 1}};
 
 // As items of one request: all at once, and nothing after them.
-TEST(EnsembleBatcher, AnswersManyQueriesThatComeAtOnce) {
+TEST(EnsembleChooser, AnswersManyQueriesThatComeAtOnce) {
   for (const uint32_t workers : {1u, 2u, 4u}) {
     for (const bool serve_all : {false, true}) {
       for (const int queries : {30, 200, 500}) {

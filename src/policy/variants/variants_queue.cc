@@ -1,4 +1,4 @@
-#include "policy/variants/application_queue.h"
+#include "policy/variants/variants_queue.h"
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@ constexpr size_t kRecent = 32;  // requests that stand for those to come
 
 }  // namespace
 
-bool ApplicationQueue::latency_changed(KeyId key) {
+bool VariantsQueue::latency_changed(KeyId key) {
   bool changed = false;
   for (uint32_t a = 0; a < applications_.size(); ++a) {
     const auto variant = variant_of(a, key);
@@ -27,14 +27,14 @@ bool ApplicationQueue::latency_changed(KeyId key) {
   return changed;
 }
 
-std::optional<uint32_t> ApplicationQueue::variant_of(uint32_t application, KeyId key) const {
+std::optional<uint32_t> VariantsQueue::variant_of(uint32_t application, KeyId key) const {
   const auto& keys = applications_[application].keys;
   const auto it = std::find(keys.begin(), keys.end(), key);
   if (it == keys.end()) return std::nullopt;
   return static_cast<uint32_t>(it - keys.begin());
 }
 
-bool ApplicationQueue::measure_fastest(uint32_t application) {
+bool VariantsQueue::measure_fastest(uint32_t application) {
   Duration least = Duration::infinite();
   for (const plan::GroupVariant& variant : problem_.applications[application].variants) {
     for (const auto& latency : variant.latency) least = std::min(least, (*latency)(1));
@@ -42,7 +42,7 @@ bool ApplicationQueue::measure_fastest(uint32_t application) {
   return std::exchange(applications_[application].fastest, least) != least;
 }
 
-void ApplicationQueue::add_application(KeyId key, const ApplicationInfo& info) {
+void VariantsQueue::add_application(KeyId key, const VariantsInfo& info) {
   const auto at = static_cast<uint32_t>(applications_.size());
   Application& known = applications_.emplace_back();
   known.key = key;
@@ -50,7 +50,7 @@ void ApplicationQueue::add_application(KeyId key, const ApplicationInfo& info) {
   application = {.name = info.name, .penalty = info.penalty, .prior = info.prior};
   if (info.short_circuit)
     application.short_circuit = plan::ShortCircuit{"evidence", *info.short_circuit};
-  for (const ApplicationVariant& variant : info.variants) {
+  for (const VariantInfo& variant : info.variants) {
     known.keys.push_back(variant.key);
     application.variants.push_back({pool_.residents().model_of(variant.key), variant.accuracy,
                                     variant.recall, pool_.info(variant.key).latency.tables()});
@@ -59,16 +59,16 @@ void ApplicationQueue::add_application(KeyId key, const ApplicationInfo& info) {
   (void)measure_fastest(at);
 }
 
-bool ApplicationQueue::is_application(KeyId key) const { return application_of_.contains(key); }
+bool VariantsQueue::is_application(KeyId key) const { return application_of_.contains(key); }
 
-void ApplicationQueue::remove(KeyId key) {
+void VariantsQueue::remove(KeyId key) {
   FERMATA_CHECK(waiting_items(key) == 0);
   forget_application(application_of_.at(key));
   application_of_.erase(key);
 }
 
 // The last one takes its place. The last problem keeps what still means something.
-void ApplicationQueue::forget_application(uint32_t at) {
+void VariantsQueue::forget_application(uint32_t at) {
   const auto last = static_cast<uint32_t>(applications_.size() - 1);
   auto& requests = problem_.requests;
   std::erase_if(requests, [at](const plan::GroupRequest& r) { return r.application == at; });
@@ -85,7 +85,7 @@ void ApplicationQueue::forget_application(uint32_t at) {
   chosen_.clear();
 }
 
-ApplicationQueue::Waiting& ApplicationQueue::insert(const Task& task, Time now) {
+VariantsQueue::Waiting& VariantsQueue::insert(const Task& task, Time now) {
   const uint32_t at = application_of_.at(task.key);
   Application& application = applications_[at];
   application.rate.count(now, task.items);
@@ -100,7 +100,7 @@ ApplicationQueue::Waiting& ApplicationQueue::insert(const Task& task, Time now) 
   return it->second;
 }
 
-void ApplicationQueue::erase(Queue::iterator it) {
+void VariantsQueue::erase(Queue::iterator it) {
   const Waiting& w = it->second;
   applications_[w.application].waiting -= w.task.items;
   remember(w);
@@ -108,7 +108,7 @@ void ApplicationQueue::erase(Queue::iterator it) {
   waiting_.erase(it);
 }
 
-void ApplicationQueue::remember(const Waiting& w) {
+void VariantsQueue::remember(const Waiting& w) {
   Application& known = applications_[w.application];
   const auto variants = static_cast<uint32_t>(known.keys.size());
   const size_t at = variants * (known.gone++ % kRecent);
@@ -116,26 +116,26 @@ void ApplicationQueue::remember(const Waiting& w) {
   for (uint32_t v = 0; v < variants; ++v) known.recent[at + v] = accuracy(w, v);
 }
 
-double ApplicationQueue::accuracy(const Waiting& w, uint32_t variant) {
+double VariantsQueue::accuracy(const Waiting& w, uint32_t variant) {
   const plan::GroupApplication& application = problem_.applications[w.application];
   const plan::GroupVariant& v = application.variants[variant];
   belief_.set(application.prior, std::span<const uint32_t>(w.evidence));
   return belief_.accuracy(v.accuracy, v.recall);
 }
 
-bool ApplicationQueue::erase(const Task& task) {
+bool VariantsQueue::erase(const Task& task) {
   const auto it = waiting_.find(place_of(task));
   if (it == waiting_.end()) return false;
   erase(it);
   return true;
 }
 
-ApplicationQueue::Waiting* ApplicationQueue::find(const Task& task) {
+VariantsQueue::Waiting* VariantsQueue::find(const Task& task) {
   const auto it = waiting_.find(place_of(task));
   return it == waiting_.end() ? nullptr : &it->second;
 }
 
-ApplicationQueue::Waiting* ApplicationQueue::learned(const Task& task, Evidence evidence) {
+VariantsQueue::Waiting* VariantsQueue::learned(const Task& task, Evidence evidence) {
   Waiting* waiting = find(task);
   if (waiting == nullptr) return nullptr;
   const size_t classes = problem_.applications[waiting->application].prior.size();
@@ -144,12 +144,12 @@ ApplicationQueue::Waiting* ApplicationQueue::learned(const Task& task, Evidence 
   return waiting;
 }
 
-uint64_t ApplicationQueue::waiting_items(KeyId key) const {
+uint64_t VariantsQueue::waiting_items(KeyId key) const {
   const auto it = application_of_.find(key);
   return it == application_of_.end() ? 0 : applications_[it->second].waiting;
 }
 
-void ApplicationQueue::set_moment(Waiting& waiting, Time moment) {
+void VariantsQueue::set_moment(Waiting& waiting, Time moment) {
   if (moment == waiting.moment) return;
   const Place place = place_of(waiting.task);
   if (!waiting.moment.is_infinite()) due_.erase({waiting.moment, place});
@@ -157,28 +157,26 @@ void ApplicationQueue::set_moment(Waiting& waiting, Time moment) {
   waiting.moment = moment;
 }
 
-Time ApplicationQueue::first_moment() const {
+Time VariantsQueue::first_moment() const {
   return due_.empty() ? Time::infinite() : due_.begin()->moment;
 }
 
-ApplicationQueue::Waiting& ApplicationQueue::first_due() {
-  return waiting_.at(due_.begin()->place);
-}
+VariantsQueue::Waiting& VariantsQueue::first_due() { return waiting_.at(due_.begin()->place); }
 
-double ApplicationQueue::rate_rps(uint32_t application, Time now) {
+double VariantsQueue::rate_rps(uint32_t application, Time now) {
   estimate::RateMeter& rate = applications_[application].rate;
   if (rate.known()) rate.count(now, 0);
   return rate.per_second();
 }
 
-void ApplicationQueue::add_pool(plan::GroupProblem& problem) const {
+void VariantsQueue::add_pool(plan::GroupProblem& problem) const {
   problem.models = pool_.residents().models();
   auto& types = problem.worker_types;
   while (types.size() < pool_.types()) types.push_back(std::to_string(types.size()));
   problem.workers.clear();
 }
 
-void ApplicationQueue::add_worker(WorkerId id, plan::GroupProblem& problem) const {
+void VariantsQueue::add_worker(WorkerId id, plan::GroupProblem& problem) const {
   plan::GroupWorker& worker = problem.workers.emplace_back();
   worker.name = std::to_string(id.value());
   worker.type = pool_.worker(id).type;
@@ -186,7 +184,7 @@ void ApplicationQueue::add_worker(WorkerId id, plan::GroupProblem& problem) cons
   pool_.residents().describe(id, worker);
 }
 
-plan::GroupProblem& ApplicationQueue::problem(Time now, size_t most) {
+plan::GroupProblem& VariantsQueue::problem(Time now, size_t most) {
   problem_.now = now;
   add_pool(problem_);
   for (uint32_t w = 0; w < pool_.workers().size(); ++w) {
@@ -196,8 +194,8 @@ plan::GroupProblem& ApplicationQueue::problem(Time now, size_t most) {
   return problem_;
 }
 
-plan::GroupProblem& ApplicationQueue::share(WorkerId worker, Time now, Time start, size_t workers,
-                                            size_t most) {
+plan::GroupProblem& VariantsQueue::share(WorkerId worker, Time now, Time start, size_t workers,
+                                         size_t most) {
   const auto& pool = pool_.workers();
   others_.clear();
   for (uint32_t w = 0; w < pool.size(); ++w) {
@@ -229,7 +227,7 @@ plan::GroupProblem& ApplicationQueue::share(WorkerId worker, Time now, Time star
   return share_;
 }
 
-void ApplicationQueue::add_requests(plan::GroupProblem& problem, size_t most) {
+void VariantsQueue::add_requests(plan::GroupProblem& problem, size_t most) {
   problem.requests.clear();
   problem.evidence.clear();
   chosen_.clear();
@@ -258,7 +256,7 @@ void ApplicationQueue::add_requests(plan::GroupProblem& problem, size_t most) {
   }
 }
 
-void ApplicationQueue::add_request(plan::GroupProblem& problem, Waiting& w) {
+void VariantsQueue::add_request(plan::GroupProblem& problem, Waiting& w) {
   chosen_.push_back(&w);
   plan::GroupRequest& request = problem.requests.emplace_back();
   request.application = w.application;

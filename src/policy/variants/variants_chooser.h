@@ -7,8 +7,8 @@
 #include "policy/chooser.h"
 #include "policy/kept_decisions.h"
 #include "policy/pool/declined_types.h"
-#include "policy/variants/application_queue.h"
 #include "policy/variants/lookahead.h"
+#include "policy/variants/variants_queue.h"
 
 namespace fermata::policy {
 
@@ -22,9 +22,9 @@ namespace fermata::policy {
 // Apart from the decisions, O(log waiting) an event. A decision looks at a bounded number of
 // tasks, those whose deadlines are nearest, and at a bounded number of workers, which have to do
 // with their share of what waits and comes.
-class GroupBatcher final : public Chooser {
+class VariantsChooser final : public Chooser {
  public:
-  GroupBatcher(KeyId key, DelayBound delay, const PoolView& pool, const GroupSettings& settings);
+  VariantsChooser(KeyId key, DelayBound delay, const PoolView& pool, const GroupSettings& settings);
 
   void add_service(KeyId key, const ServiceInfo& info) override;
   void remove_service(KeyId key) override { queue_.remove(key); }
@@ -50,7 +50,7 @@ class GroupBatcher final : public Chooser {
   uint64_t waiting_items() const override { return queue_.waiting().size(); }
 
  private:
-  using Waiting = ApplicationQueue::Waiting;
+  using Waiting = VariantsQueue::Waiting;
 
   void update(Time now);
   void offer_patient(Time now);
@@ -67,7 +67,7 @@ class GroupBatcher final : public Chooser {
 
   const PoolView& pool_;
   const GroupSettings settings_;
-  ApplicationQueue queue_;
+  VariantsQueue queue_;
   LookaheadPlanner planner_;
   KeptDecisions<plan::GroupProblem> kept_;
   DelayBound delay_;

@@ -6,8 +6,8 @@
 #include "base/document.h"
 #include "base/random.h"
 #include "plan/variants/group_document.h"
-#include "policy/application_hand.h"
 #include "policy/variants/any_group_planner.h"
+#include "policy/variants_hand.h"
 
 namespace fermata::policy {
 namespace {
@@ -15,13 +15,13 @@ namespace {
 using testing::IsEmpty;
 using testing::SizeIs;
 
-struct FermataHand : ApplicationHand {
-  FermataHand() : ApplicationHand("fermata") {}
+struct FermataHand : VariantsHand {
+  FermataHand() : VariantsHand("fermata") {}
 };
 
 // v0 knows class 0, v1 class 1; what is not known is v0's.
 struct TwoClasses : FermataHand {
-  ApplicationVariant v0 = variant(1, 4, 0.6, {0.9, 0.2}), v1 = variant(1, 4, 0.55, {0.2, 0.9});
+  VariantInfo v0 = variant(1, 4, 0.6, {0.9, 0.2}), v1 = variant(1, 4, 0.55, {0.2, 0.9});
   KeyId app = application({v0, v1});
 };
 
@@ -107,7 +107,7 @@ TEST(Applications, AWithdrawalThatCrossesAGrantLoses) {
 // The worker runs until 5. Two together take 6 ms, until 11.
 TEST(Applications, ShareABatchWithAServiceOfTheirVariant) {
   FermataHand h;
-  const ApplicationVariant v = h.variant(1, 4, 1);
+  const VariantInfo v = h.variant(1, 4, 1);
   const KeyId app = h.application({v});
   const WorkerId w = h.worker();
   h.arrive(app, 0, 100);
@@ -123,7 +123,7 @@ TEST(Applications, ShareABatchWithAServiceOfTheirVariant) {
 
 TEST(Applications, NobodyIsMadeLateByWhoJoins) {
   FermataHand h;
-  const ApplicationVariant v = h.variant(1, 4, 1);
+  const VariantInfo v = h.variant(1, 4, 1);
   const KeyId app = h.application({v});
   const WorkerId w = h.worker();
   h.arrive(app, 0, 100);
@@ -232,8 +232,8 @@ TEST(Applications, AreAsUrgentAsThoseWhoCanStillBeOnTime) {
 TEST(Applications, JoinByWhatTheirDataSays) {
   for (const bool joins : {true, false}) {
     FermataHand h;
-    const ApplicationVariant large = h.variant(1, 4, 0.95, {0.99, 0.3}),
-                             other = h.variant(1, 4, 0.7, {0.6, 0.9});
+    const VariantInfo large = h.variant(1, 4, 0.95, {0.99, 0.3}),
+                      other = h.variant(1, 4, 0.7, {0.6, 0.9});
     const KeyId app = h.application({large, other});
     const KeyId urgent = h.application({h.variant(1, 3, 0.9)});
     const WorkerId w = h.worker();
@@ -252,7 +252,7 @@ TEST(Applications, JoinByWhatTheirDataSays) {
 // Its end had been due at 20 of a 10 ms run; it now takes 25 and cannot be on time at all.
 TEST(Applications, AreDroppedByTheLatencyAsItIsKnownNow) {
   FermataHand h;
-  const ApplicationVariant v = h.variant(0, 10, 0.9);
+  const VariantInfo v = h.variant(0, 10, 0.9);
   const Task task = h.arrive(h.application({v}), 0, 30);
   EXPECT_NEAR(h.wake_ms(), 20, 1e-3);
   h.scheduler->update_latency(v.key, linear(0, 25), at_ms(1), h.out);

@@ -1,4 +1,4 @@
-#include "policy/variants/application_queue.h"
+#include "policy/variants/variants_queue.h"
 
 #include <gmock/gmock.h>
 
@@ -24,7 +24,7 @@ KeyInfo info(uint32_t variant, double ms) {
           .memory_bytes = 1 << 20};
 }
 
-ApplicationInfo one_variant(const std::string& name, KeyId key) {
+VariantsInfo one_variant(const std::string& name, KeyId key) {
   return {.name = name, .variants = {{key, 0.9, {}}}, .penalty = {}, .prior = {0.5, 0.5}};
 }
 
@@ -32,7 +32,7 @@ Task task(uint64_t job, KeyId key, double arrival_ms, double deadline_ms) {
   return {JobId(job), key, at_ms(arrival_ms), at_ms(deadline_ms), 1};
 }
 
-std::vector<uint64_t> jobs(ApplicationQueue& queue, double now_ms, size_t most) {
+std::vector<uint64_t> jobs(VariantsQueue& queue, double now_ms, size_t most) {
   std::vector<uint64_t> jobs;
   const size_t count = queue.problem(at_ms(now_ms), most).requests.size();
   for (size_t i = 0; i < count; ++i) jobs.push_back(queue.chosen(i).task.job.value());
@@ -46,11 +46,11 @@ struct OneApplication {
     pool.add_worker(0, int64_t{10} << 20);
   }
   PoolView pool;
-  ApplicationQueue queue{pool};
+  VariantsQueue queue{pool};
 };
 
 // Of nine, five are late at 100. Six are looked at: what comes next, and the latest of the late.
-TEST(ApplicationQueue, LooksAtThoseWhoseDeadlinesAreNearest) {
+TEST(VariantsQueue, LooksAtThoseWhoseDeadlinesAreNearest) {
   OneApplication o;
   for (uint64_t j = 1; j <= 9; ++j) {
     const double deadline_ms = j <= 5 ? 50 + static_cast<double>(j) : 200 + static_cast<double>(j);
@@ -64,7 +64,7 @@ TEST(ApplicationQueue, LooksAtThoseWhoseDeadlinesAreNearest) {
   EXPECT_THAT(jobs(o.queue, 100, 100), SizeIs(9));
 }
 
-TEST(ApplicationQueue, ForgetsModelsThatNoKeyHas) {
+TEST(VariantsQueue, ForgetsModelsThatNoKeyHas) {
   OneApplication o;
   for (uint32_t v = 1; v <= 50; ++v) {  // reloads: each a variant of its own
     o.pool.add_model(KeyId(2), info(v, 5));
@@ -81,7 +81,7 @@ TEST(ApplicationQueue, ForgetsModelsThatNoKeyHas) {
   EXPECT_FALSE(document.contains("other_models"));
 }
 
-TEST(ApplicationQueue, KeepsModelsThatAnotherShapeHas) {
+TEST(VariantsQueue, KeepsModelsThatAnotherShapeHas) {
   OneApplication o;
   o.pool.add_model(KeyId(2), info(0, 7));
   o.pool.residents().use(WorkerId(0), KeyId(2));
@@ -90,9 +90,9 @@ TEST(ApplicationQueue, KeepsModelsThatAnotherShapeHas) {
 }
 
 // Those who have left, whether by the data or without any; the newest 32.
-TEST(ApplicationQueue, RemembersWhatWasExpectedOfThoseWhoLeft) {
+TEST(VariantsQueue, RemembersWhatWasExpectedOfThoseWhoLeft) {
   OneApplication o;
-  ApplicationInfo b = one_variant("b", KeyId(0));
+  VariantsInfo b = one_variant("b", KeyId(0));
   b.variants[0].recall = {1, 0.5};
   o.queue.add_application(KeyId(2), b);
   const auto pass = [&o](uint64_t job, Evidence evidence) {
@@ -111,7 +111,7 @@ TEST(ApplicationQueue, RemembersWhatWasExpectedOfThoseWhoLeft) {
   EXPECT_EQ(o.queue.recent(1)[1], 0.9375);
 }
 
-TEST(ApplicationQueue, RemovedApplicationsAreExpectedNoMore) {
+TEST(VariantsQueue, RemovedApplicationsAreExpectedNoMore) {
   OneApplication o;
   o.queue.add_application(KeyId(2), one_variant("b", KeyId(0)));
   o.queue.add_application(KeyId(3), one_variant("c", KeyId(0)));
@@ -132,7 +132,7 @@ TEST(ApplicationQueue, RemovedApplicationsAreExpectedNoMore) {
   EXPECT_LT(o.queue.rate_rps(0, at_ms(201)), 500);
 }
 
-TEST(ApplicationQueue, TheRateFallsWhereNothingComes) {
+TEST(VariantsQueue, TheRateFallsWhereNothingComes) {
   OneApplication o;
   for (uint64_t j = 1; j <= 200; ++j) {
     o.queue.insert(task(j, KeyId(1), static_cast<double>(j), 1000), at_ms(static_cast<double>(j)));
@@ -143,7 +143,7 @@ TEST(ApplicationQueue, TheRateFallsWhereNothingComes) {
 
 // Against a list that is sorted and searched anew each time.
 struct NaiveQueue {
-  std::vector<ApplicationQueue::Waiting> all;
+  std::vector<VariantsQueue::Waiting> all;
 
   auto find(const Task& t) {
     return std::find_if(all.begin(), all.end(), [&](const auto& w) { return w.task.job == t.job; });
@@ -172,7 +172,7 @@ struct NaiveQueue {
   }
 };
 
-TEST(ApplicationQueue, IsAsANaiveOneOnRandomEvents) {
+TEST(VariantsQueue, IsAsANaiveOneOnRandomEvents) {
   OneApplication o;
   o.queue.add_application(KeyId(2), one_variant("b", KeyId(0)));
   NaiveQueue naive;

@@ -1,4 +1,4 @@
-#include "policy/variants/group_batcher.h"
+#include "policy/variants/variants_chooser.h"
 
 #include <algorithm>
 
@@ -38,23 +38,23 @@ const LatencyTable& latency_of(const plan::GroupProblem& problem, const plan::Gr
 
 }  // namespace
 
-GroupBatcher::GroupBatcher(KeyId key, DelayBound delay, const PoolView& pool,
-                           const GroupSettings& settings)
+VariantsChooser::VariantsChooser(KeyId key, DelayBound delay, const PoolView& pool,
+                                 const GroupSettings& settings)
     : pool_(pool), settings_(settings), queue_(pool), delay_(delay) {
   offer_.key = key;
   offer_.variation = kAtAnyTime;
 }
 
-void GroupBatcher::add_service(KeyId key, const ServiceInfo& info) {
-  ApplicationInfo seen = std::get<ApplicationInfo>(info);
+void VariantsChooser::add_service(KeyId key, const ServiceInfo& info) {
+  VariantsInfo seen = std::get<VariantsInfo>(info);
   if (!settings_.data_aware.value_or(true)) {
-    for (ApplicationVariant& variant : seen.variants) variant.recall.clear();
+    for (VariantInfo& variant : seen.variants) variant.recall.clear();
   }
   if (!settings_.short_circuit.value_or(true)) seen.short_circuit.reset();
   queue_.add_application(key, seen);
 }
 
-void GroupBatcher::nominated(const Task& task, Time now, Decisions& out) {
+void VariantsChooser::nominated(const Task& task, Time now, Decisions& out) {
   FERMATA_CHECK(task.items == 1);
   Waiting& waiting = queue_.insert(task, now);
   queue_.set_moment(waiting, last_moment(waiting));
@@ -63,14 +63,15 @@ void GroupBatcher::nominated(const Task& task, Time now, Decisions& out) {
   update(now);
 }
 
-bool GroupBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
+bool VariantsChooser::withdrawn(const Task& task, Time now, Decisions& out) {
   if (!queue_.erase(task)) return false;
   end_the_late(now, out);
   update(now);
   return true;
 }
 
-void GroupBatcher::learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) {
+void VariantsChooser::learned(const Task& task, const Estimate& estimate, Time now,
+                              Decisions& out) {
   const auto* evidence = std::get_if<Evidence>(&estimate);
   Waiting* waiting = evidence == nullptr ? nullptr : queue_.learned(task, *evidence);
   if (waiting == nullptr) return;
@@ -85,12 +86,12 @@ void GroupBatcher::learned(const Task& task, const Estimate& estimate, Time now,
   update(now);
 }
 
-void GroupBatcher::tick(Time now, Decisions& out) {
+void VariantsChooser::tick(Time now, Decisions& out) {
   end_the_late(now, out);
   update(now);
 }
 
-bool GroupBatcher::latency_changed(KeyId key, Time now) {
+bool VariantsChooser::latency_changed(KeyId key, Time now) {
   if (!queue_.latency_changed(key)) return false;
   for (const auto& [_, known] : queue_.waiting()) {
     Waiting& waiting = *queue_.find(known.task);
@@ -101,7 +102,7 @@ bool GroupBatcher::latency_changed(KeyId key, Time now) {
 }
 
 // Whether the evidence model is more often right than any variant would be, on this data.
-bool GroupBatcher::knows_better(const Waiting& w) {
+bool VariantsChooser::knows_better(const Waiting& w) {
   const plan::GroupApplication& application = queue_.applications()[w.application];
   if (!application.short_circuit) return false;
   for (uint32_t v = 0; v < application.variants.size(); ++v) {
@@ -110,13 +111,13 @@ bool GroupBatcher::knows_better(const Waiting& w) {
   return true;
 }
 
-bool GroupBatcher::short_circuits(const Waiting& w) const {
+bool VariantsChooser::short_circuits(const Waiting& w) const {
   return !w.evidence.empty() && queue_.applications()[w.application].short_circuit.has_value();
 }
 
 // From then on nothing is worth anything to the task, or its short circuit would be late: but
 // for the delay until a decision is carried out.
-Time GroupBatcher::last_moment(const Waiting& w) const {
+Time VariantsChooser::last_moment(const Waiting& w) const {
   const Time deadline = w.task.deadline;
   if (deadline.is_infinite()) return deadline;
   const plan::GroupApplication& application = queue_.applications()[w.application];
@@ -131,7 +132,7 @@ Time GroupBatcher::last_moment(const Waiting& w) const {
   return application.short_circuit ? std::max(on_time, of_use) : of_use;
 }
 
-void GroupBatcher::end_the_late(Time now, Decisions& out) {
+void VariantsChooser::end_the_late(Time now, Decisions& out) {
   while (queue_.first_moment() <= now + delay_(1)) {
     const Waiting& w = queue_.first_due();
     const Task task = w.task;
@@ -144,7 +145,7 @@ void GroupBatcher::end_the_late(Time now, Decisions& out) {
   }
 }
 
-void GroupBatcher::update(Time now) {
+void VariantsChooser::update(Time now) {
   const Time moment = queue_.first_moment();
   wake_ = moment.is_infinite() ? moment : moment - delay_(1);
   offer_.types = declined_.types(now);
@@ -162,7 +163,7 @@ void GroupBatcher::update(Time now) {
 
 // Of the first that can still be on time. Where all are late, those of other services who are
 // not come first; and so they do where nobody has a deadline to compare.
-Time GroupBatcher::urgency(Time now) const {
+Time VariantsChooser::urgency(Time now) const {
   size_t looked = 0;
   for (auto it = queue_.first_in_time(now); it != queue_.waiting().end(); ++it) {
     if (it->first.deadline.is_infinite() || looked++ == kMostUrgent) break;
@@ -174,7 +175,7 @@ Time GroupBatcher::urgency(Time now) const {
 
 // An idle worker is theirs as soon as nobody else wants it; asked again only when there may
 // be something to start.
-void GroupBatcher::offer_patient(Time now) {
+void VariantsChooser::offer_patient(Time now) {
   offer_.patient = true;
   offer_.start_at = now;
   offer_.urgency = queue_.waiting().begin()->second.task.arrival;
@@ -192,9 +193,9 @@ void GroupBatcher::offer_patient(Time now) {
 }
 
 // A plan serves everybody, those too for whom it is of no use.
-bool GroupBatcher::is_worth_running(const plan::GroupProblem& problem,
-                                    const plan::GroupSchedule& plan,
-                                    const plan::GroupBatch& batch) {
+bool VariantsChooser::is_worth_running(const plan::GroupProblem& problem,
+                                       const plan::GroupSchedule& plan,
+                                       const plan::GroupBatch& batch) {
   const plan::Penalty& penalty = problem.applications[batch.application].penalty;
   if (!penalty.depends_on_time()) return true;
   return absl::c_any_of(plan.requests_of(batch), [&](uint32_t i) {
@@ -204,7 +205,7 @@ bool GroupBatcher::is_worth_running(const plan::GroupProblem& problem,
   });
 }
 
-Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
+Answer VariantsChooser::granted(const Grant& grant, Time now, Decisions& out) {
   Answer answer{grant.worker, false, grant.free_at};
   if (grant.epoch != epoch_) return answer;
   ++epoch_;
@@ -243,8 +244,8 @@ Answer GroupBatcher::granted(const Grant& grant, Time now, Decisions& out) {
 }
 
 // How many of the batch's requests it may have to end by limit_; at least one.
-uint32_t GroupBatcher::fitting(const plan::GroupProblem& problem,
-                               const plan::GroupBatch& planned) const {
+uint32_t VariantsChooser::fitting(const plan::GroupProblem& problem,
+                                  const plan::GroupBatch& planned) const {
   if (planned.finish <= limit_) return planned.count;
   const LatencyTable& latency = latency_of(problem, planned);
   const Time without = planned.finish - latency(planned.count);
@@ -253,12 +254,12 @@ uint32_t GroupBatcher::fitting(const plan::GroupProblem& problem,
   return items;
 }
 
-void GroupBatcher::bound(const Batch& batch, bool own, Time now) {
+void VariantsChooser::bound(const Batch& batch, bool own, Time now) {
   if (!own) others_.count(now, static_cast<uint32_t>((batch.finish - batch.start).micros()));
 }
 
-void GroupBatcher::bind(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
-                        const plan::GroupBatch& planned, WorkerId worker, Decisions& out) {
+void VariantsChooser::bind(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
+                           const plan::GroupBatch& planned, WorkerId worker, Decisions& out) {
   for (size_t i = 0; i < plan.expected_accuracy.size(); ++i) {
     queue_.chosen(i).planned = plan.expected_accuracy[i];
   }
@@ -282,7 +283,7 @@ void GroupBatcher::bind(const plan::GroupProblem& problem, const plan::GroupSche
   declined_.used();
 }
 
-void GroupBatcher::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {
+void VariantsChooser::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {
   const Time run_from = batch.finish - latency(batch.items);
   const size_t before = batch.tasks.size();
   auto it = queue_.first_in_time(now);

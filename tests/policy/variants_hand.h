@@ -5,12 +5,12 @@
 namespace fermata::policy {
 
 // A scheduler with applications, driven by hand.
-struct ApplicationHand : Hand {
+struct VariantsHand : Hand {
   using Hand::Hand;
 
-  ApplicationVariant variant(double alpha_ms, double beta_ms, double accuracy,
-                             std::vector<double> recall = {}, uint32_t max_batch = 64,
-                             double load_ms = 0, int64_t memory_mb = 0) {
+  VariantInfo variant(double alpha_ms, double beta_ms, double accuracy,
+                      std::vector<double> recall = {}, uint32_t max_batch = 64, double load_ms = 0,
+                      int64_t memory_mb = 0) {
     const uint32_t id = variants++;
     return {scheduler->add_key({.name = "v" + std::to_string(id),
                                 .latency = linear(alpha_ms, beta_ms, max_batch),
@@ -20,11 +20,11 @@ struct ApplicationHand : Hand {
             accuracy, std::move(recall)};
   }
   // Of two classes.
-  KeyId application(std::vector<ApplicationVariant> of,
+  KeyId application(std::vector<VariantInfo> of,
                     plan::Penalty penalty = {plan::PenaltyShape::kStep},
                     std::optional<double> short_circuit = std::nullopt) {
     return scheduler->add_service(
-        ApplicationInfo{"a", std::move(of), penalty, {0.5, 0.5}, short_circuit});
+        VariantsInfo{"a", std::move(of), penalty, {0.5, 0.5}, short_circuit});
   }
   WorkerId limited_worker(int64_t memory_mb) {
     return scheduler->add_worker(at_ms(0), out, 0, memory_mb << 20);
@@ -38,8 +38,8 @@ struct ApplicationHand : Hand {
   uint32_t variants = 0;
 };
 
-struct WithSettings : ApplicationHand {
-  WithSettings(std::string_view policy, const GroupSettings& settings) : ApplicationHand(policy) {
+struct WithSettings : VariantsHand {
+  WithSettings(std::string_view policy, const GroupSettings& settings) : VariantsHand(policy) {
     scheduler = *make_scheduler(policy, settings);
   }
 };

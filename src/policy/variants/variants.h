@@ -13,7 +13,7 @@
 namespace fermata::policy {
 
 // A variant that may answer the tasks of an application.
-struct ApplicationVariant {
+struct VariantInfo {
   KeyId key;                   // of this variant and the shape of the application's tasks
   double accuracy = 0;         // profiled (SneakPeek eq. 7)
   std::vector<double> recall;  // by class; empty: unknown, evidence changes nothing
@@ -21,9 +21,9 @@ struct ApplicationVariant {
 
 // Tasks that any one of several variants may answer (SneakPeek 2.2). Which one does, and
 // with whom, is decided when a worker is granted, not before.
-struct ApplicationInfo {
+struct VariantsInfo {
   std::string name;
-  std::vector<ApplicationVariant> variants;  // at least one
+  std::vector<VariantInfo> variants;  // at least one
   plan::Penalty penalty;
   std::vector<double> prior;  // of the Dirichlet, by class (eq. 10); empty: not data-aware
   // Accuracy of the evidence model's own answer (5.3.1); absent: it answers nothing itself.
