@@ -1,9 +1,12 @@
 """Frames of HTTP/2 that a client may send without end and without a call: the gRPC port ends the
 connection of who does, keeps nothing of them, and answers everybody else."""
 
+import contextlib
 import pathlib
 import re
+import select
 import socket
+import struct
 import urllib.request
 
 import pytest
@@ -11,7 +14,7 @@ import tritonclient.grpc
 
 from conftest import ROOT, Server
 from http2 import (CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, PING, PREFACE,
-                   RST_STREAM, SETTINGS, field, frame)
+                   RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame)
 
 PLAIN = "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\n"
 MIB = 1 << 20
@@ -145,3 +148,48 @@ def test_calls_of_reflection_have_few_threads(plain):
             replies.read(int.from_bytes(start[:3], "big"))
             answered += start[3] == HEADERS and bool(start[4] & END_STREAM)
         assert len(list(threads.iterdir())) - before < 100
+
+
+def upload_parts(client, streams, most):
+    """Sends the most that windows allow, up to `most` bytes, of large messages that never end."""
+    client.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(SETTINGS, 1, 0) + b"".join(
+        frame(HEADERS, END_HEADERS, stream, HEAD) for stream in range(1, 2 * streams, 2)))
+    start = b"\0" + struct.pack(">I", 7 * MIB)
+    window = {0: 65535}  # of the connection and of those streams that are open
+    fresh, used, sent = 65535, dict.fromkeys(range(1, 2 * streams, 2), 0), 0
+    replies = b""
+    while sent < most and used:
+        for stream in used:
+            room = min(window[0], fresh + window.get(stream, 0) - used[stream], 16384)
+            if room > len(start):
+                body = bytes(room) if used[stream] else start + bytes(room - len(start))
+                client.sendall(frame(DATA, 0, stream, body))
+                used[stream], window[0], sent = used[stream] + room, window[0] - room, sent + room
+        if select.select([client], [], [], 0)[0]:
+            replies += client.recv(MIB)
+        while len(replies) >= 9 and len(replies) >= (end := 9 + int.from_bytes(replies[:3], "big")):
+            (kind, flags, stream), body = struct.unpack(">BBI", replies[3:9]), replies[9:end]
+            replies = replies[end:]
+            if kind == WINDOW_UPDATE:
+                window[stream] = window.get(stream, 0) + struct.unpack(">I", body)[0]
+            elif kind == RST_STREAM:
+                used.pop(stream, None)
+            elif kind == SETTINGS and not flags:
+                for name, value in struct.iter_unpack(">HI", body):
+                    fresh = value if name == 4 else fresh
+            elif kind == PING and not flags:
+                client.sendall(frame(PING, 1, 0, body))
+
+
+def test_messages_that_never_end_are_given_up_where_memory_is_short(tmp_path):
+    text = "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0, memory_mb: 64, max_request_mb: 8}}\n"
+    server = Server(tmp_path, ROOT / "tests" / "data" / "repository", text)
+    before = resident(server)
+    host, port = server.grpc.split(":")
+    with (socket.create_connection((host, int(port)), timeout=30) as client,
+          contextlib.suppress(BrokenPipeError, ConnectionResetError)):
+        upload_parts(client, streams=80, most=400 * MIB)
+    assert resident(server) - before < 250 * MIB
+    with tritonclient.grpc.InferenceServerClient(server.grpc) as client:
+        assert client.is_server_live()
+    assert server.stop() == 0, server.log.read_text()

@@ -32,7 +32,12 @@ void bound(grpc::ServerBuilder& builder, const GrpcOptions& options) {
   // gRPC would decompress without a limit; serve/grpc_message.h does it with one.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   // Those of reflection; each has a thread while it lasts. One more is RESOURCE_EXHAUSTED.
-  builder.SetResourceQuota(grpc::ResourceQuota().SetMaxThreads(kReflectionThreads));
+  grpc::ResourceQuota quota;
+  quota.SetMaxThreads(kReflectionThreads);
+  // What is whole is weighed by us; of messages that are still on their way only gRPC knows. Beyond
+  // this it gives up calls and idle connections.
+  if (options.budget != nullptr) quota.Resize(options.budget->limit() / 2 * 3);
+  builder.SetResourceQuota(quota);
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
   builder.SetMaxSendMessageSize(-1);
 }
