@@ -17,15 +17,16 @@
 namespace {
 
 using namespace fermata;
+using namespace fermata::plan;
 using namespace fermata::policy;
 
 // The kinds of applications of the paper's table 1: classes, and accuracy, time alone and time
 // of each further item for every variant, from small and fast to large.
-struct Kind {
+struct KindOfApplication {
   size_t classes;
   std::vector<std::array<double, 3>> variants;
 };
-const std::vector<Kind> kKinds = {
+const std::vector<KindOfApplication> kKinds = {
     {2, {{0.78, 4, 1}, {0.85, 9, 2}, {0.90, 16, 4}, {0.93, 28, 7}, {0.95, 40, 10}}},
     {6, {{0.84, 5, 1}, {0.94, 14, 3}}},
     {7, {{0.88, 6, 1}, {0.96, 18, 4}}},
@@ -45,7 +46,7 @@ GroupProblem system_of(size_t applications, Random& random) {
   GroupProblem p;
   p.workers.push_back({.name = "gpu0", .memory_bytes = int64_t{2000} << 20});
   for (size_t i = 0; i < applications; ++i) {
-    const Kind& kind = kKinds[i % kKinds.size()];
+    const KindOfApplication& kind = kKinds[i % kKinds.size()];
     GroupApplication a = {.name = "a" + std::to_string(i)};
     a.prior.assign(kind.classes, 0.5);
     for (const auto& profile : kind.variants) {
