@@ -46,6 +46,7 @@ StreamRun read_run(Reader root) {
   const auto variants = static_cast<int64_t>(std::max<size_t>(run.variants.size(), 1));
   run.variant = static_cast<uint32_t>(fields["variant"].integer(0, variants - 1, 0));
   run.phases = fields["phases"].boolean(false);
+  run.phased_wait = fields["phased_wait"].between(0, 1, run.phased_wait);
   run.solver =
       static_cast<plan::StreamSolver>(fields["solver"].choice({"best", "exact", "annealing"}, 0));
   run.scheduler = fields["scheduler"].string(run.scheduler);
@@ -69,6 +70,8 @@ absl::StatusOr<Json> answer(const std::string& line) {
               {"utilization", r.utilization},
               {"mismatches", r.mismatches},
               {"plans", r.plans},
+              {"switches", r.switches},
+              {"near_switches", r.near_switches},
               {"mean_batch", static_cast<double>(r.batched) / batches},
               {"estimate_error", r.estimate_error},
               {"frames_by_variant", r.frames_by_variant}};

@@ -32,6 +32,7 @@ struct InferRequest {
   // What the client says of its way here: taken off the deadline, whatever the service.
   Duration network_time;
   std::shared_ptr<policy::StreamFrame> frame;  // of a stream's client; else null
+  Time start_from = Time::infinite();          // as policy::Task has it
 };
 
 // Why the reply is what it is (row F5).

@@ -15,15 +15,40 @@ Duration Bandwidth::round_trip() const {
 
 void Bandwidth::acknowledged(uint64_t bytes, Duration way, Time now) {
   const Duration transfer = std::max(way - round_trip(), kShortest);
-  transfers_.push_back({now, static_cast<double>(bytes) * 8e-6 / transfer.seconds()});
+  const double reached = std::max(static_cast<double>(bytes) * 8e-6 / transfer.seconds(), 1e-9);
+  if (const auto expected = mean(now - way - kWindow, now - way)) {
+    sure_share_.observe(std::clamp(reached / *expected, 1e-3, 1.0));
+  }
+  transfers_.push_back({now, reached});
+}
+
+std::optional<double> Bandwidth::mean(Time from, Time to) const {
+  double inverse = 0;
+  int count = 0;
+  for (const Transfer& t : transfers_) {
+    if (t.at < from || t.at > to) continue;
+    inverse += 1 / t.mbps;
+    ++count;
+  }
+  return count == 0 ? std::nullopt : std::optional(count / inverse);
 }
 
 std::optional<double> Bandwidth::mbps(Time now) {
-  while (transfers_.size() > 1 && transfers_.front().at + kWindow < now) transfers_.pop_front();
+  while (transfers_.size() > 1 && transfers_.front().at + kWindow * 2 < now) transfers_.pop_front();
   if (transfers_.empty()) return std::nullopt;
-  double inverse = 0;
-  for (const Transfer& t : transfers_) inverse += 1 / std::max(t.mbps, 1e-9);
-  return static_cast<double>(transfers_.size()) / inverse;
+  return mean(now - kWindow, now).value_or(transfers_.back().mbps);
+}
+
+std::optional<double> Bandwidth::sure_mbps(Time now) {
+  std::optional<double> rate = mbps(now);
+  if (rate) *rate *= std::min(sure_share_.value(), 1.0);
+  return rate;
+}
+
+std::optional<double> Bandwidth::lately_mbps(Time now) {
+  std::optional<double> rate = mbps(now);
+  if (rate) rate = std::min(*rate, transfers_.back().mbps);
+  return rate;
 }
 
 std::optional<Duration> Bandwidth::network_time(uint64_t bytes, Time now) {

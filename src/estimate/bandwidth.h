@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "absl/types/span.h"
+#include "base/quantile_tracker.h"
 #include "base/time.h"
 
 namespace fermata::estimate {
@@ -25,6 +26,11 @@ class Bandwidth {
   // The harmonic mean of the last second's transfers, or of the last one if there was none in
   // it; a million bits a second. None before the first.
   std::optional<double> mbps(Time now);
+  // What 19 of 20 transfers reach, by how far the earlier ones stayed behind the mean of the
+  // second before they were sent: plans that count on it are rarely late when a link slows down.
+  std::optional<double> sure_mbps(Time now);
+  // The last transfer's, where that is less than the mean.
+  std::optional<double> lately_mbps(Time now);
   // s/W + RTT (equation 1); none before the first transfer.
   std::optional<Duration> network_time(uint64_t bytes, Time now);
 
@@ -32,13 +38,17 @@ class Bandwidth {
   static constexpr Duration kWindow = Duration::seconds(1);
   static constexpr Duration kShortest = Duration::micros(10);  // of a transfer, against noise
   static constexpr size_t kRemembered = 16;
+  static constexpr double kUnsure = 0.05, kFirstShare = 0.8;
   struct Transfer {
     Time at;
     double mbps;
   };
+  // Of the transfers that were acknowledged from one moment to another.
+  std::optional<double> mean(Time from, Time to) const;
 
-  std::deque<Transfer> transfers_;
+  std::deque<Transfer> transfers_;  // of two windows
   std::deque<Duration> ways_;
+  QuantileTracker sure_share_{kUnsure, kFirstShare};
 };
 
 // How large to send, whatever the server asked for: the last of `frame_bytes` (ascending sizes,

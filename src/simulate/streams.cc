@@ -9,10 +9,9 @@
 
 #include "base/random.h"
 #include "base/status.h"
-#include "estimate/bandwidth.h"
+#include "estimate/uplink.h"
 #include "plan/streams/stream_planner.h"
 #include "policy/scheduler.h"
-#include "policy/stream/stream_sessions.h"
 
 namespace fermata::simulate {
 namespace {
@@ -30,7 +29,6 @@ class Link {
     const auto step = static_cast<size_t>((start_s_ + at_s) / hold_s_);
     return std::max(mbps_[step % mbps_.size()], 1e-3);
   }
-  double free_at() const { return free_at_s_; }
   // When the last byte of what is sent now has left.
   double send(double bytes, double now_s) {
     double at = std::max(now_s, free_at_s_), megabits = bytes * 8e-6;
@@ -56,11 +54,11 @@ class StreamSimulation {
  private:
   struct Sender {
     Link link;
-    estimate::Bandwidth estimate;
+    estimate::Uplink uplink;
     uint32_t size = 0;  // variant whose size it sends, as it was told
     bool unmapped = false;
     Duration shift;
-    Time last_arrival;  // of its frames at the server
+    Time moved;  // when its frames were last shifted
   };
   struct Frame {
     uint32_t client = 0, size = 0, variant = 0;
@@ -84,7 +82,7 @@ class StreamSimulation {
 
   void set_up();
   void send(uint32_t client, Time now);
-  uint32_t size_to_send(const Sender& sender, const StreamRun::Client& client, Time now);
+  std::optional<uint32_t> size_to_send(Sender& sender, const StreamRun::Client& client, Time now);
   void arrive(uint64_t id, Time now);
   void act(Time now);
   void end_batch(policy::Batch batch, Time now);
@@ -128,6 +126,7 @@ void StreamSimulation::set_up() {
   }
   settings.workers = run_.workers;
   settings.phases = run_.phases;
+  settings.phased_wait = run_.phased_wait;
   settings.solver = run_.solver;
   settings.slack = kSlack;
   settings.most_clients = plan::StreamProblem::kMostClients;
@@ -136,7 +135,7 @@ void StreamSimulation::set_up() {
   for (uint32_t c = 0; c < run_.clients.size(); ++c) {
     const StreamRun::Client& client = run_.clients[c];
     senders_.push_back({Link(run_.traces_mbps[client.trace], run_.hold_s, client.start_s), {}});
-    senders_[c].estimate.echoed(Duration::from_millis(client.rtt_ms));
+    senders_[c].uplink.echoed(Duration::from_millis(client.rtt_ms));
     at(second(client.first_frame_s), [this, c](Time now) { send(c, now); });
   }
   result_.frames_by_variant.resize(run_.variants.size());
@@ -151,13 +150,16 @@ void StreamSimulation::look(Time now) {
   at(now + kLook, [this](Time later) { look(later); });
 }
 
-uint32_t StreamSimulation::size_to_send(const Sender& sender, const StreamRun::Client& client,
-                                        Time now) {
+std::optional<uint32_t> StreamSimulation::size_to_send(Sender& sender,
+                                                       const StreamRun::Client& client, Time now) {
   const uint32_t most = run_.mode == StreamMode::kPlanned ? sender.size : run_.variant;
+  const auto sizes = absl::MakeConstSpan(size_bytes_).subspan(0, most + 1);
+  const auto size =
+      sender.uplink.choose(sizes, client.rate_rps, Duration::from_millis(client.slo_ms), now);
+  if (!size) return std::nullopt;
   if (run_.mode == StreamMode::kDnnAlone) return most;
-  auto estimate = sender.estimate;
-  return static_cast<uint32_t>(estimate::back_off(
-      absl::MakeConstSpan(size_bytes_).subspan(0, most + 1), client.rate_rps, estimate.mbps(now)));
+  if (run_.mode == StreamMode::kPlanned) return static_cast<uint32_t>(*size);
+  return static_cast<uint32_t>(estimate::back_off(sizes, client.rate_rps, sender.uplink.mbps(now)));
 }
 
 void StreamSimulation::send(uint32_t client, Time now) {
@@ -165,21 +167,22 @@ void StreamSimulation::send(uint32_t client, Time now) {
   Sender& sender = senders_[client];
   const Duration interval = Duration::from_seconds(1 / who.rate_rps);
   const Duration shift = run_.phases ? std::exchange(sender.shift, Duration()) : Duration();
+  if (shift != Duration()) sender.moved = now + Duration::nanos(1);
   at(now + std::max(interval / 2, interval + shift), [this, client](Time t) { send(client, t); });
 
   Frame frame{.client = client, .sent = now};
   frame.measured = seconds(now) >= run_.warmup_s && seconds(now) < run_.duration_s;
   result_.offered += frame.measured;
-  // What would stand in the way for half of its objective is dropped before it is sent.
-  if (sender.link.free_at() - seconds(now) > who.slo_ms * 5e-4) {
+  const std::optional<uint32_t> size = size_to_send(sender, who, now);
+  if (!size) {
     result_.dropped += frame.measured;
     return;
   }
-  frame.size = size_to_send(sender, who, now);
+  frame.size = *size;
   const double spread = run_.size_spread * (2 * random_.uniform() - 1);
   frame.bytes =
       static_cast<uint64_t>(run_.variants[frame.size].request_kb * 1000 * (1 + spread)) + 1;
-  if (const auto mbps = sender.estimate.mbps(now); mbps && frame.measured) {
+  if (const auto mbps = sender.uplink.mbps(now); mbps && frame.measured) {
     errors_.push_back(std::abs(*mbps / sender.link.mbps(seconds(now)) - 1));
   }
   const double left = sender.link.send(static_cast<double>(frame.bytes), seconds(now));
@@ -187,7 +190,10 @@ void StreamSimulation::send(uint32_t client, Time now) {
   const uint64_t id = frames_++;
   const Time arrival = frame.arrival;
   under_way_.emplace(id, frame);
+  sender.uplink.sent(frame.bytes, now);
   at(arrival, [this, id](Time t) { arrive(id, t); });
+  at(arrival + Duration::from_millis(who.rtt_ms / 2),
+     [this, client](Time t) { senders_[client].uplink.acknowledged(Duration(), t); });
 }
 
 void StreamSimulation::arrive(uint64_t id, Time now) {
@@ -198,14 +204,17 @@ void StreamSimulation::arrive(uint64_t id, Time now) {
   meta.client = std::to_string(frame.client);
   meta.rate_rps = client.rate_rps;
   meta.slo = Duration::from_millis(client.slo_ms);
-  meta.bandwidth_mbps = sender.estimate.mbps(now);
-  meta.round_trip = sender.estimate.round_trip();
+  meta.bandwidth_mbps = sender.uplink.mbps(now);
+  meta.sure_mbps = sender.uplink.sure_mbps(now);
+  meta.round_trip = sender.uplink.round_trip();
   meta.bytes = frame.bytes;
   if (run_.mode != StreamMode::kDnnAlone) meta.input_size = run_.variants[frame.size].input_size;
   const auto route = sessions_->frame(meta, now);
   if (!route.ok()) return reply(id, false, now);
   frame.variant = run_.mode == StreamMode::kFixed ? run_.variant : route->variant;
-  scheduler_->nominate({JobId(id), keys_[frame.variant], now, route->deadline}, now, decisions_);
+  scheduler_->nominate(
+      {JobId(id), keys_[frame.variant], now, route->deadline, 1, route->start_from}, now,
+      decisions_);
   act(now);
 }
 
@@ -243,12 +252,7 @@ void StreamSimulation::reply(uint64_t id, bool served, Time now) {
   const Duration way = Duration::from_millis(run_.clients[frame.client].rtt_ms / 2);
   const Duration in_server = now - frame.arrival;
   at(now + way, [this, id, served, in_server](Time t) {
-    const Frame& f = under_way_.at(id);
-    Sender& sender = senders_[f.client];
-    const Duration half = sender.estimate.round_trip() / 2;
-    const Time start = std::max(f.sent, sender.last_arrival - half);
-    sender.estimate.acknowledged(f.bytes, t - in_server - start, t);
-    sender.last_arrival = std::max(sender.last_arrival, f.arrival);
+    senders_[under_way_.at(id).client].uplink.answered(in_server);
     answered(id, served, t);
   });
 }
@@ -258,7 +262,7 @@ void StreamSimulation::answered(uint64_t id, bool served, Time now) {
   const policy::StreamAdvice advice = advice_.extract(id).mapped();
   Sender& sender = senders_[frame.client];
   sender.unmapped = advice.input_size == 0;
-  sender.shift = advice.shift;
+  if (frame.sent >= sender.moved) sender.shift = advice.shift;
   for (uint32_t v = 0; v < run_.variants.size(); ++v) {
     if (run_.variants[v].input_size == advice.input_size) sender.size = v;
   }
@@ -288,6 +292,8 @@ StreamRunResult StreamSimulation::go() {
   const auto& totals = sessions_->totals();
   result_.mismatches = totals.mismatches;
   result_.plans = totals.plans;
+  result_.switches = totals.switches;
+  result_.near_switches = totals.near_switches;
   if (result_.on_time > 0) result_.accuracy = accuracy_ / static_cast<double>(result_.on_time);
   result_.utilization = busy_.seconds() / (run_.duration_s + 5) / run_.workers;
   if (!errors_.empty()) {

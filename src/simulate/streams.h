@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "plan/streams/stream_problem.h"
+#include "policy/stream/stream_sessions.h"
 
 namespace fermata::simulate {
 
@@ -33,6 +34,7 @@ struct StreamRun {
   StreamMode mode = StreamMode::kPlanned;
   uint32_t variant = 0;  // the one DNN of kFixed, the one size of kDnnAlone
   bool phases = false;   // whether clients are told when to send
+  double phased_wait = policy::StreamSettings().phased_wait;
   plan::StreamSolver solver = plan::StreamSolver::kBest;
   std::string scheduler = "fermata";
   double duration_s = 60, warmup_s = 2;
@@ -44,7 +46,7 @@ struct StreamRun {
 struct StreamRunResult {
   // offered = on_time + late + rejected (by the server) + dropped (before they were sent)
   uint64_t offered = 0, on_time = 0, late = 0, rejected = 0, dropped = 0;
-  uint64_t mismatches = 0, plans = 0, batches = 0, batched = 0;
+  uint64_t mismatches = 0, plans = 0, switches = 0, near_switches = 0, batches = 0, batched = 0;
   double accuracy = 0;        // mean over the frames on time
   double utilization = 0;     // of the workers
   double estimate_error = 0;  // median of |estimated / actual bandwidth - 1|

@@ -20,6 +20,18 @@ TEST(Bandwidth, IsTheHarmonicMeanOfTheLastSecond) {
   EXPECT_NEAR(*link.mbps(at_s(100)), 40, 1e-9);  // the last one stays
 }
 
+TEST(Bandwidth, TheSureOneFollowsTheSpread) {
+  Bandwidth steady, unsteady;
+  for (int i = 0; i < 400; ++i) {
+    steady.acknowledged(10'000, Duration::millis(10), at_s(i / 20.0));
+    unsteady.acknowledged(10'000, Duration::millis(i % 5 == 0 ? 30 : 10), at_s(i / 20.0));
+  }
+  EXPECT_NEAR(*steady.sure_mbps(at_s(20)), *steady.mbps(at_s(20)), 0.1);
+  EXPECT_LT(*unsteady.sure_mbps(at_s(20)), 0.7 * *unsteady.mbps(at_s(20)));
+  unsteady.acknowledged(10'000, Duration::millis(80), at_s(20));
+  EXPECT_NEAR(*unsteady.lately_mbps(at_s(20)), 1, 1e-6);
+}
+
 TEST(Bandwidth, NetworkTimeIsTransferAndRoundTrip) {
   Bandwidth link;
   EXPECT_EQ(link.network_time(1000, at_s(0)), std::nullopt);

@@ -46,6 +46,21 @@ TEST(StreamSessions, AFrameHasWhatTheWayLeavesOfItsObjective) {
   EXPECT_EQ(sessions.advice("a").input_size, 100);  // the smallest until there is a plan
 }
 
+// A plan counts on what a client is sure of, but caution does not leave it unserved.
+TEST(StreamSessions, PlansCountOnTheSureBandwidth) {
+  StreamSessions sessions(three_sizes());
+  StreamFrame f = frame_of("a");
+  f.sure_mbps = 20;
+  ASSERT_TRUE(sessions.hello(f, second(1)).ok());
+  EXPECT_EQ(sessions.problem(second(1)).clients[0].bandwidth_mbps, 20);
+  f.sure_mbps = 0.001;  // 80 kbit within 100 - 2 - 4 - 3 * 10 ms need 1.25 Mbit/s
+  ASSERT_TRUE(sessions.hello(f, second(2)).ok());
+  EXPECT_NEAR(sessions.problem(second(2)).clients[0].bandwidth_mbps, 80 / 64.0, 1e-9);
+  f.sure_mbps = 90;  // no more than it has
+  ASSERT_TRUE(sessions.hello(f, second(3)).ok());
+  EXPECT_EQ(sessions.problem(second(3)).clients[0].bandwidth_mbps, 40);
+}
+
 TEST(StreamSessions, PlansWhenClientsComeGoAndChange) {
   StreamSessions sessions(three_sizes());
   EXPECT_FALSE(sessions.wants_plan(second(1)));
@@ -161,6 +176,45 @@ TEST(StreamSessions, PhasesMakeBatches) {
   EXPECT_EQ(sessions.advice("b").shift, Duration());
   for (const char* id : {"c", "d"}) {
     EXPECT_EQ(std::abs(sessions.advice(id).shift.nanos()), Duration::millis(25).nanos());
+  }
+  // Who comes in its phase starts when the others have come, who does not at once.
+  StreamFrame f = frame_of("a");
+  f.rate_rps = 20;
+  EXPECT_EQ(sessions.frame(f, second(1.049))->start_from, second(1.053));
+  f.client = "c";
+  EXPECT_EQ(sessions.frame(f, second(1.05))->start_from, second(1.05));
+}
+
+// A steady client's frames wait for less than a batch, an unsteady one's for a whole one.
+TEST(StreamSessions, PhasesAreForSteadyLinks) {
+  StreamSettings settings = three_sizes();
+  settings.phases = true;
+  StreamSessions sessions(settings);
+  ASSERT_TRUE(sessions.frame(frame_of("steady"), second(1)).ok());
+  StreamFrame f = frame_of("unsteady");
+  f.sure_mbps = 2;
+  ASSERT_TRUE(sessions.frame(f, second(1)).ok());
+  const auto clients = sessions.problem(second(1)).clients;
+  EXPECT_EQ(clients[0].batches_ahead, 0.5);
+  EXPECT_EQ(clients[1].batches_ahead, 1);
+}
+
+// Three frames whose batch of two takes more than half of the interval come as one batch of three.
+TEST(StreamSessions, PhasesLeaveTimeForEachBatch) {
+  StreamSettings settings = three_sizes();
+  settings.phases = true;
+  settings.variants.resize(1);
+  settings.variants[0].latency = *LatencyTable::make(TableLatency{{{1, 30}, {2, 40}, {3, 45}}}, 3);
+  StreamSessions sessions(settings);
+  for (const char* id : {"a", "b", "c"}) {
+    StreamFrame f = frame_of(id);
+    f.rate_rps = 15;
+    f.slo = Duration::millis(150);
+    ASSERT_TRUE(sessions.frame(f, second(1)).ok());
+  }
+  plan_now(sessions, second(1));
+  for (const char* id : {"a", "b", "c"}) {
+    EXPECT_EQ(sessions.advice(id).shift, sessions.advice("a").shift) << id;
   }
 }
 

@@ -69,6 +69,23 @@ TEST(StreamRuns, PhasesRaiseAccuracy) {
   EXPECT_GT(result_of(run).accuracy, without);
 }
 
+// Links that lose half of their bandwidth or more within a second, now and then.
+TEST(StreamRuns, FewFramesAreLateWhenLinksFall) {
+  StreamRun run = cameras(2, 150);
+  run.traces_mbps = {{14, 16, 5, 13, 18, 15, 12, 6, 14, 20, 17, 4.5, 11, 13, 16, 9}};
+  run.hold_s = 1;
+  EXPECT_LE(result_of(run).miss_rate(), 0.03);
+}
+
+// Twelve clients with phases, at no lower accuracy than eight without and few misses.
+TEST(StreamRuns, PhasesServeMoreClients) {
+  StreamRun more = cameras(12, 100);
+  more.phases = true;
+  const StreamRunResult with = result_of(more), without = result_of(cameras(8, 100));
+  EXPECT_GE(with.accuracy, without.accuracy - 0.002);
+  EXPECT_LE(with.miss_rate(), 0.02);
+}
+
 TEST(StreamRuns, TheSameRunGivesTheSameResult) {
   const StreamRunResult a = result_of(cameras(3, 100)), b = result_of(cameras(3, 100));
   EXPECT_EQ(a.on_time, b.on_time);

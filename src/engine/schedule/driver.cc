@@ -188,7 +188,8 @@ void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
                             .key = key,
                             .arrival = std::min(arrival, now),
                             .deadline = job->deadline(),
-                            .items = std::min(most, job->items() - i * most)};
+                            .items = std::min(most, job->items() - i * most),
+                            .start_from = job->request().start_from};
     parts_[id] = {task, job, i, i * most, false};
     task_added(key);
   }

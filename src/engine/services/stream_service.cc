@@ -110,6 +110,7 @@ absl::Status StreamService::route(InferRequest& request, bool& answered) {
   request.service = variants[route.variant].name;
   request.timeout = route.deadline - request.arrival;
   request.network_time = Duration();  // it is in the deadline
+  request.start_from = route.start_from;
   return absl::OkStatus();
 }
 

@@ -56,6 +56,9 @@ StreamClient read_stream_client(Reader value, Names& taken) {
   c.bandwidth_mbps = fields["bandwidth_mbps"].positive();
   c.rtt_ms = fields["rtt_ms"].non_negative(0.0);
   c.min_accuracy = fields["min_accuracy"].between(0, 1, 0.0);
+  if (const Reader ahead = fields["batches_ahead"]; ahead.present()) {
+    c.batches_ahead = ahead.between(0, 10);
+  }
   return c;
 }
 
@@ -132,6 +135,7 @@ Json write_stream_problem(const StreamProblem& problem) {
                               {"bandwidth_mbps", c.bandwidth_mbps},
                               {"rtt_ms", c.rtt_ms},
                               {"min_accuracy", c.min_accuracy}});
+    if (c.batches_ahead) out["clients"].back()["batches_ahead"] = *c.batches_ahead;
   }
   if (!problem.current.empty()) {
     out["current"] = Json::array();

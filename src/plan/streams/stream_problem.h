@@ -31,6 +31,7 @@ struct StreamClient {
   double bandwidth_mbps = 0;
   double rtt_ms = 0;
   double min_accuracy = 0;
+  std::optional<double> batches_ahead;  // instead of the problem's
 
   // s/W + RTT (equation 1).
   double network_ms(double request_kb) const { return request_kb * 8 / bandwidth_mbps + rtt_ms; }

@@ -68,7 +68,8 @@ uint32_t StreamTables::limit(const StreamVariant& variant, const StreamClient& c
   if (!sustained || variant.accuracy < client.min_accuracy) return 0;
   const double budget_ms = client.slo_ms - client.network_ms(variant.request_kb);
   if (budget_ms <= 0) return 0;
-  const double most_ms = std::min(budget_ms, kLongestMs) / (1 + problem_.batches_ahead);
+  const double ahead = client.batches_ahead.value_or(problem_.batches_ahead);
+  const double most_ms = std::min(budget_ms, kLongestMs) / (1 + ahead);
   return variant.latency->largest_within(
       Duration::nanos(static_cast<int64_t>(most_ms * 1e6 + 1e-6)));
 }

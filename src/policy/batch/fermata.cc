@@ -44,6 +44,8 @@ class Fermata final : public QueueBatcher {
     const Time latest = deadline - times().run(offer.items + 1);
     const bool may_grow = offer.items < times().max_batch() && (latest - now).seconds() > gap_s_;
     offer.start_at = may_grow ? latest - margin(offer, latest - queue()[0].arrival) : now;
+    offer.planned = !queue()[0].start_from.is_infinite();
+    if (offer.planned) offer.start_at = std::min(queue()[0].start_from, latest);
     offer.variation = variation();
     offer.outlook.load = load_;
     offer.urgency = deadline - offer.run;

@@ -29,7 +29,8 @@ namespace fermata::policy {
 //    than requests of other keys can wait.
 // It never wants to start before its head came.
 // It waits for nobody: a batch that λ will not enlarge by one item before its
-// latest start wants to start now, so that a lone request on an idle pool does.
+// latest start wants to start now, so that a lone request on an idle pool does. One whose head
+// says when (Task::start_from) starts then.
 // A head is dropped only for a batch as large as those of late, and no larger
 // than what is within a tenth of the target's efficiency; beside an idle worker (see()) not
 // even for that. Where a batch makes requests of others late (Grant::harm), it is of the size at

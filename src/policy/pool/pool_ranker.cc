@@ -147,7 +147,8 @@ bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
   const size_t k = first->due.top_index();
   const WorkerId worker(static_cast<uint32_t>(first->available.top_index()));
   Harm harm;
-  if (considerate_ && holds(k, worker, now, harm)) return true;
+  const bool may_wait = considerate_ && !view_.offers()[k].planned;
+  if (may_wait && holds(k, worker, now, harm)) return true;
   learn(view_.offers()[k], now);
   grant(KeyId(static_cast<uint32_t>(k)), worker, harm, now, out);
   return true;

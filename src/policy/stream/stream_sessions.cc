@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/status.h"
 
@@ -15,9 +16,12 @@ constexpr Duration kSilence = Duration::seconds(5);
 constexpr double kBandwidthChange = 0.25;
 constexpr double kFaster = 1.25, kBurst = 4;  // than registered, before frames are rejected
 constexpr double kLeastMbps = 1e-3, kMostMbps = 1e5;
-constexpr double kFirstMbps = 10;     // before a client has said anything
-constexpr double kSmoothing = 0.1;    // of measured rates and sizes
-constexpr double kLeastShare = 0.25;  // of the registered rate that is planned for
+constexpr double kRoomToWait = 3;    // run times alone that an objective has room for
+constexpr uint32_t kPrefetched = 2;  // neighbours on either side
+constexpr Duration kTogether = Duration::millis(3);  // within which frames of a batch come
+constexpr double kFirstMbps = 10;                    // before a client has said anything
+constexpr double kSmoothing = 0.1;                   // of measured rates and sizes
+constexpr double kLeastShare = 0.25;                 // of the registered rate that is planned for
 constexpr size_t kLongestId = 128;
 constexpr double kLeastRate = 0.1;
 constexpr Duration kShortestSlo = Duration::millis(1), kLongestSlo = Duration::seconds(3600);
@@ -55,7 +59,7 @@ absl::StatusOr<StreamSessions::Session*> StreamSessions::find_or_add(const Strea
   session.owner = frame.owner;
   session.slo = settings_.slo.value_or(Duration());
   session.min_accuracy = settings_.min_accuracy;
-  session.bandwidth_mbps = session.planned_mbps = kFirstMbps;
+  session.bandwidth_mbps = session.sure_mbps = session.planned_mbps = kFirstMbps;
   session.allowance = kBurst;
   session.heard = session.allowance_at = session.last_frame = now;
   RETURN_IF_ERROR(update(frame, session, now));
@@ -83,6 +87,10 @@ absl::Status StreamSessions::update(const StreamFrame& frame, Session& session, 
     return invalid("stream_bandwidth is {} Mbit/s, expected a positive number",
                    *frame.bandwidth_mbps);
   }
+  if (frame.sure_mbps && !(*frame.sure_mbps > 0)) {
+    return invalid("stream_sure_bandwidth is {} Mbit/s, expected a positive number",
+                   *frame.sure_mbps);
+  }
   if (frame.round_trip && *frame.round_trip < Duration()) {
     return invalid("stream_rtt is {} us, expected a number that is not negative",
                    frame.round_trip->micros());
@@ -93,6 +101,8 @@ absl::Status StreamSessions::update(const StreamFrame& frame, Session& session, 
   if (frame.round_trip) session.round_trip = std::min(*frame.round_trip, session.slo);
   if (frame.bandwidth_mbps) {
     session.bandwidth_mbps = std::clamp(*frame.bandwidth_mbps, kLeastMbps, kMostMbps);
+    session.sure_mbps = std::clamp(frame.sure_mbps.value_or(session.bandwidth_mbps), kLeastMbps,
+                                   session.bandwidth_mbps);
     const double change = session.bandwidth_mbps / session.planned_mbps;
     if (change < 1 - kBandwidthChange || change > 1 + kBandwidthChange) changed_ = true;
   }
@@ -175,7 +185,12 @@ absl::StatusOr<StreamRoute> StreamSessions::frame(const StreamFrame& frame, Time
   const double transfer_s = static_cast<double>(frame.bytes) * 8e-6 / session->bandwidth_mbps;
   const Duration network = std::min(
       Duration::from_seconds(std::min(transfer_s, 3600.0)) + session->round_trip, session->slo);
-  return StreamRoute{variant, network, now + session->slo - network - settings_.slack};
+  StreamRoute route{variant, network, now + session->slo - network - settings_.slack, now};
+  if (settings_.phases && session->variant == variant) {
+    const Duration early = shift(*session) + kTogether;
+    if (early > Duration() && early < kTogether * 3) route.start_from = now + early;
+  }
+  return route;
 }
 
 absl::Status StreamSessions::hello(const StreamFrame& frame, Time now) {
@@ -203,12 +218,16 @@ StreamAdvice StreamSessions::advice(std::string_view client) const {
   if (!session.variant) return {};
   StreamAdvice advice{settings_.variants[*session.variant].input_size, Duration()};
   if (!settings_.phases) return advice;
+  advice.shift = shift(session);
+  return advice;
+}
+
+// From its last frame to its phase; at most half an interval.
+Duration StreamSessions::shift(const Session& session) const {
   const int64_t interval = session.interval().nanos();
   int64_t shift = (session.phase.nanos() - session.last_frame.nanos() % interval) % interval;
   if (shift < 0) shift += interval;
-  if (shift > interval / 2) shift -= interval;
-  advice.shift = Duration::nanos(shift);
-  return advice;
+  return Duration::nanos(shift > interval / 2 ? shift - interval : shift);
 }
 
 bool StreamSessions::wants_plan(Time now) {
@@ -218,13 +237,35 @@ bool StreamSessions::wants_plan(Time now) {
          (changed_ || !sessions_.empty());
 }
 
+// What the client is sure of, but no less than what some DNN needs with room to wait, so that
+// caution costs accuracy and not the service.
+double StreamSessions::planned_mbps(const Session& session,
+                                    const std::vector<plan::StreamVariant>& variants,
+                                    double slo_ms) const {
+  double needed = session.bandwidth_mbps;
+  for (const plan::StreamVariant& v : variants) {
+    const double left_ms =
+        slo_ms - session.round_trip.millis() - kRoomToWait * (*v.latency)(1).millis();
+    if (left_ms > 0) needed = std::min(needed, v.request_kb * 8 / left_ms);
+  }
+  return std::max(session.sure_mbps, needed);
+}
+
+// A frame that comes in its phase waits for less; where the link is unsteady it may miss it.
+std::optional<double> StreamSessions::batches_ahead(const Session& session) const {
+  if (!settings_.phases) return std::nullopt;
+  const double kb = request_kb(session.variant.value_or(0));
+  const double unsure_ms = kb * 8 * (1 / session.sure_mbps - 1 / session.bandwidth_mbps);
+  const double steady = std::max(1 - unsure_ms / (4 * kTogether.millis()), 0.0);
+  return 1 - (1 - settings_.phased_wait) * steady;
+}
+
 plan::StreamProblem StreamSessions::problem(Time now) {
   plan::StreamProblem p;
   p.workers = settings_.workers;
   p.period_ms = settings_.period.millis();
   p.solver = settings_.solver;
   p.current = current_;
-  if (settings_.phases) p.batches_ahead = settings_.phased_wait;
   for (uint32_t v = 0; v < settings_.variants.size(); ++v) {
     const StreamSettings::Variant& variant = settings_.variants[v];
     p.variants.push_back(
@@ -235,8 +276,9 @@ plan::StreamProblem StreamSessions::problem(Time now) {
     const double rate =
         std::clamp(session.measured_rps * 1.05, session.rate_rps * kLeastShare, session.rate_rps);
     const double slo_ms = (session.slo - settings_.slack).millis();
-    p.clients.push_back({id, rate, std::max(slo_ms, 0.001), session.bandwidth_mbps,
-                         session.round_trip.millis(), session.min_accuracy});
+    p.clients.push_back({id, rate, std::max(slo_ms, 0.001),
+                         planned_mbps(session, p.variants, slo_ms), session.round_trip.millis(),
+                         session.min_accuracy, batches_ahead(session)});
   }
   changed_ = false;
   last_plan_ = now;
@@ -256,7 +298,10 @@ void StreamSessions::planned(const plan::StreamProblem& problem, const plan::Str
     }
   }
   for (const plan::StreamPlan::Worker& worker : plan.workers) {
-    current_[worker.worker] = worker.variant;
+    const uint32_t before = std::exchange(current_[worker.worker], worker.variant);
+    totals_.switches += before != worker.variant;
+    const uint32_t apart = std::max(before, worker.variant) - std::min(before, worker.variant);
+    totals_.near_switches += apart > 0 && apart <= kPrefetched;
     std::vector<Session*> members;
     for (const uint32_t c : worker.clients) {
       Session* session = session_of(c);
@@ -265,21 +310,40 @@ void StreamSessions::planned(const plan::StreamProblem& problem, const plan::Str
       session->planned = true;
       members.push_back(session);
     }
-    set_phases(worker, members);
+    set_phases(worker, std::move(members));
   }
 }
 
-// Clients of one rate come in batches of the planned size, and the batches evenly over the
-// interval between two frames.
+// Clients of one rate come in batches that are spread evenly over the interval between two frames:
+// as many as leave the worker most time, and the frames most of theirs. Who is near in phase comes
+// together, so that plans move few.
 void StreamSessions::set_phases(const plan::StreamPlan::Worker& worker,
-                                const std::vector<Session*>& members) {
+                                std::vector<Session*> members) {
+  const LatencyTable& latency = *settings_.variants[worker.variant].latency;
+  std::stable_sort(members.begin(), members.end(),
+                   [](const Session* a, const Session* b) { return a->phase < b->phase; });
   std::map<double, std::vector<Session*>> by_rate;
   for (Session* session : members) by_rate[session->rate_rps].push_back(session);
   for (const auto& [rate, alike] : by_rate) {
-    const auto batches = static_cast<int64_t>((alike.size() + worker.batch - 1) / worker.batch);
+    const double interval = alike.front()->interval().seconds();
+    const size_t least = (alike.size() + latency.max_batch() - 1) / latency.max_batch();
+    const auto crowded = [&](size_t batches) {
+      const auto size = static_cast<uint32_t>((alike.size() + batches - 1) / batches);
+      const double run = latency(size).seconds();
+      double most = static_cast<double>(batches) * run / interval;
+      for (const Session* session : alike) {
+        const double transfer_s = request_kb(worker.variant) * 8e-3 / session->bandwidth_mbps;
+        most = std::max(most, run / std::max(session->slo.seconds() - transfer_s, 1e-6));
+      }
+      return most;
+    };
+    size_t batches = least;
+    for (size_t n = least; n <= alike.size(); ++n) {
+      if (crowded(n) < crowded(batches)) batches = n;
+    }
     for (size_t i = 0; i < alike.size(); ++i) {
-      const auto batch = static_cast<int64_t>(i / worker.batch);
-      alike[i]->phase = Duration::nanos(alike[i]->interval().nanos() * batch / batches);
+      const auto slot = static_cast<double>(i * batches / alike.size());
+      alike[i]->phase = Duration::from_seconds(interval * slot / static_cast<double>(batches));
     }
   }
 }

@@ -44,11 +44,12 @@ struct StreamSettings {
 struct StreamFrame {
   std::string client;
   uint64_t owner = 0;  // the connection; 0: none that lasts
-  std::optional<double> rate_rps, bandwidth_mbps, min_accuracy;
+  std::optional<double> rate_rps, bandwidth_mbps, sure_mbps, min_accuracy;
   std::optional<Duration> slo, round_trip;
   std::optional<uint32_t> input_size;
   uint64_t bytes = 0;
   bool hello = false, leave = false;  // without a frame: to register or to measure the way, to go
+  bool ack = false;                   // wants to hear that it has come, before it is answered
 };
 
 // What the reply tells a client.
@@ -62,10 +63,14 @@ struct StreamRoute {
   uint32_t variant = 0;
   Duration network;  // what the way took, as far as is known
   Time deadline;     // what the objective leaves of it
+  Time start_from;   // at once, or when the others of its batch should have come
 };
 
 struct StreamTotals {
   uint64_t frames = 0, mismatches = 0, unmapped = 0, flooded = 0, plans = 0;
+  // Of workers to another DNN, and how many of them to one at most two sizes away: what a worker
+  // finds that keeps five DNNs, its own and the neighbours (section 4.4).
+  uint64_t switches = 0, near_switches = 0;
 };
 
 // The clients of one service and what was planned for them. Pure: `now` never goes back; the
@@ -100,7 +105,8 @@ class StreamSessions {
  private:
   struct Session {
     uint64_t owner = 0;
-    double rate_rps = 0, min_accuracy = 0, bandwidth_mbps = 0, planned_mbps = 0;
+    double rate_rps = 0, min_accuracy = 0;
+    double bandwidth_mbps = 0, sure_mbps = 0, planned_mbps = 0;
     Duration slo, round_trip;
     Time heard, allowance_at;
     double allowance = 0;  // frames that it may send at once
@@ -119,7 +125,11 @@ class StreamSessions {
   absl::StatusOr<uint32_t> variant_of(const StreamFrame& frame, const Session& session) const;
   void measure(uint32_t variant, uint64_t bytes);
   double request_kb(uint32_t variant) const;
-  void set_phases(const plan::StreamPlan::Worker& worker, const std::vector<Session*>& members);
+  double planned_mbps(const Session& session, const std::vector<plan::StreamVariant>& variants,
+                      double slo_ms) const;
+  std::optional<double> batches_ahead(const Session& session) const;
+  Duration shift(const Session& session) const;
+  void set_phases(const plan::StreamPlan::Worker& worker, std::vector<Session*> members);
 
   const StreamSettings settings_;
   Sessions sessions_;

@@ -68,6 +68,8 @@ absl::Status set_stream_parameter(std::string_view name, const ParameterValue& v
     return read_flag(name, value, frame.hello);
   } else if (name == "stream_leave") {
     return read_flag(name, value, frame.leave);
+  } else if (name == "stream_ack") {
+    return read_flag(name, value, frame.ack);
   } else if (name == "stream_size") {
     RETURN_IF_ERROR(read_number(name, value, kLargestSize, number));
     frame.input_size = static_cast<uint32_t>(number);
@@ -75,6 +77,8 @@ absl::Status set_stream_parameter(std::string_view name, const ParameterValue& v
     RETURN_IF_ERROR(read_number(name, value, kLargestNumber, frame.rate_rps.emplace()));
   } else if (name == "stream_bandwidth") {
     RETURN_IF_ERROR(read_number(name, value, kLargestNumber, frame.bandwidth_mbps.emplace()));
+  } else if (name == "stream_sure_bandwidth") {
+    RETURN_IF_ERROR(read_number(name, value, kLargestNumber, frame.sure_mbps.emplace()));
   } else if (name == "stream_min_accuracy") {
     RETURN_IF_ERROR(read_number(name, value, 1, frame.min_accuracy.emplace()));
   } else if (name == "stream_slo") {

@@ -62,9 +62,12 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
   void OnWriteDone(bool) override {
     const std::scoped_lock lock(mutex_);
     writing_ = false;
-    slots_.front()->responses.pop_front();
+    (acknowledging_ ? acknowledgements_ : slots_.front()->responses).pop_front();
     advance();
-    if (std::exchange(paused_, false)) read_next();
+    if (paused_ && slots_.size() < kMostUnderWay) {
+      paused_ = false;
+      read_next();
+    }
   }
   void OnCancel() override {
     std::deque<std::shared_ptr<Slot>> waiting;
@@ -117,6 +120,7 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
     if (call->request.frame != nullptr) {
       call->request.frame->owner = owner_;
       has_clients_ = true;
+      if (call->request.frame->ack) acknowledge(*slot, call->request.arrival);
     }
     const JobId job = house_.engine.submit(
         std::move(call->request), [self = shared_from_this(), slot](engine::ReplyPart part) {
@@ -129,6 +133,22 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
       gone = cancelled_;
     }
     if (gone) house_.engine.cancel(job);
+  }
+
+  // Tells a stream's client that its message has come, ahead of all replies.
+  void acknowledge(Slot& slot, Time arrival) {
+    ModelStreamInferResponse response;
+    auto& infer = *response.mutable_infer_response();
+    infer.set_id(slot.id);
+    auto& parameters = *infer.mutable_parameters();
+    parameters["triton_final_response"].set_bool_param(false);
+    parameters["stream_ack"].set_bool_param(true);
+    parameters["stream_server_us"].set_int64_param((house_.engine.now() - arrival).nanos() / 1000);
+    grpc::ByteBuffer bytes;
+    if (!write_message(response, slot.held, bytes).ok()) return;  // its answer is still to come
+    const std::scoped_lock lock(mutex_);
+    acknowledgements_.push_back(std::move(bytes));
+    advance();
   }
 
   void answer(Slot& slot, engine::ReplyPart part) {
@@ -165,6 +185,11 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
   // Writes what is next, or ends the stream when there is nothing left to come. Under the lock.
   void advance() {
     if (writing_ || finished_) return;
+    acknowledging_ = !acknowledgements_.empty() && !cancelled_ && failed_.ok();
+    if (acknowledging_) {
+      writing_ = true;
+      return StartWrite(&acknowledgements_.front());
+    }
     while (!slots_.empty() && slots_.front()->responses.empty() && slots_.front()->complete) {
       slots_.pop_front();
     }
@@ -192,7 +217,9 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
   grpc::ByteBuffer incoming_;  // only between StartRead and OnReadDone
 
   std::mutex mutex_;
-  std::deque<std::shared_ptr<Slot>> slots_;  // in the order of the requests
+  std::deque<std::shared_ptr<Slot>> slots_;        // in the order of the requests
+  std::deque<grpc::ByteBuffer> acknowledgements_;  // written first
+  bool acknowledging_ = false;                     // the write under way is one
   bool writing_ = false, reads_done_ = false, paused_ = false, cancelled_ = false;
   bool finished_ = false;
   absl::Status failed_;
