@@ -12,7 +12,7 @@ fermata.aio has the same for asyncio."""
 
 from .client import Client, Stream
 from .encode import Jpeg, Pixels
-from .link import Bandwidth, back_off
+from .link import Bandwidth, Uplink, back_off
 from .session import Answer, Session
 
-__all__ = ["Answer", "Bandwidth", "Client", "Jpeg", "Pixels", "Session", "Stream", "back_off"]
+__all__ = ["Answer", "Bandwidth", "Client", "Jpeg", "Pixels", "Session", "Stream", "Uplink", "back_off"]

@@ -31,11 +31,10 @@ class Stream:
     def __init__(self, address, session):
         self.session = session
         self._address = address
-        self._lock = threading.Lock()  # of the session
+        self._lock = threading.Condition()  # of the session; told of every message
         self._requests = queue.SimpleQueue()
         self._answers = queue.SimpleQueue()
         self._closing = threading.Event()
-        self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -52,7 +51,12 @@ class Stream:
 
     def wait_until_ready(self, timeout=None):
         """Whether the service has told a size, so that frames can be sent."""
-        return self._ready.wait(timeout)
+        return self.wait_for(lambda session: session.told, timeout)
+
+    def wait_for(self, condition, timeout=None):
+        """Until the service has said what makes `condition(session)` true; whether it has."""
+        with self._lock:
+            return self._lock.wait_for(lambda: condition(self.session), timeout)
 
     def pace(self):
         """Sleeps until the next frame is due, as the service asks for it."""
@@ -123,7 +127,6 @@ class Stream:
     def _take(self, message):
         with self._lock:
             answer = self.session.answered(message, time.monotonic())
-            if self.session.told:
-                self._ready.set()
+            self._lock.notify_all()
         if answer is not None:
             self._answers.put(answer)

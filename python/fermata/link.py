@@ -1,11 +1,16 @@
 """What a client knows of its way to the server (docs/protocol.md, streams). No clock of its own:
 every call takes `now` in seconds."""
 
+import math
 from collections import deque
 
 _WINDOW_S = 1.0
 _SHORTEST_S = 1e-5
 _REMEMBERED = 16
+_UNSURE = 0.05  # share of transfers that stay behind the sure bandwidth
+_FIRST_SHARE = 0.8
+_STEP, _SOFT = 0.05, 0.1
+_FORGET, _NEW = 0.95, 0.1
 
 
 class Bandwidth:
@@ -13,8 +18,9 @@ class Bandwidth:
     round-trip time as the least of the last small messages."""
 
     def __init__(self):
-        self._transfers = deque()  # (when, Mbit/s)
+        self._transfers = deque()  # (when, Mbit/s), of two windows
         self._ways = deque(maxlen=_REMEMBERED)
+        self._sure_share = math.log(_FIRST_SHARE)
 
     def echoed(self, way_s):
         """A small message came back after so long, without the server's own time."""
@@ -22,20 +28,117 @@ class Bandwidth:
 
     def acknowledged(self, size, way_s, now):
         """`size` bytes came back after so long, without the server's own time."""
-        transfer_s = max(way_s - self.round_trip_s, _SHORTEST_S)
-        self._transfers.append((now, size * 8e-6 / transfer_s))
+        reached = max(size * 8e-6 / max(way_s - self.round_trip_s, _SHORTEST_S), 1e-9)
+        expected = self._mean(now - way_s - _WINDOW_S, now - way_s)
+        if expected is not None:
+            share = math.log(min(max(reached / expected, 1e-3), 1.0))
+            surprise = min(max((share - self._sure_share) / _SOFT, -1.0), 1.0)
+            self._sure_share += _STEP * surprise * (_UNSURE if surprise > 0 else 1 - _UNSURE)
+        self._transfers.append((now, reached))
 
     @property
     def round_trip_s(self):
         return min(self._ways, default=0.0)
 
+    def _mean(self, since, until):
+        inverse = [1 / mbps for at, mbps in self._transfers if since <= at <= until]
+        return len(inverse) / sum(inverse) if inverse else None
+
     def mbps(self, now):
         """None before the first transfer."""
-        while len(self._transfers) > 1 and self._transfers[0][0] + _WINDOW_S < now:
+        while len(self._transfers) > 1 and self._transfers[0][0] + 2 * _WINDOW_S < now:
             self._transfers.popleft()
         if not self._transfers:
             return None
-        return len(self._transfers) / sum(1 / max(mbps, 1e-9) for _, mbps in self._transfers)
+        mean = self._mean(now - _WINDOW_S, now)
+        return self._transfers[-1][1] if mean is None else mean
+
+    def sure_mbps(self, now):
+        """What 19 of 20 transfers reach, by how far the earlier ones stayed behind the mean."""
+        mbps = self.mbps(now)
+        return mbps if mbps is None else mbps * min(math.exp(self._sure_share), 1.0)
+
+    def lately_mbps(self, now):
+        """The last transfer's, where that is less than the mean."""
+        mbps = self.mbps(now)
+        return mbps if mbps is None else min(mbps, self._transfers[-1][1])
+
+
+class Uplink:
+    """What is under way on the link, and what may be sent next so that it is answered in time.
+    Frames are acknowledged in the order in which they were sent."""
+
+    def __init__(self):
+        self.bandwidth = Bandwidth()
+        self._under_way = deque()  # (sent, bytes), not acknowledged
+        self._last_end = -math.inf  # when the last acknowledged frame had left
+        self._acknowledged_after = 0.0  # the longest of late
+        self._answered_after = 0.0  # the mean
+
+    def mbps(self, now):
+        return self.bandwidth.mbps(now)
+
+    @property
+    def round_trip_s(self):
+        return self.bandwidth.round_trip_s
+
+    def sent(self, size, now):
+        self._under_way.append((now, size))
+
+    def _start(self):
+        return max(self._under_way[0][0], self._last_end)
+
+    def acknowledged(self, in_server_s, now):
+        """The oldest frame under way, which the server had had for so long by then."""
+        if not self._under_way:
+            return
+        self.bandwidth.acknowledged(self._under_way[0][1], now - in_server_s - self._start(), now)
+        self._last_end = max(self._last_end, now - in_server_s - self.bandwidth.round_trip_s)
+        self._acknowledged_after = max(in_server_s, self._acknowledged_after * _FORGET)
+        self._under_way.popleft()
+
+    def answered(self, in_server_s):
+        self._answered_after += _NEW * (in_server_s - self._answered_after)
+
+    @property
+    def busy(self):
+        return bool(self._under_way)
+
+    def lost(self):
+        self._under_way.clear()
+
+    def _lately_mbps(self, now):
+        # A frame that should have been acknowledged by now tells that the link has become slower.
+        mbps = self.bandwidth.lately_mbps(now)
+        if mbps is None or not self._under_way:
+            return mbps
+        on_s = now - self._start() - self.bandwidth.round_trip_s - self._acknowledged_after
+        megabits = self._under_way[0][1] * 8e-6
+        return megabits / on_s if on_s > megabits / mbps else mbps
+
+    def _wait_s(self, mbps, now):
+        if not self._under_way:
+            return 0.0
+        free = self._start()
+        for sent, size in self._under_way:
+            free = max(free, sent) + size * 8e-6 / mbps
+        return max(free - now, 0.0)
+
+    def choose(self, frame_bytes, rate, slo, now):
+        """The index in `frame_bytes` (ascending) of what to send now: the largest whose rate the
+        link bears and that would be answered within `slo`; 0 if none would; None: it would only
+        wait, and should be dropped."""
+        mbps = self._lately_mbps(now)
+        size = back_off(frame_bytes, rate, self.bandwidth.mbps(now))
+        if mbps is None:
+            return None if self._under_way else size
+        wait = self._wait_s(mbps, now)
+        if wait > slo / 2:
+            return None
+        left_s = slo - self.bandwidth.round_trip_s - self._answered_after - wait
+        while size > 0 and frame_bytes[size] * 8e-6 > left_s * mbps:
+            size -= 1
+        return size
 
 
 def back_off(frame_bytes, rate, mbps, share=0.95):

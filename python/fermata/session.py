@@ -11,7 +11,7 @@ from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton
 from tritonclient.utils import deserialize_bytes_tensor
 
 from .encode import Jpeg
-from .link import Bandwidth, back_off
+from .link import Uplink
 
 _HELLO_S = 1.0  # between two measurements of the round trip
 _PADDING = 8000  # bytes of a hello that measures the bandwidth
@@ -41,6 +41,8 @@ class _Sent:
     size: int
     bytes: int
     hello: bool = False
+    alone: bool = False  # on the link, when it was sent
+    arrived: bool = False  # at the server, as far as we know
 
 
 class Session:
@@ -56,7 +58,7 @@ class Session:
         self._input, self._outputs = input, tuple(outputs)
         self._encode, self._min_accuracy = encode or Jpeg(), min_accuracy
         self.local = local
-        self.link = Bandwidth()
+        self.link = Uplink()
         self.unmapped = False
         self.dropped = 0
         self._asked = None  # the size that the service asked for last
@@ -64,7 +66,7 @@ class Session:
         self._under_way = {}  # by request id
         self._last_id = 0
         self._hello_at = -math.inf
-        self._last_arrival = -math.inf  # when the server had the last frame, by our clock
+        self._moved_at = -math.inf  # when our frames were last moved
         self._next = None  # when the next frame is due
         self._shift_s = 0.0
 
@@ -86,8 +88,12 @@ class Session:
         """The frame that was due is sent or dropped."""
         move = max(-0.5 / self.rate, min(self._shift_s, 0.5 / self.rate))
         self._shift_s = 0.0
-        if self._next is not None:
-            self._next += 1 / self.rate + (move if abs(move) > 2e-3 else 0)
+        if self._next is None:
+            return
+        self._next += 1 / self.rate
+        if abs(move) > 2e-3:
+            self._next += move
+            self._moved_at = self._next
 
     # -- what ------------------------------------------------------------------------------
     def hello(self, now):
@@ -95,43 +101,41 @@ class Session:
         if now < self._hello_at + _HELLO_S:
             return None
         self._hello_at = now
-        sent = _Sent(None, now, 0, 0, hello=True)
+        sent = _Sent(None, now, 0, 0, hello=True, alone=not self.link.busy)
         request = self._request(now, sent)
         request.parameters["stream_hello"].bool_param = True
         if self.unmapped:  # no frames measure the bandwidth, and one bad second would last
             request.parameters["stream_padding"].string_param = "." * _PADDING
             sent.bytes = request.ByteSize()
+            self.link.sent(sent.bytes, now)
         return request
 
-    def may_send(self, now):
-        """Whether a frame would leave at once. Who may not drops the frame: it would only wait."""
-        frames = [s for s in self._under_way.values() if not s.hello]
-        if self._asked is None or len(frames) >= max(1, math.ceil(self.rate * self.slo)):
-            return False
-        mbps = self.link.mbps(now)
-        if mbps is None:
-            return not frames
-        waiting = sum(s.bytes for s in frames if s.at > self._last_arrival)
-        return waiting * 8e-6 / mbps < self.slo / 2
-
-    def size(self, now):
-        """The side to send at: what the service asks for, less where the link does not bear it."""
-        smaller = sorted(s for s in self._bytes if s <= self._asked)
-        if self._asked not in self._bytes or not smaller:
-            return self._asked
-        return smaller[back_off([self._bytes[s] for s in smaller], self.rate, self.link.mbps(now))]
+    def side(self, now):
+        """The side to send at: what the service asks for, less where the link does not bear it.
+        None: the frame would only wait, and is dropped."""
+        frames = sum(not s.hello for s in self._under_way.values())
+        if self._asked is None or frames >= max(1, math.ceil(self.rate * self.slo)):
+            return None
+        sides = sorted(s for s in self._bytes if s <= self._asked)
+        if self._asked not in sides:
+            sides.append(self._asked)
+        largest = max(self._bytes.values(), default=0)
+        sizes = [self._bytes.get(s, largest) for s in sides]
+        chosen = self.link.choose(sizes, self.rate, self.slo, now)
+        return None if chosen is None else sides[chosen]
 
     def frame(self, frame, tag, now):
         """The message for a frame; None: it is dropped."""
-        if self.unmapped or not self.may_send(now):
+        side = None if self.unmapped else self.side(now)
+        if side is None:
             self.dropped += 1
             return None
-        side = self.size(now)
         array = self._encode(frame, side)
         raw, datatype = _raw(array)
         if len(self._bytes) < _MOST_BYTES or side in self._bytes:
             self._bytes[side] = len(raw)
         request = self._request(now, _Sent(tag, now, side, len(raw)))
+        self.link.sent(len(raw), now)
         request.parameters["stream_size"].int64_param = side
         request.inputs.add(name=self._input, datatype=datatype, shape=array.shape)
         request.raw_input_contents.append(raw)
@@ -143,15 +147,17 @@ class Session:
         self._last_id += 1
         request = service_pb2.ModelInferRequest(model_name=self.service, id=str(self._last_id))
         p = request.parameters
+        p["stream_ack"].bool_param = True
         p["stream_client"].string_param = self.client
         p["stream_slo"].int64_param = round(self.slo * 1e6)
         p["stream_rate"].double_param = self.rate
         if self._min_accuracy is not None:
             p["stream_min_accuracy"].double_param = self._min_accuracy
-        mbps = self.link.mbps(now)
-        if mbps is not None:
-            p["stream_bandwidth"].double_param = mbps
-            p["stream_rtt"].int64_param = round(self.link.round_trip_s * 1e6)
+        link = self.link.bandwidth
+        if link.mbps(now) is not None:
+            p["stream_bandwidth"].double_param = link.mbps(now)
+            p["stream_sure_bandwidth"].double_param = link.sure_mbps(now)
+            p["stream_rtt"].int64_param = round(link.round_trip_s * 1e6)
         self._under_way[request.id] = sent
         return request
 
@@ -159,27 +165,37 @@ class Session:
     def answered(self, message, now):
         """A ModelStreamInferResponse: the Answer, or None where it was no frame's."""
         response = message.infer_response
-        sent = self._under_way.pop(response.id, None)
+        sent = self._under_way.get(response.id)
         if sent is None:
             return None
+        if response.parameters["stream_ack"].bool_param:
+            self._acknowledged(response.parameters, sent, now)
+            return None
+        del self._under_way[response.id]
         self._learn(response.parameters, sent, now)
         if sent.hello:
             return None
         outputs = {} if message.error_message else _outputs_of(response)
         return Answer(sent.tag, outputs, now - sent.at, sent.size, message.error_message)
 
+    def _acknowledged(self, parameters, sent, now):
+        if sent.arrived:
+            return
+        sent.arrived = True
+        in_server = parameters["stream_server_us"].int64_param * 1e-6
+        if sent.bytes:
+            self.link.acknowledged(in_server, now)
+        elif sent.alone:
+            self.link.bandwidth.echoed(now - in_server - sent.at)
+
     def _learn(self, parameters, sent, now):
+        self._acknowledged(parameters, sent, now)  # where it was not before
         if "stream_server_us" not in parameters:
             return
-        in_server = parameters["stream_server_us"].int64_param * 1e-6
-        half_way = self.link.round_trip_s / 2
-        # It could not leave before the one before it had.
-        start = max(sent.at, self._last_arrival - half_way)
-        if sent.hello and not sent.bytes and sent.at >= self._last_arrival - half_way:
-            self.link.echoed(now - in_server - sent.at)
-        elif sent.bytes:
-            self.link.acknowledged(sent.bytes, now - in_server - start, now)
-        self._last_arrival = max(self._last_arrival, now - in_server - half_way)
+        if not sent.hello:
+            self.link.answered(parameters["stream_server_us"].int64_param * 1e-6)
+        if sent.at < self._moved_at:
+            parameters["stream_shift_us"].int64_param = 0  # of before our frames were moved
         self.unmapped = parameters["stream_unmapped"].bool_param
         if not self.unmapped:
             self._asked = parameters["stream_size"].int64_param
@@ -189,6 +205,7 @@ class Session:
         """The connection is gone, and what was under way on it: as answers with an error."""
         frames = [s for s in self._under_way.values() if not s.hello]
         self._under_way.clear()
+        self.link.lost()
         self._hello_at = -math.inf
         return [Answer(s.tag, {}, math.inf, s.size, "the connection was lost") for s in frames]
 

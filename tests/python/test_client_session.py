@@ -9,7 +9,7 @@ from tritonclient.grpc import service_pb2
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "python"))
-from fermata import Bandwidth, Jpeg, Pixels, Session, back_off  # noqa: E402
+from fermata import Bandwidth, Jpeg, Pixels, Session, Uplink, back_off  # noqa: E402
 
 FRAME = numpy.zeros((60, 80, 3), numpy.uint8)
 
@@ -66,7 +66,7 @@ def test_a_frame_says_what_the_service_needs_to_know():
     assert p["stream_min_accuracy"].double_param == 0.3
     s.answered(reply(request, 64, server_us=20_000), 0.134)  # 10 ms on the way beside 4 ms
     expected = len(request.raw_input_contents[0]) * 8e-6 / 0.010
-    assert s.link.mbps(0.2) == pytest.approx(expected)
+    assert s.link.bandwidth.mbps(0.2) == pytest.approx(expected)
     later = s.frame(FRAME, 1, 0.2)
     assert later.parameters["stream_bandwidth"].double_param == pytest.approx(expected)
     assert later.parameters["stream_rtt"].int64_param == 4000
@@ -82,7 +82,7 @@ def test_a_transfer_behind_another_counts_from_the_end_of_that():
     if two is not one:
         s.answered(reply(two, 64), 2.104)
     bits = len(first.raw_input_contents[0]) * 8e-6
-    assert s.link.mbps(2.2) == pytest.approx(bits / 0.05, rel=0.01)
+    assert s.link.bandwidth.mbps(2.2) == pytest.approx(bits / 0.05, rel=0.01)
 
 
 def test_frames_that_would_wait_are_dropped():
@@ -101,6 +101,59 @@ def test_a_stall_leaves_nothing_behind():
     assert len(sent) == 1
     answer = s.answered(reply(sent[0], 64), 6.0)
     assert answer.latency_s == pytest.approx(5)
+
+
+def test_an_acknowledgement_tells_of_the_link_before_the_answer_does():
+    s = ready()
+    sent = s.frame(FRAME, 0, 1.0)
+    assert sent.parameters["stream_ack"].bool_param
+    early = reply(sent, 0)
+    early.infer_response.parameters["stream_ack"].bool_param = True
+    assert s.answered(early, 1.014) is None and not s.unmapped
+    bits = len(sent.raw_input_contents[0]) * 8e-6
+    assert s.link.bandwidth.mbps(1.02) == pytest.approx(bits / 0.010)
+    assert s.answered(reply(sent, 64, server_us=50_000), 1.064).ok
+    assert s.link.bandwidth.mbps(1.07) == pytest.approx(bits / 0.010)  # counted once
+
+
+def test_what_would_come_too_late_is_sent_smaller_and_what_would_wait_is_dropped():
+    link, sizes = Uplink(), [1_000, 10_000, 40_000]
+    assert link.choose(sizes, 10, 0.1, 0.0) == 2  # nothing is known
+    for i in range(5):
+        link.sent(40_000, i / 10)
+        link.acknowledged(0.0, i / 10 + 0.032)  # 10 Mbit/s
+    assert link.choose(sizes, 10, 0.1, 0.5) == 2
+    assert link.choose(sizes, 10, 0.03, 0.5) == 1  # 32 ms are too long
+    link.sent(40_000, 0.5)
+    assert link.choose(sizes, 10, 0.1, 0.65) == 1  # it should have come: the link is slower
+    link.sent(40_000, 0.65)
+    assert link.choose(sizes, 10, 0.1, 0.66) is None
+
+
+def test_the_sure_bandwidth_follows_the_spread():
+    steady, unsteady = Bandwidth(), Bandwidth()
+    for i in range(400):
+        steady.acknowledged(10_000, 0.01, i / 20)
+        unsteady.acknowledged(10_000, 0.03 if i % 5 == 0 else 0.01, i / 20)
+    assert steady.sure_mbps(20) == pytest.approx(steady.mbps(20), rel=0.02)
+    assert unsteady.sure_mbps(20) < 0.7 * unsteady.mbps(20)
+
+
+def test_the_shift_of_a_frame_that_was_sent_before_the_last_move_is_old():
+    s = Session("s", slo=1, rate=10, input="x")
+    s.answered(reply(s.hello(0.0), 64), 0.004)
+    early = s.frame(FRAME, 0, 1.0)
+    s.answered(reply(early, 64, shift_us=0), 1.01)
+    assert s.due(1.1) == 1.1
+    first = s.frame(FRAME, 1, 1.1)
+    s.sent_on_time()
+    second = s.frame(FRAME, 2, 1.2)
+    s.answered(reply(first, 64, shift_us=30_000), 1.25)
+    s.sent_on_time()
+    assert s.due(1.25) == pytest.approx(1.33)
+    s.answered(reply(second, 64, shift_us=30_000), 1.26)
+    s.sent_on_time()
+    assert s.due(1.26) == pytest.approx(1.43)
 
 
 def test_the_shift_moves_the_next_frame_once():
@@ -134,7 +187,7 @@ def test_an_error_is_an_answer_and_teaches_too():
     s = ready()
     answer = s.answered(reply(s.frame(FRAME, "t", 1.0), 32, error="too late"), 1.1)
     assert (answer.frame, answer.ok, answer.error) == ("t", False, "too late")
-    assert s.size(1.2) == 32
+    assert s.side(1.2) == 32
 
 
 def test_what_is_lost_with_the_connection_is_said():

@@ -4,7 +4,6 @@ import asyncio
 import json
 import subprocess
 import sys
-import time
 
 import numpy
 import pytest
@@ -32,13 +31,6 @@ def served(tmp_path_factory):
 def stream(server, **options):
     options = {"slo": 20, "rate": 50, "input": "frame", "encode": fermata.Pixels()} | options
     return fermata.Client(server.grpc).stream("cameras", **options)
-
-
-def until(condition, limit_s=20):
-    end = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_frames_are_answered_and_grow_to_what_the_service_asks(served):
@@ -123,6 +115,68 @@ def test_one_id_is_one_client(served):
         assert first.receive(timeout=20).ok
 
 
+def test_frames_of_a_wrong_size_end_with_an_error_and_others_are_served(served):
+    """The pixels of one size under another one's name; then the same client sends good ones."""
+    with stream(served, client="odd", encode=lambda frame, side: numpy.zeros((1, 3, 5, 5), numpy.float32)) as odd:
+        assert odd.wait_until_ready(20) and odd.send(FRAME)
+        answer = odd.receive(timeout=20)
+        assert not answer.ok and "frame" in answer.error
+        odd.session._encode = fermata.Pixels()
+        assert odd.send(FRAME) and odd.receive(timeout=20).ok
+
+
+def test_who_lies_about_its_bandwidth_changes_only_what_it_gets_itself(served):
+    with stream(served, client="honest") as honest:
+        assert honest.wait_until_ready(20)
+        for claim in (1e12, 1e-12):
+            parameters = {"stream_client": "liar", "stream_rate": 10, "stream_bandwidth": claim,
+                          "stream_sure_bandwidth": claim, "stream_slo": 15_000_000}
+            try:
+                infer(served, parameters)
+            except tritonclient.utils.InferenceServerException as error:
+                assert "cannot end in time" in str(error) or "no DNN can serve" in str(error)
+            honest_frame(honest)
+            assert not honest.session.unmapped
+
+
+def honest_frame(s):
+    if s.send(FRAME):
+        assert s.receive(timeout=20).ok
+    return False
+
+
+def test_an_acknowledgement_comes_before_the_answer(served):
+    """Two responses of one id: that the frame has come, and its answer."""
+    from tritonclient.grpc import service_pb2, service_pb2_grpc
+    import grpc
+    request = service_pb2.ModelInferRequest(model_name="cameras", id="7")
+    p = request.parameters
+    p["stream_client"].string_param, p["stream_rate"].double_param = "acked", 10
+    p["stream_ack"].bool_param = True
+    request.inputs.add(name="frame", datatype="FP32", shape=[1, 3, 32, 32])
+    request.raw_input_contents.append(bytes(4 * 3 * 32 * 32))
+    with grpc.insecure_channel(served.grpc) as channel:
+        stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
+        ack, answer = (r.infer_response for r in stub.ModelStreamInfer(iter([request])))
+    assert (ack.id, answer.id) == ("7", "7")
+    assert ack.parameters["stream_ack"].bool_param and not ack.outputs
+    assert not ack.parameters["triton_final_response"].bool_param
+    assert ack.parameters["stream_server_us"].int64_param >= 0
+    assert answer.parameters["triton_final_response"].bool_param and len(answer.outputs) == 1
+
+
+def test_who_leaves_in_mid_frame_harms_nobody(served):
+    """The stream is cancelled while its frames run; its id is free and others are answered."""
+    for _ in range(3):
+        with stream(served, client="gone") as s:
+            assert s.wait_until_ready(20)
+            s.send(FRAME)
+    with stream(served, client="gone") as s:
+        assert s.wait_until_ready(20)
+        s.send(FRAME)
+        assert s.receive(timeout=20).ok
+
+
 def test_a_flood_is_rejected_and_others_are_served(served):
     errors = 0
     for _ in range(60):
@@ -140,7 +194,7 @@ def test_a_flood_is_rejected_and_others_are_served(served):
 
 def test_unmapped_clients_run_their_own_model(served):
     with stream(served, slo=0.0015, local=lambda frame: {"boxes": numpy.ones((1, 4))}) as s:
-        until(lambda: s.session.unmapped)
+        assert s.wait_for(lambda session: session.unmapped, 20)
         assert s.send(FRAME, tag="mine")
         answer = s.receive(timeout=20)
         assert answer.local and answer.frame == "mine"
@@ -150,7 +204,10 @@ def test_metrics_decisions_and_metadata_tell_of_streams(served):
     import urllib.request
     with stream(served) as s:
         assert s.wait_until_ready(20)
-        until(lambda: s.session._asked == 64 or s.send(FRAME) or s.receive(timeout=1) is None)
+        while s.session._asked != 64:
+            s.pace()
+            if s.send(FRAME):
+                assert s.receive(timeout=20).ok
         decisions = json.load(urllib.request.urlopen(f"http://{served.http}/v2/fermata/decisions"))
         problem = decisions["streams"][0]
         done = subprocess.run([FERMATA, "plan", "streams", "-"], input=json.dumps(problem),
