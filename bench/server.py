@@ -53,6 +53,8 @@ def cpu_seconds(pid):
 class Started(contextlib.AbstractContextManager):
     """A server process with a folder of its own, `self._folder`, and an HTTP port, `self.http`."""
 
+    host = "127.0.0.1"
+
     def _start(self, command, log, environment=None):
         """Ready when this returns; raises with the server's log where it is not."""
         with log.open("w") as file:
@@ -61,7 +63,7 @@ class Started(contextlib.AbstractContextManager):
         end = time.monotonic() + START_LIMIT_S
         while time.monotonic() < end and self._process.poll() is None:
             with contextlib.suppress(OSError):
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.http}/v2/health/ready"):
+                with urllib.request.urlopen(f"http://{self.host}:{self.http}/v2/health/ready"):
                     return
             time.sleep(0.1)
         text = log.read_text()
@@ -78,19 +80,23 @@ class Started(contextlib.AbstractContextManager):
         self._folder.cleanup()
 
     def get(self, path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}") as reply:
+        with urllib.request.urlopen(f"http://{self.host}:{self.http}{path}") as reply:
             return json.load(reply)
 
 
 class Server(Started):
-    """`config` is fermata.yaml as a dict, without `listen`, which is added here."""
+    """`config` is fermata.yaml as a dict, without `listen`, which is added here; `host` is where it
+    listens."""
 
-    def __init__(self, config):
+    def __init__(self, config, host="127.0.0.1"):
         self._folder = tempfile.TemporaryDirectory()
         folder = pathlib.Path(self._folder.name)
         self.http, self.grpc, self.metrics_port = free_ports(3)
-        listen = {"host": "127.0.0.1", "http": self.http, "grpc": self.grpc,
+        self.host = host
+        listen = {"host": host, "http": self.http, "grpc": self.grpc,
                   "metrics": self.metrics_port}
+        if host != Started.host:
+            listen["public"] = True
         (folder / "fermata.yaml").write_text(json.dumps({**config, "listen": listen}))
         self._start([BINARY, "serve", "--config", folder / "fermata.yaml"], folder / "log")
 
@@ -100,7 +106,7 @@ class Server(Started):
 
     def metrics(self):
         """Each sample of the metrics page by its text up to the value."""
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics") as reply:
+        with urllib.request.urlopen(f"http://{self.host}:{self.metrics_port}/metrics") as reply:
             lines = reply.read().decode().splitlines()
         return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2])
                 for line in lines if line and not line.startswith("#")}

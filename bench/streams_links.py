@@ -1,0 +1,90 @@
+"""Links between network namespaces whose bandwidth follows traces. Needs root, ip and tc.
+
+    with Links({"c0": (mbps, hold_s, start_s), ...}) as links:
+        subprocess.Popen([*links.inside("c0"), "client", ...])   # reaches the server at links.server
+        links.start()                                            # from now on the traces run
+
+A token bucket with a long queue and no added delay, as in Jellyfish's experiments, on the client's
+way to the server; the way back is free.
+"""
+
+import os
+import subprocess
+import threading
+import time
+
+
+def run(*command, check=True):
+    return subprocess.run([str(word) for word in command], check=check, capture_output=True, text=True)
+
+
+class Links:
+    server = "10.213.0.1"
+
+    def __init__(self, clients, name=None):
+        self.clients = clients
+        self.name = name or f"fm{os.getpid() % 100000}"
+        self.bridge = f"{self.name}br"
+        self._stop = threading.Event()
+        self._threads = []
+        self.log = {client: [] for client in clients}  # (monotonic s, Mbit/s)
+
+    def space(self, client):
+        return f"{self.name}-{client}"
+
+    def inside(self, client):
+        return ["ip", "netns", "exec", self.space(client)]
+
+    def __enter__(self):
+        try:
+            self._make()
+        except subprocess.CalledProcessError as error:
+            self.__exit__()
+            raise SystemExit(f"streams: cannot make the links: {' '.join(error.cmd)}: {error.stderr.strip()}")
+        return self
+
+    def _make(self):
+        run("ip", "link", "add", self.bridge, "type", "bridge")
+        run("ip", "address", "add", f"{self.server}/16", "dev", self.bridge)
+        run("ip", "link", "set", self.bridge, "up")
+        for i, client in enumerate(self.clients):
+            space, near, far = self.space(client), f"{self.name}n{i}", f"{self.name}f{i}"
+            run("ip", "netns", "add", space)
+            run("ip", "link", "add", near, "type", "veth", "peer", "name", far)
+            run("ip", "link", "set", near, "master", self.bridge, "up")
+            run("ip", "link", "set", far, "netns", space, "name", "eth0")
+            run("ip", "-n", space, "address", "add", f"10.213.1.{i + 1}/16", "dev", "eth0")
+            for device in ("lo", "eth0"):
+                run("ip", "-n", space, "link", "set", device, "up")
+            self._shape(client, self._value(client, 0), "add")
+
+    def _value(self, client, at_s):
+        mbps, hold_s, start_s = self.clients[client]
+        return mbps[int((start_s + at_s) / hold_s) % len(mbps)]
+
+    def _shape(self, client, mbps, verb):
+        run("tc", "-n", self.space(client), "qdisc", verb, "dev", "eth0", "root", "tbf",
+            "rate", f"{int(mbps * 1000)}kbit", "burst", "6kb", "limit", "4mb")
+        self.log[client].append((time.monotonic(), mbps))
+
+    def start(self):
+        for client in self.clients:
+            self._threads.append(threading.Thread(target=self._follow, args=(client,), daemon=True))
+            self._threads[-1].start()
+
+    def _follow(self, client):
+        _, hold_s, start_s = self.clients[client]
+        begin, at_s = time.monotonic(), 0.0
+        while True:
+            at_s = (int((start_s + at_s) / hold_s + 1e-9) + 1) * hold_s - start_s
+            if self._stop.wait(max(0.0, begin + at_s - time.monotonic())):
+                return
+            self._shape(client, self._value(client, at_s + 1e-6), "change")
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+        for client in self.clients:
+            run("ip", "netns", "delete", self.space(client), check=False)
+        run("ip", "link", "delete", self.bridge, check=False)
