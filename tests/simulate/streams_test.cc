@@ -77,9 +77,9 @@ TEST(StreamRuns, FewFramesAreLateWhenLinksFall) {
   EXPECT_LE(result_of(run).miss_rate(), 0.03);
 }
 
-// Twelve clients with phases, at no lower accuracy than eight without and few misses.
+// Ten clients with phases, at no lower accuracy than eight without and few misses.
 TEST(StreamRuns, PhasesServeMoreClients) {
-  StreamRun more = cameras(12, 100);
+  StreamRun more = cameras(10, 100);
   more.phases = true;
   const StreamRunResult with = result_of(more), without = result_of(cameras(8, 100));
   EXPECT_GE(with.accuracy, without.accuracy - 0.002);
