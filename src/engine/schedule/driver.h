@@ -110,6 +110,7 @@ class Driver {
   void learned(Learned& learned, Time now);
   void tell(const Job& job, Time now);  // what is known of its data
   void name_all(plan::GroupProblem& problem) const;
+  static void name_all(plan::EnsembleProblem& problem);
   void short_circuit(const policy::Task& task);
   // Of a passenger that is a query of an ensemble.
   void board(const Part& part, Flight& flight, BatchPart& wanted);

@@ -49,9 +49,14 @@ std::vector<policy::Problem> Driver::last_problems() {
   std::vector<policy::Problem> last;
   post_and_wait([&] { last = scheduler_->last_problems(); });
   for (policy::Problem& each : last) {
-    if (auto* problem = std::get_if<plan::GroupProblem>(&each)) name_all(*problem);
+    if (auto* group = std::get_if<plan::GroupProblem>(&each)) name_all(*group);
+    if (auto* task = std::get_if<plan::EnsembleTask>(&each)) name_all(task->problem);
   }
   return last;
+}
+
+void Driver::name_all(plan::EnsembleProblem& problem) {
+  for (size_t i = 0; i < problem.queries.size(); ++i) problem.queries[i].id = std::to_string(i);
 }
 
 void Driver::name_all(plan::GroupProblem& problem) const {
