@@ -97,4 +97,3 @@ def raw_infer(address, timeout):
 def test_a_deadline_in_some_centuries_is_none(poor):
     for timeout in ("1000H", "2628000H", "99999999H"):
         assert 0 in raw_infer(poor.grpc, timeout), timeout  # a message, not only a status
-    assert 0 not in raw_infer(poor.grpc, "1n")
