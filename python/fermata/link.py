@@ -37,6 +37,11 @@ class Bandwidth:
         self._transfers.append((now, reached))
 
     @property
+    def echoes(self):
+        """How many small messages have told the round trip."""
+        return len(self._ways)
+
+    @property
     def round_trip_s(self):
         return min(self._ways, default=0.0)
 

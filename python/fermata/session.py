@@ -66,6 +66,7 @@ class Session:
         self._under_way = {}  # by request id
         self._last_id = 0
         self._hello_at = -math.inf
+        self._connected = False  # something came back
         self._moved_at = -math.inf  # when our frames were last moved
         self._next = None  # when the next frame is due
         self._shift_s = 0.0
@@ -98,17 +99,22 @@ class Session:
     # -- what ------------------------------------------------------------------------------
     def hello(self, now):
         """A message without a frame, if it is time for one: registers, measures the round trip."""
-        if now < self._hello_at + _HELLO_S:
+        # The first one of a connection waits until that is made, and measures nothing.
+        again = self._connected and not self.link.bandwidth.echoes
+        if now < self._hello_at + _HELLO_S and not (again and not self._greets()):
             return None
         self._hello_at = now
-        sent = _Sent(None, now, 0, 0, hello=True, alone=not self.link.busy)
+        sent = _Sent(None, now, 0, 0, hello=True, alone=self._connected and not self.link.busy)
         request = self._request(now, sent)
         request.parameters["stream_hello"].bool_param = True
-        if self.unmapped:  # no frames measure the bandwidth, and one bad second would last
+        if self.unmapped and not again:  # no frames measure the bandwidth, and one bad second would last
             request.parameters["stream_padding"].string_param = "." * _PADDING
             sent.bytes = request.ByteSize()
             self.link.sent(sent.bytes, now)
         return request
+
+    def _greets(self):
+        return any(sent.hello for sent in self._under_way.values())
 
     def side(self, now):
         """The side to send at: what the service asks for, less where the link does not bear it.
@@ -168,6 +174,7 @@ class Session:
         sent = self._under_way.get(response.id)
         if sent is None:
             return None
+        self._connected = True
         if response.parameters["stream_ack"].bool_param:
             self._acknowledged(response.parameters, sent, now)
             return None
@@ -207,6 +214,7 @@ class Session:
         self._under_way.clear()
         self.link.lost()
         self._hello_at = -math.inf
+        self._connected = False
         return [Answer(s.tag, {}, math.inf, s.size, "the connection was lost") for s in frames]
 
 

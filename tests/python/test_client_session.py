@@ -31,8 +31,22 @@ def session(**options):
 
 def ready(size=64, **options):
     s = session(**options)
+    s.answered(reply(s.hello(-1.0), size), -0.9)  # with the time that the connection took
     s.answered(reply(s.hello(0.0), size), 0.004)
     return s
+
+
+def test_the_round_trip_is_that_of_a_connection_that_is_made():
+    s = session()
+    first = s.hello(0.0)
+    assert s.hello(0.1) is None
+    s.answered(reply(first, 0), 0.2)
+    assert s.link.bandwidth.echoes == 0
+    again = s.hello(0.2)
+    assert again.ByteSize() < 1000 and s.hello(0.21) is None  # at once, small, and one
+    s.answered(reply(again, 64), 0.203)
+    assert s.link.round_trip_s == pytest.approx(0.003)
+    assert s.hello(0.3) is None
 
 
 def test_the_harmonic_mean_of_the_last_second():
