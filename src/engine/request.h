@@ -33,9 +33,10 @@ struct InferRequest {
   Duration network_time;
   std::shared_ptr<policy::StreamFrame> frame;  // of a stream's client; else null
   Time start_from = Time::infinite();          // as policy::Task has it
+  bool begun = false;                          // the same
 };
 
-// Why the reply is what it is (row F5).
+// Why the reply is what it is.
 struct Explanation {
   Outcome outcome = Outcome::kOnTime;
   std::string variant, version;

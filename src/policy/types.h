@@ -24,6 +24,8 @@ struct Task {
   // From when on its batch starts as soon as a worker is free, instead of hoping to grow, since
   // what planned for it counts on that; infinite: that is the policy's to say.
   Time start_from = Time::infinite();
+  // Worker time has gone into its request already, as a later stage of a pipeline.
+  bool begun = false;
 };
 
 // Types of workers are numbered from 0, at most so many. A key whose latencies are by type has one
@@ -48,7 +50,7 @@ struct Offer {
   uint32_t items = 0;    // 0: nothing waits
   Time start_at;         // from when on it wants to start; before, it hopes to grow
   Time urgency;          // among offers that want to start, the earliest is served first
-  bool planned = false;  // when it starts (Task::start_from): it is not held for others' sake
+  bool planned = false;  // when it starts, or begun (Task): it is not held for others' sake
   bool patient = false;  // nothing in it has a deadline: runs when no one else wants the worker
   Duration run;          // of the batch as it is
   uint32_t types = kAnyType;  // of workers that may run it: a bit each

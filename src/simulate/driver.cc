@@ -169,7 +169,7 @@ void Run::arrive(Time now) {
            .deadline = deadline,
            .measured = measured(now),
            .result = &result_.models[i]},
-          deadline, now);
+          deadline, false, now);
   }
   const Time next = source.arrivals.next();
   next_arrival_.set(i, next > last_arrival_ ? Time::infinite() : next);

@@ -112,7 +112,7 @@ class Run {
   void add_to_tree(Source& source, const std::vector<KeyId>& answers, uint32_t most_items);
   void nominate(policy::Task task, Source& source, Time now);
   // A request that the tree is told the end of: a node of the tree or a leaf's task.
-  void begin(JobId id, Branch branch, Time deadline, Time now);
+  void begin(JobId id, Branch branch, Time deadline, bool begun, Time now);
   void act_on_tree(Time now);
   void start_branch(const policy::TreeDecisions::Started& started, Time now);
   void withdraw_branch(JobId id, Time now);

@@ -88,10 +88,11 @@ Run::Branch* Run::branch(JobId id) {
   return it == branches_.end() ? nullptr : &it->second;
 }
 
-void Run::begin(JobId id, Branch made, Time deadline, Time now) {
+void Run::begin(JobId id, Branch made, Time deadline, bool begun, Time now) {
   Source& source = sources_[made.source];
   made.has_parts = made.items > source.most_items;
   made.task = {id, source.key, now, deadline, made.items};
+  made.task.begun = begun;
   Branch& own = branches_[id] = made;
   if (source.members.empty() && !own.has_parts) return nominate(own.task, source, now);
   if (!own.has_parts) draw(own.task, source, now);
@@ -132,7 +133,7 @@ void Run::start_branch(const policy::TreeDecisions::Started& started, Time now) 
       if (!started.again) stage.items += started.items;
     }
   }
-  begin(started.id, own, started.due, now);
+  begin(started.id, own, started.due, started.begun, now);
 }
 
 // What runs already is let run.

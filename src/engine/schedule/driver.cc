@@ -189,7 +189,8 @@ void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
                             .arrival = std::min(arrival, now),
                             .deadline = job->deadline(),
                             .items = std::min(most, job->items() - i * most),
-                            .start_from = job->request().start_from};
+                            .start_from = job->request().start_from,
+                            .begun = job->request().begun};
     parts_[id] = {task, job, i, i * most, false};
     task_added(key);
   }

@@ -269,6 +269,7 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
     return;
   }
   if (!started.due.is_infinite()) request.timeout = started.due - now;
+  request.begun = started.begun;
   actions.push_back([this, id = started.id, request = std::move(request)]() mutable {
     host_.submit(id, std::move(request),
                  [this, id](ReplyPart part) { child_ended(id, std::move(part)); });

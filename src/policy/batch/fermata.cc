@@ -44,11 +44,15 @@ class Fermata final : public QueueBatcher {
     const Time latest = deadline - times().run(offer.items + 1);
     const bool may_grow = offer.items < times().max_batch() && (latest - now).seconds() > gap_s_;
     offer.start_at = may_grow ? latest - margin(offer, latest - queue()[0].arrival) : now;
-    offer.planned = !queue()[0].start_from.is_infinite();
-    if (offer.planned) offer.start_at = std::min(queue()[0].start_from, latest);
+    const Task& head = queue()[0];
+    offer.planned = !head.start_from.is_infinite();
+    if (offer.planned) offer.start_at = std::min(head.start_from, latest);
     offer.variation = variation();
     offer.outlook.load = load_;
     offer.urgency = deadline - offer.run;
+    // Worker time would be lost with it.
+    if (head.begun) offer.urgency = std::min(offer.urgency, head.arrival);
+    offer.planned = offer.planned || head.begun;
   }
 
   void learned(const Grant& grant) override {

@@ -30,11 +30,12 @@ namespace fermata::policy {
 // It never wants to start before its head came.
 // It waits for nobody: a batch that λ will not enlarge by one item before its
 // latest start wants to start now, so that a lone request on an idle pool does. One whose head
-// says when (Task::start_from) starts then.
-// A head is dropped only for a batch as large as those of late, and no larger
-// than what is within a tenth of the target's efficiency; beside an idle worker (see()) not
-// even for that. Where a batch makes requests of others late (Grant::harm), it is of the size at
-// which an item costs least.
+// says when (Task::start_from) starts then. One whose head has had worker time before (Task::begun)
+// is due as any other, and then served before those that have had none: the time would be lost with
+// it. A head is dropped only for a batch as large as those of late, and no larger than what is
+// within a tenth of the target's efficiency; beside an idle worker (see()) not even for that. Where
+// a batch makes requests of others late (Grant::harm), it is of the size at which an item costs
+// least.
 //
 // Overload, a share of 20 % of the model's last 1024 requests or so refused, turns both
 // back, in proportion: no margin, and the full target. That is what `deferred`

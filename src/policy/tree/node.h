@@ -30,6 +30,7 @@ struct Child {
   Time started;
   Time due;   // until when its answer is wanted
   Time last;  // after which the rest cannot make it: where it is rejected, it may be tried again
+  bool begun = false;  // as Task has it
 };
 
 // A request for a composite service: what a chooser decides on.

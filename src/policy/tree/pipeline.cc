@@ -84,6 +84,7 @@ bool PipelineChooser::start(Node& node, uint32_t stage, const Ahead& least, cons
   child.option = planned_option(stage);
   child.service = service(stage, child.option);
   child.due = child.last = Time::infinite();
+  child.begun = !stages_[stage].after.empty();
   if (!node.deadline.is_infinite()) {
     Ahead own = tree.ahead(child.service, child.items, now);
     if (child.option != kAnyOption && now + sum(own, least).total() > node.deadline) {

@@ -95,7 +95,7 @@ void ServiceTree::start(Node& node, uint32_t child, Time now) {
   own.started = now;
   children_[own.id] = {node.id, child};
   out_.started.push_back(
-      {own.id, node.id, child, own.service, own.option, own.items, own.due, again});
+      {own.id, node.id, child, own.service, own.option, own.items, own.due, again, own.begun});
 }
 
 void ServiceTree::planned(ServiceId service, std::vector<uint32_t> options) {

@@ -26,6 +26,7 @@ struct TreeDecisions {
     uint32_t items = 1;
     Time due;
     bool again = false;  // the child was rejected before
+    bool begun = false;  // as Task has it
   };
   // A node that is gone.
   struct Ended {
