@@ -239,7 +239,8 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
     routes.by_service[options.name].push_back(std::move(made));
     for (size_t s = 0; s < pipeline->stages.size(); ++s) {
       if (pipeline->stages[s].op != nullptr) continue;
-      const Route& member = *find(names[s]);
+      const auto held = find(names[s]);  // what is put in its place below may be read from it
+      const Route& member = *held;
       const std::string& name = pipeline->stages[s].route;
       auto stage = route({.name = name, .queue_limit = options.queue_limit}, member.variant,
                          member.subcluster);
@@ -310,7 +311,8 @@ std::map<std::string, uint64_t> Registry::demand() const {
     for (size_t m = 0; m < members.size(); ++m) {
       if (members[m].empty()) continue;
       const std::string& name = service.pipeline ? service.pipeline->stages[m].name : members[m];
-      by_service[members[m]] += by_service[stage_route(service.name, name)];
+      const std::string route = stage_route(service.name, name);
+      if (route != members[m]) by_service[members[m]] += by_service[route];
     }
   }
   for (const auto& [model, loaded] : loaded_) {
@@ -318,8 +320,8 @@ std::map<std::string, uint64_t> Registry::demand() const {
       by_model[model] += by_service[service.name];
     }
     for (const ServiceOptions& service : options_.services) {
-      by_model[model] += by_service[stage_route(service.name, model)];  // as an adapter planned
       if (!answered_by_several(service, model)) continue;
+      by_model[model] += by_service[stage_route(service.name, model)];  // as an adapter planned
       // One of the variants answers, or most of an ensemble's models do.
       const size_t choices = service.variants ? service.variants->models.size() : 1;
       by_model[model] += by_service[service.name] / choices;
