@@ -52,7 +52,15 @@ absl::Status Driver::prepare(Worker& worker) {
       if (!worker.loaded.contains(id)) missing.push_back(variant);
     }
   }
-  for (const auto& variant : missing) RETURN_IF_ERROR(load_into(worker, variant));
+  for (const auto& variant : missing) {
+    RETURN_IF_ERROR(load_into(worker, variant));
+    bool gone = false;  // unloaded everywhere meanwhile
+    {
+      const std::lock_guard lock(loaded_mutex_);
+      gone = !loaded_.contains(variant->id);
+    }
+    if (gone) unload_from(worker, variant->id);
+  }
   return absl::OkStatus();
 }
 
@@ -73,10 +81,12 @@ uint32_t Driver::set_workers(uint32_t count) {
     const Time now = monotonic_now();
     for (uint32_t i = 0; i < workers_.size(); ++i) {
       scheduler_->set_available(WorkerId(i), i < count, now, decisions_);
+    }
+    act(now);  // what was granted meanwhile runs before its worker leaves
+    for (uint32_t i = 0; i < workers_.size(); ++i) {
       workers_[i]->leaving = i >= count;
       leave_if_idle(*workers_[i]);
     }
-    act(now);
   });
   return count;
 }
