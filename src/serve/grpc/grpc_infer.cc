@@ -32,7 +32,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
 
   void start(grpc::ByteBuffer& request) {
     house_.counters.begin();
-    held_ = HeldBytes(house_.budget_of(context_, request.Length()));
+    held_ = HeldBytes(house_.budget_of(context_, is_packed(request) ? SIZE_MAX : request.Length()));
     auto call = house_.decode(request, held_, context_, nullptr);
     if (!call.ok()) {
       house_.counters.reject();

@@ -36,6 +36,11 @@ absl::Status no_memory() {
 
 }  // namespace
 
+bool is_packed(grpc::ByteBuffer& bytes) {
+  std::vector<grpc::Slice> slices;
+  return bytes.Dump(&slices).ok() && !slices.empty() && encoding_of(view(slices.front()));
+}
+
 absl::StatusOr<std::shared_ptr<inference::ModelInferRequest>> read_infer_message(
     grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held) {
   if (!held.grow_by(bytes.Length())) return no_memory();

@@ -20,6 +20,9 @@ namespace fermata::serve {
 absl::StatusOr<std::shared_ptr<inference::ModelInferRequest>> read_infer_message(
     grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held);
 
+// Whether read_infer_message() would decompress it.
+bool is_packed(grpc::ByteBuffer& bytes);
+
 // RESOURCE_EXHAUSTED where `held` cannot grow by the message.
 absl::Status write_message(const google::protobuf::Message& message, HeldBytes& held,
                            grpc::ByteBuffer& bytes);
