@@ -377,7 +377,8 @@ bool Pipeline::When::holds(const Tensor& tensor) const {
   return absl::c_any_of(*values, [this](float value) {
     if (condition.kind == Condition::Kind::kAbove) return value > condition.values[0];
     if (condition.kind == Condition::Kind::kBelow) return value < condition.values[0];
-    return absl::c_linear_search(condition.values, static_cast<double>(value));
+    return absl::c_any_of(condition.values,
+                          [value](double one) { return static_cast<float>(one) == value; });
   });
 }
 
