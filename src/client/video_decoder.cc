@@ -142,8 +142,8 @@ absl::StatusOr<cv::Mat> VideoDecoder::picture() {
                                   AV_PIX_FMT_RGB24, SWS_BILINEAR, nullptr, nullptr, nullptr);
   if (p.scaler == nullptr) return invalid("{} has pixels that cannot be read", name_);
   picture_.create(height, width, CV_8UC3);
-  uint8_t* const planes[] = {picture_.data};
-  const int strides[] = {static_cast<int>(picture_.step)};
+  uint8_t* const planes[4] = {picture_.data};  // all four are read
+  const int strides[4] = {static_cast<int>(picture_.step)};
   sws_scale(p.scaler, p.frame->data, p.frame->linesize, 0, height, planes, strides);
   return picture_;
 }

@@ -30,7 +30,7 @@ class Film final : public Source {
       : decoder_(std::move(decoder)), loop_(loop) {}
 
   absl::StatusOr<std::optional<cv::Mat>> next(Duration at) override {
-    do {
+    while (!any_ || until_ <= at) {
       ASSIGN_OR_RETURN(std::optional<VideoDecoder::Frame> frame, decoder_->next());
       if (!frame) {
         if (!loop_ || !any_) return std::optional<cv::Mat>();
@@ -41,7 +41,7 @@ class Film final : public Source {
       }
       any_ = true;
       until_ = base_ + frame->until;
-    } while (!any_ || until_ <= at);
+    }
     return decoder_->picture();
   }
   std::optional<double> rate_rps() const override { return decoder_->rate_rps(); }
