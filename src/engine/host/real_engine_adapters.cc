@@ -27,7 +27,10 @@ void RealEngine::end_second() {
     if (!adapter->second(static_cast<double>(asked - before))) continue;
     if (rows.empty()) {
       const std::lock_guard registered(mutex_);
-      for (ServiceStatistics& row : registry_.statistics()) rows[row.service] = std::move(row);
+      for (ServiceStatistics& row : registry_.statistics()) {  // one for each version
+        const auto [it, fresh] = rows.try_emplace(row.service, row);
+        if (!fresh) it->second.inference_count += row.inference_count;
+      }
     }
     const std::shared_ptr<const Pipeline>& pipeline = (*route)->pipeline;
     adapter->decide(*pipeline, {trees_.runs(pipeline), &rows});
