@@ -324,7 +324,8 @@ void StreamSessions::set_phases(const plan::StreamPlan::Worker& worker,
                    [](const Session* a, const Session* b) { return a->phase < b->phase; });
   std::map<double, std::vector<Session*>> by_rate;
   for (Session* session : members) by_rate[session->rate_rps].push_back(session);
-  for (const auto& [rate, alike] : by_rate) {
+  for (const auto& of_rate : by_rate) {
+    const std::vector<Session*>& alike = of_rate.second;
     const double interval = alike.front()->interval().seconds();
     const size_t least = (alike.size() + latency.max_batch() - 1) / latency.max_batch();
     const auto crowded = [&](size_t batches) {
