@@ -57,7 +57,7 @@ struct ServiceStatistics {
   HistogramSnapshot queueing_ms;                    // arrival to the start of its batch
   HistogramSnapshot latency_ms;                     // arrival to the reply
   uint64_t pending = 0;                             // requests that wait now
-  // Measured over profiled time of a batch, 1 where they agree (row F6).
+  // Measured over profiled time of a batch, 1 where they agree.
   double drift = 1;
 };
 
@@ -82,7 +82,7 @@ struct SubclusterStatistics {
   double used_mb = 0, memory_mb = 0;  // of each of its workers; memory_mb may be infinite
 };
 
-// Where models live and how epochs went (row A6).
+// Where models live and how epochs went.
 struct PlacementSnapshot {
   std::map<std::string, uint32_t> subcluster_of;  // by model that is placed
   uint64_t epochs = 0;
@@ -92,7 +92,7 @@ struct PlacementSnapshot {
   double rate_imbalance = 0, memory_imbalance = 0;
 };
 
-// How many workers the last closed window asked for (row A7).
+// How many workers the last closed window asked for.
 struct AutoscaleSignal {
   Duration window;  // its length; 0: none has closed yet
   double bad_rate = 0, idle_fraction = 0;
@@ -131,7 +131,7 @@ struct EngineSnapshot {
   AutoscaleSignal autoscale;
   std::vector<StreamStatistics> streams;
   std::vector<PipelineStatistics> pipelines;  // that have an adapter
-  Duration control_delay;                     // the bound that decisions take into account (row A5)
+  Duration control_delay;                     // the bound that decisions take into account
   uint64_t batch_keys = 0;
 };
 

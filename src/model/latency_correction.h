@@ -10,7 +10,7 @@
 
 namespace fermata {
 
-// Profiles follow the machine (row F6). For each power of two of the batch size,
+// Profiles follow the machine. For each power of two of the batch size,
 // the ratio of measured to profiled time is tracked at the quantile that drives
 // decisions. Sizes that never ran take the ratio of the nearest size that did.
 // Pure; O(1) a measurement, O(max_batch) a new snapshot.

@@ -1,4 +1,4 @@
-// Where models live when a worker cannot hold all of them (row A6), on emulated workers.
+// Where models live when a worker cannot hold all of them, on emulated workers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

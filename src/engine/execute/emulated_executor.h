@@ -7,7 +7,7 @@
 namespace fermata::engine {
 
 // Executors that wait as long as the variant's profile on this type says (its median) and
-// answer zeros of the right shapes (row A8). One timer thread serves any number.
+// answer zeros of the right shapes. One timer thread serves any number.
 std::unique_ptr<ExecutorFactory> make_emulated_executors(uint32_t worker_type);
 
 }  // namespace fermata::engine

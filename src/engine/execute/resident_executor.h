@@ -7,7 +7,7 @@
 
 namespace fermata::engine {
 
-// A worker whose memory does not hold every variant (SneakPeek, row C6): load() only makes one
+// A worker whose memory does not hold every variant (SneakPeek): load() only makes one
 // known, run() loads it first where it is not there, and the least recently used go until it
 // fits, just as policy/residency.h plans it. `inner` runs what is loaded. Where nothing is really
 // loaded (an emulated worker) loading takes as long as the profile says.

@@ -29,7 +29,7 @@ struct PlacementChange {
 std::string_view name(PlacementChange::Result result);  // "done", ...
 
 // One problem that the planner solved, and what came of it; `problem` gives the same
-// answer offline (row F4).
+// answer offline.
 struct PlacementDecision {
   uint64_t number = 0;  // counts from 1
   std::string cause;    // "start", "epoch" or "load"

@@ -17,7 +17,7 @@ struct PoolTotals {
 
 PoolTotals totals_of(const EngineSnapshot& snapshot);
 
-// The autoscaling signal (row A7) of the window between two moments, from < to. What
+// The autoscaling signal of the window between two moments, from < to. What
 // clients got wrong or took back, and what a model failed on, says nothing of the
 // workers and does not count. Pure.
 AutoscaleSignal signal_between(const PoolTotals& from, const PoolTotals& to, uint32_t workers);

@@ -1,4 +1,4 @@
-// Where models live when a worker cannot hold all of them (row A6).
+// Where models live when a worker cannot hold all of them.
 #include <spdlog/spdlog.h>
 
 #include <cmath>

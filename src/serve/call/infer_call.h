@@ -41,7 +41,7 @@ struct WantedOutput {
 struct ReplyWishes {
   std::vector<WantedOutput> outputs;  // in the order asked for; empty: all
   bool binary_data_output = false;    // for outputs that say nothing themselves
-  bool explain = false;               // row F5: why in the reply's parameters
+  bool explain = false;               // why in the reply's parameters
   bool empty_final_response = false;  // of a stream: mark each response as final or not
   // What it is that classifies, where an output is wanted so.
   std::shared_ptr<const engine::Variant> classifier;

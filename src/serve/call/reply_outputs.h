@@ -24,7 +24,7 @@ absl::StatusOr<std::vector<ReadyOutput>> ready_outputs(std::vector<Tensor> outpu
                                                        const ReplyWishes& wishes,
                                                        const SharedMemory& regions);
 
-// Why the reply is what it is, as parameters of it (row F5), in microseconds.
+// Why the reply is what it is, as parameters of it, in microseconds.
 std::vector<std::pair<std::string_view, ParameterValue>> explain(const engine::Explanation& why);
 
 }  // namespace fermata::serve
