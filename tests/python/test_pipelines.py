@@ -47,6 +47,12 @@ services:
         variants: [{{model: plus, accuracy: 0.5}}, {{model: twice, accuracy: 0.9}}]
         when: {{output: a.y, above: 3}}
     outputs: {{y: [b.y, a.y]}}
+  tenths:
+    kind: pipeline
+    stages:
+      - {{name: a, model: plus}}
+      - {{name: b, model: twice, when: {{output: a.y, among: [1.1, 7]}}}}
+    outputs: {{y: [b.y, a.y]}}
   found:
     kind: pipeline
     stages:
@@ -225,6 +231,12 @@ def test_an_adapter_decides_and_its_decisions_replay(pipelines):
     with urllib.request.urlopen(f"http://{pipelines.metrics}/metrics") as reply:
         text = reply.read().decode()
     assert 'fermata_pipeline_replicas{service="planned",stage="b",variant="twice"}' in text
+
+
+@pytest.mark.parametrize("x, y", [(0.1, 2.2), (6, 14), (5, 6)])
+def test_a_condition_names_fractions_and_integers(pipelines, x, y):
+    outputs, _ = ask(pipelines, "tenths", [[x, x]])
+    assert outputs["y"].tolist() == [pytest.approx([y, y])]
 
 
 def test_a_member_that_is_unloaded_takes_the_pipeline_along_and_back(pipelines):

@@ -56,6 +56,26 @@ pipelines:
   EXPECT_GE(p.latency.quantile(0), Duration::millis(16));
 }
 
+TEST(Pipelines, InOverloadWhatHasBegunIsServedFirst) {
+  // One worker carries 314 a second of them in batches of 16.
+  const auto scenario = read_text(R"(
+workers: {count: 1}
+warmup_s: 1
+duration_s: 5
+rate_rps: 628
+models:
+  - {name: a, latency_ms: {alpha: 1, beta: 1}, slo_ms: null, share: 0, max_batch: 16}
+  - {name: b, latency_ms: {alpha: 1, beta: 1}, slo_ms: null, share: 0, max_batch: 16}
+  - {name: c, latency_ms: {alpha: 1, beta: 1}, slo_ms: null, share: 0, max_batch: 16}
+pipelines:
+  - {name: p, slo_ms: 200, stages: [{name: x, service: a}, {name: y, service: b}, {name: z, service: c}]}
+)");
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  const auto result = run(*scenario);
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_GT(result->models.back().on_time, 5u * 314 * 9 / 10);
+}
+
 TEST(Pipelines, StagesMakeItemsAndNoneIsAnAnswer) {
   const Result result = simulated(R"(
 pipelines:
