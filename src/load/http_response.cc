@@ -39,7 +39,7 @@ absl::StatusOr<bool> HttpResponseParser::feed(std::string_view bytes) {
 }
 
 bool HttpResponseParser::feed_end() {
-  if (!parser_ || !waiting_.empty()) return false;
+  if (!parser_ || !parser_->got_some() || !waiting_.empty()) return false;
   boost::system::error_code failed;
   if (!parser_->is_done()) parser_->put_eof(failed);
   return !failed && parser_->is_done();
