@@ -52,6 +52,12 @@ TEST(HttpParser, ReadsChunksAndUnmeasuredBodies) {
   EXPECT_EQ(parser.take().body, "abc");
 }
 
+TEST(HttpParser, AConnectionThatEndsWithNothingSaidIsNoResponse) {
+  HttpResponseParser parser;
+  EXPECT_FALSE(parser.feed("").value());
+  EXPECT_FALSE(parser.feed_end());
+}
+
 TEST(HttpParser, RefusesWhatIsNoResponse) {
   EXPECT_FALSE(HttpResponseParser().feed("SSH-2.0-OpenSSH\r\n").ok());
   EXPECT_FALSE(HttpResponseParser()
