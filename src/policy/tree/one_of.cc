@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "estimate/posterior.h"
+#include "policy/tree/members.h"
 
 namespace fermata::policy {
 
@@ -13,13 +14,8 @@ OneOfChooser::OneOfChooser(VariantsInfo info, std::vector<ServiceId> members)
 }
 
 void OneOfChooser::arrived(Node& node, Time now, Branches& tree) {
-  for (size_t m = 0; m < members_.size(); ++m) {
-    node.worth.push_back(info_.variants[m].accuracy);
-    Child& child = node.children.emplace_back();
-    child.service = members_[m];
-    child.items = node.items;
-    child.due = child.last = node.deadline;
-  }
+  for (const VariantInfo& variant : info_.variants) node.worth.push_back(variant.accuracy);
+  add_members(node, members_, node.deadline);
   ask_best(node, Ending::kRejected, now, tree);
 }
 
@@ -63,14 +59,8 @@ void OneOfChooser::ended(Node& node, uint32_t child, Ending how, Time now, Branc
   ask_best(node, how, now, tree);
 }
 
-// The least that there is.
 Ahead OneOfChooser::ahead(uint32_t items, Time now, const Branches& tree) const {
-  Ahead least = tree.ahead(members_[0], items, now);
-  for (const ServiceId member : members_) {
-    const Ahead own = tree.ahead(member, items, now);
-    if (own.total() < least.total()) least = own;
-  }
-  return least;
+  return fastest_ahead(members_, items, now, tree);
 }
 
 }  // namespace fermata::policy

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "policy/tree/members.h"
 
 namespace fermata::policy {
 
@@ -20,12 +21,7 @@ SomeOfChooser::SomeOfChooser(EnsembleInfo info, std::vector<ServiceId> members)
 
 void SomeOfChooser::arrived(Node& node, Time now, Branches& tree) {
   node.worth = expected_;
-  for (const ServiceId member : members_) {
-    Child& child = node.children.emplace_back();
-    child.service = member;
-    child.items = node.items;
-    child.due = child.last = info_.serve_all ? Time::infinite() : node.deadline;
-  }
+  add_members(node, members_, info_.serve_all ? Time::infinite() : node.deadline);
   ask(node, Ending::kRejected, now, tree);
 }
 
@@ -94,14 +90,8 @@ void SomeOfChooser::ended(Node& node, uint32_t child, Ending how, Time now, Bran
   ask(node, how, now, tree);
 }
 
-// Of the fastest, by which an answer can come at all.
 Ahead SomeOfChooser::ahead(uint32_t items, Time now, const Branches& tree) const {
-  Ahead least = tree.ahead(members_[0], items, now);
-  for (const ServiceId member : members_) {
-    const Ahead own = tree.ahead(member, items, now);
-    if (own.total() < least.total()) least = own;
-  }
-  return least;
+  return fastest_ahead(members_, items, now, tree);
 }
 
 }  // namespace fermata::policy
