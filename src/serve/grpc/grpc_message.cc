@@ -37,6 +37,8 @@ absl::Status no_memory() {
 }  // namespace
 
 bool is_packed(grpc::ByteBuffer& bytes) {
+  grpc::Slice whole;  // of most, without a list of pieces
+  if (bytes.TrySingleSlice(&whole).ok()) return encoding_of(view(whole)).has_value();
   std::vector<grpc::Slice> slices;
   return bytes.Dump(&slices).ok() && !slices.empty() && encoding_of(view(slices.front()));
 }
