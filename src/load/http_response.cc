@@ -12,13 +12,16 @@ namespace {
 
 namespace http = boost::beast::http;
 
+// The most that a response's body may have. The parser takes memory for what
+// `Content-Length` says before the body is there.
+constexpr size_t kMaxBodyBytes = size_t{1} << 30;
+
 }  // namespace
 
 absl::StatusOr<bool> HttpResponseParser::feed(std::string_view bytes) {
   if (!parser_) {
     parser_.emplace();
-    parser_->eager(true);
-    parser_->body_limit(SIZE_MAX);
+    parser_->body_limit(kMaxBodyBytes);
   }
   waiting_ += bytes;
   size_t used = 0;
@@ -26,6 +29,7 @@ absl::StatusOr<bool> HttpResponseParser::feed(std::string_view bytes) {
     boost::system::error_code failed;
     used += parser_->put(boost::asio::buffer(waiting_) + used, failed);
     if (failed == http::error::need_more) break;
+    parser_->eager(parser_->is_header_done());  // an eager parser forgets a header's error
     if (failed) return internal("the server's response is not HTTP/1.1: {}", failed.message());
   }
   waiting_.erase(0, used);

@@ -69,6 +69,13 @@ TEST(HttpParser, RefusesWhatIsNoResponse) {
       HasSubstr("4 bytes beyond its response"));
 }
 
+TEST(HttpParser, TakesNoMemoryForALengthThatNoResponseHas) {
+  EXPECT_THAT(message(HttpResponseParser()
+                          .feed("HTTP/1.1 200 OK\r\nContent-Length: 8854481732025333992\r\n\r\nx")
+                          .status()),
+              HasSubstr("body limit exceeded"));
+}
+
 Question question() {
   Question q;
   q.service = "m";
