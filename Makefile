@@ -13,7 +13,7 @@ test: deps build fetch ## install what is missing, build, pass every test
 	cmake --build --preset release -j$(JOBS)
 	ctest --test-dir build --output-on-failure
 	.deps/test/bin/python -m pytest -q tests/python
-	scripts/fuzz.sh 3
+	scripts/fuzz.sh check
 
 build: deps ## build the command build/fermata
 	@test -e build/build.ninja || cmake --preset bare
