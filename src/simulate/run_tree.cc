@@ -99,7 +99,7 @@ void Run::begin(JobId id, Branch made, Time deadline, bool begun, Time now) {
   if (own.parent.is_none()) own.deadline = own.task.deadline;
   trace(TraceEvent::kOpened, id, source.key, own.items, now, own.task.deadline);
   tree_.arrived(id, own.has_parts ? source.parts : source.service, own.items, own.task.deadline,
-                now);
+                now, begun);
 }
 
 void Run::act_on_tree(Time now) {

@@ -184,6 +184,20 @@ TEST_F(TreeByHand, APlannedVariantRunsWhereThereIsTimeForIt) {
   EXPECT_EQ(second_of(45, 10).service, any);  // the slow one would end at 50
 }
 
+// It was unloaded, say.
+TEST_F(TreeByHand, WhereAPlannedVariantFailsAnotherAnswers) {
+  const ServiceId any = leaf(10);
+  const ServiceId chain = pipeline({{any, {}, {leaf(10), leaf(40)}}});
+  tree.planned(chain, {1});
+  arrive(chain, 0, 100);
+  end(one().id, 5, 0, Ending::kFailed);
+  const auto again = one();
+  EXPECT_EQ(again.service, any);
+  EXPECT_EQ(again.option, kAnyOption);
+  end(again.id, 6, 0, Ending::kFailed);
+  EXPECT_EQ(ending().how, Ending::kFailed);
+}
+
 TEST_F(TreeByHand, AFailureEndsTheRequestAndWithdrawsTheOthers) {
   const ServiceId fork = pipeline({{leaf(10), {}}, {leaf(10), {}}});
   arrive(fork, 0, 200);
@@ -212,8 +226,10 @@ TEST_F(TreeByHand, APipelineIsAStageLikeAnyOther) {
   end(one().id, 10);
   const auto node = one();
   EXPECT_TRUE(tree.is_composite(node.service));
-  tree.arrived(node.id, node.service, node.items, node.due, at_ms(10));
-  end(one().id, 20);
+  tree.arrived(node.id, node.service, node.items, node.due, at_ms(10), node.begun);
+  const auto within = one();
+  EXPECT_TRUE(within.begun);  // what the stage before it took would be lost with it
+  end(within.id, 20);
   end(one().id, 40);
   const auto inside = ending();
   EXPECT_EQ(inside.id, node.id);

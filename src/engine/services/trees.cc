@@ -83,7 +83,7 @@ void Trees::submit(std::shared_ptr<Job> job) {
     node->children.resize(node->kind == Node::kItems ? job->items()
                                                      : node->pipeline->stages.size());
     nodes_[job->id()] = std::move(node);
-    tree_.arrived(job->id(), id, job->items(), job->deadline(), now);
+    tree_.arrived(job->id(), id, job->items(), job->deadline(), now, job->request().begun);
     settle(now, actions);
   });
   if (taken) return;
@@ -215,7 +215,7 @@ void Trees::settle(Time now, Actions& actions) {
 void Trees::branch(const Started& started, std::shared_ptr<Node> node, ServiceId service,
                    Time now) {
   nodes_[started.id] = std::move(node);
-  tree_.arrived(started.id, service, started.items, started.due, now);
+  tree_.arrived(started.id, service, started.items, started.due, now, started.begun);
 }
 
 void Trees::start(const Started& started, Time now, Actions& actions) {

@@ -39,6 +39,7 @@ struct Node {
   ServiceId service;
   Time arrival, deadline;  // infinite: none
   uint32_t items = 1;
+  bool begun = false;            // as Task has it
   std::vector<Child> children;   // as the chooser numbers them
   Time wake = Time::infinite();  // see Branches::wake
   // The chooser's own: counts, and what it believes that members, or subsets of them, are worth.

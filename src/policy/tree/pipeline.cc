@@ -143,10 +143,10 @@ void PipelineChooser::ended(Node& node, uint32_t stage, Ending how, Time now, Br
   Child& child = node.children[stage];
   const ServiceId any = stages_[stage].service;
   const Ahead own = tree.ahead(any, child.items, now);
-  const bool faster = std::exchange(child.option, kAnyOption) != kAnyOption;
+  const bool was_planned = std::exchange(child.option, kAnyOption) != kAnyOption;
   child.service = any;
-  if (how == Ending::kRejected && (faster || child.due < child.last) &&
-      now + own.run <= child.last) {
+  const bool may_retry = was_planned || (how == Ending::kRejected && child.due < child.last);
+  if (may_retry && now + own.run <= child.last) {
     child.due = child.last;
     return tree.start(node, stage, now);
   }

@@ -23,7 +23,7 @@ struct PipelineStage {
 //
 // A stage with variants is asked for any of them, which the scheduler chooses as late as it can, or
 // for the one that a plan names; a request that this one would make late, or that was rejected
-// there, may take any of them.
+// or failed there, may take any of them.
 //
 // A stage may make any number of items of its own; the stages after it have as many. Where it makes
 // none they are skipped, and that is an answer, as are stages that an answer skips; whatever reads

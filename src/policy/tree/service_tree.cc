@@ -72,9 +72,11 @@ Ahead ServiceTree::ahead(ServiceId service, uint32_t items, Time now) const {
           (*own.latency)(together).scaled(own.pace_at(now))};
 }
 
-void ServiceTree::arrived(JobId id, ServiceId service, uint32_t items, Time deadline, Time now) {
+void ServiceTree::arrived(JobId id, ServiceId service, uint32_t items, Time deadline, Time now,
+                          bool begun) {
   auto node = std::make_unique<Node>(Node{id, service, now, deadline, items, {}});
   Node& own = *node;
+  own.begun = begun;
   const bool is_new = nodes_.emplace(id, std::move(node)).second;
   FERMATA_CHECK(is_new);
   known(service).chooser->arrived(own, now, *this);
@@ -94,8 +96,8 @@ void ServiceTree::start(Node& node, uint32_t child, Time now) {
   own.state = Child::kRunning;
   own.started = now;
   children_[own.id] = {node.id, child};
-  out_.started.push_back(
-      {own.id, node.id, child, own.service, own.option, own.items, own.due, again, own.begun});
+  out_.started.push_back({own.id, node.id, child, own.service, own.option, own.items, own.due,
+                          again, own.begun || node.begun});
 }
 
 void ServiceTree::planned(ServiceId service, std::vector<uint32_t> options) {

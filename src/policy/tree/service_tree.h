@@ -63,8 +63,10 @@ class ServiceTree final : public Branches {
   // Nothing of it may be under way; its id may come again.
   void remove(ServiceId service);
 
-  // A request for a composite service; `id` as next_id would give it.
-  void arrived(JobId id, ServiceId service, uint32_t items, Time deadline, Time now);
+  // A request for a composite service; `id` as next_id would give it. `begun`, as Task has it, is
+  // so of all that it leads to.
+  void arrived(JobId id, ServiceId service, uint32_t items, Time deadline, Time now,
+               bool begun = false);
   // What its data says; nothing where the node has ended.
   void learned(JobId node, const Estimate& estimate, Time now);
   // How long the batch in which a child was answered ran, before it ends: its service's requests
