@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -45,6 +46,11 @@ absl::Status read_flag(std::string_view name, const ParameterValue& value, bool&
 Duration of_micros(double us) { return Duration::nanos(static_cast<int64_t>(us * 1e3)); }
 
 }  // namespace
+
+uint64_t new_stream_owner() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
 
 bool is_stream_parameter(std::string_view name) {
   return name == "network_time" || name.substr(0, 7) == "stream_";

@@ -38,6 +38,8 @@ ListenOptions listen_options(Reader reader) {
   }
   if (Reader admin = fields["admin"]; admin.present()) options.admin = admin.boolean();
   if (Reader own = fields["admin_port"]; own.present()) options.admin_port = port(own, 0);
+  for (Reader origin : fields["origins"].optional_list())
+    options.origins.push_back(origin.string());
   options.http = port(fields["http"], options.http);
   options.grpc = port(fields["grpc"], options.grpc);
   options.metrics = port(fields["metrics"], options.metrics);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "engine/options.h"
@@ -15,6 +16,7 @@ struct ListenOptions {
   std::string host = "localhost";      // every address that it has
   bool is_public = false;              // other machines may reach it: needed beside such a host
   std::optional<bool> admin;           // administrative calls; absent: only on a loopback host
+  std::vector<std::string> origins;    // of other servers' pages that may open WebSockets
   std::optional<uint16_t> admin_port;  // they have an HTTP port of their own, on localhost
   // 0: a free port, which the server reports when it is ready.
   uint16_t http = 8000, grpc = 8001, metrics = 8002;

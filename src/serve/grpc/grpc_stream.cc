@@ -1,6 +1,5 @@
 #include <grpcpp/grpcpp.h>
 
-#include <atomic>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -8,6 +7,7 @@
 
 #include "base/status.h"
 #include "serve/call/status_map.h"
+#include "serve/call/stream_parameters.h"
 #include "serve/grpc/grpc_codec.h"
 #include "serve/grpc/grpc_message.h"
 #include "serve/grpc/grpc_service.h"
@@ -25,11 +25,6 @@ constexpr size_t kMostUnderWay =
 bool errors_end_stream(const grpc::CallbackServerContext& context) {
   const auto found = context.client_metadata().find("triton_grpc_error");
   return found != context.client_metadata().end() && found->second == "true";
-}
-
-uint64_t next_owner() {
-  static std::atomic<uint64_t> last{0};
-  return ++last;
 }
 
 // One stream. Requests run at the same time; responses go out in the order of
@@ -210,8 +205,8 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
   GrpcHouse& house_;
   grpc::CallbackServerContext& context_;
   const bool errors_end_stream_;
-  const uint64_t owner_ = next_owner();  // of a stream service's clients
-  bool has_clients_ = false;             // only between reads, and at the end
+  const uint64_t owner_ = new_stream_owner();  // of a stream service's clients
+  bool has_clients_ = false;                   // only between reads, and at the end
   std::shared_ptr<StreamInfer> self_;
   const std::shared_ptr<ByteBudget> budget_;
   grpc::ByteBuffer incoming_;  // only between StartRead and OnReadDone

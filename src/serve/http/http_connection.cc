@@ -84,6 +84,11 @@ void HttpShard::drain() {
   for (const auto& connection : all) connection->finish_when_idle();
 }
 
+void HttpShard::end() {
+  const auto all = open;
+  for (const auto& connection : all) connection->close();
+}
+
 HttpConnection::HttpConnection(Socket socket, HttpShard& shard, uint64_t id)
     : socket_(std::move(socket)),
       shard_(shard),
@@ -105,19 +110,24 @@ void HttpConnection::close() {
   Failure ignored;
   socket_.close(ignored);
   slots_.clear();
+  if (web_ != nullptr) web_->closed();
   shard_.count.fetch_sub(1, std::memory_order_relaxed);
   shard_.handler.closed(id_);
   const auto alive = std::move(*place_);
   shard_.open.erase(place_);
 }
 
-// The client did something: it is the last one to be closed where connections are short.
+bool HttpConnection::idle() const {
+  return web_ != nullptr ? web_->idle() : slots_.empty() && !writing_;
+}
+
 void HttpConnection::touch() {
   since_ = std::chrono::steady_clock::now();
   shard_.open.splice(shard_.open.end(), shard_.open, place_);
 }
 
 bool HttpConnection::overdue(Moment now) const {
+  if (web_ != nullptr) return web_->idle() && now - since_ > kTransferLimit;
   if (closing_) return now - since_ > kLingerLimit;
   if (writing_) return now - since_ > kTransferLimit;
   if (!slots_.empty()) return false;  // its reply is due from us
@@ -126,11 +136,12 @@ bool HttpConnection::overdue(Moment now) const {
 }
 
 void HttpConnection::give_up() {
-  if (closing_ || writing_ || !parser_.inside() || deaf_) return close();
+  if (web_ != nullptr || closing_ || writing_ || !parser_.inside() || deaf_) return close();
   refuse(408, "the request did not come to its end in time");
 }
 
 void HttpConnection::finish_when_idle() {
+  if (web_ != nullptr) return web_->drain();
   if (idle() && !parser_.inside()) end();
 }
 
@@ -229,6 +240,24 @@ void HttpConnection::respond(const HttpRequestState& request, HttpResponse respo
   });
 }
 
+void HttpConnection::upgrade(HttpRequestState& request, std::shared_ptr<WebSocketHandler> handler) {
+  if (shard_.draining || slots_.size() != 1 || buffer_.size() > 0 || reading_) {
+    request.keep_alive = false;
+    HttpResponse response;
+    response.status = shard_.draining ? 503 : 400;
+    response.body =
+        error_body(shard_.draining ? "the server stops"
+                                   : "a request for a WebSocket has others before it or behind it");
+    return respond(request, std::move(response));
+  }
+  deaf_ = true;
+  slots_.clear();
+  web_ = std::make_unique<WebSocket>(*this, socket_, shard_.options.max_body_bytes,
+                                     std::move(handler));
+  upgrade_ = std::move(request.message);
+  if (!writing_) web_->accept(std::move(upgrade_));
+}
+
 void HttpConnection::complete(uint64_t number, Slot slot) {
   if (closed_) return;
   deaf_ = deaf_ || slot.last;
@@ -275,6 +304,7 @@ void HttpConnection::on_written(bool failed) {
   written_.clear();
   if (failed) return close();
   since_ = std::chrono::steady_clock::now();
+  if (web_ != nullptr) return web_->accept(std::move(upgrade_));
   if (last || (shard_.draining && idle() && !parser_.inside())) return end();
   write();
   proceed();

@@ -15,6 +15,7 @@
 #include "base/byte_budget.h"
 #include "serve/http/http_parser.h"
 #include "serve/http/http_server.h"
+#include "serve/http/web_socket.h"
 
 namespace fermata::serve {
 
@@ -35,6 +36,7 @@ struct HttpShard {
   void sweep();
   // Ends those without a request; the others end with their reply.
   void drain();
+  void end();  // closes all
 };
 
 // One request and where its reply goes; what an HttpExchange holds.
@@ -49,7 +51,7 @@ struct HttpRequestState {
 };
 
 // HTTP/1.1 on one socket. At most two requests are under way; replies go out in the order of their
-// requests. All runs on the shard's thread but respond().
+// requests. All runs on the shard's thread but respond(). After upgrade() it is a WebSocket.
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
   using Socket = boost::asio::ip::tcp::socket;
@@ -58,11 +60,14 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpConnection(Socket socket, HttpShard& shard, uint64_t id);
   void start();
   void close();
-  bool idle() const { return slots_.empty() && !writing_; }  // no request is under way
+  bool idle() const;  // no request is under way
   bool overdue(Moment now) const;
   // Answers 408 where half a request has come, else closes.
   void give_up();
   void finish_when_idle();
+  void upgrade(HttpRequestState& request, std::shared_ptr<WebSocketHandler> handler);
+  // The client did something: it is the last one to be closed where connections are short.
+  void touch();
 
   uint64_t id() const { return id_; }
   const std::shared_ptr<ByteBudget>& budget() const { return budget_; }
@@ -89,7 +94,6 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void on_written(bool failed);
   void end();
   void watch_a_client_that_sends_no_more();
-  void touch();
   Slot make_slot(HttpResponse response, bool last, bool without_body) const;
 
   Socket socket_;
@@ -99,7 +103,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::list<std::shared_ptr<HttpConnection>>::iterator place_;
   boost::beast::flat_buffer buffer_;
   HttpParser parser_;
-  HeldBytes incoming_;  // the body that is being read
+  std::unique_ptr<WebSocket> web_;  // after upgrade()
+  HttpMessage upgrade_;             // the request for it, until what goes before it is written
+  HeldBytes incoming_;              // the body that is being read
   std::deque<Slot> slots_;
   std::deque<Slot> written_;  // while writing_, what is being written
   uint64_t first_ = 0;        // number of slots_.front()

@@ -2,12 +2,16 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "engine/engine.h"
 #include "serve/call/shared_memory.h"
 #include "serve/http/http_routes.h"
 #include "serve/http/http_server.h"
 #include "serve/http/running_jobs.h"
+#include "serve/http/web_stream.h"
 #include "serve/net/background.h"
 #include "serve/net/counters.h"
 #include "serve/operations/operations.h"
@@ -20,14 +24,15 @@ namespace fermata::serve {
 class HttpFrontEnd : public HttpHandler {
  public:
   // All outlive it. max_body_bytes bounds a body after decompression. `admin`: is_admin() calls
-  // are answered too.
+  // are answered too. `origins`: of other servers' pages that may open WebSockets.
   HttpFrontEnd(engine::Engine& engine, Operations& operations, const SharedMemory& regions,
-               size_t max_body_bytes, bool admin)
+               size_t max_body_bytes, bool admin, std::vector<std::string> origins)
       : engine_(engine),
         operations_(operations),
         regions_(regions),
         max_body_bytes_(max_body_bytes),
-        admin_(admin) {}
+        admin_(admin),
+        origins_(std::move(origins)) {}
 
   void request(HttpExchange exchange) override;
   void opened(uint64_t connection) override { jobs_.open(connection); }
@@ -42,6 +47,7 @@ class HttpFrontEnd : public HttpHandler {
   static constexpr size_t kBackgroundThreads = 2;
   struct Infer;
 
+  void open_stream(HttpExchange exchange, const HttpRoute& route);
   void start(std::unique_ptr<Infer> infer);
   absl::StatusOr<InferCall> decode(Infer& infer);
   absl::Status prepare(Infer& infer, engine::InferRequest& request);
@@ -53,9 +59,11 @@ class HttpFrontEnd : public HttpHandler {
   const SharedMemory& regions_;
   const size_t max_body_bytes_;
   const bool admin_;
+  const std::vector<std::string> origins_;
   RunningJobs jobs_;
   FrontEndCounters counters_;
   Background background_{kBackgroundThreads};
+  WebHouse web_{engine_, regions_, counters_, background_};
 };
 
 // Answers every call but infer.

@@ -7,6 +7,7 @@
 #include "serve/call/status_map.h"
 #include "serve/config/reach.h"
 #include "serve/http/http_front_end.h"
+#include "serve/http/long_work.h"
 #include "serve/json/json_reply.h"
 #include "serve/json/json_request.h"
 #include "serve/json/json_text.h"
@@ -17,8 +18,6 @@ namespace {
 
 constexpr std::string_view kHeaderLength = "Inference-Header-Content-Length";
 constexpr size_t kCompressedFrom = 1024;  // below, compressing costs more than it saves
-// From so many bytes on, what is read or written byte by byte goes to a background thread.
-constexpr size_t kLong = 64 * 1024;
 
 absl::StatusOr<std::optional<size_t>> read_header_length(const HttpExchange& exchange) {
   const std::string_view text = exchange.header(kHeaderLength);
@@ -53,12 +52,6 @@ bool is_long(const HttpExchange& exchange) {
   if (exchange.body().size() < kLong) return false;
   const auto json = read_header_length(exchange);
   return json.ok() && json->value_or(kLong) >= kLong;
-}
-
-bool is_long(const engine::ReplyPart& part) {
-  size_t bytes = 0;
-  for (const Tensor& tensor : part.outputs) bytes += tensor.data.bytes.size();
-  return bytes >= kLong;
 }
 
 HttpResponse to_response(HttpReply reply, Encoding encoding) {
@@ -126,6 +119,7 @@ void HttpFrontEnd::request(HttpExchange exchange) {
     return background_.post(
         [this, infer = std::move(infer)]() mutable { start(std::move(infer)); });
   }
+  if (route.call == HttpCall::kStream) return open_stream(std::move(exchange), route);
   if (is_admin(route.call) && !admin_) return exchange.respond(error_response(admin_is_off()));
   if (exchange.body().size() < kLong) {
     return answer_operation(std::move(exchange), route, operations_);
@@ -133,6 +127,27 @@ void HttpFrontEnd::request(HttpExchange exchange) {
   background_.post([this, exchange = std::move(exchange), route = std::move(route)]() mutable {
     answer_operation(std::move(exchange), route, operations_);
   });
+}
+
+void HttpFrontEnd::open_stream(HttpExchange exchange, const HttpRoute& route) {
+  if (!exchange.wants_web_socket()) {
+    HttpResponse response = error_response(
+        invalid("{} is for WebSockets, expected Upgrade: websocket", exchange.target()));
+    response.status = 426;
+    response.headers.emplace_back("Upgrade", "websocket");
+    return exchange.respond(std::move(response));
+  }
+  const std::string_view origin = exchange.header("Origin");
+  if (!may_connect(origin, exchange.header("Host"), origins_)) {
+    return exchange.respond(error_response(
+        error(absl::StatusCode::kPermissionDenied,
+              "pages of {} may not use this server; listen.origins of the configuration lets them",
+              origin)));
+  }
+  if (const auto found = engine_.catalog()->find(route.model, route.version); !found.ok()) {
+    return exchange.respond(error_response(found.status()));
+  }
+  exchange.upgrade(make_web_stream(web_, route.model, route.version));
 }
 
 void HttpFrontEnd::start(std::unique_ptr<Infer> infer) {
@@ -145,7 +160,7 @@ void HttpFrontEnd::start(std::unique_ptr<Infer> infer) {
   }
   const JobId job = engine_.submit(
       std::move(request), [this, infer = std::move(infer)](engine::ReplyPart part) mutable {
-        if (!is_long(part)) return end(std::move(infer), std::move(part));
+        if (!is_long_reply(part)) return end(std::move(infer), std::move(part));
         background_.post([this, infer = std::move(infer), part = std::move(part)]() mutable {
           end(std::move(infer), std::move(part));
         });

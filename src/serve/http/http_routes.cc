@@ -19,6 +19,8 @@ constexpr HttpMethod kGet = HttpMethod::kGet, kPost = HttpMethod::kPost;
 constexpr Pattern kPatterns[] = {
     {kPost, "v2/models/M/infer", HttpCall::kInfer},
     {kPost, "v2/models/M/versions/V/infer", HttpCall::kInfer},
+    {kGet, "v2/models/M/stream", HttpCall::kStream},
+    {kGet, "v2/models/M/versions/V/stream", HttpCall::kStream},
     {kGet, "v2/health/live", HttpCall::kServerLive},
     {kGet, "v2/health/ready", HttpCall::kServerReady},
     {kGet, "v2", HttpCall::kServerMetadata},

@@ -13,6 +13,7 @@ enum class HttpCall : uint8_t {
   kUnknown,      // 404
   kWrongMethod,  // 405
   kInfer,
+  kStream,  // the same over a WebSocket
   kServerLive,
   kServerReady,
   kServerMetadata,

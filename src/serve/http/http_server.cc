@@ -5,6 +5,7 @@
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <boost/beast/websocket/rfc6455.hpp>
 #include <thread>
 
 #include "base/status.h"
@@ -47,6 +48,15 @@ std::string_view HttpExchange::body() const { return request_->message.body(); }
 std::shared_ptr<const void> HttpExchange::owner() const { return request_; }
 uint64_t HttpExchange::connection() const { return request_->connection->id(); }
 bool HttpExchange::hold(size_t bytes) { return request_->held.grow_by(bytes); }
+
+bool HttpExchange::wants_web_socket() const {
+  return boost::beast::websocket::is_upgrade(request_->message);
+}
+
+void HttpExchange::upgrade(std::shared_ptr<WebSocketHandler> handler) {
+  const auto request = std::exchange(request_, nullptr);
+  request->connection->upgrade(*request, std::move(handler));
+}
 
 void HttpExchange::respond(HttpResponse response) {
   const auto request = std::exchange(request_, nullptr);
@@ -128,6 +138,7 @@ struct HttpServer::Impl {
     for (const auto& shard : shards) shard->io.stop();
     for (const auto& shard : shards) {
       if (shard->thread.joinable()) shard->thread.join();
+      shard->end();
     }
   }
 };

@@ -29,6 +29,7 @@ struct HttpResponse {
 };
 
 struct HttpRequestState;
+class WebSocketHandler;
 
 // One request and the duty to answer it. Move-only; may go to another thread.
 class HttpExchange {
@@ -47,6 +48,12 @@ class HttpExchange {
   // Takes bytes that this request needs beside its body, until it is answered and its owner is
   // gone. False where the connection or the server may hold no more.
   bool hold(size_t bytes);
+
+  // Whether it asks to go on as a WebSocket; then upgrade(), in place of respond() and within
+  // HttpHandler::request(), lets it. Where it may not, since other requests are under way or the
+  // server stops, the client is told.
+  bool wants_web_socket() const;
+  void upgrade(std::shared_ptr<WebSocketHandler> handler);
 
   // Exactly once; from any thread. Never blocks; a client that is gone is no error.
   void respond(HttpResponse response);
@@ -94,8 +101,8 @@ class HttpServer {
   boost::asio::io_context& io();
   // No new connections; every open one ends with its next reply, those without a request at once.
   void drain();
-  // Ends the io threads: no handler runs any more. Exchanges that are still held
-  // must be gone before the server is destroyed.
+  // Ends the io threads and closes what is open: no handler runs any more. Exchanges that are still
+  // held must be gone before the server is destroyed.
   void stop();
 
  private:

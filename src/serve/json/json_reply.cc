@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "model/signature.h"
 #include "serve/call/reply_outputs.h"
+#include "serve/call/status_map.h"
 #include "serve/call/stream_parameters.h"
 #include "serve/json/json_text.h"
 
@@ -36,6 +37,11 @@ void append_parameters(const engine::ReplyPart& part, bool explained, std::strin
     append_member(name, value, out);
   }
   out.push_back('}');
+}
+
+void append_id(std::string_view id, std::string& out) {
+  out += ",\"id\":";
+  append_json(id, out);
 }
 
 // `binary` collects what follows the JSON. An output in shared memory has no more
@@ -83,6 +89,22 @@ size_t HttpReply::size() const {
   return total;
 }
 
+std::string encode_json_failure(std::string_view id, const engine::ReplyPart& part) {
+  std::string out = error_body(client_message(part.status));
+  out.back() = ',';
+  fmt::format_to(std::back_inserter(out), "\"status\":{}", http_status(part.status.code()));
+  if (!id.empty()) append_id(id, out);
+  if (part.stream != nullptr) append_parameters(part, false, out);
+  return out + '}';
+}
+
+std::string encode_json_acknowledgement(std::string_view id, Duration in_server) {
+  std::string out = fmt::format(R"({{"parameters":{{"stream_ack":true,"stream_server_us":{}}})",
+                                in_server.nanos() / 1000);
+  if (!id.empty()) append_id(id, out);
+  return out + '}';
+}
+
 absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart part, const ReplyWishes& wishes,
                                             const SharedMemory& regions) {
   ASSIGN_OR_RETURN(const std::vector<ReadyOutput> outputs,
@@ -94,10 +116,7 @@ absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart part, const ReplyW
   append_json(std::string_view(part.model), out);
   out += ",\"model_version\":";
   append_json(std::string_view(part.version), out);
-  if (!part.id.empty()) {
-    out += ",\"id\":";
-    append_json(std::string_view(part.id), out);
-  }
+  if (!part.id.empty()) append_id(part.id, out);
   if (wishes.explain || part.stream != nullptr) append_parameters(part, wishes.explain, out);
   out += ",\"outputs\":[";
   std::vector<Payload> binary;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -26,6 +27,12 @@ struct HttpReply {
 // be given as the client wishes, such as NaN as JSON.
 absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart part, const ReplyWishes& wishes,
                                             const SharedMemory& regions);
+
+// What a client of a WebSocket gets in place of an answer (docs/protocol.md): `id` is its
+// request's.
+std::string encode_json_failure(std::string_view id, const engine::ReplyPart& part);
+// ... and ahead of one, where a stream's client asks for it.
+std::string encode_json_acknowledgement(std::string_view id, Duration in_server);
 
 // Appends the elements of a tensor as a flat JSON list.
 absl::Status append_json_data(const Tensor& tensor, std::string& out);

@@ -1,0 +1,224 @@
+#include "serve/http/web_stream.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <atomic>
+#include <boost/beast/core/string.hpp>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "base/status.h"
+#include "serve/call/status_map.h"
+#include "serve/call/stream_parameters.h"
+#include "serve/http/long_work.h"
+#include "serve/json/json_reply.h"
+
+namespace fermata::serve {
+namespace {
+
+constexpr size_t kLengthSize = 4;
+constexpr size_t kLongestFailedJson = 64 * 1024;  // of which an id is looked for
+
+class WebStream final : public WebSocketHandler, public std::enable_shared_from_this<WebStream> {
+ public:
+  WebStream(WebHouse& house, std::string model, std::string version)
+      : house_(house), model_(std::move(model)), version_(std::move(version)) {}
+
+  void opened(std::shared_ptr<WebSocket> socket) override { socket_ = std::move(socket); }
+
+  void message(std::shared_ptr<const WebMessage> message) override {
+    house_.counters.begin();
+    Frame frame{++last_, house_.engine.now(), {}, {}, HeldBytes(socket_->budget())};
+    const auto body = read_web_message(message->bytes(), message->binary, message);
+    if (!body.ok()) {
+      house_.counters.reject();
+      return fail(std::move(frame), {.status = body.status()});
+    }
+    if (body->json_length.value_or(body->bytes.size()) < kLong) {
+      return submit(std::move(frame), *body);
+    }
+    house_.background.post([self = shared_from_this(), frame = std::move(frame),
+                            body = *body]() mutable { self->submit(std::move(frame), body); });
+  }
+
+  void closed() override {
+    std::unordered_map<uint64_t, JobId> jobs;
+    {
+      const std::scoped_lock lock(mutex_);
+      closed_ = true;
+      jobs.swap(jobs_);
+    }
+    for (const auto& [number, job] : jobs) {
+      if (!job.is_none()) house_.engine.cancel(job);
+    }
+    if (has_clients_) house_.engine.close_streams(owner_);
+  }
+
+ private:
+  // What is kept of a message until its reply.
+  struct Frame {
+    uint64_t number = 0;
+    Time arrival;
+    std::string id;
+    ReplyWishes wishes;
+    HeldBytes held;  // its reply
+  };
+
+  absl::StatusOr<InferCall> decode(const InferBody& body) const {
+    ASSIGN_OR_RETURN(InferCall call, decode_json_infer(body, house_.regions));
+    call.request.service = model_;
+    call.request.version = version_;
+    if (call.wishes.classifies()) {
+      ASSIGN_OR_RETURN(call.wishes.classifier, house_.engine.catalog()->find(model_, version_));
+    }
+    return call;
+  }
+
+  void submit(Frame frame, const InferBody& body) {
+    auto call = decode(body);
+    if (!call.ok()) {
+      house_.counters.reject();
+      frame.id = id_of(body.bytes.substr(0, body.json_length.value_or(body.bytes.size())));
+      return fail(std::move(frame), {.status = call.status()});
+    }
+    call->request.arrival = frame.arrival;
+    frame.id = call->request.id;
+    frame.wishes = std::move(call->wishes);
+    if (call->request.frame != nullptr) {
+      call->request.frame->owner = owner_;
+      has_clients_ = true;
+      if (call->request.frame->ack) acknowledge(frame);
+    }
+    const uint64_t number = frame.number;
+    {
+      const std::scoped_lock lock(mutex_);
+      jobs_.emplace(number, JobId());
+    }
+    const JobId job = house_.engine.submit(
+        std::move(call->request),
+        [self = shared_from_this(), frame = std::move(frame)](engine::ReplyPart part) mutable {
+          self->answer(std::move(frame), std::move(part));
+        });
+    bool gone;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (const auto found = jobs_.find(number); found != jobs_.end()) found->second = job;
+      gone = closed_;
+    }
+    if (!gone) return;
+    house_.engine.cancel(job);
+    house_.engine.close_streams(owner_);
+  }
+
+  void acknowledge(const Frame& frame) {
+    WebReply reply;
+    reply.final = false;
+    reply.head = encode_json_acknowledgement(frame.id, house_.engine.now() - frame.arrival);
+    socket_->send(std::move(reply));
+  }
+
+  void answer(Frame frame, engine::ReplyPart part) {
+    if (!part.status.ok()) return fail(std::move(frame), part);
+    if (!is_long_reply(part)) return encode(std::move(frame), std::move(part));
+    house_.background.post(
+        [self = shared_from_this(), frame = std::move(frame), part = std::move(part)]() mutable {
+          self->encode(std::move(frame), std::move(part));
+        });
+  }
+
+  void encode(Frame frame, engine::ReplyPart part) {
+    engine::ReplyPart failed{.stream = part.stream};
+    auto encoded = encode_json_reply(std::move(part), frame.wishes, house_.regions);
+    if (encoded.ok() && !frame.held.grow_to(encoded->size())) {
+      encoded = absl::ResourceExhaustedError("no memory is left for the reply; try again later");
+    }
+    if (!encoded.ok()) {
+      failed.status = encoded.status();
+      return fail(std::move(frame), failed);
+    }
+    WebReply reply;
+    reply.binary = encoded->json_length.has_value();
+    if (reply.binary) {
+      const auto length = static_cast<uint32_t>(*encoded->json_length);
+      reply.head.resize(kLengthSize);
+      std::memcpy(reply.head.data(), &length, kLengthSize);
+    }
+    reply.head += encoded->text;
+    reply.tail = std::move(encoded->tail);
+    end(std::move(frame), std::move(reply));
+  }
+
+  void fail(Frame frame, const engine::ReplyPart& part) {
+    WebReply reply;
+    reply.head = encode_json_failure(frame.id, part);
+    end(std::move(frame), std::move(reply));
+  }
+
+  void end(Frame frame, WebReply reply) {
+    {
+      const std::scoped_lock lock(mutex_);
+      jobs_.erase(frame.number);
+    }
+    reply.held = std::move(frame.held);
+    socket_->send(std::move(reply));
+    house_.counters.end();
+  }
+
+  WebHouse& house_;
+  const std::string model_, version_;
+  const uint64_t owner_ = new_stream_owner();
+  std::shared_ptr<WebSocket> socket_;
+  uint64_t last_ = 0;
+  std::atomic<bool> has_clients_ = false;
+
+  std::mutex mutex_;
+  std::unordered_map<uint64_t, JobId> jobs_;  // by number; without a reply
+  bool closed_ = false;
+};
+
+}  // namespace
+
+std::shared_ptr<WebSocketHandler> make_web_stream(WebHouse& house, std::string model,
+                                                  std::string version) {
+  return std::make_shared<WebStream>(house, std::move(model), std::move(version));
+}
+
+absl::StatusOr<InferBody> read_web_message(std::string_view bytes, bool binary,
+                                           std::shared_ptr<const void> owner) {
+  if (!binary) return InferBody{bytes, std::nullopt, std::move(owner)};
+  uint32_t length = 0;
+  if (bytes.size() < kLengthSize) {
+    return invalid("the message has {} bytes, expected the length of its JSON in the first 4",
+                   bytes.size());
+  }
+  std::memcpy(&length, bytes.data(), kLengthSize);
+  bytes.remove_prefix(kLengthSize);
+  if (length == 0 || length > bytes.size()) {
+    return invalid("the length of the message's JSON is {}, expected 1 to {}, what follows", length,
+                   bytes.size());
+  }
+  return InferBody{bytes, length, std::move(owner)};
+}
+
+std::string id_of(std::string_view json) {
+  if (json.size() > kLongestFailedJson) return {};
+  simdjson::dom::parser parser;
+  std::string_view id;
+  if (parser.parse(json.data(), json.size())["id"].get(id) != simdjson::SUCCESS) return {};
+  return std::string(id);
+}
+
+bool may_connect(std::string_view origin, std::string_view host,
+                 const std::vector<std::string>& others) {
+  if (origin.empty() || std::find(others.begin(), others.end(), origin) != others.end())
+    return true;
+  const size_t scheme = origin.find("://");
+  return scheme != std::string_view::npos &&
+         boost::beast::iequals({origin.data() + scheme + 3, origin.size() - scheme - 3},
+                               {host.data(), host.size()});
+}
+
+}  // namespace fermata::serve
