@@ -223,14 +223,25 @@ TEST(StreamDocument, AProblemIsWrittenAsItReads) {
   }
 }
 
+TEST(StreamDocument, WorkersThatAreNotNamedRunTheLeastAccurate) {
+  std::string text(kContract);
+  const std::string_view seed = "\"seed\": 7";
+  const auto problem =
+      parsed_streams(text.replace(text.find(seed), seed.size(), "\"current\": [\"yolov4-128\"]"));
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  EXPECT_EQ(problem->current.size(), problem->workers);
+}
+
 TEST(StreamDocument, SaysWhatIsWrong) {
   const auto error = [](std::string_view what, std::string_view by) {
     std::string text(kContract);
     return std::string(
         parsed_streams(text.replace(text.find(what), what.size(), by)).status().message());
   };
-  EXPECT_EQ(error("\"seed\": 7", "\"current\": [\"yolov4-128\"]"),
-            "$.current: a list of 1, expected one variant for each worker");
+  std::string more = "\"current\": [\"yolov4-128\"";
+  for (int i = 0; i < 4; ++i) more += ", \"yolov4-128\"";
+  EXPECT_EQ(error("\"seed\": 7", more + "]"),
+            "$.current: a list of 5, expected at most one variant for each worker");
   EXPECT_EQ(error("\"seed\": 7", "\"current\": [\"v5\"]"),
             "$.current[0]: \"v5\", expected the name of a variant");
   EXPECT_EQ(error("12.5", "0"), "$.clients[0].bandwidth_mbps: 0, expected a positive number");

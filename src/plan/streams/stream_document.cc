@@ -71,7 +71,12 @@ void read_current(Reader list, StreamProblem& p) {
     if (found == index.end()) return value.fail("the name of a variant");
     p.current.push_back(found->second);
   }
-  if (p.current.size() != p.workers) list.fail("one variant for each worker");
+  if (p.current.size() > p.workers) return list.fail("at most one variant for each worker");
+  if (p.current.empty() || p.variants.empty()) return;
+  const auto least = std::min_element(
+      p.variants.begin(), p.variants.end(),
+      [](const StreamVariant& a, const StreamVariant& b) { return a.accuracy < b.accuracy; });
+  p.current.resize(p.workers, static_cast<uint32_t>(least - p.variants.begin()));
 }
 
 }  // namespace
