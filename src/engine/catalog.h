@@ -26,8 +26,9 @@ struct Memory {
 // a reload puts another in its place.
 struct Variant {
   VariantId id;
-  std::string model, version;     // version: a positive decimal number
-  std::string file;               // the ONNX file
+  std::string model, version;  // version: a positive decimal number
+  std::string file;            // the ONNX file; of a dynamic network, its first stage
+  VariantId weights;  // widths of one dynamic network share those of one of them; none: its own
   inference::ModelConfig config;  // completed from the file
   Signature signature;
   Labels labels;                   // of its outputs' classes
@@ -37,6 +38,7 @@ struct Variant {
   std::vector<Profile> profile_by_type;
   Memory memory;  // the most of any profile; static at least what the files take
 
+  VariantId loads() const { return weights.is_none() ? id : weights; }
   const Profile& profile_on(uint32_t worker_type) const {
     return profile_by_type.empty() ? profile : profile_by_type[worker_type];
   }

@@ -19,6 +19,7 @@ namespace fermata {
 struct BatchProfile {
   uint32_t runs = 0;
   double p50_ms = 0, p90_ms = 0, p99_ms = 0, mean_ms = 0;
+  std::vector<double> stages_ms;  // of a dynamic network that no item leaves early: the medians
 };
 
 // A fit of the median over the batch size that has the least relative residuals;

@@ -32,6 +32,9 @@ BatchProfile read_batch(Reader reader) {
   batch.p90_ms = fields["p90_ms"].positive();
   batch.p99_ms = fields["p99_ms"].positive();
   batch.mean_ms = fields["mean_ms"].positive();
+  for (const Reader& stage : fields["stages_ms"].optional_list()) {
+    batch.stages_ms.push_back(stage.positive());
+  }
   return batch;
 }
 
@@ -126,11 +129,12 @@ std::string to_json(const Profile& profile) {
                {"batches", Json::object()}};
   for (const auto& [name, shape] : profile.shapes) json["shapes"][name] = shape;
   for (const auto& [items, batch] : profile.batches) {
-    json["batches"][std::to_string(items)] = {{"runs", batch.runs},
-                                              {"p50_ms", batch.p50_ms},
-                                              {"p90_ms", batch.p90_ms},
-                                              {"p99_ms", batch.p99_ms},
-                                              {"mean_ms", batch.mean_ms}};
+    Json& row = json["batches"][std::to_string(items)] = {{"runs", batch.runs},
+                                                          {"p50_ms", batch.p50_ms},
+                                                          {"p90_ms", batch.p90_ms},
+                                                          {"p99_ms", batch.p99_ms},
+                                                          {"mean_ms", batch.mean_ms}};
+    if (!batch.stages_ms.empty()) row["stages_ms"] = batch.stages_ms;
   }
   const auto& [line, line_error] = profile.linear;
   json["linear_ms"] = {{"alpha", line.alpha_ms}, {"beta", line.beta_ms}, {"error", line_error}};

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/status.h"
+#include "model/dynamic_network.h"
 #include "model/model_config.h"
 
 namespace fermata {
@@ -91,7 +92,7 @@ absl::Status check_file_names(const inference::ModelConfig& config, std::string_
 
 fs::path ModelFolder::file(int64_t version) const {
   const std::string& name = config.default_model_filename();
-  return path / std::to_string(version) / (name.empty() ? "model.onnx" : name);
+  return files / std::to_string(version) / (name.empty() ? "model.onnx" : name);
 }
 
 absl::StatusOr<std::vector<std::string>> model_names(const fs::path& repository) {
@@ -126,12 +127,20 @@ absl::StatusOr<ModelFolder> read_model_folder(const fs::path& repository, std::s
     ASSIGN_OR_RETURN(folder.config, parse_model_config(text, config_file.string()));
   }
   RETURN_IF_ERROR(check_file_names(folder.config, config_file.string()));
-  const std::vector<int64_t> versions = versions_in(folder.path);
+  folder.files = folder.path;
+  if (const std::string other = weights_of(folder.config); !other.empty()) {
+    folder.files = repository / other;
+    if (!is_plain_name(other) || other[0] == '.' || !fs::is_directory(folder.files, ignored)) {
+      return invalid("{}: parameters: weights_of is '{}', expected a model of the repository",
+                     config_file.string(), other);
+    }
+  }
+  const std::vector<int64_t> versions = versions_in(folder.files);
   if (versions.empty()) {
     return invalid(
         "{}: no version, expected a folder with a positive number such as 1 that holds "
         "model.onnx",
-        folder.path.string());
+        folder.files.string());
   }
   ASSIGN_OR_RETURN(folder.versions, pick(folder.config.version_policy(), versions));
   return folder;

@@ -14,9 +14,11 @@ namespace fermata {
 
 // What lies in one folder of a repository in Triton's layout:
 //   NAME/config.pbtxt (optional)   NAME/VERSION/model.onnx   NAME/profile.json (optional)
+// A width of a dynamic network may have another model's files (model/dynamic_network.h).
 struct ModelFolder {
   std::string name;
   std::filesystem::path path;
+  std::filesystem::path files;    // the folder that its versions are in; of most models `path`
   inference::ModelConfig config;  // as written; empty where there is none
   std::vector<int64_t> versions;  // to be served, ascending, never empty
   std::filesystem::path profile() const { return path / "profile.json"; }

@@ -113,7 +113,7 @@ struct KeyInfo {
   LatencyByType latency;                // max_batch is the slowest table's
   Duration slo = Duration::infinite();  // typical relative deadline
   double rate_rps = 0;                  // expected, for static placement; 0: unknown
-  // What a worker loads for it; keys of one variant share that.
+  // What a worker loads for it; keys of one variant, or of one dynamic network, share that.
   VariantId variant;
   Duration load;
   int64_t memory_bytes = 0;

@@ -144,6 +144,15 @@ void add_deadlines(const engine::ServiceStatistics& row, const Labels& labels, F
                 row.queueing_ms, kMilli);
   out.histogram("fermata_latency_seconds", "Arrival to the reply", labels, row.latency_ms, kMilli);
   out.histogram("fermata_batch_size", "Items in a batch", labels, batch_sizes(row), 1);
+  for (size_t stage = 0; stage < row.exits.size(); ++stage) {
+    out.counter("fermata_exits_total", "Items of a dynamic network by the stage they left after",
+                with(labels, "stage", std::to_string(stage + 1)),
+                static_cast<double>(row.exits[stage]));
+  }
+  if (!row.exits.empty()) {
+    out.counter("fermata_widened_batches_total", "Batches whose later stages ran wider than asked",
+                labels, static_cast<double>(row.widened));
+  }
   out.gauge("fermata_profile_drift_ratio", "Measured over profiled time of a batch", labels,
             row.drift);
 }

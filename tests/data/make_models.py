@@ -9,6 +9,8 @@ fully connected layer. The names with base- are of one ensemble, all from `x` to
 numbers: as they are, their logarithms (NaN below 0), and their squares from a table (it fails
 on numbers beyond 9). score, weights and meta go with them: how large the mean is, by a tenth; what
 models to ask; and a weighted sum of three models' outputs. divide divides integers.
+dynamic/ holds a dynamic network of two stages, each of which multiplies by width + 1, the second by ten
+too; the first number of an item says how sure the exit is.
 hostile/ holds files that are no models, and folders of two that are: endless runs for ever where its
 input is above zero, always-endless whatever it is.
 """
@@ -28,7 +30,7 @@ DATATYPES = {
 }
 
 
-def write(name, nodes, inputs, outputs, constants=(), repository=REPOSITORY):
+def write(name, nodes, inputs, outputs, constants=(), repository=REPOSITORY, file="model.onnx"):
     def values(described):
         return [helper.make_tensor_value_info(*value) for value in described]
 
@@ -38,7 +40,26 @@ def write(name, nodes, inputs, outputs, constants=(), repository=REPOSITORY):
     checker.check_model(model)
     folder = repository / name / "1"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    (folder / file).write_bytes(model.SerializeToString())
+
+
+def write_dynamic():
+    two, width = (TensorProto.FLOAT, ["batch", 2]), ("width", TensorProto.INT64, [1])
+    more = [helper.make_node("Cast", ["width"], ["w"], to=TensorProto.FLOAT),
+            helper.make_node("Add", ["w", "one"], ["factor"])]
+    one = ("one", numpy.array([1], numpy.float32))
+    write("net", [*more, helper.make_node("Mul", ["x", "factor"], ["y"]),
+                  helper.make_node("Identity", ["y"], ["features"]),
+                  helper.make_node("Slice", ["x", "start", "end", "end"], ["confidence"])],
+          [("x", *two), width], [("y", *two), ("confidence", TensorProto.FLOAT, ["batch", 1]),
+                                 ("features", *two)],
+          [one, ("start", numpy.array([0])), ("end", numpy.array([1]))],
+          REPOSITORY.parent / "dynamic")
+    write("net", [*more, helper.make_node("Mul", ["features", "factor"], ["z"]),
+                  helper.make_node("Mul", ["z", "ten"], ["y"])],
+          [("features", *two), width], [("y", *two)],
+          [one, ("ten", numpy.array([10], numpy.float32))],
+          REPOSITORY.parent / "dynamic", "stage-2.onnx")
 
 
 def write_ensemble():
@@ -114,6 +135,7 @@ def main():
           [("x", TensorProto.FLOAT, ["n", 16])], [("y", TensorProto.FLOAT, ["n", 8])],
           [("w", weights)])
     write_ensemble()
+    write_dynamic()
     hostile = REPOSITORY.parent / "hostile"
     hostile.mkdir(exist_ok=True)
     good = (REPOSITORY / "pair" / "1" / "model.onnx").read_bytes()

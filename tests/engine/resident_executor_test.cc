@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "engine/fixture.h"
 
@@ -35,9 +37,10 @@ struct Resident {
     options.types[0].memory_mb = 100;
     executor = make_resident_executor(std::make_unique<Scribe>(lines), options, 0);
   }
-  absl::Status know(uint32_t id, double memory_mb) const {
+  absl::Status know(uint32_t id, double memory_mb, std::optional<uint32_t> weights = {}) const {
     auto variant = std::make_shared<Variant>();
     variant->id = VariantId(id);
+    if (weights) variant->weights = VariantId(*weights);
     variant->model = std::to_string(id);
     variant->memory = {memory_mb - 1, 1};
     return executor->load(variant);
@@ -85,6 +88,18 @@ TEST(ResidentExecutor, ABatchWhoseVariantDoesNotLoadFailsAndTakesNoRoom) {
   EXPECT_TRUE(r.run(1).ok());
   r.executor.reset();
   EXPECT_THAT(r.lines, ElementsAre("load 9", "load 1", "run 1"));
+}
+
+TEST(ResidentExecutor, ToSwitchBetweenWidthsOfOneNetworkLoadsNothing) {
+  Resident r;
+  for (uint32_t id : {1, 2}) ASSERT_TRUE(r.know(id, 60, 1).ok());
+  for (uint32_t id : {1, 2, 1, 2}) EXPECT_TRUE(r.run(id).ok());
+  EXPECT_EQ(std::count(r.lines.begin(), r.lines.end(), "load 1"), 1);
+  EXPECT_EQ(std::count(r.lines.begin(), r.lines.end(), "load 2"), 1);
+  ASSERT_TRUE(r.know(3, 60).ok());  // their room is taken once, and given back at once
+  EXPECT_TRUE(r.run(3).ok());
+  EXPECT_EQ(std::count(r.lines.begin(), r.lines.end(), "unload 1"), 1);
+  EXPECT_EQ(std::count(r.lines.begin(), r.lines.end(), "unload 2"), 1);
 }
 
 TEST(ResidentExecutor, WhatIsUnloadedGivesItsRoomBack) {

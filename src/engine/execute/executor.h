@@ -26,11 +26,19 @@ struct BatchPart {
   uint32_t first_item = 0, items = 1;
 };
 
+// One stage of a dynamic network in a batch.
+struct StageRun {
+  uint32_t items = 0;  // that came to it
+  Duration took;
+  bool widened = false;  // it was wider than asked for
+};
+
 struct BatchResult {
   // One per part, in order: its outputs, or why that part alone failed.
   std::vector<absl::StatusOr<std::vector<Tensor>>> parts;
   Time started;
-  Duration input, run, output;  // gathering, computing, scattering
+  Duration input, run, output;   // gathering, computing, scattering
+  std::vector<StageRun> stages;  // of a dynamic network, those that ran; else none
   Duration total() const { return input + run + output; }
 };
 
@@ -40,6 +48,7 @@ struct BatchRun {
   VariantId variant;
   std::vector<BatchPart> parts;
   Duration limit = Duration::seconds(600);  // beyond it the run is stopped and fails
+  bool to_the_end = false;                  // no item leaves a dynamic network early
   absl::AnyInvocable<void(BatchResult)> done;
 };
 

@@ -14,39 +14,75 @@
 #include "engine/catalog.h"
 #include "engine/execute/gather.h"
 #include "engine/execute/run_watch.h"
+#include "engine/execute/stages.h"
 #include "engine/schedule/parker.h"
+#include "model/latency.h"
 
 namespace fermata::engine {
 namespace {
 
-using ModelPtr = std::shared_ptr<const OnnxModel>;
+using StagesPtr = std::shared_ptr<const Stages>;
 
-// Sessions by variant, for as long as a worker has them.
+// Sessions by variant, for as long as a worker has them; those of a dynamic network are one
+// variant's, whatever the width.
 class Sessions {
  public:
   explicit Sessions(OnnxOptions options) : options_(std::move(options)) {}
 
-  absl::StatusOr<ModelPtr> open(const Variant& variant) {
-    if (options_.threads > 1) return OnnxModel::load(variant.file, options_);
+  absl::StatusOr<StagesPtr> open(const Variant& variant, bool dynamic) {
     const std::lock_guard lock(mutex_);
-    std::weak_ptr<const OnnxModel>& shared = by_variant_[variant.id];
-    if (ModelPtr model = shared.lock()) return model;
-    ASSIGN_OR_RETURN(ModelPtr model, OnnxModel::load(variant.file, options_));
-    shared = model;
-    return model;
+    std::weak_ptr<const Stages>& shared = by_weights_[variant.loads()];
+    if (StagesPtr stages = shared.lock()) return stages;
+    StagesPtr stages;
+    if (dynamic) {
+      ASSIGN_OR_RETURN(stages, load_stages(variant.file, options_));
+    } else {
+      ASSIGN_OR_RETURN(auto model, OnnxModel::load(variant.file, options_));
+      stages = std::make_shared<const Stages>(Stages{std::move(model)});
+    }
+    shared = stages;
+    return stages;
   }
 
  private:
   const OnnxOptions options_;
   std::mutex mutex_;
-  absl::flat_hash_map<VariantId, std::weak_ptr<const OnnxModel>> by_variant_;
+  absl::flat_hash_map<VariantId, std::weak_ptr<const Stages>> by_weights_;
 };
 
 struct Loaded {
   std::shared_ptr<const Variant> variant;
-  ModelPtr model;
+  StagesPtr stages;
   std::vector<std::string> outputs;  // all of them
+  std::optional<DynamicNetwork> network;
+  double item_elements = 0;  // of its inputs
+  // By stage: how long it and those after it take; none where that was not measured.
+  std::vector<std::shared_ptr<const LatencyTable>> rest;
 };
+
+double item_elements(const Signature& signature) {
+  double sum = 0;
+  for (const TensorSpec& spec : signature.inputs) {
+    double count = 1;
+    for (const int64_t dim : spec.dims) count *= static_cast<double>(std::max<int64_t>(dim, 1));
+    sum += count;
+  }
+  return sum;
+}
+
+std::vector<std::shared_ptr<const LatencyTable>> rest_of(const Variant& variant, size_t stages) {
+  std::vector<std::shared_ptr<const LatencyTable>> rest;
+  for (size_t first = 0; first < stages; ++first) {
+    TableLatency table;
+    for (const auto& [items, batch] : variant.profile.batches) {
+      if (batch.stages_ms.size() != stages) continue;
+      for (size_t s = first; s < stages; ++s) table.points_ms[items] += batch.stages_ms[s];
+    }
+    auto made = LatencyTable::make(table, variant.signature.max_batch);
+    rest.push_back(made.ok() ? *std::move(made) : nullptr);
+  }
+  return rest;
+}
 
 std::vector<std::string> output_names(const Loaded& loaded, absl::Span<const BatchPart> parts) {
   std::vector<std::string> names;
@@ -78,8 +114,11 @@ class OnnxExecutor : public Executor {
   }
 
   absl::Status load(std::shared_ptr<const Variant> variant) override {
-    ASSIGN_OR_RETURN(ModelPtr model, sessions_->open(*variant));
-    Loaded loaded{std::move(variant), std::move(model), {}};
+    ASSIGN_OR_RETURN(const auto network, dynamic_network(variant->config));
+    ASSIGN_OR_RETURN(StagesPtr stages, sessions_->open(*variant, network.has_value()));
+    Loaded loaded{std::move(variant), std::move(stages), {}, network};
+    loaded.item_elements = item_elements(loaded.variant->signature);
+    loaded.rest = rest_of(*loaded.variant, loaded.stages->size());
     for (const TensorSpec& spec : loaded.variant->signature.outputs) {
       loaded.outputs.push_back(spec.name);
     }
@@ -131,6 +170,7 @@ class OnnxExecutor : public Executor {
     (void)take_status(ort().RunOptionsUnsetTerminate(run_options_.get()));
     BatchResult result;
     result.started = monotonic_now();
+    to_the_end_ = batch.to_the_end;
     const absl::Status whole = try_parts(it->second, batch.parts, result);
     if (!whole.ok() && batch.parts.size() > 1) {
       result.parts.clear();
@@ -153,7 +193,7 @@ class OnnxExecutor : public Executor {
     ASSIGN_OR_RETURN(const std::vector<OnnxInput> inputs, gatherer_.gather(signature, parts));
     const Time gathered = monotonic_now();
     result.input += gathered - start;
-    auto outputs = loaded.model->run(inputs, output_names(loaded, parts), run_options_.get());
+    auto outputs = run_model(loaded, inputs, output_names(loaded, parts), result);
     const Time ran = monotonic_now();
     result.run += ran - gathered;
     if (!outputs.ok()) return outputs.status();
@@ -170,6 +210,39 @@ class OnnxExecutor : public Executor {
     return absl::OkStatus();
   }
 
+  absl::StatusOr<std::vector<Tensor>> run_model(const Loaded& loaded,
+                                                const std::vector<OnnxInput>& inputs,
+                                                const std::vector<std::string>& outputs,
+                                                BatchResult& result) {
+    if (!loaded.network) {
+      return loaded.stages->front()->run(inputs, outputs, run_options_.get());
+    }
+    DynamicNetwork network = *loaded.network;
+    if (to_the_end_) network.exit_above.reset();
+    const auto all = static_cast<uint32_t>(inputs.front().shape.front());
+    return run_stages(
+        *loaded.stages, inputs, outputs, network,
+        [&](size_t stage, uint32_t left) { return width_for(loaded, stage, all, left); },
+        run_options_.get(), result.stages);
+  }
+
+  // Where items have left, the widest of the network's widths here that takes the others to the end
+  // in the time that all of them would have needed. Latencies of other widths are of inputs of
+  // their own size, so they are taken in proportion.
+  int64_t width_for(const Loaded& loaded, size_t stage, uint32_t all, uint32_t left) const {
+    int64_t width = loaded.network->width;
+    if (!loaded.network->widen || left == all || loaded.rest[stage] == nullptr) return width;
+    const Duration time = (*loaded.rest[stage])(all);
+    for (const auto& [id, other] : variants_) {
+      if (other.stages != loaded.stages || other.network->width <= width) continue;
+      if (other.rest[stage] == nullptr) continue;
+      const double takes_ms =
+          (*other.rest[stage])(left).millis() * loaded.item_elements / other.item_elements;
+      if (takes_ms <= time.millis()) width = other.network->width;
+    }
+    return width;
+  }
+
   const std::shared_ptr<Sessions> sessions_;
   const OrtPtr<OrtRunOptions> run_options_;
   moodycamel::ConcurrentQueue<BatchRun> batches_;
@@ -177,6 +250,7 @@ class OnnxExecutor : public Executor {
   Parker parker_;
   // The thread's own:
   bool stopped_ = false;
+  bool to_the_end_ = false;  // of the batch that runs
   absl::flat_hash_map<VariantId, Loaded> variants_;
   Gatherer gatherer_;
   std::thread thread_;
@@ -185,12 +259,15 @@ class OnnxExecutor : public Executor {
 class OnnxExecutors : public ExecutorFactory {
  public:
   explicit OnnxExecutors(OnnxOptions options)
-      : sessions_(std::make_shared<Sessions>(std::move(options))) {}
+      : options_(std::move(options)), sessions_(std::make_shared<Sessions>(options_)) {}
+  // Workers of one thread share sessions; others have threads in theirs.
   std::unique_ptr<Executor> make() override {
-    return watch_.over([sessions = sessions_] { return std::make_unique<OnnxExecutor>(sessions); });
+    auto sessions = options_.threads > 1 ? std::make_shared<Sessions>(options_) : sessions_;
+    return watch_.over([sessions] { return std::make_unique<OnnxExecutor>(sessions); });
   }
 
  private:
+  const OnnxOptions options_;
   std::shared_ptr<Sessions> sessions_;
   RunWatch watch_;
 };

@@ -46,9 +46,9 @@ Tensor zero_input(const TensorSpec& spec, const Shape& item, bool batches, uint3
   return tensor;
 }
 
-// Runs one batch of one part and waits for it.
-absl::StatusOr<Duration> run_once(Executor& executor, const Variant& variant, const Shapes& shapes,
-                                  uint32_t items) {
+// Runs one batch of one part and waits for it. No item leaves it early: the worst case counts.
+absl::StatusOr<BatchResult> run_once(Executor& executor, const Variant& variant,
+                                     const Shapes& shapes, uint32_t items) {
   std::vector<Tensor> inputs;
   for (const TensorSpec& spec : variant.signature.inputs) {
     if (spec.optional) continue;
@@ -56,22 +56,31 @@ absl::StatusOr<Duration> run_once(Executor& executor, const Variant& variant, co
   }
   const std::vector<std::string> all_outputs;
   std::promise<BatchResult> landed;
-  BatchRun run{.variant = variant.id, .parts = {{&inputs, &all_outputs, 0, items}}};
+  BatchRun run{
+      .variant = variant.id, .parts = {{&inputs, &all_outputs, 0, items}}, .to_the_end = true};
   run.done = [&landed](BatchResult result) { landed.set_value(std::move(result)); };
   executor.run(std::move(run));
-  const BatchResult result = landed.get_future().get();
+  BatchResult result = landed.get_future().get();
   RETURN_IF_ERROR(result.parts.front().status());
-  return result.total();
+  return result;
 }
 
-BatchProfile summary(const Histogram& times, std::vector<Duration> each) {
+double quantile_ms(std::vector<Duration>& each, double q) {
   std::sort(each.begin(), each.end());
-  const auto at = [&each](double q) {
-    const auto rank = static_cast<size_t>(q * static_cast<double>(each.size() - 1) + 0.5);
-    return std::max(each[rank].millis(), 1e-6);
-  };
-  return {static_cast<uint32_t>(each.size()), at(0.5), at(0.9), at(0.99),
-          std::max(times.mean().millis(), 1e-6)};
+  const auto rank = static_cast<size_t>(q * static_cast<double>(each.size() - 1) + 0.5);
+  return std::max(each[rank].millis(), 1e-6);
+}
+
+BatchProfile summary(const Histogram& times, std::vector<Duration> each,
+                     std::vector<std::vector<Duration>> stages) {
+  BatchProfile profile{static_cast<uint32_t>(each.size()),
+                       quantile_ms(each, 0.5),
+                       quantile_ms(each, 0.9),
+                       quantile_ms(each, 0.99),
+                       std::max(times.mean().millis(), 1e-6),
+                       {}};
+  for (std::vector<Duration>& stage : stages) profile.stages_ms.push_back(quantile_ms(stage, 0.5));
+  return profile;
 }
 
 absl::StatusOr<BatchProfile> measure_size(Executor& executor, const Variant& variant,
@@ -81,14 +90,17 @@ absl::StatusOr<BatchProfile> measure_size(Executor& executor, const Variant& var
   RETURN_IF_ERROR(run_once(executor, variant, shapes, items).status());
   Histogram times;
   std::vector<Duration> each;
+  std::vector<std::vector<Duration>> stages;
   const Time end = monotonic_now() + options.each;
   while (each.empty() || (each.size() < options.runs && monotonic_now() < end)) {
-    ASSIGN_OR_RETURN(const Duration took, run_once(executor, variant, shapes, items));
-    times.record(took);
-    each.push_back(took);
+    ASSIGN_OR_RETURN(const BatchResult result, run_once(executor, variant, shapes, items));
+    times.record(result.total());
+    each.push_back(result.total());
+    stages.resize(result.stages.size());
+    for (size_t s = 0; s < stages.size(); ++s) stages[s].push_back(result.stages[s].took);
     progress(static_cast<double>(each.size()) / options.runs);
   }
-  return summary(times, std::move(each));
+  return summary(times, std::move(each), std::move(stages));
 }
 
 // The shapes per item of inputs with free dimensions.

@@ -56,6 +56,12 @@ class ResidentExecutor final : public Executor {
     std::shared_ptr<const Variant> variant;
     double memory_mb = 0;
     std::promise<void>* taken = nullptr;
+    // Variants of the same ones are loaded together: the widths of a dynamic network.
+    VariantId weights() const { return variant->loads(); }
+  };
+  struct Loaded {
+    VariantId weights;
+    double memory_mb = 0;
   };
   using Event = std::variant<std::monostate, Stop, Known, VariantId, BatchRun>;
 
@@ -74,11 +80,14 @@ class ResidentExecutor final : public Executor {
         return;
       } else if (auto* known = std::get_if<Known>(&event)) {
         std::promise<void>* taken = known->taken;
+        evict(known->weights());  // it may be larger with one width more
         known_[known->variant->id] = std::move(*known);
         taken->set_value();
       } else if (auto* gone = std::get_if<VariantId>(&event)) {
-        evict(*gone);
-        known_.erase(*gone);
+        const auto it = known_.find(*gone);
+        if (it == known_.end()) continue;
+        evict(it->second.weights());
+        known_.erase(it);
       } else if (auto* batch = std::get_if<BatchRun>(&event)) {
         run_loaded(std::move(*batch));
       }
@@ -96,29 +105,48 @@ class ResidentExecutor final : public Executor {
     inner_->run(std::move(batch));
   }
 
+  std::vector<const Known*> with(VariantId weights) const {
+    std::vector<const Known*> all;
+    for (const auto& [id, known] : known_) {
+      if (known.weights() == weights) all.push_back(&known);
+    }
+    return all;
+  }
+
   // The most recently used stands last.
   absl::Status make_resident(const Known& known) {
-    const VariantId id = known.variant->id;
-    if (const auto it = std::find(loaded_.begin(), loaded_.end(), id); it != loaded_.end()) {
+    const VariantId weights = known.weights();
+    const auto it = std::find_if(loaded_.begin(), loaded_.end(),
+                                 [&](const Loaded& l) { return l.weights == weights; });
+    if (it != loaded_.end()) {
       std::rotate(it, it + 1, loaded_.end());
       return absl::OkStatus();
     }
-    while (used_mb_ + known.memory_mb > limit_mb_ && !loaded_.empty()) evict(loaded_.front());
+    const std::vector<const Known*> together = with(weights);
+    double memory_mb = 0;
+    for (const Known* one : together) memory_mb = std::max(memory_mb, one->memory_mb);
+    while (used_mb_ + memory_mb > limit_mb_ && !loaded_.empty()) evict(loaded_.front().weights);
     const Time start = monotonic_now();
-    RETURN_IF_ERROR(inner_->load(known.variant));
+    for (auto one = together.begin(); one != together.end(); ++one) {
+      absl::Status there = inner_->load((*one)->variant);
+      if (there.ok()) continue;
+      while (one != together.begin()) inner_->unload((*--one)->variant->id);
+      return there;
+    }
     const Time end = start + Duration::from_millis(known.variant->profile_on(type_).load_ms);
     while (emulated_ && monotonic_now() < end) parker_.park_until(end);
-    loaded_.push_back(id);
-    used_mb_ += known.memory_mb;
+    loaded_.push_back({weights, memory_mb});
+    used_mb_ += memory_mb;
     return absl::OkStatus();
   }
 
-  void evict(VariantId id) {
-    const auto it = std::find(loaded_.begin(), loaded_.end(), id);
+  void evict(VariantId weights) {
+    const auto it = std::find_if(loaded_.begin(), loaded_.end(),
+                                 [&](const Loaded& l) { return l.weights == weights; });
     if (it == loaded_.end()) return;
+    used_mb_ -= it->memory_mb;
     loaded_.erase(it);
-    used_mb_ -= known_.at(id).memory_mb;
-    inner_->unload(id);
+    for (const Known* one : with(weights)) inner_->unload(one->variant->id);
   }
 
   const double limit_mb_;
@@ -129,7 +157,7 @@ class ResidentExecutor final : public Executor {
   Parker parker_;
   // The thread's own:
   absl::flat_hash_map<VariantId, Known> known_;
-  std::vector<VariantId> loaded_;
+  std::vector<Loaded> loaded_;
   double used_mb_ = 0;
   std::thread thread_;
 };

@@ -60,8 +60,21 @@ void Counters::count_batch(uint32_t items, Duration input, Duration run, Duratio
   size.output.add(output);
 }
 
+void Counters::count_stages(const std::vector<StageRun>& stages) {
+  bool wider = false;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const uint32_t onward = s + 1 < stages.size() ? stages[s + 1].items : 0;
+    exits_[s].fetch_add(stages[s].items - onward, std::memory_order_relaxed);
+    wider = wider || stages[s].widened;
+  }
+  widened_.fetch_add(wider, std::memory_order_relaxed);
+}
+
 ServiceStatistics Counters::snapshot() const {
   ServiceStatistics result;
+  result.widened = widened_.load();
+  for (const auto& exits : exits_) result.exits.push_back(exits.load());
+  while (!result.exits.empty() && result.exits.back() == 0) result.exits.pop_back();
   result.last_inference_ms = last_inference_ms_.load();
   result.inference_count = inferences_.load();
   result.execution_count = executions_.load();

@@ -4,9 +4,12 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "base/time.h"
+#include "engine/execute/executor.h"
 #include "engine/snapshot.h"
+#include "model/dynamic_network.h"
 
 namespace fermata::engine {
 
@@ -60,6 +63,8 @@ class Counters {
  public:
   void count_end(Outcome outcome, const RequestTimes& times);
   void count_batch(uint32_t items, Duration input, Duration run, Duration output);
+  // Of a dynamic network: how many items left after each stage.
+  void count_stages(const std::vector<StageRun>& stages);
   void set_drift(double drift) { drift_.store(drift, std::memory_order_relaxed); }
   // Leaves service, version and pending to the caller.
   ServiceStatistics snapshot() const;
@@ -77,7 +82,8 @@ class Counters {
   AtomicDuration success_, fail_, queue_, input_, run_, output_;
   AtomicHistogram<15> slack_ms_{kSlackBounds};
   AtomicHistogram<14> queueing_ms_{kTimeBounds}, latency_ms_{kTimeBounds};
-  std::atomic<uint64_t> inferences_{0}, executions_{0};
+  std::atomic<uint64_t> inferences_{0}, executions_{0}, widened_{0};
+  std::array<std::atomic<uint64_t>, kMostStages> exits_{};
   std::atomic<int64_t> last_inference_ms_{0};
   std::atomic<double> drift_{1};
   std::array<std::atomic<BySize*>, kMaxSize + 1> sizes_{};

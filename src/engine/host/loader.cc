@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "engine/execute/first_runs.h"
 #include "engine/execute/probe.h"
+#include "model/dynamic_network.h"
 #include "model/model_config.h"
 #include "model/unserved.h"
 
@@ -79,6 +80,33 @@ uint32_t Loader::batch_limit(std::string_view model) const {
   return limit;
 }
 
+absl::StatusOr<FileSignature> Loader::probe(const Variant& variant,
+                                            const inference::ModelConfig& config) const {
+  ASSIGN_OR_RETURN(const auto network, dynamic_network(config));
+  if (!network) return probe_model(options_.probe_program, variant.file, kProbeLimit);
+  std::vector<FileSignature> stages;
+  for (const std::filesystem::path& file : stage_files(variant.file)) {
+    ASSIGN_OR_RETURN(FileSignature stage,
+                     probe_model(options_.probe_program, file.string(), kProbeLimit));
+    stages.push_back(std::move(stage));
+  }
+  absl::StatusOr<FileSignature> face = face_of_stages(*network, stages);
+  if (!face.ok()) return invalid("{}: {}", variant.file, message(face.status()));
+  return face;
+}
+
+VariantId Loader::weights_for(const Variant& variant, const inference::ModelConfig& config) {
+  if (const auto network = dynamic_network(config); !network.ok() || !*network) return variant.id;
+  std::string files;
+  for (const std::filesystem::path& file : stage_files(variant.file)) {
+    std::error_code ignored;
+    const auto written = std::filesystem::last_write_time(file, ignored).time_since_epoch().count();
+    files += fmt::format("{}\n{}\n", file.string(), written);
+  }
+  const std::lock_guard lock(mutex_);
+  return by_files_.emplace(std::move(files), variant.id).first->second;
+}
+
 absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version) {
   Variant variant;
   if (absl::Status known = check_kind(folder.config, folder.name); !known.ok()) {
@@ -88,10 +116,14 @@ absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version)
   variant.model = folder.name;
   variant.version = std::to_string(version);
   variant.file = folder.file(version).string();
+  const auto network = dynamic_network(folder.config);
+  if (!network.ok()) return in_file(folder, network.status());
+  const bool dynamic = network->has_value();
+  variant.weights = weights_for(variant, folder.config);
   std::error_code ignored;
   FileSignature file;
   if (std::filesystem::is_regular_file(variant.file, ignored)) {
-    ASSIGN_OR_RETURN(file, probe_model(options_.probe_program, variant.file, kProbeLimit));
+    ASSIGN_OR_RETURN(file, probe(variant, folder.config));
   } else if (options_.workers.executor == ExecutorKind::kEmulated &&
              folder.config.output_size() > 0) {
     file = declared_signature(folder.config);
@@ -111,6 +143,9 @@ absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version)
   }
   for (auto& input : *variant.config.mutable_input()) input.set_optional(false);
   variant.signature = signature_of(variant.config);
+  if (dynamic && !variant.signature.batches) {
+    return in_file(folder, invalid("max_batch_size is 0: a dynamic network has to batch"));
+  }
   auto labels = read_labels(folder);
   if (!labels.ok()) return in_file(folder, labels.status());
   variant.labels = *std::move(labels);

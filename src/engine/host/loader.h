@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,6 +15,7 @@
 #include "engine/catalog.h"
 #include "engine/execute/executor.h"
 #include "engine/options.h"
+#include "model/model_config.h"
 #include "model/repository.h"
 
 namespace fermata::engine {
@@ -43,10 +46,18 @@ class Loader {
   absl::StatusOr<Profile> measured(const Variant& variant, const ModelFolder& folder,
                                    uint32_t type) const;
   uint32_t batch_limit(std::string_view model) const;
+  // What the files of all its stages take and give, the width and what goes between them left out.
+  absl::StatusOr<FileSignature> probe(const Variant& variant,
+                                      const inference::ModelConfig& config) const;
+  // The variant that first had the same files, if it is a width of a dynamic network.
+  VariantId weights_for(const Variant& variant, const inference::ModelConfig& config);
 
   const EngineOptions& options_;
   const std::span<const std::unique_ptr<ExecutorFactory>> executors_;
   std::atomic<uint32_t> next_id_{0};
+  std::mutex mutex_;
+  std::map<std::string, VariantId>
+      by_files_;  // of dynamic networks, by their stages' paths and times
 };
 
 }  // namespace fermata::engine

@@ -333,8 +333,9 @@ void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result
   Worker& worker = *workers_[flight->worker.index()];
   worker.batches.fetch_add(1, std::memory_order_relaxed);
   worker.busy_nanos.fetch_add(result.total().nanos(), std::memory_order_relaxed);
-  flight->passengers.front().job->route().counters->count_batch(flight->items, result.input,
-                                                                result.run, result.output);
+  Counters& counters = *flight->passengers.front().job->route().counters;
+  counters.count_batch(flight->items, result.input, result.run, result.output);
+  counters.count_stages(result.stages);
   for (size_t i = 0; i < result.parts.size(); ++i) {
     if (flight->passengers[i].base_model) take_answer(*flight, i, std::move(result.parts[i]));
   }

@@ -118,7 +118,7 @@ KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
       scheduler_.add_key({.name = variant.model + "/" + variant.version + to_string(shape),
                           .latency = known->latency,
                           .slo = served.slo,
-                          .variant = variant.id,
+                          .variant = variant.loads(),
                           .load = load,
                           .memory_bytes = static_cast<int64_t>(
                               (variant.memory.static_mb + variant.memory.dynamic_mb) * 1048576)});
