@@ -10,6 +10,7 @@
 #include "engine/host/real_engine.h"
 #include "engine/host/stream_engine.h"
 #include "engine/services/adapter.h"
+#include "engine/services/dedicated.h"
 #include "model/repository.h"
 
 namespace fermata::engine {
@@ -151,6 +152,7 @@ absl::StatusOr<std::unique_ptr<RealEngine>> make_unstarted(EngineOptions options
     options.scheduler_threads = 0;
   }
   RETURN_IF_ERROR(check_policy(options));
+  RETURN_IF_ERROR(prepare_dedicated(options));
   std::vector<std::unique_ptr<ExecutorFactory>> executors(options.workers.types.size());
   for (uint32_t type = 0; type < executors.size(); ++type) {
     ASSIGN_OR_RETURN(executors[type], make_executors(options.workers, type));

@@ -147,6 +147,17 @@ struct AdapterOptions {
   std::optional<Duration> sla;   // none: the service's SLO, else plan::derived_sla_ms
   double margin = 1;             // on the forecast
   plan::PipelineProblem limits;  // weights and bounds; its rate, SLA and stages are not read
+  // Stages have replicas of their own, workers that run nothing else; otherwise they share the
+  // pool's.
+  bool dedicated = false;
+  std::map<std::string, uint32_t> threads;  // of a replica, by model; of others as of a worker
+  // Of dedicated replicas, which the engine fills in: what may run, and on what.
+  struct Variant {
+    std::string route, model;        // "service/stage/model"
+    uint32_t type = 0;               // of WorkerOptions::types
+    uint32_t threads = 1, most = 1;  // of a replica; replicas
+  };
+  std::vector<Variant> variants;
 };
 
 // What makes a service one of kind `pipeline`: its requests run through these services.

@@ -179,6 +179,11 @@ void add_pipelines(const engine::EngineSnapshot& snapshot, Families& out) {
                 labels, static_cast<double>(row.infeasible));
     out.gauge("fermata_pipeline_forecast_rps", "Load that a pipeline is planned for", labels,
               row.forecast_rps);
+    for (const auto& [route, count] : row.serving) {
+      out.gauge("fermata_pipeline_serving_replicas",
+                "Dedicated replicas that serve a stage's variant",
+                {{"service", row.service}, {"route", route}}, count);
+    }
     if (row.stages.empty()) continue;
     out.gauge("fermata_pipeline_cost", "Cost of a pipeline's plan (cores)", labels, row.cost);
     out.gauge("fermata_pipeline_accuracy", "Accuracy of a pipeline's plan", labels, row.accuracy);

@@ -165,6 +165,70 @@ TEST_F(Pipelines, AnAdapterPlansTheVariantsOfStages) {
   EXPECT_EQ(Json::parse(other.why.stages)[1]["variant"], "base-plain");
 }
 
+// The load rises beyond what the accurate variant can carry on all cores: the other one's replicas
+// come, requests go to them, and the first one's leave when they have answered what they had.
+TEST_F(Pipelines, DedicatedReplicasComeAndGoWithoutLosingARequest) {
+  const TemporaryFolder folder;
+  write_emulated(folder, "first", 8, 0.01, 0.1);
+  write_emulated(folder, "quick", 8, 0.01, 0.2);
+  write_emulated(folder, "slow", 8, 0.1, 20);
+  EngineOptions options = options_for(folder.path());
+  options.workers.executor = ExecutorKind::kEmulated;
+  options.workers.types[0].count = 4;
+  ServiceOptions either{.name = "p/b"};
+  either.variants =
+      VariantsOptions{.models = {"quick", "slow"}, .accuracy = {{"quick", 0.2}, {"slow", 0.9}}};
+  ServiceOptions outer = pipeline("p", {{"a", "first"}, {"b", "p/b"}});
+  outer.pipeline->stages[1].after = {"a"};
+  outer.pipeline->stages[1].inputs = {{"x", "x"}};  // of the request: shapes of "first" differ
+  AdapterOptions adapter{.interval = Duration::seconds(2),
+                         .forecast = Forecast::kMovingMaximum,
+                         .sla = Duration::seconds(10)};
+  adapter.limits.alpha = 1000;
+  adapter.limits.batch_sizes = {1, 2};
+  adapter.dedicated = true;
+  outer.pipeline->adapter = adapter;
+  options.services = {outer, either};
+  auto engine = make_engine(options);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const auto serving = [&](const std::string& route) {
+    return (*engine)->snapshot().pipelines.at(0).serving.at(route);
+  };
+  EXPECT_EQ(serving("p/a/first"), 1u);
+  EXPECT_EQ(serving("p/b/slow"), 1u);
+  EXPECT_EQ(serving("p/b/quick"), 0u);
+  constexpr int kRequests = 800;
+  std::latch ended(kRequests);
+  std::atomic<int> answered{0}, largest{0};
+  for (int i = 0; i < kRequests; ++i) {
+    InferRequest request{.service = "p", .inputs = {floats("x", {1, 2}, {1, 2})}};
+    request.arrival = (*engine)->now();
+    (*engine)->submit(std::move(request), [&](ReplyPart part) {
+      answered += part.status.ok();
+      for (const Json& stage : Json::parse(part.why.stages)) {
+        largest = std::max<int>(largest, stage["batch_size"]);
+      }
+      ended.count_down();
+    });
+  }
+  while (serving("p/b/quick") == 0) (*engine)->end_second();
+  ended.wait();
+  EXPECT_EQ(answered, kRequests);
+  EXPECT_LE(largest, 2);
+  while (serving("p/b/slow") > 0) (*engine)->end_second();
+  const ReplyPart reply = call(**engine, {.service = "p", .inputs = {floats("x", {1, 2}, {1, 2})}});
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_EQ(Json::parse(reply.why.stages)[1]["variant"], "quick");
+
+  options.services[0].pipeline->adapter->threads = {{"nobody", 2}};
+  EXPECT_THAT(std::string(make_engine(options).status().message()), HasSubstr("names 'nobody'"));
+  options.services[0].pipeline->adapter->threads.clear();
+  options.services.push_back(pipeline("q", {{"a", "p"}}));
+  options.services.back().pipeline->adapter = adapter;
+  EXPECT_THAT(std::string(make_engine(options).status().message()),
+              HasSubstr("expected a model or variants"));
+}
+
 TEST_F(Pipelines, MistakesAreSaid) {
   const auto said = [this](std::vector<ServiceOptions> services) {
     return std::string(start(std::move(services)).status().message());

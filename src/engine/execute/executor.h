@@ -69,6 +69,9 @@ class Executor {
   // The limit of what runs now is at most so far away.
   virtual void end_soon(Duration) {}
   virtual RunHealth health() const { return {}; }
+  // Which processors its threads may use, of those that it has from now on; nothing where it has
+  // none of its own. Not beside load().
+  virtual void pin(const std::vector<uint32_t>& /*processors*/) {}
 };
 
 // Makes the executors of a pool's workers of one type, which share what can be shared (sessions,

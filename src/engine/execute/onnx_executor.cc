@@ -1,10 +1,13 @@
 #include "engine/execute/onnx_executor.h"
 
 #include <concurrentqueue.h>
+#include <pthread.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <future>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "absl/container/flat_hash_map.h"
@@ -101,6 +104,18 @@ OrtPtr<OrtRunOptions> new_run_options() {
   return OrtPtr<OrtRunOptions>(raw);
 }
 
+cpu_set_t processors_of(pthread_t thread) {
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  (void)pthread_getaffinity_np(thread, sizeof(processors), &processors);
+  return processors;
+}
+
+// A wish: where the system does not grant it the thread runs anywhere.
+void set_processors(pthread_t thread, const cpu_set_t& processors) {
+  (void)pthread_setaffinity_np(thread, sizeof(processors), &processors);
+}
+
 class OnnxExecutor : public Executor {
  public:
   explicit OnnxExecutor(std::shared_ptr<Sessions> sessions)
@@ -113,10 +128,15 @@ class OnnxExecutor : public Executor {
     thread_.join();
   }
 
+  // Threads of a session's own run where the thread may that makes it.
   absl::Status load(std::shared_ptr<const Variant> variant) override {
     ASSIGN_OR_RETURN(const auto network, dynamic_network(variant->config));
-    ASSIGN_OR_RETURN(StagesPtr stages, sessions_->open(*variant, network.has_value()));
-    Loaded loaded{std::move(variant), std::move(stages), {}, network};
+    const cpu_set_t before = processors_of(pthread_self());
+    if (processors_) set_processors(pthread_self(), *processors_);
+    absl::StatusOr<StagesPtr> stages = sessions_->open(*variant, network.has_value());
+    if (processors_) set_processors(pthread_self(), before);
+    RETURN_IF_ERROR(stages.status());
+    Loaded loaded{std::move(variant), *std::move(stages), {}, network};
     loaded.item_elements = item_elements(loaded.variant->signature);
     loaded.rest = rest_of(*loaded.variant, loaded.stages->size());
     for (const TensorSpec& spec : loaded.variant->signature.outputs) {
@@ -139,6 +159,13 @@ class OnnxExecutor : public Executor {
   void run(BatchRun batch) override {
     batches_.enqueue(std::move(batch));
     parker_.unpark();
+  }
+
+  void pin(const std::vector<uint32_t>& processors) override {
+    processors_.emplace();
+    CPU_ZERO(&*processors_);
+    for (const uint32_t processor : processors) CPU_SET(processor, &*processors_);
+    set_processors(thread_.native_handle(), *processors_);
   }
 
   // Between two nodes of the graph, and of those inside it, the library looks at this.
@@ -245,6 +272,7 @@ class OnnxExecutor : public Executor {
 
   const std::shared_ptr<Sessions> sessions_;
   const OrtPtr<OrtRunOptions> run_options_;
+  std::optional<cpu_set_t> processors_;
   moodycamel::ConcurrentQueue<BatchRun> batches_;
   moodycamel::ConcurrentQueue<absl::AnyInvocable<void()>> commands_;
   Parker parker_;

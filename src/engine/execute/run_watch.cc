@@ -95,6 +95,12 @@ class RunWatch::Watched {
     latest_ = std::min(latest_, monotonic_now() + limit);
   }
 
+  void pin(const std::vector<uint32_t>& processors) {
+    const std::lock_guard lock(queue_->mutex);
+    processors_ = processors;
+    inner_->pin(processors);
+  }
+
   RunHealth health() const {
     const std::lock_guard lock(queue_->mutex);
     return {!queue_->runs.empty() && queue_->runs.front()->told_at.has_value(), renewals_};
@@ -175,12 +181,15 @@ class RunWatch::Watched {
   // The thread that is in the model is left alone with all that it may still use.
   void renew(VariantId stuck) {
     std::vector<std::shared_ptr<const Variant>> variants;
+    std::vector<uint32_t> processors;
     {
       const std::lock_guard lock(queue_->mutex);
       for (const auto& [id, variant] : variants_) variants.push_back(variant);
       given_up_.insert(stuck);
+      processors = processors_;
     }
     std::shared_ptr<Executor> next = make_();
+    if (!processors.empty()) next->pin(processors);
     for (const auto& variant : variants) {
       if (absl::Status loaded = next->load(variant); !loaded.ok()) {
         spdlog::error("model '{}' cannot be loaded again: {}", variant->model, message(loaded));
@@ -210,8 +219,9 @@ class RunWatch::Watched {
   std::shared_ptr<Executor> inner_;
   absl::flat_hash_map<VariantId, std::shared_ptr<const Variant>> variants_;
   absl::flat_hash_set<VariantId> given_up_;
-  std::vector<BatchRun> held_;      // of the last runs, while the executor is renewed
-  Time latest_ = Time::infinite();  // for any run
+  std::vector<uint32_t> processors_;  // empty: any
+  std::vector<BatchRun> held_;        // of the last runs, while the executor is renewed
+  Time latest_ = Time::infinite();    // for any run
   bool renewing_ = false;
   uint64_t renewals_ = 0;
 };
@@ -231,6 +241,7 @@ class Handle final : public Executor {
   void terminate() override { watched_->terminate(); }
   void end_soon(Duration limit) override { watched_->end_soon(limit); }
   RunHealth health() const override { return watched_->health(); }
+  void pin(const std::vector<uint32_t>& processors) override { watched_->pin(processors); }
 
  private:
   const std::shared_ptr<Watched> watched_;

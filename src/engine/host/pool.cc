@@ -144,7 +144,7 @@ void Pool::retire(uint32_t subcluster, VariantId id, bool refuse_waiting) {
 
 uint32_t Pool::set_workers(uint32_t count) {
   FERMATA_CHECK(parts_.size() == 1);
-  return parts_.front()->driver.set_workers(count);
+  return parts_.front()->driver.set_workers(std::max(count, 1u));
 }
 
 void Pool::close() {

@@ -30,6 +30,7 @@ class Pool {
   // As the driver's. Nobody may submit to it any more, `orphan` neither.
   ~Pool();
 
+  std::atomic<uint64_t>& ids() { return ids_; }  // of jobs and their parts, all unlike
   JobId next_id() { return JobId(ids_.fetch_add(1, std::memory_order_relaxed)); }
   void submit(uint32_t subcluster, std::shared_ptr<Job> job);
   void cancel(JobId id);  // wherever it is

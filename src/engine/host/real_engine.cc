@@ -49,6 +49,7 @@ RealEngine::~RealEngine() {
   for (auto* timer : {&epoch_timer_, &window_timer_, &second_timer_}) timer->reset();
   stopping_ = true;
   pool_->settle();
+  replicas_->settle();
   evidence_.clear();
   for (const auto& ensemble : ensembles_) ensemble->stop_scoring();
 }
@@ -192,7 +193,6 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
   absl::StatusOr<Admitted> admitted = admit(request, route->variant->signature, route->most_items);
   Gate& gate = *route->gate;
   if (route->pipeline != nullptr && !has_a_slot) gate.asked.fetch_add(1, std::memory_order_relaxed);
-  const uint32_t subcluster = route->subcluster;
   const bool good = admitted.ok();
   auto job = std::make_shared<Job>(id, std::move(request), std::move(reply), std::move(route),
                                    good ? *std::move(admitted) : Admitted());
@@ -215,14 +215,13 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
              {});
   } else {
     job->hold(HeldBytes(gate.bytes, bytes));
-    // Handles of the payloads, for the job may give its own away.
-    std::shared_ptr<const std::vector<Tensor>> inputs;
+    std::shared_ptr<const std::vector<Tensor>> inputs;  // the job may give its own away
     const Route& to = job->route();
     const bool looked_at = to.application != nullptr && job->items() <= kMostLookedAt;
     if (looked_at || to.ensemble != nullptr) {
       inputs = std::make_shared<const std::vector<Tensor>>(job->request().inputs);
     }
-    to.pipeline != nullptr ? trees_.submit(job) : pool_->submit(subcluster, job);
+    queue(job);
     look_at(std::move(job), std::move(inputs));
   }
 }
@@ -279,9 +278,11 @@ void RealEngine::adopt(std::shared_ptr<Job> job) {
 
 absl::Status RealEngine::serve(const std::string& model, const Loaded& loaded, Duration patience) {
   const auto& [variants, subcluster] = loaded;
-  for (size_t i = 0; i < variants.size(); ++i) {
+  for (size_t i = 0; i <= variants.size(); ++i) {
     absl::Status taken =
-        pool_->load(subcluster, variants[i], registry_.tightest_slo(model), patience);
+        i == variants.size()
+            ? replicas_->load(variants)
+            : pool_->load(subcluster, variants[i], registry_.tightest_slo(model), patience);
     if (taken.ok()) continue;
     for (size_t k = 0; k < i; ++k) pool_->retire(subcluster, variants[k]->id, true);
     return taken;
@@ -298,7 +299,10 @@ absl::Status RealEngine::replace(const std::string& model, Loaded next, bool unl
     old = registry_.put(model, std::move(next));
     publish();
   }
-  for (const auto& variant : old.variants) pool_->retire(old.subcluster, variant->id, unloading);
+  for (const auto& variant : old.variants) {
+    pool_->retire(old.subcluster, variant->id, unloading);
+    replicas_->retire(*variant, unloading);
+  }
   return absl::OkStatus();
 }
 

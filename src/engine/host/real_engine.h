@@ -17,6 +17,7 @@
 #include "engine/host/pool_window.h"
 #include "engine/host/published.h"
 #include "engine/host/registry.h"
+#include "engine/host/replicas.h"
 #include "engine/services/adapter.h"
 #include "engine/services/trees.h"
 #include "plan/autoscale.h"
@@ -34,7 +35,9 @@ class RealEngine : public Engine {
 
   Time now() const override { return monotonic_now(); }
   void cancel(JobId job) override {
-    if (!trees_.cancel(job)) pool_->cancel(job);
+    if (trees_.cancel(job)) return;
+    pool_->cancel(job);
+    replicas_->cancel(job);
   }
   std::shared_ptr<const Catalog> catalog() const override { return routes_.read()->catalog; }
   JobId submit(InferRequest request, Reply reply) override;
@@ -48,7 +51,7 @@ class RealEngine : public Engine {
   uint32_t set_workers(uint32_t count) override;
   std::vector<AdapterDecision> adapter_decisions() const override;
   EngineSnapshot snapshot() const override;
-  bool overdue() const override { return pool_->overdue(); }
+  bool overdue() const override { return pool_->overdue() || replicas_->overdue(); }
 
  private:
   using Variants = Registry::Variants;
@@ -57,6 +60,7 @@ class RealEngine : public Engine {
   void submit_as(JobId id, InferRequest request, Reply reply);
   void admit_and_queue(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
                        bool has_a_slot);
+  void queue(const std::shared_ptr<Job>& job);
   void look_at(std::shared_ptr<Job> job, std::shared_ptr<const std::vector<Tensor>> inputs);
   void adopt(std::shared_ptr<Job> job);
 
@@ -82,6 +86,9 @@ class RealEngine : public Engine {
   void close_window();
 
   absl::Status make_adapters();  // real_engine_adapters.cc
+  void start_adapters();
+  void adapt(Adapter& adapter, const std::shared_ptr<const Pipeline>& pipeline,
+             const std::map<std::string, ServiceStatistics>& rows);
   uint32_t planned_workers() const;
 
   // Where models live: real_engine_placement.cc. All of it under changing_.
@@ -123,6 +130,7 @@ class RealEngine : public Engine {
   Trees trees_;                                            // the pool's last replies come to it
   std::vector<std::unique_ptr<EnsembleModel>> ensembles_;  // the pool's last queries need them
   std::unique_ptr<Pool> pool_;
+  std::unique_ptr<Replicas> replicas_;                    // beside it
   std::vector<std::unique_ptr<EvidenceModel>> evidence_;  // of services of several variants
   std::map<std::string, Variants> homeless_;              // for which there was no room
   std::map<std::string, uint64_t> demand_;                // by model, when the last epoch ended

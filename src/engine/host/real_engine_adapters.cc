@@ -11,12 +11,23 @@ absl::Status RealEngine::make_adapters() {
     adapters_.push_back(std::move(adapter));
   }
   if (adapters_.empty()) return absl::OkStatus();
+  start_adapters();
   second_timer_ = std::make_unique<Periodic>(Duration::seconds(1), [this] { end_second(); });
   return absl::OkStatus();
 }
 
+// Dedicated replicas serve from the start.
+void RealEngine::start_adapters() {
+  const std::lock_guard lock(adapting_);
+  for (const auto& adapter : adapters_) {
+    const auto route = routes_.read()->find(adapter->service(), "");
+    if (adapter->dedicated() && route.ok()) adapt(*adapter, (*route)->pipeline, {});
+  }
+}
+
 void RealEngine::end_second() {
   const std::lock_guard lock(adapting_);
+  replicas_->sweep();
   std::map<std::string, ServiceStatistics> rows;
   for (const auto& adapter : adapters_) {
     const std::string& service = adapter->service();
@@ -24,7 +35,8 @@ void RealEngine::end_second() {
     if (!route.ok()) continue;  // it is not served now
     const uint64_t asked = (*route)->gate->asked.load();
     const uint64_t before = std::exchange(asked_[service], asked);
-    if (!adapter->second(static_cast<double>(asked - before))) continue;
+    const bool is_due = adapter->second(static_cast<double>(asked - before));
+    if (!is_due && !adapter->is_new()) continue;
     if (rows.empty()) {
       const std::lock_guard registered(mutex_);
       for (ServiceStatistics& row : registry_.statistics()) {  // one for each version
@@ -32,10 +44,28 @@ void RealEngine::end_second() {
         if (!fresh) it->second.inference_count += row.inference_count;
       }
     }
-    const std::shared_ptr<const Pipeline>& pipeline = (*route)->pipeline;
-    adapter->decide(*pipeline, {trees_.runs(pipeline), &rows});
-    trees_.plan(service, adapter->variants());
+    adapt(*adapter, (*route)->pipeline, rows);
   }
+}
+
+void RealEngine::adapt(Adapter& adapter, const std::shared_ptr<const Pipeline>& pipeline,
+                       const std::map<std::string, ServiceStatistics>& rows) {
+  adapter.decide(*pipeline, {trees_.runs(pipeline), &rows});
+  const auto plan = [&] { trees_.plan(adapter.service(), adapter.variants()); };
+  if (!adapter.dedicated()) return plan();
+  Replicas::Plan wanted;
+  for (const PipelineStatistics::Stage& stage : adapter.statistics().stages) {
+    wanted[stage_route(stage_route(adapter.service(), stage.name), stage.variant)] = {
+        static_cast<uint32_t>(stage.replicas), stage.batch};
+  }
+  replicas_->follow(adapter.service(), wanted, plan);
+}
+
+void RealEngine::queue(const std::shared_ptr<Job>& job) {
+  const Route& to = job->route();
+  if (to.pipeline != nullptr) return trees_.submit(job);
+  if (to.dedicated && replicas_->submit(job)) return;
+  pool_->submit(to.subcluster, job);
 }
 
 uint32_t RealEngine::set_workers(uint32_t count) {

@@ -102,6 +102,9 @@ absl::Status RealEngine::divide_pool(const std::map<std::string, Variants>& mode
   }
   ASSIGN_OR_RETURN(pool_, Pool::make(options_, executors_, subclusters,
                                      [this](std::shared_ptr<Job> job) { adopt(std::move(job)); }));
+  replicas_ =
+      std::make_unique<Replicas>(options_, executors_, pool_->ids(),
+                                 [this](std::shared_ptr<Job> job) { adopt(std::move(job)); });
   if (subclusters > 1) {
     spdlog::info("{} workers of {} MiB are divided into {} sub-clusters", options_.workers.count(),
                  options_.workers.least_memory_mb(), subclusters);

@@ -59,7 +59,13 @@ EngineSnapshot RealEngine::snapshot() const {
   snapshot.control_delay = pool_->control_delay();
   snapshot.batch_keys = pool_->batch_keys();
   const std::lock_guard adapting(adapting_);
-  for (const auto& adapter : adapters_) snapshot.pipelines.push_back(adapter->statistics());
+  const std::map<std::string, uint32_t> replicas = replicas_->serving();
+  for (const auto& adapter : adapters_) {
+    PipelineStatistics& row = snapshot.pipelines.emplace_back(adapter->statistics());
+    for (const auto& [route, count] : replicas) {
+      if (route.starts_with(row.service + "/")) row.serving[route] = count;
+    }
+  }
   return snapshot;
 }
 

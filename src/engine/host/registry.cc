@@ -252,9 +252,12 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
       stage->pipeline = member.pipeline;
       routes.by_service[name] = {std::move(stage)};
       for (const Pipeline::Option& option : pipeline->stages[s].options) {
-        routes.by_service[option.route] = {
-            route({.name = option.route, .queue_limit = options.queue_limit}, option.variant,
-                  member.subcluster)};
+        auto own = route({.name = option.route, .queue_limit = options.queue_limit}, option.variant,
+                         member.subcluster);
+        own->dedicated = option.threads > 0;
+        if (own->dedicated) own->part_items = 1;  // the plan says how many may go together
+        own->most_items = uint64_t{options_.limits.request_parts} * own->part_items;
+        routes.by_service[option.route] = {std::move(own)};
       }
     }
   }

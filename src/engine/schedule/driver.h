@@ -70,6 +70,12 @@ class Driver {
   // load does not come. Blocks until the scheduler knows it; not beside load() or another of its
   // kind. How many serve then.
   uint32_t set_workers(uint32_t count);
+  // Batches that start from now on have at most so many items; no task may be larger. Blocks.
+  void limit_batches(uint32_t most);
+  // Whether nothing waits or runs. Blocks for a moment.
+  bool idle();
+  // Where the threads of one of its workers run from now on. One that serves may run on.
+  void pin(uint32_t worker, const std::vector<uint32_t>& processors);
   // Into every worker that serves, or none; blocks.
   absl::Status load(const std::shared_ptr<const Variant>& variant);
   // Blocks until all that was posted before has been handled.

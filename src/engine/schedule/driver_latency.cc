@@ -57,14 +57,15 @@ void Driver::doubt(KeyId id, uint32_t items, Time now) {
 
 void Driver::publish(KeyId id, Time now) {
   BatchKey& key = keys_.at(id);
+  LatencyByType latency = key.latency;
   bool moved = false;
   for (uint32_t type = 0; type < key.corrections.size(); ++type) {
     auto table = key.corrections[type].publish();
     if (table == nullptr) continue;
-    key.latency = key.latency.with(type, std::move(table));
+    latency = latency.with(type, std::move(table));
     moved = true;
   }
-  if (moved) scheduler_->update_latency(id, key.latency, now, decisions_);
+  if (moved) keys_.update_latency(id, std::move(latency), now, decisions_);
 }
 
 }  // namespace fermata::engine

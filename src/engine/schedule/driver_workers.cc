@@ -66,7 +66,7 @@ absl::Status Driver::prepare(Worker& worker) {
 
 uint32_t Driver::set_workers(uint32_t count) {
   const uint32_t before = serving_;
-  count = std::clamp<uint32_t>(count, 1, static_cast<uint32_t>(workers_.size()));
+  count = std::min(count, static_cast<uint32_t>(workers_.size()));
   post_and_wait([&] {  // one that is about to leave keeps what it has
     for (uint32_t i = before; i < count; ++i) workers_[i]->leaving = false;
   });
@@ -89,6 +89,24 @@ uint32_t Driver::set_workers(uint32_t count) {
     }
   });
   return count;
+}
+
+void Driver::limit_batches(uint32_t most) {
+  post_and_wait([&] {
+    const Time now = monotonic_now();
+    keys_.limit_batches(most, now, decisions_);
+    act(now);
+  });
+}
+
+bool Driver::idle() {
+  bool idle = false;
+  post_and_wait([&] { idle = parts_.empty() && flying_ == 0; });
+  return idle;
+}
+
+void Driver::pin(uint32_t worker, const std::vector<uint32_t>& processors) {
+  workers_[worker]->executor->pin(processors);
 }
 
 void Driver::leave_if_idle(Worker& worker) {

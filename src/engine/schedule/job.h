@@ -56,6 +56,7 @@ struct Route {
   std::shared_ptr<const Compound> compound;
   const Application* application = nullptr;
   const Ensemble* ensemble = nullptr;
+  bool dedicated = false;                    // replicas of its own, where there are any
   std::shared_ptr<const Pipeline> pipeline;  // its stages are services: nothing runs under its name
 
   bool uses(VariantId id) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -33,12 +34,14 @@ double elements_of(const Variant& variant, const Shape& shape) {
   return item_elements(variant.signature, [&](const auto&, size_t) { return shape[at++]; });
 }
 
-std::shared_ptr<const LatencyTable> scaled(const LatencyTable& table, double scale) {
+std::shared_ptr<const LatencyTable> scaled(const LatencyTable& table, double scale,
+                                           uint32_t most = ~uint32_t{0}) {
   TableLatency points;
-  for (uint32_t b = 1; b <= table.max_batch(); ++b) {
+  const uint32_t largest = std::min(most, table.max_batch());
+  for (uint32_t b = 1; b <= largest; ++b) {
     points.points_ms[b] = std::clamp(table(b).millis() * scale, 1e-6, kLongestMs);
   }
-  auto made = LatencyTable::make(points, table.max_batch(), table.version());
+  auto made = LatencyTable::make(points, largest, table.version());
   FERMATA_CHECK(made.ok());
   return *std::move(made);
 }
@@ -116,7 +119,7 @@ KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
   known->latency = LatencyByType(std::move(tables));
   const KeyId key =
       scheduler_.add_key({.name = variant.model + "/" + variant.version + to_string(shape),
-                          .latency = known->latency,
+                          .latency = limited(known->latency),
                           .slo = served.slo,
                           .variant = variant.loads(),
                           .load = load,
@@ -125,6 +128,25 @@ KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
   keys_[key] = std::move(known);
   served.keys[shape] = key;
   return key;
+}
+
+LatencyByType KeyTable::limited(const LatencyByType& latency) const {
+  if (latency.slowest()->max_batch() <= most_items_) return latency;
+  std::vector<LatencyByType::Table> tables;
+  for (const auto& table : latency.tables()) tables.push_back(scaled(*table, 1, most_items_));
+  return LatencyByType(std::move(tables));
+}
+
+void KeyTable::limit_batches(uint32_t most, Time now, policy::Decisions& out) {
+  if (std::exchange(most_items_, most) == most) return;
+  for (const auto& [id, key] : keys_) {
+    scheduler_.update_latency(id, limited(key->latency), now, out);
+  }
+}
+
+void KeyTable::update_latency(KeyId key, LatencyByType latency, Time now, policy::Decisions& out) {
+  at(key).latency = std::move(latency);
+  scheduler_.update_latency(key, limited(at(key).latency), now, out);
 }
 
 // Of equally near ones the profile, which is of many runs.

@@ -58,6 +58,10 @@ class KeyTable {
   // how much larger it is; beyond 8 times that is a guess, which its own first run replaces.
   KeyId intern(ServedVariant& served, const Shape& shape);
   BatchKey& at(KeyId key) { return *keys_.at(key); }
+  // Batches that start from now on have at most so many items; no task may be larger.
+  void limit_batches(uint32_t most, Time now, policy::Decisions& out);
+  // A key's latency, corrected, for the scheduler.
+  void update_latency(KeyId key, LatencyByType latency, Time now, policy::Decisions& out);
   void task_added(KeyId key);
   void task_ended(KeyId key);
   size_t size() const { return keys_.size(); }
@@ -73,11 +77,13 @@ class KeyTable {
   bool drop_an_idle_key(const ServedVariant& served);
   void remove(KeyId key);
   void finish_retirement(VariantId id);
+  LatencyByType limited(const LatencyByType& latency) const;
 
   policy::Scheduler& scheduler_;
   const double quantile_;
   const size_t limit_;
-  const std::vector<uint32_t> types_;  // of the engine's, those that its workers have
+  const std::vector<uint32_t> types_;   // of the engine's, those that its workers have
+  uint32_t most_items_ = ~uint32_t{0};  // of a batch
   uint64_t uses_ = 0;
   absl::AnyInvocable<bool(VariantId)> let_go_;
   absl::flat_hash_map<VariantId, std::unique_ptr<ServedVariant>> variants_;

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/status.h"
 #include "plan/pipeline/pipeline_document.h"
@@ -10,16 +11,37 @@
 namespace fermata::engine {
 namespace {
 
-// Stages share workers: a replica of a problem stands for so small a part of one, which serves so
-// many times the rate.
-constexpr double kShares = 16;
-
-plan::PipelineAdapterOptions planner_options(const AdapterOptions& options, double cores) {
+plan::PipelineAdapterOptions planner_options(const AdapterOptions& options, double shares,
+                                             double cores) {
   plan::PipelineAdapterOptions made{
-      .problem = options.limits, .margin = options.margin * kShares, .least_rate_rps = kShares};
-  made.problem.max_replicas *= kShares;
-  made.problem.max_cost = std::min(made.problem.max_cost, cores);
+      .problem = options.limits, .margin = options.margin * shares, .least_rate_rps = shares};
+  made.problem.max_replicas *= shares;
+  if (!options.dedicated) made.problem.max_cost = std::min(made.problem.max_cost, cores);
   return made;
+}
+
+// Where nothing keeps the limits the plan before stays, and at first what is fastest is on as many
+// replicas as there may be: those of the stages that have most go until the cores are enough.
+void fit_cores(const plan::PipelineProblem& problem, std::vector<plan::PipelineStagePlan>& stages) {
+  const auto cost_of = [&](size_t s) { return problem.stages[s].variants[stages[s].variant].cost; };
+  double cost = 0;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    if (cost_of(s) > 0) {
+      stages[s].replicas = std::min(stages[s].replicas, std::ceil(problem.max_cost / cost_of(s)));
+    }
+    cost += cost_of(s) * stages[s].replicas;
+  }
+  while (cost > problem.max_cost) {
+    size_t most = 0;
+    for (size_t s = 1; s < stages.size(); ++s) {
+      const bool costs_more =
+          cost_of(s) * stages[s].replicas > cost_of(most) * stages[most].replicas;
+      if (stages[s].replicas > 1 && (costs_more || stages[most].replicas <= 1)) most = s;
+    }
+    if (stages[most].replicas <= 1) return;
+    --stages[most].replicas;
+    cost -= cost_of(most);
+  }
 }
 
 // At the batch sizes that the planner may take.
@@ -55,9 +77,11 @@ Adapter::Adapter(const ServiceOptions& options, const WorkerOptions& workers,
       slo_(options.slo),
       options_(*options.pipeline->adapter),
       threads_(workers.types.front().threads),
+      shares_(options_.dedicated ? 1 : kShares),
       network_(std::move(forecast)),
       square_root_(options_.quantile),
-      planner_(planner_options(options_, static_cast<double>(workers.count()) * threads_)) {}
+      planner_(
+          planner_options(options_, shares_, static_cast<double>(workers.count()) * threads_)) {}
 
 bool Adapter::second(double requests) {
   loads_.add(requests);
@@ -88,7 +112,7 @@ plan::PipelineVariant Adapter::variant(const Pipeline::Option& option,
   const double drift = row == measures.rows->end() ? 1 : row->second.drift;
   return {.name = option.name,
           .accuracy = option.accuracy,
-          .cost = threads_ / kShares,
+          .cost = (option.threads > 0 ? option.threads : threads_) / shares_,
           .latency = table_of(*option.latency, options_.limits.batch_sizes, drift)};
 }
 
@@ -124,7 +148,7 @@ std::vector<plan::PipelineStage> Adapter::stages(const Pipeline& pipeline,
     }
     stage.variants = {{.name = known.name,
                        .accuracy = 1,
-                       .cost = costs ? threads_ / kShares : 0,
+                       .cost = costs ? threads_ / shares_ : 0,
                        .latency = std::move(latency)}};
   }
   return stages;
@@ -147,11 +171,8 @@ const AdapterDecision& Adapter::decide(const Pipeline& pipeline, const StageMeas
 // Where nothing keeps the limits every request is left to take what is worth most to it.
 std::map<std::string, std::string> Adapter::variants() const {
   std::map<std::string, std::string> variants;
-  if (last_.empty() || !last_.front().decision.answer.feasible) return variants;
-  const plan::PipelineDecision& decision = last_.front().decision;
-  for (size_t s = 0; s < decision.problem.stages.size(); ++s) {
-    const plan::PipelineStage& stage = decision.problem.stages[s];
-    variants[stage.name] = stage.variants[decision.answer.stages[s].variant].name;
+  for (const PipelineStatistics::Stage& stage : statistics().stages) {
+    variants[stage.name] = stage.variant;
   }
   return variants;
 }
@@ -162,14 +183,20 @@ PipelineStatistics Adapter::statistics() const {
   const AdapterDecision& newest = last_.front();
   row.forecast_rps = newest.forecast_rps;
   const plan::PipelinePlan& answer = newest.decision.answer;
-  if (!answer.feasible) return row;
-  row.cost = answer.cost;
-  row.accuracy = answer.accuracy;
-  for (size_t s = 0; s < answer.stages.size(); ++s) {
-    const plan::PipelineStage& stage = newest.decision.problem.stages[s];
-    const plan::PipelineStagePlan& plan = answer.stages[s];
+  const plan::PipelineProblem& problem = newest.decision.problem;
+  std::vector<plan::PipelineStagePlan> stages = answer.stages;
+  if (answer.feasible) {
+    row.cost = answer.cost;
+    row.accuracy = answer.accuracy;
+  } else if (options_.dedicated) {
+    stages = planner_.current();
+    fit_cores(problem, stages);
+  }
+  for (size_t s = 0; s < stages.size() && (answer.feasible || options_.dedicated); ++s) {
+    const plan::PipelineStage& stage = problem.stages[s];
+    const plan::PipelineStagePlan& plan = stages[s];
     row.stages.push_back(
-        {stage.name, stage.variants[plan.variant].name, plan.batch, plan.replicas / kShares});
+        {stage.name, stage.variants[plan.variant].name, plan.batch, plan.replicas / shares_});
   }
   return row;
 }

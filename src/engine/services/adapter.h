@@ -47,11 +47,17 @@ class Adapter {
   // The newest first, up to kKept.
   const std::vector<AdapterDecision>& last() const { return last_; }
   const std::string& service() const { return service_; }
-  // By stage, the variants to run; none where nothing feasible was ever found.
+  bool dedicated() const { return options_.dedicated; }
+  // Its replicas are dedicated and have not been planned yet.
+  bool is_new() const { return options_.dedicated && last_.empty(); }
+  // By stage, the variants to run; none where stages share the workers and nothing is feasible.
   std::map<std::string, std::string> variants() const;
   PipelineStatistics statistics() const;
 
   static constexpr size_t kKept = 16;
+  // Stages that share workers: a replica of a problem stands for so small a part of one, which
+  // serves so many times the rate.
+  static constexpr double kShares = 16;
 
  private:
   Adapter(const ServiceOptions& options, const WorkerOptions& workers,
@@ -66,6 +72,7 @@ class Adapter {
   const std::optional<Duration> slo_;
   const AdapterOptions options_;
   const uint32_t threads_;
+  const double shares_;  // of a worker, that a replica is
   const std::unique_ptr<ForecastModel> network_;
   estimate::LoadWindow loads_;
   estimate::SquareRootForecast square_root_;

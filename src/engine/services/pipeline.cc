@@ -5,12 +5,12 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/strip.h"
+#include "base/check.h"
 #include "base/status.h"
 #include "base/topological.h"
 #include "engine/schedule/job.h"
 #include "engine/schedule/key_table.h"
 #include "engine/services/application.h"
-#include "model/tensor_values.h"
 
 namespace fermata::engine {
 namespace {
@@ -128,9 +128,25 @@ class Maker {
                    wanted.service);
     }
     made_->stages.push_back(stage_of(options_.name, wanted.name, *member, quantile_));
+    if (own_.adapter && own_.adapter->dedicated) dedicate(made_->stages.back(), *member);
     signatures_.push_back(member->variant->signature);
     if (first_ == nullptr) first_ = member->variant;
     return absl::OkStatus();
+  }
+
+  void dedicate(Pipeline::Stage& stage, const Route& member) const {
+    stage.dedicated = true;
+    if (stage.options.empty()) {
+      const auto& model = member.variant->model;
+      stage.options.push_back({model, stage_route(stage.route, model), 1, member.variant});
+    }
+    for (Pipeline::Option& option : stage.options) {
+      const auto at = absl::c_find_if(own_.adapter->variants,
+                                      [&](const auto& v) { return v.route == option.route; });
+      FERMATA_CHECK(at != own_.adapter->variants.end());
+      option.threads = at->threads;
+      option.latency = believed_latency(*option.variant, quantile_, 1, at->type);
+    }
   }
 
   absl::Status find_condition(uint32_t s) {
@@ -369,21 +385,6 @@ Pipeline::Stage stage_of(const std::string& service, const std::string& name, co
                              .latency = believed_latency(*variant, quantile, 1)});
   }
   return stage;
-}
-
-bool Pipeline::When::holds(const Tensor& tensor) const {
-  const auto values = as_floats(tensor);
-  if (!values.ok()) return false;
-  return absl::c_any_of(*values, [this](float value) {
-    if (condition.kind == Condition::Kind::kAbove) return value > condition.values[0];
-    if (condition.kind == Condition::Kind::kBelow) return value < condition.values[0];
-    return absl::c_any_of(condition.values,
-                          [value](double one) { return static_cast<float>(one) == value; });
-  });
-}
-
-std::string stage_route(const std::string& service, const std::string& stage) {
-  return service + "/" + stage;
 }
 
 absl::StatusOr<std::shared_ptr<const Pipeline>> make_pipeline(const ServiceOptions& options,

@@ -43,6 +43,7 @@ struct Pipeline {
     double accuracy = 0;
     std::shared_ptr<const Variant> variant;
     std::shared_ptr<const LatencyTable> latency;  // as decisions know it
+    uint32_t threads = 0;                         // of its dedicated replicas; 0: it has none
   };
   // When it runs: absent, always.
   struct When {
@@ -63,7 +64,9 @@ struct Pipeline {
     std::shared_ptr<const LatencyTable> latency;  // of a request alone; null: it is a pipeline
     std::shared_ptr<const Pipeline> pipeline;
     std::shared_ptr<const operators::Operator> op;  // runs instead of a service; else null
-    std::vector<Option> options;                    // of a member that has variants
+    // Of a member that has variants, and of every model whose replicas are dedicated.
+    std::vector<Option> options;
+    bool dedicated = false;  // options run nowhere else while they are planned
     std::optional<When> when;
 
     const std::string& route_of(uint32_t option) const {

@@ -54,7 +54,8 @@ std::vector<Ahead> PipelineChooser::behind(uint32_t items, bool by_plan, Time no
                                            const Branches& tree) const {
   std::vector<Ahead> behind(stages_.size());
   for (uint32_t s = static_cast<uint32_t>(stages_.size()); s-- > 0;) {
-    const ServiceId own = service(s, by_plan ? planned_option(s) : kAnyOption);
+    const bool planned = by_plan || stages_[s].dedicated;
+    const ServiceId own = service(s, planned ? planned_option(s) : kAnyOption);
     const Ahead from_here = sum(tree.ahead(own, items, now), behind[s]);
     for (const uint32_t before : stages_[s].after) {
       behind[before] = longer(behind[before], from_here);
@@ -87,7 +88,8 @@ bool PipelineChooser::start(Node& node, uint32_t stage, const Ahead& least, cons
   child.begun = !stages_[stage].after.empty();
   if (!node.deadline.is_infinite()) {
     Ahead own = tree.ahead(child.service, child.items, now);
-    if (child.option != kAnyOption && now + sum(own, least).total() > node.deadline) {
+    if (child.option != kAnyOption && !stages_[stage].dedicated &&
+        now + sum(own, least).total() > node.deadline) {
       child.option = kAnyOption;
       child.service = stages_[stage].service;
       own = tree.ahead(child.service, child.items, now);
@@ -141,12 +143,15 @@ void PipelineChooser::start_ready(Node& node, Time now, Branches& tree) {
 void PipelineChooser::ended(Node& node, uint32_t stage, Ending how, Time now, Branches& tree) {
   if (how == Ending::kAnswered) return start_ready(node, now, tree);
   Child& child = node.children[stage];
-  const ServiceId any = stages_[stage].service;
-  const Ahead own = tree.ahead(any, child.items, now);
-  const bool was_planned = std::exchange(child.option, kAnyOption) != kAnyOption;
-  child.service = any;
-  const bool may_retry = was_planned || (how == Ending::kRejected && child.due < child.last);
-  if (may_retry && now + own.run <= child.last) {
+  const bool was_planned = child.option != kAnyOption;
+  const bool stays = stages_[stage].dedicated && how == Ending::kRejected;
+  const bool has_time = how == Ending::kRejected && child.due < child.last;
+  if (!stays) {
+    child.option = kAnyOption;
+    child.service = stages_[stage].service;
+  }
+  const Ahead own = tree.ahead(child.service, child.items, now);
+  if (((was_planned && !stays) || has_time) && now + own.run <= child.last) {
     child.due = child.last;
     return tree.start(node, stage, now);
   }

@@ -13,6 +13,9 @@ struct PipelineStage {
   std::vector<uint32_t> after;  // earlier stages, ascending; empty: it reads the request alone
   // Of a stage that has variants, each alone; `service` is whichever of them is worth its price.
   std::vector<ServiceId> options = {};
+  // The option that a plan names stands beside the others' workers: no other may take requests that
+  // it would make late.
+  bool dedicated = false;
 };
 
 // Runs a stage as soon as those before it have ended. What is left of the deadline when a stage

@@ -225,6 +225,14 @@ engine::AdapterOptions adapter_options(Reader reader, operators::Resolve resolve
   limits.batch_sizes = plan::read_pipeline_batch_sizes(fields["batch_sizes"]);
   limits.max_replicas = fields["max_replicas"].positive(limits.max_replicas);
   limits.max_cost = fields["max_cost"].positive(limits.max_cost);
+  options.dedicated = fields["replicas"].choice({"shared", "dedicated"}, 0) == 1;
+  if (const Reader threads = fields["threads"]; threads.present() && !options.dedicated) {
+    threads.fail("no such field but for replicas: dedicated");
+  } else if (threads.present()) {
+    for (const auto& [name, count] : threads.map()) {
+      options.threads[name] = static_cast<uint32_t>(count.integer(1, 1024));
+    }
+  }
   return options;
 }
 

@@ -1,0 +1,101 @@
+#include "engine/services/dedicated.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "absl/algorithm/container.h"
+#include "base/status.h"
+#include "engine/services/pipeline.h"
+#include "policy/scheduler.h"
+
+namespace fermata::engine {
+namespace {
+
+// Of a stage: the models that may answer it; empty: they are no models, or an ensemble.
+std::vector<std::string> models_of_stage(const EngineOptions& options, const std::string& service) {
+  const auto at =
+      absl::c_find_if(options.services, [&](const auto& s) { return s.name == service; });
+  if (at == options.services.end()) return {service};
+  if (!members_of(*at).empty() || at->ensemble || at->stream) return {};
+  if (at->variants) return at->variants->models;
+  return {at->model.empty() ? at->name : at->model};
+}
+
+// The type of worker with so many threads, made if need be.
+uint32_t type_with(uint32_t threads, WorkerOptions& workers) {
+  for (uint32_t t = 0; t < workers.types.size(); ++t) {
+    if (workers.types[t].threads == threads) return t;
+  }
+  WorkerType type = workers.types.front();
+  type.name = fmt::format("replica-{}", threads);
+  type.count = 0;
+  type.threads = threads;
+  workers.types.push_back(std::move(type));
+  return static_cast<uint32_t>(workers.types.size() - 1);
+}
+
+absl::Status prepare(EngineOptions& options, ServiceOptions& service) {
+  AdapterOptions& own = *service.pipeline->adapter;
+  const WorkerType worker = options.workers.types.front();
+  const double cores = static_cast<double>(options.workers.count()) * worker.threads;
+  std::set<std::string> known;
+  double least = 0;  // every stage needs a replica
+  for (const PipelineOptions::Stage& stage : service.pipeline->stages) {
+    if (stage.op != nullptr) continue;
+    const std::vector<std::string> models = models_of_stage(options, stage.service);
+    if (models.empty()) {
+      return invalid(
+          "service '{}': stage '{}' is the service '{}', expected a model or variants that are "
+          "models where replicas are dedicated",
+          service.name, stage.name, stage.service);
+    }
+    uint32_t fewest = ~uint32_t{0};
+    for (const std::string& model : models) {
+      known.insert(model);
+      const auto said = own.threads.find(model);
+      const uint32_t threads = said == own.threads.end() ? worker.threads : said->second;
+      fewest = std::min(fewest, threads);
+      const std::string route = stage_route(stage_route(service.name, stage.name), model);
+      own.variants.push_back({route, model, type_with(threads, options.workers), threads});
+    }
+    least += fewest;
+  }
+  for (const auto& [model, threads] : own.threads) {
+    if (known.contains(model)) continue;
+    return invalid("service '{}': adapter.threads names '{}', which no stage runs", service.name,
+                   model);
+  }
+  own.limits.max_cost = std::max(least, std::min(own.limits.max_cost, cores));
+  for (AdapterOptions::Variant& variant : own.variants) {
+    const double room = own.limits.max_cost / variant.threads;
+    variant.most = static_cast<uint32_t>(std::max(1.0, std::min(room, own.limits.max_replicas)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status prepare_dedicated(EngineOptions& options) {
+  const bool alike = options.workers.types.size() == 1 &&
+                     !std::isfinite(options.workers.least_memory_mb()) &&
+                     options.workers.residency == Residency::kPlaced;
+  for (ServiceOptions& service : options.services) {
+    if (!service.pipeline || !service.pipeline->adapter) continue;
+    if (!service.pipeline->adapter->dedicated) continue;
+    if (!alike) {
+      return invalid(
+          "service '{}': adapter.replicas: dedicated needs workers of one type without memory_mb",
+          service.name);
+    }
+    ASSIGN_OR_RETURN(const auto scheduler, policy::make_scheduler(options.policy));
+    if (!scheduler->workers_may_leave()) {
+      return invalid("service '{}': adapter.replicas: dedicated needs another scheduler than '{}'",
+                     service.name, options.policy);
+    }
+    RETURN_IF_ERROR(prepare(options, service));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace fermata::engine

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "engine/options.h"
+
+namespace fermata::engine {
+
+// Fills in, for every pipeline with `replicas: dedicated`, which variants its stages have
+// (AdapterOptions::variants) and what they may cost together, and gives the pool a type of worker
+// for each number of threads that they ask for, of which it has none itself. INVALID_ARGUMENT where
+// a stage is neither a model nor variants that are models, or the pool is not one of like workers.
+absl::Status prepare_dedicated(EngineOptions& options);
+
+}  // namespace fermata::engine
