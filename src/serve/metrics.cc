@@ -169,7 +169,7 @@ void add_autoscale(const engine::AutoscaleSignal& signal, Families& out) {
             signal.idle_fraction);
 }
 
-// What adapters decided; none where nothing keeps the limits.
+// What adapters decided.
 void add_pipelines(const engine::EngineSnapshot& snapshot, Families& out) {
   for (const engine::PipelineStatistics& row : snapshot.pipelines) {
     const Labels labels = {{"service", row.service}};

@@ -165,6 +165,23 @@ TEST_F(Pipelines, AnAdapterPlansTheVariantsOfStages) {
   EXPECT_EQ(Json::parse(other.why.stages)[1]["variant"], "base-plain");
 }
 
+// What later stages fail has run in the first one all the same.
+TEST_F(Pipelines, RequestsThatFailDoNotLookLikeItemsOfOthers) {
+  ServiceOptions chain = pipeline("p", {{"a", "base-plain"}, {"b", "base-table", {"a"}}});
+  chain.pipeline->adapter =
+      AdapterOptions{.interval = Duration::seconds(1000), .sla = Duration::seconds(10)};
+  auto engine = start({chain});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_TRUE(ask(**engine, "p", {3, 1}).status.ok());
+    for (int k = 0; k < 4; ++k) EXPECT_FALSE(ask(**engine, "p", {30, 1}).status.ok());
+  }
+  for (int s = 0; s < 1000 && (*engine)->adapter_decisions().empty(); ++s) (*engine)->end_second();
+  const auto decisions = (*engine)->adapter_decisions();
+  ASSERT_FALSE(decisions.empty());
+  for (const auto& stage : decisions[0].decision.problem.stages) EXPECT_EQ(stage.items, 1);
+}
+
 // The load rises beyond what the accurate variant can carry on all cores: the other one's replicas
 // come, requests go to them, and the first one's leave when they have answered what they had.
 TEST_F(Pipelines, DedicatedReplicasComeAndGoWithoutLosingARequest) {

@@ -184,6 +184,26 @@ TEST_F(TreeByHand, APlannedVariantRunsWhereThereIsTimeForIt) {
   EXPECT_EQ(second_of(45, 10).service, any);  // the slow one would end at 50
 }
 
+// Their answers would not fit together.
+TEST_F(TreeByHand, AllItemsOfAUniformStageTakeTheSameVariant) {
+  const ServiceId any = leaf(10), fast = leaf(10), slow = leaf(40);
+  const ServiceId stage = pipeline({{any, {}, {fast, slow}, false, true}});
+  const auto asked = [&](double deadline_ms, uint32_t items) {
+    arrive(stage, 0, deadline_ms, items);
+    const auto child = one();
+    end(child.id, 5, items);
+    ending();
+    return child.service;
+  };
+  EXPECT_EQ(asked(100, 2), slow);
+  EXPECT_EQ(asked(30, 2), fast);
+  EXPECT_EQ(asked(100, 1), any);
+  arrive(stage, 0, 100, 2);
+  end(one().id, 5, 0, Ending::kFailed);
+  end(one().id, 6, 0, Ending::kFailed);  // once more, and no more
+  EXPECT_EQ(ending().how, Ending::kFailed);
+}
+
 // It was unloaded, say.
 TEST_F(TreeByHand, WhereAPlannedVariantFailsAnotherAnswers) {
   const ServiceId any = leaf(10);

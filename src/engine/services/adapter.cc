@@ -20,8 +20,8 @@ plan::PipelineAdapterOptions planner_options(const AdapterOptions& options, doub
   return made;
 }
 
-// Where nothing keeps the limits the plan before stays, and at first what is fastest is on as many
-// replicas as there may be: those of the stages that have most go until the cores are enough.
+// The fastest have as many replicas as there may be: those of the stages that have most go until
+// the cores are enough.
 void fit_cores(const plan::PipelineProblem& problem, std::vector<plan::PipelineStagePlan>& stages) {
   const auto cost_of = [&](size_t s) { return problem.stages[s].variants[stages[s].variant].cost; };
   double cost = 0;
@@ -119,25 +119,35 @@ plan::PipelineVariant Adapter::variant(const Pipeline::Option& option,
 // What has no variants counts for the time that it takes; models besides for their workers.
 std::vector<plan::PipelineStage> Adapter::stages(const Pipeline& pipeline,
                                                  const StageMeasures& measures) const {
-  const auto answered = [&](const std::string& service) {
-    const auto row = measures.rows->find(service);
-    return row == measures.rows->end() ? 0.0 : static_cast<double>(row->second.inference_count);
+  struct Answered {
+    double requests = 0, items = 0;
   };
-  const auto own = measures.rows->find(service_);
-  const double requests =
-      own == measures.rows->end() ? 0 : static_cast<double>(own->second.success.count);
+  const auto add = [&](const std::string& service, Answered& to) {
+    const auto row = measures.rows->find(service);
+    if (row == measures.rows->end()) return;
+    to.requests += static_cast<double>(row->second.success.count);
+    to.items += static_cast<double>(row->second.inference_count);
+  };
+  Answered whole;
+  add(service_, whole);
   std::vector<plan::PipelineStage> stages;
   for (size_t s = 0; s < pipeline.stages.size(); ++s) {
     const Pipeline::Stage& known = pipeline.stages[s];
     plan::PipelineStage& stage = stages.emplace_back();
     stage.name = known.name;
     stage.after = known.after;
-    double items = answered(known.route);
+    Answered own;
+    add(known.route, own);
     for (const Pipeline::Option& option : known.options) {
       stage.variants.push_back(variant(option, measures));
-      items += answered(option.route);
+      add(option.route, own);
     }
-    if (requests > 0 && known.op == nullptr) stage.items = std::max(items / requests, 1e-3);
+    // Requests that later stages reject have run here too: they must not look like more items of
+    // those that were answered.
+    if (own.requests > 0 && whole.requests > 0 && known.op == nullptr) {
+      const double asked = std::min(1.0, own.requests / whole.requests);
+      stage.items = std::max(own.items / own.requests * asked, 1e-3);
+    }
     if (!stage.variants.empty()) continue;
     const bool costs = known.op == nullptr && known.pipeline == nullptr;
     const double ms = std::max(measures.runs[s].millis(), 1e-6);
@@ -188,11 +198,11 @@ PipelineStatistics Adapter::statistics() const {
   if (answer.feasible) {
     row.cost = answer.cost;
     row.accuracy = answer.accuracy;
-  } else if (options_.dedicated) {
-    stages = planner_.current();
+  } else {
+    stages = planner_.fastest();
     fit_cores(problem, stages);
   }
-  for (size_t s = 0; s < stages.size() && (answer.feasible || options_.dedicated); ++s) {
+  for (size_t s = 0; s < stages.size(); ++s) {
     const plan::PipelineStage& stage = problem.stages[s];
     const plan::PipelineStagePlan& plan = stages[s];
     row.stages.push_back(

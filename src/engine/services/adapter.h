@@ -50,7 +50,7 @@ class Adapter {
   bool dedicated() const { return options_.dedicated; }
   // Its replicas are dedicated and have not been planned yet.
   bool is_new() const { return options_.dedicated && last_.empty(); }
-  // By stage, the variants to run; none where stages share the workers and nothing is feasible.
+  // By stage, the variants to run: where nothing keeps the limits the fastest.
   std::map<std::string, std::string> variants() const;
   PipelineStatistics statistics() const;
 

@@ -22,16 +22,6 @@ bool agree(const Shape& given, const Shape& wanted) {
                     [](int64_t a, int64_t b) { return a == b || a == -1 || b == -1; });
 }
 
-std::shared_ptr<const LatencyTable> alone(const Route& route, double quantile) {
-  if (route.compound == nullptr) return believed_latency(*route.variant, quantile, 1);
-  std::shared_ptr<const LatencyTable> fastest;
-  for (const auto& variant : route.compound->variants) {
-    auto own = believed_latency(*variant, quantile, 1);
-    if (fastest == nullptr || (*own)(1) < (*fastest)(1)) fastest = std::move(own);
-  }
-  return fastest;
-}
-
 // Until it has run.
 constexpr double kFirstOperatorMs = 1;
 
@@ -368,24 +358,6 @@ class Maker {
 };
 
 }  // namespace
-
-Pipeline::Stage stage_of(const std::string& service, const std::string& name, const Route& member,
-                         double quantile) {
-  Pipeline::Stage stage{.name = name, .route = stage_route(service, name)};
-  stage.batches = member.variant->signature.batches;
-  stage.pipeline = member.pipeline;
-  if (stage.pipeline == nullptr) stage.latency = alone(member, quantile);
-  if (stage.pipeline != nullptr || member.application == nullptr) return stage;
-  for (size_t v = 0; v < member.application->variants.size(); ++v) {
-    const auto& variant = member.application->variants[v];
-    stage.options.push_back({.name = variant->model,
-                             .route = stage_route(stage.route, variant->model),
-                             .accuracy = member.application->info.variants[v].accuracy,
-                             .variant = variant,
-                             .latency = believed_latency(*variant, quantile, 1)});
-  }
-  return stage;
-}
 
 absl::StatusOr<std::shared_ptr<const Pipeline>> make_pipeline(const ServiceOptions& options,
                                                               const FindRoute& find, VariantId id,

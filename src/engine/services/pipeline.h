@@ -67,6 +67,7 @@ struct Pipeline {
     // Of a member that has variants, and of every model whose replicas are dedicated.
     std::vector<Option> options;
     bool dedicated = false;  // options run nowhere else while they are planned
+    bool uniform = false;    // one option answers all items of a request
     std::optional<When> when;
 
     const std::string& route_of(uint32_t option) const {

@@ -6,12 +6,55 @@
 #include "absl/strings/strip.h"
 #include "base/status.h"
 #include "base/topological.h"
+#include "engine/schedule/job.h"
+#include "engine/schedule/key_table.h"
+#include "engine/services/application.h"
 #include "engine/services/pipeline.h"
 #include "model/tensor_values.h"
 
 namespace fermata::engine {
 
 using Source = Pipeline::Source;
+
+namespace {
+
+std::shared_ptr<const LatencyTable> alone(const Route& route, double quantile) {
+  if (route.compound == nullptr) return believed_latency(*route.variant, quantile, 1);
+  std::shared_ptr<const LatencyTable> fastest;
+  for (const auto& variant : route.compound->variants) {
+    auto own = believed_latency(*variant, quantile, 1);
+    if (fastest == nullptr || (*own)(1) < (*fastest)(1)) fastest = std::move(own);
+  }
+  return fastest;
+}
+
+// Answers of unlike variants may not fit together.
+bool has_free_outputs(const Signature& signature) {
+  return absl::c_any_of(signature.outputs, [](const TensorSpec& output) {
+    return absl::c_linear_search(output.dims, -1);
+  });
+}
+
+}  // namespace
+
+Pipeline::Stage stage_of(const std::string& service, const std::string& name, const Route& member,
+                         double quantile) {
+  Pipeline::Stage stage{.name = name, .route = stage_route(service, name)};
+  stage.batches = member.variant->signature.batches;
+  stage.pipeline = member.pipeline;
+  if (stage.pipeline == nullptr) stage.latency = alone(member, quantile);
+  if (stage.pipeline != nullptr || member.application == nullptr) return stage;
+  for (size_t v = 0; v < member.application->variants.size(); ++v) {
+    const auto& variant = member.application->variants[v];
+    stage.options.push_back({.name = variant->model,
+                             .route = stage_route(stage.route, variant->model),
+                             .accuracy = member.application->info.variants[v].accuracy,
+                             .variant = variant,
+                             .latency = believed_latency(*variant, quantile, 1)});
+    stage.uniform = stage.uniform || has_free_outputs(variant->signature);
+  }
+  return stage;
+}
 
 Source source_of(const std::string& text, const std::vector<PipelineOptions::Stage>& stages) {
   Source found{.tensor = text};

@@ -45,7 +45,7 @@ Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
     for (const Pipeline::Option& option : stage.options) {
       options.push_back(apart(add(tree_.add_leaf(option.latency))));
     }
-    stages.push_back({member, stage.after, std::move(options), stage.dedicated});
+    stages.push_back({member, stage.after, std::move(options), stage.dedicated, stage.uniform});
   }
   std::unique_ptr<policy::NodeChooser> chooser;
   if (pipeline->application != nullptr) {

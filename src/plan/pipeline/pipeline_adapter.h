@@ -42,10 +42,11 @@ class PipelineAdapter {
   void measured(std::vector<PipelineStage> stages, double sla_ms);
   // Of the last decision; in the problem's own variants. Empty before the first.
   const std::vector<PipelineStagePlan>& current() const { return current_; }
+  // What may run that takes least, on as many replicas as are allowed.
+  std::vector<PipelineStagePlan> fastest() const;
 
  private:
   std::vector<PipelineStagePlan> translated(const PipelinePlan& plan) const;
-  std::vector<PipelineStagePlan> fastest() const;
 
   PipelineAdapterOptions options_;
   std::vector<PipelineStagePlan> current_;

@@ -31,6 +31,7 @@ struct Child {
   Time due;   // until when its answer is wanted
   Time last;  // after which the rest cannot make it: where it is rejected, it may be tried again
   bool begun = false;  // as Task has it
+  bool again = false;  // it was tried before
 };
 
 // A request for a composite service: what a chooser decides on.

@@ -79,6 +79,27 @@ void PipelineChooser::arrived(Node& node, Time now, Branches& tree) {
   start_ready(node, now, tree);
 }
 
+// Of a stage where one has to answer all items: the one that runs longest of those that are
+// expected to end in time, or the one that ends first.
+void PipelineChooser::leave_open(Child& child, uint32_t stage, Duration within, Time now,
+                                 const Branches& tree) const {
+  const PipelineStage& own = stages_[stage];
+  child.option = kAnyOption;
+  if (own.uniform && child.items > 1) {
+    Ahead best;
+    for (uint32_t o = 0; o < own.options.size(); ++o) {
+      const Ahead ahead = tree.ahead(own.options[o], child.items, now);
+      const bool in_time = ahead.total() <= within, best_in_time = best.total() <= within;
+      const bool better = in_time ? !best_in_time || ahead.run > best.run
+                                  : !best_in_time && ahead.total() < best.total();
+      if (child.option != kAnyOption && !better) continue;
+      child.option = o;
+      best = ahead;
+    }
+  }
+  child.service = service(stage, child.option);
+}
+
 bool PipelineChooser::start(Node& node, uint32_t stage, const Ahead& least, const Ahead& expected,
                             Time now, Branches& tree) {
   Child& child = node.children[stage];
@@ -88,10 +109,10 @@ bool PipelineChooser::start(Node& node, uint32_t stage, const Ahead& least, cons
   child.begun = !stages_[stage].after.empty();
   if (!node.deadline.is_infinite()) {
     Ahead own = tree.ahead(child.service, child.items, now);
-    if (child.option != kAnyOption && !stages_[stage].dedicated &&
-        now + sum(own, least).total() > node.deadline) {
-      child.option = kAnyOption;
-      child.service = stages_[stage].service;
+    const bool is_late = !stages_[stage].dedicated && now + sum(own, least).total() > node.deadline;
+    if (child.option == kAnyOption || is_late) {
+      const Duration share = share_of(node.deadline - now, own.run, expected);
+      leave_open(child, stage, share, now, tree);
       own = tree.ahead(child.service, child.items, now);
     }
     child.last = node.deadline - least.total();
@@ -100,6 +121,8 @@ bool PipelineChooser::start(Node& node, uint32_t stage, const Ahead& least, cons
       return false;
     }
     child.due = std::min(child.last, now + share_of(node.deadline - now, own.run, expected));
+  } else if (child.option == kAnyOption) {
+    leave_open(child, stage, Duration::infinite(), now, tree);
   }
   tree.start(node, stage, now);
   return true;
@@ -143,13 +166,10 @@ void PipelineChooser::start_ready(Node& node, Time now, Branches& tree) {
 void PipelineChooser::ended(Node& node, uint32_t stage, Ending how, Time now, Branches& tree) {
   if (how == Ending::kAnswered) return start_ready(node, now, tree);
   Child& child = node.children[stage];
-  const bool was_planned = child.option != kAnyOption;
+  const bool was_planned = child.option != kAnyOption && !std::exchange(child.again, true);
   const bool stays = stages_[stage].dedicated && how == Ending::kRejected;
   const bool has_time = how == Ending::kRejected && child.due < child.last;
-  if (!stays) {
-    child.option = kAnyOption;
-    child.service = stages_[stage].service;
-  }
+  if (!stays) leave_open(child, stage, child.last - now, now, tree);
   const Ahead own = tree.ahead(child.service, child.items, now);
   if (((was_planned && !stays) || has_time) && now + own.run <= child.last) {
     child.due = child.last;

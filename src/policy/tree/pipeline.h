@@ -16,6 +16,8 @@ struct PipelineStage {
   // The option that a plan names stands beside the others' workers: no other may take requests that
   // it would make late.
   bool dedicated = false;
+  // All items of a request take the same option, since answers of several do not fit together.
+  bool uniform = false;
 };
 
 // Runs a stage as soon as those before it have ended. What is left of the deadline when a stage
@@ -47,6 +49,9 @@ class PipelineChooser final : public NodeChooser {
   std::vector<Ahead> behind(uint32_t items, bool by_plan, Time now, const Branches& tree) const;
   ServiceId service(uint32_t stage, uint32_t option) const;
   uint32_t planned_option(uint32_t stage) const;
+  // For a child that may take any option of its stage.
+  void leave_open(Child& child, uint32_t stage, Duration within, Time now,
+                  const Branches& tree) const;
   uint32_t items_for(const Node& node, uint32_t stage) const;
   // False where the node is gone.
   bool start(Node& node, uint32_t stage, const Ahead& least, const Ahead& expected, Time now,
