@@ -38,9 +38,9 @@ def field(number, data):
     return bytes([number << 3 | 2, len(data)]) + data
 
 
-def grpc_body():
+def grpc_body(model=MODEL):
     tensor = field(1, b"x") + field(2, b"FP32") + field(3, bytes([1, 16]))
-    message = field(1, MODEL.encode()) + field(5, tensor) + field(7, VALUES)
+    message = field(1, model.encode()) + field(5, tensor) + field(7, VALUES)
     return b"\0" + struct.pack(">I", len(message)) + message
 
 
@@ -71,9 +71,13 @@ class Protocol:
         return rate, statistics.median(float(row[2]) for row in rows)
 
 
+def grpc_protocol(model=MODEL):
+    return Protocol("grpc", grpc_body(model), "/inference.GRPCInferenceService/ModelInfer",
+                    ["te: trailers", "content-type: application/grpc"], [])
+
+
 PROTOCOLS = [
-    Protocol("grpc", grpc_body(), "/inference.GRPCInferenceService/ModelInfer",
-             ["te: trailers", "content-type: application/grpc"], []),
+    grpc_protocol(),
     Protocol("http", http_body() + VALUES, f"/v2/models/{MODEL}/infer",
              [f"Inference-Header-Content-Length: {len(http_body())}"], ["--h1"]),
 ]

@@ -58,9 +58,10 @@ def add_model(folder, name, source, metadata, max_batch, policy):
 
 
 class Triton(Started):
-    """`models`: NAME to (version's folder, metadata, largest batch, queue policy)."""
+    """`models`: NAME to (version's folder, metadata, largest batch, queue policy); `ensembles`: NAME to
+    the configuration of one of Triton's own."""
 
-    def __init__(self, models):
+    def __init__(self, models, ensembles=None):
         if PACKAGES is None or not BACKEND.exists():
             raise RuntimeError("no Triton: run scripts/deps.sh bench, and build bench_triton_backend")
         with contextlib.ExitStack() as started:
@@ -71,6 +72,9 @@ class Triton(Started):
             (folder / "backends/fermata/libtriton_fermata.so").symlink_to(BACKEND)
             for name, (source, metadata, max_batch, policy) in models.items():
                 add_model(folder / "models", name, source, metadata, max_batch, policy)
+            for name, text in (ensembles or {}).items():
+                (folder / "models" / name / "1").mkdir(parents=True)
+                (folder / "models" / name / "config.pbtxt").write_text(text)
             self.http, self.grpc = free_ports(2)
             self._start(
                 [PACKAGES / "pytriton/tritonserver/bin/tritonserver", f"--model-repository={folder}/models",
