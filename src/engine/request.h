@@ -34,6 +34,7 @@ struct InferRequest {
   std::shared_ptr<policy::StreamFrame> frame;  // of a stream's client; else null
   Time start_from = Time::infinite();          // as policy::Task has it
   bool begun = false;                          // the same
+  bool explain = false;                        // of a pipeline: Explanation::stages
 };
 
 // Why the reply is what it is.
@@ -53,7 +54,9 @@ struct Explanation {
   std::string posterior;     // by class; empty: the data was not known in time
   double expected_accuracy = 0;
   std::optional<double> difficulty;  // predicted, of an ensemble's query
-  std::string stages;  // JSON: of a pipeline, each stage that ended, with its wait, run and budget
+  // JSON: of a pipeline, each stage that ended, with its wait, run and budget, where that was
+  // asked.
+  std::string stages;
 };
 
 // What a stream's client is told, whatever became of its frame.

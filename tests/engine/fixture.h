@@ -78,6 +78,7 @@ std::vector<T> values(const Tensor& tensor) {
 inline ReplyPart call(Engine& engine, InferRequest request) {
   std::promise<ReplyPart> promise;
   request.arrival = engine.now();
+  request.explain = true;
   engine.submit(std::move(request),
                 [&promise](ReplyPart part) { promise.set_value(std::move(part)); });
   return promise.get_future().get();

@@ -218,7 +218,7 @@ TEST_F(Pipelines, DedicatedReplicasComeAndGoWithoutLosingARequest) {
   std::latch ended(kRequests);
   std::atomic<int> answered{0}, largest{0};
   for (int i = 0; i < kRequests; ++i) {
-    InferRequest request{.service = "p", .inputs = {floats("x", {1, 2}, {1, 2})}};
+    InferRequest request{.service = "p", .inputs = {floats("x", {1, 2}, {1, 2})}, .explain = true};
     request.arrival = (*engine)->now();
     (*engine)->submit(std::move(request), [&](ReplyPart part) {
       answered += part.status.ok();

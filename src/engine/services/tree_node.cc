@@ -43,7 +43,7 @@ std::vector<uint32_t> Trees::Node::skipped_by(uint32_t child) const {
 
 InferRequest Trees::Node::request_for(uint32_t child, uint32_t option, Time now) const {
   const Pipeline::Stage& own = pipeline->stages[child];
-  InferRequest request{.service = own.route_of(option), .arrival = now};
+  InferRequest request{.service = own.route_of(option), .arrival = now, .explain = explained()};
   for (const Pipeline::Input& input : own.inputs) {
     const Tensor* tensor = find(input.from);
     if (tensor == nullptr) continue;  // optional, or admission says that it is missing
@@ -115,6 +115,7 @@ PartRun Trees::Node::run(Time now) const {
 }
 
 std::string Trees::Node::explain_stages() const {
+  if (!explained()) return {};
   Json list = Json::array();
   const Time deadline = job == nullptr ? Time::infinite() : job->deadline();
   const Time from = job == nullptr ? arrival : job->request().arrival;

@@ -31,6 +31,7 @@ struct Trees::Node {
   std::shared_ptr<Job> job;  // whose request this is; null: of a part of one, with these:
   std::vector<Tensor> inputs;
   Time arrival;
+  bool explain = false;
   std::shared_ptr<const Pipeline> pipeline;
   const Pipeline::Stage* stage = nullptr;  // whose items run apart; null: those of a choice
   uint32_t option = policy::kAnyOption;    // of that stage
@@ -53,7 +54,8 @@ struct Trees::Node {
   // How a choice was answered, by member.
   plan::Subset answered() const;
   PartRun run(Time now) const;
-  std::string explain_stages() const;
+  bool explained() const { return job != nullptr ? job->request().explain : explain; }
+  std::string explain_stages() const;  // where that was asked; else empty
 
  private:
   const Tensor* find(const Pipeline::Source& from) const;

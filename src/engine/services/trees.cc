@@ -237,6 +237,7 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
       inner->kind = Node::kChoice;
       inner->inputs = *std::move(item);
       inner->arrival = now;
+      inner->explain = node.explained();
       inner->pipeline = node.pipeline;
       inner->children.resize(node.pipeline->stages.size());
       return branch(started, std::move(inner), known(node.pipeline).service, now);
@@ -244,7 +245,8 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
     request = {.service = node.stage->route_of(node.option),
                .inputs = *std::move(item),
                .outputs = node.stage->outputs,
-               .arrival = now};
+               .arrival = now,
+               .explain = node.explained()};
   } else {
     request = node.request_for(started.child, started.option, now);
     const Pipeline::Stage& stage = node.pipeline->stages[started.child];
@@ -253,6 +255,7 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
       inner->kind = Node::kItems;
       inner->inputs = std::move(request.inputs);
       inner->arrival = now;
+      inner->explain = node.explained();
       inner->pipeline = node.pipeline;
       inner->stage = &stage;
       inner->option = started.option;

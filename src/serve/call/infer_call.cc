@@ -95,7 +95,11 @@ absl::Status set_request_parameter(std::string_view name, const ParameterValue& 
                                    InferCall& call) {
   if (name == "timeout") return set_timeout(value, call.request);
   if (is_stream_parameter(name)) return set_stream_parameter(name, value, call.request);
-  if (name == "explain") return read("request", name, value, call.wishes.explain);
+  if (name == "explain") {
+    RETURN_IF_ERROR(read("request", name, value, call.wishes.explain));
+    call.request.explain = call.wishes.explain;
+    return absl::OkStatus();
+  }
   if (name == "binary_data_output") {
     return read("request", name, value, call.wishes.binary_data_output);
   }
