@@ -250,8 +250,8 @@ Time PoolRanker::next_wake() const {
 
 Duration PoolRanker::expected_wait(Time now) const {
   Time first = Time::infinite();
-  for (const WorkerView& w : view_.workers()) {
-    if (!w.away) first = std::min(first, w.running == 0 ? now : w.free_at);
+  for (uint32_t type = 0; type < view_.types(); ++type) {
+    first = std::min(first, view_.idle(type) > 0 ? now : view_.next_free(type));
   }
   if (first.is_infinite()) return Duration::infinite();
   return std::max(first - now, Duration()) + backlog_ / static_cast<int64_t>(view_.serving());

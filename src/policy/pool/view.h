@@ -52,6 +52,7 @@ class PoolView {
   // When the next busy worker of the type is expected to be free, one that is late at its
   // expected moment, which is past; infinite where none is busy. `but` does not count. O(log n).
   Time next_free(uint32_t type, WorkerId but);
+  Time next_free(uint32_t type) const { return types_[type].busy.top(); }
   bool is_model(KeyId key) const {
     return key.index() < infos_.size() && !infos_[key.index()].latency.tables().empty();
   }

@@ -21,12 +21,11 @@ void OneOfChooser::arrived(Node& node, Time now, Branches& tree) {
 
 void OneOfChooser::learned(Node& node, const Estimate& estimate, Time, Branches&) {
   const auto* counts = std::get_if<Evidence>(&estimate);
-  if (counts == nullptr || counts->size() != info_.prior.size()) return;
-  std::vector<double> theta(counts->size());
-  estimate::posterior_mean(info_.prior, std::vector<double>(counts->begin(), counts->end()), theta);
+  if (counts == nullptr) return;
+  estimate::Belief belief;
+  belief.set(std::span(info_.prior), std::span<const uint32_t>(*counts));
   for (size_t m = 0; m < members_.size(); ++m) {
-    const auto& recall = info_.variants[m].recall;
-    if (recall.size() == theta.size()) node.worth[m] = estimate::expected_accuracy(theta, recall);
+    node.worth[m] = belief.accuracy(info_.variants[m].accuracy, info_.variants[m].recall);
   }
 }
 
