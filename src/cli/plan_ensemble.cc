@@ -6,6 +6,8 @@
 #include "cli/plan.h"
 #include "plan/ensemble/ensemble_document.h"
 #include "plan/ensemble/ensemble_planner.h"
+#include "plan/ensemble/pool_document.h"
+#include "policy/ensemble/ensemble_lookahead.h"
 
 namespace fermata::cli {
 namespace {
@@ -26,17 +28,30 @@ Example:
 Exit code 0: done. 2: the document is wrong.
 )";
 
+Json planned(const plan::EnsembleTask& task) {
+  plan::EnsemblePlanner planner;
+  return plan::write_ensemble_plan(task, planner.plan(task.problem, task.policy));
+}
+
+Json planned(const plan::PoolProblem& problem) {
+  policy::EnsembleLookahead planner;
+  return plan::write_pool_plan(problem, planner.plan(problem));
+}
+
+size_t queries_of(const plan::EnsembleTask& task) { return task.problem.queries.size(); }
+size_t queries_of(const plan::PoolProblem& problem) { return problem.queries.size(); }
+
 Exit run_ensemble(const std::string& file) {
   auto document = Document::load(file);
   if (!document.ok()) return refuse_plan(document.status());
-  const auto task = document->read(plan::read_ensemble_task);
+  const auto task = document->read(plan::read_any_ensemble_task);
   if (!task.ok()) return refuse_plan(task.status());
-  plan::EnsemblePlanner planner;
   const Time start = monotonic_now();
-  const plan::EnsemblePlan& plan = planner.plan(task->problem, task->policy);
-  std::cerr << fmt::format("planned {} queries in {:.2f} ms\n", task->problem.queries.size(),
+  const Json plan = std::visit([](const auto& each) { return planned(each); }, *task);
+  const size_t queries = std::visit([](const auto& each) { return queries_of(each); }, *task);
+  std::cerr << fmt::format("planned {} queries in {:.2f} ms\n", queries,
                            (monotonic_now() - start).millis());
-  std::cout << write_json(plan::write_ensemble_plan(*task, plan));
+  std::cout << write_json(plan);
   return kDone;
 }
 

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "plan/ensemble/ensemble_problem.h"
+#include "plan/ensemble/pool_problem.h"
 #include "policy/ensemble/ensemble.h"
 #include "policy/variants/variants.h"
 
@@ -17,8 +18,9 @@ inline constexpr size_t kKinds = 2;
 using ServiceInfo = std::variant<VariantsInfo, EnsembleInfo>;
 // What is found out about a request from its data while it waits.
 using Estimate = std::variant<Evidence, Difficulty>;
-// What a decision was made from, as `fermata plan` reads it.
-using Problem = std::variant<plan::GroupProblem, plan::EnsembleTask>;
+// What a decision was made from, as `fermata plan` reads it: for variants, and for ensembles by a
+// published policy or by the default.
+using Problem = std::variant<plan::GroupProblem, plan::EnsembleTask, plan::PoolProblem>;
 
 inline Kind kind_of(const ServiceInfo& info) { return static_cast<Kind>(info.index()); }
 

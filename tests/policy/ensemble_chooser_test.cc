@@ -1,5 +1,12 @@
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/random.h"
+#include "plan/ensemble/ensemble_document.h"
+#include "plan/ensemble/pool_document.h"
+#include "policy/ensemble/ensemble_lookahead.h"
 #include "policy/ensemble_hand.h"
 
 namespace fermata::policy {
@@ -36,6 +43,61 @@ TEST(EnsembleChooser, AnswersManyQueriesThatComeAtOnce) {
         EXPECT_THAT(h.concluded, Each(Field(&Concluded::ran, 7u)));
       }
     }
+  }
+}
+
+// What the document of each decision plans is what was bound.
+TEST(EnsembleChooser, EveryDecisionThatIsKeptCanBeReplayed) {
+  for (const bool serve_all : {false, true}) {
+    Random random(7);
+    EnsembleHand h("fermata");
+    const KeyId three = h.ensemble({1.5, 2.5, 4}, kScans, 0.5, serve_all);
+    const KeyId two = h.ensemble({3, 5}, {{0, 0.7, 0.8, 0.9}}, 1);
+    for (int w = 0; w < 3; ++w) h.worker();
+    std::vector<Batch> bound;
+    const auto note = [&] {
+      bound.insert(bound.end(), h.out.bound.begin(), h.out.bound.end());
+      h.note();
+    };
+    for (int i = 0; i < 600; ++i) {
+      const Task task = h.arrive(random.below(3) == 0 ? two : three, i, 5 + 40 * random.uniform());
+      note();
+      h.scored(task, static_cast<uint32_t>(random.below(2)), i), note();
+      while (!h.running.empty() && h.running.begin()->first <= at_ms(i)) {
+        const WorkerId worker = h.running.begin()->second.worker;
+        h.running.erase(h.running.begin());
+        h.freed(worker, i), note();
+      }
+      h.tick(i), note();
+    }
+    const std::vector<Problem> kept = h.scheduler->last_problems();
+    ASSERT_THAT(kept, SizeIs(100));
+    size_t started = 0;
+    for (const Problem& each : kept) {
+      const auto& problem = std::get<plan::PoolProblem>(each);
+      plan::PoolProblem named = problem;
+      for (size_t m = 0; m < named.models.size(); ++m) named.models[m].name = std::to_string(m);
+      named.ensembles.back().name += "'";
+      auto document = Document::parse(plan::to_document(named).dump());
+      const auto read = document->read(plan::read_any_ensemble_task);
+      ASSERT_TRUE(read.ok()) << read.status();
+      EnsembleLookahead planner;
+      const plan::PoolPlan plan = planner.plan(std::get<plan::PoolProblem>(*read));
+      if (plan.queries.empty()) continue;
+      ++started;
+      std::set<std::string> planned, ran;
+      for (const uint32_t q : plan.queries) planned.insert(problem.queries[q].id);
+      const auto same = [&](const Batch& b) {
+        return b.start == problem.start &&
+               b.worker.value() == std::stoul(problem.workers[problem.worker].name);
+      };
+      const auto batch = std::find_if(bound.begin(), bound.end(), same);
+      ASSERT_NE(batch, bound.end());
+      EXPECT_EQ(batch->finish - batch->start, plan.run);
+      for (const Task& task : batch->tasks) ran.insert(std::to_string(task.job.value()));
+      EXPECT_EQ(ran, planned);
+    }
+    EXPECT_GE(started, 60u);
   }
 }
 

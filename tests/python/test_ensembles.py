@@ -326,7 +326,7 @@ def test_every_scheduler_answers_and_can_be_replayed(tmp_path, scheduler):
     always = {"original": "quick+slow+slowest", "static": "quick+slow",
               "selected": "quick"}  # emulated weights are equal: the first
     assert chosen == always.get(scheduler, chosen)
-    if scheduler in ("schemble", "greedy-edf", "greedy-fifo", "greedy-sjf"):
+    if scheduler in ("fermata", "schemble", "greedy-edf", "greedy-fifo", "greedy-sjf"):
         assert 1 <= len(decisions) <= 100 and decisions[0]["queries"]
         assert decisions[0]["policy"] == ("dp" if scheduler == "schemble" else scheduler)
         done = subprocess.run([FERMATA, "plan", "ensemble", "-"], input=json.dumps(decisions[0]),

@@ -106,6 +106,23 @@ def test_every_policy_keeps_the_deadlines(policy):
     assert policy == "dp" or max(utilities) > 0
 
 
+# However many there are: the plan that `max_steps` allow, and how far from the best it may be.
+@pytest.mark.parametrize("queries, models", [(64, 8), (256, 8), (1000, 4)])
+def test_large_queues_end(queries, models):
+    rng = random.Random(queries)
+    names = "abcdefgh"[:models]
+    subsets = ["+".join(n for k, n in enumerate(names) if s >> k & 1) for s in range(1, 2 ** models)]
+    document = {
+        "models": [{"name": n, "latency_ms": 20 + 40 * rng.random(), "busy_ms": 0} for n in names],
+        "queries": [{"id": str(i), "deadline_ms": 60 * (1 + 19 * rng.random()),
+                     "utility": {s: min(1, 0.4 + 0.1 * len(s) * rng.random()) for s in subsets}}
+                    for i in range(queries)],
+        "max_steps": 1_000_000}
+    result = planned(document)
+    assert len(result["plan"]) + len(result["unserved"]) == queries
+    assert result["plan"] and result.get("exact", True) == ("gap" not in result)
+
+
 @pytest.mark.parametrize("policy, field", [
     ("greedy-fifo", "arrival_ms"), ("original", "arrival_ms"), ("greedy-sjf", "difficulty")])
 def test_a_policy_says_what_it_needs(policy, field):

@@ -41,6 +41,20 @@ ENSEMBLE = {
                  "utility": {"a": 0.81, "b": 0.86, "a+b": 0.97}}],
     "delta": 0.01, "policy": "dp",
 }
+ENSEMBLE_POOL = {
+    "policy": "fermata", "worker": "gpu0",
+    "workers": [{"name": "gpu0"}, {"name": "gpu1", "type": "old", "free_at_ms": 12.5}],
+    "models": [{"name": "a", "latency_ms": {"default": {"alpha": 2, "beta": 8}, "old": {"alpha": 4, "beta": 16}},
+                "max_batch": 8},
+               {"name": "b", "latency_ms": {"alpha": 5, "beta": 15}}],
+    "ensembles": [{"name": "e", "models": ["a", "b"], "mode": "reject",
+                   "utility": [{"a": 0.9, "b": 0.9, "a+b": 1}, {"a": 0.6, "b": 0.8, "a+b": 0.9}],
+                   "expected": {"company": 2.5, "spread_ms": 40, "slo_ms": 80, "last_ms": -1}}],
+    "queries": [{"id": "q1", "ensemble": "e", "arrival_ms": -5, "deadline_ms": 30, "utility": 0, "open": "a+b"},
+                {"id": "q2", "ensemble": "e", "arrival_ms": -9, "deadline_ms": None, "utility": 1, "has": "a",
+                 "open": "b"}],
+    "last_price": 3, "last_style": 1, "try_all": False,
+}
 PIPELINE = {
     "rate_rps": 20.0, "sla_ms": 600.0, "alpha": 2.0, "beta": 1.0, "delta": 1e-6, "accuracy": "pas",
     "batch_sizes": [1, 2, 4, 8, 16, 32, 64], "max_replicas": 64, "max_cost": 500,
@@ -122,10 +136,11 @@ PIPELINES = {
     "rate_rps": 100,
 }
 COMMANDS = {"placement": ["plan", "placement"], "group": ["plan", "group"],
-            "ensemble": ["plan", "ensemble"], "pipeline": ["plan", "pipeline"], "adapt": ["adapt"], "cores": ["plan", "cores"],
+            "ensemble": ["plan", "ensemble"], "ensemble_pool": ["plan", "ensemble"],
+            "pipeline": ["plan", "pipeline"], "adapt": ["adapt"], "cores": ["plan", "cores"],
             "simulate": ["simulate"], "goodput": ["goodput"], "applications": ["simulate"],
             "ensembles": ["simulate"], "pipelines": ["simulate"], "streams": ["plan", "streams"]}
-DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "ensemble": ENSEMBLE, "pipeline": PIPELINE,
+DOCUMENTS = {"placement": PLACEMENT, "group": GROUP, "ensemble": ENSEMBLE, "ensemble_pool": ENSEMBLE_POOL, "pipeline": PIPELINE,
              "adapt": ADAPT, "cores": CORES,
              "simulate": SIMULATE, "goodput": SIMULATE, "applications": APPLICATIONS,
              "ensembles": ENSEMBLES, "pipelines": PIPELINES, "streams": STREAMS}
@@ -246,6 +261,18 @@ def test_without_memory_for_any_variant_there_is_no_group_schedule():
 
 # What a schema cannot say.
 @pytest.mark.parametrize("path, value", [
+    ("worker", "gpu2"), ("workers.1.name", "gpu0"), ("models.1.name", "a"), ("ensembles.0.models.1", "c"),
+    ("ensembles.0.utility.0", {"b+a": 1}), ("queries.1.id", "q1"), ("queries.0.ensemble", "f"),
+    ("queries.0.utility", 2), ("queries.1.open", "a+b"), ("queries.0.open", "b+a"),
+])
+def test_wrong_references_of_ensembles_of_a_pool(path, value):
+    done = run("ensemble_pool", changed(ENSEMBLE_POOL, path, value))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1 and "$." + path.split(".")[0] in done.stderr
+
+
+# What a schema cannot say.
+@pytest.mark.parametrize("path, value", [
     ("requests.0.evidence", [2, 3, 4]), ("requests.0.application", "fell"),
     ("requests.0.deadline_ms", -20), ("workers.0.loaded", ["x3d-m"]),
     ("applications.0.variants.0.recall", [0.9]), ("applications.0.short_circuit.name", "x3d-s"),
@@ -307,6 +334,11 @@ BAD = [
     ("group", "applications.0.variants.0.latency_ms", {"alpha": 1}),
     ("group", "workers.0.loaded", ["x3d-s", "x3d-s"]), ("group", "requests.0.id", ""),
     ("group", "requests.0.evidence", [2, -3]), ("group", "requests.0.deadline_ms", None),
+    ("ensemble_pool", "worker", None), ("ensemble_pool", "workers", []),
+    ("ensemble_pool", "models.0.name", "a+b"), ("ensemble_pool", "ensembles.0.mode", "serve"),
+    ("ensemble_pool", "ensembles.0.utility", []), ("ensemble_pool", "ensembles.0.utility.0.a", 2),
+    ("ensemble_pool", "ensembles.0.expected.company", 65), ("ensemble_pool", "queries.0.utility", -1),
+    ("ensemble_pool", "queries", []), ("ensemble_pool", "queries.0.id", ""), ("ensemble_pool", "last_price", -1),
     ("ensemble", "deltas", 1), ("ensemble", "delta", 0), ("ensemble", "policy", "greedy"),
     ("ensemble", "models", []), ("ensemble", "models.0.name", "a+b"),
     ("ensemble", "models.0.latency_ms", {"alpha": 1, "beta": 2}),

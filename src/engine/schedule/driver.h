@@ -116,6 +116,7 @@ class Driver {
   void learned(Learned& learned, Time now);
   void tell(const Job& job, Time now);  // what is known of its data
   void name_all(plan::GroupProblem& problem) const;
+  void name_all(plan::PoolProblem& problem) const;
   static void name_all(plan::EnsembleProblem& problem);
   void short_circuit(const policy::Task& task);
   // Of a passenger that is a query of an ensemble.

@@ -1,5 +1,6 @@
 // What the driver does alike for services of one variant, of any of several, and of some together.
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_set.h"
 #include "engine/schedule/driver_state.h"
 #include "engine/services/compound.h"
 
@@ -51,12 +52,28 @@ std::vector<policy::Problem> Driver::last_problems() {
   for (policy::Problem& each : last) {
     if (auto* group = std::get_if<plan::GroupProblem>(&each)) name_all(*group);
     if (auto* task = std::get_if<plan::EnsembleTask>(&each)) name_all(task->problem);
+    if (auto* pool = std::get_if<plan::PoolProblem>(&each)) name_all(*pool);
   }
   return last;
 }
 
 void Driver::name_all(plan::EnsembleProblem& problem) {
   for (size_t i = 0; i < problem.queries.size(); ++i) problem.queries[i].id = std::to_string(i);
+}
+
+void Driver::name_all(plan::PoolProblem& problem) const {
+  // As below.
+  for (size_t e = 1; e < problem.ensembles.size(); ++e) {
+    problem.ensembles[e].name += "#" + std::to_string(e);
+  }
+  absl::flat_hash_set<std::string> names;
+  for (size_t m = 0; m < problem.models.size(); ++m) {
+    std::string& name = problem.models[m].name;
+    if (!names.insert(name).second) name += "#" + std::to_string(m);
+  }
+  for (size_t t = 0; t < shared_.type_names.size(); ++t) {
+    if (t < problem.worker_types.size()) problem.worker_types[t] = shared_.type_names[t];
+  }
 }
 
 void Driver::name_all(plan::GroupProblem& problem) const {

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "plan/document_parts.h"
+#include "plan/ensemble/pool_document.h"
 
 namespace fermata::plan {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 constexpr double kFarthestFromNowMs = 1e12;  // from the decision
 constexpr double kLeastDelta = 1e-9;
 
-std::vector<std::string> names_of(const EnsembleProblem& problem) {
+std::vector<std::string> model_names(const EnsembleProblem& problem) {
   std::vector<std::string> names;
   for (const EnsembleModel& model : problem.models) names.push_back(model.name);
   return names;
@@ -21,7 +22,7 @@ std::vector<std::string> names_of(const EnsembleProblem& problem) {
 
 class TaskReader {
  public:
-  EnsembleTask read(Reader root);
+  EnsembleTask read(Reader root, ObjectReader& fields, EnsemblePolicy policy);
 
  private:
   void read_models(Reader list);
@@ -34,11 +35,8 @@ class TaskReader {
   absl::flat_hash_map<std::string, Subset> subsets_;
 };
 
-EnsembleTask TaskReader::read(Reader root) {
-  ObjectReader fields = root.object();
-  const auto names = ensemble_policy_names();
-  task_.policy =
-      static_cast<EnsemblePolicy>(fields["policy"].choice({names.begin(), names.end()}, 0));
+EnsembleTask TaskReader::read(Reader root, ObjectReader& fields, EnsemblePolicy policy) {
+  task_.policy = policy;
   task_.problem.delta = fields["delta"].between(kLeastDelta, 1, task_.problem.delta);
   task_.problem.max_steps = static_cast<uint64_t>(
       fields["max_steps"].integer(1, kMostSteps, EnsembleProblem::kDefaultSteps));
@@ -65,7 +63,7 @@ void TaskReader::read_models(Reader list) {
     model.busy = Duration::from_millis(fields["busy_ms"].between(0, kLongestMs, 0.0));
     model.worker = fields["worker"].string(std::string());
   }
-  const std::vector<std::string> names = names_of(task_.problem);
+  const std::vector<std::string> names = model_names(task_.problem);
   for (Subset s = 1; s < Subset{1} << models.size(); ++s) {
     subsets_.emplace(estimate::name(s, names), s);
   }
@@ -139,7 +137,22 @@ Json write_query(const std::vector<std::string>& models, const EnsembleQuery& qu
 
 }  // namespace
 
-EnsembleTask read_ensemble_task(Reader root) { return TaskReader().read(root); }
+EnsembleTask read_ensemble_task(Reader root) {
+  ObjectReader fields = root.object();
+  const auto names = ensemble_policy_names();
+  const size_t policy = fields["policy"].choice({names.begin(), names.end()}, 0);
+  return TaskReader().read(root, fields, static_cast<EnsemblePolicy>(policy));
+}
+
+std::variant<EnsembleTask, PoolProblem> read_any_ensemble_task(Reader root) {
+  ObjectReader fields = root.object();
+  const auto published = ensemble_policy_names();
+  std::vector<std::string_view> names(published.begin(), published.end());
+  names.push_back("fermata");
+  const size_t policy = fields["policy"].choice(names, 0);
+  if (policy == published.size()) return read_pool_problem(root, fields);
+  return TaskReader().read(root, fields, static_cast<EnsemblePolicy>(policy));
+}
 
 Json to_document(const EnsembleTask& task) {
   const EnsembleProblem& problem = task.problem;
@@ -149,7 +162,7 @@ Json to_document(const EnsembleTask& task) {
         {{"name", m.name}, {"latency_ms", millis(m.latency)}, {"busy_ms", millis(m.busy)}});
     if (!m.worker.empty()) out["models"].back()["worker"] = m.worker;
   }
-  const std::vector<std::string> models = names_of(problem);
+  const std::vector<std::string> models = model_names(problem);
   for (const auto& q : problem.queries) out["queries"].push_back(write_query(models, q));
   out["delta"] = problem.delta;
   out["max_steps"] = problem.max_steps;

@@ -5,8 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/container/flat_hash_map.h"
-#include "base/status.h"
-#include "model/latency_document.h"
 #include "plan/document_parts.h"
 
 namespace fermata::plan {
@@ -17,7 +15,6 @@ constexpr double kMostMemoryMb = 1e9;
 constexpr double kMostCounts = 1e12;  // of a class, in a prior or in evidence
 constexpr double kMostRate = 1e9;
 constexpr int64_t kMostTried = 1000;
-constexpr int64_t kLargestBatch = 65'536;
 constexpr size_t kMostWorkers = 4096;
 constexpr size_t kMostRequests = 20'000;
 
@@ -44,7 +41,6 @@ class ProblemReader {
   void read_prior(Reader list, GroupApplication& application);
   GroupVariant read_variant(Reader value, GroupApplication& application, Names& taken);
   void read_recall(Reader list, GroupApplication& application, GroupVariant& variant);
-  void read_latency(Reader value, Reader max_batch, GroupVariant& variant);
   uint32_t find_model(Reader name, GroupModel model);
   void read_loaded(Reader list, GroupWorker& worker);
   void read_requests(Reader list);
@@ -186,7 +182,7 @@ GroupVariant ProblemReader::read_variant(Reader value, GroupApplication& applica
   variant.model = find_model(name, std::move(model));
   variant.accuracy = fields["accuracy"].between(0, 1);
   read_recall(fields["recall"], application, variant);
-  read_latency(fields["latency_ms"], fields["max_batch"], variant);
+  variant.latency = read_tables(fields["latency_ms"], fields["max_batch"], problem_.worker_types);
   return variant;
 }
 
@@ -201,20 +197,6 @@ void ProblemReader::read_recall(Reader list, GroupApplication& application, Grou
     list.fail(application.prior.empty()
                   ? "no recall, as with the variants before it"
                   : fmt::format("one for each of {} classes", application.prior.size()));
-  }
-}
-
-void ProblemReader::read_latency(Reader value, Reader max_batch, GroupVariant& variant) {
-  const auto most = static_cast<uint32_t>(max_batch.integer(1, kLargestBatch, 256));
-  for (const LatencyModel& model : read_latency_by_type(value, problem_.worker_types)) {
-    if (value.failed()) return;
-    auto table = LatencyTable::make(model, most);
-    if (!table.ok()) return value.fail(message(table.status()));
-    const LatencyTable& latency = **table;
-    if (latency(1) <= Duration() || latency(latency.max_batch()).millis() > kLongestMs) {
-      return value.fail(fmt::format("latencies from 1e-6 to {} ms", kLongestMs));
-    }
-    variant.latency.push_back(*std::move(table));
   }
 }
 

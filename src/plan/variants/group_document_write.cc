@@ -1,4 +1,3 @@
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
@@ -26,31 +25,11 @@ Json write_penalty(const Penalty& penalty) {
   }
 }
 
-Json write_table(const LatencyTable& latency) {
-  Json points = Json::object();
-  for (uint32_t b = 1; b <= latency.max_batch(); ++b) {
-    points[std::to_string(b)] = millis(latency(b));
-  }
-  return {{"table", std::move(points)}};
-}
-
 // By the types that workers have, as a document knows no other.
-std::map<uint32_t, const LatencyTable*> used_tables(const GroupProblem& problem,
-                                                    const GroupVariant& variant) {
-  if (variant.latency.size() == 1) return {{0, variant.latency[0].get()}};
-  std::map<uint32_t, const LatencyTable*> tables;
-  for (const GroupWorker& w : problem.workers) tables[w.type] = variant.latency[w.type].get();
-  return tables;
-}
-
-Json write_latency(const GroupProblem& problem,
-                   const std::map<uint32_t, const LatencyTable*>& tables) {
-  if (tables.size() == 1) return write_table(*tables.begin()->second);
-  Json by_type = Json::object();
-  for (const auto& [type, table] : tables) {
-    by_type[problem.worker_types[type]] = write_table(*table);
-  }
-  return by_type;
+std::vector<bool> used_types(const GroupProblem& problem) {
+  std::vector<bool> used(problem.worker_types.size());
+  for (const GroupWorker& w : problem.workers) used[w.type] = true;
+  return used;
 }
 
 Json write_expected(const ExpectedArrivals& expected) {
@@ -65,16 +44,12 @@ Json write_application(const GroupProblem& problem, const GroupApplication& appl
   if (!application.prior.empty()) out["prior"] = application.prior;
   for (const GroupVariant& v : application.variants) {
     const GroupModel& model = problem.models[v.model];
-    const auto tables = used_tables(problem, v);
-    uint32_t max_batch = 1;
-    for (const auto& [_, table] : tables) max_batch = std::max(max_batch, table->max_batch());
     Json variant = {{"name", model.name},
-                    {"latency_ms", write_latency(problem, tables)},
                     {"load_ms", millis(model.load)},
                     {"memory_mb", mebibytes(model.memory_bytes)}};
+    write_tables(v.latency, problem.worker_types, used_types(problem), variant);
     if (!v.recall.empty()) variant["recall"] = v.recall;
     variant["accuracy"] = v.accuracy;
-    variant["max_batch"] = max_batch;
     out["variants"].push_back(std::move(variant));
   }
   if (const auto& circuit = application.short_circuit) {

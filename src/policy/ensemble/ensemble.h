@@ -24,6 +24,16 @@ struct EnsembleInfo {
   plan::Subset fixed = 0;     // what the scheduler `static` runs; 0: all
 };
 
+// By Subset, of a query of which nothing is known.
+inline std::vector<double> mean_utility(const std::vector<std::vector<double>>& by_bin,
+                                        const std::vector<double>& share) {
+  std::vector<double> mean(by_bin.front().size());
+  for (size_t bin = 0; bin < by_bin.size(); ++bin) {
+    for (size_t s = 0; s < mean.size(); ++s) mean[s] += share[bin] * by_bin[bin][s];
+  }
+  return mean;
+}
+
 // What is predicted of a query from its data.
 struct Difficulty {
   static constexpr uint32_t kUnknown = std::numeric_limits<uint32_t>::max();

@@ -1,6 +1,7 @@
 #include "policy/ensemble/ensemble_chooser.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/check.h"
 #include "policy/batch/instants.h"
@@ -8,7 +9,9 @@
 namespace fermata::policy {
 namespace {
 
-constexpr size_t kMostAsked = 64;  // queries, whether they join another's batch
+constexpr size_t kMostAsked = 64;           // queries, whether they join another's batch
+constexpr size_t kMostPlannedQueries = 64;  // waiting queries that one decision looks at
+constexpr uint32_t kAllEvery = 16;          // decisions
 
 }  // namespace
 
@@ -95,24 +98,104 @@ void EnsembleChooser::update(Time now) {
   }
 }
 
+// Who of them waits, and for what.
+void EnsembleChooser::read_queries() {
+  problem_queries_.clear();
+  problem_.queries.clear();
+  for (EnsembleQueries::Query* query : queries_.by_deadline()) {
+    if (problem_queries_.size() == kMostPlannedQueries) break;
+    const EnsembleQueries::Ensemble& own = queries_.ensemble(query->ensemble);
+    const plan::Subset open = own.all() & ~(query->had() | query->failed);
+    // Late, it gets its first answer where all are served, and nothing more.
+    const bool late = query->task.deadline <= problem_.start;
+    if (open == 0 || (late && (query->had() != 0 || !own.info.serve_all))) continue;
+    problem_queries_.push_back(query);
+    problem_.queries.push_back({.id = std::to_string(query->task.job.value()),
+                                .ensemble = query->ensemble,
+                                .row = static_cast<uint32_t>(query->utility - own.utility->data()),
+                                .arrival = query->task.arrival,
+                                .deadline = query->task.deadline,
+                                .had = query->had(),
+                                .open = open});
+  }
+}
+
+// Those of the queries, in the order in which they were added, with their models.
+void EnsembleChooser::read_ensembles() {
+  const PoolView& pool = queries_.pool();
+  std::vector<std::optional<uint32_t>> place(queries_.ensembles());
+  for (const auto& query : problem_.queries) place[query.ensemble] = 0;
+  problem_.ensembles.clear();
+  for (uint32_t e = 0; e < place.size(); ++e) {
+    if (!place[e]) continue;
+    place[e] = static_cast<uint32_t>(problem_.ensembles.size());
+    const EnsembleQueries::Ensemble& own = queries_.ensemble(e);
+    problem_.ensembles.push_back(
+        {.name = own.info.name,
+         .models = {},
+         .serve_all = own.info.serve_all,
+         .utility = own.utility,
+         .company = own.company.value(),
+         .spread = own.slo.is_infinite() ? Duration() : own.slo.scaled(own.company.spread()),
+         .slo = own.slo,
+         .last = own.company.last()});
+  }
+  problem_.models.clear();
+  model_keys_.clear();
+  for (auto& query : problem_.queries) {
+    const EnsembleInfo& info = queries_.ensemble(query.ensemble).info;
+    query.ensemble = *place[query.ensemble];
+    std::vector<uint32_t>& models = problem_.ensembles[query.ensemble].models;
+    if (!models.empty()) continue;
+    for (const KeyId key : info.models) {
+      const auto known = std::find(model_keys_.begin(), model_keys_.end(), key);
+      models.push_back(static_cast<uint32_t>(known - model_keys_.begin()));
+      if (known != model_keys_.end()) continue;
+      model_keys_.push_back(key);
+      problem_.models.push_back({pool.info(key).name, pool.info(key).latency});
+    }
+  }
+}
+
+void EnsembleChooser::read_problem(WorkerId worker, Time start) {
+  problem_.start = start;
+  const std::vector<WorkerView>& workers = queries_.pool().workers();
+  problem_.workers.clear();
+  for (uint32_t w = 0; w < workers.size(); ++w) {
+    if (workers[w].away && w != worker.index()) continue;
+    if (w == worker.index()) problem_.worker = static_cast<uint32_t>(problem_.workers.size());
+    problem_.workers.push_back({std::to_string(w), workers[w].type, workers[w].free_at});
+  }
+  auto& types = problem_.worker_types;
+  while (types.size() < queries_.pool().types()) types.push_back(std::to_string(types.size()));
+  read_queries();
+  read_ensembles();
+  problem_.last_price = planner_.last_price();
+  problem_.last_style = planner_.last_style();
+  if (problem_.queries.empty()) return;
+  problem_.try_all = decisions_++ % kAllEvery == 0;
+  kept_.keep(problem_);
+}
+
 Answer EnsembleChooser::granted(const Grant& grant, Time now, Decisions& out) {
   Answer answer{grant.worker, false, grant.free_at};
   if (grant.epoch != epoch_) return answer;
   ++epoch_;
   queries_.conclude_late(now, out);
   const Time start = std::max(now + delay_(1), grant.free_at);
-  const EnsembleLookahead::Plan& plan = planner_.follow(queries_, grant.worker, start);
-  for (const auto& [query, subset] : plan.planned) queries_.plan(*query, subset);
+  read_problem(grant.worker, start);
+  const plan::PoolPlan& plan = planner_.plan(problem_);
+  for (const auto& each : plan.planned) queries_.plan(*problem_queries_[each.query], each.subset);
   if (plan.queries.empty()) {
     declined_.decline(grant.worker_type, now, start + kTick + kLookAgain);
   } else {
     Batch& batch = out.add_batch();
-    batch.key = plan.model;
+    batch.key = model_keys_[*plan.model];
     batch.worker = grant.worker;
     batch.start = start;
     batch.finish = start + plan.run;
     batch.items = static_cast<uint32_t>(plan.queries.size());
-    for (const EnsembleQueries::Query* query : plan.queries) batch.tasks.push_back(query->task);
+    for (const uint32_t q : plan.queries) batch.tasks.push_back(problem_queries_[q]->task);
     answer.started = true;
     answer.free_at = batch.finish;
     declined_.used();

@@ -5,6 +5,7 @@
 #include "policy/chooser.h"
 #include "policy/ensemble/ensemble_lookahead.h"
 #include "policy/ensemble/ensemble_queries.h"
+#include "policy/kept_decisions.h"
 #include "policy/pool/declined_types.h"
 
 namespace fermata::policy {
@@ -31,7 +32,7 @@ class EnsembleChooser final : public Chooser {
   void failed(WorkerId worker, const Task& task) override { queries_.failed(worker, task.job); }
   bool freed(WorkerId worker, Time now, Decisions& out) override;
   uint64_t waiting_items(KeyId key) const override { return queries_.waiting_items(key); }
-  void add_problems(std::vector<Problem>&) const override {}
+  void add_problems(std::vector<Problem>& to) const override { kept_.copy_to(to); }
 
   void nominated(const Task& task, Time now, Decisions& out) override;
   bool withdrawn(const Task& task, Time now, Decisions& out) override;
@@ -44,10 +45,19 @@ class EnsembleChooser final : public Chooser {
 
  private:
   void update(Time now);
+  // What this grant's decision is made from, into problem_. O(queries and workers of it).
+  void read_problem(WorkerId worker, Time start);
+  void read_queries();
+  void read_ensembles();
 
   DelayBound delay_;
   EnsembleQueries queries_;
   EnsembleLookahead planner_;
+  plan::PoolProblem problem_;                             // the last one
+  std::vector<EnsembleQueries::Query*> problem_queries_;  // of it
+  std::vector<KeyId> model_keys_;                         // of it
+  KeptDecisions<plan::PoolProblem> kept_;
+  uint32_t decisions_ = 0;
   Offer offer_;
   DeclinedTypes declined_;
   uint64_t epoch_ = 0;

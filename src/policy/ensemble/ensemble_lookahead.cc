@@ -1,6 +1,7 @@
 #include "policy/ensemble/ensemble_lookahead.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "absl/algorithm/container.h"
@@ -9,86 +10,60 @@
 namespace fermata::policy {
 namespace {
 
-constexpr size_t kMostPlannedQueries = 64;   // waiting queries that one decision looks at
 constexpr size_t kMostExpectedQueries = 32;  // arrivals of one ensemble that it expects
 constexpr size_t kStarts = 6;  // heads of a batch that are compared for what they earn
-// Prices are the dearest one halved this often, and nothing.
-constexpr size_t kPricesTried = 10;
-constexpr uint32_t kAllEvery = 16;  // decisions
 // Equal utility is not worth any time.
 constexpr double kLeastPrice = 1e-6;
 constexpr double kLeastWorth = 0.05;  // of any answer, where all are served
 constexpr uint32_t kNone = 32;
 constexpr double kBeforeAll = 1e9;  // seconds of urgency
 
+// Prices are the dearest one halved ever again, and nothing.
 double price_at(size_t step, double dearest) {
   return step == 0 ? kLeastPrice
-                   : std::ldexp(dearest, static_cast<int>(step) - int{kPricesTried} + 1);
+                   : std::ldexp(dearest,
+                                static_cast<int>(step) - int{EnsembleLookahead::kPricesTried} + 1);
 }
 
 }  // namespace
 
-void EnsembleLookahead::add_models(const EnsembleQueries& queries, uint32_t ensemble) {
-  std::vector<uint32_t>& own = of_ensemble_[ensemble];
-  if (!own.empty()) return;
-  for (const KeyId key : queries.ensemble(ensemble).info.models) {
-    const auto known = absl::c_find_if(models_, [key](const Model& m) { return m.key == key; });
-    own.push_back(static_cast<uint32_t>(known - models_.begin()));
-    if (known != models_.end()) continue;
-    Model& model = models_.emplace_back();
-    model.key = key;
-    for (uint32_t w = 0; w < others_.size(); ++w) {
-      model.latency.push_back(&queries.pool().latency(key, WorkerId(w)));
-    }
-  }
-}
-
-void EnsembleLookahead::read(const EnsembleQueries& queries) {
+void EnsembleLookahead::read() {
   items_.clear();
-  models_.clear();
-  of_ensemble_.assign(queries.ensembles(), {});
-  for (EnsembleQueries::Query* query : queries.by_deadline()) {
-    if (items_.size() == kMostPlannedQueries) break;
-    const EnsembleQueries::Ensemble& ensemble = queries.ensemble(query->ensemble);
-    const plan::Subset open = ensemble.all() & ~(query->had() | query->failed);
-    // Late, it gets its first answer where all are served, and nothing more.
-    const bool late = query->task.deadline <= start_;
-    if (open == 0 || (late && (query->had() != 0 || !ensemble.info.serve_all))) continue;
-    add_models(queries, query->ensemble);
+  models_.resize(problem_->models.size());
+  for (size_t m = 0; m < models_.size(); ++m) models_[m].latency = &problem_->models[m].latency;
+  for (const plan::PoolProblem::Query& query : problem_->queries) {
     Item& item = items_.emplace_back();
-    item.query = query;
-    item.utility = query->utility->data();
-    item.arrival = query->task.arrival;
-    item.deadline = query->task.deadline;
+    item.utility = problem_->utility(query).data();
+    item.arrival = query.arrival;
+    item.deadline = query.deadline;
     item.slo = item.deadline - item.arrival;
-    item.ensemble = query->ensemble;
-    item.open = open;
-    item.had = query->had();
-    item.serve_all = ensemble.info.serve_all;
+    item.ensemble = query.ensemble;
+    item.open = query.open;
+    item.had = query.had;
+    item.serve_all = problem_->ensembles[query.ensemble].serve_all;
   }
-  for (uint32_t e = 0; e < queries.ensembles(); ++e) {
-    if (!of_ensemble_[e].empty()) read_expected(queries, e);
-  }
+  for (uint32_t e = 0; e < problem_->ensembles.size(); ++e) read_expected(e);
   price_models();
 }
 
-void EnsembleLookahead::read_expected(const EnsembleQueries& queries, uint32_t at) {
-  const EnsembleQueries::Ensemble& ensemble = queries.ensemble(at);
+void EnsembleLookahead::read_expected(uint32_t at) {
+  const plan::PoolProblem::Ensemble& ensemble = problem_->ensembles[at];
   if (ensemble.slo.is_infinite()) return;
-  const double within = ensemble.company.value();
   // Arrivals that come together: once their time has passed without another, that was all.
-  const Duration spread = ensemble.slo.scaled(ensemble.company.spread());
-  if (ensemble.company.last() + spread < start_) return;
-  for (size_t i = 1; i <= std::min(static_cast<size_t>(within), kMostExpectedQueries); ++i) {
+  if (ensemble.last + ensemble.spread < start_) return;
+  const size_t expected = std::min(static_cast<size_t>(ensemble.company), kMostExpectedQueries);
+  for (size_t i = 1; i <= expected; ++i) {
     Item& item = items_.emplace_back();
-    item.utility = ensemble.expected.data();
+    item.utility = ensemble.utility->back().data();
     // Not at this very instant: what is there now goes first.
-    item.arrival = start_ + kTick + spread.scaled(static_cast<double>(i) / within);
+    item.arrival =
+        start_ + kTick + ensemble.spread.scaled(static_cast<double>(i) / ensemble.company);
     item.slo = ensemble.slo;
     item.deadline = item.arrival + item.slo;
     item.ensemble = at;
-    item.open = ensemble.all();
-    item.serve_all = ensemble.info.serve_all;
+    item.open = (plan::Subset{1} << ensemble.models.size()) - 1;
+    item.real = false;
+    item.serve_all = ensemble.serve_all;
   }
 }
 
@@ -96,39 +71,41 @@ void EnsembleLookahead::read_expected(const EnsembleQueries& queries, uint32_t a
 void EnsembleLookahead::price_models() {
   double cheapest = 0;
   for (Model& model : models_) {
-    const LatencyTable& latency = *model.latency[worker_.index()];
-    const auto real = absl::c_count_if(items_, [](const Item& i) { return i.query != nullptr; });
-    const auto batch = std::clamp<uint32_t>(static_cast<uint32_t>(real), 1, latency.max_batch());
-    model.cost = latency(batch).seconds() / batch;
-    model.alone = latency(1);
+    const LatencyTable& here = latency(model, problem_->worker);
+    const auto waiting = static_cast<uint32_t>(problem_->queries.size());
+    const uint32_t batch = std::clamp<uint32_t>(waiting, 1, here.max_batch());
+    model.cost = here(batch).seconds() / batch;
+    model.alone = here(1);
     cheapest = cheapest == 0 ? model.cost : std::min(cheapest, model.cost);
   }
   dearest_ = cheapest > 0 ? 1 / cheapest : 1;
+  alone_.resize(problem_->ensembles.size());
+  for (size_t e = 0; e < alone_.size(); ++e) {
+    const auto& own = problem_->ensembles[e].models;
+    alone_[e].assign(size_t{1} << own.size(), Duration());
+    for (plan::Subset s = 1; s < alone_[e].size(); ++s) {
+      alone_[e][s] = alone_[e][s & (s - 1)] + models_[own[std::countr_zero(s)]].alone;
+    }
+  }
 }
 
-const EnsembleLookahead::Plan& EnsembleLookahead::follow(const EnsembleQueries& queries,
-                                                         WorkerId worker, Time start) {
-  worker_ = worker;
-  start_ = start;
-  others_.clear();
-  serving_ = queries.pool().serving();
-  for (const WorkerView& other : queries.pool().workers()) {
-    others_.push_back(other.away ? Time::infinite() : other.free_at);
-  }
-  read(queries);
-  best_ = {};
-  most_ = -1;
+const plan::PoolPlan& EnsembleLookahead::plan(const plan::PoolProblem& problem) {
+  problem_ = &problem;
+  start_ = problem.start;
+  read();
+  best_ = {.value = -1};
+  price_ = std::min<size_t>(problem.last_price, kPricesTried - 1);
+  style_ = std::min<size_t>(problem.last_style, kStylesTried - 1);
   if (items_.empty()) return best_;
-  const size_t last = price_;
-  const size_t style = style_;
-  if (decisions_++ % kAllEvery == 0) {
+  const size_t last = price_, style = style_;
+  if (problem.try_all) {
     for (size_t p = 0; p < kPricesTried; ++p) {
-      for (size_t s = 0; s < std::size(kStyles); ++s) consider(p, s);
+      for (size_t s = 0; s < kStylesTried; ++s) consider(p, s);
     }
     return best_;
   }
   consider(last, style);
-  for (size_t s = 0; s < std::size(kStyles); ++s) {
+  for (size_t s = 0; s < kStylesTried; ++s) {
     if (s != style) consider(last, s);
   }
   if (last > 0) consider(last - 1, style);
@@ -137,29 +114,36 @@ const EnsembleLookahead::Plan& EnsembleLookahead::follow(const EnsembleQueries& 
 }
 
 void EnsembleLookahead::consider(size_t price, size_t style) {
-  const double value = play(price_at(price, dearest_), kStyles[style]);
-  if (value <= most_) return;
-  most_ = value;
+  if (play(price_at(price, dearest_), kStyles[style]) <= best_.value) return;
   price_ = price;
   style_ = style;
-  keep();
-}
-
-void EnsembleLookahead::keep() {
   std::swap(best_, played_);
   best_.planned.clear();
-  for (const Item& item : items_) {
-    if (item.query != nullptr) best_.planned.emplace_back(item.query, item.has);
+  for (uint32_t i = 0; i < problem_->queries.size(); ++i) {
+    const Item& item = items_[i];
+    const Duration finish = item.has == item.had ? Duration() : item.finish - start_;
+    best_.planned.push_back({i, item.has, finish});
   }
 }
 
 void EnsembleLookahead::name_subsets(double price) {
   for (Model& model : models_) model.waiting.clear();
+  const Item* before = nullptr;
+  plan::Subset same = 0;  // what `before` names
   for (uint32_t i = 0; i < items_.size(); ++i) {
     Item& item = items_[i];
-    const std::vector<uint32_t>& own = of_ensemble_[item.ensemble];
+    const std::vector<uint32_t>& own = models_of(item);
     item.has = item.had;
-    plan::Subset wanted = is_late(item) ? 0 : best_subset(item, price);
+    item.finish = start_;
+    plan::Subset wanted = 0;
+    if (!is_late(item)) {
+      const bool alike = before != nullptr && !playing_.fitting &&
+                         before->utility == item.utility && before->open == item.open &&
+                         before->had == item.had;
+      if (!alike) same = best_subset(item, price);
+      before = &item;
+      wanted = same;
+    }
     // Where all are served somebody has to answer, however little it is worth.
     if (wanted == 0 && item.serve_all && item.had == 0) wanted = cheapest(item);
     for (uint32_t k = 0; k < own.size(); ++k) {
@@ -175,21 +159,21 @@ void EnsembleLookahead::name_subsets(double price) {
 }
 
 plan::Subset EnsembleLookahead::best_subset(const Item& item, double price) const {
-  const std::vector<uint32_t>& own = of_ensemble_[item.ensemble];
+  const std::vector<uint32_t>& own = models_of(item);
+  const std::vector<Duration>& alone = alone_[item.ensemble];
   plan::Subset wanted = 0;
   double best = 0;
   // Of all workers, until its deadline.
-  const Duration room = (item.deadline - std::max(item.arrival, start_)) * serving_;
+  const bool fits = !playing_.fitting || item.serve_all;
+  const auto workers = static_cast<int64_t>(problem_->workers.size());
+  const Duration room = (item.deadline - std::max(item.arrival, start_)) * workers;
   for (plan::Subset s = item.open; s != 0; s = (s - 1) & item.open) {
     double net = item.utility[item.had | s] - item.utility[item.had];
-    if (net <= best) continue;
-    Duration alone;
-    for (size_t k = 0; k < own.size(); ++k) {
-      if ((s >> k & 1) == 0) continue;
-      net -= price * models_[own[k]].cost;
-      alone += models_[own[k]].alone;
+    if (net <= best || (!fits && alone[s] > room)) continue;
+    for (plan::Subset rest = s; rest != 0; rest &= rest - 1) {
+      net -= price * models_[own[std::countr_zero(rest)]].cost;
     }
-    if (net <= best || (playing_.fitting && alone > room && !item.serve_all)) continue;
+    if (net <= best) continue;
     best = net;
     wanted = s;
   }
@@ -197,7 +181,7 @@ plan::Subset EnsembleLookahead::best_subset(const Item& item, double price) cons
 }
 
 plan::Subset EnsembleLookahead::cheapest(const Item& item) const {
-  const std::vector<uint32_t>& own = of_ensemble_[item.ensemble];
+  const std::vector<uint32_t>& own = models_of(item);
   uint32_t best = kNone;
   for (uint32_t k = 0; k < own.size(); ++k) {
     if ((item.open >> k & 1) == 0) continue;
@@ -220,7 +204,7 @@ double EnsembleLookahead::worth(const Item& item, plan::Subset more, Time finish
 // more as leave that one on time. Into move_.
 bool EnsembleLookahead::move_of(uint32_t at, uint32_t worker, Time now, size_t from) {
   Model& model = models_[at];
-  const LatencyTable& latency = *model.latency[worker];
+  const LatencyTable& latency = this->latency(model, worker);
   move_.model = at;
   move_.places.clear();
   Time limit = Time::infinite();
@@ -270,18 +254,19 @@ void EnsembleLookahead::run(uint32_t worker, Time now) {
   const Move& move = best_move_;
   Model& model = models_[move.model];
   const Time finish = now + move.run;
-  const bool first = worker == worker_.index() && now == start_ && !started_;
+  const bool first = worker == problem_->worker && now == start_ && !started_;
   if (first) {
     started_ = true;
-    played_.model = model.key;
+    played_.model = move.model;
     played_.run = move.run;
   }
   for (const uint32_t p : move.places) {
     const auto& [i, bit] = model.waiting[p];
     Item& item = items_[i];
-    value_ += worth(item, plan::Subset{1} << bit, finish);
+    played_.value += worth(item, plan::Subset{1} << bit, finish);
     item.has |= plan::Subset{1} << bit;
-    if (first && item.query != nullptr) played_.queries.push_back(item.query);
+    item.finish = std::max(item.finish, finish);
+    if (first && item.real) played_.queries.push_back(i);
   }
   size_t at = 0, place = 0;
   std::erase_if(model.waiting, [&](const auto&) {
@@ -296,13 +281,15 @@ void EnsembleLookahead::run(uint32_t worker, Time now) {
 double EnsembleLookahead::play(double price, Style style) {
   playing_ = style;
   name_subsets(price);
-  free_at_.assign(others_.begin(), others_.end());
-  for (Time& t : free_at_) t = std::max(t, start_ + Duration::nanos(1));
-  free_at_[worker_.index()] = start_;
-  played_.model = KeyId::none();
+  free_at_.clear();
+  for (const auto& worker : problem_->workers) {
+    free_at_.push_back(std::max(worker.free_at, start_ + Duration::nanos(1)));
+  }
+  free_at_[problem_->worker] = start_;
+  played_.model.reset();
   played_.queries.clear();
+  played_.value = 0;
   started_ = false;
-  value_ = 0;
   while (true) {
     const auto first = absl::c_min_element(free_at_);
     const auto worker = static_cast<uint32_t>(first - free_at_.begin());
@@ -321,7 +308,7 @@ double EnsembleLookahead::play(double price, Style style) {
     }
     *first = next;
   }
-  return value_;
+  return played_.value;
 }
 
 }  // namespace fermata::policy

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/ensemble/pool_problem.h"
 #include "policy/ensemble/ensemble_queries.h"
 
 namespace fermata::policy {
@@ -19,36 +20,31 @@ namespace fermata::policy {
 // model that adds anything; in a burst the hard queries get what the easy ones do not need.
 class EnsembleLookahead {
  public:
-  struct Plan {
-    KeyId model;  // none: nothing that the worker could start now is worth its time
-    std::vector<EnsembleQueries::Query*> queries;  // of its batch, by deadline
-    Duration run;
-    // What each waiting query of the plan is to have in the end.
-    std::vector<std::pair<EnsembleQueries::Query*, plan::Subset>> planned;
-  };
-
-  // For `worker`, free at `start`; the others when the pool's view says. From one decision to the
-  // next little changes, so only the last price and those beside it are tried, all of them now and
-  // then. O(prices * batches * models * queries), of which at most kMostPlanned are looked at.
-  const Plan& follow(const EnsembleQueries& queries, WorkerId worker, Time start);
+  // Tries prices, and at each several ways to go by it: all, or those beside the last best one.
+  // O(ways * batches * models * queries). Two planners give the same plan. Valid until the next
+  // call.
+  const plan::PoolPlan& plan(const plan::PoolProblem& problem);
+  // What the next problem has to say of them.
+  uint32_t last_price() const { return static_cast<uint32_t>(price_); }
+  uint32_t last_style() const { return static_cast<uint32_t>(style_); }
+  static constexpr size_t kPricesTried = 10, kStylesTried = 4;
 
  private:
   struct Item {
-    EnsembleQueries::Query* query = nullptr;  // null: expected
     const double* utility = nullptr;
     Time arrival, deadline;
     Duration slo;
     uint32_t ensemble = 0;
     plan::Subset open = 0, had = 0;
-    bool serve_all = false;
+    bool real = true, serve_all = false;
     // Of one play:
     plan::Subset has = 0;
+    Time finish;
   };
   struct Model {
-    KeyId key;
-    std::vector<const LatencyTable*> latency;  // by worker
-    double cost = 0;                           // seconds of a worker for one task in a batch
-    Duration alone;                            // of one task
+    const LatencyByType* latency = nullptr;
+    double cost = 0;  // seconds of a worker for one task in a batch
+    Duration alone;   // of one task
     std::vector<std::pair<uint32_t, uint32_t>> waiting;  // items and their bit, of one play
   };
   // How a play goes beside its price: which batch runs next, and whether a query only names subsets
@@ -57,7 +53,8 @@ class EnsembleLookahead {
     bool by_earnings = false;  // else by urgency
     bool fitting = false;
   };
-  static constexpr Style kStyles[] = {{false, false}, {true, false}, {false, true}, {true, true}};
+  static constexpr Style kStyles[kStylesTried] = {
+      {false, false}, {true, false}, {false, true}, {true, true}};
   struct Move {
     uint32_t model = 0;
     std::vector<uint32_t> places;  // in the model's waiting
@@ -65,12 +62,17 @@ class EnsembleLookahead {
     double rank = 0;  // the least is taken
   };
 
-  void read(const EnsembleQueries& queries);
-  void read_expected(const EnsembleQueries& queries, uint32_t ensemble);
-  void add_models(const EnsembleQueries& queries, uint32_t ensemble);
+  void read();
+  void read_expected(uint32_t ensemble);
   void price_models();
   void consider(size_t price, size_t style);
   double play(double price, Style style);
+  const LatencyTable& latency(const Model& model, uint32_t worker) const {
+    return model.latency->on(problem_->workers[worker].type);
+  }
+  const std::vector<uint32_t>& models_of(const Item& item) const {
+    return problem_->ensembles[item.ensemble].models;
+  }
   void name_subsets(double price);
   bool best_move(uint32_t worker, Time now);
   bool move_of(uint32_t model, uint32_t worker, Time now, size_t from);
@@ -82,26 +84,19 @@ class EnsembleLookahead {
   plan::Subset cheapest(const Item& item) const;
   double worth(const Item& item, plan::Subset more, Time finish) const;
   void run(uint32_t worker, Time now);
-  void keep();
 
-  std::vector<Item> items_;
-  std::vector<Model> models_;
-  std::vector<std::vector<uint32_t>> of_ensemble_;  // models_ by the ensemble's own order
-  double dearest_ = 0;                              // the price beyond which nothing is worth it
-
-  WorkerId worker_;
+  const plan::PoolProblem* problem_ = nullptr;
   Time start_;
-  std::vector<Time> others_;  // by worker, when it is free
-  int64_t serving_ = 1;       // of them
-  std::vector<Time> free_at_;
+  std::vector<Item> items_;
+  std::vector<Model> models_;                 // as the problem has them
+  std::vector<std::vector<Duration>> alone_;  // by ensemble and Subset: one task of each, in turn
+  double dearest_ = 0;                        // the price beyond which nothing is worth it
+  std::vector<Time> free_at_;                 // by worker
   Move move_, best_move_;
   Style playing_;
   bool started_ = false;  // the worker has its first batch in this play
-  Plan played_, best_;
-  double value_ = 0, most_ = 0;
-  size_t price_ = 0;  // of the best plan
-  size_t style_ = 0;  // of the best plan
-  uint32_t decisions_ = 0;
+  plan::PoolPlan played_, best_;
+  size_t price_ = 0, style_ = 0;  // of the best plan
 };
 
 }  // namespace fermata::policy

@@ -22,14 +22,6 @@ uint32_t model_of(const EnsembleInfo& info, KeyId key) {
   return it == info.models.end() ? kNoModel : static_cast<uint32_t>(it - info.models.begin());
 }
 
-std::vector<double> expected_utility(const EnsembleInfo& info) {
-  std::vector<double> mean(info.utility.front().size());
-  for (size_t bin = 0; bin < info.utility.size(); ++bin) {
-    for (size_t s = 0; s < mean.size(); ++s) mean[s] += info.share[bin] * info.utility[bin][s];
-  }
-  return mean;
-}
-
 }  // namespace
 
 void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
@@ -38,17 +30,20 @@ void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
   uint32_t at = 0;  // of a removed one, if there is any
   while (at < ensembles_.size() && !ensembles_[at].key.is_none()) ++at;
   if (at == ensembles_.size()) ensembles_.emplace_back();
-  EnsembleInfo worthy = info;
-  for (auto& row : worthy.utility) {
+  plan::PoolProblem::Utilities worthy = info.utility;
+  for (auto& row : worthy) {
     for (plan::Subset s = 1; s < row.size(); ++s) row[s] = std::max(row[s], kLeastUtility);
   }
-  const std::vector<double> mean = expected_utility(worthy);
+  const std::vector<double> mean = mean_utility(worthy, info.share);
   if (!as_published_) {
-    for (auto& row : worthy.utility) {
+    for (auto& row : worthy) {
       for (plan::Subset s = 1; s < row.size(); ++s) row[s] += kDoubt * (mean[s] - row[s]);
     }
   }
-  ensembles_[at] = {.key = key, .info = worthy, .expected = mean, .company = {}, .by_deadline = {}};
+  worthy.push_back(mean);
+  ensembles_[at] = {.key = key, .info = info, .utility = {}, .company = {}, .by_deadline = {}};
+  ensembles_[at].info.utility.clear();
+  ensembles_[at].utility = std::make_shared<const plan::PoolProblem::Utilities>(std::move(worthy));
   ensemble_of_[key] = at;
 }
 
@@ -70,7 +65,7 @@ EnsembleQueries::Query& EnsembleQueries::insert(const Task& task, Time now) {
   auto entry = std::make_unique<Entry>();
   entry->query.task = task;
   entry->query.ensemble = at;
-  entry->query.utility = &ensemble.expected;
+  entry->query.utility = &ensemble.utility->back();
   Query& query = entry->query;
   by_deadline_.insert(&query);
   ensemble.by_deadline.insert(&query);
@@ -89,9 +84,9 @@ EnsembleQueries::Query* EnsembleQueries::find(JobId job) {
 bool EnsembleQueries::scored(const Task& task, const Difficulty& difficulty) {
   Query* query = find(task.job);
   if (query == nullptr || query->difficulty) return false;
-  const auto& bins = ensembles_[query->ensemble].info.utility;
+  const auto& rows = *ensembles_[query->ensemble].utility;
   query->difficulty = difficulty;
-  if (difficulty.bin < bins.size()) query->utility = &bins[difficulty.bin];
+  if (difficulty.bin + 1 < rows.size()) query->utility = &rows[difficulty.bin];
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "estimate/company.h"
+#include "plan/ensemble/pool_problem.h"
 #include "policy/ensemble/ensemble.h"
 #include "policy/pool/view.h"
 #include "policy/scheduler.h"
@@ -24,7 +25,7 @@ class EnsembleQueries {
   struct Query {
     Task task;
     uint32_t ensemble = 0;
-    const std::vector<double>* utility = nullptr;  // by Subset
+    const std::vector<double>* utility = nullptr;  // a row of the ensemble's
     std::optional<Difficulty> difficulty;
     plan::Subset planned = 0;  // is to answer it; running and done are part of it
     plan::Subset running = 0, done = 0, failed = 0;
@@ -47,8 +48,9 @@ class EnsembleQueries {
   using ByDeadline = absl::btree_set<Query*, Before>;  // then by job
   struct Ensemble {
     KeyId key;
-    EnsembleInfo info;
-    std::vector<double> expected;         // utility by Subset over all bins, as often as they come
+    EnsembleInfo info;  // but for its utility, which is here:
+    // By bin and Subset; and, last, over all bins as often as they come.
+    std::shared_ptr<const plan::PoolProblem::Utilities> utility;
     estimate::Company company;            // of a query, within an SLO
     Duration slo = Duration::infinite();  // what queries lately had
     ByDeadline by_deadline;               // of its own

@@ -10,13 +10,8 @@ namespace fermata::policy {
 SomeOfChooser::SomeOfChooser(EnsembleInfo info, std::vector<ServiceId> members)
     : info_(std::move(info)), members_(std::move(members)) {
   FERMATA_CHECK(!members_.empty() && info_.utility.size() == info_.share.size());
-  expected_.resize(size_t{1} << members_.size());
-  for (size_t bin = 0; bin < info_.utility.size(); ++bin) {
-    FERMATA_CHECK(info_.utility[bin].size() == expected_.size());
-    for (size_t s = 0; s < expected_.size(); ++s) {
-      expected_[s] += info_.share[bin] * info_.utility[bin][s];
-    }
-  }
+  expected_ = mean_utility(info_.utility, info_.share);
+  FERMATA_CHECK(expected_.size() == size_t{1} << members_.size());
 }
 
 void SomeOfChooser::arrived(Node& node, Time now, Branches& tree) {

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "engine/services/adapter.h"
 #include "plan/ensemble/ensemble_document.h"
+#include "plan/ensemble/pool_document.h"
 #include "plan/pipeline/pipeline_document.h"
 #include "plan/streams/stream_document.h"
 #include "plan/variants/group_document.h"
