@@ -17,6 +17,7 @@
 #include "operators/operator.h"
 #include "plan/pipeline/pipeline_problem.h"
 #include "plan/variants/penalty.h"
+#include "policy/scheduler.h"
 #include "policy/stream/stream_sessions.h"
 #include "policy/variants/variants.h"
 
@@ -224,6 +225,7 @@ struct EngineOptions {
   std::function<absl::Status(std::string_view model)> refresh;
   std::string policy = "fermata";  // a name of policy::all_scheduler_names()
   policy::GroupSettings groups;
+  policy::Listener listener;  // of each sub-cluster's scheduler; none where empty
   // Model threads that batch, besides one that ranks workers (Symphony 4.5). 0:
   // both happen on the scheduler thread, which is best up to some 100k requests/s; so they do where
   // a service has several models or these are loaded on demand.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -82,6 +83,9 @@ class Scheduler {
   // first.
   virtual std::vector<Problem> last_problems() const { return {}; }
 };
+
+// Puts itself before a scheduler, to see all that it is told and decides.
+using Listener = std::function<std::unique_ptr<Scheduler>(std::unique_ptr<Scheduler>)>;
 
 // The names of the contract: fermata, deferred, deferred-beta-lambda,
 // deferred-prefix, eager, clockwork, edf, nexus. Unknown: INVALID_ARGUMENT with the list.

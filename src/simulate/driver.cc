@@ -295,6 +295,7 @@ absl::StatusOr<Result> run(const Scenario& scenario, const RunOptions& options) 
       !scheduler->serves(policy::Kind::kEnsemble)) {
     return invalid("scheduler '{}' serves no ensembles", scenario.scheduler);
   }
+  if (options.listener) scheduler = options.listener(std::move(scheduler));
   return Run(scenario, options, std::move(scheduler)).go();
 }
 

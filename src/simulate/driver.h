@@ -3,6 +3,7 @@
 #include <functional>
 
 #include "absl/status/statusor.h"
+#include "policy/scheduler.h"
 #include "simulate/result.h"
 #include "simulate/scenario.h"
 #include "simulate/trace.h"
@@ -11,6 +12,7 @@ namespace fermata::simulate {
 
 struct RunOptions {
   Trace* trace = nullptr;                // appended to where not null
+  policy::Listener listener;             // none where empty
   std::function<void(double)> progress;  // now and then, with the share that is done
 };
 

@@ -4,10 +4,10 @@
 #include <gmock/gmock.h>
 
 #include <map>
-#include <set>
 
 #include "base/random.h"
 #include "policy/hand.h"
+#include "policy/story.h"
 
 namespace fermata::policy {
 namespace {
@@ -15,100 +15,11 @@ namespace {
 using testing::IsEmpty;
 using testing::Not;
 
-struct Happened {
-  enum Kind : uint8_t { kArrived, kTaken, kFreed, kDropped, kAnswered, kConcluded, kWithdrawn };
-  Kind kind = kArrived;
-  Task task{};
-  KeyId key{};  // of the batch: kTaken, kFreed
-  WorkerId worker{};
-  uint64_t batch = 0;
-  bool no_answer = false;  // kFreed: for this task
-  plan::Subset ran = 0;    // kConcluded
-};
-using Story = std::vector<Happened>;
-
-// By key of a service: the keys that may answer it; of an ensemble all together.
-struct World {
-  std::map<KeyId, std::vector<KeyId>> answers;
-  std::set<KeyId> ensembles;
-};
-
-bool ends(const World& world, const Happened& h) {
-  if (h.kind == Happened::kTaken) return !world.ensembles.contains(h.task.key);
-  return h.kind != Happened::kArrived && h.kind != Happened::kFreed;
-}
-
-std::vector<std::string> check_ends(const World& world, const Story& story) {
-  std::map<JobId, int> open;
-  std::vector<std::string> found;
-  for (const Happened& h : story) {
-    const std::string job = std::to_string(h.task.job.value());
-    if (h.kind == Happened::kArrived) ++open[h.task.job];
-    if (ends(world, h) && --open[h.task.job] < 0) found.push_back(job + " ends twice");
-  }
-  for (const auto& [job, count] : open) {
-    if (count > 0) found.push_back(std::to_string(job.value()) + " never ends");
-  }
-  return found;
-}
-
-// Batches hold whom they may answer; who wants a step by the deadline is not run beyond it.
-std::vector<std::string> check_batches(const World& world, const Story& story) {
-  std::vector<std::string> found;
-  for (const Happened& h : story) {
-    if (h.kind != Happened::kTaken || h.task.key == h.key) continue;
-    const auto of = world.answers.find(h.task.key);
-    const bool may = of != world.answers.end() &&
-                     std::find(of->second.begin(), of->second.end(), h.key) != of->second.end();
-    if (!may) found.push_back(std::to_string(h.task.job.value()) + " is in another's batch");
-  }
-  return found;
-}
-
-// One worker runs one batch, and one more at most that was bound ahead.
-std::vector<std::string> check_workers(const World&, const Story& story) {
-  std::vector<std::string> found;
-  std::map<WorkerId, std::set<uint64_t>> running;
-  for (const Happened& h : story) {
-    if (h.kind == Happened::kTaken) running[h.worker].insert(h.batch);
-    if (h.kind == Happened::kFreed) running[h.worker].erase(h.batch);
-    if (running[h.worker].size() > 2) {
-      found.push_back("worker " + std::to_string(h.worker.value()) + " runs three batches");
-    }
-  }
-  return found;
-}
-
-// A query runs once on each of its models and is answered by those that had an answer by then.
-std::vector<std::string> check_queries(const World& world, const Story& story) {
-  std::vector<std::string> found;
-  std::map<JobId, plan::Subset> ran, answered;
-  for (const Happened& h : story) {
-    if (!world.ensembles.contains(h.task.key)) continue;
-    const std::string job = std::to_string(h.task.job.value());
-    if (h.kind == Happened::kTaken || h.kind == Happened::kFreed) {
-      const auto& models = world.answers.at(h.task.key);
-      const auto at = std::find(models.begin(), models.end(), h.key) - models.begin();
-      const plan::Subset bit = plan::Subset{1} << at;
-      if (h.kind == Happened::kFreed) {
-        if (!h.no_answer) answered[h.task.job] |= bit;
-      } else if ((ran[h.task.job] & bit) != 0) {
-        found.push_back(job + " runs twice on a model");
-      }
-      ran[h.task.job] |= bit;
-    } else if (h.kind == Happened::kConcluded && h.ran != answered[h.task.job]) {
-      found.push_back(job + " is answered by others than have answered");
-    } else if (h.kind == Happened::kDropped && ran[h.task.job] != 0) {
-      found.push_back(job + " is dropped although it ran");
-    }
-  }
-  return found;
-}
-
 class MixedStorm {
  public:
   MixedStorm(std::string_view policy, uint64_t seed)
       : hand_(policy), random_(seed), workers_(uint64_t{1} << random_.below(7)) {
+    hand_.scheduler = std::make_unique<Teller>(std::move(hand_.scheduler), story_);
     if (random_.below(3) == 0) {
       hand_.scheduler->set_delay_bound({Duration::micros(300), Duration::micros(30)});
     }
@@ -122,7 +33,7 @@ class MixedStorm {
   void step() {
     now_ += random_.exponential(0.5 * static_cast<double>(workers_) / 4);
     const uint64_t what = random_.below(24);
-    if (what == 0 && world_.answers.size() < 12) add_service(static_cast<Kind>(random_.below(2)));
+    if (what == 0 && services_.size() < 12) add_service(static_cast<Kind>(random_.below(2)));
     if (what == 1) reload();
     if (what == 2) withdraw();
     if (what == 3) {
@@ -142,15 +53,9 @@ class MixedStorm {
       note();
     }
   }
-  const World& world() const { return world_; }
   const Story& story() const { return story_; }
 
  private:
-  struct Running {
-    Batch batch;
-    uint64_t id = 0;
-  };
-
   KeyId any(const std::vector<KeyId>& keys) { return keys[random_.below(keys.size())]; }
   LatencyByType latency() { return linear(0.2 + 2 * random_.uniform(), 4 * random_.uniform(), 12); }
   void add_model() {
@@ -176,9 +81,8 @@ class MixedStorm {
       info = EnsembleInfo{.name = "e", .models = of, .utility = {utility}, .share = {1}};
     }
     const KeyId key = hand_.scheduler->add_service(info);
-    world_.answers[key] = of;
     services_.push_back(key);
-    if (kind == Kind::kEnsemble) world_.ensembles.insert(key);
+    if (kind == Kind::kEnsemble) ensembles_.insert(key);
   }
   // A service that nobody waits for goes, and another comes, under a key that may be the same.
   void reload() {
@@ -187,13 +91,8 @@ class MixedStorm {
     for (const auto& [job, task] : waiting_) {
       if (task.key == key) return;
     }
-    if (std::any_of(story_.begin(), story_.end(),
-                    [key](const Happened& h) { return h.task.key == key; })) {
-      return;  // the checkers know one service by each key
-    }
-    const bool ensemble = world_.ensembles.erase(key) > 0;
+    const bool ensemble = ensembles_.erase(key) > 0;
     hand_.scheduler->remove_key(key);
-    world_.answers.erase(key);
     std::erase(services_, key);
     add_service(ensemble ? Kind::kEnsemble : Kind::kVariants);
   }
@@ -202,7 +101,6 @@ class MixedStorm {
     const Task task = random_.below(10) == 0 ? hand_.task(key, now_, 3000)
                                              : hand_.task(key, now_, 60 * random_.uniform());
     waiting_.emplace(task.job, task);
-    story_.push_back({.kind = Happened::kArrived, .task = task});
     hand_.scheduler->nominate(task, at_ms(now_), hand_.out);
     note();
     if (random_.below(2) == 0) return;
@@ -217,50 +115,34 @@ class MixedStorm {
         std::next(waiting_.begin(), static_cast<ptrdiff_t>(random_.below(waiting_.size())));
     const Task task = at->second;
     if (!hand_.scheduler->withdraw(task, at_ms(now_), hand_.out)) return;
-    story_.push_back({.kind = Happened::kWithdrawn, .task = task});
     waiting_.erase(task.job);
   }
   void end_batches(bool all) {
     for (uint32_t w = 0; w < running_.size(); ++w) {
       auto& own = running_[w];
-      if (own.empty() || (!all && own[0].batch.finish > at_ms(now_ + 2) && random_.below(4) != 0)) {
+      if (own.empty() || (!all && own[0].finish > at_ms(now_ + 2) && random_.below(4) != 0)) {
         continue;
       }
-      const Running ended = std::move(own.front());
+      const Batch ended = std::move(own.front());
       own.erase(own.begin());
-      for (const Task& task : ended.batch.tasks) {
-        const bool fails = world_.ensembles.contains(task.key) && random_.below(6) == 0;
+      for (const Task& task : ended.tasks) {
+        const bool fails = ensembles_.contains(task.key) && random_.below(6) == 0;
         if (fails) hand_.scheduler->failed(WorkerId(w), task);
-        story_.push_back({.kind = Happened::kFreed,
-                          .task = task,
-                          .key = ended.batch.key,
-                          .worker = WorkerId(w),
-                          .batch = ended.id,
-                          .no_answer = fails});
       }
       hand_.freed(WorkerId(w), now_);
       note();
     }
   }
-  void end(Happened::Kind kind, const Task& task, plan::Subset ran = 0) {
-    story_.push_back({.kind = kind, .task = task, .ran = ran});
-    waiting_.erase(task.job);
-  }
   void note() {
     for (const Batch& batch : hand_.out.bound) {
-      running_[batch.worker.index()].push_back({batch, ++batches_});
+      running_[batch.worker.index()].push_back(batch);
       for (const Task& task : batch.tasks) {
-        story_.push_back({.kind = Happened::kTaken,
-                          .task = task,
-                          .key = batch.key,
-                          .worker = batch.worker,
-                          .batch = batches_});
-        if (!world_.ensembles.contains(task.key)) waiting_.erase(task.job);
+        if (!ensembles_.contains(task.key)) waiting_.erase(task.job);
       }
     }
-    for (const Dropped& dropped : hand_.out.dropped) end(Happened::kDropped, dropped.task);
-    for (const Task& task : hand_.out.short_circuited) end(Happened::kAnswered, task);
-    for (const Concluded& c : hand_.out.concluded) end(Happened::kConcluded, c.task, c.ran);
+    for (const Dropped& dropped : hand_.out.dropped) waiting_.erase(dropped.task.job);
+    for (const Task& task : hand_.out.short_circuited) waiting_.erase(task.job);
+    for (const Concluded& c : hand_.out.concluded) waiting_.erase(c.task.job);
     hand_.out.clear();
   }
 
@@ -269,16 +151,12 @@ class MixedStorm {
   const size_t workers_;
   double now_ = 0;
   uint32_t variants_ = 0;
-  uint64_t batches_ = 0;
   std::vector<KeyId> models_, services_;
-  std::vector<std::vector<Running>> running_;
+  std::set<KeyId> ensembles_;
+  std::vector<std::vector<Batch>> running_;
   std::map<JobId, Task> waiting_;
-  World world_;
   Story story_;
 };
-
-using Check = std::vector<std::string> (*)(const World&, const Story&);
-constexpr Check kChecks[] = {check_ends, check_batches, check_workers, check_queries};
 
 TEST(MixedStorm, CheckersFindNothing) {
   for (const char* policy : {"fermata", "deferred", "eager"}) {
@@ -287,7 +165,7 @@ TEST(MixedStorm, CheckersFindNothing) {
       for (int i = 0; i < 1500; ++i) storm.step();
       storm.calm();
       for (const Check check : kChecks) {
-        ASSERT_THAT(check(storm.world(), storm.story()), IsEmpty()) << policy << " " << seed;
+        ASSERT_THAT(check(storm.story()), IsEmpty()) << policy << " " << seed;
       }
     }
   }
@@ -295,50 +173,60 @@ TEST(MixedStorm, CheckersFindNothing) {
 
 // One story that is right, and what makes each checker speak.
 TEST(MixedStorm, CheckersRejectBadStories) {
-  const World world{.answers = {{KeyId(9), {KeyId(0), KeyId(1)}}}, .ensembles = {KeyId(9)}};
-  const Task query{JobId(1), KeyId(9), at_ms(0), at_ms(50)},
-      plain{JobId(2), KeyId(0), at_ms(0), at_ms(50)};
+  const JobId query(1), plain(2);
   const WorkerId w(0);
+  const uint32_t first = 1, other = 2, ensemble = 9;
   const Story good = {
-      {.kind = Happened::kArrived, .task = query},
-      {.kind = Happened::kArrived, .task = plain},
-      {.kind = Happened::kTaken, .task = query, .key = KeyId(0), .worker = w, .batch = 1},
-      {.kind = Happened::kTaken, .task = plain, .key = KeyId(0), .worker = w, .batch = 1},
-      {.kind = Happened::kFreed, .task = query, .key = KeyId(0), .worker = w, .batch = 1},
-      {.kind = Happened::kConcluded, .task = query, .ran = 1},
+      .happened = {{.kind = Happened::kArrived, .job = query, .service = ensemble},
+                   {.kind = Happened::kArrived, .job = plain, .service = first},
+                   {.kind = Happened::kTaken,
+                    .job = query,
+                    .service = ensemble,
+                    .model = first,
+                    .worker = w,
+                    .batch = 1,
+                    .finish = at_ms(9),
+                    .deadline = at_ms(5)},
+                   {.kind = Happened::kTaken,
+                    .job = plain,
+                    .service = first,
+                    .model = first,
+                    .worker = w,
+                    .batch = 1,
+                    .finish = at_ms(9),
+                    .deadline = at_ms(9)},
+                   {.kind = Happened::kFreed,
+                    .job = query,
+                    .service = ensemble,
+                    .model = first,
+                    .worker = w,
+                    .batch = 1},
+                   {.kind = Happened::kConcluded, .job = query, .service = ensemble, .ran = 1}},
+      .answers = {{ensemble, {first, other}}},
+      .ensembles = {ensemble}};
+  for (const Check check : kChecks) EXPECT_THAT(check(good), IsEmpty());
+  const auto spoilt = [&good](auto spoil) {
+    Story bad = good;
+    spoil(bad.happened);
+    return bad;
   };
-  for (const Check check : kChecks) EXPECT_THAT(check(world, good), IsEmpty());
-  Story bad = good;
-  bad.push_back(bad.back());
-  EXPECT_THAT(check_ends(world, bad), Not(IsEmpty()));
-  bad = good;
-  bad.pop_back();
-  EXPECT_THAT(check_ends(world, bad), Not(IsEmpty()));
-  bad = good;
-  bad[3].key = KeyId(1);
-  EXPECT_THAT(check_batches(world, bad), Not(IsEmpty()));
-  bad = good;
-  bad[2].key = KeyId(5);
-  EXPECT_THAT(check_batches(world, bad), Not(IsEmpty()));
-  bad = good;
-  for (uint64_t b = 2; b <= 3; ++b) {
-    bad.push_back(
-        {.kind = Happened::kTaken, .task = plain, .key = KeyId(0), .worker = w, .batch = b});
-  }
-  bad.erase(bad.begin() + 4);
-  EXPECT_THAT(check_workers(world, bad), Not(IsEmpty()));
-  bad = good;
-  bad.back().ran = 3;
-  EXPECT_THAT(check_queries(world, bad), Not(IsEmpty()));
-  bad = good;
-  bad[4].no_answer = true;
-  EXPECT_THAT(check_queries(world, bad), Not(IsEmpty()));
-  bad = good;
-  bad.insert(bad.begin() + 4, bad[2]);
-  EXPECT_THAT(check_queries(world, bad), Not(IsEmpty()));
-  bad = good;
-  bad.back().kind = Happened::kDropped;
-  EXPECT_THAT(check_queries(world, bad), Not(IsEmpty()));
+  using Events = std::vector<Happened>;
+  const std::pair<Check, Story> bad[] = {
+      {check_ends, spoilt([](Events& e) { e.push_back(e.back()); })},
+      {check_ends, spoilt([](Events& e) { e.pop_back(); })},
+      {check_batches, spoilt([](Events& e) { e[3].model = 2; })},
+      {check_batches, spoilt([](Events& e) { e[2].model = 5; })},
+      {check_workers, spoilt([](Events& e) {
+         e.erase(e.begin() + 4);
+         for (uint64_t b = 2; b <= 3; ++b) e.push_back(e[3]), e.back().batch = b;
+       })},
+      {check_queries, spoilt([](Events& e) { e.back().ran = 3; })},
+      {check_queries, spoilt([](Events& e) { e[4].no_answer = true; })},
+      {check_queries, spoilt([](Events& e) { e.insert(e.begin() + 4, Happened(e[2])); })},
+      {check_queries, spoilt([](Events& e) { e.back().kind = Happened::kDropped; })},
+      {check_deadlines, spoilt([](Events& e) { e[3].deadline = at_ms(8); })},
+  };
+  for (const auto& [check, story] : bad) EXPECT_THAT(check(story), Not(IsEmpty()));
 }
 
 }  // namespace

@@ -78,6 +78,7 @@ absl::StatusOr<std::unique_ptr<Pool>> Pool::make(
   uint32_t first = 0;
   for (auto& workers : dealt) {
     ASSIGN_OR_RETURN(MadeScheduler made, make_one(options));
+    if (options.listener) made.scheduler = options.listener(std::move(made.scheduler));
     Driver::Shared shared{pool->ids_, first, {}, {}, options.workers.run_limit};
     if (options.workers.least) shared.serving = *options.workers.least;
     for (Driver::NewWorker& worker : workers) {  // which are in the order of their types
