@@ -1,5 +1,6 @@
 // How long one decision of `fermata plan ensemble` takes: by queries, models and deadlines, and
-// beside the published table over quantised rewards by its step delta. Prints one JSON object;
+// beside the published table over quantised rewards by its step delta; and one decision of the
+// default. Prints one JSON object;
 // bench/ensemble.py draws it.
 //   bench_ensemble [PROBLEMS]
 #include <time.h>
@@ -14,11 +15,12 @@
 #include "base/random.h"
 #include "ensemble_published.h"
 #include "plan/ensemble/ensemble_planner.h"
+#include "policy/ensemble/ensemble_lookahead.h"
 
 namespace {
 
 using namespace fermata;
-using namespace fermata::policy;
+using namespace fermata::plan;
 
 // Slower models are better, and easy queries need few of them.
 void draw_utilities(EnsembleQuery& query, size_t models, Random& random) {
@@ -121,6 +123,63 @@ Json measure_published(size_t queries, double delta, int problems) {
   return out;
 }
 
+constexpr size_t kBins = 10;  // of difficulty
+
+// As the server's: 16 workers, queries that wait and as many that are expected. Every 16th decision
+// tries all prices.
+Json measure_default(size_t queries, size_t models, int problems) {
+  Random random(queries * 1000 + models);
+  policy::EnsembleLookahead planner;
+  std::vector<double> all, few;
+  for (int i = 0; i < problems; ++i) {
+    const EnsembleProblem drawn = draw(queries, models, 3, random);
+    PoolProblem p;
+    for (int w = 0; w < 16; ++w) {
+      p.workers.push_back(
+          {std::to_string(w), 0, Time() + Duration::from_millis(40 * random.uniform())});
+    }
+    PoolProblem::Ensemble ensemble{.name = "e"};
+    PoolProblem::Utilities utility;
+    for (const EnsembleModel& model : drawn.models) {
+      ensemble.models.push_back(static_cast<uint32_t>(p.models.size()));
+      const double ms = model.latency.millis();
+      p.models.push_back({model.name, *LatencyTable::make(LinearLatency{ms / 4, ms * 3 / 4}, 16)});
+    }
+    for (size_t q = 0; q < drawn.queries.size(); ++q) {
+      const EnsembleQuery& query = drawn.queries[q];
+      if (utility.size() < kBins) utility.push_back(query.utility);
+      p.queries.push_back({.id = query.id,
+                           .row = static_cast<uint32_t>(q % kBins),
+                           .arrival = Time(),
+                           .deadline = Time() + query.deadline,
+                           .open = (Subset{1} << models) - 1});
+    }
+    std::sort(p.queries.begin(), p.queries.end(),
+              [](const auto& a, const auto& b) { return a.deadline < b.deadline; });
+    utility.push_back(utility.front());
+    ensemble.utility = std::make_shared<const PoolProblem::Utilities>(std::move(utility));
+    ensemble.company = 32;
+    ensemble.spread = ensemble.slo = Duration::millis(100);
+    p.ensembles.push_back(std::move(ensemble));
+    for (const bool try_all : {true, false}) {
+      p.try_all = try_all;
+      double least = INFINITY;
+      for (int again = 0; again < 3; ++again) {
+        const double start = cpu_micros();
+        planner.plan(p);
+        least = std::min(least, cpu_micros() - start);
+      }
+      (try_all ? all : few).push_back(least);
+      p.last_price = planner.last_price();
+      p.last_style = planner.last_style();
+    }
+  }
+  return {{"queries", queries},
+          {"models", models},
+          {"all", percentiles(all)},
+          {"few", percentiles(few)}};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -139,5 +198,12 @@ int main(int argc, char** argv) {
       published.push_back(measure_published(queries, delta, std::min(problems, 20)));
     }
   }
-  std::cout << write_json({{"problems", problems}, {"sizes", sizes}, {"published", published}});
+  Json by_default = Json::array();
+  for (const auto& [queries, models] : {std::pair{16, 3}, {64, 3}, {16, 8}, {64, 6}, {64, 8}}) {
+    by_default.push_back(measure_default(queries, models, problems));
+  }
+  std::cout << write_json({{"problems", problems},
+                           {"sizes", sizes},
+                           {"published", published},
+                           {"default", by_default}});
 }

@@ -20,6 +20,7 @@ import plot
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WITHIN_US = {(32, 3, 3): 500, (64, 3, 3): 2000, (64, 3, 20): 15000}  # queries, models, reach
+DEFAULT_WITHIN_US = 1000  # of 64 queries of 6 models, or 16 of 8
 
 
 def draw(measured):
@@ -58,6 +59,9 @@ def missed(measured):
         if most and r["p50_us"] > most:
             yield (f"{r['queries']} queries, {r['models']} models, deadlines up to {r['reach']}: "
                    f"{r['p50_us']:.0f} us, at most {most}")
+    for r in measured["default"]:
+        if r["models"] * r["queries"] <= 64 * 6 and r["few"]["p50_us"] > DEFAULT_WITHIN_US:
+            yield f"the default, {r['queries']} queries, {r['models']} models: {r['few']['p50_us']:.0f} us"
     for r in measured["published"]:
         if r["best"] < r["utility"] - 1e-9:
             yield f"{r['queries']} queries: worth less than the published table at {r['delta']}"
@@ -78,6 +82,9 @@ def main():
                       "published utility", "planner's"],
                      [[r["queries"], r["delta"], r["p50_us"], r["planner_p50_us"], r["solutions"],
                        r["utility"], r["best"]] for r in measured["published"]]))
+    print(plot.table(["queries", "models", "default p50 us", "p99 us", "all prices p50 us", "p99 us"],
+                     [[r["queries"], r["models"], r["few"]["p50_us"], r["few"]["p99_us"],
+                       r["all"]["p50_us"], r["all"]["p99_us"]] for r in measured["default"]]))
     print(draw(measured))
     problems = list(missed(measured))
     print("\n".join(problems) if problems else "within its figures")

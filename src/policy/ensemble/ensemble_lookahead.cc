@@ -128,22 +128,13 @@ void EnsembleLookahead::consider(size_t price, size_t style) {
 
 void EnsembleLookahead::name_subsets(double price) {
   for (Model& model : models_) model.waiting.clear();
-  const Item* before = nullptr;
-  plan::Subset same = 0;  // what `before` names
+  named_.clear();
   for (uint32_t i = 0; i < items_.size(); ++i) {
     Item& item = items_[i];
     const std::vector<uint32_t>& own = models_of(item);
     item.has = item.had;
     item.finish = start_;
-    plan::Subset wanted = 0;
-    if (!is_late(item)) {
-      const bool alike = before != nullptr && !playing_.fitting &&
-                         before->utility == item.utility && before->open == item.open &&
-                         before->had == item.had;
-      if (!alike) same = best_subset(item, price);
-      before = &item;
-      wanted = same;
-    }
+    plan::Subset wanted = is_late(item) ? 0 : best_subset_of_alike(item, price);
     // Where all are served somebody has to answer, however little it is worth.
     if (wanted == 0 && item.serve_all && item.had == 0) wanted = cheapest(item);
     for (uint32_t k = 0; k < own.size(); ++k) {
@@ -158,18 +149,35 @@ void EnsembleLookahead::name_subsets(double price) {
   }
 }
 
-plan::Subset EnsembleLookahead::best_subset(const Item& item, double price) const {
+// Until its deadline, of all workers.
+Duration EnsembleLookahead::room(const Item& item) const {
+  if (item.deadline.is_infinite()) return Duration::infinite();
+  const auto workers = static_cast<int64_t>(problem_->workers.size());
+  return (item.deadline - std::max(item.arrival, start_)) * workers;
+}
+
+// Those who differ in their deadlines alone name the same, unless these bind them.
+plan::Subset EnsembleLookahead::best_subset_of_alike(const Item& item, double price) {
+  const bool binds =
+      playing_.fitting && !item.serve_all && alone_[item.ensemble][item.open] > room(item);
+  if (binds) return best_subset(item, price, /*fitting=*/true);
+  const auto alike = absl::c_find_if(named_, [&item](const NamedSubset& named) {
+    return named.utility == item.utility && named.open == item.open && named.had == item.had;
+  });
+  if (alike != named_.end()) return alike->subset;
+  named_.push_back({item.utility, item.open, item.had, best_subset(item, price, false)});
+  return named_.back().subset;
+}
+
+plan::Subset EnsembleLookahead::best_subset(const Item& item, double price, bool fitting) const {
   const std::vector<uint32_t>& own = models_of(item);
   const std::vector<Duration>& alone = alone_[item.ensemble];
+  const Duration most = fitting ? room(item) : Duration::infinite();
   plan::Subset wanted = 0;
   double best = 0;
-  // Of all workers, until its deadline.
-  const bool fits = !playing_.fitting || item.serve_all;
-  const auto workers = static_cast<int64_t>(problem_->workers.size());
-  const Duration room = (item.deadline - std::max(item.arrival, start_)) * workers;
   for (plan::Subset s = item.open; s != 0; s = (s - 1) & item.open) {
     double net = item.utility[item.had | s] - item.utility[item.had];
-    if (net <= best || (!fits && alone[s] > room)) continue;
+    if (net <= best || alone[s] > most) continue;
     for (plan::Subset rest = s; rest != 0; rest &= rest - 1) {
       net -= price * models_[own[std::countr_zero(rest)]].cost;
     }

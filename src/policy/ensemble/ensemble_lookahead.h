@@ -41,6 +41,10 @@ class EnsembleLookahead {
     plan::Subset has = 0;
     Time finish;
   };
+  struct NamedSubset {
+    const double* utility = nullptr;
+    plan::Subset open = 0, had = 0, subset = 0;
+  };
   struct Model {
     const LatencyByType* latency = nullptr;
     double cost = 0;  // seconds of a worker for one task in a batch
@@ -80,7 +84,9 @@ class EnsembleLookahead {
   // wait forever for those that are worth more.
   bool is_late(const Item& item) const { return item.deadline <= start_; }
   // What earns it most at this price; empty where nothing earns anything.
-  plan::Subset best_subset(const Item& item, double price) const;
+  plan::Subset best_subset(const Item& item, double price, bool fitting) const;
+  plan::Subset best_subset_of_alike(const Item& item, double price);
+  Duration room(const Item& item) const;
   plan::Subset cheapest(const Item& item) const;
   double worth(const Item& item, plan::Subset more, Time finish) const;
   void run(uint32_t worker, Time now);
@@ -92,6 +98,7 @@ class EnsembleLookahead {
   std::vector<std::vector<Duration>> alone_;  // by ensemble and Subset: one task of each, in turn
   double dearest_ = 0;                        // the price beyond which nothing is worth it
   std::vector<Time> free_at_;                 // by worker
+  std::vector<NamedSubset> named_;            // in one play
   Move move_, best_move_;
   Style playing_;
   bool started_ = false;  // the worker has its first batch in this play

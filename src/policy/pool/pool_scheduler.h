@@ -51,7 +51,6 @@ class PoolScheduler final : public Scheduler {
   };
   KeyId new_key();
   const OfKind& of_kind(Kind kind);
-  bool offers_itself(KeyId key) const { return slot_[key.index()] == key; }
   const OfKind* chooser_of(KeyId key) const;  // null: of a single model
   void settle(KeyId key, Time now, Decisions& out);
   void complete(Batch& batch, KeyId slot, Time now, Decisions& out);

@@ -87,7 +87,6 @@ class VariantsQueue {
   }
   // Items that came a second, lately; none are left of an application where none came.
   double rate_rps(uint32_t application, Time now);
-  Duration typical_slo(uint32_t application) const { return applications_[application].slo; }
   // Of one item on any variant and type of worker.
   Duration fastest(uint32_t application) const { return applications_[application].fastest; }
   // accuracy() of every variant for some that have left lately, one after the other; of those
