@@ -44,15 +44,18 @@ void expect_same(const TaskQueue& queue, const std::vector<Task>& naive) {
   }
 }
 
-TEST(TaskQueue, AgreesWithASortedVector) {
+// Deadlines are up to `spread` out of order; in turns more tasks come than go and the other way
+// round.
+void compare_with_a_sorted_vector(uint64_t spread) {
   Random random(2);
   TaskQueue queue;
   std::vector<Task> naive;
-  for (uint64_t step = 0; step < 20'000; ++step) {
+  for (uint64_t step = 0; step < 10'000; ++step) {
+    const bool more_come = step / 400 % 2 == 0;
     const uint64_t action = random.below(10);
-    if (action < 5) {
+    if (action < (more_come ? 7 : 3)) {
       const Task task{JobId(step), KeyId(0), Time(),
-                      Time::from_nanos(static_cast<int64_t>(step / 4 + random.below(20))),
+                      Time::from_nanos(static_cast<int64_t>(step / 4 + random.below(spread))),
                       1 + static_cast<uint32_t>(random.below(4))};
       queue.insert(task);
       naive.insert(
@@ -74,6 +77,11 @@ TEST(TaskQueue, AgreesWithASortedVector) {
     for (uint64_t sum = 0; n < naive.size() && (sum += naive[n].items) <= limit;) ++n;
     ASSERT_EQ(queue.most_within(0, limit), n);
   }
+}
+
+TEST(TaskQueue, AgreesWithASortedVector) { compare_with_a_sorted_vector(20); }
+TEST(TaskQueue, AgreesWithASortedVectorWhenLongAndOutOfOrder) {
+  compare_with_a_sorted_vector(2'000);
 }
 
 // window.h, word for word, by linear scans.

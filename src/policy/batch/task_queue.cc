@@ -1,61 +1,71 @@
 #include "policy/batch/task_queue.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace fermata::policy {
+namespace {
 
-void TaskQueue::insert(const Task& task) {
+constexpr size_t kManyToMove = 64, kFew = 16;
+
+}  // namespace
+
+void TaskQueue::append(const Task& task) {
   if (size() == slots_.size()) grow();
-  size_t i = size();
-  ++back_;
-  for (; i > 0 && slot(i - 1).task.deadline > task.deadline; --i) {
-    slot(i) = slot(i - 1);
-    slot(i).before += task.items;
-  }
-  slot(i).before = i + 1 < size() ? slot(i + 1).before - task.items : total_;
-  slot(i).task = task;
+  Slot& last = slots_[back_++ & (slots_.size() - 1)];
+  last.task = task;
+  last.before = total_;
   total_ += task.items;
 }
 
-bool TaskQueue::erase(const Task& task) {
-  size_t low = 0, high = size();
-  while (low < high) {
-    const size_t middle = (low + high) / 2;
-    if (slot(middle).task.deadline < task.deadline) {
-      low = middle + 1;
-    } else {
-      high = middle;
+void TaskQueue::insert(const Task& task) {
+  if (!in_tree_) {
+    if (empty() || !before(task, slot(size() - 1).task)) return append(task);
+    if (size() <= kManyToMove || !before(task, slot(size() - kManyToMove).task)) {
+      append(task);
+      size_t i = size() - 1;
+      for (; i > 0 && before(task, slot(i - 1).task); --i) {
+        slot(i) = slot(i - 1);
+        slot(i).before += task.items;
+      }
+      slot(i) = {task, slot(i + 1).before - task.items};
+      return;
     }
+    into_tree();
   }
-  for (; low < size() && slot(low).task.deadline == task.deadline; ++low) {
-    if (slot(low).task.job != task.job) continue;
-    erase_at(low);
-    return true;
-  }
-  return false;
+  tree_.insert(task);
+  total_ += task.items;
+  ++back_;
+}
+
+bool TaskQueue::erase(const Task& task) {
+  const size_t i = first(0, [&](const Task& other, uint64_t) { return !before(other, task); });
+  if (i == size() || before(task, (*this)[i])) return false;
+  erase_at(i);
+  return true;
 }
 
 void TaskQueue::erase_at(size_t i) {
-  const uint32_t items = slot(i).task.items;
+  if (!in_tree_ && i == 0) return pop_front();
+  if (!in_tree_ && size() - i > kManyToMove) into_tree();
+  const uint32_t items = (*this)[i].items;
+  total_ -= items;
+  if (in_tree_) {
+    tree_.erase_at(i);
+    --back_;
+    if (size() <= kFew) into_ring();
+    return;
+  }
   for (; i + 1 < size(); ++i) {
     slot(i) = slot(i + 1);
     slot(i).before -= items;
   }
   --back_;
-  total_ -= items;
 }
 
 size_t TaskQueue::most_within(size_t i, uint64_t items) const {
-  size_t low = i, high = size();
-  while (low < high) {  // the last end with items_before(end) - items_before(i) <= items
-    const size_t middle = (low + high + 1) / 2;
-    if (items_before(middle) - items_before(i) <= items) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low - i;
+  const uint64_t all = items_from(i);
+  if (all <= items) return size() - i;
+  return first(i, [&](const Task&, uint64_t left) { return all - left > items; }) - 1 - i;
 }
 
 void TaskQueue::grow() {
@@ -65,6 +75,22 @@ void TaskQueue::grow() {
   slots_ = std::move(larger);
   front_ = 0;
   back_ = n;
+}
+
+void TaskQueue::into_tree() {
+  const size_t n = size();
+  total_ = items_from(0);
+  for (size_t i = 0; i < n; ++i) tree_.insert(slot(i).task);
+  front_ = 0;
+  back_ = n;
+  in_tree_ = true;
+}
+
+void TaskQueue::into_ring() {
+  in_tree_ = false;
+  front_ = back_ = 0;
+  total_ = 0;
+  for (; tree_.size() > 0; tree_.erase_at(0)) append(tree_[0]);
 }
 
 }  // namespace fermata::policy

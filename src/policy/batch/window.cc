@@ -9,16 +9,8 @@ namespace {
 // size of the queue if there is none. Monotone: later tasks have later deadlines
 // and fewer behind them.
 size_t first_whole_rest(const TaskQueue& queue, const BatchTimes& times, const Moment& m) {
-  size_t low = 0, high = queue.size();
-  while (low < high) {
-    const size_t middle = (low + high) / 2;
-    if (times.finish(queue.items_from(middle), m) <= queue[middle].deadline) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  return low;
+  return queue.first(
+      0, [&](const Task& task, uint64_t items) { return times.finish(items, m) <= task.deadline; });
 }
 
 size_t take_from(size_t first, const TaskQueue& queue, const BatchTimes& times, const Moment& m) {
