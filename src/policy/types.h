@@ -80,6 +80,8 @@ struct Grant {
   Duration others_slack = Duration::infinite();  // the least Outlook::slack of the other keys
   Harm harm;
   double load = 0;  // Outlook::load of all keys, by worker
+  // When a batch of which nothing has a deadline had better end, for others' sake.
+  Time until = Time::infinite();
 };
 
 // The answer to a grant: the worker's batch is expected to end at free_at; or

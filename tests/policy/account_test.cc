@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "by_hand.h"
+#include "hand.h"
 #include "policy/pool/pool_ranker.h"
 
 namespace fermata::policy {
@@ -149,6 +150,30 @@ TEST_F(LastFreeWorker, IsTakenAtOnceUnderThePublishedPolicies) {
   offer.run = Duration::millis(100);
   published.offered(offer, at_ms(0), grants_);
   EXPECT_EQ(grants_.size(), 1u);
+}
+
+// On one worker, where a service of 50 ms and one item a batch is asked ten times a second or not
+// at all: how many of 60 best-effort items of 2 ms, that all wait, run together.
+uint32_t backlog_batch(bool asked) {
+  Hand hand("fermata");
+  const KeyId service = hand.key(1, 5, 50), backlog = hand.key(2, 6, 50);
+  const WorkerId worker = hand.worker();
+  for (double now = 0; asked && now < 2000; now += 100) {
+    hand.arrive(service, now, 50);
+    EXPECT_EQ(hand.batch().key, service);
+    hand.freed(worker, now + 6);
+  }
+  for (int i = 0; i < 61; ++i) hand.arrive_patient(backlog, 2050);
+  EXPECT_EQ(hand.batch().items, 1u);
+  hand.freed(worker, 2058);
+  const Batch batch = hand.batch();
+  EXPECT_LE(batch.finish, at_ms(2058 + (asked ? 50 - 6 : 1000)));
+  return batch.items;
+}
+
+TEST(Backlog, LeavesTheOnlyWorkerInTimeForThoseWhoHaveADeadline) {
+  EXPECT_EQ(backlog_batch(false), 60u);
+  EXPECT_GE(backlog_batch(true), 10u);
 }
 
 }  // namespace

@@ -191,6 +191,7 @@ void QueueBatcher::offer_patient(Time now) {
   offer_.patient = true;
   offer_.types = kAnyType;
   offer_.run = n == 0 ? Duration() : slowest_.run(offer_.items);
+  if (n > 0) offer_.outlook.alone = slowest_.run(patient_[0].items);
   offer_.epoch = epoch_;
   offer_.start_at = now;
   offer_.urgency = n == 0 ? Time::infinite() : patient_[0].arrival;
@@ -251,7 +252,7 @@ Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
     Batch& batch = out.add_batch();
     batch.key = key_;
     batch.worker = grant.worker;
-    fill(first, take, times, m, batch);
+    fill(first, take, times, m, grant.until, batch);
     batch.start = times.start(batch.items, m);
     batch.finish = batch.start + times.run(batch.items);
     ran(batch.items);
@@ -287,9 +288,12 @@ void QueueBatcher::join(Batch& batch, uint32_t type, Time limit, Time now, Decis
 
 // `take` tasks from `first` on, then those without deadline as far as they make nobody late.
 void QueueBatcher::fill(size_t first, size_t take, const BatchTimes& times, const Moment& m,
-                        Batch& batch) {
-  const uint32_t most =
-      take > 0 && !patient_.empty() ? times.largest(queue_[first].deadline, m) : times.max_batch();
+                        Time until, Batch& batch) {
+  uint32_t most = times.max_batch();
+  if (!patient_.empty()) {
+    until = take > 0 ? queue_[first].deadline : std::max(until, times.finish(patient_[0].items, m));
+    if (!until.is_infinite()) most = times.largest(until, m);
+  }
   batch.items = 0;
   for (; take > 0; --take) {
     batch.items += queue_[first].items;

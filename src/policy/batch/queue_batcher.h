@@ -78,7 +78,8 @@ class QueueBatcher : public Batcher {
   void offer_urgent(const Cut& c, Time now);
   void expect(Time now);
   void offer_patient(Time now);
-  void fill(size_t first, size_t take, const BatchTimes& times, const Moment& m, Batch& batch);
+  void fill(size_t first, size_t take, const BatchTimes& times, const Moment& m, Time until,
+            Batch& batch);
   Time latest_alone(const Task& task) const;
 
   const KeyId key_;

@@ -8,6 +8,8 @@ namespace {
 // Of a key whose arrivals have stopped, nothing tells: its silence counts instead.
 constexpr double kGaps = 3;
 constexpr Duration kStillComing = Duration::seconds(1);
+// What of those with a deadline may come at once, by what comes on average.
+constexpr double kSurge = 3;
 
 double expected_rate(const Outlook& outlook, Time now) {
   const double silent = (now - outlook.seen).seconds();
@@ -28,6 +30,28 @@ double between(uint32_t items, Time first, Time last, Time start, Time until) {
       (std::min(last, until) - std::max(first, start)).seconds() / span * (items - 1) +
       (first >= start);
   return std::min<double>(lost, items);
+}
+
+// The least slack of the other keys to which something may still come; infinite for none.
+Duration tightest(const PoolView& view, KeyId key, Time now) {
+  Duration slack = Duration::infinite();
+  for (const Offer& offer : view.offers()) {
+    const Outlook& outlook = offer.outlook;
+    if (offer.key == key || outlook.slack >= slack || !has_come_lately(outlook, now)) continue;
+    slack = outlook.slack;
+  }
+  return slack;
+}
+
+// Of the workers of its type but itself: how many are free by then.
+uint32_t free_by(const PoolView& view, WorkerId worker, Time then) {
+  uint32_t free = 0;
+  for (uint32_t w = 0; w < view.workers().size(); ++w) {
+    const WorkerView& other = view.workers()[w];
+    if (w == worker.index() || other.away || other.type != view.worker(worker).type) continue;
+    free += other.free_at <= then;
+  }
+  return free;
 }
 
 }  // namespace
@@ -65,19 +89,17 @@ double load(const PoolView& view, Time now) {
 }
 
 Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
-  Duration slack = Duration::infinite();
-  for (const Offer& offer : view.offers()) {
-    const Outlook& outlook = offer.outlook;
-    if (offer.key == key || outlook.slack >= slack || !has_come_lately(outlook, now)) continue;
-    slack = outlook.slack;
-  }
-  if (slack.is_infinite()) return Time::infinite();
-  for (uint32_t w = 0; w < view.workers().size(); ++w) {
-    const WorkerView& other = view.workers()[w];
-    if (w == worker.index() || other.away || other.type != view.worker(worker).type) continue;
-    if (other.free_at <= now + slack) return Time::infinite();
-  }
+  const Duration slack = tightest(view, key, now);
+  if (slack.is_infinite() || free_by(view, worker, now + slack) > 0) return Time::infinite();
   return now + slack;
+}
+
+Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
+  const Duration slack = tightest(view, key, now);
+  if (slack.is_infinite()) return Time::infinite();
+  const double busy = kSurge * load(view, now) * view.serving();
+  const Time then = now + slack.scaled(1 / (1 + busy));
+  return free_by(view, worker, then) > busy ? Time::infinite() : then;
 }
 
 }  // namespace fermata::policy

@@ -20,4 +20,9 @@ double load(const PoolView& view, Time now);
 // type is free by then, or nobody is expected. O(keys + workers).
 Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now);
 
+// The same for a batch that nobody waits for, whoever comes in threefold numbers: infinite where
+// three times the workers that they lately kept busy are free by then, and else shorter by what
+// they will take themselves. O(keys + workers).
+Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now);
+
 }  // namespace fermata::policy

@@ -204,22 +204,33 @@ bool PoolRanker::holds(size_t key, WorkerId worker, Time now, Harm& harm) {
 }
 
 // Without a deadline a batch must not keep one that has it waiting: it runs only
-// if, for as long as it takes, there are workers of its type for all offers that will want one.
+// if, for as long as it takes, there are workers of its type for all offers that will want one. The
+// default's is cut so that it ends before the first of them wants one, or one that may still come.
 bool PoolRanker::grant_patient(Time now, std::vector<Grant>& out) {
   if (patient_.top().is_infinite()) return false;
   const KeyId key(static_cast<uint32_t>(patient_.top_index()));
   const Offer& offer = view_.offer(key);
-  const Time end = now + offer.run;
   for (size_t t = types_.size(); t-- > 0;) {
     const Type& type = types_[t];
     if (type.available.top() != kIdle || (offer.types >> t & 1) == 0) continue;
+    const WorkerId worker(static_cast<uint32_t>(type.available.top_index()));
+    Time until = considerate_ ? free_again_by(view_, key, worker, now) : Time::infinite();
+    const Time end = std::min(until, now + offer.run);
     size_t idle = 0, wanted = 0;
     for (size_t w = 0; w < view_.workers().size(); ++w) idle += type.available[w] == kIdle;
+    Time first = Time::infinite();
     for (size_t k = 0; k < due_.size(); ++k) {
-      wanted += later_[k] < end && (view_.offers()[k].types >> t & 1) != 0;
+      if (later_[k] >= end || (view_.offers()[k].types >> t & 1) == 0) continue;
+      ++wanted;
+      first = std::min(first, later_[k]);
     }
-    if (idle <= wanted) continue;
-    grant(key, WorkerId(static_cast<uint32_t>(type.available.top_index())), Harm(), now, out);
+    if (idle <= wanted) {
+      const Duration least = offer.outlook.alone;  // none: cannot be cut
+      if (!considerate_ || least <= Duration() || now + least > first) continue;
+      until = first;
+    }
+    grant(key, worker, Harm(), now, out);
+    out.back().until = until;
     return true;
   }
   return false;
