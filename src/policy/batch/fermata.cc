@@ -61,7 +61,7 @@ class Fermata final : public QueueBatcher {
     others_slack_ = grant.others_slack;
     const double wanted =
         std::max(rising(grant.variation, kSteady, kBursts), rising(grant.load, kSpare, kBusy));
-    early_ = wanted * (1 - rising(grant.load, kDense, kFull));
+    early_ = wanted * (1 - rising(grant.load, kDense, kFull) * (1 - alone_ * alone_));
   }
 
   // The size at which an item costs least: items of others that are made late, and the items that
@@ -95,6 +95,7 @@ class Fermata final : public QueueBatcher {
     nearly_target_ = 1;
     while (efficiency(nearly_target_) < (1 - kNotWorth) * efficiency(target_)) ++nearly_target_;
     load_ = rate().per_second() / efficiency(target_);
+    alone_ = std::min(1.0, efficiency(1) / efficiency(target_));
     const double fixed_s = fixed_cost(times(), target_).seconds();
     spare_ = 1 - rising(fixed_s, (budget().seconds() - fixed_s) * kCheap,
                         (budget().seconds() - fixed_s) * kDear);
@@ -156,6 +157,7 @@ class Fermata final : public QueueBatcher {
   Duration others_slack_ = Duration::infinite();
   const PoolView* pool_ = nullptr;
   double load_ = 0;   // see Outlook
+  double alone_ = 1;  // efficiency of one item, by that of the target
   double early_ = 0;  // how far the pool's load has batches start early, 0 to 1
   double spare_ = 0;  // how far the own fixed cost lets them
 };

@@ -23,7 +23,8 @@ namespace fermata::policy {
 //    worker free for the next burst: none up to a variation of 0.3 (estimate/variation.h), all
 //    from 0.6 on, averaged over the pool's grants: else the models that start at once would win
 //    over others. Of the load (Grant::load): none below 0.6, all from 0.7 on. Both vanish from a
-//    load of 0.8 to 0.95, where the pool needs its largest batches, and for a model of which
+//    load of 0.8 to 0.95, where the pool needs its largest batches, but for the square of the share
+//    of its efficiency that a batch of one has; and for a model of which
 //    the fixed cost of a batch takes 0.4 to 0.5 of what a deadline leaves beside it, since an early
 //    start costs one more of these. It is less, in proportion, for a batch that runs longer
 //    than requests of other keys can wait.
