@@ -50,6 +50,8 @@ StreamRun read_run(Reader root) {
   run.solver =
       static_cast<plan::StreamSolver>(fields["solver"].choice({"best", "exact", "annealing"}, 0));
   run.scheduler = fields["scheduler"].string(run.scheduler);
+  run.room = static_cast<uint32_t>(fields["room"].integer(0, variants, 0));
+  run.load_ms = fields["load_ms"].non_negative(run.load_ms);
   run.duration_s = fields["duration_s"].positive(run.duration_s);
   run.seed = static_cast<uint64_t>(fields["seed"].integer(0, INT64_MAX, 1));
   return run;
@@ -72,6 +74,9 @@ absl::StatusOr<Json> answer(const std::string& line) {
               {"plans", r.plans},
               {"switches", r.switches},
               {"near_switches", r.near_switches},
+              {"prefetched", r.prefetched},
+              {"fetched", r.fetched},
+              {"stale", r.stale},
               {"mean_batch", static_cast<double>(r.batched) / batches},
               {"estimate_error", r.estimate_error},
               {"frames_by_variant", r.frames_by_variant}};

@@ -12,6 +12,7 @@
 #include "estimate/uplink.h"
 #include "plan/streams/stream_planner.h"
 #include "policy/scheduler.h"
+#include "policy/stream/stream_residents.h"
 
 namespace fermata::simulate {
 namespace {
@@ -89,10 +90,12 @@ class StreamSimulation {
   void answered(uint64_t id, bool served, Time now);  // at the client
   void reply(uint64_t id, bool served, Time now);
   void look(Time now);
+  uint32_t loaded(uint32_t variant, Time now);
 
   const StreamRun& run_;
   std::unique_ptr<policy::Scheduler> scheduler_;
   std::unique_ptr<policy::StreamSessions> sessions_;
+  std::optional<policy::StreamResidents> residents_;
   Random random_;
   std::vector<KeyId> keys_;
   std::vector<Sender> senders_;
@@ -131,6 +134,10 @@ void StreamSimulation::set_up() {
   settings.slack = kSlack;
   settings.most_clients = plan::StreamProblem::kMostClients;
   sessions_ = std::make_unique<policy::StreamSessions>(std::move(settings));
+  const auto count = static_cast<uint32_t>(run_.variants.size());
+  if (run_.room > 0) {
+    residents_.emplace(run_.workers, count, run_.room, Duration::from_millis(run_.load_ms));
+  }
   for (uint32_t w = 0; w < run_.workers; ++w) scheduler_->add_worker(Time(), decisions_);
   for (uint32_t c = 0; c < run_.clients.size(); ++c) {
     const StreamRun::Client& client = run_.clients[c];
@@ -145,7 +152,14 @@ void StreamSimulation::set_up() {
 void StreamSimulation::look(Time now) {
   if (sessions_->wants_plan(now)) {
     const plan::StreamProblem problem = sessions_->problem(now);
-    sessions_->planned(problem, plan::plan_streams(problem));
+    const plan::StreamPlan plan = plan::plan_streams(problem);
+    sessions_->planned(problem, plan);
+    for (const plan::StreamPlan::Worker& worker : plan.workers) {
+      if (!residents_) break;
+      const auto there = residents_->want(worker.worker, worker.variant, now);
+      result_.prefetched += there == true;
+      result_.fetched += there == false;
+    }
   }
   at(now + kLook, [this](Time later) { look(later); });
 }
@@ -196,6 +210,18 @@ void StreamSimulation::send(uint32_t client, Time now) {
      [this, client](Time t) { senders_[client].uplink.acknowledged(Duration(), t); });
 }
 
+// What serves a frame that came for a DNN: the one that was there before it, where some worker
+// should run it and none does yet.
+uint32_t StreamSimulation::loaded(uint32_t variant, Time now) {
+  std::optional<uint32_t> before;
+  for (uint32_t w = 0; residents_ && w < run_.workers; ++w) {
+    const uint32_t active = residents_->active(w, now);
+    if (active == variant) return variant;
+    if (residents_->wanted(w) == variant) before = active;
+  }
+  return before.value_or(variant);
+}
+
 void StreamSimulation::arrive(uint64_t id, Time now) {
   Frame& frame = under_way_.at(id);
   const StreamRun::Client& client = run_.clients[frame.client];
@@ -211,7 +237,8 @@ void StreamSimulation::arrive(uint64_t id, Time now) {
   if (run_.mode != StreamMode::kDnnAlone) meta.input_size = run_.variants[frame.size].input_size;
   const auto route = sessions_->frame(meta, now);
   if (!route.ok()) return reply(id, false, now);
-  frame.variant = run_.mode == StreamMode::kFixed ? run_.variant : route->variant;
+  frame.variant = run_.mode == StreamMode::kFixed ? run_.variant : loaded(route->variant, now);
+  result_.stale += frame.measured && frame.variant != route->variant && residents_.has_value();
   scheduler_->nominate(
       {JobId(id), keys_[frame.variant], now, route->deadline, 1, route->start_from}, now,
       decisions_);

@@ -41,12 +41,18 @@ struct StreamRun {
   // Of frames' sizes, uniformly around request_kb; of batches' times, never above the profile.
   double size_spread = 0.1;
   uint64_t seed = 1;
+  // DNNs that a worker holds, and how long it takes to load one; 0: all are there.
+  uint32_t room = 0;
+  double load_ms = 175;
 };
 
 struct StreamRunResult {
   // offered = on_time + late + rejected (by the server) + dropped (before they were sent)
   uint64_t offered = 0, on_time = 0, late = 0, rejected = 0, dropped = 0;
   uint64_t mismatches = 0, plans = 0, switches = 0, near_switches = 0, batches = 0, batched = 0;
+  // Switches to a DNN that was there, and to one that had to be loaded; frames that ran on the DNN
+  // before, because the one that they came for was not loaded yet.
+  uint64_t prefetched = 0, fetched = 0, stale = 0;
   double accuracy = 0;        // mean over the frames on time
   double utilization = 0;     // of the workers
   double estimate_error = 0;  // median of |estimated / actual bandwidth - 1|

@@ -86,6 +86,25 @@ TEST(StreamRuns, PhasesServeMoreClients) {
   EXPECT_LE(with.miss_rate(), 0.02);
 }
 
+// Most switches find their DNN there where a worker holds three of eight; where it holds one,
+// frames run on the DNN before until the wanted one is loaded; widths are there at once.
+TEST(StreamRuns, WhatIsLoadedAheadIsThere) {
+  StreamRun run = cameras(2, 150);
+  run.traces_mbps = {{14, 16, 5, 13, 18, 15, 12, 6, 14, 20, 17, 4.5, 11, 13, 16, 9}};
+  run.hold_s = 1;
+  run.room = 1;
+  const StreamRunResult one = result_of(run);
+  run.room = 3;
+  const StreamRunResult three = result_of(run);
+  run.room = 1;
+  run.load_ms = 0;
+  const StreamRunResult widths = result_of(run);
+  EXPECT_GT(one.stale, 20);
+  EXPECT_LT(three.stale, one.stale / 2);
+  EXPECT_GT(three.prefetched, three.fetched);
+  EXPECT_EQ(widths.stale, 0);
+}
+
 TEST(StreamRuns, TheSameRunGivesTheSameResult) {
   const StreamRunResult a = result_of(cameras(3, 100)), b = result_of(cameras(3, 100));
   EXPECT_EQ(a.on_time, b.on_time);
