@@ -140,7 +140,7 @@ Json measure_default(size_t queries, size_t models, int problems) {
     }
     PoolProblem::Ensemble ensemble{.name = "e"};
     PoolProblem::Utilities utility;
-    for (const EnsembleModel& model : drawn.models) {
+    for (const BaseModel& model : drawn.models) {
       ensemble.models.push_back(static_cast<uint32_t>(p.models.size()));
       const double ms = model.latency.millis();
       p.models.push_back({model.name, *LatencyTable::make(LinearLatency{ms / 4, ms * 3 / 4}, 16)});

@@ -100,7 +100,7 @@ TEST(EnsembleDocument, ReadsBackToTheSameAnswer) {
   for (int i = 0; i < 300; ++i) {
     EnsembleProblem problem = random_ensemble_problem(random, random.below(8), 1 + random.below(4));
     // Between the milliseconds.
-    for (EnsembleModel& m : problem.models) m.latency += Duration::nanos(7 * i);
+    for (BaseModel& m : problem.models) m.latency += Duration::nanos(7 * i);
     for (EnsembleQuery& q : problem.queries) q.arrival = q.arrival - Duration::nanos(i);
     const auto policy = static_cast<EnsemblePolicy>(random.below(5));
     const std::string text = write_json(to_document({problem, policy}));

@@ -30,7 +30,7 @@ EnsembleProblem random_ensemble_problem(Random& random, size_t queries, size_t m
 }
 
 void share_workers(Random& random, EnsembleProblem& problem) {
-  for (EnsembleModel& m : problem.models) m.worker = "w" + std::to_string(random.below(2));
+  for (BaseModel& m : problem.models) m.worker = "w" + std::to_string(random.below(2));
 }
 
 void check_ensemble_plan(const EnsembleProblem& p, const EnsemblePlan& plan) {

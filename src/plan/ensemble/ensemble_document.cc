@@ -16,7 +16,7 @@ constexpr double kLeastDelta = 1e-9;
 
 std::vector<std::string> model_names(const EnsembleProblem& problem) {
   std::vector<std::string> names;
-  for (const EnsembleModel& model : problem.models) names.push_back(model.name);
+  for (const BaseModel& model : problem.models) names.push_back(model.name);
   return names;
 }
 
@@ -56,7 +56,7 @@ void TaskReader::read_models(Reader list) {
   for (const Reader value : values) {
     ObjectReader fields = value.object();
     const Reader name = fields["name"];
-    EnsembleModel& model = models.emplace_back();
+    BaseModel& model = models.emplace_back();
     model.name = read_own_name(name, taken);
     if (model.name.find('+') != std::string::npos) name.fail("a name without +, which joins names");
     model.latency = Duration::from_millis(fields["latency_ms"].between(0, kLongestMs));
@@ -157,7 +157,7 @@ std::variant<EnsembleTask, PoolProblem> read_any_ensemble_task(Reader root) {
 Json to_document(const EnsembleTask& task) {
   const EnsembleProblem& problem = task.problem;
   Json out = {{"models", Json::array()}, {"queries", Json::array()}};
-  for (const EnsembleModel& m : problem.models) {
+  for (const BaseModel& m : problem.models) {
     out["models"].push_back(
         {{"name", m.name}, {"latency_ms", millis(m.latency)}, {"busy_ms", millis(m.busy)}});
     if (!m.worker.empty()) out["models"].back()["worker"] = m.worker;

@@ -19,7 +19,7 @@ using estimate::Subset;  // of an ensemble's base models
 
 // A base model. Its worker runs one task at a time, in the order of the plan, and of one query in
 // the order of the models.
-struct EnsembleModel {
+struct BaseModel {
   std::string name;
   Duration latency;         // of one task, not negative
   Duration busy;            // what is left of the task that its worker runs now, not negative
@@ -48,7 +48,7 @@ struct EnsembleProblem {
     return first;
   }
 
-  std::vector<EnsembleModel> models;
+  std::vector<BaseModel> models;
   std::vector<EnsembleQuery> queries;
   double delta = 0.01;  // kDp may be worth so much less than the best plan for each query; > 0
   uint64_t max_steps = kDefaultSteps;  // of kDp, which then keeps its best

@@ -9,7 +9,7 @@
 namespace fermata::plan {
 namespace {
 
-uint16_t tasks_until(Duration deadline, const EnsembleModel& model, size_t queries) {
+uint16_t tasks_until(Duration deadline, const BaseModel& model, size_t queries) {
   const auto all = static_cast<int64_t>(queries);
   if (deadline.is_infinite()) return static_cast<uint16_t>(all);
   if (deadline < model.busy + model.latency) return 0;
@@ -26,7 +26,7 @@ void EnsembleTables::build(const EnsembleProblem& problem, std::span<const uint3
   FERMATA_CHECK(problem.models.size() <= EnsembleProblem::kMostModels);
   FERMATA_CHECK(order.size() <= EnsembleProblem::kMostQueries);
   latency_.clear();
-  for (const EnsembleModel& m : problem.models) latency_.push_back(m.latency);
+  for (const BaseModel& m : problem.models) latency_.push_back(m.latency);
   read_workers(problem);
   deadline_.clear();
   room_.assign(order.size(), {});

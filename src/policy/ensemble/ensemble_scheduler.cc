@@ -288,7 +288,7 @@ void EnsembleScheduler::plan(uint32_t ensemble, Time now, Decisions& out) {
 void EnsembleScheduler::serve_the_late(uint32_t ensemble, const plan::EnsemblePlan& plan) {
   const size_t models = queries_.ensemble(ensemble).info.models.size();
   backlog_.clear();
-  for (const plan::EnsembleModel& model : task_.problem.models) backlog_.push_back(model.busy);
+  for (const plan::BaseModel& model : task_.problem.models) backlog_.push_back(model.busy);
   for (const auto& served : plan.plan) {
     for (size_t k = 0; k < models; ++k) {
       if (served.subset >> k & 1) backlog_[k] += task_.problem.models[k].latency;
