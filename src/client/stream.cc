@@ -112,7 +112,9 @@ Time Stream::due() {
   return session_.due(monotonic_now());
 }
 
-LinkReport Stream::link(Time now) { return {session_.mbps(now), session_.round_trip()}; }
+LinkReport Stream::link(Time now) {
+  return {session_.mbps(now), session_.sure_mbps(now), session_.round_trip()};
+}
 
 absl::StatusOr<Sent> Stream::send(const cv::Mat& picture, uint64_t tag) {
   const Time start = monotonic_now();
@@ -233,6 +235,10 @@ void Stream::take(ModelStreamInferResponse message) {
   inference::ModelInferResponse& response = *message.mutable_infer_response();
   uint64_t id = 0;
   if (!absl::SimpleAtoi(response.id(), &id)) return;
+  if (const auto in_server = acknowledged_in(response)) {
+    const std::scoped_lock lock(mutex_);
+    return session_.acknowledged(id, *in_server, now);
+  }
   Answer answer;
   {
     const std::scoped_lock lock(mutex_);

@@ -14,8 +14,10 @@ void add_parameters(const StreamIdentity& identity, const LinkReport& link,
   p["stream_slo"].set_int64_param(identity.slo.nanos() / 1000);
   p["stream_rate"].set_double_param(identity.rate_rps);
   if (identity.min_accuracy) p["stream_min_accuracy"].set_double_param(*identity.min_accuracy);
+  p["stream_ack"].set_bool_param(true);
   if (!link.mbps) return;
   p["stream_bandwidth"].set_double_param(*link.mbps);
+  p["stream_sure_bandwidth"].set_double_param(link.sure_mbps.value_or(*link.mbps));
   p["stream_rtt"].set_int64_param(link.round_trip.nanos() / 1000);
 }
 
@@ -41,6 +43,13 @@ ModelInferRequest frame_message(const StreamIdentity& identity, const LinkReport
   (*request.mutable_parameters())["stream_size"].set_int64_param(side);
   for (const std::string& output : outputs) request.add_outputs()->set_name(output);
   return request;
+}
+
+std::optional<Duration> acknowledged_in(const inference::ModelInferResponse& response) {
+  const auto& p = response.parameters();
+  const auto ack = p.find("stream_ack"), held = p.find("stream_server_us");
+  if (ack == p.end() || !ack->second.bool_param() || held == p.end()) return std::nullopt;
+  return Duration::micros(held->second.int64_param());
 }
 
 std::optional<Told> told_in(const inference::ModelInferResponse& response) {

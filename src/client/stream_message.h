@@ -23,7 +23,7 @@ struct StreamIdentity {
 };
 
 struct LinkReport {
-  std::optional<double> mbps;
+  std::optional<double> mbps, sure_mbps;
   Duration round_trip;
 };
 
@@ -33,6 +33,8 @@ inference::ModelInferRequest hello_message(const StreamIdentity& identity, const
 inference::ModelInferRequest frame_message(const StreamIdentity& identity, const LinkReport& link,
                                            uint32_t side, const Tensor& tensor,
                                            const std::vector<std::string>& outputs);
+// That a message has come, and how long the server had had it; none: it is a reply.
+std::optional<Duration> acknowledged_in(const inference::ModelInferResponse& response);
 // What a reply tells, an error's too; none where it tells nothing of streams.
 std::optional<Told> told_in(const inference::ModelInferResponse& response);
 

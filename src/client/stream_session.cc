@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/check.h"
 
@@ -25,43 +26,61 @@ void StreamSession::taken() {
   shift_ = Duration();
   if (!due_) return;
   *due_ = *due_ + interval_;
-  if (std::max(move, -move) > kLeastShift) *due_ = *due_ + move;
+  if (std::max(move, -move) <= kLeastShift) return;
+  *due_ = *due_ + move;
+  moved_at_ = *due_;
 }
 
 bool StreamSession::wants_hello(Time now) const { return !hello_at_ || now >= *hello_at_ + kHello; }
 
 std::optional<uint32_t> StreamSession::side(Time now) {
   if (asked_ == 0 || unmapped_ || frames_ >= most_under_way_) return std::nullopt;
-  const std::optional<double> mbps = link_.mbps(now);
-  if (!mbps && frames_ > 0) return std::nullopt;
-  // What stands before a frame on the link may take half of its time.
-  double waiting = 0;
-  for (const auto& [id, sent] : under_way_) {
-    const bool arrived = last_arrival_ && sent.at <= *last_arrival_;
-    if (!sent.hello && !arrived) waiting += static_cast<double>(sent.bytes);
-  }
-  if (mbps && waiting * 8e-6 / *mbps >= slo_.seconds() / 2) return std::nullopt;
   std::vector<uint32_t> sides;
   std::vector<uint64_t> bytes;
-  for (auto it = bytes_.begin(); it != bytes_.end() && it->first <= asked_; ++it) {
-    sides.push_back(it->first);
-    bytes.push_back(it->second);
+  uint64_t largest = 0;
+  for (const auto& [side, size] : bytes_) {
+    largest = std::max(largest, size);
+    if (side > asked_) continue;
+    sides.push_back(side);
+    bytes.push_back(size);
   }
-  if (sides.empty() || sides.back() != asked_) return asked_;
-  return sides[estimate::back_off(bytes, rate_rps_, mbps)];
+  if (sides.empty() || sides.back() != asked_) {
+    sides.push_back(asked_);
+    bytes.push_back(largest);
+  }
+  const std::optional<size_t> chosen = link_.choose(bytes, rate_rps_, slo_, now);
+  return chosen ? std::optional(sides[*chosen]) : std::nullopt;
 }
 
 uint64_t StreamSession::sent_hello(uint64_t bytes, Time now) {
+  const bool measures = bytes >= kPadding, alone = link_.under_way() == 0;
   hello_at_ = now;
-  under_way_[++last_id_] = {.bytes = bytes, .at = now, .hello = true};
+  if (measures) link_.sent(bytes, now);
+  under_way_[++last_id_] = {
+      .bytes = measures ? bytes : 0, .at = now, .hello = true, .alone = alone};
   return last_id_;
 }
 
 uint64_t StreamSession::sent_frame(uint64_t tag, uint32_t side, uint64_t bytes, Time now) {
   if (bytes_.size() < kMostSides || bytes_.contains(side)) bytes_[side] = bytes;
+  link_.sent(bytes, now);
   under_way_[++last_id_] = {.tag = tag, .bytes = bytes, .side = side, .at = now};
   ++frames_;
   return last_id_;
+}
+
+void StreamSession::acknowledged(uint64_t id, Duration in_server, Time now) {
+  const auto found = under_way_.find(id);
+  if (found != under_way_.end()) arrive(found->second, in_server, now);
+}
+
+void StreamSession::arrive(Sent& sent, Duration in_server, Time now) {
+  if (std::exchange(sent.arrived, true)) return;
+  if (sent.bytes > 0) {
+    link_.acknowledged(in_server, now);
+  } else if (sent.alone) {
+    link_.echoed(std::max(now - in_server - sent.at, Duration()));
+  }
 }
 
 std::optional<StreamSession::Ended> StreamSession::answered(uint64_t id,
@@ -69,30 +88,21 @@ std::optional<StreamSession::Ended> StreamSession::answered(uint64_t id,
                                                             Time now) {
   const auto found = under_way_.find(id);
   if (found == under_way_.end()) return std::nullopt;
+  arrive(found->second, told ? told->in_server : Duration(), now);
   const Sent sent = found->second;
   under_way_.erase(found);
   if (!sent.hello) --frames_;
-  if (told) learn(sent, *told, now);
+  if (told) learn(sent, *told);
   if (sent.hello) return std::nullopt;
   return Ended{sent.tag, sent.side, sent.at};
 }
 
-void StreamSession::learn(const Sent& sent, const Told& told, Time now) {
-  const Duration half_way = link_.round_trip() / 2;
-  const Time arrived = now - told.in_server;
-  // A message cannot leave before the one ahead of it has.
-  const bool behind = last_arrival_ && sent.at < *last_arrival_ - half_way;
-  const Time start = behind ? *last_arrival_ - half_way : sent.at;
-  if (!sent.hello || sent.bytes >= kPadding) {
-    link_.acknowledged(sent.bytes, arrived - start, now);
-  } else if (!behind) {
-    link_.echoed(std::max(arrived - sent.at, Duration()));
-  }
-  last_arrival_ = std::max(last_arrival_.value_or(arrived - half_way), arrived - half_way);
+void StreamSession::learn(const Sent& sent, const Told& told) {
+  if (!sent.hello) link_.answered(told.in_server);
   unmapped_ = told.unmapped;
   if (unmapped_) return;
   asked_ = told.input_size;
-  shift_ = told.shift;
+  if (sent.at >= moved_at_) shift_ = told.shift;
 }
 
 std::vector<StreamSession::Ended> StreamSession::lost() {
@@ -101,6 +111,7 @@ std::vector<StreamSession::Ended> StreamSession::lost() {
     if (!sent.hello) frames.push_back({sent.tag, sent.side, sent.at});
   }
   under_way_.clear();
+  link_.lost();
   frames_ = 0;
   hello_at_.reset();
   return frames;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/time.h"
-#include "estimate/bandwidth.h"
+#include "estimate/uplink.h"
 
 namespace fermata::client {
 
@@ -48,13 +48,16 @@ class StreamSession {
   uint64_t sent_frame(uint64_t tag, uint32_t side, uint64_t bytes, Time now);
 
   // -- answers
+  // The server has had a message for so long by now: its acknowledgement, ahead of its reply.
+  void acknowledged(uint64_t id, Duration in_server, Time now);
   struct Ended {
     uint64_t tag = 0;
     uint32_t side = 0;
     Time sent;
   };
-  // The reply to a message; without `told` nothing is learned of the service. The frame that has
-  // ended; none where it was a hello, or is not under way.
+  // The reply to a message, which acknowledges it where nothing has; without `told` nothing is
+  // learned of the service. The frame that has ended; none where it was a hello, or is not under
+  // way.
   std::optional<Ended> answered(uint64_t id, const std::optional<Told>& told, Time now);
   // The connection is gone: the frames that were under way on it.
   std::vector<Ended> lost();
@@ -64,6 +67,7 @@ class StreamSession {
   uint32_t asked() const { return asked_; }
   size_t frames_under_way() const { return frames_; }
   std::optional<double> mbps(Time now) { return link_.mbps(now); }
+  std::optional<double> sure_mbps(Time now) { return link_.sure_mbps(now); }
   Duration round_trip() const { return link_.round_trip(); }
 
  private:
@@ -76,21 +80,24 @@ class StreamSession {
     uint32_t side = 0;
     Time at;
     bool hello = false;
+    bool alone = false;    // on the link, when it left
+    bool arrived = false;  // as far as we know
   };
-  void learn(const Sent& sent, const Told& told, Time now);
+  void arrive(Sent& sent, Duration in_server, Time now);
+  void learn(const Sent& sent, const Told& told);
 
   const Duration slo_, interval_;
   const double rate_rps_;
   const size_t most_under_way_;
-  estimate::Bandwidth link_;
+  estimate::Uplink link_;
   uint32_t asked_ = 0;
   bool unmapped_ = false;
   std::map<uint32_t, uint64_t> bytes_;  // of the last frame of a side
   std::map<uint64_t, Sent> under_way_;  // by id
   size_t frames_ = 0;                   // of them
   uint64_t last_id_ = 0;
-  std::optional<Time> hello_at_, last_arrival_;  // when the server had the last message
-  std::optional<Time> due_;
+  std::optional<Time> hello_at_, due_;
+  Time moved_at_;  // when our frames were last moved
   Duration shift_;
 };
 

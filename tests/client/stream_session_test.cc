@@ -53,18 +53,29 @@ TEST(StreamSession, CountsATransferBehindAnotherFromTheEndOfThat) {
   EXPECT_NEAR(*session.mbps(at(1.1)), 10, 1e-6);
 }
 
+TEST(StreamSession, AnAcknowledgementTellsOfTheLinkAheadOfTheReply) {
+  StreamSession session = ready(64, 100);
+  const uint64_t id = session.sent_frame(0, 64, 12'500, at(1));
+  session.acknowledged(id, Duration::millis(1), at(1.015));
+  EXPECT_NEAR(*session.mbps(at(1.02)), 10, 1e-6);
+  EXPECT_TRUE(session.side(at(1.02))) << "the link is free, though the frame has no answer";
+  session.acknowledged(id, Duration::millis(1), at(1.5));
+  ASSERT_TRUE(session.answered(id, told(64, Duration::millis(900)), at(1.9)));
+  EXPECT_NEAR(*session.mbps(at(1.9)), 10, 1e-6) << "once";
+}
+
 TEST(StreamSession, DropsWhatWouldWaitForFramesUnderWay) {
   StreamSession session = ready(64, 100);
   session.sent_frame(0, 64, 12'500, at(1));
   EXPECT_FALSE(session.side(at(1.001))) << "nothing is known of the link yet";
   session.answered(2, told(64), at(1.014));  // 10 Mbit/s
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(session.side(at(1.02))) << i;
     session.sent_frame(i, 64, 12'500, at(1.02));
   }
   EXPECT_TRUE(session.side(at(1.02)));
   session.sent_frame(9, 64, 12'500, at(1.02));
-  EXPECT_FALSE(session.side(at(1.02))) << "50 ms of frames stand before it";
+  EXPECT_FALSE(session.side(at(1.02))) << "60 ms of frames stand before it";
 }
 
 TEST(StreamSession, BacksOffToTheSizeThatTheLinkBears) {
