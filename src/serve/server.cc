@@ -98,6 +98,8 @@ struct Server::Parts {
             {"grpc", grpc->counters(), [this] { return grpc->connections(); }},
         },
         budget);
+    http_front_end.show(*metrics_front_end);
+    admin_front_end.show(*metrics_front_end);
     HttpOptions options = http_options(listen, listen.metrics, limits.metrics, nullptr);
     options.threads = 1;
     ASSIGN_OR_RETURN(metrics, HttpServer::start(options, *metrics_front_end));

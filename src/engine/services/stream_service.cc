@@ -64,7 +64,9 @@ absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(const Service
   face->name = face->model = options.name;
   face->slo = options.slo;
   face->queue_limit = options.queue_limit;
-  face->versions = {make_facade(options.name, *largest, largest->id)};
+  const auto facade = make_facade(options.name, *largest, largest->id);
+  facade->config.set_platform("fermata_stream");  // by which clients find such services
+  face->versions = {facade};
   return std::unique_ptr<StreamService>(
       new StreamService(options, std::move(settings), std::move(signatures), std::move(face)));
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -38,6 +39,8 @@ class HttpFrontEnd : public HttpHandler {
   void opened(uint64_t connection) override { jobs_.open(connection); }
   void closed(uint64_t connection) override;
 
+  // Answers GET /metrics too, on its behalf: an administrative call.
+  void show(HttpHandler& metrics) { metrics_ = &metrics; }
   // Once no request comes any more: those on background threads are with the engine then.
   void finish() { background_.finish(); }
 
@@ -47,6 +50,7 @@ class HttpFrontEnd : public HttpHandler {
   static constexpr size_t kBackgroundThreads = 2;
   struct Infer;
 
+  void open_page(HttpExchange exchange, const HttpRoute& route);
   void open_stream(HttpExchange exchange, const HttpRoute& route);
   void start(std::unique_ptr<Infer> infer);
   absl::StatusOr<InferCall> decode(Infer& infer);
@@ -60,6 +64,7 @@ class HttpFrontEnd : public HttpHandler {
   const size_t max_body_bytes_;
   const bool admin_;
   const std::vector<std::string> origins_;
+  std::atomic<HttpHandler*> metrics_ = nullptr;
   RunningJobs jobs_;
   FrontEndCounters counters_;
   Background background_{kBackgroundThreads};

@@ -7,6 +7,7 @@
 #include "serve/call/status_map.h"
 #include "serve/config/reach.h"
 #include "serve/http/http_front_end.h"
+#include "serve/http/http_pages.h"
 #include "serve/http/long_work.h"
 #include "serve/json/json_reply.h"
 #include "serve/json/json_request.h"
@@ -120,13 +121,25 @@ void HttpFrontEnd::request(HttpExchange exchange) {
         [this, infer = std::move(infer)]() mutable { start(std::move(infer)); });
   }
   if (route.call == HttpCall::kStream) return open_stream(std::move(exchange), route);
+  if (route.call == HttpCall::kPage) return open_page(std::move(exchange), route);
   if (is_admin(route.call) && !admin_) return exchange.respond(error_response(admin_is_off()));
+  if (HttpHandler* metrics = metrics_; metrics != nullptr && route.call == HttpCall::kMetrics) {
+    return metrics->request(std::move(exchange));
+  }
   if (exchange.body().size() < kLong) {
     return answer_operation(std::move(exchange), route, operations_);
   }
   background_.post([this, exchange = std::move(exchange), route = std::move(route)]() mutable {
     answer_operation(std::move(exchange), route, operations_);
   });
+}
+
+void HttpFrontEnd::open_page(HttpExchange exchange, const HttpRoute& route) {
+  const std::string_view path = exchange.target().substr(0, exchange.target().find('?'));
+  const std::string_view start = path.size() > 1 ? "stream.html" : "index.html";
+  auto page = find_page(route.page.empty() ? start : route.page);
+  if (!page) return exchange.respond(error_response(not_found("no page {}", route.page)));
+  exchange.respond(*std::move(page));
 }
 
 void HttpFrontEnd::open_stream(HttpExchange exchange, const HttpRoute& route) {

@@ -9,7 +9,7 @@ namespace {
 
 struct Pattern {
   HttpMethod method;
-  std::string_view path;  // M, V and R stand for a model, a version and a region
+  std::string_view path;  // M, V, R and P stand for a model, a version, a region and a page
   HttpCall call;
 };
 
@@ -46,6 +46,10 @@ constexpr Pattern kPatterns[] = {
     {kPost, "v2/cudasharedmemory/region/R/register", HttpCall::kCudaMemoryRegister},
     {kPost, "v2/cudasharedmemory/region/R/unregister", HttpCall::kCudaMemoryUnregister},
     {kPost, "v2/cudasharedmemory/unregister", HttpCall::kCudaMemoryUnregister},
+    {kGet, "", HttpCall::kPage},
+    {kGet, "stream", HttpCall::kPage},
+    {kGet, "pages/P", HttpCall::kPage},
+    {kGet, "metrics", HttpCall::kMetrics},
     {kGet, "v2/fermata/placement", HttpCall::kPlacement},
     {kGet, "v2/fermata/decisions", HttpCall::kDecisions},
     {kPost, "v2/models/M/generate", HttpCall::kUnserved},
@@ -102,7 +106,7 @@ std::string decode_percent(std::string_view text) {
 // The segment that takes the place of a pattern's one, if it does.
 bool match(std::string_view pattern, const Segments& path, HttpRoute& route) {
   size_t at = 0;
-  std::string_view model, version, region;
+  std::string_view model, version, region, page;
   for (; !pattern.empty(); ++at) {
     const size_t end = std::min(pattern.find('/'), pattern.size());
     const std::string_view expected = pattern.substr(0, end);
@@ -115,6 +119,8 @@ bool match(std::string_view pattern, const Segments& path, HttpRoute& route) {
       version = part;
     } else if (expected == "R") {
       region = part;
+    } else if (expected == "P") {
+      page = part;
     } else if (expected != part) {
       return false;
     }
@@ -123,6 +129,7 @@ bool match(std::string_view pattern, const Segments& path, HttpRoute& route) {
   route.model = decode_percent(model);
   route.version = decode_percent(version);
   route.region = decode_percent(region);
+  route.page = decode_percent(page);
   return true;
 }
 
@@ -142,6 +149,7 @@ bool is_admin(HttpCall call) {
     case HttpCall::kMemoryStatus:
     case HttpCall::kMemoryRegister:
     case HttpCall::kMemoryUnregister:
+    case HttpCall::kMetrics:
     case HttpCall::kPlacement:
     case HttpCall::kDecisions:
       return true;

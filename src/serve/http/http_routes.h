@@ -30,6 +30,8 @@ enum class HttpCall : uint8_t {
   kCudaMemoryStatus,
   kCudaMemoryRegister,
   kCudaMemoryUnregister,
+  kPage,
+  kMetrics,
   kPlacement,
   kDecisions,
   kUnserved,  // of the protocol, but 501
@@ -41,7 +43,7 @@ bool is_admin(HttpCall call);
 // The names in the path, decoded; empty where the path has none.
 struct HttpRoute {
   HttpCall call = HttpCall::kUnknown;
-  std::string model, version, region;
+  std::string model, version, region, page;
   std::string_view allow;  // of kWrongMethod: the methods that the path has
 };
 

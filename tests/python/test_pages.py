@@ -1,0 +1,112 @@
+"""The pages on the HTTP port: what is served, and what a real browser makes of them."""
+
+import filecmp
+import re
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+from browser import Page
+from conftest import ROOT, ZOO, Server
+
+COMPILER = ROOT / ".deps" / "npm" / "typescript@5.9.3"
+
+
+def shapes_config():
+    """The zoo's stream service and what is below it, with objectives for busy machines."""
+    text = (ZOO / "fermata.yaml").read_text()
+    services = "".join(re.findall(r"^  shapes.*:\n(?:   .*\n)+", text, re.MULTILINE))
+    services = services.replace("slo_ms: 200", "slo_ms: 20000")
+    return ("models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\n"
+            "workers: {{count: 1, threads: 1}}\nservices:\n" +
+            services.replace("{", "{{").replace("}", "}}"))
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    (folder / "models").mkdir()
+    for model in ZOO.glob("repository/shapes-*"):
+        (folder / "models" / model.name).symlink_to(model)
+    server = Server(folder, folder / "models", shapes_config())
+    yield server
+    assert server.stop() == 0, server.log.read_text()
+
+
+@pytest.fixture
+def page(served, tmp_path):
+    pages = []
+
+    def open_page(path):
+        pages.append(Page(tmp_path, f"http://{served.http}{path}"))
+        return pages[-1]
+    yield open_page
+    for one in pages:
+        one.close()
+
+
+def start(page, source, slo_ms=20000):
+    page.wait(lambda: page.text("state") == "ready")
+    page.run(f"document.getElementById('source').value = '{source}';"
+             f"document.getElementById('slo').value = {slo_ms};"
+             "document.getElementById('start').click()")
+
+
+def answered(page):
+    return int(page.text("answered") or 0)
+
+
+@pytest.mark.parametrize("source", ["film", "camera"])
+def test_a_browser_streams_and_draws_what_comes_back(page, source):
+    shown = page("/stream")
+    start(shown, source)
+    shown.wait(lambda: answered(shown) >= 15)
+    assert shown.text("misses") == "0.0 %", shown.text("error")
+    assert int(shown.text("size")) in (96, 160, 256)
+    assert shown.text("latency").endswith("ms") and shown.text("bandwidth").endswith("Mbit/s")
+    if source == "film":
+        shown.wait(lambda: shown.text("size") == "256")
+        shown.wait(lambda: int(shown.text("boxes") or 0) >= 3)
+        yellow = ("[...document.getElementById('picture').getContext('2d').getImageData(0, 0, 512, 512).data]"
+                  ".filter((v, i, d) => i % 4 === 0 && v === 255 && d[i + 1] === 255 && d[i + 2] === 51).length")
+        shown.wait(lambda: shown.run(yellow) > 100)
+    shown.run("document.getElementById('stop').click()")
+    shown.wait(lambda: shown.text("state") == "stopped")
+    assert not shown.errors
+
+
+def test_a_client_that_no_model_can_serve_is_told_so(page):
+    shown = page("/stream")
+    start(shown, "film", slo_ms=1)
+    shown.wait(lambda: "no model can serve" in shown.text("told"))
+
+
+def test_the_pool_is_shown_live(page, served):
+    shown = page("/")
+    first = shown.wait(lambda: shown.run("document.querySelector('#workers td')?.textContent"))
+    assert first.startswith("0")
+    shown.wait(lambda: "shapes-96" in shown.text("services"))
+    assert not shown.errors
+
+
+def test_what_is_no_page_is_not_found_and_pages_keep_strangers_out(served):
+    with urllib.request.urlopen(f"http://{served.http}/stream") as response:
+        assert "frame-ancestors 'none'" in response.headers["Content-Security-Policy"]
+        assert response.headers["Content-Type"].startswith("text/html")
+    for path in ("/pages/nothing.js", "/pages/..%2fCMakeLists.txt", "/elsewhere"):
+        with pytest.raises(urllib.error.HTTPError) as missing:
+            urllib.request.urlopen(f"http://{served.http}{path}")
+        assert missing.value.code == 404
+
+
+def test_what_is_built_is_what_its_source_says(tmp_path):
+    if not COMPILER.exists():
+        pytest.skip("the TypeScript compiler is not there (scripts/web.sh fetches it)")
+    subprocess.run([ROOT / "scripts" / "web.sh", tmp_path], check=True)
+    built = ROOT / "web" / "built"
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == sorted(path.name for path in built.iterdir())
+    match, mismatch, errors = filecmp.cmpfiles(tmp_path, built, names, shallow=False)
+    assert not mismatch and not errors, f"{mismatch} differ: run scripts/web.sh"

@@ -1,0 +1,70 @@
+// The live page: how busy the workers are, and what becomes of the services' requests.
+import { find, say } from "./page.js";
+const EVERY_MS = 1000;
+const REJECTED = ["refused_deadline", "refused_queue", "unavailable"];
+// Prometheus' text format.
+function parse(text) {
+    const metrics = new Map();
+    for (const line of text.split("\n")) {
+        const match = /^(\w+)(?:\{(.*)\})? (\S+)$/.exec(line);
+        if (match === null)
+            continue;
+        const labels = new Map([...(match[2] ?? "").matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)].map(m => [m[1], m[2]]));
+        metrics.set(`${match[1]}{${match[2] ?? ""}}`, { name: match[1], labels, value: Number(match[3]) });
+    }
+    return metrics;
+}
+// What was added to a counter since `before`.
+function grown(before, after, name) {
+    return [...after].filter(([, sample]) => sample.name === name)
+        .map(([key, sample]) => ({ ...sample, value: sample.value - (before.get(key)?.value ?? 0) }));
+}
+function fill(id, rows) {
+    find(id).replaceChildren(...rows.map(cells => {
+        const row = document.createElement("tr");
+        row.replaceChildren(...cells.map(text => Object.assign(document.createElement("td"), { textContent: text })));
+        return row;
+    }));
+}
+function show(before, after, seconds) {
+    const batches = grown(before, after, "fermata_worker_batches_total");
+    fill("workers", grown(before, after, "fermata_worker_busy_seconds_total").map((busy, i) => [
+        `${busy.labels.get("worker")} ${busy.labels.get("type") ?? ""}`,
+        `${Math.min(100, 100 * busy.value / seconds).toFixed(0)} %`, ((batches[i]?.value ?? 0) / seconds).toFixed(1)
+    ]));
+    const services = new Map();
+    for (const { labels, value } of grown(before, after, "fermata_requests_total")) {
+        const key = `${labels.get("model")}\n${labels.get("version") ?? ""}`;
+        const row = services.get(key) ?? new Map();
+        row.set(labels.get("outcome") ?? "", value);
+        services.set(key, row);
+    }
+    fill("services", [...services].map(([key, outcomes]) => {
+        const sum = (names) => names.reduce((total, name) => total + (outcomes.get(name) ?? 0), 0);
+        const all = sum([...outcomes.keys()]);
+        const share = (names) => all === 0 ? "" : `${(100 * sum(names) / all).toFixed(1)} %`;
+        return [...key.split("\n"), (all / seconds).toFixed(1), share(["on_time"]), share(["late"]), share(REJECTED),
+            share(["invalid", "failed"])];
+    }));
+}
+async function watch() {
+    let before, at = 0;
+    for (;;) {
+        try {
+            const response = await fetch("/metrics");
+            if (!response.ok)
+                throw new Error(await response.text());
+            const after = parse(await response.text()), now = performance.now() / 1000;
+            if (before !== undefined)
+                show(before, after, now - at);
+            before = after;
+            at = now;
+            say("state", "the last second");
+        }
+        catch (error) {
+            say("state", `${error}`);
+        }
+        await new Promise(resolve => window.setTimeout(resolve, EVERY_MS));
+    }
+}
+void watch();
