@@ -11,6 +11,7 @@ void add_adapt(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_check(CLI::App& app, int& exit_code);
 void add_completion(CLI::App& app, int& exit_code);
+void add_demo(CLI::App& app, int& exit_code);
 void add_difficulty(CLI::App& app, int& exit_code);
 void add_evidence(CLI::App& app, int& exit_code);
 void add_first_runs(CLI::App& app, int& exit_code);
@@ -31,6 +32,7 @@ inline constexpr AddCommand kCommands[] = {
     add_bench,
     add_check,
     add_completion,
+    add_demo,
     add_difficulty,
     add_evidence,
     add_first_runs,

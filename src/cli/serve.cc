@@ -39,7 +39,7 @@ struct ServeArguments {
   std::string config, models;
   std::optional<std::string> host, log_level;
   std::optional<uint16_t> http, grpc, metrics;
-  bool is_public = false;
+  bool is_public = false, admin = false;
   double drain_s = 10;
 };
 
@@ -54,6 +54,7 @@ absl::StatusOr<serve::Config> configure(const ServeArguments& arguments) {
   serve::ListenOptions& listen = config.listen;
   listen.host = arguments.host.value_or(listen.host);
   listen.is_public = listen.is_public || arguments.is_public;
+  if (arguments.admin) listen.admin = true;
   RETURN_IF_ERROR(serve::check_reach(listen));
   listen.http = arguments.http.value_or(listen.http);
   listen.grpc = arguments.grpc.value_or(listen.grpc);
@@ -143,6 +144,8 @@ void add_serve(CLI::App& app, int& exit_code) {
   command->add_option("--host", arguments->host, "Address to listen on");
   command->add_flag("--public", arguments->is_public,
                     "Other machines may reach it: needed where --host is not of this machine only");
+  command->add_flag("--admin", arguments->admin,
+                    "Administrative calls, though --host is not of this machine only");
   command->add_option("--http-port", arguments->http, "0: a free one; here and below");
   command->add_option("--grpc-port", arguments->grpc);
   command->add_option("--metrics-port", arguments->metrics);

@@ -1,0 +1,142 @@
+#include "cli/spawned.h"
+
+#include <fcntl.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/status.h"
+
+extern char** environ;
+
+namespace fermata::cli {
+namespace {
+
+constexpr int kStopTries = 100;  // with a tenth of a second between them
+
+int code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : -1; }
+
+}  // namespace
+
+absl::StatusOr<Spawned> Spawned::start(const std::vector<std::string>& words,
+                                       const std::string& errors) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return internal("no pipe: {}", std::strerror(errno));
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+  if (errors.empty()) {
+    posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors.c_str(),
+                                     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  }
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  std::vector<char*> arguments;
+  for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  pid_t pid = -1;
+  const int failed =
+      posix_spawnp(&pid, arguments[0], &actions, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  close(ends[1]);
+  if (failed != 0) {
+    close(ends[0]);
+    return error(absl::StatusCode::kFailedPrecondition, "cannot start {}: {}", words[0],
+                 std::strerror(failed));
+  }
+  return Spawned(pid, ends[0]);
+}
+
+Spawned::Spawned(Spawned&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      output_(std::exchange(other.output_, -1)),
+      closed_(other.closed_),
+      buffer_(std::move(other.buffer_)) {}
+
+Spawned& Spawned::operator=(Spawned&& other) noexcept {
+  std::swap(pid_, other.pid_);
+  std::swap(output_, other.output_);
+  std::swap(closed_, other.closed_);
+  std::swap(buffer_, other.buffer_);
+  return *this;
+}
+
+Spawned::~Spawned() {
+  stop();
+  if (output_ >= 0) close(output_);
+}
+
+void Spawned::read_more() {
+  std::array<char, 4096> piece{};
+  const ssize_t n = ::read(output_, piece.data(), piece.size());
+  if (n > 0) buffer_.append(piece.data(), static_cast<size_t>(n));
+  if (n == 0 || (n < 0 && errno != EINTR)) closed_ = true;
+}
+
+std::optional<std::string> Spawned::line() {
+  for (;;) {
+    if (const size_t end = buffer_.find('\n'); end != std::string::npos) {
+      std::string found = buffer_.substr(0, end);
+      buffer_.erase(0, end + 1);
+      return found;
+    }
+    pollfd ready{output_, POLLIN, 0};
+    if (closed_ || ::poll(&ready, 1, 0) <= 0) return std::nullopt;
+    read_more();
+  }
+}
+
+std::optional<std::string> Spawned::wait_for_line() {
+  for (;;) {
+    if (auto found = line()) return found;
+    if (closed_) return std::nullopt;
+    pollfd ready{output_, POLLIN, 0};
+    if (::poll(&ready, 1, -1) < 0) return std::nullopt;  // we are asked to end
+  }
+}
+
+int Spawned::stop() {
+  if (pid_ < 0) return 0;
+  ::kill(-pid_, SIGTERM);
+  int status = 0;
+  for (int i = 0; i < kStopTries; ++i) {
+    if (waitpid(pid_, &status, WNOHANG) == pid_) {
+      pid_ = -1;
+      return code_of(status);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  ::kill(-pid_, SIGKILL);
+  return wait();
+}
+
+int Spawned::wait() {
+  int status = 0;
+  while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = -1;
+  return code_of(status);
+}
+
+absl::Status run_program(const std::vector<std::string>& words) {
+  ASSIGN_OR_RETURN(Spawned program, Spawned::start(words, ""));
+  std::string said;
+  while (const auto line = program.wait_for_line()) said += *line + " ";
+  if (program.wait() == 0) return absl::OkStatus();
+  return error(absl::StatusCode::kFailedPrecondition, "{}: {}", fmt::join(words, " "), said);
+}
+
+}  // namespace fermata::cli
