@@ -282,7 +282,7 @@ def served(args):
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     document = {"traces": "the authors'" if args.traces else "made", "seconds": args.seconds,
                 "wrong": judge(rows), "rows": rows}
-    record.write("streams_served", document, indent=1)
+    draw_rows(rows, "streams_served", document)
     print(json.dumps(document["wrong"], indent=1))
 
 
