@@ -38,7 +38,7 @@ absl::StatusOr<Spawned> Spawned::start(const std::vector<std::string>& words,
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
   } else {
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, errors.c_str(),
-                                     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+                                     O_WRONLY | O_CREAT | O_APPEND, 0644);
   }
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
