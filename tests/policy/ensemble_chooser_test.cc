@@ -33,7 +33,9 @@ TEST(EnsembleChooser, AnswersManyQueriesThatComeAtOnce) {
         std::vector<Task> tasks;
         for (int i = 0; i < queries; ++i) tasks.push_back(h.arrive(e, 0, 20'000));
         h.note();
-        for (int i = 0; i < queries; ++i) h.scored(tasks[i], i % 2, 0.5), h.note();
+        for (int i = 0; i < queries; ++i) {
+          h.scored(tasks[i], i % 3 < 2 ? i % 3 : Difficulty::kUnknown, 0.5), h.note();
+        }
         h.now = at_ms(0.5);
         h.run_until(21'000);
         EXPECT_THAT(h.concluded, SizeIs(queries)) << workers << " workers";

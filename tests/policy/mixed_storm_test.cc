@@ -106,7 +106,9 @@ class MixedStorm {
     if (random_.below(2) == 0) return;
     const auto c = static_cast<uint32_t>(random_.below(6));
     Estimate estimate = Evidence{c, 5 - c};
-    if (random_.below(2) == 0) estimate = Difficulty{.bin = c % 2, .score = 0.5};
+    if (random_.below(2) == 0) {
+      estimate = Difficulty{.bin = c < 4 ? c % 2 : Difficulty::kUnknown, .score = 0.5};
+    }
     hand_.scheduler->learned(task, estimate, at_ms(now_), hand_.out);
   }
   void withdraw() {

@@ -86,7 +86,7 @@ bool EnsembleQueries::scored(const Task& task, const Difficulty& difficulty) {
   if (query == nullptr || query->difficulty) return false;
   const auto& rows = *ensembles_[query->ensemble].utility;
   query->difficulty = difficulty;
-  if (difficulty.bin + 1 < rows.size()) query->utility = &rows[difficulty.bin];
+  if (difficulty.bin < rows.size() - 1) query->utility = &rows[difficulty.bin];
   return true;
 }
 
