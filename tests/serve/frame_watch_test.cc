@@ -51,11 +51,19 @@ TEST_F(FrameWatchTest, LetsCallsPass) {
   std::string calls = frame(kHeaders, 0, 100) + frame(kMore, 0, 20'000) +
                       frame(kMore, kEndHeaders, 10) + frame(kData, 0, 70'000) +
                       frame(kData, kEndStream, 0) + frame(kUpdate, 0, 4);
+  watch_.answered();
   EXPECT_TRUE(watch_.see(frame(kSettings, kAcknowledged, 0)));
   EXPECT_EQ(frames_until_flood(watch_, calls, 100'000), 100'000);
 }
 
 TEST_F(FrameWatchTest, EndsCallsOfAClientThatSettlesNothing) {
+  EXPECT_EQ(frames_until_flood(watch_, frame(kHeaders, kEndHeaders, 10), 100'000),
+            FrameWatch::kCallsUnsettled);
+}
+
+TEST_F(FrameWatchTest, EndsCallsOfAClientThatAcknowledgesWhatWasNotSent) {
+  EXPECT_TRUE(watch_.see(frame(kSettings, kAcknowledged, 0)));
+  watch_.answered();
   EXPECT_EQ(frames_until_flood(watch_, frame(kHeaders, kEndHeaders, 10), 100'000),
             FrameWatch::kCallsUnsettled);
 }
@@ -77,6 +85,7 @@ TEST_F(FrameWatchTest, EndsResetsAndPingsThatComeTooFast) {
   for (const auto& each : {frame(kHeaders, kEndHeaders, 50) + frame(kReset, 0, 4),
                            frame(kPing, 0, 8), frame(kData, 0, 0)}) {
     FrameWatch watch(clock_of_test);
+    watch.answered();
     EXPECT_TRUE(watch.see(std::string(24, 'P') + frame(kSettings, kAcknowledged, 0)));
     EXPECT_EQ(frames_until_flood(watch, each, 100'000), FrameWatch::kFramesASecond - 2);
   }
@@ -90,6 +99,7 @@ TEST_F(FrameWatchTest, LetsResetsPassThatComeOverTime) {
 }
 
 TEST_F(FrameWatchTest, SeesTheSameInPieces) {
+  watch_.answered();
   EXPECT_TRUE(watch_.see(frame(kSettings, kAcknowledged, 0)));
   const std::string call = frame(kHeaders, kEndHeaders, 5) + frame(kReset, 0, 4);
   size_t bytes = 0;

@@ -45,7 +45,7 @@ bool FrameWatch::begin_frame() {
   }
   if (kind == kWindowUpdate) return true;  // as many as a reply has pieces; nothing answers them
   if (kind == kData && (skip_ > 0 || (flags & kEndStream) != 0)) return true;
-  settled_ = settled_ || (kind == kSettings && (flags & kAcknowledged) != 0);
+  if (kind == kSettings && (flags & kAcknowledged) != 0) settled_ = settled_ || answered_;
   return count();
 }
 

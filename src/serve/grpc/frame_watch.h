@@ -27,6 +27,9 @@ class FrameWatch {
   // False: it is a flood, and nothing that comes is looked at any more. O(bytes), less their
   // bodies.
   bool see(std::string_view bytes);
+  // The server has sent its settings: only what comes from now on can acknowledge them. gRPC takes
+  // an earlier acknowledgement, of a client that cannot have read them, for one of no limits.
+  void answered() { answered_ = true; }
 
  private:
   bool begin_frame();
@@ -36,7 +39,7 @@ class FrameWatch {
   std::chrono::steady_clock::time_point since_;
   uint32_t counted_ = 0;  // since then
   uint32_t unsettled_ = 0;
-  bool settled_ = false;
+  bool answered_ = false, settled_ = false;
   size_t skip_ = 24;  // of the preface, or of a frame's body
   size_t head_ = 0;   // bytes of the head that has not ended yet
   std::array<char, 9> start_{};

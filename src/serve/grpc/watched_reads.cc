@@ -25,7 +25,8 @@ std::chrono::steady_clock::time_point steady_now() { return std::chrono::steady_
 struct Watched {
   std::mutex mutex;
   FrameWatch frames{steady_now};
-  uint64_t identity = 0;  // 0: not watched
+  uint64_t identity = 0;              // 0: not watched
+  std::atomic<bool> written = false;  // something was sent
 };
 
 // By descriptor. One that was made stays, for the next socket of its number.
@@ -42,12 +43,18 @@ bool see(Watched& watched, const msghdr& message, size_t left) {
   return true;
 }
 
+// Null: it was never watched.
+Watched* watched_at(int descriptor) {
+  if (descriptor < 0 || static_cast<size_t>(descriptor) >= kDescriptors) return nullptr;
+  return by_descriptor[static_cast<size_t>(descriptor)].load();
+}
+
 // False: the bytes are a flood.
 bool allows(int descriptor, const msghdr& message, size_t bytes) {
-  if (descriptor < 0 || static_cast<size_t>(descriptor) >= kDescriptors) return true;
-  Watched* const watched = by_descriptor[static_cast<size_t>(descriptor)].load();
+  Watched* const watched = watched_at(descriptor);
   if (watched == nullptr) return true;
   const std::scoped_lock lock(watched->mutex);
+  if (watched->written) watched->frames.answered();
   if (watched->identity == 0 || see(*watched, message, bytes)) return true;
   const bool same = socket_identity(descriptor) == watched->identity;
   if (same) ended.fetch_add(1);
@@ -67,6 +74,7 @@ absl::Status watch_reads(int socket) {
   if (watched == nullptr) watched = new Watched;
   const std::scoped_lock lock(watched->mutex);
   watched->frames = FrameWatch(steady_now);
+  watched->written = false;
   watched->identity = socket_identity(socket);
   by_descriptor[index].store(watched);
   return absl::OkStatus();
@@ -82,6 +90,12 @@ uint64_t floods_ended() { return ended.load(); }
 }  // namespace fermata::serve
 
 // In place of the C library's, for every library of the program.
+extern "C" ssize_t sendmsg(int descriptor, const msghdr* message, int flags) {
+  fermata::serve::Watched* const watched = fermata::serve::watched_at(descriptor);
+  if (watched != nullptr && !watched->written) watched->written = true;
+  return syscall(SYS_sendmsg, descriptor, message, flags);
+}
+
 extern "C" ssize_t recvmsg(int descriptor, msghdr* message, int flags) {
   const ssize_t got = syscall(SYS_recvmsg, descriptor, message, flags);
   if (got <= 0 || (flags & MSG_PEEK) != 0) return got;

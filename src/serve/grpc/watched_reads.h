@@ -12,8 +12,8 @@ namespace fermata::serve {
 // RESOURCE_EXHAUSTED: the number is beyond what can be watched. Thread-safe.
 //
 // gRPC lets nobody between a socket and itself, but reads by recvmsg(2); the program has a
-// recvmsg of its own (watched_reads.cc), which asks the system and then looks. A reading of a
-// socket that is not watched pays one look into a table.
+// recvmsg of its own (watched_reads.cc), which asks the system and then looks, and a sendmsg that
+// notes the first of a socket. A call for a socket that is not watched pays one look into a table.
 absl::Status watch_reads(int socket);
 
 // Which socket has a descriptor: what tells it from another that has its number later. 0: none.
