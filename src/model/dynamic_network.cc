@@ -108,6 +108,9 @@ absl::StatusOr<FileSignature> face_of_stages(const DynamicNetwork& network,
   }
   FileSignature face = stages.front();
   std::erase_if(face.inputs, [](const FileTensor& t) { return t.name == kWidthInput; });
+  if (face.inputs.empty()) {
+    return invalid("a dynamic network has no input beside '{}'", kWidthInput);
+  }
   std::erase_if(face.outputs,
                 [](const FileTensor& t) { return t.name == kFeatures || t.name == kConfidence; });
   for (size_t i = 0; i < stages.size(); ++i) {

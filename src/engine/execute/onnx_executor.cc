@@ -201,6 +201,7 @@ class OnnxExecutor : public Executor {
     const absl::Status whole = try_parts(it->second, batch.parts, result);
     if (!whole.ok() && batch.parts.size() > 1) {
       result.parts.clear();
+      result.stages.clear();
       for (const BatchPart& part : batch.parts) {
         if (absl::Status alone = try_parts(it->second, {&part, 1}, result); !alone.ok()) {
           result.parts.push_back(std::move(alone));
@@ -247,10 +248,23 @@ class OnnxExecutor : public Executor {
     DynamicNetwork network = *loaded.network;
     if (to_the_end_) network.exit_above.reset();
     const auto all = static_cast<uint32_t>(inputs.front().shape.front());
-    return run_stages(
+    std::vector<StageRun> ran;
+    auto answers = run_stages(
         *loaded.stages, inputs, outputs, network,
         [&](size_t stage, uint32_t left) { return width_for(loaded, stage, all, left); },
-        run_options_.get(), result.stages);
+        run_options_.get(), ran);
+    if (answers.ok()) add_stages(ran, result.stages);
+    return answers;
+  }
+
+  // Parts that run alone, since they failed together, count as one batch.
+  static void add_stages(const std::vector<StageRun>& ran, std::vector<StageRun>& all) {
+    all.resize(std::max(all.size(), ran.size()));
+    for (size_t s = 0; s < ran.size(); ++s) {
+      all[s].items += ran[s].items;
+      all[s].took += ran[s].took;
+      all[s].widened = all[s].widened || ran[s].widened;
+    }
   }
 
   // Where items have left, the widest of the network's widths here that takes the others to the end

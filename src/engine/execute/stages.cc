@@ -109,6 +109,10 @@ absl::StatusOr<std::vector<Tensor>> run_stages(const Stages& stages, std::vector
     if (!last) {
       features = given[outputs.size()];
       if (network.exit_above) {
+        if (given.back().data.bytes.size() != left * sizeof(float)) {
+          return internal("output '{}' has shape {}, expected one number for each of {} items",
+                          kConfidence, to_string(given.back().shape), left);
+        }
         Rows stay = staying(given.back(), *network.exit_above);
         if (stay.size() < rows.size()) features = rows_of(features, stay);
         for (uint32_t& place : stay) place = rows[place];
