@@ -108,6 +108,8 @@ def test_an_error_names_its_request_and_the_socket_stays_open(served):
         (struct.pack("<I", 99) + b"{}", 400, "JSON is 99, expected 1 to 2", None),
         (struct.pack("<I", 0) + b"{}", 400, "JSON is 0", None),
         (frame("10", pixels=PIXELS[:, :, :5]), 400, "frame", "10"),
+        (frame("x" * 5000), 400, "the id has 5000 bytes, expected at most 4096", None),
+        (json.dumps({"id": "x" * 5000, "inputs": 3}), 400, "inputs is a number", None),
     ]
     with open_socket(served) as ws:
         for message, status, says, id in cases:

@@ -127,7 +127,7 @@ void HttpConnection::touch() {
 }
 
 bool HttpConnection::overdue(Moment now) const {
-  if (web_ != nullptr) return web_->idle() && now - since_ > kTransferLimit;
+  if (web_ != nullptr) return web_->waits_for_client() && now - since_ > kTransferLimit;
   if (closing_) return now - since_ > kLingerLimit;
   if (writing_) return now - since_ > kTransferLimit;
   if (!slots_.empty()) return false;  // its reply is due from us

@@ -14,14 +14,16 @@ namespace websocket = boost::beast::websocket;
 
 constexpr size_t kPieceSize = 64 * 1024;   // read at a time, at most
 constexpr size_t kMessageOverhead = 1024;  // what a message takes beside its bytes
-constexpr std::chrono::seconds kHandshakeLimit(10), kSilenceLimit(20);
+constexpr std::chrono::seconds kHandshakeLimit(10);
 
 }  // namespace
 
 WebSocket::WebSocket(HttpConnection& connection, Socket& socket, size_t max_message,
                      std::shared_ptr<WebSocketHandler> handler)
     : connection_(connection), stream_(socket), handler_(std::move(handler)) {
-  stream_.set_option(websocket::stream_base::timeout{kHandshakeLimit, kSilenceLimit, true});
+  // Beast's own limit on silence does not know of clients that are not read from for a while.
+  stream_.set_option(
+      websocket::stream_base::timeout{kHandshakeLimit, websocket::stream_base::none(), false});
   stream_.read_message_max(max_message);
   stream_.auto_fragment(false);
   stream_.control_callback([this](websocket::frame_type kind, boost::beast::string_view) {
@@ -72,7 +74,7 @@ void WebSocket::on_read(bool failed) {
   if (handler_ == nullptr || ending_) return;
   if (failed) return connection_.close();
   if (held_.empty()) held_ = HeldBytes(budget());
-  if (!held_.grow_to(incoming_.size() + kMessageOverhead)) {
+  if (!held_.grow_to(incoming_.capacity() + kMessageOverhead)) {
     return end(websocket::close_code::try_again_later, "no memory is left for this message");
   }
   if (stream_.is_message_done() && !draining_) {

@@ -54,9 +54,9 @@ class WebSocketHandler {
 
 // The WebSocket protocol (RFC 6455) on a connection that was upgraded; Boost.Beast speaks it. All
 // runs on the connection's io thread but send(). A client may have kMostUnderWay messages without
-// a written reply, then no more is read of it. One that takes nothing and answers no ping for 20 s
-// is closed, and so is one that pings more than kMostPings times a second, or whose messages find
-// no memory.
+// a written reply, then no more is read of it. One that sends or takes nothing for as long as a
+// transfer may take is closed, and so is one that pings more than kMostPings times a second, or
+// whose messages find no memory.
 class WebSocket {
  public:
   using Socket = boost::asio::ip::tcp::socket;
@@ -68,8 +68,9 @@ class WebSocket {
   // Answers the request for it; once.
   void accept(HttpMessage request);
   bool idle() const { return under_way_ == 0; }  // every message has its reply
-  void drain();                                  // ends once idle
-  void closed();                                 // the connection is; no handler is called any more
+  bool waits_for_client() const { return idle() || writing_; }
+  void drain();   // ends once idle
+  void closed();  // the connection is; no handler is called any more
   // From any thread. Never blocks; a client that is gone is no error.
   void send(WebReply reply);
   const std::shared_ptr<ByteBudget>& budget() const;
