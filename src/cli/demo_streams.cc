@@ -227,6 +227,7 @@ absl::Status demo_streams(DemoArguments& arguments) {
 }
 
 int run_demo_streams(DemoArguments& arguments) {
+  std::signal(SIGPIPE, SIG_IGN);  // who reads what it says may go before it does
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     std::signal(signal, [](int) { told_to_end = 1; });
   }
