@@ -226,6 +226,9 @@ engine::AdapterOptions adapter_options(Reader reader, operators::Resolve resolve
   limits.max_replicas = fields["max_replicas"].positive(limits.max_replicas);
   limits.max_cost = fields["max_cost"].positive(limits.max_cost);
   options.dedicated = fields["replicas"].choice({"shared", "dedicated"}, 0) == 1;
+  if (options.dedicated && limits.max_replicas < 1) {
+    fields["max_replicas"].fail("at least 1 where replicas are dedicated");
+  }
   if (const Reader threads = fields["threads"]; threads.present() && !options.dedicated) {
     threads.fail("no such field but for replicas: dedicated");
   } else if (threads.present()) {
