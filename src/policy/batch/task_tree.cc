@@ -1,16 +1,8 @@
 #include "policy/batch/task_tree.h"
 
+#include "absl/hash/hash.h"
+
 namespace fermata::policy {
-namespace {
-
-// Of the n-th insertion: any function that scatters does (a multiply and a shift, twice).
-uint64_t scattered(uint64_t n) {
-  n *= 0x9e3779b97f4a7c15;
-  n = (n ^ n >> 32) * 0xd6e8feb86659fd93;
-  return n ^ n >> 32;
-}
-
-}  // namespace
 
 void TaskTree::count(uint32_t at) {
   Node& node = nodes_[at];
@@ -27,7 +19,7 @@ void TaskTree::insert(const Task& task) {
   const uint32_t node = free_.back();
   free_.pop_back();
   nodes_[node] = {
-      .task = task, .items = task.items, .priority = scattered(++inserted_), .count = 1};
+      .task = task, .items = task.items, .priority = absl::HashOf(++inserted_), .count = 1};
   insert(root_, node);
 }
 

@@ -14,7 +14,8 @@ inline bool before(const Task& a, const Task& b) {
 
 // Tasks in this order, for queues too long to move their tasks about. A treap: each node
 // stands for the tasks below it too, by number and items.
-// Every call is O(log n), in expectation over priorities that nobody outside can choose.
+// Every call is O(log n), in expectation over priorities, which are hashes by a seed of the
+// process's own: nobody outside can choose deadlines by them. No result depends on them.
 class TaskTree {
  public:
   TaskTree() : nodes_(1) {}
