@@ -154,15 +154,6 @@ def test_a_plain_request_is_told_to_upgrade(served):
     assert refused.value.code == 426 and refused.value.headers["Upgrade"] == "websocket"
 
 
-def test_messages_beyond_the_limit_close_the_socket_and_others_are_served(served):
-    with open_socket(served) as ws:
-        with pytest.raises(websockets.ConnectionClosed) as closed:
-            ws.send(bytes((1 << 20) + 1))
-            ws.recv(timeout=20)
-        assert closed.value.rcvd.code == 1009
-    expect_well(served)
-
-
 def test_halves_of_messages_hinder_nobody(served):
     big = numpy.zeros((8, 3, SIDE, SIDE), numpy.float32)
     with contextlib.ExitStack() as stack:
@@ -202,6 +193,22 @@ def read_to_end(s):
     return text
 
 
+def read_until(s, what):
+    text = b""
+    while what not in text:
+        piece = s.recv(65536)
+        assert piece, text
+        text += piece
+
+
+def test_messages_beyond_the_limit_close_the_socket_and_others_are_served(served):
+    with contextlib.ExitStack() as stack:
+        s = raw_socket(served, stack)
+        s.sendall(header((1 << 20) + 1))  # what comes behind it would reset the connection
+        read_until(s, struct.pack(">H", 1009))
+    expect_well(served)
+
+
 @pytest.mark.parametrize("bytes_sent", [
     b"\xff" * 64,
     header(4, opcode=3) + b"abcd",
@@ -222,9 +229,8 @@ def test_garbage_ends_its_socket_and_others_are_served(served, bytes_sent):
 def test_a_flood_of_pings_ends_its_socket(served):
     with contextlib.ExitStack() as stack:
         s = raw_socket(served, stack)
-        with contextlib.suppress(ConnectionError):
-            s.sendall(header(0, opcode=9) * 5000)
-        assert b"too many pings" in read_to_end(s)
+        s.sendall(header(0, opcode=9) * 64)
+        read_until(s, b"too many pings")
     expect_well(served)
 
 
