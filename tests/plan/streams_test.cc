@@ -131,6 +131,27 @@ TEST(Streams, MoreClientsThanTheOptimumIsSoughtFor) {
 }
 
 // For one DNN alone Algorithm 1 finds the highest sum of rates.
+// Rates whose sum, in decimals, is all that a worker can carry, whoever adds them in which order.
+TEST(Streams, AWorkerMayBeFullToTheLastFrame) {
+  Random random(7);
+  for (int i = 0; i < 200; ++i) {
+    StreamProblem problem;
+    problem.workers = 1 + i % 2;
+    problem.variants = {{"only", 100, 0.5, 1, *LatencyTable::make(TableLatency{{{1, 50.0}}}, 1)}};
+    for (uint32_t w = 0; w < problem.workers; ++w) {
+      uint64_t left = 200;  // tenths of a frame a second
+      for (size_t more = random.below(i % 10 == 0 ? 20 : 5); more > 0; --more) {
+        const uint64_t tenths = 1 + random.below(left / 3);
+        problem.clients.push_back({"c", static_cast<double>(tenths) / 10, 500, 100, 0, 0, {}});
+        left -= tenths;
+      }
+      problem.clients.push_back({"c", static_cast<double>(left) / 10, 500, 100, 0, 0, {}});
+    }
+    EXPECT_GT(plan_by(problem, StreamSolver::kBest).served, 0u);
+    EXPECT_GT(plan_by(problem, StreamSolver::kAnnealing).served, 0u);
+  }
+}
+
 TEST(Streams, TheMappingOfOneDnnIsOptimal) {
   Random random(6);
   for (int i = 0; i < 200; ++i) {

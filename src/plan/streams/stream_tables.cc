@@ -11,8 +11,9 @@
 namespace fermata::plan {
 namespace {
 
-// Sums of the same rates in another order differ by less, relative.
-constexpr double kSumRounding = 1e-12;
+// Sums of the same rates in another order differ by less, relative. Solvers take loads that are
+// within a capacity; who looks at their groups again leaves room for this.
+constexpr double kSumRounding = 1e-10;
 
 double throughput_of(const StreamVariant& variant, uint32_t batch) {
   return 1000.0 * batch / millis((*variant.latency)(batch));
@@ -94,7 +95,7 @@ double StreamTables::throughput(uint32_t rank, uint32_t batch) const {
 uint32_t StreamTables::smallest_batch(uint32_t rank, double load) const {
   const uint32_t most = problem_.variants[order_[rank]].latency->max_batch();
   for (uint32_t b = 1; b <= most; ++b) {
-    if (load <= throughput(rank, b) * (1 + kSumRounding)) return b;
+    if (load <= throughput(rank, b) * (1 + 2 * kSumRounding)) return b;
   }
   return 0;
 }
@@ -113,7 +114,7 @@ uint32_t best_rank(const StreamTables& tables, absl::Span<const uint32_t> client
   for (; rank < tables.ranks(); ++rank) {
     const absl::Span<const double> capacity = tables.capacity(rank);
     if (std::all_of(clients.begin(), clients.end(),
-                    [&](uint32_t c) { return load <= capacity[c]; })) {
+                    [&](uint32_t c) { return load <= capacity[c] * (1 + kSumRounding); })) {
       break;
     }
   }
