@@ -111,6 +111,36 @@ TEST(StreamSessions, WhoFitsNowhereIsTold) {
   EXPECT_EQ(sessions.advice("far").input_size, 300);
 }
 
+// Where frames' sizes are measured, one client's change nothing for others, whoever came first.
+TEST(StreamSessions, HugeFramesAreTheirSendersAlone) {
+  StreamSettings settings = three_sizes();
+  for (auto& variant : settings.variants) variant.request_kb = 0;
+  settings.workers = 2;
+  StreamSessions sessions(settings);
+  StreamFrame huge = frame_of("huge", 1);
+  huge.bytes = 60'000'000;
+  ASSERT_TRUE(sessions.frame(huge, second(1)).ok());
+  plan_now(sessions, second(1));
+  EXPECT_EQ(sessions.advice("huge").input_size, 0);
+  ASSERT_TRUE(sessions.hello(frame_of("honest", 2), second(1.1)).ok());
+  plan_now(sessions, second(1.2));  // nothing is known of its own
+  plan_now(sessions, second(1.7));
+  EXPECT_EQ(sessions.advice("honest").input_size, 300);
+  ASSERT_TRUE(sessions.frame(frame_of("honest", 2), second(1.8)).ok());
+  plan_now(sessions, second(2.2));
+  EXPECT_EQ(sessions.advice("honest").input_size, 300);
+  EXPECT_EQ(sessions.advice("huge").input_size, 0);
+  StreamFrame small = frame_of("huge", 1);
+  for (int i = 0; i < 200; ++i) {
+    small.bytes = 10;
+    (void)sessions.frame(small, second(3 + i));
+    (void)sessions.frame(frame_of("honest", 2), second(3 + i));
+  }
+  plan_now(sessions, second(203));
+  EXPECT_EQ(sessions.advice("huge").input_size, 300);
+  EXPECT_EQ(sessions.advice("honest").input_size, 300);
+}
+
 TEST(StreamSessions, AnIdBelongsToOneConnection) {
   StreamSessions sessions(three_sizes());
   ASSERT_TRUE(sessions.hello(frame_of("a", 1), second(1)).ok());

@@ -20,7 +20,8 @@ constexpr double kRoomToWait = 3;    // run times alone that an objective has ro
 constexpr uint32_t kPrefetched = 2;  // neighbours on either side
 constexpr Duration kTogether = Duration::millis(3);  // within which frames of a batch come
 constexpr double kFirstMbps = 10;                    // before a client has said anything
-constexpr double kSmoothing = 0.1;                   // of measured rates and sizes
+constexpr double kSmoothing = 0.1;                   // of measured rates
+constexpr double kLeastScale = 1e-6;                 // of a client's frames by those of all
 constexpr double kLeastShare = 0.25;                 // of the registered rate that is planned for
 constexpr size_t kLongestId = 128;
 constexpr double kLeastRate = 0.1;
@@ -29,9 +30,7 @@ constexpr Duration kShortestSlo = Duration::millis(1), kLongestSlo = Duration::s
 }  // namespace
 
 StreamSessions::StreamSessions(StreamSettings settings)
-    : settings_(std::move(settings)),
-      measured_kb_(settings_.variants.size()),
-      current_(settings_.workers, 0) {}
+    : settings_(std::move(settings)), current_(settings_.workers, 0) {}
 
 absl::StatusOr<StreamSessions::Session*> StreamSessions::find_or_add(const StreamFrame& frame,
                                                                      Time now) {
@@ -140,31 +139,31 @@ absl::StatusOr<uint32_t> StreamSessions::variant_of(const StreamFrame& frame,
                  fmt::join(sizes, ", "));
 }
 
-void StreamSessions::measure(uint32_t variant, uint64_t bytes) {
-  double& kb = measured_kb_[variant];
-  const double now_kb = static_cast<double>(bytes) / 1000;
-  // One client's frames do not make those of all look much larger.
-  kb = kb == 0 ? now_kb : kb + kSmoothing * (std::min(now_kb, 2 * kb) - kb);
+// As configured, or the middle one of what the clients' frames are; 0: nothing is known.
+double StreamSessions::request_kb(uint32_t variant) const {
+  const StreamSettings::Variant& v = settings_.variants[variant];
+  if (v.request_kb > 0) return v.request_kb;
+  std::vector<double> all;
+  for (const auto& [id, session] : sessions_) {
+    if (session.sizes.known()) all.push_back(session.sizes.kb(v.input_size));
+  }
+  if (all.empty()) return 0;
+  const auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
+  std::nth_element(all.begin(), middle, all.end());
+  return *middle;
 }
 
-// As configured, as measured, or as the area tells from another size's.
-double StreamSessions::request_kb(uint32_t variant) const {
-  const auto known = [&](uint32_t v) {
-    return settings_.variants[v].request_kb > 0 ? settings_.variants[v].request_kb
-                                                : measured_kb_[v];
-  };
-  if (known(variant) > 0) return known(variant);
-  std::optional<uint32_t> nearest;
-  for (uint32_t v = 0; v < settings_.variants.size(); ++v) {
-    const auto apart = [&](uint32_t other) {
-      return other > variant ? other - variant : variant - other;
-    };
-    if (known(v) > 0 && (!nearest || apart(v) < apart(*nearest))) nearest = v;
+// The client's own frames by those of request_kb(). One of whom nothing is known has those of all;
+// where these would not be served it has none, so that it can show its own.
+double StreamSessions::scale(const Session& session,
+                             const std::vector<plan::StreamVariant>& variants) const {
+  if (!session.sizes.known()) return session.unmapped_unseen ? kLeastScale : 1;
+  for (size_t v = 0; v < variants.size(); ++v) {
+    if (variants[v].input_size != session.sizes.last()) continue;
+    if (settings_.variants[v].request_kb > 0 || variants[v].request_kb <= 0) return 1;
+    return std::max(session.sizes.kb(variants[v].input_size) / variants[v].request_kb, kLeastScale);
   }
-  if (!nearest) return 0;
-  const double ratio = static_cast<double>(settings_.variants[variant].input_size) /
-                       settings_.variants[*nearest].input_size;
-  return known(*nearest) * ratio * ratio;
+  return 1;
 }
 
 absl::StatusOr<StreamRoute> StreamSessions::frame(const StreamFrame& frame, Time now) {
@@ -173,7 +172,7 @@ absl::StatusOr<StreamRoute> StreamSessions::frame(const StreamFrame& frame, Time
   ASSIGN_OR_RETURN(const uint32_t variant, variant_of(frame, *session));
   RETURN_IF_ERROR(take_allowance(frame, *session, now));
   ++totals_.frames;
-  measure(variant, frame.bytes);
+  session->sizes.measure(settings_.variants[variant].input_size, frame.bytes);
   if (session->planned && !session->variant) {
     ++totals_.unmapped;
     return error(absl::StatusCode::kUnavailable,
@@ -240,13 +239,13 @@ bool StreamSessions::wants_plan(Time now) {
 // What the client is sure of, but no less than what some DNN needs with room to wait, so that
 // caution costs accuracy and not the service.
 double StreamSessions::planned_mbps(const Session& session,
-                                    const std::vector<plan::StreamVariant>& variants,
-                                    double slo_ms) const {
+                                    const std::vector<plan::StreamVariant>& variants, double slo_ms,
+                                    double scale) const {
   double needed = session.bandwidth_mbps;
   for (const plan::StreamVariant& v : variants) {
     const double left_ms =
         slo_ms - session.round_trip.millis() - kRoomToWait * (*v.latency)(1).millis();
-    if (left_ms > 0) needed = std::min(needed, v.request_kb * 8 / left_ms);
+    if (left_ms > 0) needed = std::min(needed, v.request_kb * scale * 8 / left_ms);
   }
   return std::max(session.sure_mbps, needed);
 }
@@ -254,10 +253,15 @@ double StreamSessions::planned_mbps(const Session& session,
 // A frame that comes in its phase waits for less; where the link is unsteady it may miss it.
 std::optional<double> StreamSessions::batches_ahead(const Session& session) const {
   if (!settings_.phases) return std::nullopt;
-  const double kb = request_kb(session.variant.value_or(0));
+  const double kb = own_kb(session, session.variant.value_or(0));
   const double unsure_ms = kb * 8 * (1 / session.sure_mbps - 1 / session.bandwidth_mbps);
   const double steady = std::max(1 - unsure_ms / (4 * kTogether.millis()), 0.0);
   return 1 - (1 - settings_.phased_wait) * steady;
+}
+
+double StreamSessions::own_kb(const Session& session, uint32_t variant) const {
+  const StreamSettings::Variant& v = settings_.variants[variant];
+  return v.request_kb > 0 ? v.request_kb : session.sizes.kb(v.input_size);
 }
 
 plan::StreamProblem StreamSessions::problem(Time now) {
@@ -276,9 +280,10 @@ plan::StreamProblem StreamSessions::problem(Time now) {
     const double rate =
         std::clamp(session.measured_rps * 1.05, session.rate_rps * kLeastShare, session.rate_rps);
     const double slo_ms = (session.slo - settings_.slack).millis();
-    p.clients.push_back({id, rate, std::max(slo_ms, 0.001),
-                         planned_mbps(session, p.variants, slo_ms), session.round_trip.millis(),
-                         session.min_accuracy, batches_ahead(session)});
+    const double own = scale(session, p.variants);
+    p.clients.push_back(
+        {id, rate, std::max(slo_ms, 0.001), planned_mbps(session, p.variants, slo_ms, own) / own,
+         session.round_trip.millis(), session.min_accuracy, batches_ahead(session)});
   }
   changed_ = false;
   last_plan_ = now;
@@ -295,6 +300,7 @@ void StreamSessions::planned(const plan::StreamProblem& problem, const plan::Str
     if (Session* session = session_of(c)) {
       session->variant.reset();
       session->planned = true;
+      session->unmapped_unseen = !session->sizes.known();
     }
   }
   for (const plan::StreamPlan::Worker& worker : plan.workers) {
@@ -333,7 +339,7 @@ void StreamSessions::set_phases(const plan::StreamPlan::Worker& worker,
       const double run = latency(size).seconds();
       double most = static_cast<double>(batches) * run / interval;
       for (const Session* session : alike) {
-        const double transfer_s = request_kb(worker.variant) * 8e-3 / session->bandwidth_mbps;
+        const double transfer_s = own_kb(*session, worker.variant) * 8e-3 / session->bandwidth_mbps;
         most = std::max(most, run / std::max(session->slo.seconds() - transfer_s, 1e-6));
       }
       return most;

@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "model/latency.h"
 #include "plan/streams/stream_problem.h"
+#include "policy/stream/frame_sizes.h"
 
 namespace fermata::policy {
 
@@ -95,6 +96,8 @@ class StreamSessions {
   // Whether the mapping should be planned anew: after a period, and soon after a client came or
   // went or its bandwidth changed by a quarter. Forgets clients that are silent for long.
   bool wants_plan(Time now);
+  // Frames of the variants' request_kb take as long on a client's bandwidth_mbps as its own frames
+  // do on its link. O(variants * clients).
   plan::StreamProblem problem(Time now);
   void planned(const plan::StreamProblem& problem, const plan::StreamPlan& plan);
 
@@ -114,7 +117,9 @@ class StreamSessions {
     Time last_frame;
     bool planned = false;             // since it came
     std::optional<uint32_t> variant;  // that it is mapped to
-    Duration phase;                   // when its frames should come, within its period
+    FrameSizes sizes;
+    bool unmapped_unseen = false;  // by the frames of others: none of its own has come
+    Duration phase;                // when its frames should come, within its period
     Duration interval() const { return Duration::from_seconds(1 / rate_rps); }
   };
   using Sessions = std::map<std::string, Session, std::less<>>;
@@ -123,18 +128,18 @@ class StreamSessions {
   absl::Status update(const StreamFrame& frame, Session& session, Time now);
   absl::Status take_allowance(const StreamFrame& frame, Session& session, Time now);
   absl::StatusOr<uint32_t> variant_of(const StreamFrame& frame, const Session& session) const;
-  void measure(uint32_t variant, uint64_t bytes);
   double request_kb(uint32_t variant) const;
+  double own_kb(const Session& session, uint32_t variant) const;
+  double scale(const Session& session, const std::vector<plan::StreamVariant>& variants) const;
   double planned_mbps(const Session& session, const std::vector<plan::StreamVariant>& variants,
-                      double slo_ms) const;
+                      double slo_ms, double scale) const;
   std::optional<double> batches_ahead(const Session& session) const;
   Duration shift(const Session& session) const;
   void set_phases(const plan::StreamPlan::Worker& worker, std::vector<Session*> members);
 
   const StreamSettings settings_;
   Sessions sessions_;
-  std::vector<double> measured_kb_;  // by variant; 0: no frame has come
-  std::vector<uint32_t> current_;    // by worker
+  std::vector<uint32_t> current_;  // by worker
   bool changed_ = false;
   Time last_plan_;
   StreamTotals totals_;
