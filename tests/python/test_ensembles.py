@@ -1,6 +1,7 @@
 """Services that several base models answer together: real answers, what fails, what may be wrong."""
 
 import json
+import shutil
 import re
 import subprocess
 import urllib.error
@@ -204,6 +205,22 @@ def test_where_no_base_model_answers_the_error_says_so(real):
     assert code == 400 and message.startswith("no base model of 'brittle' answered: ")
     assert values(ask(real, "fragile", [2, 3])) == pytest.approx(
         (np.log([[2, 3]]) + [[4, 9]]) / 2, rel=1e-5)
+
+
+def test_a_member_service_that_gives_no_number_is_left_out(folder, tmp_path):
+    """Of an ensemble with a pipeline among its members."""
+    shutil.copytree(folder / "fragile", tmp_path / "through")
+    profile = tmp_path / "through" / "profile.json"
+    profile.write_text(profile.read_text().replace("base-log", "holder"))
+    config = REAL[:REAL.index("  average:")] + """
+  holder: {{kind: pipeline, stages: [{{name: only, model: base-log}}]}}
+  through: {{kind: ensemble, models: [{{service: holder}}, base-table], slo_ms: 60000, profile: through}}
+"""
+    server = Server(tmp_path, folder / "models", config.replace("scheduler: original", ""))
+    assert values(ask(server, "through", [2, 3])) == pytest.approx((np.log([[2, 3]]) + [[4, 9]]) / 2, rel=1e-5)
+    assert values(ask(server, "through", [-2, 3])).tolist() == [[64, 9]]  # the table counts from its end
+    assert failed(server, "through", [-20, 3])[0] == 400
+    assert server.stop() == 0, server.log.read_text()
 
 
 def test_an_answer_explains_itself(real):

@@ -59,6 +59,12 @@ services:
       - {{name: find, model: find, fan_out: found}}
       - {{name: each, model: plus, inputs: {{x: find.found}}}}
     outputs: {{places: find.found, y: each.y}}
+  beside:
+    kind: pipeline
+    stages:
+      - {{name: find, model: find, fan_out: found}}
+      - {{name: other, model: find, inputs: {{image: other}}, fan_out: found}}
+      - {{name: pair, model: pair, inputs: {{left: find.found, right: other.found}}}}
 """
 
 
@@ -86,6 +92,8 @@ def write_repository(folder):
                 extra=[constant("two", 2)])
     write_model(folder, "add", [helper.make_node("Add", ["left", "right"], ["sum"])],
                 [("left", FLOAT, [2]), ("right", FLOAT, [2])], [("sum", FLOAT, [2])])
+    write_model(folder, "pair", [helper.make_node("Add", ["left", "right"], ["sum"])],
+                [("left", FLOAT, [2]), ("right", FLOAT, [2])], [("sum", FLOAT, [2])], max_batch=0)
     # Fails where an index is out of range, which 7 is.
     write_model(folder, "fails",
                 [helper.make_node("Cast", ["x"], ["index"], to=INT64),
@@ -231,6 +239,25 @@ def test_an_adapter_decides_and_its_decisions_replay(pipelines):
     with urllib.request.urlopen(f"http://{pipelines.metrics}/metrics") as reply:
         text = reply.read().decode()
     assert 'fermata_pipeline_replicas{service="planned",stage="b",variant="twice"}' in text
+
+
+def ask_two(server, image, other):
+    inputs = [{"name": name, "datatype": "FP32", "shape": list(numpy.shape(values)),
+               "data": numpy.ravel(values).tolist()} for name, values in (("image", image), ("other", other))]
+    request = urllib.request.Request(f"http://{server.http}/v2/models/beside/infer",
+                                     json.dumps({"inputs": inputs}).encode())
+    with urllib.request.urlopen(request) as reply:
+        return {o["name"]: numpy.reshape(o["data"], o["shape"]).tolist() for o in json.load(reply)["outputs"]}
+
+
+def test_a_stage_that_runs_items_apart_wants_a_row_of_each_input_for_each(pipelines):
+    one, two, three = [[1, 0]], [[1, 0], [0, 1]], [[1, 1], [0, 1]]  # how many places are bright
+    assert ask_two(pipelines, two, two)["sum"] == [[0, 0], [2, 2]]
+    for image, other in ((one, two), (two, one), (two, three), (three, two)):
+        with pytest.raises(urllib.error.HTTPError) as error:
+            ask_two(pipelines, image, other)
+        text = json.load(error.value)["error"]
+        assert error.value.code == 500 and "stage 'pair'" in text and "one an item" in text
 
 
 @pytest.mark.parametrize("x, y", [(0.1, 2.2), (6, 14), (5, 6)])

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/services/ensemble.h"
+#include "engine/services/stage_rows.h"
 #include "engine/services/tree_node.h"
 
 namespace fermata::engine {
@@ -22,20 +23,11 @@ policy::Ending ending_of(const ReplyPart& part) {
                                                        : policy::Ending::kFailed;
 }
 
-uint32_t rows_of(const std::vector<Tensor>& outputs, const std::string& name) {
-  for (const Tensor& tensor : outputs) {
-    if (tensor.name == name && !tensor.shape.empty()) return static_cast<uint32_t>(tensor.shape[0]);
-  }
-  return 0;
-}
-
-// Of a batch, in which every item made equally many.
-void flatten_items(std::vector<Tensor>& outputs) {
-  for (Tensor& tensor : outputs) {
-    if (tensor.shape.size() < 2) continue;
-    tensor.shape[1] *= tensor.shape[0];
-    tensor.shape.erase(tensor.shape.begin());
-  }
+// What a member answers that is no answer of its ensemble is a failure of the member.
+void check_answer(const Ensemble& ensemble, ReplyPart& part) {
+  if (!part.status.ok()) return;
+  part.status = ensemble.model->check_answer(part.outputs.front());
+  if (!part.status.ok()) part.why.outcome = Outcome::kFailed;
 }
 
 }  // namespace
@@ -159,10 +151,13 @@ void Trees::child_ended(JobId id, ReplyPart part) {
 void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time now) {
   const auto place = children_.find(id);
   if (place == children_.end()) return;
-  const policy::Ending how = ending_of(part);
   const uint32_t at = place->second.child;
   Node& node = *nodes_.at(place->second.node);
   children_.erase(place);
+  if (node.kind == Node::kChoice && node.pipeline->ensemble != nullptr) {
+    check_answer(*node.pipeline->ensemble, part);
+  }
+  const policy::Ending how = ending_of(part);
   std::vector<uint32_t> skipped;
   Node::Child& child = node.children[at];
   const Pipeline::Stage* stage =
@@ -228,10 +223,15 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
   child.items = started.items;
   child.budget = started.due - now;
   children_[started.id] = {started.parent, started.child};
+  const auto fail = [&](absl::Status why) {
+    ReplyPart part{.status = std::move(why)};
+    part.why.outcome = Outcome::kInvalid;
+    take(started.id, std::move(part), std::nullopt, now);
+  };
   InferRequest request;
   if (node.kind == Node::kItems) {
     auto item = node.item(started.child, node.stage == nullptr);
-    FERMATA_CHECK(item.ok());  // admission has looked at it
+    if (!item.ok()) return fail(item.status());
     if (node.stage == nullptr) {
       auto inner = std::make_shared<Node>();
       inner->kind = Node::kChoice;
@@ -251,6 +251,8 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
     request = node.request_for(started.child, started.option, now);
     const Pipeline::Stage& stage = node.pipeline->stages[started.child];
     if (stage.one_by_one) {
+      absl::Status fits = check_rows(request.inputs, started.items);
+      if (!fits.ok()) return fail(std::move(fits));
       auto inner = std::make_shared<Node>();
       inner->kind = Node::kItems;
       inner->inputs = std::move(request.inputs);
@@ -346,8 +348,12 @@ void Trees::combine(const std::shared_ptr<Node>& node, JobId id, Time now) {
   ensemble.model->combine(std::move(answers), [this, node, id, run](absl::StatusOr<Tensor> output,
                                                                     plan::Subset used) mutable {
     run.ensemble->ran = used;
-    absl::StatusOr<std::vector<Tensor>> outputs = output.status();
-    if (output.ok()) outputs = std::vector<Tensor>{*std::move(output)};
+    absl::StatusOr<std::vector<Tensor>> outputs = std::vector<Tensor>();
+    if (output.ok()) {
+      outputs->push_back(*std::move(output));
+    } else {
+      outputs = output.status();
+    }
     if (node->job != nullptr) {
       node->job->answered(0, std::move(outputs), run);
       return node->job->route().gate->leave();
