@@ -52,9 +52,10 @@ class Stream:
 
     async def send(self, frame, tag=None):
         now = time.monotonic()
-        request = self.session.frame(frame, tag, now)
-        if request is not None:
-            self._requests.put_nowait(request)
+        side = self.session.admit(now)
+        if side is not None:
+            encoded = await asyncio.to_thread(self.session.encode, frame, side)
+            self._requests.put_nowait(self.session.frame(encoded, side, tag, now, time.monotonic()))
             return True
         if not (self.session.unmapped and self.session.local):
             return False

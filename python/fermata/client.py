@@ -70,9 +70,12 @@ class Stream:
         """Whether the frame was sent, or answered by the local model; else it is dropped."""
         with self._lock:
             now = time.monotonic()
-            request = self.session.frame(frame, tag, now)
+            side = self.session.admit(now)
             unmapped = self.session.unmapped
-        if request is not None:
+        if side is not None:
+            encoded = self.session.encode(frame, side)
+            with self._lock:
+                request = self.session.frame(encoded, side, tag, now, time.monotonic())
             self._requests.put(request)
             return True
         if not (unmapped and self.session.local):

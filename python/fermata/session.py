@@ -130,17 +130,23 @@ class Session:
         chosen = self.link.choose(sizes, self.rate, self.slo, now)
         return None if chosen is None else sides[chosen]
 
-    def frame(self, frame, tag, now):
-        """The message for a frame; None: it is dropped."""
+    def admit(self, now):
+        """The side to encode a frame at; None: it is dropped."""
         side = None if self.unmapped else self.side(now)
-        if side is None:
-            self.dropped += 1
-            return None
+        self.dropped += side is None
+        return side
+
+    def encode(self, frame, side):
+        """Any thread; how long it takes is no time of the network."""
         array = self._encode(frame, side)
-        raw, datatype = _raw(array)
+        return array, *_raw(array)
+
+    def frame(self, encoded, side, tag, came, now):
+        """The message for what encode() gave of a frame that came at `came`, to be sent now."""
+        array, raw, datatype = encoded
         if len(self._bytes) < _MOST_BYTES or side in self._bytes:
             self._bytes[side] = len(raw)
-        request = self._request(now, _Sent(tag, now, side, len(raw)))
+        request = self._request(now, _Sent(tag, came, side, len(raw)))
         self.link.sent(len(raw), now)
         request.parameters["stream_size"].int64_param = side
         request.inputs.add(name=self._input, datatype=datatype, shape=array.shape)

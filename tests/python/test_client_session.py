@@ -36,6 +36,30 @@ def ready(size=64, **options):
     return s
 
 
+def send(s, frame, tag, now, encode_s=0.0):
+    """A frame that came `encode_s` before now; None: it was dropped."""
+    side = s.admit(now - encode_s)
+    return None if side is None else s.frame(s.encode(frame, side), side, tag, now - encode_s, now)
+
+
+def acknowledgement(request, server_us=0):
+    message = service_pb2.ModelStreamInferResponse()
+    message.infer_response.id = request.id
+    message.infer_response.parameters["stream_ack"].bool_param = True
+    message.infer_response.parameters["stream_server_us"].int64_param = server_us
+    return message
+
+
+def test_what_encoding_takes_is_no_time_of_the_link():
+    s = ready()  # a round trip of 4 ms
+    for i in range(5):
+        sent = send(s, FRAME, i, 1 + i, encode_s=0.03)
+        at = 1 + i + 0.004 + len(sent.raw_input_contents[0]) * 8 / 10e6
+        s.answered(acknowledgement(sent), at)
+        assert s.answered(reply(sent, 64), at + 0.001).latency_s > 0.03  # it is of the frame
+    assert s.link.bandwidth.mbps(6) == pytest.approx(10, rel=0.1)
+
+
 def test_the_round_trip_is_that_of_a_connection_that_is_made():
     s = session()
     first = s.hello(0.0)
@@ -67,13 +91,13 @@ def test_back_off_to_what_the_link_sustains():
 
 def test_no_frame_before_the_service_has_told_a_size():
     s = session()
-    assert s.frame(FRAME, 0, 0.0) is None and s.dropped == 1
-    assert ready().frame(FRAME, 0, 0.1) is not None
+    assert send(s, FRAME, 0, 0.0) is None and s.dropped == 1
+    assert send(ready(), FRAME, 0, 0.1) is not None
 
 
 def test_a_frame_says_what_the_service_needs_to_know():
     s = ready(client="me", min_accuracy=0.3)
-    request = s.frame(FRAME, 0, 0.1)
+    request = send(s, FRAME, 0, 0.1)
     p = request.parameters
     assert (p["stream_client"].string_param, p["stream_slo"].int64_param) == ("me", 100_000)
     assert (p["stream_rate"].double_param, p["stream_size"].int64_param) == (10, 64)
@@ -81,17 +105,17 @@ def test_a_frame_says_what_the_service_needs_to_know():
     s.answered(reply(request, 64, server_us=20_000), 0.134)  # 10 ms on the way beside 4 ms
     expected = len(request.raw_input_contents[0]) * 8e-6 / 0.010
     assert s.link.bandwidth.mbps(0.2) == pytest.approx(expected)
-    later = s.frame(FRAME, 1, 0.2)
+    later = send(s, FRAME, 1, 0.2)
     assert later.parameters["stream_bandwidth"].double_param == pytest.approx(expected)
     assert later.parameters["stream_rtt"].int64_param == 4000
 
 
 def test_a_transfer_behind_another_counts_from_the_end_of_that():
     s = ready(encode=Pixels())
-    first = s.frame(FRAME, 0, 1.0)
+    first = send(s, FRAME, 0, 1.0)
     s.answered(reply(first, 64), 1.054)  # 50 ms for so many bytes
-    one, two = s.frame(FRAME, 1, 2.0), None
-    two = s.frame(FRAME, 2, 2.01) or one
+    one, two = send(s, FRAME, 1, 2.0), None
+    two = send(s, FRAME, 2, 2.01) or one
     s.answered(reply(one, 64), 2.054)
     if two is not one:
         s.answered(reply(two, 64), 2.104)
@@ -101,17 +125,17 @@ def test_a_transfer_behind_another_counts_from_the_end_of_that():
 
 def test_frames_that_would_wait_are_dropped():
     s = ready()
-    first = s.frame(FRAME, 0, 1.0)
-    assert s.frame(FRAME, 1, 1.001) is None  # nothing is known of the link yet
+    first = send(s, FRAME, 0, 1.0)
+    assert send(s, FRAME, 1, 1.001) is None  # nothing is known of the link yet
     s.answered(reply(first, 64), 3.0)        # and it was very slow
-    s.frame(FRAME, 2, 3.1)
-    assert s.frame(FRAME, 3, 3.11) is None
+    send(s, FRAME, 2, 3.1)
+    assert send(s, FRAME, 3, 3.11) is None
     assert s.dropped == 2
 
 
 def test_a_stall_leaves_nothing_behind():
     s = ready()
-    sent = [r for r in (s.frame(FRAME, i, 1 + i / 10) for i in range(50)) if r]
+    sent = [r for r in (send(s, FRAME, i, 1 + i / 10) for i in range(50)) if r]
     assert len(sent) == 1
     answer = s.answered(reply(sent[0], 64), 6.0)
     assert answer.latency_s == pytest.approx(5)
@@ -119,7 +143,7 @@ def test_a_stall_leaves_nothing_behind():
 
 def test_an_acknowledgement_tells_of_the_link_before_the_answer_does():
     s = ready()
-    sent = s.frame(FRAME, 0, 1.0)
+    sent = send(s, FRAME, 0, 1.0)
     assert sent.parameters["stream_ack"].bool_param
     early = reply(sent, 0)
     early.infer_response.parameters["stream_ack"].bool_param = True
@@ -156,12 +180,12 @@ def test_the_sure_bandwidth_follows_the_spread():
 def test_the_shift_of_a_frame_that_was_sent_before_the_last_move_is_old():
     s = Session("s", slo=1, rate=10, input="x")
     s.answered(reply(s.hello(0.0), 64), 0.004)
-    early = s.frame(FRAME, 0, 1.0)
+    early = send(s, FRAME, 0, 1.0)
     s.answered(reply(early, 64, shift_us=0), 1.01)
     assert s.due(1.1) == 1.1
-    first = s.frame(FRAME, 1, 1.1)
+    first = send(s, FRAME, 1, 1.1)
     s.sent_on_time()
-    second = s.frame(FRAME, 2, 1.2)
+    second = send(s, FRAME, 2, 1.2)
     s.answered(reply(first, 64, shift_us=30_000), 1.25)
     s.sent_on_time()
     assert s.due(1.25) == pytest.approx(1.33)
@@ -173,7 +197,7 @@ def test_the_shift_of_a_frame_that_was_sent_before_the_last_move_is_old():
 def test_the_shift_moves_the_next_frame_once():
     s = ready()
     assert s.due(1.0) == 1.0
-    s.answered(reply(s.frame(FRAME, 0, 1.0), 64, shift_us=30_000), 1.01)
+    s.answered(reply(send(s, FRAME, 0, 1.0), 64, shift_us=30_000), 1.01)
     s.sent_on_time()
     assert s.due(1.02) == pytest.approx(1.13)
     s.sent_on_time()
@@ -182,9 +206,9 @@ def test_the_shift_moves_the_next_frame_once():
 
 def test_unmapped_and_back():
     s = ready(size=0)
-    assert s.unmapped and s.frame(FRAME, 0, 0.1) is None
+    assert s.unmapped and send(s, FRAME, 0, 0.1) is None
     s.answered(reply(s.hello(1.5), 64), 1.51)
-    assert not s.unmapped and s.frame(FRAME, 0, 1.6) is not None
+    assert not s.unmapped and send(s, FRAME, 0, 1.6) is not None
 
 
 def test_an_unmapped_client_goes_on_measuring_its_bandwidth():
@@ -199,14 +223,14 @@ def test_an_unmapped_client_goes_on_measuring_its_bandwidth():
 
 def test_an_error_is_an_answer_and_teaches_too():
     s = ready()
-    answer = s.answered(reply(s.frame(FRAME, "t", 1.0), 32, error="too late"), 1.1)
+    answer = s.answered(reply(send(s, FRAME, "t", 1.0), 32, error="too late"), 1.1)
     assert (answer.frame, answer.ok, answer.error) == ("t", False, "too late")
     assert s.side(1.2) == 32
 
 
 def test_what_is_lost_with_the_connection_is_said():
     s = ready()
-    s.frame(FRAME, 7, 1.0)
+    send(s, FRAME, 7, 1.0)
     assert [a.frame for a in s.lost()] == [7] and s.lost() == []
     assert s.hello(1.01) is not None  # registers again at once
 
