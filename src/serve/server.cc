@@ -76,8 +76,9 @@ struct Server::Parts {
       : engine(std::move(e)),
         regions(shared_memory_options_of(listen)),
         http_front_end(*engine, operations, regions, listen.max_request_mb * kMiB,
-                       serves_admin(listen), listen.origins),
-        admin_front_end(*engine, operations, regions, listen.max_request_mb * kMiB, true, {}) {}
+                       serves_admin(listen), {listen.origins, is_loopback(listen.host)}),
+        admin_front_end(*engine, operations, regions, listen.max_request_mb * kMiB, true,
+                        {listen.origins, true}) {}
 
   absl::Status start(const ListenOptions& listen) {
     const auto budget = std::make_shared<ByteBudget>(listen.memory_mb * kMiB);

@@ -8,6 +8,7 @@
 
 #include "base/document.h"
 #include "serve/http/http_parser.h"
+#include "serve/http/page_origin.h"
 #include "serve/http_client.h"
 #include "serve/scripted_engine.h"
 #include "serve/server.h"
@@ -42,6 +43,28 @@ class HttpRulesTest : public ::testing::Test {
   std::unique_ptr<Server> server_;
   std::unique_ptr<HttpClient> client_;
 };
+
+TEST_F(HttpRulesTest, LetsOnlyItsOwnPagesMakeAdministrativeCalls) {
+  struct Case {
+    const char *host, *origin;
+    int status;
+  };
+  for (const Case& c :
+       {Case{"localhost:8000", "http://localhost:8000", 200},
+        Case{"127.0.0.1:8000", "http://127.0.0.1:8000", 200},
+        Case{"[::1]:8000", "http://[::1]:8000", 200},
+        Case{"localhost:8000", "http://stranger.example", 403}, Case{"localhost:8000", "null", 403},
+        Case{"stranger.example", "http://stranger.example", 403}}) {
+    client_->send(
+        fmt::format("POST /v2/systemsharedmemory/unregister HTTP/1.1\r\nHost: {}\r\nOrigin: {}\r\n"
+                    "Content-Length: 2\r\n\r\n{{}}",
+                    c.host, c.origin));
+    const auto reply = client_->receive();
+    EXPECT_EQ(reply.status, c.status) << c.host << ", " << c.origin << ": " << reply.body;
+    EXPECT_EQ(reply.body.find("listen.origins") != std::string::npos, c.status == 403);
+  }
+  EXPECT_TRUE(check_page("http://proxy.example", "proxy.example", {}).ok());
+}
 
 struct Refused {
   std::string sent;

@@ -11,6 +11,7 @@
 #include "serve/call/shared_memory.h"
 #include "serve/http/http_routes.h"
 #include "serve/http/http_server.h"
+#include "serve/http/page_origin.h"
 #include "serve/http/running_jobs.h"
 #include "serve/http/web_stream.h"
 #include "serve/net/background.h"
@@ -25,15 +26,15 @@ namespace fermata::serve {
 class HttpFrontEnd : public HttpHandler {
  public:
   // All outlive it. max_body_bytes bounds a body after decompression. `admin`: is_admin() calls
-  // are answered too. `origins`: of other servers' pages that may open WebSockets.
+  // are answered too.
   HttpFrontEnd(engine::Engine& engine, Operations& operations, const SharedMemory& regions,
-               size_t max_body_bytes, bool admin, std::vector<std::string> origins)
+               size_t max_body_bytes, bool admin, TrustedPages trusted)
       : engine_(engine),
         operations_(operations),
         regions_(regions),
         max_body_bytes_(max_body_bytes),
         admin_(admin),
-        origins_(std::move(origins)) {}
+        trusted_(std::move(trusted)) {}
 
   void request(HttpExchange exchange) override;
   void opened(uint64_t connection) override { jobs_.open(connection); }
@@ -63,7 +64,7 @@ class HttpFrontEnd : public HttpHandler {
   const SharedMemory& regions_;
   const size_t max_body_bytes_;
   const bool admin_;
-  const std::vector<std::string> origins_;
+  const TrustedPages trusted_;
   std::atomic<HttpHandler*> metrics_ = nullptr;
   RunningJobs jobs_;
   FrontEndCounters counters_;

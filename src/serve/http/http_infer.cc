@@ -120,6 +120,11 @@ void HttpFrontEnd::request(HttpExchange exchange) {
     return background_.post(
         [this, infer = std::move(infer)]() mutable { start(std::move(infer)); });
   }
+  if (route.call == HttpCall::kStream || is_admin(route.call)) {
+    const absl::Status allowed =
+        check_page(exchange.header("Origin"), exchange.header("Host"), trusted_);
+    if (!allowed.ok()) return exchange.respond(error_response(allowed));
+  }
   if (route.call == HttpCall::kStream) return open_stream(std::move(exchange), route);
   if (route.call == HttpCall::kPage) return open_page(std::move(exchange), route);
   if (is_admin(route.call) && !admin_) return exchange.respond(error_response(admin_is_off()));
@@ -149,13 +154,6 @@ void HttpFrontEnd::open_stream(HttpExchange exchange, const HttpRoute& route) {
     response.status = 426;
     response.headers.emplace_back("Upgrade", "websocket");
     return exchange.respond(std::move(response));
-  }
-  const std::string_view origin = exchange.header("Origin");
-  if (!may_connect(origin, exchange.header("Host"), origins_)) {
-    return exchange.respond(error_response(
-        error(absl::StatusCode::kPermissionDenied,
-              "pages of {} may not use this server; listen.origins of the configuration lets them",
-              origin)));
   }
   if (const auto found = engine_.catalog()->find(route.model, route.version); !found.ok()) {
     return exchange.respond(error_response(found.status()));

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <boost/beast/core/string.hpp>
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
@@ -215,16 +214,6 @@ std::string id_of(std::string_view json) {
   std::string_view id;
   if (parser.parse(json.data(), json.size())["id"].get(id) != simdjson::SUCCESS) return {};
   return std::string(id.size() > kLongestId ? std::string_view() : id);
-}
-
-bool may_connect(std::string_view origin, std::string_view host,
-                 const std::vector<std::string>& others) {
-  if (origin.empty() || std::find(others.begin(), others.end(), origin) != others.end())
-    return true;
-  const size_t scheme = origin.find("://");
-  return scheme != std::string_view::npos &&
-         boost::beast::iequals({origin.data() + scheme + 3, origin.size() - scheme - 3},
-                               {host.data(), host.size()});
 }
 
 }  // namespace fermata::serve

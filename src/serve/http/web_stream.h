@@ -38,9 +38,4 @@ absl::StatusOr<InferBody> read_web_message(std::string_view bytes, bool binary,
 // where there is none. O(json).
 std::string id_of(std::string_view json);
 
-// Whether a page of `origin` may use a server that it knows as `host`: its own server, and those
-// of `others`. What is no browser names none.
-bool may_connect(std::string_view origin, std::string_view host,
-                 const std::vector<std::string>& others);
-
 }  // namespace fermata::serve
