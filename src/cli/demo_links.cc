@@ -35,9 +35,16 @@ LinkTrace made_trace(std::string name, double median, double spread, double memo
   return trace;
 }
 
-std::string number_of(std::string_view name) {
-  const size_t end = name.find_first_not_of("0123456789", kPrefix.size());
-  return std::string(name.substr(kPrefix.size(), end - kPrefix.size()));
+// Whose namespace this is, named as space() does; 0: no demo's.
+pid_t owner_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return 0;
+  pid_t pid = 0;
+  size_t client = 0;
+  const char* const end = name.data() + name.size();
+  const auto [dash, bad] = std::from_chars(name.data() + kPrefix.size(), end, pid);
+  if (bad != std::errc() || dash == end || *dash != '-') return 0;
+  const auto [last, worse] = std::from_chars(dash + 1, end, client);
+  return worse == std::errc() && last == end ? pid : 0;
 }
 
 // What demos have left that no longer run.
@@ -45,9 +52,8 @@ void remove_leftovers() {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(kNamespaces, ignored)) {
     const std::string name = entry.path().filename();
-    if (!name.starts_with(kPrefix)) continue;
-    const std::string pid = number_of(name);
-    if (pid.empty() || kill(std::atoi(pid.c_str()), 0) == 0) continue;
+    const pid_t pid = owner_of(name);
+    if (pid <= 0 || kill(pid, 0) == 0) continue;
     (void)run_program({"ip", "netns", "delete", name});
     (void)run_program({"ip", "link", "delete", fmt::format("{}{}", kPrefix, pid)});
   }

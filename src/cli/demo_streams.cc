@@ -2,8 +2,10 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
-#include <deque>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <memory>
@@ -207,6 +209,17 @@ absl::StatusOr<Spawned> start_server(const DemoArguments& arguments) {
   return server;
 }
 
+// A file that nobody can have made before.
+absl::StatusOr<std::string> new_log() {
+  constexpr std::string_view kEnd = ".log";
+  std::string name = std::filesystem::temp_directory_path() / "fermata-demo-XXXXXX";
+  name += kEnd;
+  const int file = mkstemps(name.data(), kEnd.size());
+  if (file < 0) return invalid("{} cannot be made: {}; --log names another", name, strerror(errno));
+  close(file);
+  return name;
+}
+
 absl::Status demo_streams(DemoArguments& arguments) {
   for (const std::string& path : {arguments.config, arguments.source}) {
     if (!std::filesystem::exists(path)) {
@@ -218,8 +231,7 @@ absl::Status demo_streams(DemoArguments& arguments) {
   }
   ASSIGN_OR_RETURN(const std::vector<LinkTrace> traces, traces_of(arguments));
   if (arguments.log.empty()) {
-    arguments.log =
-        std::filesystem::temp_directory_path() / fmt::format("fermata-demo-{}.log", getpid());
+    ASSIGN_OR_RETURN(arguments.log, new_log());
   }
   ASSIGN_OR_RETURN(DemoLinks links, DemoLinks::make(traces));
   ASSIGN_OR_RETURN(Spawned server, start_server(arguments));

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,19 +12,18 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "base/status.h"
+#include "engine/execute/child.h"
 
 extern char** environ;
 
 namespace fermata::cli {
 namespace {
 
-constexpr int kStopTries = 100;  // with a tenth of a second between them
-
-int code_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : -1; }
+constexpr int kStopMs = 10'000;
+constexpr Duration kRunLimit = Duration::seconds(30);
 
 }  // namespace
 
@@ -44,6 +44,8 @@ absl::StatusOr<Spawned> Spawned::start(const std::vector<std::string>& words,
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   std::vector<char*> arguments;
+  static constexpr std::array kEndsWithUs = {"setpriv", "--pdeathsig", "TERM", "--"};
+  for (const char* word : kEndsWithUs) arguments.push_back(const_cast<char*>(word));
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   pid_t pid = -1;
@@ -54,7 +56,7 @@ absl::StatusOr<Spawned> Spawned::start(const std::vector<std::string>& words,
   close(ends[1]);
   if (failed != 0) {
     close(ends[0]);
-    return error(absl::StatusCode::kFailedPrecondition, "cannot start {}: {}", words[0],
+    return error(absl::StatusCode::kFailedPrecondition, "cannot start {}: {}", arguments[0],
                  std::strerror(failed));
   }
   return Spawned(pid, ends[0]);
@@ -111,15 +113,11 @@ std::optional<std::string> Spawned::wait_for_line() {
 int Spawned::stop() {
   if (pid_ < 0) return 0;
   ::kill(-pid_, SIGTERM);
-  int status = 0;
-  for (int i = 0; i < kStopTries; ++i) {
-    if (waitpid(pid_, &status, WNOHANG) == pid_) {
-      pid_ = -1;
-      return code_of(status);
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  pollfd ended{static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)), POLLIN, 0};
+  while (::poll(&ended, 1, kStopMs) < 0 && errno == EINTR) {
   }
-  ::kill(-pid_, SIGKILL);
+  if ((ended.revents & POLLIN) == 0) ::kill(-pid_, SIGKILL);
+  if (ended.fd >= 0) close(ended.fd);
   return wait();
 }
 
@@ -128,15 +126,14 @@ int Spawned::wait() {
   while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
   pid_ = -1;
-  return code_of(status);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 absl::Status run_program(const std::vector<std::string>& words) {
-  ASSIGN_OR_RETURN(Spawned program, Spawned::start(words, ""));
-  std::string said;
-  while (const auto line = program.wait_for_line()) said += *line + " ";
-  if (program.wait() == 0) return absl::OkStatus();
-  return error(absl::StatusCode::kFailedPrecondition, "{}: {}", fmt::join(words, " "), said);
+  ASSIGN_OR_RETURN(const engine::ChildResult program, engine::run_child(words, kRunLimit));
+  if (!program.timed_out && program.signal == 0 && program.exit_code == 0) return absl::OkStatus();
+  return error(absl::StatusCode::kFailedPrecondition, "{}: {}{}", fmt::join(words, " "),
+               program.output, program.error);
 }
 
 }  // namespace fermata::cli

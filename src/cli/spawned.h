@@ -11,7 +11,8 @@
 namespace fermata::cli {
 
 // A program that runs beside us, in a process group of its own, so that a terminal's Ctrl-C is ours
-// to pass on. Its standard output is read here, line by line. Not thread-safe; ends with this.
+// to pass on; it ends when the thread that started it does, however that may be. Its standard
+// output is read here, line by line. Not thread-safe; ends with this.
 class Spawned {
  public:
   // `errors`: a file for its standard error; empty: to where its output goes. The first word is
@@ -30,19 +31,19 @@ class Spawned {
   std::optional<std::string> wait_for_line();
   // Asks it to end, waits for some seconds, then makes it. Its exit code; -1: a signal ended it.
   int stop();
-  // Waits until it has ended by itself.
-  int wait();
 
  private:
   Spawned(pid_t pid, int output) : pid_(pid), output_(output) {}
   void read_more();
+  int wait();  // until it has ended
   pid_t pid_ = -1;
   int output_ = -1;
   bool closed_ = false;
   std::string buffer_;
 };
 
-// Runs a program to its end. FAILED_PRECONDITION with what it said where its exit code is not 0.
+// Runs a program to its end, for half a minute at most. FAILED_PRECONDITION with what it said where
+// its exit code is not 0.
 absl::Status run_program(const std::vector<std::string>& words);
 
 }  // namespace fermata::cli

@@ -2,9 +2,11 @@
 
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -63,6 +65,25 @@ def test_it_cleans_up_when_it_is_told_to_end(command, links):
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=300)
     assert process.returncode == 0 and not spaces()
+
+
+def test_nothing_of_it_runs_on_when_it_is_killed(command, links):
+    process = subprocess.Popen([*command, "--clients", "2", "--duration", "600"], stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    for line in process.stderr:
+        if "Mbit/s" in line:
+            break
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert len(children) == 3  # the server and two clients
+    handles = [os.pidfd_open(int(child)) for child in children]
+    process.kill()
+    process.communicate()
+    for handle in handles:
+        assert select.select([handle], [], [], 300)[0], "it runs on"
+        os.close(handle)
+    assert len(spaces()) == 2  # the next one removes them
+    subprocess.run([*command, "--clients", "1", "--duration", "1"], capture_output=True, timeout=300)
+    assert not spaces()
 
 
 def test_without_root_it_says_what_to_do(command):

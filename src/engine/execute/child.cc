@@ -89,7 +89,7 @@ absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command, int input, 
   arguments.push_back(nullptr);
   pid_t child = 0;
   const int failed =
-      posix_spawn(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return internal("cannot start {}: {}", command[0], strerror(failed));
   return child;

@@ -16,7 +16,7 @@ struct ChildResult {
   std::string output, error;  // at most 16 MiB each; no newline at the end of error
 };
 
-// Runs a program without a shell, with `input` to read and no other file of ours open, and
+// Runs a program, found in PATH, without a shell, with `input` to read and no other file of ours open, and
 // waits for it; kills it after `limit`. Fails only where it cannot be started.
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
                                       std::string_view input = {});
