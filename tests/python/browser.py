@@ -1,17 +1,14 @@
-"""A real Chromium without a window, driven through its DevTools protocol."""
+"""A real Chromium without a window, driven through its DevTools protocol over a pair of pipes."""
 
-import contextlib
 import json
 import os
+import select
 import shutil
 import subprocess
-import time
-import urllib.request
 
 import pytest
-from websockets.sync.client import connect
 
-START_LIMIT_S = 60
+LIMIT_S = 120
 
 
 def find():
@@ -19,43 +16,51 @@ def find():
 
 
 class Page:
-    """One page of a browser with a camera that is made up. `read` waits for what it wants."""
+    """One page of a browser with a camera that is made up."""
 
     def __init__(self, folder, url):
         if find() is None:
             pytest.skip("no Chromium is installed (scripts/deps.sh browser)")
-        arguments = [find(), "--headless=new", "--remote-debugging-port=0", f"--user-data-dir={folder}",
+        arguments = [find(), "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={folder}",
                      "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream", "--disable-gpu",
                      "--disable-dev-shm-usage", "--no-first-run", "about:blank"]
         if os.geteuid() == 0:
             arguments.append("--no-sandbox")  # which root may not have
-        self._log = (folder / "chromium.log").open("w")
-        self._process = subprocess.Popen(arguments, stdout=self._log, stderr=self._log)
-        self._stack = contextlib.ExitStack()
-        self._socket = self._stack.enter_context(connect(self._target(folder), max_size=None, compression=None))
+        self._log = folder / "chromium.log"
+        theirs_in, self._out = os.pipe()
+        self._in, theirs_out = os.pipe()
+        with self._log.open("w") as log:  # the browser reads from descriptor 3 and writes to 4
+            self._process = subprocess.Popen(
+                ["bash", "-c", f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}', "bash", *arguments],
+                stdout=log, stderr=log, pass_fds=(theirs_in, theirs_out))
+        os.close(theirs_in)
+        os.close(theirs_out)
+        self._received = b""
         self._last = 0
+        self._session = {}
         self.errors = []
+        target = self._call("Target.createTarget", url="about:blank")["targetId"]
+        attached = self._call("Target.attachToTarget", targetId=target, flatten=True)
+        self._session = {"sessionId": attached["sessionId"]}
         for domain in ("Page", "Runtime", "Log"):
             self._call(f"{domain}.enable")
         self._call("Page.navigate", url=url)
 
-    def _target(self, folder):
-        limit = time.monotonic() + START_LIMIT_S
-        while time.monotonic() < limit:
-            try:
-                port = (folder / "DevToolsActivePort").read_text().split()[0]
-                targets = json.load(urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list"))
-                return next(t["webSocketDebuggerUrl"] for t in targets if t["type"] == "page")
-            except (OSError, IndexError, StopIteration):
-                assert self._process.poll() is None, (folder / "chromium.log").read_text()
-                time.sleep(0.05)
-        raise RuntimeError("Chromium did not start")
+    def _message(self):
+        while b"\0" not in self._received:
+            ready, _, _ = select.select([self._in], [], [], LIMIT_S + 10)
+            piece = os.read(self._in, 1 << 20) if ready else b""
+            assert piece, f"Chromium says nothing: {self._log.read_text()}"
+            self._received += piece
+        message, _, self._received = self._received.partition(b"\0")
+        return json.loads(message)
 
     def _call(self, method, **parameters):
         self._last += 1
-        self._socket.send(json.dumps({"id": self._last, "method": method, "params": parameters}))
+        call = {"id": self._last, "method": method, "params": parameters, **self._session}
+        os.write(self._out, json.dumps(call).encode() + b"\0")
         while True:
-            message = json.loads(self._socket.recv(timeout=START_LIMIT_S))
+            message = self._message()
             if message.get("method") == "Runtime.exceptionThrown":
                 self.errors.append(message["params"]["exceptionDetails"])
             if message.get("method") == "Log.entryAdded" and message["params"]["entry"]["level"] == "error":
@@ -65,23 +70,34 @@ class Page:
                 return message["result"]
 
     def run(self, script):
-        result = self._call("Runtime.evaluate", expression=script, returnByValue=True)
-        assert "exceptionDetails" not in result, result
+        """The value of a script, or of the promise that it gives."""
+        result = self._call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in result, (result, self.errors)
         return result["result"].get("value")
 
-    def text(self, id):
-        return self.run(f"document.getElementById('{id}')?.textContent ?? ''")
+    def wait(self, condition):
+        """The value of an expression once it is true; the page looks at each frame that it draws."""
+        return self.run(f"""new Promise((found, fail) => {{
+            const end = performance.now() + {1000 * LIMIT_S};
+            const look = () => {{
+                const value = {condition};
+                if (value) found(value);
+                else if (performance.now() > end) fail(document.body.innerText);
+                else requestAnimationFrame(look);
+            }};
+            look();
+        }})""")
 
-    def wait(self, condition, limit_s=120):
-        """Until `condition()` is true; what it gave."""
-        limit = time.monotonic() + limit_s
-        while not (value := condition()):
-            assert time.monotonic() < limit, (self.run("document.body.innerText"), self.errors)
-            time.sleep(0.05)
-        return value
+    def text(self, id):
+        return self.run(shown(id))
 
     def close(self):
-        self._stack.close()
         self._process.terminate()
-        self._process.wait(START_LIMIT_S)
-        self._log.close()
+        self._process.wait(LIMIT_S)
+        os.close(self._out)
+        os.close(self._in)
+
+
+def shown(id):
+    """The expression of what an element shows."""
+    return f"(document.getElementById('{id}')?.textContent ?? '')"

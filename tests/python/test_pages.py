@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from browser import Page
+from browser import Page, shown
 from conftest import ROOT, ZOO, Server
 
 COMPILER = ROOT / ".deps" / "npm" / "typescript@5.9.3"
@@ -48,47 +48,43 @@ def page(served, tmp_path):
 
 
 def start(page, source, slo_ms=20000):
-    page.wait(lambda: page.text("state") == "ready")
+    page.wait(f"{shown('state')} === 'ready'")
     page.run(f"document.getElementById('source').value = '{source}';"
              f"document.getElementById('slo').value = {slo_ms};"
              "document.getElementById('start').click()")
 
 
-def answered(page):
-    return int(page.text("answered") or 0)
-
-
 @pytest.mark.parametrize("source", ["film", "camera"])
 def test_a_browser_streams_and_draws_what_comes_back(page, source):
-    shown = page("/stream")
-    start(shown, source)
-    shown.wait(lambda: answered(shown) >= 15)
-    assert shown.text("misses") == "0.0 %", shown.text("error")
-    assert int(shown.text("size")) in (96, 160, 256)
-    assert shown.text("latency").endswith("ms") and shown.text("bandwidth").endswith("Mbit/s")
+    view = page("/stream")
+    start(view, source)
+    view.wait(f"Number({shown('answered')}) >= 15")
+    assert view.text("misses") == "0.0 %", view.text("error")
+    assert int(view.text("size")) in (96, 160, 256)
+    assert view.text("latency").endswith("ms") and view.text("bandwidth").endswith("Mbit/s")
     if source == "film":
-        shown.wait(lambda: shown.text("size") == "256")
-        shown.wait(lambda: int(shown.text("boxes") or 0) >= 3)
+        view.wait(f"{shown('size')} === '256'")
+        view.wait(f"Number({shown('boxes')}) >= 3")
         yellow = ("[...document.getElementById('picture').getContext('2d').getImageData(0, 0, 512, 512).data]"
                   ".filter((v, i, d) => i % 4 === 0 && v === 255 && d[i + 1] === 255 && d[i + 2] === 51).length")
-        shown.wait(lambda: shown.run(yellow) > 100)
-    shown.run("document.getElementById('stop').click()")
-    shown.wait(lambda: shown.text("state") == "stopped")
-    assert not shown.errors
+        view.wait(f"{yellow} > 100")
+    view.run("document.getElementById('stop').click()")
+    view.wait(f"{shown('state')} === 'stopped'")
+    assert not view.errors
 
 
 def test_a_client_that_no_model_can_serve_is_told_so(page):
-    shown = page("/stream")
-    start(shown, "film", slo_ms=1)
-    shown.wait(lambda: "no model can serve" in shown.text("told"))
+    view = page("/stream")
+    start(view, "film", slo_ms=1)
+    view.wait(f"{shown('told')}.includes('no model can serve')")
 
 
 def test_the_pool_is_shown_live(page, served):
-    shown = page("/")
-    first = shown.wait(lambda: shown.run("document.querySelector('#workers td')?.textContent"))
+    view = page("/")
+    first = view.wait("document.querySelector('#workers td')?.textContent")
     assert first.startswith("0")
-    shown.wait(lambda: "shapes-96" in shown.text("services"))
-    assert not shown.errors
+    view.wait(f"{shown('services')}.includes('shapes-96')")
+    assert not view.errors
 
 
 def test_what_is_no_page_is_not_found_and_pages_keep_strangers_out(served):
