@@ -4,36 +4,16 @@
 
 #include <atomic>
 #include <bit>
-#include <nlohmann/json.hpp>
 #include <thread>
 
+#include "engine/difficulty_fixture.h"
 #include "engine/engine.h"
 #include "engine/fixture.h"
-#include "estimate/difficulty_document.h"
 
 namespace fermata::engine {
 namespace {
 
 using ::testing::HasSubstr;
-
-// Of both models alike, in one bin; two are worth more than one.
-void write_difficulty(const TemporaryFolder& folder, std::vector<std::string> models) {
-  estimate::DifficultyProfile profile;
-  profile.name = "e";
-  profile.models = std::move(models);
-  profile.aggregator.prediction = estimate::Prediction::kRegression;
-  profile.width = 3;
-  profile.queries = 1;
-  const size_t subsets = size_t{1} << profile.models.size();
-  std::vector<double> utility(subsets);
-  for (size_t s = 1; s < subsets; ++s) utility[s] = 0.5 + 0.5 * std::popcount(s) / 8.0;
-  for (auto* measure : {&profile.discrepancy, &profile.agreement}) {
-    measure->norms.assign(measure == &profile.agreement ? 1 : profile.models.size(), 1);
-    measure->profile.counts = {1};
-    measure->profile.utilities = {utility};
-  }
-  folder.write("fit/profile.json", estimate::difficulty_json(profile).dump());
-}
 
 // Believed to run for `believed_ms`, and really running for `real_ms`.
 void write_misjudged(const TemporaryFolder& folder, const std::string& model, double believed_ms,
@@ -47,7 +27,9 @@ void write_misjudged(const TemporaryFolder& folder, const std::string& model, do
 }
 
 ServiceOptions ensemble(const TemporaryFolder& folder, std::vector<std::string> models) {
-  write_difficulty(folder, models);
+  std::vector<double> utilities(size_t{1} << models.size());
+  for (size_t s = 1; s < utilities.size(); ++s) utilities[s] = 0.5 + 0.5 * std::popcount(s) / 8.0;
+  write_difficulty(folder, models, 3, std::move(utilities));
   EnsembleOptions options{.models = std::move(models), .profile = (folder.path() / "fit").string()};
   return {.name = "e", .ensemble = std::move(options)};
 }

@@ -6,13 +6,12 @@
 
 #include <array>
 #include <atomic>
-#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/random.h"
+#include "engine/difficulty_fixture.h"
 #include "engine/engine.h"
 #include "engine/fixture.h"
-#include "estimate/difficulty_document.h"
 #include "policy/story.h"
 
 namespace fermata::engine {
@@ -20,29 +19,13 @@ namespace {
 
 using ::testing::IsEmpty;
 
-// Of both models alike, in one bin; two are worth more than one.
-void write_two_profile(const TemporaryFolder& folder, std::vector<std::string> models) {
-  estimate::DifficultyProfile profile;
-  profile.name = "both";
-  profile.models = std::move(models);
-  profile.aggregator.prediction = estimate::Prediction::kRegression;
-  profile.width = 2;
-  profile.queries = 1;
-  for (auto* measure : {&profile.discrepancy, &profile.agreement}) {
-    measure->norms.assign(measure == &profile.agreement ? 1 : profile.models.size(), 1);
-    measure->profile.counts = {1};
-    measure->profile.utilities = {{0, 0.6, 0.7, 0.9}};
-  }
-  folder.write("fit/profile.json", estimate::difficulty_json(profile).dump());
-}
-
 TEST(EngineStorm, EveryTaskOfAllKindsEndsOnceAsTheCheckersSay) {
   for (const uint32_t workers : {1u, 5u}) {
     TemporaryFolder folder;
     for (const char* model : {"base-plain", "base-table", "identity-fp32"}) {
       folder.copy_model(model, std::string("models/") + model);
     }
-    write_two_profile(folder, {"base-plain", "base-table"});
+    write_difficulty(folder, {"base-plain", "base-table"}, 2, {0, 0.6, 0.7, 0.9});
     policy::Story story;
     std::atomic<int> answered = 0;
     {
