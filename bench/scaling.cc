@@ -2,6 +2,7 @@
 // service, every parser. bench/scaling.py counts the instructions of it at n, 2n and 4n.
 //   bench_scaling          prints the cases, each with a size to begin with
 //   bench_scaling CASE N   does it once
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -60,11 +61,11 @@ class Pool {
   }
 
   // Requests of one item, no two with the same deadline, not in the order of their deadlines.
-  void arrive(size_t n, double slo_ms) {
+  void arrive(size_t n, double slo_ms, uint32_t items = 1) {
     Random random(7);
     for (size_t i = 0; i < n; ++i) {
       const Duration budget = Duration::from_millis(slo_ms * (0.5 + random.uniform()));
-      tasks_.push_back({JobId(i + 1), key_, now_, now_ + budget});
+      tasks_.push_back({JobId(tasks_.size() + 1), key_, now_, now_ + budget, items});
       scheduler_->nominate(tasks_.back(), now_, out_);
       act();
     }
@@ -94,6 +95,15 @@ class Pool {
   void be_late(double ms) {
     now_ = now_ + Duration::from_millis(ms);
     tick();
+  }
+  // One after the other, each alone.
+  void expire_all() {
+    std::sort(tasks_.begin(), tasks_.end(),
+              [](const Task& a, const Task& b) { return a.deadline < b.deadline; });
+    for (const Task& task : tasks_) {
+      now_ = std::max(now_, task.deadline);
+      tick();
+    }
   }
   // Until nothing waits or runs.
   void serve_all() {
@@ -193,6 +203,12 @@ void add_scheduler_cases(const std::string& name, Kind kind, size_t n, std::vect
                    }});
   cases.push_back({name + "_drop", n, [with_waiting](size_t count) {
                      with_waiting(count, kTight, [](Pool& pool) { pool.be_late(1e4); });
+                   }});
+  cases.push_back({name + "_expire", n, [kind](size_t count) {
+                     Pool pool(kind);
+                     pool.arrive(count / 2, kRelaxed, 2);
+                     pool.arrive(count / 2, kTight);
+                     measured([&] { pool.expire_all(); });
                    }});
   cases.push_back({name + "_freed", n, [with_waiting](size_t count) {
                      with_waiting(count, kRelaxed, [](Pool& pool) { pool.serve_all(); });

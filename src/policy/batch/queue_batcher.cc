@@ -1,6 +1,7 @@
 #include "policy/batch/queue_batcher.h"
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 
 #include "base/check.h"
@@ -12,6 +13,7 @@ namespace {
 // Since a task came, as slack() means it: either.
 constexpr Duration kLately = Duration::seconds(1);
 constexpr double kFewGaps = 3;  // between arrivals
+constexpr size_t kFewLarger = 64;
 
 }  // namespace
 
@@ -32,6 +34,7 @@ void QueueBatcher::set_delay_bound(DelayBound bound) {
   for (const auto& table : info_.latency.tables()) by_type_.emplace_back(table, bound);
   slowest_ = counted_ = BatchTimes(info_.latency.slowest(), bound);
   counted_types_ = kAnyType;
+  find_larger();
 }
 
 uint32_t QueueBatcher::types_for(const Task& task, Time now) const {
@@ -64,7 +67,7 @@ Time QueueBatcher::latest_alone(const Task& task) const {
 void QueueBatcher::set_latency(LatencyByType latency, Time now, Decisions& out) {
   info_.latency = std::move(latency);
   set_delay_bound(delay_);
-  refuse_after_ = now;  // a bound that always holds: the next update looks at every task
+  refuse_after_ = now;  // a bound that always holds
   retarget();
   update(now, out);
 }
@@ -76,6 +79,7 @@ void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
     patient_.insert(task);
   } else {
     queue_.insert(task);
+    if (task.items > 1) remember_larger(task);
     last_urgent_ = now;
     refuse_after_ = std::min(refuse_after_, latest_alone(task));
     if (info_.slo.is_infinite()) {
@@ -120,24 +124,33 @@ void QueueBatcher::update(Time now, Decisions& out) {
   }
 }
 
-// Single items are in the order of their last moments, so the head is enough;
-// with larger tasks among them any may be first.
+// Single items are in the order of their last moments, so the head is enough; with larger tasks
+// among them any of these may be first. O(log(queue)) for each that is refused.
 void QueueBatcher::refuse_hopeless(Time now, Decisions& out) {
   while (!queue_.empty() && now > latest_alone(queue_[0])) refuse_first(1, out);
-  refuse_after_ = Time::infinite();
-  if (queue_.empty()) return;
-  refuse_after_ = latest_alone(queue_[0]);
-  if (queue_.items_from(0) == queue_.size()) return;
-  for (size_t i = 1; i < queue_.size();) {
-    const Task task = queue_[i];
-    if (now > latest_alone(task)) {
-      refuse(task, out);
-      queue_.erase_at(i);
-    } else {
-      refuse_after_ = std::min(refuse_after_, latest_alone(task));
-      ++i;
-    }
+  while (!larger_.empty() && now > larger_.front().latest) {
+    std::pop_heap(larger_.begin(), larger_.end(), std::greater<>());
+    const Task task = std::move(larger_.back().task);
+    larger_.pop_back();
+    if (queue_.erase(task)) refuse(task, out);
   }
+  if (queue_.empty()) larger_.clear();
+  refuse_after_ = queue_.empty() ? Time::infinite() : latest_alone(queue_[0]);
+  if (!larger_.empty()) refuse_after_ = std::min(refuse_after_, larger_.front().latest);
+}
+
+void QueueBatcher::remember_larger(const Task& task) {
+  if (larger_.size() > 2 * queue_.size() + kFewLarger) return find_larger();
+  larger_.push_back({latest_alone(task), task});
+  std::push_heap(larger_.begin(), larger_.end(), std::greater<>());
+}
+
+void QueueBatcher::find_larger() {
+  larger_.clear();
+  for (size_t i = 0; i < queue_.size(); ++i) {
+    if (queue_[i].items > 1) larger_.push_back({latest_alone(queue_[i]), queue_[i]});
+  }
+  std::make_heap(larger_.begin(), larger_.end(), std::greater<>());
 }
 
 void QueueBatcher::refuse_first(size_t n, Decisions& out) {

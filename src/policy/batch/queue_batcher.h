@@ -74,6 +74,8 @@ class QueueBatcher : public Batcher {
   void update(Time now, Decisions& out);
   void refuse_hopeless(Time now, Decisions& out);
   void refuse_first(size_t n, Decisions& out);
+  void remember_larger(const Task& task);
+  void find_larger();
   void refuse(const Task& task, Decisions& out);
   void offer_urgent(const Cut& c, Time now);
   void expect(Time now);
@@ -96,6 +98,14 @@ class QueueBatcher : public Batcher {
 
   TaskQueue queue_;    // with a deadline
   TaskQueue patient_;  // without
+  // Tasks of more than one item by their last moment alone, which is in no order in the queue; a
+  // heap, the first at its front. Some have left the queue; as many as wait at most, or few.
+  struct Larger {
+    Time latest;
+    Task task;
+    bool operator>(const Larger& other) const { return latest > other.latest; }
+  };
+  std::vector<Larger> larger_;
   // No waiting task's last moment alone is before this; exact for the head.
   Time refuse_after_ = Time::infinite();
   Offer offer_;
