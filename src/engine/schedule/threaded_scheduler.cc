@@ -21,8 +21,10 @@ void ThreadedScheduler::start(std::function<void()> decided) {
 }
 
 KeyId ThreadedScheduler::add_key(policy::KeyInfo info) {
-  waiting_.push_back(0);
-  return sharded_->add_key(std::move(info));
+  const KeyId key = sharded_->add_key(std::move(info));  // of a new number, or of one that is free
+  if (key.index() >= waiting_.size()) waiting_.resize(key.index() + 1);
+  waiting_[key.index()] = 0;
+  return key;
 }
 
 void ThreadedScheduler::update_latency(KeyId key, LatencyByType latency, Time, policy::Decisions&) {
