@@ -3,22 +3,27 @@
 
 For each of the published pipelines and loads: what IPA costs, how accurate it is and how many requests it
 answers in time; and how few workers of one core the default needs for no less of both. A variant that was
-profiled on several cores runs on one for as much longer, which is more than it would take. Then the same
+profiled on several cores runs on one for as much longer, which is more than it would take. Beside it the cores that
+are busy at that accuracy in any case: nothing can cost less, whoever schedules. Then the same
 workers in overload: as many answers in time as IPA gives whose cores are bounded by as many. Needs the published
 profiles and excerpts, which are not part of the project (FERMATA_IPA_DATA).
 
     bench/pipelines_pool.py [--binary build/fermata] [--workloads steady_low steady_high] [--overload 1.5]
+    bench/pipelines_pool.py --bounds
 """
 
 import argparse
 import json
 import pathlib
+import statistics
 import subprocess
 import tempfile
 
 import pipeline
 import pipelines
 import record
+
+SHORT_OF = (0.0, 0.005)  # of IPA's accuracy
 
 
 def scenario(problem, loads, workers, folder):
@@ -45,6 +50,22 @@ def simulate(binary, document):
         raise RuntimeError(done.stderr)
     row = json.loads(done.stdout)["pipelines"][0]
     return {"attainment": row["on_time"] / row["offered"], "accuracy": row["accuracy"]}
+
+
+def least_work(problem, accuracy):
+    """Core seconds of a request: of all mixtures of variants that are so accurate on average, each in its best batch."""
+    paths = [(0.0, 1.0)]
+    for stage in problem["stages"]:
+        options = [(variant["cost"] * min(ms / int(size) for size, ms in variant["latency_ms"]["table"].items()) / 1e3,
+                    variant["accuracy"]) for variant in stage["variants"]]
+        paths = [(work + more, found * own) for work, found in paths for more, own in options]
+    best = min(work for work, found in paths if found >= accuracy - 1e-9)
+    for low, less in paths:
+        for high, most in paths:
+            if less < accuracy <= most:
+                share = (accuracy - less) / (most - less)
+                best = min(best, low * (1 - share) + high * share)
+    return best
 
 
 def ipa(given, name, loads, cores=None):
@@ -79,6 +100,7 @@ def main():
     parser.add_argument("--workloads", nargs="+", default=["steady_low", "steady_high"])
     parser.add_argument("--names", nargs="+", default=list(pipelines.RIM))
     parser.add_argument("--overload", type=float, default=1.5, help="of what the workers are for")
+    parser.add_argument("--bounds", action="store_true", help="only what is busy in any case; no record")
     given = parser.parse_args()
     if not pipeline.DATA.exists():
         raise SystemExit(f"no published profiles in {pipeline.DATA}; FERMATA_IPA_DATA names the folder")
@@ -89,11 +111,17 @@ def main():
             loads = pipelines.loads(workload)
             wanted = ipa(given, name, loads)
             cores = wanted["cost"]
+            answered = statistics.mean(loads) * wanted["attainment"]
+            busy = {str(short_of): answered * least_work(problem, wanted["accuracy"] - short_of)
+                    for short_of in SHORT_OF}
+            row = {"pipeline": name, "load": workload, "busy": busy,
+                   "ipa": {k: wanted[k] for k in ("cost", "accuracy", "attainment")}}
+            if given.bounds:
+                print(json.dumps(row), flush=True)
+                continue
             tried = {}
-            workers = {str(short_of): least_workers(given, problem, loads, wanted, int(1.4 * cores) + 1, tried,
-                                                    short_of) for short_of in (0.0, 0.005)}
-            row = {"pipeline": name, "load": workload, "ipa": {k: wanted[k] for k in ("cost", "accuracy", "attainment")},
-                   "workers": workers}
+            row["workers"] = {str(short_of): least_workers(given, problem, loads, wanted, int(1.4 * cores) + 1, tried,
+                                                           short_of) for short_of in SHORT_OF}
             held = max(1, round(cores))
             more = [int(load * given.overload) for load in loads]
             with tempfile.TemporaryDirectory() as folder:
@@ -102,7 +130,8 @@ def main():
             row["overload"] = {"default": default, "ipa": {k: bounded[k] for k in ("cost", "accuracy", "attainment")}}
             rows.append(row)
             print(json.dumps(row), flush=True)
-    record.write("pipelines_pool", {"rows": rows})
+    if not given.bounds:
+        record.write("pipelines_pool", {"rows": rows})
 
 
 if __name__ == "__main__":
