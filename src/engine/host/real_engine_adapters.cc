@@ -3,6 +3,25 @@
 #include "engine/host/real_engine.h"
 
 namespace fermata::engine {
+namespace {
+
+// Of all versions of a service.
+void add_version(const ServiceStatistics& version, ServiceStatistics& to) {
+  const auto add = [](const DurationCount& from, DurationCount& sum) {
+    sum.count += from.count;
+    sum.total += from.total;
+  };
+  to.inference_count += version.inference_count;
+  add(version.success, to.success);
+  for (const auto& [items, batches] : version.batches) {
+    BatchSizeStatistics& sum = to.batches[items];
+    add(batches.compute_input, sum.compute_input);
+    add(batches.compute_infer, sum.compute_infer);
+    add(batches.compute_output, sum.compute_output);
+  }
+}
+
+}  // namespace
 
 absl::Status RealEngine::make_adapters() {
   for (const ServiceOptions& service : options_.services) {
@@ -39,9 +58,8 @@ void RealEngine::end_second() {
     if (!is_due && !adapter->is_new()) continue;
     if (rows.empty()) {
       const std::lock_guard registered(mutex_);
-      for (ServiceStatistics& row : registry_.statistics()) {  // one for each version
-        const auto [it, fresh] = rows.try_emplace(row.service, row);
-        if (!fresh) it->second.inference_count += row.inference_count;
+      for (const ServiceStatistics& row : registry_.statistics()) {
+        add_version(row, rows[row.service]);
       }
     }
     adapt(*adapter, (*route)->pipeline, rows);

@@ -46,12 +46,12 @@ void fit_cores(const plan::PipelineProblem& problem, std::vector<plan::PipelineS
 
 // At the batch sizes that the planner may take.
 LatencyModel table_of(const LatencyTable& latency, const std::vector<uint32_t>& sizes,
-                      double drift) {
+                      double ratio) {
   TableLatency table;
   for (const uint32_t size : sizes) {
-    if (size <= latency.max_batch()) table.points_ms[size] = latency(size).millis() * drift;
+    if (size <= latency.max_batch()) table.points_ms[size] = latency(size).millis() * ratio;
   }
-  if (table.points_ms.empty()) table.points_ms[1] = latency(1).millis() * drift;
+  if (table.points_ms.empty()) table.points_ms[1] = latency(1).millis() * ratio;
   return table;
 }
 
@@ -106,19 +106,39 @@ double Adapter::forecast() const {
   return estimate::moving_maximum(loads_.loads());
 }
 
-plan::PipelineVariant Adapter::variant(const Pipeline::Option& option,
-                                       const StageMeasures& measures) const {
-  const auto row = measures.rows->find(option.route);
-  const double drift = row == measures.rows->end() ? 1 : row->second.drift;
-  return {.name = option.name,
-          .accuracy = option.accuracy,
-          .cost = (option.threads > 0 ? option.threads : threads_) / shares_,
-          .latency = table_of(*option.latency, options_.limits.batch_sizes, drift)};
+MeasuredRuns::Sums Adapter::look_at(const std::string& route, VariantId variant,
+                                    const LatencyTable& believed, const StageMeasures& measures) {
+  MeasuredRuns& runs = runs_[route];
+  const auto row = measures.rows->find(route);
+  if (row != measures.rows->end()) runs.look(variant, believed, row->second.batches);
+  return runs.sums();
+}
+
+// One that has not run is believed to differ from its profile as the others of its stage do, which
+// get the same data on the same machine.
+std::vector<plan::PipelineVariant> Adapter::variants_of(const Pipeline::Stage& stage,
+                                                        const StageMeasures& measures) {
+  MeasuredRuns::Sums all;
+  for (const Pipeline::Option& option : stage.options) {
+    const auto sums = look_at(option.route, option.variant->id, *option.latency, measures);
+    all.ran_ms += sums.ran_ms;
+    all.believed_ms += sums.believed_ms;
+  }
+  const double others = all.believed_ms > 0 ? all.ran_ms / all.believed_ms : 1;
+  std::vector<plan::PipelineVariant> variants;
+  for (const Pipeline::Option& option : stage.options) {
+    const double ratio = runs_[option.route].ratio().value_or(others);
+    variants.push_back({.name = option.name,
+                        .accuracy = option.accuracy,
+                        .cost = (option.threads > 0 ? option.threads : threads_) / shares_,
+                        .latency = table_of(*option.latency, options_.limits.batch_sizes, ratio)});
+  }
+  return variants;
 }
 
 // What has no variants counts for the time that it takes; models besides for their workers.
 std::vector<plan::PipelineStage> Adapter::stages(const Pipeline& pipeline,
-                                                 const StageMeasures& measures) const {
+                                                 const StageMeasures& measures) {
   struct Answered {
     double requests = 0, items = 0;
   };
@@ -138,23 +158,22 @@ std::vector<plan::PipelineStage> Adapter::stages(const Pipeline& pipeline,
     stage.after = known.after;
     Answered own;
     add(known.route, own);
-    for (const Pipeline::Option& option : known.options) {
-      stage.variants.push_back(variant(option, measures));
-      add(option.route, own);
-    }
+    for (const Pipeline::Option& option : known.options) add(option.route, own);
     // Requests that later stages reject have run here too: they must not look like more items of
     // those that were answered.
     if (own.requests > 0 && whole.requests > 0 && known.op == nullptr) {
       const double asked = std::min(1.0, own.requests / whole.requests);
       stage.items = std::max(own.items / own.requests * asked, 1e-3);
     }
+    stage.variants = variants_of(known, measures);
     if (!stage.variants.empty()) continue;
     const bool costs = known.op == nullptr && known.pipeline == nullptr;
     const double ms = std::max(measures.runs[s].millis(), 1e-6);
     LatencyModel latency = TableLatency{{{options_.limits.batch_sizes.front(), ms}}};
     if (costs) {
-      const double drift = ms / std::max((*known.latency)(1).millis(), 1e-6);
-      latency = table_of(*known.latency, options_.limits.batch_sizes, drift);
+      look_at(known.route, known.variant, *known.latency, measures);
+      const double ratio = runs_[known.route].ratio().value_or(1);
+      latency = table_of(*known.latency, options_.limits.batch_sizes, ratio);
     }
     stage.variants = {{.name = known.name,
                        .accuracy = 1,

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "engine/options.h"
 #include "engine/services/forecast_model.h"
+#include "engine/services/measured_runs.h"
 #include "engine/services/pipeline.h"
 #include "engine/snapshot.h"
 #include "estimate/forecast.h"
@@ -26,7 +27,7 @@ struct AdapterDecision {
 
 // What is measured of the services that a pipeline is made of.
 struct StageMeasures {
-  std::vector<Duration> runs;                            // by stage: of one item
+  std::vector<Duration> runs;  // by stage: of one item, of what is no model
   const std::map<std::string, ServiceStatistics>* rows;  // by service; "service/stage" too
 };
 
@@ -63,10 +64,12 @@ class Adapter {
   Adapter(const ServiceOptions& options, const WorkerOptions& workers,
           std::unique_ptr<ForecastModel> forecast);
   double forecast() const;
-  std::vector<plan::PipelineStage> stages(const Pipeline& pipeline,
-                                          const StageMeasures& measures) const;
-  plan::PipelineVariant variant(const Pipeline::Option& option,
-                                const StageMeasures& measures) const;
+  // Of the route's batches, measured over profiled time; none before any.
+  MeasuredRuns::Sums look_at(const std::string& route, VariantId variant,
+                             const LatencyTable& believed, const StageMeasures& measures);
+  std::vector<plan::PipelineVariant> variants_of(const Pipeline::Stage& stage,
+                                                 const StageMeasures& measures);
+  std::vector<plan::PipelineStage> stages(const Pipeline& pipeline, const StageMeasures& measures);
 
   const std::string service_;
   const std::optional<Duration> slo_;
@@ -79,6 +82,7 @@ class Adapter {
   uint64_t seconds_ = 0, decisions_ = 0, infeasible_ = 0;
   plan::PipelineAdapter planner_;
   std::vector<AdapterDecision> last_;
+  std::map<std::string, MeasuredRuns> runs_;  // by route
 };
 
 }  // namespace fermata::engine
