@@ -121,7 +121,7 @@ struct PipelineStatistics {
   std::string service;
   uint64_t decisions = 0, infeasible = 0;  // since the start
   double forecast_rps = 0, cost = 0, accuracy = 0;
-  std::vector<Stage> stages;  // where nothing kept the limits the fastest; none at first
+  std::vector<Stage> stages;  // where nothing kept the limits what carries most; none at first
   std::map<std::string, uint32_t> serving;  // dedicated replicas, by "service/stage/model"
 };
 

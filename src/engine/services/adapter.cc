@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "plan/pipeline/pipeline_document.h"
+#include "plan/pipeline/pipeline_planner.h"
 
 namespace fermata::engine {
 namespace {
@@ -191,19 +192,31 @@ const AdapterDecision& Adapter::decide(const Pipeline& pipeline, const StageMeas
   planner_.measured(std::move(problem.stages), sla_ms);
   AdapterDecision decision{service_, ++decisions_, forecast(), {}};
   decision.decision = planner_.decide(decision.forecast_rps);
-  infeasible_ += decision.decision.answer.feasible ? 0 : 1;
+  if (!decision.decision.answer.feasible) {
+    ++infeasible_;
+    most_ = plan::plan_most(decision.decision.problem);
+  }
   last_.insert(last_.begin(), std::move(decision));
   if (last_.size() > kKept) last_.pop_back();
   return last_.front();
 }
 
-// Where nothing keeps the limits every request is left to take what is worth most to it.
 std::map<std::string, std::string> Adapter::variants() const {
   std::map<std::string, std::string> variants;
   for (const PipelineStatistics::Stage& stage : statistics().stages) {
     variants[stage.name] = stage.variant;
   }
   return variants;
+}
+
+// Where even the least rate is too much, the fastest.
+std::vector<plan::PipelineStagePlan> Adapter::stages_to_run() const {
+  const plan::PipelineDecision& newest = last_.front().decision;
+  if (newest.answer.feasible) return newest.answer.stages;
+  if (most_.feasible) return most_.stages;
+  std::vector<plan::PipelineStagePlan> stages = planner_.fastest();
+  fit_cores(newest.problem, stages);
+  return stages;
 }
 
 PipelineStatistics Adapter::statistics() const {
@@ -213,14 +226,9 @@ PipelineStatistics Adapter::statistics() const {
   row.forecast_rps = newest.forecast_rps;
   const plan::PipelinePlan& answer = newest.decision.answer;
   const plan::PipelineProblem& problem = newest.decision.problem;
-  std::vector<plan::PipelineStagePlan> stages = answer.stages;
-  if (answer.feasible) {
-    row.cost = answer.cost;
-    row.accuracy = answer.accuracy;
-  } else {
-    stages = planner_.fastest();
-    fit_cores(problem, stages);
-  }
+  row.cost = answer.feasible ? answer.cost : most_.cost;
+  row.accuracy = answer.feasible ? answer.accuracy : most_.accuracy;
+  const std::vector<plan::PipelineStagePlan> stages = stages_to_run();
   for (size_t s = 0; s < stages.size(); ++s) {
     const plan::PipelineStage& stage = problem.stages[s];
     const plan::PipelineStagePlan& plan = stages[s];

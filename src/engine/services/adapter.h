@@ -51,7 +51,7 @@ class Adapter {
   bool dedicated() const { return options_.dedicated; }
   // Its replicas are dedicated and have not been planned yet.
   bool is_new() const { return options_.dedicated && last_.empty(); }
-  // By stage, the variants to run: where nothing keeps the limits the fastest.
+  // By stage, the variants to run: where nothing keeps the limits those that carry most.
   std::map<std::string, std::string> variants() const;
   PipelineStatistics statistics() const;
 
@@ -64,6 +64,8 @@ class Adapter {
   Adapter(const ServiceOptions& options, const WorkerOptions& workers,
           std::unique_ptr<ForecastModel> forecast);
   double forecast() const;
+  // Of the last decision, what runs.
+  std::vector<plan::PipelineStagePlan> stages_to_run() const;
   // Of the route's batches, measured over profiled time; none before any.
   MeasuredRuns::Sums look_at(const std::string& route, VariantId variant,
                              const LatencyTable& believed, const StageMeasures& measures);
@@ -82,6 +84,7 @@ class Adapter {
   uint64_t seconds_ = 0, decisions_ = 0, infeasible_ = 0;
   plan::PipelineAdapter planner_;
   std::vector<AdapterDecision> last_;
+  plan::PipelinePlan most_;  // where the last answer is not feasible: what comes next to it
   std::map<std::string, MeasuredRuns> runs_;  // by route
 };
 

@@ -245,4 +245,17 @@ void PipelineSearch::finish(const Level& last) {
 
 PipelinePlan plan_pipeline(const PipelineProblem& problem) { return PipelineSearch(problem).run(); }
 
+PipelinePlan plan_most(PipelineProblem problem) {
+  constexpr int kHalvings = 10;
+  PipelinePlan most;
+  double low = 0, high = problem.rate_rps;
+  for (int i = 0; i < kHalvings; ++i) {
+    problem.rate_rps = (low + high) / 2;
+    PipelinePlan plan = plan_pipeline(problem);
+    (plan.feasible ? low : high) = problem.rate_rps;
+    if (plan.feasible) most = std::move(plan);
+  }
+  return most;
+}
+
 }  // namespace fermata::plan

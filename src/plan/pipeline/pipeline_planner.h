@@ -16,4 +16,8 @@ namespace fermata::plan {
 // positive times (the document reader sees to it).
 PipelinePlan plan_pipeline(const PipelineProblem& problem);
 
+// Where nothing keeps the limits at the problem's rate: the plan for the highest rate at which
+// something does, to a thousandth of it. Not feasible where there is none. Some ten such problems.
+PipelinePlan plan_most(PipelineProblem problem);
+
 }  // namespace fermata::plan
