@@ -30,14 +30,26 @@ double moving_maximum(LoadSpan loads) { return *std::max_element(loads.begin(), 
 
 SquareRootForecast::SquareRootForecast(double quantile) : quantile_(quantile) {}
 
+void SquareRootForecast::set_burst(size_t seconds) {
+  burst_ = std::clamp(seconds, size_t{1}, kForecastHorizon);
+}
+
+double SquareRootForecast::mean_of_burst() const {
+  const size_t count = std::min<size_t>(burst_, seconds_ + 1);
+  double sum = 0;
+  for (size_t i = 0; i < count; ++i) sum += loads_[(seconds_ - i) % kForecastHorizon];
+  return sum / static_cast<double>(count);
+}
+
 void SquareRootForecast::second(double load) {
   const size_t slot = seconds_ % kForecastHorizon;
   if (seconds_ == 0) level_ = load;
   const double before = levels_[slot];  // the level 20 seconds ago; now the highest since is known
   loads_[slot] = load;
+  means_[slot] = mean_of_burst();
   if (seconds_ >= kForecastHorizon && before > 0) {
-    const double highest = *std::max_element(loads_.begin(), loads_.end());
-    const double observed = (highest - before) / std::sqrt(before);
+    const double highest = *std::max_element(means_.begin(), means_.end());
+    const double observed = (highest - before) / deviation(before);
     factor_ += kStep * (observed > factor_ ? quantile_ : quantile_ - 1);
   }
   level_ += (load - level_) / kMemory;
@@ -45,8 +57,12 @@ void SquareRootForecast::second(double load) {
   ++seconds_;
 }
 
+double SquareRootForecast::deviation(double rate) const {
+  return std::sqrt(rate / static_cast<double>(burst_));
+}
+
 double SquareRootForecast::forecast() const {
-  return std::max(0.0, level_ + factor_ * std::sqrt(level_));
+  return std::max(0.0, level_ + factor_ * deviation(level_));
 }
 
 void SmapeMeter::add(double forecast, double actual) {

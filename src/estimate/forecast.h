@@ -42,6 +42,9 @@ class SquareRootForecast {
  public:
   // Of highest seconds, so many lie below the forecast.
   explicit SquareRootForecast(double quantile = 0.5);
+  // The rate that is forecast is that of the highest so many seconds in a row, up to the horizon:
+  // who may wait that long rides out what is shorter. 1 at first.
+  void set_burst(size_t seconds);
   void second(double load);  // O(20)
   double forecast() const;   // 0 before the first second
 
@@ -50,8 +53,13 @@ class SquareRootForecast {
   static constexpr double kFirstFactor = 1.8;  // of a Poisson process' highest of 20 seconds
   static constexpr double kStep = 0.01;        // a second
 
+  double mean_of_burst() const;
+  double deviation(double rate) const;  // of a Poisson process' mean over a burst
+
   double quantile_;
-  std::array<double, kForecastHorizon> levels_{}, loads_{};  // of the last 20 seconds, in turn
+  // Of the last 20 seconds, in turn: levels, loads, and means of the loads over the burst before.
+  std::array<double, kForecastHorizon> levels_{}, loads_{}, means_{};
+  size_t burst_ = 1;
   uint64_t seconds_ = 0;
   double level_ = 0, factor_ = kFirstFactor;
 };

@@ -69,6 +69,19 @@ TEST(Forecast, TheSquareRootKeepsItsQuantile) {
   EXPECT_NEAR(share_below(0.95, 2), 0.95, 0.02);
 }
 
+// Ten at once every fourth second.
+TEST(Forecast, WhoMayWaitForABurstNeedsLessForIt) {
+  const auto after = [](size_t burst) {
+    SquareRootForecast forecast;
+    forecast.set_burst(burst);
+    for (int second = 0; second < 4000; ++second) forecast.second(second % 4 == 0 ? 10 : 0);
+    return forecast.forecast();
+  };
+  EXPECT_NEAR(after(1), 10, 1);
+  EXPECT_NEAR(after(2), 5, 0.5);
+  EXPECT_NEAR(after(4), 2.5, 0.3);
+}
+
 TEST(Forecast, NothingIsExpectedOfNothing) {
   SquareRootForecast forecast;
   EXPECT_EQ(forecast.forecast(), 0);

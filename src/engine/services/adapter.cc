@@ -190,6 +190,9 @@ const AdapterDecision& Adapter::decide(const Pipeline& pipeline, const StageMeas
   const std::optional<Duration> sla = options_.sla ? options_.sla : slo_;
   const double sla_ms = sla ? sla->millis() : plan::derived_sla_ms(problem);
   planner_.measured(std::move(problem.stages), sla_ms);
+  // What the SLA leaves beside the last plan's own time, a burst may wait.
+  const double path_ms = last_.empty() ? sla_ms : last_.front().decision.answer.latency_ms;
+  square_root_.set_burst(static_cast<size_t>(std::max(0.0, (sla_ms - path_ms) / 1e3)));
   AdapterDecision decision{service_, ++decisions_, forecast(), {}};
   decision.decision = planner_.decide(decision.forecast_rps);
   if (!decision.decision.answer.feasible) {
