@@ -92,11 +92,13 @@ uint32_t RealEngine::set_workers(uint32_t count) {
   return pool_->set_workers(count);
 }
 
-// What the plans of all adapters need.
+// What the plans of all adapters need that share the workers.
 uint32_t RealEngine::planned_workers() const {
   const std::lock_guard lock(adapting_);
   double cores = 0;
-  for (const auto& adapter : adapters_) cores += adapter->statistics().cost;
+  for (const auto& adapter : adapters_) {
+    if (!adapter->dedicated()) cores += adapter->statistics().cost;
+  }
   return static_cast<uint32_t>(
       std::min(cores / options_.workers.types.front().threads + 0.999, 1e6));
 }
