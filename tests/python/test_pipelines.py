@@ -65,6 +65,13 @@ services:
       - {{name: find, model: find, fan_out: found}}
       - {{name: other, model: find, inputs: {{image: other}}, fan_out: found}}
       - {{name: pair, model: pair, inputs: {{left: find.found, right: other.found}}}}
+  apart:
+    kind: pipeline
+    queue_limit: 2
+    stages:
+      - {{name: find, model: find, fan_out: found}}
+      - {{name: each, model: alone, inputs: {{x: find.found}}}}
+    outputs: {{y: each.y}}
 """
 
 
@@ -87,6 +94,8 @@ def constant(name, value):
 def write_repository(folder):
     x, y = ("x", FLOAT, [2]), ("y", FLOAT, [2])
     write_model(folder, "plus", [helper.make_node("Add", ["x", "one"], ["y"])], [x], [y],
+                extra=[constant("one", 1)])
+    write_model(folder, "alone", [helper.make_node("Add", ["x", "one"], ["y"])], [x], [y], max_batch=0,
                 extra=[constant("one", 1)])
     write_model(folder, "twice", [helper.make_node("Mul", ["x", "two"], ["y"])], [x], [y],
                 extra=[constant("two", 2)])
@@ -191,6 +200,12 @@ def test_each_item_that_a_stage_makes_goes_on_and_none_is_an_answer(pipelines):
     outputs, why = ask(pipelines, "found", numpy.zeros((2, 3)), name="image")
     assert outputs["y"].shape == (0, 2)
     assert [row["made"] for row in json.loads(why["stages"])] == [0]
+
+
+# Its items are requests of their own, which no queue limit of whole requests may reject.
+def test_more_items_run_apart_than_requests_may_wait(pipelines):
+    outputs, _ = ask(pipelines, "apart", numpy.ones((4, 5)), "image")
+    assert outputs["y"].shape == (20, 2) and outputs["y"][-1].tolist() == [4, 5]
 
 
 def test_clients_see_one_model(pipelines):

@@ -1,6 +1,7 @@
 #include "engine/host/registry.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/algorithm/container.h"
 #include "base/check.h"
@@ -58,6 +59,18 @@ Duration Registry::tightest_slo(const std::string& model) const {
       tightest = std::min(tightest, *service.slo);
   }
   return tightest;
+}
+
+// Of a stage: items that run apart are requests of their own, of which each request of the whole
+// may bring as many as it has parts.
+static ServiceOptions stage_options(const std::string& route, const Pipeline& pipeline,
+                                    const Pipeline::Stage& stage, uint32_t queue_limit,
+                                    uint32_t request_parts) {
+  const bool apart = stage.one_by_one || pipeline.choice != nullptr;
+  const uint64_t limit = uint64_t{queue_limit} * (apart ? request_parts : 1);
+  return {.name = route,
+          .queue_limit = static_cast<uint32_t>(
+              std::min<uint64_t>(limit, std::numeric_limits<uint32_t>::max()))};
 }
 
 std::shared_ptr<Route> Registry::route(const ServiceOptions& service,
@@ -242,8 +255,11 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
       const auto held = find(names[s]);  // what is put in its place below may be read from it
       const Route& member = *held;
       const std::string& name = pipeline->stages[s].route;
-      auto stage = route({.name = name, .queue_limit = options.queue_limit}, member.variant,
-                         member.subcluster);
+      const auto limited = [&](const std::string& of) {
+        return stage_options(of, *pipeline, pipeline->stages[s], options.queue_limit,
+                             options_.limits.request_parts);
+      };
+      auto stage = route(limited(name), member.variant, member.subcluster);
       stage->part_items = member.part_items;
       stage->most_items = member.most_items;
       stage->compound = member.compound;
@@ -252,8 +268,7 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
       stage->pipeline = member.pipeline;
       routes.by_service[name] = {std::move(stage)};
       for (const Pipeline::Option& option : pipeline->stages[s].options) {
-        auto own = route({.name = option.route, .queue_limit = options.queue_limit}, option.variant,
-                         member.subcluster);
+        auto own = route(limited(option.route), option.variant, member.subcluster);
         own->dedicated = option.threads > 0;
         if (own->dedicated) own->part_items = 1;  // the plan says how many may go together
         own->most_items = uint64_t{options_.limits.request_parts} * own->part_items;
