@@ -166,7 +166,15 @@ void Job::answered_split(uint32_t part, absl::StatusOr<std::vector<Tensor>> outp
   } else if (join_->answered == parts) {
     std::vector<std::vector<Tensor>> all;
     for (auto& each : join_->outputs) all.push_back(*std::move(each));
-    finish(join(all), run, explain(run, part));
+    auto whole = join(all);
+    // Which rows one variant makes of an item, another need not.
+    if (!whole.ok() && route_->application != nullptr) {
+      whole = error(absl::StatusCode::kFailedPrecondition,
+                    "its items were answered by several variants, which do not fit together ({}): "
+                    "send one item a request",
+                    message(whole.status()));
+    }
+    finish(std::move(whole), run, explain(run, part));
   }
 }
 
