@@ -1,4 +1,5 @@
-// Operators on hostile pictures, heat maps and boxes: a byte says which, the rest is the data.
+// Operators on hostile pictures, heat maps, boxes and sounds: a byte says which, the rest is the
+// data.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +43,14 @@ Tensor picture(int64_t height, int64_t width) {
           payload_of(std::vector<uint8_t>(static_cast<size_t>(height * width) * 3, 100))};
 }
 
+Tensor encoded(const uint8_t* data, size_t size) {
+  const auto length = static_cast<uint32_t>(size);
+  std::vector<uint8_t> bytes(sizeof length);
+  std::memcpy(bytes.data(), &length, sizeof length);
+  bytes.insert(bytes.end(), data, data + size);
+  return {"encoded", DataType::kBytes, {1}, payload_of(std::move(bytes))};
+}
+
 void check(const operators::Operator& op, const std::vector<Tensor>& inputs) {
   const auto outputs = op.run(inputs);
   if (!outputs.ok()) {
@@ -63,22 +72,25 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const auto boxes = make("operator: text-boxes");
   static const auto crop = make("{operator: crop, size: [8, 16], widest: 64, step: 16}");
   static const auto top = make("{operator: top-k, k: 3}");
+  static const auto sound = make("{operator: decode-sound, max_seconds: 2}");
+  static const auto windows = make("{operator: windows, size: 5, step: 3}");
   if (size < 4) return 0;
   const int64_t height = data[1] % 48, width = data[2] % 48;
-  switch (data[0] % 4) {
-    case 0: {
-      const auto length = static_cast<uint32_t>(size - 1);
-      std::vector<uint8_t> bytes(sizeof length);
-      std::memcpy(bytes.data(), &length, sizeof length);
-      bytes.insert(bytes.end(), data + 1, data + size);
-      check(*decode, {{"encoded", DataType::kBytes, {1}, payload_of(std::move(bytes))}});
+  switch (data[0] % 6) {
+    case 0:
+      check(*decode, {encoded(data + 1, size - 1)});
       break;
-    }
     case 1:
       check(*boxes, {numbers({1, height, width}, data + 3, size - 3), picture(50, 60)});
       break;
     case 2:
       check(*crop, {picture(height, width), numbers({data[3] % 5, 4, 2}, data + 3, size - 3)});
+      break;
+    case 3:
+      check(*sound, {encoded(data + 1, size - 1)});
+      break;
+    case 4:
+      check(*windows, {numbers({data[1]}, data + 2, size - 2)});
       break;
     default:
       check(*top, {numbers({width}, data + 3, size - 3)});

@@ -17,5 +17,8 @@ std::shared_ptr<const Operator> read_ctc_decode(ObjectReader& options, Resolve r
 std::shared_ptr<const Operator> read_argmax(ObjectReader& options, Resolve resolve);
 std::shared_ptr<const Operator> read_top_k(ObjectReader& options, Resolve resolve);
 std::shared_ptr<const Operator> read_threshold(ObjectReader& options, Resolve resolve);
+std::shared_ptr<const Operator> read_decode_sound(ObjectReader& options, Resolve resolve);
+std::shared_ptr<const Operator> read_windows(ObjectReader& options, Resolve resolve);
+std::shared_ptr<const Operator> read_keep(ObjectReader& options, Resolve resolve);
 
 }  // namespace fermata::operators

@@ -47,6 +47,9 @@ constexpr Kind kKinds[] = {
     {"argmax", read_argmax},
     {"top-k", read_top_k},
     {"threshold", read_threshold},
+    {"decode-sound", read_decode_sound},
+    {"windows", read_windows},
+    {"keep", read_keep},
 };
 
 }  // namespace

@@ -8,9 +8,8 @@
 #include <fstream>
 #include <opencv2/imgproc.hpp>
 
-#include "base/document.h"
 #include "base/status.h"
-#include "operators/operator.h"
+#include "operators/fixture.h"
 
 namespace fermata::operators {
 namespace {
@@ -19,23 +18,6 @@ using testing::ElementsAre;
 using testing::FloatNear;
 using testing::HasSubstr;
 using testing::Pointwise;
-
-absl::StatusOr<std::shared_ptr<const Operator>> try_make(const std::string& text) {
-  auto document = Document::parse(text, Document::Format::kYaml);
-  if (!document.ok()) return document.status();
-  return document->read([](Reader reader) {
-    ObjectReader fields = reader.object();
-    const std::string name = fields["operator"].string();
-    const auto resolve = [](const std::string& file) { return testing::TempDir() + file; };
-    return read_operator(name, fields, resolve);
-  });
-}
-
-std::shared_ptr<const Operator> make(const std::string& text) {
-  auto made = try_make(text);
-  EXPECT_TRUE(made.ok()) << made.status();
-  return *made;
-}
 
 std::string complaint(const std::string& text) {
   return std::string(message(try_make(text).status()));
@@ -86,12 +68,6 @@ std::string png(int height, int width, const std::vector<uint8_t>& rgb) {
   std::string bytes(size, '\0');
   EXPECT_TRUE(png_image_write_to_memory(&header, bytes.data(), &size, 0, rgb.data(), 0, nullptr));
   return bytes;
-}
-
-std::vector<float> floats_of(const Tensor& tensor) {
-  std::vector<float> values(tensor.data.bytes.size() / sizeof(float));
-  std::memcpy(values.data(), tensor.data.bytes.data(), tensor.data.bytes.size());
-  return values;
 }
 
 std::vector<int> pixels_of(const Tensor& tensor) {

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace fermata::operators {
+
+// A WAV file (whole numbers of 8 to 32 bits, or floating-point ones; any number of channels, of
+// which the mean is taken) at this rate, in [-1, 1]. INVALID_ARGUMENT where it is none, is broken
+// or holds more seconds: then before it is decoded. O(bytes), and 32 steps or more a sample where
+// it has another rate.
+absl::StatusOr<std::vector<float>> decode_sound(absl::Span<const std::byte> bytes, uint32_t rate,
+                                                double most_seconds);
+
+// The same sound at another rate, by a windowed sinc; what the new rate cannot carry is left out.
+std::vector<float> resampled(absl::Span<const float> samples, uint32_t from, uint32_t to);
+
+}  // namespace fermata::operators
