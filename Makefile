@@ -52,6 +52,7 @@ zoo: build ## train the zoo's own models again
 	.deps/train/bin/python zoo/train_ensembles.py
 	.deps/train/bin/python zoo/train_shapes.py
 	.deps/train/bin/python zoo/train_slim.py
+	.deps/train/bin/python zoo/train_words.py
 	.deps/train/bin/python zoo/train_predictors.py
 
 deps:

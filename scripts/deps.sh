@@ -44,7 +44,10 @@ for purpose in "${@:-build}"; do
     build) debian build; onnxruntime ;;
     video | gstreamer | browser) debian "$purpose" ;;
     test) debian test; need_venv test "$root/tests/python/requirements.txt" ;;
-    npm | zoo) command -v npm >/dev/null || need_debian npm ;;
+    npm | zoo)
+      command -v npm >/dev/null || need_debian npm
+      [ "$purpose" = npm ] || debian zoo
+      ;;
     train) need_venv train "$root/zoo/requirements.txt" ;;
     predictors) debian predictors ;;
     bench)

@@ -53,7 +53,7 @@ def write_card(path, values):
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def write_configuration(folder, about, max_batch, values, classes):
+def write_configuration(folder, about, max_batch, values, classes, source="features"):
     """Triton's config.pbtxt and the file of labels that it names."""
     (folder / "labels.txt").write_text("".join(f"{label}\n" for label in classes))
     _write_configuration(folder, about, max_batch, values, f"""output {{
@@ -61,7 +61,7 @@ def write_configuration(folder, about, max_batch, values, classes):
   label_filename: "labels.txt"
 }}
 output {{ name: "label" data_type: TYPE_INT64 dims: [ 1 ] }}
-""")
+""", source)
 
 
 def write_plain_configuration(folder, about, max_batch, values, outputs):
@@ -71,11 +71,11 @@ def write_plain_configuration(folder, about, max_batch, values, outputs):
         for name, width in outputs.items()))
 
 
-def _write_configuration(folder, about, max_batch, values, outputs):
+def _write_configuration(folder, about, max_batch, values, outputs, source="features"):
     (folder / "config.pbtxt").write_text(f"""# {about}
 name: "{folder.name}"
 platform: "onnxruntime_onnx"
 max_batch_size: {max_batch}
-input {{ name: "features" data_type: TYPE_FP32 dims: [ {values} ] }}
+input {{ name: "{source}" data_type: TYPE_FP32 dims: [ {values} ] }}
 {outputs}dynamic_batching {{ }}
 """)
