@@ -48,7 +48,7 @@ tidy: build ## the linter on every C++ source
 zoo: build ## train the zoo's own models again
 	scripts/deps.sh zoo train predictors
 	.deps/train/bin/python zoo/train_digits.py
-	.deps/train/bin/python zoo/train_applications.py
+	.deps/train/bin/python zoo/train_variants.py
 	.deps/train/bin/python zoo/train_ensembles.py
 	.deps/train/bin/python zoo/train_shapes.py
 	.deps/train/bin/python zoo/train_slim.py

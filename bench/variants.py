@@ -15,7 +15,7 @@ is checked does not hold."""
 import argparse
 import sys
 
-import applications
+import variants_zoo
 import variants_figures
 import variants_served
 
@@ -36,13 +36,13 @@ def main():
     arguments = parser.parse_args()
     failures = []
     if arguments.what == "record" or arguments.what == "figures" and not arguments.recorded:
-        applications.record_all()
+        variants_zoo.record_all()
     if arguments.what == "served":
         quick = {"rounds": 1, "seconds": 0.4, "keep": False}
         failures = variants_served.served(**(quick if arguments.quick else {
             "rounds": arguments.rounds, "seconds": arguments.seconds, "keep": True}))
     elif arguments.what == "figures":
-        failures = variants_figures.all_of_them(applications.load(), arguments.seeds,
+        failures = variants_figures.all_of_them(variants_zoo.load(), arguments.seeds,
                                                 arguments.only)
     for failure in failures:
         print(f"MISSED: {failure}")

@@ -2,7 +2,7 @@
 
 import numpy
 
-import applications
+import variants_zoo
 import plot
 
 PRIORS = ("uninformative", "weakly informative", "strongly informative")
@@ -11,11 +11,11 @@ PRIORS = ("uninformative", "weakly informative", "strongly informative")
 def error(a, prior, k):
     """Mean distance of the estimated accuracy from the recall of the true class, over variants."""
     recall = numpy.array([v["recall"] for v in a["variants"]])
-    truth = applications.digits(a["labels"])[:, 0]
+    truth = variants_zoo.digits(a["labels"])[:, 0]
     if k is None:
         estimate = numpy.array([v["accuracy"] for v in a["variants"]])[None]
     else:
-        found = applications.counts(applications.digits(a["neighbours"]), len(prior), k)
+        found = variants_zoo.counts(variants_zoo.digits(a["neighbours"]), len(prior), k)
         theta = (prior + found) / (prior + found).sum(1, keepdims=True)
         estimate = theta @ recall.T
     return float(numpy.abs(estimate - recall[:, truth].T).mean())
@@ -23,12 +23,12 @@ def error(a, prior, k):
 
 def priors(a):
     """By name; informative ones of the true labels, and of those of the calibration data."""
-    truth = applications.digits(a["labels"])[:, 0]
+    truth = variants_zoo.digits(a["labels"])[:, 0]
     classes = len(a["variants"][0]["recall"])
     true = numpy.maximum(numpy.bincount(truth, minlength=classes) / len(truth), 1e-3)
     wrong = numpy.full(classes, 1 / classes)
-    each = applications.WINDOW_REQUESTS / len(applications.NAMES)  # of one application in a window
-    return {"uninformative": [numpy.full(classes, applications.JEFFREYS)] * 2,
+    each = variants_zoo.WINDOW_REQUESTS / len(variants_zoo.NAMES)  # of one application in a window
+    return {"uninformative": [numpy.full(classes, variants_zoo.JEFFREYS)] * 2,
             "weakly informative": [true, wrong],
             "strongly informative": [each * true, each * wrong]}
 

@@ -10,14 +10,14 @@ import itertools
 import math
 import statistics
 
-import applications
+import variants_zoo
 import plot
 import variants_estimates
 import variants_unlike
 
 POLICIES = ("fermata", "sneakpeek", "grouped", "lo-priority", "lo-edf", "maxacc-edf")
 SWEPT = POLICIES[:-1]  # without maxacc-edf, as the paper
-LOAD = applications.THREE_WINDOWS
+LOAD = variants_zoo.THREE_WINDOWS
 SWEEP_S = 5  # of each run
 WAYS = {"oblivious": (False, False), "data-aware": (True, False),
         "data-aware, short circuits": (True, True)}
@@ -44,13 +44,13 @@ class Figures:
         self.records, self.seeds = records, seeds
 
     def scenario(self, policy, seed, load=LOAD, seconds=SWEEP_S, **how):
-        return applications.scenario(self.records, policy, load, seed=seed, seconds=seconds,
-                                     slowed=applications.slowed(self.records), **how)
+        return variants_zoo.scenario(self.records, policy, load, seed=seed, seconds=seconds,
+                                     slowed=variants_zoo.slowed(self.records), **how)
 
     def medians(self, name, points, document=None):
         """By key, over the seeds, of what `document` makes of a seed and of the key's value."""
         document = document or (lambda seed, how: self.scenario(seed=seed, **how))
-        runs = applications.simulate_all(
+        runs = variants_zoo.simulate_all(
             [document(seed, how) for how in points.values()
              for seed in range(1, self.seeds + 1)], name)
         return {key: {what: statistics.median(run[what] for run in some) for what in some[0]}
@@ -118,7 +118,7 @@ class Figures:
         same seed gives the same requests to every policy and way."""
         seeds, ways = range(1, PAIRED * self.seeds + 1), list(WAYS)
         keys = list(itertools.product(POLICIES, ways))
-        runs = applications.simulate_all(
+        runs = variants_zoo.simulate_all(
             [self.scenario(policy, seed) | {"data_aware": WAYS[way][0],
                                             "short_circuit": WAYS[way][1]}
              for policy, way in keys for seed in seeds], "awareness")
@@ -147,12 +147,12 @@ class Figures:
 
     def goal(self):
         """Ours beside the published policy, and beside what no policy can exceed."""
-        slowed, best = applications.slowed(self.records), applications.best_accuracy(self.records)
+        slowed, best = variants_zoo.slowed(self.records), variants_zoo.best_accuracy(self.records)
         found = self.medians("goal", {key: key for key in itertools.product(
             GOAL_POLICIES, GOAL_SLOS_MS, GOAL_LOADS)}, lambda seed, how: self.scenario(
                 how[0], seed, how[2], 2 * SWEEP_S, slo_ms=how[1]) | GOAL_POLICIES[how[0]])
         rows = [{"slo_ms": slo, "load": load,
-                 "bound": applications.bound(self.records, load, slo, slowed),
+                 "bound": variants_zoo.bound(self.records, load, slo, slowed),
                  **{p: found[p, slo, load]["utility"] for p in GOAL_POLICIES}}
                 for slo in GOAL_SLOS_MS for load in GOAL_LOADS]
         print(f"\ngoal: utility; the best variants reach {best:.3f} without a deadline")
@@ -173,7 +173,7 @@ class Figures:
             axis.legend()
         print(plot.save("variants_goal", figure, {"seeds": self.seeds, "best": best, "rows": rows}))
         for r in rows:
-            yield from applications.falls_short(
+            yield from variants_zoo.falls_short(
                 f"goal, SLO {r['slo_ms']} ms, {r['load']}x", r["fermata"] / r["sneakpeek"], 0,
                 r["sneakpeek"], best, r["bound"])
 
@@ -213,7 +213,7 @@ def deadlines(figures):
 def copies(figures):
     """Figure 12a."""
     rows = figures.sweep("applications", "applications, 24 requests a window, SLO 200 ms",
-                         {len(applications.NAMES) * n: {
+                         {len(variants_zoo.NAMES) * n: {
                              "copies": n, "load": 2 * LOAD, "slo_ms": 200} for n in COPIES})
     yield from wrong_way("figure 12a", rows, ("sneakpeek", "grouped"), rises=False)
 
@@ -221,7 +221,7 @@ def copies(figures):
 def rates(figures):
     """Figure 13a."""
     figures.sweep("rates", "requests a window, SLO 200 ms",
-                  {n: {"load": LOAD * n / applications.WINDOW_REQUESTS, "slo_ms": 200}
+                  {n: {"load": LOAD * n / variants_zoo.WINDOW_REQUESTS, "slo_ms": 200}
                    for n in (6, 12, 24, 48)})
 
 

@@ -19,7 +19,7 @@ import tempfile
 import numpy
 import tqdm
 
-import applications
+import variants_zoo
 import open_loop
 import plot
 import server
@@ -45,7 +45,7 @@ SEEDS = 10  # of what is simulated
 
 
 def same_answers(folder, name):
-    features = applications.data(name.partition("-")[0], "stream")[0][:applications.LARGEST_BATCH]
+    features = variants_zoo.data(name.partition("-")[0], "stream")[0][:variants_zoo.LARGEST_BATCH]
     return all(numpy.array_equal(a, b) for a, b in zip(*(
         zoo_models.session(file).run(None, {"features": features})
         for file in (zoo_models.file_of(name), folder / "1" / "model.onnx"))))
@@ -53,7 +53,7 @@ def same_answers(folder, name):
 
 def build(repository, records):
     """Slowed variants with profiles; the records with what these take."""
-    found, largest = copy.deepcopy(records), str(applications.LARGEST_BATCH)
+    found, largest = copy.deepcopy(records), str(variants_zoo.LARGEST_BATCH)
     variants = [v for a in found["applications"].values() for v in a["variants"]]
     for v in tqdm.tqdm(variants, "profiling", leave=False, disable=None):
         folder = slowed.add(repository, v["name"], SLOWED)
@@ -76,8 +76,8 @@ def build(repository, records):
 def configuration(records, repository, slo_ms, scheduler, window_ms=WINDOW_MS, **how):
     services = {name: {"kind": "variants", "variants": [v["name"] for v in a["variants"]],
                        "slo_ms": slo_ms - WAY_MS, "penalty": "sigmoid", "queue_limit": 100000,
-                       "evidence": {**applications.labelled(name, "train"),
-                                    "k": applications.NEIGHBOURS}, **how}
+                       "evidence": {**variants_zoo.labelled(name, "train"),
+                                    "k": variants_zoo.NEIGHBOURS}, **how}
                 for name, a in records["applications"].items()}
     return {"models": str(repository), "log_level": "warning", "scheduler": scheduler,
             "scheduler_window_ms": window_ms, "workers": {"count": 1, "threads": 1},
@@ -89,8 +89,8 @@ class Stream:
 
     def __init__(self):
         self.bodies, self.labels = [], []
-        for name in applications.NAMES:
-            features, labels = applications.data(name, "stream")
+        for name in variants_zoo.NAMES:
+            features, labels = variants_zoo.data(name, "stream")
             self.bodies.append([open_loop.body(name, row) for row in features])
             self.labels.append(labels)
 
@@ -140,7 +140,7 @@ def serve(records, repository, rounds, seconds):
     turns = [(seed, slo, name) for seed in range(1, rounds + 1) for slo in SLOS_MS
              for name in methods(slo)]
     for seed, slo, name in tqdm.tqdm(turns, "serving", disable=None):
-        asked, about = stream.round(seed, applications.bearable_rps(records), seconds)
+        asked, about = stream.round(seed, variants_zoo.bearable_rps(records), seconds)
         config = configuration(records, repository, slo, **methods(slo)[name])
         with server.Server(config) as running:
             answers, lags_ms = open_loop.drive(running.grpc, asked)
@@ -158,7 +158,7 @@ def simulated(records, seconds, keys, seeds):
         records, name, load, slo_ms=slo - WAY_MS, seed=seed, warmup=LEAD_S,
         seconds=seconds * LOADS_S[load]) | methods(slo)[name]
         for slo, load, name in keys for seed in range(1, seeds + 1)]
-    found = iter(applications.simulate_all(documents, "simulating"))
+    found = iter(variants_zoo.simulate_all(documents, "simulating"))
     return {key: statistics.median(next(found)["utility"] for _ in range(seeds)) for key in keys}
 
 
@@ -190,18 +190,18 @@ def over(one, other):
 
 def compare(records, rows, virtual):
     """What is asked of our default, by SLO and load."""
-    best, found = applications.best_accuracy(records), []
+    best, found = variants_zoo.best_accuracy(records), []
     for slo in SLOS_MS:
         for load in LOADS_S:
             ours, theirs, local = (rows[slo, load, p] for p in ("fermata", "sneakpeek", "lo-edf"))
             published = median(theirs, "utility")
             times, half = ratio(ours, theirs)
-            most = applications.bound(records, load, slo)
+            most = variants_zoo.bound(records, load, slo)
             found.append({
                 "slo_ms": slo, "load": load, "best": best, "bound": most,
                 "sneakpeek": published, "fermata": median(ours, "utility"),
                 "over_local": over(published, median(local, "utility")),
-                "ratio": times, "half": half, "behind": published <= applications.BEHIND * best,
+                "ratio": times, "half": half, "behind": published <= variants_zoo.BEHIND * best,
                 "possible": over(most, published),
                 "simulated": virtual[slo, load, "fermata"] / virtual[slo, load, "sneakpeek"]})
     return found
@@ -213,9 +213,9 @@ def falls_short(found):
         if numpy.isnan(r["ratio"]):
             yield f"{where}: sends were late by more than {TRUSTED_LAG_MS} ms in every round"
             continue
-        yield from applications.falls_short(where, r["ratio"], r["half"], r["sneakpeek"],
+        yield from variants_zoo.falls_short(where, r["ratio"], r["half"], r["sneakpeek"],
                                             r["best"], r["bound"])
-    most = max((r["over_local"] for r in found if r["load"] >= applications.THREE_WINDOWS
+    most = max((r["over_local"] for r in found if r["load"] >= variants_zoo.THREE_WINDOWS
                 and not numpy.isnan(r["over_local"])), default=0)
     if most < 2:
         yield f"served: sneakpeek over lo-edf is {most:.2f} at most, not 2"
@@ -242,13 +242,13 @@ def draw(rows, found):
 def served(rounds, seconds, keep):
     """What does not hold. `seconds`: for each of LOADS_S. `keep`: results, where idle."""
     busy = os.getloadavg()[0]
-    records = applications.load()
+    records = variants_zoo.load()
     with tempfile.TemporaryDirectory() as repository:
         records = build(repository, records)
         rows = serve(records, repository, rounds, seconds)
     virtual = simulated(records, seconds, list(rows), SEEDS if keep else 2)
     found = compare(records, rows, virtual)
-    bearable = applications.bearable_rps(records)
+    bearable = variants_zoo.bearable_rps(records)
     rss_mb = max(r["rss_mb"] for results in rows.values() for r in results)
     print(f"load 1 is {bearable:.1f} requests/s; the best variants reach {found[0]['best']:.3f} "
           f"without a deadline; the server took {rss_mb:.0f} MB at most")

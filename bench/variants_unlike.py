@@ -7,7 +7,7 @@ by itself. The one between needs WORK of the window for all requests, at its mos
 
 import numpy
 
-import applications
+import variants_zoo
 
 PERCENT = (0, 1, 2, 3, 4, 5)  # at more the best would always be right
 WORK = 0.9
@@ -16,12 +16,12 @@ WORK = 0.9
 def mean_variant(a):
     return {"accuracy": float(numpy.mean([v["accuracy"] for v in a["variants"]])),
             "load_ms": 0, "ms": {b: float(numpy.mean([v["ms"][b] for v in a["variants"]]))
-                                 for b in applications.best(a)["ms"]}}
+                                 for b in variants_zoo.best(a)["ms"]}}
 
 
 def unlike(name, a, percent, faster, random):
     """The application with those variants; latencies differ by `faster` times the percentage."""
-    mean, classes = mean_variant(a), len(applications.best(a)["recall"])
+    mean, classes = mean_variant(a), len(variants_zoo.best(a)["recall"])
     variants = []
     for what, sign in (("small", -1), ("medium", 0), ("large", 1)):
         accuracy = min(1.0, mean["accuracy"] * (1 + sign * percent / 100))
@@ -41,8 +41,8 @@ def scenario(records, policy, seed, percent, faster):
                              for name, a in records["applications"].items()}}
     means = {"applications": {name: {"variants": [mean_variant(a)]}
                               for name, a in records["applications"].items()}}
-    second = applications.WINDOW_REQUESTS * applications.WINDOWS_A_SECOND
-    slowed = WORK * applications.bearable_rps(means) / second
-    return applications.scenario(
-        made, policy, second * slowed / applications.bearable_rps(made), slowed=slowed, seed=seed,
+    second = variants_zoo.WINDOW_REQUESTS * variants_zoo.WINDOWS_A_SECOND
+    slowed = WORK * variants_zoo.bearable_rps(means) / second
+    return variants_zoo.scenario(
+        made, policy, second * slowed / variants_zoo.bearable_rps(made), slowed=slowed, seed=seed,
         seconds=5, short_circuit=False)

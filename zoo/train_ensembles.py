@@ -21,7 +21,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
 import numpy as np
 
-from applications.networks import Recurrent, ResidualCnn, write_mean
+from variants.networks import Recurrent, ResidualCnn, write_mean
 from ensembles import meta
 from ensembles.networks import Dense, RowsAndColumns
 from ensembles.tasks import Count, Scans

@@ -29,8 +29,8 @@ import numpy as np
 import onnx
 from sklearn.linear_model import LogisticRegression
 
-from applications import sources
-from applications.tasks import Split
+from variants import sources
+from variants.tasks import Split
 from ensembles.tasks import Scans
 from slim import network
 from slim.network import LEVELS, STAGES

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from applications.networks import Recurrent
-from applications.tasks import LEVELS
+from variants.networks import Recurrent
+from variants.tasks import LEVELS
 from training.convolutional import he_weights
 
 

@@ -8,8 +8,8 @@ is drawn comes from the generator that is given.
 import numpy as np
 from scipy import ndimage
 
-from applications import sources
-from applications.tasks import LEVELS, Split
+from variants import sources
+from variants.tasks import LEVELS, Split
 
 EASY = 0.55  # of the views
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures the applications' variants and writes the tables in zoo/README.md.
 
-    zoo/measure_applications.py               with build/fermata
+    zoo/measure_variants.py               with build/fermata
 
 Accuracy is that of ONNX Runtime on the committed files; evidence alone answers with the
 class of most of the five nearest training examples; latency is fermata profile's, one thread.
@@ -15,12 +15,12 @@ import tempfile
 
 import numpy as np
 
-from applications.tasks import TASKS
+from variants.tasks import TASKS
 from training.cards import answers, neighbours_answers
 
 ZOO = pathlib.Path(__file__).resolve().parent
 BATCHES = ("1", "8", "16")
-START, END = "<!-- measured: zoo/measure_applications.py -->\n", "<!-- end of measured -->\n"
+START, END = "<!-- measured: zoo/measure_variants.py -->\n", "<!-- end of measured -->\n"
 
 
 def load(application, part):

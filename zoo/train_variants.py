@@ -2,7 +2,7 @@
 """Trains the applications' variants: handwriting, exercise and wake.
 
     make zoo                                  all of them
-    zoo/train_applications.py wake-small      one of them
+    zoo/train_variants.py wake-small      one of them
 
 Writes zoo/repository/NAME/1/model.onnx with its config.pbtxt, labels.txt and card.json, and
 zoo/data/APPLICATION/{train,calibration,stream}-{features,labels}.npy: what neighbours are
@@ -19,8 +19,8 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
 
 import numpy as np
 
-from applications.networks import Recurrent, ResidualCnn, write_mean
-from applications.tasks import TASKS, drawn
+from variants.networks import Recurrent, ResidualCnn, write_mean
+from variants.tasks import TASKS, drawn
 from training.cards import answers, scores, write_card, write_configuration
 from training.fit import SEED, Member, Once, Variant, train
 from training.graph import Graph
@@ -98,7 +98,7 @@ def write_variant(task, name, variant, params):
     write_card(folder / "card.json", {
         "name": name, "task": task.QUESTION, "licence": "Apache-2.0",
         "data": f"{task.SOURCE}, {task.LICENCE}",
-        "command": f"zoo/train_applications.py {name}", "seed": SEED,
+        "command": f"zoo/train_variants.py {name}", "seed": SEED,
         "test_samples": len(labels), **result})
     print(f"  accuracy {result['accuracy']:.4f}, {len(model) / 1024:.0f} KiB", flush=True)
 

@@ -10,7 +10,7 @@ import dataclasses
 
 import numpy as np
 
-from applications import sources
+from variants import sources
 
 LEVELS = 16  # of whole numbers in one unit of the network's input
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from applications.tasks import LEVELS
+from variants.tasks import LEVELS
 from training import convolutional
 from training.convolutional import he_weights
 

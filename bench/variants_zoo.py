@@ -1,7 +1,7 @@
 """The zoo's three applications, measured: what their variants cost and what each answers.
 
-    records = applications.load()           # bench/results/variants_records.json
-    document = applications.scenario(records, "sneakpeek", load=3)
+    records = variants_zoo.load()           # bench/results/variants_records.json
+    document = variants_zoo.scenario(records, "sneakpeek", load=3)
 
 `record` times every variant by the processor's clock, asks each about every example of the
 stream, and looks for the nearest training examples, exactly.
@@ -20,9 +20,10 @@ import server
 import variants_bound
 import zoo_models
 
-RECORDS = "variants_records"
+RECORDS, ALL_RECORDS = "variants_records", "variants_all_records"
 NAMES = ("handwriting", "exercise", "wake")
 VARIANTS = ("small", "large")  # the best last, as zoo/fermata.yaml has them; zoo/README.md says why
+ALL_VARIANTS = ("small", "medium", "recurrent", "large")  # that the zoo has, not all of each
 LARGEST_BATCH = 16
 NEIGHBOURS = 5
 WINDOW_REQUESTS, WINDOWS_A_SECOND = 12, 10  # the paper's
@@ -54,15 +55,17 @@ def counts(neighbours, classes, k):
     return (neighbours[:, :k, None] == numpy.arange(classes)).sum(1)
 
 
-def record_all():
-    """Measures all into RECORDS."""
+def record_all(kinds=VARIANTS, into=RECORDS):
+    """Measures those variants that there are of these kinds."""
     records = {"machine": zoo_models.machine(), "applications": {}}
     for name in NAMES:
         features, labels = data(name, "stream")
         asked, truth = data(name, "calibration")
         classes = int(truth.max()) + 1
         variants, correct = [], []
-        for model in (f"{name}-{variant}" for variant in VARIANTS):
+        for model in (f"{name}-{kind}" for kind in kinds):
+            if not zoo_models.file_of(model).exists():
+                continue
             right = zoo_models.outputs_of(model, asked, "label")[:, 0] == truth
             variants.append({
                 "name": model, "accuracy": float(right.mean()),
@@ -77,12 +80,12 @@ def record_all():
             "labels": "".join(map(str, labels)),
             "neighbours": ["".join(map(str, n)) for n in nearest_labels(name, features)],
             "correct": ["".join(str(int(c)) for c in row) for row in zip(*correct)]}
-    record.write(RECORDS, records, indent=None)
+    record.write(into, records, indent=None)
     return records
 
 
-def load():
-    return record.read(RECORDS)
+def load(what=RECORDS):
+    return record.read(what)
 
 
 def digits(rows):
@@ -206,10 +209,10 @@ def scenario(records, policy, load, slowed=1, seed=1, warmup=2, seconds=10, slo_
     return document
 
 
-def simulate(document):
+def simulate(document, limit_s=None):
     """Utility over what was offered, accuracy over what was answered, shares of the offered."""
     done = subprocess.run([server.BINARY, "simulate", "-"], input=json.dumps(document), text=True,
-                          capture_output=True)
+                          capture_output=True, timeout=limit_s)
     if done.returncode != 0:
         raise RuntimeError(done.stderr)
     rows = json.loads(done.stdout)["applications"]
