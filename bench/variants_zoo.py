@@ -219,6 +219,7 @@ def simulate(document, limit_s=None):
     offered = sum(row["offered"] for row in rows)
     answered = max(1, offered - sum(row["dropped"] for row in rows))
     return {"utility": sum(row["utility"] * row["offered"] for row in rows) / offered,
+            "p50_ms": max(row["p50_ms"] for row in rows),
             "accuracy": sum(row["accuracy"] * (row["offered"] - row["dropped"])
                             for row in rows) / answered,
             **{what: sum(row[what] for row in rows) / offered

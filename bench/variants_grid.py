@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""The default beside every other policy for variants, from one worker to many, in virtual time.
+
+    python3 bench/variants_grid.py              # bench/results/variants_grid.{json,png}
+    python3 bench/variants_grid.py --record     # first measures all variants that the zoo has
+    python3 bench/variants_grid.py --workers 1 64 --rates 75 --penalties step
+
+The zoo's three applications with all of their variants, slowed as in the other figures: 40 requests
+a second are what the most accurate variants bear on one worker. Every other policy runs with a
+window of 100 ms and without one, and the best of these counts at each point, with the same
+requests. Where lateness costs little or nothing, who lets its queue grow for ever looks best in any run that
+ends: half of the answers must come within KEEPS_UP SLOs, or a policy earns nothing. Exits with 1 where the default is below LEAST of it, or below MEAN on average.
+"""
+
+import argparse
+import collections
+import concurrent.futures
+import itertools
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+
+import plot
+import server
+import variants_figures
+import variants_zoo
+
+WORKERS = (1, 2, 4, 8, 16, 32, 64)
+RATES = (20, 75, 150, 300)  # requests a second a worker
+PENALTIES = {"none": "none", "constant": {"constant": 0.2}, "step": "step", "linear": "linear",
+             "sigmoid": "sigmoid"}
+RIVALS = tuple(itertools.product(variants_figures.POLICIES[1:], (100, 0)))  # and their window, ms
+LEAST, MEAN = 0.99, 1.03
+REQUESTS, LEAST_S, MOST_S, WARMUP_S = 6000, 2, 40, 1
+SLO_MS, KEEPS_UP = 150, 10
+LIMIT_S = 120  # of a run: who takes longer earns nothing
+
+
+def scenario(records, policy, window_ms, workers, rate, penalty, seed):
+    seconds = min(MOST_S, max(LEAST_S, REQUESTS / (workers * rate)))
+    document = variants_zoo.scenario(
+        records, policy, 1, slowed=variants_zoo.slowed(records), seed=seed, warmup=WARMUP_S,
+        seconds=seconds, slo_ms=SLO_MS, penalty=PENALTIES[penalty], workers=workers)
+    return document | {"window_ms": window_ms, "rate_rps": workers * rate}
+
+
+def measure(records, workers, rate, penalty, seeds):
+    """By policy, the mean over the seeds."""
+    def utility(policy, window, seed):
+        document = scenario(records, policy, window, workers, rate, penalty, seed)
+        try:
+            found = variants_zoo.simulate(document, LIMIT_S)
+        except subprocess.TimeoutExpired:
+            return 0
+        return found["utility"] if found["p50_ms"] <= KEEPS_UP * SLO_MS else 0
+
+    return {f"{policy}, {window} ms" if policy != "fermata" else policy: statistics.mean(
+        utility(policy, window, seed) for seed in range(1, seeds + 1))
+        for policy, window in (("fermata", 100), *RIVALS)}
+
+
+def best_other(utilities):
+    return max((u, p) for p, u in utilities.items() if p != "fermata")
+
+
+def ratio(utilities):
+    other = best_other(utilities)[0]
+    return utilities["fermata"] / other if other > 0 else math.inf
+
+
+def summary(points):
+    ratios = [ratio(p["utility"]) for p in points]
+    below = [p for p in points if ratio(p["utility"]) < LEAST]
+    return {"points": len(points), "least": min(ratios), "mean": statistics.mean(ratios),
+            "below_least": len(below),
+            "best_other": dict(collections.Counter(best_other(p["utility"])[1] for p in points))}
+
+
+def draw(points, penalties, rates):
+    figure, _ = plot.axes("workers", "default over the best other policy", width=3.2,
+                             columns=len(penalties))
+    for axis, penalty in zip(figure.axes, penalties):
+        for rate in rates:
+            own = [p for p in points if p["penalty"] == penalty and p["rate"] == rate]
+            axis.plot([p["workers"] for p in own], [ratio(p["utility"]) for p in own], "o-",
+                      label=f"{rate}/s a worker")
+        axis.axhline(LEAST, color=plot.NEUTRAL, linestyle=":")
+        axis.set_xscale("log", base=2)
+        axis.set_title(f"penalty: {penalty}")
+    figure.axes[0].legend()
+    return figure
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--record", action="store_true", help="measure the variants first")
+    parser.add_argument("--seeds", type=int, default=1, help="of each point")
+    parser.add_argument("--workers", type=int, nargs="*", default=WORKERS)
+    parser.add_argument("--rates", type=float, nargs="*", default=RATES)
+    parser.add_argument("--penalties", nargs="*", choices=PENALTIES, default=list(PENALTIES))
+    parser.add_argument("--together", type=int, default=os.cpu_count(), help="runs at a time")
+    parser.add_argument("--name", default="variants_grid", help="of the record; '' keeps none")
+    arguments = parser.parse_args()
+    if arguments.record:
+        variants_zoo.record_all(variants_zoo.ALL_VARIANTS, variants_zoo.ALL_RECORDS)
+    records = variants_zoo.load(variants_zoo.ALL_RECORDS)
+    keys = list(itertools.product(arguments.workers, arguments.rates, arguments.penalties))
+    points = []
+    with concurrent.futures.ThreadPoolExecutor(arguments.together) as pool:
+        measured = pool.map(lambda key: measure(records, *key, arguments.seeds), keys)
+        for (workers, rate, penalty), utilities in zip(keys, measured):
+            points.append({"workers": workers, "rate": rate, "penalty": penalty,
+                           "utility": utilities})
+            print(f"{workers:3} workers, {rate:g}/s each, {penalty}: {ratio(utilities):.4f} of "
+                  f"{best_other(utilities)[1]} ({best_other(utilities)[0]:.4f})", flush=True)
+    totals = summary(points)
+    print(json.dumps(totals, indent=1))
+    if arguments.name:
+        print(plot.save(arguments.name, draw(points, arguments.penalties, arguments.rates),
+                        {"seeds": arguments.seeds, "summary": totals, "points": points}))
+    if totals["least"] < LEAST or totals["mean"] < MEAN:
+        sys.exit(f"MISSED: least {totals['least']:.4f} (must be {LEAST}), mean "
+                 f"{totals['mean']:.4f} ({MEAN})")
+
+
+if __name__ == "__main__":
+    main()
