@@ -161,5 +161,15 @@ TEST(Config, ErrorsSayWhereWhatAndWhatWasExpected) {
   EXPECT_THAT(error_of(""), HasSubstr("$"));
 }
 
+TEST(Reach, OnlyAddressesOfThisMachineAreLoopback) {
+  for (const char* host : {"localhost", "127.0.0.1", "127.255.3.4", "::1", "[::1]"}) {
+    EXPECT_TRUE(is_loopback(host)) << host;
+  }
+  for (const char* host : {"127.example.org", "127.0.0.1.example.org", "127.", "127.1", "128.0.0.1",
+                           "0.0.0.0", "::", "::2", "localhost.example.org", ""}) {
+    EXPECT_FALSE(is_loopback(host)) << host;
+  }
+}
+
 }  // namespace
 }  // namespace fermata::serve

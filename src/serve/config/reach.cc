@@ -1,11 +1,16 @@
 #include "serve/config/reach.h"
 
+#include <boost/asio/ip/address.hpp>
+
 #include "base/status.h"
 
 namespace fermata::serve {
 
 bool is_loopback(const std::string& host) {
-  return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
+  if (host == "localhost" || host == "[::1]") return true;
+  boost::system::error_code no_address;  // a name: where it leads, others decide
+  const auto address = boost::asio::ip::make_address(host, no_address);
+  return !no_address && address.is_loopback();
 }
 
 absl::Status check_reach(const ListenOptions& listen) {
