@@ -261,6 +261,15 @@ void add_parser_cases(std::vector<Case>& cases) {
       },
       json);
   add(
+      "json_infer_outputs_again", 5'000,
+      [](size_t n) {
+        return R"({"inputs":[],)" +
+               repeated(n,
+                        [](size_t i) { return R"("outputs":[{"name":"y)" + number(i) + "\"}]"; }) +
+               "}";
+      },
+      json);
+  add(
       "json_infer_parameters", 5'000,
       [](size_t n) {
         return R"({"parameters":{)" +

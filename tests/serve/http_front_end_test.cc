@@ -146,6 +146,9 @@ TEST_F(HttpFrontEndTest, RefusesWhatIsWrongAndGoesOn) {
       {"coding", "{}", "Content-Encoding: br\r\n", 501, "expected gzip"},
       {"timeout", R"({"inputs":[],"parameters":{"timeout":-1}})", "", 400, "timeout is -1"},
       {"sequence", R"({"inputs":[],"parameters":{"sequence_id":5}})", "", 501, "sequence_id"},
+      {"inputs twice", R"({"inputs":[],"inputs":[]})", "", 400, "the request has inputs twice"},
+      {"outputs twice", R"({"inputs":[],"outputs":[],"outputs":[]})", "", 400, "outputs twice"},
+      {"shape twice", input(R"("shape":[1],"shape":[2])"), "", 400, "an input has shape twice"},
       {"output twice", R"({"inputs":[],"outputs":[{"name":"O"},{"name":"O"}]})", "", 400, "twice"},
   };
   for (const BadCase& bad : cases) {

@@ -2,6 +2,8 @@
 
 #include <simdjson.h>
 
+#include <algorithm>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -38,6 +40,29 @@ absl::Status get(element from, std::string_view where, std::string_view expected
   if (from.get(out) == simdjson::SUCCESS) return absl::OkStatus();
   return invalid("{} is {}, expected {}", where, kind(from), expected);
 }
+
+// Calls read(key, value) for each member that is not null. One that comes twice is an error, for
+// what of it is meant.
+template <class Read>
+absl::Status each_member(element from, std::string_view where,
+                         std::span<const std::string_view> known, Read read) {
+  object members;
+  RETURN_IF_ERROR(get(from, where, "an object", members));
+  uint32_t seen = 0;
+  for (const auto& [key, value] : members) {
+    const auto found = std::find(known.begin(), known.end(), key);
+    if (found == known.end() || value.is_null()) continue;
+    const uint32_t bit = 1u << (found - known.begin());
+    if ((seen & bit) != 0) return invalid("{} has {} twice", where, *found);
+    seen |= bit;
+    RETURN_IF_ERROR(read(*found, value));
+  }
+  return absl::OkStatus();
+}
+
+constexpr std::string_view kRequestMembers[] = {"id", "parameters", "inputs", "outputs"};
+constexpr std::string_view kInputMembers[] = {"name", "shape", "datatype", "data", "parameters"};
+constexpr std::string_view kOutputMembers[] = {"name", "parameters"};
 
 // Calls set(name, value) for each parameter; values that are lists, objects or
 // null belong to no parameter of the protocol.
@@ -97,14 +122,11 @@ class Decoder {
       : body_(body), regions_(regions), binary_(body.json_length.value_or(body.bytes.size())) {}
 
   absl::StatusOr<InferCall> decode(element root) {
-    object members;
-    RETURN_IF_ERROR(get(root, "the request", "an object", members));
     bool has_inputs = false;
-    for (const auto& [key, value] : members) {
-      if (value.is_null()) continue;  // as if it were not there
+    RETURN_IF_ERROR(each_member(root, "the request", kRequestMembers, [&](auto key, element value) {
       if (key == "inputs") has_inputs = true;
-      RETURN_IF_ERROR(read_member(key, value));
-    }
+      return read_member(key, value);
+    }));
     if (!has_inputs) return invalid("the request has no inputs");
     if (binary_ != body_.bytes.size()) {
       return invalid("the body has {} bytes after its last tensor, expected none",
@@ -137,30 +159,27 @@ class Decoder {
   }
 
   absl::Status read_input(element from) {
-    object members;
-    RETURN_IF_ERROR(get(from, "an input", "an object", members));
     Tensor tensor;
     TensorParameters parameters;
     std::optional<element> data, settings;
     bool has_shape = false, has_datatype = false;
-    for (const auto& [key, value] : members) {
-      if (value.is_null()) continue;
+    const auto read = [&](std::string_view key, element value) -> absl::Status {
       if (key == "name") {
         std::string_view text;
         RETURN_IF_ERROR(get(value, "the name of an input", "a string", text));
         tensor.name = text;
       } else if (key == "shape") {
         has_shape = true;
-        RETURN_IF_ERROR(read_shape(value, tensor));
+        return read_shape(value, tensor);
       } else if (key == "datatype") {
         has_datatype = true;
-        RETURN_IF_ERROR(read_datatype(value, tensor));
-      } else if (key == "data") {
-        data = value;
-      } else if (key == "parameters") {
-        settings = value;
+        return read_datatype(value, tensor);
+      } else {
+        (key == "data" ? data : settings) = value;
       }
-    }
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(each_member(from, "an input", kInputMembers, read));
     if (tensor.name.empty()) return invalid("an input has no name");
     if (!has_shape) return invalid("input {} has no shape", tensor.name);
     if (!has_datatype) return invalid("input {} has no datatype", tensor.name);
@@ -207,15 +226,15 @@ class Decoder {
   }
 
   absl::Status read_output(element from) {
-    object members;
-    RETURN_IF_ERROR(get(from, "an output", "an object", members));
     std::string_view name;
     std::optional<element> settings;
-    for (const auto& [key, value] : members) {
-      if (value.is_null()) continue;
-      if (key == "name") RETURN_IF_ERROR(get(value, "the name of an output", "a string", name));
-      if (key == "parameters") settings = value;
-    }
+    RETURN_IF_ERROR(each_member(from, "an output", kOutputMembers,
+                                [&](auto key, element value) -> absl::Status {
+                                  if (key == "name")
+                                    return get(value, "the name of an output", "a string", name);
+                                  settings = value;
+                                  return absl::OkStatus();
+                                }));
     TensorParameters parameters;
     if (settings) RETURN_IF_ERROR(read_settings(*settings, name, parameters));
     return add_output(std::string(name), std::move(parameters), call_);
