@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <cmath>
 #include <cstring>
@@ -51,6 +52,19 @@ TEST(JsonRequest, ReadsEveryDatatypeThatJsonHas) {
     ASSERT_TRUE(call.ok()) << type << call.status();
     EXPECT_EQ(call->request.inputs[0].data.bytes.size(), size) << type;
   }
+}
+
+TEST(JsonRequest, KeepsNothingOfALongBody) {
+  const auto taken = [] {
+    const struct mallinfo2 all = mallinfo2();
+    return all.hblkhd + all.uordblks;
+  };
+  const size_t length = 16 << 20;
+  const std::string json = R"({"inputs":[],"id":")" + std::string(length, 'x') + "\"}";
+  ASSERT_TRUE(decode(R"({"inputs":[]})").ok());
+  const size_t before = taken();
+  ASSERT_TRUE(decode(json).ok());
+  EXPECT_LT(taken(), before + length);
 }
 
 TEST(JsonRequest, RefusesElementsOutOfRange) {

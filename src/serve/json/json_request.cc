@@ -18,6 +18,8 @@ using simdjson::dom::element;
 using simdjson::dom::element_type;
 using simdjson::dom::object;
 
+constexpr size_t kKeptParser = 256 * 1024;  // texts up to so many bytes share one for each thread
+
 std::string_view kind(element e) {
   switch (e.type()) {
     case element_type::ARRAY:
@@ -256,7 +258,10 @@ absl::StatusOr<InferCall> decode_json_infer(const InferBody& body, const SharedM
   }
   // The parser reads some bytes beyond its text; where the body has none, it copies.
   const bool copy = body.bytes.size() - length < simdjson::SIMDJSON_PADDING;
-  thread_local simdjson::dom::parser parser;
+  thread_local simdjson::dom::parser kept;
+  // A parser has fourteen bytes of its own for each of the longest text that it ever read.
+  simdjson::dom::parser passing;
+  simdjson::dom::parser& parser = length > kKeptParser ? passing : kept;
   element root;
   if (const auto failed = parser.parse(body.bytes.data(), length, copy).get(root);
       failed != simdjson::SUCCESS) {
