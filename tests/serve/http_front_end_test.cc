@@ -197,6 +197,14 @@ TEST_F(HttpFrontEndTest, CancelsWhatAClosedConnectionLeaves) {
   expect_alive();
 }
 
+TEST_F(HttpFrontEndTest, RepeatsLittleOfWhatAClientSent) {
+  const auto reply = infer(R"({"inputs":[{"name":")" + std::string(500'000, 'x') + R"("}]})");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_THAT(reply.body, HasSubstr("x ... x"));
+  EXPECT_THAT(reply.body, HasSubstr("has no shape"));
+  EXPECT_LT(reply.body.size(), 4096u);
+}
+
 TEST_F(HttpFrontEndTest, KeepsPipelinedRepliesInOrder) {
   client_->send(post_text(kInfer, kGood) + "GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(client_->receive().body, HasSubstr("echo"));

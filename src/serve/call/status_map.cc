@@ -7,6 +7,24 @@
 #include "base/status.h"
 
 namespace fermata::serve {
+namespace {
+
+bool is_inside_a_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
+// Of a message that is too long: where the fault is stands at its start, what was expected at its
+// end, and what a client sent between them. No character of UTF-8 is cut.
+std::string_view first_half(std::string_view text) {
+  size_t size = kLongestMessage / 2;
+  while (size > 0 && is_inside_a_character(text[size])) --size;
+  return text.substr(0, size);
+}
+std::string_view second_half(std::string_view text) {
+  size_t from = text.size() - kLongestMessage / 2;
+  while (from < text.size() && is_inside_a_character(text[from])) ++from;
+  return text.substr(from);
+}
+
+}  // namespace
 
 uint16_t http_status(absl::StatusCode code) {
   switch (code) {
@@ -38,8 +56,10 @@ uint16_t http_status(absl::StatusCode code) {
 }
 
 std::string client_message(const absl::Status& status) {
-  return fmt::format("{}{}", absl::IsDeadlineExceeded(status) ? "Deadline Exceeded: " : "",
-                     message(status));
+  const std::string_view prefix = absl::IsDeadlineExceeded(status) ? "Deadline Exceeded: " : "";
+  const std::string_view text = message(status);
+  if (text.size() <= kLongestMessage) return fmt::format("{}{}", prefix, text);
+  return fmt::format("{}{} ... {}", prefix, first_half(text), second_half(text));
 }
 
 grpc::Status grpc_status(const absl::Status& status) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -15,7 +16,9 @@ namespace fermata::serve {
 // for a client that went away and so is never seen by it.
 uint16_t http_status(absl::StatusCode code);
 
-// What a client reads, which begins with the words that clients of the protocol look for.
+// What a client reads, which begins with the words that clients of the protocol look for. Errors
+// repeat what a client sent: of longer ones the middle is left out.
+constexpr size_t kLongestMessage = 2048;
 std::string client_message(const absl::Status& status);
 
 // The same code, and client_message().

@@ -86,7 +86,8 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
     std::string id;
     ReplyWishes wishes;
     JobId job;
-    HeldBytes held;  // the request and its responses
+    HeldBytes held;     // the request and its responses
+    HeldBytes refusal;  // one that found no room and went out all the same
     std::deque<grpc::ByteBuffer> responses;
     bool complete = false;  // the last of them is the final one
   };
@@ -166,6 +167,8 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
       response.set_error_message(client_message(status));
       HeldBytes uncounted;
       (void)write_message(response, uncounted, bytes);
+      budget_->take_anyway(bytes.Length());
+      slot.refusal = HeldBytes(budget_, bytes.Length());
     }
     {
       const std::scoped_lock lock(mutex_);

@@ -90,6 +90,10 @@ void WebSocket::on_read(bool failed) {
 }
 
 void WebSocket::send(WebReply reply) {
+  if (reply.held.empty()) {
+    budget()->take_anyway(reply.head.size() + kMessageOverhead);
+    reply.held = HeldBytes(budget(), reply.head.size() + kMessageOverhead);
+  }
   net::dispatch(stream_.get_executor(),
                 [this, alive = connection_.shared_from_this(), reply = std::move(reply)]() mutable {
                   enqueue(std::move(reply));

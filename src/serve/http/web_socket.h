@@ -38,7 +38,7 @@ struct WebReply {
   std::vector<Payload> tail;
   bool binary = false;
   bool final = true;  // false: more is to come of the same message; it overtakes final ones
-  HeldBytes held;
+  HeldBytes held;     // where empty, send() counts its head, however little is left
 };
 
 // What a WebSocket calls, on its io thread; must not block.
