@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <condition_variable>
+#include <map>
 #include <mutex>
 
 #include "base/byte_budget.h"
@@ -18,7 +19,9 @@ namespace {
 
 using inference::ModelInferRequest;
 using inference::ModelInferResponse;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Pair;
 
 constexpr char kEchoPath[] = "/v2/models/echo/infer";
 constexpr size_t kMiB = 1 << 20;
@@ -83,6 +86,13 @@ class BudgetTest : public ::testing::Test {
     context.set_compression_algorithm(compression);
     ModelInferResponse response;
     return stub_->ModelInfer(&context, request, &response);
+  }
+
+  // By all clients, as the metrics say.
+  double held() {
+    HttpClient client(server_->ports().metrics);
+    const std::string text = client.get("/metrics").body, name = "\nfermata_held_bytes ";
+    return std::stod(text.substr(text.find(name) + name.size()));
   }
 
   ScriptedEngine* engine_;
@@ -177,6 +187,47 @@ TEST_F(BudgetTest, TakesCompressedMessagesOverGrpc) {
     EXPECT_THAT(bomb.error_message(), HasSubstr("larger than 1048576 bytes"));
   }
   EXPECT_TRUE(infer(grpc_request(1)).ok());
+}
+
+TEST_F(BudgetTest, TakesNothingForBodiesThatAreOnlyAnnounced) {
+  std::vector<std::unique_ptr<HttpClient>> idle;
+  for (int i = 0; i < 20; ++i) {
+    idle.push_back(std::make_unique<HttpClient>(server_->ports().http));
+    idle.back()->send(
+        fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", kEchoPath, kMiB));
+  }
+  HttpClient client(server_->ports().http);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(client.get("/v2/health/live").status, 200);
+  std::string headers;
+  const std::string body = request(kMiB - 2000, headers);
+  EXPECT_EQ(client.post(kEchoPath, body, headers).status, 200);
+}
+
+TEST_F(BudgetTest, EndsABodyThatStallsWhereItsMemoryIsWanted) {
+  engine_->fail = absl::NotFoundError("no such model");
+  std::string headers;
+  const std::string body = request(kMiB - 2000, headers);
+  const std::string whole = post_text(kEchoPath, body, headers);
+  std::vector<std::unique_ptr<HttpClient>> stalled;
+  for (int i = 0; i < 8; ++i) {
+    stalled.push_back(std::make_unique<HttpClient>(server_->ports().http));
+    stalled.back()->send(std::string_view(whole).substr(0, whole.size() - 1));
+  }
+  while (held() < 8 * static_cast<double>(body.size())) {
+  }
+  int status = 429;
+  while (status == 429) {
+    HttpClient next(server_->ports().http);
+    next.send(whole);
+    status = next.receive().status;
+  }
+  EXPECT_EQ(status, 404);
+  std::map<int, int> replies;
+  for (const auto& client : stalled) {
+    client->send(std::string_view(whole).substr(whole.size() - 1));
+    ++replies[client->receive().status];
+  }
+  EXPECT_THAT(replies, ElementsAre(Pair(404, 7), Pair(408, 1)));
 }
 
 TEST_F(BudgetTest, BoundsMessagesAndMetadataOverGrpc) {

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/dispatch.hpp>
+#include <boost/asio/error.hpp>
 #include <boost/asio/write.hpp>
 #include <utility>
 
@@ -20,7 +22,8 @@ constexpr size_t kRequestsUnderWay = 2;
 constexpr std::chrono::seconds kHeadLimit(60);     // from the first byte of a request to its head
 constexpr std::chrono::minutes kTransferLimit(5);  // for a body, a reply, and between requests
 constexpr std::chrono::seconds kLingerLimit(2);
-constexpr size_t kOverhead = 1024;  // what a request takes beside its body
+constexpr std::chrono::seconds kStallLimit(1);  // of a body, where its memory is wanted
+constexpr size_t kOverhead = 1024;              // what a request takes beside its body
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kHeadEnds = "\r\n", kHeadEndsLast = "Connection: close\r\n\r\n";
 constexpr std::string_view kHeadEndsKept =
@@ -79,6 +82,18 @@ void HttpShard::sweep() {
   }
 }
 
+bool HttpShard::end_stalled_body() {
+  const auto earlier = [](const auto& a, const auto& b) { return a->heard() < b->heard(); };
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<std::shared_ptr<HttpConnection>> stalled;
+  for (const auto& connection : open) {
+    if (connection->stalls(now)) stalled.push_back(connection);
+  }
+  if (stalled.empty()) return false;
+  (*std::min_element(stalled.begin(), stalled.end(), earlier))->give_up();
+  return true;
+}
+
 void HttpShard::drain() {
   const auto all = open;
   for (const auto& connection : all) connection->finish_when_idle();
@@ -110,6 +125,7 @@ void HttpConnection::close() {
   Failure ignored;
   socket_.close(ignored);
   slots_.clear();
+  incoming_ = {};
   if (web_ != nullptr) web_->closed();
   shard_.count.fetch_sub(1, std::memory_order_relaxed);
   shard_.handler.closed(id_);
@@ -133,6 +149,10 @@ bool HttpConnection::overdue(Moment now) const {
   if (!slots_.empty()) return false;  // its reply is due from us
   const bool in_head = parser_.inside() && incoming_.empty();
   return now - since_ > (in_head ? std::chrono::seconds(kHeadLimit) : kTransferLimit);
+}
+
+bool HttpConnection::stalls(Moment now) const {
+  return !incoming_.empty() && now - heard_ > kStallLimit;
 }
 
 void HttpConnection::give_up() {
@@ -161,9 +181,8 @@ void HttpConnection::proceed() {
       dispatch();
     } else if (step == HttpParser::Step::kHead) {
       if (!begin_body()) break;
-    } else if (!incoming_.empty() && !incoming_.grow_to(parser_.length() + kOverhead)) {
-      refuse(429, "no memory is left for the body of this request; try again later");
     } else {
+      if (!incoming_.empty()) hold_body();
       break;
     }
   }
@@ -173,12 +192,24 @@ void HttpConnection::proceed() {
   if (sent_all_ && slots_.empty() && !writing_) end();
 }
 
+// Memory for what has come of the body and may come with the next bytes: what is only announced
+// takes none from others.
+bool HttpConnection::hold_body() {
+  const uint64_t bytes =
+      kOverhead + parser_.received() + std::min(parser_.missing(), kBodyReadSize);
+  while (!incoming_.grow_to(bytes)) {
+    const bool is_own_share = budget_->used() + bytes > budget_->limit();
+    if (is_own_share || !shard_.end_stalled_body()) {
+      refuse(429, kNoMemoryForBody);
+      return false;
+    }
+  }
+  return true;
+}
+
 bool HttpConnection::begin_body() {
   incoming_ = HeldBytes(budget_);
-  if (!incoming_.grow_to(parser_.length() + kOverhead)) {
-    refuse(429, "no memory is left for the body of this request; try again later");
-    return false;
-  }
+  if (!hold_body()) return false;
   if (parser_.expects_continue() && buffer_.size() == 0) {
     continue_ = true;
     write();
@@ -205,6 +236,7 @@ void HttpConnection::dispatch() {
 void HttpConnection::refuse(uint16_t status, std::string_view says) {
   deaf_ = true;
   incoming_ = {};
+  parser_.drop();
   HttpResponse response;
   response.status = status;
   response.body = error_body(says);
@@ -326,15 +358,17 @@ void HttpConnection::read() {
   if (std::exchange(reading_, true)) return;
   socket_.async_read_some(buffer_.prepare(incoming_.empty() ? kReadSize : kBodyReadSize),
                           [self = shared_from_this()](const Failure& failed, size_t bytes) {
-                            self->on_read(bytes, bool(failed));
+                            self->on_read(bytes, failed);
                           });
 }
 
-void HttpConnection::on_read(size_t bytes, bool ended) {
+void HttpConnection::on_read(size_t bytes, const Failure& failed) {
   reading_ = false;
   if (closed_) return;
-  if (closing_) return ended ? close() : read();
-  if (ended && bytes == 0) {
+  if (closing_) return failed ? close() : read();
+  if (failed && failed != net::error::eof) return close();
+  heard_ = std::chrono::steady_clock::now();
+  if (failed) {
     sent_all_ = true;
     if (slots_.empty() && !writing_) return close();
     watch_a_client_that_sends_no_more();

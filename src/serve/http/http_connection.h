@@ -34,6 +34,8 @@ struct HttpShard {
   bool evict();
   // Closes those whose client takes too long.
   void sweep();
+  // Gives up the body of which nothing has come for longest. False: they all come.
+  bool end_stalled_body();
   // Ends those without a request; the others end with their reply.
   void drain();
   void end();  // closes all
@@ -62,6 +64,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void close();
   bool idle() const;  // no request is under way
   bool overdue(Moment now) const;
+  bool stalls(Moment now) const;           // half a body has come, and no more comes
+  Moment heard() const { return heard_; }  // of the body
   // Answers 408 where half a request has come, else closes.
   void give_up();
   void finish_when_idle();
@@ -85,8 +89,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   void proceed();
   void read();
-  void on_read(size_t bytes, bool ended);
+  void on_read(size_t bytes, const boost::system::error_code& failed);
   bool begin_body();
+  bool hold_body();
   void dispatch();
   void refuse(uint16_t status, std::string_view says);
   void complete(uint64_t number, Slot slot);
@@ -110,6 +115,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::deque<Slot> written_;  // while writing_, what is being written
   uint64_t first_ = 0;        // number of slots_.front()
   Moment since_;              // of the phase that overdue() looks at
+  Moment heard_;              // when bytes came last
   bool reading_ = false, writing_ = false, proceeding_ = false, closed_ = false;
   bool sent_all_ = false;   // the client sends no more
   bool deaf_ = false;       // no more requests are taken

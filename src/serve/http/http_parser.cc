@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <new>
+#include <string>
 #include <utility>
 
 namespace fermata::serve {
@@ -37,7 +39,18 @@ HttpParser::Step HttpParser::refuse(const boost::system::error_code& failed) {
   if (failed == http::error::body_limit) {
     return refuse(413, fmt::format("the body is larger than {} bytes", max_body_));
   }
+  if (failed == boost::system::errc::not_enough_memory) return refuse(429, kNoMemoryForBody);
   return refuse(400, fmt::format("not a request of HTTP/1.1: {}", failed.message()));
+}
+
+// Room for a body is reserved when its length is announced, and taken as bytes come.
+size_t HttpParser::put(std::string_view bytes, boost::system::error_code& failed) {
+  try {
+    return parser_->put({bytes.data(), bytes.size()}, failed);
+  } catch (const std::bad_alloc&) {
+    failed = make_error_code(boost::system::errc::not_enough_memory);
+    return 0;
+  }
 }
 
 HttpParser::Step HttpParser::feed(std::string_view bytes, size_t& used) {
@@ -54,7 +67,7 @@ HttpParser::Step HttpParser::feed(std::string_view bytes, size_t& used) {
     const std::string_view left = bytes.substr(used);
     const bool in_head = !parser_->is_header_done();
     boost::system::error_code failed;
-    const size_t taken = parser_->put({left.data(), left.size()}, failed);
+    const size_t taken = put(left, failed);
     used += taken;
     if (failed == http::error::need_more) {
       const std::string_view rest = bytes.substr(used);
@@ -103,9 +116,10 @@ bool HttpParser::expects_continue() const {
   return parser_->get().version() > 10 && parser_->get().count(field::expect) > 0;
 }
 
-size_t HttpParser::length() const {
-  const auto announced = parser_->content_length();
-  return announced ? static_cast<size_t>(*announced) : parser_->get().body().size();
+size_t HttpParser::received() const { return parser_->get().body().size(); }
+
+size_t HttpParser::missing() const {
+  return static_cast<size_t>(parser_->content_length_remaining().value_or(0));
 }
 
 bool HttpParser::inside() const { return parser_.has_value(); }

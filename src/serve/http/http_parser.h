@@ -18,6 +18,9 @@ struct HttpRefusal {
   std::string says;
 };
 
+constexpr char kNoMemoryForBody[] =
+    "no memory is left for the body of this request; try again later";  // 429
+
 // The requests of one connection, one after another, from its bytes as they come (RFC 9112).
 // What proxies and servers have read in different ways is refused: two Hosts, blanks in names,
 // bare line feeds, codings before chunked, a length beside chunks.
@@ -27,7 +30,7 @@ class HttpParser {
 
   enum class Step {
     kMore,   // the bytes end inside a request, or before one
-    kHead,   // a head is complete and a body follows: expects_continue() and length() are known
+    kHead,   // a head is complete and a body follows: expects_continue() and missing() are known
     kWhole,  // take() gives it
     kBad,    // refusal() says why; nothing may be fed any more
   };
@@ -39,13 +42,16 @@ class HttpParser {
   Step feed(std::string_view bytes, size_t& used);
 
   bool expects_continue() const;
-  size_t length() const;  // of the body: as announced, or what of it has come in chunks
-  bool inside() const;    // a request has begun and is not whole
-  HttpMessage take();     // after kWhole
+  size_t received() const;          // of the body
+  size_t missing() const;           // of the body, where its length was announced
+  bool inside() const;              // a request has begun and is not whole
+  HttpMessage take();               // after kWhole
+  void drop() { parser_.reset(); }  // what has come; nothing may be fed any more
   const HttpRefusal& refusal() const { return refusal_; }
 
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  size_t put(std::string_view bytes, boost::system::error_code& failed);
   Step refuse(uint16_t status, std::string says);
   Step refuse(const boost::system::error_code& failed);
   std::optional<HttpRefusal> check_head() const;
