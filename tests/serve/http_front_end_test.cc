@@ -197,6 +197,25 @@ TEST_F(HttpFrontEndTest, CancelsWhatAClosedConnectionLeaves) {
   expect_alive();
 }
 
+// A client of one request, which the server reads nothing more of.
+TEST_F(HttpFrontEndTest, CancelsWhatAClientThatWouldCloseLeaves) {
+  engine_->hold = true;
+  HttpClient leaving(server_->ports().http);
+  leaving.send(post_text(kInfer, kGood, "Connection: close\r\n"));
+  engine_->wait_held(1);
+  leaving.close();
+  engine_->wait_cancelled(1);
+  HttpClient waiting(server_->ports().http);
+  waiting.send(post_text(kInfer, kGood, "Connection: close\r\n"));
+  engine_->wait_held(1);
+  waiting.half_close();
+  HttpClient other(server_->ports().http);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(other.get("/v2/health/live").status, 200);
+  engine_->release();
+  EXPECT_EQ(waiting.receive().status, 200);
+  EXPECT_EQ(waiting.receive().status, 0);
+}
+
 TEST_F(HttpFrontEndTest, RepeatsLittleOfWhatAClientSent) {
   const auto reply = infer(R"({"inputs":[{"name":")" + std::string(500'000, 'x') + R"("}]})");
   EXPECT_EQ(reply.status, 400);

@@ -188,7 +188,7 @@ void HttpConnection::proceed() {
   }
   proceeding_ = false;
   if (closed_) return;
-  if (!deaf_ && !sent_all_ && slots_.size() < kRequestsUnderWay) read();
+  if (!sent_all_ && (deaf_ ? waits_for_last_reply() : slots_.size() < kRequestsUnderWay)) read();
   if (sent_all_ && slots_.empty() && !writing_) end();
 }
 
@@ -352,6 +352,11 @@ void HttpConnection::end() {
   buffer_.clear();
   if (sent_all_ || (shard_.draining && socket_.available(ignored) == 0)) return close();
   read();
+}
+
+// No more requests are read, but the end of a client that does not wait is noticed.
+bool HttpConnection::waits_for_last_reply() const {
+  return web_ == nullptr && !slots_.empty() && buffer_.size() == 0;
 }
 
 void HttpConnection::read() {

@@ -99,6 +99,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void on_written(bool failed);
   void end();
   void watch_a_client_that_sends_no_more();
+  bool waits_for_last_reply() const;
   Slot make_slot(HttpResponse response, bool last, bool without_body) const;
 
   Socket socket_;
