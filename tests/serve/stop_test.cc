@@ -100,5 +100,26 @@ TEST_F(StopTest, TurnsAwayLoadsThatHaveNotBegun) {
   stop.join();
 }
 
+TEST(OperationsTest, BoundsLoadsAndTheirConfigurations) {
+  SlowToLoad engine;
+  SharedMemory regions;
+  Operations operations(engine, regions);
+  inference::RepositoryModelLoadRequest request;
+  auto& config = *(*request.mutable_parameters())["config"].mutable_string_param();
+  absl::Status last;
+  const auto load = [&] { operations.load(request, [&last](absl::Status s) { last = s; }); };
+  config.assign(Operations::kLongestConfig + 1, ' ');
+  load();
+  EXPECT_EQ(last.code(), absl::StatusCode::kInvalidArgument);
+  config.clear();
+  for (size_t i = 0; i < Operations::kMostLoads; ++i) {
+    operations.load(request, [](absl::Status status) { EXPECT_TRUE(status.ok()) << status; });
+  }
+  load();
+  EXPECT_EQ(last.code(), absl::StatusCode::kResourceExhausted);
+  engine.open();
+  operations.finish();
+}
+
 }  // namespace
 }  // namespace fermata::serve

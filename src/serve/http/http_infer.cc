@@ -131,6 +131,11 @@ void HttpFrontEnd::request(HttpExchange exchange) {
   if (HttpHandler* metrics = metrics_; metrics != nullptr && route.call == HttpCall::kMetrics) {
     return metrics->request(std::move(exchange));
   }
+  if (exchange.body().size() > Operations::kLongestRequest) {
+    return exchange.respond(
+        error_response(invalid("the body has {} bytes, expected at most {}", exchange.body().size(),
+                               Operations::kLongestRequest)));
+  }
   if (exchange.body().size() < kLong) {
     return answer_operation(std::move(exchange), route, operations_);
   }

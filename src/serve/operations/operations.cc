@@ -37,6 +37,10 @@ absl::StatusOr<std::optional<std::string>> config_of(
     if (name != "config") return invalid("parameter {} is unknown, expected config", name);
     if (!value.has_string_param()) return invalid("parameter config is not a string");
     config = value.string_param();
+    if (config->size() > Operations::kLongestConfig) {
+      return invalid("parameter config has {} bytes, expected at most {}", config->size(),
+                     Operations::kLongestConfig);
+    }
   }
   return config;
 }
@@ -127,8 +131,16 @@ void Operations::unload(const inference::RepositoryModelUnloadRequest& request, 
 }
 
 void Operations::post(Done done, absl::AnyInvocable<absl::Status()> work) {
+  if (loads_.fetch_add(1) >= kMostLoads) {
+    loads_.fetch_sub(1);
+    return done(error(absl::StatusCode::kResourceExhausted,
+                      "{} loads and unloads are under way already; try again later", kMostLoads));
+  }
   background_.post([this, done = std::move(done), work = std::move(work)]() mutable {
-    done(ready() ? work() : error(absl::StatusCode::kUnavailable, "the server stops"));
+    const absl::Status status =
+        ready() ? work() : error(absl::StatusCode::kUnavailable, "the server stops");
+    loads_.fetch_sub(1);
+    done(status);
   });
 }
 

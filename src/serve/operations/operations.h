@@ -19,6 +19,9 @@ class Operations {
  public:
   using Done = absl::AnyInvocable<void(absl::Status)>;
   static constexpr size_t kLoadsAtOnce = 4;  // and unloads; the others wait
+  static constexpr size_t kMostLoads = 128;  // with those that wait: one more is rejected
+  static constexpr size_t kLongestRequest = size_t{4} << 20;  // of these calls, as sent
+  static constexpr size_t kLongestConfig = size_t{1} << 20;   // of a model, in a load
 
   // Both outlive it.
   Operations(engine::Engine& engine, SharedMemory& regions);
@@ -66,6 +69,7 @@ class Operations {
   engine::Engine& engine_;
   SharedMemory& regions_;
   std::atomic<bool> stopping_ = false;
+  std::atomic<size_t> loads_ = 0;
   Background background_{kLoadsAtOnce};
 };
 
