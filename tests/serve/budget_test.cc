@@ -189,6 +189,34 @@ TEST_F(BudgetTest, TakesCompressedMessagesOverGrpc) {
   EXPECT_TRUE(infer(grpc_request(1)).ok());
 }
 
+// Two bytes on the wire each.
+TEST_F(BudgetTest, BoundsWhatTheInputsOfAMessageParseTo) {
+  ModelInferRequest request;
+  for (int i = 0; i < 400'000; ++i) request.add_inputs();
+  for (const auto algorithm : {GRPC_COMPRESS_NONE, GRPC_COMPRESS_GZIP}) {
+    const grpc::Status refused = infer(request, algorithm);
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_THAT(refused.error_message(), HasSubstr("the parts of the message"));
+  }
+  EXPECT_TRUE(infer(grpc_request(1)).ok());
+}
+
+TEST_F(BudgetTest, BoundsMessagesOfOtherCalls) {
+  inference::RepositoryModelLoadRequest request;
+  request.set_model_name("echo");
+  const auto load = [&] {
+    grpc::ClientContext context;
+    inference::RepositoryModelLoadResponse response;
+    return stub_->RepositoryModelLoad(&context, request, &response);
+  };
+  EXPECT_TRUE(load().ok());
+  (*request.mutable_parameters())["config"].set_string_param(std::string(kMiB - 1000, ' '));
+  EXPECT_TRUE(load().ok());
+  for (int i = 0; i < 50'000; ++i) (*request.mutable_parameters())[std::to_string(i)];
+  request.mutable_parameters()->erase("config");
+  EXPECT_EQ(load().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
 TEST_F(BudgetTest, TakesNothingForBodiesThatAreOnlyAnnounced) {
   std::vector<std::unique_ptr<HttpClient>> idle;
   for (int i = 0; i < 20; ++i) {

@@ -32,7 +32,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
 
   void start(grpc::ByteBuffer& request) {
     house_.counters.begin();
-    held_ = HeldBytes(house_.budget_of(context_, is_packed(request) ? SIZE_MAX : request.Length()));
+    held_ = HeldBytes(house_.budget_of(context_, request));
     auto call = house_.decode(request, held_, context_, nullptr);
     if (!call.ok()) {
       house_.counters.reject();
@@ -78,16 +78,18 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
 }  // namespace
 
 std::shared_ptr<ByteBudget> GrpcHouse::budget_of(const grpc::ServerContextBase& context,
-                                                 size_t bytes) const {
-  constexpr size_t kSmall = 64 * 1024;
-  return bytes <= kSmall ? budget : listener.budget_of(context.peer());
+                                                 grpc::ByteBuffer& message) const {
+  constexpr size_t kSmall = 4 * 1024;
+  const bool is_small = message.Length() <= kSmall && !is_packed(message);
+  return is_small ? budget : listener.budget_of(context.peer());
 }
 
 absl::StatusOr<InferCall> GrpcHouse::decode(grpc::ByteBuffer& bytes, HeldBytes& held,
                                             const grpc::ServerContextBase& context,
                                             std::string* id) const {
   const Time arrival = engine.now();
-  ASSIGN_OR_RETURN(auto message, read_infer_message(bytes, max_message_bytes, held));
+  auto message = std::make_shared<inference::ModelInferRequest>();
+  RETURN_IF_ERROR(read_message(bytes, max_message_bytes, held, *message));
   if (id != nullptr) *id = message->id();
   ASSIGN_OR_RETURN(InferCall call, decode_grpc_infer(std::move(message), regions));
   call.request.arrival = arrival;

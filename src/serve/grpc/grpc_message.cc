@@ -1,5 +1,7 @@
 #include "serve/grpc/grpc_message.h"
 
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/message.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 #include <grpcpp/support/byte_buffer.h>
 
@@ -9,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "serve/grpc/message_weight.h"
 #include "serve/net/compression.h"
 
 namespace fermata::serve {
@@ -34,6 +37,23 @@ absl::Status no_memory() {
                "no memory is left for the message; try again later");
 }
 
+absl::Status no_message(const google::protobuf::Message& expected) {
+  return invalid("the message is not a {}", expected.GetDescriptor()->name());
+}
+
+// What the whole stream of it says; empties `bytes`.
+absl::StatusOr<std::string> unpack(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held) {
+  if (!held.grow_by(bytes.Length())) return no_memory();
+  std::vector<grpc::Slice> slices;
+  std::string packed;
+  if (!bytes.Dump(&slices).ok()) return no_memory();
+  for (const grpc::Slice& slice : slices) packed += view(slice);
+  slices.clear();
+  bytes.Clear();
+  return decompress(packed, *encoding_of(packed), limit,
+                    [&held](size_t more) { return held.grow_by(more); });
+}
+
 }  // namespace
 
 bool is_packed(grpc::ByteBuffer& bytes) {
@@ -43,30 +63,29 @@ bool is_packed(grpc::ByteBuffer& bytes) {
   return bytes.Dump(&slices).ok() && !slices.empty() && encoding_of(view(slices.front()));
 }
 
-absl::StatusOr<std::shared_ptr<inference::ModelInferRequest>> read_infer_message(
-    grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held) {
-  if (!held.grow_by(bytes.Length())) return no_memory();
-  auto message = std::make_shared<inference::ModelInferRequest>();
-  std::vector<grpc::Slice> slices;
-  if (!bytes.Dump(&slices).ok() || slices.empty()) return message;
-  bool parsed = false;
-  if (const auto encoding = encoding_of(view(slices.front()))) {
-    std::string packed;
-    for (const grpc::Slice& slice : slices) packed += view(slice);
-    slices.clear();
-    bytes.Clear();
-    ASSIGN_OR_RETURN(
-        const std::string plain,
-        decompress(packed, *encoding, limit, [&held](size_t more) { return held.grow_by(more); }));
-    parsed = message->ParseFromString(plain);
-  } else {
-    slices.clear();
-    parsed = grpc::GenericDeserialize<grpc::ProtoBufferReader, inference::ModelInferRequest>(
-                 &bytes, message.get())
-                 .ok();
+absl::Status read_message(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held,
+                          google::protobuf::Message& message) {
+  if (bytes.Length() > limit) {
+    return invalid("the message has {} bytes, expected at most {}", bytes.Length(), limit);
   }
-  if (!parsed) return invalid("the message is not a ModelInferRequest");
-  return message;
+  const auto hold = [&held](size_t more) { return held.grow_by(more); };
+  if (is_packed(bytes)) {
+    HeldBytes passing = held.beside();
+    ASSIGN_OR_RETURN(const std::string plain, unpack(bytes, limit, passing));
+    google::protobuf::io::ArrayInputStream wire(plain.data(), static_cast<int>(plain.size()));
+    RETURN_IF_ERROR(hold_parsed(wire, *message.GetDescriptor(), hold));
+    return message.ParseFromString(plain) ? absl::OkStatus() : no_message(message);
+  }
+  if (bytes.Length() == 0) return absl::OkStatus();
+  {
+    grpc::ProtoBufferReader wire(&bytes);
+    if (!wire.status().ok()) return internal("{}", wire.status().error_message());
+    RETURN_IF_ERROR(hold_parsed(wire, *message.GetDescriptor(), hold));
+  }
+  const grpc::Status parsed =
+      grpc::GenericDeserialize<grpc::ProtoBufferReader, google::protobuf::Message>(&bytes,
+                                                                                   &message);
+  return parsed.ok() ? absl::OkStatus() : no_message(message);
 }
 
 absl::Status write_message(const google::protobuf::Message& message, HeldBytes& held,

@@ -7,154 +7,175 @@
 #include "base/status.h"
 #include "serve/call/status_map.h"
 #include "serve/config/reach.h"
+#include "serve/grpc/grpc_message.h"
 
 namespace fermata::serve {
 namespace {
 
-grpc::ServerUnaryReactor* finish(grpc::CallbackServerContext* context, const absl::Status& status) {
+using Context = GrpcService::Context;
+using Unary = GrpcService::Unary;
+using In = GrpcService::In;
+using Out = GrpcService::Out;
+
+Unary finish(Context context, const absl::Status& status) {
   auto* reactor = context->DefaultReactor();
   reactor->Finish(grpc_status(status));
   return reactor;
 }
 
-// Runs `call` where administrative calls are answered.
-template <class Call>
-grpc::ServerUnaryReactor* finish_admin(const GrpcHouse& house, grpc::CallbackServerContext* context,
-                                       Call call) {
-  return finish(context, house.admin ? call() : admin_is_off());
+// It is the call's own; emptied, it is not kept beside what is made of it.
+grpc::ByteBuffer& own(In message) { return const_cast<grpc::ByteBuffer&>(*message); }
+
+template <class Request>
+absl::Status read(const GrpcHouse& house, Context context, In from, Request& request) {
+  constexpr size_t kSmall = 4 * 1024;  // answered though memory is short
+  HeldBytes held;
+  if (from->Length() > kSmall || is_packed(own(from))) {
+    held = HeldBytes(house.budget_of(*context, own(from)));
+  }
+  return read_message(own(from), Operations::kLongestRequest, held, request);
 }
 
-Operations::Done finish_when_done(grpc::ServerUnaryReactor* reactor) {
-  return [reactor](absl::Status status) { reactor->Finish(grpc_status(status)); };
+absl::Status write(const google::protobuf::Message& response, Out to) {
+  HeldBytes uncounted;  // what the server says of itself
+  return write_message(response, uncounted, *to);
+}
+
+template <class Request, class Response, class Call>
+absl::Status answer(const GrpcHouse& house, Context context, In from, Out to, Call call) {
+  Request request;
+  Response response;
+  RETURN_IF_ERROR(read(house, context, from, request));
+  RETURN_IF_ERROR((house.operations.*call)(request, response));
+  return write(response, to);
+}
+
+template <class Request, class Response>
+Unary ask(const GrpcHouse& house, Context context, In from, Out to,
+          absl::Status (Operations::*call)(const Request&, Response&) const) {
+  return finish(context, answer<Request, Response>(house, context, from, to, call));
+}
+
+// The same where administrative calls are answered.
+template <class Request, class Response, class Call>
+Unary ask_admin(const GrpcHouse& house, Context context, In from, Out to, Call call) {
+  if (!house.admin) return finish(context, admin_is_off());
+  return finish(context, answer<Request, Response>(house, context, from, to, call));
+}
+
+// A load or an unload, whose response is empty and comes later.
+template <class Request, class Response>
+Unary begin(const GrpcHouse& house, Context context, In from, Out to,
+            void (Operations::*call)(const Request&, Operations::Done)) {
+  Request request;
+  absl::Status bad = house.admin ? read(house, context, from, request) : admin_is_off();
+  if (bad.ok()) bad = write(Response(), to);
+  if (!bad.ok()) return finish(context, bad);
+  auto* reactor = context->DefaultReactor();
+  (house.operations.*call)(
+      request, [reactor](absl::Status status) { reactor->Finish(grpc_status(status)); });
+  return reactor;
+}
+
+// Of a call that asks nothing of the server.
+template <class Response>
+Unary say(Context context, Out to, const Response& response) {
+  return finish(context, write(response, to));
 }
 
 }  // namespace
 
 GrpcService::GrpcService(GrpcHouse& house) : house_(house) {}
 
-using Unary = GrpcService::Unary;
-using Context = GrpcService::Context;
-template <class Message>
-using In = const Message*;
-
-Unary GrpcService::ServerLive(Context context, In<inference::ServerLiveRequest>,
-                              inference::ServerLiveResponse* response) {
-  response->set_live(true);
-  return finish(context, absl::OkStatus());
+Unary GrpcService::ServerLive(Context context, In, Out to) {
+  inference::ServerLiveResponse response;
+  response.set_live(true);
+  return say(context, to, response);
 }
 
-Unary GrpcService::ServerReady(Context context, In<inference::ServerReadyRequest>,
-                               inference::ServerReadyResponse* response) {
-  response->set_ready(house_.operations.ready());
-  return finish(context, absl::OkStatus());
+Unary GrpcService::ServerReady(Context context, In, Out to) {
+  inference::ServerReadyResponse response;
+  response.set_ready(house_.operations.ready());
+  return say(context, to, response);
 }
 
-Unary GrpcService::ModelReady(Context context, In<inference::ModelReadyRequest> request,
-                              inference::ModelReadyResponse* response) {
-  return finish(context, house_.operations.model_ready(*request, *response));
+Unary GrpcService::ModelReady(Context context, In from, Out to) {
+  return ask(house_, context, from, to, &Operations::model_ready);
 }
 
-Unary GrpcService::ServerMetadata(Context context, In<inference::ServerMetadataRequest> request,
-                                  inference::ServerMetadataResponse* response) {
-  return finish(context, house_.operations.server_metadata(*request, *response));
+Unary GrpcService::ServerMetadata(Context context, In from, Out to) {
+  return ask(house_, context, from, to, &Operations::server_metadata);
 }
 
-Unary GrpcService::ModelMetadata(Context context, In<inference::ModelMetadataRequest> request,
-                                 inference::ModelMetadataResponse* response) {
-  return finish(context, house_.operations.model_metadata(*request, *response));
+Unary GrpcService::ModelMetadata(Context context, In from, Out to) {
+  return ask(house_, context, from, to, &Operations::model_metadata);
 }
 
-Unary GrpcService::ModelInfer(Context context, In<grpc::ByteBuffer> request,
-                              grpc::ByteBuffer* response) {
-  // It is this call's own; emptied, it is not kept beside what is made of it.
-  return start_infer(house_, *context, const_cast<grpc::ByteBuffer&>(*request), *response);
+Unary GrpcService::ModelInfer(Context context, In from, Out to) {
+  return start_infer(house_, *context, own(from), *to);
 }
 
 InferStream* GrpcService::ModelStreamInfer(Context context) {
   return start_stream(house_, *context);
 }
 
-Unary GrpcService::ModelConfig(Context context, In<inference::ModelConfigRequest> request,
-                               inference::ModelConfigResponse* response) {
-  return finish(context, house_.operations.model_config(*request, *response));
+Unary GrpcService::ModelConfig(Context context, In from, Out to) {
+  return ask(house_, context, from, to, &Operations::model_config);
 }
 
-Unary GrpcService::ModelStatistics(Context context, In<inference::ModelStatisticsRequest> request,
-                                   inference::ModelStatisticsResponse* response) {
-  return finish(context, house_.operations.model_statistics(*request, *response));
+Unary GrpcService::ModelStatistics(Context context, In from, Out to) {
+  return ask(house_, context, from, to, &Operations::model_statistics);
 }
 
-Unary GrpcService::RepositoryIndex(Context context, In<inference::RepositoryIndexRequest> request,
-                                   inference::RepositoryIndexResponse* response) {
-  return finish(context, house_.operations.repository_index(*request, *response));
+Unary GrpcService::RepositoryIndex(Context context, In from, Out to) {
+  return ask(house_, context, from, to, &Operations::repository_index);
 }
 
-Unary GrpcService::RepositoryModelLoad(Context context,
-                                       In<inference::RepositoryModelLoadRequest> request,
-                                       inference::RepositoryModelLoadResponse*) {
-  if (!house_.admin) return finish(context, admin_is_off());
-  auto* reactor = context->DefaultReactor();
-  house_.operations.load(*request, finish_when_done(reactor));
-  return reactor;
+Unary GrpcService::RepositoryModelLoad(Context context, In from, Out to) {
+  return begin<inference::RepositoryModelLoadRequest, inference::RepositoryModelLoadResponse>(
+      house_, context, from, to, &Operations::load);
 }
 
-Unary GrpcService::RepositoryModelUnload(Context context,
-                                         In<inference::RepositoryModelUnloadRequest> request,
-                                         inference::RepositoryModelUnloadResponse*) {
-  if (!house_.admin) return finish(context, admin_is_off());
-  auto* reactor = context->DefaultReactor();
-  house_.operations.unload(*request, finish_when_done(reactor));
-  return reactor;
+Unary GrpcService::RepositoryModelUnload(Context context, In from, Out to) {
+  return begin<inference::RepositoryModelUnloadRequest, inference::RepositoryModelUnloadResponse>(
+      house_, context, from, to, &Operations::unload);
 }
 
-Unary GrpcService::SystemSharedMemoryStatus(Context context,
-                                            In<inference::SystemSharedMemoryStatusRequest> request,
-                                            inference::SystemSharedMemoryStatusResponse* response) {
-  return finish_admin(house_, context,
-                      [&] { return house_.operations.shared_memory_status(*request, *response); });
+Unary GrpcService::SystemSharedMemoryStatus(Context context, In from, Out to) {
+  return ask_admin<inference::SystemSharedMemoryStatusRequest,
+                   inference::SystemSharedMemoryStatusResponse>(house_, context, from, to,
+                                                                &Operations::shared_memory_status);
 }
 
-Unary GrpcService::SystemSharedMemoryRegister(
-    Context context, In<inference::SystemSharedMemoryRegisterRequest> request,
-    inference::SystemSharedMemoryRegisterResponse* response) {
-  return finish_admin(house_, context, [&] {
-    return house_.operations.shared_memory_register(*request, *response);
-  });
+Unary GrpcService::SystemSharedMemoryRegister(Context context, In from, Out to) {
+  return ask_admin<inference::SystemSharedMemoryRegisterRequest,
+                   inference::SystemSharedMemoryRegisterResponse>(
+      house_, context, from, to, &Operations::shared_memory_register);
 }
 
-Unary GrpcService::SystemSharedMemoryUnregister(
-    Context context, In<inference::SystemSharedMemoryUnregisterRequest> request,
-    inference::SystemSharedMemoryUnregisterResponse* response) {
-  return finish_admin(house_, context, [&] {
-    return house_.operations.shared_memory_unregister(*request, *response);
-  });
+Unary GrpcService::SystemSharedMemoryUnregister(Context context, In from, Out to) {
+  return ask_admin<inference::SystemSharedMemoryUnregisterRequest,
+                   inference::SystemSharedMemoryUnregisterResponse>(
+      house_, context, from, to, &Operations::shared_memory_unregister);
 }
 
-Unary GrpcService::CudaSharedMemoryStatus(Context context,
-                                          In<inference::CudaSharedMemoryStatusRequest>,
-                                          inference::CudaSharedMemoryStatusResponse*) {
-  return finish(context, absl::OkStatus());
+Unary GrpcService::CudaSharedMemoryStatus(Context context, In, Out to) {
+  return say(context, to, inference::CudaSharedMemoryStatusResponse());
 }
 
-Unary GrpcService::CudaSharedMemoryRegister(Context context,
-                                            In<inference::CudaSharedMemoryRegisterRequest>,
-                                            inference::CudaSharedMemoryRegisterResponse*) {
+Unary GrpcService::CudaSharedMemoryRegister(Context context, In, Out) {
   return finish(context, house_.operations.cuda_memory_register());
 }
 
-Unary GrpcService::CudaSharedMemoryUnregister(Context context,
-                                              In<inference::CudaSharedMemoryUnregisterRequest>,
-                                              inference::CudaSharedMemoryUnregisterResponse*) {
-  return finish(context, absl::OkStatus());
+Unary GrpcService::CudaSharedMemoryUnregister(Context context, In, Out to) {
+  return say(context, to, inference::CudaSharedMemoryUnregisterResponse());
 }
 
-Unary GrpcService::TraceSetting(Context context, In<inference::TraceSettingRequest>,
-                                inference::TraceSettingResponse*) {
+Unary GrpcService::TraceSetting(Context context, In, Out) {
   return finish(context, unimplemented("tracing is not served"));
 }
 
-Unary GrpcService::LogSettings(Context context, In<inference::LogSettingsRequest>,
-                               inference::LogSettingsResponse*) {
+Unary GrpcService::LogSettings(Context context, In, Out) {
   return finish(context, unimplemented("log settings are those of the configuration file"));
 }
 

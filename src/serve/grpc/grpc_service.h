@@ -24,9 +24,10 @@ struct GrpcHouse {
   const size_t stream_bytes;
   FrontEndCounters counters;
 
-  // What a message of these bytes, and the reply to it, are held against: small ones, of which a
-  // connection has few at a time, against what all may hold.
-  std::shared_ptr<ByteBudget> budget_of(const grpc::ServerContextBase& context, size_t bytes) const;
+  // What a message and the reply to it are held against: small ones, of which a connection has few
+  // at a time, against what all may hold.
+  std::shared_ptr<ByteBudget> budget_of(const grpc::ServerContextBase& context,
+                                        grpc::ByteBuffer& message) const;
   // Decodes a message as it came, and completes what only the engine and the transport know.
   // Empties `bytes`; `held` has grown by what was taken.
   absl::StatusOr<InferCall> decode(grpc::ByteBuffer& bytes, HeldBytes& held,
@@ -48,71 +49,55 @@ struct WithCalls<Base, First, Others...> {
   using type = First<typename WithCalls<Base, Others...>::type>;
 };
 
-// Infer messages come as bytes, so that they are weighed before they are unpacked.
+// Messages come as bytes, so that they are weighed before they are parsed.
 using Protocol = inference::GRPCInferenceService;
 using CallsOfProtocol = WithCalls<
-    Protocol::Service, Protocol::WithRawCallbackMethod_ModelInfer,
-    Protocol::WithRawCallbackMethod_ModelStreamInfer, Protocol::WithCallbackMethod_ServerLive,
-    Protocol::WithCallbackMethod_ServerReady, Protocol::WithCallbackMethod_ModelReady,
-    Protocol::WithCallbackMethod_ServerMetadata, Protocol::WithCallbackMethod_ModelMetadata,
-    Protocol::WithCallbackMethod_ModelConfig, Protocol::WithCallbackMethod_ModelStatistics,
-    Protocol::WithCallbackMethod_RepositoryIndex, Protocol::WithCallbackMethod_RepositoryModelLoad,
-    Protocol::WithCallbackMethod_RepositoryModelUnload,
-    Protocol::WithCallbackMethod_SystemSharedMemoryStatus,
-    Protocol::WithCallbackMethod_SystemSharedMemoryRegister,
-    Protocol::WithCallbackMethod_SystemSharedMemoryUnregister,
-    Protocol::WithCallbackMethod_CudaSharedMemoryStatus,
-    Protocol::WithCallbackMethod_CudaSharedMemoryRegister,
-    Protocol::WithCallbackMethod_CudaSharedMemoryUnregister,
-    Protocol::WithCallbackMethod_TraceSetting, Protocol::WithCallbackMethod_LogSettings>::type;
+    Protocol::Service, Protocol::WithRawCallbackMethod_ServerLive,
+    Protocol::WithRawCallbackMethod_ServerReady, Protocol::WithRawCallbackMethod_ModelReady,
+    Protocol::WithRawCallbackMethod_ServerMetadata, Protocol::WithRawCallbackMethod_ModelMetadata,
+    Protocol::WithRawCallbackMethod_ModelInfer, Protocol::WithRawCallbackMethod_ModelConfig,
+    Protocol::WithRawCallbackMethod_ModelStatistics,
+    Protocol::WithRawCallbackMethod_RepositoryIndex,
+    Protocol::WithRawCallbackMethod_RepositoryModelLoad,
+    Protocol::WithRawCallbackMethod_RepositoryModelUnload,
+    Protocol::WithRawCallbackMethod_SystemSharedMemoryStatus,
+    Protocol::WithRawCallbackMethod_SystemSharedMemoryRegister,
+    Protocol::WithRawCallbackMethod_SystemSharedMemoryUnregister,
+    Protocol::WithRawCallbackMethod_CudaSharedMemoryStatus,
+    Protocol::WithRawCallbackMethod_CudaSharedMemoryRegister,
+    Protocol::WithRawCallbackMethod_CudaSharedMemoryUnregister,
+    Protocol::WithRawCallbackMethod_TraceSetting, Protocol::WithRawCallbackMethod_LogSettings,
+    Protocol::WithRawCallbackMethod_ModelStreamInfer>::type;
 
 class GrpcService final : public CallsOfProtocol {
  public:
   explicit GrpcService(GrpcHouse& house);
 
-  template <class Message>
-  using In = const Message*;
   using Context = grpc::CallbackServerContext*;
   using Unary = grpc::ServerUnaryReactor*;
+  using In = const grpc::ByteBuffer*;
+  using Out = grpc::ByteBuffer*;
 
-  Unary ServerLive(Context, In<inference::ServerLiveRequest>,
-                   inference::ServerLiveResponse*) override;
-  Unary ServerReady(Context, In<inference::ServerReadyRequest>,
-                    inference::ServerReadyResponse*) override;
-  Unary ModelReady(Context, In<inference::ModelReadyRequest>,
-                   inference::ModelReadyResponse*) override;
-  Unary ServerMetadata(Context, In<inference::ServerMetadataRequest>,
-                       inference::ServerMetadataResponse*) override;
-  Unary ModelMetadata(Context, In<inference::ModelMetadataRequest>,
-                      inference::ModelMetadataResponse*) override;
-  Unary ModelInfer(Context, In<grpc::ByteBuffer>, grpc::ByteBuffer*) override;
+  Unary ServerLive(Context, In, Out) override;
+  Unary ServerReady(Context, In, Out) override;
+  Unary ModelReady(Context, In, Out) override;
+  Unary ServerMetadata(Context, In, Out) override;
+  Unary ModelMetadata(Context, In, Out) override;
+  Unary ModelInfer(Context, In, Out) override;
+  Unary ModelConfig(Context, In, Out) override;
+  Unary ModelStatistics(Context, In, Out) override;
+  Unary RepositoryIndex(Context, In, Out) override;
+  Unary RepositoryModelLoad(Context, In, Out) override;
+  Unary RepositoryModelUnload(Context, In, Out) override;
+  Unary SystemSharedMemoryStatus(Context, In, Out) override;
+  Unary SystemSharedMemoryRegister(Context, In, Out) override;
+  Unary SystemSharedMemoryUnregister(Context, In, Out) override;
+  Unary CudaSharedMemoryStatus(Context, In, Out) override;
+  Unary CudaSharedMemoryRegister(Context, In, Out) override;
+  Unary CudaSharedMemoryUnregister(Context, In, Out) override;
+  Unary TraceSetting(Context, In, Out) override;
+  Unary LogSettings(Context, In, Out) override;
   InferStream* ModelStreamInfer(Context) override;
-  Unary ModelConfig(Context, In<inference::ModelConfigRequest>,
-                    inference::ModelConfigResponse*) override;
-  Unary ModelStatistics(Context, In<inference::ModelStatisticsRequest>,
-                        inference::ModelStatisticsResponse*) override;
-  Unary RepositoryIndex(Context, In<inference::RepositoryIndexRequest>,
-                        inference::RepositoryIndexResponse*) override;
-  Unary RepositoryModelLoad(Context, In<inference::RepositoryModelLoadRequest>,
-                            inference::RepositoryModelLoadResponse*) override;
-  Unary RepositoryModelUnload(Context, In<inference::RepositoryModelUnloadRequest>,
-                              inference::RepositoryModelUnloadResponse*) override;
-  Unary SystemSharedMemoryStatus(Context, In<inference::SystemSharedMemoryStatusRequest>,
-                                 inference::SystemSharedMemoryStatusResponse*) override;
-  Unary SystemSharedMemoryRegister(Context, In<inference::SystemSharedMemoryRegisterRequest>,
-                                   inference::SystemSharedMemoryRegisterResponse*) override;
-  Unary SystemSharedMemoryUnregister(Context, In<inference::SystemSharedMemoryUnregisterRequest>,
-                                     inference::SystemSharedMemoryUnregisterResponse*) override;
-  Unary CudaSharedMemoryStatus(Context, In<inference::CudaSharedMemoryStatusRequest>,
-                               inference::CudaSharedMemoryStatusResponse*) override;
-  Unary CudaSharedMemoryRegister(Context, In<inference::CudaSharedMemoryRegisterRequest>,
-                                 inference::CudaSharedMemoryRegisterResponse*) override;
-  Unary CudaSharedMemoryUnregister(Context, In<inference::CudaSharedMemoryUnregisterRequest>,
-                                   inference::CudaSharedMemoryUnregisterResponse*) override;
-  Unary TraceSetting(Context, In<inference::TraceSettingRequest>,
-                     inference::TraceSettingResponse*) override;
-  Unary LogSettings(Context, In<inference::LogSettingsRequest>,
-                    inference::LogSettingsResponse*) override;
 
  private:
   GrpcHouse& house_;

@@ -1,0 +1,131 @@
+#include "serve/grpc/message_weight.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/wire_format_lite.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "base/status.h"
+
+namespace fermata::serve {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::internal::WireFormatLite;
+
+// Bytes, of a part and of what a request has for it beside its text.
+constexpr size_t kSubmessage = 256, kText = 64, kNumber = 16;
+constexpr size_t kUnknownByte = 32;         // of groups, which we have none of
+constexpr size_t kHeldAtATime = 64 * 1024;  // held at a time
+constexpr int kDeepest = 32;
+
+size_t size_in_list(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return 1;
+    case FieldDescriptor::CPPTYPE_INT32:
+    case FieldDescriptor::CPPTYPE_UINT32:
+    case FieldDescriptor::CPPTYPE_ENUM:
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return 4;
+    default:
+      return 8;
+  }
+}
+
+bool has_fixed_size(const FieldDescriptor& field) {
+  const auto type = static_cast<WireFormatLite::FieldType>(field.type());
+  return WireFormatLite::WireTypeForFieldType(type) != WireFormatLite::WIRETYPE_VARINT;
+}
+
+class Scale {
+ public:
+  Scale(google::protobuf::io::ZeroCopyInputStream& wire, absl::FunctionRef<bool(size_t)> hold)
+      : in_(&wire), hold_(hold) {}
+
+  // False: it is damaged, or beyond what may be held.
+  bool weigh(const Descriptor& type, int depth = 0) {
+    if (depth == kDeepest) return false;
+    while (const uint32_t tag = in_.ReadTag()) {
+      const int number = WireFormatLite::GetTagFieldNumber(tag);
+      if (number == 0 || !weigh(tag, type.FindFieldByNumber(number), depth)) return false;
+    }
+    return in_.ConsumedEntireMessage();
+  }
+  bool finish() { return add(0, true); }
+  bool exhausted() const { return exhausted_; }
+
+ private:
+  bool weigh(uint32_t tag, const FieldDescriptor* field, int depth) {
+    switch (WireFormatLite::GetTagWireType(tag)) {
+      case WireFormatLite::WIRETYPE_LENGTH_DELIMITED:
+        return weigh_length_delimited(field, depth);
+      case WireFormatLite::WIRETYPE_START_GROUP: {
+        const int before = in_.CurrentPosition();
+        return WireFormatLite::SkipField(&in_, tag) &&
+               add(kUnknownByte * static_cast<size_t>(in_.CurrentPosition() - before));
+      }
+      default:
+        return WireFormatLite::SkipField(&in_, tag) && add(kNumber);
+    }
+  }
+
+  bool weigh_length_delimited(const FieldDescriptor* field, int depth) {
+    int length = 0;
+    if (!in_.ReadVarintSizeAsInt(&length)) return false;
+    if (field == nullptr || field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      return add(kText + static_cast<size_t>(length)) && in_.Skip(length);
+    }
+    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return weigh_list(*field, length);
+    if (!add(kSubmessage)) return false;
+    const auto limit = in_.PushLimit(length);
+    const bool whole = in_.BytesUntilLimit() == length && weigh(*field->message_type(), depth + 1);
+    in_.PopLimit(limit);
+    return whole;
+  }
+
+  bool weigh_list(const FieldDescriptor& field, int length) {
+    if (has_fixed_size(field)) return add(static_cast<size_t>(length)) && in_.Skip(length);
+    const size_t each = size_in_list(field);
+    while (length > 0) {
+      const void* data = nullptr;
+      int size = 0;
+      if (!in_.GetDirectBufferPointer(&data, &size)) return false;
+      size = std::min(size, length);
+      const auto* const bytes = static_cast<const signed char*>(data);
+      const auto ends = std::count_if(bytes, bytes + size, [](signed char c) { return c >= 0; });
+      if (!add(each * static_cast<size_t>(ends)) || !in_.Skip(size)) return false;
+      length -= size;
+    }
+    return true;
+  }
+
+  bool add(size_t bytes, bool all = false) {
+    pending_ += bytes;
+    if (pending_ < kHeldAtATime && !all) return true;
+    exhausted_ = exhausted_ || !hold_(std::exchange(pending_, 0));
+    return !exhausted_;
+  }
+
+  google::protobuf::io::CodedInputStream in_;
+  const absl::FunctionRef<bool(size_t)> hold_;
+  size_t pending_ = 0;
+  bool exhausted_ = false;
+};
+
+}  // namespace
+
+absl::Status hold_parsed(google::protobuf::io::ZeroCopyInputStream& wire, const Descriptor& type,
+                         absl::FunctionRef<bool(size_t)> hold) {
+  Scale scale(wire, hold);
+  if (scale.weigh(type) && scale.finish()) return absl::OkStatus();
+  if (!scale.exhausted()) return invalid("the message is not a {}", type.name());
+  return error(absl::StatusCode::kResourceExhausted,
+               "no memory is left for the parts of the message; try again later");
+}
+
+}  // namespace fermata::serve

@@ -1,0 +1,105 @@
+#include "serve/grpc/message_weight.h"
+
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "grpc_service.pb.h"
+
+namespace fermata::serve {
+namespace {
+
+using inference::ModelInferRequest;
+
+struct Weighed {
+  absl::Status status;
+  size_t bytes = 0;
+};
+
+// In pieces of `piece` bytes, as they may come.
+Weighed weigh(const std::string& wire, size_t most = SIZE_MAX, int piece = -1) {
+  google::protobuf::io::ArrayInputStream stream(wire.data(), static_cast<int>(wire.size()), piece);
+  Weighed result;
+  result.status = hold_parsed(stream, *ModelInferRequest::descriptor(), [&](size_t more) {
+    result.bytes += more;
+    return result.bytes <= most;
+  });
+  return result;
+}
+
+using Fill = void (*)(ModelInferRequest&);
+constexpr Fill kFills[] = {
+    [](ModelInferRequest&) {},
+    [](ModelInferRequest& m) { m.add_inputs(); },
+    [](ModelInferRequest& m) { m.add_outputs()->set_name("y"); },
+    [](ModelInferRequest& m) { m.add_raw_input_contents(); },
+    [](ModelInferRequest& m) { m.add_raw_input_contents(std::string(1000, 'x')); },
+    [](ModelInferRequest& m) {
+      (*m.mutable_parameters())[std::to_string(m.parameters_size())].set_bool_param(true);
+    },
+    [](ModelInferRequest& m) {
+      auto& input = *m.add_inputs();
+      input.set_name("some name that is not short");
+      (*input.mutable_parameters())["p"].set_string_param("v");
+    },
+    [](ModelInferRequest& m) {
+      if (m.inputs().empty()) m.add_inputs();
+      m.mutable_inputs(0)->add_shape(1);
+      m.mutable_inputs(0)->mutable_contents()->add_int64_contents(1);
+      m.mutable_inputs(0)->mutable_contents()->add_int_contents(1);
+      m.mutable_inputs(0)->mutable_contents()->add_bool_contents(true);
+      m.mutable_inputs(0)->mutable_contents()->add_fp64_contents(1);
+      m.mutable_inputs(0)->mutable_contents()->add_bytes_contents("");
+    },
+    // An unknown number, text and group.
+    [](ModelInferRequest& m) {
+      m.GetReflection()->MutableUnknownFields(&m)->AddVarint(100, 1);
+      m.GetReflection()->MutableUnknownFields(&m)->AddLengthDelimited(101, "");
+      m.GetReflection()->MutableUnknownFields(&m)->AddGroup(102)->AddVarint(1, 1);
+    },
+};
+
+TEST(MessageWeight, IsAtLeastWhatTheMessageTakes) {
+  for (const Fill& fill : kFills) {
+    const auto which = &fill - kFills;
+    ModelInferRequest message;
+    for (int i = 0; i < 2000; ++i) fill(message);
+    const std::string wire = message.SerializeAsString();
+    ModelInferRequest parsed;
+    ASSERT_TRUE(parsed.ParseFromString(wire));
+    const Weighed whole = weigh(wire);
+    EXPECT_TRUE(whole.status.ok()) << which << whole.status;
+    EXPECT_GE(whole.bytes + sizeof(ModelInferRequest), parsed.SpaceUsedLong()) << which;
+    EXPECT_EQ(weigh(wire, SIZE_MAX, 7).bytes, whole.bytes) << which;
+  }
+}
+
+TEST(MessageWeight, IsLittleMoreThanALongTensor) {
+  ModelInferRequest message;
+  message.add_inputs()->mutable_contents()->mutable_fp32_contents()->Resize(1'000'000, 1);
+  message.add_raw_input_contents(std::string(5'000'000, 'x'));
+  EXPECT_LT(weigh(message.SerializeAsString()).bytes, 9'010'000u);
+}
+
+TEST(MessageWeight, StopsWhereThereIsNoMoreRoom) {
+  ModelInferRequest message;
+  for (int i = 0; i < 1'000'000; ++i) message.add_inputs();
+  const Weighed weighed = weigh(message.SerializeAsString(), 1'000'000);
+  EXPECT_EQ(weighed.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_LT(weighed.bytes, 1'200'000u);
+}
+
+TEST(MessageWeight, RefusesWhatIsNoMessage) {
+  using namespace std::string_literals;
+  // Cut before a length and in a number; a text longer than its part; a zero; groups without their
+  // end and start.
+  for (const std::string& wire :
+       {"\x2a"s, "\x08\xff"s, "\x2a\x02\x0a\x05hello"s, "\0"s, "\x0b"s, "\x0c"s}) {
+    EXPECT_EQ(weigh(wire).status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_FALSE(ModelInferRequest().ParseFromString(wire));
+  }
+}
+
+}  // namespace
+}  // namespace fermata::serve
