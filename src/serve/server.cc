@@ -61,6 +61,7 @@ SharedMemoryOptions shared_memory_options_of(const ListenOptions& listen) {
 // In the order of their making; each is used by those below it.
 struct Server::Parts {
   std::unique_ptr<engine::Engine> engine;
+  const std::shared_ptr<ByteBudget> budget;
   SharedMemory regions;
   Operations operations{*engine, regions};
   HttpFrontEnd http_front_end;
@@ -74,14 +75,14 @@ struct Server::Parts {
 
   Parts(std::unique_ptr<engine::Engine> e, const ListenOptions& listen)
       : engine(std::move(e)),
-        regions(shared_memory_options_of(listen)),
+        budget(std::make_shared<ByteBudget>(listen.memory_mb * kMiB)),
+        regions(shared_memory_options_of(listen), budget),
         http_front_end(*engine, operations, regions, listen.max_request_mb * kMiB,
                        serves_admin(listen), {listen.origins, is_loopback(listen.host)}),
         admin_front_end(*engine, operations, regions, listen.max_request_mb * kMiB, true,
                         {listen.origins, true}) {}
 
   absl::Status start(const ListenOptions& listen) {
-    const auto budget = std::make_shared<ByteBudget>(listen.memory_mb * kMiB);
     const ConnectionLimits limits =
         connection_limits(listen.max_connections, raise_descriptor_limit());
     if (limits.http < listen.max_connections) {

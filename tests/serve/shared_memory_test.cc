@@ -92,6 +92,49 @@ TEST(SharedMemory, CopiesThatAreUnderWayHaveALimit) {
   EXPECT_TRUE(regions.input({"r", 0, 64}).ok());
 }
 
+TEST(SharedMemory, CopiesCountAgainstTheWholeBudget) {
+  Region object(64);
+  const auto budget = std::make_shared<ByteBudget>(40);
+  SharedMemory regions({}, budget);
+  ASSERT_TRUE(regions.add({"r", object.name, 0, 64}).ok());
+  EXPECT_EQ(regions.input({"r", 0, 41}).status().code(), absl::StatusCode::kResourceExhausted);
+  {
+    const auto copy = regions.input({"r", 0, 40});
+    EXPECT_TRUE(copy.ok());
+    EXPECT_EQ(budget->used(), 40u);
+  }
+  EXPECT_EQ(budget->used(), 0u);
+}
+
+TEST(SharedMemory, CopiesOnlyWhatFitsTheShapeAndLongOnesLater) {
+  constexpr int64_t kLongInput = 1 << 20;
+  Region object(kLongInput);
+  object.bytes[kLongInput - 1] = 'z';
+  SharedMemory regions;
+  ASSERT_TRUE(regions.add({"r", object.name, 0, kLongInput}).ok());
+  InferCall call;
+  Tensor& tensor = call.request.inputs.emplace_back();
+  tensor.datatype = DataType::kInt8;
+  for (const Shape& shape : {Shape{kLongInput - 1}, Shape{-1, -kLongInput},
+                             Shape{int64_t{1} << 62, 4}, Shape{0}, Shape{}}) {
+    tensor.shape = shape;
+    EXPECT_EQ(regions.input_of(tensor, {"r", 0, kLongInput}, call).status().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  call.request.inputs.clear();
+  Tensor large;
+  large.datatype = DataType::kInt8;
+  large.shape = {kLongInput};
+  const auto later = regions.input_of(large, {"r", 0, kLongInput}, call);
+  ASSERT_TRUE(later.ok()) << later.status();
+  EXPECT_TRUE(later->bytes.empty());
+  EXPECT_FALSE(regions.input_of(large, {"nowhere", 0, kLongInput}, call).ok());
+  call.request.inputs.push_back(large);
+  ASSERT_TRUE(regions.fetch(call).ok());
+  EXPECT_EQ(call.request.inputs[0].data.bytes.back(), std::byte{'z'});
+  EXPECT_TRUE(call.distant.empty());
+}
+
 TEST(SharedMemory, TakesOutputsWhereAsked) {
   Region object(64);
   SharedMemory regions;

@@ -52,8 +52,14 @@ struct ReplyWishes {
 // One infer request as every codec decodes it. Shapes and datatypes are checked
 // by the engine against the model; codecs only check what the message says of itself.
 struct InferCall {
+  // An input that is in shared memory, and is too long to be copied while others wait.
+  struct Distant {
+    size_t input = 0;
+    RegionPlace place;
+  };
   engine::InferRequest request;
   ReplyWishes wishes;
+  std::vector<Distant> distant;  // SharedMemory::fetch() brings them
 };
 
 // Each takes one parameter; names the protocol does not know are ignored, as it

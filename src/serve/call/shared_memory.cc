@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "base/status.h"
@@ -56,25 +57,31 @@ absl::Status cut(const RegionPlace& place) {
 }
 
 // Memory that counts among the copies for as long as it is there.
-class CountedCopy {
- public:
-  CountedCopy(std::shared_ptr<std::atomic<uint64_t>> all, size_t size)
-      : all_(std::move(all)), size_(size), bytes_(new std::byte[size]) {}
-  ~CountedCopy() { all_->fetch_sub(size_); }
-  CountedCopy(const CountedCopy&) = delete;
-  CountedCopy& operator=(const CountedCopy&) = delete;
-  absl::Span<std::byte> bytes() { return absl::MakeSpan(bytes_.get(), size_); }
-
- private:
-  const std::shared_ptr<std::atomic<uint64_t>> all_;
-  const size_t size_;
-  const std::unique_ptr<std::byte[]> bytes_;
+struct CountedCopy {
+  HeldBytes held;
+  std::unique_ptr<std::byte[]> bytes;
 };
+
+constexpr uint64_t kCopiedAtOnce = 64 * 1024;
+
+// Of texts only the data say how long they are.
+absl::Status check_size(const Tensor& tensor, const RegionPlace& place) {
+  if (tensor.datatype == DataType::kBytes) return absl::OkStatus();
+  uint64_t bytes = element_size(tensor.datatype);
+  bool fits = true;
+  for (const int64_t dim : tensor.shape) {
+    fits = fits && dim >= 0 && !__builtin_mul_overflow(bytes, static_cast<uint64_t>(dim), &bytes);
+  }
+  if (fits && bytes == place.byte_size) return absl::OkStatus();
+  return invalid("input {}: shared_memory_byte_size is {}, expected what {} of shape {} needs",
+                 tensor.name, place.byte_size, name(tensor.datatype), to_string(tensor.shape));
+}
 
 }  // namespace
 
-SharedMemory::SharedMemory(SharedMemoryOptions options)
-    : options_(std::move(options)), copied_(std::make_shared<std::atomic<uint64_t>>(0)) {}
+SharedMemory::SharedMemory(SharedMemoryOptions options, std::shared_ptr<ByteBudget> whole)
+    : options_(std::move(options)),
+      copies_(std::make_shared<ByteBudget>(options_.bytes, std::move(whole))) {}
 
 absl::Status SharedMemory::check_names(const Region& region) const {
   if (region.name.empty()) return invalid("a shared memory region has no name");
@@ -171,16 +178,36 @@ absl::StatusOr<SharedMemory::Found> SharedMemory::find(const RegionPlace& place)
 absl::StatusOr<Payload> SharedMemory::input(const RegionPlace& place) const {
   ASSIGN_OR_RETURN(const Found found, find(place));
   if (!found.file->holds(found.offset + place.byte_size)) return cut(place);
-  if (copied_->fetch_add(place.byte_size) + place.byte_size > options_.bytes) {
-    copied_->fetch_sub(place.byte_size);
-    return error(absl::StatusCode::kResourceExhausted,
-                 "inputs from shared memory that are under way take {} bytes (shared_memory.mb)",
-                 options_.bytes);
+  auto copy = std::make_shared<CountedCopy>();
+  copy->held = HeldBytes(copies_);
+  if (copy->held.grow_to(place.byte_size)) {
+    copy->bytes.reset(new (std::nothrow) std::byte[place.byte_size]);
   }
-  auto copy = std::make_shared<CountedCopy>(copied_, place.byte_size);
-  const absl::Span<std::byte> bytes = copy->bytes();
+  if (copy->bytes == nullptr) {
+    return error(absl::StatusCode::kResourceExhausted,
+                 "no memory is left for {} bytes of shared memory region {} beside what is under "
+                 "way (shared_memory.mb, listen.memory_mb)",
+                 place.byte_size, place.region);
+  }
+  const absl::Span<std::byte> bytes = absl::MakeSpan(copy->bytes.get(), place.byte_size);
   if (!found.file->move(pread, bytes, found.offset)) return cut(place);
   return Payload{bytes, std::move(copy)};
+}
+
+absl::StatusOr<Payload> SharedMemory::input_of(const Tensor& tensor, const RegionPlace& place,
+                                               InferCall& call) const {
+  RETURN_IF_ERROR(check_size(tensor, place));
+  if (place.byte_size <= kCopiedAtOnce) return input(place);
+  RETURN_IF_ERROR(find(place).status());
+  call.distant.push_back({call.request.inputs.size(), place});
+  return Payload{};
+}
+
+absl::Status SharedMemory::fetch(InferCall& call) const {
+  for (const auto& [input_at, place] : std::exchange(call.distant, {})) {
+    ASSIGN_OR_RETURN(call.request.inputs[input_at].data, input(place));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SharedMemory::write(const RegionPlace& place,

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -14,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/byte_budget.h"
 #include "model/tensor.h"
 #include "serve/call/infer_call.h"
 
@@ -38,7 +38,9 @@ class SharedMemory {
     uint64_t offset = 0, byte_size = 0;
   };
 
-  explicit SharedMemory(SharedMemoryOptions options = {});
+  // Copies of inputs count against `whole` too; none: they have their own limit only.
+  explicit SharedMemory(SharedMemoryOptions options = {},
+                        std::shared_ptr<ByteBudget> whole = nullptr);
 
   // `key` is the name for shm_open. ALREADY_EXISTS; INVALID_ARGUMENT where the
   // object is missing, shorter than offset + byte_size, or has a name that is not allowed;
@@ -52,6 +54,13 @@ class SharedMemory {
   // A copy of the place, which stays as it is. INVALID_ARGUMENT where the place is outside its
   // region or the object has been cut since; RESOURCE_EXHAUSTED where too many copies are alive.
   absl::StatusOr<Payload> input(const RegionPlace& place) const;
+  // The data of `tensor`, the next input of `call`: the copy; where that takes long, no bytes yet
+  // and an entry in call.distant. INVALID_ARGUMENT too where the place is not as long as the
+  // tensor's shape and datatype say.
+  absl::StatusOr<Payload> input_of(const Tensor& tensor, const RegionPlace& place,
+                                   InferCall& call) const;
+  // Copies what input_of() left. Blocks for as long as it takes. Errors as input().
+  absl::Status fetch(InferCall& call) const;
   // Writes to the start of the place, which is at least as long. Errors as input().
   absl::Status write(const RegionPlace& place, absl::Span<const std::byte> bytes) const;
 
@@ -69,7 +78,7 @@ class SharedMemory {
   absl::StatusOr<Found> find(const RegionPlace& place) const;
 
   const SharedMemoryOptions options_;
-  const std::shared_ptr<std::atomic<uint64_t>> copied_;  // bytes of inputs that are alive
+  const std::shared_ptr<ByteBudget> copies_;  // of inputs that are alive
   mutable std::mutex mutex_;
   uint64_t bytes_ = 0;
   std::map<std::string, Entry, std::less<>> entries_;

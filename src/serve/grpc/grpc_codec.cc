@@ -57,8 +57,9 @@ absl::StatusOr<TensorParameters> read_parameters(std::string_view tensor,
 // Takes the entries of raw_input_contents in turn.
 class InputReader {
  public:
-  InputReader(std::shared_ptr<const ModelInferRequest> message, const SharedMemory& regions)
-      : message_(std::move(message)), regions_(regions) {}
+  InputReader(std::shared_ptr<const ModelInferRequest> message, const SharedMemory& regions,
+              InferCall& call)
+      : message_(std::move(message)), regions_(regions), call_(call) {}
 
   absl::StatusOr<Tensor> read(const ModelInferRequest::InferInputTensor& from) {
     Tensor tensor;
@@ -90,7 +91,7 @@ class InputReader {
         if (from.has_contents()) {
           return invalid("input {} has contents and a place in shared memory", tensor.name);
         }
-        return regions_.input(*parameters.shared_memory);
+        return regions_.input_of(tensor, *parameters.shared_memory, call_);
       }
     }
     if (message_->raw_input_contents().empty()) {
@@ -109,6 +110,7 @@ class InputReader {
 
   std::shared_ptr<const ModelInferRequest> message_;
   const SharedMemory& regions_;
+  InferCall& call_;
   int next_raw_ = 0;
 };
 
@@ -126,7 +128,7 @@ absl::StatusOr<InferCall> decode_grpc_infer(std::shared_ptr<const ModelInferRequ
       RETURN_IF_ERROR(set_request_parameter(key, *value, call));
     }
   }
-  InputReader reader(std::move(message), regions);
+  InputReader reader(std::move(message), regions, call);
   call.request.inputs.reserve(static_cast<size_t>(from.inputs_size()));
   for (const auto& input : from.inputs()) {
     ASSIGN_OR_RETURN(Tensor tensor, reader.read(input));

@@ -92,6 +92,7 @@ absl::StatusOr<InferCall> GrpcHouse::decode(grpc::ByteBuffer& bytes, HeldBytes& 
   RETURN_IF_ERROR(read_message(bytes, max_message_bytes, held, *message));
   if (id != nullptr) *id = message->id();
   ASSIGN_OR_RETURN(InferCall call, decode_grpc_infer(std::move(message), regions));
+  RETURN_IF_ERROR(regions.fetch(call));
   call.request.arrival = arrival;
   call.request.cutoff = cutoff_of(context, arrival);
   if (call.wishes.classifies()) {

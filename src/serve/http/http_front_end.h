@@ -55,7 +55,9 @@ class HttpFrontEnd : public HttpHandler {
   void open_stream(HttpExchange exchange, const HttpRoute& route);
   void start(std::unique_ptr<Infer> infer);
   absl::StatusOr<InferCall> decode(Infer& infer);
-  absl::Status prepare(Infer& infer, engine::InferRequest& request);
+  absl::StatusOr<InferCall> prepare(Infer& infer);
+  void submit(std::unique_ptr<Infer> infer, engine::InferRequest request);
+  void reject(Infer& infer, const absl::Status& bad);
   void end(std::unique_ptr<Infer> infer, engine::ReplyPart part);
   void answer(Infer& infer, engine::ReplyPart part);
 

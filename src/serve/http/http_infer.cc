@@ -94,7 +94,7 @@ absl::StatusOr<InferCall> HttpFrontEnd::decode(Infer& infer) {
   return decode_raw_infer(body, *variant);
 }
 
-absl::Status HttpFrontEnd::prepare(Infer& infer, engine::InferRequest& request) {
+absl::StatusOr<InferCall> HttpFrontEnd::prepare(Infer& infer) {
   ASSIGN_OR_RETURN(InferCall call, decode(infer));
   infer.wishes = std::move(call.wishes);
   infer.encoding = choose_encoding(infer.exchange.header("Accept-Encoding"));
@@ -102,11 +102,10 @@ absl::Status HttpFrontEnd::prepare(Infer& infer, engine::InferRequest& request) 
     ASSIGN_OR_RETURN(infer.wishes.classifier,
                      engine_.catalog()->find(infer.route.model, infer.route.version));
   }
-  request = std::move(call.request);
-  request.service = infer.route.model;
-  request.version = infer.route.version;
-  request.arrival = infer.arrival;
-  return absl::OkStatus();
+  call.request.service = infer.route.model;
+  call.request.version = infer.route.version;
+  call.request.arrival = infer.arrival;
+  return call;
 }
 
 void HttpFrontEnd::request(HttpExchange exchange) {
@@ -167,13 +166,23 @@ void HttpFrontEnd::open_stream(HttpExchange exchange, const HttpRoute& route) {
 }
 
 void HttpFrontEnd::start(std::unique_ptr<Infer> infer) {
+  auto call = prepare(*infer);
+  if (!call.ok()) return reject(*infer, call.status());
+  if (call->distant.empty()) return submit(std::move(infer), std::move(call->request));
+  background_.post([this, infer = std::move(infer), call = *std::move(call)]() mutable {
+    if (const absl::Status bad = regions_.fetch(call); !bad.ok()) return reject(*infer, bad);
+    submit(std::move(infer), std::move(call.request));
+  });
+}
+
+void HttpFrontEnd::reject(Infer& infer, const absl::Status& bad) {
+  counters_.reject();
+  infer.exchange.respond(error_response(bad));
+  counters_.end();
+}
+
+void HttpFrontEnd::submit(std::unique_ptr<Infer> infer, engine::InferRequest request) {
   const uint64_t connection = infer->exchange.connection();
-  engine::InferRequest request;
-  if (const absl::Status bad = prepare(*infer, request); !bad.ok()) {
-    counters_.reject();
-    infer->exchange.respond(error_response(bad));
-    return counters_.end();
-  }
   const JobId job = engine_.submit(
       std::move(request), [this, infer = std::move(infer)](engine::ReplyPart part) mutable {
         if (!is_long_reply(part)) return end(std::move(infer), std::move(part));

@@ -97,13 +97,24 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
       has_clients_ = true;
       if (call->request.frame->ack) acknowledge(frame);
     }
+    if (call->distant.empty()) return start(std::move(frame), std::move(call->request));
+    house_.background.post(
+        [self = shared_from_this(), frame = std::move(frame), call = *std::move(call)]() mutable {
+          const absl::Status bad = self->house_.regions.fetch(call);
+          if (bad.ok()) return self->start(std::move(frame), std::move(call.request));
+          self->house_.counters.reject();
+          self->fail(std::move(frame), {.status = bad});
+        });
+  }
+
+  void start(Frame frame, engine::InferRequest request) {
     const uint64_t number = frame.number;
     {
       const std::scoped_lock lock(mutex_);
       jobs_.emplace(number, JobId());
     }
     const JobId job = house_.engine.submit(
-        std::move(call->request),
+        std::move(request),
         [self = shared_from_this(), frame = std::move(frame)](engine::ReplyPart part) mutable {
           self->answer(std::move(frame), std::move(part));
         });

@@ -211,7 +211,9 @@ class Decoder {
           "and shared_memory_region",
           tensor.name, places);
     }
-    if (parameters.shared_memory) return regions_.input(*parameters.shared_memory);
+    if (parameters.shared_memory) {
+      return regions_.input_of(tensor, *parameters.shared_memory, call_);
+    }
     if (data) return read_json_data(*data, tensor);
     return take_binary(tensor.name, *parameters.binary_data_size);
   }
