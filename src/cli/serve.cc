@@ -2,10 +2,12 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <condition_variable>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -30,7 +32,7 @@ constexpr char kServeExamples[] =
     "Standard output has one line, when the server is ready; the log goes to standard error, one\n"
     "JSON object a line. SIGINT or SIGTERM: what is under way ends first, for as long as --drain "
     "says;\n"
-    "a second one ends the server at once.";
+    "a second one ends the server at once, and so does the first before it is ready.";
 
 // What may take longer than the requests: a model that is being loaded.
 constexpr double kGraceS = 5;
@@ -63,32 +65,54 @@ absl::StatusOr<serve::Config> configure(const ServeArguments& arguments) {
   return config;
 }
 
-// Blocked in every thread that is started from here on, so that wait_for_stop() gets them.
-sigset_t block_stop_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-  return signals;
-}
+// SIGINT and SIGTERM, blocked in every thread that is started from here on: one of its own gets
+// them. Make one, and let it live as long as the process.
+class StopSignals {
+ public:
+  StopSignals() {
+    sigemptyset(&signals_);
+    sigaddset(&signals_, SIGINT);
+    sigaddset(&signals_, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+    std::thread([this] { listen(); }).detach();
+  }
+  // Until here a signal ends the process, whatever model it loads or store it waits for.
+  void begin_to_serve() {
+    const std::scoped_lock lock(mutex_);
+    serving_ = true;
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return signal_ != 0; });
+    spdlog::info("stopping on signal {}; what is under way ends first", signal_);
+  }
+  // From now on another signal ends the process whatever it waits for, and so does time: a model
+  // that runs without end, or a log that nobody reads.
+  void end_by_force_after(double seconds) {
+    std::thread([seconds, signals = signals_] {
+      const timespec limit{static_cast<time_t>(seconds), 0};
+      sigtimedwait(&signals, nullptr, &limit);
+      _exit(kFailed);
+    }).detach();
+  }
 
-void wait_for_stop(const sigset_t& signals) {
-  int signal = 0;
-  sigwait(&signals, &signal);
-  spdlog::info("stopping on signal {}; what is under way ends first", signal);
-}
+ private:
+  void listen() {
+    int signal = 0;
+    sigwait(&signals_, &signal);
+    const std::scoped_lock lock(mutex_);
+    if (!serving_) _exit(kDone);  // nothing is under way
+    signal_ = signal;
+    changed_.notify_all();
+  }
 
-// From now on another signal ends the process whatever it waits for, and so does time: a model
-// that runs without end, or a log that nobody reads.
-void end_by_force_after(double seconds, const sigset_t& signals) {
-  std::thread([seconds, signals] {
-    const timespec limit{static_cast<time_t>(seconds), 0};
-    sigtimedwait(&signals, nullptr, &limit);
-    _exit(kFailed);
-  }).detach();
-}
+  sigset_t signals_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int signal_ = 0;
+  bool serving_ = false;
+};
 
 void announce(const serve::ListenOptions& listen, const serve::Ports& ports) {
   std::cout << fmt::format("ready http={0}:{1} grpc={0}:{2} metrics={0}:{3}", listen.host,
@@ -106,7 +130,7 @@ int serve_until_stopped(const ServeArguments& arguments) {
     return kBadInput;
   }
   serve::log_as_json(config->log_level);
-  const sigset_t signals = block_stop_signals();
+  static StopSignals& signals = *new StopSignals;
   if (absl::Status brought = serve::bring_models(*config); !brought.ok()) {
     spdlog::error("{}", message(brought));
     return kBadInput;
@@ -121,9 +145,10 @@ int serve_until_stopped(const ServeArguments& arguments) {
     spdlog::error("{}; choose other ports, 0 for free ones", message(server.status()));
     return kFailed;
   }
+  signals.begin_to_serve();
   announce(config->listen, (*server)->ports());
-  wait_for_stop(signals);
-  end_by_force_after(arguments.drain_s + kGraceS, signals);
+  signals.wait();
+  signals.end_by_force_after(arguments.drain_s + kGraceS);
   (*server)->stop(Duration::from_seconds(arguments.drain_s));
   spdlog::info("stopped");
   if (engine::abandoned_runs() > 0) {

@@ -4,11 +4,12 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 
 import pytest
 
-from conftest import START_LIMIT_S, Server
+from conftest import FERMATA, START_LIMIT_S, Server
 
 HOUR_MS = 3_600_000
 EMULATED = """
@@ -51,6 +52,22 @@ def test_a_second_signal_ends_it_at_once(tmp_path, models):
     assert idle.sock.recv(1) == b""  # it has begun to stop, and waits for the hour to end
     server.process.send_signal(signal.SIGINT)
     assert server.process.wait(START_LIMIT_S) == 1
+
+
+def test_a_signal_while_it_starts_ends_it(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as store:  # that never answers
+        store.settimeout(START_LIMIT_S)
+        access = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+        process = subprocess.Popen(
+            [FERMATA, "serve", "--models", f"s3://127.0.0.1:{store.getsockname()[1]}/models/zoo"],
+            env={**os.environ, **access, "XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)})
+        connection, _ = store.accept()
+        with connection:
+            process.send_signal(signal.SIGTERM)
+            try:
+                assert process.wait(START_LIMIT_S) == 0
+            finally:
+                process.kill()
 
 
 class MuteServer(Server):
