@@ -150,6 +150,21 @@ TEST_F(TreeByHand, ItemsThatAStageMakesGoOnAndNoneIsAnAnswer) {
   EXPECT_EQ(ended.made, 0u);
 }
 
+// Of six crops each of the stages behind runs 61 ms, and not 11 as of one.
+TEST_F(TreeByHand, WhatIsAheadCountsAllItemsThatWereMade) {
+  const auto each = [this] { return tree.add_leaf(linear(10, 1, 64)); };
+  const ServiceId chain = pipeline({{leaf(1), {}}, {each(), {0}}, {each(), {1}}});
+  arrive(chain, 0, 100);
+  end(one().id, 1, 6);
+  EXPECT_THAT(started(), IsEmpty());
+  const auto ended = ending();
+  EXPECT_EQ(ended.how, Ending::kRejected);
+  EXPECT_EQ(ended.met.run, Duration::millis(122));
+  arrive(chain, 200, 400);
+  end(one().id, 201, 6);
+  EXPECT_EQ(one().due, at_ms(300.5));  // half of what is left
+}
+
 TEST_F(TreeByHand, StagesThatAnAnswerSkipsDoNotRunNorWhatReadsThem) {
   const ServiceId chain = pipeline({{leaf(10), {}}, {leaf(10), {0}}, {leaf(10), {1}}});
   arrive(chain, 0, 200, 2);

@@ -50,13 +50,31 @@ void PipelineChooser::planned(std::vector<uint32_t> options) {
   plan_ = std::move(options);
 }
 
-std::vector<Ahead> PipelineChooser::behind(uint32_t items, bool by_plan, Time now,
-                                           const Branches& tree) const {
+std::vector<uint32_t> PipelineChooser::items_by_stage(const Node& node) const {
+  std::vector<uint32_t> items(stages_.size()), made(stages_.size());
+  std::vector<bool> skipped(stages_.size());
+  for (size_t s = 0; s < stages_.size(); ++s) {
+    const Child& child = node.children[s];
+    items[s] = stages_[s].after.empty() ? node.items : 0;
+    skipped[s] = child.state == Child::kSkipped;
+    for (const uint32_t before : stages_[s].after) {
+      items[s] = std::max(items[s], made[before]);
+      skipped[s] = skipped[s] || skipped[before];
+    }
+    if (skipped[s]) items[s] = 0;
+    made[s] = child.state == Child::kDone ? child.made : items[s];
+  }
+  return items;
+}
+
+std::vector<Ahead> PipelineChooser::behind(const std::vector<uint32_t>& items, bool by_plan,
+                                           Time now, const Branches& tree) const {
   std::vector<Ahead> behind(stages_.size());
   for (uint32_t s = static_cast<uint32_t>(stages_.size()); s-- > 0;) {
     const bool planned = by_plan || stages_[s].dedicated;
     const ServiceId own = service(s, planned ? planned_option(s) : kAnyOption);
-    const Ahead from_here = sum(tree.ahead(own, items, now), behind[s]);
+    const Ahead here = items[s] == 0 ? Ahead{} : tree.ahead(own, items[s], now);
+    const Ahead from_here = sum(here, behind[s]);
     for (const uint32_t before : stages_[s].after) {
       behind[before] = longer(behind[before], from_here);
     }
@@ -65,7 +83,8 @@ std::vector<Ahead> PipelineChooser::behind(uint32_t items, bool by_plan, Time no
 }
 
 Ahead PipelineChooser::ahead(uint32_t items, Time now, const Branches& tree) const {
-  const std::vector<Ahead> after = behind(items, false, now, tree);
+  const std::vector<uint32_t> all(stages_.size(), items);
+  const std::vector<Ahead> after = behind(all, false, now, tree);
   Ahead longest;
   for (size_t s = 0; s < stages_.size(); ++s) {
     if (!stages_[s].after.empty()) continue;
@@ -136,8 +155,9 @@ uint32_t PipelineChooser::items_for(const Node& node, uint32_t stage) const {
 }
 
 void PipelineChooser::start_ready(Node& node, Time now, Branches& tree) {
-  const std::vector<Ahead> least = behind(node.items, false, now, tree);
-  const std::vector<Ahead> planned = plan_.empty() ? least : behind(node.items, true, now, tree);
+  const std::vector<uint32_t> items = items_by_stage(node);
+  const std::vector<Ahead> least = behind(items, false, now, tree);
+  const std::vector<Ahead> planned = plan_.empty() ? least : behind(items, true, now, tree);
   uint32_t made = 0;
   bool running = false;
   for (uint32_t s = 0; s < stages_.size(); ++s) {
@@ -175,7 +195,7 @@ void PipelineChooser::ended(Node& node, uint32_t stage, Ending how, Time now, Br
     child.due = child.last;
     return tree.start(node, stage, now);
   }
-  tree.end(node, how, 0, sum(own, behind(node.items, false, now, tree)[stage]));
+  tree.end(node, how, 0, sum(own, behind(items_by_stage(node), false, now, tree)[stage]));
 }
 
 }  // namespace fermata::policy

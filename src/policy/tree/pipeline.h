@@ -45,8 +45,12 @@ class PipelineChooser final : public NodeChooser {
   Ahead ahead(uint32_t items, Time now, const Branches& tree) const override;
 
  private:
+  // How many items each stage has of a request: as many as were made, else as many as the stages
+  // before it get; none where it will be skipped.
+  std::vector<uint32_t> items_by_stage(const Node& node) const;
   // What stands after each stage on the longest way, beside its own: by the plan, or at the least.
-  std::vector<Ahead> behind(uint32_t items, bool by_plan, Time now, const Branches& tree) const;
+  std::vector<Ahead> behind(const std::vector<uint32_t>& items, bool by_plan, Time now,
+                            const Branches& tree) const;
   ServiceId service(uint32_t stage, uint32_t option) const;
   uint32_t planned_option(uint32_t stage) const;
   // For a child that may take any option of its stage.
