@@ -16,8 +16,10 @@
 namespace fermata::engine {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Lt;
 using Stage = PipelineOptions::Stage;
 
 ServiceOptions pipeline(std::string service, std::vector<Stage> stages,
@@ -180,6 +182,43 @@ TEST_F(Pipelines, RequestsThatFailDoNotLookLikeItemsOfOthers) {
   const auto decisions = (*engine)->adapter_decisions();
   ASSERT_FALSE(decisions.empty());
   for (const auto& stage : decisions[0].decision.problem.stages) EXPECT_EQ(stage.items, 1);
+}
+
+// What was measured of the model before must not be believed of the one in its place.
+TEST_F(Pipelines, APlanForgetsTheLatenciesOfAModelThatWasReplaced) {
+  const auto claim = [this](const std::string& model, double ms) {
+    Profile profile{.version = 1,
+                    .model = model,
+                    .model_version = "1",
+                    .machine = "none",
+                    .provider = "cpu",
+                    .threads = 1};
+    for (const uint32_t b : {1u, 4u}) profile.batches[b] = {1, ms, ms, ms, ms};
+    fit(profile);
+    ASSERT_TRUE(write_profile(profile, folder_.path() / "models" / model / "profile.json").ok());
+  };
+  claim("base-plain", 500);  // which it does not take
+  claim("base-table", 500);
+  ServiceOptions chain = pipeline("p", {{"a", "base-plain"}, {"b", "base-table", {"a"}}});
+  chain.pipeline->adapter =
+      AdapterOptions{.interval = Duration::seconds(2), .sla = Duration::seconds(10)};
+  auto engine = start({chain});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const auto planned_ms = [&] {
+    const size_t before = (*engine)->adapter_decisions().size();
+    while ((*engine)->adapter_decisions().size() == before) (*engine)->end_second();
+    std::vector<double> ms;
+    const auto decisions = (*engine)->adapter_decisions();
+    for (const auto& stage : decisions[0].decision.problem.stages) {
+      ms.push_back(std::get<TableLatency>(stage.variants[0].latency).points_ms.at(1));
+    }
+    return ms;
+  };
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(ask(**engine, "p", {3, 1}).status.ok());
+  EXPECT_THAT(planned_ms(), Each(Lt(400)));
+  claim("base-plain", 700);
+  ASSERT_TRUE((*engine)->load("base-plain", {}).ok());
+  EXPECT_THAT(planned_ms(), ElementsAre(700, Lt(400)));
 }
 
 // The load rises beyond what the accurate variant can carry on all cores: the other one's replicas

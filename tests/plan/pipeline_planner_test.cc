@@ -230,6 +230,20 @@ TEST(PipelinePlanner, NamesTheLimitThatCannotBeKept) {
   EXPECT_EQ(binding([](auto& p) { p.batch_sizes = {16}; }), PipelineLimit::kBatchSizes);
 }
 
+// A core runs one item in 20 ms or eight in 25, which is 320 a second and no more.
+TEST(PipelinePlanner, WhereTheRateIsTooHighItCarriesMost) {
+  PipelineProblem p{.rate_rps = 330, .sla_ms = 500, .alpha = 1, .beta = 1, .max_cost = 1};
+  p.batch_sizes = {1, 8};
+  p.stages = {{.name = "a", .variants = {{"v", 1, 1, TableLatency{{{1, 20}, {8, 25}}}}}}};
+  EXPECT_FALSE(plan_pipeline(p).feasible);
+  const PipelinePlan most = plan_most(p);
+  ASSERT_TRUE(most.feasible);
+  EXPECT_EQ(most.stages[0].batch, 8u);
+  EXPECT_EQ(most.stages[0].replicas, 1);
+  p.sla_ms = 10;
+  EXPECT_FALSE(plan_most(p).feasible);
+}
+
 TEST(PipelinePlanner, WithoutEnoughStepsSaysHowFarItMayBe) {
   PipelineProblem p = random_problem(7, 4, false);
   for (uint64_t seed = 2; p.stages.size() < 12; ++seed) {
