@@ -50,7 +50,9 @@ void SquareRootForecast::second(double load) {
   if (seconds_ >= kForecastHorizon && before > 0) {
     const double highest = *std::max_element(means_.begin(), means_.end());
     const double observed = (highest - before) / deviation(before);
-    factor_ += kStep * (observed > factor_ ? quantile_ : quantile_ - 1);
+    const auto learned = static_cast<double>(seconds_ - kForecastHorizon);
+    const double step = std::max(kStep, kFirstSteps / (kSettling + learned));
+    factor_ += step * (observed > factor_ ? quantile_ : quantile_ - 1);
   }
   level_ += (load - level_) / kMemory;
   levels_[slot] = level_;

@@ -51,7 +51,8 @@ class SquareRootForecast {
  private:
   static constexpr double kMemory = 15;        // seconds
   static constexpr double kFirstFactor = 1.8;  // of a Poisson process' highest of 20 seconds
-  static constexpr double kStep = 0.01;        // a second
+  static constexpr double kStep = 0.01;        // a second, in the long run
+  static constexpr double kFirstSteps = 2, kSettling = 20;  // of the second n: 2 / (20 + n)
 
   double mean_of_burst() const;
   double deviation(double rate) const;  // of a Poisson process' mean over a burst

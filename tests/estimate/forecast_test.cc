@@ -82,6 +82,15 @@ TEST(Forecast, WhoMayWaitForABurstNeedsLessForIt) {
   EXPECT_NEAR(after(4), 2.5, 0.3);
 }
 
+// Requests that come as regularly as a clock, and not as a Poisson process does.
+TEST(Forecast, RegularRequestsAreKnownWithinTwoMinutes) {
+  SquareRootForecast forecast;
+  for (int second = 0; second < 20; ++second) forecast.second(10);
+  EXPECT_GT(forecast.forecast(), 15);
+  for (int second = 0; second < 100; ++second) forecast.second(10);
+  EXPECT_NEAR(forecast.forecast(), 10, 1);
+}
+
 TEST(Forecast, NothingIsExpectedOfNothing) {
   SquareRootForecast forecast;
   EXPECT_EQ(forecast.forecast(), 0);
