@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+#include <thread>
+
 #include "engine/catalog.h"
 #include "engine/execute/gather.h"
 #include "engine/fixture.h"
@@ -26,6 +29,13 @@ class OneModel {
     FERMATA_CHECK(executor_->load(variant_).ok());
   }
 
+  // `inputs` outlive the run.
+  void start(const std::vector<Tensor>& inputs, absl::AnyInvocable<void(BatchResult)> done) {
+    executor_->run({.variant = variant_->id,
+                    .parts = {{&inputs, &all_outputs_, 0, 1}},
+                    .done = std::move(done)});
+  }
+
   BatchResult run(const std::vector<std::vector<Tensor>>& requests,
                   const std::vector<std::string>& outputs = {}) {
     BatchRun batch{.variant = variant_->id};
@@ -43,6 +53,7 @@ class OneModel {
   std::unique_ptr<ExecutorFactory> executors_;
   std::unique_ptr<Executor> executor_;
   std::shared_ptr<const Variant> variant_;
+  const std::vector<std::string> all_outputs_;
 };
 
 Tensor index(std::vector<int64_t> rows) {
@@ -68,6 +79,26 @@ TEST(OnnxExecutor, OneBadItemFailsAlone) {
   EXPECT_THAT(values<float>((*result.parts[0])[0]), ElementsAre(10));
   EXPECT_FALSE(result.parts[1].ok());
   EXPECT_THAT(values<float>((*result.parts[2])[0]), ElementsAre(30));
+}
+
+TEST(OnnxExecutor, BatchesRunInOrderWhicheverThreadsTheyComeFrom) {
+  constexpr int kBatches = 8;
+  OneModel model("gather");
+  const std::vector<Tensor> inputs = {index({1})};
+  std::promise<void> all_given, all_ran;
+  std::vector<int> order;
+  model.start(inputs, [&](const BatchResult&) { all_given.get_future().wait(); });
+  for (int k = 0; k < kBatches; ++k) {
+    std::thread([&, k] {
+      model.start(inputs, [&, k](const BatchResult&) {
+        order.push_back(k);
+        if (order.size() == kBatches) all_ran.set_value();
+      });
+    }).join();
+  }
+  all_given.set_value();
+  all_ran.get_future().wait();
+  EXPECT_THAT(order, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
 TEST(OnnxExecutor, BatchesOfStrings) {

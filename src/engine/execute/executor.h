@@ -62,7 +62,7 @@ class Executor {
   // Nothing of it runs or will run.
   virtual void unload(VariantId id) = 0;
   // Returns at once; calls done exactly once, from any thread. One bad item
-  // fails its own part, not the batch. Runs one batch at a time, in order.
+  // fails its own part, not the batch. Runs one batch at a time, in order. One thread at a time.
   virtual void run(BatchRun batch) = 0;
   // Asks the run under way to stop; it may not heed that. Any thread.
   virtual void terminate() {}

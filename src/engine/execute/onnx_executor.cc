@@ -157,7 +157,7 @@ class OnnxExecutor : public Executor {
   }
 
   void run(BatchRun batch) override {
-    batches_.enqueue(std::move(batch));
+    batches_.enqueue(in_order_, std::move(batch));
     parker_.unpark();
   }
 
@@ -288,6 +288,7 @@ class OnnxExecutor : public Executor {
   const OrtPtr<OrtRunOptions> run_options_;
   std::optional<cpu_set_t> processors_;
   moodycamel::ConcurrentQueue<BatchRun> batches_;
+  moodycamel::ProducerToken in_order_{batches_};  // whichever threads they come from
   moodycamel::ConcurrentQueue<absl::AnyInvocable<void()>> commands_;
   Parker parker_;
   // The thread's own:

@@ -45,7 +45,10 @@ class ResidentExecutor final : public Executor {
     return absl::OkStatus();
   }
   void unload(VariantId id) override { post(id); }
-  void run(BatchRun batch) override { post(std::move(batch)); }
+  void run(BatchRun batch) override {
+    events_.enqueue(in_order_, std::move(batch));
+    parker_.unpark();
+  }
   void terminate() override { inner_->terminate(); }
   void end_soon(Duration limit) override { inner_->end_soon(limit); }
   RunHealth health() const override { return inner_->health(); }
@@ -154,6 +157,7 @@ class ResidentExecutor final : public Executor {
   const bool emulated_;
   const std::unique_ptr<Executor> inner_;
   moodycamel::ConcurrentQueue<Event> events_;
+  moodycamel::ProducerToken in_order_{events_};  // runs, whichever threads they come from
   Parker parker_;
   // The thread's own:
   absl::flat_hash_map<VariantId, Known> known_;
