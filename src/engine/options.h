@@ -226,8 +226,8 @@ struct EngineOptions {
   std::string policy = "fermata";  // a name of policy::all_scheduler_names()
   policy::GroupSettings groups;
   policy::Listener listener;  // of each sub-cluster's scheduler; none where empty
-  // Model threads that batch, besides one that ranks workers (Symphony 4.5). 0:
-  // both happen on the scheduler thread, which is best up to some 100k requests/s; so they do where
+  // Model threads that batch, besides one that ranks workers (Symphony 4.5). 0: both happen where
+  // requests come in and batches end, which is best up to some 100k requests/s; so they do where
   // a service has several models or these are loaded on demand.
   uint32_t scheduler_threads = 0;
   double latency_quantile = 0.9;    // of a profile, drives every decision; in [0.5, 0.99]

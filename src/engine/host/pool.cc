@@ -20,6 +20,14 @@ bool on_demand(const EngineOptions& options) {
   return options.workers.residency == Residency::kOnDemand;
 }
 
+// Whether one decision may take long: services of several models, and published policies.
+bool plans(const EngineOptions& options) {
+  return options.policy != "fermata" ||
+         std::any_of(
+             options.services.begin(), options.services.end(),
+             [](const ServiceOptions& service) { return service.variants || service.ensemble; });
+}
+
 struct MadeScheduler {
   std::unique_ptr<policy::Scheduler> scheduler;
   ThreadedScheduler* threaded = nullptr;  // the same, where it has threads to start
@@ -80,6 +88,7 @@ absl::StatusOr<std::unique_ptr<Pool>> Pool::make(
     ASSIGN_OR_RETURN(MadeScheduler made, make_one(options));
     if (options.listener) made.scheduler = options.listener(std::move(made.scheduler));
     Driver::Shared shared{pool->ids_, first, {}, {}, options.workers.run_limit};
+    shared.guests = made.threaded == nullptr && !plans(options);
     if (options.workers.least) shared.serving = *options.workers.least;
     for (Driver::NewWorker& worker : workers) {  // which are in the order of their types
       if (shared.types.empty() || shared.types.back() != worker.type) {

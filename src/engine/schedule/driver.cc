@@ -1,8 +1,8 @@
 #include "engine/schedule/driver.h"
 
 #include <algorithm>
-#include <array>
 #include <future>
+#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -15,7 +15,6 @@ namespace {
 
 constexpr size_t kMaxKeys = 256;  // of one variant
 constexpr size_t kMaxEarlyCancels = 4096;
-constexpr size_t kEventsAtOnce = 64;
 // Decisions leave room for this share of batches to start as late as they do (A5).
 constexpr double kDelayQuantile = 0.99;
 constexpr double kFirstDelayNanos = 500'000;
@@ -49,35 +48,55 @@ Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, doub
     FERMATA_CHECK(id.index() + 1 == workers_.size());
     if (id.index() >= serving_) scheduler_->set_available(id, false, now, decisions_);
   }
-  thread_ = std::thread([this] { loop(); });
+  turns_.call();
 }
 
 Driver::~Driver() {
   for (const auto& worker : workers_) worker->executor->end_soon(kLastRuns);
-  post(Command([this] {
+  post_command([this] {
     stopping_ = true;
     withdraw_waiting([](const Route&) { return true; }, shutting_down(), monotonic_now());
-  }));
-  thread_.join();
+  });
+  turns_.join();
+  while (completing_.load() > 0) std::this_thread::yield();
+  // A query that has run may wait, with nothing in flight, for a moment that does not come.
+  for (const auto& [id, part] : parts_) {
+    part.job->end(Outcome::kUnavailable, shutting_down(), {});
+  }
+  Event late;
+  while (events_.try_dequeue(late)) {
+    if (auto* job = std::get_if<std::shared_ptr<Job>>(&late)) {
+      (*job)->end(Outcome::kUnavailable, shutting_down(), {});
+    }
+  }
 }
 
 void Driver::post(Event event) {
   events_.enqueue(std::move(event));
-  parker_.unpark();
+  turns_.take();
+}
+
+// Who posts one may hold locks, and it may take long.
+void Driver::post_command(Command command) {
+  events_.enqueue(std::move(command));
+  turns_.call();
 }
 
 void Driver::submit(std::shared_ptr<Job> job) { post(std::move(job)); }
-void Driver::cancel(JobId id) { post(Cancel{id}); }
+void Driver::cancel(JobId id) {  // every driver of a pool is told
+  events_.enqueue(Cancel{id});
+  turns_.call();
+}
 void Driver::learned(std::shared_ptr<Job> job, std::vector<policy::Estimate> by_item) {
   post(Learned{std::move(job), std::move(by_item)});
 }
 
 void Driver::post_and_wait(absl::FunctionRef<void()> command) {
   std::promise<void> done;
-  post(Command([&] {
+  post_command([&] {
     command();
     done.set_value();
-  }));
+  });
   done.get_future().wait();
 }
 
@@ -90,7 +109,7 @@ void Driver::add(std::shared_ptr<const Variant> variant, Duration slo) {
 }
 
 void Driver::retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()> gone) {
-  post(Command([this, id, refuse_waiting, gone = std::move(gone)]() mutable {
+  post_command([this, id, refuse_waiting, gone = std::move(gone)]() mutable {
     if (refuse_waiting) {
       // Applications go on with what they have left, and those that wait as they are.
       withdraw_waiting([id](const Route& route) { return route.variant->id == id; },
@@ -102,38 +121,36 @@ void Driver::retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()
       unload(id);
       gone();
     });
-  }));
+  });
 }
 
-void Driver::loop() {
-  std::array<Event, kEventsAtOnce> events;
-  moodycamel::ConsumerToken token(events_);
-  while (!stopping_ || flying_ > 0) {
-    const size_t count = events_.try_dequeue_bulk(token, events.begin(), events.size());
-    const Time now = monotonic_now();
-    for (size_t i = 0; i < count; ++i) {
-      handle(events[i], now);
-      events[i] = std::monostate();
-    }
-    if (const Time due = scheduler_->next_wake(); due <= now) {
-      overslept_ = now - due;
-      observe_delay(overslept_);
-      scheduler_->tick(now, decisions_);
-      act(now);
-      overslept_ = Duration();
-    }
-    if (count == 0) parker_.park_until(scheduler_->next_wake());
+// Events in the order of each thread that brought them.
+Turns::Left Driver::work(bool guest) {
+  const bool all_new = next_ == count_;
+  if (all_new) {
+    next_ = 0;
+    count_ = events_.try_dequeue_bulk(token_, taken_.begin(), taken_.size());
   }
-  // A query that has run may wait, with nothing in flight, for a moment that does not come.
-  for (const auto& [id, part] : parts_) {
-    part.job->end(Outcome::kUnavailable, shutting_down(), {});
-  }
-  Event late;
-  while (events_.try_dequeue(late)) {
-    if (auto* job = std::get_if<std::shared_ptr<Job>>(&late)) {
-      (*job)->end(Outcome::kUnavailable, shutting_down(), {});
+  const bool more = !all_new || count_ == taken_.size();
+  const Time now = monotonic_now();
+  for (; next_ < count_; ++next_) {
+    if (guest && std::holds_alternative<Command>(taken_[next_])) return {.for_resident = true};
+    handle(taken_[next_], now);
+    taken_[next_] = std::monostate();
+    if (guest && next_ + 1 < count_ && monotonic_now() - now > Turns::kLongest) {
+      ++next_;
+      return {.more = true};
     }
   }
+  if (const Time due = scheduler_->next_wake(); due <= now) {
+    overslept_ = now - due;
+    observe_delay(overslept_);
+    scheduler_->tick(now, decisions_);
+    act(now);
+    overslept_ = Duration();
+  }
+  if (stopping_ && flying_ == 0) return {.for_resident = guest, .over = !guest};
+  return {.more = more, .due = scheduler_->next_wake()};
 }
 
 void Driver::handle(Event& event, Time now) {
@@ -319,8 +336,17 @@ void Driver::refuse(const policy::Dropped& dropped, Time now) {
   if (job->open_parts > 0) withdraw_parts(*job, now);
 }
 
+// The owner hears of it first; where there is none, this thread is it when it has replied, since
+// its worker cannot run the next batch before.
 void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result) {
   FERMATA_CHECK(result.parts.size() == flight->passengers.size());
+  completing_.fetch_add(1);
+  land(flight, std::move(result));
+  completing_.fetch_sub(1);
+}
+
+void Driver::land(const std::shared_ptr<Flight>& flight, BatchResult result) {
+  const Turns::Later later(turns_);
   flight->run = {.variant = flight->variant.get(),
                  .worker = shared_.first_worker + flight->worker.value(),
                  .worker_type = shared_.types[workers_[flight->worker.index()]->type],
@@ -339,11 +365,13 @@ void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result
   for (size_t i = 0; i < result.parts.size(); ++i) {
     if (flight->passengers[i].base_model) take_answer(*flight, i, std::move(result.parts[i]));
   }
-  post(flight);
+  events_.enqueue(flight);
   for (size_t i = 0; i < result.parts.size(); ++i) {
     const Flight::Passenger& passenger = flight->passengers[i];
     if (passenger.base_model) continue;
     passenger.job->answered(passenger.index, std::move(result.parts[i]), flight->run);
+    // What a reply led to may run on another worker while this one still replies.
+    if (i == 0 && result.parts.size() > 1 && serving_ > 1) turns_.call();
   }
 }
 
@@ -363,21 +391,6 @@ void Driver::landed(Flight& flight, Time now) {
     }
   }
   keys_.task_ended(flight.key);
-}
-
-bool Driver::overdue() const {
-  return std::any_of(workers_.begin(), workers_.end(),
-                     [](const auto& worker) { return worker->executor->health().overdue; });
-}
-
-std::vector<WorkerStatistics> Driver::worker_statistics() const {
-  std::vector<WorkerStatistics> result;
-  for (uint32_t i = 0; i < workers_.size(); ++i) {
-    result.push_back({shared_.first_worker + i, shared_.types[workers_[i]->type],
-                      workers_[i]->batches.load(), Duration::nanos(workers_[i]->busy_nanos.load()),
-                      workers_[i]->executor->health(), i < serving_});
-  }
-  return result;
 }
 
 }  // namespace fermata::engine

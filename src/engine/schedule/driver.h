@@ -2,12 +2,12 @@
 
 #include <concurrentqueue.h>
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <variant>
 #include <vector>
 
@@ -19,14 +19,16 @@
 #include "engine/execute/executor.h"
 #include "engine/schedule/job.h"
 #include "engine/schedule/key_table.h"
-#include "engine/schedule/parker.h"
+#include "engine/schedule/turns.h"
 #include "engine/services/compound_keys.h"
 #include "policy/scheduler.h"
 
 namespace fermata::engine {
 
-// Drives a policy::Scheduler in real time: one thread owns it and all state of jobs.
-// Others push events into a queue and wake it if it sleeps; nobody takes a lock.
+// Drives a policy::Scheduler in real time: one thread at a time owns it and all state of jobs.
+// Others put events into a queue; who finds no owner is it for a moment, so that most requests are
+// decided on by the thread that brought them. Nobody waits for another. What may take long, and
+// what falls due by time, is for a thread of the driver's own.
 class Driver {
  public:
   // What a driver shares with the others of its pool.
@@ -39,20 +41,21 @@ class Driver {
     std::vector<std::string> type_names = {"default"};
     Duration run_limit = Duration::seconds(10);  // the least after which a run is stopped
     uint32_t serving = ~uint32_t{0};             // of its workers, the first so many at the start
+    bool guests = true;  // the scheduler may be called from any thread, by one at a time
   };
   struct NewWorker {
     std::unique_ptr<Executor> executor;
     uint32_t type = 0;                                // of Shared::types
     int64_t memory_bytes = policy::kUnlimitedMemory;  // for what is loaded on demand
   };
-  // `orphan` takes a job whose variant is gone; called on the scheduler thread.
+  // `orphan` takes a job whose variant is gone; called by the owner.
   Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, double quantile,
          std::vector<NewWorker> workers, absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan);
   // Refuses what waits, lets what runs end.
   ~Driver();
 
   void submit(std::shared_ptr<Job> job);
-  void wake() { parker_.unpark(); }  // the scheduler's next_wake() has come nearer
+  void wake() { turns_.call(); }  // the scheduler's next_wake() has come nearer
   void cancel(JobId id);
   // What the data of each item of a submitted job says; it may overtake the job. Any thread.
   void learned(std::shared_ptr<Job> job, std::vector<policy::Estimate> by_item);
@@ -62,8 +65,8 @@ class Driver {
   // The workers have it loaded already. Blocks until the scheduler knows it.
   void add(std::shared_ptr<const Variant> variant, Duration slo);
   // Takes nothing new for it; waiting work is refused with UNAVAILABLE, or ends
-  // normally. Workers unload it when all has ended; then `gone` is called, on the
-  // scheduler thread. Returns at once.
+  // normally. Workers unload it when all has ended; then `gone` is called, by the
+  // owner. Returns at once.
   void retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()> gone);
   // The first `count` of its workers serve from now on. Those that come have loaded everything
   // before they get a batch; those that leave end the batch that they run. A worker that cannot
@@ -103,9 +106,12 @@ class Driver {
                              Learned, Command>;
 
   JobId next_id() { return JobId(shared_.ids.fetch_add(1, std::memory_order_relaxed)); }
+  static constexpr size_t kEventsAtOnce = 16;
+
   void post(Event event);
+  void post_command(Command command);
   void post_and_wait(absl::FunctionRef<void()> command);
-  void loop();
+  Turns::Left work(bool guest);
   void handle(Event& event, Time now);
   void arrived(std::shared_ptr<Job> job, Time now);
   bool served(const Route& route);  // everything that it needs
@@ -145,10 +151,12 @@ class Driver {
   absl::Status prepare(Worker& worker);  // loads what the others have
   void leave_if_idle(Worker& worker);    // unloads its models where it serves no more
   void completed(const std::shared_ptr<Flight>& flight, BatchResult result);  // worker's thread
+  void land(const std::shared_ptr<Flight>& flight, BatchResult result);       // its part
 
   const Shared shared_;
   moodycamel::ConcurrentQueue<Event> events_;
-  Parker parker_;
+  Turns turns_{[this](bool guest) { return work(guest); }, shared_.guests};
+  std::atomic<uint32_t> completing_{0};  // threads in completed(), whose last access this is
   std::vector<std::unique_ptr<Worker>> workers_;
   std::atomic<uint32_t> serving_;
   std::mutex loaded_mutex_;
@@ -156,7 +164,10 @@ class Driver {
   std::atomic<int64_t> control_delay_;
   std::atomic<uint64_t> batch_keys_{0};
 
-  // The scheduler thread's own:
+  // The owner's:
+  moodycamel::ConsumerToken token_{events_};
+  std::array<Event, kEventsAtOnce> taken_;  // from the queue; from next_ to count_ not handled
+  size_t next_ = 0, count_ = 0;
   std::unique_ptr<policy::Scheduler> scheduler_;
   absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan_;
   KeyTable keys_;
@@ -172,7 +183,6 @@ class Driver {
   Duration overslept_;     // of the tick under way
   bool stopping_ = false;
   uint64_t flying_ = 0;
-  std::thread thread_;
 };
 
 }  // namespace fermata::engine

@@ -56,7 +56,7 @@ struct Driver::Worker {
   uint32_t flying = 0;         // its batches under way
   bool leaving = false;        // its models go when it runs nothing
   std::set<VariantId> loaded;  // under loaded_mutex_
-  Time last_end;               // of its batches, as the scheduler thread knows
+  Time last_end;               // of its batches, as the owner knows
   std::atomic<uint64_t> batches{0};
   std::atomic<int64_t> busy_nanos{0};
 };

@@ -120,4 +120,19 @@ void Driver::leave_if_idle(Worker& worker) {
   for (const VariantId id : loaded) worker.executor->unload(id);
 }
 
+bool Driver::overdue() const {
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const auto& worker) { return worker->executor->health().overdue; });
+}
+
+std::vector<WorkerStatistics> Driver::worker_statistics() const {
+  std::vector<WorkerStatistics> result;
+  for (uint32_t i = 0; i < workers_.size(); ++i) {
+    result.push_back({shared_.first_worker + i, shared_.types[workers_[i]->type],
+                      workers_[i]->batches.load(), Duration::nanos(workers_[i]->busy_nanos.load()),
+                      workers_[i]->executor->health(), i < serving_});
+  }
+  return result;
+}
+
 }  // namespace fermata::engine

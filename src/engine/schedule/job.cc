@@ -102,7 +102,7 @@ void Job::send(absl::Status status, std::vector<Tensor> outputs, Explanation why
 
 bool Job::end(Outcome outcome, absl::Status status, Explanation why) {
   std::unique_lock<std::mutex> lock;
-  if (join_ != nullptr) lock = std::unique_lock(join_->mutex);
+  if (request_.in_parts && join_ != nullptr) lock = std::unique_lock(join_->mutex);
   if (ended_.exchange(true)) return false;
   const Time now = monotonic_now();
   why.outcome = outcome;
@@ -152,30 +152,37 @@ void Job::reply_in_turn(const PartRun& run) {
   }
 }
 
+// One reply goes out beyond the lock, since it may lead to anything, such as the end of this very
+// job. Several go out under it, in their order; only clients get those.
 void Job::answered_split(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs,
                          const PartRun& run) {
-  const std::lock_guard lock(join_->mutex);
+  std::unique_lock lock(join_->mutex);
   if (ended()) return;
-  if (!outputs.ok()) return finish(std::move(outputs), run, explain(run, part));
-  const auto parts = static_cast<uint32_t>(join_->outputs.size());
-  join_->outputs[part] = *std::move(outputs);
-  ++join_->answered;
-  if (request_.in_parts) {
-    join_->why[part] = explain(run, part);
-    reply_in_turn(run);
-  } else if (join_->answered == parts) {
-    std::vector<std::vector<Tensor>> all;
-    for (auto& each : join_->outputs) all.push_back(*std::move(each));
-    auto whole = join(all);
-    // Which rows one variant makes of an item, another need not.
-    if (!whole.ok() && route_->application != nullptr) {
-      whole = error(absl::StatusCode::kFailedPrecondition,
-                    "its items were answered by several variants, which do not fit together ({}): "
-                    "send one item a request",
-                    message(whole.status()));
+  if (!request_.in_parts) {
+    if (outputs.ok()) {
+      join_->outputs[part] = *std::move(outputs);
+      if (++join_->answered < join_->outputs.size()) return;
+      outputs = whole();
     }
-    finish(std::move(whole), run, explain(run, part));
+    lock.unlock();
+  } else if (outputs.ok()) {
+    join_->outputs[part] = *std::move(outputs);
+    join_->why[part] = explain(run, part);
+    return reply_in_turn(run);
   }
+  finish(std::move(outputs), run, explain(run, part));
+}
+
+absl::StatusOr<std::vector<Tensor>> Job::whole() {
+  std::vector<std::vector<Tensor>> all;
+  for (auto& each : join_->outputs) all.push_back(*std::move(each));
+  auto joined = join(all);
+  if (joined.ok() || route_->application == nullptr) return joined;
+  // Which rows one variant makes of an item, another need not.
+  return error(absl::StatusCode::kFailedPrecondition,
+               "its items were answered by several variants, which do not fit together ({}): "
+               "send one item a request",
+               message(joined.status()));
 }
 
 }  // namespace fermata::engine

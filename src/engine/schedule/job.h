@@ -104,7 +104,7 @@ class Job {
   // `next` answers for it from now on.
   void move_to(absl::FunctionRef<void(InferRequest, Reply, const Route& old, JobId id)> next);
 
-  // The scheduler thread's own.
+  // The driver's owner's own.
   void split(uint32_t parts);   // before any of them runs; more than one
   std::vector<JobId> part_ids;  // of a job that was split
   std::vector<JobId> parts() const { return part_ids.empty() ? std::vector{id_} : part_ids; }
@@ -126,6 +126,7 @@ class Job {
   Explanation explain(const PartRun& run, uint32_t part) const;
   void finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run, Explanation why);
   void reply_in_turn(const PartRun& run);
+  absl::StatusOr<std::vector<Tensor>> whole();  // the parts' outputs, of all of them
   void answered_split(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs,
                       const PartRun& run);
   void send(absl::Status status, std::vector<Tensor> outputs, Explanation why, bool final);
