@@ -36,8 +36,11 @@ absl::Status check_strings(const Tensor& tensor, uint64_t count) {
   return absl::OkStatus();
 }
 
-bool fits(const Shape& shape, const Shape& wanted) {
-  return std::equal(shape.begin(), shape.end(), wanted.begin(), wanted.end(),
+// As Signature::wire_shape says.
+bool fits(const Shape& shape, const TensorSpec& spec, const Signature& signature) {
+  const bool leads = signature.batches;
+  if (leads && (shape.empty() || shape[0] < 1)) return false;
+  return std::equal(shape.begin() + leads, shape.end(), spec.dims.begin(), spec.dims.end(),
                     [](int64_t has, int64_t want) { return want == -1 ? has >= 0 : has == want; });
 }
 
@@ -47,10 +50,9 @@ absl::Status check_input(const Tensor& tensor, const TensorSpec& spec, const Sig
     return invalid("input '{}': datatype is {}, expected {}", spec.name, name(tensor.datatype),
                    name(spec.datatype));
   }
-  const Shape wanted = signature.wire_shape(spec);
-  if (!fits(tensor.shape, wanted) || (signature.batches && tensor.shape[0] < 1)) {
+  if (!fits(tensor.shape, spec, signature)) {
     return invalid("input '{}': shape is {}, expected {}", spec.name, to_string(tensor.shape),
-                   to_string(wanted));
+                   to_string(signature.wire_shape(spec)));
   }
   if (signature.batches && static_cast<uint64_t>(tensor.shape[0]) > most_items) {
     return invalid("input '{}': shape {} has {} items, expected at most {} (limits.request_parts)",

@@ -24,7 +24,9 @@ absl::StatusOr<size_t> skip_strings(absl::Span<const std::byte> bytes, size_t fr
 }
 
 uint64_t elements_per_row(const Shape& shape) {
-  return element_count(Shape(shape.begin() + 1, shape.end()));
+  uint64_t count = 1;  // admission has looked at it
+  for (size_t d = 1; d < shape.size(); ++d) count *= static_cast<uint64_t>(shape[d]);
+  return count;
 }
 
 bool aligned(const std::byte* data, DataType type) {
@@ -33,6 +35,11 @@ bool aligned(const std::byte* data, DataType type) {
 }
 
 Shape model_shape(const TensorSpec& spec, const Tensor& tensor, bool batches, uint32_t items) {
+  if (spec.dims == spec.model_dims) {
+    Shape shape = tensor.shape;
+    if (batches) shape[0] = items;
+    return shape;
+  }
   const Shape item(tensor.shape.begin() + (batches ? 1 : 0), tensor.shape.end());
   Shape shape = spec.reshaped(item);
   if (batches) shape.insert(shape.begin(), items);
@@ -118,7 +125,8 @@ absl::StatusOr<std::vector<Tensor>> scatter(const Signature& signature,
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), output.name) == wanted.end()) {
       continue;
     }
-    Tensor& tensor = mine.emplace_back(output);
+    Tensor& tensor = mine.emplace_back(
+        Tensor{.name = output.name, .datatype = output.datatype, .shape = output.shape});
     const TensorSpec* spec = signature.output(output.name);
     const bool reshape = spec != nullptr && spec->dims != spec->model_dims;
     if (signature.batches) {
@@ -128,6 +136,8 @@ absl::StatusOr<std::vector<Tensor>> scatter(const Signature& signature,
       }
       ASSIGN_OR_RETURN(tensor.data, rows(output, first_in_batch, part.items));
       tensor.shape[0] = part.items;
+    } else {
+      tensor.data = output.data;
     }
     if (reshape) {
       const Shape item(tensor.shape.begin() + (signature.batches ? 1 : 0), tensor.shape.end());
