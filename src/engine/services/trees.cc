@@ -43,7 +43,7 @@ Trees::~Trees() {
   timer_thread_.join();
 }
 
-bool Trees::handle(const std::function<void(Actions&)>& event) {
+bool Trees::handle(absl::FunctionRef<void(Actions&)> event) {
   Actions actions;
   {
     const std::lock_guard lock(mutex_);
@@ -199,11 +199,11 @@ void Trees::withdraw(JobId id, Actions& actions) {
 
 void Trees::settle(Time now, Actions& actions) {
   while (!tree_.decisions().empty()) {
-    policy::TreeDecisions decided;
-    std::swap(decided, tree_.decisions());
-    for (const Started& started : decided.started) start(started, now, actions);
-    for (const JobId id : decided.withdrawn) withdraw(id, actions);
-    for (const Ended& ended : decided.ended) finish(ended, now, actions);
+    std::swap(acting_on_, tree_.decisions());  // acting on one may decide the next
+    for (const Started& started : acting_on_.started) start(started, now, actions);
+    for (const JobId id : acting_on_.withdrawn) withdraw(id, actions);
+    for (const Ended& ended : acting_on_.ended) finish(ended, now, actions);
+    acting_on_.clear();
   }
 }
 

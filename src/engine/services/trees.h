@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "engine/request.h"
 #include "engine/schedule/job.h"
 #include "engine/schedule/parker.h"
@@ -65,7 +67,7 @@ class Trees {
   using Actions = std::vector<Action>;
 
   // Runs `event` under the lock, then what it led to. False where it has stopped.
-  bool handle(const std::function<void(Actions&)>& event);
+  bool handle(absl::FunctionRef<void(Actions&)> event);
   void run_timer();
   void child_ended(JobId id, ReplyPart part);
   // The rest is under the lock.
@@ -92,6 +94,7 @@ class Trees {
   uint32_t acting_ = 0;  // threads beyond the lock
   bool stopped_ = false;
   policy::ServiceTree tree_;
+  policy::TreeDecisions acting_on_;
   Time timer_wakes_ = Time::infinite();
   Parker timer_;
   absl::flat_hash_map<JobId, std::shared_ptr<Node>> nodes_;

@@ -71,6 +71,7 @@ std::vector<Ahead> PipelineChooser::behind(const std::vector<uint32_t>& items, b
                                            Time now, const Branches& tree) const {
   std::vector<Ahead> behind(stages_.size());
   for (uint32_t s = static_cast<uint32_t>(stages_.size()); s-- > 0;) {
+    if (stages_[s].after.empty()) continue;
     const bool planned = by_plan || stages_[s].dedicated;
     const ServiceId own = service(s, planned ? planned_option(s) : kAnyOption);
     const Ahead here = items[s] == 0 ? Ahead{} : tree.ahead(own, items[s], now);
@@ -155,9 +156,15 @@ uint32_t PipelineChooser::items_for(const Node& node, uint32_t stage) const {
 }
 
 void PipelineChooser::start_ready(Node& node, Time now, Branches& tree) {
-  const std::vector<uint32_t> items = items_by_stage(node);
-  const std::vector<Ahead> least = behind(items, false, now, tree);
-  const std::vector<Ahead> planned = plan_.empty() ? least : behind(items, true, now, tree);
+  std::vector<Ahead> least, by_plan;  // of a request that has a deadline
+  if (!node.deadline.is_infinite()) {
+    const std::vector<uint32_t> items = items_by_stage(node);
+    least = behind(items, false, now, tree);
+    if (!plan_.empty()) by_plan = behind(items, true, now, tree);
+  }
+  const auto at = [](const std::vector<Ahead>& each, uint32_t s) {
+    return each.empty() ? Ahead() : each[s];
+  };
   uint32_t made = 0;
   bool running = false;
   for (uint32_t s = 0; s < stages_.size(); ++s) {
@@ -172,7 +179,8 @@ void PipelineChooser::start_ready(Node& node, Time now, Branches& tree) {
       child.items = items_for(node, s);
       if (child.items == 0) {
         child.state = Child::kSkipped;
-      } else if (!start(node, s, least[s], planned[s], now, tree)) {
+      } else if (!start(node, s, at(least, s), at(by_plan.empty() ? least : by_plan, s), now,
+                        tree)) {
         return;
       }
     }
