@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <deque>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -173,8 +174,19 @@ class OnnxExecutor : public Executor {
 
  private:
   void post(absl::AnyInvocable<void()> command) {
-    commands_.enqueue(std::move(command));
+    {
+      const std::lock_guard lock(commands_mutex_);
+      commands_.push_back(std::move(command));
+    }
     parker_.unpark();
+  }
+
+  bool next(absl::AnyInvocable<void()>& command) {
+    const std::lock_guard lock(commands_mutex_);
+    if (commands_.empty()) return false;
+    command = std::move(commands_.front());
+    commands_.pop_front();
+    return true;
   }
 
   void loop() {
@@ -183,7 +195,7 @@ class OnnxExecutor : public Executor {
       absl::AnyInvocable<void()> command;
       if (batches_.try_dequeue(batch)) {
         run_batch(batch);
-      } else if (commands_.try_dequeue(command)) {
+      } else if (next(command)) {
         command();
       } else {
         parker_.park_until(Time::infinite());
@@ -289,7 +301,9 @@ class OnnxExecutor : public Executor {
   std::optional<cpu_set_t> processors_;
   moodycamel::ConcurrentQueue<BatchRun> batches_;
   moodycamel::ProducerToken in_order_{batches_};  // whichever threads they come from
-  moodycamel::ConcurrentQueue<absl::AnyInvocable<void()>> commands_;
+  // In the order in which they came, whoever sent them: an unload and a load of one variant.
+  std::mutex commands_mutex_;
+  std::deque<absl::AnyInvocable<void()>> commands_;
   Parker parker_;
   // The thread's own:
   bool stopped_ = false;
