@@ -8,7 +8,6 @@
 #include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "engine/host/real_engine.h"
-#include "engine/host/stream_engine.h"
 #include "engine/services/adapter.h"
 #include "engine/services/dedicated.h"
 #include "model/repository.h"
@@ -146,6 +145,16 @@ std::string why_one_thread(const EngineOptions& options) {
                      options.scheduler_threads, reason);
 }
 
+// Those of kind `stream`, which are made on top of the others.
+std::vector<ServiceOptions> take_streams(EngineOptions& options) {
+  const auto is_stream = [](const ServiceOptions& s) { return s.stream.has_value(); };
+  std::vector<ServiceOptions> streams;
+  absl::c_copy_if(options.services, std::back_inserter(streams), is_stream);
+  std::erase_if(options.services, is_stream);
+  options.loads_ahead = !streams.empty();
+  return streams;
+}
+
 absl::StatusOr<std::unique_ptr<RealEngine>> make_unstarted(EngineOptions options) {
   if (const std::string why = why_one_thread(options); !why.empty()) {
     spdlog::warn(why);
@@ -187,11 +196,7 @@ uint32_t Engine::set_workers(uint32_t count) { return count; }
 
 absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   RETURN_IF_ERROR(check(options));
-  const auto is_stream = [](const ServiceOptions& s) { return s.stream.has_value(); };
-  std::vector<ServiceOptions> streams;
-  absl::c_copy_if(options.services, std::back_inserter(streams), is_stream);
-  std::erase_if(options.services, is_stream);
-  const uint32_t workers = options.workers.count();
+  const std::vector<ServiceOptions> streams = take_streams(options);
   ASSIGN_OR_RETURN(const std::vector<std::string> models, model_names(options.repository));
   RETURN_IF_ERROR(order_composites(options, models));
   if (const auto missing = missing_models(options, models); !missing.empty()) {
@@ -200,8 +205,8 @@ absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   ASSIGN_OR_RETURN(auto engine, make_unstarted(std::move(options)));
   // A model that fails has said so, in the log and in the index.
   RETURN_IF_ERROR(engine->start(models));
-  if (streams.empty()) return engine;
-  return StreamEngine::make(std::move(engine), streams, workers);
+  RETURN_IF_ERROR(engine->start_streams(streams));
+  return engine;
 }
 
 Examination examine(EngineOptions options) {
@@ -211,6 +216,7 @@ Examination examine(EngineOptions options) {
     return !status.ok();
   };
   if (add(check(options))) return found;
+  const std::vector<ServiceOptions> streams = take_streams(options);
   const auto models = model_names(options.repository);
   if (add(models.status())) return found;
   if (models->empty()) {
@@ -225,7 +231,7 @@ Examination examine(EngineOptions options) {
   }
   const auto engine = make_unstarted(std::move(options));
   if (add(engine.status())) return found;
-  add((*engine)->start(*models));
+  if (!add((*engine)->start(*models))) add((*engine)->start_streams(streams));
   add_troubles(**engine, found);
   found.catalog = (*engine)->catalog();
   add_notes(found);

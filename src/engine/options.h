@@ -239,6 +239,9 @@ struct EngineOptions {
   PlacementOptions placement;
   Limits limits;
   std::vector<ServiceOptions> services;
+  // Workers that load on demand are told apart, so that some can load ahead: make_engine() sets it
+  // where there is a service of kind `stream`.
+  bool loads_ahead = false;
 };
 
 }  // namespace fermata::engine

@@ -109,6 +109,9 @@ struct StreamStatistics {
   uint64_t clients = 0, mapped = 0;  // now
   uint64_t frames = 0, mismatches = 0, unmapped = 0, flooded = 0, plans = 0;
   double mean_accuracy = 0;  // of the last plan
+  // Of workers to another DNN, where not all have room; those that were there already; frames whose
+  // client's DNN was not there yet.
+  uint64_t switches = 0, prefetched = 0, stale = 0;
 };
 
 // What the adapter of a pipeline last decided, if it has one.

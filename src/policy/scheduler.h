@@ -60,6 +60,11 @@ class Scheduler {
   // so.
   virtual void set_available(WorkerId worker, bool available, Time now, Decisions& out);
 
+  // The worker has loaded a variant (KeyInfo::variant) before anybody needs it, or is about to let
+  // it go. From then on batches of such a variant run on workers of the types that have it, while
+  // any has. Policies that choose workers otherwise load it where they run it.
+  virtual void hold(WorkerId, VariantId, bool /*there*/, Time, Decisions&) {}
+
   // Whether it serves services of the kind. Of no other may one be added.
   virtual bool serves(Kind) const { return false; }
   // A key for tasks of one item, which batches of the keys that the service names answer; those

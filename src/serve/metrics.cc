@@ -280,6 +280,13 @@ void add_streams(const engine::EngineSnapshot& snapshot, Families& out) {
     out.counter("fermata_stream_flooded_total", "Frames beyond the registered rate", labels,
                 of(s.flooded));
     out.counter("fermata_stream_plans_total", "Plans made", labels, of(s.plans));
+    out.counter("fermata_stream_switches_total",
+                "Switches of workers to another DNN, where not all have room", labels,
+                of(s.switches));
+    out.counter("fermata_stream_prefetched_total", "Switches to a DNN that was loaded ahead",
+                labels, of(s.prefetched));
+    out.counter("fermata_stream_stale_total",
+                "Frames that came while no worker had their client's DNN", labels, of(s.stale));
   }
 }
 

@@ -90,7 +90,7 @@ class StreamSimulation {
   void answered(uint64_t id, bool served, Time now);  // at the client
   void reply(uint64_t id, bool served, Time now);
   void look(Time now);
-  uint32_t loaded(uint32_t variant, Time now);
+  void load(Time now);  // what the residents order
 
   const StreamRun& run_;
   std::unique_ptr<policy::Scheduler> scheduler_;
@@ -136,7 +136,7 @@ void StreamSimulation::set_up() {
   sessions_ = std::make_unique<policy::StreamSessions>(std::move(settings));
   const auto count = static_cast<uint32_t>(run_.variants.size());
   if (run_.room > 0) {
-    residents_.emplace(run_.workers, count, run_.room, Duration::from_millis(run_.load_ms));
+    residents_.emplace(run_.workers, count, run_.room);
   }
   for (uint32_t w = 0; w < run_.workers; ++w) scheduler_->add_worker(Time(), decisions_);
   for (uint32_t c = 0; c < run_.clients.size(); ++c) {
@@ -156,10 +156,11 @@ void StreamSimulation::look(Time now) {
     sessions_->planned(problem, plan);
     for (const plan::StreamPlan::Worker& worker : plan.workers) {
       if (!residents_) break;
-      const auto there = residents_->want(worker.worker, worker.variant, now);
+      const auto there = residents_->want(worker.worker, worker.variant);
       result_.prefetched += there == true;
       result_.fetched += there == false;
     }
+    load(now);
   }
   at(now + kLook, [this](Time later) { look(later); });
 }
@@ -210,16 +211,15 @@ void StreamSimulation::send(uint32_t client, Time now) {
      [this, client](Time t) { senders_[client].uplink.acknowledged(Duration(), t); });
 }
 
-// What serves a frame that came for a DNN: the one that was there before it, where some worker
-// should run it and none does yet.
-uint32_t StreamSimulation::loaded(uint32_t variant, Time now) {
-  std::optional<uint32_t> before;
-  for (uint32_t w = 0; residents_ && w < run_.workers; ++w) {
-    const uint32_t active = residents_->active(w, now);
-    if (active == variant) return variant;
-    if (residents_->wanted(w) == variant) before = active;
+void StreamSimulation::load(Time now) {
+  if (!residents_) return;
+  for (const policy::StreamResidents::Order& order : residents_->take_orders()) {
+    if (!order.load) continue;
+    at(now + Duration::from_millis(run_.load_ms), [this, order](Time end) {
+      residents_->loaded(order.worker, order.variant, true);
+      load(end);
+    });
   }
-  return before.value_or(variant);
 }
 
 void StreamSimulation::arrive(uint64_t id, Time now) {
@@ -237,8 +237,10 @@ void StreamSimulation::arrive(uint64_t id, Time now) {
   if (run_.mode != StreamMode::kDnnAlone) meta.input_size = run_.variants[frame.size].input_size;
   const auto route = sessions_->frame(meta, now);
   if (!route.ok()) return reply(id, false, now);
-  frame.variant = run_.mode == StreamMode::kFixed ? run_.variant : loaded(route->variant, now);
-  result_.stale += frame.measured && frame.variant != route->variant && residents_.has_value();
+  frame.variant = run_.mode == StreamMode::kFixed ? run_.variant
+                  : residents_                    ? residents_->serving(route->variant)
+                                                  : route->variant;
+  result_.stale += frame.measured && residents_ && residents_->awaited(route->variant);
   scheduler_->nominate(
       {JobId(id), keys_[frame.variant], now, route->deadline, 1, route->start_from}, now,
       decisions_);

@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <future>
 #include <limits>
+#include <mutex>
 #include <optional>
 
 #include "engine/fixture.h"
@@ -18,24 +21,42 @@ using ::testing::ElementsAre;
 struct Scribe final : Executor {
   explicit Scribe(std::vector<std::string>& to) : lines(to) {}
   absl::Status load(std::shared_ptr<const Variant> variant) override {
-    lines.push_back("load " + variant->model);
+    {
+      std::unique_lock lock(mutex);
+      lines.push_back("load " + variant->model);
+      changed.wait(lock, [&] { return stuck != variant->id; });
+    }
     return variant->id == VariantId(9) ? absl::InternalError("broken") : absl::OkStatus();
   }
-  void unload(VariantId id) override { lines.push_back("unload " + std::to_string(id.value())); }
+  void unload(VariantId id) override { write("unload " + std::to_string(id.value())); }
   void run(BatchRun batch) override {
-    lines.push_back("run " + std::to_string(batch.variant.value()));
+    write("run " + std::to_string(batch.variant.value()));
     BatchResult result;
     result.parts.assign(batch.parts.size(), std::vector<Tensor>());
     batch.done(std::move(result));
   }
+  void write(std::string line) {
+    const std::lock_guard lock(mutex);
+    lines.push_back(std::move(line));
+  }
+  void go_on() {
+    const std::lock_guard lock(mutex);
+    stuck = VariantId::none();
+    changed.notify_all();
+  }
   std::vector<std::string>& lines;
+  std::mutex mutex;
+  std::condition_variable changed;
+  VariantId stuck = VariantId::none();  // whose load does not end
 };
 
 // 100 MiB.
 struct Resident {
   Resident() {
     options.types[0].memory_mb = 100;
-    executor = make_resident_executor(std::make_unique<Scribe>(lines), options, 0);
+    auto inner = std::make_unique<Scribe>(lines);
+    scribe = inner.get();
+    executor = make_resident_executor(std::move(inner), options, 0);
   }
   absl::Status know(uint32_t id, double memory_mb, std::optional<uint32_t> weights = {}) const {
     auto variant = std::make_shared<Variant>();
@@ -52,8 +73,14 @@ struct Resident {
     executor->run(std::move(batch));
     return done.get_future().get();
   }
+  std::future<absl::Status> load_ahead(uint32_t id) const {
+    auto done = std::make_shared<std::promise<absl::Status>>();
+    executor->load_ahead(VariantId(id), [done](absl::Status s) { done->set_value(std::move(s)); });
+    return done->get_future();
+  }
   std::vector<std::string> lines;
   WorkerOptions options;
+  Scribe* scribe = nullptr;
   std::unique_ptr<Executor> executor;
 };
 
@@ -100,6 +127,51 @@ TEST(ResidentExecutor, ToSwitchBetweenWidthsOfOneNetworkLoadsNothing) {
   EXPECT_TRUE(r.run(3).ok());
   EXPECT_EQ(std::count(r.lines.begin(), r.lines.end(), "unload 1"), 1);
   EXPECT_EQ(std::count(r.lines.begin(), r.lines.end(), "unload 2"), 1);
+}
+
+TEST(ResidentExecutor, AWidthThatDoesNotLoadLeavesTheOthersAlone) {
+  Resident r;
+  for (uint32_t id : {8, 9, 10}) ASSERT_TRUE(r.know(id, 60, 8).ok());
+  EXPECT_TRUE(r.run(8).ok());
+  EXPECT_EQ(r.run(9).code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(r.run(10).ok());
+  EXPECT_TRUE(r.run(8).ok());
+  EXPECT_EQ(std::count(r.lines.begin(), r.lines.end(), "load 8"), 1);
+  EXPECT_EQ(std::count(r.lines.begin(), r.lines.end(), "load 10"), 1);
+}
+
+TEST(ResidentExecutor, WhatIsThereRunsWhileAnotherIsLoadedAhead) {
+  Resident r;
+  for (uint32_t id : {1, 2, 3}) ASSERT_TRUE(r.know(id, 30).ok());
+  EXPECT_TRUE(r.run(1).ok());
+  r.scribe->stuck = VariantId(2);
+  auto second = r.load_ahead(2);
+  EXPECT_TRUE(r.run(1).ok());
+  auto third = r.load_ahead(3);
+  r.scribe->go_on();
+  EXPECT_TRUE(second.get().ok());
+  EXPECT_TRUE(third.get().ok());
+  EXPECT_TRUE(r.load_ahead(3).get().ok());  // it is there
+  EXPECT_TRUE(r.run(2).ok());
+  r.executor->let_go(VariantId(3));
+  r.executor.reset();
+  EXPECT_EQ(std::count(r.lines.begin(), r.lines.end(), "load 2"), 1);
+  EXPECT_EQ(std::count(r.lines.begin(), r.lines.end(), "load 3"), 1);
+  EXPECT_EQ(r.lines.back(), "unload 3");
+}
+
+TEST(ResidentExecutor, ABatchWaitsForItsVariantThatIsBeingLoadedAhead) {
+  Resident r;
+  ASSERT_TRUE(r.know(1, 60).ok() && r.know(9, 60).ok());
+  r.scribe->stuck = VariantId(1);
+  auto ahead = r.load_ahead(1);
+  auto ran = std::async(std::launch::async, [&] { return r.run(1); });
+  r.scribe->go_on();
+  EXPECT_TRUE(ahead.get().ok());
+  EXPECT_TRUE(ran.get().ok());
+  EXPECT_EQ(r.load_ahead(9).get().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(r.load_ahead(7).get().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(std::count(r.lines.begin(), r.lines.end(), "load 1"), 1);
 }
 
 TEST(ResidentExecutor, WhatIsUnloadedGivesItsRoomBack) {

@@ -169,6 +169,9 @@ class Teller final : public Scheduler {
   void set_available(WorkerId worker, bool available, Time now, Decisions& out) override {
     listen(out, [&] { inner_->set_available(worker, available, now, out); });
   }
+  void hold(WorkerId worker, VariantId variant, bool there, Time now, Decisions& out) override {
+    listen(out, [&] { inner_->hold(worker, variant, there, now, out); });
+  }
   bool serves(Kind kind) const override { return inner_->serves(kind); }
   void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override {
     listen(out, [&] { inner_->learned(task, estimate, now, out); });

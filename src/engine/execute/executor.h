@@ -64,6 +64,11 @@ class Executor {
   // Returns at once; calls done exactly once, from any thread. One bad item
   // fails its own part, not the batch. Runs one batch at a time, in order. One thread at a time.
   virtual void run(BatchRun batch) = 0;
+  // Of a worker that loads what it runs: loads it beside what runs, before a batch needs it. In
+  // order with run(), and like that from one thread at a time. Calls
+  // `done` once, from a thread of its own; not at all when the worker goes first.
+  virtual void load_ahead(VariantId, absl::AnyInvocable<void(absl::Status)> /*done*/) {}
+  virtual void let_go(VariantId) {}  // of what it has loaded; a batch may want it again
   // Asks the run under way to stop; it may not heed that. Any thread.
   virtual void terminate() {}
   // The limit of what runs now is at most so far away.

@@ -9,7 +9,8 @@ namespace fermata::engine {
 
 // A worker whose memory does not hold every variant (SneakPeek): load() only makes one
 // known, run() loads it first where it is not there, and the least recently used go until it
-// fits, just as policy/residency.h plans it. `inner` runs what is loaded. Where nothing is really
+// fits, just as plan/variants/residency.h plans it. What load_ahead() asks for is loaded on a
+// background thread, while what is there runs. `inner` runs what is loaded. Where nothing is really
 // loaded (an emulated worker) loading takes as long as the profile says.
 std::unique_ptr<Executor> make_resident_executor(std::unique_ptr<Executor> inner,
                                                  const WorkerOptions& options, uint32_t type);

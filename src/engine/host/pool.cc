@@ -82,6 +82,9 @@ absl::StatusOr<std::unique_ptr<Pool>> Pool::make(
       dealt[next++ % subclusters].push_back(std::move(worker));
     }
   }
+  // Workers that hold different models are of different types for their scheduler.
+  const bool apart = on_demand(options) && options.workers.count() <= policy::kMostWorkerTypes &&
+                     options.loads_ahead;
   std::unique_ptr<Pool> pool(new Pool());
   uint32_t first = 0;
   for (auto& workers : dealt) {
@@ -91,7 +94,7 @@ absl::StatusOr<std::unique_ptr<Pool>> Pool::make(
     shared.guests = made.threaded == nullptr && !plans(options);
     if (options.workers.least) shared.serving = *options.workers.least;
     for (Driver::NewWorker& worker : workers) {  // which are in the order of their types
-      if (shared.types.empty() || shared.types.back() != worker.type) {
+      if (shared.types.empty() || shared.types.back() != worker.type || apart) {
         shared.types.push_back(worker.type);
         shared.type_names.push_back(options.workers.types[worker.type].name);
       }
@@ -150,6 +153,16 @@ void Pool::retire(uint32_t subcluster, VariantId id, bool refuse_waiting) {
   Part& part = *parts_.at(subcluster);
   part.room.leaving(id);
   part.driver.retire(id, refuse_waiting, [&part, id] { part.room.left(id); });
+}
+
+void Pool::load_ahead(uint32_t worker, std::shared_ptr<const Variant> variant,
+                      absl::AnyInvocable<void(absl::Status)> done) {
+  FERMATA_CHECK(parts_.size() == 1);
+  parts_.front()->driver.load_ahead(WorkerId(worker), std::move(variant), std::move(done));
+}
+
+void Pool::let_go(uint32_t worker, std::shared_ptr<const Variant> variant) {
+  parts_.front()->driver.let_go(WorkerId(worker), std::move(variant));
 }
 
 uint32_t Pool::set_workers(uint32_t count) {

@@ -45,6 +45,11 @@ class Pool {
   // As Driver::retire; the room is free again when the workers have unloaded it.
   void retire(uint32_t subcluster, VariantId id, bool refuse_waiting);
 
+  // As the driver's, of a pool that is not divided.
+  void load_ahead(uint32_t worker, std::shared_ptr<const Variant> variant,
+                  absl::AnyInvocable<void(absl::Status)> done);
+  void let_go(uint32_t worker, std::shared_ptr<const Variant> variant);
+
   // As Driver::set_workers, of a pool that is not divided.
   uint32_t set_workers(uint32_t count);
 

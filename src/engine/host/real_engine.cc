@@ -44,6 +44,7 @@ RealEngine::RealEngine(EngineOptions options,
 // may be gone.
 RealEngine::~RealEngine() {
   if (pool_ == nullptr) return;
+  streams_.stop();
   trees_.stop();
   pool_->close();
   for (auto* timer : {&epoch_timer_, &window_timer_, &second_timer_}) timer->reset();
@@ -167,12 +168,6 @@ absl::Status RealEngine::index_evidence(const ServiceOptions& service,
   registry_.set_evidence(service.name, evidence.get());
   evidence_.push_back(std::move(evidence));
   return absl::OkStatus();
-}
-
-JobId RealEngine::submit(InferRequest request, Reply reply) {
-  const JobId id = pool_->next_id();
-  submit_as(id, std::move(request), std::move(reply));
-  return id;
 }
 
 void RealEngine::submit_as(JobId id, InferRequest request, Reply reply) {
@@ -330,6 +325,8 @@ void RealEngine::note(const std::string& model, std::optional<ModelStatus> statu
 absl::Status RealEngine::ready(const std::string& model) {
   note(model, {});
   spdlog::info("model '{}' is ready", model);
+  const absl::Status streams = make_streams();  // which may have waited for it
+  if (!streams.ok()) spdlog::error("{}", message(streams));
   return absl::OkStatus();
 }
 

@@ -19,6 +19,7 @@
 #include "engine/host/registry.h"
 #include "engine/host/replicas.h"
 #include "engine/services/adapter.h"
+#include "engine/services/streams.h"
 #include "engine/services/trees.h"
 #include "plan/autoscale.h"
 
@@ -32,6 +33,8 @@ class RealEngine : public Engine {
   // Loads `models`, divides the pool as they need it, starts the timers. Once, before
   // anything else.
   absl::Status start(const std::vector<std::string>& models);
+  // One whose variants are not all served starts when they are.
+  absl::Status start_streams(const std::vector<ServiceOptions>& services);
 
   Time now() const override { return monotonic_now(); }
   void cancel(JobId job) override {
@@ -50,6 +53,10 @@ class RealEngine : public Engine {
   void end_second() override;
   uint32_t set_workers(uint32_t count) override;
   std::vector<AdapterDecision> adapter_decisions() const override;
+  std::vector<plan::StreamProblem> last_stream_problems() const override {
+    return streams_.last_problems();
+  }
+  void close_streams(uint64_t owner) override { streams_.close(owner); }
   EngineSnapshot snapshot() const override;
   bool overdue() const override { return pool_->overdue() || replicas_->overdue(); }
 
@@ -85,6 +92,11 @@ class RealEngine : public Engine {
   absl::Status unavailable(const std::string& model, const absl::Status& why);
   void close_window();
 
+  // real_engine_streams.cc
+  StreamService::Loading loading();
+  absl::Status make_streams();
+  static std::string why_not(const ServiceOptions& stream, const Catalog& catalog);
+  std::shared_ptr<const Variant> model_of(const std::string& service) const;
   absl::Status make_adapters();  // real_engine_adapters.cc
   void start_adapters();
   void adapt(Adapter& adapter, const std::shared_ptr<const Pipeline>& pipeline,
@@ -127,6 +139,9 @@ class RealEngine : public Engine {
   std::map<std::string, std::string> overrides_;  // by model: the configuration it was loaded with
   std::map<std::string, ModelStatus> troubled_;   // by model: loading, or why it failed
   Published<Routes> routes_;
+  std::vector<ServiceOptions> stream_options_;             // under changing_
+  size_t stream_faces_ = 0;                                // of those that have started
+  Streams streams_;                                        // the pool's last replies go through it
   Trees trees_;                                            // the pool's last replies come to it
   std::vector<std::unique_ptr<EnsembleModel>> ensembles_;  // the pool's last queries need them
   std::unique_ptr<Pool> pool_;

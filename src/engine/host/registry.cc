@@ -296,6 +296,10 @@ std::shared_ptr<const Routes> Registry::routes() {
   for (const ServiceOptions* service : *composites) {
     add_composite(*service, *catalog, *routes);
   }
+  for (const auto& face : faces_) {
+    std::erase_if(catalog->services, [&](const auto& s) { return s->name == face->name; });
+    catalog->services.push_back(face);
+  }
   std::sort(catalog->services.begin(), catalog->services.end(),
             [](const auto& a, const auto& b) { return a->name < b->name; });
   routes->catalog = std::move(catalog);

@@ -61,6 +61,8 @@ class Registry {
   std::shared_ptr<const Routes> routes();
   // What puts together the answers of an ensemble.
   void set_ensemble(const std::string& service, EnsembleModel* model);
+  // What clients see of services that others answer and that have no route of their own.
+  void set_faces(std::vector<std::shared_ptr<const Service>> faces) { faces_ = std::move(faces); }
   // Why a service that is made of others is not served although they are loaded.
   absl::Status compounds() const;
   // The tightest deadline of the services that use a model; infinite: none has one.
@@ -99,6 +101,7 @@ class Registry {
     absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline = nullptr;
   };
   std::map<std::string, OfMembers> composites_;  // by service
+  std::vector<std::shared_ptr<const Service>> faces_;
   uint32_t next_facade_ = kFirstFacade;
   std::map<std::string, Loaded> loaded_;  // by model
   std::map<std::string, std::shared_ptr<Gate>> gates_;

@@ -81,6 +81,11 @@ class Driver {
   void pin(uint32_t worker, const std::vector<uint32_t>& processors);
   // Into every worker that serves, or none; blocks.
   absl::Status load(const std::shared_ptr<const Variant>& variant);
+  // Of workers that load what they run: one loads a variant beside what it runs, or lets it go, and
+  // the scheduler is told. `done` may come from any thread, or not at all when the driver goes.
+  void load_ahead(WorkerId worker, std::shared_ptr<const Variant> variant,
+                  absl::AnyInvocable<void(absl::Status)> done);
+  void let_go(WorkerId worker, std::shared_ptr<const Variant> variant);
   // Blocks until all that was posted before has been handled.
   void settle();
 
@@ -145,6 +150,7 @@ class Driver {
                         Time now);
   void forget(JobId part);  // a part has ended
   void left_queue(Job& job);
+  void hold(WorkerId worker, VariantId weights, bool there);
   absl::Status load_into(Worker& worker, const std::shared_ptr<const Variant>& variant);
   void unload_from(Worker& worker, VariantId id);
   void unload(VariantId id);             // from all workers

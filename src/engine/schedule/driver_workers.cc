@@ -41,7 +41,38 @@ void Driver::unload(VariantId id) {
     const std::lock_guard lock(loaded_mutex_);
     loaded_.erase(id);
   }
-  for (const auto& worker : workers_) unload_from(*worker, id);
+  for (uint32_t i = 0; i < workers_.size(); ++i) {
+    unload_from(*workers_[i], id);
+    scheduler_->hold(WorkerId(i), id, false, monotonic_now(), decisions_);  // no key of it is left
+  }
+}
+
+// Where a command runs.
+void Driver::hold(WorkerId worker, VariantId weights, bool there) {
+  const Time now = monotonic_now();
+  scheduler_->hold(worker, weights, there, now, decisions_);
+  act(now);
+}
+
+void Driver::load_ahead(WorkerId worker, std::shared_ptr<const Variant> variant,
+                        absl::AnyInvocable<void(absl::Status)> done) {
+  const VariantId id = variant->id;
+  auto loaded = [this, worker, weights = variant->loads(),
+                 done = std::move(done)](absl::Status status) mutable {
+    if (status.ok()) post_command([this, worker, weights] { hold(worker, weights, true); });
+    done(std::move(status));
+  };
+  post_command([this, worker, id, loaded = std::move(loaded)]() mutable {
+    workers_[worker.index()]->executor->load_ahead(id, std::move(loaded));
+  });
+}
+
+// What was bound before it is told runs first.
+void Driver::let_go(WorkerId worker, std::shared_ptr<const Variant> variant) {
+  post_command([this, worker, variant = std::move(variant)] {
+    hold(worker, variant->loads(), false);
+    workers_[worker.index()]->executor->let_go(variant->id);
+  });
 }
 
 absl::Status Driver::prepare(Worker& worker) {

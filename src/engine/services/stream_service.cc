@@ -1,6 +1,10 @@
 #include "engine/services/stream_service.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
+#include <cmath>
+#include <set>
 #include <utility>
 
 #include "base/clock.h"
@@ -35,11 +39,36 @@ TableLatency latency_to_plan_with(const Profile& profile) {
   return ms > 0 ? TableLatency{{{1, ms}}} : TableLatency{};
 }
 
+// How many of the variants a worker holds, whichever they are; 0 where there is nothing to load
+// ahead: not all are models of their own, or workers hold what they run, or only one of them.
+uint32_t room_for(const ServiceOptions& options, const StreamService::Loading& loading) {
+  if (!std::isfinite(loading.memory_mb)) return 0;
+  std::vector<double> memory_mb;
+  std::set<VariantId> loads;
+  for (const StreamOptions::Variant& v : options.stream->variants) {
+    const std::shared_ptr<const Variant> model = loading.model(v.service);
+    if (model == nullptr || !loads.insert(model->loads()).second) return 0;
+    memory_mb.push_back(model->memory.static_mb + model->memory.dynamic_mb);
+  }
+  std::sort(memory_mb.rbegin(), memory_mb.rend());
+  uint32_t room = 0;
+  for (double used = 0; room < memory_mb.size(); ++room) {
+    if ((used += memory_mb[room]) > loading.memory_mb) break;
+  }
+  if (room > 1) return room;
+  spdlog::warn(
+      "service '{}': workers.memory_mb has room for one of its variants: another is loaded when "
+      "its first frame has come, and frames wait for that",
+      options.name);
+  return 0;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(const ServiceOptions& options,
                                                                    const Catalog& catalog,
-                                                                   uint32_t workers) {
+                                                                   uint32_t workers,
+                                                                   const Loading& loading) {
   policy::StreamSettings settings = options.stream->settings;
   settings.workers = std::min(workers, plan::StreamProblem::kMostWorkers);
   settings.slo = options.slo;
@@ -67,17 +96,80 @@ absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(const Service
   const auto facade = make_facade(options.name, *largest, largest->id);
   facade->config.set_platform("fermata_stream");  // by which clients find such services
   face->versions = {facade};
-  return std::unique_ptr<StreamService>(
-      new StreamService(options, std::move(settings), std::move(signatures), std::move(face)));
+  return std::unique_ptr<StreamService>(new StreamService(
+      options, std::move(settings), std::move(signatures), std::move(face), loading));
 }
 
 StreamService::StreamService(ServiceOptions options, policy::StreamSettings settings,
-                             std::vector<Signature> signatures, std::shared_ptr<const Service> face)
+                             std::vector<Signature> signatures, std::shared_ptr<const Service> face,
+                             const Loading& loading)
     : options_(std::move(options)),
       signatures_(std::move(signatures)),
+      loading_(loading),
       face_(std::move(face)),
-      sessions_(std::move(settings)),
-      planner_(kLook, [this] { plan(); }) {}
+      sessions_(std::move(settings)) {
+  if (const uint32_t room = room_for(options_, loading_); room > 0) {
+    const auto variants = static_cast<uint32_t>(options_.stream->variants.size());
+    const std::scoped_lock lock(mutex_);
+    residents_.emplace(sessions_.settings().workers, variants, room);
+    for (const StreamOptions::Variant& v : options_.stream->variants) {
+      models_.push_back(loading_.model(v.service)->id);
+    }
+    for (uint32_t w = 0; w < sessions_.settings().workers; ++w) residents_->want(w, 0);
+    carry_out();
+  }
+  planner_ = std::make_unique<Periodic>(kLook, [this] { plan(); });
+}
+
+void StreamService::stop() {
+  planner_.reset();
+  const std::scoped_lock lock(mutex_);
+  stopped_ = true;
+}
+
+void StreamService::want(uint32_t worker, uint32_t variant) {
+  const std::optional<bool> there = residents_->want(worker, variant);
+  if (!there) return;
+  ++switches_;
+  prefetched_ += *there;
+}
+
+void StreamService::notice_reloads() {
+  for (uint32_t v = 0; v < models_.size(); ++v) {
+    const auto model = loading_.model(options_.stream->variants[v].service);
+    const VariantId now = model == nullptr ? VariantId::none() : model->id;
+    if (std::exchange(models_[v], now) != now) residents_->replaced(v);
+  }
+}
+
+void StreamService::carry_out() {
+  for (auto orders = residents_->take_orders(); !orders.empty();
+       orders = residents_->take_orders()) {
+    for (const auto& [worker, v, load] : orders) {
+      const auto model = loading_.model(options_.stream->variants[v].service);
+      if (model != nullptr && load) {
+        loading_.load(worker, model, [this, w = worker, v = v](const absl::Status& status) {
+          loaded(w, v, status);
+        });
+      } else if (model != nullptr) {
+        loading_.let_go(worker, model);
+      } else if (load) {
+        residents_->loaded(worker, v, false);
+      }
+    }
+  }
+}
+
+void StreamService::loaded(uint32_t worker, uint32_t variant, const absl::Status& status) {
+  const std::scoped_lock lock(mutex_);
+  if (stopped_) return;
+  if (!status.ok()) {
+    spdlog::error("service '{}': worker {} cannot load '{}': {}", options_.name, worker,
+                  options_.stream->variants[variant].service, message(status));
+  }
+  residents_->loaded(worker, variant, status.ok());
+  carry_out();
+}
 
 std::optional<uint32_t> StreamService::fitting(const InferRequest& request) const {
   std::optional<uint32_t> found;
@@ -109,7 +201,14 @@ absl::Status StreamService::route(InferRequest& request, bool& answered) {
   const std::optional<uint32_t> fit = fitting(request);
   if (!frame.input_size && fit) frame.input_size = variants[*fit].input_size;
   ASSIGN_OR_RETURN(const policy::StreamRoute route, sessions_.frame(frame, request.arrival));
-  request.service = variants[route.variant].name;
+  const uint32_t runs = residents_ ? residents_->serving(route.variant) : route.variant;
+  stale_ += residents_ && residents_->awaited(route.planned);
+  if (runs != route.variant && !fits_all(request, signatures_[runs])) {
+    return error(absl::StatusCode::kUnavailable,
+                 "no worker holds '{}' now, which takes frames of {}", variants[route.variant].name,
+                 variants[route.variant].input_size);
+  }
+  request.service = variants[runs].name;
   request.timeout = route.deadline - request.arrival;
   request.network_time = Duration();  // it is in the deadline
   request.start_from = route.start_from;
@@ -120,8 +219,18 @@ std::shared_ptr<const StreamReply> StreamService::reply_to(const policy::StreamF
                                                            Time arrival) const {
   if (frame == nullptr) return nullptr;
   const std::scoped_lock lock(mutex_);
-  return std::make_shared<const StreamReply>(
-      StreamReply{sessions_.advice(frame->client), monotonic_now() - arrival});
+  policy::StreamAdvice advice = sessions_.advice(frame->client);
+  if (residents_) advice.input_size = size_that_is_there(advice.input_size);
+  return std::make_shared<const StreamReply>(StreamReply{advice, monotonic_now() - arrival});
+}
+
+// Clients go on with the old DNN's until the new one is loaded.
+uint32_t StreamService::size_that_is_there(uint32_t size) const {
+  const auto& variants = sessions_.settings().variants;
+  for (uint32_t v = 0; v < variants.size(); ++v) {
+    if (variants[v].input_size == size) return variants[residents_->serving(v)].input_size;
+  }
+  return size;
 }
 
 void StreamService::close(uint64_t owner) {
@@ -140,6 +249,11 @@ void StreamService::plan() {
   const plan::StreamPlan plan = plan::plan_streams(problem);
   const std::scoped_lock lock(mutex_);
   sessions_.planned(problem, plan);
+  if (residents_) {
+    notice_reloads();
+    for (const auto& worker : plan.workers) want(worker.worker, worker.variant);
+    carry_out();
+  }
   mapped_ = plan.served;
   mean_accuracy_ = plan.mean_accuracy;
   last_problem_ = std::move(problem);
@@ -153,8 +267,9 @@ std::optional<plan::StreamProblem> StreamService::last_problem() const {
 StreamStatistics StreamService::statistics() const {
   const std::scoped_lock lock(mutex_);
   const policy::StreamTotals& totals = sessions_.totals();
-  return {options_.name,   sessions_.clients(), mapped_,      totals.frames, totals.mismatches,
-          totals.unmapped, totals.flooded,      totals.plans, mean_accuracy_};
+  return {options_.name,     sessions_.clients(), mapped_,        totals.frames,
+          totals.mismatches, totals.unmapped,     totals.flooded, totals.plans,
+          mean_accuracy_,    switches_,           prefetched_,    stale_};
 }
 
 }  // namespace fermata::engine

@@ -1,16 +1,20 @@
 #pragma once
 
+#include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "engine/catalog.h"
 #include "engine/host/periodic.h"
 #include "engine/options.h"
 #include "engine/request.h"
 #include "engine/snapshot.h"
+#include "policy/stream/stream_residents.h"
 #include "policy/stream/stream_sessions.h"
 
 namespace fermata::engine {
@@ -19,11 +23,24 @@ namespace fermata::engine {
 // Thread-safe.
 class StreamService {
  public:
+  // How workers load models, where not all have room.
+  struct Loading {
+    double memory_mb = std::numeric_limits<double>::infinity();  // of a worker
+    // What a service runs that is a single model; null: it is not.
+    std::function<std::shared_ptr<const Variant>(const std::string& service)> model;
+    std::function<void(uint32_t worker, std::shared_ptr<const Variant>,
+                       absl::AnyInvocable<void(absl::Status)> done)>
+        load;
+    std::function<void(uint32_t worker, std::shared_ptr<const Variant>)> let_go;
+  };
   // NOT_FOUND or UNAVAILABLE where a variant is not served, INVALID_ARGUMENT where it has no
   // profile to plan with. Latencies are 99th percentiles, made to grow with the size.
   static absl::StatusOr<std::unique_ptr<StreamService>> make(const ServiceOptions& options,
                                                              const Catalog& catalog,
-                                                             uint32_t workers);
+                                                             uint32_t workers,
+                                                             const Loading& loading);
+  // It plans and loads nothing any more when this returns.
+  void stop();
   const std::string& name() const { return options_.name; }
   // What clients see of it: its largest variant, under its own name.
   const std::shared_ptr<const Service>& face() const { return face_; }
@@ -40,20 +57,32 @@ class StreamService {
 
  private:
   StreamService(ServiceOptions options, policy::StreamSettings settings,
-                std::vector<Signature> signatures, std::shared_ptr<const Service> face);
+                std::vector<Signature> signatures, std::shared_ptr<const Service> face,
+                const Loading& loading);
   // The variants whose signature the tensors fit; of one alone the frame need not tell.
   std::optional<uint32_t> fitting(const InferRequest& request) const;
+  uint32_t size_that_is_there(uint32_t size) const;
   void plan();
+  // Under mutex_: what the workers are to run; what the residents order.
+  void want(uint32_t worker, uint32_t variant);
+  void carry_out();
+  void notice_reloads();
+  void loaded(uint32_t worker, uint32_t variant, const absl::Status& status);
 
   const ServiceOptions options_;
   const std::vector<Signature> signatures_;  // by variant
+  const Loading loading_;
   const std::shared_ptr<const Service> face_;
   mutable std::mutex mutex_;  // for a moment; never while the planner runs
   policy::StreamSessions sessions_;
   std::optional<plan::StreamProblem> last_problem_;
   uint32_t mapped_ = 0;
   double mean_accuracy_ = 0;
-  Periodic planner_;  // last: it stops before the others go
+  std::optional<policy::StreamResidents> residents_;  // where not all variants have room
+  std::vector<VariantId> models_;                     // then, as they were loaded
+  uint64_t switches_ = 0, prefetched_ = 0, stale_ = 0;
+  bool stopped_ = false;
+  std::unique_ptr<Periodic> planner_;
 };
 
 }  // namespace fermata::engine

@@ -72,10 +72,11 @@ void PoolRanker::forget(KeyId key) {
   patient_.set(key.index(), Time::infinite());
 }
 
-void PoolRanker::offered(const Offer& offer, Time now, std::vector<Grant>& out) {
-  const size_t k = offer.key.index();
-  if (offer.epoch < epoch_[k]) return;  // crossed a grant
-  view_.set_offer(offer);
+void PoolRanker::offered(const Offer& own, Time now, std::vector<Grant>& out) {
+  const size_t k = own.key.index();
+  if (own.epoch < epoch_[k]) return;  // crossed a grant
+  view_.set_offer(own);
+  const Offer& offer = view_.offer(own.key);
   const bool urgent = offer.items > 0 && !offer.patient;
   const bool due = urgent && decide_at(offer) <= now;
   later_.set(k, urgent && !due ? decide_at(offer) : Time::infinite());

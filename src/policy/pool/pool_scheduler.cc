@@ -118,6 +118,15 @@ void PoolScheduler::set_available(WorkerId worker, bool available, Time now, Dec
   explain_drops(dropped, now, out);
 }
 
+void PoolScheduler::hold(WorkerId worker, VariantId variant, bool there, Time now,
+                         Decisions& out) {
+  view_.residents().hold(worker, variant, there);
+  for (size_t k = 0; k < batchers_.size(); ++k) {
+    const KeyId key(static_cast<uint32_t>(k));
+    if (view_.is_model(key) && view_.info(key).variant == variant) settle(key, now, out);
+  }
+}
+
 void PoolScheduler::nominate(const Task& task, Time now, Decisions& out) {
   const size_t dropped = out.dropped.size();
   const KeyId slot = slot_[task.key.index()];

@@ -34,6 +34,7 @@ class PoolScheduler final : public Scheduler {
   WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) override;
   bool workers_may_leave() const override { return true; }
   void set_available(WorkerId worker, bool available, Time now, Decisions& out) override;
+  void hold(WorkerId worker, VariantId variant, bool there, Time now, Decisions& out) override;
   void nominate(const Task& task, Time now, Decisions& out) override;
   bool withdraw(const Task& task, Time now, Decisions& out) override;
   void freed(WorkerId worker, Time now, Decisions& out) override;

@@ -23,8 +23,21 @@ void PoolView::remove_model(KeyId key) {
   infos_[key.index()] = {};
 }
 
+uint32_t PoolView::types_for(KeyId key) const {
+  if (!is_model(key)) return kAnyType;
+  uint32_t types = 0;
+  for (size_t w = 0; w < workers_.size(); ++w) {
+    const auto there = residents_.holds_ahead(WorkerId(static_cast<uint32_t>(w)), key);
+    if (!there) return kAnyType;
+    if (*there) types |= 1u << workers_[w].type;
+  }
+  return types == 0 ? kAnyType : types;
+}
+
 void PoolView::set_offer(const Offer& offer) {
   offers_[offer.key.index()] = offer;
+  const uint32_t there = offer.types & types_for(offer.key);
+  if (there != 0) offers_[offer.key.index()].types = there;  // else it is loaded where it may run
   slack_.set(offer.key.index(), Time() + offer.outlook.slack);
 }
 

@@ -60,6 +60,9 @@ class PoolView {
   const LatencyTable& latency(KeyId key, WorkerId worker) const {
     return info(key).latency.on(workers_[worker.index()].type);
   }
+  // Types of the workers that may run it: where its variant is loaded ahead, those that have it, or
+  // all while none has.
+  uint32_t types_for(KeyId key) const;  // which set_offer() leaves of Offer::types
   Residents& residents() { return residents_; }
   const Residents& residents() const { return residents_; }
   const std::vector<Offer>& offers() const { return offers_; }  // by key

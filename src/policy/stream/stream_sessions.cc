@@ -184,7 +184,8 @@ absl::StatusOr<StreamRoute> StreamSessions::frame(const StreamFrame& frame, Time
   const double transfer_s = static_cast<double>(frame.bytes) * 8e-6 / session->bandwidth_mbps;
   const Duration network = std::min(
       Duration::from_seconds(std::min(transfer_s, 3600.0)) + session->round_trip, session->slo);
-  StreamRoute route{variant, network, now + session->slo - network - settings_.slack, now};
+  StreamRoute route{variant, session->variant.value_or(variant), network,
+                    now + session->slo - network - settings_.slack, now};
   if (settings_.phases && session->variant == variant) {
     const Duration early = shift(*session) + kTogether;
     if (early > Duration() && early < kTogether * 3) route.start_from = now + early;

@@ -61,10 +61,11 @@ struct StreamAdvice {
 
 // Where a frame goes.
 struct StreamRoute {
-  uint32_t variant = 0;
-  Duration network;  // what the way took, as far as is known
-  Time deadline;     // what the objective leaves of it
-  Time start_from;   // at once, or when the others of its batch should have come
+  uint32_t variant = 0;  // by its size
+  uint32_t planned = 0;  // its client's
+  Duration network;      // what the way took, as far as is known
+  Time deadline;         // what the objective leaves of it
+  Time start_from;       // at once, or when the others of its batch should have come
 };
 
 struct StreamTotals {

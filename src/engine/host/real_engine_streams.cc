@@ -1,0 +1,81 @@
+// Stream services on the engine's workers.
+#include <algorithm>
+
+#include "base/status.h"
+#include "engine/host/real_engine.h"
+
+namespace fermata::engine {
+
+absl::Status RealEngine::start_streams(const std::vector<ServiceOptions>& services) {
+  const std::lock_guard lock(changing_);
+  stream_options_ = services;
+  return make_streams();
+}
+
+// How their workers load ahead. Only workers that the scheduler tells apart may hold different
+// models.
+StreamService::Loading RealEngine::loading() {
+  StreamService::Loading loading;
+  if (options_.workers.residency != Residency::kOnDemand ||
+      options_.workers.count() > policy::kMostWorkerTypes) {
+    return loading;
+  }
+  loading.memory_mb = options_.workers.least_memory_mb();
+  loading.model = [this](const std::string& service) { return model_of(service); };
+  loading.load = [this](uint32_t worker, std::shared_ptr<const Variant> variant, auto done) {
+    pool_->load_ahead(worker, std::move(variant), std::move(done));
+  };
+  loading.let_go = [this](uint32_t worker, std::shared_ptr<const Variant> variant) {
+    pool_->let_go(worker, std::move(variant));
+  };
+  return loading;
+}
+
+// Those whose variants are all served. Under changing_.
+absl::Status RealEngine::make_streams() {
+  if (stream_options_.empty()) return absl::OkStatus();
+  const auto catalog = routes_.read()->catalog;
+  const absl::Status made =
+      streams_.start(stream_options_, *catalog, options_.workers.count(), loading());
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<const Service>> faces = streams_.faces();
+  const bool fresh = faces.size() > stream_faces_;
+  stream_faces_ = faces.size();
+  for (const ServiceOptions& options : stream_options_) {
+    if (std::any_of(faces.begin(), faces.end(),
+                    [&](const auto& face) { return face->name == options.name; })) {
+      continue;
+    }
+    auto waiting = std::make_shared<Service>();
+    waiting->name = waiting->model = options.name;
+    waiting->trouble = why_not(options, *catalog);
+    faces.push_back(std::move(waiting));
+  }
+  registry_.set_faces(std::move(faces));
+  if (fresh || !made.ok() || stream_faces_ < stream_options_.size()) publish();
+  return made;
+}
+
+std::string RealEngine::why_not(const ServiceOptions& stream, const Catalog& catalog) {
+  for (const StreamOptions::Variant& v : stream.stream->variants) {
+    if (const auto found = catalog.find(v.service, ""); !found.ok()) {
+      return std::string(message(found.status()));
+    }
+  }
+  return "";
+}
+
+JobId RealEngine::submit(InferRequest request, Reply reply) {
+  if (!streams_.route(request, reply)) return JobId::none();
+  const JobId id = pool_->next_id();
+  submit_as(id, std::move(request), std::move(reply));
+  return id;
+}
+
+std::shared_ptr<const Variant> RealEngine::model_of(const std::string& service) const {
+  const auto route = routes_.read()->find(service, "");
+  if (!route.ok() || (*route)->pipeline || (*route)->application || (*route)->ensemble) return {};
+  return (*route)->variant;
+}
+
+}  // namespace fermata::engine

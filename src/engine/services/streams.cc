@@ -1,0 +1,95 @@
+#include "engine/services/streams.h"
+
+#include <utility>
+
+#include "base/status.h"
+
+namespace fermata::engine {
+
+std::shared_ptr<StreamService> Streams::find(const Services& services, std::string_view name) {
+  for (const auto& known : services) {
+    if (known->name() == name) return known;
+  }
+  return nullptr;
+}
+
+absl::Status Streams::start(const std::vector<ServiceOptions>& services, const Catalog& catalog,
+                            uint32_t workers, const StreamService::Loading& loading) {
+  auto all = std::make_shared<Services>(*services_.read());
+  const size_t before = all->size();
+  absl::Status first;
+  for (const ServiceOptions& options : services) {
+    if (find(*all, options.name) != nullptr) continue;
+    auto service = StreamService::make(options, catalog, workers, loading);
+    if (service.status().code() == absl::StatusCode::kUnavailable) continue;
+    if (!service.ok()) {
+      first.Update(service.status());
+      continue;
+    }
+    all->push_back(*std::move(service));
+  }
+  if (all->size() > before) services_.publish(std::move(all));
+  return first;
+}
+
+void Streams::stop() {
+  for (const auto& service : *services_.read()) service->stop();
+}
+
+bool Streams::route(InferRequest& request, Reply& reply) const {
+  const std::shared_ptr<const Services> all = services_.read();
+  const std::shared_ptr<StreamService> service = find(*all, request.service);
+  const std::shared_ptr<policy::StreamFrame> frame = request.frame;
+  if (service == nullptr) {
+    request.frame.reset();  // of other services only the network time is of interest
+    return true;
+  }
+  bool answered = false;
+  const Time arrival = request.arrival;
+  const absl::Status status = service->route(request, answered);
+  if (!status.ok() || answered) {
+    const bool invalid_call = status.code() == absl::StatusCode::kInvalidArgument;
+    reply({.status = status,
+           .model = service->name(),
+           .version = "1",
+           .id = request.id,
+           .why = {.outcome = status.ok()    ? Outcome::kOnTime
+                              : invalid_call ? Outcome::kInvalid
+                                             : Outcome::kUnavailable},
+           .stream = service->reply_to(frame.get(), arrival)});
+    return false;
+  }
+  reply = [service, frame, arrival, reply = std::move(reply)](ReplyPart part) mutable {
+    part.model = service->name();
+    part.version = std::string(1, '1');
+    part.stream = service->reply_to(frame.get(), arrival);
+    reply(std::move(part));
+  };
+  return true;
+}
+
+void Streams::close(uint64_t owner) const {
+  for (const auto& service : *services_.read()) service->close(owner);
+}
+
+std::vector<std::shared_ptr<const Service>> Streams::faces() const {
+  std::vector<std::shared_ptr<const Service>> faces;
+  for (const auto& service : *services_.read()) faces.push_back(service->face());
+  return faces;
+}
+
+std::vector<plan::StreamProblem> Streams::last_problems() const {
+  std::vector<plan::StreamProblem> problems;
+  for (const auto& service : *services_.read()) {
+    if (auto problem = service->last_problem()) problems.push_back(*std::move(problem));
+  }
+  return problems;
+}
+
+std::vector<StreamStatistics> Streams::statistics() const {
+  std::vector<StreamStatistics> rows;
+  for (const auto& service : *services_.read()) rows.push_back(service->statistics());
+  return rows;
+}
+
+}  // namespace fermata::engine

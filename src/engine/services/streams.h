@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "engine/host/published.h"
+#include "engine/services/stream_service.h"
+
+namespace fermata::engine {
+
+// The stream services of an engine: their calls become calls of their variants, which the engine
+// serves as any others. Thread-safe.
+class Streams {
+ public:
+  // Makes those of the services that are not there yet and whose variants are served now; those
+  // that wait for one are left out. Errors as StreamService::make has others. Not from several
+  // threads.
+  absl::Status start(const std::vector<ServiceOptions>& services, const Catalog& catalog,
+                     uint32_t workers, const StreamService::Loading& loading);
+  // No service plans or loads anything any more when it returns.
+  void stop();
+
+  // A call of a stream service becomes one of a variant whose reply tells the client what to send
+  // next; others stay as they are. False: it has been answered.
+  bool route(InferRequest& request, Reply& reply) const;
+  void close(uint64_t owner) const;  // a connection ended
+
+  std::vector<std::shared_ptr<const Service>> faces() const;
+  std::vector<plan::StreamProblem> last_problems() const;
+  std::vector<StreamStatistics> statistics() const;
+
+ private:
+  using Services = std::vector<std::shared_ptr<StreamService>>;
+  static std::shared_ptr<StreamService> find(const Services& services, std::string_view name);
+  Published<Services> services_{std::make_shared<Services>()};
+};
+
+}  // namespace fermata::engine

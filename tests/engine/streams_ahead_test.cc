@@ -1,0 +1,109 @@
+// A stream service whose DNNs do not all have room in a worker.
+#include <gtest/gtest.h>
+
+#include "engine/fixture.h"
+
+namespace fermata::engine {
+namespace {
+
+// Four DNNs of 10 MiB, of which a worker holds two; each twice as slow as the one before.
+class Cameras {
+ public:
+  explicit Cameras(double memory_mb = 25, uint32_t workers = 2) {
+    EngineOptions options = options_for(folder_.path());
+    options.workers.executor = ExecutorKind::kEmulated;
+    options.workers.residency = Residency::kOnDemand;
+    options.workers.types[0].count = workers;
+    options.workers.types[0].memory_mb = memory_mb;
+    ServiceOptions cameras{.name = "cameras", .slo = Duration::seconds(20)};
+    cameras.stream.emplace();
+    for (uint32_t i = 0; i < kSizes; ++i) {
+      const std::string name = "dnn-" + std::to_string(i);
+      write_emulated(folder_, name, 4, 0.5 * (1 << i), 0.5, 10);
+      cameras.stream->variants.push_back({name, 100 * (i + 1), 0.2 * (i + 1), 1});
+    }
+    options.services = {std::move(cameras)};
+    auto made = make_engine(std::move(options));
+    FERMATA_CHECK(made.ok());
+    engine_ = *std::move(made);
+  }
+  // A frame of a client that says of its link what it likes; what the reply says. Again where it
+  // is more than the client registered.
+  ReplyPart frame(uint32_t size, double mbps = 1000) {
+    ReplyPart reply = send(size, mbps);
+    for (int i = 0; i < kMost && reply.status.code() == absl::StatusCode::kResourceExhausted; ++i) {
+      reply = send(size, mbps);
+    }
+    return reply;
+  }
+  // Sends what it is told to until it is told this size; how many frames failed.
+  uint32_t until_told(uint32_t size) {
+    uint32_t failed = 0;
+    uint32_t told = 100;
+    for (int i = 0; i < kMost && told != size; ++i) {
+      const ReplyPart reply = frame(told);
+      FERMATA_CHECK(reply.stream != nullptr);
+      failed += !reply.status.ok();
+      if (reply.stream->advice.input_size > 0) told = reply.stream->advice.input_size;
+    }
+    return told == size ? failed : kMost;
+  }
+  StreamStatistics statistics() const { return engine_->snapshot().streams.at(0); }
+  Engine& engine() { return *engine_; }
+
+ private:
+  ReplyPart send(uint32_t size, double mbps) {
+    auto meta = std::make_shared<policy::StreamFrame>();
+    meta->client = "one";
+    meta->rate_rps = 100;
+    meta->bandwidth_mbps = mbps;
+    meta->input_size = size;
+    InferRequest request{.service = "cameras", .inputs = {floats("x", {1, 2}, {1, 2})}};
+    request.frame = std::move(meta);
+    return call(*engine_, std::move(request));
+  }
+  static constexpr uint32_t kSizes = 4;
+  static constexpr int kMost = 1'000'000;  // tries
+  TemporaryFolder folder_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST(StreamsAhead, ClientsMoveToLargerDnnsWithoutLosingAFrame) {
+  Cameras cameras;
+  EXPECT_EQ(cameras.until_told(400), 0u);
+  const ReplyPart reply = cameras.frame(400);
+  EXPECT_EQ(reply.why.variant, "dnn-3");
+  EXPECT_GT(cameras.statistics().switches, 0u);
+}
+
+// Its DNN was let go meanwhile: the nearest that is there answers, and the client is told.
+TEST(StreamsAhead, AFrameWhoseDnnHasGoneRunsOnAnother) {
+  Cameras cameras(25, 1);
+  EXPECT_EQ(cameras.until_told(400), 0u);
+  ReplyPart reply;
+  for (int i = 0; i < 10'000 && (i == 0 || reply.why.variant == "dnn-0"); ++i) {
+    reply = cameras.frame(100);
+    EXPECT_TRUE(reply.status.ok()) << reply.status;
+  }
+  EXPECT_NE(reply.why.variant, "dnn-0");
+}
+
+// With room for one there is nothing to load ahead; frames wait for their DNN.
+TEST(StreamsAhead, WithRoomForOneWhatRunsIsLoaded) {
+  Cameras cameras(15);
+  EXPECT_EQ(cameras.until_told(400), 0u);
+  EXPECT_EQ(cameras.frame(400).why.variant, "dnn-3");
+  EXPECT_EQ(cameras.statistics().switches, 0u);
+}
+
+TEST(StreamsAhead, ADnnThatIsUnloadedLeavesTheOthersServing) {
+  Cameras cameras;
+  EXPECT_EQ(cameras.until_told(400), 0u);
+  ASSERT_TRUE(cameras.engine().unload("dnn-0").ok());
+  ASSERT_TRUE(cameras.engine().unload("dnn-2").ok());
+  const ReplyPart reply = cameras.frame(400);
+  EXPECT_TRUE(reply.status.ok()) << reply.status;
+}
+
+}  // namespace
+}  // namespace fermata::engine
