@@ -2,15 +2,18 @@
 // time (docs/protocol.md, streams). Seconds, bytes, Mbit/s; no clock of its own.
 
 const WINDOW = 1, REMEMBERED = 16, SHORTEST = 1e-5;
+const TELLING = 6000; // bytes from which on a transfer tells how fast the link is
 const UNSURE = 0.05, FIRST_SHARE = 0.8, STEP = 0.05, SOFT = 0.1; // of the sure bandwidth
 const FORGET = 0.95, NEW = 0.1, BEARABLE = 0.95;
 
-interface Transfer { at: number; mbps: number }
+interface Transfer { at: number; mbps: number; tells: boolean }
 interface Sent { at: number; bytes: number }
 
-// Frames are acknowledged in the order in which they were sent.
+// Frames are acknowledged in the order in which they were sent. Small transfers tell too much: what
+// shapes a link lets a few packets pass at once. So they only lower what the last larger one told.
 export class Link {
   private transfers: Transfer[] = []; // of two windows
+  private told: Transfer | undefined; // the last that tells
   private ways: number[] = [];
   private sureShare = Math.log(FIRST_SHARE);
   private underWay: Sent[] = [];
@@ -20,6 +23,7 @@ export class Link {
 
   get echoes(): number { return this.ways.length; }
   get roundTrip(): number { return this.ways.length > 0 ? Math.min(...this.ways) : 0; }
+  get toldAt(): number { return this.told?.at ?? -Infinity; }
   get busy(): boolean { return this.underWay.length > 0; }
 
   echoed(way: number): void {
@@ -46,7 +50,8 @@ export class Link {
   // The harmonic mean of the last second's transfers.
   mbps(now: number): number | undefined {
     while (this.transfers.length > 1 && this.transfers[0]!.at + 2 * WINDOW < now) this.transfers.shift();
-    return this.mean(now - WINDOW, now) ?? this.transfers.at(-1)?.mbps;
+    const last = this.transfers.at(-1)?.mbps;
+    return this.mean(now - WINDOW, now) ?? (last === undefined ? undefined : Math.min(last, this.told?.mbps ?? last));
   }
 
   // What 19 of 20 transfers reach, by how far the earlier ones stayed behind the mean.
@@ -78,12 +83,18 @@ export class Link {
       const surprise = Math.min(Math.max((share - this.sureShare) / SOFT, -1), 1);
       this.sureShare += STEP * surprise * (surprise > 0 ? UNSURE : 1 - UNSURE);
     }
-    this.transfers.push({ at: now, mbps: reached });
+    const transfer = { at: now, mbps: reached, tells: bytes >= TELLING };
+    this.transfers.push(transfer);
+    if (transfer.tells) this.told = transfer;
   }
 
   private mean(since: number, until: number): number | undefined {
     const seen = this.transfers.filter(t => since <= t.at && t.at <= until);
-    return seen.length === 0 ? undefined : seen.length / seen.reduce((sum, t) => sum + 1 / t.mbps, 0);
+    if (seen.length === 0) return undefined;
+    const mean = (some: Transfer[]): number => some.length / some.reduce((sum, t) => sum + 1 / t.mbps, 0);
+    const telling = seen.filter(t => t.tells), small = seen.filter(t => !t.tells);
+    const told = telling.length > 0 ? mean(telling) : this.told?.mbps ?? Infinity;
+    return Math.min(told, small.length > 0 ? mean(small) : Infinity);
   }
 
   // A frame that should have been acknowledged by now tells that the link has become slower.

@@ -6,6 +6,7 @@ import type { Parameters, Reply, Tensor } from "./wire.js";
 
 const HELLO = 1; // between two measurements of the round trip
 const PADDING = 8000; // bytes of a hello that measures the bandwidth
+const PROBE = 3; // between two of these, where frames are too small to tell
 const LEAST_MOVE = 2e-3;
 
 interface Sent {
@@ -33,6 +34,7 @@ export class Session {
   private underWay = new Map<string, Sent>();
   private lastId = 0;
   private helloAt = -Infinity;
+  private frameAt = -Infinity;
   private connected = false; // something came back
   private next: number | undefined; // when the next frame is due
   private shift = 0;
@@ -62,8 +64,11 @@ export class Session {
     const again = this.connected && this.link.echoes === 0;
     const greets = [...this.underWay.values()].some(sent => sent.hello);
     if (now < this.helloAt + HELLO && !(again && !greets)) return undefined;
+    const probes = this.hasToProbe(now);
+    // It leaves behind a frame, so that the next one finds the link free.
+    if (probes && now > this.frameAt + 0.125 / this.rate && now < this.helloAt + 2 * HELLO) return undefined;
     this.helloAt = now;
-    const padded = this.unmapped && !again; // no frames measure the bandwidth
+    const padded = (this.unmapped && !again) || probes; // no frames measure the bandwidth
     const message = this.message(now, { at: now, size: 0, hello: true, bytes: padded ? PADDING : 0,
                                         alone: this.connected && !this.link.busy, arrived: false });
     message.parameters["stream_hello"] = true;
@@ -92,6 +97,7 @@ export class Session {
   frame(side: number, bytes: number, now: number): { id: string; parameters: Parameters } {
     this.bytes.set(side, bytes);
     this.link.sent(bytes, now);
+    this.frameAt = now;
     const message = this.message(now, { at: now, size: side, hello: false, bytes, alone: false, arrived: false });
     message.parameters["stream_size"] = side;
     return message;
@@ -118,9 +124,14 @@ export class Session {
     const frames = [...this.underWay.values()].filter(sent => !sent.hello).length;
     this.underWay.clear();
     this.link.lost();
-    this.helloAt = -Infinity;
+    this.helloAt = this.frameAt = -Infinity;
     this.connected = false;
     return frames;
+  }
+
+  private hasToProbe(now: number): boolean {
+    if (this.unmapped || this.frameAt === -Infinity || this.link.roundTrip === 0) return false; // the way comes first
+    return now >= this.link.toldAt + PROBE;
   }
 
   private message(now: number, sent: Sent): { id: string; parameters: Parameters } {

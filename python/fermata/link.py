@@ -7,6 +7,7 @@ from collections import deque
 _WINDOW_S = 1.0
 _SHORTEST_S = 1e-5
 _REMEMBERED = 16
+_TELLING = 6000  # bytes from which on a transfer tells how fast the link is
 _UNSURE = 0.05  # share of transfers that stay behind the sure bandwidth
 _FIRST_SHARE = 0.8
 _STEP, _SOFT = 0.05, 0.1
@@ -15,10 +16,12 @@ _FORGET, _NEW = 0.95, 0.1
 
 class Bandwidth:
     """Bandwidth by the harmonic mean of the last second's acknowledged transfers, and the
-    round-trip time as the least of the last small messages."""
+    round-trip time as the least of the last small messages. Small transfers tell too much: what
+    shapes a link lets a few packets pass at once. So they only lower what the last larger one told."""
 
     def __init__(self):
-        self._transfers = deque()  # (when, Mbit/s), of two windows
+        self._transfers = deque()  # (when, Mbit/s, whether it tells), of two windows
+        self._told = None  # the last that tells
         self._ways = deque(maxlen=_REMEMBERED)
         self._sure_share = math.log(_FIRST_SHARE)
 
@@ -34,7 +37,14 @@ class Bandwidth:
             share = math.log(min(max(reached / expected, 1e-3), 1.0))
             surprise = min(max((share - self._sure_share) / _SOFT, -1.0), 1.0)
             self._sure_share += _STEP * surprise * (_UNSURE if surprise > 0 else 1 - _UNSURE)
-        self._transfers.append((now, reached))
+        self._transfers.append((now, reached, size >= _TELLING))
+        if size >= _TELLING:
+            self._told = (now, reached)
+
+    @property
+    def told_at(self):
+        """When the last transfer that tells was acknowledged; None: there was none."""
+        return self._told and self._told[0]
 
     @property
     def echoes(self):
@@ -46,8 +56,17 @@ class Bandwidth:
         return min(self._ways, default=0.0)
 
     def _mean(self, since, until):
-        inverse = [1 / mbps for at, mbps in self._transfers if since <= at <= until]
-        return len(inverse) / sum(inverse) if inverse else None
+        means = []
+        for kind in (True, False):
+            inverse = [1 / mbps for at, mbps, tells in self._transfers
+                       if since <= at <= until and tells == kind]
+            if inverse:
+                means.append(len(inverse) / sum(inverse))
+            elif kind and self._told:
+                means.append(self._told[1])
+        # What told long ago is no transfer of this time.
+        seen = any(since <= at <= until for at, _, _ in self._transfers)
+        return min(means) if seen else None
 
     def mbps(self, now):
         """None before the first transfer."""
@@ -56,7 +75,10 @@ class Bandwidth:
         if not self._transfers:
             return None
         mean = self._mean(now - _WINDOW_S, now)
-        return self._transfers[-1][1] if mean is None else mean
+        if mean is not None:
+            return mean
+        last = self._transfers[-1][1]
+        return min(last, self._told[1]) if self._told else last
 
     def sure_mbps(self, now):
         """What 19 of 20 transfers reach, by how far the earlier ones stayed behind the mean."""

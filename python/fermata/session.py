@@ -15,6 +15,7 @@ from .link import Uplink
 
 _HELLO_S = 1.0  # between two measurements of the round trip
 _PADDING = 8000  # bytes of a hello that measures the bandwidth
+_PROBE_S = 3.0  # between two of these, where frames are too small to tell
 _MOST_BYTES = 64  # sizes of which the bytes of a frame are remembered
 
 
@@ -65,7 +66,7 @@ class Session:
         self._bytes = {}  # of a frame, by size
         self._under_way = {}  # by request id
         self._last_id = 0
-        self._hello_at = -math.inf
+        self._hello_at = self._frame_at = -math.inf
         self._connected = False  # something came back
         self._moved_at = -math.inf  # when our frames were last moved
         self._next = None  # when the next frame is due
@@ -103,15 +104,26 @@ class Session:
         again = self._connected and not self.link.bandwidth.echoes
         if now < self._hello_at + _HELLO_S and not (again and not self._greets()):
             return None
+        probes = self._has_to_probe(now)
+        # It leaves behind a frame, so that the next one finds the link free.
+        if probes and now > self._frame_at + 0.125 / self.rate and now < self._hello_at + 2 * _HELLO_S:
+            return None
         self._hello_at = now
         sent = _Sent(None, now, 0, 0, hello=True, alone=self._connected and not self.link.busy)
         request = self._request(now, sent)
         request.parameters["stream_hello"].bool_param = True
-        if self.unmapped and not again:  # no frames measure the bandwidth, and one bad second would last
+        # Without frames nothing measures the bandwidth, and one bad second would last.
+        if (self.unmapped and not again) or probes:
             request.parameters["stream_padding"].string_param = "." * _PADDING
             sent.bytes = request.ByteSize()
             self.link.sent(sent.bytes, now)
         return request
+
+    def _has_to_probe(self, now):
+        if self.unmapped or self._frame_at == -math.inf or not self.link.round_trip_s:
+            return False  # the way comes first
+        told = self.link.bandwidth.told_at
+        return told is None or now >= told + _PROBE_S
 
     def _greets(self):
         return any(sent.hello for sent in self._under_way.values())
@@ -148,6 +160,7 @@ class Session:
             self._bytes[side] = len(raw)
         request = self._request(now, _Sent(tag, came, side, len(raw)))
         self.link.sent(len(raw), now)
+        self._frame_at = now
         request.parameters["stream_size"].int64_param = side
         request.inputs.add(name=self._input, datatype=datatype, shape=array.shape)
         request.raw_input_contents.append(raw)
@@ -219,7 +232,7 @@ class Session:
         frames = [s for s in self._under_way.values() if not s.hello]
         self._under_way.clear()
         self.link.lost()
-        self._hello_at = -math.inf
+        self._hello_at = self._frame_at = -math.inf
         self._connected = False
         return [Answer(s.tag, {}, math.inf, s.size, "the connection was lost") for s in frames]
 

@@ -209,7 +209,7 @@ std::optional<inference::ModelInferRequest> Stream::next(Connection& connection)
     const Time now = monotonic_now();
     if (closing_ || connection.lost) return std::nullopt;
     if (session_.wants_hello(now)) {
-      auto request = hello_message(identity_, link(now), session_.padding());
+      auto request = hello_message(identity_, link(now), session_.padding(now));
       request.set_id(std::to_string(session_.sent_hello(request.ByteSizeLong(), now)));
       return request;
     }

@@ -31,7 +31,18 @@ void StreamSession::taken() {
   moved_at_ = *due_;
 }
 
-bool StreamSession::wants_hello(Time now) const { return !hello_at_ || now >= *hello_at_ + kHello; }
+bool StreamSession::wants_hello(Time now) const {
+  if (!hello_at_) return true;
+  if (now < *hello_at_ + kHello) return false;
+  return unmapped_ || !has_to_probe(now) || now <= *frame_at_ + interval_ / 8 ||
+         now >= *hello_at_ + kHello * 2;
+}
+
+bool StreamSession::has_to_probe(Time now) const {
+  if (!frame_at_ || link_.round_trip() == Duration()) return false;  // the way comes first
+  const std::optional<Time> told = link_.told_at();
+  return !told || now >= *told + kProbe;
+}
 
 std::optional<uint32_t> StreamSession::side(Time now) {
   if (asked_ == 0 || unmapped_ || frames_ >= most_under_way_) return std::nullopt;
@@ -64,6 +75,7 @@ uint64_t StreamSession::sent_hello(uint64_t bytes, Time now) {
 uint64_t StreamSession::sent_frame(uint64_t tag, uint32_t side, uint64_t bytes, Time now) {
   if (bytes_.size() < kMostSides || bytes_.contains(side)) bytes_[side] = bytes;
   link_.sent(bytes, now);
+  frame_at_ = now;
   under_way_[++last_id_] = {.tag = tag, .bytes = bytes, .side = side, .at = now};
   ++frames_;
   return last_id_;
@@ -114,6 +126,7 @@ std::vector<StreamSession::Ended> StreamSession::lost() {
   link_.lost();
   frames_ = 0;
   hello_at_.reset();
+  frame_at_.reset();
   return frames;
 }
 

@@ -37,8 +37,10 @@ class StreamSession {
   // no frame does, the bandwidth.
   bool wants_hello(Time now) const;
   // How many bytes a hello should be filled up with: zero, but for an unmapped client, which has
-  // no frames to measure its bandwidth with and else would believe in a bad second for ever.
-  uint64_t padding() const { return unmapped_ ? kPadding : 0; }
+  // no frames to measure its bandwidth with and else would believe in a bad second for ever, and
+  // now and then where frames are too small to tell. Such a one leaves behind a frame, so that the
+  // next one finds the link free.
+  uint64_t padding(Time now) const { return unmapped_ || has_to_probe(now) ? kPadding : 0; }
   // The side at which a frame that leaves now should be sent: what the service asks for, less
   // where the link does not bear the rate. None: it would wait, so it is dropped.
   std::optional<uint32_t> side(Time now);
@@ -74,6 +76,7 @@ class StreamSession {
   static constexpr Duration kHello = Duration::seconds(1);
   static constexpr Duration kLeastShift = Duration::millis(2);  // less is noise
   static constexpr uint64_t kPadding = 8000;
+  static constexpr Duration kProbe = Duration::seconds(3);
   static constexpr size_t kMostSides = 64;  // of which the bytes of a frame are remembered
   struct Sent {
     uint64_t tag = 0, bytes = 0;
@@ -83,6 +86,7 @@ class StreamSession {
     bool alone = false;    // on the link, when it left
     bool arrived = false;  // as far as we know
   };
+  bool has_to_probe(Time now) const;
   void arrive(Sent& sent, Duration in_server, Time now);
   void learn(const Sent& sent, const Told& told);
 
@@ -96,7 +100,7 @@ class StreamSession {
   std::map<uint64_t, Sent> under_way_;  // by id
   size_t frames_ = 0;                   // of them
   uint64_t last_id_ = 0;
-  std::optional<Time> hello_at_, due_;
+  std::optional<Time> hello_at_, due_, frame_at_;
   Time moved_at_;  // when our frames were last moved
   Duration shift_;
 };

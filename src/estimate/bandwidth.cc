@@ -19,24 +19,33 @@ void Bandwidth::acknowledged(uint64_t bytes, Duration way, Time now) {
   if (const auto expected = mean(now - way - kWindow, now - way)) {
     sure_share_.observe(std::clamp(reached / *expected, 1e-3, 1.0));
   }
-  transfers_.push_back({now, reached});
+  transfers_.push_back({now, reached, bytes >= kTelling});
+  if (transfers_.back().tells) told_ = transfers_.back();
 }
 
 std::optional<double> Bandwidth::mean(Time from, Time to) const {
-  double inverse = 0;
-  int count = 0;
+  double telling = 0, small = 0;  // sums of the inverse
+  int tell = 0, count = 0;
   for (const Transfer& t : transfers_) {
     if (t.at < from || t.at > to) continue;
-    inverse += 1 / t.mbps;
+    (t.tells ? telling : small) += 1 / t.mbps;
+    tell += t.tells;
     ++count;
   }
-  return count == 0 ? std::nullopt : std::optional(count / inverse);
+  if (count == 0) return std::nullopt;
+  std::optional<double> least;
+  if (count > tell) least = (count - tell) / small;
+  const auto at_most = [&least](double mbps) { least = std::min(least.value_or(mbps), mbps); };
+  if (tell > 0) at_most(tell / telling);
+  if (tell == 0 && told_) at_most(told_->mbps);
+  return least;
 }
 
 std::optional<double> Bandwidth::mbps(Time now) {
   while (transfers_.size() > 1 && transfers_.front().at + kWindow * 2 < now) transfers_.pop_front();
   if (transfers_.empty()) return std::nullopt;
-  return mean(now - kWindow, now).value_or(transfers_.back().mbps);
+  const double last = transfers_.back().mbps;
+  return mean(now - kWindow, now).value_or(told_ ? std::min(last, told_->mbps) : last);
 }
 
 std::optional<double> Bandwidth::sure_mbps(Time now) {

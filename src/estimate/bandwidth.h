@@ -11,7 +11,9 @@
 namespace fermata::estimate {
 
 // What a client knows of its way to the server, from transfers that the server has
-// acknowledged (Jellyfish, sections 3.3 and 6). Not safe across threads.
+// acknowledged (Jellyfish, sections 3.3 and 6). Small transfers tell too much: what shapes a link
+// lets a few packets pass at once, and a millisecond is a large part of them. So they only lower
+// what the last larger one told. Not safe across threads.
 class Bandwidth {
  public:
   // A small message came back after `way`, without the time that the server had it. The
@@ -23,8 +25,13 @@ class Bandwidth {
   void acknowledged(uint64_t bytes, Duration way, Time now);
 
   Duration round_trip() const;  // zero as long as nothing has come back
-  // The harmonic mean of the last second's transfers, or of the last one if there was none in
-  // it; a million bits a second. None before the first.
+  // From so many bytes on a transfer tells how fast the link is.
+  static constexpr uint64_t kTelling = 6000;
+  // When the last of these was acknowledged, as far as there were any.
+  std::optional<Time> told_at() const { return told_ ? std::optional(told_->at) : std::nullopt; }
+  // The harmonic mean of the last second's transfers that tell, or the last of them; less where the
+  // mean of the small ones is. The last one's if there was none in that second; a million bits a
+  // second. None before the first.
   std::optional<double> mbps(Time now);
   // What 19 of 20 transfers reach, by how far the earlier ones stayed behind the mean of the
   // second before they were sent: plans that count on it are rarely late when a link slows down.
@@ -42,11 +49,13 @@ class Bandwidth {
   struct Transfer {
     Time at;
     double mbps;
+    bool tells;
   };
   // Of the transfers that were acknowledged from one moment to another.
   std::optional<double> mean(Time from, Time to) const;
 
   std::deque<Transfer> transfers_;  // of two windows
+  std::optional<Transfer> told_;    // the last that tells
   std::deque<Duration> ways_;
   QuantileTracker sure_share_{kUnsure, kFirstShare};
 };

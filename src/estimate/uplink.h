@@ -27,6 +27,7 @@ class Uplink {
 
   std::optional<double> mbps(Time now) { return bandwidth_.mbps(now); }
   std::optional<double> sure_mbps(Time now) { return bandwidth_.sure_mbps(now); }
+  std::optional<Time> told_at() const { return bandwidth_.told_at(); }
   Duration round_trip() const { return bandwidth_.round_trip(); }
   size_t under_way() const { return under_way_.size(); }
 

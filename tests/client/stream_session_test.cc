@@ -114,13 +114,33 @@ TEST(StreamSession, AnUnmappedClientGoesOnMeasuringItsBandwidth) {
   StreamSession session = ready(0);
   EXPECT_TRUE(session.unmapped());
   EXPECT_FALSE(session.side(at(1)));
-  ASSERT_GT(session.padding(), 0);
-  const uint64_t bytes = session.padding() + 200;
+  ASSERT_GT(session.padding(at(1)), 0);
+  const uint64_t bytes = session.padding(at(1)) + 200;
   const uint64_t id = session.sent_hello(bytes, at(1));
   session.answered(id, told(64), at(1.004 + static_cast<double>(bytes) * 8e-6 / 10));
   EXPECT_NEAR(*session.mbps(at(1.1)), 10, 1e-6);
   EXPECT_EQ(session.round_trip(), Duration::millis(4));
-  EXPECT_EQ(session.padding(), 0);
+  EXPECT_EQ(session.padding(at(1.2)), 0);
+}
+
+// Frames of one packet pass what shapes the link at once. A probe tells, and leaves behind a frame.
+TEST(StreamSession, SmallFramesTellLittleSoALargerHelloIsSentNowAndThen) {
+  StreamSession session = ready();
+  const uint64_t id = session.sent_frame(0, 64, 1000, at(0.1));
+  session.answered(id, told(64), at(0.105));  // 8 Mbit/s, as far as that tells
+  EXPECT_NEAR(*session.mbps(at(0.2)), 8, 1e-6);
+  EXPECT_FALSE(session.wants_hello(at(1.2))) << "no frame has just left";
+  const uint64_t second = session.sent_frame(1, 64, 1000, at(1.2));
+  ASSERT_TRUE(session.wants_hello(at(1.201)));
+  ASSERT_GT(session.padding(at(1.201)), 6000);
+  session.acknowledged(second, Duration(), at(1.205));
+  const uint64_t probe = session.sent_hello(8200, at(1.21));
+  session.answered(probe, told(64), at(1.21 + 0.004 + 0.0656));  // 1 Mbit/s
+  EXPECT_NEAR(*session.mbps(at(1.3)), 1, 1e-3);
+  EXPECT_EQ(session.padding(at(2.3)), 0);
+  session.answered(session.sent_frame(2, 64, 1000, at(4)), told(64), at(4.005));
+  EXPECT_NEAR(*session.mbps(at(4.1)), 1, 1e-3) << "a small one makes nothing faster";
+  EXPECT_GT(session.padding(at(4.3)), 0);
 }
 
 // A link of some rate, one message after another, before a server that takes 5 ms for each.

@@ -1,11 +1,14 @@
 // What a client knows of its way to the server, and what it may send so that it is answered in
 // time (docs/protocol.md, streams). Seconds, bytes, Mbit/s; no clock of its own.
 const WINDOW = 1, REMEMBERED = 16, SHORTEST = 1e-5;
+const TELLING = 6000; // bytes from which on a transfer tells how fast the link is
 const UNSURE = 0.05, FIRST_SHARE = 0.8, STEP = 0.05, SOFT = 0.1; // of the sure bandwidth
 const FORGET = 0.95, NEW = 0.1, BEARABLE = 0.95;
-// Frames are acknowledged in the order in which they were sent.
+// Frames are acknowledged in the order in which they were sent. Small transfers tell too much: what
+// shapes a link lets a few packets pass at once. So they only lower what the last larger one told.
 export class Link {
     transfers = []; // of two windows
+    told; // the last that tells
     ways = [];
     sureShare = Math.log(FIRST_SHARE);
     underWay = [];
@@ -14,6 +17,7 @@ export class Link {
     answeredAfter = 0; // the mean
     get echoes() { return this.ways.length; }
     get roundTrip() { return this.ways.length > 0 ? Math.min(...this.ways) : 0; }
+    get toldAt() { return this.told?.at ?? -Infinity; }
     get busy() { return this.underWay.length > 0; }
     echoed(way) {
         this.ways.push(Math.max(way, 0));
@@ -37,7 +41,8 @@ export class Link {
     mbps(now) {
         while (this.transfers.length > 1 && this.transfers[0].at + 2 * WINDOW < now)
             this.transfers.shift();
-        return this.mean(now - WINDOW, now) ?? this.transfers.at(-1)?.mbps;
+        const last = this.transfers.at(-1)?.mbps;
+        return this.mean(now - WINDOW, now) ?? (last === undefined ? undefined : Math.min(last, this.told?.mbps ?? last));
     }
     // What 19 of 20 transfers reach, by how far the earlier ones stayed behind the mean.
     sureMbps(now) {
@@ -70,11 +75,19 @@ export class Link {
             const surprise = Math.min(Math.max((share - this.sureShare) / SOFT, -1), 1);
             this.sureShare += STEP * surprise * (surprise > 0 ? UNSURE : 1 - UNSURE);
         }
-        this.transfers.push({ at: now, mbps: reached });
+        const transfer = { at: now, mbps: reached, tells: bytes >= TELLING };
+        this.transfers.push(transfer);
+        if (transfer.tells)
+            this.told = transfer;
     }
     mean(since, until) {
         const seen = this.transfers.filter(t => since <= t.at && t.at <= until);
-        return seen.length === 0 ? undefined : seen.length / seen.reduce((sum, t) => sum + 1 / t.mbps, 0);
+        if (seen.length === 0)
+            return undefined;
+        const mean = (some) => some.length / some.reduce((sum, t) => sum + 1 / t.mbps, 0);
+        const telling = seen.filter(t => t.tells), small = seen.filter(t => !t.tells);
+        const told = telling.length > 0 ? mean(telling) : this.told?.mbps ?? Infinity;
+        return Math.min(told, small.length > 0 ? mean(small) : Infinity);
     }
     // A frame that should have been acknowledged by now tells that the link has become slower.
     lately(now) {

@@ -3,6 +3,7 @@
 import { Link } from "./link.js";
 const HELLO = 1; // between two measurements of the round trip
 const PADDING = 8000; // bytes of a hello that measures the bandwidth
+const PROBE = 3; // between two of these, where frames are too small to tell
 const LEAST_MOVE = 2e-3;
 export class Session {
     client;
@@ -16,6 +17,7 @@ export class Session {
     underWay = new Map();
     lastId = 0;
     helloAt = -Infinity;
+    frameAt = -Infinity;
     connected = false; // something came back
     next; // when the next frame is due
     shift = 0;
@@ -48,8 +50,12 @@ export class Session {
         const greets = [...this.underWay.values()].some(sent => sent.hello);
         if (now < this.helloAt + HELLO && !(again && !greets))
             return undefined;
+        const probes = this.hasToProbe(now);
+        // It leaves behind a frame, so that the next one finds the link free.
+        if (probes && now > this.frameAt + 0.125 / this.rate && now < this.helloAt + 2 * HELLO)
+            return undefined;
         this.helloAt = now;
-        const padded = this.unmapped && !again; // no frames measure the bandwidth
+        const padded = (this.unmapped && !again) || probes; // no frames measure the bandwidth
         const message = this.message(now, { at: now, size: 0, hello: true, bytes: padded ? PADDING : 0,
             alone: this.connected && !this.link.busy, arrived: false });
         message.parameters["stream_hello"] = true;
@@ -76,6 +82,7 @@ export class Session {
     frame(side, bytes, now) {
         this.bytes.set(side, bytes);
         this.link.sent(bytes, now);
+        this.frameAt = now;
         const message = this.message(now, { at: now, size: side, hello: false, bytes, alone: false, arrived: false });
         message.parameters["stream_size"] = side;
         return message;
@@ -104,9 +111,14 @@ export class Session {
         const frames = [...this.underWay.values()].filter(sent => !sent.hello).length;
         this.underWay.clear();
         this.link.lost();
-        this.helloAt = -Infinity;
+        this.helloAt = this.frameAt = -Infinity;
         this.connected = false;
         return frames;
+    }
+    hasToProbe(now) {
+        if (this.unmapped || this.frameAt === -Infinity || this.link.roundTrip === 0)
+            return false; // the way comes first
+        return now >= this.link.toldAt + PROBE;
     }
     message(now, sent) {
         const id = `${++this.lastId}`;
