@@ -6,10 +6,12 @@ whose way up `tc` shapes. Must hold: the bandwidth estimate is within 15 % of th
 median; beside encoding a frame costs the client less than 1 ms of processor time; after the server
 stood still for 5 s no frame that is sent from one second later on is late. Needs root.
 
-    bench/stream_client.py [--rates 3,6,12,24] [--seconds 12]
+    bench/stream_client.py [--rates 1.2,3,6,12,24] [--qualities 90,20] [--seconds 12]
 """
 
 import argparse
+import io
+import itertools
 import json
 import os
 import pathlib
@@ -22,12 +24,16 @@ import sys
 import tempfile
 import time
 
+from PIL import Image
+
 import record
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FERMATA = ROOT / "build" / "fermata"
 SPACE, HERE, THERE = "fermata-client", "10.213.7.1", "10.213.7.2"
+PICTURE = ROOT / "zoo/data/shapes/scene-00.jpg"
 SLO_MS, RATE = 200, 15
+SETTLED_MS = 4500  # by then a link has been probed
 OFF, COST_MS, STALL_S = 0.15, 1.0, 5
 
 
@@ -40,7 +46,7 @@ class Link:
 
     def __enter__(self):
         sh(f"ip netns add {SPACE}")
-        sh(f"ip link add fermata-h type veth peer name fermata-c netns {SPACE}")
+        sh(f"ip link add fermata-h type veth peer name fermata-c mtu 1000 netns {SPACE}")
         sh(f"ip addr add {HERE}/30 dev fermata-h")
         sh("ip link set fermata-h up")
         sh(f"ip netns exec {SPACE} ip addr add {THERE}/30 dev fermata-c")
@@ -52,16 +58,16 @@ class Link:
 
     def shape(self, mbps):
         # A long queue and no delay of its own, as in the experiments of Jellyfish (section 7); the
-        # bucket holds one packet.
+        # bucket holds one packet, which is small: what it holds passes at once.
         sh(f"ip netns exec {SPACE} tc qdisc replace dev fermata-c root tbf rate {mbps}mbit "
-           "burst 1600 limit 400000")
+           "burst 1100 limit 400000")
 
 
 class Server:
     def __init__(self, folder):
         config = folder / "fermata.yaml"
         text = (ROOT / "zoo/fermata.yaml").read_text()
-        shapes = text[text.index("  shapes-jpeg-96:"):]
+        shapes = text[text.index("  shapes-jpeg-96:"):text.index("  # The same with a detector of a package")]
         config.write_text(f"models: {folder}/models\nlisten: {{host: {HERE}, public: true, http: 0, "
                           f"grpc: 0, metrics: 0}}\nworkers: {{count: 1, threads: 1}}\n"
                           f"services:\n{shapes}")
@@ -80,16 +86,15 @@ class Server:
 
 
 def command(server, *options):
-    picture = ROOT / "zoo/data/shapes/scene-00.jpg"
-    return ["ip", "netns", "exec", SPACE, FERMATA, "stream", picture, "--loop", "--service",
+    return ["ip", "netns", "exec", SPACE, FERMATA, "stream", PICTURE, "--loop", "--service",
             "shapes", "--slo", str(SLO_MS), "--rate", str(RATE), "--url", server.grpc,
             "--outputs", "scores", *options]
 
 
-def streamed(server, seconds):
+def streamed(server, seconds, *more):
     """The lines of answers, the summary, and processor time a frame in milliseconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command(server, "--duration", str(seconds)), stdout=subprocess.PIPE,
+    done = subprocess.run(command(server, "--duration", str(seconds), *more), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(done.stderr)
@@ -99,12 +104,20 @@ def streamed(server, seconds):
     return [line for line in lines if "outputs" in line], lines[-1]["summary"], used * 1e3
 
 
-def by_rate(link, server, rates, seconds):
-    for mbps in rates:
+def frame_kb(side, quality):
+    """Of the picture that is sent, as a JPEG of that size."""
+    encoded = io.BytesIO()
+    Image.open(PICTURE).resize((side, side), Image.Resampling.BOX).save(encoded, "JPEG", quality=quality)
+    return round(encoded.tell() / 1e3, 1)
+
+
+def by_rate(link, server, rates, qualities, seconds):
+    for mbps, quality in itertools.product(rates, qualities):
         link.shape(mbps)
-        answers, summary, _ = streamed(server, seconds)
-        known = [line["bandwidth_mbps"] / mbps for line in answers if line["at_ms"] > 2000]
-        yield {"mbps": mbps, "estimate_over_rate_p50": round(statistics.median(known), 3),
+        answers, summary, _ = streamed(server, seconds, "--quality", str(quality))
+        known = [line["bandwidth_mbps"] / mbps for line in answers if line["at_ms"] > SETTLED_MS]
+        side = statistics.median_low([line["input_size"] for line in answers])
+        yield {"mbps": mbps, "quality": quality, "frame_kb": frame_kb(side, quality), "estimate_over_rate_p50": round(statistics.median(known), 3),
                "off_p50": round(statistics.median(abs(k - 1) for k in known), 3),
                "frames": summary["frames"], "on_time": summary["on_time"],
                "late": summary["late"], "dropped": summary["dropped"],
@@ -149,7 +162,7 @@ def after_a_stall(link, server):
 def missed(result):
     for row in result["by_rate"]:
         if row["off_p50"] > OFF:
-            yield f"{row['mbps']} Mbit/s: the estimate is off by {row['off_p50']:.0%} at the median"
+            yield f"{row['mbps']} Mbit/s, {row['frame_kb']} kB: the estimate is off by {row['off_p50']:.0%} at the median"
     if result["cost"]["beside_encoding_ms"] > COST_MS:
         yield f"beside encoding a frame costs {result['cost']['beside_encoding_ms']} ms"
     stall = result["stall"]
@@ -160,15 +173,17 @@ def missed(result):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rates", default="3,6,12,24", help="of the way up, Mbit/s")
+    parser.add_argument("--rates", default="1.2,3,6,12,24", help="of the way up, Mbit/s")
+    parser.add_argument("--qualities", default="90,20", help="of the JPEGs: how large frames are")
     parser.add_argument("--seconds", type=float, default=12, help="of each rate")
     options = parser.parse_args()
     rates = [float(rate) for rate in options.rates.split(",")]
+    qualities = [int(quality) for quality in options.qualities.split(",")]
     with tempfile.TemporaryDirectory() as folder, Link() as link:
         server = Server(pathlib.Path(folder))
         try:
             result = {"slo_ms": SLO_MS, "rate_rps": RATE,
-                      "by_rate": list(by_rate(link, server, rates, options.seconds)),
+                      "by_rate": list(by_rate(link, server, rates, qualities, options.seconds)),
                       "cost": cost(link, server), "stall": after_a_stall(link, server)}
         finally:
             server.stop()

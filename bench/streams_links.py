@@ -5,7 +5,8 @@
         links.start()                                            # from now on the traces run
 
 A token bucket with a long queue and no added delay, as in Jellyfish's experiments, on the client's
-way to the server; the way back is free.
+way to the server; the way back is free. What the bucket holds passes at once, so it holds one packet,
+and packets are small.
 """
 
 import os
@@ -16,6 +17,9 @@ import time
 
 def run(*command, check=True):
     return subprocess.run([str(word) for word in command], check=check, capture_output=True, text=True)
+
+
+PACKET, BUCKET = 1000, 1100  # bytes
 
 
 class Links:
@@ -52,7 +56,7 @@ class Links:
             run("ip", "netns", "add", space)
             run("ip", "link", "add", near, "type", "veth", "peer", "name", far)
             run("ip", "link", "set", near, "master", self.bridge, "up")
-            run("ip", "link", "set", far, "netns", space, "name", "eth0")
+            run("ip", "link", "set", far, "netns", space, "name", "eth0", "mtu", PACKET)
             run("ip", "-n", space, "address", "add", f"10.213.1.{i + 1}/16", "dev", "eth0")
             for device in ("lo", "eth0"):
                 run("ip", "-n", space, "link", "set", device, "up")
@@ -64,7 +68,7 @@ class Links:
 
     def _shape(self, client, mbps, verb):
         run("tc", "-n", self.space(client), "qdisc", verb, "dev", "eth0", "root", "tbf",
-            "rate", f"{int(mbps * 1000)}kbit", "burst", "6kb", "limit", "4mb")
+            "rate", f"{int(mbps * 1000)}kbit", "burst", BUCKET, "limit", "4mb")
         self.log[client].append((time.monotonic(), mbps))
 
     def start(self):

@@ -20,6 +20,8 @@ namespace {
 constexpr size_t kMadeSeconds = 200;
 constexpr double kLeastMbps = 0.05, kMostMbps = 1e5;
 constexpr std::string_view kPrefix = "fmd";
+// Bytes. What the bucket of a link holds passes at once: one packet, and packets are small.
+constexpr const char *kPacket = "1000", *kBucket = "1100";
 constexpr char kNamespaces[] = "/run/netns";
 
 // Log-normal around a median, each second drawn to the last one; `fall`: how often it breaks in.
@@ -143,7 +145,8 @@ absl::Status DemoLinks::make_all() {
     RETURN_IF_ERROR(run_program({"ip", "netns", "add", space(i)}));
     RETURN_IF_ERROR(run_program({"ip", "link", "add", near, "type", "veth", "peer", "name", far}));
     RETURN_IF_ERROR(run_program({"ip", "link", "set", near, "master", name_, "up"}));
-    RETURN_IF_ERROR(run_program({"ip", "link", "set", far, "netns", space(i), "name", "eth0"}));
+    RETURN_IF_ERROR(
+        run_program({"ip", "link", "set", far, "netns", space(i), "name", "eth0", "mtu", kPacket}));
     RETURN_IF_ERROR(run_program({"ip", "-n", space(i), "address", "add", address, "dev", "eth0"}));
     for (const char* device : {"lo", "eth0"}) {
       RETURN_IF_ERROR(run_program({"ip", "-n", space(i), "link", "set", device, "up"}));
@@ -159,7 +162,7 @@ absl::Status DemoLinks::shape(Duration since_start) {
     const char* verb = now_[i] == 0 ? "add" : "change";
     RETURN_IF_ERROR(run_program({"tc", "-n", space(i), "qdisc", verb, "dev", "eth0", "root", "tbf",
                                  "rate", fmt::format("{}kbit", static_cast<int64_t>(mbps * 1000)),
-                                 "burst", "6kb", "limit", "4mb"}));
+                                 "burst", kBucket, "limit", "4mb"}));
     now_[i] = mbps;
   }
   return absl::OkStatus();
