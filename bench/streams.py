@@ -3,6 +3,7 @@
 
     bench/streams.py simulated [--traces FOLDER] [--seeds 3]    # figures 12, 15, 17, table 2, phases
     bench/streams.py served [--traces FOLDER] [--seconds 20]    # root: links between network namespaces
+    bench/streams.py prefetching [--traces FOLDER]              # the same, of workers that hold some of the DNNs
 
 Sixteen DNNs of one detector on two workers; latency, accuracy and bytes by input size are made, in the
 shape of the paper's figure 10. Served runs use emulated workers, which take these times by the clock, so
@@ -35,6 +36,7 @@ METHODS = {"fermata": {}, "low": {"mode": "fixed", "variant": LOW, "scheduler": 
 # Table 2's clients: objective in ms and frames a second.
 MIXED = {4: [(75, 15), (100, 15), (150, 25), (75, 25)],
          8: [(75, 15), (100, 15), (150, 15), (75, 15), (100, 25), (150, 25), (75, 25), (100, 25)]}
+MEMORY_MB, LOAD_MS = 10, 175  # of a DNN, where workers do not hold all: the middle of what the paper measured
 HOPELESS = (75, 25, 8)  # more than two workers of the smallest DNN serve in time
 
 
@@ -197,16 +199,20 @@ def repository(folder):
                    for b, ms in v["latency_ms"]["table"].items()}
         (model / "profile.json").write_text(json.dumps(
             {"format": 1, "version": 1, "model": v["name"], "model_version": "1", "batches": batches,
+             "load_ms": LOAD_MS, "memory_mb": MEMORY_MB, "static_mb": MEMORY_MB,
              "linear_ms": {"alpha": alpha, "beta": one - alpha, "error": 0},
              "quadratic_ms": {"a": 0, "b": alpha, "c": one - alpha, "error": 0}}))
     return folder
 
 
-def config_of(models, method, phased):
+def config_of(models, method, phased, room=None):
     kb = VARIANTS[MIDDLE]["request_kb"] if method == "DNN alone" else None
     variants = [{"service": v["name"], "input_size": v["input_size"], "accuracy": v["accuracy"],
                  "request_kb": round(1.1 * (kb or v["request_kb"]), 3)} for v in VARIANTS]
-    return {"models": str(models), "workers": {"count": 2, "executor": "emulated"},
+    workers = {"count": 2, "executor": "emulated"}
+    if room:
+        workers |= {"memory_mb": room * MEMORY_MB + 1, "residency": "on_demand"}
+    return {"models": str(models), "workers": workers,
             "scheduler": METHODS[method].get("scheduler", "fermata"),
             "services": {"cameras": {"kind": "stream", "slo_ms": 100, "variants": variants, "phases": phased}}}
 
@@ -235,7 +241,7 @@ def median_error(reports, links):
     return round(statistics.median(errors), 4) if errors else None
 
 
-def serve_once(args, traces, models, key):
+def serve_once(args, traces, models, key, room=None):
     from server import Server
     from streams_links import Links
     name, slo, rate, count, method, phased = key
@@ -243,7 +249,7 @@ def serve_once(args, traces, models, key):
     draw = random.Random(f"{count} {slo} {rate}")
     shapes = {f"c{i}": (mbps, hold_s, draw.uniform(0, len(mbps) * hold_s)) for i in range(count)}
     kinds = clients_of(count, slo, rate)
-    with Links(shapes) as links, Server(config_of(models, method, phased), host=links.server) as server:
+    with Links(shapes) as links, Server(config_of(models, method, phased, room), host=links.server) as server:
         links.start()
         clients = {c: subprocess.Popen(command_of(args, links, c, f"{links.server}:{server.grpc}", *kinds[i], method, i),
                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -265,7 +271,16 @@ def serve_once(args, traces, models, key):
         "p99_ms": latencies[int(len(latencies) * 0.99)] if latencies else None,
         "estimate_error": median_error(reports, links),
         "client_late_ms": max(r["late_ms"] for r in reports.values()),
-        "mismatches": metrics.get('fermata_stream_mismatches_total{model="cameras"}')}
+        "mismatches": metrics.get('fermata_stream_mismatches_total{model="cameras"}')} | (
+        {"room": room} | {what: metrics.get(f'fermata_stream_{what}_total{{model="cameras"}}')
+                          for what in ("switches", "prefetched", "stale")} if room else {})
+
+
+def matters(slo, rate, count, method):
+    """The settings of a shorter set: every objective at the lower rate, the middle one at the higher rate with several
+    clients; `high` and `DNN alone` at one of them."""
+    telling = count in (1, 4, 8) and (rate == 15 or (slo == 100 and count > 1))
+    return telling and (method in ("fermata", "low", "middle") or (slo, rate, count) == (100, 15, 4))
 
 
 def served(args):
@@ -273,7 +288,8 @@ def served(args):
     traces = streams_traces.load(args.traces)
     keys = [(name, slo, rate, count, method, False)
             for name in args.only_traces.split(",") for slo, rate, count in settings(args.clients)
-            if slo in args.slos and rate in args.rates for method in args.methods.split(",")]
+            if slo in args.slos and rate in args.rates for method in args.methods.split(",")
+            if not args.reduced or matters(slo, rate, count, method)]
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         models = repository(pathlib.Path(folder))
@@ -284,6 +300,21 @@ def served(args):
                 "wrong": judge(rows), "rows": rows}
     draw_rows(rows, "streams_served", document)
     print(json.dumps(document["wrong"], indent=1))
+
+
+def prefetching(args):
+    """How often a switch finds its DNN there, of workers that hold some of the sixteen."""
+    import tempfile
+    import record
+    traces = streams_traces.load(args.traces)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        models = repository(pathlib.Path(folder))
+        for name, room in itertools.product(args.only_traces.split(","), args.rooms):
+            rows.append(serve_once(args, traces, models, (name, 100, 15, 4, "fermata", False), room))
+            rows[-1]["hits"] = round(rows[-1]["prefetched"] / max(rows[-1]["switches"], 1), 4)
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    record.write("streams_prefetching", {"traces": "the authors'" if args.traces else "made", "seconds": args.seconds, "rows": rows})
 
 
 def main():
@@ -302,10 +333,15 @@ def main():
     serving.add_argument("--rates", type=numbers, default=RATES)
     serving.add_argument("--only-traces", default="lte,wifi,synthetic")
     serving.add_argument("--methods", default=",".join(METHODS))
-    for kind in (simulation, serving):
+    serving.add_argument("--reduced", action="store_true", help="the settings that tell most, 105 instead of 360")
+    ahead = kinds.add_parser("prefetching")
+    ahead.add_argument("--seconds", type=float, default=30)
+    ahead.add_argument("--rooms", type=numbers, default=(3, 5))
+    ahead.add_argument("--only-traces", default="lte,wifi,synthetic")
+    for kind in (simulation, serving, ahead):
         kind.add_argument("--traces", type=pathlib.Path)
     args = parser.parse_args()
-    {"simulated": simulated, "served": served}[args.kind](args)
+    {"simulated": simulated, "served": served, "prefetching": prefetching}[args.kind](args)
 
 
 if __name__ == "__main__":
