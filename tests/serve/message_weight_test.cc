@@ -75,6 +75,21 @@ TEST(MessageWeight, IsAtLeastWhatTheMessageTakes) {
   }
 }
 
+// Texts where a number is expected, which the parser keeps for an unknown field each.
+TEST(MessageWeight, CountsTextsInPlaceOfNumbers) {
+  std::string number;  // double_param of a parameter
+  for (int i = 0; i < 5000; ++i) number += std::string("\x22\x00", 2);
+  inference::InferParameter parameter;
+  ASSERT_TRUE(parameter.ParseFromString(number));
+  ModelInferRequest message;
+  (*message.mutable_parameters())["p"] = parameter;
+  const std::string wire = message.SerializeAsString();
+  ModelInferRequest parsed;
+  ASSERT_TRUE(parsed.ParseFromString(wire));
+  EXPECT_GE(weigh(wire).bytes, parsed.SpaceUsedLong() - sizeof(ModelInferRequest));
+  EXPECT_GT(weigh(wire).bytes, 5000u * 64);
+}
+
 TEST(MessageWeight, IsLittleMoreThanALongTensor) {
   ModelInferRequest message;
   message.add_inputs()->mutable_contents()->mutable_fp32_contents()->Resize(1'000'000, 1);

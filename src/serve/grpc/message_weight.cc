@@ -18,7 +18,7 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 
 // Bytes, of a part and of what a request has for it beside its text.
-constexpr size_t kSubmessage = 256, kText = 64, kNumber = 16;
+constexpr size_t kSubmessage = 256, kText = 64, kNumber = 32;
 constexpr size_t kUnknownByte = 32;         // of groups, which we have none of
 constexpr size_t kHeldAtATime = 64 * 1024;  // held at a time
 constexpr int kDeepest = 32;
@@ -77,10 +77,12 @@ class Scale {
   bool weigh_length_delimited(const FieldDescriptor* field, int depth) {
     int length = 0;
     if (!in_.ReadVarintSizeAsInt(&length)) return false;
-    if (field == nullptr || field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-      return add(kText + static_cast<size_t>(length)) && in_.Skip(length);
-    }
-    if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) return weigh_list(*field, length);
+    const auto kind = field == nullptr ? FieldDescriptor::CPPTYPE_STRING : field->cpp_type();
+    const bool is_message = kind == FieldDescriptor::CPPTYPE_MESSAGE;
+    const bool is_number = kind != FieldDescriptor::CPPTYPE_STRING && !is_message;
+    if (is_number && field->is_repeated()) return weigh_list(*field, length);
+    // A text, or what is kept as one: it is unknown, or stands where one number is expected.
+    if (!is_message) return add(kText + static_cast<size_t>(length)) && in_.Skip(length);
     if (!add(kSubmessage)) return false;
     const auto limit = in_.PushLimit(length);
     const bool whole = in_.BytesUntilLimit() == length && weigh(*field->message_type(), depth + 1);
@@ -90,7 +92,7 @@ class Scale {
 
   bool weigh_list(const FieldDescriptor& field, int length) {
     if (has_fixed_size(field)) return add(static_cast<size_t>(length)) && in_.Skip(length);
-    const size_t each = size_in_list(field);
+    const size_t each = 2 * size_in_list(field);  // it grows by doubling
     while (length > 0) {
       const void* data = nullptr;
       int size = 0;
