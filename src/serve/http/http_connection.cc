@@ -64,46 +64,6 @@ HttpMethod HttpRequestState::method() const {
   }
 }
 
-bool HttpShard::evict() {
-  for (const auto& connection : open) {
-    if (!connection->idle()) continue;
-    const auto alive = connection;
-    alive->close();
-    return true;
-  }
-  return false;
-}
-
-void HttpShard::sweep() {
-  const auto now = std::chrono::steady_clock::now();
-  const auto all = open;
-  for (const auto& connection : all) {
-    if (connection->overdue(now)) connection->give_up();
-  }
-}
-
-bool HttpShard::end_stalled_body() {
-  const auto earlier = [](const auto& a, const auto& b) { return a->heard() < b->heard(); };
-  const auto now = std::chrono::steady_clock::now();
-  std::vector<std::shared_ptr<HttpConnection>> stalled;
-  for (const auto& connection : open) {
-    if (connection->stalls(now)) stalled.push_back(connection);
-  }
-  if (stalled.empty()) return false;
-  (*std::min_element(stalled.begin(), stalled.end(), earlier))->give_up();
-  return true;
-}
-
-void HttpShard::drain() {
-  const auto all = open;
-  for (const auto& connection : all) connection->finish_when_idle();
-}
-
-void HttpShard::end() {
-  const auto all = open;
-  for (const auto& connection : all) connection->close();
-}
-
 HttpConnection::HttpConnection(Socket socket, HttpShard& shard, uint64_t id)
     : socket_(std::move(socket)),
       shard_(shard),
@@ -152,7 +112,8 @@ bool HttpConnection::overdue(Moment now) const {
 }
 
 bool HttpConnection::stalls(Moment now) const {
-  return !incoming_.empty() && now - heard_ > kStallLimit;
+  const bool waits_for_us = continue_ || writing_;
+  return !incoming_.empty() && !waits_for_us && now - heard_ > kStallLimit;
 }
 
 void HttpConnection::give_up() {
@@ -198,17 +159,19 @@ bool HttpConnection::hold_body() {
   const uint64_t bytes =
       kOverhead + parser_.received() + std::min(parser_.missing(), kBodyReadSize);
   while (!incoming_.grow_to(bytes)) {
-    const bool is_own_share = budget_->used() + bytes > budget_->limit();
+    const bool is_own_share = budget_->used() - incoming_bytes_ + bytes > budget_->limit();
     if (is_own_share || !shard_.end_stalled_body()) {
       refuse(429, kNoMemoryForBody);
       return false;
     }
   }
+  incoming_bytes_ = std::max(incoming_bytes_, bytes);
   return true;
 }
 
 bool HttpConnection::begin_body() {
   incoming_ = HeldBytes(budget_);
+  incoming_bytes_ = 0;
   if (!hold_body()) return false;
   if (parser_.expects_continue() && buffer_.size() == 0) {
     continue_ = true;
@@ -335,7 +298,7 @@ void HttpConnection::on_written(bool failed) {
   const bool last = !written_.empty() && written_.back().last;
   written_.clear();
   if (failed) return close();
-  since_ = std::chrono::steady_clock::now();
+  since_ = heard_ = std::chrono::steady_clock::now();
   if (web_ != nullptr) return web_->accept(std::move(upgrade_));
   if (last || (shard_.draining && idle() && !parser_.inside())) return end();
   write();

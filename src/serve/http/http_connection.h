@@ -29,6 +29,7 @@ struct HttpShard {
   boost::asio::io_context io{1};
   std::list<std::shared_ptr<HttpConnection>> open;  // the one longest unused first
   std::atomic<size_t> count = 0;
+  std::chrono::steady_clock::time_point searched;  // when no body had stalled
 
   // Closes the connection that has been without a request for longest. False: none is.
   bool evict();
@@ -112,6 +113,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::unique_ptr<WebSocket> web_;  // after upgrade()
   HttpMessage upgrade_;             // the request for it, until what goes before it is written
   HeldBytes incoming_;              // the body that is being read
+  uint64_t incoming_bytes_ = 0;     // of it
   std::deque<Slot> slots_;
   std::deque<Slot> written_;  // while writing_, what is being written
   uint64_t first_ = 0;        // number of slots_.front()

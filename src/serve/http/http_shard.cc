@@ -1,0 +1,59 @@
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "serve/http/http_connection.h"
+
+namespace fermata::serve {
+namespace {
+
+constexpr std::chrono::milliseconds kSearchEvery(10);  // where none was found: it takes O(open)
+
+}  // namespace
+
+bool HttpShard::evict() {
+  for (const auto& connection : open) {
+    if (!connection->idle()) continue;
+    const auto alive = connection;
+    alive->close();
+    return true;
+  }
+  return false;
+}
+
+void HttpShard::sweep() {
+  const auto now = std::chrono::steady_clock::now();
+  const auto all = open;
+  for (const auto& connection : all) {
+    if (connection->overdue(now)) connection->give_up();
+  }
+}
+
+bool HttpShard::end_stalled_body() {
+  const auto earlier = [](const auto& a, const auto& b) { return a->heard() < b->heard(); };
+  const auto now = std::chrono::steady_clock::now();
+  if (now - searched < kSearchEvery) return false;
+  std::vector<std::shared_ptr<HttpConnection>> stalled;
+  for (const auto& connection : open) {
+    if (connection->stalls(now)) stalled.push_back(connection);
+  }
+  if (stalled.empty()) {
+    searched = now;
+    return false;
+  }
+  (*std::min_element(stalled.begin(), stalled.end(), earlier))->give_up();
+  return true;
+}
+
+void HttpShard::drain() {
+  const auto all = open;
+  for (const auto& connection : all) connection->finish_when_idle();
+}
+
+void HttpShard::end() {
+  const auto all = open;
+  for (const auto& connection : all) connection->close();
+}
+
+}  // namespace fermata::serve
