@@ -93,7 +93,7 @@ HttpReceived HttpClient::receive() {
 }
 
 std::string post_text(std::string_view path, std::string_view body, std::string_view headers) {
-  return fmt::format("POST {} HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n{}\r\n{}", path,
+  return fmt::format("POST {} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n{}\r\n{}", path,
                      body.size(), headers, body);
 }
 
@@ -104,7 +104,7 @@ HttpReceived HttpClient::post(std::string_view path, std::string_view body,
 }
 
 HttpReceived HttpClient::get(std::string_view path) {
-  send(fmt::format("GET {} HTTP/1.1\r\nHost: x\r\n\r\n", path));
+  send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", path));
   return receive();
 }
 

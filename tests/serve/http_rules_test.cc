@@ -64,6 +64,12 @@ TEST_F(HttpRulesTest, LetsOnlyItsOwnPagesMakeAdministrativeCalls) {
     EXPECT_EQ(reply.body.find("listen.origins") != std::string::npos, c.status == 403);
   }
   EXPECT_TRUE(check_page("http://proxy.example", "proxy.example", {}).ok());
+  // A page that reads from what it takes for its own server names no origin.
+  EXPECT_FALSE(check_page("", "stranger.example", {.loopback = true}).ok());
+  for (const char* host : {"localhost:8000", "127.0.0.1", "[::1]:8000", ""}) {
+    EXPECT_TRUE(check_page("", host, {.loopback = true}).ok()) << host;
+  }
+  EXPECT_TRUE(check_page("", "proxy.example", {}).ok());
 }
 
 struct Refused {

@@ -36,6 +36,11 @@ bool is_own(std::string_view origin, std::string_view host) {
 absl::Status check_page(std::string_view origin, std::string_view host,
                         const TrustedPages& trusted) {
   const auto& others = trusted.origins;
+  if (origin.empty() && trusted.loopback && !host.empty() && !names_an_address(host)) {
+    return error(absl::StatusCode::kPermissionDenied,
+                 "Host is {}, expected an address or localhost, by which this server is known",
+                 host);
+  }
   if (origin.empty() || std::find(others.begin(), others.end(), origin) != others.end())
     return absl::OkStatus();
   if (is_own(origin, host) && (!trusted.loopback || names_an_address(host)))

@@ -18,7 +18,8 @@ struct TrustedPages {
 };
 
 // PERMISSION_DENIED where the page that made a request, by its headers Origin and Host, may not.
-// What is no browser names no origin, and may.
+// What is no browser names no origin, and may; nor does a page that only reads from its own server,
+// which may where it knows us by such a name.
 absl::Status check_page(std::string_view origin, std::string_view host,
                         const TrustedPages& trusted);
 
