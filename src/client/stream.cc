@@ -237,7 +237,8 @@ void Stream::take(ModelStreamInferResponse message) {
   if (!absl::SimpleAtoi(response.id(), &id)) return;
   if (const auto in_server = acknowledged_in(response)) {
     const std::scoped_lock lock(mutex_);
-    return session_.acknowledged(id, *in_server, now);
+    session_.acknowledged(id, *in_server, now);
+    return changed_.notify_all();  // the link may be free for a hello
   }
   Answer answer;
   {

@@ -33,13 +33,14 @@ void StreamSession::taken() {
 
 bool StreamSession::wants_hello(Time now) const {
   if (!hello_at_) return true;
+  if (connected_ && !echoed_ && !greets_) return true;
   if (now < *hello_at_ + kHello) return false;
-  return unmapped_ || !has_to_probe(now) || now <= *frame_at_ + interval_ / 8 ||
-         now >= *hello_at_ + kHello * 2;
+  if (unmapped_ || now >= *hello_at_ + kHello * 2) return true;
+  return has_to_probe(now) ? now <= *frame_at_ + interval_ / 8 : link_.under_way() == 0;
 }
 
 bool StreamSession::has_to_probe(Time now) const {
-  if (!frame_at_ || link_.round_trip() == Duration()) return false;  // the way comes first
+  if (!frame_at_ || !echoed_) return false;  // the way comes first
   const std::optional<Time> told = link_.told_at();
   return !told || now >= *told + kProbe;
 }
@@ -64,8 +65,9 @@ std::optional<uint32_t> StreamSession::side(Time now) {
 }
 
 uint64_t StreamSession::sent_hello(uint64_t bytes, Time now) {
-  const bool measures = bytes >= kPadding, alone = link_.under_way() == 0;
+  const bool measures = bytes >= kPadding, alone = connected_ && link_.under_way() == 0;
   hello_at_ = now;
+  greets_ = true;
   if (measures) link_.sent(bytes, now);
   under_way_[++last_id_] = {
       .bytes = measures ? bytes : 0, .at = now, .hello = true, .alone = alone};
@@ -92,6 +94,7 @@ void StreamSession::arrive(Sent& sent, Duration in_server, Time now) {
     link_.acknowledged(in_server, now);
   } else if (sent.alone) {
     link_.echoed(std::max(now - in_server - sent.at, Duration()));
+    echoed_ = true;
   }
 }
 
@@ -103,6 +106,8 @@ std::optional<StreamSession::Ended> StreamSession::answered(uint64_t id,
   arrive(found->second, told ? told->in_server : Duration(), now);
   const Sent sent = found->second;
   under_way_.erase(found);
+  connected_ = true;
+  if (sent.hello) greets_ = false;
   if (!sent.hello) --frames_;
   if (told) learn(sent, *told);
   if (sent.hello) return std::nullopt;
@@ -127,6 +132,7 @@ std::vector<StreamSession::Ended> StreamSession::lost() {
   frames_ = 0;
   hello_at_.reset();
   frame_at_.reset();
+  connected_ = greets_ = false;
   return frames;
 }
 

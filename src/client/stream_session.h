@@ -34,13 +34,17 @@ class StreamSession {
 
   // -- what
   // Once a second, and at once on a new connection: registers, measures the round trip and, where
-  // no frame does, the bandwidth.
+  // no frame does, the bandwidth. The first one of a connection waits until that is made, and
+  // measures nothing; so another follows where nothing is known of the way. One that is to measure
+  // it waits, for a second at most, until nothing else is on the link.
   bool wants_hello(Time now) const;
   // How many bytes a hello should be filled up with: zero, but for an unmapped client, which has
   // no frames to measure its bandwidth with and else would believe in a bad second for ever, and
   // now and then where frames are too small to tell. Such a one leaves behind a frame, so that the
   // next one finds the link free.
-  uint64_t padding(Time now) const { return unmapped_ || has_to_probe(now) ? kPadding : 0; }
+  uint64_t padding(Time now) const {
+    return echoed_ && (unmapped_ || has_to_probe(now)) ? kPadding : 0;
+  }
   // The side at which a frame that leaves now should be sent: what the service asks for, less
   // where the link does not bear the rate. None: it would wait, so it is dropped.
   std::optional<uint32_t> side(Time now);
@@ -101,7 +105,10 @@ class StreamSession {
   size_t frames_ = 0;                   // of them
   uint64_t last_id_ = 0;
   std::optional<Time> hello_at_, due_, frame_at_;
-  Time moved_at_;  // when our frames were last moved
+  bool connected_ = false;  // something came back
+  bool greets_ = false;     // a hello is under way
+  bool echoed_ = false;     // one has measured the way
+  Time moved_at_;           // when our frames were last moved
   Duration shift_;
 };
 

@@ -23,6 +23,8 @@ Told told(uint32_t side, Duration in_server = {}, Duration shift = {}) {
 // One that knows its round trip, 4 ms, and what to send.
 StreamSession ready(uint32_t side = 64, double rate = 10) {
   StreamSession session(kSlo, rate);
+  session.answered(session.sent_hello(200, at(-0.5)), told(side), at(-0.3));  // with connecting
+  EXPECT_TRUE(session.wants_hello(at(-0.2)));
   session.answered(session.sent_hello(200, at(0)), told(side), at(0.004));
   return session;
 }
@@ -66,9 +68,9 @@ TEST(StreamSession, AnAcknowledgementTellsOfTheLinkAheadOfTheReply) {
 
 TEST(StreamSession, DropsWhatWouldWaitForFramesUnderWay) {
   StreamSession session = ready(64, 100);
-  session.sent_frame(0, 64, 12'500, at(1));
+  const uint64_t first = session.sent_frame(0, 64, 12'500, at(1));
   EXPECT_FALSE(session.side(at(1.001))) << "nothing is known of the link yet";
-  session.answered(2, told(64), at(1.014));  // 10 Mbit/s
+  session.answered(first, told(64), at(1.014));  // 10 Mbit/s
   for (int i = 0; i < 5; ++i) {
     ASSERT_TRUE(session.side(at(1.02))) << i;
     session.sent_frame(i, 64, 12'500, at(1.02));
