@@ -55,12 +55,18 @@ def test_frames_are_answered_over_links_that_change_and_nothing_is_left(command,
     assert not spaces()
 
 
-def test_it_cleans_up_when_it_is_told_to_end(command, links):
+def start_two_clients(command):
+    """A demo that would last for minutes, once it shows its clients."""
     process = subprocess.Popen([*command, "--clients", "2", "--duration", "600"], stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         if "Mbit/s" in line:
             break
+    return process
+
+
+def test_it_cleans_up_when_it_is_told_to_end(command, links):
+    process = start_two_clients(command)
     assert len(spaces()) == 2
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=300)
@@ -68,11 +74,7 @@ def test_it_cleans_up_when_it_is_told_to_end(command, links):
 
 
 def test_nothing_of_it_runs_on_when_it_is_killed(command, links):
-    process = subprocess.Popen([*command, "--clients", "2", "--duration", "600"], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if "Mbit/s" in line:
-            break
+    process = start_two_clients(command)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(children) == 3  # the server and two clients
     handles = [os.pidfd_open(int(child)) for child in children]
