@@ -160,8 +160,8 @@ double StreamSessions::scale(const Session& session,
   if (!session.sizes.known()) return session.unmapped_unseen ? kLeastScale : 1;
   for (size_t v = 0; v < variants.size(); ++v) {
     if (variants[v].input_size != session.sizes.last()) continue;
-    if (settings_.variants[v].request_kb > 0 || variants[v].request_kb <= 0) return 1;
-    return std::max(session.sizes.kb(variants[v].input_size) / variants[v].request_kb, kLeastScale);
+    const double of_all = variants[v].request_kb, own = own_kb(session, static_cast<uint32_t>(v));
+    return of_all > 0 ? std::max(own / of_all, kLeastScale) : 1;
   }
   return 1;
 }
