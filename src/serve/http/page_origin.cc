@@ -35,16 +35,16 @@ bool is_own(std::string_view origin, std::string_view host) {
 
 absl::Status check_page(std::string_view origin, std::string_view host,
                         const TrustedPages& trusted) {
-  const auto& others = trusted.origins;
-  if (origin.empty() && trusted.loopback && !host.empty() && !names_an_address(host)) {
+  const bool known_host = !trusted.loopback || names_an_address(host);
+  if (origin.empty()) {
+    if (known_host || host.empty()) return absl::OkStatus();
     return error(absl::StatusCode::kPermissionDenied,
                  "Host is {}, expected an address or localhost, by which this server is known",
                  host);
   }
-  if (origin.empty() || std::find(others.begin(), others.end(), origin) != others.end())
-    return absl::OkStatus();
-  if (is_own(origin, host) && (!trusted.loopback || names_an_address(host)))
-    return absl::OkStatus();
+  const auto& others = trusted.origins;
+  const bool is_listed = std::find(others.begin(), others.end(), origin) != others.end();
+  if (is_listed || (known_host && is_own(origin, host))) return absl::OkStatus();
   return error(absl::StatusCode::kPermissionDenied,
                "pages of {} may not use this server; listen.origins of the configuration lets them",
                origin);
