@@ -65,8 +65,7 @@ export class Session {
     const greets = [...this.underWay.values()].some(sent => sent.hello);
     if (now < this.helloAt + HELLO && !(again && !greets)) return undefined;
     const probes = this.hasToProbe(now);
-    // It leaves behind a frame, so that the next one finds the link free.
-    if (probes && now > this.frameAt + 0.125 / this.rate && now < this.helloAt + 2 * HELLO) return undefined;
+    if (probes && this.link.busy && now < this.helloAt + 2 * HELLO) return undefined;
     this.helloAt = now;
     const padded = (this.unmapped && !again) || probes; // no frames measure the bandwidth
     const message = this.message(now, { at: now, size: 0, hello: true, bytes: padded ? PADDING : 0,

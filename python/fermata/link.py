@@ -8,6 +8,7 @@ _WINDOW_S = 1.0
 _SHORTEST_S = 1e-5
 _REMEMBERED = 16
 _TELLING = 6000  # bytes from which on a transfer tells how fast the link is
+_SLOWER = 0.5  # than what told: then the link is, whatever small ones are
 _UNSURE = 0.05  # share of transfers that stay behind the sure bandwidth
 _FIRST_SHARE = 0.8
 _STEP, _SOFT = 0.05, 0.1
@@ -17,7 +18,8 @@ _FORGET, _NEW = 0.95, 0.1
 class Bandwidth:
     """Bandwidth by the harmonic mean of the last second's acknowledged transfers, and the
     round-trip time as the least of the last small messages. Small transfers tell too much: what
-    shapes a link lets a few packets pass at once. So they only lower what the last larger one told."""
+    shapes a link lets a few packets pass at once. So what the last larger one told counts, until the
+    small ones are half as fast."""
 
     def __init__(self):
         self._transfers = deque()  # (when, Mbit/s, whether it tells), of two windows
@@ -56,17 +58,21 @@ class Bandwidth:
         return min(self._ways, default=0.0)
 
     def _mean(self, since, until):
-        means = []
+        means = {}
         for kind in (True, False):
             inverse = [1 / mbps for at, mbps, tells in self._transfers
                        if since <= at <= until and tells == kind]
             if inverse:
-                means.append(len(inverse) / sum(inverse))
+                means[kind] = len(inverse) / sum(inverse)
             elif kind and self._told:
-                means.append(self._told[1])
+                means[kind] = self._told[1]
         # What told long ago is no transfer of this time.
         seen = any(since <= at <= until for at, _, _ in self._transfers)
-        return min(means) if seen else None
+        if not seen:
+            return None
+        small = means.get(False, math.inf)
+        told = means.get(True, small)
+        return small if small < _SLOWER * told else told
 
     def mbps(self, now):
         """None before the first transfer."""

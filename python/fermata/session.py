@@ -105,8 +105,7 @@ class Session:
         if now < self._hello_at + _HELLO_S and not (again and not self._greets()):
             return None
         probes = self._has_to_probe(now)
-        # It leaves behind a frame, so that the next one finds the link free.
-        if probes and now > self._frame_at + 0.125 / self.rate and now < self._hello_at + 2 * _HELLO_S:
+        if probes and self.link.busy and now < self._hello_at + 2 * _HELLO_S:
             return None
         self._hello_at = now
         sent = _Sent(None, now, 0, 0, hello=True, alone=self._connected and not self.link.busy)

@@ -36,11 +36,11 @@ bool StreamSession::wants_hello(Time now) const {
   if (connected_ && !echoed_ && !greets_) return true;
   if (now < *hello_at_ + kHello) return false;
   if (unmapped_ || now >= *hello_at_ + kHello * 2) return true;
-  return has_to_probe(now) ? now <= *frame_at_ + interval_ / 8 : link_.under_way() == 0;
+  return link_.under_way() == 0;
 }
 
 bool StreamSession::has_to_probe(Time now) const {
-  if (!frame_at_ || !echoed_) return false;  // the way comes first
+  if (!sends_ || !echoed_) return false;  // the way comes first
   const std::optional<Time> told = link_.told_at();
   return !told || now >= *told + kProbe;
 }
@@ -77,7 +77,7 @@ uint64_t StreamSession::sent_hello(uint64_t bytes, Time now) {
 uint64_t StreamSession::sent_frame(uint64_t tag, uint32_t side, uint64_t bytes, Time now) {
   if (bytes_.size() < kMostSides || bytes_.contains(side)) bytes_[side] = bytes;
   link_.sent(bytes, now);
-  frame_at_ = now;
+  sends_ = true;
   under_way_[++last_id_] = {.tag = tag, .bytes = bytes, .side = side, .at = now};
   ++frames_;
   return last_id_;
@@ -131,8 +131,7 @@ std::vector<StreamSession::Ended> StreamSession::lost() {
   link_.lost();
   frames_ = 0;
   hello_at_.reset();
-  frame_at_.reset();
-  connected_ = greets_ = false;
+  connected_ = greets_ = sends_ = false;
   return frames;
 }
 

@@ -40,8 +40,7 @@ class StreamSession {
   bool wants_hello(Time now) const;
   // How many bytes a hello should be filled up with: zero, but for an unmapped client, which has
   // no frames to measure its bandwidth with and else would believe in a bad second for ever, and
-  // now and then where frames are too small to tell. Such a one leaves behind a frame, so that the
-  // next one finds the link free.
+  // now and then where frames are too small to tell.
   uint64_t padding(Time now) const {
     return echoed_ && (unmapped_ || has_to_probe(now)) ? kPadding : 0;
   }
@@ -104,7 +103,8 @@ class StreamSession {
   std::map<uint64_t, Sent> under_way_;  // by id
   size_t frames_ = 0;                   // of them
   uint64_t last_id_ = 0;
-  std::optional<Time> hello_at_, due_, frame_at_;
+  std::optional<Time> hello_at_, due_;
+  bool sends_ = false;      // frames, on this connection
   bool connected_ = false;  // something came back
   bool greets_ = false;     // a hello is under way
   bool echoed_ = false;     // one has measured the way

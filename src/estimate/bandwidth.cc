@@ -33,12 +33,12 @@ std::optional<double> Bandwidth::mean(Time from, Time to) const {
     ++count;
   }
   if (count == 0) return std::nullopt;
-  std::optional<double> least;
-  if (count > tell) least = (count - tell) / small;
-  const auto at_most = [&least](double mbps) { least = std::min(least.value_or(mbps), mbps); };
-  if (tell > 0) at_most(tell / telling);
-  if (tell == 0 && told_) at_most(told_->mbps);
-  return least;
+  std::optional<double> told, mean;
+  if (tell > 0) told = tell / telling;
+  if (tell == 0 && told_) told = told_->mbps;
+  if (count > tell) mean = (count - tell) / small;
+  if (!told || !mean) return told ? told : mean;
+  return *mean < *told * kSlower ? *mean : *told;
 }
 
 std::optional<double> Bandwidth::mbps(Time now) {

@@ -12,8 +12,8 @@ namespace fermata::estimate {
 
 // What a client knows of its way to the server, from transfers that the server has
 // acknowledged (Jellyfish, sections 3.3 and 6). Small transfers tell too much: what shapes a link
-// lets a few packets pass at once, and a millisecond is a large part of them. So they only lower
-// what the last larger one told. Not safe across threads.
+// lets a few packets pass at once, and a millisecond is a large part of them. So what the last
+// larger one told counts, until the small ones are half as fast. Not safe across threads.
 class Bandwidth {
  public:
   // A small message came back after `way`, without the time that the server had it. The
@@ -29,9 +29,9 @@ class Bandwidth {
   static constexpr uint64_t kTelling = 6000;
   // When the last of these was acknowledged, as far as there were any.
   std::optional<Time> told_at() const { return told_ ? std::optional(told_->at) : std::nullopt; }
-  // The harmonic mean of the last second's transfers that tell, or the last of them; less where the
-  // mean of the small ones is. The last one's if there was none in that second; a million bits a
-  // second. None before the first.
+  // The harmonic mean of the last second's transfers that tell, or the last of them; of the small
+  // ones where that is less than half of it, or there is no other. The last one's if there was none
+  // in that second; a million bits a second. None before the first.
   std::optional<double> mbps(Time now);
   // What 19 of 20 transfers reach, by how far the earlier ones stayed behind the mean of the
   // second before they were sent: plans that count on it are rarely late when a link slows down.
@@ -45,6 +45,8 @@ class Bandwidth {
   static constexpr Duration kWindow = Duration::seconds(1);
   static constexpr Duration kShortest = Duration::micros(10);  // of a transfer, against noise
   static constexpr size_t kRemembered = 16;
+  static constexpr double kSlower =
+      0.5;  // than what told: then the link is, whatever small ones are
   static constexpr double kUnsure = 0.05, kFirstShare = 0.8;
   struct Transfer {
     Time at;

@@ -125,17 +125,16 @@ TEST(StreamSession, AnUnmappedClientGoesOnMeasuringItsBandwidth) {
   EXPECT_EQ(session.padding(at(1.2)), 0);
 }
 
-// Frames of one packet pass what shapes the link at once. A probe tells, and leaves behind a frame.
+// Frames of one packet pass what shapes the link at once. A larger hello tells.
 TEST(StreamSession, SmallFramesTellLittleSoALargerHelloIsSentNowAndThen) {
   StreamSession session = ready();
-  const uint64_t id = session.sent_frame(0, 64, 1000, at(0.1));
-  session.answered(id, told(64), at(0.105));  // 8 Mbit/s, as far as that tells
-  EXPECT_NEAR(*session.mbps(at(0.2)), 8, 1e-6);
-  EXPECT_FALSE(session.wants_hello(at(1.2))) << "no frame has just left";
+  session.answered(session.sent_frame(0, 64, 1000, at(0.1)), told(64), at(0.105));
+  EXPECT_NEAR(*session.mbps(at(0.2)), 8, 1e-6) << "as far as that tells";
   const uint64_t second = session.sent_frame(1, 64, 1000, at(1.2));
-  ASSERT_TRUE(session.wants_hello(at(1.201)));
-  ASSERT_GT(session.padding(at(1.201)), 6000);
+  EXPECT_FALSE(session.wants_hello(at(1.201))) << "the link is not free";
   session.acknowledged(second, Duration(), at(1.205));
+  ASSERT_TRUE(session.wants_hello(at(1.206)));
+  ASSERT_GT(session.padding(at(1.206)), 6000);
   const uint64_t probe = session.sent_hello(8200, at(1.21));
   session.answered(probe, told(64), at(1.21 + 0.004 + 0.0656));  // 1 Mbit/s
   EXPECT_NEAR(*session.mbps(at(1.3)), 1, 1e-3);
@@ -143,6 +142,8 @@ TEST(StreamSession, SmallFramesTellLittleSoALargerHelloIsSentNowAndThen) {
   session.answered(session.sent_frame(2, 64, 1000, at(4)), told(64), at(4.005));
   EXPECT_NEAR(*session.mbps(at(4.1)), 1, 1e-3) << "a small one makes nothing faster";
   EXPECT_GT(session.padding(at(4.3)), 0);
+  session.answered(session.sent_frame(3, 64, 1000, at(6)), told(64), at(6.036));
+  EXPECT_NEAR(*session.mbps(at(6.1)), 0.25, 1e-3) << "but slower";
 }
 
 // A link of some rate, one message after another, before a server that takes 5 ms for each.

@@ -2,10 +2,12 @@
 // time (docs/protocol.md, streams). Seconds, bytes, Mbit/s; no clock of its own.
 const WINDOW = 1, REMEMBERED = 16, SHORTEST = 1e-5;
 const TELLING = 6000; // bytes from which on a transfer tells how fast the link is
+const SLOWER = 0.5; // than what told: then the link is, whatever small ones are
 const UNSURE = 0.05, FIRST_SHARE = 0.8, STEP = 0.05, SOFT = 0.1; // of the sure bandwidth
 const FORGET = 0.95, NEW = 0.1, BEARABLE = 0.95;
 // Frames are acknowledged in the order in which they were sent. Small transfers tell too much: what
-// shapes a link lets a few packets pass at once. So they only lower what the last larger one told.
+// shapes a link lets a few packets pass at once. So what the last larger one told counts, until the
+// small ones are half as fast.
 export class Link {
     transfers = []; // of two windows
     told; // the last that tells
@@ -87,7 +89,8 @@ export class Link {
         const mean = (some) => some.length / some.reduce((sum, t) => sum + 1 / t.mbps, 0);
         const telling = seen.filter(t => t.tells), small = seen.filter(t => !t.tells);
         const told = telling.length > 0 ? mean(telling) : this.told?.mbps ?? Infinity;
-        return Math.min(told, small.length > 0 ? mean(small) : Infinity);
+        const slow = small.length > 0 ? mean(small) : Infinity;
+        return told === Infinity || slow < SLOWER * told ? slow : told;
     }
     // A frame that should have been acknowledged by now tells that the link has become slower.
     lately(now) {

@@ -51,8 +51,7 @@ export class Session {
         if (now < this.helloAt + HELLO && !(again && !greets))
             return undefined;
         const probes = this.hasToProbe(now);
-        // It leaves behind a frame, so that the next one finds the link free.
-        if (probes && now > this.frameAt + 0.125 / this.rate && now < this.helloAt + 2 * HELLO)
+        if (probes && this.link.busy && now < this.helloAt + 2 * HELLO)
             return undefined;
         this.helloAt = now;
         const padded = (this.unmapped && !again) || probes; // no frames measure the bandwidth
