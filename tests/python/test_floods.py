@@ -8,9 +8,14 @@ import select
 import socket
 import struct
 import urllib.request
+import zlib
 
+import grpc
 import pytest
 import tritonclient.grpc
+from google.protobuf import message_factory
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from conftest import ROOT, Server
 from http2 import (CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, PING, PREFACE,
@@ -18,6 +23,7 @@ from http2 import (CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, P
 
 PLAIN = "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\n"
 MIB = 1 << 20
+REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 
 def continuations():
@@ -81,9 +87,9 @@ def plain(tmp_path_factory):
     assert server.stop() == 0, server.log.read_text()
 
 
-def resident(server):
+def resident(server, which="VmRSS"):
     status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
-    return 1024 * int(re.search(r"VmRSS:\s+(\d+) kB", status)[1])
+    return 1024 * int(re.search(rf"{which}:\s+(\d+) kB", status)[1])
 
 
 def flood(server, frames, most):
@@ -129,25 +135,64 @@ def test_calls_beyond_the_most_at_a_time_end_the_connection(plain):
     assert resident(plain) - before < 64 * MIB
 
 
-def test_calls_of_reflection_have_few_threads(plain):
-    """Each has a thread of gRPC's while it lasts."""
+def test_calls_of_reflection_have_no_threads_of_their_own(plain):
     head = HEAD.replace(*(field(":path", path) for path in (
-        "/inference.GRPCInferenceService/ModelInfer",
-        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")))
+        "/inference.GRPCInferenceService/ModelInfer", REFLECTION)))
     threads = pathlib.Path(f"/proc/{plain.process.pid}/task")
     before = len(list(threads.iterdir()))
     host, port = plain.grpc.split(":")
     with socket.create_connection((host, int(port)), timeout=30) as client:
+        list_services = b"\0\0\0\0\2\x3a\0"
         client.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(SETTINGS, 1, 0))
-        client.sendall(b"".join(frame(HEADERS, END_HEADERS, stream, head)
-                                for stream in range(1, 2000, 2)))
-        answered = 0  # those for which there is no thread
+        client.sendall(b"".join(
+            frame(HEADERS, END_HEADERS, stream, head) + frame(DATA, 0, stream, list_services)
+            for stream in range(1, 1000, 2)))
+        answered = 0
         replies = client.makefile("rb")
-        while answered < 900:
+        while answered < 500:
             start = replies.read(9)
             replies.read(int.from_bytes(start[:3], "big"))
-            answered += start[3] == HEADERS and bool(start[4] & END_STREAM)
-        assert len(list(threads.iterdir())) - before < 100
+            answered += start[3] == DATA
+        assert len(list(threads.iterdir())) - before < 30
+
+
+def test_reflection_tells_a_client_all_that_it_needs(plain):
+    """One that has none of our files makes a request of what it is told."""
+    with grpc.insecure_channel(plain.grpc) as channel:
+        database = ProtoReflectionDescriptorDatabase(channel)
+        assert set(database.get_services()) == {
+            "inference.GRPCInferenceService", "grpc.reflection.v1alpha.ServerReflection"}
+        pool = DescriptorPool(database)
+        call = pool.FindServiceByName("inference.GRPCInferenceService").FindMethodByName("ModelReady")
+        request, reply = map(message_factory.GetMessageClass, (call.input_type, call.output_type))
+        ready = channel.unary_unary("/inference.GRPCInferenceService/ModelReady",
+                                    request.SerializeToString, reply.FromString)
+        assert ready(request(name="identity-fp32")).ready
+        assert pool.FindFileByName("reflection.proto").package == "grpc.reflection.v1alpha"
+        for unknown in (lambda: pool.FindServiceByName("inference.Nobody"),
+                        lambda: pool.FindFileByName("nobody.proto")):
+            with pytest.raises(KeyError):
+                unknown()
+        assert not database.FindAllExtensionNumbers("inference.ModelInferRequest")
+
+
+@pytest.mark.parametrize("message", [
+    b"\x7b\x7c" * (8 * MIB),  # groups of a field that reflection does not have
+    zlib.compress(b"\x7b\x7c" * (32 * MIB)),
+    b"\x22" + b"\xff\xff\xff\x01" + b"a" * (4 * MIB - 1),
+], ids=["groups", "compressed", "name"])
+def test_a_message_to_reflection_takes_no_more_than_it_has_bytes(plain, message):
+    process = pathlib.Path(f"/proc/{plain.process.pid}")
+    (process / "clear_refs").write_text("5")  # the peak begins anew
+    before = resident(plain)
+    with grpc.insecure_channel(plain.grpc) as channel:
+        ask = channel.stream_stream(REFLECTION)
+        with pytest.raises(grpc.RpcError) as refused:
+            list(ask(iter([message])))
+        assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert "4096" in refused.value.details()
+        assert b"GRPCInferenceService" in next(ask(iter([b"\x3a\0"])))
+    assert resident(plain, "VmHWM") - before < 64 * MIB
 
 
 def upload_parts(client, streams, most):

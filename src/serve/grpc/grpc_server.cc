@@ -1,6 +1,5 @@
 #include "serve/grpc/grpc_server.h"
 
-#include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
@@ -12,13 +11,13 @@
 #include "base/status.h"
 #include "serve/grpc/grpc_listener.h"
 #include "serve/grpc/grpc_service.h"
+#include "serve/grpc/reflection.h"
 
 namespace fermata::serve {
 namespace {
 
 constexpr int kHandshakeLimitMs = 10'000;  // from a connection to the client's first settings
 constexpr int kCallsOfAConnection = 1024;  // at a time; a client waits with the next
-constexpr int kReflectionThreads = 32;
 constexpr int kMetadataBytes = 16 * 1024;
 constexpr int kProbeAfterMs = 120'000, kProbeLimitMs = 20'000;  // of a client that is silent
 
@@ -31,9 +30,7 @@ void bound(grpc::ServerBuilder& builder, const GrpcOptions& options) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // gRPC would decompress without a limit; serve/grpc_message.h does it with one.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
-  // Those of reflection; each has a thread while it lasts. One more is RESOURCE_EXHAUSTED.
   grpc::ResourceQuota quota;
-  quota.SetMaxThreads(kReflectionThreads);
   // What is whole is weighed by us; of messages that are still on their way only gRPC knows. Beyond
   // this it gives up calls and idle connections.
   if (options.budget != nullptr) quota.Resize(options.budget->limit() / 2 * 3);
@@ -49,6 +46,7 @@ struct GrpcServerImpl {
   std::unique_ptr<GrpcListener> listener;
   GrpcHouse house;
   GrpcService service{house};
+  ReflectionService reflection{house};
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
 };
@@ -76,13 +74,13 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
   // Debian builds Abseil with its search for deadlocks, which every lock inside gRPC pays for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
   impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       grpc::InsecureServerCredentials());
   bound(builder, options);
   builder.RegisterService(&impl->service);
+  builder.RegisterService(&impl->reflection);
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr) {
     return error(absl::StatusCode::kUnavailable, "cannot start gRPC; its log says why");

@@ -1,0 +1,124 @@
+#include "serve/grpc/reflection.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/descriptor.pb.h>
+#include <grpcpp/grpcpp.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "base/status.h"
+#include "serve/call/status_map.h"
+#include "serve/grpc/grpc_listener.h"
+#include "serve/grpc/grpc_message.h"
+
+namespace fermata::serve {
+namespace {
+
+using google::protobuf::DescriptorPool;
+using google::protobuf::FileDescriptor;
+using grpc::reflection::v1alpha::ServerReflectionRequest;
+using grpc::reflection::v1alpha::ServerReflectionResponse;
+
+constexpr size_t kLongestQuestion = 4 * 1024;  // of a name
+
+void add_with_imports(const FileDescriptor& file, absl::flat_hash_set<const FileDescriptor*>& added,
+                      grpc::reflection::v1alpha::FileDescriptorResponse& files) {
+  if (!added.insert(&file).second) return;
+  google::protobuf::FileDescriptorProto text;
+  file.CopyTo(&text);
+  files.add_file_descriptor_proto(text.SerializeAsString());
+  for (int i = 0; i < file.dependency_count(); ++i) {
+    add_with_imports(*file.dependency(i), added, files);
+  }
+}
+
+void answer_file(const FileDescriptor* file, const std::string& asked,
+                 ServerReflectionResponse& to) {
+  if (file == nullptr) {
+    to.mutable_error_response()->set_error_code(grpc::StatusCode::NOT_FOUND);
+    to.mutable_error_response()->set_error_message(fmt::format("{} is not known", asked));
+    return;
+  }
+  absl::flat_hash_set<const FileDescriptor*> added;
+  add_with_imports(*file, added, *to.mutable_file_descriptor_response());
+}
+
+ServerReflectionResponse answer_of(const ServerReflectionRequest& question) {
+  const DescriptorPool& pool = *DescriptorPool::generated_pool();
+  ServerReflectionResponse response;
+  response.set_valid_host(question.host());
+  *response.mutable_original_request() = question;
+  switch (question.message_request_case()) {
+    case ServerReflectionRequest::kListServices:
+      for (const char* name : {Protocol::service_full_name(), Reflection::service_full_name()}) {
+        response.mutable_list_services_response()->add_service()->set_name(name);
+      }
+      break;
+    case ServerReflectionRequest::kFileByFilename:
+      answer_file(pool.FindFileByName(question.file_by_filename()), question.file_by_filename(),
+                  response);
+      break;
+    case ServerReflectionRequest::kFileContainingSymbol:
+      answer_file(pool.FindFileContainingSymbol(question.file_containing_symbol()),
+                  question.file_containing_symbol(), response);
+      break;
+    case ServerReflectionRequest::kFileContainingExtension:  // our messages have none
+      answer_file(nullptr, question.file_containing_extension().containing_type(), response);
+      break;
+    case ServerReflectionRequest::kAllExtensionNumbersOfType: {
+      const std::string& type = question.all_extension_numbers_of_type();
+      if (pool.FindMessageTypeByName(type) == nullptr) {
+        answer_file(nullptr, type, response);
+      } else {
+        response.mutable_all_extension_numbers_response()->set_base_type_name(type);
+      }
+      break;
+    }
+    default:
+      response.mutable_error_response()->set_error_code(grpc::StatusCode::INVALID_ARGUMENT);
+      response.mutable_error_response()->set_error_message("the message asks nothing");
+  }
+  return response;
+}
+
+// One stream; a question is read when the answer to the one before is written.
+class Reflect final : public InferStream {
+ public:
+  Reflect(const GrpcHouse& house, const grpc::CallbackServerContext& context)
+      : budget_(house.listener.budget_of(context.peer())) {
+    StartRead(&question_);
+  }
+  void OnReadDone(bool ok) override {
+    const absl::Status bad = ok ? answer() : absl::OkStatus();
+    if (!ok || !bad.ok()) return Finish(grpc_status(bad));
+    StartWrite(&answer_);
+  }
+  void OnWriteDone(bool ok) override {
+    held_ = HeldBytes();
+    if (!ok) return Finish(grpc::Status::OK);
+    StartRead(&question_);
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  absl::Status answer() {
+    held_ = HeldBytes(budget_);
+    ServerReflectionRequest question;
+    RETURN_IF_ERROR(read_message(question_, kLongestQuestion, held_, question));
+    return write_message(answer_of(question), held_, answer_);
+  }
+
+  const std::shared_ptr<ByteBudget> budget_;
+  HeldBytes held_;  // the question and its answer, until this is written
+  grpc::ByteBuffer question_, answer_;
+};
+
+}  // namespace
+
+InferStream* ReflectionService::ServerReflectionInfo(grpc::CallbackServerContext* context) {
+  return new Reflect(house_, *context);
+}
+
+}  // namespace fermata::serve
