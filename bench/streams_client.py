@@ -48,16 +48,15 @@ class Fixed(fermata.Session):
         return sides[fermata.back_off([self._sizes[s] for s in sides], self.rate,
                                       self.link.bandwidth.mbps(now))]
 
-    def frame(self, frame, tag, now):
-        request = super().frame(frame, tag, now)
-        if request is not None:
-            link = self.link.bandwidth
-            mbps = link.mbps(now)
-            way_s = link.round_trip_s
-            if mbps:
-                way_s += len(request.raw_input_contents[0]) * 8e-6 / mbps
-            request.parameters["timeout"].int64_param = round(self.slo * 1e6)
-            request.parameters["network_time"].int64_param = round(way_s * 1e6)
+    def frame(self, encoded, side, tag, came, now):
+        request = super().frame(encoded, side, tag, came, now)
+        link = self.link.bandwidth
+        mbps = link.mbps(now)
+        way_s = link.round_trip_s
+        if mbps:
+            way_s += len(request.raw_input_contents[0]) * 8e-6 / mbps
+        request.parameters["timeout"].int64_param = round(self.slo * 1e6)
+        request.parameters["network_time"].int64_param = round(way_s * 1e6)
         return request
 
 
