@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """What `fermata stream` costs, how well it knows its link, and what a stall of the server does to it.
 
-A real server with the zoo's detector; the command in a network namespace of its own behind a veth
-whose way up `tc` shapes. Must hold: the bandwidth estimate is within 15 % of the shaped rate at the
-median; beside encoding a frame costs the client less than 1 ms of processor time; after the server
-stood still for 5 s no frame that is sent from one second later on is late. Needs root.
+A real server with the zoo's detector; the command behind a link whose way up `tc` shapes
+(streams_links.py). Must hold: the bandwidth estimate is within 15 % of the shaped rate at the median;
+beside encoding a frame costs the client less than 1 ms of processor time; after the server stood still
+for 5 s no frame that is sent from one second later on is late. Needs root.
 
     bench/stream_client.py [--rates 1.2,3,6,12,24] [--qualities 90,20] [--seconds 12]
 """
@@ -27,40 +27,15 @@ import time
 from PIL import Image
 
 import record
+from streams_links import Links, in_own_network
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FERMATA = ROOT / "build" / "fermata"
-SPACE, HERE, THERE = "fermata-client", "10.213.7.1", "10.213.7.2"
+CLIENT = "client"
 PICTURE = ROOT / "zoo/data/shapes/scene-00.jpg"
 SLO_MS, RATE = 200, 15
 SETTLED_MS = 4500  # by then a link has been probed
 OFF, COST_MS, STALL_S = 0.15, 1.0, 5
-
-
-def sh(command):
-    subprocess.run(command.split(), check=True)
-
-
-class Link:
-    """A namespace that reaches us over a veth."""
-
-    def __enter__(self):
-        sh(f"ip netns add {SPACE}")
-        sh(f"ip link add fermata-h type veth peer name fermata-c mtu 1000 netns {SPACE}")
-        sh(f"ip addr add {HERE}/30 dev fermata-h")
-        sh("ip link set fermata-h up")
-        sh(f"ip netns exec {SPACE} ip addr add {THERE}/30 dev fermata-c")
-        sh(f"ip netns exec {SPACE} ip link set fermata-c up")
-        return self
-
-    def __exit__(self, *_):
-        sh(f"ip netns del {SPACE}")
-
-    def shape(self, mbps):
-        # A long queue and no delay of its own, as in the experiments of Jellyfish (section 7); the
-        # bucket holds one packet, which is small: what it holds passes at once.
-        sh(f"ip netns exec {SPACE} tc qdisc replace dev fermata-c root tbf rate {mbps}mbit "
-           "burst 1100 limit 400000")
 
 
 class Server:
@@ -68,7 +43,7 @@ class Server:
         config = folder / "fermata.yaml"
         text = (ROOT / "zoo/fermata.yaml").read_text()
         shapes = text[text.index("  shapes-jpeg-96:"):text.index("  # The same with a detector of a package")]
-        config.write_text(f"models: {folder}/models\nlisten: {{host: {HERE}, public: true, http: 0, "
+        config.write_text(f"models: {folder}/models\nlisten: {{host: {Links.server}, public: true, http: 0, "
                           f"grpc: 0, metrics: 0}}\nworkers: {{count: 1, threads: 1}}\n"
                           f"services:\n{shapes}")
         (folder / "models").mkdir()
@@ -78,23 +53,23 @@ class Server:
         self.process = subprocess.Popen([FERMATA, "serve", "--config", config],
                                         stdout=subprocess.PIPE, stderr=self.log, text=True)
         port = re.search(r"grpc=\S+:(\d+)", self.process.stdout.readline())[1]
-        self.grpc = f"{HERE}:{port}"
+        self.grpc = f"{Links.server}:{port}"
 
     def stop(self):
         self.process.terminate()
         self.process.wait()
 
 
-def command(server, *options):
-    return ["ip", "netns", "exec", SPACE, FERMATA, "stream", PICTURE, "--loop", "--service",
+def command(link, server, *options):
+    return [*link.inside(CLIENT), FERMATA, "stream", PICTURE, "--loop", "--service",
             "shapes", "--slo", str(SLO_MS), "--rate", str(RATE), "--url", server.grpc,
             "--outputs", "scores", *options]
 
 
-def streamed(server, seconds, *more):
+def streamed(link, server, seconds, *more):
     """The lines of answers, the summary, and processor time a frame in milliseconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(command(server, "--duration", str(seconds), *more), stdout=subprocess.PIPE,
+    done = subprocess.run(command(link, server, "--duration", str(seconds), *more), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:
         sys.exit(done.stderr)
@@ -113,8 +88,8 @@ def frame_kb(side, quality):
 
 def by_rate(link, server, rates, qualities, seconds):
     for mbps, quality in itertools.product(rates, qualities):
-        link.shape(mbps)
-        answers, summary, _ = streamed(server, seconds, "--quality", str(quality))
+        link.shape(CLIENT, mbps)
+        answers, summary, _ = streamed(link, server, seconds, "--quality", str(quality))
         known = [line["bandwidth_mbps"] / mbps for line in answers if line["at_ms"] > SETTLED_MS]
         side = statistics.median_low([line["input_size"] for line in answers])
         yield {"mbps": mbps, "quality": quality, "frame_kb": frame_kb(side, quality), "estimate_over_rate_p50": round(statistics.median(known), 3),
@@ -126,8 +101,8 @@ def by_rate(link, server, rates, qualities, seconds):
 
 def cost(link, server):
     """Processor time of a frame: what a longer run takes more than a short one, which starts too."""
-    link.shape(100)
-    (_, short, used_short), (_, long, used_long) = streamed(server, 2), streamed(server, 14)
+    link.shape(CLIENT, 100)
+    (_, short, used_short), (_, long, used_long) = streamed(link, server, 2), streamed(link, server, 14)
     frame = (used_long - used_short) / (long["frames"] - short["frames"])
     return {"frames": long["frames"] - short["frames"], "processor_ms": round(frame, 3),
             "encoding_ms": round(long["encoding_ms"], 3),
@@ -136,8 +111,8 @@ def cost(link, server):
 
 def after_a_stall(link, server):
     """Latencies of frames that were sent from one second after the stall on."""
-    link.shape(20)
-    process = subprocess.Popen(command(server), stdout=subprocess.PIPE, text=True,
+    link.shape(CLIENT, 20)
+    process = subprocess.Popen(command(link, server), stdout=subprocess.PIPE, text=True,
                                stderr=subprocess.DEVNULL)
     for _ in range(30):
         process.stdout.readline()
@@ -179,7 +154,8 @@ def main():
     options = parser.parse_args()
     rates = [float(rate) for rate in options.rates.split(",")]
     qualities = [int(quality) for quality in options.qualities.split(",")]
-    with tempfile.TemporaryDirectory() as folder, Link() as link:
+    in_own_network()
+    with tempfile.TemporaryDirectory() as folder, Links({CLIENT: ([rates[0]], 1, 0)}) as link:
         server = Server(pathlib.Path(folder))
         try:
             result = {"slo_ms": SLO_MS, "rate_rps": RATE,

@@ -70,14 +70,14 @@ class Links:
             run("ip", "-n", space, "address", "add", f"10.213.1.{i + 1}/16", "dev", "eth0")
             for device in ("lo", "eth0"):
                 run("ip", "-n", space, "link", "set", device, "up")
-            self._shape(client, self._value(client, 0), "add")
+            self.shape(client, self._value(client, 0))
 
     def _value(self, client, at_s):
         mbps, hold_s, start_s = self.clients[client]
         return mbps[int((start_s + at_s) / hold_s) % len(mbps)]
 
-    def _shape(self, client, mbps, verb):
-        run("tc", "-n", self.space(client), "qdisc", verb, "dev", "eth0", "root", "tbf",
+    def shape(self, client, mbps):
+        run("tc", "-n", self.space(client), "qdisc", "replace", "dev", "eth0", "root", "tbf",
             "rate", f"{int(mbps * 1000)}kbit", "burst", BUCKET, "limit", "4mb")
         self.log[client].append((time.monotonic(), mbps))
 
@@ -93,7 +93,7 @@ class Links:
             at_s = (int((start_s + at_s) / hold_s + 1e-9) + 1) * hold_s - start_s
             if self._stop.wait(max(0.0, begin + at_s - time.monotonic())):
                 return
-            self._shape(client, self._value(client, at_s + 1e-6), "change")
+            self.shape(client, self._value(client, at_s + 1e-6))
 
     def __exit__(self, *_):
         self._stop.set()
