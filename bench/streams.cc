@@ -42,7 +42,11 @@ StreamRun read_run(Reader root) {
     run.clients.push_back(read_client(value, run.traces_mbps.size()));
   }
   run.workers = static_cast<uint32_t>(fields["workers"].integer(1, 256));
-  run.mode = static_cast<StreamMode>(fields["mode"].choice({"planned", "fixed", "dnn-alone"}, 0));
+  run.mode = static_cast<StreamMode>(fields["mode"].choice(
+      {"planned", "fixed", "dnn-alone", "bandwidth-alone", "objective-alone"}, 0));
+  run.compute_share = fields["compute_share"].between(0, 1, run.compute_share);
+  run.dispatch =
+      static_cast<StreamDispatch>(fields["dispatch"].choice({"pool", "workers", "batches"}, 0));
   const auto variants = static_cast<int64_t>(std::max<size_t>(run.variants.size(), 1));
   run.variant = static_cast<uint32_t>(fields["variant"].integer(0, variants - 1, 0));
   run.phases = fields["phases"].boolean(false);

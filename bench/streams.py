@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Clients on changing networks (Jellyfish's section 7), simulated and served.
 
-    bench/streams.py simulated [--traces FOLDER] [--seeds 3]    # figures 12, 15, 17, table 2, phases
+    bench/streams.py simulated [--traces FOLDER] [--seeds 3]    # figures 12, 15, 16, 17, table 2, phases
     bench/streams.py served [--traces FOLDER] [--seconds 20]    # root: links between network namespaces
     bench/streams.py served --cells 2/5 --rows part-2.jsonl     # the second of five parts, any number at a time
     bench/streams.py merge part-*.jsonl                         # their record and its plot
@@ -25,8 +25,10 @@ import sys
 
 import streams_served
 import streams_traces
-from streams_setting import METHODS, MIXED, RATES, SLOS, VARIANTS, clients_of, draw_rows, judge, settings
+from streams_setting import DIVIDED, HOPELESS, METHODS, MIXED, RATES, SLOS, VARIANTS, clients_of, draw_divided, draw_rows, judge, settings
 
+# Of Student's t, by degrees of freedom: what 95 % lie within.
+STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
@@ -71,32 +73,64 @@ def all_rows(binary, traces, seeds):
             for i, (name, slo, rate, count, method) in enumerate(wanted)]
 
 
-def phases(binary, traces, seeds):
-    """Misses and accuracy by the number of clients, without phases and with."""
+def divided(binary, trace, seeds):
+    """Figure 16: both adaptations as one, each alone, and with a fixed share of the objective for each."""
+    methods = {"fermata": {}, "DNN alone": METHODS["DNN alone"]} | DIVIDED
+    wanted = list(itertools.product(methods, settings((2, 4, 8))))
+    results = simulate(binary, [run_of(trace, clients_of(count, slo, rate), seed, **methods[method])
+                                for method, (slo, rate, count) in wanted for seed in range(1, seeds + 1)])
+    return [{"slo_ms": slo, "rate": rate, "clients": count, "method": method} | mean_of(results[i * seeds:(i + 1) * seeds])
+            for i, (method, (slo, rate, count)) in enumerate(wanted)]
+
+
+def dispatching(binary, traces, seeds):
+    """Frames on any worker, on their client's by the plan, and there in batches of the plan's size at most."""
+    keys = [key for key in settings((2, 4, 8)) if key != HOPELESS] + [("mixed", 0, count) for count in MIXED]
     rows = []
-    for name, slo in itertools.product(("synthetic", "wifi", "lte"), (75, 100)):
-        for phased, count in itertools.product((False, True), range(4, 29, 2)):
-            runs = [run_of(traces[name], clients_of(count, slo, 15), seed, 60, phases=phased)
-                    for seed in range(1, seeds + 1)]
-            rows.append({"trace": name, "slo_ms": slo, "clients": count, "phases": phased}
-                        | mean_of(simulate(binary, runs)))
+    for name, dispatch in itertools.product(traces, ("pool", "workers", "batches")):
+        small = [run_of(traces[name], clients_of(count, slo, rate), seed, dispatch=dispatch)
+                 for slo, rate, count in keys for seed in range(1, seeds + 1)]
+        large = [run_of(traces[name], [(100, 15)] * 32, seed, 60, 8, dispatch=dispatch) for seed in range(1, seeds + 1)]
+        for workers, runs in ((2, small), (8, large)):
+            results = simulate(binary, runs)
+            rows.append({"trace": name, "dispatch": dispatch, "workers": workers, "settings": len(runs) // seeds,
+                         "worst_miss_rate": round(max(r["miss_rate"] for r in results), 5)} | mean_of(results))
     return rows
 
 
+def phases(binary, traces, seeds):
+    """Misses and accuracy by the number of clients, without phases and with, a row a seed."""
+    keys = list(itertools.product(("synthetic", "wifi", "lte"), (75, 100), (False, True), range(4, 29, 2), range(1, seeds + 1)))
+    results = simulate(binary, [run_of(traces[name], clients_of(count, slo, 15), seed, 60, phases=phased)
+                                for name, slo, phased, count, seed in keys])
+    return [dict(zip(("trace", "slo_ms", "phases", "clients", "seed"), key)) | {k: round(r[k], 5) for k in ("miss_rate", "accuracy")}
+            for key, r in zip(keys, results)]
+
+
+def gain(mine, count):
+    """How many times the clients phases serve, of one seed: `count` with them at 1 % misses at most, by where the
+    line of accuracy without them (at 1 % at most) has the same; None where there is no such."""
+    kept = [r for r in mine if r["miss_rate"] <= 0.01]
+    plain = [(r["clients"], r["accuracy"]) for r in kept if not r["phases"]]
+    for r in (r for r in kept if r["phases"] and r["clients"] == count):
+        for (n0, a0), (n1, a1) in zip(plain, plain[1:]):
+            if a1 <= r["accuracy"] <= a0:
+                return count / (n0 + (n1 - n0) * (a0 - r["accuracy"]) / max(a0 - a1, 1e-9))
+    return None
+
+
 def gains(rows):
-    """How many times the clients phases serve: for each count with them at 1 % misses at most, by where
-    the line of accuracy without them (at 1 % at most) has the same."""
+    """gain() over the seeds: mean, the half width of its 95 % interval, and of how many seeds there is one."""
     found = []
-    for name, slo in sorted({(r["trace"], r["slo_ms"]) for r in rows}):
-        mine = [r for r in rows if (r["trace"], r["slo_ms"]) == (name, slo) and r["miss_rate"] <= 0.01]
-        plain = [(r["clients"], r["accuracy"]) for r in mine if not r["phases"]]
-        for r in (r for r in mine if r["phases"]):
-            for (n0, a0), (n1, a1) in zip(plain, plain[1:]):
-                if a1 <= r["accuracy"] <= a0:
-                    equal = n0 + (n1 - n0) * (a0 - r["accuracy"]) / max(a0 - a1, 1e-9)
-                    found.append({"trace": name, "slo_ms": slo, "clients": r["clients"],
-                                  "times": round(r["clients"] / equal, 3)})
-                    break
+    for name, slo, count in sorted({(r["trace"], r["slo_ms"], r["clients"]) for r in rows}):
+        of_seeds = [[r for r in rows if (r["trace"], r["slo_ms"], r["seed"]) == (name, slo, seed)]
+                    for seed in sorted({r["seed"] for r in rows})]
+        times = [times for mine in of_seeds if (times := gain(mine, count)) is not None]
+        if len(times) < 2:
+            continue
+        half = STUDENT[len(times) - 1] * statistics.stdev(times) / len(times) ** 0.5
+        found.append({"trace": name, "slo_ms": slo, "clients": count, "times": round(statistics.mean(times), 3),
+                      "interval": round(half, 3), "seeds": len(times), "of": len(of_seeds)})
     return found
 
 
@@ -106,11 +140,13 @@ def simulated(args):
     large = [{"workers": 8, "clients": 32, "trace": name}
              | mean_of(simulate(args.binary, [run_of(traces[name], [(100, 15)] * 32, seed, 60, 8)
                                               for seed in range(1, args.seeds + 1)])) for name in traces]
-    phased = phases(args.binary, traces, args.seeds)
+    phased = phases(args.binary, traces, args.phase_seeds)
     document = {"traces": "the authors'" if args.traces else "made", "wrong": judge(rows), "rows": rows,
-                "large": large, "phase_gains": gains(phased), "phases": phased}
+                "large": large, "divided": divided(args.binary, traces["synthetic"], args.seeds),
+                "dispatching": dispatching(args.binary, traces, args.seeds), "phase_gains": gains(phased), "phases": phased}
     draw_rows(rows, "streams_simulated", document)
-    print(json.dumps({key: document[key] for key in ("wrong", "large", "phase_gains")}, indent=1))
+    draw_divided(document["divided"])
+    print(json.dumps({key: document[key] for key in ("wrong", "large", "dispatching", "phase_gains")}, indent=1))
 
 
 def main():
@@ -128,6 +164,7 @@ def main():
     simulation = kinds.add_parser("simulated")
     simulation.add_argument("--binary", default=ROOT / "build" / "bench" / "bench_streams")
     simulation.add_argument("--seeds", type=int, default=3)
+    simulation.add_argument("--phase-seeds", type=int, default=5, choices=range(2, 11))
     serving = kinds.add_parser("served")
     serving.add_argument("--seconds", type=float, default=20)
     serving.add_argument("--clients", type=numbers, default=(1, 2, 4, 8))

@@ -11,6 +11,10 @@ METHODS = {"fermata": {}, "low": {"mode": "fixed", "variant": LOW, "scheduler": 
            "middle": {"mode": "fixed", "variant": MIDDLE, "scheduler": "edf"},
            "high": {"mode": "fixed", "variant": HIGH, "scheduler": "edf"},
            "DNN alone": {"mode": "dnn-alone", "variant": MIDDLE}}
+# Figure 16's, in virtual time: half or three quarters of every objective are the server's, and clients send what
+# their link bears, or what it brings in the rest.
+DIVIDED = {f"{name}, {share:.0%}": {"mode": mode, "compute_share": share}
+           for name, mode in (("DA_bw", "bandwidth-alone"), ("DA_slo", "objective-alone")) for share in (0.5, 0.75)}
 # Table 2's clients: objective in ms and frames a second.
 MIXED = {4: [(75, 15), (100, 15), (150, 25), (75, 25)],
          8: [(75, 15), (100, 15), (150, 15), (75, 15), (100, 25), (150, 25), (75, 25), (100, 25)]}
@@ -74,3 +78,15 @@ def draw_rows(rows, name, document, **about):
         below.set_ylabel("accuracy of answers on time")
     figure.axes[0].legend()
     plot.save(name, figure, document, **about)
+
+
+def draw_divided(rows):
+    """Figure 16: every setting a point."""
+    import plot
+    figure, axis = plot.axes("misses, %", "accuracy of answers on time")
+    for method in dict.fromkeys(r["method"] for r in rows):
+        mine = [r for r in rows if r["method"] == method]
+        axis.plot([100 * r["miss_rate"] for r in mine], [r["accuracy"] for r in mine], "o", label=method)
+    axis.set_xscale("symlog", linthresh=0.1)
+    axis.legend()
+    figure.savefig(plot.record.RESULTS / "streams_divided.png")

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <map>
 #include <queue>
@@ -13,43 +14,19 @@
 #include "plan/streams/stream_planner.h"
 #include "policy/scheduler.h"
 #include "policy/stream/stream_residents.h"
+#include "simulate/stream_link.h"
 
 namespace fermata::simulate {
 namespace {
 
 constexpr Duration kLook = Duration::millis(25);  // whether a plan is wanted, as the server does
 constexpr Duration kSlack = Duration::millis(2);
-
-// A link that carries one frame after the other, at the bandwidth of the moment.
-class Link {
- public:
-  Link(const std::vector<double>& mbps, double hold_s, double start_s)
-      : mbps_(mbps), hold_s_(hold_s), start_s_(start_s) {}
-
-  double mbps(double at_s) const {
-    const auto step = static_cast<size_t>((start_s_ + at_s) / hold_s_);
-    return std::max(mbps_[step % mbps_.size()], 1e-3);
-  }
-  // When the last byte of what is sent now has left.
-  double send(double bytes, double now_s) {
-    double at = std::max(now_s, free_at_s_), megabits = bytes * 8e-6;
-    while (true) {
-      const double end = (std::floor((start_s_ + at) / hold_s_ + 1e-9) + 1) * hold_s_ - start_s_;
-      const double rate = mbps(at + 1e-9), fits = rate * (end - at);
-      if (fits >= megabits) return free_at_s_ = at + megabits / rate;
-      megabits -= fits;
-      at = end;
-    }
-  }
-
- private:
-  const std::vector<double>& mbps_;
-  double hold_s_, start_s_, free_at_s_ = 0;
-};
+constexpr double kNoNetworkMbps = 1e5;
 
 class StreamSimulation {
  public:
-  StreamSimulation(const StreamRun& run, std::unique_ptr<policy::Scheduler> scheduler);
+  explicit StreamSimulation(const StreamRun& run) : run_(run), random_(run.seed) {}
+  absl::Status set_up();
   StreamRunResult go();
 
  private:
@@ -60,6 +37,16 @@ class StreamSimulation {
     bool unmapped = false;
     Duration shift;
     Time moved;  // when its frames were last shifted
+  };
+  // Workers that serve the same frames: all, or one each.
+  struct Pool {
+    std::unique_ptr<policy::Scheduler> scheduler;
+    std::vector<std::vector<KeyId>> keys;  // by variant, by the largest batch
+    policy::Decisions decisions;
+  };
+  // Where a client's frames go, as planned last.
+  struct Place {
+    uint32_t worker = 0, batch = 0;
   };
   struct Frame {
     uint32_t client = 0, size = 0, variant = 0;
@@ -81,47 +68,68 @@ class StreamSimulation {
   static Time second(double s) { return Time() + Duration::from_seconds(s); }
   static double seconds(Time t) { return (t - Time()).seconds(); }
 
-  void set_up();
+  absl::Status add_pool(uint32_t workers);
+  bool aligned() const {
+    return run_.mode == StreamMode::kPlanned || run_.mode == StreamMode::kFixed;
+  }
   void send(uint32_t client, Time now);
   std::optional<uint32_t> size_to_send(Sender& sender, const StreamRun::Client& client, Time now);
   void arrive(uint64_t id, Time now);
-  void act(Time now);
-  void end_batch(policy::Batch batch, Time now);
+  void act(Pool& pool, Time now);
+  void end_batch(Pool& pool, policy::Batch batch, Time now);
   void answered(uint64_t id, bool served, Time now);  // at the client
   void reply(uint64_t id, bool served, Time now);
   void look(Time now);
   void load(Time now);  // what the residents order
 
   const StreamRun& run_;
-  std::unique_ptr<policy::Scheduler> scheduler_;
+  std::deque<Pool> pools_;
+  std::vector<Place> places_;  // by client
   std::unique_ptr<policy::StreamSessions> sessions_;
   std::optional<policy::StreamResidents> residents_;
   Random random_;
-  std::vector<KeyId> keys_;
   std::vector<Sender> senders_;
   std::vector<uint64_t> size_bytes_;
   std::priority_queue<Entry> events_;
   uint64_t order_ = 0, frames_ = 0;
   std::map<uint64_t, Frame> under_way_;
   std::map<uint64_t, policy::StreamAdvice> advice_;
-  policy::Decisions decisions_;
   StreamRunResult result_;
   std::vector<double> errors_;
   Duration busy_;
   double accuracy_ = 0;
 };
 
-StreamSimulation::StreamSimulation(const StreamRun& run,
-                                   std::unique_ptr<policy::Scheduler> scheduler)
-    : run_(run), scheduler_(std::move(scheduler)), random_(run.seed) {
-  set_up();
+absl::Status StreamSimulation::add_pool(uint32_t workers) {
+  Pool& pool = pools_.emplace_back();
+  ASSIGN_OR_RETURN(pool.scheduler, policy::make_scheduler(run_.scheduler));
+  for (const plan::StreamVariant& v : run_.variants) {
+    std::vector<KeyId>& keys = pool.keys.emplace_back();
+    const auto add = [&](std::shared_ptr<const LatencyTable> latency) {
+      keys.push_back(
+          pool.scheduler->add_key({.name = v.name, .latency = LatencyByType(std::move(latency))}));
+    };
+    TableLatency points;
+    for (uint32_t most = 1; run_.dispatch == StreamDispatch::kBatches; ++most) {
+      if (most >= v.latency->max_batch()) break;
+      points.points_ms[most] = (*v.latency)(most).millis();
+      ASSIGN_OR_RETURN(auto latency, LatencyTable::make(points, most));
+      add(std::move(latency));
+    }
+    add(v.latency);
+  }
+  for (uint32_t w = 0; w < workers; ++w) pool.scheduler->add_worker(Time(), pool.decisions);
+  return absl::OkStatus();
 }
 
-void StreamSimulation::set_up() {
+absl::Status StreamSimulation::set_up() {
+  const bool pooled = run_.dispatch == StreamDispatch::kPool;
+  for (uint32_t p = 0; p < (pooled ? 1 : run_.workers); ++p) {
+    RETURN_IF_ERROR(add_pool(pooled ? run_.workers : 1));
+  }
   policy::StreamSettings settings;
   const bool alone = run_.mode == StreamMode::kDnnAlone;
   for (const plan::StreamVariant& v : run_.variants) {
-    keys_.push_back(scheduler_->add_key({.name = v.name, .latency = LatencyByType(v.latency)}));
     const double kb = alone ? run_.variants[run_.variant].request_kb : v.request_kb;
     settings.variants.push_back(
         {v.name, v.input_size, v.accuracy, kb * (1 + run_.size_spread), v.latency});
@@ -138,15 +146,16 @@ void StreamSimulation::set_up() {
   if (run_.room > 0) {
     residents_.emplace(run_.workers, count, run_.room);
   }
-  for (uint32_t w = 0; w < run_.workers; ++w) scheduler_->add_worker(Time(), decisions_);
   for (uint32_t c = 0; c < run_.clients.size(); ++c) {
     const StreamRun::Client& client = run_.clients[c];
     senders_.push_back({Link(run_.traces_mbps[client.trace], run_.hold_s, client.start_s), {}});
     senders_[c].uplink.echoed(Duration::from_millis(client.rtt_ms));
+    places_.push_back({c % run_.workers, 0});
     at(second(client.first_frame_s), [this, c](Time now) { send(c, now); });
   }
   result_.frames_by_variant.resize(run_.variants.size());
   at(Time() + kLook, [this](Time now) { look(now); });
+  return absl::OkStatus();
 }
 
 void StreamSimulation::look(Time now) {
@@ -155,7 +164,10 @@ void StreamSimulation::look(Time now) {
     const plan::StreamPlan plan = plan::plan_streams(problem);
     sessions_->planned(problem, plan);
     for (const plan::StreamPlan::Worker& worker : plan.workers) {
-      if (!residents_) break;
+      for (const uint32_t c : worker.clients) {
+        places_[std::stoul(problem.clients[c].id)] = {worker.worker, worker.batch};
+      }
+      if (!residents_) continue;
       const auto there = residents_->want(worker.worker, worker.variant);
       result_.prefetched += there == true;
       result_.fetched += there == false;
@@ -167,14 +179,23 @@ void StreamSimulation::look(Time now) {
 
 std::optional<uint32_t> StreamSimulation::size_to_send(Sender& sender,
                                                        const StreamRun::Client& client, Time now) {
-  const uint32_t most = run_.mode == StreamMode::kPlanned ? sender.size : run_.variant;
+  const bool told = run_.mode == StreamMode::kPlanned, any = !told && !aligned();
+  const uint32_t most = told  ? sender.size
+                        : any ? static_cast<uint32_t>(size_bytes_.size()) - 1
+                              : run_.variant;
   const auto sizes = absl::MakeConstSpan(size_bytes_).subspan(0, most + 1);
   const auto size =
       sender.uplink.choose(sizes, client.rate_rps, Duration::from_millis(client.slo_ms), now);
   if (!size) return std::nullopt;
-  if (run_.mode == StreamMode::kDnnAlone) return most;
-  if (run_.mode == StreamMode::kPlanned) return static_cast<uint32_t>(*size);
-  return static_cast<uint32_t>(estimate::back_off(sizes, client.rate_rps, sender.uplink.mbps(now)));
+  if (run_.mode == StreamMode::kDnnAlone) return run_.variant;
+  if (told) return static_cast<uint32_t>(*size);
+  const std::optional<double> mbps = sender.uplink.mbps(now);
+  auto sent = static_cast<uint32_t>(estimate::back_off(sizes, client.rate_rps, mbps));
+  const double left_ms = client.slo_ms * (1 - run_.compute_share) - client.rtt_ms;
+  if (run_.mode == StreamMode::kObjectiveAlone && mbps) {
+    while (sent > 0 && static_cast<double>(sizes[sent]) * 8e-3 > left_ms * *mbps) --sent;
+  }
+  return sent;
 }
 
 void StreamSimulation::send(uint32_t client, Time now) {
@@ -234,45 +255,62 @@ void StreamSimulation::arrive(uint64_t id, Time now) {
   meta.sure_mbps = sender.uplink.sure_mbps(now);
   meta.round_trip = sender.uplink.round_trip();
   meta.bytes = frame.bytes;
-  if (run_.mode != StreamMode::kDnnAlone) meta.input_size = run_.variants[frame.size].input_size;
-  const auto route = sessions_->frame(meta, now);
+  if (aligned()) meta.input_size = run_.variants[frame.size].input_size;
+  const bool divided = !aligned() && run_.mode != StreamMode::kDnnAlone;
+  if (divided) {  // as far as plans know, the network takes no time of what is left for DNNs
+    meta.slo = Duration::from_millis(client.slo_ms * run_.compute_share);
+    meta.bandwidth_mbps = meta.sure_mbps = kNoNetworkMbps;
+    meta.round_trip = Duration();
+  }
+  auto route = sessions_->frame(meta, now);
   if (!route.ok()) return reply(id, false, now);
+  if (divided) {
+    route->deadline =
+        frame.sent + Duration::from_millis(client.slo_ms - client.rtt_ms / 2) - kSlack;
+  }
   frame.variant = run_.mode == StreamMode::kFixed ? run_.variant
                   : residents_                    ? residents_->serving(route->variant)
                                                   : route->variant;
   result_.stale += frame.measured && residents_ && residents_->awaited(route->variant);
-  scheduler_->nominate(
-      {JobId(id), keys_[frame.variant], now, route->deadline, 1, route->start_from}, now,
-      decisions_);
-  act(now);
+  const Place place = places_[frame.client];
+  Pool& pool = pools_[pools_.size() == 1 ? 0 : place.worker];
+  const std::vector<KeyId>& keys = pool.keys[frame.variant];
+  const KeyId key = keys.size() == 1 || place.batch == 0
+                        ? keys.back()
+                        : keys[std::min<size_t>(place.batch, keys.size()) - 1];
+  pool.scheduler->nominate({JobId(id), key, now, route->deadline, 1, route->start_from}, now,
+                           pool.decisions);
+  act(pool, now);
 }
 
-void StreamSimulation::act(Time now) {
-  policy::Decisions decided = std::exchange(decisions_, {});
+void StreamSimulation::act(Pool& pool, Time now) {
+  policy::Decisions decided = std::exchange(pool.decisions, {});
   for (policy::Batch& batch : decided.bound) {
     const Duration run = batch.finish - batch.start;
     busy_ += run;
     ++result_.batches;
     result_.batched += batch.items;
     const Time end = std::max(now, batch.start) + run;
-    at(end, [this, batch = std::move(batch)](Time t) mutable { end_batch(std::move(batch), t); });
+    at(end, [this, &pool, batch = std::move(batch)](Time t) mutable {
+      end_batch(pool, std::move(batch), t);
+    });
   }
   for (const policy::Dropped& dropped : decided.dropped) {
     reply(dropped.task.job.value(), false, now);
   }
-  const Time wake = scheduler_->next_wake();
+  const Time wake = pool.scheduler->next_wake();
   if (wake.is_infinite()) return;
-  at(std::max(wake, now), [this](Time t) {
-    if (scheduler_->next_wake() > t) return;
-    scheduler_->tick(t, decisions_);
-    act(t);
+  at(std::max(wake, now), [this, &pool](Time t) {
+    if (pool.scheduler->next_wake() > t) return;
+    pool.scheduler->tick(t, pool.decisions);
+    act(pool, t);
   });
 }
 
-void StreamSimulation::end_batch(policy::Batch batch, Time now) {
+void StreamSimulation::end_batch(Pool& pool, policy::Batch batch, Time now) {
   for (const policy::Task& task : batch.tasks) reply(task.job.value(), true, now);
-  scheduler_->freed(batch.worker, now, decisions_);
-  act(now);
+  pool.scheduler->freed(batch.worker, now, pool.decisions);
+  act(pool, now);
 }
 
 void StreamSimulation::reply(uint64_t id, bool served, Time now) {
@@ -304,9 +342,7 @@ void StreamSimulation::answered(uint64_t id, bool served, Time now) {
     ++result_.on_time;
     // A frame that was sent smaller than the DNN's input is worth what its size is worth.
     const uint32_t worth = std::min(frame.variant, frame.size);
-    accuracy_ +=
-        run_.variants[run_.mode == StreamMode::kDnnAlone ? worth : std::min(worth, frame.variant)]
-            .accuracy;
+    accuracy_ += run_.variants[worth].accuracy;
     ++result_.frames_by_variant[frame.variant];
   }
 }
@@ -336,8 +372,9 @@ StreamRunResult StreamSimulation::go() {
 }  // namespace
 
 absl::StatusOr<StreamRunResult> run_streams(const StreamRun& run) {
-  ASSIGN_OR_RETURN(auto scheduler, policy::make_scheduler(run.scheduler));
-  return StreamSimulation(run, std::move(scheduler)).go();
+  StreamSimulation simulation(run);
+  RETURN_IF_ERROR(simulation.set_up());
+  return simulation.go();
 }
 
 }  // namespace fermata::simulate

@@ -17,6 +17,18 @@ enum class StreamMode : uint8_t {
   kPlanned,   // data and DNNs adapted together: a stream service
   kFixed,     // one DNN everywhere; clients send what their link sustains, at most its size
   kDnnAlone,  // planned, but every client sends the same size
+  // Planned with `compute_share` of every objective for the server, whatever the network leaves;
+  // clients know nothing of DNNs and send the largest size whose rate the link bears (DA_bw of
+  // figure 16), and that comes in the rest of the objective (DA_slo).
+  kBandwidthAlone,
+  kObjectiveAlone,
+};
+
+// Where a frame is served.
+enum class StreamDispatch : uint8_t {
+  kPool,     // on any worker
+  kWorkers,  // on that to which the plan maps its client, as published
+  kBatches,  // there, in batches of what was planned for that worker at most
 };
 
 struct StreamRun {
@@ -33,7 +45,9 @@ struct StreamRun {
   uint32_t workers = 2;
   StreamMode mode = StreamMode::kPlanned;
   uint32_t variant = 0;  // the one DNN of kFixed, the one size of kDnnAlone
-  bool phases = false;   // whether clients are told when to send
+  double compute_share = 0.5;
+  StreamDispatch dispatch = StreamDispatch::kPool;
+  bool phases = false;  // whether clients are told when to send
   double phased_wait = policy::StreamSettings().phased_wait;
   plan::StreamSolver solver = plan::StreamSolver::kBest;
   std::string scheduler = "fermata";

@@ -41,6 +41,30 @@ TEST(StreamRuns, FramesArriveInTimeOverALinkThatChanges) {
   }
 }
 
+TEST(StreamRuns, AFixedShareOfTheObjectiveForEachAdaptationLosesToBothAsOne) {
+  StreamRun run = cameras(4, 100);
+  const StreamRunResult both = result_of(run);
+  run.compute_share = 0.75;
+  run.mode = StreamMode::kObjectiveAlone;
+  const StreamRunResult objective = result_of(run);
+  EXPECT_LT(objective.accuracy, both.accuracy);
+  EXPECT_LE(objective.miss_rate(), 0.02);
+  run.mode = StreamMode::kBandwidthAlone;
+  EXPECT_GT(result_of(run).miss_rate(), objective.miss_rate()) << "what is sent comes too late";
+}
+
+TEST(StreamRuns, APoolThatSharesItsWorkersMissesLessThanClientsOnWorkersOfTheirOwn) {
+  StreamRun run = cameras(8, 100);
+  const StreamRunResult pool = result_of(run);
+  run.dispatch = StreamDispatch::kWorkers;
+  const StreamRunResult workers = result_of(run);
+  run.dispatch = StreamDispatch::kBatches;
+  const StreamRunResult batches = result_of(run);
+  EXPECT_LE(pool.miss_rate(), workers.miss_rate());
+  EXPECT_LE(workers.miss_rate(), batches.miss_rate());
+  EXPECT_NEAR(pool.accuracy, batches.accuracy, 0.01) << "plans are the same";
+}
+
 TEST(StreamRuns, BeatTheirParts) {
   const StreamRun run = cameras(4, 100);
   const StreamRunResult both = result_of(run);
