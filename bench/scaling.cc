@@ -147,7 +147,8 @@ std::string number(size_t i) { return std::to_string(i); }
 
 void read_json_infer(const std::string& json, std::optional<size_t> length) {
   const auto text = std::make_shared<std::string>(json);
-  (void)serve::decode_json_infer({*text, length, text}, serve::SharedMemory());
+  HeldBytes uncounted;
+  (void)serve::decode_json_infer({*text, length, text}, serve::SharedMemory(), uncounted);
 }
 
 size_t walk(Reader value) {

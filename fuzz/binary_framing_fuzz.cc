@@ -14,10 +14,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const size_t json_length = data[0] | data[1] << 8;
   const SharedMemory regions;
+  fermata::HeldBytes held;
   const auto text =
       std::make_shared<std::string>(reinterpret_cast<const char*>(data + 2), size - 2);
   const InferBody body{*text, json_length, text};
-  const auto call = decode_json_infer(body, regions);
+  const auto call = decode_json_infer(body, regions, held);
   if (call.ok()) {
     size_t claimed = json_length;
     for (const Tensor& tensor : call->request.inputs) {
@@ -34,7 +35,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   engine::Variant variant;
   variant.signature.batches = json_length % 2 == 0;
   variant.signature.inputs.push_back({"x", DataType(json_length % 14), {-1, 3}, {-1, 3}});
-  if (const auto raw = decode_raw_infer(body, variant); raw.ok()) check_call(*raw, regions);
+  if (const auto raw = decode_raw_infer(body, variant, held); raw.ok()) check_call(*raw, regions);
   for (const Encoding encoding : {Encoding::kGzip, Encoding::kDeflate}) {
     const auto plain = decompress(*text, encoding, 1 << 20);
     FERMATA_CHECK(!plain.ok() ||

@@ -11,6 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace fermata::serve;
   if (size == 0) return 0;
   const SharedMemory regions;
+  fermata::HeldBytes held;
   const auto bytes =
       std::make_shared<std::string>(reinterpret_cast<const char*>(data + 1), size - 1);
   const auto body = read_web_message(*bytes, data[0] % 2 == 1, bytes);
@@ -20,7 +21,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const std::string_view json = body->bytes.substr(0, body->json_length.value_or(SIZE_MAX));
   FERMATA_CHECK(json.size() <= bytes->size());
-  const auto call = decode_json_infer(*body, regions);
+  const auto call = decode_json_infer(*body, regions, held);
   if (call.ok()) {
     check_call(*call, regions);
     (void)id_of(json);

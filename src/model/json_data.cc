@@ -1,5 +1,6 @@
 #include "model/json_data.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -131,7 +132,9 @@ absl::StatusOr<Payload> read_json_data(element data, const Tensor& tensor) {
     return invalid("tensor {}: data is not a list", tensor.name);
   }
   auto bytes = std::make_shared<std::string>();
-  bytes->reserve(elements.size() * element_size(tensor.datatype));
+  // A list has at most as many elements as places on the parser's tape, however they are nested.
+  bytes->reserve(std::min<uint64_t>(element_count(tensor.shape), elements.number_of_slots()) *
+                 element_size(tensor.datatype));
   uint64_t count = 0;
   if (!flatten(elements, put, *bytes, count)) {
     return invalid("tensor {}: data[{}] is not of datatype {}", tensor.name, count,

@@ -258,6 +258,41 @@ TEST_F(BudgetTest, EndsABodyThatStallsWhereItsMemoryIsWanted) {
   EXPECT_THAT(replies, ElementsAre(Pair(404, 7), Pair(408, 1)));
 }
 
+// What is made of JSON is much larger than its text: values of one byte, parts that say nothing.
+TEST_F(BudgetTest, BoundsWhatJsonParsesTo) {
+  const auto values = [](std::string_view value, size_t count) {
+    std::string list(value);
+    for (size_t i = 1; i < count; ++i) list.append(",").append(value);
+    return list;
+  };
+  const auto tensor = [&](std::string_view value, size_t items) {
+    return fmt::format(
+        R"({{"inputs":[{{"name":"IN","shape":[{},4],"datatype":"FP32","data":[{}]}}]}})", items,
+        values(value, 4 * items));
+  };
+  const auto post = [&](std::string_view path, std::string_view body) {
+    while (held() > 0) {  // what the answer before was for is let go a moment after it
+    }
+    HttpClient client(server_->ports().http);
+    return client.post(path, body);
+  };
+  const auto short_ones = post(kEchoPath, tensor("1", 40'000));
+  EXPECT_EQ(short_ones.status, 429);
+  EXPECT_THAT(short_ones.body, HasSubstr("parsing the JSON"));
+  EXPECT_EQ(post(kEchoPath, tensor("0.123456789012345678901234", 3'000)).status, 200);
+  const std::string outputs =
+      R"({"inputs":[],"outputs":[)" + values(R"({"name":"OUT"})", 15'000) + "]}";
+  const auto parts = post(kEchoPath, outputs);
+  EXPECT_EQ(parts.status, 429);
+  EXPECT_THAT(parts.body, HasSubstr("parts of the request"));
+  const auto index = post("/v2/repository/index", R"({"x":[)" + values("1", 50'000) + "]}");
+  EXPECT_EQ(index.status, 429);
+  EXPECT_THAT(index.body, HasSubstr("parsing the JSON"));
+  EXPECT_EQ(post("/v2/repository/index", "").status, 200);
+  while (held() > 0) {
+  }
+}
+
 TEST_F(BudgetTest, BoundsMessagesAndMetadataOverGrpc) {
   EXPECT_EQ(infer(grpc_request(100'000)).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   grpc::ClientContext context;

@@ -34,7 +34,8 @@ std::string bytes_of(const Tensor& tensor) {
 }
 
 absl::StatusOr<InferCall> decode(std::string_view json) {
-  return decode_json_infer({json, {}, nullptr}, SharedMemory());
+  HeldBytes uncounted;
+  return decode_json_infer({json, {}, nullptr}, SharedMemory(), uncounted);
 }
 
 TEST(JsonRequest, ReadsEveryDatatypeThatJsonHas) {
@@ -85,7 +86,8 @@ TEST(JsonRequest, SharesTheBinaryPart) {
   const std::string json =
       R"({"inputs":[{"name":"x","shape":[2],"datatype":"INT8","parameters":{"binary_data_size":2}}]})";
   const auto body = std::make_shared<std::string>(json + "ab");
-  const auto call = decode_json_infer({*body, json.size(), body}, SharedMemory());
+  HeldBytes uncounted;
+  const auto call = decode_json_infer({*body, json.size(), body}, SharedMemory(), uncounted);
   ASSERT_TRUE(call.ok()) << call.status();
   const Payload& data = call->request.inputs[0].data;
   EXPECT_EQ(static_cast<const void*>(data.bytes.data()), body->data() + json.size());
@@ -171,15 +173,18 @@ TEST(MessageJson, ShowsEveryFieldAndNumbersAsNumbers) {
 }
 
 TEST(RawRequest, WhereTwoDimensionsAreOpenTheBodyIsOneItem) {
+  HeldBytes uncounted;
   engine::Variant variant;
   variant.signature.batches = true;
   variant.signature.inputs.push_back({"x", DataType::kFp32, {-1, 2}, {-1, 2}});
   const auto body = std::make_shared<std::string>(24, 'x');
-  EXPECT_EQ(decode_raw_infer({*body, 0, body}, variant)->request.inputs[0].shape, (Shape{1, 3, 2}));
+  EXPECT_EQ(decode_raw_infer({*body, 0, body}, variant, uncounted)->request.inputs[0].shape,
+            (Shape{1, 3, 2}));
   variant.signature.inputs[0].dims = {2};
-  EXPECT_EQ(decode_raw_infer({*body, 0, body}, variant)->request.inputs[0].shape, (Shape{3, 2}));
+  EXPECT_EQ(decode_raw_infer({*body, 0, body}, variant, uncounted)->request.inputs[0].shape,
+            (Shape{3, 2}));
   variant.signature.inputs[0].dims = {-1, -1};
-  EXPECT_FALSE(decode_raw_infer({*body, 0, body}, variant).ok());
+  EXPECT_FALSE(decode_raw_infer({*body, 0, body}, variant, uncounted).ok());
 }
 
 }  // namespace

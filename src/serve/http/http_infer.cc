@@ -12,6 +12,7 @@
 #include "serve/json/json_reply.h"
 #include "serve/json/json_request.h"
 #include "serve/json/json_text.h"
+#include "serve/json/json_weight.h"
 #include "serve/net/compression.h"
 
 namespace fermata::serve {
@@ -37,8 +38,9 @@ absl::StatusOr<InferBody> read_body(HttpExchange& exchange, size_t limit) {
                    parse_content_encoding(exchange.header("Content-Encoding")));
   if (encoding != Encoding::kIdentity) {
     ASSIGN_OR_RETURN(std::string plain,
-                     decompress(body.bytes, encoding, limit,
-                                [&exchange](size_t more) { return exchange.hold(more); }));
+                     decompress(body.bytes, encoding, limit, [&exchange](size_t more) {
+                       return exchange.held().grow_by(more);
+                     }));
     auto owner = std::make_shared<std::string>(std::move(plain));
     body.bytes = *owner;
     body.owner = std::move(owner);
@@ -89,9 +91,10 @@ struct HttpFrontEnd::Infer {
 absl::StatusOr<InferCall> HttpFrontEnd::decode(Infer& infer) {
   const HttpRoute& route = infer.route;
   ASSIGN_OR_RETURN(const InferBody body, read_body(infer.exchange, max_body_bytes_));
-  if (body.json_length != size_t{0}) return decode_json_infer(body, regions_);
+  if (body.json_length != size_t{0})
+    return decode_json_infer(body, regions_, infer.exchange.held());
   ASSIGN_OR_RETURN(const auto variant, engine_.catalog()->find(route.model, route.version));
-  return decode_raw_infer(body, *variant);
+  return decode_raw_infer(body, *variant, infer.exchange.held());
 }
 
 absl::StatusOr<InferCall> HttpFrontEnd::prepare(Infer& infer) {
@@ -139,6 +142,12 @@ void HttpFrontEnd::request(HttpExchange exchange) {
     return answer_operation(std::move(exchange), route, operations_);
   }
   background_.post([this, exchange = std::move(exchange), route = std::move(route)]() mutable {
+    HeldBytes parsing = exchange.held().beside();
+    if (!parsing.grow_by(document_json_weight(exchange.body()))) {
+      return exchange.respond(
+          error_response(error(absl::StatusCode::kResourceExhausted,
+                               "no memory is left for parsing the JSON; try again later")));
+    }
     answer_operation(std::move(exchange), route, operations_);
   });
 }

@@ -47,7 +47,7 @@ std::string_view HttpExchange::header(std::string_view name) const {
 std::string_view HttpExchange::body() const { return request_->message.body(); }
 std::shared_ptr<const void> HttpExchange::owner() const { return request_; }
 uint64_t HttpExchange::connection() const { return request_->connection->id(); }
-bool HttpExchange::hold(size_t bytes) { return request_->held.grow_by(bytes); }
+HeldBytes& HttpExchange::held() { return request_->held; }
 
 bool HttpExchange::wants_web_socket() const {
   return boost::beast::websocket::is_upgrade(request_->message);

@@ -45,9 +45,9 @@ class HttpExchange {
   // Keeps body() alive.
   std::shared_ptr<const void> owner() const;
   uint64_t connection() const;
-  // Takes bytes that this request needs beside its body, until it is answered and its owner is
-  // gone. False where the connection or the server may hold no more.
-  bool hold(size_t bytes);
+  // What this request takes of the connection's and the server's memory until it is answered and
+  // its owner is gone: its body, and what is made of it.
+  HeldBytes& held();
 
   // Whether it asks to go on as a WebSocket; then upgrade(), in place of respond() and within
   // HttpHandler::request(), lets it. Where it may not, since other requests are under way or the

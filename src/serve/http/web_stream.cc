@@ -64,11 +64,11 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
     Time arrival;
     std::string id;
     ReplyWishes wishes;
-    HeldBytes held;  // its reply
+    HeldBytes held;  // what is made of it, and its reply
   };
 
-  absl::StatusOr<InferCall> decode(const InferBody& body) const {
-    ASSIGN_OR_RETURN(InferCall call, decode_json_infer(body, house_.regions));
+  absl::StatusOr<InferCall> decode(const InferBody& body, HeldBytes& held) const {
+    ASSIGN_OR_RETURN(InferCall call, decode_json_infer(body, house_.regions, held));
     call.request.service = model_;
     call.request.version = version_;
     if (call.wishes.classifies()) {
@@ -78,7 +78,7 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
   }
 
   void submit(Frame frame, const InferBody& body) {
-    auto call = decode(body);
+    auto call = decode(body, frame.held);
     if (!call.ok()) {
       house_.counters.reject();
       frame.id = id_of(body.bytes.substr(0, body.json_length.value_or(body.bytes.size())));
@@ -148,7 +148,7 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
   void encode(Frame frame, engine::ReplyPart part) {
     engine::ReplyPart failed{.stream = part.stream};
     auto encoded = encode_json_reply(std::move(part), frame.wishes, house_.regions);
-    if (encoded.ok() && !frame.held.grow_to(encoded->size())) {
+    if (encoded.ok() && !frame.held.grow_by(encoded->size())) {
       encoded = absl::ResourceExhaustedError("no memory is left for the reply; try again later");
     }
     if (!encoded.ok()) {

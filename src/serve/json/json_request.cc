@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "model/json_data.h"
+#include "serve/json/json_weight.h"
 
 namespace fermata::serve {
 namespace {
@@ -19,6 +20,14 @@ using simdjson::dom::element_type;
 using simdjson::dom::object;
 
 constexpr size_t kKeptParser = 256 * 1024;  // texts up to so many bytes share one for each thread
+constexpr size_t kPart = 320;               // of an input or an output, beside its data
+constexpr size_t kMostOwed = 64 * 1024;
+
+absl::Status no_memory_for(std::string_view what) {
+  return error(absl::StatusCode::kResourceExhausted,
+               "no memory is left for {}; try again later, or send tensors in the binary part",
+               what);
+}
 
 std::string_view kind(element e) {
   switch (e.type()) {
@@ -120,8 +129,11 @@ absl::Status read_datatype(element from, Tensor& tensor) {
 // Walks one request; `binary_` moves over the binary part as inputs claim it.
 class Decoder {
  public:
-  Decoder(const InferBody& body, const SharedMemory& regions)
-      : body_(body), regions_(regions), binary_(body.json_length.value_or(body.bytes.size())) {}
+  Decoder(const InferBody& body, const SharedMemory& regions, HeldBytes& held)
+      : body_(body),
+        regions_(regions),
+        held_(held),
+        binary_(body.json_length.value_or(body.bytes.size())) {}
 
   absl::StatusOr<InferCall> decode(element root) {
     bool has_inputs = false;
@@ -134,10 +146,19 @@ class Decoder {
       return invalid("the body has {} bytes after its last tensor, expected none",
                      body_.bytes.size() - binary_);
     }
+    RETURN_IF_ERROR(hold(0, true));
     return std::move(call_);
   }
 
  private:
+  absl::Status hold(size_t bytes, bool all = false) {
+    owed_ += bytes;
+    if ((owed_ < kMostOwed && !all) || held_.grow_by(std::exchange(owed_, 0))) {
+      return absl::OkStatus();
+    }
+    return no_memory_for("the parts of the request");
+  }
+
   absl::Status read_member(std::string_view key, element value) {
     if (key == "id") {
       std::string_view id;
@@ -187,6 +208,8 @@ class Decoder {
     if (!has_datatype) return invalid("input {} has no datatype", tensor.name);
     if (settings) RETURN_IF_ERROR(read_settings(*settings, tensor.name, parameters));
     ASSIGN_OR_RETURN(tensor.data, find_data(tensor, parameters, data));
+    const size_t copies = tensor.datatype == DataType::kBytes ? 2 : 1;  // texts grow by doubling
+    RETURN_IF_ERROR(hold(kPart + (data ? copies * tensor.data.bytes.size() : 0)));
     call_.request.inputs.push_back(std::move(tensor));
     return absl::OkStatus();
   }
@@ -239,6 +262,7 @@ class Decoder {
                                   settings = value;
                                   return absl::OkStatus();
                                 }));
+    RETURN_IF_ERROR(hold(kPart));
     TensorParameters parameters;
     if (settings) RETURN_IF_ERROR(read_settings(*settings, name, parameters));
     return add_output(std::string(name), std::move(parameters), call_);
@@ -246,13 +270,16 @@ class Decoder {
 
   const InferBody& body_;
   const SharedMemory& regions_;
+  HeldBytes& held_;
+  size_t owed_ = 0;  // what held_ has not grown by yet
   size_t binary_;
   InferCall call_;
 };
 
 }  // namespace
 
-absl::StatusOr<InferCall> decode_json_infer(const InferBody& body, const SharedMemory& regions) {
+absl::StatusOr<InferCall> decode_json_infer(const InferBody& body, const SharedMemory& regions,
+                                            HeldBytes& held) {
   const size_t length = body.json_length.value_or(body.bytes.size());
   if (length > body.bytes.size()) {
     return invalid("Inference-Header-Content-Length is {}, but the body has {} bytes", length,
@@ -261,15 +288,21 @@ absl::StatusOr<InferCall> decode_json_infer(const InferBody& body, const SharedM
   // The parser reads some bytes beyond its text; where the body has none, it copies.
   const bool copy = body.bytes.size() - length < simdjson::SIMDJSON_PADDING;
   thread_local simdjson::dom::parser kept;
-  // A parser has fourteen bytes of its own for each of the longest text that it ever read.
+  // A parser has fourteen bytes of its own for each of the longest text that it ever read, and
+  // touches those that the text's values need.
   simdjson::dom::parser passing;
-  simdjson::dom::parser& parser = length > kKeptParser ? passing : kept;
+  const bool is_long = length > kKeptParser;
+  simdjson::dom::parser& parser = is_long ? passing : kept;
+  HeldBytes parsing = held.beside();
+  if (is_long && !parsing.grow_by(infer_json_weight(body.bytes.substr(0, length)))) {
+    return no_memory_for("parsing the JSON");
+  }
   element root;
   if (const auto failed = parser.parse(body.bytes.data(), length, copy).get(root);
       failed != simdjson::SUCCESS) {
     return invalid("the request is not JSON: {}", simdjson::error_message(failed));
   }
-  return Decoder(body, regions).decode(root);
+  return Decoder(body, regions, held).decode(root);
 }
 
 }  // namespace fermata::serve

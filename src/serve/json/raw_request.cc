@@ -44,7 +44,8 @@ absl::StatusOr<Shape> resolve(const TensorSpec& spec, Shape shape, size_t bytes)
 
 }  // namespace
 
-absl::StatusOr<InferCall> decode_raw_infer(const InferBody& body, const engine::Variant& variant) {
+absl::StatusOr<InferCall> decode_raw_infer(const InferBody& body, const engine::Variant& variant,
+                                           HeldBytes& held) {
   const Signature& signature = variant.signature;
   if (signature.inputs.size() != 1) {
     return invalid("a raw request needs a model with one input, {} has {}", variant.model,
@@ -58,6 +59,10 @@ absl::StatusOr<InferCall> decode_raw_infer(const InferBody& body, const engine::
   tensor.datatype = spec.datatype;
   if (spec.datatype == DataType::kBytes) {
     if (body.bytes.size() > UINT32_MAX) return invalid("the body is longer than one BYTES element");
+    if (!held.grow_by(body.bytes.size())) {
+      return error(absl::StatusCode::kResourceExhausted,
+                   "no memory is left for a copy of the body; try again later");
+    }
     tensor.shape = signature.batches ? Shape{1, 1} : Shape{1};
     tensor.data = as_bytes_element(body.bytes);
     return call;
