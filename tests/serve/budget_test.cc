@@ -47,11 +47,12 @@ TEST(ByteBudget, BoundsItselfAndTheWhole) {
 
 class BudgetTest : public ::testing::Test {
  protected:
-  BudgetTest() {
+  explicit BudgetTest(uint32_t threads = 1) {
     auto engine = std::make_unique<ScriptedEngine>();
     engine_ = engine.get();
     ListenOptions options;
     options.http = options.grpc = options.metrics = 0;
+    options.threads = threads;
     options.max_request_mb = 1;
     options.memory_mb = 8;  // 2 of them for each connection
     server_ = *Server::start(options, std::move(engine));
@@ -254,6 +255,41 @@ TEST_F(BudgetTest, EndsABodyThatStallsWhereItsMemoryIsWanted) {
   for (const auto& client : stalled) {
     client->send(std::string_view(whole).substr(whole.size() - 1));
     ++replies[client->receive().status];
+  }
+  EXPECT_THAT(replies, ElementsAre(Pair(404, 7), Pair(408, 1)));
+}
+
+// Connections take turns on the threads: those that stall are all of the first.
+class BudgetOfThreadsTest : public BudgetTest {
+ protected:
+  BudgetOfThreadsTest() : BudgetTest(3) {}
+};
+
+TEST_F(BudgetOfThreadsTest, EndsABodyThatStallsOnAnotherThread) {
+  engine_->fail = absl::NotFoundError("no such model");
+  std::string headers;
+  const std::string body = request(kMiB - 2000, headers);
+  const std::string whole = post_text(kEchoPath, body, headers);
+  std::vector<std::unique_ptr<HttpClient>> clients;
+  for (int i = 0; i < 3 * 8; ++i) {
+    clients.push_back(std::make_unique<HttpClient>(server_->ports().http));
+    if (i % 3 == 0) clients.back()->send(std::string_view(whole).substr(0, whole.size() - 1));
+  }
+  while (held() < 8 * static_cast<double>(body.size())) {
+  }
+  EXPECT_EQ(clients[1]->get("/v2/health/live").status, 200);
+  int status = 429;
+  while (status == 429) {
+    HttpClient first(server_->ports().http), second(server_->ports().http),
+        third(server_->ports().http);
+    second.send(whole);
+    status = second.receive().status;
+  }
+  EXPECT_EQ(status, 404);
+  std::map<int, int> replies;
+  for (size_t i = 0; i < clients.size(); i += 3) {
+    clients[i]->send(std::string_view(whole).substr(whole.size() - 1));
+    ++replies[clients[i]->receive().status];
   }
   EXPECT_THAT(replies, ElementsAre(Pair(404, 7), Pair(408, 1)));
 }

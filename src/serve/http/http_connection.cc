@@ -112,7 +112,7 @@ bool HttpConnection::overdue(Moment now) const {
 }
 
 bool HttpConnection::stalls(Moment now) const {
-  const bool waits_for_us = continue_ || writing_;
+  const bool waits_for_us = continue_ || writing_ || waiting_;
   return !incoming_.empty() && !waits_for_us && now - heard_ > kStallLimit;
 }
 
@@ -128,7 +128,7 @@ void HttpConnection::finish_when_idle() {
 
 // Takes requests out of what has been read, then asks for more.
 void HttpConnection::proceed() {
-  if (closed_ || std::exchange(proceeding_, true)) return;
+  if (closed_ || waiting_ || std::exchange(proceeding_, true)) return;
   while (!closed_ && !deaf_ && slots_.size() < kRequestsUnderWay && buffer_.size() > 0) {
     const auto data = buffer_.cdata();
     const bool inside = parser_.inside();
@@ -148,7 +148,7 @@ void HttpConnection::proceed() {
     }
   }
   proceeding_ = false;
-  if (closed_) return;
+  if (closed_ || waiting_) return;
   if (!sent_all_ && (deaf_ ? waits_for_last_reply() : slots_.size() < kRequestsUnderWay)) read();
   if (sent_all_ && slots_.empty() && !writing_) end();
 }
@@ -160,12 +160,13 @@ bool HttpConnection::hold_body() {
       kOverhead + parser_.received() + std::min(parser_.missing(), kBodyReadSize);
   while (!incoming_.grow_to(bytes)) {
     const bool is_own_share = budget_->used() - incoming_bytes_ + bytes > budget_->limit();
-    if (is_own_share || !shard_.end_stalled_body()) {
-      refuse(429, kNoMemoryForBody);
-      return false;
-    }
+    if (!is_own_share && shard_.end_stalled_body()) continue;
+    waiting_ = !is_own_share && !waited_ && shard_.end_stalled_body_elsewhere(weak_from_this());
+    if (!waiting_) refuse(429, kNoMemoryForBody);
+    return false;
   }
   incoming_bytes_ = std::max(incoming_bytes_, bytes);
+  waited_ = false;
   return true;
 }
 
@@ -173,11 +174,22 @@ bool HttpConnection::begin_body() {
   incoming_ = HeldBytes(budget_);
   incoming_bytes_ = 0;
   if (!hold_body()) return false;
-  if (parser_.expects_continue() && buffer_.size() == 0) {
-    continue_ = true;
-    write();
-  }
+  ask_for_body();
   return true;
+}
+
+void HttpConnection::ask_for_body() {
+  if (!parser_.expects_continue() || buffer_.size() > 0 || parser_.received() > 0) return;
+  continue_ = true;
+  write();
+}
+
+void HttpConnection::go_on() {
+  if (closed_) return;
+  waiting_ = false;
+  waited_ = true;
+  if (hold_body()) ask_for_body();
+  proceed();
 }
 
 void HttpConnection::dispatch() {

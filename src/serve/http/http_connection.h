@@ -30,6 +30,7 @@ struct HttpShard {
   std::list<std::shared_ptr<HttpConnection>> open;  // the one longest unused first
   std::atomic<size_t> count = 0;
   std::chrono::steady_clock::time_point searched;  // when no body had stalled
+  HttpShard* next = this;                          // all shards of a server, round and round
 
   // Closes the connection that has been without a request for longest. False: none is.
   bool evict();
@@ -37,6 +38,9 @@ struct HttpShard {
   void sweep();
   // Gives up the body of which nothing has come for longest. False: they all come.
   bool end_stalled_body();
+  // The same in the other shards, one after the other until one has one; then, on this shard's
+  // thread, the connection goes on, if it still lives. False: there is no other.
+  bool end_stalled_body_elsewhere(std::weak_ptr<HttpConnection> waiting);
   // Ends those without a request; the others end with their reply.
   void drain();
   void end();  // closes all
@@ -76,6 +80,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   uint64_t id() const { return id_; }
   const std::shared_ptr<ByteBudget>& budget() const { return budget_; }
+  // Its body found no memory; what stalled in other shards may have left some.
+  void go_on();
   // From any thread.
   void respond(const HttpRequestState& request, HttpResponse response);
 
@@ -93,6 +99,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void on_read(size_t bytes, const boost::system::error_code& failed);
   bool begin_body();
   bool hold_body();
+  void ask_for_body();
   void dispatch();
   void refuse(uint16_t status, std::string_view says);
   void complete(uint64_t number, Slot slot);
@@ -124,6 +131,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool deaf_ = false;       // no more requests are taken
   bool closing_ = false;    // our last byte is written, the client's end is awaited
   bool continue_ = false;   // the client waits for 100 (Continue)
+  bool waiting_ = false;    // for memory, until go_on()
+  bool waited_ = false;     // since there was enough
   bool speaks_1_1_ = true;  // as of its last request
 };
 

@@ -81,6 +81,7 @@ struct HttpServer::Impl {
     for (uint32_t i = 0; i < options.threads; ++i) {
       shards.emplace_back(new Shard{{options, handler, draining}});
     }
+    for (size_t i = 0; i < shards.size(); ++i) shards[i]->next = &*shards[(i + 1) % shards.size()];
   }
   ~Impl() { stop(); }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <boost/asio/post.hpp>
 #include <chrono>
 #include <memory>
 #include <vector>
@@ -7,6 +8,8 @@
 
 namespace fermata::serve {
 namespace {
+
+namespace net = boost::asio;
 
 constexpr std::chrono::milliseconds kSearchEvery(10);  // where none was found: it takes O(open)
 
@@ -43,6 +46,21 @@ bool HttpShard::end_stalled_body() {
     return false;
   }
   (*std::min_element(stalled.begin(), stalled.end(), earlier))->give_up();
+  return true;
+}
+
+bool HttpShard::end_stalled_body_elsewhere(std::weak_ptr<HttpConnection> waiting) {
+  if (next == this) return false;
+  // Whatever holds a connection must end with its own shard: what waits elsewhere does not.
+  const auto ask = [this, waiting = std::move(waiting)](auto& self, HttpShard& other) -> void {
+    if (&other != this && !other.end_stalled_body()) {
+      return net::post(other.next->io, [self, &next = *other.next] { self(self, next); });
+    }
+    net::post(io, [waiting] {
+      if (const auto connection = waiting.lock()) connection->go_on();
+    });
+  };
+  net::post(next->io, [ask, this] { ask(ask, *next); });
   return true;
 }
 
