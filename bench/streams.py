@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Clients on changing networks (Jellyfish's section 7), simulated and served.
 
-    bench/streams.py simulated [--traces FOLDER] [--seeds 3]    # figures 12, 15, 16, 17, table 2, phases
+    bench/streams.py simulated [--traces FOLDER] [--seeds 3]    # figures 12, 15, 17, table 2
+    bench/streams.py divided [--traces FOLDER] [--seeds 3]      # figure 16: fixed shares of the objective
+    bench/streams.py dispatching [--traces FOLDER] [--seeds 3]  # any worker against the plan's
+    bench/streams.py phases [--traces FOLDER] [--seeds 5]       # how many more clients they serve
     bench/streams.py served [--traces FOLDER] [--seconds 20]    # root: links between network namespaces
     bench/streams.py served --cells 2/5 --rows part-2.jsonl     # the second of five parts, any number at a time
     bench/streams.py merge part-*.jsonl                         # their record and its plot
@@ -23,9 +26,10 @@ import statistics
 import subprocess
 import sys
 
+import record
 import streams_served
 import streams_traces
-from streams_setting import DIVIDED, HOPELESS, METHODS, MIXED, RATES, SLOS, VARIANTS, clients_of, draw_divided, draw_rows, judge, settings
+from streams_setting import DIVIDED, HOPELESS, METHODS, MIXED, RATES, SLOS, VARIANTS, clients_of, draw_rows, judge, plot_divided, settings
 
 # Of Student's t, by degrees of freedom: what 95 % lie within.
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
@@ -140,13 +144,30 @@ def simulated(args):
     large = [{"workers": 8, "clients": 32, "trace": name}
              | mean_of(simulate(args.binary, [run_of(traces[name], [(100, 15)] * 32, seed, 60, 8)
                                               for seed in range(1, args.seeds + 1)])) for name in traces]
-    phased = phases(args.binary, traces, args.phase_seeds)
     document = {"traces": "the authors'" if args.traces else "made", "wrong": judge(rows), "rows": rows,
-                "large": large, "divided": divided(args.binary, traces["synthetic"], args.seeds),
-                "dispatching": dispatching(args.binary, traces, args.seeds), "phase_gains": gains(phased), "phases": phased}
+                "large": large}
     draw_rows(rows, "streams_simulated", document)
-    draw_divided(document["divided"])
-    print(json.dumps({key: document[key] for key in ("wrong", "large", "dispatching", "phase_gains")}, indent=1))
+    print(json.dumps({key: document[key] for key in ("wrong", "large")}, indent=1))
+
+
+def write(args, name, document):
+    record.write(name, {"traces": "the authors'" if args.traces else "made", "seeds": args.seeds} | document)
+    print(json.dumps(document, indent=1))
+
+
+def draw_divided(args):
+    rows = divided(args.binary, streams_traces.load(args.traces)["synthetic"], args.seeds)
+    write(args, "streams_divided", {"rows": rows})
+    plot_divided(rows, "streams_divided")
+
+
+def draw_dispatching(args):
+    write(args, "streams_dispatching", {"rows": dispatching(args.binary, streams_traces.load(args.traces), args.seeds)})
+
+
+def draw_phases(args):
+    rows = phases(args.binary, streams_traces.load(args.traces), args.seeds)
+    write(args, "streams_phases", {"gains": gains(rows), "rows": rows})
 
 
 def main():
@@ -161,10 +182,12 @@ def main():
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     kinds = parser.add_subparsers(dest="kind", required=True)
-    simulation = kinds.add_parser("simulated")
-    simulation.add_argument("--binary", default=ROOT / "build" / "bench" / "bench_streams")
-    simulation.add_argument("--seeds", type=int, default=3)
-    simulation.add_argument("--phase-seeds", type=int, default=5, choices=range(2, 11))
+    in_virtual_time = {"simulated": simulated, "divided": draw_divided, "dispatching": draw_dispatching, "phases": draw_phases}
+    for name in in_virtual_time:
+        simulation = kinds.add_parser(name)
+        simulation.add_argument("--binary", default=ROOT / "build" / "bench" / "bench_streams")
+        simulation.add_argument("--seeds", type=int, default=5 if name == "phases" else 3, choices=range(1, 11))
+        simulation.add_argument("--traces", type=pathlib.Path)
     serving = kinds.add_parser("served")
     serving.add_argument("--seconds", type=float, default=20)
     serving.add_argument("--clients", type=numbers, default=(1, 2, 4, 8))
@@ -181,13 +204,13 @@ def main():
     ahead.add_argument("--seconds", type=float, default=30)
     ahead.add_argument("--rooms", type=numbers, default=(3, 5))
     ahead.add_argument("--only-traces", default="lte,wifi,synthetic")
-    for kind in (simulation, serving, ahead):
+    for kind in (serving, ahead):
         kind.add_argument("--traces", type=pathlib.Path)
     args = parser.parse_args()
     if args.kind == "served" and args.cells != (1, 1) and not args.rows:
         parser.error("a part of the cells is no record: --rows says where it goes")
-    {"simulated": simulated, "served": streams_served.served, "merge": streams_served.merge,
-     "prefetching": streams_served.prefetching}[args.kind](args)
+    (in_virtual_time | {"served": streams_served.served, "merge": streams_served.merge,
+                        "prefetching": streams_served.prefetching})[args.kind](args)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def draw_rows(rows, name, document, **about):
     plot.save(name, figure, document, **about)
 
 
-def draw_divided(rows):
+def plot_divided(rows, name):
     """Figure 16: every setting a point."""
     import plot
     figure, axis = plot.axes("misses, %", "accuracy of answers on time")
@@ -89,4 +89,4 @@ def draw_divided(rows):
         axis.plot([100 * r["miss_rate"] for r in mine], [r["accuracy"] for r in mine], "o", label=method)
     axis.set_xscale("symlog", linthresh=0.1)
     axis.legend()
-    figure.savefig(plot.record.RESULTS / "streams_divided.png")
+    figure.savefig(plot.record.RESULTS / f"{name}.png")
