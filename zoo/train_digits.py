@@ -9,7 +9,6 @@ ONNX file scores on the held-out digits, and those digits with their labels as
 zoo/data/digits-test.jsonl: one request of the Open Inference Protocol a line.
 """
 
-import argparse
 import json
 import pathlib
 
@@ -22,6 +21,7 @@ from sklearn.model_selection import train_test_split
 from digits.networks import CLASSES, Perceptron, ResidualCnn, ShiftedMean
 from training.adam import adam, moments_of
 from training.cards import answers, scores, write_card
+from training.command import parser_of
 from training.graph import Graph
 
 ZOO = pathlib.Path(__file__).resolve().parent
@@ -110,13 +110,7 @@ def write_requests(pixels, labels):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(VARIANTS))
-    names = parser.parse_args().names or list(VARIANTS)
-    for name in names:
-        if name not in VARIANTS:
-            parser.error(f"unknown variant '{name}'; there are {', '.join(VARIANTS)}")
+    names = parser_of(__doc__, VARIANTS).parse_args().names
     pixels, test_pixels, labels, test_labels = split()
     write_requests(test_pixels, test_labels)
     for name in names:

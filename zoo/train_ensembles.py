@@ -9,7 +9,6 @@ zoo/data/TASK/{history,test}-{features,labels}.npy: what `fermata difficulty fit
 and what is asked. zoo/data/count/weights.json: those of its weighted average.
 """
 
-import argparse
 import functools
 import json
 import math
@@ -26,6 +25,7 @@ from ensembles import meta
 from ensembles.networks import Dense, RowsAndColumns
 from ensembles.tasks import Count, Scans
 from training import cards
+from training.command import parser_of
 from training.fit import SEED, Member, Variant, cross_entropy, squared_error, train
 from training.graph import Graph
 
@@ -152,13 +152,7 @@ AGGREGATIONS = {STACKED: ("scans", write_stacking), "count-weights": ("count", w
 
 def main():
     known = [name for models in MODELS.values() for name in models] + list(AGGREGATIONS)
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
-    names = parser.parse_args().names or known
-    for name in names:
-        if name not in known:
-            parser.error(f"unknown model '{name}'; there are {', '.join(known)}")
+    names = parser_of(__doc__, known).parse_args().names
     for task in TASKS.values():
         fitting, aggregating, history, test = task.splits(np.random.default_rng(SEED))
         write_data(task, history, test)

@@ -8,7 +8,6 @@
 writes zoo/repository/ENSEMBLE-{difficulty,agreement,gating}/, each with config.pbtxt and card.json.
 """
 
-import argparse
 import dataclasses
 import json
 import os
@@ -18,6 +17,7 @@ import subprocess
 from ensembles.tasks import Count, Scans
 from train_ensembles import AVERAGED, MODELS, STACKED, ZOO
 from training.cards import write_card, write_plain_configuration
+from training.command import parser_of
 from training.fit import SEED
 
 TOLERANCE = 0.15  # of a count: standard deviations of the ensemble's answers
@@ -85,17 +85,11 @@ def train(python, name, network, ensemble):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(ENSEMBLES))
+    parser = parser_of(__doc__, ENSEMBLES)
     parser.add_argument("--fermata", type=pathlib.Path, default=ZOO.parent / "build" / "fermata")
     parser.add_argument("--python", default="/usr/bin/python3", help="one that has PyTorch")
     arguments = parser.parse_args()
-    names = arguments.names or list(ENSEMBLES)
-    for name in names:
-        if name not in ENSEMBLES:
-            parser.error(f"unknown ensemble '{name}'; there are {', '.join(ENSEMBLES)}")
-    for name in names:
+    for name in arguments.names:
         ensemble = ENSEMBLES[name]()
         profile(arguments.fermata, name, ensemble)
         for network in NETWORKS:

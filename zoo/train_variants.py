@@ -9,7 +9,6 @@ zoo/data/APPLICATION/{train,calibration,stream}-{features,labels}.npy: what neig
 looked for in, what recall is measured on, and what is streamed.
 """
 
-import argparse
 import math
 import os
 import pathlib
@@ -22,6 +21,7 @@ import numpy as np
 from variants.networks import Recurrent, ResidualCnn, write_mean
 from variants.tasks import TASKS, drawn
 from training.cards import answers, scores, write_card, write_configuration
+from training.command import parser_of
 from training.fit import SEED, Member, Once, Variant, train
 from training.graph import Graph
 
@@ -105,13 +105,7 @@ def write_variant(task, name, variant, params):
 
 def main():
     known = [name for variants in VARIANTS.values() for name in variants]
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
-    names = parser.parse_args().names or known
-    for name in names:
-        if name not in known:
-            parser.error(f"unknown variant '{name}'; there are {', '.join(known)}")
+    names = parser_of(__doc__, known).parse_args().names
     once = Once(train)
     for application, variants in VARIANTS.items():
         wanted = [name for name in variants if name in names]

@@ -53,7 +53,7 @@ Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, doub
 
 Driver::~Driver() {
   for (const auto& worker : workers_) worker->executor->end_soon(kLastRuns);
-  post_command([this] {
+  leave([this] {
     stopping_ = true;
     withdraw_waiting([](const Route&) { return true; }, shutting_down(), monotonic_now());
   });
@@ -76,24 +76,20 @@ void Driver::post(Event event) {
   turns_.take();
 }
 
-// Who posts one may hold locks, and it may take long.
-void Driver::post_command(Command command) {
-  events_.enqueue(std::move(command));
+void Driver::leave(Event event) {
+  events_.enqueue(std::move(event));
   turns_.call();
 }
 
 void Driver::submit(std::shared_ptr<Job> job) { post(std::move(job)); }
-void Driver::cancel(JobId id) {  // every driver of a pool is told
-  events_.enqueue(Cancel{id});
-  turns_.call();
-}
+void Driver::cancel(JobId id) { leave(Cancel{id}); }
 void Driver::learned(std::shared_ptr<Job> job, std::vector<policy::Estimate> by_item) {
   post(Learned{std::move(job), std::move(by_item)});
 }
 
 void Driver::post_and_wait(absl::FunctionRef<void()> command) {
   std::promise<void> done;
-  post_command([&] {
+  leave([&] {
     command();
     done.set_value();
   });
@@ -109,7 +105,7 @@ void Driver::add(std::shared_ptr<const Variant> variant, Duration slo) {
 }
 
 void Driver::retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()> gone) {
-  post_command([this, id, refuse_waiting, gone = std::move(gone)]() mutable {
+  leave([this, id, refuse_waiting, gone = std::move(gone)]() mutable {
     if (refuse_waiting) {
       // Applications go on with what they have left, and those that wait as they are.
       withdraw_waiting([id](const Route& route) { return route.variant->id == id; },

@@ -114,7 +114,9 @@ class Driver {
   static constexpr size_t kEventsAtOnce = 16;
 
   void post(Event event);
-  void post_command(Command command);
+  // Another thread handles it: its bringer may hold locks, it may be long, or each of many drivers
+  // is told.
+  void leave(Event event);
   void post_and_wait(absl::FunctionRef<void()> command);
   Turns::Left work(bool guest);
   void handle(Event& event, Time now);

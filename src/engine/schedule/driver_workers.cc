@@ -59,17 +59,17 @@ void Driver::load_ahead(WorkerId worker, std::shared_ptr<const Variant> variant,
   const VariantId id = variant->id;
   auto loaded = [this, worker, weights = variant->loads(),
                  done = std::move(done)](absl::Status status) mutable {
-    if (status.ok()) post_command([this, worker, weights] { hold(worker, weights, true); });
+    if (status.ok()) leave([this, worker, weights] { hold(worker, weights, true); });
     done(std::move(status));
   };
-  post_command([this, worker, id, loaded = std::move(loaded)]() mutable {
+  leave([this, worker, id, loaded = std::move(loaded)]() mutable {
     workers_[worker.index()]->executor->load_ahead(id, std::move(loaded));
   });
 }
 
 // What was bound before it is told runs first.
 void Driver::let_go(WorkerId worker, std::shared_ptr<const Variant> variant) {
-  post_command([this, worker, variant = std::move(variant)] {
+  leave([this, worker, variant = std::move(variant)] {
     hold(worker, variant->loads(), false);
     workers_[worker.index()]->executor->let_go(variant->id);
   });
