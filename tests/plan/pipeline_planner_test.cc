@@ -6,6 +6,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "base/document.h"
@@ -242,6 +243,65 @@ TEST(PipelinePlanner, WhereTheRateIsTooHighItCarriesMost) {
   EXPECT_EQ(most.stages[0].replicas, 1);
   p.sla_ms = 10;
   EXPECT_FALSE(plan_most(p).feasible);
+}
+
+// A replica answers 10 a second one by one, or 40 in eights, which come together within 100 ms from
+// 70 a second on: two replicas carry up to 20, and 70 to 80.
+TEST(PipelinePlanner, WhatCannotBeKeptMayLieBelowWhatCan) {
+  PipelineProblem p{.rate_rps = 200, .sla_ms = 300, .alpha = 1, .beta = 1, .max_replicas = 2};
+  p.batch_sizes = {1, 8};
+  p.stages = {{.name = "a", .variants = {{"v", 1, 1, TableLatency{{{1, 100}, {8, 200}}}}}}};
+  PipelineProblem between = p;
+  between.rate_rps = 50;
+  EXPECT_FALSE(plan_pipeline(between).feasible);
+  const PipelinePlan most = plan_most(p);
+  ASSERT_TRUE(most.feasible);
+  EXPECT_EQ(most.stages[0].batch, 8u);
+  EXPECT_DOUBLE_EQ(most.latency_ms, 200 + 7 / 80.0 * 1e3);
+  p.max_replicas = 1;  // 40 a second are too few for eights
+  EXPECT_EQ(plan_most(p).stages.at(0).batch, 1u);
+}
+
+// All rates at which some replica would be full, from the highest on.
+TEST(PipelinePlanner, CarriesMostOfRandomProblems) {
+  int above_a_gap = 0, found = 0;
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    SCOPED_TRACE(seed);
+    PipelineProblem p = random_problem(seed, 1 + seed % 3, seed % 2 == 0);
+    p.batch_sizes = {1, 8};
+    p.max_replicas = 3;
+    p.sla_ms *= 2;
+    p.rate_rps = 300;
+    if (plan_pipeline(p).feasible) continue;
+    std::set<double> rates;
+    for (const PipelineStage& stage : p.stages) {
+      for (const PipelineVariant& v : stage.variants) {
+        for (const uint32_t b : p.batch_sizes) {
+          const auto ms = latency_ms(v.latency, b);
+          for (int k = 1; ms && k <= 3; ++k) rates.insert(k * b / (*ms * stage.items) * 1e3);
+        }
+      }
+    }
+    std::optional<PipelinePlan> most;
+    bool gap = false;
+    PipelineProblem at = p;
+    for (auto rate = rates.rbegin(); rate != rates.rend(); ++rate) {
+      if (*rate >= p.rate_rps) continue;
+      at.rate_rps = *rate;
+      PipelinePlan plan = plan_pipeline(at);
+      gap = gap || (most && !plan.feasible);
+      if (plan.feasible && !most) most = std::move(plan);
+    }
+    const PipelinePlan plan = plan_most(p);
+    ASSERT_EQ(plan.feasible, most.has_value());
+    if (!most) continue;
+    EXPECT_DOUBLE_EQ(plan.latency_ms, most->latency_ms);
+    EXPECT_DOUBLE_EQ(plan.cost, most->cost);
+    above_a_gap += gap;
+    ++found;
+  }
+  EXPECT_GT(found, 50);
+  EXPECT_GT(above_a_gap, 5);
 }
 
 TEST(PipelinePlanner, WithoutEnoughStepsSaysHowFarItMayBe) {

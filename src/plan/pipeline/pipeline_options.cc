@@ -13,7 +13,8 @@ namespace fermata::plan {
 namespace {
 
 double queueing_ms(const PipelineProblem& problem, const PipelineStage& stage, uint32_t batch) {
-  return (batch - 1) * 1e3 / (problem.rate_rps * stage.items);  // equation 7
+  const double rate = problem.filling_rps > 0 ? problem.filling_rps : problem.rate_rps;
+  return (batch - 1) * 1e3 / (rate * stage.items);  // equation 7
 }
 
 bool beats(const StageOption& a, const StageOption& b) {

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "model/latency_at.h"
 #include "plan/pipeline/pipeline_bounds.h"
 
 namespace fermata::plan {
@@ -241,19 +242,63 @@ void PipelineSearch::finish(const Level& last) {
   }
 }
 
+// Between two rates at which some replica would be full, as many replicas are needed everywhere
+// and batches fill the faster the higher the rate: the last of them is the best. The highest such
+// rate below this one, or the `first` of all; 0: there is none.
+double last_rate_below(const PipelineProblem& problem, double rate, bool first) {
+  double found = first ? rate : 0;
+  for (const PipelineStage& stage : problem.stages) {
+    for (const PipelineVariant& variant : stage.variants) {
+      for (const uint32_t batch : problem.batch_sizes) {
+        const auto ms = latency_ms(variant.latency, batch);
+        if (!ms) continue;
+        const double full = batch * 1e3 / (*ms * stage.items);  // one replica
+        found =
+            first ? std::min(found, full)
+                  : std::max(found, full * (std::ceil(rate / full * (1 - kPipelineRounding)) - 1));
+      }
+    }
+  }
+  return found;
+}
+
+// No rate from this one up to the problem's can be kept: not even if batches filled as at the
+// problem's rate, which makes what can be kept monotone. 0: none can, from `least` on.
+double rate_bound(PipelineProblem problem, double least) {
+  constexpr double kNear = 1e-3;
+  problem.filling_rps = problem.rate_rps;
+  double low = least, high = problem.rate_rps;
+  const auto is_kept = [&](double rate) {
+    problem.rate_rps = rate;
+    return plan_pipeline(problem).feasible;
+  };
+  if (high <= low || !is_kept(low)) return 0;
+  while (high - low > kNear * high) {
+    const double middle = (low + high) / 2;
+    (is_kept(middle) ? low : high) = middle;
+  }
+  return high;
+}
+
 }  // namespace
 
 PipelinePlan plan_pipeline(const PipelineProblem& problem) { return PipelineSearch(problem).run(); }
 
 PipelinePlan plan_most(PipelineProblem problem) {
-  constexpr int kHalvings = 10;
-  PipelinePlan most;
-  double low = 0, high = problem.rate_rps;
-  for (int i = 0; i < kHalvings; ++i) {
-    problem.rate_rps = (low + high) / 2;
+  const double least = last_rate_below(problem, std::numeric_limits<double>::infinity(), true);
+  double rate = last_rate_below(problem, problem.rate_rps, false);
+  for (int round = 0; round < kMostRounds && rate > 0; ++round) {
+    problem.rate_rps = rate;
     PipelinePlan plan = plan_pipeline(problem);
-    (plan.feasible ? low : high) = problem.rate_rps;
-    if (plan.feasible) most = std::move(plan);
+    if (plan.feasible) return plan;
+    const double bound = rate_bound(problem, least);
+    if (bound == 0) return plan;
+    rate = last_rate_below(problem, bound, false);
+  }
+  PipelinePlan most;
+  for (; rate >= least && !most.feasible; rate *= 0.875) {
+    problem.rate_rps = rate;
+    most = plan_pipeline(problem);
   }
   return most;
 }

@@ -17,7 +17,10 @@ namespace fermata::plan {
 PipelinePlan plan_pipeline(const PipelineProblem& problem);
 
 // Where nothing keeps the limits at the problem's rate: the plan for the highest rate at which
-// something does, to a thousandth of it. Not feasible where there is none. Some ten such problems.
+// something does. Not feasible where there is none. At a lower rate batches fill more slowly, so
+// that rates which cannot be kept may lie below some that can. Mostly a dozen such problems; after
+// kMostRounds dozens it takes the first that is found where the rate falls by an eighth each time.
+constexpr int kMostRounds = 20;
 PipelinePlan plan_most(PipelineProblem problem);
 
 }  // namespace fermata::plan

@@ -35,7 +35,9 @@ struct PipelineProblem {
   static constexpr uint64_t kDefaultSteps = 20'000'000;  // about a second
 
   double rate_rps = 0;  // above 0
-  double sla_ms = 0;    // for every path
+  // Batches fill as they would at this rate; 0: at rate_rps. A bound on what any lower rate allows.
+  double filling_rps = 0;
+  double sla_ms = 0;  // for every path
   double alpha = 0, beta = 0, delta = 0;
   PipelineAccuracy accuracy = PipelineAccuracy::kPas;
   std::vector<uint32_t> batch_sizes = {1, 2, 4, 8, 16, 32, 64};
