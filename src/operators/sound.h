@@ -9,9 +9,9 @@
 namespace fermata::operators {
 
 // A WAV file (whole numbers of 8 to 32 bits, or floating-point ones; any number of channels, of
-// which the mean is taken) at this rate, in [-1, 1]. INVALID_ARGUMENT where it is none, is broken
-// or holds more seconds: then before it is decoded. O(bytes), and 32 steps or more a sample where
-// it has another rate.
+// which the mean is taken) at this rate, clipped to [-1, 1]. INVALID_ARGUMENT where it is none, is
+// broken or holds more seconds: then before it is decoded. O(bytes), and some 100 steps a sample
+// where it has another rate.
 absl::StatusOr<std::vector<float>> decode_sound(absl::Span<const std::byte> bytes, uint32_t rate,
                                                 double most_seconds);
 

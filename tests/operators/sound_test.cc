@@ -60,6 +60,20 @@ TEST(Sound, IsReadInEveryEncoding) {
   EXPECT_THAT(*decoded(Wav{.channels = 2, .data = word}.bytes()), near({-0.25}));
 }
 
+TEST(Sound, IsClipped) {
+  const std::string loud = raw(1.5F) + raw(-7.0F) + raw(0.5F) + raw(1.0F);
+  EXPECT_THAT(*decoded(Wav{.tag = 3, .bits = 32, .data = loud}.bytes()),
+              ElementsAre(1, -1, 0.5, 1));
+  EXPECT_THAT(*decoded(Wav{.tag = 3, .channels = 2, .bits = 32, .data = loud}.bytes()),
+              ElementsAre(0, 0.75));
+  // Between samples that are as high as can be, the sound is higher.
+  std::string square;
+  for (int i = 0; i < 400; ++i) square += raw<int16_t>(i / 10 % 2 == 0 ? 32767 : -32768);
+  const auto samples = decoded(Wav{.rate = 44'100, .data = square}.bytes());
+  EXPECT_THAT(*samples, testing::Each(testing::AllOf(testing::Ge(-1), testing::Le(1))));
+  EXPECT_THAT(*samples, testing::Contains(1));
+}
+
 TEST(Sound, IsTheSameAtAnotherRate) {
   const auto wave = [](uint32_t rate, size_t count) {
     std::vector<float> samples(count);
@@ -69,13 +83,30 @@ TEST(Sound, IsTheSameAtAnotherRate) {
     }
     return samples;
   };
-  for (const uint32_t rate : {8'000u, 22'050u, 44'100u, 48'000u}) {
-    const auto found = resampled(wave(rate, rate / 10), rate, 16'000);
-    ASSERT_EQ(found.size(), 1600);
+  for (const uint32_t rate : {8'000u, 15'999u, 22'050u, 44'100u, 48'000u, 191'999u}) {
+    const auto found = resampled(wave(rate, (rate + 9) / 10), rate, 16'000);
+    ASSERT_NEAR(static_cast<double>(found.size()), 1600, 1);
     const auto expected = wave(16'000, 1600);
     for (size_t i = 100; i < 1500; ++i)
       ASSERT_NEAR(found[i], expected[i], 0.01) << rate << ' ' << i;
   }
+}
+
+// Rates without a common factor: the weights of all places between two samples would be 16,000
+// times 387.
+TEST(Sound, AtAnOddRateIsThatAtTheNext) {
+  const auto wave = [](uint32_t rate) {
+    std::vector<float> samples(rate / 20);
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const double at = static_cast<double>(i) / rate;
+      samples[i] = static_cast<float>(0.5 * std::sin(2 * std::numbers::pi * 3'000 * at));
+    }
+    return samples;
+  };
+  const auto even = resampled(wave(192'000), 192'000, 16'000);
+  const auto odd = resampled(wave(191'999), 191'999, 16'000);
+  ASSERT_LE(odd.size(), even.size());
+  for (size_t i = 30; i + 30 < odd.size(); ++i) ASSERT_NEAR(odd[i], even[i], 1e-4) << i;
 }
 
 TEST(Sound, WithoutItsLengthIsReadToTheEnd) {
