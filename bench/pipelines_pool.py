@@ -100,7 +100,7 @@ def main():
     parser.add_argument("--workloads", nargs="+", default=["steady_low", "steady_high"])
     parser.add_argument("--names", nargs="+", default=list(pipelines.RIM))
     parser.add_argument("--overload", type=float, default=1.5, help="of what the workers are for")
-    parser.add_argument("--bounds", action="store_true", help="only what is busy in any case; no record")
+    parser.add_argument("--bounds", action="store_true", help="only what is busy in any case")
     given = parser.parse_args()
     if not pipeline.DATA.exists():
         raise SystemExit(f"no published profiles in {pipeline.DATA}; FERMATA_IPA_DATA names the folder")
@@ -117,6 +117,7 @@ def main():
             row = {"pipeline": name, "load": workload, "busy": busy,
                    "ipa": {k: wanted[k] for k in ("cost", "accuracy", "attainment")}}
             if given.bounds:
+                rows.append(row)
                 print(json.dumps(row), flush=True)
                 continue
             tried = {}
@@ -130,8 +131,7 @@ def main():
             row["overload"] = {"default": default, "ipa": {k: bounded[k] for k in ("cost", "accuracy", "attainment")}}
             rows.append(row)
             print(json.dumps(row), flush=True)
-    if not given.bounds:
-        record.write("pipelines_pool", {"rows": rows})
+    record.write("pipelines_pool_bounds" if given.bounds else "pipelines_pool", {"rows": rows})
 
 
 if __name__ == "__main__":
