@@ -10,6 +10,7 @@ and packets are small. A program that calls `in_own_network()` first has the ser
 so that any number of them run at a time.
 """
 
+import itertools
 import os
 import subprocess
 import sys
@@ -32,12 +33,15 @@ def in_own_network(mark="BENCH_IN_OWN_NETWORK"):
     run("ip", "link", "set", "lo", "up")
 
 
+_made = itertools.count()
+
+
 class Links:
     server = "10.213.0.1"
 
     def __init__(self, clients, name=None):
         self.clients = clients
-        self.name = name or f"fm{os.getpid()}"
+        self.name = name or f"fm{os.getpid()}{next(_made) % 26 + 97:c}"  # devices of the last one may still be going
         self.bridge = f"{self.name}br"
         self._stop = threading.Event()
         self._threads = []
