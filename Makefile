@@ -12,7 +12,7 @@ test: deps build fetch ## install what is missing, build, pass every test
 	@scripts/deps.sh test
 	cmake --build --preset release -j$(JOBS)
 	ctest --test-dir build --output-on-failure
-	.deps/test/bin/python -m pytest -q tests/python
+	.deps/test/bin/python -m pytest -q -rs tests/python
 	scripts/fuzz.sh check
 
 build: deps ## build the command build/fermata
