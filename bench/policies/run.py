@@ -13,9 +13,11 @@ Each prints a table and writes a plot and its numbers to bench/results. Of a tab
 suite, policies and cases that are not asked for keep the figures that are there."""
 
 import argparse
+import concurrent.futures
 import copy
 import json
 import math
+import os
 import pathlib
 import statistics
 import subprocess
@@ -72,25 +74,39 @@ def case_document(case, suite):
     return dict(document, models=models, workers={"count": case["workers"]})
 
 
-def progress(done, total, note):
-    sys.stderr.write(f"\r{done}/{total} {note:<60}")
-    sys.stderr.flush()
+def each(args, jobs, measure):
+    """What `measure` gives for every job, in their order; several run at a time."""
+    jobs, found = list(jobs), []
+    with concurrent.futures.ThreadPoolExecutor(args.together) as threads:
+        for value in threads.map(measure, jobs):
+            found.append(value)
+            sys.stderr.write(f"\r{len(found)}/{len(jobs)}")
+            sys.stderr.flush()
+    sys.stderr.write("\n")
+    return found
 
 
 def in_all(measured):
     return [p for p in POLICIES if all(p in rates for rates in measured)]
 
 
+def left_by(before, args):
+    """What drew the policies that are not measured now, for the record."""
+    return None if set(args.policies) >= set(POLICIES) else before.get("drawn")
+
+
 def table(args):
     rows, before = {}, record.read("policies_table")
-    for number, (name, must) in enumerate(ROWS.items()):
-        document = load(f"{name}.yaml")
+    for name, must in ROWS.items():
         rows[name] = {**before.get(name, {}), "must": must}
-        for policy in args.policies:
-            progress(number, len(ROWS), f"{name} {policy}")
-            rates = [goodput(args.binary, document, policy, seed, 60) for seed in (1, 2, 3)]
-            rows[name][policy] = statistics.median(rates)
-    sys.stderr.write("\n")
+    jobs = [(name, policy) for name in ROWS for policy in args.policies]
+
+    def measure(job):
+        document = load(f"{job[0]}.yaml")
+        return statistics.median(goodput(args.binary, document, job[1], seed, 60) for seed in (1, 2, 3))
+
+    for (name, policy), rate in zip(jobs, each(args, jobs, measure)):
+        rows[name][policy] = rate
     policies = in_all(rows.values())
     print(plot.table(["workload", "must", *policies],
                      [[name, row["must"], *(row[p] for p in policies)]
@@ -102,14 +118,13 @@ def table(args):
                  1 / (len(policies) + 2), label=policy)
     axis.set_xticks([x + 0.4 for x in range(len(rows))], list(rows), rotation=15)
     axis.legend(fontsize=7, ncol=4)
-    plot.save("policies_table", figure, rows, before=before.get("drawn"))
+    plot.save("policies_table", figure, rows, before=left_by(before, args))
 
 
-def measure_case(args, suite, case, policies, confirm):
+def measure_case(args, suite, case, policy, confirm):
     document = case_document(copy.deepcopy(case), suite)
     seeds, duration = ((1, 2, 3), 60) if confirm else ((1,), 20)
-    return {policy: statistics.median(goodput(args.binary, document, policy, seed, duration)
-                                      for seed in seeds) for policy in policies}
+    return statistics.median(goodput(args.binary, document, policy, seed, duration) for seed in seeds)
 
 
 def best_other(measured):
@@ -158,20 +173,16 @@ def suite(args):
     results = {name: dict(m) for name, m in before.get("cases", {}).items() if name in cases}
     confirmed = {name for name in before.get("confirmed", []) if name in results}
 
-    def measure(name, policies):
-        results.setdefault(name, {}).update(
-            measure_case(args, description, cases[name], policies, name in confirmed))
+    def measure(names, policies_of):
+        jobs = [(name, policy) for name in names for policy in policies_of(name)]
+        rates = each(args, jobs, lambda job: measure_case(args, description, cases[job[0]], job[1], job[0] in confirmed))
+        for (name, policy), rate in zip(jobs, rates):
+            results.setdefault(name, {})[policy] = rate
 
-    asked = [name for name in cases if args.only in name]
-    for number, name in enumerate(asked):
-        progress(number, len(asked), name)
-        measure(name, args.policies)
-    for number, name in enumerate(sorted(results, key=lambda n: ratio(results[n]))[:args.confirm]):
-        progress(number, args.confirm, f"again: {name}")
-        if name not in confirmed:
-            confirmed.add(name)
-            measure(name, near_the_best(results[name]))
-    sys.stderr.write("\n")
+    measure([name for name in cases if args.only in name], lambda _: args.policies)
+    again = [name for name in sorted(results, key=lambda n: ratio(results[n]))[:args.confirm] if name not in confirmed]
+    confirmed.update(again)
+    measure(again, lambda name: near_the_best(results[name]))
     policies = in_all(results.values())
     print(plot.table(["case", *policies, "ratio to the best other"],
                      [[name, *(m[p] for p in policies), ratio(m)]
@@ -180,7 +191,7 @@ def suite(args):
     print(json.dumps(totals, indent=1))
     plot.save("policies_suite", plot_suite(results),
               {"summary": totals, "confirmed": sorted(confirmed), "cases": results},
-              before=before.get("drawn"))
+              before=left_by(before, args))
 
 
 def has_enough_requests(document, measured):
@@ -190,20 +201,21 @@ def has_enough_requests(document, measured):
 
 def small_pools(args):
     before = record.read("policies_pools")
-    before = before.get("pools", {}) | before.get("left_out", {})
+    known = before.get("pools", {}) | before.get("left_out", {})
     results, left_out, number = {}, {}, args.first
-    while len(results) < args.count:
-        document = pools.pool(number)
-        measured = dict(before.get(str(number), {}))
-        for policy in args.policies:
-            progress(len(results), args.count, f"pool {number} {policy}")
-            measured[policy] = goodput(args.binary, document, policy, 1, document["duration_s"])
-        if has_enough_requests(document, measured):
-            results[str(number)] = measured
-        else:
-            left_out[str(number)] = measured
-        number += 1
-    sys.stderr.write("\n")
+
+    def measure(job):
+        document = pools.pool(job[0])
+        return goodput(args.binary, document, job[1], 1, document["duration_s"])
+
+    while (missing := args.count - len(results)) > 0:
+        jobs = [(n, policy) for n in range(number, number + missing) for policy in args.policies]
+        number += missing
+        measured = {}
+        for (n, policy), rate in zip(jobs, each(args, jobs, measure)):
+            measured.setdefault(n, dict(known.get(str(n), {})))[policy] = rate
+        for n, rates in measured.items():
+            (results if has_enough_requests(pools.pool(n), rates) else left_out)[str(n)] = rates
     policies = in_all(results.values())
     print(plot.table(["pool", *policies, "ratio to the best other"],
                      [[n, *(m[p] for p in policies), ratio(m)]
@@ -214,25 +226,23 @@ def small_pools(args):
         "left_out": len(left_out)}
     print(json.dumps(totals, indent=1))
     if args.first == 0:
-        plot.save("policies_pools", plot_suite(results), {"summary": totals, "pools": results, "left_out": left_out})
+        plot.save("policies_pools", plot_suite(results), {"summary": totals, "pools": results, "left_out": left_out},
+                  before=left_by(before, args))
 
 
 def overload(args):
     document = load("resnet50.yaml")
     peak = statistics.median(goodput(args.binary, document, DEFAULT, s, 60) for s in (1, 2, 3))
     shares = [0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 2.5, 3.0]
-    curves = {}
-    for number, policy in enumerate(args.policies):
-        progress(number, len(args.policies), policy)
-        curves[policy] = []
-        for share in shares:
-            out = fermata(args.binary, "simulate",
-                          dict(document, scheduler=policy, rate_rps=share * peak))
-            curves[policy].append({"offered_of_peak": share, "on_time_rps": out["on_time_rps"],
-                                   "idle": 1 - out["worker_utilization"]})
+    curves = {policy: [] for policy in args.policies}
+    jobs = [(policy, share) for policy in args.policies for share in shares]
+    outs = each(args, jobs, lambda job: fermata(args.binary, "simulate", dict(
+        document, scheduler=job[0], rate_rps=job[1] * peak)))
+    for (policy, share), out in zip(jobs, outs):
+        curves[policy].append({"offered_of_peak": share, "on_time_rps": out["on_time_rps"],
+                               "idle": 1 - out["worker_utilization"]})
     long = fermata(args.binary, "simulate",
                    dict(document, scheduler=DEFAULT, rate_rps=9000, duration_s=900))
-    sys.stderr.write("\n")
     print(plot.table(["offered / peak", *args.policies, "idle of " + DEFAULT],
                      [[share, *(curves[p][i]["on_time_rps"] for p in args.policies),
                        curves[DEFAULT][i]["idle"]] for i, share in enumerate(shares)]))
@@ -256,6 +266,7 @@ def main():
     parser.add_argument("--confirm", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="pools: the number of the first")
     parser.add_argument("--count", type=int, default=pools.COUNT, help="pools: how many")
+    parser.add_argument("--together", type=int, default=os.cpu_count(), help="runs at a time")
     args = parser.parse_args()
     args.policies = args.policies.split(",")
     {"table": table, "suite": suite, "pools": small_pools, "overload": overload}[args.what](args)
