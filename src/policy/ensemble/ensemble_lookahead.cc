@@ -6,6 +6,7 @@
 
 #include "absl/algorithm/container.h"
 #include "policy/batch/instants.h"
+#include "policy/lookahead/play.h"
 
 namespace fermata::policy {
 namespace {
@@ -258,7 +259,7 @@ bool EnsembleLookahead::best_move(uint32_t worker, Time now) {
   return found;
 }
 
-void EnsembleLookahead::run(uint32_t worker, Time now) {
+Time EnsembleLookahead::run(uint32_t worker, Time now) {
   const Move& move = best_move_;
   Model& model = models_[move.model];
   const Time finish = now + move.run;
@@ -283,7 +284,18 @@ void EnsembleLookahead::run(uint32_t worker, Time now) {
     ++at;
     return taken;
   });
-  free_at_[worker] = finish;
+  return finish;
+}
+
+Time EnsembleLookahead::next_arrival(Time after) const {
+  Time next = Time::infinite();
+  for (const Model& model : models_) {
+    for (const auto& waiting : model.waiting) {
+      const Time arrival = items_[waiting.first].arrival;
+      if (arrival > after) next = std::min(next, arrival);
+    }
+  }
+  return next;
 }
 
 double EnsembleLookahead::play(double price, Style style) {
@@ -298,24 +310,9 @@ double EnsembleLookahead::play(double price, Style style) {
   played_.queries.clear();
   played_.value = 0;
   started_ = false;
-  while (true) {
-    const auto first = absl::c_min_element(free_at_);
-    const auto worker = static_cast<uint32_t>(first - free_at_.begin());
-    const Time now = *first;
-    if (now.is_infinite()) break;
-    if (best_move(worker, now)) {
-      run(worker, now);
-      continue;
-    }
-    Time next = Time::infinite();
-    for (const Model& model : models_) {
-      for (const auto& waiting : model.waiting) {
-        const Time arrival = items_[waiting.first].arrival;
-        if (arrival > now) next = std::min(next, arrival);
-      }
-    }
-    *first = next;
-  }
+  play_forward(free_at_, [this](uint32_t worker, Time now) {
+    return best_move(worker, now) ? run(worker, now) : next_arrival(now);
+  });
   return played_.value;
 }
 

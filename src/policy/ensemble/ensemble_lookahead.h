@@ -89,7 +89,8 @@ class EnsembleLookahead {
   Duration room(const Item& item) const;
   plan::Subset cheapest(const Item& item) const;
   double worth(const Item& item, plan::Subset more, Time finish) const;
-  void run(uint32_t worker, Time now);
+  Time run(uint32_t worker, Time now);
+  Time next_arrival(Time after) const;
 
   const plan::PoolProblem* problem_ = nullptr;
   Time start_;

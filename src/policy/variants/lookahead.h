@@ -94,7 +94,7 @@ class LookaheadPlanner {
                 Move& move) const;
   static uint32_t most_by(Time deadline, const RunTimes& run, Time now, uint32_t most);
   double earned(uint32_t variant, uint32_t items, Time finish) const;
-  void run(const Move& move, uint32_t worker, Time now, double price);
+  Time run(const Move& move, uint32_t worker, Time now, double price);
   void join(const Move& move, const RunTimes& run, Time now, Time limit, double price);
   void forget_taken(uint32_t application);
   Time next_arrival(Time after) const;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "policy/lookahead/play.h"
 #include "policy/variants/lookahead.h"
 
 namespace fermata::policy {
@@ -31,24 +32,16 @@ double LookaheadPlanner::play(double price, Order order) {
   played_.feasible = true;
   played_.expected_accuracy.assign(problem.requests.size(), 0);
   value_ = real_value_ = 0;
-  while (true) {
-    const auto worker = static_cast<uint32_t>(std::min_element(free_at_.begin(), free_at_.end()) -
-                                              free_at_.begin());
-    const Time now = free_at_[worker];
-    if (now.is_infinite()) break;
+  play_forward(free_at_, [&](uint32_t worker, Time now) {
     Move move;
-    if (best_move(worker, now, price, order, move)) {
-      run(move, worker, now, price);
-    } else if (best_move(worker, now, sustained_price_, order, move, /*of_timeless=*/true)) {
-      run(move, worker, now, sustained_price_);
-    } else if (const Time next = next_arrival(now); !next.is_infinite()) {
-      free_at_[worker] = next;
-    } else if (best_move(worker, now, 0, order, move)) {
-      run(move, worker, now, 0);
-    } else {
-      free_at_[worker] = Time::infinite();  // nothing that it could do is worth anything
+    if (best_move(worker, now, price, order, move)) return run(move, worker, now, price);
+    if (best_move(worker, now, sustained_price_, order, move, /*of_timeless=*/true)) {
+      return run(move, worker, now, sustained_price_);
     }
-  }
+    if (const Time next = next_arrival(now); !next.is_infinite()) return next;
+    if (best_move(worker, now, 0, order, move)) return run(move, worker, now, 0);
+    return Time::infinite();  // nothing that it could do is worth anything
+  });
   leave_the_rest();
   return value_;
 }
@@ -192,7 +185,7 @@ bool LookaheadPlanner::batch_of(uint32_t application, uint32_t variant, uint32_t
 }
 
 // Right after best_move, which has named the variants of the last application.
-void LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double price) {
+Time LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double price) {
   const plan::GroupVariant& variant =
       problem_->applications[move.application].variants[move.variant];
   const RunTimes run_time = run_times(variant, worker);
@@ -228,8 +221,8 @@ void LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double p
         {worker, move.application, move.variant, first, count, load, now, finish});
   }
   value_ -= sustained_price_ * (finish - now).seconds();
-  free_at_[worker] = finish;
   forget_taken(move.application);
+  return finish;
 }
 
 // Others of the application, in the order of their deadlines, whom the batch serves for less
