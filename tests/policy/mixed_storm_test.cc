@@ -67,7 +67,8 @@ class MixedStorm {
     const std::vector<KeyId> of(models_.begin(), models_.begin() + 2 + random_.below(2));
     ServiceInfo info = VariantsInfo{.name = "a",
                                     .variants = {},
-                                    .penalty = {plan::PenaltyShape::kStep},
+                                    .penalty = {random_.below(2) == 0 ? plan::PenaltyShape::kStep
+                                                                      : plan::PenaltyShape::kNone},
                                     .prior = {0.5, 0.5},
                                     .short_circuit = 0.6};
     if (kind == Kind::kVariants) {

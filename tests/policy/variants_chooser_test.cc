@@ -70,6 +70,45 @@ TEST(Applications, AShortCircuitIsTakenAtItsLastMomentOnTime) {
   EXPECT_EQ(h.scheduler->waiting_items(app), 0u);
 }
 
+// A late answer is worth as much: the evidence's is taken where no variant is worth its time.
+TEST(Applications, WhereLatenessCostsNothingABetterVariantIsWaitedFor) {
+  FermataHand h;
+  const KeyId app =
+      h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kNone}, 0.5);
+  const Task task = h.arrive(app, 1, 20);
+  h.learned(task, {3, 0}, 2);
+  h.tick(21);
+  h.tick(41);
+  EXPECT_THAT(h.out.short_circuited, IsEmpty());
+  h.worker(50);
+  EXPECT_EQ(h.batch().tasks[0].job, task.job);
+}
+
+TEST(Applications, WhereLatenessCostsNothingTheEvidenceAnswersInTheEnd) {
+  FermataHand h;
+  const KeyId app =
+      h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kNone}, 0.5);
+  h.learned(h.arrive(app, 1, 20), {3, 0}, 2);
+  for (double ms = 21; ms <= 201; ms += 20) h.tick(ms);
+  EXPECT_THAT(h.out.short_circuited, SizeIs(1));
+}
+
+// The chooser of variants is made when there are some.
+TEST(Applications, MayComeWhileAModelRuns) {
+  FermataHand h;
+  const KeyId model = h.key(0, 10, 50);
+  const WorkerId worker = h.worker();
+  h.arrive(model, 0, 50);
+  EXPECT_EQ(h.batch().key, model);
+  const KeyId app = h.application({h.variant(0, 30, 0.9)});
+  h.arrive(app, 1, 100);
+  h.freed(worker, 10);
+  EXPECT_EQ(h.batch().tasks.size(), 1u);
+  h.freed(worker, 40);
+  h.arrive(app, 41, 100);
+  EXPECT_EQ(h.batch().tasks.size(), 1u);
+}
+
 // It can start until 20, and at 20 too.
 TEST(Applications, AStepPenaltyDropsAfterTheLastMomentAndNotAtIt) {
   FermataHand h;

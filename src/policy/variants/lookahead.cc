@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "absl/algorithm/container.h"
 #include "base/check.h"
 
 namespace fermata::policy {
@@ -17,6 +18,10 @@ constexpr size_t kMostExpected = 16;  // of one application
 constexpr double kSustained = 0.95;   // of the workers' time: the rest is for its ups and downs
 constexpr double kHalf = 0.5;         // of an SLO
 constexpr int kHalvings = 24;         // until the sustained price is found
+
+bool is_timeless(const plan::GroupApplication& application) {
+  return !application.penalty.depends_on_time();
+}
 
 double expected_accuracy(const plan::ExpectedArrivals& expected,
                          const plan::GroupApplication& application, size_t request,
@@ -84,9 +89,15 @@ void LookaheadPlanner::read(const plan::GroupProblem& problem) {
   accuracies_.clear();
   by_deadline_.resize(problem.applications.size());
   for (auto& queries : by_deadline_) queries.clear();
-  sustained_price_ = sustained_price();
+  measure_items();
+  sustained_price_ = price_of_all_ = sustained_price(false);
+  if (absl::c_any_of(problem.applications, is_timeless)) price_of_all_ = sustained_price(true);
   price_unit_ = sustained_price_ > 0 ? sustained_price_ : price_unit();
-  for (const plan::GroupRequest& request : problem.requests) add_request(request);
+  least_prices_.assign(problem.applications.size(), 0);
+  for (const plan::GroupRequest& request : problem.requests) {
+    add_request(request);
+    add_pressure(request);
+  }
   for (uint32_t a = 0; a < problem.expected.size(); ++a) add_expected(a);
   for (auto& queries : by_deadline_) {
     std::stable_sort(queries.begin(), queries.end(), [this](uint32_t a, uint32_t b) {
@@ -112,6 +123,14 @@ void LookaheadPlanner::add_request(const plan::GroupRequest& request) {
     query.short_circuit = true;
   }
   add(query);
+}
+
+void LookaheadPlanner::add_pressure(const plan::GroupRequest& request) {
+  if (!is_timeless(problem_->applications[request.application])) return;
+  const Duration slo = request.deadline - request.arrival, waited = problem_->now - request.arrival;
+  if (waited <= slo) return;
+  double& least = least_prices_[request.application];
+  least = std::max(least, price_of_all_ * waited.seconds() / slo.seconds());
 }
 
 // Those that come before the last of the waiting ones would have to be answered.
@@ -190,37 +209,51 @@ double LookaheadPlanner::first_type_workers() const {
 
 // The least at which the workers keep up with what comes and what waits, in efficient batches:
 // until their SLO has passed, those who wait and those who come in the first half of it are served.
-// Those whom time costs nothing take what the others leave.
-double LookaheadPlanner::sustained_price() {
+// Those whom time costs nothing take what the others leave, or are among them.
+double LookaheadPlanner::sustained_price(bool timeless) const {
+  const double bearable = kSustained * first_type_workers() - problem_->others;
+  if (work(0, timeless) <= bearable) return 0;
+  double low = 0, high = 64 * price_unit();
+  for (int i = 0; i < kHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (work(middle, timeless) <= bearable ? high : low) = middle;
+  }
+  return high;
+}
+
+// What one of its own applications pays.
+double LookaheadPlanner::price_of(uint32_t application, double price) const {
+  return std::max(price, std::min(least_prices_[application], dearest_[application]));
+}
+
+void LookaheadPlanner::measure_items() {
   item_seconds_.clear();
+  dearest_.assign(problem_->applications.size(), 0);
   for (size_t a = 0; a < problem_->expected.size(); ++a) {
+    const auto& evidence = problem_->applications[a].short_circuit;
+    const double fallback = evidence ? evidence->accuracy : 0;
     const Duration slo = problem_->expected[a].slo;
     const Duration most = slo.is_infinite() ? Duration() : slo.scaled(kHalf);
     for (const plan::GroupVariant& variant : problem_->applications[a].variants) {
       const LatencyTable& latency = latency_of(variant);
       const uint32_t items = std::max(1u, latency.largest_within(most));
       item_seconds_.push_back(std::min(latency(1).seconds(), latency(items).seconds() / items));
+      const double gain = variant.accuracy - fallback;
+      dearest_[a] = std::max(dearest_[a], kHalf * gain / item_seconds_.back());
     }
   }
-  const double bearable = kSustained * first_type_workers() - problem_->others;
-  if (work(0) <= bearable) return 0;
-  double low = 0, high = 64 * price_unit();
-  for (int i = 0; i < kHalvings; ++i) {
-    const double middle = (low + high) / 2;
-    (work(middle) <= bearable ? high : low) = middle;
-  }
-  return high;
 }
 
 // Seconds of a worker that a second takes, where everybody names a variant at this price.
-double LookaheadPlanner::work(double price) const {
+double LookaheadPlanner::work(double price, bool timeless) const {
   double sum = 0;
   const double* items = item_seconds_.data();
   for (size_t a = 0; a < problem_->expected.size(); ++a) {
     const plan::ExpectedArrivals& e = problem_->expected[a];
     const plan::GroupApplication& application = problem_->applications[a];
     const auto variants = static_cast<uint32_t>(application.variants.size());
-    if (application.penalty.depends_on_time() && !e.slo.is_infinite() && e.slo > Duration()) {
+    const bool pays = timeless || !is_timeless(application);
+    if (pays && !e.slo.is_infinite() && e.slo > Duration()) {
       const double fallback = application.short_circuit ? application.short_circuit->accuracy : 0;
       const size_t rows = std::max<size_t>(e.accuracies.size() / variants, 1);
       double named = 0;
@@ -235,7 +268,8 @@ double LookaheadPlanner::work(double price) const {
         }
         named += own;
       }
-      const double requests = kHalf * e.rate_rps + e.waiting / e.slo.seconds();
+      const double requests =
+          is_timeless(application) ? e.rate_rps : kHalf * e.rate_rps + e.waiting / e.slo.seconds();
       sum += requests * named / static_cast<double>(rows);
     }
     items += variants;

@@ -29,6 +29,9 @@ namespace fermata::policy {
 //
 // Where a penalty does not depend on time, waiting costs its requests nothing. They leave worker
 // time to others at the price that these pay, and no worker idles while one of them is worth it.
+// Once the first has waited for longer than its SLO they pay the price at which the workers keep up
+// with them too, as many times as it has waited for its SLO, or they might all wait for ever for
+// the most accurate variant.
 class LookaheadPlanner {
  public:
   // Every request is served, late or not, or short-circuited, as by GroupPlanner.
@@ -40,6 +43,9 @@ class LookaheadPlanner {
   // What the next problem has to say of prices.
   uint32_t last_price() const { return static_cast<uint32_t>(near_); }
   uint32_t last_tried() const { return static_cast<uint32_t>(next_); }
+  // Of a second of a worker of the first one's type: at which the workers keep up with all of the
+  // last problem, those too whom lateness costs nothing.
+  double price_of_all() const { return price_of_all_; }
 
  private:
   // One request of the problem, or an expected one.
@@ -76,11 +82,14 @@ class LookaheadPlanner {
   void add_request(const plan::GroupRequest& request);
   void add_expected(uint32_t application);
   void add(const Query& query);
+  void add_pressure(const plan::GroupRequest& request);
   double price_unit() const;
   double first_type_workers() const;
   Time soonest_elsewhere(uint32_t application, uint32_t worker, Time now) const;
-  double sustained_price();
-  double work(double price) const;
+  double sustained_price(bool timeless) const;
+  double work(double price, bool timeless) const;
+  void measure_items();
+  double price_of(uint32_t application, double price) const;
   // Of the first worker's type.
   const LatencyTable& latency_of(const plan::GroupVariant& variant) const;
 
@@ -124,9 +133,11 @@ class LookaheadPlanner {
   size_t near_ = 0;  // its price
   size_t next_ = 0;  // of the prices and orders, that is tried beside it
   double price_unit_ = 0;
+  std::vector<double> least_prices_;  // by application, up to its dearest_
   std::vector<double> item_seconds_;  // of a worker, in an efficient batch: by variant of all
-  double sustained_price_ = 0;        // of a second
-  std::vector<bool> served_;          // by request
+  double sustained_price_ = 0, price_of_all_ = 0;  // of a second
+  std::vector<double> dearest_;  // by application: at which some variant is still worth its time
+  std::vector<bool> served_;     // by request
   plan::GroupSchedule played_, best_;
   plan::GroupProblem candidate_;
   plan::GroupPlanner published_;

@@ -92,6 +92,7 @@ Time LookaheadPlanner::soonest_elsewhere(uint32_t application, uint32_t worker, 
 void LookaheadPlanner::name_variants(uint32_t application, uint32_t worker, Time now,
                                      double price) {
   const plan::GroupApplication& app = problem_->applications[application];
+  price = price_of(application, price);
   named_application_ = application;
   available_.clear();
   for (const uint32_t q : waiting_[application]) {
@@ -168,6 +169,7 @@ bool LookaheadPlanner::batch_of(uint32_t application, uint32_t variant, uint32_t
     if (own < deadline && now + run_time(1) <= own) deadline = own;
   }
   if (items == 0) return false;
+  price = price_of(application, price);
   move.application = application;
   move.variant = variant;
   const auto consider = [&](uint32_t count) {
@@ -220,7 +222,7 @@ Time LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double p
     played_.batches.push_back(
         {worker, move.application, move.variant, first, count, load, now, finish});
   }
-  value_ -= sustained_price_ * (finish - now).seconds();
+  value_ -= price_of(move.application, sustained_price_) * (finish - now).seconds();
   forget_taken(move.application);
   return finish;
 }
@@ -230,6 +232,7 @@ Time LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double p
 void LookaheadPlanner::join(const Move& move, const RunTimes& run_time, Time now, Time limit,
                             double price) {
   const uint32_t most = run_time.latency->max_batch();
+  price = price_of(move.application, price);
   Duration run = run_time(static_cast<uint32_t>(taken_.size()));
   for (size_t i = 0; i < available_.size() && taken_.size() < most; ++i) {
     if (available_[i] == kNobody) continue;

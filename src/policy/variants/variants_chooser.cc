@@ -17,6 +17,7 @@ constexpr size_t kMostUrgent = 8;    // of which one says how urgent an offer is
 // Batches begin whenever a worker is free and may be long: others who wait for their last moment
 // to start would find no worker then, as among bursts.
 constexpr double kAtAnyTime = 1;
+constexpr double kMostSlos = 8;  // that a request waits whom lateness costs nothing, with evidence
 
 // The lateness, in parts of the SLO, that takes 2 % of an answer's worth: a short circuit waits
 // for as long, since a better answer may come.
@@ -132,10 +133,31 @@ Time VariantsChooser::last_moment(const Waiting& w) const {
   return application.short_circuit ? std::max(on_time, of_use) : of_use;
 }
 
+// Lateness costs it nothing, and at the price of worker time some variant is worth more than the
+// evidence's answer: the longer it has waited, the dearer is time, as the planner has it.
+bool VariantsChooser::waits_on(const Waiting& w, Time now) {
+  const plan::GroupApplication& application = queue_.applications()[w.application];
+  if (application.penalty.depends_on_time()) return false;
+  const Duration slo = std::max(w.task.deadline - w.task.arrival, kTick);
+  const double pressure = std::max(1.0, (now - w.task.arrival).seconds() / slo.seconds());
+  if (pressure > kMostSlos) return false;  // whoever else has the workers keeps them
+  for (uint32_t v = 0; v < application.variants.size(); ++v) {
+    const LatencyTable& latency = *application.variants[v].latency.front();
+    const double seconds = latency(latency.max_batch()).seconds() / latency.max_batch();
+    const double cost = pressure * planner_.price_of_all() * seconds;
+    if (queue_.accuracy(w, v) - cost > application.short_circuit->accuracy) return true;
+  }
+  return false;
+}
+
 void VariantsChooser::end_the_late(Time now, Decisions& out) {
   while (queue_.first_moment() <= now + delay_(1)) {
-    const Waiting& w = queue_.first_due();
+    Waiting& w = queue_.first_due();
     const Task task = w.task;
+    if (short_circuits(w) && waits_on(w, now)) {
+      queue_.set_moment(w, now + delay_(1) + std::max(task.deadline - task.arrival, kTick));
+      continue;
+    }
     if (short_circuits(w)) {
       out.short_circuited.push_back(task);
     } else {

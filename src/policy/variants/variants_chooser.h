@@ -60,6 +60,7 @@ class VariantsChooser final : public Chooser {
   static bool is_worth_running(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
                                const plan::GroupBatch& batch);
   bool short_circuits(const Waiting& w) const;
+  bool waits_on(const Waiting& w, Time now);
   Time last_moment(const Waiting& w) const;
   uint32_t fitting(const plan::GroupProblem& problem, const plan::GroupBatch& planned) const;
   void bind(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
