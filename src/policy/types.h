@@ -39,6 +39,8 @@ struct Outlook {
   Time seen;        // when the last came
   Duration alone;   // how long one of them runs
   double load = 0;  // workers that they keep busy in batches of the target size
+  // What they are worth a second that lately are lost, and were not if there were more workers.
+  double lost = 0;
   Duration slack = Duration::infinite();  // how long one that comes can wait before it must start
   Time first_by, last_by;  // of those that wait, when the first and the last must start, alone
 };

@@ -53,6 +53,17 @@ TEST_F(Account, WhoWaitsAndMustStartBeforeIsLate) {
   EXPECT_EQ(late(60, 100), 0);  // they are lost whatever is done
 }
 
+// While they come; a quarter of it is what one worker more would save.
+TEST_F(Account, TimeIsWorthAPartOfWhatOthersLose) {
+  expect(100, 20);
+  EXPECT_EQ(price(view_, KeyId(0), at_ms(0)), 0);
+  other_.outlook.lost = 8;
+  view_.set_offer(other_);
+  EXPECT_DOUBLE_EQ(price(view_, KeyId(0), at_ms(10)), 2);
+  EXPECT_LT(price(view_, KeyId(0), at_ms(10'000)), 0.01);
+  EXPECT_EQ(price(view_, KeyId(1), at_ms(10)), 0);
+}
+
 TEST_F(Account, ItsOwnRequestsAreNotOthers) {
   expect(100, 20);
   EXPECT_EQ(made_late(view_, KeyId(1), 0, at_ms(0), at_ms(500), 0), 0);

@@ -235,6 +235,20 @@ TEST(Lookahead, TheTimeThatOthersTakeIsNotToBeHad) {
   EXPECT_EQ(prices(0.9), "w0/v0[r0] 0-4");
 }
 
+// A second is worth 10 of others' requests: 40 ms more are not worth 0.2 of one's own. However much
+// it is worth, some variant is run.
+TEST(Lookahead, OthersPriceIsTheLeast) {
+  LookaheadHand h = two_applications();
+  h.problem.expected = {{0, Duration::seconds(1), 1}, {0, Duration::seconds(1), 1}};
+  const auto prices = [&h](double price) {
+    h.problem.others_price = price;
+    return h.prices();
+  };
+  EXPECT_EQ(prices(0), "w0/v1[r0] 0-40");
+  EXPECT_EQ(prices(20), "w0/v0[r0] 0-4");
+  EXPECT_EQ(prices(1e6), "w0/v0[r0] 0-4");
+}
+
 TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {
   Random random(7);
   std::vector<int> lower(plan::published_group_policy_names().size());

@@ -16,6 +16,7 @@ constexpr double kMostCounts = 1e12;  // of a class, in a prior or in evidence
 constexpr double kMostRate = 1e9;
 constexpr int64_t kMostTried = 1000;
 constexpr size_t kMostWorkers = 4096;
+constexpr double kMostPrice = 1e9;
 constexpr size_t kMostRequests = 20'000;
 
 Time read_time(Reader value) {
@@ -75,6 +76,7 @@ void ProblemReader::read_policy(ObjectReader& fields) {
   problem_.max_steps = static_cast<uint64_t>(
       fields["max_steps"].integer(1, kMostSteps, GroupProblem::kDefaultSteps));
   problem_.others = fields["others"].between(0, kMostWorkers, 0.0);
+  problem_.others_price = fields["others_price"].between(0, kMostPrice, 0.0);
   problem_.last_price = static_cast<uint32_t>(fields["last_price"].integer(0, kMostTried, 0));
   problem_.last_tried = static_cast<uint32_t>(fields["last_tried"].integer(0, kMostTried, 0));
   if (const Reader v = fields["data_aware"]; v.present()) problem_.data_aware = v.boolean();

@@ -126,6 +126,7 @@ Json to_document(const GroupProblem& problem) {
   out["max_steps"] = problem.max_steps;
   if (problem.expected.empty()) return out;
   out["others"] = problem.others;
+  out["others_price"] = problem.others_price;
   out["last_price"] = problem.last_price;
   out["last_tried"] = problem.last_tried;
   return out;

@@ -49,6 +49,7 @@ class Fermata final : public QueueBatcher {
     if (offer.planned) offer.start_at = std::min(head.start_from, latest);
     offer.variation = variation();
     offer.outlook.load = load_;
+    offer.outlook.lost = loss_ * std::min(rate().per_second(), efficiency(target_));
     offer.urgency = deadline - offer.run;
     // Worker time would be lost with it.
     if (head.begun) offer.urgency = std::min(offer.urgency, head.arrival);

@@ -1,6 +1,7 @@
 #include "policy/ensemble/ensemble_chooser.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "base/check.h"
@@ -12,6 +13,7 @@ namespace {
 constexpr size_t kMostAsked = 64;           // queries, whether they join another's batch
 constexpr size_t kMostPlannedQueries = 64;  // waiting queries that one decision looks at
 constexpr uint32_t kAllEvery = 16;          // decisions
+constexpr double kLostUnits = 1e6;          // of the utility 1
 
 }  // namespace
 
@@ -23,6 +25,9 @@ void EnsembleChooser::set_delay_bound(DelayBound bound) {
 void EnsembleChooser::nominated(const Task& task, Time now, Decisions& out) {
   FERMATA_CHECK(task.items == 1);
   queries_.insert(task, now);
+  came_.count(now, task.items);
+  offer_.outlook.rate = came_.per_second();
+  offer_.outlook.seen = now;
   declined_.look_again(now);
   queries_.conclude_late(now, out);
   update(now);
@@ -65,6 +70,8 @@ void EnsembleChooser::tick(Time now, Decisions& out) {
 // Who has no answer yet is more urgent than who wants a better one; who is late already is
 // nobody's urgency. O(log queries), and those that run.
 void EnsembleChooser::update(Time now) {
+  lost_.count(now, static_cast<uint32_t>(std::lround(queries_.take_lost() * kLostUnits)));
+  offer_.outlook.lost = lost_.per_second() / kLostUnits;
   const auto& queries = queries_.by_deadline();
   const auto wants_more = [this](const EnsembleQueries::Query* query) {
     const plan::Subset taken = query->had() | query->failed;

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "estimate/rate.h"
 #include "policy/chooser.h"
 #include "policy/ensemble/ensemble_lookahead.h"
 #include "policy/ensemble/ensemble_queries.h"
@@ -58,6 +59,7 @@ class EnsembleChooser final : public Chooser {
   std::vector<KeyId> model_keys_;                         // of it
   KeptDecisions<plan::PoolProblem> kept_;
   uint32_t decisions_ = 0;
+  estimate::RateMeter came_, lost_;  // queries, and the utility that they ended without
   Offer offer_;
   DeclinedTypes declined_;
   uint64_t epoch_ = 0;

@@ -200,6 +200,7 @@ void EnsembleQueries::give_up(Query& query, Duration wait, Duration run, Decisio
   Entry& entry = *queries_.at(query.task.job);
   if (query.failed != 0) return conclude(entry, out);
   out.dropped.push_back({query.task, wait, run});
+  count_lost(query);
   forget(entry);
 }
 
@@ -226,8 +227,16 @@ void EnsembleQueries::set_moment(Entry& entry) {
   if (!moment.is_infinite()) moments_.insert({moment, entry.query.task.job});
 }
 
+void EnsembleQueries::count_lost(const Query& query) {
+  const plan::Subset could = ensembles_[query.ensemble].all() & ~query.failed;
+  if (!query.withdrawn) {
+    lost_ += std::max(0.0, (*query.utility)[could] - (*query.utility)[query.done]);
+  }
+}
+
 void EnsembleQueries::conclude(Entry& entry, Decisions& out) {
   const Query& query = entry.query;
+  count_lost(query);
   out.concluded.push_back({query.task, query.done, query.planned | query.had() | query.failed});
   forget(entry);
 }

@@ -97,6 +97,9 @@ class EnsembleQueries {
   void give_up(Query& query, Duration wait, Duration run, Decisions& out);
   // Ends those whose deadline has come with some answer, and gives up those that can have none.
   void conclude_late(Time now, Decisions& out);
+  // The utility that more of the models would have added to those that have ended since it was
+  // asked for.
+  double take_lost() { return std::exchange(lost_, 0); }
   Time next_moment() const { return moments_.empty() ? Time::infinite() : moments_.begin()->first; }
 
   // Of all ensembles; withdrawn ones are not among them.
@@ -121,6 +124,7 @@ class EnsembleQueries {
   void set_moment(Entry& entry);
   Time moment_of(const Query& query) const;
   void conclude(Entry& entry, Decisions& out);
+  void count_lost(const Query& query);
   void stop_waiting(Query& query);
   void forget(Entry& entry);
 
@@ -132,6 +136,7 @@ class EnsembleQueries {
   absl::flat_hash_map<JobId, std::unique_ptr<Entry>> queries_;
   ByDeadline by_deadline_;
   std::vector<JobId> maybe_finished_;
+  double lost_ = 0;
   absl::btree_set<std::pair<Time, JobId>> moments_;
   absl::flat_hash_map<BatchId, Running> running_;  // batches that have queries
 };

@@ -93,7 +93,7 @@ void LookaheadPlanner::read(const plan::GroupProblem& problem) {
   sustained_price_ = price_of_all_ = sustained_price(false);
   if (absl::c_any_of(problem.applications, is_timeless)) price_of_all_ = sustained_price(true);
   price_unit_ = sustained_price_ > 0 ? sustained_price_ : price_unit();
-  least_prices_.assign(problem.applications.size(), 0);
+  least_prices_.assign(problem.applications.size(), problem.others_price);
   for (const plan::GroupRequest& request : problem.requests) {
     add_request(request);
     add_pressure(request);

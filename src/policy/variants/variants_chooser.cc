@@ -241,6 +241,7 @@ Answer VariantsChooser::granted(const Grant& grant, Time now, Decisions& out) {
     if (others_.known()) others_.count(now, 0);
     problem.others = others_.per_second() / 1e6 * static_cast<double>(problem.workers.size()) /
                      std::max(1.0, static_cast<double>(pool_.serving()));
+    problem.others_price = price(pool_, offer_.key, now);
     problem.last_price = planner_.last_price();
     problem.last_tried = planner_.last_tried();
     kept_.keep(problem);

@@ -34,7 +34,8 @@ class VariantsChooser final : public Chooser {
   void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override;
   // Those who planned for nothing better join.
   void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) override;
-  // Of others: the worker time that they take lately is not to be had.
+  // Of others: the worker time that they take lately is not to be had. What they lose is the least
+  // that a worker second costs.
   void bound(const Batch& batch, bool own, Time now) override;
   uint64_t waiting_items(KeyId key) const override { return queue_.waiting_items(key); }
   void add_problems(std::vector<Problem>& to) const override { kept_.copy_to(to); }
