@@ -224,7 +224,7 @@ struct EngineOptions {
   // Called before a client's load of a model reads its folder; may block. Empty: nothing to do.
   std::function<absl::Status(std::string_view model)> refresh;
   std::string policy = "fermata";  // a name of policy::all_scheduler_names()
-  policy::GroupSettings groups;
+  policy::ServiceSettings groups;
   policy::Listener listener;  // of each sub-cluster's scheduler; none where empty
   // Model threads that batch, besides one that ranks workers (Symphony 4.5). 0: both happen where
   // requests come in and batches end, which is best up to some 100k requests/s; so they do where

@@ -42,6 +42,6 @@ class Chooser : public Batcher {
 
 // The choosers of the default, by kind.
 std::unique_ptr<Chooser> make_chooser(Kind kind, KeyId key, DelayBound delay, const PoolView& pool,
-                                      const GroupSettings& settings);
+                                      const ServiceSettings& settings);
 
 }  // namespace fermata::policy

@@ -65,13 +65,13 @@ absl::StatusOr<Parts> make_parts(std::string_view policy) {
 }
 
 std::unique_ptr<Chooser> make_chooser(Kind kind, KeyId key, DelayBound delay, const PoolView& pool,
-                                      const GroupSettings& settings) {
+                                      const ServiceSettings& settings) {
   if (kind == Kind::kVariants) return std::make_unique<VariantsChooser>(key, delay, pool, settings);
   return std::make_unique<EnsembleChooser>(key, delay, pool);
 }
 
 absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy,
-                                                          const GroupSettings& settings) {
+                                                          const ServiceSettings& settings) {
   const auto groups = plan::published_group_policy_names();
   if (const auto it = std::find(groups.begin(), groups.end(), policy); it != groups.end()) {
     return std::make_unique<WindowScheduler>(static_cast<plan::GroupPolicy>(it - groups.begin()),

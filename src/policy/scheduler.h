@@ -94,10 +94,10 @@ using Listener = std::function<std::unique_ptr<Scheduler>(std::unique_ptr<Schedu
 
 // The names of the contract: fermata, deferred, deferred-beta-lambda,
 // deferred-prefix, eager, clockwork, edf, nexus. Unknown: INVALID_ARGUMENT with the list.
-// And for applications as published: sneakpeek, grouped, lo-priority, lo-edf, maxacc-edf. And for
+// And for services as published: sneakpeek, grouped, lo-priority, lo-edf, maxacc-edf. And for
 // ensembles: schemble, greedy-edf, greedy-fifo, greedy-sjf, original, static, selected.
 absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy,
-                                                          const GroupSettings& settings = {});
+                                                          const ServiceSettings& settings = {});
 std::vector<std::string_view> scheduler_names();  // those that refuse what would be late
 std::vector<std::string_view> all_scheduler_names();
 

@@ -149,7 +149,7 @@ struct Scenario {
   std::vector<SimulatedApplication> applications;
   std::vector<SimulatedEnsemble> ensembles;
   std::vector<SimulatedPipeline> pipelines;
-  policy::GroupSettings groups;
+  policy::ServiceSettings groups;
   double rate_rps = 0;
 
   uint32_t worker_count() const;

@@ -176,7 +176,7 @@ Scenario read_scenario(Reader root) {
   if (Reader own = fields["short_circuit"]; own.present()) {
     scenario.groups.short_circuit = own.boolean();
   }
-  policy::GroupSettings& groups = scenario.groups;
+  policy::ServiceSettings& groups = scenario.groups;
   groups.tau = static_cast<uint32_t>(fields["tau"].integer(0, 1'000'000, groups.tau));
   groups.max_group =
       static_cast<uint32_t>(fields["max_group"].integer(1, int64_t{UINT32_MAX}, groups.max_group));

@@ -14,7 +14,7 @@ namespace {
 // orders of the groups, all variants, workers and short circuits.
 struct NaiveGroups {
   struct Group {
-    uint32_t application;
+    uint32_t service;
     int label;  // -1: none
     std::vector<uint32_t> requests;
     bool short_circuit = true;
@@ -38,7 +38,7 @@ struct NaiveGroups {
 
   void add(uint32_t r) {
     const GroupRequest& q = p.requests[r];
-    const GroupApplication& a = p.applications[q.application];
+    const GroupService& a = p.services[q.service];
     std::vector<double> theta;
     for (size_t c = 0; q.evidence && c < a.prior.size(); ++c) {
       theta.push_back(a.prior[c] + p.evidence[*q.evidence + c]);
@@ -55,9 +55,9 @@ struct NaiveGroups {
       accuracy.back().push_back(expected);
     }
     auto g = std::find_if(groups.begin(), groups.end(), [&](const Group& other) {
-      return other.application == q.application && other.label == label;
+      return other.service == q.service && other.label == label;
     });
-    if (g == groups.end()) g = groups.insert(g, {q.application, label, {}});
+    if (g == groups.end()) g = groups.insert(g, {q.service, label, {}});
     g->requests.push_back(r);
     g->short_circuit = g->short_circuit && circuit && q.evidence && a.short_circuit;
   }
@@ -90,7 +90,7 @@ struct NaiveGroups {
   }
 
   double serve(const Group& g, size_t option, std::vector<Worker>& workers) const {
-    const GroupApplication& a = p.applications[g.application];
+    const GroupService& a = p.services[g.service];
     if (option == 0) {
       if (!g.short_circuit) return -1;
       double sum = 0;
@@ -133,7 +133,7 @@ struct NaiveGroups {
 
   double lost(uint32_t r, Time finish) const {
     const GroupRequest& q = p.requests[r];
-    const Penalty& penalty = p.applications[q.application].penalty;
+    const Penalty& penalty = p.services[q.service].penalty;
     const double late = (finish - q.deadline).millis(), d = (q.deadline - q.arrival).millis();
     if (penalty.shape == PenaltyShape::kNone) return 0;
     if (penalty.shape == PenaltyShape::kConstant) return penalty.constant;
@@ -150,7 +150,7 @@ struct NaiveGroups {
     return count;
   }
   size_t options(size_t g) const {
-    return 1 + p.workers.size() * p.applications[groups[g].application].variants.size();
+    return 1 + p.workers.size() * p.services[groups[g].service].variants.size();
   }
   double best() const {
     std::vector<size_t> order(groups.size()), option(groups.size());

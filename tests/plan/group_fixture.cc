@@ -35,14 +35,14 @@ GroupVariant random_variant(Random& random, GroupProblem& p, size_t classes) {
   return v;
 }
 
-void random_application(Random& random, GroupProblem& p) {
-  GroupApplication a = {.name = "a" + std::to_string(p.applications.size())};
+void random_service(Random& random, GroupProblem& p) {
+  GroupService a = {.name = "a" + std::to_string(p.services.size())};
   a.penalty = random_penalty(random);
   const size_t classes = 1 + random.below(3);
   for (size_t c = 0; c < classes; ++c) a.prior.push_back(pick(random, {0.5, 1, 3}));
   for (size_t v = 1 + random.below(3); v > 0; --v) {
     a.variants.push_back(random_variant(random, p, classes));
-    // A model that comes twice in one application would be one name twice.
+    // A model that comes twice in one service would be one name twice.
     for (size_t i = 0; i + 1 < a.variants.size(); ++i) {
       if (a.variants[i].model == a.variants.back().model) {
         a.variants.pop_back();
@@ -51,7 +51,7 @@ void random_application(Random& random, GroupProblem& p) {
     }
   }
   if (random.below(2) == 0) a.short_circuit = {"s", 0.4 + 0.1 * double(random.below(5))};
-  p.applications.push_back(std::move(a));
+  p.services.push_back(std::move(a));
 }
 
 void random_worker(Random& random, GroupProblem& p) {
@@ -76,16 +76,16 @@ GroupProblem random_group_problem(Random& random) {
   GroupProblem p;
   p.now = at_ms(100);
   if (random.below(2) == 0) p.worker_types.push_back("other");
-  for (size_t a = 1 + random.below(4); a > 0; --a) random_application(random, p);
+  for (size_t a = 1 + random.below(4); a > 0; --a) random_service(random, p);
   for (size_t w = 1 + random.below(3); w > 0; --w) random_worker(random, p);
   for (size_t n = 1 + random.below(9); n > 0; --n) {
     GroupRequest r = {"r" + std::to_string(p.requests.size())};
-    r.application = static_cast<uint32_t>(random.below(p.applications.size()));
+    r.service = static_cast<uint32_t>(random.below(p.services.size()));
     r.arrival = p.now - Duration::millis(static_cast<int64_t>(random.below(20)));
     r.deadline = r.arrival + Duration::millis(static_cast<int64_t>(5 + random.below(80)));
     if (random.below(3) > 0) {
       r.evidence = static_cast<uint32_t>(p.evidence.size());
-      for (size_t c = 0; c < p.applications[r.application].prior.size(); ++c) {
+      for (size_t c = 0; c < p.services[r.service].prior.size(); ++c) {
         p.evidence.push_back(static_cast<double>(random.below(6)));
       }
     }
@@ -102,7 +102,7 @@ void check_group_schedule(const GroupProblem& p, const GroupSchedule& s) {
     std::list<uint32_t> loaded(p.workers[w].loaded.begin(), p.workers[w].loaded.end());
     for (const GroupBatch& b : s.batches) {
       if (b.worker != w) continue;
-      const GroupVariant& v = p.applications[b.application].variants[b.variant];
+      const GroupVariant& v = p.services[b.service].variants[b.variant];
       const auto& latency = *v.latency[v.latency.size() == 1 ? 0 : p.workers[w].type];
       ASSERT_GE(b.count, 1u);
       ASSERT_LE(b.count, latency.max_batch());
@@ -123,9 +123,8 @@ void check_group_schedule(const GroupProblem& p, const GroupSchedule& s) {
       for (const uint32_t r : s.requests_of(b)) {
         ++seen[r];
         const GroupRequest& q = p.requests[r];
-        EXPECT_EQ(q.application, b.application);
-        const double lost =
-            p.applications[b.application].penalty(q.deadline - q.arrival, free - q.arrival);
+        EXPECT_EQ(q.service, b.service);
+        const double lost = p.services[b.service].penalty(q.deadline - q.arrival, free - q.arrival);
         utility[r] = s.expected_accuracy[r] * (1 - lost);
       }
     }
@@ -133,7 +132,7 @@ void check_group_schedule(const GroupProblem& p, const GroupSchedule& s) {
   for (const uint32_t r : s.short_circuited) {
     ++seen[r];
     const GroupRequest& q = p.requests[r];
-    const GroupApplication& a = p.applications[q.application];
+    const GroupService& a = p.services[q.service];
     ASSERT_TRUE(a.short_circuit && q.evidence);
     EXPECT_EQ(s.expected_accuracy[r], a.short_circuit->accuracy);
     utility[r] =

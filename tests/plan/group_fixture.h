@@ -30,25 +30,25 @@ struct GroupHand {
                               Duration::from_millis(load_ms), memory_mb << 20});
     return static_cast<uint32_t>(problem.models.size()) - 1;
   }
-  GroupApplication& application(Penalty penalty = {PenaltyShape::kStep}) {
-    problem.applications.push_back(
-        {.name = "a" + std::to_string(problem.applications.size()), .penalty = penalty});
-    return problem.applications.back();
+  GroupService& service(Penalty penalty = {PenaltyShape::kStep}) {
+    problem.services.push_back(
+        {.name = "a" + std::to_string(problem.services.size()), .penalty = penalty});
+    return problem.services.back();
   }
-  // Of the last application; one class, so that recall means little.
+  // Of the last service; one class, so that recall means little.
   GroupVariant& variant(double accuracy, double alpha_ms, double beta_ms, uint32_t max_batch = 64,
                         double load_ms = 0, int64_t memory_mb = 0) {
-    auto& variants = problem.applications.back().variants;
+    auto& variants = problem.services.back().variants;
     variants.push_back({.model = model(load_ms, memory_mb),
                         .accuracy = accuracy,
                         .latency = {linear(alpha_ms, beta_ms, max_batch)}});
     return variants.back();
   }
-  // Of the last application, arrived at 0.
+  // Of the last service, arrived at 0.
   uint32_t request(double deadline_ms, std::vector<double> evidence = {}, double arrival_ms = 0) {
     const auto index = static_cast<uint32_t>(problem.requests.size());
     GroupRequest r = {"r" + std::to_string(index),
-                      static_cast<uint32_t>(problem.applications.size()) - 1, at_ms(arrival_ms),
+                      static_cast<uint32_t>(problem.services.size()) - 1, at_ms(arrival_ms),
                       at_ms(deadline_ms)};
     if (!evidence.empty()) {
       r.evidence = static_cast<uint32_t>(problem.evidence.size());

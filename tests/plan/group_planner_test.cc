@@ -28,10 +28,10 @@ TEST(GroupResidency, TheLeastRecentlyUsedGoes) {
 TEST(GroupPlanner, PriorityWeighsTheChoiceThatVariantsLeave) {
   GroupHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.9, 0, 10);
   h.request(100);
-  h.application();
+  h.service();
   h.variant(0.5, 0, 5);
   h.variant(0.9, 0, 10);
   h.request(120);
@@ -45,7 +45,7 @@ TEST(GroupPlanner, PriorityWeighsTheChoiceThatVariantsLeave) {
 TEST(GroupPlanner, RequestsChooseAloneAndJoinAfterwards) {
   GroupHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.9, 2, 8);
   h.variant(0.6, 1, 2);
   h.request(20);
@@ -61,11 +61,11 @@ TEST(GroupPlanner, RequestsChooseAloneAndJoinAfterwards) {
 TEST(GroupPlanner, ExactUpToTauGroupsAndGreedyAbove) {
   GroupHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.9, 0, 10);
   h.variant(0.8, 0, 2);
   h.request(11);
-  h.application();
+  h.service();
   h.variant(0.9, 0, 9);
   h.request(11);
   EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kGrouped)), "w0/v1[r0] 0-2, w0/v0[r1] 2-11");
@@ -80,7 +80,7 @@ TEST(GroupPlanner, ExactUpToTauGroupsAndGreedyAbove) {
 struct TwoLabels : testing::Test {
   TwoLabels() {
     h.worker();
-    h.application().prior = {0.5, 0.5};
+    h.service().prior = {0.5, 0.5};
     h.variant(0.7, 1, 4).recall = {0.9, 0.5};
     h.variant(0.7, 1, 4).recall = {0.5, 0.9};
     h.request(100, {5, 0});
@@ -116,8 +116,8 @@ TEST_F(TwoLabels, GroupedLooksAtTheDataOnlyWhenTold) {
 TEST(GroupPlanner, TheShortCircuitSavesWhatIsLateOtherwise) {
   GroupHand h;
   h.worker();
-  h.application().prior = {0.5, 0.5};
-  h.problem.applications[0].short_circuit = {"knn", 0.6};
+  h.service().prior = {0.5, 0.5};
+  h.problem.services[0].short_circuit = {"knn", 0.6};
   h.variant(0.9, 0, 10).recall = {0.9, 0.9};
   h.request(5, {1, 1});
   EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kSneakPeek)), "short r0");
@@ -135,7 +135,7 @@ TEST(GroupPlanner, TheShortCircuitSavesWhatIsLateOtherwise) {
 TEST(GroupPlanner, LoadingCountsAndHappensOnce) {
   GroupHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.9, 0, 10, 64, 8);
   h.variant(0.8, 0, 12);
   h.problem.workers[0].loaded = {1};
@@ -145,7 +145,7 @@ TEST(GroupPlanner, LoadingCountsAndHappensOnce) {
   EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kLoEdf)), "w0/v0[r0] 0-18");
   EXPECT_TRUE(h.planner.plan(h.problem).batches[0].load);
   h.request(60);
-  h.problem.applications[0].variants[0].latency = {linear(0, 10, 1)};
+  h.problem.services[0].variants[0].latency = {linear(0, 10, 1)};
   EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kGrouped)), "w0/v0[r0] 0-18, w0/v0[r1] 18-28");
   EXPECT_FALSE(h.planner.plan(h.problem).batches[1].load);
 }
@@ -153,7 +153,7 @@ TEST(GroupPlanner, LoadingCountsAndHappensOnce) {
 TEST(GroupPlanner, LargeGroupsRunAsBatchesInPriorityOrder) {
   GroupHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.9, 2, 8, 2);
   for (double deadline = 100; deadline >= 60; deadline -= 10) h.request(deadline);
   EXPECT_EQ(text(h.problem, h.plan(GroupPolicy::kGrouped)),
@@ -168,10 +168,10 @@ TEST(GroupPlanner, UnlikeWorkersShareTheWork) {
   h.problem.worker_types = {"slow", "fast"};
   h.worker();
   h.worker().type = 1;
-  h.application();
+  h.service();
   h.variant(0.9, 0, 1).latency = {linear(0, 30), linear(0, 10)};
   h.request(20);
-  h.application();
+  h.service();
   h.variant(0.9, 0, 1).latency = {linear(0, 15), linear(0, 12)};
   h.request(20);
   // The second group fits the deadline on the slow worker only if the first is not there.
@@ -183,12 +183,12 @@ TEST(GroupPlanner, UnlikeWorkersShareTheWork) {
 TEST(GroupPlanner, TiesGoToTheFasterVariantThenToTheDocument) {
   GroupHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.9, 0, 10);
   h.variant(0.9, 0, 6);
   h.variant(0.9, 0, 6);
   h.request(50);
-  h.application();
+  h.service();
   h.variant(0.8, 0, 3);
   h.request(50);
   for (const uint32_t tau : {5u, 0u}) {
@@ -202,7 +202,7 @@ TEST(GroupPlanner, TiesGoToTheFasterVariantThenToTheDocument) {
 TEST(GroupPlanner, AnEmptyWindowIsAnEmptySchedule) {
   GroupHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.9, 0, 10);
   for (int policy = 0; policy < 5; ++policy) {
     const GroupSchedule& s = h.plan(static_cast<GroupPolicy>(policy));

@@ -19,7 +19,7 @@ struct LookaheadHand : plan::GroupHand {
   LookaheadPlanner lookahead;
 
   const plan::GroupSchedule& by_price() {
-    problem.expected.resize(problem.applications.size());
+    problem.expected.resize(problem.services.size());
     return lookahead.plan(problem);
   }
   std::string prices() { return text(problem, by_price()); }
@@ -37,7 +37,7 @@ struct LookaheadHand : plan::GroupHand {
 TEST(Lookahead, AnIdleWorkerGivesTheMostAccurateVariant) {
   LookaheadHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.7, 1, 1);
   h.variant(0.9, 2, 8);
   h.request(100);
@@ -49,7 +49,7 @@ TEST(Lookahead, AnIdleWorkerGivesTheMostAccurateVariant) {
 TEST(Lookahead, ABurstGetsTheVariantThatBearsIt) {
   LookaheadHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.9, 10, 0, 1);
   h.variant(0.7, 1, 1);
   for (int i = 0; i < 10; ++i) h.request(12);
@@ -61,7 +61,7 @@ TEST(Lookahead, ABurstGetsTheVariantThatBearsIt) {
 TEST(Lookahead, TheDataSaysWhoCanDoWithTheCheapVariant) {
   LookaheadHand h;
   h.worker();
-  h.application().prior = {0.5, 0.5};
+  h.service().prior = {0.5, 0.5};
   h.variant(0.95, 10, 0, 1).recall = {0.95, 0.95};
   h.variant(0.7, 1, 1).recall = {0.94, 0.4};
   for (int i = 0; i < 5; ++i)
@@ -75,7 +75,7 @@ TEST(Lookahead, TheDataSaysWhoCanDoWithTheCheapVariant) {
 TEST(Lookahead, ATightDeadlineGetsASmallerBatch) {
   LookaheadHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.9, 4, 2);
   h.request(10);
   h.request(10);
@@ -87,7 +87,7 @@ TEST(Lookahead, ATightDeadlineGetsASmallerBatch) {
 TEST(Lookahead, WhereAllTogetherWouldBeLateSomeAreNot) {
   LookaheadHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.9, 4, 2);
   for (int i = 0; i < 4; ++i) h.request(10);
   EXPECT_DOUBLE_EQ(h.by_price().utility, 2 * 0.9 / 4);
@@ -98,7 +98,7 @@ TEST(Lookahead, WhereAllTogetherWouldBeLateSomeAreNot) {
 TEST(Lookahead, OneThatIsLateAnywayDoesNotMakeOthersLate) {
   LookaheadHand h;
   h.worker();
-  h.application({plan::PenaltyShape::kLinear});
+  h.service({plan::PenaltyShape::kLinear});
   h.variant(0.9, 4, 2);
   h.request(5);
   h.request(10);
@@ -109,7 +109,7 @@ TEST(Lookahead, OneThatIsLateAnywayDoesNotMakeOthersLate) {
 TEST(Lookahead, ShortCircuitsWhatNothingElseEarnsMore) {
   LookaheadHand h;
   h.worker();
-  plan::GroupApplication& a = h.application();
+  plan::GroupService& a = h.service();
   a.prior = {0.5};
   a.short_circuit = {"knn", 0.6};
   h.variant(0.9, 0, 20).recall = {0.9};
@@ -124,7 +124,7 @@ TEST(Lookahead, ShortCircuitsWhatNothingElseEarnsMore) {
 TEST(Lookahead, WithoutEvidenceNothingIsShortCircuited) {
   LookaheadHand h;
   h.worker();
-  h.application().short_circuit = {"knn", 0.6};
+  h.service().short_circuit = {"knn", 0.6};
   h.variant(0.9, 0, 20);
   h.request(10);
   EXPECT_EQ(h.prices(), "w0/v0[r0] 0-20");
@@ -136,7 +136,7 @@ TEST(Lookahead, ASlowWorkerLeavesItToAFastOne) {
   h.problem.worker_types = {"slow", "fast"};
   h.worker();
   h.worker(1).type = 1;
-  h.application();
+  h.service();
   h.variant(0.9, 0, 20).latency.push_back(linear(0, 5));
   h.request(10);
   EXPECT_EQ(h.prices(), "w1/v0[r0] 1-6");
@@ -146,7 +146,7 @@ TEST(Lookahead, ASlowWorkerLeavesItToAFastOne) {
 TEST(Lookahead, LoadingCounts) {
   LookaheadHand h;
   h.worker().memory_bytes = int64_t{4} << 20;
-  h.application();
+  h.service();
   h.variant(0.9, 0, 10, 8, 50, 3);
   h.variant(0.7, 0, 5, 8, 20, 3);
   h.request(40);
@@ -163,7 +163,7 @@ TEST(Lookahead, LoadingCounts) {
 TEST(Lookahead, WhatFitsNowhereIsInfeasibleOrShortCircuited) {
   LookaheadHand h;
   h.worker().memory_bytes = int64_t{2} << 20;
-  plan::GroupApplication& a = h.application();
+  plan::GroupService& a = h.service();
   a.prior = {0.5};
   h.variant(0.9, 0, 10, 8, 0, 3).recall = {0.9};
   h.request(40, {1});
@@ -171,7 +171,7 @@ TEST(Lookahead, WhatFitsNowhereIsInfeasibleOrShortCircuited) {
   EXPECT_FALSE(s.feasible);
   EXPECT_EQ(s.unserved, 0u);
   EXPECT_EQ(text(h.problem, s), "");
-  h.problem.applications[0].short_circuit = {"knn", 0.6};
+  h.problem.services[0].short_circuit = {"knn", 0.6};
   EXPECT_EQ(h.prices(), "short r0");
 }
 
@@ -180,7 +180,7 @@ TEST(Lookahead, WhatFitsNowhereIsInfeasibleOrShortCircuited) {
 TEST(Lookahead, WhatIsExpectedToComeMakesTimeDear) {
   LookaheadHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.9, 40, 0, 1);
   h.variant(0.8, 2, 2);
   h.request(100);
@@ -190,13 +190,13 @@ TEST(Lookahead, WhatIsExpectedToComeMakesTimeDear) {
 }
 
 // One worker; r0 is the second's, whose cheap variant is nearly as good.
-LookaheadHand two_applications() {
+LookaheadHand two_services() {
   LookaheadHand h;
   h.worker();
-  h.application();
+  h.service();
   h.variant(0.5, 2, 2);
   h.variant(0.9, 40, 0, 1);
-  h.application();
+  h.service();
   h.variant(0.8, 2, 2);
   h.variant(0.9, 40, 0, 1);
   h.request(1000);
@@ -204,18 +204,18 @@ LookaheadHand two_applications() {
 }
 
 // 75 a second of both are to be worked off: one worker bears that only with the cheap variants,
-// and time is as dear as the other application makes it.
+// and time is as dear as the other service makes it.
 TEST(Lookahead, WhoWaitsUnseenMakesTimeDear) {
-  LookaheadHand h = two_applications();
+  LookaheadHand h = two_services();
   EXPECT_EQ(h.prices(), "w0/v1[r0] 0-40");
   h.problem.expected = {{0, Duration::seconds(1), 75}, {0, Duration::seconds(1), 75}};
   EXPECT_EQ(h.prices(), "w0/v0[r0] 0-4");
 }
 
-// By the profile the first application needs the accurate variant, by its data of late the cheap
+// By the profile the first service needs the accurate variant, by its data of late the cheap
 // one does as well: then it leaves the worker to r0.
 TEST(Lookahead, WhatTheDataOfOthersSaidMakesTimeCheap) {
-  LookaheadHand h = two_applications();
+  LookaheadHand h = two_services();
   h.problem.expected = {{0, Duration::seconds(1), 150}, {0, Duration::seconds(1), 1}};
   EXPECT_EQ(h.prices(), "w0/v0[r0] 0-4");
   const std::vector<double> recent = {0.9, 0.9, 0.88, 0.89};
@@ -225,7 +225,7 @@ TEST(Lookahead, WhatTheDataOfOthersSaidMakesTimeCheap) {
 
 // Ten who wait take 0.4 of the worker with the accurate variant.
 TEST(Lookahead, TheTimeThatOthersTakeIsNotToBeHad) {
-  LookaheadHand h = two_applications();
+  LookaheadHand h = two_services();
   h.problem.expected = {{0, Duration::seconds(1), 10}, {0, Duration::seconds(1), 1}};
   const auto prices = [&h](double others) {
     h.problem.others = others;
@@ -238,7 +238,7 @@ TEST(Lookahead, TheTimeThatOthersTakeIsNotToBeHad) {
 // A second is worth 10 of others' requests: 40 ms more are not worth 0.2 of one's own. However much
 // it is worth, some variant is run.
 TEST(Lookahead, OthersPriceIsTheLeast) {
-  LookaheadHand h = two_applications();
+  LookaheadHand h = two_services();
   h.problem.expected = {{0, Duration::seconds(1), 1}, {0, Duration::seconds(1), 1}};
   const auto prices = [&h](double price) {
     h.problem.others_price = price;
@@ -259,7 +259,7 @@ TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {
     LookaheadPlanner lookahead;
     plan::GroupPlanner published;
     plan::GroupProblem alone = p;
-    alone.expected.resize(p.applications.size());
+    alone.expected.resize(p.services.size());
     const double by_price = lookahead.plan(alone).utility;
     sum += by_price;
     const plan::GroupSchedule& best = lookahead.plan(p);
@@ -292,7 +292,7 @@ TEST(Lookahead, WhereTimeCostsNothingTheWorkerDoesNotWait) {
                                       plan::Penalty{plan::PenaltyShape::kConstant, 0.3}}) {
     LookaheadHand h;
     h.worker();
-    h.application(penalty);
+    h.service(penalty);
     h.variant(0.7, 1, 1);
     h.variant(0.9, 1, 30);
     for (int i = 0; i < 3; ++i) h.request(100);
@@ -312,7 +312,7 @@ TEST_P(AnyLookahead, KeepsWhatASchedulePromisesAndIsTheSameTwice) {
     plan::GroupProblem p = plan::random_group_problem(random);
     if (random.below(4) == 0) p.data_aware = random.below(2) == 0;
     if (random.below(4) == 0) p.short_circuit = random.below(2) == 0;
-    if (GetParam()) p.expected.resize(p.applications.size());
+    if (GetParam()) p.expected.resize(p.services.size());
     const plan::GroupSchedule& s = kept.plan(p);
     LookaheadPlanner fresh;
     const plan::GroupSchedule& again = fresh.plan(p);
@@ -332,7 +332,7 @@ TEST(Lookahead, ExpectedArrivalsAreNotServed) {
   LookaheadPlanner lookahead;
   for (int i = 0; i < 500; ++i) {
     plan::GroupProblem p = plan::random_group_problem(random);
-    for (size_t a = 0; a < p.applications.size(); ++a) {
+    for (size_t a = 0; a < p.services.size(); ++a) {
       p.expected.push_back({200 * random.uniform(), Duration::millis(30)});
     }
     const plan::GroupSchedule& s = lookahead.plan(p);

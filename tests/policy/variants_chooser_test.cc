@@ -22,10 +22,10 @@ struct FermataHand : VariantsHand {
 // v0 knows class 0, v1 class 1; what is not known is v0's.
 struct TwoClasses : FermataHand {
   VariantInfo v0 = variant(1, 4, 0.6, {0.9, 0.2}), v1 = variant(1, 4, 0.55, {0.2, 0.9});
-  KeyId app = application({v0, v1});
+  KeyId app = service({v0, v1});
 };
 
-TEST(Applications, TheVariantIsDecidedWhenAWorkerIsGranted) {
+TEST(Variants, TheVariantIsDecidedWhenAWorkerIsGranted) {
   TwoClasses h;
   const Task t = h.arrive(h.app, 0, 100);
   EXPECT_TRUE(h.quiet());
@@ -37,7 +37,7 @@ TEST(Applications, TheVariantIsDecidedWhenAWorkerIsGranted) {
   EXPECT_TRUE(h.quiet());
 }
 
-TEST(Applications, EvidenceBeforeTheGrantCounts) {
+TEST(Variants, EvidenceBeforeTheGrantCounts) {
   TwoClasses h;
   const Task t = h.arrive(h.app, 0, 100);
   h.learned(t, {0, 5}, 1);
@@ -46,7 +46,7 @@ TEST(Applications, EvidenceBeforeTheGrantCounts) {
   EXPECT_EQ(h.batch().key, h.v1.key);
 }
 
-TEST(Applications, EvidenceOfAnotherLengthIsIgnored) {
+TEST(Variants, EvidenceOfAnotherLengthIsIgnored) {
   TwoClasses h;
   h.learned(h.arrive(h.app, 0, 100), {0, 5, 0}, 1);
   h.worker(3);
@@ -54,10 +54,10 @@ TEST(Applications, EvidenceOfAnotherLengthIsIgnored) {
 }
 
 // Nothing of it is left from 41 on: it could start until 11. With evidence it can wait longer.
-TEST(Applications, AShortCircuitIsTakenAtItsLastMomentOnTime) {
+TEST(Variants, AShortCircuitIsTakenAtItsLastMomentOnTime) {
   FermataHand h;
   const KeyId app =
-      h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kStep}, 0.5);
+      h.service({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kStep}, 0.5);
   const Task task = h.arrive(app, 1, 20);
   EXPECT_EQ(h.wake_ms(), 21);  // its evidence may come until then
   h.learned(task, {3, 0}, 2);
@@ -71,10 +71,10 @@ TEST(Applications, AShortCircuitIsTakenAtItsLastMomentOnTime) {
 }
 
 // A late answer is worth as much: the evidence's is taken where no variant is worth its time.
-TEST(Applications, WhereLatenessCostsNothingABetterVariantIsWaitedFor) {
+TEST(Variants, WhereLatenessCostsNothingABetterVariantIsWaitedFor) {
   FermataHand h;
   const KeyId app =
-      h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kNone}, 0.5);
+      h.service({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kNone}, 0.5);
   const Task task = h.arrive(app, 1, 20);
   h.learned(task, {3, 0}, 2);
   h.tick(21);
@@ -84,23 +84,23 @@ TEST(Applications, WhereLatenessCostsNothingABetterVariantIsWaitedFor) {
   EXPECT_EQ(h.batch().tasks[0].job, task.job);
 }
 
-TEST(Applications, WhereLatenessCostsNothingTheEvidenceAnswersInTheEnd) {
+TEST(Variants, WhereLatenessCostsNothingTheEvidenceAnswersInTheEnd) {
   FermataHand h;
   const KeyId app =
-      h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kNone}, 0.5);
+      h.service({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kNone}, 0.5);
   h.learned(h.arrive(app, 1, 20), {3, 0}, 2);
   for (double ms = 21; ms <= 201; ms += 20) h.tick(ms);
   EXPECT_THAT(h.out.short_circuited, SizeIs(1));
 }
 
 // The chooser of variants is made when there are some.
-TEST(Applications, MayComeWhileAModelRuns) {
+TEST(Variants, MayComeWhileAModelRuns) {
   FermataHand h;
   const KeyId model = h.key(0, 10, 50);
   const WorkerId worker = h.worker();
   h.arrive(model, 0, 50);
   EXPECT_EQ(h.batch().key, model);
-  const KeyId app = h.application({h.variant(0, 30, 0.9)});
+  const KeyId app = h.service({h.variant(0, 30, 0.9)});
   h.arrive(app, 1, 100);
   h.freed(worker, 10);
   EXPECT_EQ(h.batch().tasks.size(), 1u);
@@ -110,9 +110,9 @@ TEST(Applications, MayComeWhileAModelRuns) {
 }
 
 // It can start until 20, and at 20 too.
-TEST(Applications, AStepPenaltyDropsAfterTheLastMomentAndNotAtIt) {
+TEST(Variants, AStepPenaltyDropsAfterTheLastMomentAndNotAtIt) {
   FermataHand h;
-  const KeyId app = h.application({h.variant(0, 10, 0.9)});
+  const KeyId app = h.service({h.variant(0, 10, 0.9)});
   h.arrive(app, 0, 30);
   h.tick(20);
   EXPECT_TRUE(h.quiet());
@@ -123,15 +123,15 @@ TEST(Applications, AStepPenaltyDropsAfterTheLastMomentAndNotAtIt) {
   EXPECT_THAT(h.out.dropped, SizeIs(1));
 }
 
-TEST(Applications, ASigmoidPenaltyIsServedLate) {
+TEST(Variants, ASigmoidPenaltyIsServedLate) {
   FermataHand h;
-  const KeyId app = h.application({h.variant(0, 10, 0.9)}, {plan::PenaltyShape::kSigmoid});
+  const KeyId app = h.service({h.variant(0, 10, 0.9)}, {plan::PenaltyShape::kSigmoid});
   h.arrive(app, 0, 12);
   h.worker(5);
   EXPECT_EQ(h.batch().finish, at_ms(15));
 }
 
-TEST(Applications, AWithdrawalThatCrossesAGrantLoses) {
+TEST(Variants, AWithdrawalThatCrossesAGrantLoses) {
   TwoClasses h;
   const Task first = h.arrive(h.app, 0, 100);
   EXPECT_TRUE(h.withdraw(first, 1));
@@ -144,10 +144,10 @@ TEST(Applications, AWithdrawalThatCrossesAGrantLoses) {
 }
 
 // The worker runs until 5. Two together take 6 ms, until 11.
-TEST(Applications, ShareABatchWithAServiceOfTheirVariant) {
+TEST(Variants, ShareABatchWithAServiceOfTheirVariant) {
   FermataHand h;
   const VariantInfo v = h.variant(1, 4, 1);
-  const KeyId app = h.application({v});
+  const KeyId app = h.service({v});
   const WorkerId w = h.worker();
   h.arrive(app, 0, 100);
   EXPECT_EQ(h.batch().finish, at_ms(5));
@@ -160,10 +160,10 @@ TEST(Applications, ShareABatchWithAServiceOfTheirVariant) {
   EXPECT_EQ(b.finish, at_ms(11));
 }
 
-TEST(Applications, NobodyIsMadeLateByWhoJoins) {
+TEST(Variants, NobodyIsMadeLateByWhoJoins) {
   FermataHand h;
   const VariantInfo v = h.variant(1, 4, 1);
-  const KeyId app = h.application({v});
+  const KeyId app = h.service({v});
   const WorkerId w = h.worker();
   h.arrive(app, 0, 100);
   h.batch();
@@ -177,22 +177,22 @@ TEST(Applications, NobodyIsMadeLateByWhoJoins) {
 }
 
 // Whoever has the least slack comes first.
-TEST(Applications, AreServedByUrgencyAmongOtherServices) {
-  for (const bool application_first : {true, false}) {
+TEST(Variants, AreServedByUrgencyAmongOtherServices) {
+  for (const bool service_first : {true, false}) {
     FermataHand h;
-    const KeyId app = h.application({h.variant(0, 5, 0.9)});
+    const KeyId app = h.service({h.variant(0, 5, 0.9)});
     const KeyId plain = h.key(0, 5, 50, 1);
     const WorkerId w = h.worker();
     h.arrive(plain, 0, 5);
     h.batch();
-    const Task a = h.arrive(app, 1, application_first ? 15 : 40);
-    const Task p = h.arrive(plain, 1, application_first ? 40 : 15);
+    const Task a = h.arrive(app, 1, service_first ? 15 : 40);
+    const Task p = h.arrive(plain, 1, service_first ? 40 : 15);
     h.freed(w, 5);
-    EXPECT_EQ(h.batch().tasks[0].job, application_first ? a.job : p.job);
+    EXPECT_EQ(h.batch().tasks[0].job, service_first ? a.job : p.job);
   }
 }
 
-TEST(Applications, WithoutADeadlineTheyRunWhenAWorkerIsThere) {
+TEST(Variants, WithoutADeadlineTheyRunWhenAWorkerIsThere) {
   TwoClasses h;
   h.arrive_patient(h.app, 0);
   EXPECT_TRUE(h.scheduler->next_wake().is_infinite());
@@ -201,9 +201,9 @@ TEST(Applications, WithoutADeadlineTheyRunWhenAWorkerIsThere) {
 }
 
 // A plain service's batch of 5 ms has to start at 12, so the only worker is kept for it.
-TEST(Applications, WithoutADeadlineTheyKeepNobodyWaiting) {
+TEST(Variants, WithoutADeadlineTheyKeepNobodyWaiting) {
   FermataHand h;
-  const KeyId app = h.application({h.variant(0, 20, 0.9)});
+  const KeyId app = h.service({h.variant(0, 20, 0.9)});
   const KeyId plain = h.key(0, 5, 50, 1);
   const WorkerId w = h.worker();
   h.arrive(plain, 0, 5);
@@ -216,10 +216,10 @@ TEST(Applications, WithoutADeadlineTheyKeepNobodyWaiting) {
 
 // A batch of all ten would take 24 ms of the only worker; plain requests, which have 16 ms from
 // their arrival on until they must start, have come lately. Six take 16 ms.
-TEST(Applications, LeaveAWorkerInTimeForServicesOfOneModel) {
+TEST(Variants, LeaveAWorkerInTimeForServicesOfOneModel) {
   for (const bool plain_comes : {true, false}) {
     FermataHand h;
-    const KeyId app = h.application({h.variant(2, 4, 0.9)});
+    const KeyId app = h.service({h.variant(2, 4, 0.9)});
     const KeyId plain = h.key(0, 4, 20, 1);
     const WorkerId w = h.worker();
     h.arrive(plain_comes ? plain : app, 0, 20);
@@ -234,9 +234,9 @@ TEST(Applications, LeaveAWorkerInTimeForServicesOfOneModel) {
   }
 }
 
-TEST(Applications, TakeLongWhereAnotherWorkerIsFreeInTime) {
+TEST(Variants, TakeLongWhereAnotherWorkerIsFreeInTime) {
   FermataHand h;
-  const KeyId app = h.application({h.variant(2, 4, 0.9)});
+  const KeyId app = h.service({h.variant(2, 4, 0.9)});
   const KeyId plain = h.key(0, 4, 20, 1);
   const WorkerId w = h.worker();
   h.arrive(plain, 0, 20);
@@ -250,10 +250,10 @@ TEST(Applications, TakeLongWhereAnotherWorkerIsFreeInTime) {
 }
 
 // At 60 the first is late, but a late answer is still of use. Whoever can be on time counts.
-TEST(Applications, AreAsUrgentAsThoseWhoCanStillBeOnTime) {
+TEST(Variants, AreAsUrgentAsThoseWhoCanStillBeOnTime) {
   for (const double slack_ms : {20.0, 60.0}) {
     FermataHand h;
-    const KeyId app = h.application({h.variant(0, 5, 0.9, {}, 1)}, {plan::PenaltyShape::kSigmoid});
+    const KeyId app = h.service({h.variant(0, 5, 0.9, {}, 1)}, {plan::PenaltyShape::kSigmoid});
     const KeyId plain = h.key(0, 5, 100, 1);
     const WorkerId w = h.worker();
     h.arrive(plain, 0, 60);
@@ -268,13 +268,13 @@ TEST(Applications, AreAsUrgentAsThoseWhoCanStillBeOnTime) {
 
 // The large one is the better one on the whole, but knows little of class 1. Who planned for the
 // other one joins the large one's batch only if its data is of class 0.
-TEST(Applications, JoinByWhatTheirDataSays) {
+TEST(Variants, JoinByWhatTheirDataSays) {
   for (const bool joins : {true, false}) {
     FermataHand h;
     const VariantInfo large = h.variant(1, 4, 0.95, {0.99, 0.3}),
                       other = h.variant(1, 4, 0.7, {0.6, 0.9});
-    const KeyId app = h.application({large, other});
-    const KeyId urgent = h.application({h.variant(1, 3, 0.9)});
+    const KeyId app = h.service({large, other});
+    const KeyId urgent = h.service({h.variant(1, 3, 0.9)});
     const WorkerId w = h.worker();
     h.arrive(large.key, 0, 5);
     h.batch();
@@ -289,10 +289,10 @@ TEST(Applications, JoinByWhatTheirDataSays) {
 }
 
 // Its end had been due at 20 of a 10 ms run; it now takes 25 and cannot be on time at all.
-TEST(Applications, AreDroppedByTheLatencyAsItIsKnownNow) {
+TEST(Variants, AreDroppedByTheLatencyAsItIsKnownNow) {
   FermataHand h;
   const VariantInfo v = h.variant(0, 10, 0.9);
-  const Task task = h.arrive(h.application({v}), 0, 30);
+  const Task task = h.arrive(h.service({v}), 0, 30);
   EXPECT_NEAR(h.wake_ms(), 20, 1e-3);
   h.scheduler->update_latency(v.key, linear(0, 25), at_ms(1), h.out);
   EXPECT_NEAR(h.wake_ms(), 5, 1e-3);
@@ -302,9 +302,9 @@ TEST(Applications, AreDroppedByTheLatencyAsItIsKnownNow) {
   EXPECT_EQ(h.out.dropped[0].task.job, task.job);
 }
 
-TEST(Applications, LoadOnceWhereMemoryIsLimited) {
+TEST(Variants, LoadOnceWhereMemoryIsLimited) {
   FermataHand h;
-  const KeyId app = h.application({h.variant(0, 5, 0.9, {}, 1, 20, 3)});
+  const KeyId app = h.service({h.variant(0, 5, 0.9, {}, 1, 20, 3)});
   const WorkerId w = h.limited_worker(4);
   h.arrive(app, 0, 100);
   const Batch first = h.batch();
@@ -318,12 +318,12 @@ TEST(Applications, LoadOnceWhereMemoryIsLimited) {
 }
 
 // The first worker runs longer than was expected; the second is of the slow type.
-TEST(Applications, ABatchTakesAsLongAsItsOwnWorkerDoes) {
+TEST(Variants, ABatchTakesAsLongAsItsOwnWorkerDoes) {
   FermataHand h;
   const KeyId key = h.scheduler->add_key({.name = "v",
                                           .latency = LatencyByType({linear(0, 5), linear(0, 20)}),
                                           .variant = VariantId(0)});
-  const KeyId app = h.application({{key, 0.9, {}}});
+  const KeyId app = h.service({{key, 0.9, {}}});
   h.worker();
   h.scheduler->add_worker(at_ms(0), h.out, 1);
   h.arrive(app, 0, 100);
@@ -334,12 +334,12 @@ TEST(Applications, ABatchTakesAsLongAsItsOwnWorkerDoes) {
   EXPECT_EQ(b.finish, at_ms(30));
 }
 
-TEST(Applications, CanBeRemovedAndTheirKeyComesAgain) {
+TEST(Variants, CanBeRemovedAndTheirKeyComesAgain) {
   TwoClasses h;
   const Task t = h.arrive(h.app, 0, 100);
   EXPECT_TRUE(h.withdraw(t, 1));
   h.scheduler->remove_key(h.app);
-  const KeyId next = h.application({h.v1});
+  const KeyId next = h.service({h.v1});
   EXPECT_EQ(next, h.app);
   h.worker(2);
   h.arrive(next, 3, 100);
@@ -347,12 +347,12 @@ TEST(Applications, CanBeRemovedAndTheirKeyComesAgain) {
 }
 
 // The document of each of the last 100 decisions plans the batch that was bound.
-TEST(Applications, EveryDecisionThatIsKeptCanBeReplayed) {
+TEST(Variants, EveryDecisionThatIsKeptCanBeReplayed) {
   for (const std::string_view policy : {"fermata", "eager", "sneakpeek", "grouped"}) {
     Random random(5);
     WithSettings h(policy, {.window = Duration()});
     const KeyId app =
-        h.application({h.variant(1, 4, 0.7, {0.9, 0.5}), h.variant(3, 9, 0.9, {0.9, 0.9})});
+        h.service({h.variant(1, 4, 0.7, {0.9, 0.5}), h.variant(3, 9, 0.9, {0.9, 0.9})});
     for (int w = 0; w < 9; ++w) h.worker();
     std::vector<std::pair<Time, Batch>> ends;
     std::vector<Batch> bound;

@@ -4,7 +4,7 @@
 
 namespace fermata::policy {
 
-// A scheduler with applications, driven by hand.
+// A scheduler with services, driven by hand.
 struct VariantsHand : Hand {
   using Hand::Hand;
 
@@ -20,9 +20,8 @@ struct VariantsHand : Hand {
             accuracy, std::move(recall)};
   }
   // Of two classes.
-  KeyId application(std::vector<VariantInfo> of,
-                    plan::Penalty penalty = {plan::PenaltyShape::kStep},
-                    std::optional<double> short_circuit = std::nullopt) {
+  KeyId service(std::vector<VariantInfo> of, plan::Penalty penalty = {plan::PenaltyShape::kStep},
+                std::optional<double> short_circuit = std::nullopt) {
     return scheduler->add_service(
         VariantsInfo{"a", std::move(of), penalty, {0.5, 0.5}, short_circuit});
   }
@@ -39,7 +38,7 @@ struct VariantsHand : Hand {
 };
 
 struct WithSettings : VariantsHand {
-  WithSettings(std::string_view policy, const GroupSettings& settings) : VariantsHand(policy) {
+  WithSettings(std::string_view policy, const ServiceSettings& settings) : VariantsHand(policy) {
     scheduler = *make_scheduler(policy, settings);
   }
 };

@@ -39,10 +39,10 @@ std::vector<uint64_t> jobs(VariantsQueue& queue, double now_ms, size_t most) {
   return jobs;
 }
 
-struct OneApplication {
-  OneApplication() {
+struct OneService {
+  OneService() {
     pool.add_model(KeyId(0), info(0, 5));
-    queue.add_application(KeyId(1), one_variant("a", KeyId(0)));
+    queue.add_service(KeyId(1), one_variant("a", KeyId(0)));
     pool.add_worker(0, int64_t{10} << 20);
   }
   PoolView pool;
@@ -51,7 +51,7 @@ struct OneApplication {
 
 // Of nine, five are late at 100. Six are looked at: what comes next, and the latest of the late.
 TEST(VariantsQueue, LooksAtThoseWhoseDeadlinesAreNearest) {
-  OneApplication o;
+  OneService o;
   for (uint64_t j = 1; j <= 9; ++j) {
     const double deadline_ms = j <= 5 ? 50 + static_cast<double>(j) : 200 + static_cast<double>(j);
     o.queue.insert(task(j, KeyId(1), 0, deadline_ms), at_ms(0));
@@ -65,7 +65,7 @@ TEST(VariantsQueue, LooksAtThoseWhoseDeadlinesAreNearest) {
 }
 
 TEST(VariantsQueue, ForgetsModelsThatNoKeyHas) {
-  OneApplication o;
+  OneService o;
   for (uint32_t v = 1; v <= 50; ++v) {  // reloads: each a variant of its own
     o.pool.add_model(KeyId(2), info(v, 5));
     o.pool.residents().use(WorkerId(0), KeyId(2));
@@ -82,7 +82,7 @@ TEST(VariantsQueue, ForgetsModelsThatNoKeyHas) {
 }
 
 TEST(VariantsQueue, KeepsModelsThatAnotherShapeHas) {
-  OneApplication o;
+  OneService o;
   o.pool.add_model(KeyId(2), info(0, 7));
   o.pool.residents().use(WorkerId(0), KeyId(2));
   o.pool.remove_model(KeyId(2));
@@ -91,10 +91,10 @@ TEST(VariantsQueue, KeepsModelsThatAnotherShapeHas) {
 
 // Those who have left, whether by the data or without any; the newest 32.
 TEST(VariantsQueue, RemembersWhatWasExpectedOfThoseWhoLeft) {
-  OneApplication o;
+  OneService o;
   VariantsInfo b = one_variant("b", KeyId(0));
   b.variants[0].recall = {1, 0.5};
-  o.queue.add_application(KeyId(2), b);
+  o.queue.add_service(KeyId(2), b);
   const auto pass = [&o](uint64_t job, Evidence evidence) {
     const Task t = task(job, KeyId(2), 0, 100);
     o.queue.insert(t, at_ms(0));
@@ -111,10 +111,10 @@ TEST(VariantsQueue, RemembersWhatWasExpectedOfThoseWhoLeft) {
   EXPECT_EQ(o.queue.recent(1)[1], 0.9375);
 }
 
-TEST(VariantsQueue, RemovedApplicationsAreExpectedNoMore) {
-  OneApplication o;
-  o.queue.add_application(KeyId(2), one_variant("b", KeyId(0)));
-  o.queue.add_application(KeyId(3), one_variant("c", KeyId(0)));
+TEST(VariantsQueue, RemovedServicesAreExpectedNoMore) {
+  OneService o;
+  o.queue.add_service(KeyId(2), one_variant("b", KeyId(0)));
+  o.queue.add_service(KeyId(3), one_variant("c", KeyId(0)));
   for (uint64_t j = 1; j <= 200; ++j) {
     const Task of_a = task(j, KeyId(1), static_cast<double>(j), 1000);
     o.queue.insert(of_a, of_a.arrival);
@@ -124,16 +124,16 @@ TEST(VariantsQueue, RemovedApplicationsAreExpectedNoMore) {
   EXPECT_GT(o.queue.rate_rps(0, at_ms(201)), 500);
   const plan::GroupProblem& problem = o.queue.problem(at_ms(201), 10);
   o.queue.remove(KeyId(1));
-  ASSERT_THAT(problem.applications, SizeIs(2));
-  EXPECT_EQ(problem.applications[0].name, "c");  // the last has taken its place
-  EXPECT_EQ(problem.requests[0].application, 0u);
-  EXPECT_EQ(o.queue.find(task(500, KeyId(3), 200, 300))->application, 0u);
+  ASSERT_THAT(problem.services, SizeIs(2));
+  EXPECT_EQ(problem.services[0].name, "c");  // the last has taken its place
+  EXPECT_EQ(problem.requests[0].service, 0u);
+  EXPECT_EQ(o.queue.find(task(500, KeyId(3), 200, 300))->service, 0u);
   EXPECT_EQ(o.queue.waiting_items(KeyId(3)), 1u);
   EXPECT_LT(o.queue.rate_rps(0, at_ms(201)), 500);
 }
 
 TEST(VariantsQueue, TheRateFallsWhereNothingComes) {
-  OneApplication o;
+  OneService o;
   for (uint64_t j = 1; j <= 200; ++j) {
     o.queue.insert(task(j, KeyId(1), static_cast<double>(j), 1000), at_ms(static_cast<double>(j)));
   }
@@ -173,8 +173,8 @@ struct NaiveQueue {
 };
 
 TEST(VariantsQueue, IsAsANaiveOneOnRandomEvents) {
-  OneApplication o;
-  o.queue.add_application(KeyId(2), one_variant("b", KeyId(0)));
+  OneService o;
+  o.queue.add_service(KeyId(2), one_variant("b", KeyId(0)));
   NaiveQueue naive;
   Random random(7);
   std::vector<Task> seen;

@@ -25,7 +25,7 @@ struct EventHand : VariantsHand {
 struct Switched : WithSettings {
   using WithSettings::WithSettings;
   VariantInfo v0 = variant(1, 4, 0.9, {0.95, 0.2}), v1 = variant(1, 4, 0.8, {0.2, 0.95});
-  KeyId app = application({v0, v1}, {plan::PenaltyShape::kStep}, 0.7);
+  KeyId app = service({v0, v1}, {plan::PenaltyShape::kStep}, 0.7);
 
   // What is decided at 100 about a request whose data was known before: at the window's end, or
   // when the worker has ended another.
@@ -66,7 +66,7 @@ TEST(Switches, EveryPolicyShortCircuitsOrNot) {
 
 TEST(Window, NothingStartsBeforeItEnds) {
   WindowHand h;
-  const KeyId app = h.application({h.variant(1, 4, 0.9)});
+  const KeyId app = h.service({h.variant(1, 4, 0.9)});
   h.worker();
   h.arrive(app, 10, 300);
   h.arrive(app, 20, 300);
@@ -86,7 +86,7 @@ TEST(Window, ABatchTakesAsLongAsItsOwnWorkersTypeDoes) {
   const KeyId key = h.scheduler->add_key({.name = "v",
                                           .latency = LatencyByType({linear(0, 5), linear(0, 20)}),
                                           .variant = VariantId(0)});
-  const KeyId app = h.application({{key, 0.9, {}}});
+  const KeyId app = h.service({{key, 0.9, {}}});
   h.scheduler->add_worker(at_ms(0), h.out, 1);
   h.arrive(app, 10, 300);
   h.tick(100);
@@ -97,7 +97,7 @@ TEST(Window, ABatchTakesAsLongAsItsOwnWorkersTypeDoes) {
 TEST(Window, EvidenceAboutVariantsWithoutRecallsChangesNothing) {
   WindowHand h("sneakpeek");
   const VariantInfo worse = h.variant(1, 4, 0.6), better = h.variant(1, 4, 0.9);
-  const KeyId app = h.application({worse, better});
+  const KeyId app = h.service({worse, better});
   h.worker();
   h.learned(h.arrive(app, 10, 300), {0, 5}, 12);
   h.tick(100);
@@ -109,7 +109,7 @@ TEST(Window, LabelsSplitNoGroupWhoseRecallsAreUnknown) {
   for (const bool known : {true, false}) {
     WindowHand h("sneakpeek");
     const auto recall = known ? std::vector<double>{0.9, 0.9} : std::vector<double>{};
-    const KeyId app = h.application({h.variant(1, 4, 0.9, recall)});
+    const KeyId app = h.service({h.variant(1, 4, 0.9, recall)});
     h.worker();
     h.learned(h.arrive(app, 0, 1000), {5, 0}, 0);
     h.learned(h.arrive(app, 0, 1000), {0, 5}, 0);
@@ -120,7 +120,7 @@ TEST(Window, LabelsSplitNoGroupWhoseRecallsAreUnknown) {
 
 TEST(Window, ThePlanIsExecutedInOrderAndTheBacklogCarriesOver) {
   WindowHand h;
-  const KeyId app = h.application({h.variant(0, 80, 0.9, {}, 1)}, {plan::PenaltyShape::kNone});
+  const KeyId app = h.service({h.variant(0, 80, 0.9, {}, 1)}, {plan::PenaltyShape::kNone});
   const WorkerId w = h.worker();
   const Task first = h.arrive(app, 10, 300), second = h.arrive(app, 20, 400);
   h.tick(100);
@@ -139,7 +139,7 @@ TEST(Window, ThePlanIsExecutedInOrderAndTheBacklogCarriesOver) {
 
 TEST(Window, WithoutOneWhatWaitsIsPlannedAgainWheneverAWorkerIsFree) {
   EventHand h;
-  const KeyId app = h.application({h.variant(1, 4, 0.9)});
+  const KeyId app = h.service({h.variant(1, 4, 0.9)});
   const WorkerId w = h.worker();
   h.arrive(app, 10, 300);
   EXPECT_EQ(h.batch().finish, at_ms(15));
@@ -152,7 +152,7 @@ TEST(Window, WithoutOneWhatWaitsIsPlannedAgainWheneverAWorkerIsFree) {
 
 TEST(Window, WithdrawalsFromPlannedBatchesCount) {
   WindowHand h;
-  const KeyId app = h.application({h.variant(0, 30, 0.9, {}, 1)}, {plan::PenaltyShape::kNone});
+  const KeyId app = h.service({h.variant(0, 30, 0.9, {}, 1)}, {plan::PenaltyShape::kNone});
   const WorkerId w = h.worker();
   const Task first = h.arrive(app, 10, 300), second = h.arrive(app, 20, 400);
   const Task third = h.arrive(app, 30, 500), never = h.arrive(app, 40, 600);
@@ -169,8 +169,8 @@ TEST(Window, WithdrawalsFromPlannedBatchesCount) {
 // Two of three leave a batch of 4 + 3 ms: what is left takes 4 + 1.
 TEST(Window, ABatchThatLostSomeTakesLess) {
   WindowHand h;
-  const KeyId other = h.application({h.variant(0, 50, 0.9)}, {plan::PenaltyShape::kNone});
-  const KeyId app = h.application({h.variant(1, 4, 0.9)}, {plan::PenaltyShape::kNone});
+  const KeyId other = h.service({h.variant(0, 50, 0.9)}, {plan::PenaltyShape::kNone});
+  const KeyId app = h.service({h.variant(1, 4, 0.9)}, {plan::PenaltyShape::kNone});
   const WorkerId w = h.worker();
   h.arrive(other, 1, 150);
   const Task a = h.arrive(app, 10, 900), b = h.arrive(app, 10, 900);
@@ -189,10 +189,8 @@ TEST(Window, ABatchThatLostSomeTakesLess) {
 // comes next is planned for 150, not behind 50 ms more, and loads the model itself.
 TEST(Window, ABatchThatLostAllTakesNothing) {
   WindowHand h;
-  const KeyId other =
-      h.application({h.variant(0, 50, 0.9, {}, 1, 0, 1)}, {plan::PenaltyShape::kNone});
-  const KeyId app =
-      h.application({h.variant(0, 40, 0.9, {}, 1, 10, 1)}, {plan::PenaltyShape::kNone});
+  const KeyId other = h.service({h.variant(0, 50, 0.9, {}, 1, 0, 1)}, {plan::PenaltyShape::kNone});
+  const KeyId app = h.service({h.variant(0, 40, 0.9, {}, 1, 10, 1)}, {plan::PenaltyShape::kNone});
   const WorkerId w = h.limited_worker(4);
   h.arrive(other, 1, 150);
   const Task a = h.arrive(app, 10, 900);
@@ -212,10 +210,8 @@ TEST(Window, ABatchThatLostAllTakesNothing) {
 // The next batch of the same model loads it instead.
 TEST(Window, TheNextBatchLoadsWhatAWithdrawnOneWouldHave) {
   WindowHand h;
-  const KeyId other =
-      h.application({h.variant(0, 50, 0.9, {}, 1, 0, 1)}, {plan::PenaltyShape::kNone});
-  const KeyId app =
-      h.application({h.variant(0, 40, 0.9, {}, 1, 10, 1)}, {plan::PenaltyShape::kNone});
+  const KeyId other = h.service({h.variant(0, 50, 0.9, {}, 1, 0, 1)}, {plan::PenaltyShape::kNone});
+  const KeyId app = h.service({h.variant(0, 40, 0.9, {}, 1, 10, 1)}, {plan::PenaltyShape::kNone});
   const WorkerId w = h.limited_worker(4);
   h.arrive(other, 1, 150);
   const Task a = h.arrive(app, 10, 900);
@@ -231,8 +227,7 @@ TEST(Window, TheNextBatchLoadsWhatAWithdrawnOneWouldHave) {
 
 TEST(Window, LoadsWhereMemoryIsLimited) {
   WindowHand h;
-  const KeyId app =
-      h.application({h.variant(0, 5, 0.9, {}, 1, 20, 3)}, {plan::PenaltyShape::kNone});
+  const KeyId app = h.service({h.variant(0, 5, 0.9, {}, 1, 20, 3)}, {plan::PenaltyShape::kNone});
   const WorkerId w = h.limited_worker(4);
   h.arrive(app, 0, 300);
   h.arrive(app, 0, 300);
@@ -263,7 +258,7 @@ TEST(Window, ItemsAboveAFullBatchAreSplit) {
 TEST(Window, ShortCircuitsAreAnsweredAtItsEnd) {
   WindowHand h("sneakpeek");
   const KeyId app =
-      h.application({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kStep}, 0.5);
+      h.service({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kStep}, 0.5);
   h.worker();
   h.learned(h.arrive(app, 90, 20), {3, 0}, 91);
   h.tick(100);

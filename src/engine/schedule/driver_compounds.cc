@@ -78,8 +78,8 @@ void Driver::name_all(plan::PoolProblem& problem) const {
 
 void Driver::name_all(plan::GroupProblem& problem) const {
   // One for each shape of its requests, and no two of a document may have the same name.
-  for (size_t a = 1; a < problem.applications.size(); ++a) {
-    problem.applications[a].name += "#" + std::to_string(a);
+  for (size_t a = 1; a < problem.services.size(); ++a) {
+    problem.services[a].name += "#" + std::to_string(a);
   }
   for (size_t i = 0; i < problem.requests.size(); ++i) problem.requests[i].id = std::to_string(i);
   for (size_t t = 0; t < problem.worker_types.size(); ++t) {

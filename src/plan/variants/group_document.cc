@@ -36,12 +36,12 @@ class ProblemReader {
   void read_policy(ObjectReader& fields);
   void read_workers(Reader list);
   void read_other_models(Reader list);
-  void read_applications(Reader list);
-  GroupApplication read_application(Reader value);
-  void read_expected(Reader value, const GroupApplication& application);
-  void read_prior(Reader list, GroupApplication& application);
-  GroupVariant read_variant(Reader value, GroupApplication& application, Names& taken);
-  void read_recall(Reader list, GroupApplication& application, GroupVariant& variant);
+  void read_services(Reader list);
+  GroupService read_service(Reader value);
+  void read_expected(Reader value, const GroupService& service);
+  void read_prior(Reader list, GroupService& service);
+  GroupVariant read_variant(Reader value, GroupService& service, Names& taken);
+  void read_recall(Reader list, GroupService& service, GroupVariant& variant);
   uint32_t find_model(Reader name, GroupModel model);
   void read_loaded(Reader list, GroupWorker& worker);
   void read_requests(Reader list);
@@ -50,7 +50,7 @@ class ProblemReader {
 
   GroupProblem problem_;
   std::vector<Reader> loaded_;  // by worker, to be read when the models are known
-  absl::flat_hash_map<std::string, uint32_t> models_, applications_;
+  absl::flat_hash_map<std::string, uint32_t> models_, services_;
 };
 
 GroupProblem ProblemReader::read(Reader root) {
@@ -58,8 +58,8 @@ GroupProblem ProblemReader::read(Reader root) {
   problem_.now = read_time(fields["now_ms"]);
   read_policy(fields);
   read_workers(fields["workers"]);
-  read_applications(fields["applications"]);
-  if (!problem_.expected.empty()) problem_.expected.resize(problem_.applications.size());
+  read_services(fields["applications"]);
+  if (!problem_.expected.empty()) problem_.expected.resize(problem_.services.size());
   read_other_models(fields["other_models"]);
   for (size_t w = 0; w < loaded_.size(); ++w) read_loaded(loaded_[w], problem_.workers[w]);
   read_requests(fields["requests"]);
@@ -116,39 +116,38 @@ void ProblemReader::read_other_models(Reader list) {
   }
 }
 
-void ProblemReader::read_applications(Reader list) {
+void ProblemReader::read_services(Reader list) {
   for (const Reader value : list.list(1)) {
     if (list.failed()) return;
-    problem_.applications.push_back(read_application(value));
+    problem_.services.push_back(read_service(value));
   }
 }
 
-GroupApplication ProblemReader::read_application(Reader value) {
+GroupService ProblemReader::read_service(Reader value) {
   ObjectReader fields = value.object();
-  GroupApplication application;
+  GroupService service;
   const Reader name = fields["name"];
-  application.name = name.string();
-  const auto index = static_cast<uint32_t>(problem_.applications.size());
-  if (!applications_.emplace(application.name, index).second) name.fail("a name of its own");
-  application.penalty = read_penalty(fields["penalty"]);
-  if (const Reader prior = fields["prior"]; prior.present()) read_prior(prior, application);
+  service.name = name.string();
+  const auto index = static_cast<uint32_t>(problem_.services.size());
+  if (!services_.emplace(service.name, index).second) name.fail("a name of its own");
+  service.penalty = read_penalty(fields["penalty"]);
+  if (const Reader prior = fields["prior"]; prior.present()) read_prior(prior, service);
   Names taken;
   for (const Reader variant : fields["variants"].list(1)) {
     if (value.failed()) break;
-    application.variants.push_back(read_variant(variant, application, taken));
+    service.variants.push_back(read_variant(variant, service, taken));
   }
   if (const Reader circuit = fields["short_circuit"]; circuit.present()) {
     ObjectReader parts = circuit.object();
-    application.short_circuit = {read_own_name(parts["name"], taken),
-                                 parts["accuracy"].between(0, 1)};
+    service.short_circuit = {read_own_name(parts["name"], taken), parts["accuracy"].between(0, 1)};
   }
-  read_expected(fields["expected"], application);
-  return application;
+  read_expected(fields["expected"], service);
+  return service;
 }
 
-void ProblemReader::read_expected(Reader value, const GroupApplication& application) {
+void ProblemReader::read_expected(Reader value, const GroupService& service) {
   if (!value.present()) return;
-  problem_.expected.resize(problem_.applications.size() + 1);
+  problem_.expected.resize(problem_.services.size() + 1);
   ExpectedArrivals& expected = problem_.expected.back();
   ObjectReader fields = value.object();
   expected.rate_rps = fields["rate_rps"].between(0, kMostRate);
@@ -159,22 +158,21 @@ void ProblemReader::read_expected(Reader value, const GroupApplication& applicat
   for (const Reader accuracy : accuracies.optional_list()) {
     expected.accuracies.push_back(accuracy.between(0, 1));
   }
-  const size_t variants = std::max<size_t>(application.variants.size(), 1);
+  const size_t variants = std::max<size_t>(service.variants.size(), 1);
   if (expected.accuracies.size() % variants != 0) {
-    accuracies.fail(fmt::format("one for each of {} variants, any number of times",
-                                application.variants.size()));
+    accuracies.fail(
+        fmt::format("one for each of {} variants, any number of times", service.variants.size()));
   }
 }
 
-void ProblemReader::read_prior(Reader list, GroupApplication& application) {
+void ProblemReader::read_prior(Reader list, GroupService& service) {
   for (const Reader weight : list.list(1)) {
-    application.prior.push_back(weight.positive());
-    if (application.prior.back() > kMostCounts) weight.fail(fmt::format("at most {}", kMostCounts));
+    service.prior.push_back(weight.positive());
+    if (service.prior.back() > kMostCounts) weight.fail(fmt::format("at most {}", kMostCounts));
   }
 }
 
-GroupVariant ProblemReader::read_variant(Reader value, GroupApplication& application,
-                                         Names& taken) {
+GroupVariant ProblemReader::read_variant(Reader value, GroupService& service, Names& taken) {
   ObjectReader fields = value.object();
   GroupVariant variant;
   const Reader name = fields["name"];
@@ -183,26 +181,26 @@ GroupVariant ProblemReader::read_variant(Reader value, GroupApplication& applica
   model.memory_bytes = read_bytes(fields["memory_mb"], 0.0);
   variant.model = find_model(name, std::move(model));
   variant.accuracy = fields["accuracy"].between(0, 1);
-  read_recall(fields["recall"], application, variant);
+  read_recall(fields["recall"], service, variant);
   variant.latency = read_tables(fields["latency_ms"], fields["max_batch"], problem_.worker_types);
   return variant;
 }
 
 // Without a prior the first recalls say how many classes there are, and every class
 // weighs 0.5: Jeffreys' prior, the uninformative one of section 6.3.3.
-void ProblemReader::read_recall(Reader list, GroupApplication& application, GroupVariant& variant) {
-  const bool first = application.variants.empty() && application.prior.empty();
-  if (!list.present() && application.prior.empty()) return;
+void ProblemReader::read_recall(Reader list, GroupService& service, GroupVariant& variant) {
+  const bool first = service.variants.empty() && service.prior.empty();
+  if (!list.present() && service.prior.empty()) return;
   for (const Reader recall : list.list(1)) variant.recall.push_back(recall.between(0, 1));
-  if (first) application.prior.assign(variant.recall.size(), 0.5);
-  if (variant.recall.size() != application.prior.size()) {
-    list.fail(application.prior.empty()
+  if (first) service.prior.assign(variant.recall.size(), 0.5);
+  if (variant.recall.size() != service.prior.size()) {
+    list.fail(service.prior.empty()
                   ? "no recall, as with the variants before it"
-                  : fmt::format("one for each of {} classes", application.prior.size()));
+                  : fmt::format("one for each of {} classes", service.prior.size()));
   }
 }
 
-// One model may be a variant of several applications.
+// One model may be a variant of several services.
 uint32_t ProblemReader::find_model(Reader name, GroupModel model) {
   const auto index = static_cast<uint32_t>(problem_.models.size());
   const auto [found, is_new] = models_.emplace(model.name, index);
@@ -251,26 +249,26 @@ GroupRequest ProblemReader::read_request(Reader value, Names& taken) {
   request.arrival = read_time(fields["arrival_ms"]);
   request.deadline = read_time(deadline);
   const Reader evidence = fields["evidence"];
-  const auto application = applications_.find(name.string());
+  const auto service = services_.find(name.string());
   if (value.failed()) return request;
-  if (application == applications_.end()) {
+  if (service == services_.end()) {
     name.fail("the name of an application");
     return request;
   }
-  request.application = application->second;
+  request.service = service->second;
   if (request.deadline <= request.arrival) deadline.fail("a deadline after arrival_ms");
   if (evidence.present()) read_evidence(evidence, request);
   return request;
 }
 
 void ProblemReader::read_evidence(Reader list, GroupRequest& request) {
-  const GroupApplication& application = problem_.applications[request.application];
+  const GroupService& service = problem_.services[request.service];
   const auto counts = list.list();
   request.evidence = static_cast<uint32_t>(problem_.evidence.size());
-  if (application.prior.empty()) {
-    list.fail(fmt::format("none, since '{}' has no prior and no recalls", application.name));
-  } else if (counts.size() != application.prior.size()) {
-    list.fail(fmt::format("one for each of {} classes", application.prior.size()));
+  if (service.prior.empty()) {
+    list.fail(fmt::format("none, since '{}' has no prior and no recalls", service.name));
+  } else if (counts.size() != service.prior.size()) {
+    list.fail(fmt::format("one for each of {} classes", service.prior.size()));
   }
   for (const Reader count : counts) problem_.evidence.push_back(count.between(0, kMostCounts));
 }

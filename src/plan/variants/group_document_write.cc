@@ -39,10 +39,10 @@ Json write_expected(const ExpectedArrivals& expected) {
   return out;
 }
 
-Json write_application(const GroupProblem& problem, const GroupApplication& application) {
-  Json out = {{"name", application.name}, {"penalty", write_penalty(application.penalty)}};
-  if (!application.prior.empty()) out["prior"] = application.prior;
-  for (const GroupVariant& v : application.variants) {
+Json write_service(const GroupProblem& problem, const GroupService& service) {
+  Json out = {{"name", service.name}, {"penalty", write_penalty(service.penalty)}};
+  if (!service.prior.empty()) out["prior"] = service.prior;
+  for (const GroupVariant& v : service.variants) {
     const GroupModel& model = problem.models[v.model];
     Json variant = {{"name", model.name},
                     {"load_ms", millis(model.load)},
@@ -52,10 +52,10 @@ Json write_application(const GroupProblem& problem, const GroupApplication& appl
     variant["accuracy"] = v.accuracy;
     out["variants"].push_back(std::move(variant));
   }
-  if (const auto& circuit = application.short_circuit) {
+  if (const auto& circuit = service.short_circuit) {
     out["short_circuit"] = {{"name", circuit->name}, {"accuracy", circuit->accuracy}};
   }
-  const auto index = static_cast<size_t>(&application - problem.applications.data());
+  const auto index = static_cast<size_t>(&service - problem.services.data());
   if (!problem.expected.empty()) out["expected"] = write_expected(problem.expected[index]);
   return out;
 }
@@ -73,22 +73,21 @@ Json write_worker(const GroupProblem& problem, const GroupWorker& worker) {
 }
 
 Json write_request(const GroupProblem& problem, const GroupRequest& request) {
-  const GroupApplication& application = problem.applications[request.application];
+  const GroupService& service = problem.services[request.service];
   Json out = {{"id", request.id},
-              {"application", application.name},
+              {"application", service.name},
               {"arrival_ms", millis(request.arrival - problem.now)},
               {"deadline_ms", millis(request.deadline - problem.now)}};
   if (request.evidence) {
-    out["evidence"] =
-        std::span(problem.evidence).subspan(*request.evidence, application.prior.size());
+    out["evidence"] = std::span(problem.evidence).subspan(*request.evidence, service.prior.size());
   }
   return out;
 }
 
-// Models that workers may hold though they are no variant of these applications.
+// Models that workers may hold though they are no variant of these services.
 Json write_other_models(const GroupProblem& problem) {
   std::vector<bool> variant(problem.models.size());
-  for (const GroupApplication& a : problem.applications) {
+  for (const GroupService& a : problem.services) {
     for (const GroupVariant& v : a.variants) variant[v.model] = true;
   }
   Json out = Json::array();
@@ -103,7 +102,7 @@ Json write_other_models(const GroupProblem& problem) {
 Json write_infeasible(const GroupProblem& problem, const GroupSchedule& schedule) {
   Json out = {{"feasible", false}, {"binding", "memory_mb"}};
   out["reason"] = fmt::format("no variant of '{}' fits the memory of any worker",
-                              problem.applications[schedule.unserved].name);
+                              problem.services[schedule.unserved].name);
   return out;
 }
 
@@ -112,8 +111,8 @@ Json write_infeasible(const GroupProblem& problem, const GroupSchedule& schedule
 Json to_document(const GroupProblem& problem) {
   Json out = {{"now_ms", 0.0}, {"workers", Json::array()}, {"applications", Json::array()}};
   for (const auto& w : problem.workers) out["workers"].push_back(write_worker(problem, w));
-  for (const auto& a : problem.applications) {
-    out["applications"].push_back(write_application(problem, a));
+  for (const auto& a : problem.services) {
+    out["applications"].push_back(write_service(problem, a));
   }
   if (Json others = write_other_models(problem); !others.empty()) out["other_models"] = others;
   out["requests"] = Json::array();
@@ -141,7 +140,7 @@ Json write_group_schedule(const GroupProblem& problem, const GroupSchedule& sche
     return list;
   };
   for (const GroupBatch& b : schedule.batches) {
-    const GroupVariant& variant = problem.applications[b.application].variants[b.variant];
+    const GroupVariant& variant = problem.services[b.service].variants[b.variant];
     out["schedule"].push_back({{"worker", problem.workers[b.worker].name},
                                {"variant", problem.models[variant.model].name},
                                {"requests", ids(schedule.requests_of(b))},

@@ -29,7 +29,7 @@ void GroupTimeline::fill(const GroupTables& tables, const GroupPlan& plan, Group
   }
   for (const uint32_t r : plan.short_circuited) {
     utility_[r] = tables.short_circuit_utility(r);
-    out.expected_accuracy[r] = tables.application(r).short_circuit->accuracy;
+    out.expected_accuracy[r] = tables.service(r).short_circuit->accuracy;
   }
   for (const double u : utility_) out.utility += u;
   if (!utility_.empty()) out.utility /= static_cast<double>(utility_.size());
@@ -37,11 +37,11 @@ void GroupTimeline::fill(const GroupTables& tables, const GroupPlan& plan, Group
 
 void GroupTimeline::run(const GroupTables& tables, const GroupRun& run, GroupSchedule& out) {
   const GroupProblem& problem = tables.problem();
-  const GroupVariant& variant = problem.applications[run.application].variants[run.variant];
+  const GroupVariant& variant = problem.services[run.service].variants[run.variant];
   const LatencyTable& latency = tables.latency(variant, run.worker);
   bool load = worker_.residency.use(variant.model);
   for (uint32_t done = 0; done < run.count;) {
-    GroupBatch batch = {run.worker, run.application, run.variant, run.first + done};
+    GroupBatch batch = {run.worker, run.service, run.variant, run.first + done};
     batch.count = std::min(latency.max_batch(), run.count - done);
     batch.load = std::exchange(load, false);
     batch.start = worker_.free;

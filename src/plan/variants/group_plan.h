@@ -13,7 +13,7 @@ namespace fermata::plan {
 // Requests that follow each other on a worker with one variant: order[first, first + count)
 // of the plan, in batches of at most the variant's max_batch.
 struct GroupRun {
-  uint32_t worker = 0, application = 0, variant = 0;
+  uint32_t worker = 0, service = 0, variant = 0;
   uint32_t first = 0, count = 0;
 };
 

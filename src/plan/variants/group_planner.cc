@@ -54,7 +54,7 @@ bool GroupPlanner::plan_groups() {
   for (const uint32_t g : ranked_) {
     GroupChoice& choice = choices_.emplace_back();
     if (!choose_for_group(g, choice)) {
-      schedule_.unserved = groups[g].application;
+      schedule_.unserved = groups[g].service;
       return false;
     }
   }
@@ -73,7 +73,7 @@ bool GroupPlanner::choose_for_group(uint32_t group, GroupChoice& choice) {
   std::optional<double> short_circuit;
   if (g.short_circuit) short_circuit = runs_.short_circuit_utility(group) / g.count;
   return local_.choose(
-      problem.applications[g.application], short_circuit,
+      problem.services[g.service], short_circuit,
       [&](uint32_t variant, uint32_t worker) {
         return runs_.length(group, variant, problem.workers[worker].type);
       },
@@ -104,7 +104,7 @@ bool GroupPlanner::plan_requests() {
   for (const uint32_t r : ranked_) {
     GroupChoice& choice = choices_.emplace_back();
     if (!choose_for_request(r, choice)) {
-      schedule_.unserved = problem.requests[r].application;
+      schedule_.unserved = problem.requests[r].service;
       return false;
     }
   }
@@ -114,19 +114,19 @@ bool GroupPlanner::plan_requests() {
 
 // As if the request ran alone after what stands before it, each of that alone too (equation 1).
 bool GroupPlanner::choose_for_request(uint32_t request, GroupChoice& choice) {
-  const GroupApplication& application = tables_.application(request);
+  const GroupService& service = tables_.service(request);
   const bool by_accuracy = tables_.problem().policy == GroupPolicy::kMaxAccEdf;
   choice.subject = request;
   std::optional<double> short_circuit;
   if (tables_.may_short_circuit(request)) {
     short_circuit =
-        by_accuracy ? application.short_circuit->accuracy : tables_.short_circuit_utility(request);
+        by_accuracy ? service.short_circuit->accuracy : tables_.short_circuit_utility(request);
   }
   const auto takes = [&](uint32_t variant, uint32_t worker) {
-    return tables_.latency(application.variants[variant], worker)(1);
+    return tables_.latency(service.variants[variant], worker)(1);
   };
   return local_.choose(
-      application, short_circuit, takes,
+      service, short_circuit, takes,
       [&](uint32_t variant, uint32_t worker, Time start) {
         return by_accuracy ? tables_.accuracy(request, variant)
                            : tables_.utility(request, variant, start + takes(variant, worker));
@@ -152,7 +152,7 @@ void GroupPlanner::assemble_groups() {
     const auto requests = tables_.requests_of(g);
     auto& to = choice.worker == GroupChoice::kShortCircuit ? plan_.short_circuited : plan_.order;
     if (choice.worker != GroupChoice::kShortCircuit) {
-      plan_.runs.push_back({choice.worker, g.application, choice.variant,
+      plan_.runs.push_back({choice.worker, g.service, choice.variant,
                             static_cast<uint32_t>(plan_.order.size()), g.count});
     }
     to.insert(to.end(), requests.begin(), requests.end());
@@ -168,15 +168,15 @@ void GroupPlanner::assemble_requests() {
       plan_.short_circuited.push_back(choice.subject);
       continue;
     }
-    const uint32_t application = tables_.problem().requests[choice.subject].application;
+    const uint32_t service = tables_.problem().requests[choice.subject].service;
     const auto position = static_cast<uint32_t>(plan_.order.size());
     plan_.order.push_back(choice.subject);
     GroupRun* last = plan_.runs.empty() ? nullptr : &plan_.runs.back();
-    if (last != nullptr && last->worker == choice.worker && last->application == application &&
+    if (last != nullptr && last->worker == choice.worker && last->service == service &&
         last->variant == choice.variant) {
       ++last->count;
     } else {
-      plan_.runs.push_back({choice.worker, application, choice.variant, position, 1});
+      plan_.runs.push_back({choice.worker, service, choice.variant, position, 1});
     }
   }
 }

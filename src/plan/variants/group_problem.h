@@ -19,7 +19,7 @@ namespace fermata::plan {
 // request, on which worker, when, and with whom. Things refer to each other by
 // index; names are for documents and errors only.
 
-// What a worker loads. Variants of several applications may be the same model.
+// What a worker loads. Variants of several services may be the same model.
 struct GroupModel {
   std::string name;
   Duration load;             // before the first batch on a worker that does not hold it
@@ -29,7 +29,7 @@ struct GroupModel {
 struct GroupVariant {
   uint32_t model = 0;          // of GroupProblem::models
   double accuracy = 0;         // profiled
-  std::vector<double> recall;  // by class; of the application's number of classes
+  std::vector<double> recall;  // by class; of the service's number of classes
   // By worker type, or one for all types. max_batch is the table's.
   std::vector<std::shared_ptr<const LatencyTable>> latency;
 };
@@ -40,7 +40,7 @@ struct ShortCircuit {
   double accuracy = 0;  // profiled
 };
 
-struct GroupApplication {
+struct GroupService {
   std::string name;
   Penalty penalty;
   std::vector<double> prior;           // by class, each above 0; empty: no evidence is known
@@ -50,7 +50,7 @@ struct GroupApplication {
 
 struct GroupRequest {
   std::string id;
-  uint32_t application = 0;
+  uint32_t service = 0;
   Time arrival, deadline;  // finite, deadline > arrival
   // Where in GroupProblem::evidence its counts by class begin; none: not known (yet).
   std::optional<uint32_t> evidence;
@@ -78,7 +78,7 @@ enum class GroupPolicy : uint8_t {
 std::span<const std::string_view> group_policy_names();
 std::span<const std::string_view> published_group_policy_names();  // all but the last
 
-// What is expected to come of one application: requests at an even pace.
+// What is expected to come of one service: requests at an even pace.
 struct ExpectedArrivals {
   double rate_rps = 0;
   Duration slo;        // their deadline minus their arrival; infinite: they have none
@@ -95,7 +95,7 @@ struct GroupProblem {
   std::vector<std::string> worker_types = {"default"};
   std::vector<GroupWorker> workers;  // at least one
   std::vector<GroupModel> models;
-  std::vector<GroupApplication> applications;
+  std::vector<GroupService> services;
   std::vector<GroupRequest> requests;
   std::vector<double> evidence;  // of all requests that have some, one after the other
   GroupPolicy policy = GroupPolicy::kSneakPeek;
@@ -107,13 +107,13 @@ struct GroupProblem {
   // By class; empty where it has none.
   std::span<const double> evidence_of(const GroupRequest& r) const {
     if (!r.evidence) return {};
-    return std::span(evidence).subspan(*r.evidence, applications[r.application].prior.size());
+    return std::span(evidence).subspan(*r.evidence, services[r.service].prior.size());
   }
 
-  // Of a decision that kFermata makes while it serves. By application; empty: nothing is known of
+  // Of a decision that kFermata makes while it serves. By service; empty: nothing is known of
   // what will come, and no published policy that believes the same may be worth more.
   std::vector<ExpectedArrivals> expected;
-  double others = 0;  // workers that are always busy with what is not in the problem
+  double others = 0;        // workers that are always busy with what is not in the problem
   double others_price = 0;  // what a worker second more is worth to that
   // Of the prices that it tries: the one that was best last time, and which of the others were
   // tried.
@@ -122,7 +122,7 @@ struct GroupProblem {
 
 // One run of a variant. Its requests are GroupSchedule::requests[first, first + count).
 struct GroupBatch {
-  uint32_t worker = 0, application = 0, variant = 0;
+  uint32_t worker = 0, service = 0, variant = 0;
   uint32_t first = 0, count = 0;
   bool load = false;  // start to finish includes loading the model
   Time start, finish;
@@ -130,7 +130,7 @@ struct GroupBatch {
 
 struct GroupSchedule {
   bool feasible = true;   // false: see `unserved`; the rest is empty
-  uint32_t unserved = 0;  // an application none of whose variants fits any worker's memory
+  uint32_t unserved = 0;  // a service none of whose variants fits any worker's memory
   bool exact = false;     // no order, choice of variants or assignment of these groups is better
   double utility = 0;     // mean over the requests of accuracy * (1 - penalty); 0 of none
   std::vector<GroupBatch> batches;  // by worker, and in the order in which each runs them

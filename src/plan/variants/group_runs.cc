@@ -9,7 +9,7 @@ void GroupRuns::prepare(const GroupTables& tables) {
   const GroupProblem& problem = tables.problem();
   types_ = problem.worker_types.size();
   most_variants_ = 0;
-  for (const GroupApplication& a : problem.applications) {
+  for (const GroupService& a : problem.services) {
     most_variants_ = std::max(most_variants_, a.variants.size());
   }
   batches_.clear();
@@ -17,7 +17,7 @@ void GroupRuns::prepare(const GroupTables& tables) {
   short_circuit_.assign(tables.groups().size(), 0);
   for (uint32_t g = 0; g < tables.groups().size(); ++g) {
     const RequestGroup& group = tables.groups()[g];
-    const auto& variants = problem.applications[group.application].variants;
+    const auto& variants = problem.services[group.service].variants;
     for (uint32_t v = 0; v < variants.size(); ++v) {
       const auto& latency = variants[v].latency;
       for (uint32_t t = 0; t < types_; ++t) {
@@ -53,7 +53,7 @@ GroupRuns::Batch GroupRuns::prepare_batch(uint32_t first, uint32_t count, uint32
   batch.on_time = 0;
   for (const uint32_t r : tables_->order().subspan(first, count)) {
     const GroupRequest& request = tables_->problem().requests[r];
-    const Penalty& penalty = tables_->application(r).penalty;
+    const Penalty& penalty = tables_->service(r).penalty;
     batch.on_time += tables_->accuracy(r, variant) * (1 - penalty.on_time());
     if (!penalty.depends_on_time()) continue;
     batch.on_time_until = std::min(batch.on_time_until, request.deadline);

@@ -269,7 +269,7 @@ bool GroupSearch::seen_better(const Branch& branch) {
 }
 
 std::span<const GroupVariant> GroupSearch::variants(uint32_t group) const {
-  return tables_->problem().applications[tables_->groups()[group].application].variants;
+  return tables_->problem().services[tables_->groups()[group].service].variants;
 }
 
 }  // namespace fermata::plan

@@ -26,7 +26,7 @@ void GroupTables::prepare(const GroupProblem& problem) {
   data_aware_ = problem.data_aware.value_or(sneakpeek);
   short_circuit_ = problem.short_circuit.value_or(sneakpeek);
   most_variants_ = 0;
-  for (const GroupApplication& a : problem.applications) {
+  for (const GroupService& a : problem.services) {
     most_variants_ = std::max(most_variants_, static_cast<uint32_t>(a.variants.size()));
   }
   accuracy_.resize(problem.requests.size() * most_variants_);
@@ -39,7 +39,7 @@ void GroupTables::prepare(const GroupProblem& problem) {
 // of its variants, and splitting by them would only break batches.
 void GroupTables::believe(uint32_t request) {
   const GroupRequest& r = problem_->requests[request];
-  const GroupApplication& a = application(request);
+  const GroupService& a = service(request);
   const bool by_data = data_aware_ && r.evidence.has_value() &&
                        absl::c_any_of(a.variants, [](const auto& v) { return !v.recall.empty(); });
   belief_.set(a.prior, by_data ? problem_->evidence_of(r) : std::span<const double>());
@@ -57,7 +57,7 @@ void GroupTables::prioritise() {
   for (const GroupRequest& r : problem_->requests) earliest = std::min(earliest, r.deadline);
   priority_.resize(problem_->requests.size());
   for (uint32_t i = 0; i < priority_.size(); ++i) {
-    const size_t variants = application(i).variants.size();
+    const size_t variants = service(i).variants.size();
     const double spread =
         variance(std::span(accuracy_).subspan(size_t{i} * most_variants_, variants));
     const Duration later = problem_->requests[i].deadline - earliest;
@@ -77,19 +77,19 @@ bool GroupTables::before(uint32_t a, uint32_t b) const {
 
 bool GroupTables::may_short_circuit(uint32_t request) const {
   return short_circuit_ && problem_->requests[request].evidence &&
-         application(request).short_circuit.has_value();
+         service(request).short_circuit.has_value();
 }
 
 double GroupTables::short_circuit_utility(uint32_t request) const {
   const GroupRequest& r = problem_->requests[request];
-  const GroupApplication& a = application(request);
+  const GroupService& a = service(request);
   return a.short_circuit->accuracy *
          (1 - a.penalty(r.deadline - r.arrival, problem_->now - r.arrival));
 }
 
 double GroupTables::utility(uint32_t request, uint32_t variant, Time finish) const {
   const GroupRequest& r = problem_->requests[request];
-  const Penalty& penalty = application(request).penalty;
+  const Penalty& penalty = service(request).penalty;
   return accuracy(request, variant) * (1 - penalty(r.deadline - r.arrival, finish - r.arrival));
 }
 
@@ -100,22 +100,22 @@ void GroupTables::prepare_groups() {
 }
 
 void GroupTables::form_groups() {
-  const auto& applications = problem_->applications;
-  slot_base_.resize(applications.size());
+  const auto& services = problem_->services;
+  slot_base_.resize(services.size());
   uint32_t slots = 0;
-  for (size_t a = 0; a < applications.size(); ++a) {
+  for (size_t a = 0; a < services.size(); ++a) {
     slot_base_[a] = slots;
-    slots += static_cast<uint32_t>(applications[a].prior.size()) + 1;
+    slots += static_cast<uint32_t>(services[a].prior.size()) + 1;
   }
   slots_.assign(slots, 0);
   groups_.clear();
   group_of_.resize(problem_->requests.size());
   const bool split = problem_->policy == GroupPolicy::kSneakPeek;
   for (uint32_t r = 0; r < group_of_.size(); ++r) {
-    const uint32_t application = problem_->requests[r].application;
-    uint32_t& slot = slots_[slot_base_[application] + (split ? label_[r] : 0)];
+    const uint32_t service = problem_->requests[r].service;
+    uint32_t& slot = slots_[slot_base_[service] + (split ? label_[r] : 0)];
     if (slot == 0) {
-      groups_.push_back({.application = application});
+      groups_.push_back({.service = service});
       slot = static_cast<uint32_t>(groups_.size());
     }
     group_of_[r] = slot - 1;
@@ -145,7 +145,7 @@ void GroupTables::split_large_groups() {
   parts_.clear();
   for (const RequestGroup& g : groups_) {
     for (uint32_t done = 0; done < g.count;) {
-      RequestGroup part = {.application = g.application, .first = g.first + done};
+      RequestGroup part = {.service = g.service, .first = g.first + done};
       part.count = std::min(problem_->max_group, g.count - done);
       done += part.count;
       for (const uint32_t r : requests_of(part)) {

@@ -10,9 +10,9 @@
 namespace fermata::plan {
 
 // Requests that one variant serves in consecutive batches: those of one
-// application, of one likely class where the policy splits by it (section 5.3.2).
+// service, of one likely class where the policy splits by it (section 5.3.2).
 struct RequestGroup {
-  uint32_t application = 0;
+  uint32_t service = 0;
   uint32_t first = 0, count = 0;  // of GroupTables::order()
   bool short_circuit = true;      // every request of it may be short-circuited
   double priority = 0;            // equation 14, up to a factor that all share
@@ -26,8 +26,8 @@ class GroupTables {
   void prepare(const GroupProblem& problem);
 
   const GroupProblem& problem() const { return *problem_; }
-  const GroupApplication& application(uint32_t request) const {
-    return problem_->applications[problem_->requests[request].application];
+  const GroupService& service(uint32_t request) const {
+    return problem_->services[problem_->requests[request].service];
   }
   // What the policy believes: from the evidence where it looks at the data and there
   // is some (equation 9), else as profiled.
@@ -71,8 +71,8 @@ class GroupTables {
   estimate::Belief belief_;
   std::vector<RequestGroup> groups_, parts_;
   std::vector<uint32_t> order_;
-  std::vector<uint32_t> slot_base_;  // of an application in slots_
-  std::vector<uint32_t> slots_;      // group + 1 by application and label
+  std::vector<uint32_t> slot_base_;  // of a service in slots_
+  std::vector<uint32_t> slots_;      // group + 1 by service and label
   std::vector<uint32_t> group_of_;   // by request
 };
 

@@ -25,8 +25,8 @@ class LocalChoice {
   // circuit, which takes no time, where it may be taken. Advances the chosen worker. False
   // where nothing fits any worker. O(variants * workers * loaded models).
   template <class Takes, class Value>
-  bool choose(const GroupApplication& application, std::optional<double> short_circuit,
-              const Takes& takes, const Value& value, GroupChoice& choice);
+  bool choose(const GroupService& service, std::optional<double> short_circuit, const Takes& takes,
+              const Value& value, GroupChoice& choice);
 
   // Of everything chosen since reset().
   Duration busy() const { return busy_; }
@@ -64,7 +64,7 @@ std::optional<LocalChoice::Place> LocalChoice::first_to_finish(uint32_t model,
 }
 
 template <class Takes, class Value>
-bool LocalChoice::choose(const GroupApplication& application, std::optional<double> short_circuit,
+bool LocalChoice::choose(const GroupService& service, std::optional<double> short_circuit,
                          const Takes& takes, const Value& value, GroupChoice& choice) {
   std::optional<Place> best;
   double best_value = 0;
@@ -72,8 +72,8 @@ bool LocalChoice::choose(const GroupApplication& application, std::optional<doub
     best = Place();
     best_value = *short_circuit;
   }
-  for (uint32_t v = 0; v < application.variants.size(); ++v) {
-    const auto place = first_to_finish(application.variants[v].model,
+  for (uint32_t v = 0; v < service.variants.size(); ++v) {
+    const auto place = first_to_finish(service.variants[v].model,
                                        [&](uint32_t worker) { return takes(v, worker); });
     if (!place) continue;
     const double now = value(v, place->worker, workers_[place->worker].free + place->load);
@@ -88,7 +88,7 @@ bool LocalChoice::choose(const GroupApplication& application, std::optional<doub
   choice.worker = best->worker;
   choice.value = best_value;
   if (best->worker != GroupChoice::kShortCircuit) {
-    take(*best, application.variants[choice.variant].model);
+    take(*best, service.variants[choice.variant].model);
   }
   return true;
 }

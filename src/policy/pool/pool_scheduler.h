@@ -16,7 +16,7 @@ namespace fermata::policy {
 // so the same batchers and ranker decide the same when messages carry them.
 class PoolScheduler final : public Scheduler {
  public:
-  explicit PoolScheduler(Parts parts, const GroupSettings& settings = {})
+  explicit PoolScheduler(Parts parts, const ServiceSettings& settings = {})
       : make_batcher_(parts.make_batcher),
         ranker_(std::move(parts.ranker)),
         view_(ranker_->view()),
@@ -61,7 +61,7 @@ class PoolScheduler final : public Scheduler {
   const MakeBatcher make_batcher_;
   const std::unique_ptr<Ranker> ranker_;
   PoolView& view_;
-  const GroupSettings settings_;
+  const ServiceSettings settings_;
   std::vector<std::unique_ptr<Batcher>> batchers_;  // by key; null once removed
   std::vector<KeyId> slot_;                         // by key: whose batcher it has
   std::vector<OfKind> choosers_;                    // that have been needed

@@ -13,21 +13,18 @@ namespace {
 
 // Of the price unit.
 constexpr std::array kPrices = {0.0, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0};
-constexpr size_t kMostPlayed = 192;   // queries of all plays of one decision that follows
-constexpr size_t kMostExpected = 16;  // of one application
+constexpr size_t kMostPlayed = 192;   // items of all plays of one decision that follows
+constexpr size_t kMostExpected = 16;  // of one service
 constexpr double kSustained = 0.95;   // of the workers' time: the rest is for its ups and downs
 constexpr double kHalf = 0.5;         // of an SLO
 constexpr int kHalvings = 24;         // until the sustained price is found
 
-bool is_timeless(const plan::GroupApplication& application) {
-  return !application.penalty.depends_on_time();
-}
+bool is_timeless(const plan::GroupService& service) { return !service.penalty.depends_on_time(); }
 
-double expected_accuracy(const plan::ExpectedArrivals& expected,
-                         const plan::GroupApplication& application, size_t request,
-                         uint32_t variant) {
-  if (expected.accuracies.empty()) return application.variants[variant].accuracy;
-  return expected.accuracies[request * application.variants.size() + variant];
+double expected_accuracy(const plan::ExpectedArrivals& expected, const plan::GroupService& service,
+                         size_t request, uint32_t variant) {
+  if (expected.accuracies.empty()) return service.variants[variant].accuracy;
+  return expected.accuracies[request * service.variants.size() + variant];
 }
 
 }  // namespace
@@ -52,7 +49,7 @@ void LookaheadPlanner::try_few_prices() {
   next_ = problem_->last_tried;
   consider(std::min<size_t>(problem_->last_price, kPrices.size() - 1), Order::kUrgency);
   const size_t plays =
-      std::clamp<size_t>(kMostPlayed / std::max<size_t>(queries_.size(), 1), 2, kOthers);
+      std::clamp<size_t>(kMostPlayed / std::max<size_t>(items_.size(), 1), 2, kOthers);
   for (size_t i = 1; i < plays; ++i) {
     next_ = (next_ + 1) % kOthers;
     consider(next_ / 2, next_ % 2 == 0 ? Order::kUrgency : Order::kEarnings);
@@ -85,51 +82,49 @@ void LookaheadPlanner::consider_published() {
 
 void LookaheadPlanner::read(const plan::GroupProblem& problem) {
   problem_ = &problem;
-  queries_.clear();
+  items_.clear();
   accuracies_.clear();
-  by_deadline_.resize(problem.applications.size());
-  for (auto& queries : by_deadline_) queries.clear();
+  by_deadline_.resize(problem.services.size());
+  for (auto& items : by_deadline_) items.clear();
   measure_items();
   sustained_price_ = price_of_all_ = sustained_price(false);
-  if (absl::c_any_of(problem.applications, is_timeless)) price_of_all_ = sustained_price(true);
+  if (absl::c_any_of(problem.services, is_timeless)) price_of_all_ = sustained_price(true);
   price_unit_ = sustained_price_ > 0 ? sustained_price_ : price_unit();
-  least_prices_.assign(problem.applications.size(), problem.others_price);
+  least_prices_.assign(problem.services.size(), problem.others_price);
   for (const plan::GroupRequest& request : problem.requests) {
     add_request(request);
     add_pressure(request);
   }
   for (uint32_t a = 0; a < problem.expected.size(); ++a) add_expected(a);
-  for (auto& queries : by_deadline_) {
-    std::stable_sort(queries.begin(), queries.end(), [this](uint32_t a, uint32_t b) {
-      return queries_[a].deadline < queries_[b].deadline;
+  for (auto& items : by_deadline_) {
+    std::stable_sort(items.begin(), items.end(), [this](uint32_t a, uint32_t b) {
+      return items_[a].deadline < items_[b].deadline;
     });
   }
 }
 
 void LookaheadPlanner::add_request(const plan::GroupRequest& request) {
-  const plan::GroupApplication& application = problem_->applications[request.application];
-  Query query{request.arrival, request.deadline, request.application,
-              static_cast<uint32_t>(accuracies_.size())};
+  const plan::GroupService& service = problem_->services[request.service];
+  Item item{request.arrival, request.deadline, request.service,
+            static_cast<uint32_t>(accuracies_.size())};
   const bool aware = problem_->data_aware.value_or(true);
-  belief_.set(application.prior,
-              aware ? problem_->evidence_of(request) : std::span<const double>());
-  for (const plan::GroupVariant& variant : application.variants) {
+  belief_.set(service.prior, aware ? problem_->evidence_of(request) : std::span<const double>());
+  for (const plan::GroupVariant& variant : service.variants) {
     accuracies_.push_back(belief_.accuracy(variant.accuracy, variant.recall));
   }
-  if (request.evidence && application.short_circuit && problem_->short_circuit.value_or(true)) {
-    const double late =
-        application.penalty(query.deadline - query.arrival, problem_->now - query.arrival);
-    query.fallback = application.short_circuit->accuracy * (1 - late);
-    query.short_circuit = true;
+  if (request.evidence && service.short_circuit && problem_->short_circuit.value_or(true)) {
+    const double late = service.penalty(item.deadline - item.arrival, problem_->now - item.arrival);
+    item.fallback = service.short_circuit->accuracy * (1 - late);
+    item.short_circuit = true;
   }
-  add(query);
+  add(item);
 }
 
 void LookaheadPlanner::add_pressure(const plan::GroupRequest& request) {
-  if (!is_timeless(problem_->applications[request.application])) return;
+  if (!is_timeless(problem_->services[request.service])) return;
   const Duration slo = request.deadline - request.arrival, waited = problem_->now - request.arrival;
   if (waited <= slo) return;
-  double& least = least_prices_[request.application];
+  double& least = least_prices_[request.service];
   least = std::max(least, price_of_all_ * waited.seconds() / slo.seconds());
 }
 
@@ -137,41 +132,41 @@ void LookaheadPlanner::add_pressure(const plan::GroupRequest& request) {
 void LookaheadPlanner::add_expected(uint32_t a) {
   const plan::ExpectedArrivals& expected = problem_->expected[a];
   if (!(expected.rate_rps > 0) || expected.slo.is_infinite()) return;
-  const plan::GroupApplication& application = problem_->applications[a];
+  const plan::GroupService& service = problem_->services[a];
   const Duration gap = Duration::from_seconds(1 / expected.rate_rps);
   const auto accuracies = static_cast<uint32_t>(accuracies_.size());
-  const auto variants = static_cast<uint32_t>(application.variants.size());
+  const auto variants = static_cast<uint32_t>(service.variants.size());
   const size_t rows = std::max<size_t>(expected.accuracies.size() / variants, 1);
   for (size_t row = 0; row < rows; ++row) {
     for (uint32_t v = 0; v < variants; ++v) {
-      accuracies_.push_back(expected_accuracy(expected, application, row, v));
+      accuracies_.push_back(expected_accuracy(expected, service, row, v));
     }
   }
   Time arrival = problem_->now + gap;
   for (size_t i = 0; i < kMostExpected && arrival < problem_->now + expected.slo; ++i) {
     const auto row = static_cast<uint32_t>(i % rows);
-    Query query{arrival, arrival + expected.slo, a, accuracies + row * variants};
-    query.real = false;
-    if (application.short_circuit && problem_->short_circuit.value_or(true)) {
-      query.fallback = application.short_circuit->accuracy * (1 - application.penalty.on_time());
+    Item item{arrival, arrival + expected.slo, a, accuracies + row * variants};
+    item.real = false;
+    if (service.short_circuit && problem_->short_circuit.value_or(true)) {
+      item.fallback = service.short_circuit->accuracy * (1 - service.penalty.on_time());
     }
-    add(query);
+    add(item);
     arrival = arrival + gap;
   }
 }
 
-void LookaheadPlanner::add(const Query& query) {
-  by_deadline_[query.application].push_back(static_cast<uint32_t>(queries_.size()));
-  queries_.push_back(query);
+void LookaheadPlanner::add(const Item& item) {
+  by_deadline_[item.service].push_back(static_cast<uint32_t>(items_.size()));
+  items_.push_back(item);
 }
 
 // What a second earns by which one request gets the most accurate variant rather than the
-// fastest; the largest of the applications.
+// fastest; the largest of the services.
 double LookaheadPlanner::price_unit() const {
   double unit = 0;
-  for (const plan::GroupApplication& application : problem_->applications) {
+  for (const plan::GroupService& service : problem_->services) {
     double least = 1, most = 0, fastest = 1e9, slowest = 0;
-    for (const plan::GroupVariant& variant : application.variants) {
+    for (const plan::GroupVariant& variant : service.variants) {
       const double run = latency_of(variant)(1).seconds();
       least = std::min(least, variant.accuracy);
       most = std::max(most, variant.accuracy);
@@ -194,8 +189,8 @@ double LookaheadPlanner::first_type_workers() const {
   double sum = 0;
   for (const plan::GroupWorker& worker : problem_->workers) {
     double speeds = 0, variants = 0;
-    for (const plan::GroupApplication& application : problem_->applications) {
-      for (const plan::GroupVariant& variant : application.variants) {
+    for (const plan::GroupService& service : problem_->services) {
+      for (const plan::GroupVariant& variant : service.variants) {
         if (variant.latency.size() == 1) continue;
         speeds += latency_of(variant)(1).seconds() /
                   std::max(1e-9, (*variant.latency[worker.type])(1).seconds());
@@ -221,20 +216,20 @@ double LookaheadPlanner::sustained_price(bool timeless) const {
   return high;
 }
 
-// What one of its own applications pays.
-double LookaheadPlanner::price_of(uint32_t application, double price) const {
-  return std::max(price, std::min(least_prices_[application], dearest_[application]));
+// What one of its own services pays.
+double LookaheadPlanner::price_of(uint32_t service, double price) const {
+  return std::max(price, std::min(least_prices_[service], dearest_[service]));
 }
 
 void LookaheadPlanner::measure_items() {
   item_seconds_.clear();
-  dearest_.assign(problem_->applications.size(), 0);
+  dearest_.assign(problem_->services.size(), 0);
   for (size_t a = 0; a < problem_->expected.size(); ++a) {
-    const auto& evidence = problem_->applications[a].short_circuit;
+    const auto& evidence = problem_->services[a].short_circuit;
     const double fallback = evidence ? evidence->accuracy : 0;
     const Duration slo = problem_->expected[a].slo;
     const Duration most = slo.is_infinite() ? Duration() : slo.scaled(kHalf);
-    for (const plan::GroupVariant& variant : problem_->applications[a].variants) {
+    for (const plan::GroupVariant& variant : problem_->services[a].variants) {
       const LatencyTable& latency = latency_of(variant);
       const uint32_t items = std::max(1u, latency.largest_within(most));
       item_seconds_.push_back(std::min(latency(1).seconds(), latency(items).seconds() / items));
@@ -250,17 +245,17 @@ double LookaheadPlanner::work(double price, bool timeless) const {
   const double* items = item_seconds_.data();
   for (size_t a = 0; a < problem_->expected.size(); ++a) {
     const plan::ExpectedArrivals& e = problem_->expected[a];
-    const plan::GroupApplication& application = problem_->applications[a];
-    const auto variants = static_cast<uint32_t>(application.variants.size());
-    const bool pays = timeless || !is_timeless(application);
+    const plan::GroupService& service = problem_->services[a];
+    const auto variants = static_cast<uint32_t>(service.variants.size());
+    const bool pays = timeless || !is_timeless(service);
     if (pays && !e.slo.is_infinite() && e.slo > Duration()) {
-      const double fallback = application.short_circuit ? application.short_circuit->accuracy : 0;
+      const double fallback = service.short_circuit ? service.short_circuit->accuracy : 0;
       const size_t rows = std::max<size_t>(e.accuracies.size() / variants, 1);
       double named = 0;
       for (size_t row = 0; row < rows; ++row) {
         double most = fallback, own = 0;
         for (uint32_t v = 0; v < variants; ++v) {
-          const double net = expected_accuracy(e, application, row, v) - price * items[v];
+          const double net = expected_accuracy(e, service, row, v) - price * items[v];
           if (net > most) {
             most = net;
             own = items[v];
@@ -269,7 +264,7 @@ double LookaheadPlanner::work(double price, bool timeless) const {
         named += own;
       }
       const double requests =
-          is_timeless(application) ? e.rate_rps : kHalf * e.rate_rps + e.waiting / e.slo.seconds();
+          is_timeless(service) ? e.rate_rps : kHalf * e.rate_rps + e.waiting / e.slo.seconds();
       sum += requests * named / static_cast<double>(rows);
     }
     items += variants;
@@ -289,8 +284,7 @@ void LookaheadPlanner::finish() {
   }
   for (const plan::GroupBatch& batch : best_.batches) {
     free_at_[batch.worker] = batch.finish;
-    residency_[batch.worker].use(
-        problem.applications[batch.application].variants[batch.variant].model);
+    residency_[batch.worker].use(problem.services[batch.service].variants[batch.variant].model);
   }
   for (uint32_t q = 0; q < problem.requests.size() && best_.feasible; ++q) {
     if (!served_[q]) serve_last(q);
@@ -305,15 +299,15 @@ void LookaheadPlanner::finish() {
 // Alone, where it ends first.
 void LookaheadPlanner::serve_last(uint32_t q) {
   const plan::GroupRequest& request = problem_->requests[q];
-  const plan::GroupApplication& application = problem_->applications[request.application];
-  plan::GroupBatch batch{.application = request.application,
+  const plan::GroupService& service = problem_->services[request.service];
+  plan::GroupBatch batch{.service = request.service,
                          .first = static_cast<uint32_t>(best_.requests.size()),
                          .count = 1,
                          .finish = Time::infinite()};
   for (uint32_t w = 0; w < problem_->workers.size(); ++w) {
-    for (uint32_t v = 0; v < application.variants.size(); ++v) {
-      if (!residency_[w].fits(application.variants[v].model)) continue;
-      const Time finish = free_at_[w] + run_times(application.variants[v], w)(1);
+    for (uint32_t v = 0; v < service.variants.size(); ++v) {
+      if (!residency_[w].fits(service.variants[v].model)) continue;
+      const Time finish = free_at_[w] + run_times(service.variants[v], w)(1);
       if (finish >= batch.finish) continue;
       batch.worker = w;
       batch.variant = v;
@@ -322,16 +316,16 @@ void LookaheadPlanner::serve_last(uint32_t q) {
   }
   if (batch.finish.is_infinite()) {
     best_.feasible = false;
-    best_.unserved = request.application;
+    best_.unserved = request.service;
     return;
   }
   batch.start = free_at_[batch.worker];
-  batch.load = residency_[batch.worker].use(application.variants[batch.variant].model);
+  batch.load = residency_[batch.worker].use(service.variants[batch.variant].model);
   free_at_[batch.worker] = batch.finish;
   best_.batches.push_back(batch);
   best_.requests.push_back(q);
-  best_.expected_accuracy[q] = accuracies_[queries_[q].accuracies + batch.variant];
-  best_.utility += utility(queries_[q], batch.variant, batch.finish) /
+  best_.expected_accuracy[q] = accuracies_[items_[q].accuracies + batch.variant];
+  best_.utility += utility(items_[q], batch.variant, batch.finish) /
                    static_cast<double>(problem_->requests.size());
 }
 

@@ -12,7 +12,7 @@ namespace fermata::policy {
 
 // Data-aware serving as `fermata` does it: who runs next, as which variant. It plays
 // forward what would happen if worker time had a price: whenever a worker is free, each
-// waiting request of an application names the variant that earns it most,
+// waiting request of a service names the variant that earns it most,
 //   accuracy * (1 - penalty) - price * its share of the batch's run time,
 // those who name the same one form a batch, others join where the time that this adds costs
 // less than it earns, and the most urgent batch (or the one that earns most a second) runs.
@@ -23,7 +23,7 @@ namespace fermata::policy {
 // takes is charged at the price at which the workers keep up with all: a running dual price of
 // their time, found by what those who came lately would name at it.
 //
-// A group is thus not an application or a label (SneakPeek 5.2, 5.3.2) but whoever is best
+// A group is thus not a service or a label (SneakPeek 5.2, 5.3.2) but whoever is best
 // served alike; where nothing is known of what will come, plan() takes a published plan if that is
 // worth more than all prices.
 //
@@ -49,9 +49,9 @@ class LookaheadPlanner {
 
  private:
   // One request of the problem, or an expected one.
-  struct Query {
+  struct Item {
     Time arrival, deadline;
-    uint32_t application = 0;
+    uint32_t service = 0;
     uint32_t accuracies = 0;  // where its accuracies by variant begin
     double fallback = 0;      // what it is worth without a worker
     bool real = true, short_circuit = false;
@@ -69,8 +69,8 @@ class LookaheadPlanner {
   };
   enum class Order : uint8_t { kUrgency, kEarnings };
   struct Move {  // a batch that could run next
-    uint32_t application = 0, variant = 0, items = 0;
-    uint32_t head = 0;  // its most urgent query
+    uint32_t service = 0, variant = 0, items = 0;
+    uint32_t head = 0;  // its most urgent item
     Duration run;
     double earned = 0;
     double rank = 0;  // the least is taken
@@ -80,16 +80,16 @@ class LookaheadPlanner {
   void try_all_prices();
   void try_few_prices();
   void add_request(const plan::GroupRequest& request);
-  void add_expected(uint32_t application);
-  void add(const Query& query);
+  void add_expected(uint32_t service);
+  void add(const Item& item);
   void add_pressure(const plan::GroupRequest& request);
   double price_unit() const;
   double first_type_workers() const;
-  Time soonest_elsewhere(uint32_t application, uint32_t worker, Time now) const;
+  Time soonest_elsewhere(uint32_t service, uint32_t worker, Time now) const;
   double sustained_price(bool timeless) const;
   double work(double price, bool timeless) const;
   void measure_items();
-  double price_of(uint32_t application, double price) const;
+  double price_of(uint32_t service, double price) const;
   // Of the first worker's type.
   const LatencyTable& latency_of(const plan::GroupVariant& variant) const;
 
@@ -98,14 +98,14 @@ class LookaheadPlanner {
   double play(double price, Order order);
   bool best_move(uint32_t worker, Time now, double price, Order order, Move& best,
                  bool of_timeless = false);
-  void name_variants(uint32_t application, uint32_t worker, Time now, double price);
-  bool batch_of(uint32_t application, uint32_t variant, uint32_t worker, Time now, double price,
+  void name_variants(uint32_t service, uint32_t worker, Time now, double price);
+  bool batch_of(uint32_t service, uint32_t variant, uint32_t worker, Time now, double price,
                 Move& move) const;
   static uint32_t most_by(Time deadline, const RunTimes& run, Time now, uint32_t most);
   double earned(uint32_t variant, uint32_t items, Time finish) const;
   Time run(const Move& move, uint32_t worker, Time now, double price);
   void join(const Move& move, const RunTimes& run, Time now, Time limit, double price);
-  void forget_taken(uint32_t application);
+  void forget_taken(uint32_t service);
   Time next_arrival(Time after) const;
   void leave_the_rest();
   void finish();
@@ -113,19 +113,19 @@ class LookaheadPlanner {
   void serve_last(uint32_t request);
 
   RunTimes run_times(const plan::GroupVariant& variant, uint32_t worker) const;
-  double utility(const Query& query, uint32_t variant, Time finish) const;
+  double utility(const Item& item, uint32_t variant, Time finish) const;
 
   const plan::GroupProblem* problem_ = nullptr;
-  std::vector<Query> queries_;  // the problem's, then expected ones
+  std::vector<Item> items_;  // the problem's, then expected ones
   std::vector<double> accuracies_;
   estimate::Belief belief_;
-  std::vector<std::vector<uint32_t>> by_deadline_;  // queries by application
+  std::vector<std::vector<uint32_t>> by_deadline_;  // items by service
 
   // Of one play:
   std::vector<std::vector<uint32_t>> waiting_;
-  std::vector<uint32_t> available_, taken_;  // queries of one application
+  std::vector<uint32_t> available_, taken_;  // items of one service
   std::vector<Named> named_;                 // by available_
-  uint32_t named_application_ = 0;           // whose they are
+  uint32_t named_service_ = 0;               // whose they are
   std::vector<plan::Residency> residency_;
   std::vector<Time> free_at_;
   double value_ = 0, real_value_ = 0;
@@ -133,10 +133,10 @@ class LookaheadPlanner {
   size_t near_ = 0;  // its price
   size_t next_ = 0;  // of the prices and orders, that is tried beside it
   double price_unit_ = 0;
-  std::vector<double> least_prices_;  // by application, up to its dearest_
+  std::vector<double> least_prices_;  // by service, up to its dearest_
   std::vector<double> item_seconds_;  // of a worker, in an efficient batch: by variant of all
   double sustained_price_ = 0, price_of_all_ = 0;  // of a second
-  std::vector<double> dearest_;  // by application: at which some variant is still worth its time
+  std::vector<double> dearest_;  // by service: at which some variant is still worth its time
   std::vector<bool> served_;     // by request
   plan::GroupSchedule played_, best_;
   plan::GroupProblem candidate_;

@@ -6,7 +6,7 @@
 namespace fermata::policy {
 namespace {
 
-constexpr size_t kConsidered = 64;  // waiting requests of one application, for one move
+constexpr size_t kConsidered = 64;  // waiting requests of one service, for one move
 constexpr uint32_t kNobody = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
@@ -53,11 +53,11 @@ LookaheadPlanner::RunTimes LookaheadPlanner::run_times(const plan::GroupVariant&
   return {variant.latency[type].get(), loaded ? Duration() : problem_->models[variant.model].load};
 }
 
-double LookaheadPlanner::utility(const Query& query, uint32_t variant, Time finish) const {
-  const double accuracy = accuracies_[query.accuracies + variant];
-  const plan::Penalty& penalty = problem_->applications[query.application].penalty;
-  if (finish <= query.deadline) return accuracy * (1 - penalty.on_time());
-  return accuracy * (1 - penalty(query.deadline - query.arrival, finish - query.arrival));
+double LookaheadPlanner::utility(const Item& item, uint32_t variant, Time finish) const {
+  const double accuracy = accuracies_[item.accuracies + variant];
+  const plan::Penalty& penalty = problem_->services[item.service].penalty;
+  if (finish <= item.deadline) return accuracy * (1 - penalty.on_time());
+  return accuracy * (1 - penalty(item.deadline - item.arrival, finish - item.arrival));
 }
 
 // The most of 1..`most` items that end by the deadline; 0 where one alone is late.
@@ -71,14 +71,14 @@ uint32_t LookaheadPlanner::most_by(Time deadline, const RunTimes& run, Time now,
   return fits;
 }
 
-// When a worker of another type could have answered one request of the application; never where
+// When a worker of another type could have answered one request of the service; never where
 // workers are alike.
-Time LookaheadPlanner::soonest_elsewhere(uint32_t application, uint32_t worker, Time now) const {
+Time LookaheadPlanner::soonest_elsewhere(uint32_t service, uint32_t worker, Time now) const {
   Time soonest = Time::infinite();
   const uint32_t own = problem_->workers[worker].type;
   for (uint32_t w = 0; w < problem_->workers.size(); ++w) {
     if (problem_->workers[w].type == own || free_at_[w].is_infinite()) continue;
-    for (const plan::GroupVariant& variant : problem_->applications[application].variants) {
+    for (const plan::GroupVariant& variant : problem_->services[service].variants) {
       if (!residency_[w].fits(variant.model)) continue;
       soonest = std::min(soonest, std::max(now, free_at_[w]) + run_times(variant, w)(1));
     }
@@ -89,33 +89,32 @@ Time LookaheadPlanner::soonest_elsewhere(uint32_t application, uint32_t worker, 
 // Fills named_: for each of available_ the variant that earns it most, with its share of a
 // batch of all, or of as many as leave it on time; kNobody where none earns anything, and where
 // it would be late here though another type of worker has time for it.
-void LookaheadPlanner::name_variants(uint32_t application, uint32_t worker, Time now,
-                                     double price) {
-  const plan::GroupApplication& app = problem_->applications[application];
-  price = price_of(application, price);
-  named_application_ = application;
+void LookaheadPlanner::name_variants(uint32_t service, uint32_t worker, Time now, double price) {
+  const plan::GroupService& app = problem_->services[service];
+  price = price_of(service, price);
+  named_service_ = service;
   available_.clear();
-  for (const uint32_t q : waiting_[application]) {
-    if (queries_[q].arrival > now) continue;
+  for (const uint32_t q : waiting_[service]) {
+    if (items_[q].arrival > now) continue;
     available_.push_back(q);
     if (available_.size() == kConsidered) break;
   }
   named_.assign(available_.size(), {kNobody, 0});
   const auto all = static_cast<uint32_t>(available_.size());
   if (all == 0) return;
-  const Time elsewhere = soonest_elsewhere(application, worker, now);
+  const Time elsewhere = soonest_elsewhere(service, worker, now);
   for (uint32_t v = 0; v < app.variants.size(); ++v) {
     if (!residency_[worker].fits(app.variants[v].model)) continue;
     const RunTimes run = run_times(app.variants[v], worker);
     const uint32_t most = std::min(all, run.latency->max_batch());
     uint32_t fits = 0;  // never fewer for who comes later, since deadlines only grow
     for (size_t i = 0; i < available_.size(); ++i) {
-      const Query& query = queries_[available_[i]];
-      while (fits < most && now + run(fits + 1) <= query.deadline) ++fits;
-      if (fits == 0 && elsewhere <= query.deadline) continue;
+      const Item& item = items_[available_[i]];
+      while (fits < most && now + run(fits + 1) <= item.deadline) ++fits;
+      if (fits == 0 && elsewhere <= item.deadline) continue;
       const uint32_t items = fits > 0 ? fits : most;
-      const double net = utility(query, v, now + run(items)) - query.fallback -
-                         price * run(items).seconds() / items;
+      const double net =
+          utility(item, v, now + run(items)) - item.fallback - price * run(items).seconds() / items;
       if (net > named_[i].net) named_[i] = {v, net};
     }
   }
@@ -126,8 +125,8 @@ double LookaheadPlanner::earned(uint32_t variant, uint32_t items, Time finish) c
   double sum = 0;
   for (size_t i = 0; i < available_.size() && items > 0; ++i) {
     if (named_[i].variant != variant) continue;
-    const Query& query = queries_[available_[i]];
-    sum += utility(query, variant, finish) - query.fallback;
+    const Item& item = items_[available_[i]];
+    sum += utility(item, variant, finish) - item.fallback;
     --items;
   }
   return sum;
@@ -136,14 +135,14 @@ double LookaheadPlanner::earned(uint32_t variant, uint32_t items, Time finish) c
 bool LookaheadPlanner::best_move(uint32_t worker, Time now, double price, Order order, Move& best,
                                  bool of_timeless) {
   bool found = false;
-  for (uint32_t a = 0; a < problem_->applications.size(); ++a) {
+  for (uint32_t a = 0; a < problem_->services.size(); ++a) {
     if (waiting_[a].empty()) continue;
-    if (of_timeless && problem_->applications[a].penalty.depends_on_time()) continue;
+    if (of_timeless && problem_->services[a].penalty.depends_on_time()) continue;
     name_variants(a, worker, now, price);
-    for (uint32_t v = 0; v < problem_->applications[a].variants.size(); ++v) {
+    for (uint32_t v = 0; v < problem_->services[a].variants.size(); ++v) {
       Move move;
       if (!batch_of(a, v, worker, now, price, move)) continue;
-      const Time first = queries_[move.head].deadline;
+      const Time first = items_[move.head].deadline;
       move.rank = order == Order::kUrgency ? static_cast<double>((first - move.run).nanos())
                                            : -move.earned / move.run.seconds();
       if (found && move.rank >= best.rank) continue;
@@ -156,21 +155,20 @@ bool LookaheadPlanner::best_move(uint32_t worker, Time now, double price, Order 
 
 // Everyone who named the variant, or only as many as leave the first of them on time who can
 // be, whichever earns more a second.
-bool LookaheadPlanner::batch_of(uint32_t application, uint32_t variant, uint32_t worker, Time now,
+bool LookaheadPlanner::batch_of(uint32_t service, uint32_t variant, uint32_t worker, Time now,
                                 double price, Move& move) const {
-  const RunTimes run_time =
-      run_times(problem_->applications[application].variants[variant], worker);
+  const RunTimes run_time = run_times(problem_->services[service].variants[variant], worker);
   uint32_t items = 0;
   Time deadline = Time::infinite();
   for (size_t i = 0; i < available_.size(); ++i) {
     if (named_[i].variant != variant) continue;
     if (items++ == 0) move.head = available_[i];
-    const Time own = queries_[available_[i]].deadline;
+    const Time own = items_[available_[i]].deadline;
     if (own < deadline && now + run_time(1) <= own) deadline = own;
   }
   if (items == 0) return false;
-  price = price_of(application, price);
-  move.application = application;
+  price = price_of(service, price);
+  move.service = service;
   move.variant = variant;
   const auto consider = [&](uint32_t count) {
     const Duration run = run_time(count);
@@ -186,19 +184,18 @@ bool LookaheadPlanner::batch_of(uint32_t application, uint32_t variant, uint32_t
   return move.earned > 0;
 }
 
-// Right after best_move, which has named the variants of the last application.
+// Right after best_move, which has named the variants of the last service.
 Time LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double price) {
-  const plan::GroupVariant& variant =
-      problem_->applications[move.application].variants[move.variant];
+  const plan::GroupVariant& variant = problem_->services[move.service].variants[move.variant];
   const RunTimes run_time = run_times(variant, worker);
-  if (named_application_ != move.application) {
-    name_variants(move.application, worker, now, price);
+  if (named_service_ != move.service) {
+    name_variants(move.service, worker, now, price);
   }
   taken_.clear();
   Time limit = Time::infinite();  // of who would be on time as it is
   for (size_t i = 0; i < available_.size() && taken_.size() < move.items; ++i) {
     if (named_[i].variant != move.variant) continue;
-    const Time deadline = queries_[available_[i]].deadline;
+    const Time deadline = items_[available_[i]].deadline;
     if (deadline >= now + move.run) limit = std::min(limit, deadline);
     taken_.push_back(available_[i]);
     available_[i] = kNobody;
@@ -209,56 +206,56 @@ Time LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double p
   const bool load = residency_[worker].use(variant.model);
   const auto first = static_cast<uint32_t>(played_.requests.size());
   for (const uint32_t q : taken_) {
-    const Query& query = queries_[q];
-    const double worth = utility(query, move.variant, finish);
+    const Item& item = items_[q];
+    const double worth = utility(item, move.variant, finish);
     value_ += worth;
-    if (!query.real) continue;
+    if (!item.real) continue;
     real_value_ += worth;
     played_.requests.push_back(q);
-    played_.expected_accuracy[q] = accuracies_[query.accuracies + move.variant];
+    played_.expected_accuracy[q] = accuracies_[item.accuracies + move.variant];
   }
   const auto count = static_cast<uint32_t>(played_.requests.size()) - first;
   if (count > 0) {
     played_.batches.push_back(
-        {worker, move.application, move.variant, first, count, load, now, finish});
+        {worker, move.service, move.variant, first, count, load, now, finish});
   }
-  value_ -= price_of(move.application, sustained_price_) * (finish - now).seconds();
-  forget_taken(move.application);
+  value_ -= price_of(move.service, sustained_price_) * (finish - now).seconds();
+  forget_taken(move.service);
   return finish;
 }
 
-// Others of the application, in the order of their deadlines, whom the batch serves for less
+// Others of the service, in the order of their deadlines, whom the batch serves for less
 // than their own choice would cost, and who make nobody in it late.
 void LookaheadPlanner::join(const Move& move, const RunTimes& run_time, Time now, Time limit,
                             double price) {
   const uint32_t most = run_time.latency->max_batch();
-  price = price_of(move.application, price);
+  price = price_of(move.service, price);
   Duration run = run_time(static_cast<uint32_t>(taken_.size()));
   for (size_t i = 0; i < available_.size() && taken_.size() < most; ++i) {
     if (available_[i] == kNobody) continue;
-    const Query& query = queries_[available_[i]];
+    const Item& item = items_[available_[i]];
     const Duration longer = run_time(static_cast<uint32_t>(taken_.size()) + 1);
     if (now + longer > limit) return;
-    const double net = utility(query, move.variant, now + longer) - query.fallback -
+    const double net = utility(item, move.variant, now + longer) - item.fallback -
                        price * (longer - run).seconds();
     if (net <= named_[i].net) continue;
     taken_.push_back(available_[i]);
-    if (query.deadline >= now + longer) limit = std::min(limit, query.deadline);
+    if (item.deadline >= now + longer) limit = std::min(limit, item.deadline);
     run = longer;
   }
 }
 
-void LookaheadPlanner::forget_taken(uint32_t application) {
-  for (const uint32_t q : taken_) queries_[q].taken = true;
-  std::erase_if(waiting_[application], [this](uint32_t q) { return queries_[q].taken; });
-  for (const uint32_t q : taken_) queries_[q].taken = false;
+void LookaheadPlanner::forget_taken(uint32_t service) {
+  for (const uint32_t q : taken_) items_[q].taken = true;
+  std::erase_if(waiting_[service], [this](uint32_t q) { return items_[q].taken; });
+  for (const uint32_t q : taken_) items_[q].taken = false;
 }
 
 Time LookaheadPlanner::next_arrival(Time after) const {
   Time next = Time::infinite();
-  for (const auto& queries : waiting_) {
-    for (const uint32_t q : queries) {
-      if (queries_[q].arrival > after) next = std::min(next, queries_[q].arrival);
+  for (const auto& items : waiting_) {
+    for (const uint32_t q : items) {
+      if (items_[q].arrival > after) next = std::min(next, items_[q].arrival);
     }
   }
   return next;
@@ -266,15 +263,14 @@ Time LookaheadPlanner::next_arrival(Time after) const {
 
 // Who no variant earns anything any more: short-circuited, or left to `finish`.
 void LookaheadPlanner::leave_the_rest() {
-  for (const auto& queries : waiting_) {
-    for (const uint32_t q : queries) {
-      const Query& query = queries_[q];
-      value_ += query.fallback;
-      if (!query.real || !query.short_circuit) continue;
-      real_value_ += query.fallback;
+  for (const auto& items : waiting_) {
+    for (const uint32_t q : items) {
+      const Item& item = items_[q];
+      value_ += item.fallback;
+      if (!item.real || !item.short_circuit) continue;
+      real_value_ += item.fallback;
       played_.short_circuited.push_back(q);
-      played_.expected_accuracy[q] =
-          problem_->applications[query.application].short_circuit->accuracy;
+      played_.expected_accuracy[q] = problem_->services[item.service].short_circuit->accuracy;
     }
   }
   played_.utility =

@@ -12,9 +12,9 @@
 
 namespace fermata::policy {
 
-// A variant that may answer the tasks of an application.
+// A variant that may answer the tasks of a service.
 struct VariantInfo {
-  KeyId key;                   // of this variant and the shape of the application's tasks
+  KeyId key;                   // of this variant and the shape of the service's tasks
   double accuracy = 0;         // profiled (SneakPeek eq. 7)
   std::vector<double> recall;  // by class; empty: unknown, evidence changes nothing
 };
@@ -30,8 +30,8 @@ struct VariantsInfo {
   std::optional<double> short_circuit;
 };
 
-// How applications and ensembles are served, beside what they say themselves.
-struct GroupSettings {
+// How services that several keys answer are served, beside what they say themselves.
+struct ServiceSettings {
   // Of the published policies, which plan once a window; zero: whenever something happens.
   Duration window = Duration::millis(100);
   // Whether decisions look at the data, and whether its evidence may answer by itself. None: as

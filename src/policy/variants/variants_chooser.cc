@@ -33,14 +33,14 @@ double bearable(plan::PenaltyShape shape) {
 }
 
 const LatencyTable& latency_of(const plan::GroupProblem& problem, const plan::GroupBatch& batch) {
-  const auto& tables = problem.applications[batch.application].variants[batch.variant].latency;
+  const auto& tables = problem.services[batch.service].variants[batch.variant].latency;
   return *tables[tables.size() == 1 ? 0 : problem.workers[batch.worker].type];
 }
 
 }  // namespace
 
 VariantsChooser::VariantsChooser(KeyId key, DelayBound delay, const PoolView& pool,
-                                 const GroupSettings& settings)
+                                 const ServiceSettings& settings)
     : pool_(pool), settings_(settings), queue_(pool), delay_(delay) {
   offer_.key = key;
   offer_.variation = kAtAnyTime;
@@ -52,7 +52,7 @@ void VariantsChooser::add_service(KeyId key, const ServiceInfo& info) {
     for (VariantInfo& variant : seen.variants) variant.recall.clear();
   }
   if (!settings_.short_circuit.value_or(true)) seen.short_circuit.reset();
-  queue_.add_application(key, seen);
+  queue_.add_service(key, seen);
 }
 
 void VariantsChooser::nominated(const Task& task, Time now, Decisions& out) {
@@ -104,16 +104,16 @@ bool VariantsChooser::latency_changed(KeyId key, Time now) {
 
 // Whether the evidence model is more often right than any variant would be, on this data.
 bool VariantsChooser::knows_better(const Waiting& w) {
-  const plan::GroupApplication& application = queue_.applications()[w.application];
-  if (!application.short_circuit) return false;
-  for (uint32_t v = 0; v < application.variants.size(); ++v) {
-    if (queue_.accuracy(w, v) > application.short_circuit->accuracy) return false;
+  const plan::GroupService& service = queue_.services()[w.service];
+  if (!service.short_circuit) return false;
+  for (uint32_t v = 0; v < service.variants.size(); ++v) {
+    if (queue_.accuracy(w, v) > service.short_circuit->accuracy) return false;
   }
   return true;
 }
 
 bool VariantsChooser::short_circuits(const Waiting& w) const {
-  return !w.evidence.empty() && queue_.applications()[w.application].short_circuit.has_value();
+  return !w.evidence.empty() && queue_.services()[w.service].short_circuit.has_value();
 }
 
 // From then on nothing is worth anything to the task, or its short circuit would be late: but
@@ -121,31 +121,31 @@ bool VariantsChooser::short_circuits(const Waiting& w) const {
 Time VariantsChooser::last_moment(const Waiting& w) const {
   const Time deadline = w.task.deadline;
   if (deadline.is_infinite()) return deadline;
-  const plan::GroupApplication& application = queue_.applications()[w.application];
-  const plan::Penalty& penalty = application.penalty;
+  const plan::GroupService& service = queue_.services()[w.service];
+  const plan::Penalty& penalty = service.penalty;
   const Time on_time = deadline + (deadline - w.task.arrival).scaled(bearable(penalty.shape));
   if (short_circuits(w)) return on_time;
   if (!penalty.depends_on_time()) return Time::infinite();
   const Duration grace =
       penalty.shape == plan::PenaltyShape::kStep ? kTick : deadline - w.task.arrival;
-  const Time of_use = deadline + grace - queue_.fastest(w.application);
+  const Time of_use = deadline + grace - queue_.fastest(w.service);
   // Evidence may still come, and answer.
-  return application.short_circuit ? std::max(on_time, of_use) : of_use;
+  return service.short_circuit ? std::max(on_time, of_use) : of_use;
 }
 
 // Lateness costs it nothing, and at the price of worker time some variant is worth more than the
 // evidence's answer: the longer it has waited, the dearer is time, as the planner has it.
 bool VariantsChooser::waits_on(const Waiting& w, Time now) {
-  const plan::GroupApplication& application = queue_.applications()[w.application];
-  if (application.penalty.depends_on_time()) return false;
+  const plan::GroupService& service = queue_.services()[w.service];
+  if (service.penalty.depends_on_time()) return false;
   const Duration slo = std::max(w.task.deadline - w.task.arrival, kTick);
   const double pressure = std::max(1.0, (now - w.task.arrival).seconds() / slo.seconds());
   if (pressure > kMostSlos) return false;  // whoever else has the workers keeps them
-  for (uint32_t v = 0; v < application.variants.size(); ++v) {
-    const LatencyTable& latency = *application.variants[v].latency.front();
+  for (uint32_t v = 0; v < service.variants.size(); ++v) {
+    const LatencyTable& latency = *service.variants[v].latency.front();
     const double seconds = latency(latency.max_batch()).seconds() / latency.max_batch();
     const double cost = pressure * planner_.price_of_all() * seconds;
-    if (queue_.accuracy(w, v) - cost > application.short_circuit->accuracy) return true;
+    if (queue_.accuracy(w, v) - cost > service.short_circuit->accuracy) return true;
   }
   return false;
 }
@@ -161,7 +161,7 @@ void VariantsChooser::end_the_late(Time now, Decisions& out) {
     if (short_circuits(w)) {
       out.short_circuited.push_back(task);
     } else {
-      out.dropped.push_back({task, Duration(), queue_.fastest(w.application)});
+      out.dropped.push_back({task, Duration(), queue_.fastest(w.service)});
     }
     queue_.erase(task);
   }
@@ -178,7 +178,7 @@ void VariantsChooser::update(Time now) {
   if (queue_.waiting().empty()) return;
   const Waiting& first = queue_.waiting().begin()->second;
   if (first.task.deadline.is_infinite()) return offer_patient(now);
-  offer_.run = queue_.fastest(first.application);
+  offer_.run = queue_.fastest(first.service);
   offer_.start_at = std::max(now, declined_.from());
   offer_.urgency = urgency(now);
 }
@@ -189,7 +189,7 @@ Time VariantsChooser::urgency(Time now) const {
   size_t looked = 0;
   for (auto it = queue_.first_in_time(now); it != queue_.waiting().end(); ++it) {
     if (it->first.deadline.is_infinite() || looked++ == kMostUrgent) break;
-    const Time start = it->first.deadline - queue_.fastest(it->second.application);
+    const Time start = it->first.deadline - queue_.fastest(it->second.service);
     if (start >= now) return start;
   }
   return kLast;
@@ -202,9 +202,8 @@ void VariantsChooser::offer_patient(Time now) {
   offer_.start_at = now;
   offer_.urgency = queue_.waiting().begin()->second.task.arrival;
   offer_.run = Duration();
-  const plan::GroupApplication& application =
-      queue_.applications()[queue_.waiting().begin()->second.application];
-  for (const plan::GroupVariant& variant : application.variants) {
+  const plan::GroupService& service = queue_.services()[queue_.waiting().begin()->second.service];
+  for (const plan::GroupVariant& variant : service.variants) {
     for (const auto& latency : variant.latency) {
       offer_.run = std::max(offer_.run, (*latency)(std::min(offer_.items, latency->max_batch())));
     }
@@ -218,7 +217,7 @@ void VariantsChooser::offer_patient(Time now) {
 bool VariantsChooser::is_worth_running(const plan::GroupProblem& problem,
                                        const plan::GroupSchedule& plan,
                                        const plan::GroupBatch& batch) {
-  const plan::Penalty& penalty = problem.applications[batch.application].penalty;
+  const plan::Penalty& penalty = problem.services[batch.service].penalty;
   if (!penalty.depends_on_time()) return true;
   return absl::c_any_of(plan.requests_of(batch), [&](uint32_t i) {
     const plan::GroupRequest& r = problem.requests[i];
@@ -287,7 +286,7 @@ void VariantsChooser::bind(const plan::GroupProblem& problem, const plan::GroupS
     queue_.chosen(i).planned = plan.expected_accuracy[i];
   }
   Batch& batch = out.add_batch();
-  batch.key = queue_.variant_key(planned.application, planned.variant);
+  batch.key = queue_.variant_key(planned.service, planned.variant);
   batch.worker = worker;
   batch.start = problem.now;
   batch.load = planned.load;
@@ -315,7 +314,7 @@ void VariantsChooser::join_other(Batch& batch, Time limit, const LatencyTable& l
     if (batch.items >= latency.max_batch()) break;
     const Time finish = run_from + latency(batch.items + 1);
     if (finish > std::min(limit, w.task.deadline)) continue;
-    const auto variant = queue_.variant_of(w.application, batch.key);
+    const auto variant = queue_.variant_of(w.service, batch.key);
     if (!variant || queue_.accuracy(w, *variant) < w.planned) continue;
     batch.tasks.push_back(w.task);
     ++batch.items;

@@ -12,7 +12,7 @@
 
 namespace fermata::policy {
 
-// The batcher of all applications of a pool together (SneakPeek, beyond the paper): to the
+// The batcher of all services of a pool together (SneakPeek, beyond the paper): to the
 // ranker one offer among the others, so that services of every kind share the workers by
 // urgency. What a granted worker runs is decided at that moment by a LookaheadPlanner, from
 // everything that waits; nothing else of its plan is kept, so every arrival, completion and
@@ -24,12 +24,13 @@ namespace fermata::policy {
 // with their share of what waits and comes.
 class VariantsChooser final : public Chooser {
  public:
-  VariantsChooser(KeyId key, DelayBound delay, const PoolView& pool, const GroupSettings& settings);
+  VariantsChooser(KeyId key, DelayBound delay, const PoolView& pool,
+                  const ServiceSettings& settings);
 
   void add_service(KeyId key, const ServiceInfo& info) override;
   void remove_service(KeyId key) override { queue_.remove(key); }
   void add_worker(uint32_t type) override { declined_.add_worker(type); }
-  // Where that changes how fast an application is: O(waiting * log waiting).
+  // Where that changes how fast a service is: O(waiting * log waiting).
   bool latency_changed(KeyId key, Time now) override;
   void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override;
   // Those who planned for nothing better join.
@@ -68,7 +69,7 @@ class VariantsChooser final : public Chooser {
             const plan::GroupBatch& planned, WorkerId worker, Decisions& out);
 
   const PoolView& pool_;
-  const GroupSettings settings_;
+  const ServiceSettings settings_;
   VariantsQueue queue_;
   LookaheadPlanner planner_;
   KeptDecisions<plan::GroupProblem> kept_;

@@ -18,83 +18,81 @@ constexpr size_t kRecent = 32;  // requests that stand for those to come
 
 bool VariantsQueue::latency_changed(KeyId key) {
   bool changed = false;
-  for (uint32_t a = 0; a < applications_.size(); ++a) {
+  for (uint32_t a = 0; a < services_.size(); ++a) {
     const auto variant = variant_of(a, key);
     if (!variant) continue;
-    problem_.applications[a].variants[*variant].latency = pool_.info(key).latency.tables();
+    problem_.services[a].variants[*variant].latency = pool_.info(key).latency.tables();
     changed = measure_fastest(a) || changed;
   }
   return changed;
 }
 
-std::optional<uint32_t> VariantsQueue::variant_of(uint32_t application, KeyId key) const {
-  const auto& keys = applications_[application].keys;
+std::optional<uint32_t> VariantsQueue::variant_of(uint32_t service, KeyId key) const {
+  const auto& keys = services_[service].keys;
   const auto it = std::find(keys.begin(), keys.end(), key);
   if (it == keys.end()) return std::nullopt;
   return static_cast<uint32_t>(it - keys.begin());
 }
 
-bool VariantsQueue::measure_fastest(uint32_t application) {
+bool VariantsQueue::measure_fastest(uint32_t service) {
   Duration least = Duration::infinite();
-  for (const plan::GroupVariant& variant : problem_.applications[application].variants) {
+  for (const plan::GroupVariant& variant : problem_.services[service].variants) {
     for (const auto& latency : variant.latency) least = std::min(least, (*latency)(1));
   }
-  return std::exchange(applications_[application].fastest, least) != least;
+  return std::exchange(services_[service].fastest, least) != least;
 }
 
-void VariantsQueue::add_application(KeyId key, const VariantsInfo& info) {
-  const auto at = static_cast<uint32_t>(applications_.size());
-  Application& known = applications_.emplace_back();
+void VariantsQueue::add_service(KeyId key, const VariantsInfo& info) {
+  const auto at = static_cast<uint32_t>(services_.size());
+  Service& known = services_.emplace_back();
   known.key = key;
-  plan::GroupApplication& application = problem_.applications.emplace_back();
-  application = {.name = info.name, .penalty = info.penalty, .prior = info.prior};
+  plan::GroupService& service = problem_.services.emplace_back();
+  service = {.name = info.name, .penalty = info.penalty, .prior = info.prior};
   if (info.short_circuit)
-    application.short_circuit = plan::ShortCircuit{"evidence", *info.short_circuit};
+    service.short_circuit = plan::ShortCircuit{"evidence", *info.short_circuit};
   for (const VariantInfo& variant : info.variants) {
     known.keys.push_back(variant.key);
-    application.variants.push_back({pool_.residents().model_of(variant.key), variant.accuracy,
-                                    variant.recall, pool_.info(variant.key).latency.tables()});
+    service.variants.push_back({pool_.residents().model_of(variant.key), variant.accuracy,
+                                variant.recall, pool_.info(variant.key).latency.tables()});
   }
-  application_of_[key] = at;
+  service_of_[key] = at;
   (void)measure_fastest(at);
 }
 
-bool VariantsQueue::is_application(KeyId key) const { return application_of_.contains(key); }
+bool VariantsQueue::is_service(KeyId key) const { return service_of_.contains(key); }
 
 void VariantsQueue::remove(KeyId key) {
   FERMATA_CHECK(waiting_items(key) == 0);
-  forget_application(application_of_.at(key));
-  application_of_.erase(key);
+  forget_service(service_of_.at(key));
+  service_of_.erase(key);
 }
 
 // The last one takes its place. The last problem keeps what still means something.
-void VariantsQueue::forget_application(uint32_t at) {
-  const auto last = static_cast<uint32_t>(applications_.size() - 1);
+void VariantsQueue::forget_service(uint32_t at) {
+  const auto last = static_cast<uint32_t>(services_.size() - 1);
   auto& requests = problem_.requests;
-  std::erase_if(requests, [at](const plan::GroupRequest& r) { return r.application == at; });
+  std::erase_if(requests, [at](const plan::GroupRequest& r) { return r.service == at; });
   if (at != last) {
-    for (plan::GroupRequest& r : requests)
-      r.application = r.application == last ? at : r.application;
-    for (auto& [_, w] : waiting_) w.application = w.application == last ? at : w.application;
-    application_of_[applications_[last].key] = at;
-    applications_[at] = std::move(applications_[last]);
-    problem_.applications[at] = std::move(problem_.applications[last]);
+    for (plan::GroupRequest& r : requests) r.service = r.service == last ? at : r.service;
+    for (auto& [_, w] : waiting_) w.service = w.service == last ? at : w.service;
+    service_of_[services_[last].key] = at;
+    services_[at] = std::move(services_[last]);
+    problem_.services[at] = std::move(problem_.services[last]);
   }
-  applications_.pop_back();
-  problem_.applications.pop_back();
+  services_.pop_back();
+  problem_.services.pop_back();
   chosen_.clear();
 }
 
 VariantsQueue::Waiting& VariantsQueue::insert(const Task& task, Time now) {
-  const uint32_t at = application_of_.at(task.key);
-  Application& application = applications_[at];
-  application.rate.count(now, task.items);
+  const uint32_t at = service_of_.at(task.key);
+  Service& service = services_[at];
+  service.rate.count(now, task.items);
   if (!task.deadline.is_infinite()) {
     const Duration own = task.deadline - task.arrival;
-    application.slo =
-        application.slo.is_infinite() ? own : application.slo + (own - application.slo) / 16;
+    service.slo = service.slo.is_infinite() ? own : service.slo + (own - service.slo) / 16;
   }
-  application.waiting += task.items;
+  service.waiting += task.items;
   const auto [it, added] = waiting_.emplace(place_of(task), Waiting{task, at, {}});
   FERMATA_CHECK(added);
   return it->second;
@@ -102,14 +100,14 @@ VariantsQueue::Waiting& VariantsQueue::insert(const Task& task, Time now) {
 
 void VariantsQueue::erase(Queue::iterator it) {
   const Waiting& w = it->second;
-  applications_[w.application].waiting -= w.task.items;
+  services_[w.service].waiting -= w.task.items;
   remember(w);
   if (!w.moment.is_infinite()) due_.erase({w.moment, it->first});
   waiting_.erase(it);
 }
 
 void VariantsQueue::remember(const Waiting& w) {
-  Application& known = applications_[w.application];
+  Service& known = services_[w.service];
   const auto variants = static_cast<uint32_t>(known.keys.size());
   const size_t at = variants * (known.gone++ % kRecent);
   known.recent.resize(std::max(known.recent.size(), at + variants));
@@ -117,9 +115,9 @@ void VariantsQueue::remember(const Waiting& w) {
 }
 
 double VariantsQueue::accuracy(const Waiting& w, uint32_t variant) {
-  const plan::GroupApplication& application = problem_.applications[w.application];
-  const plan::GroupVariant& v = application.variants[variant];
-  belief_.set(application.prior, std::span<const uint32_t>(w.evidence));
+  const plan::GroupService& service = problem_.services[w.service];
+  const plan::GroupVariant& v = service.variants[variant];
+  belief_.set(service.prior, std::span<const uint32_t>(w.evidence));
   return belief_.accuracy(v.accuracy, v.recall);
 }
 
@@ -138,15 +136,15 @@ VariantsQueue::Waiting* VariantsQueue::find(const Task& task) {
 VariantsQueue::Waiting* VariantsQueue::learned(const Task& task, Evidence evidence) {
   Waiting* waiting = find(task);
   if (waiting == nullptr) return nullptr;
-  const size_t classes = problem_.applications[waiting->application].prior.size();
+  const size_t classes = problem_.services[waiting->service].prior.size();
   if (classes == 0 || evidence.size() != classes) return nullptr;
   waiting->evidence = std::move(evidence);
   return waiting;
 }
 
 uint64_t VariantsQueue::waiting_items(KeyId key) const {
-  const auto it = application_of_.find(key);
-  return it == application_of_.end() ? 0 : applications_[it->second].waiting;
+  const auto it = service_of_.find(key);
+  return it == service_of_.end() ? 0 : services_[it->second].waiting;
 }
 
 void VariantsQueue::set_moment(Waiting& waiting, Time moment) {
@@ -163,8 +161,8 @@ Time VariantsQueue::first_moment() const {
 
 VariantsQueue::Waiting& VariantsQueue::first_due() { return waiting_.at(due_.begin()->place); }
 
-double VariantsQueue::rate_rps(uint32_t application, Time now) {
-  estimate::RateMeter& rate = applications_[application].rate;
+double VariantsQueue::rate_rps(uint32_t service, Time now) {
+  estimate::RateMeter& rate = services_[service].rate;
   if (rate.known()) rate.count(now, 0);
   return rate.per_second();
 }
@@ -205,7 +203,7 @@ plan::GroupProblem& VariantsQueue::share(WorkerId worker, Time now, Time start, 
     return std::pair(pool[a].type, pool[a].free_at) < std::pair(pool[b].type, pool[b].free_at);
   });
   share_.now = start;
-  share_.applications = problem_.applications;
+  share_.services = problem_.services;
   add_pool(share_);
   add_worker(worker, share_);
   share_.workers.front().free_at = start;
@@ -217,8 +215,8 @@ plan::GroupProblem& VariantsQueue::share(WorkerId worker, Time now, Time start, 
   }
   const double part = static_cast<double>(beside + 1) / static_cast<double>(others_.size() + 1);
   share_.expected.clear();
-  for (uint32_t a = 0; a < applications_.size(); ++a) {
-    const Application& known = applications_[a];
+  for (uint32_t a = 0; a < services_.size(); ++a) {
+    const Service& known = services_[a];
     share_.expected.push_back({rate_rps(a, now) * part, known.slo,
                                static_cast<double>(known.waiting) * part, known.recent});
   }
@@ -237,9 +235,8 @@ void VariantsQueue::add_requests(plan::GroupProblem& problem, size_t most) {
   const size_t late = std::max(most / 3, most - ahead);
   // Whoever has waited longest for what is worth the same at any time goes first, or it might wait
   // for ever.
-  const bool timeless = absl::c_any_of(problem.applications, [](const auto& application) {
-    return !application.penalty.depends_on_time();
-  });
+  const bool timeless = absl::c_any_of(
+      problem.services, [](const auto& service) { return !service.penalty.depends_on_time(); });
   if (timeless) {
     for (auto it = waiting_.begin(); it != first && behind < late; ++it, ++behind) {
       add_request(problem, it->second);
@@ -259,7 +256,7 @@ void VariantsQueue::add_requests(plan::GroupProblem& problem, size_t most) {
 void VariantsQueue::add_request(plan::GroupProblem& problem, Waiting& w) {
   chosen_.push_back(&w);
   plan::GroupRequest& request = problem.requests.emplace_back();
-  request.application = w.application;
+  request.service = w.service;
   request.arrival = w.task.arrival;
   request.deadline = w.task.deadline.is_infinite() ? w.task.arrival + kNoHurry : w.task.deadline;
   request.deadline = std::max(request.deadline, request.arrival + Duration::nanos(1));

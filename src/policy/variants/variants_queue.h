@@ -17,7 +17,7 @@
 
 namespace fermata::policy {
 
-// The waiting tasks of every application of a pool, and with its view one GroupProblem that
+// The waiting tasks of every service of a pool, and with its view one GroupProblem that
 // planners read. Decides nothing. What concerns one task takes O(log waiting); what has been
 // removed leaves nothing behind.
 class VariantsQueue {
@@ -26,7 +26,7 @@ class VariantsQueue {
 
   struct Waiting {
     Task task;
-    uint32_t application = 0;
+    uint32_t service = 0;
     Evidence evidence;  // empty: not known (yet)
     // The accuracy that the last plan meant it to get; 1 before there was one.
     double planned = 1;
@@ -41,17 +41,17 @@ class VariantsQueue {
   using Queue = std::map<Place, Waiting>;
 
   // The pool knows its variants' keys.
-  void add_application(KeyId key, const VariantsInfo& info);
+  void add_service(KeyId key, const VariantsInfo& info);
   void remove(KeyId key);
-  bool is_application(KeyId key) const;
-  // That of a variant. True where that changes the fastest() of any application.
+  bool is_service(KeyId key) const;
+  // That of a variant. True where that changes the fastest() of any service.
   bool latency_changed(KeyId key);
 
   Waiting& insert(const Task& task, Time now);
   bool erase(const Task& task);
   Waiting* find(const Task& task);  // null: it does not wait (any more)
   // The task's place and entry with what its data says; null where it does not wait or
-  // that says nothing of the application's classes.
+  // that says nothing of the service's classes.
   Waiting* learned(const Task& task, Evidence evidence);
   // What the variant is believed to be right with probability, on what is known of its data.
   double accuracy(const Waiting& waiting, uint32_t variant);
@@ -61,7 +61,7 @@ class VariantsQueue {
     return waiting_.lower_bound({now, JobId(0)});
   }
   uint64_t waiting_items(KeyId key) const;
-  uint64_t waiting(uint32_t application) const { return applications_[application].waiting; }
+  uint64_t waiting(uint32_t service) const { return services_[service].waiting; }
 
   // Each waiting task may have a moment at which something is due; they are found in order.
   void set_moment(Waiting& waiting, Time moment);
@@ -78,27 +78,25 @@ class VariantsQueue {
   // late. These have to do with their share of what waits and of what is expected to come.
   // O(workers of the pool * their logarithm + most).
   plan::GroupProblem& share(WorkerId worker, Time now, Time start, size_t workers, size_t most);
-  const std::vector<plan::GroupApplication>& applications() const { return problem_.applications; }
+  const std::vector<plan::GroupService>& services() const { return problem_.services; }
   // By request of the last problem; those that have gone since must not be asked for.
   Waiting& chosen(size_t request) { return *chosen_[request]; }
 
-  KeyId variant_key(uint32_t application, uint32_t variant) const {
-    return applications_[application].keys[variant];
+  KeyId variant_key(uint32_t service, uint32_t variant) const {
+    return services_[service].keys[variant];
   }
-  // Items that came a second, lately; none are left of an application where none came.
-  double rate_rps(uint32_t application, Time now);
+  // Items that came a second, lately; none are left of a service where none came.
+  double rate_rps(uint32_t service, Time now);
   // Of one item on any variant and type of worker.
-  Duration fastest(uint32_t application) const { return applications_[application].fastest; }
+  Duration fastest(uint32_t service) const { return services_[service].fastest; }
   // accuracy() of every variant for some that have left lately, one after the other; of those
   // who have left, since each does once, however long some wait.
-  std::span<const double> recent(uint32_t application) const {
-    return applications_[application].recent;
-  }
-  // The application's variants on this key, none for one that it does not have.
-  std::optional<uint32_t> variant_of(uint32_t application, KeyId key) const;
+  std::span<const double> recent(uint32_t service) const { return services_[service].recent; }
+  // The service's variants on this key, none for one that it does not have.
+  std::optional<uint32_t> variant_of(uint32_t service, KeyId key) const;
 
  private:
-  struct Application {
+  struct Service {
     KeyId key;
     std::vector<KeyId> keys;  // by variant
     estimate::RateMeter rate;
@@ -115,18 +113,18 @@ class VariantsQueue {
   };
 
   static Place place_of(const Task& task) { return {task.deadline, task.job}; }
-  void forget_application(uint32_t at);
+  void forget_service(uint32_t at);
   void add_pool(plan::GroupProblem& problem) const;
   void add_worker(WorkerId worker, plan::GroupProblem& problem) const;
-  bool measure_fastest(uint32_t application);
+  bool measure_fastest(uint32_t service);
   void erase(Queue::iterator it);
   void remember(const Waiting& waiting);
   void add_requests(plan::GroupProblem& problem, size_t most);
   void add_request(plan::GroupProblem& problem, Waiting& waiting);
 
   const PoolView& pool_;
-  absl::flat_hash_map<KeyId, uint32_t> application_of_;
-  std::vector<Application> applications_;  // as problem_.applications
+  absl::flat_hash_map<KeyId, uint32_t> service_of_;
+  std::vector<Service> services_;  // as problem_.services
   Queue waiting_;
   std::set<Due> due_;
   std::vector<Waiting*> chosen_;

@@ -26,15 +26,15 @@ KeyId WindowScheduler::add_key(KeyInfo info) {
   const KeyId key = new_key();
   const std::string name = info.name;
   pool_.add_model(key, std::move(info));
-  queue_.add_application(key, {.name = name,
-                               .variants = {{.key = key, .accuracy = 1, .recall = {}}},
-                               .penalty = {.shape = plan::PenaltyShape::kStep}});
+  queue_.add_service(key, {.name = name,
+                           .variants = {{.key = key, .accuracy = 1, .recall = {}}},
+                           .penalty = {.shape = plan::PenaltyShape::kStep}});
   return key;
 }
 
 KeyId WindowScheduler::add_service(const ServiceInfo& info) {
   const KeyId key = new_key();
-  queue_.add_application(key, std::get<VariantsInfo>(info));
+  queue_.add_service(key, std::get<VariantsInfo>(info));
   return key;
 }
 
@@ -120,7 +120,7 @@ void WindowScheduler::tick(Time now, Decisions& out) {
 Time WindowScheduler::next_wake() const { return window_end_; }
 
 uint64_t WindowScheduler::waiting_items(KeyId key) const {
-  uint64_t items = queue_.is_application(key) ? queue_.waiting_items(key) : 0;
+  uint64_t items = queue_.is_service(key) ? queue_.waiting_items(key) : 0;
   for (const Plan& plan : planned_) {
     for (const Planned& batch : plan) {
       for (const Task& task : batch.tasks) items += task.key == key ? task.items : 0;
@@ -177,7 +177,7 @@ void WindowScheduler::replan(Time now, Decisions& out) {
 // Requests of several items may not all fit one batch.
 void WindowScheduler::append(const plan::GroupSchedule& schedule, const plan::GroupBatch& batch) {
   const WorkerId worker(batch.worker);
-  const KeyId key = queue_.variant_key(batch.application, batch.variant);
+  const KeyId key = queue_.variant_key(batch.service, batch.variant);
   const LatencyByType::Table table = pool_.info(key).latency.table(pool_.worker(worker).type);
   const LatencyTable& latency = *table;
   Planned planned{.key = key, .load = batch.load, .latency = table};

@@ -13,7 +13,7 @@ namespace fermata::policy {
 // Data-aware serving as published (SneakPeek 3.2, 5): what arrives in a window is planned at
 // its end by a GroupPlanner, behind what the windows before have left on the workers, and then
 // runs as planned. Every request is served, late or not, or short-circuited. A service of one
-// model counts as an application with one variant.
+// model counts as a service with one variant.
 //
 // Without a window everything that has not started is planned again whenever something
 // arrives, ends or is learned while a worker is free. The exact search is cut short where it
@@ -21,7 +21,7 @@ namespace fermata::policy {
 class WindowScheduler final : public Scheduler {
  public:
   // Windows begin at multiples of settings.window; zero: none.
-  WindowScheduler(plan::GroupPolicy policy, const GroupSettings& settings)
+  WindowScheduler(plan::GroupPolicy policy, const ServiceSettings& settings)
       : policy_(policy), settings_(settings), window_(settings.window) {}
 
   KeyId add_key(KeyInfo info) override;
@@ -62,7 +62,7 @@ class WindowScheduler final : public Scheduler {
   void serve(size_t worker, Time now, Decisions& out);
 
   const plan::GroupPolicy policy_;
-  const GroupSettings settings_;
+  const ServiceSettings settings_;
   const Duration window_;
   PoolView pool_;  // what its workers hold: when all is done that is planned
   VariantsQueue queue_{pool_};
