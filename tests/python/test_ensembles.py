@@ -1,8 +1,8 @@
 """Services that several base models answer together: real answers, what fails, what may be wrong."""
 
 import json
-import shutil
 import re
+import shutil
 import subprocess
 import urllib.error
 import urllib.request
@@ -309,10 +309,12 @@ def write_profile(folder, models=MADE, **changes):
     (folder / "profile.json").write_text(json.dumps(profile))
 
 
-def write_emulated(folder):
-    for name, ms, output, width in [("quick", 1, "y", 3), ("slow", 40, "y", 3),
-                                    ("slowest", 5000, "y", 3), ("judge", 1, "score", 1),
-                                    ("gate", 1, "weights", 3), ("wide", 1, "y", 4)]:
+MODELS = [("quick", 1, "y", 3), ("slow", 40, "y", 3), ("slowest", 5000, "y", 3), ("judge", 1, "score", 1),
+          ("gate", 1, "weights", 3), ("wide", 1, "y", 4)]
+
+
+def write_emulated(folder, models=MODELS):
+    for name, ms, output, width in models:
         at = folder / "models" / name
         (at / "1").mkdir(parents=True)
         (at / "config.pbtxt").write_text(MODEL.format(output=output, width=width))
@@ -469,3 +471,35 @@ def test_the_zoos_ensembles_are_their_models_together(zoo, service):
     else:
         expected = np.mean(outputs, axis=0)
     assert values(reply) == pytest.approx(expected, abs=1e-4)
+
+
+# Composites in each other: an ensemble one of whose members is a service of variants, at the end of a chain.
+COMPOSED = """
+models: {models}
+listen: {{http: 0, grpc: 0, metrics: 0}}
+workers: {{count: 3, executor: emulated}}
+services:
+  either: {{kind: variants, variants: [{{model: quick, accuracy: 0.5}}, {{model: slow, accuracy: 0.9}}]}}
+  made: {{kind: ensemble, models: [quick, {{service: either}}], slo_ms: 60000, profile: profile}}
+  chain:
+    kind: pipeline
+    slo_ms: 60000
+    stages: [{{name: first, service: start}}, {{name: last, service: made, inputs: {{x: first.z}}}}]
+"""
+
+
+def test_an_ensemble_of_variants_ends_a_chain(tmp_path):
+    write_emulated(tmp_path, [("quick", 1, "y", 3), ("slow", 40, "y", 3), ("start", 1, "z", 2)])
+    write_profile(tmp_path / "profile", ["quick", "either"])
+    server = Server(tmp_path, tmp_path / "models", COMPOSED)
+    for service in ("made", "chain"):
+        reply = ask(server, service, [[1, 2]] * 3)
+        assert values(reply).shape == (3, 3)
+        assert reply["parameters"]["outcome"] == "on_time"
+    assert [stage["variant"] for stage in json.loads(reply["parameters"]["stages"])] == ["start", "made"]
+    with urllib.request.urlopen(f"http://{server.metrics}/metrics") as text:
+        answered = dict(re.findall(r'^nv_inference_request_success\{model="([^"]+)".*\} (\d+)$',
+                                   text.read().decode(), re.M))
+    # Both members of each query, of which every item is one.
+    assert {answered[f"made/{member}"] for member in ("quick", "either")} == {"6"}
+    assert server.stop() == 0, server.log.read_text()
