@@ -273,6 +273,7 @@ void RealEngine::adopt(std::shared_ptr<Job> job) {
 
 absl::Status RealEngine::serve(const std::string& model, const Loaded& loaded, Duration patience) {
   const auto& [variants, subcluster] = loaded;
+  if (variants.empty()) return absl::OkStatus();  // as where nothing could be loaded at the start
   for (size_t i = 0; i <= variants.size(); ++i) {
     absl::Status taken =
         i == variants.size()
