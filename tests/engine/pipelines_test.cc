@@ -285,6 +285,46 @@ TEST_F(Pipelines, DedicatedReplicasComeAndGoWithoutLosingARequest) {
               HasSubstr("expected a model or variants"));
 }
 
+// Forty requests every third second, for which 24 a second are forecast: 12 workers carry 19. A
+// plan's batches take nearly all of the SLA, so that no burst may wait for the next ones.
+TEST_F(Pipelines, AForecastBeyondCapacityDoesNotFlip) {
+  Profile profile{.version = 1,
+                  .model = "base-plain",
+                  .model_version = "1",
+                  .machine = "none",
+                  .provider = "cpu",
+                  .threads = 1};
+  for (const uint32_t b : {1u, 4u}) profile.batches[b] = {1, 2500, 2500, 2500, 2500};
+  fit(profile);
+  const auto file = folder_.path() / "models" / "base-plain" / "profile.json";
+  ASSERT_TRUE(write_profile(profile, file).ok());
+  EngineOptions options = options_for(folder_.path() / "models");
+  options.workers.types[0].count = 12;
+  ServiceOptions one = pipeline("p", {{"a", "base-plain"}});
+  one.pipeline->adapter =
+      AdapterOptions{.interval = Duration::seconds(2), .sla = Duration::seconds(3)};
+  one.pipeline->adapter->limits.batch_sizes = {4};
+  options.services = {one};
+  auto engine = make_engine(options);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  for (int second = 0; second < 60; ++second) {
+    std::latch ended(second % 3 == 0 ? 40 : 0);
+    for (int i = 0; second % 3 == 0 && i < 40; ++i) {
+      InferRequest request{.service = "p", .inputs = {floats("x", {1, 2}, {1, 2})}};
+      request.arrival = (*engine)->now();
+      request.timeout = Duration::micros(1);
+      (*engine)->submit(std::move(request), [&](const ReplyPart&) { ended.count_down(); });
+    }
+    ended.wait();
+    (*engine)->end_second();
+  }
+  const auto decisions = (*engine)->adapter_decisions();
+  ASSERT_GE(decisions.size(), 10u);
+  for (size_t d = 0; d < 10; ++d) {
+    EXPECT_FALSE(decisions[d].decision.answer.feasible) << decisions[d].forecast_rps;
+  }
+}
+
 TEST_F(Pipelines, MistakesAreSaid) {
   const auto said = [this](std::vector<ServiceOptions> services) {
     return std::string(start(std::move(services)).status().message());

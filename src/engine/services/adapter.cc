@@ -190,9 +190,9 @@ const AdapterDecision& Adapter::decide(const Pipeline& pipeline, const StageMeas
   const std::optional<Duration> sla = options_.sla ? options_.sla : slo_;
   const double sla_ms = sla ? sla->millis() : plan::derived_sla_ms(problem);
   planner_.measured(std::move(problem.stages), sla_ms);
-  // What the SLA leaves beside the last plan's own time, a burst may wait.
-  const double path_ms = last_.empty() ? sla_ms : last_.front().decision.answer.latency_ms;
-  square_root_.set_burst(static_cast<size_t>(std::max(0.0, (sla_ms - path_ms) / 1e3)));
+  // What the SLA leaves beside the time of the plan that runs, a burst may wait.
+  square_root_.set_burst(
+      static_cast<size_t>(std::max(0.0, (sla_ms - planned_ms().value_or(sla_ms)) / 1e3)));
   AdapterDecision decision{service_, ++decisions_, forecast(), {}};
   decision.decision = planner_.decide(decision.forecast_rps);
   if (!decision.decision.answer.feasible) {
@@ -202,6 +202,14 @@ const AdapterDecision& Adapter::decide(const Pipeline& pipeline, const StageMeas
   last_.insert(last_.begin(), std::move(decision));
   if (last_.size() > kKept) last_.pop_back();
   return last_.front();
+}
+
+std::optional<double> Adapter::planned_ms() const {
+  if (last_.empty()) return std::nullopt;
+  const plan::PipelinePlan& newest = last_.front().decision.answer;
+  if (newest.feasible) return newest.latency_ms;
+  if (most_.feasible) return most_.latency_ms;
+  return std::nullopt;
 }
 
 std::map<std::string, std::string> Adapter::variants() const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,8 @@ class Adapter {
   Adapter(const ServiceOptions& options, const WorkerOptions& workers,
           std::unique_ptr<ForecastModel> forecast);
   double forecast() const;
+  // Of the last decision, what requests take; none where nothing that was planned runs.
+  std::optional<double> planned_ms() const;
   // Of the last decision, what runs.
   std::vector<plan::PipelineStagePlan> stages_to_run() const;
   // Of the route's batches, measured over profiled time; none before any.
