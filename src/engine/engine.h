@@ -67,6 +67,8 @@ class Engine {
   // signal does every window. New ones load everything before they serve, old ones end what they
   // run. Blocks for as long as models load. How many serve then.
   virtual uint32_t set_workers(uint32_t count);
+  // A window of the autoscaling signal is over; what a timer calls.
+  virtual void close_window() {}
   // The last decisions of all adapters, the newest of each first.
   virtual std::vector<AdapterDecision> adapter_decisions() const;
 

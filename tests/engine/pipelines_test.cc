@@ -325,6 +325,24 @@ TEST_F(Pipelines, AForecastBeyondCapacityDoesNotFlip) {
   }
 }
 
+// Four workers serve as long as no plan but that of dedicated replicas needs them.
+TEST_F(Pipelines, DedicatedReplicasKeepNoSharedWorkers) {
+  EngineOptions options = options_for(folder_.path() / "models");
+  options.workers.types[0].count = 4;
+  options.workers.least = 1;
+  ServiceOptions chain = pipeline("p", {{"a", "base-plain"}, {"b", "base-table", {"a"}}});
+  chain.pipeline->adapter = AdapterOptions{.sla = Duration::seconds(10), .dedicated = true};
+  options.services = {chain};
+  auto engine = make_engine(options);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const EngineSnapshot first = (*engine)->snapshot();
+  EXPECT_GE(first.pipelines.at(0).cost, 2);
+  (*engine)->close_window();
+  uint32_t serving = 0;
+  for (const WorkerStatistics& worker : (*engine)->snapshot().workers) serving += worker.serving;
+  EXPECT_EQ(serving, 1u);
+}
+
 TEST_F(Pipelines, MistakesAreSaid) {
   const auto said = [this](std::vector<ServiceOptions> services) {
     return std::string(start(std::move(services)).status().message());

@@ -51,6 +51,7 @@ class RealEngine : public Engine {
   std::vector<PlacementDecision> placement_decisions() const override { return log_.decisions(); }
   std::vector<policy::Problem> last_problems() const override { return pool_->last_problems(); }
   void end_second() override;
+  void close_window() override;
   uint32_t set_workers(uint32_t count) override;
   std::vector<AdapterDecision> adapter_decisions() const override;
   std::vector<plan::StreamProblem> last_stream_problems() const override {
@@ -90,7 +91,6 @@ class RealEngine : public Engine {
   void publish();
   absl::Status ready(const std::string& model);
   absl::Status unavailable(const std::string& model, const absl::Status& why);
-  void close_window();
 
   // real_engine_streams.cc
   StreamService::Loading loading();
