@@ -16,10 +16,12 @@
 namespace fermata::engine {
 namespace {
 
+using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Lt;
+using ::testing::Not;
 using Stage = PipelineOptions::Stage;
 
 ServiceOptions pipeline(std::string service, std::vector<Stage> stages,
@@ -341,6 +343,18 @@ TEST_F(Pipelines, DedicatedReplicasKeepNoSharedWorkers) {
   uint32_t serving = 0;
   for (const WorkerStatistics& worker : (*engine)->snapshot().workers) serving += worker.serving;
   EXPECT_EQ(serving, 1u);
+}
+
+TEST_F(Pipelines, AnObjectiveBelowTheFastestPathIsNoted) {
+  EngineOptions options = options_for(folder_.path() / "models");
+  ServiceOptions chain = pipeline("p", {{"a", "base-plain"}, {"b", "base-table", {"a"}}});
+  chain.slo = Duration::nanos(10);
+  options.services = {chain};
+  const Examination short_of_time = examine(options);
+  EXPECT_TRUE(short_of_time.findings.empty());
+  EXPECT_THAT(short_of_time.notes, Contains(HasSubstr("its fastest path takes")));
+  options.services[0].slo = Duration::seconds(100);
+  EXPECT_THAT(examine(options).notes, Not(Contains(HasSubstr("fastest path"))));
 }
 
 TEST_F(Pipelines, MistakesAreSaid) {

@@ -1,5 +1,7 @@
 #include "engine/services/pipeline.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <map>
 
@@ -76,6 +78,7 @@ class Maker {
     find_dimensions();
     RETURN_IF_ERROR(add_outputs(facade->signature));
     name_outputs();
+    note_slo(*facade);
     made_->facade = std::move(facade);
     return std::shared_ptr<const Pipeline>(made_);
   }
@@ -86,6 +89,16 @@ class Maker {
     DataType datatype = DataType::kFp32;
     Shape dims;
   };
+
+  void note_slo(Variant& facade) const {
+    const Duration path = fastest_path(*made_);
+    if (!options_.slo || *options_.slo >= path) return;
+    facade.notes.push_back(fmt::format(
+        "slo_ms is {:.6g}, its fastest path takes {:.6g} ms: requests without a timeout "
+        "of their own are all rejected",
+        options_.slo->millis(), path.millis()));
+    spdlog::warn("service '{}': {}", options_.name, facade.notes.back());
+  }
 
   absl::Status add_stage(uint32_t s) {
     const PipelineOptions::Stage& wanted = own_.stages[s];

@@ -121,6 +121,9 @@ std::vector<std::string> members_of(const ServiceOptions& service);
 Pipeline::Source source_of(const std::string& text,
                            const std::vector<PipelineOptions::Stage>& stages);
 
+// What one item takes at least, in the fastest variants, without any wait.
+Duration fastest_path(const Pipeline& pipeline);
+
 // What the requests of a stage are counted under.
 std::string stage_route(const std::string& service, const std::string& stage);
 

@@ -165,4 +165,26 @@ std::string stage_route(const std::string& service, const std::string& stage) {
   return service + "/" + stage;
 }
 
+// Of one item, in whichever variant is the fastest.
+static Duration fastest(const Pipeline::Stage& stage) {
+  if (stage.pipeline != nullptr) return fastest_path(*stage.pipeline);
+  Duration least = stage.latency == nullptr ? Duration() : (*stage.latency)(1);
+  for (const Pipeline::Option& option : stage.options)
+    least = std::min(least, (*option.latency)(1));
+  return least;
+}
+
+Duration fastest_path(const Pipeline& pipeline) {
+  Duration longest, shortest = Duration::infinite();
+  std::vector<Duration> ends;
+  for (const Pipeline::Stage& stage : pipeline.stages) {
+    Duration end;
+    for (const uint32_t before : stage.after) end = std::max(end, ends[before]);
+    ends.push_back(end + fastest(stage));
+    longest = std::max(longest, ends.back());
+    shortest = std::min(shortest, ends.back());
+  }
+  return pipeline.choice != nullptr ? shortest : longest;
+}
+
 }  // namespace fermata::engine
