@@ -13,7 +13,8 @@ constexpr Duration kNoEvidence = Duration::seconds(1);
 }  // namespace
 
 // Late wakes count whether a batch came of them or a refusal, or the bound could
-// stay so low that everything is refused and nothing is left to measure.
+// stay so low that everything is refused and nothing is left to measure. There is no delay for each
+// item (Symphony's d_data): gathering a batch is in its measured latency (learn()), once.
 void Driver::observe_delay(Duration delay) {
   delay_.observe(std::max(1000.0, static_cast<double>(delay.nanos())));
   const double known = static_cast<double>(control_delay_.load(std::memory_order_relaxed));
