@@ -155,13 +155,14 @@ std::vector<ServiceOptions> take_streams(EngineOptions& options) {
   return streams;
 }
 
-absl::StatusOr<std::unique_ptr<RealEngine>> make_unstarted(EngineOptions options) {
+absl::StatusOr<std::unique_ptr<RealEngine>> make_unstarted(
+    EngineOptions options, const std::vector<ServiceOptions>& streams) {
   if (const std::string why = why_one_thread(options); !why.empty()) {
     spdlog::warn(why);
     options.scheduler_threads = 0;
   }
   RETURN_IF_ERROR(check_policy(options));
-  RETURN_IF_ERROR(prepare_dedicated(options));
+  RETURN_IF_ERROR(prepare_dedicated(options, streams));
   std::vector<std::unique_ptr<ExecutorFactory>> executors(options.workers.types.size());
   for (uint32_t type = 0; type < executors.size(); ++type) {
     ASSIGN_OR_RETURN(executors[type], make_executors(options.workers, type));
@@ -202,7 +203,7 @@ absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   if (const auto missing = missing_models(options, models); !missing.empty()) {
     return not_found("{}", missing.front());
   }
-  ASSIGN_OR_RETURN(auto engine, make_unstarted(std::move(options)));
+  ASSIGN_OR_RETURN(auto engine, make_unstarted(std::move(options), streams));
   // A model that fails has said so, in the log and in the index.
   RETURN_IF_ERROR(engine->start(models));
   RETURN_IF_ERROR(engine->start_streams(streams));
@@ -229,7 +230,7 @@ Examination examine(EngineOptions options) {
   if (std::string why = why_one_thread(options); !why.empty()) {
     found.notes.push_back(std::move(why));
   }
-  const auto engine = make_unstarted(std::move(options));
+  const auto engine = make_unstarted(std::move(options), streams);
   if (add(engine.status())) return found;
   if (!add((*engine)->start(*models))) add((*engine)->start_streams(streams));
   add_troubles(**engine, found);

@@ -242,6 +242,8 @@ struct EngineOptions {
   // Workers that load on demand are told apart, so that some can load ahead: make_engine() sets it
   // where there is a service of kind `stream`.
   bool loads_ahead = false;
+  // Models that stages with dedicated replicas run and nothing else does: make_engine() finds them.
+  std::set<std::string> replica_models;
 };
 
 }  // namespace fermata::engine

@@ -278,6 +278,25 @@ TEST_F(Pipelines, DedicatedReplicasComeAndGoWithoutLosingARequest) {
   ASSERT_TRUE(reply.status.ok()) << reply.status;
   EXPECT_EQ(Json::parse(reply.why.stages)[1]["variant"], "quick");
 
+  const auto asked = [&](const std::string& service) {
+    return call(**engine, {.service = service, .inputs = {floats("x", {1, 2}, {1, 2})}}).status;
+  };
+  EXPECT_EQ(asked("quick").code(), absl::StatusCode::kUnavailable);  // it is on no shared worker
+  EXPECT_THAT(std::string(asked("first").message()), HasSubstr("on dedicated replicas"));
+  // Without a second that passes, requests go to the variant that is left.
+  EXPECT_TRUE((*engine)->unload("quick").ok());
+  EXPECT_GE(serving("p/b/slow"), 1u);
+  EXPECT_TRUE(asked("p").ok()) << asked("p");
+  EXPECT_TRUE((*engine)->load("first").ok());
+  EXPECT_TRUE(asked("p").ok()) << asked("p");
+
+  options.services.push_back({.name = "first"});
+  auto both = make_engine(options);
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_TRUE(
+      call(**both, {.service = "first", .inputs = {floats("x", {1, 2}, {1, 2})}}).status.ok());
+  options.services.pop_back();
+
   options.services[0].pipeline->adapter->threads = {{"nobody", 2}};
   EXPECT_THAT(std::string(make_engine(options).status().message()), HasSubstr("names 'nobody'"));
   options.services[0].pipeline->adapter->threads.clear();
@@ -285,6 +304,24 @@ TEST_F(Pipelines, DedicatedReplicasComeAndGoWithoutLosingARequest) {
   options.services.back().pipeline->adapter = adapter;
   EXPECT_THAT(std::string(make_engine(options).status().message()),
               HasSubstr("expected a model or variants"));
+}
+
+// Four workers serve as long as no plan but that of dedicated replicas needs them.
+TEST_F(Pipelines, DedicatedReplicasKeepNoSharedWorkers) {
+  EngineOptions options = options_for(folder_.path() / "models");
+  options.workers.types[0].count = 4;
+  options.workers.least = 1;
+  ServiceOptions chain = pipeline("p", {{"a", "base-plain"}, {"b", "base-table", {"a"}}});
+  chain.pipeline->adapter = AdapterOptions{.sla = Duration::seconds(10), .dedicated = true};
+  options.services = {chain};
+  auto engine = make_engine(options);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const EngineSnapshot first = (*engine)->snapshot();
+  EXPECT_GE(first.pipelines.at(0).cost, 2);
+  (*engine)->close_window();
+  uint32_t serving = 0;
+  for (const WorkerStatistics& worker : (*engine)->snapshot().workers) serving += worker.serving;
+  EXPECT_EQ(serving, 1u);
 }
 
 // Forty requests every third second, for which 24 a second are forecast: 12 workers carry 19. A
@@ -325,24 +362,6 @@ TEST_F(Pipelines, AForecastBeyondCapacityDoesNotFlip) {
   for (size_t d = 0; d < 10; ++d) {
     EXPECT_FALSE(decisions[d].decision.answer.feasible) << decisions[d].forecast_rps;
   }
-}
-
-// Four workers serve as long as no plan but that of dedicated replicas needs them.
-TEST_F(Pipelines, DedicatedReplicasKeepNoSharedWorkers) {
-  EngineOptions options = options_for(folder_.path() / "models");
-  options.workers.types[0].count = 4;
-  options.workers.least = 1;
-  ServiceOptions chain = pipeline("p", {{"a", "base-plain"}, {"b", "base-table", {"a"}}});
-  chain.pipeline->adapter = AdapterOptions{.sla = Duration::seconds(10), .dedicated = true};
-  options.services = {chain};
-  auto engine = make_engine(options);
-  ASSERT_TRUE(engine.ok()) << engine.status();
-  const EngineSnapshot first = (*engine)->snapshot();
-  EXPECT_GE(first.pipelines.at(0).cost, 2);
-  (*engine)->close_window();
-  uint32_t serving = 0;
-  for (const WorkerStatistics& worker : (*engine)->snapshot().workers) serving += worker.serving;
-  EXPECT_EQ(serving, 1u);
 }
 
 TEST_F(Pipelines, AnObjectiveBelowTheFastestPathIsNoted) {

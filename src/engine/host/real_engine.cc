@@ -274,6 +274,7 @@ void RealEngine::adopt(std::shared_ptr<Job> job) {
 absl::Status RealEngine::serve(const std::string& model, const Loaded& loaded, Duration patience) {
   const auto& [variants, subcluster] = loaded;
   if (variants.empty()) return absl::OkStatus();  // as where nothing could be loaded at the start
+  if (!on_shared_workers(model)) return replicas_->load(variants);
   for (size_t i = 0; i <= variants.size(); ++i) {
     absl::Status taken =
         i == variants.size()
@@ -295,8 +296,9 @@ absl::Status RealEngine::replace(const std::string& model, Loaded next, bool unl
     old = registry_.put(model, std::move(next));
     publish();
   }
+  if (!old.variants.empty()) replan(model);
   for (const auto& variant : old.variants) {
-    pool_->retire(old.subcluster, variant->id, unloading);
+    if (on_shared_workers(model)) pool_->retire(old.subcluster, variant->id, unloading);
     replicas_->retire(*variant, unloading);
   }
   return absl::OkStatus();

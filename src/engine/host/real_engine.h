@@ -85,6 +85,9 @@ class RealEngine : public Engine {
   // Puts these in the place of what is loaded of a model. All of them, or none.
   absl::Status replace(const std::string& model, Loaded next, bool unloading, Duration patience);
   absl::Status serve(const std::string& model, const Loaded& loaded, Duration patience);
+  bool on_shared_workers(const std::string& model) const {
+    return !options_.replica_models.contains(model);
+  }
   // What the index says of a model that is not ready; nothing: it is, or is not there.
   void note(const std::string& model, std::optional<ModelStatus> status);
   // Puts the registry in service; says in the log which services that takes away, and why.
@@ -99,6 +102,9 @@ class RealEngine : public Engine {
   std::shared_ptr<const Variant> model_of(const std::string& service) const;
   absl::Status make_adapters();  // real_engine_adapters.cc
   void start_adapters();
+  // Of pipelines whose dedicated replicas run the model: their requests need not go where it was.
+  void replan(const std::string& model);
+  std::map<std::string, ServiceStatistics> measured();
   void adapt(Adapter& adapter, const std::shared_ptr<const Pipeline>& pipeline,
              const std::map<std::string, ServiceStatistics>& rows);
   uint32_t planned_workers() const;

@@ -44,6 +44,22 @@ void RealEngine::start_adapters() {
   }
 }
 
+void RealEngine::replan(const std::string& model) {
+  const std::lock_guard lock(adapting_);
+  for (const auto& adapter : adapters_) {
+    const auto route = routes_.read()->find(adapter->service(), "");
+    if (!adapter->dedicated() || !adapter->runs(model) || !route.ok()) continue;
+    adapt(*adapter, (*route)->pipeline, measured());
+  }
+}
+
+std::map<std::string, ServiceStatistics> RealEngine::measured() {
+  std::map<std::string, ServiceStatistics> rows;
+  const std::lock_guard registered(mutex_);
+  for (const ServiceStatistics& row : registry_.statistics()) add_version(row, rows[row.service]);
+  return rows;
+}
+
 void RealEngine::end_second() {
   const std::lock_guard lock(adapting_);
   replicas_->sweep();
@@ -56,12 +72,7 @@ void RealEngine::end_second() {
     const uint64_t before = std::exchange(asked_[service], asked);
     const bool is_due = adapter->second(static_cast<double>(asked - before));
     if (!is_due && !adapter->is_new()) continue;
-    if (rows.empty()) {
-      const std::lock_guard registered(mutex_);
-      for (const ServiceStatistics& row : registry_.statistics()) {
-        add_version(row, rows[row.service]);
-      }
-    }
+    if (rows.empty()) rows = measured();
     adapt(*adapter, (*route)->pipeline, rows);
   }
 }
@@ -82,8 +93,14 @@ void RealEngine::adapt(Adapter& adapter, const std::shared_ptr<const Pipeline>& 
 void RealEngine::queue(const std::shared_ptr<Job>& job) {
   const Route& to = job->route();
   if (to.pipeline != nullptr) return trees_.submit(job);
-  if (to.dedicated && replicas_->submit(job)) return;
-  pool_->submit(to.subcluster, job);
+  if (!to.dedicated) return pool_->submit(to.subcluster, job);
+  if (replicas_->submit(job)) return;
+  to.gate->leave();
+  job->end(Outcome::kUnavailable,
+           error(absl::StatusCode::kUnavailable,
+                 "'{}' runs on dedicated replicas of pipelines alone, and none takes this request",
+                 to.service),
+           {});
 }
 
 uint32_t RealEngine::set_workers(uint32_t count) {

@@ -121,6 +121,7 @@ void Registry::add_service(const ServiceOptions& options, const Loaded& loaded, 
   for (const auto& variant : loaded.variants) {
     auto made = route(options, variant, loaded.subcluster);
     follow_queue_policy(options, *made);
+    made->dedicated = options_.replica_models.contains(service->model);
     routes.by_service[options.name].push_back(std::move(made));
   }
   catalog.services.push_back(std::move(service));
@@ -266,6 +267,7 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
       stage->application = member.application;
       stage->ensemble = member.ensemble;
       stage->pipeline = member.pipeline;
+      stage->dedicated = pipeline->stages[s].dedicated;
       routes.by_service[name] = {std::move(stage)};
       for (const Pipeline::Option& option : pipeline->stages[s].options) {
         auto own = route(limited(option.route), option.variant, member.subcluster);

@@ -32,6 +32,7 @@ std::vector<uint32_t> own_processors() {
 struct Replicas::Cell {
   std::string service, model;
   uint32_t threads, most;
+  bool wanted = false;                // by the plan
   std::atomic<bool> open{false};      // takes work
   std::atomic<uint32_t> entering{0};  // jobs, which may be underway to the driver
   std::atomic<uint32_t> serving{0};
@@ -76,7 +77,9 @@ Replicas::Replicas(const EngineOptions& options,
 Replicas::~Replicas() = default;
 
 bool Replicas::submit(const std::shared_ptr<Job>& job) {
-  Cell& cell = *cells_.at(job->route().service);
+  const auto found = cells_.find(job->route().service);
+  if (found == cells_.end()) return false;
+  Cell& cell = *found->second;
   ++cell.entering;
   const bool open = cell.open;
   if (open) cell.driver.submit(job);
@@ -148,6 +151,7 @@ void Replicas::follow(const std::string& service, const Plan& plan,
   for (const auto& [route, cell] : cells_) {
     const Wanted own = wanted(route);
     if (cell->service != service || own.replicas == 0) continue;
+    cell->wanted = true;
     cell->driver.limit_batches(std::max(own.batch, 1u));
     if (own.replicas > cell->serving) resize(*cell, own.replicas);
     cell->open = cell->serving > 0;
@@ -157,7 +161,7 @@ void Replicas::follow(const std::string& service, const Plan& plan,
     if (cell->service != service) continue;
     const uint32_t replicas = wanted(route).replicas;
     if (replicas == 0) {
-      cell->open = false;
+      cell->wanted = false;  // what is on its way to it still finds it open
     } else if (replicas < cell->serving) {
       resize(*cell, replicas);
     }
@@ -167,8 +171,11 @@ void Replicas::follow(const std::string& service, const Plan& plan,
 void Replicas::sweep() {
   const std::lock_guard lock(mutex_);
   for (const auto& [route, cell] : cells_) {
-    if (cell->open || cell->serving == 0 || cell->entering > 0) continue;
-    if (cell->driver.idle()) resize(*cell, 0);
+    if (cell->wanted || cell->serving == 0) continue;
+    cell->open = false;
+    const bool is_over = cell->entering == 0 && cell->driver.idle();
+    if (is_over) resize(*cell, 0);
+    cell->open = !is_over;
   }
 }
 

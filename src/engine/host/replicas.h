@@ -32,7 +32,7 @@ class Replicas {
            const Pool::Orphan& orphan);
   ~Replicas();
 
-  // False where no replica of the job's route takes work now.
+  // False where no replica of the job's route takes work now, or it has none.
   bool submit(const std::shared_ptr<Job>& job);
   void cancel(JobId id);
 

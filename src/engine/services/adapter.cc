@@ -204,6 +204,11 @@ const AdapterDecision& Adapter::decide(const Pipeline& pipeline, const StageMeas
   return last_.front();
 }
 
+bool Adapter::runs(const std::string& model) const {
+  return std::any_of(options_.variants.begin(), options_.variants.end(),
+                     [&](const auto& variant) { return variant.model == model; });
+}
+
 std::optional<double> Adapter::planned_ms() const {
   if (last_.empty()) return std::nullopt;
   const plan::PipelinePlan& newest = last_.front().decision.answer;

@@ -50,6 +50,7 @@ class Adapter {
   const std::vector<AdapterDecision>& last() const { return last_; }
   const std::string& service() const { return service_; }
   bool dedicated() const { return options_.dedicated; }
+  bool runs(const std::string& model) const;  // on a dedicated replica
   // Its replicas are dedicated and have not been planned yet.
   bool is_new() const { return options_.dedicated && last_.empty(); }
   // By stage, the variants to run: where nothing keeps the limits those that carry most.

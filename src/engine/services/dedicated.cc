@@ -74,15 +74,46 @@ absl::Status prepare(EngineOptions& options, ServiceOptions& service) {
   return absl::OkStatus();
 }
 
+bool is_dedicated(const ServiceOptions& service) {
+  return service.pipeline && service.pipeline->adapter && service.pipeline->adapter->dedicated;
+}
+
+// Those of dedicated stages, but for what a service of its own, or another one, runs too.
+std::set<std::string> found_models(const EngineOptions& options,
+                                   const std::vector<ServiceOptions>& streams) {
+  std::set<std::string> models, of_stages;
+  for (const ServiceOptions& service : options.services) {
+    if (!is_dedicated(service)) continue;
+    for (const auto& variant : service.pipeline->adapter->variants) models.insert(variant.model);
+    for (const auto& stage : service.pipeline->stages) {
+      of_stages.insert(stage_route(service.name, stage.name));
+    }
+  }
+  for (const ServiceOptions& service : options.services) {
+    if (is_dedicated(service) || of_stages.contains(service.name)) continue;
+    if (service.pipeline) {
+      for (const auto& stage : service.pipeline->stages) models.erase(stage.service);
+    } else if (service.variants || service.ensemble) {
+      const auto& own = service.variants ? service.variants->models : service.ensemble->models;
+      for (const std::string& model : own) models.erase(model);
+    } else {
+      models.erase(service.model.empty() ? service.name : service.model);
+    }
+  }
+  for (const ServiceOptions& stream : streams) {
+    for (const auto& variant : stream.stream->variants) models.erase(variant.service);
+  }
+  return models;
+}
+
 }  // namespace
 
-absl::Status prepare_dedicated(EngineOptions& options) {
+absl::Status prepare_dedicated(EngineOptions& options, const std::vector<ServiceOptions>& streams) {
   const bool alike = options.workers.types.size() == 1 &&
                      !std::isfinite(options.workers.least_memory_mb()) &&
                      options.workers.residency == Residency::kPlaced;
   for (ServiceOptions& service : options.services) {
-    if (!service.pipeline || !service.pipeline->adapter) continue;
-    if (!service.pipeline->adapter->dedicated) continue;
+    if (!is_dedicated(service)) continue;
     if (!alike) {
       return invalid(
           "service '{}': adapter.replicas: dedicated needs workers of one type without memory_mb",
@@ -95,6 +126,7 @@ absl::Status prepare_dedicated(EngineOptions& options) {
     }
     RETURN_IF_ERROR(prepare(options, service));
   }
+  options.replica_models = found_models(options, streams);
   return absl::OkStatus();
 }
 

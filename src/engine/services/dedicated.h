@@ -9,6 +9,8 @@ namespace fermata::engine {
 // (AdapterOptions::variants) and what they may cost together, and gives the pool a type of worker
 // for each number of threads that they ask for, of which it has none itself. INVALID_ARGUMENT where
 // a stage is neither a model nor variants that are models, or the pool is not one of like workers.
-absl::Status prepare_dedicated(EngineOptions& options);
+// Fills in EngineOptions::replica_models too; `streams` are services that were taken from
+// `options`.
+absl::Status prepare_dedicated(EngineOptions& options, const std::vector<ServiceOptions>& streams);
 
 }  // namespace fermata::engine

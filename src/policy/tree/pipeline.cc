@@ -195,9 +195,16 @@ void PipelineChooser::ended(Node& node, uint32_t stage, Ending how, Time now, Br
   if (how == Ending::kAnswered) return start_ready(node, now, tree);
   Child& child = node.children[stage];
   const bool was_planned = child.option != kAnyOption && !std::exchange(child.again, true);
-  const bool stays = stages_[stage].dedicated && how == Ending::kRejected;
+  const bool dedicated = stages_[stage].dedicated;
+  const bool moved = planned_option(stage) != child.option && how != Ending::kRejected;
+  const bool stays = dedicated && !moved;
   const bool has_time = how == Ending::kRejected && child.due < child.last;
-  if (!stays) leave_open(child, stage, child.last - now, now, tree);
+  if (!dedicated) {
+    leave_open(child, stage, child.last - now, now, tree);
+  } else if (moved) {
+    child.option = planned_option(stage);
+    child.service = service(stage, child.option);
+  }
   const Ahead own = tree.ahead(child.service, child.items, now);
   if (((was_planned && !stays) || has_time) && now + own.run <= child.last) {
     child.due = child.last;

@@ -13,8 +13,8 @@ struct PipelineStage {
   std::vector<uint32_t> after;  // earlier stages, ascending; empty: it reads the request alone
   // Of a stage that has variants, each alone; `service` is whichever of them is worth its price.
   std::vector<ServiceId> options = {};
-  // The option that a plan names stands beside the others' workers: no other may take requests that
-  // it would make late.
+  // Options have workers of their own: no other than the planned one takes requests. One that
+  // failed is tried again where the plan has changed meanwhile.
   bool dedicated = false;
   // All items of a request take the same option, since answers of several do not fit together.
   bool uniform = false;
