@@ -26,7 +26,13 @@ function grown(before: Metrics, after: Metrics, name: string): Sample[] {
     .map(([key, sample]) => ({ ...sample, value: sample.value - (before.get(key)?.value ?? 0) }));
 }
 
+// Of one that is no counter, or of which all since the start is of interest.
+function now(after: Metrics, name: string): Sample[] {
+  return [...after.values()].filter(sample => sample.name === name);
+}
+
 function fill(id: string, rows: string[][]): void {
+  find(id).closest("table")!.hidden = rows.length === 0;
   find(id).replaceChildren(...rows.map(cells => {
     const row = document.createElement("tr");
     row.replaceChildren(...cells.map(text => Object.assign(document.createElement("td"), { textContent: text })));
@@ -55,16 +61,42 @@ function show(before: Metrics, after: Metrics, seconds: number): void {
   }));
 }
 
+// As planned by the adapters of pipelines.
+function showStages(after: Metrics): void {
+  const batches = now(after, "fermata_pipeline_batch");
+  fill("stages", now(after, "fermata_pipeline_replicas").map((replicas, i) => [
+    ...["service", "stage", "variant"].map(label => replicas.labels.get(label) ?? ""),
+    replicas.value.toFixed(1), `${batches[i]?.value ?? ""}`]));
+}
+
+function showStreams(before: Metrics, after: Metrics, seconds: number): void {
+  fill("streams", now(after, "fermata_stream_clients").map(clients => {
+    const model = clients.labels.get("model") ?? "";
+    const own = (samples: Sample[]): number => samples.find(s => s.labels.get("model") === model)?.value ?? 0;
+    const all = (what: string): number => own(now(after, `fermata_stream_${what}`));
+    const fresh = (what: string): number => own(grown(before, after, `fermata_stream_${what}_total`));
+    const share = (part: number, whole: number): string => whole === 0 ? "" : `${(100 * part / whole).toFixed(1)} %`;
+    const frames = fresh("frames");
+    return [model, `${clients.value}`, `${all("mapped_clients")}`, all("mean_accuracy").toFixed(3), (frames / seconds).toFixed(1),
+            share(fresh("mismatches"), frames), share(fresh("stale"), frames), (fresh("switches") / seconds).toFixed(1),
+            share(all("prefetched_total"), all("switches_total"))];
+  }));
+}
+
 async function watch(): Promise<void> {
   let before: Metrics | undefined, at = 0;
   for (;;) {
     try {
       const response = await fetch("/metrics");
       if (!response.ok) throw new Error(await response.text());
-      const after = parse(await response.text()), now = performance.now() / 1000;
-      if (before !== undefined) show(before, after, now - at);
+      const after = parse(await response.text()), seen = performance.now() / 1000;
+      if (before !== undefined) {
+        show(before, after, seen - at);
+        showStages(after);
+        showStreams(before, after, seen - at);
+      }
       before = after;
-      at = now;
+      at = seen;
       say("state", "the last second");
     } catch (error) {
       say("state", `${error}`);

@@ -84,6 +84,8 @@ def test_the_pool_is_shown_live(page, served):
     first = view.wait("document.querySelector('#workers td')?.textContent")
     assert first.startswith("0")
     view.wait(f"{shown('services')}.includes('shapes-96')")
+    view.wait("document.querySelector('#streams td')?.textContent === 'shapes'")
+    assert view.wait("document.querySelector('#stages').closest('table').hidden") is True, "no pipeline has an adapter"
     assert not view.errors
 
 
