@@ -64,6 +64,17 @@ TEST_F(Account, TimeIsWorthAPartOfWhatOthersLose) {
   EXPECT_EQ(price(view_, KeyId(1), at_ms(10)), 0);
 }
 
+TEST_F(Account, BestEffortWorkMayRunAsLongOnManyWorkersAsOnOneAtTheSameLoad) {
+  other_.outlook.load = 0.5;
+  expect(100, 20);
+  const Time alone = free_again_by(view_, KeyId(0), WorkerId(0), at_ms(0));
+  EXPECT_EQ(alone, at_ms(8));  // 20 / (1 + 3 * 0.5)
+  for (int w = 1; w < 8; ++w) view_.add_worker(0);
+  other_.outlook.load = 4;
+  expect(100, 20);
+  EXPECT_EQ(free_again_by(view_, KeyId(0), WorkerId(0), at_ms(0)), alone);
+}
+
 TEST_F(Account, ItsOwnRequestsAreNotOthers) {
   expect(100, 20);
   EXPECT_EQ(made_late(view_, KeyId(1), 0, at_ms(0), at_ms(500), 0), 0);

@@ -108,9 +108,9 @@ Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
 Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   const Duration slack = tightest(view, key, now);
   if (slack.is_infinite()) return Time::infinite();
-  const double busy = kSurge * load(view, now) * view.serving();
-  const Time then = now + slack.scaled(1 / (1 + busy));
-  return free_by(view, worker, then) > busy ? Time::infinite() : then;
+  const double surge = kSurge * load(view, now);
+  const Time then = now + slack.scaled(1 / (1 + surge));
+  return free_by(view, worker, then) > surge * view.serving() ? Time::infinite() : then;
 }
 
 }  // namespace fermata::policy
