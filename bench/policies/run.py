@@ -8,6 +8,7 @@
                       rarest model has enough requests for a share of 1 % to be measured
     run.py overload   ResNet50 on 8 workers from half its peak to three times, and
                       9000/s for 900 s
+    run.py claims     claims.py: what the default must do besides goodput
 
 Each prints a table and writes a plot and its numbers to bench/results. Of a table and a
 suite, policies and cases that are not asked for keep the figures that are there."""
@@ -27,6 +28,7 @@ import yaml
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
+import claims  # noqa: E402
 import plot  # noqa: E402
 import pools  # noqa: E402
 import record  # noqa: E402
@@ -256,10 +258,34 @@ def overload(args):
                "curves": curves})
 
 
+def hold(args):
+    def simulate(document):
+        return fermata(args.binary, "simulate", document)
+
+    jobs = {"16 twins beside 400 rare models, 32 workers": lambda: claims.twins(args, simulate)}
+    for n in (1, 2, 8):
+        jobs[f"deadlines of 20 and 500 ms in one queue, {n} workers"] = lambda n=n: claims.deadlines(args, simulate, goodput, n)
+        for kind in claims.BACKLOG:
+            jobs[f"a backlog {kind} beside a service, {n} workers"] = lambda n=n, kind=kind: claims.backlog(
+                args, simulate, goodput, n, kind)
+    for name in ROWS:
+        jobs[f"half of the peak, {name}"] = lambda name=name: claims.half_of_peak(args, simulate, goodput, load(f"{name}.yaml"))
+    for name, change in (("resnet50", claims.bursty), ("zoo_1080ti", claims.long_tailed)):
+        jobs[f"half of the peak, {name}, {change.__name__}"] = lambda name=name, change=change: claims.half_of_peak(
+            args, simulate, goodput, change(load(f"{name}.yaml")))
+    found = dict(zip(jobs, each(args, jobs, lambda name: jobs[name]())))
+    for name, figures in found.items():
+        print(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in figures.items()))
+    wrong = claims.missed(found)
+    record.write("policies_claims", {"must": claims.MUST, "claims": found, "missed": wrong})
+    if wrong:
+        sys.exit("MISSED: " + "; ".join(f"{claim}: {key} is {value:.4g}, must be at most {must}" for claim, key, value, must in wrong))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["table", "suite", "pools", "overload"])
+    parser.add_argument("what", choices=["table", "suite", "pools", "overload", "claims"])
     parser.add_argument("--binary", default=str(HERE.parent.parent / "build" / "fermata"))
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--only", default="", help="cases whose name contains this")
@@ -269,7 +295,7 @@ def main():
     parser.add_argument("--together", type=int, default=os.cpu_count(), help="runs at a time")
     args = parser.parse_args()
     args.policies = args.policies.split(",")
-    {"table": table, "suite": suite, "pools": small_pools, "overload": overload}[args.what](args)
+    {"table": table, "suite": suite, "pools": small_pools, "overload": overload, "claims": hold}[args.what](args)
 
 
 if __name__ == "__main__":
