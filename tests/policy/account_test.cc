@@ -53,14 +53,15 @@ TEST_F(Account, WhoWaitsAndMustStartBeforeIsLate) {
   EXPECT_EQ(late(60, 100), 0);  // they are lost whatever is done
 }
 
-// While they come; a quarter of it is what one worker more would save.
+// While they come; half of it is what one worker more would save.
 TEST_F(Account, TimeIsWorthAPartOfWhatOthersLose) {
   expect(100, 20);
   EXPECT_EQ(price(view_, KeyId(0), at_ms(0)), 0);
   other_.outlook.lost = 8;
   view_.set_offer(other_);
-  EXPECT_DOUBLE_EQ(price(view_, KeyId(0), at_ms(10)), 2);
-  EXPECT_LT(price(view_, KeyId(0), at_ms(10'000)), 0.01);
+  EXPECT_DOUBLE_EQ(price(view_, KeyId(0), at_ms(10)), 4);
+  // 10 s without any: three gaps' worth.
+  EXPECT_NEAR(price(view_, KeyId(0), at_ms(10'000)), 4 * 0.3 / 100, 1e-12);
   EXPECT_EQ(price(view_, KeyId(1), at_ms(10)), 0);
 }
 

@@ -235,7 +235,7 @@ TEST(Lookahead, TheTimeThatOthersTakeIsNotToBeHad) {
   EXPECT_EQ(prices(0.9), "w0/v0[r0] 0-4");
 }
 
-// A second is worth 10 of others' requests: 40 ms more are not worth 0.2 of one's own. However much
+// A second is worth 20 of others' requests: 36 ms more are not worth 0.1 of one's own. However much
 // it is worth, some variant is run.
 TEST(Lookahead, OthersPriceIsTheLeast) {
   LookaheadHand h = two_services();
@@ -247,6 +247,18 @@ TEST(Lookahead, OthersPriceIsTheLeast) {
   EXPECT_EQ(prices(0), "w0/v1[r0] 0-40");
   EXPECT_EQ(prices(20), "w0/v0[r0] 0-4");
   EXPECT_EQ(prices(1e6), "w0/v0[r0] 0-4");
+}
+
+// Where nothing else is to come the worker has nothing better to do, whatever others lose.
+TEST(Lookahead, AnIdleWorkerIsNotKeptForOthers) {
+  LookaheadHand h;
+  h.worker();
+  h.service().prior = {0.5, 0.5};
+  h.problem.services[0].short_circuit = {"knn", 0.6};
+  h.variant(0.9, 50, 0, 1).recall = {0.95, 0.61};
+  h.request(1000, {0, 5});
+  h.problem.others_price = 1e6;
+  EXPECT_EQ(h.prices(), "w0/v0[r0] 0-50");
 }
 
 TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {

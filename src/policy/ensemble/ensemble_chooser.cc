@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMostAsked = 64;           // queries, whether they join another's batch
 constexpr size_t kMostPlannedQueries = 64;  // waiting queries that one decision looks at
 constexpr uint32_t kAllEvery = 16;          // decisions
-constexpr double kLostUnits = 1e6;          // of the utility 1
+constexpr double kParts = 1e3;              // of utility, or of a second, that meters count
 
 }  // namespace
 
@@ -70,8 +70,12 @@ void EnsembleChooser::tick(Time now, Decisions& out) {
 // Who has no answer yet is more urgent than who wants a better one; who is late already is
 // nobody's urgency. O(log queries), and those that run.
 void EnsembleChooser::update(Time now) {
-  lost_.count(now, static_cast<uint32_t>(std::lround(queries_.take_lost() * kLostUnits)));
-  offer_.outlook.lost = lost_.per_second() / kLostUnits;
+  const EnsembleQueries::Lost lost = queries_.take_lost();
+  lost_.count(now, static_cast<uint32_t>(std::lround(lost.utility * kParts)));
+  missing_.count(now, static_cast<uint32_t>(std::lround(lost.seconds * kParts)));
+  // A worker adds no more than it has time for.
+  const double workers = std::max(1.0, missing_.per_second() / kParts);
+  offer_.outlook.lost = lost_.per_second() / kParts / workers;
   const auto& queries = queries_.by_deadline();
   const auto wants_more = [this](const EnsembleQueries::Query* query) {
     const plan::Subset taken = query->had() | query->failed;

@@ -59,7 +59,8 @@ class EnsembleChooser final : public Chooser {
   std::vector<KeyId> model_keys_;                         // of it
   KeptDecisions<plan::PoolProblem> kept_;
   uint32_t decisions_ = 0;
-  estimate::RateMeter came_, lost_;  // queries, and the utility that they ended without
+  // Queries, the utility that they ended without, and the worker time that this takes.
+  estimate::RateMeter came_, lost_, missing_;
   Offer offer_;
   DeclinedTypes declined_;
   uint64_t epoch_ = 0;

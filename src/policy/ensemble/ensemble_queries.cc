@@ -228,10 +228,22 @@ void EnsembleQueries::set_moment(Entry& entry) {
 }
 
 void EnsembleQueries::count_lost(const Query& query) {
-  const plan::Subset could = ensembles_[query.ensemble].all() & ~query.failed;
-  if (!query.withdrawn) {
-    lost_ += std::max(0.0, (*query.utility)[could] - (*query.utility)[query.done]);
+  if (query.withdrawn) return;
+  const std::vector<KeyId>& models = ensembles_[query.ensemble].info.models;
+  plan::Subset could = query.done;
+  double seconds = 0;
+  for (uint32_t k = 0; k < models.size(); ++k) {
+    const plan::Subset bit = plan::Subset{1} << k;
+    const LatencyTable& latency = slowest(models[k]);
+    if (((could | query.failed) & bit) != 0) continue;
+    if (query.task.arrival + latency(1) > query.task.deadline) continue;
+    could |= bit;
+    seconds += latency(latency.max_batch()).seconds() / latency.max_batch();
   }
+  const double gain = (*query.utility)[could] - (*query.utility)[query.done];
+  if (gain <= 0) return;
+  lost_.utility += gain;
+  lost_.seconds += seconds;
 }
 
 void EnsembleQueries::conclude(Entry& entry, Decisions& out) {

@@ -97,9 +97,12 @@ class EnsembleQueries {
   void give_up(Query& query, Duration wait, Duration run, Decisions& out);
   // Ends those whose deadline has come with some answer, and gives up those that can have none.
   void conclude_late(Time now, Decisions& out);
-  // The utility that more of the models would have added to those that have ended since it was
-  // asked for.
-  double take_lost() { return std::exchange(lost_, 0); }
+  // Of those that have ended since it was asked for: the utility that more of the models would have
+  // added, and the worker seconds that these take. Models too slow for the deadline do not count.
+  struct Lost {
+    double utility = 0, seconds = 0;
+  };
+  Lost take_lost() { return std::exchange(lost_, {}); }
   Time next_moment() const { return moments_.empty() ? Time::infinite() : moments_.begin()->first; }
 
   // Of all ensembles; withdrawn ones are not among them.
@@ -136,7 +139,7 @@ class EnsembleQueries {
   absl::flat_hash_map<JobId, std::unique_ptr<Entry>> queries_;
   ByDeadline by_deadline_;
   std::vector<JobId> maybe_finished_;
-  double lost_ = 0;
+  Lost lost_;
   absl::btree_set<std::pair<Time, JobId>> moments_;
   absl::flat_hash_map<BatchId, Running> running_;  // batches that have queries
 };

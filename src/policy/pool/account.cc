@@ -10,7 +10,7 @@ constexpr double kGaps = 3;
 constexpr Duration kStillComing = Duration::seconds(1);
 // What of those with a deadline may come at once, by what comes on average.
 constexpr double kSurge = 3;
-constexpr double kSaved = 0.25;  // of what is lost, by one worker more
+constexpr double kSaved = 0.5;  // of what one key loses, by one worker more
 
 double expected_rate(const Outlook& outlook, Time now) {
   const double silent = (now - outlook.seen).seconds();
@@ -90,13 +90,13 @@ double load(const PoolView& view, Time now) {
 }
 
 double price(const PoolView& view, KeyId key, Time now) {
-  double sum = 0;
+  double most = 0;
   for (const Offer& offer : view.offers()) {
     const Outlook& outlook = offer.outlook;
     if (offer.key == key || outlook.lost == 0 || outlook.rate == 0) continue;
-    sum += outlook.lost * expected_rate(outlook, now) / outlook.rate;
+    most = std::max(most, outlook.lost * expected_rate(outlook, now) / outlook.rate);
   }
-  return kSaved * sum;
+  return kSaved * most;
 }
 
 Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {

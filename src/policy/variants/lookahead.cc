@@ -17,6 +17,7 @@ constexpr size_t kMostPlayed = 192;   // items of all plays of one decision that
 constexpr size_t kMostExpected = 16;  // of one service
 constexpr double kSustained = 0.95;   // of the workers' time: the rest is for its ups and downs
 constexpr double kHalf = 0.5;         // of an SLO
+constexpr double kHalfGain = 0.5;     // is left of an answer's worth, however dear time is
 constexpr int kHalvings = 24;         // until the sustained price is found
 
 bool is_timeless(const plan::GroupService& service) { return !service.penalty.depends_on_time(); }
@@ -216,9 +217,13 @@ double LookaheadPlanner::sustained_price(bool timeless) const {
   return high;
 }
 
+double LookaheadPlanner::floor_of(uint32_t service) const {
+  return std::min(least_prices_[service], dearest_[service]);
+}
+
 // What one of its own services pays.
 double LookaheadPlanner::price_of(uint32_t service, double price) const {
-  return std::max(price, std::min(least_prices_[service], dearest_[service]));
+  return free_ ? 0 : std::max(price, floor_of(service));
 }
 
 void LookaheadPlanner::measure_items() {
@@ -234,7 +239,7 @@ void LookaheadPlanner::measure_items() {
       const uint32_t items = std::max(1u, latency.largest_within(most));
       item_seconds_.push_back(std::min(latency(1).seconds(), latency(items).seconds() / items));
       const double gain = variant.accuracy - fallback;
-      dearest_[a] = std::max(dearest_[a], kHalf * gain / item_seconds_.back());
+      dearest_[a] = std::max(dearest_[a], kHalfGain * gain / latency(1).seconds());
     }
   }
 }

@@ -89,6 +89,7 @@ class LookaheadPlanner {
   double sustained_price(bool timeless) const;
   double work(double price, bool timeless) const;
   void measure_items();
+  double floor_of(uint32_t service) const;
   double price_of(uint32_t service, double price) const;
   // Of the first worker's type.
   const LatencyTable& latency_of(const plan::GroupVariant& variant) const;
@@ -136,6 +137,7 @@ class LookaheadPlanner {
   std::vector<double> least_prices_;  // by service, up to its dearest_
   std::vector<double> item_seconds_;  // of a worker, in an efficient batch: by variant of all
   double sustained_price_ = 0, price_of_all_ = 0;  // of a second
+  bool free_ = false;                              // nobody pays: the worker has nothing else to do
   std::vector<double> dearest_;  // by service: at which some variant is still worth its time
   std::vector<bool> served_;     // by request
   plan::GroupSchedule played_, best_;

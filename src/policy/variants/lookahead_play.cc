@@ -39,8 +39,11 @@ double LookaheadPlanner::play(double price, Order order) {
       return run(move, worker, now, sustained_price_);
     }
     if (const Time next = next_arrival(now); !next.is_infinite()) return next;
-    if (best_move(worker, now, 0, order, move)) return run(move, worker, now, 0);
-    return Time::infinite();  // nothing that it could do is worth anything
+    free_ = true;
+    const bool found = best_move(worker, now, 0, order, move);
+    const Time finish = found ? run(move, worker, now, 0) : Time::infinite();
+    free_ = false;
+    return finish;  // never: nothing that it could do is worth anything
   });
   leave_the_rest();
   return value_;
@@ -219,7 +222,7 @@ Time LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double p
     played_.batches.push_back(
         {worker, move.service, move.variant, first, count, load, now, finish});
   }
-  value_ -= price_of(move.service, sustained_price_) * (finish - now).seconds();
+  value_ -= std::max(sustained_price_, floor_of(move.service)) * (finish - now).seconds();
   forget_taken(move.service);
   return finish;
 }

@@ -1,6 +1,7 @@
 #include "policy/variants/variants_chooser.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "absl/algorithm/container.h"
 #include "base/check.h"
@@ -140,7 +141,8 @@ bool VariantsChooser::waits_on(const Waiting& w, Time now) {
   if (service.penalty.depends_on_time()) return false;
   const Duration slo = std::max(w.task.deadline - w.task.arrival, kTick);
   const double pressure = std::max(1.0, (now - w.task.arrival).seconds() / slo.seconds());
-  if (pressure > kMostSlos) return false;  // whoever else has the workers keeps them
+  // Whoever else has the workers keeps them.
+  if (std::round(pressure) >= kMostSlos) return false;
   for (uint32_t v = 0; v < service.variants.size(); ++v) {
     const LatencyTable& latency = *service.variants[v].latency.front();
     const double seconds = latency(latency.max_batch()).seconds() / latency.max_batch();
