@@ -193,8 +193,10 @@ def main():
                 "prefetching": prefetching(args.binary, traces)}
     if args.virtual:
         earlier = record.read("dynamic")
-        before = earlier.pop("drawn")
-        earlier.pop("drawn_before", None)
+        if not earlier:
+            parser.error("there is no record whose served numbers could stay")
+        served, virtual = earlier.pop("drawn_before", None), earlier.pop("drawn")
+        before = served or virtual
         draw(earlier | document, before=before)
         print(json.dumps(document["prefetching"], indent=1))
         return

@@ -122,13 +122,12 @@ class Rows:
 
     def __init__(self, path, about):
         self.path, self.about, self.rows = path, about, []
-        if path.exists():
-            first, *rows = map(json.loads, path.read_text().splitlines())
-            if not alike(first, about):
-                sys.exit(f"streams: {path} was drawn by another commit, with other traces or for other seconds")
-            self.rows = rows
-        else:
-            path.write_text(json.dumps(about) + "\n")
+        text = path.read_text() if path.exists() else ""
+        whole = text[:text.rfind("\n") + 1]  # what was cut off in mid-line is measured again
+        path.write_text(whole or json.dumps(about) + "\n")
+        first, *self.rows = map(json.loads, path.read_text().splitlines())
+        if not alike(first, about):
+            sys.exit(f"streams: {path} was drawn by another commit or changed sources, with other traces or for other seconds")
 
     def has(self, key):
         return any(key_of(row) == key for row in self.rows)
@@ -145,7 +144,7 @@ def key_of(row):
 
 
 def alike(one, other):
-    return (one["drawn"]["commit"] == other["drawn"]["commit"] and
+    return (all(one["drawn"].get(part) == other["drawn"].get(part) for part in ("commit", "changed_since")) and
             all(one[part] == other[part] for part in ("traces", "seconds", "wanted")))
 
 
@@ -174,6 +173,9 @@ def served(args):
 
 def merge(args):
     """One record of the files that parts of the cells were written into."""
+    empty = [str(path) for path in args.files if not path.read_text()]
+    if empty:
+        sys.exit(f"streams: nothing was measured into {', '.join(empty)}")
     files = [Rows(path, json.loads(path.open().readline())) for path in args.files]
     if not all(alike(files[0].about, file.about) for file in files):
         sys.exit("streams: these are of several commits, traces, lengths or sets of cells")

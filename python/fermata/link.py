@@ -81,10 +81,7 @@ class Bandwidth:
         if not self._transfers:
             return None
         mean = self._mean(now - _WINDOW_S, now)
-        if mean is not None:
-            return mean
-        last = self._transfers[-1][1]
-        return min(last, self._told[1]) if self._told else last
+        return mean if mean is not None else self._mean(self._transfers[-1][0], now)
 
     def sure_mbps(self, now):
         """What 19 of 20 transfers reach, by how far the earlier ones stayed behind the mean."""

@@ -44,8 +44,8 @@ std::optional<double> Bandwidth::mean(Time from, Time to) const {
 std::optional<double> Bandwidth::mbps(Time now) {
   while (transfers_.size() > 1 && transfers_.front().at + kWindow * 2 < now) transfers_.pop_front();
   if (transfers_.empty()) return std::nullopt;
-  const double last = transfers_.back().mbps;
-  return mean(now - kWindow, now).value_or(told_ ? std::min(last, told_->mbps) : last);
+  const std::optional<double> lately = mean(now - kWindow, now);
+  return lately ? lately : mean(transfers_.back().at, now);
 }
 
 std::optional<double> Bandwidth::sure_mbps(Time now) {

@@ -34,7 +34,6 @@ class StreamSimulation {
     Link link;
     estimate::Uplink uplink;
     uint32_t size = 0;  // variant whose size it sends, as it was told
-    bool unmapped = false;
     Duration shift;
     Time moved;  // when its frames were last shifted
   };
@@ -328,7 +327,6 @@ void StreamSimulation::answered(uint64_t id, bool served, Time now) {
   const Frame frame = under_way_.extract(id).mapped();
   const policy::StreamAdvice advice = advice_.extract(id).mapped();
   Sender& sender = senders_[frame.client];
-  sender.unmapped = advice.input_size == 0;
   if (frame.sent >= sender.moved) sender.shift = advice.shift;
   for (uint32_t v = 0; v < run_.variants.size(); ++v) {
     if (run_.variants[v].input_size == advice.input_size) sender.size = v;

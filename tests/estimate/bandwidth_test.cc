@@ -20,6 +20,19 @@ TEST(Bandwidth, IsTheHarmonicMeanOfTheLastSecond) {
   EXPECT_NEAR(*link.mbps(at_s(100)), 40, 1e-9);  // the last one stays
 }
 
+// A small transfer of 6 Mbit/s behind a telling one of 10, with and without another in the second.
+TEST(Bandwidth, SmallTransfersCountWhereTheyAreHalfAsFastHoweverLongAgo) {
+  Bandwidth bandwidth;
+  const auto at = [](double s) { return Time() + Duration::from_seconds(s); };
+  bandwidth.acknowledged(10'000, Duration::from_millis(8), at(0.1));
+  bandwidth.acknowledged(1'500, Duration::from_millis(2), at(0.2));
+  EXPECT_NEAR(*bandwidth.mbps(at(0.9)), 10, 1e-9);
+  EXPECT_NEAR(*bandwidth.mbps(at(1.5)), 10, 1e-9);
+  bandwidth.acknowledged(1'500, Duration::from_millis(4), at(2));
+  EXPECT_NEAR(*bandwidth.mbps(at(2.5)), 3, 1e-9);
+  EXPECT_NEAR(*bandwidth.mbps(at(3.5)), 3, 1e-9);
+}
+
 TEST(Bandwidth, TheSureOneFollowsTheSpread) {
   Bandwidth steady, unsteady;
   for (int i = 0; i < 400; ++i) {

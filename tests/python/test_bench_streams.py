@@ -1,5 +1,6 @@
 """Parts of a served set of bench/streams.py: they go on where they were, and only whole sets become a record."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -29,6 +30,16 @@ def test_a_part_goes_on_where_it_was(tmp_path):
     streams_served.Rows(tmp_path / "part", about()).add(row(CELLS[0]))
     again = streams_served.Rows(tmp_path / "part", about())
     assert again.has(tuple(CELLS[0])) and not again.has(tuple(CELLS[1]))
+
+
+def test_what_was_cut_off_in_mid_line_is_measured_again(tmp_path):
+    streams_served.Rows(tmp_path / "part", about()).add(row(CELLS[0]))
+    whole = (tmp_path / "part").read_text()
+    (tmp_path / "part").write_text(whole + json.dumps(row(CELLS[1]))[:20])
+    assert not streams_served.Rows(tmp_path / "part", about()).has(tuple(CELLS[1]))
+    assert (tmp_path / "part").read_text() == whole
+    (tmp_path / "part").write_text("")
+    assert not streams_served.Rows(tmp_path / "part", about()).rows
 
 
 def test_a_part_of_another_commit_is_not_gone_on_with(tmp_path):

@@ -43,8 +43,8 @@ export class Link {
     mbps(now) {
         while (this.transfers.length > 1 && this.transfers[0].at + 2 * WINDOW < now)
             this.transfers.shift();
-        const last = this.transfers.at(-1)?.mbps;
-        return this.mean(now - WINDOW, now) ?? (last === undefined ? undefined : Math.min(last, this.told?.mbps ?? last));
+        const last = this.transfers.at(-1);
+        return last && (this.mean(now - WINDOW, now) ?? this.mean(last.at, now));
     }
     // What 19 of 20 transfers reach, by how far the earlier ones stayed behind the mean.
     sureMbps(now) {
