@@ -304,7 +304,8 @@ TEST(PipelinePlanner, CarriesMostOfRandomProblems) {
   EXPECT_GT(above_a_gap, 5);
 }
 
-TEST(PipelinePlanner, WithoutEnoughStepsSaysHowFarItMayBe) {
+// A chain of twelve stages.
+PipelineProblem long_problem() {
   PipelineProblem p = random_problem(7, 4, false);
   for (uint64_t seed = 2; p.stages.size() < 12; ++seed) {
     PipelineStage more = random_problem(seed, 1, false).stages[0];
@@ -313,6 +314,22 @@ TEST(PipelinePlanner, WithoutEnoughStepsSaysHowFarItMayBe) {
   }
   p.max_cost = p.max_replicas = std::numeric_limits<double>::infinity();
   p.sla_ms = 4000;
+  return p;
+}
+
+TEST(PipelinePlanner, CarriesMostWithinTheStepsOfOneProblem) {
+  PipelineProblem p = long_problem();
+  p.rate_rps = 300;
+  p.max_cost = 100;
+  EXPECT_GT(plan_most(p).steps, 10'000u);  // of many problems
+  p.max_steps = 2000;
+  const PipelinePlan most = plan_most(p);
+  EXPECT_TRUE(most.feasible);
+  EXPECT_LT(most.steps, 2100u);
+}
+
+TEST(PipelinePlanner, WithoutEnoughStepsSaysHowFarItMayBe) {
+  PipelineProblem p = long_problem();
   p.max_steps = 1;
   const PipelinePlan rough = plan_pipeline(p);
   p.max_steps = PipelineProblem::kDefaultSteps;

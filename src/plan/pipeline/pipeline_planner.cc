@@ -33,6 +33,7 @@ class PipelineSearch {
  public:
   explicit PipelineSearch(const PipelineProblem& problem);
   PipelinePlan run();
+  uint64_t steps() const { return steps_; }
 
  private:
   void consider(const std::vector<uint32_t>& choice);
@@ -129,7 +130,7 @@ void PipelineSearch::pass(size_t width) {
 void PipelineSearch::expand(size_t level, const Level& from) {
   candidates_.labels.clear();
   candidates_.ends.clear();
-  for (uint32_t i = 0; i < from.labels.size(); ++i) {
+  for (uint32_t i = 0; i < from.labels.size() && steps_ < problem_.max_steps; ++i) {
     if (from.labels[i].bound > threshold()) extend(level, from, i);
   }
 }
@@ -206,6 +207,7 @@ void PipelineSearch::keep_unbeaten(size_t level, size_t width, Level& to) {
       return;
     }
     const double* ends = candidates_.ends.data() + i * open;
+    if (steps_ >= problem_.max_steps) return;
     if (beaten(to, open, labels[i], ends)) continue;
     to.labels.push_back(labels[i]);
     to.ends.insert(to.ends.end(), ends, ends + open);
@@ -262,44 +264,63 @@ double last_rate_below(const PipelineProblem& problem, double rate, bool first) 
   return found;
 }
 
+// Steps for several problems, of which each may take half of those that are left.
+struct SharedSteps {
+  uint64_t left, taken = 0;
+
+  PipelinePlan plan(PipelineProblem& problem, double rate) {
+    problem.rate_rps = rate;
+    problem.max_steps = left / 2;
+    PipelineSearch search(problem);
+    PipelinePlan plan = search.run();
+    left -= std::min(left, search.steps());
+    plan.steps = taken += search.steps();
+    return plan;
+  }
+};
+
 // No rate from this one up to the problem's can be kept: not even if batches filled as at the
 // problem's rate, which makes what can be kept monotone. 0: none can, from `least` on.
-double rate_bound(PipelineProblem problem, double least) {
+double rate_bound(PipelineProblem problem, double least, SharedSteps& steps) {
   constexpr double kNear = 1e-3;
   problem.filling_rps = problem.rate_rps;
   double low = least, high = problem.rate_rps;
-  const auto is_kept = [&](double rate) {
-    problem.rate_rps = rate;
-    return plan_pipeline(problem).feasible;
+  const auto may_be_kept = [&](double rate) {
+    const PipelinePlan plan = steps.plan(problem, rate);
+    return plan.feasible || !plan.exact;
   };
-  if (high <= low || !is_kept(low)) return 0;
+  if (high <= low || !may_be_kept(low)) return 0;
   while (high - low > kNear * high) {
     const double middle = (low + high) / 2;
-    (is_kept(middle) ? low : high) = middle;
+    (may_be_kept(middle) ? low : high) = middle;
   }
   return high;
 }
 
 }  // namespace
 
-PipelinePlan plan_pipeline(const PipelineProblem& problem) { return PipelineSearch(problem).run(); }
+PipelinePlan plan_pipeline(const PipelineProblem& problem) {
+  PipelineSearch search(problem);
+  PipelinePlan plan = search.run();
+  plan.steps = search.steps();
+  return plan;
+}
 
 PipelinePlan plan_most(PipelineProblem problem) {
   const double least = last_rate_below(problem, std::numeric_limits<double>::infinity(), true);
   double rate = last_rate_below(problem, problem.rate_rps, false);
-  for (int round = 0; round < kMostRounds && rate > 0; ++round) {
-    problem.rate_rps = rate;
-    PipelinePlan plan = plan_pipeline(problem);
+  const uint64_t kept_back = problem.max_steps / 2;
+  SharedSteps steps{problem.max_steps - kept_back};
+  for (int round = 0; round < kMostRounds && rate > 0 && steps.left > 0; ++round) {
+    PipelinePlan plan = steps.plan(problem, rate);
     if (plan.feasible) return plan;
-    const double bound = rate_bound(problem, least);
+    const double bound = rate_bound(problem, least, steps);
     if (bound == 0) return plan;
     rate = last_rate_below(problem, bound, false);
   }
+  steps.left += kept_back;
   PipelinePlan most;
-  for (; rate >= least && !most.feasible; rate *= 0.875) {
-    problem.rate_rps = rate;
-    most = plan_pipeline(problem);
-  }
+  for (; rate >= least && !most.feasible; rate *= 0.875) most = steps.plan(problem, rate);
   return most;
 }
 

@@ -20,6 +20,8 @@ PipelinePlan plan_pipeline(const PipelineProblem& problem);
 // something does. Not feasible where there is none. At a lower rate batches fill more slowly, so
 // that rates which cannot be kept may lie below some that can. Mostly a dozen such problems; after
 // kMostRounds dozens it takes the first that is found where the rate falls by an eighth each time.
+// All of them share max_steps, and each may take half of those that are left: half of all are kept
+// for the problems an eighth apart, so that what is hard is answered too, if not by the best.
 constexpr int kMostRounds = 20;
 PipelinePlan plan_most(PipelineProblem problem);
 

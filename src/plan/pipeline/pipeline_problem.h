@@ -62,6 +62,7 @@ struct PipelinePlan {
   double gap = 0;                                // where it is not: how far from it at most
   PipelineLimit binding = PipelineLimit::kNone;  // where it is not feasible
   std::string reason;                            // and one sentence why
+  uint64_t steps = 0;                            // that the search took, of max_steps
   double objective = 0;                          // equation 9
   double accuracy = 0;                           // the PAS or PAS' that was asked for
   double cost = 0;
