@@ -106,7 +106,7 @@ bool HttpConnection::overdue(Moment now) const {
   if (web_ != nullptr) return web_->waits_for_client() && now - since_ > kTransferLimit;
   if (closing_) return now - since_ > kLingerLimit;
   if (writing_) return now - since_ > kTransferLimit;
-  if (!slots_.empty()) return false;  // its reply is due from us
+  if (!slots_.empty() || waiting_) return false;  // it waits for us
   const bool in_head = parser_.inside() && incoming_.empty();
   return now - since_ > (in_head ? std::chrono::seconds(kHeadLimit) : kTransferLimit);
 }
@@ -185,9 +185,10 @@ void HttpConnection::ask_for_body() {
 }
 
 void HttpConnection::go_on() {
-  if (closed_) return;
   waiting_ = false;
+  if (closed_ || deaf_) return;
   waited_ = true;
+  heard_ = std::chrono::steady_clock::now();  // it could not be heard
   if (hold_body()) ask_for_body();
   proceed();
 }
