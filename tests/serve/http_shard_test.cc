@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/asio/write.hpp>
 #include <memory>
 #include <string>
@@ -110,6 +111,24 @@ TEST_F(HttpShardTest, OneThatWasGivenUpWhileItWaitedDoesNotGoOn) {
   EXPECT_EQ(options_.budget->used(), kBodies * kBodyHolds);
   EXPECT_FALSE(ends.server->stalls(now() + std::chrono::hours(1)));
   EXPECT_THAT(received(ends), IsEmpty());
+}
+
+TEST_F(HttpShardTest, AsManyStalledBodiesOfAnotherShardEndAsOneNeeds) {
+  const auto all_stall = [&] {
+    return std::all_of(stalled_.begin(), stalled_.end(),
+                       [](const Ends& each) { return each.server->stalls(now()); });
+  };
+  while (!all_stall()) {
+  }
+  Ends ends = begin_waiting(5 * kBodyHolds, 5 * kBodyHolds);
+  std::string reply;
+  while (reply.empty()) {
+    turn_both();
+    reply = received(ends);
+  }
+  EXPECT_THAT(reply, StartsWith("HTTP/1.1 200"));
+  const auto ended = [](Ends& each) { return !received(each).empty(); };
+  EXPECT_EQ(std::count_if(stalled_.begin(), stalled_.end(), ended), 6);
 }
 
 }  // namespace

@@ -184,10 +184,10 @@ void HttpConnection::ask_for_body() {
   write();
 }
 
-void HttpConnection::go_on() {
+void HttpConnection::go_on(bool ended) {
   waiting_ = false;
   if (closed_ || deaf_) return;
-  waited_ = true;
+  waited_ = !ended;
   heard_ = std::chrono::steady_clock::now();  // it could not be heard
   if (hold_body()) ask_for_body();
   proceed();

@@ -80,8 +80,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   uint64_t id() const { return id_; }
   const std::shared_ptr<ByteBudget>& budget() const { return budget_; }
-  // Its body found no memory; what stalled in other shards may have left some.
-  void go_on();
+  // Its body found no memory; one that stalled in another shard was `ended` for it, or none.
+  void go_on(bool ended);
   // From any thread.
   void respond(const HttpRequestState& request, HttpResponse response);
 
@@ -132,7 +132,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool closing_ = false;    // our last byte is written, the client's end is awaited
   bool continue_ = false;   // the client waits for 100 (Continue)
   bool waiting_ = false;    // for memory, until go_on()
-  bool waited_ = false;     // since there was enough
+  bool waited_ = false;     // since there was enough, and no other body was left to end
   bool speaks_1_1_ = true;  // as of its last request
 };
 

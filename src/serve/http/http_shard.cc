@@ -53,11 +53,12 @@ bool HttpShard::end_stalled_body_elsewhere(std::weak_ptr<HttpConnection> waiting
   if (next == this) return false;
   // Whatever holds a connection must end with its own shard: what waits elsewhere does not.
   const auto ask = [this, waiting = std::move(waiting)](auto& self, HttpShard& other) -> void {
-    if (&other != this && !other.end_stalled_body()) {
+    const bool ended = &other != this && other.end_stalled_body();
+    if (&other != this && !ended) {
       return net::post(other.next->io, [self, &next = *other.next] { self(self, next); });
     }
-    net::post(io, [waiting] {
-      if (const auto connection = waiting.lock()) connection->go_on();
+    net::post(io, [waiting, ended] {
+      if (const auto connection = waiting.lock()) connection->go_on(ended);
     });
   };
   net::post(next->io, [ask, this] { ask(ask, *next); });
