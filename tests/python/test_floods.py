@@ -176,6 +176,18 @@ def test_reflection_tells_a_client_all_that_it_needs(plain):
         assert not database.FindAllExtensionNumbers("inference.ModelInferRequest")
 
 
+@pytest.mark.parametrize("question", [3, 4, 6])  # for a file, a symbol, the extensions of a type
+def test_reflection_looks_for_no_long_name(plain, question):
+    """One of dots alone takes as many steps as the square of its length."""
+    with grpc.insecure_channel(plain.grpc) as channel:
+        ask = channel.stream_stream(REFLECTION)
+        for dots, refused in ((256, False), (257, True), (4000, True)):
+            name = bytes([question << 3 | 2, dots & 127 | 128, dots >> 7]) + b"." * dots
+            answer = next(ask(iter([name])))
+            assert b"is not known" in answer
+            assert (b"expected at most 256" in answer) == refused
+
+
 @pytest.mark.parametrize("message", [
     b"\x7b\x7c" * (8 * MIB),  # groups of a field that reflection does not have
     zlib.compress(b"\x7b\x7c" * (32 * MIB)),

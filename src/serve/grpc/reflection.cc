@@ -21,7 +21,10 @@ using google::protobuf::FileDescriptor;
 using grpc::reflection::v1alpha::ServerReflectionRequest;
 using grpc::reflection::v1alpha::ServerReflectionResponse;
 
-constexpr size_t kLongestQuestion = 4 * 1024;  // of a name
+constexpr size_t kLongestQuestion = 4 * 1024;
+// Of what is asked for. For a symbol that it has not the pool hashes every part of the name that
+// ends before a dot, with all other calls to it waiting.
+constexpr size_t kLongestName = 256;
 
 void add_with_imports(const FileDescriptor& file, absl::flat_hash_set<const FileDescriptor*>& added,
                       grpc::reflection::v1alpha::FileDescriptorResponse& files) {
@@ -45,37 +48,53 @@ void answer_file(const FileDescriptor* file, const std::string& asked,
   add_with_imports(*file, added, *to.mutable_file_descriptor_response());
 }
 
+const std::string& name_in(const ServerReflectionRequest& question) {
+  switch (question.message_request_case()) {
+    case ServerReflectionRequest::kFileByFilename:
+      return question.file_by_filename();
+    case ServerReflectionRequest::kFileContainingSymbol:
+      return question.file_containing_symbol();
+    case ServerReflectionRequest::kFileContainingExtension:
+      return question.file_containing_extension().containing_type();
+    default:
+      return question.all_extension_numbers_of_type();  // empty where another thing is asked
+  }
+}
+
 ServerReflectionResponse answer_of(const ServerReflectionRequest& question) {
   const DescriptorPool& pool = *DescriptorPool::generated_pool();
   ServerReflectionResponse response;
   response.set_valid_host(question.host());
   *response.mutable_original_request() = question;
+  const std::string& name = name_in(question);
+  if (name.size() > kLongestName) {
+    answer_file(nullptr,
+                fmt::format("a name of {} bytes, expected at most {},", name.size(), kLongestName),
+                response);
+    return response;
+  }
   switch (question.message_request_case()) {
     case ServerReflectionRequest::kListServices:
-      for (const char* name : {Protocol::service_full_name(), Reflection::service_full_name()}) {
-        response.mutable_list_services_response()->add_service()->set_name(name);
+      for (const char* service : {Protocol::service_full_name(), Reflection::service_full_name()}) {
+        response.mutable_list_services_response()->add_service()->set_name(service);
       }
       break;
     case ServerReflectionRequest::kFileByFilename:
-      answer_file(pool.FindFileByName(question.file_by_filename()), question.file_by_filename(),
-                  response);
+      answer_file(pool.FindFileByName(name), name, response);
       break;
     case ServerReflectionRequest::kFileContainingSymbol:
-      answer_file(pool.FindFileContainingSymbol(question.file_containing_symbol()),
-                  question.file_containing_symbol(), response);
+      answer_file(pool.FindFileContainingSymbol(name), name, response);
       break;
     case ServerReflectionRequest::kFileContainingExtension:  // our messages have none
-      answer_file(nullptr, question.file_containing_extension().containing_type(), response);
+      answer_file(nullptr, name, response);
       break;
-    case ServerReflectionRequest::kAllExtensionNumbersOfType: {
-      const std::string& type = question.all_extension_numbers_of_type();
-      if (pool.FindMessageTypeByName(type) == nullptr) {
-        answer_file(nullptr, type, response);
+    case ServerReflectionRequest::kAllExtensionNumbersOfType:
+      if (pool.FindMessageTypeByName(name) == nullptr) {
+        answer_file(nullptr, name, response);
       } else {
-        response.mutable_all_extension_numbers_response()->set_base_type_name(type);
+        response.mutable_all_extension_numbers_response()->set_base_type_name(name);
       }
       break;
-    }
     default:
       response.mutable_error_response()->set_error_code(grpc::StatusCode::INVALID_ARGUMENT);
       response.mutable_error_response()->set_error_message("the message asks nothing");
