@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <simdjson.h>
 
 #include <cmath>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include "serve/http/http_routes.h"
 #include "serve/json/json_reply.h"
 #include "serve/json/json_request.h"
+#include "serve/json/json_weight.h"
 #include "serve/json/message_json.h"
 #include "serve/net/compression.h"
 
@@ -52,6 +54,21 @@ TEST(JsonRequest, ReadsEveryDatatypeThatJsonHas) {
         R"({{"inputs":[{{"data":{},"name":"x","shape":[3],"datatype":"{}"}}]}})", data, type));
     ASSERT_TRUE(call.ok()) << type << call.status();
     EXPECT_EQ(call->request.inputs[0].data.bytes.size(), size) << type;
+  }
+}
+
+// What the parser writes before it knows that a text is not JSON.
+TEST(JsonWeight, IsAtLeastTheTextAndThePositionsInIt) {
+  for (const std::string piece : {"}", "]", "1 ", "1\n", "\"\"", "\"\"1", "\x0c", "\x1a", ",", "[1",
+                                  "{}", "[1,2]", "0.5,", "\"a\":"}) {
+    std::string text;
+    while (text.size() < 100'000) text += piece;
+    simdjson::dom::parser parser;
+    const auto failed = parser.parse(text).error();
+    const size_t positions = parser.implementation->n_structural_indexes;
+    EXPECT_NE(failed, simdjson::SUCCESS) << piece;
+    EXPECT_GT(positions, 20'000) << piece;
+    EXPECT_GE(infer_json_weight(text), text.size() + sizeof(uint32_t) * positions) << piece;
   }
 }
 
