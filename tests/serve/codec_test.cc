@@ -57,6 +57,27 @@ TEST(JsonRequest, ReadsEveryDatatypeThatJsonHas) {
   }
 }
 
+TEST(JsonRequest, HoldsTheTextsAndShapesThatItCopies) {
+  const std::string text(300'000, 'x');
+  std::string dims = "1";
+  while (dims.size() < text.size()) dims += ",1";
+  const auto held = [](std::string_view json) {
+    const auto budget = std::make_shared<ByteBudget>(size_t{1} << 30);
+    HeldBytes bytes(budget);
+    EXPECT_TRUE(decode_json_infer({json, {}, nullptr}, SharedMemory(), bytes).ok());
+    return budget->used();
+  };
+  const auto input = [](std::string_view name, std::string_view shape, std::string_view data) {
+    return fmt::format(
+        R"({{"inputs":[{{"name":"{}","shape":[{}],"datatype":"FP32","data":[{}]}}]}})", name, shape,
+        data);
+  };
+  EXPECT_GE(held(R"({"inputs":[],"id":")" + text + "\"}"), text.size());
+  EXPECT_GE(held(input(text, "1", "1")), text.size());
+  EXPECT_GE(held(input("x", dims, "1")), dims.size() / 2 * sizeof(int64_t));
+  EXPECT_GE(held(R"({"inputs":[],"outputs":[{"name":")" + text + "\"}]}"), text.size());
+}
+
 // What the parser writes before it knows that a text is not JSON.
 TEST(JsonWeight, IsAtLeastTheTextAndThePositionsInIt) {
   for (const std::string piece : {"}", "]", "1 ", "1\n", "\"\"", "\"\"1", "\x0c", "\x1a", ",", "[1",

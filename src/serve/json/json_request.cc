@@ -163,6 +163,7 @@ class Decoder {
     if (key == "id") {
       std::string_view id;
       RETURN_IF_ERROR(get(value, "id", "a string", id));
+      RETURN_IF_ERROR(hold(id.size()));
       call_.request.id = id;
     } else if (key == "parameters") {
       return each_parameter(value, "parameters", [this](auto name, ParameterValue v) {
@@ -209,7 +210,8 @@ class Decoder {
     if (settings) RETURN_IF_ERROR(read_settings(*settings, tensor.name, parameters));
     ASSIGN_OR_RETURN(tensor.data, find_data(tensor, parameters, data));
     const size_t copies = tensor.datatype == DataType::kBytes ? 2 : 1;  // texts grow by doubling
-    RETURN_IF_ERROR(hold(kPart + (data ? copies * tensor.data.bytes.size() : 0)));
+    RETURN_IF_ERROR(hold(kPart + tensor.name.size() + sizeof(int64_t) * tensor.shape.size() +
+                         (data ? copies * tensor.data.bytes.size() : 0)));
     call_.request.inputs.push_back(std::move(tensor));
     return absl::OkStatus();
   }
@@ -262,7 +264,7 @@ class Decoder {
                                   settings = value;
                                   return absl::OkStatus();
                                 }));
-    RETURN_IF_ERROR(hold(kPart));
+    RETURN_IF_ERROR(hold(kPart + name.size()));
     TensorParameters parameters;
     if (settings) RETURN_IF_ERROR(read_settings(*settings, name, parameters));
     return add_output(std::string(name), std::move(parameters), call_);
