@@ -96,8 +96,8 @@ TEST(UnlikeWorkers, VariantsAreChosenByTheWorkerThatRunsThem) {
     EXPECT_NEAR(alternatives[0].at("run_ms").get<double>(), kFastMs, 1e-6);
     const auto problem = std::get<plan::GroupProblem>((*engine)->last_problems().at(0));
     EXPECT_THAT(problem.worker_types, ElementsAre("slow", "fast"));
-    ASSERT_EQ(problem.applications[0].variants[0].latency.size(), 2u);
-    EXPECT_GT((*problem.applications[0].variants[0].latency[0])(1), Duration::seconds(99));
+    ASSERT_EQ(problem.services[0].variants[0].latency.size(), 2u);
+    EXPECT_GT((*problem.services[0].variants[0].latency[0])(1), Duration::seconds(99));
   }
 }
 
