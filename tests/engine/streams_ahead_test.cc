@@ -9,7 +9,7 @@ namespace {
 // Four DNNs of 10 MiB, of which a worker holds two; each twice as slow as the one before.
 class Cameras {
  public:
-  explicit Cameras(double memory_mb = 25, uint32_t workers = 2) {
+  explicit Cameras(double memory_mb = 25, uint32_t workers = 2, bool pipelines = false) {
     EngineOptions options = options_for(folder_.path());
     options.workers.executor = ExecutorKind::kEmulated;
     options.workers.residency = Residency::kOnDemand;
@@ -17,12 +17,19 @@ class Cameras {
     options.workers.types[0].memory_mb = memory_mb;
     ServiceOptions cameras{.name = "cameras", .slo = Duration::seconds(20)};
     cameras.stream.emplace();
+    std::vector<ServiceOptions> services;
     for (uint32_t i = 0; i < kSizes; ++i) {
       const std::string name = "dnn-" + std::to_string(i);
       write_emulated(folder_, name, 4, 0.5 * (1 << i), 0.5, 10);
-      cameras.stream->variants.push_back({name, 100 * (i + 1), 0.2 * (i + 1), 1});
+      const std::string service = pipelines ? "camera-" + std::to_string(i) : name;
+      cameras.stream->variants.push_back({service, 100 * (i + 1), 0.2 * (i + 1), 1});
+      if (!pipelines) continue;
+      services.push_back({.name = service});
+      services.back().pipeline.emplace();
+      services.back().pipeline->stages.push_back({.name = "detect", .service = name});
     }
-    options.services = {std::move(cameras)};
+    services.push_back(std::move(cameras));
+    options.services = std::move(services);
     auto made = make_engine(std::move(options));
     FERMATA_CHECK(made.ok());
     engine_ = *std::move(made);
@@ -74,6 +81,23 @@ TEST(StreamsAhead, ClientsMoveToLargerDnnsWithoutLosingAFrame) {
   const ReplyPart reply = cameras.frame(400);
   EXPECT_EQ(reply.why.variant, "dnn-3");
   EXPECT_GT(cameras.statistics().switches, 0u);
+}
+
+TEST(StreamsAhead, APipelineOfOneModelIsLoadedAheadAsTheModelIs) {
+  Cameras cameras(25, 2, true);
+  EXPECT_EQ(cameras.until_told(400), 0u);
+  EXPECT_GT(cameras.statistics().switches, 0u);
+}
+
+// Four frames take its model 16.5 ms together, by the 99th percentile and on a worker that is no
+// slower than that.
+TEST(StreamsAhead, APipelineIsPlannedWithWhatItsModelTakesByBatchSize) {
+  Cameras cameras(25, 2, true);
+  EXPECT_EQ(cameras.until_told(400), 0u);
+  const plan::StreamVariant largest = cameras.engine().last_stream_problems().at(0).variants[3];
+  EXPECT_EQ(largest.latency->max_batch(), 4u);
+  EXPECT_GE((*largest.latency)(4), Duration::from_millis(16.5));
+  EXPECT_EQ(largest.delay_ms, 0);
 }
 
 // Its DNN was let go meanwhile: the nearest that is there answers, and the client is told.

@@ -175,6 +175,18 @@ TEST(Streams, TheMappingOfOneDnnIsOptimal) {
   }
 }
 
+// 100 ms less 8 on the way: two runs of 40 ms fit, until the answer takes 13 ms more.
+TEST(Streams, WhatAnAnswerTakesBesideItsWorkerIsNoTimeForIt) {
+  StreamProblem p;
+  p.variants.push_back({"one", 100, 0.5, 10, *LatencyTable::make(LinearLatency{0, 40}, 1)});
+  p.clients.push_back({"client", 10, 100, 10});
+  for (const auto& [delay_ms, served] : {std::pair(0.0, 1u), {12.0, 1u}, {13.0, 0u}}) {
+    p.variants[0].delay_ms = delay_ms;
+    EXPECT_EQ(plan_by(p, StreamSolver::kBest).served, served) << delay_ms;
+    EXPECT_EQ(plan_by(p, StreamSolver::kAnnealing).served, served) << delay_ms;
+  }
+}
+
 // Figure 8 of the paper: three clients of 40 at a batch of 3, or four of 60 at a batch of 2.
 TEST(Streams, ThePapersExampleOfAMapping) {
   StreamProblem p;

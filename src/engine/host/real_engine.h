@@ -97,6 +97,7 @@ class RealEngine : public Engine {
 
   // real_engine_streams.cc
   StreamService::Loading loading();
+  StreamCosts::Sources stream_costs();
   absl::Status make_streams();
   static std::string why_not(const ServiceOptions& stream, const Catalog& catalog);
   std::shared_ptr<const Variant> model_of(const std::string& service) const;

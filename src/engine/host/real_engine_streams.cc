@@ -31,12 +31,26 @@ StreamService::Loading RealEngine::loading() {
   return loading;
 }
 
+StreamCosts::Sources RealEngine::stream_costs() {
+  return {.find =
+              [this](const std::string& service) {
+                const auto route = routes_.read()->find(service, "");
+                return route.ok() ? *route : nullptr;
+              },
+          .runs = [this](const auto& pipeline) { return trees_.runs(pipeline); },
+          .rows =
+              [this] {
+                const std::lock_guard lock(mutex_);
+                return registry_.statistics();
+              }};
+}
+
 // Those whose variants are all served. Under changing_.
 absl::Status RealEngine::make_streams() {
   if (stream_options_.empty()) return absl::OkStatus();
   const auto catalog = routes_.read()->catalog;
-  const absl::Status made =
-      streams_.start(stream_options_, *catalog, options_.workers.count(), loading());
+  const absl::Status made = streams_.start(stream_options_, *catalog, options_.workers.count(),
+                                           loading(), stream_costs());
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const Service>> faces = streams_.faces();
   const bool fresh = faces.size() > stream_faces_;
@@ -74,8 +88,15 @@ JobId RealEngine::submit(InferRequest request, Reply reply) {
 
 std::shared_ptr<const Variant> RealEngine::model_of(const std::string& service) const {
   const auto route = routes_.read()->find(service, "");
-  if (!route.ok() || (*route)->pipeline || (*route)->application || (*route)->ensemble) return {};
-  return (*route)->variant;
+  if (!route.ok() || (*route)->compound) return {};
+  if ((*route)->pipeline == nullptr) return (*route)->variant;
+  std::shared_ptr<const Variant> model;
+  for (const Pipeline::Stage& stage : (*route)->pipeline->stages) {
+    if (stage.op != nullptr) continue;
+    if (model != nullptr || !stage.is_model || stage.dedicated) return {};
+    model = stage.member;
+  }
+  return model;
 }
 
 }  // namespace fermata::engine

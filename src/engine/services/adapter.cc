@@ -172,7 +172,7 @@ std::vector<plan::PipelineStage> Adapter::stages(const Pipeline& pipeline,
     const double ms = std::max(measures.runs[s].millis(), 1e-6);
     LatencyModel latency = TableLatency{{{options_.limits.batch_sizes.front(), ms}}};
     if (costs) {
-      look_at(known.route, known.variant, *known.latency, measures);
+      look_at(known.route, known.member->id, *known.latency, measures);
       const double ratio = runs_[known.route].ratio().value_or(1);
       latency = table_of(*known.latency, options_.limits.batch_sizes, ratio);
     }

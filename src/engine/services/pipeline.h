@@ -61,7 +61,8 @@ struct Pipeline {
     bool one_by_one = false;           // it does not, and gets items: they run apart
     bool items_first = false;          // its outputs get the dimension of items that they lack
     std::string fan_out;               // the output whose rows are the items that it makes, if any
-    VariantId variant = VariantId::none();        // that the member's requests are for
+    std::shared_ptr<const Variant> member;        // that its requests are for; null: an operator
+    bool is_model = false;                        // and no service of several
     std::shared_ptr<const LatencyTable> latency;  // of a request alone; null: it is a pipeline
     std::shared_ptr<const Pipeline> pipeline;
     std::shared_ptr<const operators::Operator> op;  // runs instead of a service; else null

@@ -40,7 +40,8 @@ bool has_free_outputs(const Signature& signature) {
 Pipeline::Stage stage_of(const std::string& service, const std::string& name, const Route& member,
                          double quantile) {
   Pipeline::Stage stage{.name = name, .route = stage_route(service, name)};
-  stage.variant = member.variant->id;
+  stage.member = member.variant;
+  stage.is_model = member.pipeline == nullptr && member.compound == nullptr;
   stage.batches = member.variant->signature.batches;
   stage.pipeline = member.pipeline;
   if (stage.pipeline == nullptr) stage.latency = alone(member, quantile);

@@ -15,8 +15,8 @@
 namespace fermata::engine {
 namespace {
 
-constexpr Duration kLook = Duration::millis(25);  // whether a plan is wanted
-constexpr double kPlanQuantile = 0.99;
+constexpr Duration kLook = Duration::millis(25);   // whether a plan is wanted
+constexpr Duration kCosts = Duration::seconds(1);  // between two looks
 
 bool matches(const Tensor& tensor, const TensorSpec& spec, const Signature& signature) {
   const Shape wanted = signature.wire_shape(spec);
@@ -30,13 +30,6 @@ bool fits_all(const InferRequest& request, const Signature& signature) {
     const TensorSpec* spec = signature.input(tensor.name);
     return spec != nullptr && matches(tensor, *spec, signature);
   });
-}
-
-// A pipeline's is the sum of its stages', one frame at a time.
-TableLatency latency_to_plan_with(const Profile& profile) {
-  if (profile.measured()) return latency_at(profile, kPlanQuantile);
-  const double ms = profile.linear.latency.beta_ms;
-  return ms > 0 ? TableLatency{{{1, ms}}} : TableLatency{};
 }
 
 // How many of the variants a worker holds, whichever they are; 0 where there is nothing to load
@@ -63,31 +56,46 @@ uint32_t room_for(const ServiceOptions& options, const StreamService::Loading& l
   return 0;
 }
 
+// None costs less than a smaller one (section 7.1).
+absl::StatusOr<std::vector<StreamCost>> costs_now(StreamCosts& costs,
+                                                  const ServiceOptions& options) {
+  std::vector<std::string> names;
+  for (const StreamOptions::Variant& v : options.stream->variants) names.push_back(v.service);
+  auto found = costs.look(names);
+  if (!found.ok()) {
+    return error(found.status().code(), "service '{}': {}", options.name, message(found.status()));
+  }
+  std::map<uint32_t, double> slowest;  // by batch size, of the smaller variants
+  for (StreamCost& cost : *found) {
+    TableLatency table;
+    for (uint32_t b = 1; b <= cost.latency->max_batch(); ++b) {
+      table.points_ms[b] = slowest[b] = std::max((*cost.latency)(b).millis(), slowest[b]);
+    }
+    ASSIGN_OR_RETURN(cost.latency, LatencyTable::make(table, cost.latency->max_batch()));
+  }
+  return found;
+}
+
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(const ServiceOptions& options,
-                                                                   const Catalog& catalog,
-                                                                   uint32_t workers,
-                                                                   const Loading& loading) {
+absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(
+    const ServiceOptions& options, const Catalog& catalog, uint32_t workers, const Loading& loading,
+    const StreamCosts::Sources& sources) {
   policy::StreamSettings settings = options.stream->settings;
   settings.workers = std::min(workers, plan::StreamProblem::kMostWorkers);
   settings.slo = options.slo;
   std::vector<Signature> signatures;
   std::shared_ptr<const Variant> largest;
-  std::map<uint32_t, double> slowest;  // by batch size, of the smaller variants
   for (const StreamOptions::Variant& v : options.stream->variants) {
     ASSIGN_OR_RETURN(largest, catalog.find(v.service, ""));
-    TableLatency latency = latency_to_plan_with(largest->profile);
-    if (latency.points_ms.empty()) {
-      return invalid("service '{}': '{}' has no profile to plan with", options.name, v.service);
-    }
-    for (auto& [batch, ms] : latency.points_ms) ms = slowest[batch] = std::max(ms, slowest[batch]);
-    ASSIGN_OR_RETURN(auto table,
-                     LatencyTable::make(latency, std::min(largest->signature.max_batch,
-                                                          plan::StreamVariant::kMostBatch)));
-    settings.variants.push_back(
-        {v.service, v.input_size, v.accuracy, v.request_kb, std::move(table)});
+    settings.variants.push_back({v.service, v.input_size, v.accuracy, v.request_kb, nullptr, {}});
     signatures.push_back(largest->signature);
+  }
+  StreamCosts costs(sources);
+  ASSIGN_OR_RETURN(const std::vector<StreamCost> first, costs_now(costs, options));
+  for (size_t v = 0; v < first.size(); ++v) {
+    settings.variants[v].latency = first[v].latency;
+    settings.variants[v].delay = first[v].delay;
   }
   auto face = std::make_shared<Service>();
   face->name = face->model = options.name;
@@ -96,18 +104,21 @@ absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(const Service
   const auto facade = make_facade(options.name, *largest, largest->id);
   facade->config.set_platform("fermata_stream");  // by which clients find such services
   face->versions = {facade};
-  return std::unique_ptr<StreamService>(new StreamService(
-      options, std::move(settings), std::move(signatures), std::move(face), loading));
+  return std::unique_ptr<StreamService>(new StreamService(options, std::move(settings),
+                                                          std::move(signatures), std::move(face),
+                                                          loading, std::move(costs)));
 }
 
 StreamService::StreamService(ServiceOptions options, policy::StreamSettings settings,
                              std::vector<Signature> signatures, std::shared_ptr<const Service> face,
-                             const Loading& loading)
+                             const Loading& loading, StreamCosts costs)
     : options_(std::move(options)),
       signatures_(std::move(signatures)),
       loading_(loading),
       face_(std::move(face)),
-      sessions_(std::move(settings)) {
+      sessions_(std::move(settings)),
+      costs_(std::move(costs)),
+      costs_seen_(monotonic_now()) {
   if (const uint32_t room = room_for(options_, loading_); room > 0) {
     const auto variants = static_cast<uint32_t>(options_.stream->variants.size());
     const std::scoped_lock lock(mutex_);
@@ -238,7 +249,20 @@ void StreamService::close(uint64_t owner) {
   sessions_.close(owner);
 }
 
+void StreamService::look_at_costs() {
+  const Time now = monotonic_now();
+  if (now < costs_seen_ + kCosts) return;
+  costs_seen_ = now;
+  const auto costs = costs_now(costs_, options_);
+  if (!costs.ok()) return;  // one is being loaded anew: what was known stays
+  const std::scoped_lock lock(mutex_);
+  for (uint32_t v = 0; v < costs->size(); ++v) {
+    sessions_.learned(v, (*costs)[v].latency, (*costs)[v].delay);
+  }
+}
+
 void StreamService::plan() {
+  look_at_costs();
   plan::StreamProblem problem;
   {
     const std::scoped_lock lock(mutex_);

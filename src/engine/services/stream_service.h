@@ -13,6 +13,7 @@
 #include "engine/host/periodic.h"
 #include "engine/options.h"
 #include "engine/request.h"
+#include "engine/services/stream_costs.h"
 #include "engine/snapshot.h"
 #include "policy/stream/stream_residents.h"
 #include "policy/stream/stream_sessions.h"
@@ -26,7 +27,8 @@ class StreamService {
   // How workers load models, where not all have room.
   struct Loading {
     double memory_mb = std::numeric_limits<double>::infinity();  // of a worker
-    // What a service runs that is a single model; null: it is not.
+    // What a service runs that is a single model, or a pipeline of one and operators; null: it is
+    // not.
     std::function<std::shared_ptr<const Variant>(const std::string& service)> model;
     std::function<void(uint32_t worker, std::shared_ptr<const Variant>,
                        absl::AnyInvocable<void(absl::Status)> done)>
@@ -34,11 +36,12 @@ class StreamService {
     std::function<void(uint32_t worker, std::shared_ptr<const Variant>)> let_go;
   };
   // NOT_FOUND or UNAVAILABLE where a variant is not served, INVALID_ARGUMENT where it has no
-  // profile to plan with. Latencies are 99th percentiles, made to grow with the size.
+  // profile to plan with. Costs are looked at every second, and made to grow with the size.
   static absl::StatusOr<std::unique_ptr<StreamService>> make(const ServiceOptions& options,
                                                              const Catalog& catalog,
                                                              uint32_t workers,
-                                                             const Loading& loading);
+                                                             const Loading& loading,
+                                                             const StreamCosts::Sources& costs);
   // It plans and loads nothing any more when this returns.
   void stop();
   const std::string& name() const { return options_.name; }
@@ -58,11 +61,12 @@ class StreamService {
  private:
   StreamService(ServiceOptions options, policy::StreamSettings settings,
                 std::vector<Signature> signatures, std::shared_ptr<const Service> face,
-                const Loading& loading);
+                const Loading& loading, StreamCosts costs);
   // The variants whose signature the tensors fit; of one alone the frame need not tell.
   std::optional<uint32_t> fitting(const InferRequest& request) const;
   uint32_t size_that_is_there(uint32_t size) const;
   void plan();
+  void look_at_costs();
   // Under mutex_: what the workers are to run; what the residents order.
   void want(uint32_t worker, uint32_t variant);
   void carry_out();
@@ -75,6 +79,8 @@ class StreamService {
   const std::shared_ptr<const Service> face_;
   mutable std::mutex mutex_;  // for a moment; never while the planner runs
   policy::StreamSessions sessions_;
+  StreamCosts costs_;  // the planner's thread
+  Time costs_seen_;
   std::optional<plan::StreamProblem> last_problem_;
   uint32_t mapped_ = 0;
   double mean_accuracy_ = 0;

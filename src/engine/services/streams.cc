@@ -14,13 +14,14 @@ std::shared_ptr<StreamService> Streams::find(const Services& services, std::stri
 }
 
 absl::Status Streams::start(const std::vector<ServiceOptions>& services, const Catalog& catalog,
-                            uint32_t workers, const StreamService::Loading& loading) {
+                            uint32_t workers, const StreamService::Loading& loading,
+                            const StreamCosts::Sources& costs) {
   auto all = std::make_shared<Services>(*services_.read());
   const size_t before = all->size();
   absl::Status first;
   for (const ServiceOptions& options : services) {
     if (find(*all, options.name) != nullptr) continue;
-    auto service = StreamService::make(options, catalog, workers, loading);
+    auto service = StreamService::make(options, catalog, workers, loading, costs);
     if (service.status().code() == absl::StatusCode::kUnavailable) continue;
     if (!service.ok()) {
       first.Update(service.status());

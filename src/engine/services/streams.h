@@ -17,7 +17,8 @@ class Streams {
   // that wait for one are left out. Errors as StreamService::make has others. Not from several
   // threads.
   absl::Status start(const std::vector<ServiceOptions>& services, const Catalog& catalog,
-                     uint32_t workers, const StreamService::Loading& loading);
+                     uint32_t workers, const StreamService::Loading& loading,
+                     const StreamCosts::Sources& costs);
   // No service plans or loads anything any more when it returns.
   void stop();
 

@@ -30,6 +30,7 @@ StreamVariant read_stream_variant(Reader value, Names& taken) {
   v.input_size = static_cast<uint32_t>(fields["input_size"].integer(1, kLargestInput));
   v.accuracy = fields["accuracy"].between(0, 1);
   v.request_kb = fields["request_kb"].non_negative();
+  v.delay_ms = fields["delay_ms"].non_negative(0.0);
   const Reader latency = fields["latency_ms"];
   const LatencyModel model = read_latency(latency);
   const int64_t batch =
@@ -131,6 +132,7 @@ Json write_stream_problem(const StreamProblem& problem) {
                                {"input_size", v.input_size},
                                {"accuracy", v.accuracy},
                                {"request_kb", v.request_kb},
+                               {"delay_ms", v.delay_ms},
                                {"latency_ms", write_latency(table)}});
   }
   for (const StreamClient& c : problem.clients) {

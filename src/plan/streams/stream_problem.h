@@ -22,6 +22,7 @@ struct StreamVariant {
   double accuracy = 0;
   double request_kb = 0;  // one request on the wire, in 1000 bytes
   std::shared_ptr<const LatencyTable> latency;
+  double delay_ms = 0;  // that an answer takes beside its worker
 };
 
 struct StreamClient {

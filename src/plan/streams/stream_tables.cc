@@ -67,7 +67,7 @@ void StreamTables::find_roomy_ranks() {
 uint32_t StreamTables::limit(const StreamVariant& variant, const StreamClient& client) const {
   const bool sustained = variant.request_kb * 8 * client.rate_rps / 1000 < client.bandwidth_mbps;
   if (!sustained || variant.accuracy < client.min_accuracy) return 0;
-  const double budget_ms = client.slo_ms - client.network_ms(variant.request_kb);
+  const double budget_ms = client.slo_ms - client.network_ms(variant.request_kb) - variant.delay_ms;
   if (budget_ms <= 0) return 0;
   const double ahead = client.batches_ahead.value_or(problem_.batches_ahead);
   const double most_ms = std::min(budget_ms, kLongestMs) / (1 + ahead);
@@ -85,7 +85,8 @@ double StreamTables::accuracy(uint32_t rank) const {
 
 double StreamTables::budget_ms(uint32_t rank, uint32_t client) const {
   const StreamClient& c = problem_.clients[client];
-  return c.slo_ms - c.network_ms(problem_.variants[order_[rank]].request_kb);
+  const StreamVariant& v = problem_.variants[order_[rank]];
+  return c.slo_ms - c.network_ms(v.request_kb) - v.delay_ms;
 }
 
 double StreamTables::throughput(uint32_t rank, uint32_t batch) const {

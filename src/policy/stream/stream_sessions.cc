@@ -230,6 +230,12 @@ Duration StreamSessions::shift(const Session& session) const {
   return Duration::nanos(shift > interval / 2 ? shift - interval : shift);
 }
 
+void StreamSessions::learned(uint32_t variant, std::shared_ptr<const LatencyTable> latency,
+                             Duration delay) {
+  settings_.variants[variant].latency = std::move(latency);
+  settings_.variants[variant].delay = delay;
+}
+
 bool StreamSessions::wants_plan(Time now) {
   changed_ |=
       std::erase_if(sessions_, [&](const auto& s) { return s.second.heard + kSilence < now; }) > 0;
@@ -245,7 +251,7 @@ double StreamSessions::planned_mbps(const Session& session,
   double needed = session.bandwidth_mbps;
   for (const plan::StreamVariant& v : variants) {
     const double left_ms =
-        slo_ms - session.round_trip.millis() - kRoomToWait * (*v.latency)(1).millis();
+        slo_ms - session.round_trip.millis() - v.delay_ms - kRoomToWait * (*v.latency)(1).millis();
     if (left_ms > 0) needed = std::min(needed, v.request_kb * scale * 8 / left_ms);
   }
   return std::max(session.sure_mbps, needed);
@@ -273,8 +279,8 @@ plan::StreamProblem StreamSessions::problem(Time now) {
   p.current = current_;
   for (uint32_t v = 0; v < settings_.variants.size(); ++v) {
     const StreamSettings::Variant& variant = settings_.variants[v];
-    p.variants.push_back(
-        {variant.name, variant.input_size, variant.accuracy, request_kb(v), variant.latency});
+    p.variants.push_back({variant.name, variant.input_size, variant.accuracy, request_kb(v),
+                          variant.latency, variant.delay.millis()});
   }
   for (auto& [id, session] : sessions_) {
     session.planned_mbps = session.bandwidth_mbps;

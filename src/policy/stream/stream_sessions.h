@@ -25,6 +25,7 @@ struct StreamSettings {
     double accuracy = 0;
     double request_kb = 0;  // 0: as measured
     std::shared_ptr<const LatencyTable> latency;
+    Duration delay;  // that an answer takes beside its worker
   };
   std::vector<Variant> variants;  // by input size, ascending, without two of one size
   uint32_t workers = 1;
@@ -102,6 +103,9 @@ class StreamSessions {
   plan::StreamProblem problem(Time now);
   void planned(const plan::StreamProblem& problem, const plan::StreamPlan& plan);
 
+  // What frames of a variant take from now on.
+  void learned(uint32_t variant, std::shared_ptr<const LatencyTable> latency, Duration delay);
+
   const StreamSettings& settings() const { return settings_; }
   const StreamTotals& totals() const { return totals_; }
   size_t clients() const { return sessions_.size(); }
@@ -138,7 +142,7 @@ class StreamSessions {
   Duration shift(const Session& session) const;
   void set_phases(const plan::StreamPlan::Worker& worker, std::vector<Session*> members);
 
-  const StreamSettings settings_;
+  StreamSettings settings_;
   Sessions sessions_;
   std::vector<uint32_t> current_;  // by worker
   bool changed_ = false;

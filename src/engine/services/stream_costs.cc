@@ -1,0 +1,96 @@
+#include "engine/services/stream_costs.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+#include "engine/schedule/job.h"
+#include "plan/streams/stream_problem.h"
+
+namespace fermata::engine {
+namespace {
+
+constexpr double kPlanQuantile = 0.99;
+constexpr double kForgotten = 0.5;  // of what a model was slower by, at a look without a run
+
+}  // namespace
+
+// Only slower: a mean below the profile's says nothing of the 99th percentile.
+void StreamCosts::look_at_runs() {
+  for (const ServiceStatistics& row : sources_.rows()) {
+    Slowed& slowed = slowed_[row.service + "/" + row.version];
+    const bool runs = std::exchange(slowed.ran, row.execution_count) != row.execution_count;
+    const double fresh = std::max(row.drift, 1.0);
+    slowed.factor = runs ? fresh : 1 + (slowed.factor - 1) * kForgotten;
+  }
+}
+
+double StreamCosts::factor(const std::string& route) const {
+  const auto known = slowed_.find(route);
+  return known == slowed_.end() ? 1 : known->second.factor;
+}
+
+absl::Status StreamCosts::add(const std::string& route, const Variant& model, Duration alone,
+                              Sum& sum) const {
+  if (!model.profile.measured()) {
+    sum.each_ms += alone.millis();
+    return absl::OkStatus();
+  }
+  const uint32_t most = std::min(model.signature.max_batch, plan::StreamVariant::kMostBatch);
+  ASSIGN_OR_RETURN(
+      auto table, LatencyTable::make(latency_at(model.profile, kPlanQuantile), std::max(most, 1u)));
+  sum.most = std::min(sum.most, table->max_batch());
+  sum.tables.push_back(std::move(table));
+  sum.factors.push_back(factor(route + "/" + model.version));
+  return absl::OkStatus();
+}
+
+absl::Status StreamCosts::add(const std::shared_ptr<const Pipeline>& pipeline, Sum& sum) const {
+  const std::vector<Duration> runs = sources_.runs(pipeline);
+  for (size_t s = 0; s < pipeline->stages.size(); ++s) {
+    const Pipeline::Stage& stage = pipeline->stages[s];
+    if (stage.op != nullptr) {
+      sum.delay += runs[s];
+    } else if (stage.pipeline == nullptr) {
+      RETURN_IF_ERROR(add(stage.route, *stage.member, runs[s], sum));
+    } else if (stage.pipeline->choice == nullptr) {
+      RETURN_IF_ERROR(add(stage.pipeline, sum));
+    } else {
+      sum.each_ms += runs[s].millis();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<StreamCost>> StreamCosts::look(
+    const std::vector<std::string>& services) {
+  look_at_runs();
+  std::vector<StreamCost> costs;
+  for (const std::string& service : services) {
+    const std::shared_ptr<const Route> route = sources_.find(service);
+    if (route == nullptr) {
+      return error(absl::StatusCode::kUnavailable, "'{}' is not served", service);
+    }
+    Sum sum;
+    if (route->pipeline != nullptr && route->pipeline->choice == nullptr) {
+      RETURN_IF_ERROR(add(route->pipeline, sum));
+    } else {
+      const double ms = route->variant->profile.linear.latency.beta_ms;
+      RETURN_IF_ERROR(add(service, *route->variant, Duration::from_millis(ms), sum));
+    }
+    if (sum.tables.empty()) sum.most = 1;
+    TableLatency table;
+    for (uint32_t b = 1; b <= sum.most; ++b) {
+      double& ms = table.points_ms[b] = b * sum.each_ms;
+      for (size_t t = 0; t < sum.tables.size(); ++t) {
+        ms += (*sum.tables[t])(b).millis() * sum.factors[t];
+      }
+    }
+    if (table.points_ms.at(1) <= 0) return invalid("'{}' has no profile to plan with", service);
+    ASSIGN_OR_RETURN(auto latency, LatencyTable::make(table, sum.most));
+    costs.push_back({std::move(latency), sum.delay});
+  }
+  return costs;
+}
+
+}  // namespace fermata::engine

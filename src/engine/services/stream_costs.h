@@ -1,0 +1,62 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/time.h"
+#include "engine/services/pipeline.h"
+#include "engine/snapshot.h"
+#include "model/latency.h"
+
+namespace fermata::engine {
+
+// What a frame takes of a worker, by batch size, and beside it.
+struct StreamCost {
+  std::shared_ptr<const LatencyTable> latency;
+  Duration delay;
+};
+
+// What frames of a stream service's variants cost: the 99th percentiles of the models that answer
+// them, summed over the stages of a pipeline, as much longer as these models run lately than they
+// were profiled. Operators delay the answer and take no worker. What has not run since the last
+// look is believed half as slow as then, so that one bad moment does not shut clients out for ever.
+// Not synchronised.
+class StreamCosts {
+ public:
+  // Of the running engine; each may be called from any thread.
+  struct Sources {
+    FindRoute find;
+    std::function<std::vector<Duration>(const std::shared_ptr<const Pipeline>&)> runs;
+    std::function<std::vector<ServiceStatistics>()> rows;
+  };
+  explicit StreamCosts(Sources sources) : sources_(std::move(sources)) {}
+
+  // By service. UNAVAILABLE where one is not served, INVALID_ARGUMENT where one has no profile.
+  absl::StatusOr<std::vector<StreamCost>> look(const std::vector<std::string>& services);
+
+ private:
+  struct Slowed {
+    uint64_t ran = 0;
+    double factor = 1;
+  };
+  struct Sum {
+    uint32_t most = 256;  // items of a batch
+    std::vector<std::shared_ptr<const LatencyTable>> tables;
+    std::vector<double> factors;
+    double each_ms = 0;  // of what does not batch
+    Duration delay;
+  };
+  absl::Status add(const std::string& route, const Variant& model, Duration alone, Sum& sum) const;
+  absl::Status add(const std::shared_ptr<const Pipeline>& pipeline, Sum& sum) const;
+  void look_at_runs();
+  double factor(const std::string& route) const;
+
+  const Sources sources_;
+  std::map<std::string, Slowed> slowed_;  // by route/version
+};
+
+}  // namespace fermata::engine
