@@ -249,6 +249,19 @@ TEST(Lookahead, OthersPriceIsTheLeast) {
   EXPECT_EQ(prices(1e6), "w0/v0[r0] 0-4");
 }
 
+// Loading takes fifty times as long as a run, and more is expected before the worker would be idle for
+// good: it is loaded all the same.
+TEST(Lookahead, OthersPriceKeepsNoModelFromBeingLoaded) {
+  LookaheadHand h;
+  h.worker();
+  h.service({plan::PenaltyShape::kNone});
+  h.variant(0.9, 10, 0, 8, 500);
+  h.request(1000);
+  h.problem.expected = {{20, Duration::seconds(1), 1}};
+  h.problem.others_price = 1e6;
+  EXPECT_EQ(h.prices(), "w0/v0[r0] 0-510");
+}
+
 // Where nothing else is to come the worker has nothing better to do, whatever others lose.
 TEST(Lookahead, AnIdleWorkerIsNotKeptForOthers) {
   LookaheadHand h;

@@ -239,7 +239,8 @@ void LookaheadPlanner::measure_items() {
       const uint32_t items = std::max(1u, latency.largest_within(most));
       item_seconds_.push_back(std::min(latency(1).seconds(), latency(items).seconds() / items));
       const double gain = variant.accuracy - fallback;
-      dearest_[a] = std::max(dearest_[a], kHalfGain * gain / latency(1).seconds());
+      const Duration alone = latency(1) + problem_->models[variant.model].load;
+      dearest_[a] = std::max(dearest_[a], kHalfGain * gain / alone.seconds());
     }
   }
 }
