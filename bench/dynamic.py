@@ -195,9 +195,9 @@ def main():
         earlier = record.read("dynamic")
         if not earlier:
             parser.error("there is no record whose served numbers could stay")
-        served, virtual = earlier.pop("drawn_before", None), earlier.pop("drawn")
-        before = served or virtual
-        draw(earlier | document, before=before)
+        before = record.left(earlier)
+        kept = {key: value for key, value in earlier.items() if not key.startswith("drawn")}
+        draw(kept | document, before=before)
         print(json.dumps(document["prefetching"], indent=1))
         return
     images, labels = pictures()

@@ -68,6 +68,12 @@ def read(name):
     return json.loads(path.read_text()) if path.exists() else {}
 
 
+def left(earlier):
+    """What drew the numbers that stay of an earlier run whose others are measured again: where that run had itself
+    left them, the run before."""
+    return earlier.get("drawn_before") or earlier.get("drawn")
+
+
 def write(name, document, indent=2, before=None, **more):
     """`document` is a dict; `before` is what drew the numbers in it that an earlier run left."""
     about = {"drawn": drawn(**more)} | ({"drawn_before": before} if before else {})

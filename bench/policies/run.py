@@ -94,7 +94,7 @@ def in_all(measured):
 
 def left_by(before, args):
     """What drew the policies that are not measured now, for the record."""
-    return None if set(args.policies) >= set(POLICIES) else before.get("drawn")
+    return None if set(args.policies) >= set(POLICIES) else record.left(before)
 
 
 def table(args):

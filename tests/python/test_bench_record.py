@@ -41,3 +41,11 @@ def test_is_refused_outside_of_a_checkout(tmp_path):
     refused = write_with(module, tmp_path)
     assert refused.returncode == 1 and "without its commit" in refused.stderr
     assert not (tmp_path / "some.json").exists()
+
+
+def test_what_an_earlier_run_left_keeps_what_drew_it():
+    sys.path.insert(0, str(ROOT / "bench"))
+    import record
+    assert record.left({"drawn": "first"}) == "first"
+    assert record.left({"drawn": "second", "drawn_before": "first"}) == "first"
+    assert record.left({}) is None
