@@ -1,6 +1,7 @@
 #include "engine/execute/probe.h"
 
 #include <iostream>
+#include <limits>
 #include <string>
 
 #include "base/status.h"
@@ -16,8 +17,11 @@ void add_probe(CLI::App& app, int& exit_code) {
   command->group("");
   auto file = std::make_shared<std::string>();
   command->add_option("FILE", *file, "The ONNX file")->required();
-  command->callback([file, &exit_code] {
-    if (absl::Status printed = engine::print_signature(*file, std::cout); !printed.ok()) {
+  auto memory_mb = std::make_shared<double>(std::numeric_limits<double>::infinity());
+  command->add_option("MEMORY_MB", *memory_mb, "That it may take");
+  command->callback([file, memory_mb, &exit_code] {
+    if (absl::Status printed = engine::print_signature(*file, *memory_mb, std::cout);
+        !printed.ok()) {
       std::cerr << message(printed) << "\n";
       exit_code = kFailed;
     }

@@ -47,6 +47,8 @@ struct WorkerOptions {
   Residency residency = Residency::kPlaced;
   // A run that takes longer, and 20 times as long as is expected of it, is stopped.
   Duration run_limit = Duration::seconds(10);
+  // That a model may take when it is tried in a child process; none: by the size of its files.
+  std::optional<double> trial_memory_mb;
   // At least one, with a name each; several where workers are unlike (SneakPeek, section 7). Of
   // idle workers that can end a batch in time those of the first type are taken first.
   std::vector<WorkerType> types = {WorkerType{}};

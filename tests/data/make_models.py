@@ -11,8 +11,9 @@ on numbers beyond 9). score, weights and meta go with them: how large the mean i
 models to ask; and a weighted sum of three models' outputs. divide divides integers.
 dynamic/ holds a dynamic network of two stages, each of which multiplies by width + 1, the second by ten
 too; the first number of an item says how sure the exit is.
-hostile/ holds files that are no models, and folders of two that are: endless runs for ever where its
-input is above zero, always-endless whatever it is.
+hostile/ holds files that are no models, and folders of some that are: endless runs for ever where its
+input is above zero, always-endless whatever it is; deaf compares as many boxes as its input says, in one
+operator that does not hear that it should stop; glutton takes a gibibyte.
 """
 
 import pathlib
@@ -107,12 +108,49 @@ def always(of, name):
             helper.make_node("Cast", [name + "_least"], [name], to=TensorProto.BOOL)]
 
 
+def write_deaf():
+    one = (TensorProto.FLOAT, ["batch", 1])
+    floats = {"zero": 0, "step": 1, "half": 0.5, "share": 0.5, "least": -1}
+    lists = {"axis": [1], "first": [0], "shape": [1, 1, -1], "all": [1 << 40]}
+    write("deaf", [helper.make_node("ReduceMax", ["x"], ["most"], keepdims=0),
+                   helper.make_node("Add", ["most", "step"], ["end"]),
+                   helper.make_node("Range", ["zero", "end", "step"], ["low"]),
+                   helper.make_node("Add", ["low", "half"], ["high"]),
+                   helper.make_node("Unsqueeze", ["low", "axis"], ["from"]),
+                   helper.make_node("Unsqueeze", ["high", "axis"], ["to"]),
+                   helper.make_node("Concat", ["from", "from", "to", "to"], ["corners"], axis=1),
+                   helper.make_node("Unsqueeze", ["corners", "first"], ["boxes"]),
+                   helper.make_node("Reshape", ["low", "shape"], ["scores"]),
+                   helper.make_node("NonMaxSuppression",
+                                    ["boxes", "scores", "all", "share", "least"], ["kept"]),
+                   helper.make_node("Cast", ["kept"], ["found"], to=TensorProto.FLOAT),
+                   helper.make_node("ReduceMin", ["found"], ["least_found"], keepdims=0),
+                   helper.make_node("Add", ["x", "least_found"], ["y"])],
+          [("x", *one)], [("y", *one)],
+          [(name, numpy.array(value, numpy.float32)) for name, value in floats.items()] +
+          [(name, numpy.array(value)) for name, value in lists.items()],
+          REPOSITORY.parent / "hostile")
+
+
+def write_glutton():
+    one = (TensorProto.FLOAT, ["batch", 1])
+    write("glutton", [helper.make_node("Shape", ["x"], ["shape"]),
+                      helper.make_node("Mul", ["shape", "times"], ["size"]),
+                      helper.make_node("ConstantOfShape", ["size"], ["all"]),
+                      helper.make_node("ReduceMax", ["all"], ["most"], keepdims=0),
+                      helper.make_node("Add", ["x", "most"], ["y"])],
+          [("x", *one)], [("y", *one)], [("times", numpy.array([1 << 14, 1 << 14]))],
+          REPOSITORY.parent / "hostile")
+
+
 def write_that_misbehave():
     row = (TensorProto.INT32, ["batch", 1])
     write("divide", [helper.make_node("Div", ["a", "b"], ["y"])], [("a", *row), ("b", *row)],
           [("y", *row)])
     write_endless("endless", above_zero)
     write_endless("always-endless", always)
+    write_deaf()
+    write_glutton()
 
 
 def main():

@@ -17,7 +17,7 @@ InferRequest whole() {
 
 TEST(Probe, SaysWhatAFileOffers) {
   const auto found = probe_model(fermata_command(), data_folder() + "/repository/pair/1/model.onnx",
-                                 Duration::seconds(60));
+                                 {Duration::seconds(60)});
   ASSERT_TRUE(found.ok()) << found.status();
   ASSERT_EQ(found->inputs.size(), 2u);
   EXPECT_EQ(found->inputs[0].shape, (Shape{-1, 4}));
@@ -27,7 +27,7 @@ TEST(Probe, SaysWhatAFileOffers) {
 TEST(Probe, HostileFilesAreNamed) {
   for (const char* file : {"truncated", "garbage", "empty"}) {
     const std::string path = data_folder() + "/hostile/" + file + ".onnx";
-    const auto found = probe_model(fermata_command(), path, Duration::seconds(60));
+    const auto found = probe_model(fermata_command(), path, {Duration::seconds(60)});
     EXPECT_EQ(found.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(found.status().message()), HasSubstr(path));
   }
@@ -42,7 +42,7 @@ TEST(Probe, AReaderThatCrashesOrHangsIsAnError) {
   }
   const auto probe = [&folder](const char* script, Duration limit) {
     const std::string program = (folder.path() / script).string();
-    return std::string(probe_model(program, "f", limit).status().message());
+    return std::string(probe_model(program, "f", {limit}).status().message());
   };
   EXPECT_THAT(probe("crash.sh", Duration::seconds(60)), HasSubstr("crashed"));
   EXPECT_THAT(probe("hang.sh", Duration::millis(100)), HasSubstr("took longer"));

@@ -3,7 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <climits>
 #include <thread>
 
@@ -155,7 +159,7 @@ TEST(FirstRuns, AModelThatNeverEndsOrCrashesDoesSoInTheChild) {
   Loader loader(options, {&executors, 1});
   const Variant variant = *loader.open(*read_model_folder(folder.path(), "always-endless"), 1);
   const auto says = [&variant](const std::string& program, Duration limit) {
-    const auto profile = make_first_runs_apart(program, variant, WorkerType(), limit);
+    const auto profile = make_first_runs_apart(program, variant, WorkerType(), {limit});
     return std::string(profile.status().message());
   };
   EXPECT_THAT(says(fermata_command(), Duration::millis(700)), HasSubstr("took longer than"));
@@ -163,6 +167,37 @@ TEST(FirstRuns, AModelThatNeverEndsOrCrashesDoesSoInTheChild) {
   std::filesystem::permissions(folder.path() / "crash.sh", std::filesystem::perms::owner_all);
   EXPECT_THAT(says((folder.path() / "crash.sh").string(), Duration::seconds(60)),
               HasSubstr("its first runs crashed (Floating point exception)"));
+}
+
+TEST(FirstRuns, AModelThatNeedsMoreMemoryThanItsTrialMayTakeIsNotServed) {
+  if (!limits_memory()) GTEST_SKIP() << "sanitizers take all addresses";
+  TemporaryFolder folder;
+  copy_hostile(folder, "glutton");
+  EngineOptions options = options_for(folder.path());
+  const auto executors = *make_executors(options.workers);
+  const auto load = [&] { return Loader(options, {&executors, 1}).load("glutton", {}).status(); };
+  options.workers.trial_memory_mb = 512;
+  EXPECT_THAT(std::string(load().message()),
+              HasSubstr("needs more memory than the 512 MiB of workers.trial_memory_mb"));
+  options.default_max_batch = 1;
+  options.workers.trial_memory_mb = 2048;
+  EXPECT_TRUE(load().ok()) << load();
+}
+
+// In a process of its own, which cannot give back what it denies itself.
+TEST(FirstRuns, TheChildHasNoInternet) {
+  const auto denied = [](int family) {
+    return socket(family, SOCK_STREAM, 0) < 0 && errno == EPERM;
+  };
+  EXPECT_FALSE(denied(AF_INET));
+  const auto limited = [&denied] {
+    limit_this_process({});
+    const bool rings = syscall(__NR_io_uring_setup, 1, nullptr) < 0 && errno == EPERM;
+    const bool others = denied(AF_PACKET) && denied(AF_VSOCK);
+    _exit(denied(AF_INET) && denied(AF_INET6) && rings && others && !denied(AF_UNIX) ? 7 : 1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(limited(), ::testing::ExitedWithCode(7), "");
 }
 
 TEST(Divide, WhatCannotBeDividedFailsAlone) {

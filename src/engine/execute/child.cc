@@ -1,6 +1,7 @@
 #include "engine/execute/child.h"
 
 #include <fcntl.h>
+#include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -16,10 +17,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstddef>
 #include <cstring>
 
+#include "absl/strings/match.h"
 #include "base/clock.h"
 #include "base/status.h"
 
@@ -142,15 +145,27 @@ absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, D
   return result;
 }
 
-// What the code of a model could open by itself; not a sandbox for machine code.
-static void deny_internet() {
-  constexpr uint32_t kFamily = offsetof(seccomp_data, args);
+namespace {
+
+#ifdef __x86_64__
+constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64, kOtherCalls = 0x40000000;  // of x32
+#else
+constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64, kOtherCalls = 0xFFFFFFFF;
+#endif
+
+// What the code of a model could open by itself; not a sandbox for machine code. Sockets within
+// this machine only, and no ring of io_uring, which opens sockets too.
+void deny_internet() {
   sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 0, 7),  // else denied
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_socket, 0, 4),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kFamily),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET, 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_INET6, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kOtherCalls, 5, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 4, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_socket, 0, 4),  // else allowed
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 2, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 1, 0),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
@@ -159,22 +174,32 @@ static void deny_internet() {
   prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
 }
 
+}  // namespace
+
 void limit_this_process(const ChildLimits& limits) {
   const auto limit = [](auto resource, rlim_t value) {
     const rlimit both{value, value};
     setrlimit(resource, &both);
   };
-  // Libraries map more than they use.
-  constexpr rlim_t kBeside = rlim_t{8} << 30;
-  const rlim_t machine =
-      static_cast<rlim_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<rlim_t>(sysconf(_SC_PAGESIZE));
   limit(RLIMIT_CORE, 0);
   const rlimit processor{static_cast<rlim_t>(limits.processor_s) + 1,
                          static_cast<rlim_t>(limits.processor_s) + 5};  // SIGXCPU, SIGKILL
   setrlimit(RLIMIT_CPU, &processor);
   limit(RLIMIT_FSIZE, 16 << 20);
-  if (limits.memory && !kSanitized) limit(RLIMIT_AS, machine + kBeside);
+  // What it writes to, and not the addresses that libraries and threads reserve.
+  if (std::isfinite(limits.memory_mb) && !kSanitized) {
+    limit(RLIMIT_DATA, static_cast<rlim_t>(limits.memory_mb) << 20);
+  }
   deny_internet();
+}
+
+bool limits_memory() { return !kSanitized; }
+
+absl::Status of_limited(absl::Status status, double memory_mb) {
+  // ONNX Runtime has no code for it: its allocators and std::bad_alloc say so in words.
+  if (!std::isfinite(memory_mb) || !absl::StrContains(status.message(), "alloc")) return status;
+  return invalid("needs more memory than the {:.0f} MiB of workers.trial_memory_mb: {}", memory_mb,
+                 message(status));
 }
 
 }  // namespace fermata::engine

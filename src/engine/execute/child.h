@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,17 +17,28 @@ struct ChildResult {
   std::string output, error;  // at most 16 MiB each; no newline at the end of error
 };
 
-// Runs a program, found in PATH, without a shell, with `input` to read and no other file of ours open, and
-// waits for it; kills it after `limit`. Fails only where it cannot be started.
+// Runs a program, found in PATH, without a shell, with `input` to read and no other file of ours
+// open, and waits for it; kills it after `limit`. Fails only where it cannot be started.
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
                                       std::string_view input = {});
 
+// What a model has to be tried with.
+struct TrialLimits {
+  Duration time;
+  double memory_mb = std::numeric_limits<double>::infinity();
+};
+
 struct ChildLimits {
   double processor_s = 120;
-  bool memory = true;  // at most what the machine has
+  double memory_mb = std::numeric_limits<double>::infinity();  // that it writes to
 };
 // For a child to call before it does anything that it was made for: no core file, no large file,
 // no internet, and so much processor time and memory.
 void limit_this_process(const ChildLimits& limits);
+
+bool limits_memory();  // not where sanitizers reserve terabytes
+
+// `status` of a model, or, where memory could not be had under these limits, that it needs more.
+absl::Status of_limited(absl::Status status, double memory_mb);
 
 }  // namespace fermata::engine

@@ -3,6 +3,7 @@
 #include <google/protobuf/util/json_util.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <istream>
@@ -27,22 +28,27 @@ struct Wanted {
   Variant variant;
   WorkerType worker;
   std::string config;
-  double limit_s = 0;
+  ChildLimits limits;
 };
 
 absl::StatusOr<std::string> question(const Variant& variant, const WorkerType& worker,
-                                     Duration limit) {
+                                     const TrialLimits& limits) {
   std::string config;
   if (!google::protobuf::util::MessageToJsonString(variant.config, &config).ok()) {
     return internal("{}: its configuration cannot be written", variant.file);
   }
-  return write_json({{"file", variant.file},
-                     {"model", variant.model},
-                     {"version", variant.version},
-                     {"config", config},
-                     {"provider", worker.provider},
-                     {"threads", worker.threads},
-                     {"limit_s", limit.seconds()}});
+  Json asked = {{"file", variant.file},
+                {"model", variant.model},
+                {"version", variant.version},
+                {"config", config},
+                {"provider", worker.provider},
+                {"threads", worker.threads},
+                {"processor_s", limits.time.seconds() * worker.threads}};
+  // GPUs' libraries take more than there is.
+  if (worker.provider == "cpu" && std::isfinite(limits.memory_mb)) {
+    asked["memory_mb"] = limits.memory_mb;
+  }
+  return write_json(asked);
 }
 
 Wanted read_question(Reader reader) {
@@ -54,7 +60,10 @@ Wanted read_question(Reader reader) {
   wanted.config = fields["config"].string();
   wanted.worker.provider = fields["provider"].string();
   wanted.worker.threads = static_cast<uint32_t>(fields["threads"].integer(1, 1024));
-  wanted.limit_s = fields["limit_s"].positive();
+  wanted.limits.processor_s = fields["processor_s"].positive();
+  if (Reader memory = fields["memory_mb"]; memory.present()) {
+    wanted.limits.memory_mb = memory.positive();
+  }
   return wanted;
 }
 
@@ -83,22 +92,22 @@ absl::Status print_first_runs(std::istream& in, std::ostream& out) {
   ASSIGN_OR_RETURN(Wanted wanted, document.read(read_question));
   ASSIGN_OR_RETURN(wanted.variant.config, parse_model_config(wanted.config, "config"));
   wanted.variant.signature = signature_of(wanted.variant.config);
-  limit_this_process(
-      {.processor_s = wanted.limit_s * wanted.worker.threads,
-       .memory = wanted.worker.provider == "cpu"});  // GPUs' libraries reserve more than there is
+  limit_this_process(wanted.limits);
   ASSIGN_OR_RETURN(const auto executors, make_executors({.types = {wanted.worker}}));
-  ASSIGN_OR_RETURN(Profile profile, make_first_runs(*executors, wanted.variant));
-  profile.machine = describe_machine();
-  out << to_json(profile);
+  auto profile = make_first_runs(*executors, wanted.variant);
+  if (!profile.ok()) return of_limited(profile.status(), wanted.limits.memory_mb);
+  profile->machine = describe_machine();
+  out << to_json(*profile);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Profile> make_first_runs_apart(const std::string& program, const Variant& variant,
-                                              const WorkerType& worker, Duration limit) {
-  ASSIGN_OR_RETURN(const std::string asked, question(variant, worker, limit));
-  ASSIGN_OR_RETURN(const ChildResult child, run_child({program, "first-runs"}, limit, asked));
+                                              const WorkerType& worker, const TrialLimits& limits) {
+  ASSIGN_OR_RETURN(const std::string asked, question(variant, worker, limits));
+  ASSIGN_OR_RETURN(const ChildResult child, run_child({program, "first-runs"}, limits.time, asked));
   if (child.timed_out || child.signal == SIGXCPU) {
-    return invalid("{}: its first runs took longer than {:.0f} s", variant.file, limit.seconds());
+    return invalid("{}: its first runs took longer than {:.0f} s", variant.file,
+                   limits.time.seconds());
   }
   if (child.signal != 0) {
     return invalid("{}: its first runs crashed ({})", variant.file, strsignal(child.signal));

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "base/time.h"
 #include "engine/catalog.h"
+#include "engine/execute/child.h"
 #include "engine/execute/executor.h"
 #include "engine/options.h"
 #include "model/profile.h"
@@ -18,9 +18,9 @@ absl::StatusOr<Profile> make_first_runs(ExecutorFactory& executors, const Varian
 
 // The same on a worker of this type in a child process, so that a model that never ends, crashes
 // or takes all memory does so there. The child is `program first-runs`. Blocks until it ends,
-// at most `limit`. INVALID_ARGUMENT says how the child ended.
+// at most `limits.time`. INVALID_ARGUMENT says how the child ended.
 absl::StatusOr<Profile> make_first_runs_apart(const std::string& program, const Variant& variant,
-                                              const WorkerType& worker, Duration limit);
+                                              const WorkerType& worker, const TrialLimits& limits);
 
 // The exit code of a child whose model loads and does not run on zeros.
 inline constexpr int kRunsNotOnZeros = 3;

@@ -24,6 +24,11 @@ std::string describe_machine() {
                      OrtGetApiBase()->GetVersionString());
 }
 
+double machine_mb() {
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) /
+         (1 << 20);
+}
+
 double resident_mb() {
   std::ifstream statm("/proc/self/statm");
   double total = 0, resident = 0;

@@ -7,6 +7,9 @@ namespace fermata::engine {
 // What a profile was measured on, for people: "8 x AMD EPYC 9654, ONNX Runtime 1.30.0".
 std::string describe_machine();
 
+// Memory that this machine has, in mebibytes.
+double machine_mb();
+
 // Resident memory of this process now, in mebibytes.
 double resident_mb();
 

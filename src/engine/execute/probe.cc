@@ -59,19 +59,22 @@ FileSignature read_signature(Reader reader) {
 
 }  // namespace
 
-absl::Status print_signature(const std::string& file, std::ostream& out) {
-  limit_this_process({});
-  ASSIGN_OR_RETURN(const auto model, OnnxModel::load(file, {}));
-  out << write_json({{"inputs", to_json(model->signature().inputs)},
-                     {"outputs", to_json(model->signature().outputs)}});
+absl::Status print_signature(const std::string& file, double memory_mb, std::ostream& out) {
+  limit_this_process({.memory_mb = memory_mb});
+  const auto model = OnnxModel::load(file, {});
+  if (!model.ok()) return of_limited(model.status(), memory_mb);
+  out << write_json({{"inputs", to_json((*model)->signature().inputs)},
+                     {"outputs", to_json((*model)->signature().outputs)}});
   return absl::OkStatus();
 }
 
 absl::StatusOr<FileSignature> probe_model(const std::string& program, const std::string& file,
-                                          Duration limit) {
-  ASSIGN_OR_RETURN(const ChildResult child, run_child({program, "probe-model", file}, limit));
+                                          const TrialLimits& limits) {
+  ASSIGN_OR_RETURN(
+      const ChildResult child,
+      run_child({program, "probe-model", file, fmt::format("{}", limits.memory_mb)}, limits.time));
   if (child.timed_out) {
-    return invalid("{}: reading it took longer than {:.0f} s", file, limit.seconds());
+    return invalid("{}: reading it took longer than {:.0f} s", file, limits.time.seconds());
   }
   if (child.signal != 0) {
     return invalid("{}: reading it crashed ({}): not a sound model", file, strsignal(child.signal));

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "engine/execute/first_runs.h"
+#include "engine/execute/machine.h"
 #include "engine/execute/probe.h"
 #include "model/dynamic_network.h"
 #include "model/model_config.h"
@@ -18,6 +19,9 @@ namespace {
 
 constexpr Duration kProbeLimit = Duration::seconds(60);
 constexpr Duration kFirstRunsLimit = Duration::seconds(120);
+// What a model may take when it is tried: libraries, weights as they are read, prepared and copied,
+// and what its largest batches have between their layers.
+constexpr double kTrialMemoryMb = 4096, kTrialMemoryOfFiles = 8;
 
 // What an emulated model would have in its file.
 FileSignature declared_signature(const inference::ModelConfig& config) {
@@ -80,14 +84,21 @@ uint32_t Loader::batch_limit(std::string_view model) const {
   return limit;
 }
 
+TrialLimits Loader::trial_limits(const Variant& variant, Duration time) const {
+  if (options_.workers.trial_memory_mb) return {time, *options_.workers.trial_memory_mb};
+  const double files_mb = size_mb(std::filesystem::path(variant.file).parent_path());
+  return {time, std::min(machine_mb(), kTrialMemoryMb + kTrialMemoryOfFiles * files_mb)};
+}
+
 absl::StatusOr<FileSignature> Loader::probe(const Variant& variant,
                                             const inference::ModelConfig& config) const {
   ASSIGN_OR_RETURN(const auto network, dynamic_network(config));
-  if (!network) return probe_model(options_.probe_program, variant.file, kProbeLimit);
+  if (!network)
+    return probe_model(options_.probe_program, variant.file, trial_limits(variant, kProbeLimit));
   std::vector<FileSignature> stages;
   for (const std::filesystem::path& file : stage_files(variant.file)) {
-    ASSIGN_OR_RETURN(FileSignature stage,
-                     probe_model(options_.probe_program, file.string(), kProbeLimit));
+    ASSIGN_OR_RETURN(FileSignature stage, probe_model(options_.probe_program, file.string(),
+                                                      trial_limits(variant, kProbeLimit)));
     stages.push_back(std::move(stage));
   }
   absl::StatusOr<FileSignature> face = face_of_stages(*network, stages);
@@ -177,7 +188,8 @@ absl::StatusOr<Profile> Loader::measured(const Variant& variant, const ModelFold
   const bool emulated = options_.workers.executor == ExecutorKind::kEmulated;
   absl::StatusOr<Profile> profile =
       emulated ? make_first_runs(*executors_[type], variant)
-               : make_first_runs_apart(options_.probe_program, variant, worker, kFirstRunsLimit);
+               : make_first_runs_apart(options_.probe_program, variant, worker,
+                                       trial_limits(variant, kFirstRunsLimit));
   if (profile.status().code() == absl::StatusCode::kFailedPrecondition) {
     spdlog::warn(
         "model '{}' has no profile and cannot be measured with zeros ({}); its first "

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/catalog.h"
+#include "engine/execute/child.h"
 #include "engine/execute/executor.h"
 #include "engine/options.h"
 #include "model/model_config.h"
@@ -45,6 +46,7 @@ class Loader {
                                                  uint32_t type) const;
   absl::StatusOr<Profile> measured(const Variant& variant, const ModelFolder& folder,
                                    uint32_t type) const;
+  TrialLimits trial_limits(const Variant& variant, Duration time) const;
   uint32_t batch_limit(std::string_view model) const;
   // What the files of all its stages take and give, the width and what goes between them left out.
   absl::StatusOr<FileSignature> probe(const Variant& variant,

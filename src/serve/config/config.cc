@@ -128,6 +128,9 @@ engine::WorkerOptions worker_options(Reader reader) {
   }
   options.run_limit = Duration::from_seconds(
       fields["run_limit_s"].between(0.01, 86'400, options.run_limit.seconds()));
+  if (Reader memory = fields["trial_memory_mb"]; memory.present()) {
+    options.trial_memory_mb = memory.between(64, 1 << 24);
+  }
   Reader residency = fields["residency"];
   // In the order of Residency.
   options.residency = static_cast<engine::Residency>(residency.choice({"placed", "on_demand"}, 0));
