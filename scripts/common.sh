@@ -23,13 +23,22 @@ as_root() {
   fi
 }
 
+installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+# to_install PACKAGE...: those that are missing; of A|B none where either is installed, else the first that apt knows.
+to_install() {
+  local package name
+  for package in "$@"; do
+    for name in ${package//|/ }; do installed "$name" && continue 2; done
+    for name in ${package//|/ }; do apt-cache show "$name" >/dev/null 2>&1 && break; done
+    echo "$name"
+  done
+}
+
 # need_debian PACKAGE...: installs those that are missing.
 need_debian() {
   local missing
-  missing=$(for package in "$@"; do
-    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] ||
-      echo "$package"
-  done)
+  missing=$(to_install "$@")
   [ -z "$missing" ] && return
   local apt="env DEBIAN_FRONTEND=noninteractive apt-get -y -q --no-install-recommends"
   command -v apt-get >/dev/null ||
@@ -37,7 +46,7 @@ need_debian() {
       "install these libraries' development files with your system's package manager"
   say "installing from Debian: ${missing//$'\n'/ }"
   # shellcheck disable=SC2086
-  as_root $apt install $missing >&2 || { as_root $apt update >&2 && as_root $apt install $missing >&2; } ||
+  as_root $apt install $missing >&2 || { as_root $apt update >&2 && as_root $apt install $(to_install "$@") >&2; } ||
     fail "apt-get could not install: ${missing//$'\n'/ }" \
       "check the network and the sources of apt (apt-get update), then try again"
 }
