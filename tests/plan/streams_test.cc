@@ -114,6 +114,17 @@ TEST(Streams, TheSearchComesNearTheOptimum) {
   EXPECT_GE(worst, 0.99);
 }
 
+// Who waits for less than a batch may go with larger ones although the network leaves it less.
+TEST(Streams, ClientsThatWaitForPartsOfBatchesAreNotPlannedBeyondWhatWorkersCarry) {
+  Random random(12);
+  for (int i = 0; i < 200; ++i) {
+    StreamProblem p = random_stream_problem(random, 1 + i % 6, 6, 10 + i % 30);
+    for (StreamClient& c : p.clients) c.batches_ahead = random.uniform();
+    const StreamPlan annealed = plan_by(p, StreamSolver::kAnnealing);
+    EXPECT_GE(plan_by(p, StreamSolver::kBest).served, annealed.served);
+  }
+}
+
 TEST(Streams, MoreClientsThanTheOptimumIsSoughtFor) {
   Random random(5);
   for (int i = 0; i < 8; ++i) {

@@ -41,7 +41,7 @@ StreamMapper::StreamMapper(const StreamTables& tables) : groups_(tables.clients(
       most = std::max(most, tables.largest_batch(r, c));
     }
     std::stable_sort(clients.begin(), clients.end(), [&](uint32_t a, uint32_t b) {
-      return tables.budget_ms(r, a) > tables.budget_ms(r, b);
+      return tables.longest_ms(r, a) > tables.longest_ms(r, b);
     });
     uint32_t last = 1;  // after it throughput first falls
     while (last < most && tables.throughput(r, last + 1) >= tables.throughput(r, last)) ++last;

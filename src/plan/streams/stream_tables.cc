@@ -11,9 +11,9 @@
 namespace fermata::plan {
 namespace {
 
-// Sums of the same rates in another order differ by less, relative. Solvers take loads that are
-// within a capacity; who looks at their groups again leaves room for this.
-constexpr double kSumRounding = 1e-10;
+// Sums of the same rates in another order or in steps differ by less, relative. Solvers take loads
+// that are within a capacity; who looks at their groups again leaves room for this.
+constexpr double kSumRounding = 1e-8;
 
 double throughput_of(const StreamVariant& variant, uint32_t batch) {
   return 1000.0 * batch / millis((*variant.latency)(batch));
@@ -64,13 +64,17 @@ void StreamTables::find_roomy_ranks() {
   }
 }
 
+// L, the time that the network leaves of the objective (section 3.3), is for those ahead as well.
+double StreamTables::longest_ms(const StreamVariant& variant, const StreamClient& client) const {
+  const double budget_ms = client.slo_ms - client.network_ms(variant.request_kb) - variant.delay_ms;
+  return budget_ms / (1 + client.batches_ahead.value_or(problem_.batches_ahead));
+}
+
 uint32_t StreamTables::limit(const StreamVariant& variant, const StreamClient& client) const {
   const bool sustained = variant.request_kb * 8 * client.rate_rps / 1000 < client.bandwidth_mbps;
   if (!sustained || variant.accuracy < client.min_accuracy) return 0;
-  const double budget_ms = client.slo_ms - client.network_ms(variant.request_kb) - variant.delay_ms;
-  if (budget_ms <= 0) return 0;
-  const double ahead = client.batches_ahead.value_or(problem_.batches_ahead);
-  const double most_ms = std::min(budget_ms, kLongestMs) / (1 + ahead);
+  const double most_ms = std::min(longest_ms(variant, client), kLongestMs);
+  if (most_ms <= 0) return 0;
   return variant.latency->largest_within(
       Duration::nanos(static_cast<int64_t>(most_ms * 1e6 + 1e-6)));
 }
@@ -83,10 +87,8 @@ double StreamTables::accuracy(uint32_t rank) const {
   return problem_.variants[order_[rank]].accuracy;
 }
 
-double StreamTables::budget_ms(uint32_t rank, uint32_t client) const {
-  const StreamClient& c = problem_.clients[client];
-  const StreamVariant& v = problem_.variants[order_[rank]];
-  return c.slo_ms - c.network_ms(v.request_kb) - v.delay_ms;
+double StreamTables::longest_ms(uint32_t rank, uint32_t client) const {
+  return longest_ms(problem_.variants[order_[rank]], problem_.clients[client]);
 }
 
 double StreamTables::throughput(uint32_t rank, uint32_t batch) const {

@@ -29,8 +29,8 @@ class StreamTables {
   uint32_t largest_batch(uint32_t rank, uint32_t client) const {
     return batches_[rank * rates_.size() + client];
   }
-  // L, the time that the network leaves of the objective (section 3.3).
-  double budget_ms(uint32_t rank, uint32_t client) const;
+  // What one batch may take: of two clients, who has less may go with no larger batches.
+  double longest_ms(uint32_t rank, uint32_t client) const;
   // By client: the most that a worker may be asked to carry with it, the highest
   // throughput of all batch sizes up to largest_batch. 0: it cannot be mapped there.
   absl::Span<const double> capacity(uint32_t rank) const {
@@ -48,6 +48,7 @@ class StreamTables {
   const std::vector<uint32_t>& roomy_ranks() const { return roomy_; }
 
  private:
+  double longest_ms(const StreamVariant& variant, const StreamClient& client) const;
   uint32_t limit(const StreamVariant& variant, const StreamClient& client) const;
   bool carries_all_of(uint32_t rank, uint32_t other) const;
   void find_roomy_ranks();
