@@ -66,6 +66,8 @@ class Counters {
   // Of a dynamic network: how many items left after each stage.
   void count_stages(const std::vector<StageRun>& stages);
   void set_drift(double drift) { drift_.store(drift, std::memory_order_relaxed); }
+  double drift() const { return drift_.load(std::memory_order_relaxed); }
+  uint64_t executions() const { return executions_.load(std::memory_order_relaxed); }
   // Leaves service, version and pending to the caller.
   ServiceStatistics snapshot() const;
 

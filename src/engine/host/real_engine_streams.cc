@@ -37,12 +37,7 @@ StreamCosts::Sources RealEngine::stream_costs() {
                 const auto route = routes_.read()->find(service, "");
                 return route.ok() ? *route : nullptr;
               },
-          .runs = [this](const auto& pipeline) { return trees_.runs(pipeline); },
-          .rows =
-              [this] {
-                const std::lock_guard lock(mutex_);
-                return registry_.statistics();
-              }};
+          .runs = [this](const auto& pipeline) { return trees_.runs(pipeline); }};
 }
 
 // Those whose variants are all served. Under changing_.

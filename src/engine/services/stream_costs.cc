@@ -16,22 +16,19 @@ constexpr double kForgotten = 0.5;  // of what a model was slower by, at a look 
 }  // namespace
 
 // Only slower: a mean below the profile's says nothing of the 99th percentile.
-void StreamCosts::look_at_runs() {
-  for (const ServiceStatistics& row : sources_.rows()) {
-    Slowed& slowed = slowed_[row.service + "/" + row.version];
-    const bool runs = std::exchange(slowed.ran, row.execution_count) != row.execution_count;
-    const double fresh = std::max(row.drift, 1.0);
-    slowed.factor = runs ? fresh : 1 + (slowed.factor - 1) * kForgotten;
-  }
-}
-
-double StreamCosts::factor(const std::string& route) const {
-  const auto known = slowed_.find(route);
-  return known == slowed_.end() ? 1 : known->second.factor;
+double StreamCosts::factor(const std::string& route) {
+  Slowed& slowed = slowed_[route];
+  if (std::exchange(slowed.look, looks_) == looks_) return slowed.factor;
+  const std::shared_ptr<const Route> now = sources_.find(route);
+  const uint64_t ran = now == nullptr ? slowed.ran : now->counters->executions();
+  const bool runs = std::exchange(slowed.ran, ran) != ran;
+  slowed.factor = runs ? std::max(now->counters->drift(), 1.0)
+                       : 1 + (slowed.factor - 1) * kForgotten;
+  return slowed.factor;
 }
 
 absl::Status StreamCosts::add(const std::string& route, const Variant& model, Duration alone,
-                              Sum& sum) const {
+                              Sum& sum) {
   if (!model.profile.measured()) {
     sum.each_ms += alone.millis();
     return absl::OkStatus();
@@ -41,11 +38,11 @@ absl::Status StreamCosts::add(const std::string& route, const Variant& model, Du
       auto table, LatencyTable::make(latency_at(model.profile, kPlanQuantile), std::max(most, 1u)));
   sum.most = std::min(sum.most, table->max_batch());
   sum.tables.push_back(std::move(table));
-  sum.factors.push_back(factor(route + "/" + model.version));
+  sum.factors.push_back(factor(route));
   return absl::OkStatus();
 }
 
-absl::Status StreamCosts::add(const std::shared_ptr<const Pipeline>& pipeline, Sum& sum) const {
+absl::Status StreamCosts::add(const std::shared_ptr<const Pipeline>& pipeline, Sum& sum) {
   const std::vector<Duration> runs = sources_.runs(pipeline);
   for (size_t s = 0; s < pipeline->stages.size(); ++s) {
     const Pipeline::Stage& stage = pipeline->stages[s];
@@ -64,7 +61,7 @@ absl::Status StreamCosts::add(const std::shared_ptr<const Pipeline>& pipeline, S
 
 absl::StatusOr<std::vector<StreamCost>> StreamCosts::look(
     const std::vector<std::string>& services) {
-  look_at_runs();
+  ++looks_;
   std::vector<StreamCost> costs;
   for (const std::string& service : services) {
     const std::shared_ptr<const Route> route = sources_.find(service);

@@ -31,7 +31,6 @@ class StreamCosts {
   struct Sources {
     FindRoute find;
     std::function<std::vector<Duration>(const std::shared_ptr<const Pipeline>&)> runs;
-    std::function<std::vector<ServiceStatistics>()> rows;
   };
   explicit StreamCosts(Sources sources) : sources_(std::move(sources)) {}
 
@@ -40,7 +39,7 @@ class StreamCosts {
 
  private:
   struct Slowed {
-    uint64_t ran = 0;
+    uint64_t look = 0, ran = 0;  // the last look, and how many batches had run by then
     double factor = 1;
   };
   struct Sum {
@@ -50,13 +49,13 @@ class StreamCosts {
     double each_ms = 0;  // of what does not batch
     Duration delay;
   };
-  absl::Status add(const std::string& route, const Variant& model, Duration alone, Sum& sum) const;
-  absl::Status add(const std::shared_ptr<const Pipeline>& pipeline, Sum& sum) const;
-  void look_at_runs();
-  double factor(const std::string& route) const;
+  absl::Status add(const std::string& route, const Variant& model, Duration alone, Sum& sum);
+  absl::Status add(const std::shared_ptr<const Pipeline>& pipeline, Sum& sum);
+  double factor(const std::string& route);
 
   const Sources sources_;
-  std::map<std::string, Slowed> slowed_;  // by route/version
+  uint64_t looks_ = 0;
+  std::map<std::string, Slowed> slowed_;  // by route
 };
 
 }  // namespace fermata::engine
