@@ -72,8 +72,8 @@ class Engine {
   // The last decisions of all adapters, the newest of each first.
   virtual std::vector<AdapterDecision> adapter_decisions() const;
 
-  // What was last planned for each stream service.
-  virtual std::vector<plan::StreamProblem> last_stream_problems() const { return {}; }
+  // What was last planned for the stream services, which share the workers.
+  virtual std::optional<plan::StreamProblem> last_stream_problem() const { return {}; }
   // A connection ended: the streams' clients on it (StreamFrame::owner) have gone.
   virtual void close_streams(uint64_t /*owner*/) {}
 

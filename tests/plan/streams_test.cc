@@ -125,6 +125,21 @@ TEST(Streams, ClientsThatWaitForPartsOfBatchesAreNotPlannedBeyondWhatWorkersCarr
   }
 }
 
+// A variant serves the clients of its own service, whatever workers run besides.
+TEST(Streams, ServicesThatShareWorkers) {
+  Random random(13);
+  for (int i = 0; i < 60; ++i) {
+    StreamProblem p = random_stream_problem(random, 2, 4, 5);
+    for (size_t v = 0; v < p.variants.size(); ++v) p.variants[v].service = v % 2 == 0 ? "a" : "b";
+    for (StreamClient& c : p.clients) c.service = random.below(2) == 0 ? "a" : "b";
+    const Worth optimum = brute_force(p);
+    const StreamPlan exact = plan_by(p, StreamSolver::kExact);
+    EXPECT_EQ(exact.served, optimum.served);
+    EXPECT_NEAR(exact.objective, optimum.objective, 1e-9);
+    EXPECT_LE(plan_by(p, StreamSolver::kAnnealing).served, optimum.served);
+  }
+}
+
 TEST(Streams, MoreClientsThanTheOptimumIsSoughtFor) {
   Random random(5);
   for (int i = 0; i < 8; ++i) {

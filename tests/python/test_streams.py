@@ -242,3 +242,33 @@ def test_a_server_that_is_not_there_yet(served):
         assert s.session.dropped == 1
         s._address = served.grpc
         assert s.wait_until_ready(20)
+
+
+def test_two_services_share_the_workers(tmp_path):
+    """Of one worker each gets its part, in one problem that `fermata plan streams` takes."""
+    import urllib.request
+    text = CONFIG.replace("count: 2", "count: 1")
+    services = text[text.index("  cameras:"):]
+    server = Server(tmp_path, write_models(tmp_path / "models"), text + services.replace("cameras", "doors"))
+    try:
+        with stream(server, client="one") as one, \
+                fermata.Client(server.grpc).stream("doors", slo=20, rate=50, input="frame", client="one",
+                                                   encode=fermata.Pixels()) as other:
+            assert one.wait_until_ready(20) and other.wait_until_ready(20)
+            problem = {"clients": []}
+            while len(problem["clients"]) < 2:
+                for s in (one, other):
+                    s.pace()
+                    if s.send(FRAME):
+                        assert s.receive(timeout=20).ok
+                decisions = urllib.request.urlopen(f"http://{server.http}/v2/fermata/decisions")
+                problem, = json.load(decisions)["streams"]
+            done = subprocess.run([FERMATA, "plan", "streams", "-"], input=json.dumps(problem),
+                                  capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert (problem["workers"], problem["worker_share"]) == (2, 0.5)
+        assert {(c["id"], c["service"]) for c in problem["clients"]} == \
+            {("cameras/one", "cameras"), ("doors/one", "doors")}
+        assert json.loads(done.stdout)["served"] == 2
+    finally:
+        assert server.stop() == 0

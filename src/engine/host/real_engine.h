@@ -54,8 +54,8 @@ class RealEngine : public Engine {
   void close_window() override;
   uint32_t set_workers(uint32_t count) override;
   std::vector<AdapterDecision> adapter_decisions() const override;
-  std::vector<plan::StreamProblem> last_stream_problems() const override {
-    return streams_.last_problems();
+  std::optional<plan::StreamProblem> last_stream_problem() const override {
+    return streams_.last_problem();
   }
   void close_streams(uint64_t owner) override { streams_.close(owner); }
   EngineSnapshot snapshot() const override;

@@ -12,7 +12,7 @@ absl::Status RealEngine::start_streams(const std::vector<ServiceOptions>& servic
   return make_streams();
 }
 
-// How their workers load ahead. Only workers that the scheduler tells apart may hold different
+// How their workers load ahead, each service in its part of the memory. Only workers that the scheduler tells apart may hold different
 // models.
 StreamService::Loading RealEngine::loading() {
   StreamService::Loading loading;
@@ -20,7 +20,8 @@ StreamService::Loading RealEngine::loading() {
       options_.workers.count() > policy::kMostWorkerTypes) {
     return loading;
   }
-  loading.memory_mb = options_.workers.least_memory_mb();
+  loading.memory_mb =
+      options_.workers.least_memory_mb() / static_cast<double>(stream_options_.size());
   loading.model = [this](const std::string& service) { return model_of(service); };
   loading.load = [this](uint32_t worker, std::shared_ptr<const Variant> variant, auto done) {
     pool_->load_ahead(worker, std::move(variant), std::move(done));

@@ -10,12 +10,10 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/services/compound.h"
-#include "plan/streams/stream_planner.h"
 
 namespace fermata::engine {
 namespace {
 
-constexpr Duration kLook = Duration::millis(25);   // whether a plan is wanted
 constexpr Duration kCosts = Duration::seconds(1);  // between two looks
 
 bool matches(const Tensor& tensor, const TensorSpec& spec, const Signature& signature) {
@@ -78,11 +76,15 @@ absl::StatusOr<std::vector<StreamCost>> costs_now(StreamCosts& costs,
 
 }  // namespace
 
+uint32_t StreamService::planned_workers(uint32_t workers) {
+  return std::min(workers, plan::StreamProblem::kMostWorkers);
+}
+
 absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(
     const ServiceOptions& options, const Catalog& catalog, uint32_t workers, const Loading& loading,
     const StreamCosts::Sources& sources) {
   policy::StreamSettings settings = options.stream->settings;
-  settings.workers = std::min(workers, plan::StreamProblem::kMostWorkers);
+  settings.workers = planned_workers(workers);
   settings.slo = options.slo;
   std::vector<Signature> signatures;
   std::shared_ptr<const Variant> largest;
@@ -129,11 +131,9 @@ StreamService::StreamService(ServiceOptions options, policy::StreamSettings sett
     for (uint32_t w = 0; w < sessions_.settings().workers; ++w) residents_->want(w, 0);
     carry_out();
   }
-  planner_ = std::make_unique<Periodic>(kLook, [this] { plan(); });
 }
 
 void StreamService::stop() {
-  planner_.reset();
   const std::scoped_lock lock(mutex_);
   stopped_ = true;
 }
@@ -249,8 +249,7 @@ void StreamService::close(uint64_t owner) {
   sessions_.close(owner);
 }
 
-void StreamService::look_at_costs() {
-  const Time now = monotonic_now();
+void StreamService::look_at_costs(Time now) {
   if (now < costs_seen_ + kCosts) return;
   costs_seen_ = now;
   const auto costs = costs_now(costs_, options_);
@@ -261,31 +260,31 @@ void StreamService::look_at_costs() {
   }
 }
 
-void StreamService::plan() {
-  look_at_costs();
-  plan::StreamProblem problem;
-  {
-    const std::scoped_lock lock(mutex_);
-    const Time now = monotonic_now();
-    if (!sessions_.wants_plan(now)) return;
-    problem = sessions_.problem(now);
-  }
-  const plan::StreamPlan plan = plan::plan_streams(problem);
+bool StreamService::wants_plan() {
+  const Time now = monotonic_now();
+  look_at_costs(now);
+  const std::scoped_lock lock(mutex_);
+  return sessions_.wants_plan(now);
+}
+
+plan::StreamProblem StreamService::problem() {
+  const std::scoped_lock lock(mutex_);
+  return sessions_.problem(monotonic_now());
+}
+
+void StreamService::planned(const plan::StreamProblem& problem, const plan::StreamPlan& plan) {
   const std::scoped_lock lock(mutex_);
   sessions_.planned(problem, plan);
   if (residents_) {
     notice_reloads();
-    for (const auto& worker : plan.workers) want(worker.worker, worker.variant);
+    std::set<uint32_t> workers;  // in parts of one, the first part's
+    for (const auto& worker : plan.workers) {
+      if (workers.insert(worker.worker).second) want(worker.worker, worker.variant);
+    }
     carry_out();
   }
   mapped_ = plan.served;
   mean_accuracy_ = plan.mean_accuracy;
-  last_problem_ = std::move(problem);
-}
-
-std::optional<plan::StreamProblem> StreamService::last_problem() const {
-  const std::scoped_lock lock(mutex_);
-  return last_problem_;
 }
 
 StreamStatistics StreamService::statistics() const {

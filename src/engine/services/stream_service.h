@@ -10,7 +10,6 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
 #include "engine/catalog.h"
-#include "engine/host/periodic.h"
 #include "engine/options.h"
 #include "engine/request.h"
 #include "engine/services/stream_costs.h"
@@ -20,8 +19,8 @@
 
 namespace fermata::engine {
 
-// A stream service on a running engine: its clients, and the thread that plans for them.
-// Thread-safe.
+// A stream service on a running engine: its clients, and what they are told. Thread-safe, but for
+// what plans, which one thread does.
 class StreamService {
  public:
   // How workers load models, where not all have room.
@@ -42,7 +41,9 @@ class StreamService {
                                                              uint32_t workers,
                                                              const Loading& loading,
                                                              const StreamCosts::Sources& costs);
-  // It plans and loads nothing any more when this returns.
+  // Of the pool's, those that plans count.
+  static uint32_t planned_workers(uint32_t workers);
+  // It loads nothing any more when this returns.
   void stop();
   const std::string& name() const { return options_.name; }
   // What clients see of it: its largest variant, under its own name.
@@ -55,7 +56,11 @@ class StreamService {
   std::shared_ptr<const StreamReply> reply_to(const policy::StreamFrame* frame, Time arrival) const;
   void close(uint64_t owner);
 
-  std::optional<plan::StreamProblem> last_problem() const;
+  // Looks at the costs as well, every second.
+  bool wants_plan();
+  plan::StreamProblem problem();
+  void planned(const plan::StreamProblem& problem, const plan::StreamPlan& plan);
+
   StreamStatistics statistics() const;
 
  private:
@@ -65,8 +70,7 @@ class StreamService {
   // The variants whose signature the tensors fit; of one alone the frame need not tell.
   std::optional<uint32_t> fitting(const InferRequest& request) const;
   uint32_t size_that_is_there(uint32_t size) const;
-  void plan();
-  void look_at_costs();
+  void look_at_costs(Time now);
   // Under mutex_: what the workers are to run; what the residents order.
   void want(uint32_t worker, uint32_t variant);
   void carry_out();
@@ -81,14 +85,12 @@ class StreamService {
   policy::StreamSessions sessions_;
   StreamCosts costs_;  // the planner's thread
   Time costs_seen_;
-  std::optional<plan::StreamProblem> last_problem_;
   uint32_t mapped_ = 0;
   double mean_accuracy_ = 0;
   std::optional<policy::StreamResidents> residents_;  // where not all variants have room
   std::vector<VariantId> models_;                     // then, as they were loaded
   uint64_t switches_ = 0, prefetched_ = 0, stale_ = 0;
   bool stopped_ = false;
-  std::unique_ptr<Periodic> planner_;
 };
 
 }  // namespace fermata::engine

@@ -5,6 +5,11 @@
 #include "base/status.h"
 
 namespace fermata::engine {
+namespace {
+
+constexpr Duration kLook = Duration::millis(25);  // whether a plan is wanted
+
+}  // namespace
 
 std::shared_ptr<StreamService> Streams::find(const Services& services, std::string_view name) {
   for (const auto& known : services) {
@@ -30,10 +35,31 @@ absl::Status Streams::start(const std::vector<ServiceOptions>& services, const C
     all->push_back(*std::move(service));
   }
   if (all->size() > before) services_.publish(std::move(all));
+  if (before == 0 && !services_.read()->empty()) {
+    pool_.emplace(StreamService::planned_workers(workers));
+    planner_ = std::make_unique<Periodic>(kLook, [this] { plan(); });
+  }
   return first;
 }
 
+void Streams::plan() {
+  const std::shared_ptr<const Services> all = services_.read();
+  bool wanted = false;
+  for (const auto& service : *all) wanted |= service->wants_plan();
+  if (!wanted) return;
+  std::vector<policy::StreamPool::Service> problems;
+  for (const auto& service : *all) problems.push_back({service->name(), service->problem()});
+  policy::StreamPool::Planned planned = pool_->plan(problems);
+  for (size_t s = 0; s < all->size(); ++s) {
+    (*all)[s]->planned(problems[s].problem, planned.plans[s]);
+  }
+  if (planned.problem.clients.empty()) return;
+  const std::lock_guard lock(mutex_);
+  last_problem_ = std::move(planned.problem);
+}
+
 void Streams::stop() {
+  planner_.reset();
   for (const auto& service : *services_.read()) service->stop();
 }
 
@@ -79,12 +105,9 @@ std::vector<std::shared_ptr<const Service>> Streams::faces() const {
   return faces;
 }
 
-std::vector<plan::StreamProblem> Streams::last_problems() const {
-  std::vector<plan::StreamProblem> problems;
-  for (const auto& service : *services_.read()) {
-    if (auto problem = service->last_problem()) problems.push_back(*std::move(problem));
-  }
-  return problems;
+std::optional<plan::StreamProblem> Streams::last_problem() const {
+  const std::lock_guard lock(mutex_);
+  return last_problem_;
 }
 
 std::vector<StreamStatistics> Streams::statistics() const {

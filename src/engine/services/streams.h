@@ -1,16 +1,21 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "engine/host/periodic.h"
 #include "engine/host/published.h"
 #include "engine/services/stream_service.h"
+#include "policy/stream/stream_pool.h"
 
 namespace fermata::engine {
 
 // The stream services of an engine: their calls become calls of their variants, which the engine
-// serves as any others. Thread-safe.
+// serves as any others. One thread plans for all of them, since they share the workers.
+// Thread-safe.
 class Streams {
  public:
   // Makes those of the services that are not there yet and whose variants are served now; those
@@ -28,13 +33,20 @@ class Streams {
   void close(uint64_t owner) const;  // a connection ended
 
   std::vector<std::shared_ptr<const Service>> faces() const;
-  std::vector<plan::StreamProblem> last_problems() const;
+  // Of all services that had clients; none has been planned yet: nothing.
+  std::optional<plan::StreamProblem> last_problem() const;
   std::vector<StreamStatistics> statistics() const;
 
  private:
   using Services = std::vector<std::shared_ptr<StreamService>>;
   static std::shared_ptr<StreamService> find(const Services& services, std::string_view name);
+  void plan();
+
   Published<Services> services_{std::make_shared<Services>()};
+  std::optional<policy::StreamPool> pool_;  // the planner's thread
+  mutable std::mutex mutex_;
+  std::optional<plan::StreamProblem> last_problem_;
+  std::unique_ptr<Periodic> planner_;
 };
 
 }  // namespace fermata::engine

@@ -31,6 +31,7 @@ StreamVariant read_stream_variant(Reader value, Names& taken) {
   v.accuracy = fields["accuracy"].between(0, 1);
   v.request_kb = fields["request_kb"].non_negative();
   v.delay_ms = fields["delay_ms"].non_negative(0.0);
+  v.service = fields["service"].string("");
   const Reader latency = fields["latency_ms"];
   const LatencyModel model = read_latency(latency);
   const int64_t batch =
@@ -60,6 +61,7 @@ StreamClient read_stream_client(Reader value, Names& taken) {
   if (const Reader ahead = fields["batches_ahead"]; ahead.present()) {
     c.batches_ahead = ahead.between(0, 10);
   }
+  c.service = fields["service"].string("");
   return c;
 }
 
@@ -96,6 +98,9 @@ StreamProblem read_stream_problem(Reader root) {
   ObjectReader fields = root.object();
   StreamProblem p;
   p.workers = static_cast<uint32_t>(fields["workers"].integer(1, StreamProblem::kMostWorkers));
+  const Reader share = fields["worker_share"];
+  p.worker_share = share.positive(p.worker_share);
+  if (p.worker_share > 1) share.fail("at most 1");
   p.period_ms = fields["period_ms"].positive(p.period_ms);
   p.batches_ahead = fields["batches_ahead"].between(0, 10, p.batches_ahead);
   p.seed = static_cast<uint64_t>(fields["seed"].integer(0, INT64_MAX, 1));
@@ -134,6 +139,7 @@ Json write_stream_problem(const StreamProblem& problem) {
                                {"request_kb", v.request_kb},
                                {"delay_ms", v.delay_ms},
                                {"latency_ms", write_latency(table)}});
+    if (!v.service.empty()) out["variants"].back()["service"] = v.service;
   }
   for (const StreamClient& c : problem.clients) {
     out["clients"].push_back({{"id", c.id},
@@ -143,7 +149,9 @@ Json write_stream_problem(const StreamProblem& problem) {
                               {"rtt_ms", c.rtt_ms},
                               {"min_accuracy", c.min_accuracy}});
     if (c.batches_ahead) out["clients"].back()["batches_ahead"] = *c.batches_ahead;
+    if (!c.service.empty()) out["clients"].back()["service"] = c.service;
   }
+  if (problem.worker_share != 1) out["worker_share"] = problem.worker_share;
   if (!problem.current.empty()) {
     out["current"] = Json::array();
     for (const uint32_t v : problem.current) out["current"].push_back(problem.variants[v].name);

@@ -23,6 +23,7 @@ struct StreamVariant {
   double request_kb = 0;  // one request on the wire, in 1000 bytes
   std::shared_ptr<const LatencyTable> latency;
   double delay_ms = 0;  // that an answer takes beside its worker
+  std::string service;  // whose clients alone it may serve, where several services share workers
 };
 
 struct StreamClient {
@@ -33,6 +34,7 @@ struct StreamClient {
   double rtt_ms = 0;
   double min_accuracy = 0;
   std::optional<double> batches_ahead;  // instead of the problem's
+  std::string service;
 
   // s/W + RTT (equation 1).
   double network_ms(double request_kb) const { return request_kb * 8 / bandwidth_mbps + rtt_ms; }
@@ -44,6 +46,7 @@ struct StreamProblem {
   static constexpr uint32_t kMostWorkers = 256, kMostVariants = 64, kMostClients = 1024;
 
   uint32_t workers = 1;
+  double worker_share = 1;  // what part of a worker's time each of them has
   double period_ms = 500;  // between two plans; of no weight in this one
   // How many batches a frame may have to wait for: 1 as published, less where clients are told
   // when to send.

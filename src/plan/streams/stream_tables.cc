@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <string_view>
 #include <tuple>
 
 #include "base/check.h"
@@ -15,11 +16,11 @@ namespace {
 // that are within a capacity; who looks at their groups again leaves room for this.
 constexpr double kSumRounding = 1e-8;
 
-double throughput_of(const StreamVariant& variant, uint32_t batch) {
-  return 1000.0 * batch / millis((*variant.latency)(batch));
-}
-
 }  // namespace
+
+double StreamTables::throughput_of(const StreamVariant& variant, uint32_t batch) const {
+  return problem_.worker_share * 1000.0 * batch / millis((*variant.latency)(batch));
+}
 
 StreamTables::StreamTables(const StreamProblem& problem)
     : problem_(problem), order_(problem.variants.size()) {
@@ -71,6 +72,7 @@ double StreamTables::longest_ms(const StreamVariant& variant, const StreamClient
 }
 
 uint32_t StreamTables::limit(const StreamVariant& variant, const StreamClient& client) const {
+  if (variant.service != client.service) return 0;
   const bool sustained = variant.request_kb * 8 * client.rate_rps / 1000 < client.bandwidth_mbps;
   if (!sustained || variant.accuracy < client.min_accuracy) return 0;
   const double most_ms = std::min(longest_ms(variant, client), kLongestMs);
@@ -152,10 +154,11 @@ StreamPlan make_stream_plan(const StreamProblem& problem, const StreamTables& ta
   }
   if (rates > 0) plan.mean_accuracy = plan.objective / rates;
 
-  // The largest of the new to the largest of the old. Workers that get nothing are those
+  // Service by service the largest of the new to the largest of the old. Workers that get nothing are those
   // with the smallest.
   const auto size = [&](uint32_t v) {
-    return std::tuple(problem.variants[v].input_size, problem.variants[v].accuracy, v);
+    const StreamVariant& variant = problem.variants[v];
+    return std::tuple(std::string_view(variant.service), variant.input_size, variant.accuracy, v);
   };
   std::vector<uint32_t> places(problem.workers);
   std::iota(places.begin(), places.end(), 0);

@@ -22,7 +22,7 @@ class StreamTables {
   double accuracy(uint32_t rank) const;
   double rate(uint32_t client) const { return rates_[client]; }
 
-  // t(b) = b / l(b), requests a second.
+  // t(b) = b / l(b), requests a second, of the share of a worker.
   double throughput(uint32_t rank, uint32_t batch) const;
   // The largest batch size with (1 + batches_ahead) l(b) <= L, equation 6; 0: the client cannot be
   // mapped there.
@@ -48,6 +48,7 @@ class StreamTables {
   const std::vector<uint32_t>& roomy_ranks() const { return roomy_; }
 
  private:
+  double throughput_of(const StreamVariant& variant, uint32_t batch) const;
   double longest_ms(const StreamVariant& variant, const StreamClient& client) const;
   uint32_t limit(const StreamVariant& variant, const StreamClient& client) const;
   bool carries_all_of(uint32_t rank, uint32_t other) const;
