@@ -3,9 +3,11 @@
 //   bench_streams < runs.jsonl
 #include "simulate/streams.h"
 
+#include <cmath>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "base/document.h"
 #include "base/status.h"
@@ -56,9 +58,27 @@ StreamRun read_run(Reader root) {
   run.scheduler = fields["scheduler"].string(run.scheduler);
   run.room = static_cast<uint32_t>(fields["room"].integer(0, variants, 0));
   run.load_ms = fields["load_ms"].non_negative(run.load_ms);
+  run.keep_sent = fields["keep_sent"].boolean(false);
   run.duration_s = fields["duration_s"].positive(run.duration_s);
   run.seed = static_cast<uint64_t>(fields["seed"].integer(0, INT64_MAX, 1));
   return run;
+}
+
+// How long answers took, by the share that took less: of 0, 1, ... 100 %.
+Json percentiles(const std::vector<double>& ascending) {
+  Json at = Json::array();
+  for (size_t p = 0; p <= 100 && !ascending.empty(); ++p) {
+    at.push_back(std::round(ascending[p * (ascending.size() - 1) / 100] * 100) / 100);
+  }
+  return at;
+}
+
+Json sent(const std::vector<StreamRunResult::Sent>& frames) {
+  Json rows = Json::array();
+  for (const StreamRunResult::Sent& f : frames) {
+    rows.push_back({f.client, f.at_s, f.size, f.mbps, f.estimated_mbps, f.on_time});
+  }
+  return rows;
 }
 
 absl::StatusOr<Json> answer(const std::string& line) {
@@ -83,7 +103,9 @@ absl::StatusOr<Json> answer(const std::string& line) {
               {"stale", r.stale},
               {"mean_batch", static_cast<double>(r.batched) / batches},
               {"estimate_error", r.estimate_error},
-              {"frames_by_variant", r.frames_by_variant}};
+              {"frames_by_variant", r.frames_by_variant},
+              {"latency_percentiles_ms", percentiles(r.latencies_ms)},
+              {"sent", sent(r.sent)}};
 }
 
 }  // namespace

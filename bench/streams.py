@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Clients on changing networks (Jellyfish's section 7), simulated and served.
 
-    bench/streams.py simulated [--traces FOLDER] [--seeds 3]    # figures 12, 15, 17, table 2
+    bench/streams.py plan [--problems 12]                       # section 7.6: how good and how quick plans are
+    bench/streams.py simulated [--traces FOLDER] [--seeds 3]    # figures 11 to 15, 17, table 2
     bench/streams.py divided [--traces FOLDER] [--seeds 3]      # figure 16: fixed shares of the objective
     bench/streams.py dispatching [--traces FOLDER] [--seeds 3]  # any worker against the plan's
     bench/streams.py phases [--traces FOLDER] [--seeds 5]       # how many more clients they serve
@@ -29,7 +30,7 @@ import sys
 import record
 import streams_served
 import streams_traces
-from streams_setting import DIVIDED, HOPELESS, METHODS, MIXED, RATES, SLOS, VARIANTS, clients_of, draw_rows, judge, plot_divided, settings
+from streams_setting import DIVIDED, HOPELESS, METHODS, MIXED, RATES, SIDES, SLOS, VARIANTS, clients_of, draw_rows, judge, plot_divided, plot_more, settings
 
 # Of Student's t, by degrees of freedom: what 95 % lie within.
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
@@ -141,13 +142,66 @@ def gains(rows):
 def simulated(args):
     traces = streams_traces.load(args.traces)
     rows = all_rows(args.binary, traces, args.seeds)
-    large = [{"workers": 8, "clients": 32, "trace": name}
-             | mean_of(simulate(args.binary, [run_of(traces[name], [(100, 15)] * 32, seed, 60, 8)
-                                              for seed in range(1, args.seeds + 1)])) for name in traces]
-    document = {"traces": "the authors'" if args.traces else "made", "wrong": judge(rows), "rows": rows,
-                "large": large}
+    large = [{"workers": 8, "clients": count, "slo_ms": slo, "trace": name}
+             | mean_of(simulate(args.binary, [run_of(traces[name], [(slo, 15)] * count, seed, 60, 8)
+                                              for seed in range(1, args.seeds + 1)]))
+             for name in traces for slo in (100, 150) for count in (8, 16, 24, 32) if name == "lte" or (slo, count) == (100, 32)]
+    document = {"traces": "the authors'" if args.traces else "made", "wrong": judge(rows), "rows": rows, "large": large,
+                "latencies": latencies(args.binary, traces["synthetic"]), "chosen": chosen(args.binary, traces["synthetic"])}
     draw_rows(rows, "streams_simulated", document)
+    plot_more(document, traces, "streams_simulated_more")
     print(json.dumps({key: document[key] for key in ("wrong", "large")}, indent=1))
+
+
+def latencies(binary, trace):
+    """Figure 13: percentiles of answers' latencies, end to end."""
+    keys = list(settings((2, 4, 8)))
+    results = simulate(binary, [run_of(trace, clients_of(count, slo, rate), 1) for slo, rate, count in keys])
+    return [{"slo_ms": slo, "rate": rate, "clients": count, "percentiles_ms": r["latency_percentiles_ms"]}
+            for (slo, rate, count), r in zip(keys, results)]
+
+
+def chosen(binary, trace):
+    """Figure 11: what two clients of 25 frames a second and 100 ms send, on which link; once a second."""
+    sent = simulate(binary, [run_of(trace, [(100, 25)] * 2, 1, keep_sent=True)])[0]["sent"]
+    seconds = {(client, int(at)): [client, round(at, 2), SIDES[size], mbps, round(known, 2)] for client, at, size, mbps, known, _ in sent}
+    return list(seconds.values())
+
+
+def summary(rows):
+    """Of the problems with known optima, all together; and of the largest."""
+    small = [r for r in rows if r["beside"] == "exact"]
+    told = {"problems": sum(r["problems"] for r in small)}
+    for solver in ("best", "search", "annealing"):
+        of = [r[solver] for r in small]
+        told[solver] = {"ratio_mean": sum(a["ratio_mean"] * a["compared"] for a in of) / sum(a["compared"] for a in of),
+                        "ratio_worst": min(a["ratio_worst"] for a in of),
+                        "fewer_served": sum(a["fewer_served"] for a in of)}
+    large = [r for r in rows if (r["workers"], r["clients"]) == (16, 160)]
+    exact = [r["exact"] for r in small if (r["workers"], r["clients"]) == (4, 16)]
+    return told | {
+        "large": {"mean_ms": max(r["best"]["mean_ms"] for r in large), "most_ms": max(r["best"]["most_ms"] for r in large)},
+        "beside_annealing": {what: sum(r["best"][what] for r in rows if r["beside"] != "exact")
+                             for what in ("problems", "fewer_served", "more_served")},
+        "exact_4_16_most_ms": max(a["most_ms"] for a in exact)}
+
+
+def draw_plan(args):
+    import plot
+    done = subprocess.run([args.binary, str(args.problems), str(args.seed)], capture_output=True, text=True, check=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    document = {"seed": args.seed, "summary": summary(rows), "rows": rows}
+    figure, axes = plot.axes("workers x clients", "", columns=2, height=4)
+    for axis, what, label in zip(figure.axes, ("ratio_mean", "mean_ms"), ("objective by the optimum's (by the other's, right of it)", "processor time of a plan, ms")):
+        for solver, marker in (("best", "o"), ("search", "^"), ("annealing", "s"), ("exact", "x")):
+            mine = [r for r in rows if solver in r]
+            axis.plot([f"{r['workers']}x{r['clients']}, {r['load']}" for r in mine], [r[solver][what] for r in mine], marker, label=solver)
+        axis.set_ylabel(label)
+        axis.tick_params("x", rotation=80, labelsize=7)
+    figure.axes[1].set_yscale("log")
+    figure.axes[0].legend()
+    plot.save("streams_plan", figure, document)
+    print(json.dumps(document["summary"], indent=1))
 
 
 def write(args, name, document):
@@ -188,6 +242,10 @@ def main():
         simulation.add_argument("--binary", default=ROOT / "build" / "bench" / "bench_streams")
         simulation.add_argument("--seeds", type=int, default=5 if name == "phases" else 3, choices=range(1, 11))
         simulation.add_argument("--traces", type=pathlib.Path)
+    planning = kinds.add_parser("plan")
+    planning.add_argument("--binary", default=ROOT / "build" / "bench" / "bench_streams_plan")
+    planning.add_argument("--problems", type=int, default=12, help="of each size and load")
+    planning.add_argument("--seed", type=int, default=2026, help="of the problems; nothing was tried on those of the default")
     serving = kinds.add_parser("served")
     serving.add_argument("--seconds", type=float, default=20)
     serving.add_argument("--clients", type=numbers, default=(1, 2, 4, 8))
@@ -209,7 +267,7 @@ def main():
     args = parser.parse_args()
     if args.kind == "served" and args.cells != (1, 1) and not args.rows:
         parser.error("a part of the cells is no record: --rows says where it goes")
-    (in_virtual_time | {"served": streams_served.served, "merge": streams_served.merge,
+    (in_virtual_time | {"plan": draw_plan, "served": streams_served.served, "merge": streams_served.merge,
                         "prefetching": streams_served.prefetching})[args.kind](args)
 
 

@@ -1,7 +1,8 @@
 // How good and how quick the solvers of `fermata plan streams` are, on random clients drawn as in
 // the paper (Jellyfish, section 7.6): rates of 10, 15 or 25 a second, objectives of 75, 100 or
-// 150 ms, 7.5 to 50 Mbit/s. Prints one JSON object a size.
-//   bench_streams_plan [PROBLEMS]
+// 150 ms, 7.5 to 50 Mbit/s. Prints one JSON object a size; `bench/streams.py plan` makes a record of
+// them.
+//   bench_streams_plan [PROBLEMS [SEED]]
 #include <time.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <cstdlib>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "base/check.h"
@@ -61,8 +63,9 @@ struct Solved {
   double millis = 0;
 };
 
-Solved solve(StreamProblem problem, StreamSolver solver) {
+Solved solve(StreamProblem problem, StreamSolver solver, std::optional<uint64_t> steps = {}) {
   problem.solver = solver;
+  problem.max_steps = steps;
   const double start = processor_millis();
   StreamPlan plan = plan_streams(problem);
   return {std::move(plan), processor_millis() - start};
@@ -88,6 +91,7 @@ struct Account {
   Json json() const {
     return {{"ratio_mean", sum / std::max(count, 1)},
             {"ratio_worst", worst},
+            {"problems", problems},
             {"compared", count},
             {"fewer_served", fewer},
             {"more_served", more},
@@ -96,10 +100,11 @@ struct Account {
   }
 };
 
-Json measure(uint32_t workers, uint32_t clients, double load, int problems) {
-  Random random(workers * 1000 + clients);
+Json measure(uint32_t workers, uint32_t clients, double load, int problems, uint64_t seed) {
+  Random random(seed * 10'000'000 + static_cast<uint64_t>(load * 10) * 100'000 + workers * 1000 +
+                clients);
   const bool small = clients <= 16;
-  Account best, annealing, exact;
+  Account best, annealing, exact, search;
   for (int i = 0; i < problems; ++i) {
     const StreamProblem p = draw(workers, clients, load, random);
     const Solved annealed = solve(p, StreamSolver::kAnnealing),
@@ -110,6 +115,8 @@ Json measure(uint32_t workers, uint32_t clients, double load, int problems) {
       best.add(mine, optimum.plan);
       annealing.add(annealed, optimum.plan);
       exact.add(optimum, optimum.plan);
+      // What `best` does with more clients than this, since no optimum is found in one step.
+      search.add(solve(p, StreamSolver::kExact, 1), optimum.plan);
     } else {
       best.add(mine, annealed.plan);
       annealing.add(annealed, mine.plan);
@@ -122,7 +129,10 @@ Json measure(uint32_t workers, uint32_t clients, double load, int problems) {
               {"beside", small ? "exact" : "each other"},
               {"best", best.json()},
               {"annealing", annealing.json()}};
-  if (small) row["exact"] = exact.json();
+  if (small) {
+    row["exact"] = exact.json();
+    row["search"] = search.json();
+  }
   return row;
 }
 
@@ -130,10 +140,11 @@ Json measure(uint32_t workers, uint32_t clients, double load, int problems) {
 
 int main(int argc, char** argv) {
   const int problems = argc > 1 ? std::atoi(argv[1]) : 20;
+  const uint64_t seed = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1;
   for (const double load : {1.0, 1.6}) {
     for (const auto& [workers, clients] : std::vector<std::pair<uint32_t, uint32_t>>{
              {2, 8}, {2, 12}, {2, 16}, {3, 12}, {4, 16}, {4, 32}, {8, 64}, {16, 96}, {16, 160}}) {
-      std::cout << measure(workers, clients, load, problems).dump() << std::endl;
+      std::cout << measure(workers, clients, load, problems, seed).dump() << std::endl;
     }
   }
 }

@@ -52,6 +52,7 @@ class StreamSimulation {
     uint64_t bytes = 0;
     Time sent, arrival;
     bool measured = false;
+    size_t kept = 0;  // its place in what the result keeps
   };
   using Event = std::function<void(Time)>;
   struct Entry {
@@ -217,8 +218,12 @@ void StreamSimulation::send(uint32_t client, Time now) {
   const double spread = run_.size_spread * (2 * random_.uniform() - 1);
   frame.bytes =
       static_cast<uint64_t>(run_.variants[frame.size].request_kb * 1000 * (1 + spread)) + 1;
-  if (const auto mbps = sender.uplink.mbps(now); mbps && frame.measured) {
-    errors_.push_back(std::abs(*mbps / sender.link.mbps(seconds(now)) - 1));
+  const double actual_mbps = sender.link.mbps(seconds(now));
+  const std::optional<double> mbps = sender.uplink.mbps(now);
+  if (mbps && frame.measured) errors_.push_back(std::abs(*mbps / actual_mbps - 1));
+  if (run_.keep_sent && frame.measured) {
+    frame.kept = result_.sent.size();
+    result_.sent.push_back({client, frame.size, seconds(now), actual_mbps, mbps.value_or(0)});
   }
   const double left = sender.link.send(static_cast<double>(frame.bytes), seconds(now));
   frame.arrival = second(left + who.rtt_ms * 5e-4);
@@ -332,12 +337,14 @@ void StreamSimulation::answered(uint64_t id, bool served, Time now) {
     if (run_.variants[v].input_size == advice.input_size) sender.size = v;
   }
   if (!frame.measured) return;
+  if (served) result_.latencies_ms.push_back((now - frame.sent).millis());
   if (!served) {
     ++result_.rejected;
   } else if (now - frame.sent > Duration::from_millis(run_.clients[frame.client].slo_ms)) {
     ++result_.late;
   } else {
     ++result_.on_time;
+    if (run_.keep_sent) result_.sent[frame.kept].on_time = true;
     // A frame that was sent smaller than the DNN's input is worth what its size is worth.
     const uint32_t worth = std::min(frame.variant, frame.size);
     accuracy_ += run_.variants[worth].accuracy;
@@ -364,6 +371,7 @@ StreamRunResult StreamSimulation::go() {
     std::nth_element(errors_.begin(), middle, errors_.end());
     result_.estimate_error = *middle;
   }
+  std::sort(result_.latencies_ms.begin(), result_.latencies_ms.end());
   return std::move(result_);
 }
 

@@ -58,9 +58,15 @@ struct StreamRun {
   // DNNs that a worker holds, and how long it takes to load one; 0: all are there.
   uint32_t room = 0;
   double load_ms = 175;
+  bool keep_sent = false;  // what each frame was sent with, in the result
 };
 
 struct StreamRunResult {
+  struct Sent {
+    uint32_t client = 0, size = 0;
+    double at_s = 0, mbps = 0, estimated_mbps = 0;  // 0: no estimate yet
+    bool on_time = false;
+  };
   // offered = on_time + late + rejected (by the server) + dropped (before they were sent)
   uint64_t offered = 0, on_time = 0, late = 0, rejected = 0, dropped = 0;
   uint64_t mismatches = 0, plans = 0, switches = 0, near_switches = 0, batches = 0, batched = 0;
@@ -71,6 +77,8 @@ struct StreamRunResult {
   double utilization = 0;     // of the workers
   double estimate_error = 0;  // median of |estimated / actual bandwidth - 1|
   std::vector<uint64_t> frames_by_variant;
+  std::vector<double> latencies_ms;  // of answers, at the client, ascending
+  std::vector<Sent> sent;
   double miss_rate() const {
     return offered == 0 ? 0 : 1 - static_cast<double>(on_time) / static_cast<double>(offered);
   }
