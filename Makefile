@@ -29,13 +29,11 @@ fuzz: deps ## fuzz every parser for a minute each (SECONDS=n)
 	scripts/deps.sh test
 	scripts/fuzz.sh $(or $(SECONDS),60)
 
-asan tsan: deps ## every C++ test under AddressSanitizer and UBSan, or ThreadSanitizer
+asan tsan: deps ## every C++ test under AddressSanitizer and UBSan, or ThreadSanitizer (SUITES="engine ...")
 	scripts/deps.sh test
 	test -e build-$@/build.ninja || cmake --preset $@
 	cmake --build --preset $@ -j$(JOBS)
-	LSAN_OPTIONS=suppressions=$(CURDIR)/scripts/suppressions/leaks.txt \
-	TSAN_OPTIONS=suppressions=$(CURDIR)/scripts/suppressions/threads.txt \
-	  ctest --test-dir build-$@ --output-on-failure
+	bench/sanitizers.py $@ $(SUITES)
 
 format: ## format the C++ sources
 	@scripts/deps.sh lint

@@ -6,6 +6,7 @@
 #include <future>
 #include <latch>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,8 +46,8 @@ class TemporaryFolder {
 
 template <class T>
 Tensor tensor(std::string name, DataType type, Shape shape, std::vector<T> values) {
-  auto bytes = std::make_shared<std::vector<std::byte>>(values.size() * sizeof(T));
-  std::memcpy(bytes->data(), values.data(), bytes->size());
+  const auto all = std::as_bytes(std::span(values));
+  auto bytes = std::make_shared<std::vector<std::byte>>(all.begin(), all.end());
   return {std::move(name), type, std::move(shape), {*bytes, bytes}};
 }
 inline Tensor floats(std::string name, Shape shape, std::vector<float> values) {

@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""The C++ tests under sanitizers: runs what `make asan` or `make tsan` has built, and records what came of it.
+
+bench/results/sanitizers.json has a row for every suite and sanitizer: tests that passed, failed and were skipped, and
+reports. Rows of suites that are not run now stay, each with the commit that it was drawn at.
+
+    bench/sanitizers.py asan|tsan [SUITE ...]        e.g. tsan engine serve
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+import record
+
+ROOT = record.ROOT
+# A test of a suite may take an hour beside other work; one that hangs ends the run.
+LIMIT_S = 3600
+REPORT = re.compile(r"(?:ERROR: (?:Address|Leak)Sanitizer|WARNING: ThreadSanitizer|: runtime error:).*")
+
+
+def environment():
+    options = ROOT / "scripts" / "suppressions"
+    return os.environ | {
+        "UBSAN_OPTIONS": "print_stacktrace=1", "LSAN_OPTIONS": f"suppressions={options / 'leaks.txt'}",
+        "TSAN_OPTIONS": f"suppressions={options / 'threads.txt'}"}
+
+
+def count(word, text):
+    return len(re.findall(rf"^\[ *{word} *\] \S+ \(\d+ ms\)", text, re.MULTILINE))
+
+
+def run(sanitizer, suite):
+    start = time.monotonic()
+    folder = ROOT / f"build-{sanitizer}"
+    done = subprocess.run([folder / f"test_{suite}"], cwd=folder, env=environment(), text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S)
+    reports = REPORT.findall(done.stdout)
+    if done.returncode != 0 or reports:
+        print(done.stdout[-20_000:])
+    return {"sanitizer": sanitizer, "suite": suite, "passed": count("OK", done.stdout),
+            "failed": count("FAILED", done.stdout), "skipped": count("SKIPPED", done.stdout),
+            "reports": len(reports), "ended": done.returncode, "seconds": round(time.monotonic() - start)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sanitizer", choices=("asan", "tsan"))
+    parser.add_argument("suites", nargs="*", help="all that are built")
+    options = parser.parse_args()
+    built = sorted((ROOT / f"build-{options.sanitizer}").glob("test_*"))
+    suites = options.suites or [p.name.removeprefix("test_") for p in built if os.access(p, os.X_OK) and p.is_file()]
+    drawn = record.drawn()
+    rows = []
+    for suite in suites:
+        rows.append(run(options.sanitizer, suite) | {key: drawn[key] for key in ("commit", "changed_since", "date")})
+        print({key: rows[-1][key] for key in ("suite", "passed", "failed", "skipped", "reports", "seconds")}, flush=True)
+    earlier = record.read("sanitizers")
+    now = {(row["sanitizer"], row["suite"]) for row in rows}
+    kept = [row for row in earlier.get("rows", []) if (row["sanitizer"], row["suite"]) not in now]
+    record.write("sanitizers", {"rows": sorted(kept + rows, key=lambda r: (r["sanitizer"], r["suite"]))},
+                 before=record.left(earlier) if kept else None)
+    return 0 if all(row["ended"] == 0 and row["reports"] == 0 for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
