@@ -14,9 +14,9 @@
 #include "cli/labelled_data.h"
 #include "cli/progress.h"
 #include "engine/execute/evaluate.h"
+#include "engine/execute/loader.h"
 #include "engine/execute/machine.h"
 #include "engine/execute/profiler.h"
-#include "engine/host/loader.h"
 
 namespace fermata::cli {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/execute/loader.h"
 #include "engine/fixture.h"
-#include "engine/host/loader.h"
 #include "engine/host/registry.h"
 #include "engine/schedule/driver.h"
 #include "engine/services/application.h"

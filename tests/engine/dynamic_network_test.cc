@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/execute/executor.h"
+#include "engine/execute/loader.h"
 #include "engine/fixture.h"
-#include "engine/host/loader.h"
 
 namespace fermata::engine {
 namespace {

@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
+#include "engine/execute/items.h"
+#include "engine/execute/loader.h"
 #include "engine/fixture.h"
-#include "engine/host/loader.h"
-#include "engine/services/items.h"
 #include "model/tensor_values.h"
 
 namespace fermata::engine {

@@ -8,8 +8,8 @@
 
 #include "engine/catalog.h"
 #include "engine/execute/gather.h"
+#include "engine/execute/loader.h"
 #include "engine/fixture.h"
-#include "engine/host/loader.h"
 
 namespace fermata::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/schedule/latest_slot.h"
+#include "engine/threads/latest_slot.h"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 
 #include <future>
 
-#include "engine/host/periodic.h"
+#include "engine/threads/periodic.h"
 
 namespace fermata::engine {
 namespace {

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "engine/execute/first_runs.h"
+#include "engine/execute/loader.h"
 #include "engine/fixture.h"
-#include "engine/host/loader.h"
 
 namespace fermata::engine {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/catalog.h"
-#include "engine/schedule/parker.h"
+#include "engine/threads/parker.h"
 
 namespace fermata::engine {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "engine/admission.h"
 #include "engine/execute/gather.h"
-#include "engine/services/items.h"
+#include "engine/execute/items.h"
 #include "model/answer.h"
 
 namespace fermata::engine {

@@ -19,7 +19,7 @@
 #include "engine/execute/gather.h"
 #include "engine/execute/run_watch.h"
 #include "engine/execute/stages.h"
-#include "engine/schedule/parker.h"
+#include "engine/threads/parker.h"
 #include "model/latency.h"
 
 namespace fermata::engine {

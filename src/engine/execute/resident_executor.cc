@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/catalog.h"
-#include "engine/host/beside.h"
-#include "engine/schedule/parker.h"
+#include "engine/threads/beside.h"
+#include "engine/threads/parker.h"
 
 namespace fermata::engine {
 namespace {

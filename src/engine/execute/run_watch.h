@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/execute/executor.h"
-#include "engine/host/periodic.h"
+#include "engine/threads/periodic.h"
 
 namespace fermata::engine {
 

@@ -9,18 +9,18 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
-#include "engine/host/loader.h"
-#include "engine/host/periodic.h"
+#include "engine/execute/loader.h"
 #include "engine/host/placement_log.h"
 #include "engine/host/placement_units.h"
 #include "engine/host/pool.h"
 #include "engine/host/pool_window.h"
-#include "engine/host/published.h"
 #include "engine/host/registry.h"
 #include "engine/host/replicas.h"
 #include "engine/services/adapter.h"
 #include "engine/services/streams.h"
 #include "engine/services/trees.h"
+#include "engine/threads/periodic.h"
+#include "engine/threads/published.h"
 #include "plan/autoscale.h"
 
 namespace fermata::engine {

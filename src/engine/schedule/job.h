@@ -12,8 +12,8 @@
 #include "base/byte_budget.h"
 #include "engine/admission.h"
 #include "engine/catalog.h"
-#include "engine/host/counters.h"
 #include "engine/request.h"
+#include "engine/schedule/counters.h"
 #include "policy/service.h"
 
 namespace fermata::engine {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
-#include "engine/schedule/latest_slot.h"
-#include "engine/schedule/parker.h"
+#include "engine/threads/latest_slot.h"
+#include "engine/threads/parker.h"
 #include "policy/ranker.h"
 #include "policy/scheduler.h"
 

@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 #include "engine/execute/evaluate.h"
-#include "engine/host/loader.h"
-#include "engine/services/items.h"
+#include "engine/execute/items.h"
+#include "engine/execute/loader.h"
 #include "model/repository.h"
 #include "model/tensor_values.h"
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/status.h"
-#include "engine/host/beside.h"
-#include "engine/services/items.h"
+#include "engine/execute/items.h"
+#include "engine/threads/beside.h"
 #include "estimate/cross_validation.h"
 #include "estimate/neighbors.h"
 #include "estimate/posterior.h"

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/host/periodic.h"
-#include "engine/host/published.h"
 #include "engine/services/stream_service.h"
+#include "engine/threads/periodic.h"
+#include "engine/threads/published.h"
 #include "policy/stream/stream_pool.h"
 
 namespace fermata::engine {

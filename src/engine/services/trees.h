@@ -15,9 +15,9 @@
 #include "absl/functional/function_ref.h"
 #include "engine/request.h"
 #include "engine/schedule/job.h"
-#include "engine/schedule/parker.h"
 #include "engine/services/operator_runner.h"
 #include "engine/services/pipeline.h"
+#include "engine/threads/parker.h"
 #include "policy/tree/service_tree.h"
 
 namespace fermata::engine {

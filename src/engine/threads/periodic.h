@@ -5,7 +5,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "base/time.h"
-#include "engine/schedule/parker.h"
+#include "engine/threads/parker.h"
 
 namespace fermata::engine {
 

@@ -1,4 +1,4 @@
-#include "engine/host/periodic.h"
+#include "engine/threads/periodic.h"
 
 #include <utility>
 

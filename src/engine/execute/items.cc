@@ -1,4 +1,4 @@
-#include "engine/services/items.h"
+#include "engine/execute/items.h"
 
 #include <future>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "engine/host/loader.h"
+#include "engine/execute/loader.h"
 
 #include <spdlog/spdlog.h>
 

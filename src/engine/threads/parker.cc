@@ -1,4 +1,4 @@
-#include "engine/schedule/parker.h"
+#include "engine/threads/parker.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

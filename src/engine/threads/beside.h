@@ -9,7 +9,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/types/span.h"
-#include "engine/schedule/parker.h"
+#include "engine/threads/parker.h"
 
 namespace fermata::engine {
 

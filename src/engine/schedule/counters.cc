@@ -1,4 +1,4 @@
-#include "engine/host/counters.h"
+#include "engine/schedule/counters.h"
 
 #include <algorithm>
 #include <chrono>
