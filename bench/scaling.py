@@ -3,19 +3,21 @@
 
 Counts, with valgrind, the instructions of every case of build/bench_scaling (each entry of the
 scheduler with each kind of service, each parser, what the engine does with a request's parts) at n,
-2n and 4n. Fails where they grow by more than those of n log n would, and a quarter. Counts are the
+2n and 4n. Fails where they grow by more than those of n log n would, and a quarter; of some things that are
+bounded otherwise (a model's batch shapes, of which there are at most 256) n squared log n. Counts are the
 same on every run, whatever else the machine does.
 
-    bench/scaling.py [--binary build/bench_scaling] [CASE ...]
+    bench/scaling.py [--binary build/bench_scaling] [--record] [CASE ...]
 """
 
 import argparse
-import json
 import math
 import pathlib
 import re
 import subprocess
 import sys
+
+import record
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SLACK = 1.25  # first allocations, growing tables
@@ -30,11 +32,11 @@ def instructions(binary, case, n):
     return int(re.search(r"Collected : (\d+)", done.stderr)[1])
 
 
-def measure(binary, case, n):
+def measure(binary, case, n, power):
     counts = [instructions(binary, case, size) for size in (n, 2 * n, 4 * n)]
-    most = [m * math.log(m * n) / math.log(n) * SLACK for m in (2, 4)]
+    most = [m**power * math.log(m * n) / math.log(n) * SLACK for m in (2, 4)]
     growth = [counts[1] / counts[0], counts[2] / counts[0]]
-    return {"case": case, "n": n, "instructions": counts, "growth": growth,
+    return {"case": case, "n": n, "power": power, "instructions": counts, "growth": growth,
             "good": all(g <= m for g, m in zip(growth, most))}
 
 
@@ -42,20 +44,22 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=ROOT / "build/bench_scaling")
-    parser.add_argument("--json", type=pathlib.Path, help="write the rows there")
+    parser.add_argument("--record", action="store_true", help="write bench/results/scaling.json, other cases' rows stay")
     parser.add_argument("cases", nargs="*")
     options = parser.parse_args()
-    known = dict(line.split() for line in subprocess.run(
-        [options.binary], text=True, capture_output=True, check=True).stdout.splitlines())
+    lines = subprocess.run([options.binary], text=True, capture_output=True, check=True).stdout.splitlines()
+    known = {name: (int(n), int(power)) for name, n, power in map(str.split, lines)}
     rows = []
     for case in options.cases or known:
-        row = measure(options.binary, case, int(known[case]))
+        row = measure(options.binary, case, *known[case])
         rows.append(row)
         print(f"{case:28} n={row['n']:<6} {row['instructions'][0]:>12} "
               f"x{row['growth'][0]:.2f} x{row['growth'][1]:.2f} {'' if row['good'] else 'GROWS'}",
               flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if options.record:
+        earlier = record.read("scaling")
+        kept = [row for row in earlier.get("rows", []) if row["case"] in known.keys() - {r["case"] for r in rows}]
+        record.write("scaling", {"rows": kept + rows}, before=record.left(earlier) if kept else None)
     return 0 if all(row["good"] for row in rows) else 1
 
 
