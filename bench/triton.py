@@ -50,6 +50,8 @@ def capacity(model):
 class Emulated:
     """Models on one worker in both servers; `streams` are (model, share of its capacity, SLO)."""
 
+    part = piece = None  # of what main() was asked for
+
     def __init__(self, folder, models, streams, seconds):
         self.folder, self.models, self.streams, self.seconds = folder, models, streams, seconds
         for model in models:
@@ -81,16 +83,25 @@ class Emulated:
     def curve(self, server, loads, told_ms):
         return {str(load): self.load(server, load, told_ms) for load in loads}
 
-    def both(self, candidates, loads=LOADS, searched=(1.5, 3.0), kept=2):
-        """Fermata at all loads, and the policies that are best at the searched ones."""
-        with self.fermata() as served:
-            runs = {"fermata": self.curve(served, loads, lambda _, slo: slo - WAY_MS)}
+    def search(self, candidates, loads):
+        """What Triton has on time with each of the policies."""
         tried = {}
         for name, policy in candidates.items():
             with self.triton(policy) as served:
-                found = self.curve(served, searched, for_the_queue)
+                found = self.curve(served, loads, for_the_queue)
             tried[name] = {load: on_time(run) for load, run in found.items()}
             print(name, tried[name], file=sys.stderr)
+        return tried
+
+    def both(self, candidates, loads=LOADS, searched=(1.5, 3.0), kept=2):
+        """Fermata at all loads, and the policies that are best at the searched ones."""
+        file = ROOT / "build" / f"triton-{self.part}.json"
+        tried = json.loads(file.read_text()) if self.piece == "rest" else self.search(candidates, searched)
+        if self.piece == "search":
+            file.write_text(json.dumps(tried))
+            sys.exit()
+        with self.fermata() as served:
+            runs = {"fermata": self.curve(served, loads, lambda _, slo: slo - WAY_MS)}
         best = {name for load in searched for name in sorted(tried, key=lambda n: -tried[n][str(load)])[:kept]}
         for name in sorted(best | {"none"}):
             with self.triton(candidates[name]) as served:
@@ -246,23 +257,30 @@ def main():
     parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART")
     parser.add_argument("--seconds", type=float, default=8, help="of each open-loop run")
     parser.add_argument("--requests", type=int, default=20_000, help="of each closed-loop run")
+    parser.add_argument("--piece", choices=("search", "rest"),
+                        help="of one of the first three parts: only the search for Triton's best policies, whose outcome "
+                             "stays in build/, or all that comes after it")
     arguments = parser.parse_args()
+    if arguments.piece and (len(arguments.parts) != 1 or arguments.parts[0] not in PARTS[:3]):
+        parser.error(f"--piece is of one of {', '.join(PARTS[:3])}")
     for part in set(arguments.parts) - set(PARTS):
         parser.error(f"there is no part {part}, only {', '.join(PARTS)}")
     found = {}
+    Emulated.piece = arguments.piece
     for part in arguments.parts:
         print(f"\n{part}")
+        Emulated.part = part
         with tempfile.TemporaryDirectory() as folder:
             repository = pathlib.Path(folder) / "models"
             repository.mkdir()
             found[part] = globals()[part](repository, arguments.requests if part == "idle" else arguments.seconds)
-    missed = [f"{name}: {value:.3g}, at least {least} is asked" for part in found.values()
-              for name, (value, least) in part["checks"].items() if value < least]
     before = record.read("triton")
     kept = {p: before[p] for p in PARTS if p in before and p not in found}
+    missed = [f"{name}: {value:.3g}, at least {least} is asked" for part in (kept | found).values()
+              for name, (value, least) in part["checks"].items() if value < least]
     document = {"missed": missed, **kept, **found}
     print(plot.save("triton", draw(kept | found), document, triton=version(),
-                    before=before.get("drawn") if kept else None))
+                    before=record.left(before) if kept else None))
     print("\n".join(f"MISSED: {m}" for m in missed))
     return 1 if missed else 0
 
