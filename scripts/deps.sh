@@ -54,6 +54,7 @@ for purpose in "${@:-build}"; do
       debian bench
       need_venv bench "$root/bench/requirements.txt"
       need_venv mlserver "$root/bench/mlserver/requirements.txt"
+      need_venv clients "$root/bench/clients/requirements.txt"
       need_venv triton "$root/bench/triton/requirements.txt"
       ;;
     lint) debian lint ;;
