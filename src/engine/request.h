@@ -46,6 +46,7 @@ struct Explanation {
   Duration queueing, run;  // before its batch started; of the batch. Of a deadline
                            // refusal: the expected wait and run time it would have met
   Duration remaining;      // budget left when the reply was made; infinite without a deadline
+  Duration items_queueing, items_run;  // of items that ran apart, the sums; 0: they did not
   // Of a service of several variants, else empty. Lists are JSON. Of an ensemble, `variant` are the
   // base models that answered, joined by +.
   std::string reason;        // why this variant
@@ -54,8 +55,8 @@ struct Explanation {
   std::string posterior;     // by class; empty: the data was not known in time
   double expected_accuracy = 0;
   std::optional<double> difficulty;  // predicted, of an ensemble's query
-  // JSON: of a pipeline, each stage that ended, with its wait, run and budget, where that was
-  // asked.
+  // JSON: of a pipeline, each stage that the request got to, with its wait, run and budget and how
+  // it ended there, where that was asked.
   std::string stages;
 };
 

@@ -57,6 +57,7 @@ struct ServiceStatistics {
   HistogramSnapshot queueing_ms;                    // arrival to the start of its batch
   HistogramSnapshot latency_ms;                     // arrival to the reply
   uint64_t pending = 0;                             // requests that wait now
+  bool is_operator = false;                         // of a pipeline: it needs no worker
   // Of a dynamic network: items by the stage that they left after, as far as any did; batches whose
   // later stages ran wider than asked for.
   std::vector<uint64_t> exits;

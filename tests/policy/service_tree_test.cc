@@ -70,6 +70,18 @@ TEST_F(TreeByHand, ARequestThatCannotFinishTheRestIsRejectedAtOnce) {
   const auto ended = ending();
   EXPECT_EQ(ended.how, Ending::kRejected);
   EXPECT_EQ(ended.met.run, Duration::millis(40));
+  EXPECT_EQ(ended.hopeless, 0u);
+}
+
+TEST_F(TreeByHand, WhoIsRejectedBetweenStagesIsSoBeforeTheNext) {
+  const ServiceId chain = pipeline({{leaf(10), {}}, {leaf(30), {0}}});
+  arrive(chain, 0, 100);
+  end(one().id, 71);
+  EXPECT_THAT(started(), IsEmpty());
+  EXPECT_EQ(ending().hopeless, 1u);
+  arrive(chain, 0, 100);
+  end(one().id, 99, 0, Ending::kRejected);
+  EXPECT_EQ(ending().hopeless, kNoChild);
 }
 
 // Requests of the second stage wait for 50 ms whatever they run: a request whose first stage could

@@ -10,6 +10,7 @@ namespace fermata::engine {
 PoolTotals totals_of(const EngineSnapshot& snapshot) {
   PoolTotals totals{.at = snapshot.now};
   for (const ServiceStatistics& service : snapshot.services) {
+    if (service.is_operator) continue;
     const auto count = [&service](Outcome outcome) {
       return service.outcomes[static_cast<size_t>(outcome)];
     };

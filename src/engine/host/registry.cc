@@ -73,6 +73,13 @@ static ServiceOptions stage_options(const std::string& route, const Pipeline& pi
               std::min<uint64_t>(limit, std::numeric_limits<uint32_t>::max()))};
 }
 
+std::shared_ptr<Counters> Registry::counters(const std::string& service,
+                                             const std::string& version) {
+  auto& counters = counters_[{service, version}];
+  if (counters == nullptr) counters = std::make_shared<Counters>();
+  return counters;
+}
+
 std::shared_ptr<Route> Registry::route(const ServiceOptions& service,
                                        const std::shared_ptr<const Variant>& variant,
                                        uint32_t subcluster) {
@@ -88,9 +95,7 @@ std::shared_ptr<Route> Registry::route(const ServiceOptions& service,
                                  service.held_bytes.value_or(options_.limits.held_bytes), bytes_));
   }
   route->gate = gate;
-  auto& counters = counters_[{service.name, variant->version}];
-  if (counters == nullptr) counters = std::make_shared<Counters>();
-  route->counters = counters;
+  route->counters = counters(service.name, variant->version);
   route->part_items = variant->signature.max_batch;
   route->most_items = uint64_t{options_.limits.request_parts} * route->part_items;
   return route;
@@ -228,8 +233,9 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
     const VariantId id(next_facade_++);
     const double quantile = options_.latency_quantile;
     const OfVariants& parts = compounds_[options.name];
+    const auto counted = [this](const std::string& name) { return counters(name, "1"); };
     known.pipeline = options.pipeline
-                         ? make_pipeline(options, find, id, quantile)
+                         ? make_pipeline(options, find, counted, id, quantile)
                          : make_choice(options, find, id, quantile,
                                        {&parts.answers, parts.evidence, parts.ensemble});
   }
@@ -314,7 +320,9 @@ std::vector<ServiceStatistics> Registry::statistics() const {
     ServiceStatistics statistics = counters->snapshot();
     statistics.service = name.first;
     statistics.version = name.second;
-    statistics.pending = gates_.at(name.first)->waiting.load();
+    const auto gate = gates_.find(name.first);
+    statistics.is_operator = gate == gates_.end();
+    if (gate != gates_.end()) statistics.pending = gate->second->waiting.load();
     result.push_back(std::move(statistics));
   }
   return result;

@@ -74,6 +74,7 @@ class Registry {
   std::map<std::string, uint64_t> demand() const;
 
  private:
+  std::shared_ptr<Counters> counters(const std::string& service, const std::string& version);
   std::shared_ptr<Route> route(const ServiceOptions& service,
                                const std::shared_ptr<const Variant>& variant, uint32_t subcluster);
   void add_service(const ServiceOptions& options, const Loaded& loaded, Catalog& catalog,

@@ -44,10 +44,12 @@ Signature signature_of(const operators::Operator& op) {
 
 class Maker {
  public:
-  Maker(const ServiceOptions& options, const FindRoute& find, double quantile)
+  Maker(const ServiceOptions& options, const FindRoute& find, const FindCounters& counters,
+        double quantile)
       : options_(options),
         own_(*options.pipeline),
         find_(find),
+        counters_(counters),
         quantile_(quantile),
         made_(std::make_shared<Pipeline>()) {}
 
@@ -104,6 +106,9 @@ class Maker {
     const PipelineOptions::Stage& wanted = own_.stages[s];
     if (wanted.op != nullptr) {
       made_->stages.push_back(stage_of(wanted.name, wanted.op));
+      Pipeline::Stage& stage = made_->stages.back();
+      stage.route = stage_route(options_.name, wanted.name);
+      stage.counters = counters_(stage.route);
       signatures_.push_back(signature_of(*wanted.op));
     } else {
       RETURN_IF_ERROR(add_member(wanted));
@@ -363,6 +368,7 @@ class Maker {
   const ServiceOptions& options_;
   const PipelineOptions& own_;
   const FindRoute& find_;
+  const FindCounters& counters_;
   const double quantile_;
   std::shared_ptr<Pipeline> made_;
   std::vector<Signature> signatures_;     // by stage
@@ -373,9 +379,10 @@ class Maker {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const Pipeline>> make_pipeline(const ServiceOptions& options,
-                                                              const FindRoute& find, VariantId id,
-                                                              double quantile) {
-  return Maker(options, find, quantile).make(id);
+                                                              const FindRoute& find,
+                                                              const FindCounters& counters,
+                                                              VariantId id, double quantile) {
+  return Maker(options, find, counters, quantile).make(id);
 }
 
 }  // namespace fermata::engine

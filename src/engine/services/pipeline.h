@@ -16,7 +16,8 @@
 
 namespace fermata::engine {
 
-struct Route;  // engine/schedule/job.h
+struct Route;    // engine/schedule/job.h
+class Counters;  // engine/schedule/counters.h
 struct Application;
 struct Compound;
 struct Ensemble;
@@ -66,6 +67,7 @@ struct Pipeline {
     std::shared_ptr<const LatencyTable> latency;  // of a request alone; null: it is a pipeline
     std::shared_ptr<const Pipeline> pipeline;
     std::shared_ptr<const operators::Operator> op;  // runs instead of a service; else null
+    std::shared_ptr<Counters> counters;             // of an operator's runs
     // Of a member that has variants, and of every model whose replicas are dedicated.
     std::vector<Option> options;
     bool dedicated = false;  // options run nowhere else while they are planned
@@ -93,12 +95,15 @@ struct Pipeline {
 
 // Where the requests of a service go; null: it is not served.
 using FindRoute = std::function<std::shared_ptr<const Route>(const std::string& service)>;
+// Where what has no route of its own is counted.
+using FindCounters = std::function<std::shared_ptr<Counters>(const std::string& name)>;
 
 // `id` is the facade's own. UNAVAILABLE where a stage's service is not served, INVALID_ARGUMENT
 // where an input has no source, or one of another datatype or shape.
 absl::StatusOr<std::shared_ptr<const Pipeline>> make_pipeline(const ServiceOptions& options,
-                                                              const FindRoute& find, VariantId id,
-                                                              double quantile);
+                                                              const FindRoute& find,
+                                                              const FindCounters& counters,
+                                                              VariantId id, double quantile);
 
 // What a choice is made from beside its members.
 struct ChoiceParts {

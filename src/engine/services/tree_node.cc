@@ -41,6 +41,12 @@ std::vector<uint32_t> Trees::Node::skipped_by(uint32_t child) const {
   return skipped;
 }
 
+void Trees::Node::start(const policy::TreeDecisions::Started& started, Time now) {
+  Child& child = children[started.child];
+  if (!child.id.is_none()) tried.emplace_back(started.child, std::move(child));
+  child = {.id = started.id, .started = now, .budget = started.due - now, .items = started.items};
+}
+
 InferRequest Trees::Node::request_for(uint32_t child, uint32_t option, Time now) const {
   const Pipeline::Stage& own = pipeline->stages[child];
   InferRequest request{.service = own.route_of(option), .arrival = now, .explain = explained()};
@@ -110,34 +116,72 @@ PartRun Trees::Node::run(Time now) const {
     }
   }
   run.run = now - run.started;
-  if (kind != kItems) run.stages = explain_stages();
+  run.stages = explain_stages(now);
   return run;
 }
 
-std::string Trees::Node::explain_stages() const {
-  if (!explained()) return {};
-  Json list = Json::array();
+void Trees::Node::sum_up(Explanation& why) const {
+  Time first = Time::infinite(), last = arrival;
+  for (const Child& child : children) {
+    if (!child.answered) continue;
+    first = std::min(first, child.started + child.why.queueing);
+    last = std::max(last, child.ended);
+    why.items_queueing = why.items_queueing + child.why.queueing;
+    why.items_run = why.items_run + child.why.run;
+  }
+  if (first.is_infinite()) return;
+  why.queueing = first - arrival;
+  why.run = last - first;
+}
+
+// What waited without running, or nobody knows whether it ran, has waited all the time.
+Json Trees::Node::row_of(uint32_t at, const Child& child, Time now) const {
+  const Explanation& why = child.why;
   const Time deadline = job == nullptr ? Time::infinite() : job->deadline();
   const Time from = job == nullptr ? arrival : job->request().arrival;
-  for (size_t c = 0; c < children.size(); ++c) {
-    const Child& child = children[c];
-    if (!child.answered) continue;
-    Json row = {{"stage", pipeline->stages[c].name},
-                {"variant", child.why.variant},
-                {"items", child.items},
-                {"batch_size", child.why.batch_items},
-                {"start_ms", (child.started - from).millis()},
-                {"wait_ms", child.why.queueing.millis()},
-                {"run_ms", child.why.run.millis()}};
-    if (!pipeline->stages[c].fan_out.empty()) row["made"] = child.made;
-    if (!deadline.is_infinite()) {
-      row["budget_ms"] = child.budget.millis();
-      row["remaining_ms"] = (deadline - child.ended).millis();
+  const bool open = child.ended.is_infinite();
+  const Time ended = open ? now : child.ended;
+  const bool ran = !open && (child.answered || why.outcome == Outcome::kFailed);
+  Json row = {{"stage", pipeline->stages[at].name},
+              {"outcome", name(open ? Outcome::kCancelled : why.outcome)},
+              {"variant", why.variant},
+              {"items", child.items},
+              {"batch_size", why.batch_items},
+              {"start_ms", (child.started - from).millis()},
+              {"wait_ms", (ran ? why.queueing : ended - child.started).millis()},
+              {"run_ms", (ran ? why.run : Duration()).millis()}};
+  if (child.answered && !pipeline->stages[at].fan_out.empty()) row["made"] = child.made;
+  if (!deadline.is_infinite()) {
+    row["budget_ms"] = child.budget.millis();
+    row["remaining_before_ms"] = (deadline - child.started).millis();
+    row["remaining_ms"] = (deadline - ended).millis();
+  }
+  if (why.items_run > Duration()) {
+    row["items_wait_ms"] = why.items_queueing.millis();
+    row["items_run_ms"] = why.items_run.millis();
+  }
+  if (!child.error.empty()) row["error"] = child.error;
+  if (!why.reason.empty()) row["reason"] = why.reason;
+  if (!why.alternatives.empty()) row["expected_accuracy"] = why.expected_accuracy;
+  if (!why.stages.empty()) row["stages"] = Json::parse(why.stages);
+  return row;
+}
+
+std::string Trees::Node::explain_stages(Time now, uint32_t hopeless) const {
+  if (!explained() || kind == kItems) return {};
+  Json list = Json::array();
+  for (uint32_t c = 0; c < children.size(); ++c) {
+    for (const auto& [at, child] : tried) {
+      if (at == c) list.push_back(row_of(c, child, now));
     }
-    if (!child.why.reason.empty()) row["reason"] = child.why.reason;
-    if (!child.why.alternatives.empty()) row["expected_accuracy"] = child.why.expected_accuracy;
-    if (!child.why.stages.empty()) row["stages"] = Json::parse(child.why.stages);
-    list.push_back(std::move(row));
+    if (!children[c].id.is_none()) list.push_back(row_of(c, children[c], now));
+    if (c != hopeless) continue;
+    list.push_back(row_of(c,
+                          {.started = now,
+                           .ended = now,
+                           .budget = job == nullptr ? Duration::infinite() : job->deadline() - now},
+                          now));
+    list.back()["outcome"] = "not_begun";
   }
   return list.dump();
 }

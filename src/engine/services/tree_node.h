@@ -2,8 +2,10 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/document.h"
 #include "engine/request.h"
 #include "engine/schedule/job.h"
 #include "engine/services/pipeline.h"
@@ -22,7 +24,8 @@ struct Trees::Node {
     JobId id;
     std::vector<Tensor> outputs;
     Explanation why;
-    Time started, ended;
+    std::string error;  // where it was rejected or failed
+    Time started, ended = Time::infinite();
     Duration budget;
     uint32_t items = 0, made = 0;
     bool answered = false;
@@ -36,6 +39,7 @@ struct Trees::Node {
   const Pipeline::Stage* stage = nullptr;  // whose items run apart; null: those of a choice
   uint32_t option = policy::kAnyOption;    // of that stage
   std::vector<Child> children;
+  std::vector<std::pair<uint32_t, Child>> tried;  // what was, of those that started again
   policy::Difficulty difficulty{.bin = policy::Difficulty::kUnknown};
   ReplyPart failure;  // of the child that ended it
   std::string failed_child;
@@ -43,6 +47,7 @@ struct Trees::Node {
   const std::vector<Tensor>& given() const {
     return job != nullptr ? job->request().inputs : inputs;
   }
+  void start(const policy::TreeDecisions::Started& started, Time now);
   // What the stage or member is asked.
   InferRequest request_for(uint32_t child, uint32_t option, Time now) const;
   // The stages that a stage which has been answered says are not wanted.
@@ -54,10 +59,15 @@ struct Trees::Node {
   // How a choice was answered, by member.
   plan::Subset answered() const;
   PartRun run(Time now) const;
+  // Of items that ran apart: from the first's start to the last's end, and the sums.
+  void sum_up(Explanation& why) const;
   bool explained() const { return job != nullptr ? job->request().explain : explain; }
-  std::string explain_stages() const;  // where that was asked; else empty
+  // A row for each time that a stage was started, and one for the stage before which the request
+  // was `hopeless`; where that was asked, else empty.
+  std::string explain_stages(Time now, uint32_t hopeless = policy::kNoChild) const;
 
  private:
+  Json row_of(uint32_t at, const Child& child, Time now) const;
   const Tensor* find(const Pipeline::Source& from) const;
 };
 

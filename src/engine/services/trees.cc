@@ -1,8 +1,5 @@
 #include "engine/services/trees.h"
 
-#include <fmt/format.h>
-
-#include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
@@ -149,11 +146,11 @@ void Trees::child_ended(JobId id, ReplyPart part) {
 }
 
 void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time now) {
-  const auto place = children_.find(id);
-  if (place == children_.end()) return;
-  const uint32_t at = place->second.child;
-  Node& node = *nodes_.at(place->second.node);
-  children_.erase(place);
+  const auto place = children_.extract(id);
+  if (place.empty()) return;
+  const uint32_t at = place.mapped().child;
+  Node& node = *nodes_.at(place.mapped().node);
+  place.mapped().of_operator.count(part.why, now);
   if (node.kind == Node::kChoice && node.pipeline->ensemble != nullptr) {
     check_answer(*node.pipeline->ensemble, part);
   }
@@ -180,6 +177,7 @@ void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time no
     skipped = node.skipped_by(at);
   } else {
     part.why.outcome = child.why.outcome;
+    child.error = message(part.status);
     node.failure = std::move(part);
     node.failed_child = stage == nullptr ? "" : stage->name;
   }
@@ -187,7 +185,9 @@ void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time no
 }
 
 void Trees::withdraw(JobId id, Actions& actions) {
-  children_.erase(id);
+  if (const auto place = children_.extract(id); !place.empty()) {
+    place.mapped().of_operator.count({.outcome = Outcome::kCancelled}, monotonic_now());
+  }
   if (!tree_.withdrawn(id)) {
     actions.push_back([this, id] { host_.cancel(id); });
     return;
@@ -217,11 +217,7 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
   const auto it = nodes_.find(started.parent);
   if (it == nodes_.end()) return;  // gone meanwhile
   Node& node = *it->second;
-  Node::Child& child = node.children[started.child];
-  child.id = started.id;
-  child.started = now;
-  child.items = started.items;
-  child.budget = started.due - now;
+  node.start(started, now);
   children_[started.id] = {started.parent, started.child};
   const auto fail = [&](absl::Status why) {
     ReplyPart part{.status = std::move(why)};
@@ -268,6 +264,7 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
   const Pipeline::Stage& asked =
       node.stage != nullptr ? *node.stage : node.pipeline->stages[started.child];
   if (asked.op != nullptr) {
+    children_[started.id].of_operator = {asked.counters, now, started.due, started.items};
     actions.push_back(
         [this, work = operator_work(started.id, asked.op, std::move(request.inputs), started.due,
                                     now)]() mutable { operators_.submit(std::move(work)); });
@@ -287,10 +284,12 @@ OperatorRunner::Work Trees::operator_work(JobId id, std::shared_ptr<const operat
           .inputs = std::move(inputs),
           .submitted = now,
           .deadline = deadline,
-          .done = [this, id](OperatorRunner::Answer answer) {
+          .done = [this, id, deadline](OperatorRunner::Answer answer) {
             ReplyPart part{.status = answer.outputs.status()};
             if (part.status.ok()) {
               part.outputs = *std::move(answer.outputs);
+              const bool late = monotonic_now() > deadline;
+              part.why.outcome = late ? Outcome::kLate : Outcome::kOnTime;
             } else if (absl::IsDeadlineExceeded(part.status)) {
               part.why.outcome = Outcome::kRefusedDeadline;
             } else {
@@ -301,97 +300,6 @@ OperatorRunner::Work Trees::operator_work(JobId id, std::shared_ptr<const operat
             part.why.run = answer.ran;
             child_ended(id, std::move(part));
           }};
-}
-
-// What has no job of its own answers its parent.
-void Trees::finish(const Ended& ended, Time now, Actions& actions) {
-  const auto it = nodes_.find(ended.id);
-  if (it == nodes_.end()) return;
-  const std::shared_ptr<Node> node = std::move(it->second);
-  nodes_.erase(it);
-  if (node->job != nullptr) let_go(*node->pipeline);
-  const bool combined = node->kind == Node::kChoice && node->pipeline->ensemble != nullptr;
-  if (ended.how != policy::Ending::kAnswered || !combined) {
-    if (node->job == nullptr) {
-      ReplyPart part = std::move(node->failure);
-      if (ended.how == policy::Ending::kAnswered) {
-        auto outputs = node->outputs();
-        part = {.status = outputs.status()};
-        if (outputs.ok()) part.outputs = *std::move(outputs);
-        const auto first =
-            absl::c_find_if(node->children, [](const Node::Child& c) { return c.answered; });
-        if (first != node->children.end()) part.why = first->why;
-        if (!part.status.ok()) part.why.outcome = Outcome::kFailed;
-      } else if (ended.how == policy::Ending::kRejected) {
-        part.why.outcome = Outcome::kRefusedDeadline;
-        if (part.status.ok()) part.status = error(absl::StatusCode::kDeadlineExceeded, "too late");
-      }
-      return take(ended.id, std::move(part),
-                  node->kind == Node::kItems ? std::optional(ended.made) : std::nullopt, now);
-    }
-    actions.push_back([node, ended, now] { reply(*node, ended, now); });
-    return;
-  }
-  actions.push_back([this, node, id = ended.id, now] { combine(node, id, now); });
-}
-
-void Trees::combine(const std::shared_ptr<Node>& node, JobId id, Time now) {
-  const Ensemble& ensemble = *node->pipeline->ensemble;
-  std::vector<std::optional<Tensor>> answers;
-  for (Node::Child& child : node->children) {
-    answers.push_back(child.answered ? std::optional(std::move(child.outputs.front()))
-                                     : std::nullopt);
-  }
-  PartRun run = node->run(now);
-  run.ensemble = {
-      .ran = node->answered(), .planned = node->answered(), .difficulty = node->difficulty};
-  ensemble.model->combine(std::move(answers), [this, node, id, run](absl::StatusOr<Tensor> output,
-                                                                    plan::Subset used) mutable {
-    run.ensemble->ran = used;
-    absl::StatusOr<std::vector<Tensor>> outputs = std::vector<Tensor>();
-    if (output.ok()) {
-      outputs->push_back(*std::move(output));
-    } else {
-      outputs = output.status();
-    }
-    if (node->job != nullptr) {
-      node->job->answered(0, std::move(outputs), run);
-      return node->job->route().gate->leave();
-    }
-    ReplyPart part{.status = outputs.status()};
-    if (outputs.ok()) part.outputs = *std::move(outputs);
-    part.why.variant = node->pipeline->ensemble->name_of(used);
-    part.why.run = run.run;
-    part.why.outcome = part.status.ok() ? Outcome::kOnTime : Outcome::kFailed;
-    child_ended(id, std::move(part));
-  });
-}
-
-void Trees::reply(const Node& node, const Ended& ended, Time now) {
-  Job& job = *node.job;
-  if (ended.how == policy::Ending::kAnswered) {
-    job.answered(0, node.outputs(), node.run(now));
-  } else if (ended.how == policy::Ending::kRejected) {
-    const Duration budget = job.deadline() - job.request().arrival;
-    job.end(Outcome::kRefusedDeadline,
-            error(absl::StatusCode::kDeadlineExceeded,
-                  "cannot end in time: the budget was {:.3f} ms, {:.3f} ms of it are left; the "
-                  "stages that are left are expected to wait {:.3f} ms and to run {:.3f} ms",
-                  budget.millis(), (job.deadline() - now).millis(), ended.met.wait.millis(),
-                  ended.met.run.millis()),
-            {.queueing = ended.met.wait,
-             .run = ended.met.run,
-             .stages = node.kind == Node::kItems ? "" : node.explain_stages()});
-  } else {
-    const absl::Status& why = node.failure.status;
-    // What does not fit a stage is the service's own fault.
-    const bool invalid = node.failure.why.outcome == Outcome::kInvalid;
-    std::string text(message(why));
-    if (!node.failed_child.empty()) text = fmt::format("stage '{}': {}", node.failed_child, text);
-    job.end(invalid ? Outcome::kFailed : node.failure.why.outcome,
-            absl::Status(invalid ? absl::StatusCode::kInternal : why.code(), text), {});
-  }
-  job.route().gate->leave();
 }
 
 }  // namespace fermata::engine

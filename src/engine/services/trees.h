@@ -14,6 +14,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "engine/request.h"
+#include "engine/schedule/counters.h"
 #include "engine/schedule/job.h"
 #include "engine/services/operator_runner.h"
 #include "engine/services/pipeline.h"
@@ -57,9 +58,17 @@ class Trees {
  private:
   struct Node;
   struct Known;
+  // A run of an operator, whom nobody else counts.
+  struct OperatorRun {
+    std::shared_ptr<Counters> counters;  // null: it is none
+    Time started, due;
+    uint32_t items = 0;
+    void count(const Explanation& why, Time now) const;
+  };
   struct Place {
     JobId node;
     uint32_t child = 0;
+    OperatorRun of_operator = {};
   };
   using Ended = policy::TreeDecisions::Ended;
   using Started = policy::TreeDecisions::Started;

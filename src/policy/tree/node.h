@@ -18,6 +18,7 @@ struct Ahead {
 };
 
 inline constexpr uint32_t kAnyOption = ~uint32_t{0};
+inline constexpr uint32_t kNoChild = ~uint32_t{0};
 
 // A part of a composite request: a request for one of the service's members.
 struct Child {
@@ -45,6 +46,7 @@ struct Node {
   Time wake = Time::infinite();  // see Branches::wake
   // The chooser's own: counts, and what it believes that members, or subsets of them, are worth.
   uint32_t open = 0, made = 0;
+  uint32_t hopeless = kNoChild;  // not started, since the rest could not make it: the node ends
   std::vector<double> worth;
 };
 

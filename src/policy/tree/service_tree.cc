@@ -186,9 +186,9 @@ void ServiceTree::forget(Node& node) {
 }
 
 void ServiceTree::end(Node& node, Ending how, uint32_t made, const Ahead& met) {
-  const JobId id = node.id;
+  const TreeDecisions::Ended ended{node.id, how, made, met, node.hopeless};
   forget(node);
-  out_.ended.push_back({id, how, made, met});
+  out_.ended.push_back(ended);
 }
 
 }  // namespace fermata::policy

@@ -1,8 +1,11 @@
 #include "serve/grpc/grpc_codec.h"
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <variant>
 
+#include "base/document.h"
 #include "base/status.h"
 #include "serve/call/reply_outputs.h"
 #include "serve/call/stream_parameters.h"
@@ -144,11 +147,23 @@ absl::StatusOr<InferCall> decode_grpc_infer(std::shared_ptr<const ModelInferRequ
   return call;
 }
 
-void encode_grpc_stream(const engine::ReplyPart& part, ModelInferResponse& response) {
-  if (part.stream == nullptr) return;
-  for (const auto& [key, value] : stream_parameters(*part.stream)) {
-    set_value(value, (*response.mutable_parameters())[std::string(key)]);
+void encode_grpc_why(const engine::ReplyPart& part, bool explained, ModelInferResponse& response) {
+  const auto add = [&](const auto& parameters) {
+    for (const auto& [key, value] : parameters) {
+      set_value(value, (*response.mutable_parameters())[std::string(key)]);
+    }
+  };
+  if (part.stream != nullptr) add(stream_parameters(*part.stream));
+  if (explained) add(explain(part.why));
+}
+
+std::string encode_why_metadata(const engine::ReplyPart& part) {
+  Json why = Json::object();
+  for (const auto& [key, value] : explain(part.why)) {
+    Json& to = why[std::string(key)];
+    std::visit([&to](const auto& plain) { to = plain; }, value);
   }
+  return why.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
 absl::Status encode_grpc_reply(engine::ReplyPart part, const ReplyWishes& wishes,
@@ -158,12 +173,7 @@ absl::Status encode_grpc_reply(engine::ReplyPart part, const ReplyWishes& wishes
   response.set_model_name(std::move(part.model));
   response.set_model_version(std::move(part.version));
   response.set_id(std::move(part.id));
-  encode_grpc_stream(part, response);
-  if (wishes.explain) {
-    for (const auto& [key, value] : explain(part.why)) {
-      set_value(value, (*response.mutable_parameters())[std::string(key)]);
-    }
-  }
+  encode_grpc_why(part, wishes.explain, response);
   for (const ReadyOutput& output : outputs) {
     auto& to = *response.add_outputs();
     to.set_name(output.tensor.name);

@@ -16,8 +16,11 @@ namespace fermata::serve {
 absl::StatusOr<InferCall> decode_grpc_infer(
     std::shared_ptr<const inference::ModelInferRequest> message, const SharedMemory& regions);
 
-// What a stream's client is told, of an error too.
-void encode_grpc_stream(const engine::ReplyPart& part, inference::ModelInferResponse& response);
+// What a stream's client is told, of an error too; why, where that was `explained`.
+void encode_grpc_why(const engine::ReplyPart& part, bool explained,
+                     inference::ModelInferResponse& response);
+// The latter as metadata, a JSON object in ASCII.
+std::string encode_why_metadata(const engine::ReplyPart& part);
 
 // Fills `response` from an answer (part.status is ok).
 absl::Status encode_grpc_reply(engine::ReplyPart part, const ReplyWishes& wishes,

@@ -23,6 +23,10 @@ Time cutoff_of(const grpc::ServerContextBase& context, Time now) {
   return now + Duration::seconds(left.tv_sec) + Duration::nanos(left.tv_nsec);
 }
 
+// Why there is no answer; longer metadata fail calls.
+constexpr char kWhy[] = "fermata-explain";
+constexpr size_t kLongestWhy = 4096;
+
 // One unary call. gRPC calls neither OnCancel nor OnDone before the method that
 // made it has returned, so start() is over by then, even if the reply has come.
 class UnaryInfer final : public grpc::ServerUnaryReactor {
@@ -53,8 +57,11 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
 
  private:
   void answer(engine::ReplyPart part) {
-    absl::Status status = std::move(part.status);
-    if (status.ok()) {
+    absl::Status status = part.status;
+    if (!status.ok() && wishes_.explain) {
+      const std::string why = encode_why_metadata(part);
+      if (why.size() <= kLongestWhy) context_.AddTrailingMetadata(kWhy, why);
+    } else if (status.ok()) {
       inference::ModelInferResponse response;
       status = encode_grpc_reply(std::move(part), wishes_, house_.regions, response);
       if (status.ok()) status = write_message(response, held_, response_);

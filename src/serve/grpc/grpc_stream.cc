@@ -150,7 +150,9 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
   void answer(Slot& slot, engine::ReplyPart part) {
     const bool final = part.final;
     absl::Status status = part.status;
-    const engine::ReplyPart refused{.stream = part.stream};
+    const bool explained = !status.ok() && slot.wishes.explain;
+    engine::ReplyPart refused{.stream = part.stream};
+    if (explained) refused.why = part.why;
     ModelStreamInferResponse response;
     auto& infer = *response.mutable_infer_response();
     if (status.ok()) {
@@ -163,7 +165,7 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
       infer.Clear();
       infer.set_id(slot.id);
       (*infer.mutable_parameters())["triton_final_response"].set_bool_param(final);
-      encode_grpc_stream(refused, infer);
+      encode_grpc_why(refused, explained, infer);
       response.set_error_message(client_message(status));
       HeldBytes uncounted;
       (void)write_message(response, uncounted, bytes);

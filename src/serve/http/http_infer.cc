@@ -209,7 +209,11 @@ void HttpFrontEnd::end(std::unique_ptr<Infer> infer, engine::ReplyPart part) {
 }
 
 void HttpFrontEnd::answer(Infer& infer, engine::ReplyPart part) {
-  if (!part.status.ok()) return infer.exchange.respond(error_response(part.status));
+  if (!part.status.ok()) {
+    HttpResponse response = error_response(part.status);
+    response.body = encode_json_error(part, infer.wishes.explain);
+    return infer.exchange.respond(std::move(response));
+  }
   auto reply = encode_json_reply(std::move(part), infer.wishes, regions_);
   if (!reply.ok()) return infer.exchange.respond(error_response(reply.status()));
   infer.exchange.respond(to_response(*std::move(reply), infer.encoding));

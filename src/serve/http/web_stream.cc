@@ -137,7 +137,10 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
   }
 
   void answer(Frame frame, engine::ReplyPart part) {
-    if (!part.status.ok()) return fail(std::move(frame), part);
+    if (!part.status.ok()) {
+      const bool explained = frame.wishes.explain;
+      return fail(std::move(frame), part, explained);
+    }
     if (!is_long_reply(part)) return encode(std::move(frame), std::move(part));
     house_.background.post(
         [self = shared_from_this(), frame = std::move(frame), part = std::move(part)]() mutable {
@@ -167,9 +170,9 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
     end(std::move(frame), std::move(reply));
   }
 
-  void fail(Frame frame, const engine::ReplyPart& part) {
+  void fail(Frame frame, const engine::ReplyPart& part, bool explained = false) {
     WebReply reply;
-    reply.head = encode_json_failure(frame.id, part);
+    reply.head = encode_json_failure(frame.id, part, explained);
     end(std::move(frame), std::move(reply));
   }
 

@@ -89,12 +89,19 @@ size_t HttpReply::size() const {
   return total;
 }
 
-std::string encode_json_failure(std::string_view id, const engine::ReplyPart& part) {
+std::string encode_json_error(const engine::ReplyPart& part, bool explained) {
   std::string out = error_body(client_message(part.status));
+  out.pop_back();
+  if (explained || part.stream != nullptr) append_parameters(part, explained, out);
+  return out + '}';
+}
+
+std::string encode_json_failure(std::string_view id, const engine::ReplyPart& part,
+                                bool explained) {
+  std::string out = encode_json_error(part, explained);
   out.back() = ',';
   fmt::format_to(std::back_inserter(out), "\"status\":{}", http_status(part.status.code()));
   if (!id.empty()) append_id(id, out);
-  if (part.stream != nullptr) append_parameters(part, false, out);
   return out + '}';
 }
 

@@ -1,0 +1,116 @@
+// How what the tree has ended is answered.
+#include <fmt/format.h>
+
+#include "absl/algorithm/container.h"
+#include "base/status.h"
+#include "engine/services/ensemble.h"
+#include "engine/services/tree_node.h"
+#include "engine/services/trees.h"
+
+namespace fermata::engine {
+
+void Trees::OperatorRun::count(const Explanation& why, Time now) const {
+  if (counters == nullptr) return;
+  counters->count_end(why.outcome, {.arrival = started,
+                                    .deadline = due,
+                                    .ended = now,
+                                    .queueing = why.queueing,
+                                    .run = why.run,
+                                    .items = items});
+  if (why.run > Duration()) counters->count_batch(1, {}, why.run, {});
+}
+
+// What has no job of its own answers its parent.
+void Trees::finish(const Ended& ended, Time now, Actions& actions) {
+  const auto it = nodes_.find(ended.id);
+  if (it == nodes_.end()) return;
+  const std::shared_ptr<Node> node = std::move(it->second);
+  nodes_.erase(it);
+  if (node->job != nullptr) let_go(*node->pipeline);
+  const bool combined = node->kind == Node::kChoice && node->pipeline->ensemble != nullptr;
+  if (ended.how != policy::Ending::kAnswered || !combined) {
+    if (node->job == nullptr) {
+      ReplyPart part = std::move(node->failure);
+      if (ended.how == policy::Ending::kAnswered) {
+        auto outputs = node->outputs();
+        part = {.status = outputs.status()};
+        if (outputs.ok()) part.outputs = *std::move(outputs);
+        const auto first =
+            absl::c_find_if(node->children, [](const Node::Child& c) { return c.answered; });
+        if (first != node->children.end()) part.why = first->why;
+        if (node->kind == Node::kItems) node->sum_up(part.why);
+        if (!part.status.ok()) part.why.outcome = Outcome::kFailed;
+      } else if (ended.how == policy::Ending::kRejected) {
+        part.why.outcome = Outcome::kRefusedDeadline;
+        if (part.status.ok()) part.status = error(absl::StatusCode::kDeadlineExceeded, "too late");
+      }
+      return take(ended.id, std::move(part),
+                  node->kind == Node::kItems ? std::optional(ended.made) : std::nullopt, now);
+    }
+    actions.push_back([node, ended, now] { reply(*node, ended, now); });
+    return;
+  }
+  actions.push_back([this, node, id = ended.id, now] { combine(node, id, now); });
+}
+
+void Trees::combine(const std::shared_ptr<Node>& node, JobId id, Time now) {
+  const Ensemble& ensemble = *node->pipeline->ensemble;
+  std::vector<std::optional<Tensor>> answers;
+  for (Node::Child& child : node->children) {
+    answers.push_back(child.answered ? std::optional(std::move(child.outputs.front()))
+                                     : std::nullopt);
+  }
+  PartRun run = node->run(now);
+  run.ensemble = {
+      .ran = node->answered(), .planned = node->answered(), .difficulty = node->difficulty};
+  ensemble.model->combine(std::move(answers), [this, node, id, run](absl::StatusOr<Tensor> output,
+                                                                    plan::Subset used) mutable {
+    run.ensemble->ran = used;
+    absl::StatusOr<std::vector<Tensor>> outputs = std::vector<Tensor>();
+    if (output.ok()) {
+      outputs->push_back(*std::move(output));
+    } else {
+      outputs = output.status();
+    }
+    if (node->job != nullptr) {
+      node->job->answered(0, std::move(outputs), run);
+      return node->job->route().gate->leave();
+    }
+    ReplyPart part{.status = outputs.status()};
+    if (outputs.ok()) part.outputs = *std::move(outputs);
+    part.why.variant = node->pipeline->ensemble->name_of(used);
+    part.why.run = run.run;
+    part.why.outcome = part.status.ok() ? Outcome::kOnTime : Outcome::kFailed;
+    child_ended(id, std::move(part));
+  });
+}
+
+void Trees::reply(const Node& node, const Ended& ended, Time now) {
+  Job& job = *node.job;
+  if (ended.how == policy::Ending::kAnswered) {
+    job.answered(0, node.outputs(), node.run(now));
+  } else if (ended.how == policy::Ending::kRejected) {
+    const Duration budget = job.deadline() - job.request().arrival;
+    job.end(Outcome::kRefusedDeadline,
+            error(absl::StatusCode::kDeadlineExceeded,
+                  "cannot end in time: the budget was {:.3f} ms, {:.3f} ms of it are left; the "
+                  "stages that are left are expected to wait {:.3f} ms and to run {:.3f} ms",
+                  budget.millis(), (job.deadline() - now).millis(), ended.met.wait.millis(),
+                  ended.met.run.millis()),
+            {.queueing = ended.met.wait,
+             .run = ended.met.run,
+             .stages = node.explain_stages(now, ended.hopeless)});
+  } else {
+    const absl::Status& why = node.failure.status;
+    // What does not fit a stage is the service's own fault.
+    const bool invalid = node.failure.why.outcome == Outcome::kInvalid;
+    std::string text(message(why));
+    if (!node.failed_child.empty()) text = fmt::format("stage '{}': {}", node.failed_child, text);
+    job.end(invalid ? Outcome::kFailed : node.failure.why.outcome,
+            absl::Status(invalid ? absl::StatusCode::kInternal : why.code(), text),
+            {.stages = node.explain_stages(now)});
+  }
+  job.route().gate->leave();
+}
+
+}  // namespace fermata::engine
