@@ -84,6 +84,28 @@ TEST_F(TreeByHand, WhoIsRejectedBetweenStagesIsSoBeforeTheNext) {
   EXPECT_EQ(ending().hopeless, kNoChild);
 }
 
+// Its option went away while the request was on its way there, and the plan may be back by then.
+TEST_F(TreeByHand, WhoFailsWhileThePlanOfDedicatedReplicasChangesIsTriedAgain) {
+  const ServiceId quick = leaf(10), slow = leaf(30);
+  const ServiceId chain =
+      pipeline({{.service = quick, .options = {quick, slow}, .dedicated = true}});
+  tree.planned(chain, {1});
+  arrive(chain, 0, 1000);
+  JobId child = one().id;
+  for (const std::vector<uint32_t>& away : {std::vector<uint32_t>{0}, {0}, {1}}) {
+    tree.planned(chain, {0});
+    tree.planned(chain, away);
+    end(child, 1, 0, Ending::kFailed);
+    const auto again = one();
+    EXPECT_EQ(again.option, away[0]);
+    child = again.id;
+    tree.planned(chain, {1});
+  }
+  tree.planned(chain, {1});  // the same
+  end(child, 2, 0, Ending::kFailed);
+  EXPECT_EQ(ending().how, Ending::kFailed);
+}
+
 // Requests of the second stage wait for 50 ms whatever they run: a request whose first stage could
 // start now is not worth starting.
 TEST_F(TreeByHand, WaitsOfLaterStagesCountUntilNobodyHasComeForLong) {

@@ -10,6 +10,7 @@
 #include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "engine/host/door.h"
 #include "policy/scheduler.h"
 
 namespace fermata::engine {
@@ -32,9 +33,8 @@ std::vector<uint32_t> own_processors() {
 struct Replicas::Cell {
   std::string service, model;
   uint32_t threads, most;
-  bool wanted = false;                // by the plan
-  std::atomic<bool> open{false};      // takes work
-  std::atomic<uint32_t> entering{0};  // jobs, which may be underway to the driver
+  bool wanted = false;  // by the plan
+  Door door;            // for jobs
   std::atomic<uint32_t> serving{0};
   std::set<VariantId> loaded;
   std::vector<std::vector<size_t>> processors;  // by replica that serves: places in processors_
@@ -80,11 +80,10 @@ bool Replicas::submit(const std::shared_ptr<Job>& job) {
   const auto found = cells_.find(job->route().service);
   if (found == cells_.end()) return false;
   Cell& cell = *found->second;
-  ++cell.entering;
-  const bool open = cell.open;
-  if (open) cell.driver.submit(job);
-  --cell.entering;
-  return open;
+  if (!cell.door.enter()) return false;
+  cell.driver.submit(job);
+  cell.door.leave();
+  return true;
 }
 
 void Replicas::cancel(JobId id) {
@@ -154,7 +153,7 @@ void Replicas::follow(const std::string& service, const Plan& plan,
     cell->wanted = true;
     cell->driver.limit_batches(std::max(own.batch, 1u));
     if (own.replicas > cell->serving) resize(*cell, own.replicas);
-    cell->open = cell->serving > 0;
+    if (cell->serving > 0) cell->door.open();
   }
   moved();
   for (const auto& [route, cell] : cells_) {
@@ -172,10 +171,7 @@ void Replicas::sweep() {
   const std::lock_guard lock(mutex_);
   for (const auto& [route, cell] : cells_) {
     if (cell->wanted || cell->serving == 0) continue;
-    cell->open = false;
-    const bool is_over = cell->entering == 0 && cell->driver.idle();
-    if (is_over) resize(*cell, 0);
-    cell->open = !is_over;
+    if (cell->door.close_if([&] { return cell->driver.idle(); })) resize(*cell, 0);
   }
 }
 

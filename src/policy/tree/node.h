@@ -33,6 +33,7 @@ struct Child {
   Time last;  // after which the rest cannot make it: where it is rejected, it may be tried again
   bool begun = false;  // as Task has it
   bool again = false;  // it was tried before
+  uint32_t plan = 0;   // by which it was started
 };
 
 // A request for a composite service: what a chooser decides on.

@@ -47,6 +47,7 @@ void PipelineChooser::planned(std::vector<uint32_t> options) {
   for (size_t s = 0; s < options.size(); ++s) {
     FERMATA_CHECK(options[s] == kAnyOption || options[s] < stages_[s].options.size());
   }
+  plans_ += options != plan_;
   plan_ = std::move(options);
 }
 
@@ -124,6 +125,7 @@ bool PipelineChooser::start(Node& node, uint32_t stage, const Ahead& least, cons
                             Time now, Branches& tree) {
   Child& child = node.children[stage];
   child.option = planned_option(stage);
+  child.plan = plans_;
   child.service = service(stage, child.option);
   child.due = child.last = Time::infinite();
   child.begun = !stages_[stage].after.empty();
@@ -197,8 +199,7 @@ void PipelineChooser::ended(Node& node, uint32_t stage, Ending how, Time now, Br
   Child& child = node.children[stage];
   const bool was_planned = child.option != kAnyOption && !std::exchange(child.again, true);
   const bool dedicated = stages_[stage].dedicated;
-  const bool moved = planned_option(stage) != child.option && how != Ending::kRejected;
-  const bool stays = dedicated && !moved;
+  const bool moved = std::exchange(child.plan, plans_) != plans_ && how != Ending::kRejected;
   const bool has_time = how == Ending::kRejected && child.due < child.last;
   if (!dedicated) {
     leave_open(child, stage, child.last - now, now, tree);
@@ -207,7 +208,7 @@ void PipelineChooser::ended(Node& node, uint32_t stage, Ending how, Time now, Br
     child.service = service(stage, child.option);
   }
   const Ahead own = tree.ahead(child.service, child.items, now);
-  if (((was_planned && !stays) || has_time) && now + own.run <= child.last) {
+  if (((dedicated ? moved : was_planned) || has_time) && now + own.run <= child.last) {
     child.due = child.last;
     return tree.start(node, stage, now);
   }

@@ -14,7 +14,8 @@ struct PipelineStage {
   // Of a stage that has variants, each alone; `service` is whichever of them is worth its price.
   std::vector<ServiceId> options = {};
   // Options have workers of their own: no other than the planned one takes requests. One that
-  // failed is tried again where the plan has changed meanwhile.
+  // failed is tried again where the plan has changed meanwhile, as often as it does, and may have
+  // changed back.
   bool dedicated = false;
   // All items of a request take the same option, since answers of several do not fit together.
   bool uniform = false;
@@ -65,6 +66,7 @@ class PipelineChooser final : public NodeChooser {
   const std::vector<PipelineStage> stages_;
   std::vector<bool> is_last_;   // nothing reads it
   std::vector<uint32_t> plan_;  // by stage; empty: none
+  uint32_t plans_ = 0;          // that there were, each other than the one before
 };
 
 }  // namespace fermata::policy
