@@ -5,9 +5,12 @@
 #include <filesystem>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "base/clock.h"
+#include "base/document.h"
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
@@ -26,6 +29,7 @@ constexpr const char* kProfileExamples = R"(Examples:
   fermata profile models/ocr-detect --shape x=3,640,640 --max-batch 4
   fermata profile models/digits-cnn --threads 2 --runs 500 | jq .linear_ms
   fermata profile models/digits-cnn --threads 4 --worker-type wide
+  fermata profile models/digits-cnn --threads 1,2,4
   fermata profile models/digits-cnn --data images.npy --labels labels.npy
   fermata profile models/digits-cnn --data zoo/data/digits-test.jsonl --output label)";
 
@@ -33,6 +37,7 @@ struct ProfileArguments {
   std::string folder;
   int64_t version = 0;  // 0: the newest that is served
   engine::WorkerType worker;
+  std::vector<uint32_t> threads = {1};
   engine::MeasureOptions measure;
   std::vector<std::string> shapes;
   bool keep = true;
@@ -141,6 +146,42 @@ absl::StatusOr<Profile> measure_folder(const ProfileArguments& arguments,
   return profile;
 }
 
+// Measures, keeps what an earlier measurement knew, and writes it if it is to.
+absl::StatusOr<Profile> measure_into(const ProfileArguments& arguments, const ModelFolder& folder,
+                                     const std::filesystem::path& file) {
+  ASSIGN_OR_RETURN(Profile profile, measure_folder(arguments, folder));
+  const absl::StatusOr<Profile> earlier = read_profile(file);
+  succeed(earlier.ok() ? std::optional(*earlier) : std::nullopt, profile);
+  tell_unknown_recalls(profile.answers);
+  if (!arguments.keep) return profile;
+  RETURN_IF_ERROR(write_profile(profile, file));
+  std::cerr << "written to " << file.string() << "\n";
+  return profile;
+}
+
+// Those that the machine has processors for, each into a profile of its own.
+absl::Status measure_by_threads(ProfileArguments arguments, const ModelFolder& folder) {
+  if (!arguments.labelled.data.empty() || !arguments.worker.name.empty()) {
+    return invalid("--threads names several numbers, expected one beside --data or --worker-type");
+  }
+  const auto processors = static_cast<uint32_t>(engine::own_processors().size());
+  Json all = Json::object();
+  for (const uint32_t threads : std::set(arguments.threads.begin(), arguments.threads.end())) {
+    if (threads > processors) {
+      std::cerr << fmt::format("{} threads are left out: there are {} processors\n", threads,
+                               processors);
+      continue;
+    }
+    arguments.worker.threads = threads;
+    ASSIGN_OR_RETURN(const Profile profile,
+                     measure_into(arguments, folder, folder.profile_with(threads)));
+    all[std::to_string(threads)] = Json::parse(to_json(profile));
+  }
+  if (all.empty()) return invalid("--threads has no number up to {}", processors);
+  std::cout << write_json(all);
+  return absl::OkStatus();
+}
+
 absl::Status run_profile(ProfileArguments arguments) {
   for (const std::string& shape : arguments.shapes) {
     RETURN_IF_ERROR(read_shape(shape, arguments.measure.shapes));
@@ -152,16 +193,13 @@ absl::Status run_profile(ProfileArguments arguments) {
   if (arguments.labelled.data.empty() && !arguments.labelled.labels.empty()) {
     return invalid("--labels is given without --data, the inputs that they are the classes of");
   }
-  ASSIGN_OR_RETURN(Profile profile, measure_folder(arguments, folder));
-  const std::filesystem::path file =
-      arguments.worker.name.empty() ? folder.profile() : folder.profile_on(arguments.worker.name);
-  const absl::StatusOr<Profile> earlier = read_profile(file);
-  succeed(earlier.ok() ? std::optional(*earlier) : std::nullopt, profile);
-  tell_unknown_recalls(profile.answers);
-  if (arguments.keep) {
-    RETURN_IF_ERROR(write_profile(profile, file));
-    std::cerr << "written to " << file.string() << "\n";
-  }
+  if (arguments.threads.size() > 1) return measure_by_threads(std::move(arguments), folder);
+  arguments.worker.threads = arguments.threads.front();
+  ASSIGN_OR_RETURN(
+      const Profile profile,
+      measure_into(arguments, folder,
+                   arguments.worker.name.empty() ? folder.profile()
+                                                 : folder.profile_on(arguments.worker.name)));
   std::cout << to_json(profile);
   return absl::OkStatus();
 }
@@ -182,7 +220,10 @@ void add_profile(CLI::App& app, int& exit_code) {
       ->check(CLI::PositiveNumber);
   command->add_option("--provider", worker.provider, "Execution provider: cpu, cuda, tensorrt")
       ->capture_default_str();
-  command->add_option("--threads", worker.threads, "Threads of a worker")
+  command
+      ->add_option("--threads", arguments->threads,
+                   "Threads of a worker; several, 1,2,4, write profile.threads-N.json each")
+      ->delimiter(',')
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   worker.name.clear();

@@ -15,6 +15,7 @@
 #include "base/time.h"
 #include "estimate/aggregation.h"
 #include "operators/operator.h"
+#include "plan/pipeline/base_allocation_document.h"
 #include "plan/pipeline/pipeline_problem.h"
 #include "plan/variants/penalty.h"
 #include "policy/scheduler.h"
@@ -153,7 +154,10 @@ struct AdapterOptions {
   // Stages have replicas of their own, workers that run nothing else; otherwise they share the
   // pool's.
   bool dedicated = false;
-  std::map<std::string, uint32_t> threads;  // of a replica, by model; of others as of a worker
+  // Of a replica, by model; of others what equation 1 says, from the profiles that were written
+  // for several numbers of threads, and as of a worker where there are none.
+  std::map<std::string, uint32_t> threads;
+  double threshold_rps = 5;  // equation 1's: what one replica serves at least
   // Of dedicated replicas, which the engine fills in: what may run, and on what.
   struct Variant {
     std::string route, model;        // "service/stage/model"
@@ -161,6 +165,13 @@ struct AdapterOptions {
     uint32_t threads = 1, most = 1;  // of a replica; replicas
   };
   std::vector<Variant> variants;
+  // What the number of threads was taken from, by stage.
+  struct Cores {
+    std::string stage;
+    plan::BaseAllocationProblem problem;
+    plan::BaseAllocation answer;
+  };
+  std::vector<Cores> cores;
 };
 
 // What makes a service one of kind `pipeline`: its requests run through these services.

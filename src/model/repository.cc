@@ -90,6 +90,20 @@ absl::Status check_file_names(const inference::ModelConfig& config, std::string_
 
 }  // namespace
 
+std::map<uint32_t, fs::path> ModelFolder::profiles_by_threads() const {
+  constexpr std::string_view kBefore = "profile.threads-", kBehind = ".json";
+  std::map<uint32_t, fs::path> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(path, ignored)) {
+    const std::string file = entry.path().filename().string();
+    if (!file.starts_with(kBefore) || !file.ends_with(kBehind)) continue;
+    const size_t digits = file.size() - kBefore.size() - kBehind.size();
+    const auto threads = version_number(file.substr(kBefore.size(), digits));
+    if (threads && *threads <= 1024) found[static_cast<uint32_t>(*threads)] = entry.path();
+  }
+  return found;
+}
+
 fs::path ModelFolder::file(int64_t version) const {
   const std::string& name = config.default_model_filename();
   return files / std::to_string(version) / (name.empty() ? "model.onnx" : name);

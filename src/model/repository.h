@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,6 +27,11 @@ struct ModelFolder {
   std::filesystem::path profile_on(std::string_view worker_type) const {
     return path / ("profile." + std::string(worker_type) + ".json");
   }
+  // On workers of so many threads, whatever they are called; those that there are.
+  std::filesystem::path profile_with(uint32_t threads) const {
+    return profile_on("threads-" + std::to_string(threads));
+  }
+  std::map<uint32_t, std::filesystem::path> profiles_by_threads() const;
   std::filesystem::path file(int64_t version) const;
 };
 

@@ -93,14 +93,10 @@ inline EngineOptions options_for(const std::filesystem::path& repository) {
 }
 
 // A model of the emulated kind that needs no file: one FP32 input and output of `n`.
-inline void write_emulated(const TemporaryFolder& folder, const std::string& model,
-                           uint32_t max_batch, double alpha_ms, double beta_ms,
-                           double memory_mb = 0) {
-  folder.write(model + "/config.pbtxt",
-               "max_batch_size: " + std::to_string(max_batch) +
-                   "\ninput { name: \"x\" data_type: TYPE_FP32 dims: 2 }\n"
-                   "output { name: \"y\" data_type: TYPE_FP32 dims: 3 }\n");
-  std::filesystem::create_directories(folder.path() / model / "1");
+inline void write_emulated_profile(const TemporaryFolder& folder, const std::string& model,
+                                   uint32_t max_batch, double alpha_ms, double beta_ms,
+                                   double memory_mb = 0,
+                                   const std::string& file = "profile.json") {
   Profile profile{
       .version = 1, .model = model, .model_version = "1", .machine = "none", .provider = "cpu"};
   for (uint32_t b : {1u, std::max(2u, max_batch)}) {
@@ -109,7 +105,18 @@ inline void write_emulated(const TemporaryFolder& folder, const std::string& mod
   }
   fit(profile);
   profile.memory_mb = profile.static_mb = memory_mb;
-  FERMATA_CHECK(write_profile(profile, folder.path() / model / "profile.json").ok());
+  FERMATA_CHECK(write_profile(profile, folder.path() / model / file).ok());
+}
+
+inline void write_emulated(const TemporaryFolder& folder, const std::string& model,
+                           uint32_t max_batch, double alpha_ms, double beta_ms,
+                           double memory_mb = 0) {
+  folder.write(model + "/config.pbtxt",
+               "max_batch_size: " + std::to_string(max_batch) +
+                   "\ninput { name: \"x\" data_type: TYPE_FP32 dims: 2 }\n"
+                   "output { name: \"y\" data_type: TYPE_FP32 dims: 3 }\n");
+  std::filesystem::create_directories(folder.path() / model / "1");
+  write_emulated_profile(folder, model, max_batch, alpha_ms, beta_ms, memory_mb);
 }
 
 }  // namespace fermata::engine

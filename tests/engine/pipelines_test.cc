@@ -11,6 +11,7 @@
 #include "engine/engine.h"
 #include "engine/fixture.h"
 #include "engine/services/adapter.h"
+#include "model/latency_at.h"
 #include "plan/pipeline/pipeline_planner.h"
 
 namespace fermata::engine {
@@ -304,6 +305,53 @@ TEST_F(Pipelines, DedicatedReplicasComeAndGoWithoutLosingARequest) {
   options.services.back().pipeline->adapter = adapter;
   EXPECT_THAT(std::string(make_engine(options).status().message()),
               HasSubstr("expected a model or variants"));
+}
+
+// Equation 1 by hand: 60 requests a second are too many for one thread of "quick" (50) and not for
+// two (100); "slow" bears them on no number, and so has the most; the user says what "said" has.
+TEST_F(Pipelines, DedicatedReplicasHaveTheThreadsOfEquationOne) {
+  const TemporaryFolder folder;
+  for (const char* model : {"plain", "quick", "slow", "said"}) {
+    write_emulated(folder, model, 4, 0, 20);
+  }
+  const auto profiled = [&folder](const std::string& model, uint32_t threads, double ms) {
+    write_emulated_profile(folder, model, 2, 0, ms, 0,
+                           "profile.threads-" + std::to_string(threads) + ".json");
+  };
+  for (const char* model : {"quick", "said"}) {
+    profiled(model, 1, 20);
+    profiled(model, 2, 10);
+    profiled(model, 4, 5);
+  }
+  profiled("slow", 1, 90);
+  profiled("slow", 2, 50);
+  profiled("slow", 8, 1);  // more than all workers have
+  EngineOptions options = options_for(folder.path());
+  options.workers.executor = ExecutorKind::kEmulated;
+  options.workers.types[0].count = 4;
+  ServiceOptions either{.name = "p/b"};
+  either.variants = VariantsOptions{.models = {"quick", "slow", "said"}};
+  either.variants->accuracy = {{"quick", 0.2}, {"slow", 0.1}, {"said", 0.1}};
+  ServiceOptions outer = pipeline("p", {{"a", "plain"}, {"b", "p/b"}});
+  outer.pipeline->stages[1].inputs = {{"x", "x"}};  // of the request
+  AdapterOptions adapter{.sla = Duration::seconds(10), .dedicated = true, .threads = {{"said", 4}}};
+  adapter.threshold_rps = 60;
+  adapter.limits.batch_sizes = {1};
+  outer.pipeline->adapter = adapter;
+  options.services = {outer, either};
+  auto engine = make_engine(options);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const auto decisions = (*engine)->adapter_decisions();
+  ASSERT_FALSE(decisions.empty());
+  const auto& stages = decisions[0].decision.problem.stages;
+  EXPECT_EQ(stages[0].variants[0].cost, 1);  // no profile by threads: as a worker
+  EXPECT_EQ(stages[1].variants[0].cost, 2);
+  EXPECT_EQ(*latency_ms(stages[1].variants[0].latency, 1), 10);  // and as profiled there
+  EXPECT_EQ(stages[1].variants[1].cost, 2);
+  EXPECT_EQ(stages[1].variants[2].cost, 4);
+  ASSERT_EQ(decisions[0].cores.size(), 1u);
+  EXPECT_EQ(decisions[0].cores[0].stage, "b");
+  EXPECT_THAT(decisions[0].cores[0].answer.cores, ElementsAre(2, std::nullopt, 4));
 }
 
 // Four workers serve as long as no plan but that of dedicated replicas needs them.

@@ -2,6 +2,7 @@
 what it says of data that does not fit."""
 
 import json
+import os
 import shutil
 import subprocess
 
@@ -114,3 +115,21 @@ def test_wrong_arguments_are_told(model, arrays, tmp_path):
     pair = profile(ROOT / "tests/data/repository/pair", "--no-write", "--data", arrays[0],
                    "--labels", arrays[1])
     assert "the model has 2 inputs: expected INPUT=FILE.npy" in pair.stderr
+
+
+def test_several_numbers_of_threads_have_a_profile_each(model):
+    done = profile(model, "--threads", "2,1,4096")
+    assert done.returncode != 0 and not list(model.glob("profile*"))
+    processors = len(os.sched_getaffinity(0))
+    done = profile(model, "--threads", "2,1,1000")
+    assert done.returncode == 0, done.stderr
+    expected = [str(n) for n in (1, 2) if n <= processors]
+    measured = json.loads(done.stdout)
+    assert list(measured) == expected
+    assert f"1000 threads are left out: there are {processors} processors" in done.stderr
+    for threads in expected:
+        written = json.loads((model / f"profile.threads-{threads}.json").read_text())
+        assert written == measured[threads] and written["threads"] == int(threads)
+    assert not (model / "profile.json").exists()
+    done = profile(model, "--threads", "1,2", "--data", DIGITS)
+    assert done.returncode == 2 and "expected one beside --data" in done.stderr

@@ -178,6 +178,9 @@ absl::StatusOr<std::optional<Profile>> Loader::written(const ModelFolder& folder
   };
   ASSIGN_OR_RETURN(std::optional<Profile> own, read_if_there(folder.profile_on(worker.name)));
   if (own && fits(*own, folder.profile_on(worker.name))) return own;
+  const std::filesystem::path by_threads = folder.profile_with(worker.threads);
+  ASSIGN_OR_RETURN(own, read_if_there(by_threads));
+  if (own && fits(*own, by_threads)) return own;
   if (common && fits(*common, folder.profile())) return common;
   return std::nullopt;
 }

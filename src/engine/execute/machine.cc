@@ -1,6 +1,7 @@
 #include "engine/execute/machine.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -27,6 +28,17 @@ std::string describe_machine() {
 double machine_mb() {
   return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE)) /
          (1 << 20);
+}
+
+std::vector<uint32_t> own_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<uint32_t> processors;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return processors;
+  for (uint32_t p = 0; p < CPU_SETSIZE; ++p) {
+    if (CPU_ISSET(p, &set)) processors.push_back(p);
+  }
+  return processors;
 }
 
 double resident_mb() {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace fermata::engine {
 
@@ -9,6 +11,9 @@ std::string describe_machine();
 
 // Memory that this machine has, in mebibytes.
 double machine_mb();
+
+// The processors that this process may use.
+std::vector<uint32_t> own_processors();
 
 // Resident memory of this process now, in mebibytes.
 double resident_mb();

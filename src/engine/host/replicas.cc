@@ -1,6 +1,5 @@
 #include "engine/host/replicas.h"
 
-#include <sched.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -10,25 +9,11 @@
 #include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "engine/execute/machine.h"
 #include "engine/host/door.h"
 #include "policy/scheduler.h"
 
 namespace fermata::engine {
-namespace {
-
-std::vector<uint32_t> own_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<uint32_t> processors;
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return processors;
-  for (uint32_t p = 0; p < CPU_SETSIZE; ++p) {
-    if (CPU_ISSET(p, &set)) processors.push_back(p);
-  }
-  return processors;
-}
-
-}  // namespace
-
 // Of a stage's variant.
 struct Replicas::Cell {
   std::string service, model;

@@ -193,7 +193,7 @@ const AdapterDecision& Adapter::decide(const Pipeline& pipeline, const StageMeas
   // What the SLA leaves beside the time of the plan that runs, a burst may wait.
   square_root_.set_burst(
       static_cast<size_t>(std::max(0.0, (sla_ms - planned_ms().value_or(sla_ms)) / 1e3)));
-  AdapterDecision decision{service_, ++decisions_, forecast(), {}};
+  AdapterDecision decision{service_, ++decisions_, forecast(), {}, options_.cores};
   decision.decision = planner_.decide(decision.forecast_rps);
   if (!decision.decision.answer.feasible) {
     ++infeasible_;

@@ -24,6 +24,8 @@ struct AdapterDecision {
   uint64_t number = 0;  // counts from 1
   double forecast_rps = 0;
   plan::PipelineDecision decision;
+  // Of dedicated replicas: by which equation their threads were counted.
+  std::vector<AdapterOptions::Cores> cores;
 };
 
 // What is measured of the services that a pipeline is made of.

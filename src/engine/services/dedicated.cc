@@ -6,6 +6,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
+#include "engine/services/base_cores.h"
 #include "engine/services/pipeline.h"
 #include "policy/scheduler.h"
 
@@ -28,7 +29,7 @@ uint32_t type_with(uint32_t threads, WorkerOptions& workers) {
     if (workers.types[t].threads == threads) return t;
   }
   WorkerType type = workers.types.front();
-  type.name = fmt::format("replica-{}", threads);
+  type.name = fmt::format("threads-{}", threads);
   type.count = 0;
   type.threads = threads;
   workers.types.push_back(std::move(type));
@@ -50,11 +51,11 @@ absl::Status prepare(EngineOptions& options, ServiceOptions& service) {
           "models where replicas are dedicated",
           service.name, stage.name, stage.service);
     }
+    RETURN_IF_ERROR(allocate_cores(options, service.name, stage.name, models, own));
     uint32_t fewest = ~uint32_t{0};
     for (const std::string& model : models) {
       known.insert(model);
-      const auto said = own.threads.find(model);
-      const uint32_t threads = said == own.threads.end() ? worker.threads : said->second;
+      const uint32_t threads = threads_of(own, stage.name, model, worker.threads);
       fewest = std::min(fewest, threads);
       const std::string route = stage_route(stage_route(service.name, stage.name), model);
       own.variants.push_back({route, model, type_with(threads, options.workers), threads});

@@ -45,6 +45,20 @@ BaseAllocationProblem read_base_allocation(Reader root) {
   return problem;
 }
 
+Json write_base_allocation_problem(const BaseAllocationProblem& problem) {
+  Json variants = Json::array();
+  for (size_t v = 0; v < problem.names.size(); ++v) {
+    Json latencies = Json::object();
+    for (const auto& [cores, latency] : problem.variants[v]) {
+      latencies[std::to_string(cores)] = write_latency(latency);
+    }
+    variants.push_back({{"name", problem.names[v]}, {"latency_ms", std::move(latencies)}});
+  }
+  return {{"threshold_rps", problem.threshold_rps},
+          {"batch_sizes", problem.batch_sizes},
+          {"variants", std::move(variants)}};
+}
+
 Json write_base_allocation(const BaseAllocationProblem& problem, const BaseAllocation& allocation) {
   Json cores = Json::object();
   bool feasible = true;

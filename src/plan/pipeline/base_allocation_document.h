@@ -14,6 +14,8 @@ struct BaseAllocationProblem {
 
 // `fermata plan cores`: docs/schemas/cores.schema.json.
 BaseAllocationProblem read_base_allocation(Reader root);
+// The document that the former reads.
+Json write_base_allocation_problem(const BaseAllocationProblem& problem);
 Json write_base_allocation(const BaseAllocationProblem& problem, const BaseAllocation& allocation);
 
 }  // namespace fermata::plan

@@ -229,6 +229,10 @@ engine::AdapterOptions adapter_options(Reader reader, operators::Resolve resolve
   if (options.dedicated && limits.max_replicas < 1) {
     fields["max_replicas"].fail("at least 1 where replicas are dedicated");
   }
+  if (const Reader least = fields["threshold_rps"]; least.present()) {
+    options.threshold_rps = least.positive();
+    if (!options.dedicated) least.fail("no such field but for replicas: dedicated");
+  }
   if (const Reader threads = fields["threads"]; threads.present() && !options.dedicated) {
     threads.fail("no such field but for replicas: dedicated");
   } else if (threads.present()) {

@@ -164,6 +164,13 @@ Json Operations::decisions() const {
                          {"problem", plan::write_pipeline_problem(decision.problem)},
                          {"answer", plan::write_pipeline_plan(decision.problem, decision.answer)},
                          {"applied", decision.applied}});
+    if (each.cores.empty()) continue;
+    Json& cores = pipelines.back()["cores"] = Json::array();
+    for (const engine::AdapterOptions::Cores& stage : each.cores) {
+      cores.push_back({{"stage", stage.stage},
+                       {"problem", plan::write_base_allocation_problem(stage.problem)},
+                       {"answer", plan::write_base_allocation(stage.problem, stage.answer)}});
+    }
   }
   return {{"group", std::move(group)},
           {"ensemble", std::move(ensemble)},
