@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/status.h"
 #include "plan/pipeline/pipeline_document.h"
@@ -19,30 +18,6 @@ plan::PipelineAdapterOptions planner_options(const AdapterOptions& options, doub
   made.problem.max_replicas *= shares;
   if (!options.dedicated) made.problem.max_cost = std::min(made.problem.max_cost, cores);
   return made;
-}
-
-// The fastest have as many replicas as there may be: those of the stages that have most go until
-// the cores are enough.
-void fit_cores(const plan::PipelineProblem& problem, std::vector<plan::PipelineStagePlan>& stages) {
-  const auto cost_of = [&](size_t s) { return problem.stages[s].variants[stages[s].variant].cost; };
-  double cost = 0;
-  for (size_t s = 0; s < stages.size(); ++s) {
-    if (cost_of(s) > 0) {
-      stages[s].replicas = std::min(stages[s].replicas, std::ceil(problem.max_cost / cost_of(s)));
-    }
-    cost += cost_of(s) * stages[s].replicas;
-  }
-  while (cost > problem.max_cost) {
-    size_t most = 0;
-    for (size_t s = 1; s < stages.size(); ++s) {
-      const bool costs_more =
-          cost_of(s) * stages[s].replicas > cost_of(most) * stages[most].replicas;
-      if (stages[s].replicas > 1 && (costs_more || stages[most].replicas <= 1)) most = s;
-    }
-    if (stages[most].replicas <= 1) return;
-    --stages[most].replicas;
-    cost -= cost_of(most);
-  }
 }
 
 // At the batch sizes that the planner may take.
@@ -230,9 +205,7 @@ std::vector<plan::PipelineStagePlan> Adapter::stages_to_run() const {
   const plan::PipelineDecision& newest = last_.front().decision;
   if (newest.answer.feasible) return newest.answer.stages;
   if (most_.feasible) return most_.stages;
-  std::vector<plan::PipelineStagePlan> stages = planner_.fastest();
-  fit_cores(newest.problem, stages);
-  return stages;
+  return planner_.fastest();
 }
 
 PipelineStatistics Adapter::statistics() const {

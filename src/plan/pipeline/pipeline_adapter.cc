@@ -1,6 +1,7 @@
 #include "plan/pipeline/pipeline_adapter.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "model/latency_at.h"
@@ -11,6 +12,29 @@ namespace {
 
 bool same_stage(const PipelineStagePlan& a, const PipelineStagePlan& b) {
   return a.variant == b.variant && a.batch == b.batch && a.replicas == b.replicas;
+}
+
+// Of replicas that are as many as there may be: those of the stages whose cost most go until
+// `max_cost` is enough, one of each stage stays.
+void fit_cost(double max_cost, const std::vector<double>& costs,
+              std::vector<PipelineStagePlan>& stages) {
+  double cost = 0;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    if (costs[s] > 0) {
+      stages[s].replicas = std::min(stages[s].replicas, std::ceil(max_cost / costs[s]));
+    }
+    cost += costs[s] * stages[s].replicas;
+  }
+  while (cost > max_cost) {
+    size_t most = 0;
+    for (size_t s = 1; s < stages.size(); ++s) {
+      const bool costs_more = costs[s] * stages[s].replicas > costs[most] * stages[most].replicas;
+      if (stages[s].replicas > 1 && (costs_more || stages[most].replicas <= 1)) most = s;
+    }
+    if (stages[most].replicas <= 1) return;
+    --stages[most].replicas;
+    cost -= costs[most];
+  }
 }
 
 }  // namespace
@@ -70,8 +94,11 @@ std::vector<PipelineStagePlan> PipelineAdapter::translated(const PipelinePlan& p
 }
 
 std::vector<PipelineStagePlan> PipelineAdapter::fastest() const {
+  const bool fixed = options_.method == PipelineMethod::kRim;
   std::vector<PipelineStagePlan> stages;
+  std::vector<double> costs;
   for (size_t s = 0; s < options_.problem.stages.size(); ++s) {
+    costs.push_back(0);
     const PipelineStage& stage = options_.problem.stages[s];
     PipelineStagePlan& plan = stages.emplace_back();
     plan.latency_ms = std::numeric_limits<double>::infinity();
@@ -79,12 +106,13 @@ std::vector<PipelineStagePlan> PipelineAdapter::fastest() const {
       const double ms = latency_ms(stage.variants[v].latency, 1).value_or(plan.latency_ms);
       if (ms >= plan.latency_ms) continue;
       plan.latency_ms = ms;
+      costs.back() = stage.variants[v].cost;
       plan.variant = options_.method == PipelineMethod::kFa2 ? options_.variants[s] : v;
     }
-    plan.replicas = options_.method == PipelineMethod::kRim
-                        ? options_.replicas[s]
-                        : std::min(options_.problem.max_replicas, kMostFallback);
+    plan.replicas =
+        fixed ? options_.replicas[s] : std::min(options_.problem.max_replicas, kMostFallback);
   }
+  if (!fixed) fit_cost(options_.problem.max_cost, costs, stages);
   return stages;
 }
 

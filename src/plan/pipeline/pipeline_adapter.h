@@ -29,7 +29,7 @@ struct PipelineDecision {
 
 // One decision an interval: solves the problem for the forecast rate. Where nothing keeps the
 // limits, the plan before stays; the first decision then takes what is fastest, on as many replicas
-// as are allowed (up to kMostFallback).
+// as are allowed (up to kMostFallback) and cost no more than max_cost together.
 class PipelineAdapter {
  public:
   static constexpr double kMostFallback = 100;

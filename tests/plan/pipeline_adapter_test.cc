@@ -1,0 +1,48 @@
+#include "plan/pipeline/pipeline_adapter.h"
+
+#include <gtest/gtest.h>
+
+namespace fermata::plan {
+namespace {
+
+PipelineStage stage(std::string name, double fast_ms, double fast_cost) {
+  PipelineStage made{.name = std::move(name)};
+  made.variants = {{"slow", 0.9, 8, TableLatency{{{1, 10 * fast_ms}}}},
+                   {"fast", 0.5, fast_cost, TableLatency{{{1, fast_ms}}}}};
+  return made;
+}
+
+// Nothing keeps the limits at that rate: the fastest variants run, on what may be had and no more.
+TEST(PipelineAdapter, ItsFirstPlanCostsNoMoreThanIsAllowed) {
+  PipelineAdapterOptions options;
+  options.problem.stages = {stage("a", 10, 1), stage("b", 20, 2)};
+  options.problem.sla_ms = 1000;
+  options.problem.batch_sizes = {1};
+  options.problem.max_cost = 7;
+  PipelineAdapter adapter(options);
+  const PipelineDecision decision = adapter.decide(100'000);
+  EXPECT_FALSE(decision.answer.feasible);
+  double cost = 0;
+  for (size_t s = 0; s < 2; ++s) {
+    EXPECT_EQ(adapter.current()[s].variant, 1u);
+    EXPECT_GE(adapter.current()[s].replicas, 1);
+    cost += options.problem.stages[s].variants[1].cost * adapter.current()[s].replicas;
+  }
+  EXPECT_LE(cost, 7);
+  EXPECT_GE(cost, 6);
+}
+
+// One replica of each is there even where that is more.
+TEST(PipelineAdapter, EveryStageHasAReplica) {
+  PipelineAdapterOptions options;
+  options.problem.stages = {stage("a", 10, 1), stage("b", 20, 2)};
+  options.problem.sla_ms = 1000;
+  options.problem.batch_sizes = {1};
+  options.problem.max_cost = 2;
+  PipelineAdapter adapter(options);
+  adapter.decide(100'000);
+  for (const PipelineStagePlan& plan : adapter.current()) EXPECT_EQ(plan.replicas, 1);
+}
+
+}  // namespace
+}  // namespace fermata::plan
