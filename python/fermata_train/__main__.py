@@ -34,6 +34,13 @@ def shape(text):
     return sizes
 
 
+def scales(text):
+    parts = [int(part) for part in text.split(",") if part]
+    if any(part < 2 for part in parts):
+        raise argparse.ArgumentTypeError(f"'{text}' has a number of parts below 2")
+    return parts
+
+
 def positive(kind):
     def parse(text):
         value = kind(text)
@@ -85,6 +92,9 @@ def arguments(argv):
                                "deviation (default: %(default)s)")
     forecast.add_argument("--share", type=share, default=2 / 3, metavar="X",
                           help="of the trace to train on, the rest is tried (default: 2/3)")
+    forecast.add_argument("--scales", type=scales, default="2,4,8,16,32", metavar="N,N",
+                          help="train on so many parts of the load too, so that the network serves smaller "
+                               "loads; empty: only as it is (default: %(default)s)")
     forecast.add_argument("--epochs", type=positive(int), default=6, metavar="N",
                           help="default: %(default)s")
     forecast.add_argument("--seed", type=int, default=7, metavar="N")

@@ -35,9 +35,26 @@ def read_trace(path):
 
 
 def windows(loads, stride):
-    """[n, 120] and the highest of the 20 that follow each, [n]."""
-    rows = np.lib.stride_tricks.sliding_window_view(loads, WINDOW + HORIZON)[::stride]
-    return torch.tensor(rows[:, :WINDOW]), torch.tensor(rows[:, WINDOW:].max(1))
+    """[n, 140]: what is seen, and what follows."""
+    return torch.tensor(np.lib.stride_tricks.sliding_window_view(loads, WINDOW + HORIZON)[::stride])
+
+
+def halves(rows):
+    """[n, 120] and the highest of the 20 that follow each, [n], but for those that nothing follows."""
+    highest = rows[:, WINDOW:].amax(1)
+    followed = highest > 0
+    return rows[followed, :WINDOW], highest[followed]
+
+
+def smaller(rows, scales):
+    """Every second time as it is; else as a service sees it that has one of so many parts of the load:
+    an even share of each second, as where a balancer deals requests out, or those of some users."""
+    if torch.rand(()) < 0.5 or not scales:
+        return rows
+    parts = scales[int(torch.randint(len(scales), ()))]
+    if torch.rand(()) < 0.5:
+        return (rows / parts).floor()
+    return torch.binomial(rows.round(), torch.full_like(rows, 1 / parts))
 
 
 class Forecast(nn.Module):
@@ -59,7 +76,7 @@ class Forecast(nn.Module):
         highest = periods.amax(2)
         level = highest.mean(1, keepdim=True).clamp(min=1e-3)
         if self.summary:
-            mean = loads.mean(1, keepdim=True).clamp(min=1e-3)
+            mean = loads.mean(1, keepdim=True).clamp(min=0.05)
             means = periods.mean(2)
             deviation = ((periods - means[:, :, None]) ** 2).mean(2).sqrt()
             seen = torch.stack([2 * (highest / mean - 1), 6 * (means / mean - 1), 6 * deviation / mean,
@@ -76,14 +93,15 @@ def smape(forecast, actual):
 
 def fit_forecast(network, loads, options):
     """Adam with a cosine step size on the error itself, relative and absolute."""
-    before, after = windows(loads, STRIDE)
+    rows = windows(loads, STRIDE)
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
-    steps = options.epochs * -(-len(after) // BATCH)
+    steps = options.epochs * -(-len(rows) // BATCH)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for epoch in range(options.epochs):
-        for rows in torch.randperm(len(after)).split(BATCH):
+        for some in torch.randperm(len(rows)).split(BATCH):
             optimizer.zero_grad()
-            loss = smape(network(before[rows])[:, 0], after[rows])
+            before, after = halves(smaller(rows[some], options.scales))
+            loss = smape(network(before)[:, 0], after)
             loss.backward()
             optimizer.step()
             schedule.step()
@@ -100,14 +118,20 @@ def forecast(loads, options, say):
     network = Forecast(options.inputs)
     for epoch, loss in fit_forecast(network, train, options):
         say(f"epoch {epoch} of {options.epochs}, error of the last batch {loss:.2f} %")
-    before, after = windows(held, HORIZON)
-    with torch.no_grad():
-        error = float(smape(network(before)[:, 0], after))
-        moving = float(smape(before.amax(1), after))
-        reactive = float(smape(before[:, -PERIOD:].amax(1), after))
+    rows = windows(held, HORIZON)
     options.input = "loads"
-    export(network, before.numpy(), options)
+    export(network, rows[:, :WINDOW].numpy(), options)
     return {"seconds": len(train), "seed": options.seed, "epochs": options.epochs, "inputs": options.inputs,
-            "held_out": {"seconds": len(held), "smape_percent": round(error, 3),
-                         "reactive_percent": round(reactive, 3),
-                         "moving_maximum_percent": round(moving, 3)}}
+            "scales": options.scales,
+            "held_out": {"seconds": len(held), **errors(network, rows)},
+            "held_out_by_scale": {parts: errors(network, (rows / parts).floor())
+                                  for parts in options.scales}}
+
+
+def errors(network, rows):
+    """In percent, beside those of the forecasts that need no training."""
+    before, after = halves(rows)
+    with torch.no_grad():
+        found = {"smape": network(before)[:, 0], "reactive": before[:, -PERIOD:].amax(1),
+                 "moving_maximum": before.amax(1)}
+    return {f"{name}_percent": round(float(smape(each, after)), 3) for name, each in found.items()}
