@@ -4,7 +4,7 @@
 bench/results/sanitizers.json has a row for every suite and sanitizer: tests that passed, failed and were skipped, and
 reports. Rows of suites that are not run now stay, each with the commit that it was drawn at.
 
-    bench/sanitizers.py asan|tsan [SUITE ...]        e.g. tsan engine serve
+    bench/sanitizers.py [--without TEST] asan|tsan [SUITE ...]        e.g. tsan engine serve
 """
 
 import argparse
@@ -34,15 +34,15 @@ def count(word, text):
     return len(re.findall(rf"^\[ *{word} *\] \S+ \(\d+ ms\)", text, re.MULTILINE))
 
 
-def run(sanitizer, suite):
+def run(sanitizer, suite, without):
     start = time.monotonic()
     folder = ROOT / f"build-{sanitizer}"
-    done = subprocess.run([folder / f"test_{suite}"], cwd=folder, env=environment(), text=True,
+    done = subprocess.run([folder / f"test_{suite}", f"--gtest_filter=-{without}"], cwd=folder, env=environment(), text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S)
     reports = REPORT.findall(done.stdout)
     if done.returncode != 0 or reports:
         print(done.stdout[-20_000:])
-    return {"sanitizer": sanitizer, "suite": suite, "passed": count("OK", done.stdout),
+    return {"sanitizer": sanitizer, "suite": suite, "without": without, "passed": count("OK", done.stdout),
             "failed": count("FAILED", done.stdout), "skipped": count("SKIPPED", done.stdout),
             "reports": len(reports), "ended": done.returncode, "seconds": round(time.monotonic() - start)}
 
@@ -51,17 +51,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sanitizer", choices=("asan", "tsan"))
     parser.add_argument("suites", nargs="*", help="all that are built")
+    parser.add_argument("--without", default="", metavar="TEST", help="as --gtest_filter has it; the record says it")
     options = parser.parse_args()
     built = sorted((ROOT / f"build-{options.sanitizer}").glob("test_*"))
     suites = options.suites or [p.name.removeprefix("test_") for p in built if os.access(p, os.X_OK) and p.is_file()]
-    drawn = record.drawn()
+    now = {key: value for key, value in record.drawn().items() if key in ("commit", "changed_since", "date")}
     rows = []
     for suite in suites:
-        rows.append(run(options.sanitizer, suite) | {key: drawn[key] for key in ("commit", "changed_since", "date")})
+        rows.append(run(options.sanitizer, suite, options.without) | now)
         print({key: rows[-1][key] for key in ("suite", "passed", "failed", "skipped", "reports", "seconds")}, flush=True)
     earlier = record.read("sanitizers")
-    now = {(row["sanitizer"], row["suite"]) for row in rows}
-    kept = [row for row in earlier.get("rows", []) if (row["sanitizer"], row["suite"]) not in now]
+    done = {(row["sanitizer"], row["suite"]) for row in rows}
+    kept = [row for row in earlier.get("rows", []) if (row["sanitizer"], row["suite"]) not in done]
     record.write("sanitizers", {"rows": sorted(kept + rows, key=lambda r: (r["sanitizer"], r["suite"]))},
                  before=record.left(earlier) if kept else None)
     return 0 if all(row["ended"] == 0 and row["reports"] == 0 for row in rows) else 1
