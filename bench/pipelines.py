@@ -156,8 +156,8 @@ def draw_forecasts(rows):
         axis.bar([i + 0.13 * k for i in range(len(RIM))], found, 0.13, label=forecast)
     axis.set_xticks([i + 0.3 for i in range(len(RIM))], RIM)
     axis.legend()
-    return plot.save("pipelines_forecasts", figure,
-                     {f"{n} {f}": row["mean"] for (n, f), row in rows.items()})
+    return plot.save("pipelines_forecasts", figure, {"lost": lost_by_forecast(rows)} | {
+        f"{n} {f}": row["mean"] for (n, f), row in rows.items()})
 
 
 def draw_latencies(rows):
@@ -254,10 +254,15 @@ def main():
     parser.add_argument("--seeds", type=int, default=5, choices=range(1, 11))
     parser.add_argument("--jobs", type=int, default=1, help="simulations at once")
     parser.add_argument("--model", type=pathlib.Path, help="a trained forecast, .onnx")
+    parser.add_argument("--forecasts", action="store_true", help="only figure 16, what the forecasts lose")
     given = parser.parse_args()
     if not pipeline.DATA.exists():
         raise SystemExit(f"no published profiles in {pipeline.DATA}; FERMATA_IPA_DATA names the folder")
     given.forecast = "model" if given.model else "reactive"
+    if given.forecasts:
+        by_forecast = forecasts(given)
+        print(draw_forecasts(by_forecast), json.dumps(lost_by_forecast(by_forecast), indent=1))
+        return
     rows = end_to_end(given, PERCENT)
     show(rows)
     as_run = end_to_end(given, 1)
