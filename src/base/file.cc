@@ -4,18 +4,23 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <optional>
 
 #include "base/status.h"
 
 namespace fermata {
 namespace {
 
-absl::StatusOr<std::string> read_all(std::istream& in, const std::string& file, size_t limit) {
+absl::StatusOr<std::string> read_all(std::istream& in, const std::string& file, LimitOf limit_of) {
   std::string text;
+  std::optional<size_t> limit;
   char block[1 << 16];
   while (in.read(block, sizeof block), in.gcount() > 0) {
     text.append(block, static_cast<size_t>(in.gcount()));
-    if (text.size() > limit) return invalid("{}: more than {} bytes", file, limit);
+    if (!limit) {
+      ASSIGN_OR_RETURN(limit, limit_of(text));
+    }
+    if (text.size() > *limit) return invalid("{}: more than {} bytes", file, *limit);
   }
   if (in.bad()) return invalid("{}: cannot be read, expected a file", file);
   return text;
@@ -24,11 +29,15 @@ absl::StatusOr<std::string> read_all(std::istream& in, const std::string& file, 
 }  // namespace
 
 absl::StatusOr<std::string> read_file(const std::string& file, size_t limit) {
-  if (file == "-") return read_all(std::cin, "standard input", limit);
+  return read_file(file, [limit](std::string_view) { return limit; });
+}
+
+absl::StatusOr<std::string> read_file(const std::string& file, LimitOf limit_of) {
+  if (file == "-") return read_all(std::cin, "standard input", limit_of);
   std::ifstream in(file, std::ios::binary);
   if (!in)
     return not_found("{}: cannot be opened ({}), expected a file", file, std::strerror(errno));
-  return read_all(in, file, limit);
+  return read_all(in, file, limit_of);
 }
 
 bool is_plain_name(std::string_view name) {

@@ -172,12 +172,17 @@ absl::StatusOr<Extent> find_header(std::string_view bytes, std::string_view sour
   return extent;
 }
 
-}  // namespace
+// What the header says of the data.
+struct Layout {
+  size_t start = 0;  // of the data
+  DataType type = DataType::kFp32;
+  Shape shape;
+  std::optional<size_t> bytes;  // none: more than can be counted
+};
 
-absl::StatusOr<Tensor> parse_npy(std::string bytes, std::string_view source) {
+absl::StatusOr<Layout> find_layout(std::string_view bytes, std::string_view source) {
   ASSIGN_OR_RETURN(const Extent extent, find_header(bytes, source));
-  const std::string_view text =
-      std::string_view(bytes).substr(extent.start, extent.end - extent.start);
+  const std::string_view text = bytes.substr(extent.start, extent.end - extent.start);
   const std::optional<Header> header = parse_header(text);
   if (!header) {
     return invalid(
@@ -196,21 +201,32 @@ absl::StatusOr<Tensor> parse_npy(std::string bytes, std::string_view source) {
     return invalid("{}: lies column by column, expected rows: save numpy.ascontiguousarray(array)",
                    source);
   }
-  const std::optional<size_t> expected = byte_count(header->shape, *type);
-  const size_t found = bytes.size() - extent.end;
-  if (expected != found) {
+  return Layout{extent.end, *type, header->shape, byte_count(header->shape, *type)};
+}
+
+}  // namespace
+
+absl::StatusOr<Tensor> parse_npy(std::string bytes, std::string_view source) {
+  ASSIGN_OR_RETURN(const Layout layout, find_layout(bytes, source));
+  const size_t found = bytes.size() - layout.start;
+  if (layout.bytes != found) {
     return invalid("{}: has {} bytes of data, expected {} for shape {} of {}", source, found,
-                   expected ? std::to_string(*expected) : "far more", to_string(header->shape),
-                   name(*type));
+                   layout.bytes ? std::to_string(*layout.bytes) : "far more",
+                   to_string(layout.shape), name(layout.type));
   }
   const auto owner = std::make_shared<const std::string>(std::move(bytes));
-  const auto* data = reinterpret_cast<const std::byte*>(owner->data()) + extent.end;
-  return Tensor{std::string(source), *type, header->shape, {{data, found}, owner}};
+  const auto* data = reinterpret_cast<const std::byte*>(owner->data()) + layout.start;
+  return Tensor{std::string(source), layout.type, layout.shape, {{data, found}, owner}};
 }
 
 absl::StatusOr<Tensor> read_npy(const std::string& file) {
-  ASSIGN_OR_RETURN(std::string bytes, read_file(file, kMostBytes));
-  return parse_npy(std::move(bytes), file == "-" ? "standard input" : file);
+  const std::string source = file == "-" ? "standard input" : file;
+  const auto limit = [&source](std::string_view start) -> absl::StatusOr<size_t> {
+    ASSIGN_OR_RETURN(const Layout layout, find_layout(start, source));
+    return layout.start + std::min(layout.bytes.value_or(kMostBytes), kMostBytes);
+  };
+  ASSIGN_OR_RETURN(std::string bytes, read_file(file, limit));
+  return parse_npy(std::move(bytes), source);
 }
 
 absl::StatusOr<std::string> npy_bytes(const Tensor& tensor) {

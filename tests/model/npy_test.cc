@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <fstream>
 
 #include "base/status.h"
 #include "model/tensor_values.h"
@@ -74,6 +75,14 @@ TEST(Npy, WhatItCannotReadIsTold) {
               HasSubstr("array of plain numbers"));
   EXPECT_THAT(says(npy(header("<f4", "(2, 2)", "True"), std::string(16, '\0'))),
               HasSubstr("ascontiguousarray"));
+}
+
+TEST(Npy, AFileWithoutAnEndIsRefusedAtItsStart) {
+  EXPECT_THAT(std::string(message(read_npy("/dev/zero").status())),
+              AllOf(HasSubstr("/dev/zero: "), HasSubstr("numpy.save")));
+  const std::string file = testing::TempDir() + "/long.npy";
+  std::ofstream(file) << npy(header("<f4", "(2,)"), std::string(1 << 20, 'x'));
+  EXPECT_THAT(std::string(message(read_npy(file).status())), HasSubstr("more than "));
 }
 
 TEST(Npy, SizesThatDoNotFitAreTold) {
