@@ -103,9 +103,9 @@ def dispatching(binary, traces, seeds):
     return rows
 
 
-def phases(binary, traces, seeds):
+def phases(binary, traces, seeds, counts):
     """Misses and accuracy by the number of clients, without phases and with, a row a seed."""
-    keys = list(itertools.product(("synthetic", "wifi", "lte"), (75, 100), (False, True), range(4, 29, 2), range(1, seeds + 1)))
+    keys = list(itertools.product(traces, (75, 100), (False, True), counts, range(1, seeds + 1)))
     results = simulate(binary, [run_of(traces[name], clients_of(count, slo, 15), seed, 60, phases=phased)
                                 for name, slo, phased, count, seed in keys])
     return [dict(zip(("trace", "slo_ms", "phases", "clients", "seed"), key)) | {k: round(r[k], 5) for k in ("miss_rate", "accuracy")}
@@ -220,7 +220,8 @@ def draw_dispatching(args):
 
 
 def draw_phases(args):
-    rows = phases(args.binary, streams_traces.load(args.traces), args.seeds)
+    traces = streams_traces.load(args.traces)
+    rows = phases(args.binary, {name: traces[name] for name in args.only_traces.split(",")}, args.seeds, args.counts)
     write(args, "streams_phases", {"gains": gains(rows), "rows": rows})
 
 
@@ -242,6 +243,9 @@ def main():
         simulation.add_argument("--binary", default=ROOT / "build" / "bench" / "bench_streams")
         simulation.add_argument("--seeds", type=int, default=5 if name == "phases" else 3, choices=range(1, 11))
         simulation.add_argument("--traces", type=pathlib.Path)
+        if name == "phases":
+            simulation.add_argument("--counts", type=numbers, default=tuple(range(4, 29, 2)), help="of clients")
+            simulation.add_argument("--only-traces", default="synthetic,wifi,lte")
     planning = kinds.add_parser("plan")
     planning.add_argument("--binary", default=ROOT / "build" / "bench" / "bench_streams_plan")
     planning.add_argument("--problems", type=int, default=12, help="of each size and load")
