@@ -18,7 +18,6 @@ void Decisions::clear() {
   }
   bound.clear();
   dropped.clear();
-  short_circuited.clear();
   concluded.clear();
 }
 

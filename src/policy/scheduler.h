@@ -16,12 +16,9 @@ class Decisions {
  public:
   std::vector<Batch> bound;
   std::vector<Dropped> dropped;
-  std::vector<Task> short_circuited;  // answered by what the evidence model found already
-  std::vector<Concluded> concluded;   // of ensembles
+  std::vector<Concluded> concluded;
 
-  bool empty() const {
-    return bound.empty() && dropped.empty() && short_circuited.empty() && concluded.empty();
-  }
+  bool empty() const { return bound.empty() && dropped.empty() && concluded.empty(); }
   // Empties all; the batches' memory is kept for add_batch() unless the caller
   // moved it out.
   void clear();
@@ -37,10 +34,10 @@ class Decisions {
 // call tick() at next_wake() at the latest (or as soon after as it can; being
 // late costs quality, never correctness).
 //
-// Every nominated task ends exactly once: in one Batch, in one Dropped, as one of
-// short_circuited, or by withdraw() returning true. But a query of an ensemble may be in
-// several batches, one of each of its base models; it ends in one Concluded, in one Dropped (then
-// it was in no batch), or by withdraw() returning true.
+// Every nominated task ends exactly once: in one Batch, in one Concluded, in one Dropped, or by
+// withdraw() returning true. But a query of an ensemble may be in several batches, one of each of
+// its base models; it ends in one Concluded, in one Dropped (then it was in no batch), or by
+// withdraw() returning true.
 class Scheduler {
  public:
   virtual ~Scheduler() = default;

@@ -22,6 +22,20 @@ using Estimate = std::variant<Evidence, Difficulty>;
 // published policy or by the default.
 using Problem = std::variant<plan::GroupProblem, plan::EnsembleTask, plan::PoolProblem>;
 
+// A request that ends without one batch that answers it alone: with what has been found by now. Of
+// a service with evidence that is the evidence model's own answer; of an ensemble the base models'.
+struct Concluded {
+  Task task;
+  // Of keys that answer together.
+  plan::Subset ran = 0;      // have answered; 0: every one that was tried has failed
+  plan::Subset planned = 0;  // were to answer; includes what has failed, and ran
+  plan::Subset failed = 0;
+  // What it would have had at the price of worker time, were there any amount of that; 0: the
+  // policy knows no price.
+  plan::Subset wanted = 0;
+  bool at_last = false;  // its last moment had come
+};
+
 inline Kind kind_of(const ServiceInfo& info) { return static_cast<Kind>(info.index()); }
 
 }  // namespace fermata::policy

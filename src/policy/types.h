@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -103,6 +104,10 @@ struct Batch {
   uint32_t items = 0;
   std::vector<Task> tasks;
   bool load = false;  // start to finish includes loading the variant on the worker
+  // Of tasks that several keys may answer: for the first `chosen` this one was chosen, by a worker
+  // second's price, or by a published plan, which has none; the others joined where there was room.
+  uint32_t chosen = 0;
+  std::optional<double> price;
 };
 
 // Refused: cannot end in time any more. wait and run are what it would have

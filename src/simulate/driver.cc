@@ -212,7 +212,6 @@ void Run::act(Time now) {
     std::swap(acting_, decisions_);  // acting on one may decide the next
     for (const policy::Batch& batch : acting_.bound) start(batch, now);
     for (const policy::Dropped& dropped : acting_.dropped) drop(dropped.task, now);
-    for (const policy::Task& task : acting_.short_circuited) short_circuit(task, now);
     for (const policy::Concluded& concluded : acting_.concluded) conclude(concluded, now);
     acting_.clear();
     act_on_tree(now);

@@ -124,6 +124,7 @@ void Run::draw(policy::Task& task, Source& source, Time now) {
 
 void Run::conclude(const policy::Concluded& concluded, Time now) {
   const policy::Task& task = concluded.task;
+  if (source_of(task).ensemble == nullptr) return short_circuit(task, now);
   mix(task.job.value());
   mix(concluded.ran);
   trace(TraceEvent::kConcluded, task.job, task.key, concluded.ran, now, now);

@@ -48,6 +48,23 @@ TEST(EnsembleChooser, AnswersManyQueriesThatComeAtOnce) {
   }
 }
 
+// What a query would have had at the price of worker time, were there time for it.
+TEST(EnsembleChooser, AConclusionSaysWhatWasWanted) {
+  EnsembleHand h("fermata");
+  const KeyId e = h.ensemble({4, 30}, {{0, 0.8, 0.8, 1}});
+  h.worker();
+  h.arrive(e, 0, 20);
+  h.run_until(30);
+  ASSERT_THAT(h.concluded, SizeIs(1));
+  EXPECT_EQ(h.concluded[0].ran, 1u);
+  EXPECT_EQ(h.concluded[0].wanted, 3u);
+  h.now = at_ms(100);
+  h.arrive(e, 100, 50);
+  h.run_until(200);
+  ASSERT_THAT(h.concluded, SizeIs(2));
+  EXPECT_EQ(h.concluded[1].ran, 3u);
+}
+
 // What the document of each decision plans is what was bound.
 TEST(EnsembleChooser, EveryDecisionThatIsKeptCanBeReplayed) {
   for (const bool serve_all : {false, true}) {

@@ -144,7 +144,6 @@ class MixedStorm {
       }
     }
     for (const Dropped& dropped : hand_.out.dropped) waiting_.erase(dropped.task.job);
-    for (const Task& task : hand_.out.short_circuited) waiting_.erase(task.job);
     for (const Concluded& c : hand_.out.concluded) waiting_.erase(c.task.job);
     hand_.out.clear();
   }

@@ -14,7 +14,7 @@ namespace fermata::policy {
 // What a scheduler was told and what it decided, whoever drives it: a test by hand, the simulator
 // or the engine. Services and models go by a number of their own, since their keys may come again.
 struct Happened {
-  enum Kind : uint8_t { kArrived, kTaken, kFreed, kDropped, kAnswered, kConcluded, kWithdrawn };
+  enum Kind : uint8_t { kArrived, kTaken, kFreed, kDropped, kConcluded, kWithdrawn };
   Kind kind = kArrived;
   JobId job{};
   uint32_t service = 0;
@@ -225,14 +225,11 @@ class Teller final : public Scheduler {
   template <class Call>
   void listen(Decisions& out, Call call) {
     const size_t bound = out.bound.size(), dropped = out.dropped.size(),
-                 answered = out.short_circuited.size(), concluded = out.concluded.size();
+                 concluded = out.concluded.size();
     call();
     for (size_t i = bound; i < out.bound.size(); ++i) take(out.bound[i]);
     for (size_t i = dropped; i < out.dropped.size(); ++i) {
       tell({.kind = Happened::kDropped}, out.dropped[i].task);
-    }
-    for (size_t i = answered; i < out.short_circuited.size(); ++i) {
-      tell({.kind = Happened::kAnswered}, out.short_circuited[i]);
     }
     for (size_t i = concluded; i < out.concluded.size(); ++i) {
       tell({.kind = Happened::kConcluded, .ran = out.concluded[i].ran}, out.concluded[i].task);

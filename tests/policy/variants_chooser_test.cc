@@ -53,6 +53,26 @@ TEST(Variants, EvidenceOfAnotherLengthIsIgnored) {
   EXPECT_EQ(h.batch().key, h.v0.key);
 }
 
+// For the reason in replies: who was chosen at which price, and who had room in the batch besides.
+TEST(Variants, ABatchSaysHowItWasMade) {
+  FermataHand h;
+  const VariantInfo slow = h.variant(0, 40, 0.9), fast = h.variant(0, 4, 0.8);
+  const KeyId app = h.service({slow, fast});
+  h.worker();
+  h.arrive(app, 0, 1000);
+  const Batch idle = h.batch();
+  EXPECT_EQ(idle.key, slow.key);
+  EXPECT_EQ(idle.chosen, 1u);
+  ASSERT_TRUE(idle.price.has_value());
+  for (int i = 0; i < 200; ++i) h.arrive(app, 1, 200);
+  h.out.clear();
+  h.freed(idle.worker, 40);
+  const Batch crowded = h.batch();
+  EXPECT_EQ(crowded.key, fast.key);
+  EXPECT_GT(*crowded.price, *idle.price);
+  EXPECT_EQ(crowded.chosen, crowded.tasks.size());
+}
+
 // Nothing of it is left from 41 on: it could start until 11. With evidence it can wait longer.
 TEST(Variants, AShortCircuitIsTakenAtItsLastMomentOnTime) {
   FermataHand h;
@@ -63,10 +83,11 @@ TEST(Variants, AShortCircuitIsTakenAtItsLastMomentOnTime) {
   h.learned(task, {3, 0}, 2);
   EXPECT_EQ(h.wake_ms(), 21);
   h.tick(20.9);
-  EXPECT_THAT(h.out.short_circuited, IsEmpty());
+  EXPECT_THAT(h.out.concluded, IsEmpty());
   h.tick(21);
-  ASSERT_THAT(h.out.short_circuited, SizeIs(1));
-  EXPECT_EQ(h.out.short_circuited[0].job, task.job);
+  ASSERT_THAT(h.out.concluded, SizeIs(1));
+  EXPECT_EQ(h.out.concluded[0].task.job, task.job);
+  EXPECT_TRUE(h.out.concluded[0].at_last);
   EXPECT_EQ(h.scheduler->waiting_items(app), 0u);
 }
 
@@ -79,7 +100,7 @@ TEST(Variants, WhereLatenessCostsNothingABetterVariantIsWaitedFor) {
   h.learned(task, {3, 0}, 2);
   h.tick(21);
   h.tick(41);
-  EXPECT_THAT(h.out.short_circuited, IsEmpty());
+  EXPECT_THAT(h.out.concluded, IsEmpty());
   h.worker(50);
   EXPECT_EQ(h.batch().tasks[0].job, task.job);
 }
@@ -90,7 +111,7 @@ TEST(Variants, WhereLatenessCostsNothingTheEvidenceAnswersInTheEnd) {
       h.service({h.variant(0, 30, 0.9, {0.9, 0.9})}, {plan::PenaltyShape::kNone}, 0.5);
   h.learned(h.arrive(app, 1, 20), {3, 0}, 2);
   for (double ms = 21; ms <= 201; ms += 20) h.tick(ms);
-  EXPECT_THAT(h.out.short_circuited, SizeIs(1));
+  EXPECT_THAT(h.out.concluded, SizeIs(1));
 }
 
 // The chooser of variants is made when there are some.

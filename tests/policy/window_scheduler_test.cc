@@ -58,7 +58,7 @@ TEST(Switches, EveryPolicyShortCircuitsOrNot) {
       for (const bool allowed : {true, false}) {
         Switched h(policy, {.window = window, .short_circuit = allowed});
         h.ask(window == Duration(), 98, 3);
-        EXPECT_THAT(h.out.short_circuited, SizeIs(allowed ? 1 : 0)) << policy;
+        EXPECT_THAT(h.out.concluded, SizeIs(allowed ? 1 : 0)) << policy;
       }
     }
   }
@@ -263,7 +263,7 @@ TEST(Window, ShortCircuitsAreAnsweredAtItsEnd) {
   h.learned(h.arrive(app, 90, 20), {3, 0}, 91);
   h.tick(100);
   EXPECT_THAT(h.out.bound, SizeIs(0));
-  EXPECT_THAT(h.out.short_circuited, SizeIs(1));
+  EXPECT_THAT(h.out.concluded, SizeIs(1));
 }
 
 }  // namespace

@@ -278,7 +278,6 @@ void Driver::act(Time now) {
     std::swap(acting_, decisions_);  // acting on one may decide the next
     for (policy::Batch& batch : acting_.bound) launch(batch, now);
     for (const policy::Dropped& dropped : acting_.dropped) refuse(dropped, now);
-    for (const policy::Task& task : acting_.short_circuited) short_circuit(task);
     for (const policy::Concluded& concluded : acting_.concluded) conclude(concluded, now);
     acting_.clear();
   }
@@ -290,6 +289,8 @@ void Driver::launch(policy::Batch& batch, Time now) {
   flight->worker = batch.worker;
   flight->items = batch.items;
   flight->load = batch.load;
+  flight->chosen = batch.chosen;
+  flight->run.choice = {.start = batch.start, .price = batch.price};
   flight->due = now - overslept_;  // not batch.start, which is later by the bound that it measures
   flight->passengers.reserve(batch.tasks.size());
   const VariantId variant = keys_.at(batch.key).variant;
@@ -350,7 +351,8 @@ void Driver::land(const std::shared_ptr<Flight>& flight, BatchResult result) {
                  .started = result.started,
                  .input = result.input,
                  .run = result.run,
-                 .output = result.output};
+                 .output = result.output,
+                 .choice = flight->run.choice};
   for (const auto& part : result.parts) flight->all_good = flight->all_good && part.ok();
   Worker& worker = *workers_[flight->worker.index()];
   worker.batches.fetch_add(1, std::memory_order_relaxed);
@@ -365,6 +367,7 @@ void Driver::land(const std::shared_ptr<Flight>& flight, BatchResult result) {
   for (size_t i = 0; i < result.parts.size(); ++i) {
     const Flight::Passenger& passenger = flight->passengers[i];
     if (passenger.base_model) continue;
+    flight->run.choice.joined = i >= flight->chosen;
     passenger.job->answered(passenger.index, std::move(result.parts[i]), flight->run);
     // What a reply led to may run on another worker while this one still replies.
     if (i == 0 && result.parts.size() > 1 && serving_ > 1) turns_.call();

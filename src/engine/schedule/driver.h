@@ -131,7 +131,7 @@ class Driver {
   void name_all(plan::GroupProblem& problem) const;
   void name_all(plan::PoolProblem& problem) const;
   static void name_all(plan::EnsembleProblem& problem);
-  void short_circuit(const policy::Task& task);
+  void short_circuit(const policy::Concluded& concluded);
   // Of a passenger that is a query of an ensemble.
   void board(const Part& part, Flight& flight, BatchPart& wanted);
   void take_answer(Flight& flight, size_t passenger, absl::StatusOr<std::vector<Tensor>> answer);

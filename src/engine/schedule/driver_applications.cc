@@ -6,11 +6,12 @@
 
 namespace fermata::engine {
 
-void Driver::short_circuit(const policy::Task& task) {
+void Driver::short_circuit(const policy::Concluded& concluded) {
+  const policy::Task& task = concluded.task;
   const Part& part = parts_.at(task.job);
   const std::shared_ptr<Job> job = part.job;
   job->decided = true;
-  const PartRun run{.started = monotonic_now()};
+  const PartRun run{.started = monotonic_now(), .choice = {.at_last = concluded.at_last}};
   const auto& evidence = std::get<policy::Evidence>(job->estimates[part.first]);
   job->answered(part.index, job->route().application->short_circuit(evidence), run);
   forget(task.job);

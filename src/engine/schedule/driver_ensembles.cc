@@ -56,13 +56,14 @@ void Driver::take_answers(Flight& flight) {
 void Driver::conclude(const policy::Concluded& concluded, Time now) {
   const JobId id = concluded.task.job;
   const Part& part = parts_.at(id);
+  if (part.job->route().ensemble == nullptr) return short_circuit(concluded);
   const std::shared_ptr<Job> job = part.job;
   const std::shared_ptr<Query> held = queries_.at(id);
   Query& query = *held;
   PartRun run = query.run;
   run.input = run.output = Duration();
   run.run = monotonic_now() - run.started;  // of all of them
-  run.ensemble = {.ran = concluded.ran, .planned = concluded.planned};
+  run.ensemble = {.how = concluded};
   if (part.first < job->estimates.size())
     run.ensemble->difficulty = std::get<policy::Difficulty>(job->estimates[part.first]);
   const uint32_t index = part.index;
@@ -84,7 +85,7 @@ void Driver::conclude(const policy::Concluded& concluded, Time now) {
     job->route().ensemble->model->combine(
         std::move(answers),
         [job, index, run](absl::StatusOr<Tensor> output, plan::Subset used) mutable {
-          run.ensemble->ran = used;
+          run.ensemble->how.ran = used;
           if (!output.ok()) return job->answered(index, output.status(), run);
           std::vector<Tensor> outputs;
           outputs.push_back(*std::move(output));

@@ -46,7 +46,8 @@ struct Driver::Flight {
     absl::StatusOr<std::vector<Tensor>> answer = std::vector<Tensor>();  // then, when it landed
   };
   std::vector<Passenger> passengers;
-  PartRun run;  // set when it landed
+  PartRun run;          // set when it landed, but for the choice
+  uint32_t chosen = 0;  // of the passengers, the first: by that choice; the others joined
   bool all_good = true;
 };
 

@@ -88,7 +88,7 @@ Explanation Job::explain(const PartRun& run, uint32_t part) const {
                    why);
   }
   why.stages = run.stages;
-  if (run.ensemble) explain_subset(*route_->ensemble, run, deadline_, why);
+  if (run.ensemble) explain_subset(*route_->ensemble, *run.ensemble, why);
   return why;
 }
 

@@ -64,8 +64,16 @@ struct Route {
 
 // How a query of an ensemble was answered.
 struct EnsembleRun {
-  plan::Subset ran = 0, planned = 0;  // of its base models
+  policy::Concluded how;  // by which of its base models
   policy::Difficulty difficulty{.bin = policy::Difficulty::kUnknown};
+};
+
+// How it was decided that a batch runs for a task, or that its evidence answers.
+struct Choice {
+  Time start;                   // of the batch, as it was expected then
+  std::optional<double> price;  // as Batch has it
+  bool joined = false;          // a batch that had room
+  bool at_last = false;         // as Concluded has it
 };
 
 // How one part ran.
@@ -75,6 +83,7 @@ struct PartRun {
   uint32_t worker = 0, worker_type = 0, batch_items = 0;
   Time started;
   Duration input, run, output;
+  Choice choice;
   std::optional<EnsembleRun> ensemble;
   std::string stages;  // of a pipeline, as Explanation has them
 };

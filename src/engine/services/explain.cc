@@ -35,26 +35,35 @@ std::vector<Alternative> alternatives(const Application& application,
   return all;
 }
 
+// By what the decision knew.
 std::string reason(const Explanation& why, const Alternative& best, const PartRun& run,
                    Time deadline) {
-  if (run.variant == nullptr) return "no variant was worth more in the time that was left";
-  if (why.variant == best.variant) return "the most accurate for this data";
-  if (run.started + best.run > deadline) {
-    return fmt::format("'{}' would have been late by {:.1f} ms", best.variant,
-                       (run.started + best.run - deadline).millis());
+  const Choice& choice = run.choice;
+  if (run.variant == nullptr) {
+    return choice.at_last ? "no variant was worth more in the time that was left"
+                          : "no variant is more often right on this data";
   }
-  return fmt::format("'{}' would have kept others waiting", best.variant);
+  if (why.variant == best.variant) return "the most accurate for this data";
+  if (choice.joined) return fmt::format("a batch of '{}' had room", why.variant);
+  if (choice.start + best.run > deadline) {
+    return fmt::format("'{}' would have been late by {:.1f} ms", best.variant,
+                       (choice.start + best.run - deadline).millis());
+  }
+  if (!choice.price) return fmt::format("'{}' was planned for its group", why.variant);
+  return fmt::format("worker time was too dear for '{}': {:.3g} a second", best.variant,
+                     *choice.price);
 }
 
-// A base model that was left out and that would have been late behind those that ran.
-const Variant* without_time(const Ensemble& ensemble, const PartRun& part, Time deadline) {
-  for (size_t k = 0; k < ensemble.variants.size(); ++k) {
-    const Variant& variant = *ensemble.variants[k];
-    const bool ran = (part.ensemble->ran >> k & 1) != 0;
-    if (!ran && part.started + part.run + run_of(variant, 1, part.worker_type) > deadline)
-      return &variant;
-  }
-  return nullptr;
+std::string reason(const Ensemble& ensemble, const policy::Concluded& how, bool more_adds) {
+  if (how.failed != 0) return fmt::format("'{}' failed", ensemble.name_of(how.failed));
+  if (how.at_last && how.ran != how.planned)
+    return fmt::format("the deadline came: '{}' was planned", ensemble.name_of(how.planned));
+  if (how.ran + 1 == ensemble.info.utility[0].size()) return "there was time for every base model";
+  if (!more_adds) return "more base models add nothing to a query so easy";
+  if (how.wanted == 0) return fmt::format("'{}' was planned", ensemble.name_of(how.planned));
+  if (const plan::Subset missing = how.wanted & ~how.ran; missing != 0)
+    return fmt::format("no time was left for '{}'", ensemble.name_of(missing));
+  return "others needed the time more";
 }
 
 }  // namespace
@@ -78,10 +87,8 @@ void explain_choice(const Application& application, const policy::Evidence& evid
   if (!belief.theta().empty()) why.posterior = Json(belief.theta()).dump();
 }
 
-void explain_subset(const Ensemble& ensemble, const PartRun& part, Time deadline,
-                    Explanation& why) {
-  const EnsembleRun& run = *part.ensemble;
-  why.variant = ensemble.name_of(run.ran);
+void explain_subset(const Ensemble& ensemble, const EnsembleRun& run, Explanation& why) {
+  why.variant = ensemble.name_of(run.how.ran);
   const bool known = run.difficulty.bin < ensemble.info.utility.size();
   Json list = Json::array();
   double all = 0;
@@ -93,22 +100,11 @@ void explain_subset(const Ensemble& ensemble, const PartRun& part, Time deadline
       accuracy += weight * ensemble.info.utility[bin][s];
     }
     list.push_back({{"subset", ensemble.name_of(s)}, {"accuracy", accuracy}});
-    if (s == run.ran) why.expected_accuracy = accuracy;
+    if (s == run.how.ran) why.expected_accuracy = accuracy;
     all = accuracy;  // the whole ensemble's comes last
   }
   why.alternatives = list.dump();
-  if (run.ran != run.planned) {
-    why.reason = fmt::format("the deadline came, or a base model failed: '{}' was planned",
-                             ensemble.name_of(run.planned));
-  } else if (run.ran + 1 == ensemble.info.utility[0].size()) {
-    why.reason = "there was time for every base model";
-  } else if (why.expected_accuracy >= all) {
-    why.reason = "more base models add nothing to a query so easy";
-  } else if (const Variant* slow = without_time(ensemble, part, deadline); slow != nullptr) {
-    why.reason = fmt::format("no time was left for '{}'", slow->model);
-  } else {
-    why.reason = "others needed the time more";
-  }
+  why.reason = reason(ensemble, run.how, why.expected_accuracy < all);
   if (known) why.difficulty = run.difficulty.score;
 }
 

@@ -13,6 +13,6 @@ void explain_choice(const Application& application, const policy::Evidence& evid
 
 // The same of an ensemble: which base models answered, whether more were to, what each subset
 // is worth for a query so difficult.
-void explain_subset(const Ensemble& ensemble, const PartRun& run, Time deadline, Explanation& why);
+void explain_subset(const Ensemble& ensemble, const EnsembleRun& run, Explanation& why);
 
 }  // namespace fermata::engine

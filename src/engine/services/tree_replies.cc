@@ -61,11 +61,11 @@ void Trees::combine(const std::shared_ptr<Node>& node, JobId id, Time now) {
                                      : std::nullopt);
   }
   PartRun run = node->run(now);
-  run.ensemble = {
-      .ran = node->answered(), .planned = node->answered(), .difficulty = node->difficulty};
+  run.ensemble = {.how = {.ran = node->answered(), .planned = node->answered()},
+                  .difficulty = node->difficulty};
   ensemble.model->combine(std::move(answers), [this, node, id, run](absl::StatusOr<Tensor> output,
                                                                     plan::Subset used) mutable {
-    run.ensemble->ran = used;
+    run.ensemble->how.ran = used;
     absl::StatusOr<std::vector<Tensor>> outputs = std::vector<Tensor>();
     if (output.ok()) {
       outputs->push_back(*std::move(output));

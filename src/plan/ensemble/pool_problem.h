@@ -65,6 +65,7 @@ struct PoolPlan {
   struct Planned {
     uint32_t query = 0;
     estimate::Subset subset = 0;  // what it is to have in the end
+    estimate::Subset wanted = 0;  // and would have at this price, were there time for it
     Duration finish;              // of the last that is still to run, from the start
   };
   double value = 0;               // of all, those that are expected included

@@ -126,6 +126,8 @@ struct GroupBatch {
   uint32_t first = 0, count = 0;
   bool load = false;  // start to finish includes loading the model
   Time start, finish;
+  // Of a worker second, by which its requests chose the variant (kFermata).
+  std::optional<double> price = {};
 };
 
 struct GroupSchedule {

@@ -44,11 +44,4 @@ struct Difficulty {
       0;  // what dynamic selection or gating would run, for the scheduler `selected`
 };
 
-// A query that has come to its end: what its base models have answered by now is put together.
-struct Concluded {
-  Task task;
-  plan::Subset ran = 0;      // what has answered; 0: every model that was tried has failed
-  plan::Subset planned = 0;  // what was to answer before the deadline came; includes ran
-};
-
 }  // namespace fermata::policy

@@ -196,7 +196,11 @@ Answer EnsembleChooser::granted(const Grant& grant, Time now, Decisions& out) {
   const Time start = std::max(now + delay_(1), grant.free_at);
   read_problem(grant.worker, start);
   const plan::PoolPlan& plan = planner_.plan(problem_);
-  for (const auto& each : plan.planned) queries_.plan(*problem_queries_[each.query], each.subset);
+  for (const auto& each : plan.planned) {
+    EnsembleQueries::Query& query = *problem_queries_[each.query];
+    query.wanted = each.wanted;
+    queries_.plan(query, each.subset);
+  }
   if (plan.queries.empty()) {
     declined_.decline(grant.worker_type, now, start + kTick + kLookAgain);
   } else {

@@ -115,7 +115,8 @@ const plan::PoolPlan& EnsembleLookahead::plan(const plan::PoolProblem& problem) 
 }
 
 void EnsembleLookahead::consider(size_t price, size_t style) {
-  if (play(price_at(price, dearest_), kStyles[style]) <= best_.value) return;
+  const double dear = price_at(price, dearest_);
+  if (play(dear, kStyles[style]) <= best_.value) return;
   price_ = price;
   style_ = style;
   std::swap(best_, played_);
@@ -123,7 +124,8 @@ void EnsembleLookahead::consider(size_t price, size_t style) {
   for (uint32_t i = 0; i < problem_->queries.size(); ++i) {
     const Item& item = items_[i];
     const Duration finish = item.has == item.had ? Duration() : item.finish - start_;
-    best_.planned.push_back({i, item.has, finish});
+    const plan::Subset wanted = is_late(item) ? 0 : best_subset_of_alike(item, dear);
+    best_.planned.push_back({i, item.has, item.had | wanted, finish});
   }
 }
 
@@ -135,7 +137,11 @@ void EnsembleLookahead::name_subsets(double price) {
     const std::vector<uint32_t>& own = models_of(item);
     item.has = item.had;
     item.finish = start_;
-    plan::Subset wanted = is_late(item) ? 0 : best_subset_of_alike(item, price);
+    plan::Subset wanted = 0;
+    if (!is_late(item)) {
+      wanted = is_bound(item) ? best_subset(item, price, room(item))
+                              : best_subset_of_alike(item, price);
+    }
     // Where all are served somebody has to answer, however little it is worth.
     if (wanted == 0 && item.serve_all && item.had == 0) wanted = cheapest(item);
     for (uint32_t k = 0; k < own.size(); ++k) {
@@ -157,23 +163,24 @@ Duration EnsembleLookahead::room(const Item& item) const {
   return (item.deadline - std::max(item.arrival, start_)) * workers;
 }
 
-// Those who differ in their deadlines alone name the same, unless these bind them.
+// In this way to play.
+bool EnsembleLookahead::is_bound(const Item& item) const {
+  return playing_.fitting && !item.serve_all && alone_[item.ensemble][item.open] > room(item);
+}
+
+// Those whom their deadlines do not bind name the same where they differ in these alone.
 plan::Subset EnsembleLookahead::best_subset_of_alike(const Item& item, double price) {
-  const bool binds =
-      playing_.fitting && !item.serve_all && alone_[item.ensemble][item.open] > room(item);
-  if (binds) return best_subset(item, price, /*fitting=*/true);
   const auto alike = absl::c_find_if(named_, [&item](const NamedSubset& named) {
     return named.utility == item.utility && named.open == item.open && named.had == item.had;
   });
   if (alike != named_.end()) return alike->subset;
-  named_.push_back({item.utility, item.open, item.had, best_subset(item, price, false)});
+  named_.push_back({item.utility, item.open, item.had, best_subset(item, price, Duration::infinite())});
   return named_.back().subset;
 }
 
-plan::Subset EnsembleLookahead::best_subset(const Item& item, double price, bool fitting) const {
+plan::Subset EnsembleLookahead::best_subset(const Item& item, double price, Duration most) const {
   const std::vector<uint32_t>& own = models_of(item);
   const std::vector<Duration>& alone = alone_[item.ensemble];
-  const Duration most = fitting ? room(item) : Duration::infinite();
   plan::Subset wanted = 0;
   double best = 0;
   for (plan::Subset s = item.open; s != 0; s = (s - 1) & item.open) {

@@ -83,9 +83,10 @@ class EnsembleLookahead {
   // Late already where all are served: it gets some answer before anything else runs, or it might
   // wait forever for those that are worth more.
   bool is_late(const Item& item) const { return item.deadline <= start_; }
-  // What earns it most at this price; empty where nothing earns anything.
-  plan::Subset best_subset(const Item& item, double price, bool fitting) const;
+  // What earns it most at this price in so much time; empty where nothing earns anything.
+  plan::Subset best_subset(const Item& item, double price, Duration most) const;
   plan::Subset best_subset_of_alike(const Item& item, double price);
+  bool is_bound(const Item& item) const;
   Duration room(const Item& item) const;
   plan::Subset cheapest(const Item& item) const;
   double worth(const Item& item, plan::Subset more, Time finish) const;

@@ -184,7 +184,7 @@ void EnsembleQueries::conclude_late(Time now, Decisions& out) {
   while (!moments_.empty() && moments_.begin()->first <= now) {
     Entry& entry = *queries_.at(moments_.begin()->second);
     if (entry.query.done != 0) {
-      conclude(entry, out);
+      conclude(entry, out, /*at_last=*/true);
       continue;
     }
     const uint32_t items = entry.query.task.items;
@@ -246,10 +246,11 @@ void EnsembleQueries::count_lost(const Query& query) {
   lost_.seconds += seconds;
 }
 
-void EnsembleQueries::conclude(Entry& entry, Decisions& out) {
+void EnsembleQueries::conclude(Entry& entry, Decisions& out, bool at_last) {
   const Query& query = entry.query;
   count_lost(query);
-  out.concluded.push_back({query.task, query.done, query.planned | query.had() | query.failed});
+  const plan::Subset planned = query.planned | query.had() | query.failed;
+  out.concluded.push_back({query.task, query.done, planned, query.failed, query.wanted, at_last});
   forget(entry);
 }
 

@@ -29,6 +29,7 @@ class EnsembleQueries {
     std::optional<Difficulty> difficulty;
     plan::Subset planned = 0;  // is to answer it; running and done are part of it
     plan::Subset running = 0, done = 0, failed = 0;
+    plan::Subset wanted = 0;  // see Concluded
     bool withdrawn = false;  // nobody wants the answer any more
 
     plan::Subset had() const { return running | done; }
@@ -126,7 +127,7 @@ class EnsembleQueries {
   };
   void set_moment(Entry& entry);
   Time moment_of(const Query& query) const;
-  void conclude(Entry& entry, Decisions& out);
+  void conclude(Entry& entry, Decisions& out, bool at_last = false);
   void count_lost(const Query& query);
   void stop_waiting(Query& query);
   void forget(Entry& entry);

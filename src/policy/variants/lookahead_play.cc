@@ -219,8 +219,8 @@ Time LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double p
   }
   const auto count = static_cast<uint32_t>(played_.requests.size()) - first;
   if (count > 0) {
-    played_.batches.push_back(
-        {worker, move.service, move.variant, first, count, load, now, finish});
+    played_.batches.push_back({worker, move.service, move.variant, first, count, load, now, finish,
+                               price_of(move.service, price)});
   }
   value_ -= std::max(sustained_price_, floor_of(move.service)) * (finish - now).seconds();
   forget_taken(move.service);

@@ -79,7 +79,7 @@ void VariantsChooser::learned(const Task& task, const Estimate& estimate, Time n
   if (waiting == nullptr) return;
   if (knows_better(*waiting)) {
     queue_.erase(task);
-    out.short_circuited.push_back(task);
+    out.concluded.push_back({.task = task});
   } else {
     queue_.set_moment(*waiting, last_moment(*waiting));
   }
@@ -161,7 +161,7 @@ void VariantsChooser::end_the_late(Time now, Decisions& out) {
       continue;
     }
     if (short_circuits(w)) {
-      out.short_circuited.push_back(task);
+      out.concluded.push_back({.task = task, .at_last = true});
     } else {
       out.dropped.push_back({task, Duration(), queue_.fastest(w.service)});
     }
@@ -292,6 +292,7 @@ void VariantsChooser::bind(const plan::GroupProblem& problem, const plan::GroupS
   batch.worker = worker;
   batch.start = problem.now;
   batch.load = planned.load;
+  batch.price = planned.price;
   batch.items = fitting(problem, planned);
   const LatencyTable& latency = latency_of(problem, planned);
   batch.finish = batch.start + (planned.finish - planned.start) -
@@ -304,6 +305,7 @@ void VariantsChooser::bind(const plan::GroupProblem& problem, const plan::GroupS
     batch.tasks.push_back(queue_.chosen(i).task);
     queue_.erase(batch.tasks.back());
   }
+  batch.chosen = static_cast<uint32_t>(batch.tasks.size());
   declined_.used();
 }
 

@@ -147,8 +147,8 @@ const plan::GroupSchedule& WindowScheduler::plan(Time now, Decisions& out) {
   kept_.keep(problem);
   const plan::GroupSchedule& schedule = planner_.plan(problem);
   for (const uint32_t i : schedule.short_circuited) {
-    out.short_circuited.push_back(queue_.chosen(i).task);
-    queue_.erase(out.short_circuited.back());
+    out.concluded.push_back({.task = queue_.chosen(i).task});
+    queue_.erase(out.concluded.back().task);
   }
   return schedule;
 }
@@ -209,6 +209,7 @@ void WindowScheduler::serve(size_t w, Time now, Decisions& out) {
   batch.finish = batch.start + planned.run;
   batch.items = planned.items;
   batch.tasks = std::move(planned.tasks);
+  batch.chosen = static_cast<uint32_t>(batch.tasks.size());
   batch.load = planned.load;
   pool_.bound(batch.worker, batch.finish);
 }
