@@ -9,6 +9,7 @@
 namespace fermata::plan {
 namespace {
 constexpr double kLargestBadRate = 0.9;  // r/(1-r) diverges; one window adds at most 9 N
+constexpr double kIdlesMostly = 0.5;     // of the time: half of the workers could carry the load
 }  // namespace
 
 int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold) {
@@ -16,6 +17,7 @@ int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold) {
   FERMATA_CHECK(use.idle_fraction >= 0 && use.idle_fraction <= 1);
   const double n = use.workers;
   if (use.bad_rate > bad_rate_threshold) {
+    if (use.workers > 0 && use.idle_fraction > kIdlesMostly) return 0;
     const double r = std::min(use.bad_rate, kLargestBadRate);
     return std::max<int64_t>(1, std::ceil(n * r / (1 - r) - kRounding));
   }

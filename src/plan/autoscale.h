@@ -15,7 +15,8 @@ struct PoolUse {
 // section 4.4): a pool of N that fails a share r of its requests lacks
 // N*r/(1-r) workers; one that idles a share f of the time has N*f too many.
 // Rounds up what is added (9 N at most) and down what is given back; at least
-// one worker stays. Pure.
+// one worker stays. A pool that fails requests while it idles for more than half of the time lacks
+// no workers: it keeps what it has. Pure.
 int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold = 0.01);
 
 // How many workers to have, window after window, so that a rise and a fall do not alternate: what

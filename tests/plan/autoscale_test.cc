@@ -47,8 +47,10 @@ TEST(PoolSize, ALoadBetweenTwoSizesDoesNotAlternate) {
   EXPECT_LE(changes, 2u);
 }
 
-TEST(Autoscale, ABadRateAboveTheThresholdOutweighsIdleness) {
-  EXPECT_EQ(workers_to_add({10, 0.02, 0.9}), 1);
+TEST(Autoscale, WhoFailsRequestsBesideIdleWorkersKeepsWhatItHas) {
+  EXPECT_EQ(workers_to_add({10, 0.02, 0.6}), 0);
+  EXPECT_EQ(workers_to_add({10, 0.9, 0.6}), 0);
+  EXPECT_EQ(workers_to_add({10, 0.02, 0.4}), 1);
   EXPECT_EQ(workers_to_add({10, 0.02, 0.9}, 0.05), -9);
 }
 
