@@ -12,6 +12,7 @@ namespace fermata::simulate {
 namespace {
 
 constexpr uint64_t kProgressEvery = 1 << 16;  // events
+constexpr double kLatencyQuantile = 0.9;       // the server's, if nothing is configured
 constexpr uint64_t kDrawn = 0x6974656d73;     // apart from the streams of arrivals
 
 }  // namespace
@@ -68,6 +69,14 @@ void Run::add_models() {
     const KeyId key =
         add_key({.name = model.name, .slo = model.slo, .rate_rps = scenario_.rate_of(model.share)},
                 model.latency, model.max_batch);
+    if (model.drift != 1) {
+      Drift& drift = drifts_[key];
+      drift.factor = model.drift;
+      drift.learned = latencies_[key.index()];
+      for (const auto& table : latencies_[key.index()].tables()) {
+        drift.corrections.emplace_back(table, kLatencyQuantile, /*guessed=*/false);
+      }
+    }
     Source source{.slo = model.slo, .key = key, .demand = &model.demand};
     add_to_tree(source, {key}, latencies_[key.index()].slowest()->max_batch());
     add_source(std::move(source), model.share, model.arrival, model.name);
@@ -91,7 +100,9 @@ void Run::add_workers() {
       scheduler_->add_worker(Time(), decisions_, static_cast<uint32_t>(type), memory);
     }
   }
-  workers_.resize(scenario_.worker_count());
+  for (uint32_t type = 0; type < scenario_.workers.size(); ++type) {
+    workers_.resize(workers_.size() + scenario_.workers[type].count, {.type = type});
+  }
   next_end_.resize(workers_.size());
 }
 
@@ -198,19 +209,44 @@ void Run::trace(TraceEvent::Kind kind, JobId job, KeyId key, uint32_t items, Tim
 void Run::end_batch(Time now) {
   const size_t i = next_end_.top_index();
   WorkerState& worker = workers_[i];
-  const std::vector<JobId> branches = std::move(worker.branches[0]);
-  worker.branches[0] = std::exchange(worker.branches[1], {});
-  worker.ends[0] = worker.ends[1];
-  next_end_.set(i, --worker.bound > 0 ? worker.ends[0] : Time::infinite());
+  const Running ended = std::exchange(worker.batches[0], std::exchange(worker.batches[1], {}));
+  next_end_.set(i, --worker.bound > 0 ? worker.batches[0].end : Time::infinite());
+  if (!drifts_.empty()) measure(ended, worker.type, now);
   scheduler_->freed(WorkerId(static_cast<uint32_t>(i)), now, decisions_);
-  for (const JobId id : branches)
+  for (const JobId id : ended.branches)
     branch_ended(id, policy::Ending::kAnswered, branch(id)->items, now);
+}
+
+// As the server does.
+void Run::measure(const Running& batch, uint32_t worker_type, Time now) {
+  const auto drift = drifts_.find(batch.key);
+  if (drift == drifts_.end() || batch.load) return;
+  const uint32_t type = drift->second.corrections.size() == 1 ? 0 : worker_type;
+  LatencyCorrection& correction = drift->second.corrections[type];
+  correction.measured(batch.items, batch.end - batch.start);
+  auto table = correction.publish();
+  if (table == nullptr) return;
+  LatencyByType& learned = drift->second.learned;
+  learned = learned.with(type, std::move(table));
+  scheduler_->update_latency(batch.key, learned, now, decisions_);
+}
+
+// Behind what the worker runs, and for as long as it really takes.
+void Run::drift_away(policy::Batch& batch, const WorkerState& worker) const {
+  const auto drift = drifts_.find(batch.key);
+  Duration run = batch.finish - batch.start;
+  if (drift != drifts_.end()) {
+    const Duration said = latencies_[batch.key.index()].on(worker.type)(batch.items);
+    run += said.scaled(drift->second.factor) - drift->second.learned.on(worker.type)(batch.items);
+  }
+  if (worker.bound > 0) batch.start = std::max(batch.start, worker.batches[0].end);
+  batch.finish = batch.start + run;
 }
 
 void Run::act(Time now) {
   do {
     std::swap(acting_, decisions_);  // acting on one may decide the next
-    for (const policy::Batch& batch : acting_.bound) start(batch, now);
+    for (policy::Batch& batch : acting_.bound) start(batch, now);
     for (const policy::Dropped& dropped : acting_.dropped) drop(dropped.task, now);
     for (const policy::Concluded& concluded : acting_.concluded) conclude(concluded, now);
     acting_.clear();
@@ -218,12 +254,14 @@ void Run::act(Time now) {
   } while (!decisions_.empty());
 }
 
-void Run::start(const policy::Batch& batch, Time now) {
+void Run::start(policy::Batch& batch, Time now) {
   WorkerState& worker = workers_[batch.worker.index()];
   FERMATA_CHECK(worker.bound < 2 && batch.start >= now);
-  std::vector<JobId>& branches = worker.branches[worker.bound];
-  worker.ends[worker.bound++] = batch.finish;
-  next_end_.set(batch.worker.index(), worker.ends[0]);
+  if (!drifts_.empty()) drift_away(batch, worker);
+  Running& running = worker.batches[worker.bound++];
+  running = {batch.start, batch.finish, batch.key, batch.items, batch.load, {}};
+  std::vector<JobId>& branches = running.branches;
+  next_end_.set(batch.worker.index(), worker.batches[0].end);
   result_.busy += std::max(std::min(batch.finish, to_) - std::max(batch.start, from_), Duration());
   if (options_.trace != nullptr) {
     options_.trace->push_back({TraceEvent::kStarted, batch.items, place(batch.key), batch.worker,

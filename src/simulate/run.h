@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "model/latency_correction.h"
 #include "policy/batch/min_tree.h"
 #include "policy/scheduler.h"
 #include "policy/tree/service_tree.h"
@@ -47,12 +48,25 @@ class Run {
       return ensemble != nullptr ? ensemble->models : application->variants;
     }
   };
-  // When each bound batch ends, and what of the tree is in it; the second is one that was bound
-  // ahead.
+  // A batch that a worker runs, or has been bound to it ahead: when it ends, and what of the tree is
+  // in it.
+  struct Running {
+    Time start, end;
+    KeyId key;
+    uint32_t items = 0;
+    bool load = false;
+    std::vector<JobId> branches;
+  };
   struct WorkerState {
-    std::array<Time, 2> ends;
-    std::array<std::vector<JobId>, 2> branches;
+    uint32_t type = 0;
+    std::array<Running, 2> batches;
     uint32_t bound = 0;
+  };
+  // Of a model whose batches take longer or shorter than it is said.
+  struct Drift {
+    double factor = 1;
+    LatencyByType learned;                       // what the policy knows by now
+    std::vector<LatencyCorrection> corrections;  // by worker type, as the server has them
   };
   // A request that has children, or is one: of a service, a stage of one, or a part.
   struct Branch {
@@ -88,7 +102,9 @@ class Run {
   void arrive(Time now);
   void end_batch(Time now);
   void act(Time now);
-  void start(const policy::Batch& batch, Time now);
+  void start(policy::Batch& batch, Time now);
+  void drift_away(policy::Batch& batch, const WorkerState& worker) const;
+  void measure(const Running& batch, uint32_t worker_type, Time now);
   void drop(const policy::Task& task, Time now);
   void stop_arrivals_at(Time end);
   void learn(Time now);
@@ -158,6 +174,7 @@ class Run {
   policy::TreeDecisions branching_;
   absl::flat_hash_map<JobId, Branch> branches_;
   std::vector<LatencyByType> latencies_;  // by key
+  absl::flat_hash_map<KeyId, Drift> drifts_;
   std::vector<WorkerState> workers_;
   policy::MinTree next_end_;  // by worker
   policy::Decisions decisions_, acting_;

@@ -38,6 +38,7 @@ struct SimulatedModel {
   uint32_t max_batch = 256;
   ArrivalProcess arrival;
   double static_mb = 0, dynamic_mb = 0;
+  double drift = 1;  // how long batches really take, by `latency`; the policy learns it, as served
 };
 
 // A variant that may answer an application's requests.

@@ -17,6 +17,7 @@
 namespace fermata::simulate {
 namespace {
 
+constexpr double kLeastDrift = 0.1, kMostDrift = 10;
 constexpr double kLowestRate = 1e-6, kHighestRate = 1e8;  // requests a second
 constexpr int64_t kMostWorkers = 1'000'000;
 
@@ -65,6 +66,7 @@ SimulatedModel read_model(Reader value, std::span<const std::string> worker_type
   model.demand.items = read_items(fields["items"], 1);
   model.share = fields["share"].non_negative(1.0);
   model.max_batch = static_cast<uint32_t>(fields["max_batch"].integer(1, kLargestBatch, 256));
+  model.drift = fields["drift"].between(kLeastDrift, kMostDrift, 1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) model.arrival = read_arrivals(arrival);
   if (Reader memory = fields["memory_mb"]; memory.present()) {
     ObjectReader parts = memory.object();

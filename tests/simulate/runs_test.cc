@@ -136,6 +136,29 @@ TEST(Simulation, WorkersOfTwoTypesRunAsFastAsEachCan) {
   EXPECT_GT(run(s)->worst_bad_rate(), 0.01);
 }
 
+// Batches take longer or shorter than their profile says: what runs late until that is learned is
+// late, and little after that.
+TEST(Simulation, WrongProfilesAreLearned) {
+  for (const double drift : {0.8, 1.04, 1.25}) {
+    Scenario right = cluster("fermata", 4, {model("m", 1 * drift, 5 * drift, 30)}, 1200);
+    Scenario wrong = cluster("fermata", 4, {model("m", 1, 5, 30)}, 1200);
+    wrong.models[0].drift = drift;
+    right.warmup = wrong.warmup = Duration::seconds(10);
+    right.duration = wrong.duration = Duration::seconds(10);
+    const auto known = run(right), learned = run(wrong);
+    ASSERT_TRUE(known.ok() && learned.ok());
+    const auto lost = [](const Result& r) {
+      return static_cast<double>(r.models[0].offered - r.models[0].on_time) /
+             static_cast<double>(r.models[0].offered);
+    };
+    EXPECT_LE(lost(*learned), lost(*known) + 0.01) << drift;
+    wrong.models[0].drift = 1;
+    const auto said = run(wrong);
+    ASSERT_TRUE(said.ok());
+    EXPECT_EQ(said->busy < learned->busy, drift > 1) << drift;
+  }
+}
+
 TEST(Goodput, IsTheHighestGoodRateWithinHalfAPercent) {
   const Scenario s = cluster("deferred", 4, {model("m", 1, 5, 20)}, 1);
   const auto goodput = find_goodput(s);
