@@ -12,7 +12,7 @@ namespace fermata::simulate {
 namespace {
 
 constexpr uint64_t kProgressEvery = 1 << 16;  // events
-constexpr double kLatencyQuantile = 0.9;       // the server's, if nothing is configured
+constexpr double kLatencyQuantile = 0.9;      // the server's, if nothing is configured
 constexpr uint64_t kDrawn = 0x6974656d73;     // apart from the streams of arrivals
 
 }  // namespace

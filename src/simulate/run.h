@@ -48,8 +48,8 @@ class Run {
       return ensemble != nullptr ? ensemble->models : application->variants;
     }
   };
-  // A batch that a worker runs, or has been bound to it ahead: when it ends, and what of the tree is
-  // in it.
+  // A batch that a worker runs, or has been bound to it ahead: when it ends, and what of the tree
+  // is in it.
   struct Running {
     Time start, end;
     KeyId key;

@@ -65,12 +65,12 @@ class MixedStorm {
   }
   void add_service(Kind kind) {
     const std::vector<KeyId> of(models_.begin(), models_.begin() + 2 + random_.below(2));
-    ServiceInfo info = VariantsInfo{.name = "a",
-                                    .variants = {},
-                                    .penalty = {random_.below(2) == 0 ? plan::PenaltyShape::kStep
-                                                                      : plan::PenaltyShape::kNone},
-                                    .prior = {0.5, 0.5},
-                                    .short_circuit = 0.6};
+    ServiceInfo info = VariantsInfo{
+        .name = "a",
+        .variants = {},
+        .penalty = {random_.below(2) == 0 ? plan::PenaltyShape::kStep : plan::PenaltyShape::kNone},
+        .prior = {0.5, 0.5},
+        .short_circuit = 0.6};
     if (kind == Kind::kVariants) {
       for (const KeyId key : of) {
         std::get<VariantsInfo>(info).variants.push_back(

@@ -155,7 +155,7 @@ TEST(Simulation, WrongProfilesAreLearned) {
     wrong.models[0].drift = 1;
     const auto said = run(wrong);
     ASSERT_TRUE(said.ok());
-    EXPECT_EQ(said->busy < learned->busy, drift > 1) << drift;
+    EXPECT_EQ(said->busy<learned->busy, drift> 1) << drift;
   }
 }
 

@@ -139,8 +139,8 @@ void EnsembleLookahead::name_subsets(double price) {
     item.finish = start_;
     plan::Subset wanted = 0;
     if (!is_late(item)) {
-      wanted = is_bound(item) ? best_subset(item, price, room(item))
-                              : best_subset_of_alike(item, price);
+      wanted =
+          is_bound(item) ? best_subset(item, price, room(item)) : best_subset_of_alike(item, price);
     }
     // Where all are served somebody has to answer, however little it is worth.
     if (wanted == 0 && item.serve_all && item.had == 0) wanted = cheapest(item);
@@ -174,7 +174,8 @@ plan::Subset EnsembleLookahead::best_subset_of_alike(const Item& item, double pr
     return named.utility == item.utility && named.open == item.open && named.had == item.had;
   });
   if (alike != named_.end()) return alike->subset;
-  named_.push_back({item.utility, item.open, item.had, best_subset(item, price, Duration::infinite())});
+  named_.push_back(
+      {item.utility, item.open, item.had, best_subset(item, price, Duration::infinite())});
   return named_.back().subset;
 }
 

@@ -30,7 +30,7 @@ class EnsembleQueries {
     plan::Subset planned = 0;  // is to answer it; running and done are part of it
     plan::Subset running = 0, done = 0, failed = 0;
     plan::Subset wanted = 0;  // see Concluded
-    bool withdrawn = false;  // nobody wants the answer any more
+    bool withdrawn = false;   // nobody wants the answer any more
 
     plan::Subset had() const { return running | done; }
     plan::Subset pending() const { return planned & ~(had() | failed); }
