@@ -19,7 +19,7 @@ build: deps ## build the command build/fermata
 	@test -e build/build.ninja || cmake --preset bare
 	cmake --build --preset release -j$(JOBS) --target fermata
 
-BENCHES ?= scaling front_end scheduler placement group ensemble mlserver triton
+BENCHES ?= scaling front_end scheduler placement group decisions ensemble mlserver triton
 bench: build ## measure against other servers, solvers and bounds (BENCHES="mlserver ...")
 	@scripts/deps.sh bench
 	cmake --build --preset release -j$(JOBS) --target $(patsubst bench/%.cc,bench_%,$(wildcard bench/*.cc)) bench_triton_backend
