@@ -1,9 +1,10 @@
 """What the default must do besides goodput, each a scenario and a figure: twins that fare alike beside
 rare models, deadlines mixed in one queue, a backlog without deadline beside a service that loses
-nothing, and workers that idle half of the time at half of the peak."""
+nothing, workers that idle half of the time at half of the peak, and profiles that are wrong."""
 
 import copy
 import pathlib
+import random
 import tempfile
 
 RESNET50 = {"alpha": 1.053, "beta": 5.072}
@@ -12,7 +13,11 @@ SHORT_MS, LONG_MS, LIGHT = 20, 500, 0.4
 BACKLOG = {"of runs of 13 ms": (4000, {"latency_ms": RESNET50, "max_batch": 8}),
            "of runs of up to 0.5 s": (4000, {"latency_ms": {"alpha": 2.0, "beta": 20.0}})}
 MUST = {"lost beside deferred, points": 0.2, "twins apart, points": 0.5, "lost of mixed deadlines, %": 0.0,
-        "lost beside a backlog, %": 0.1, "backlog's length over what is left for it": 1.3, "idle at half of the peak, off 0.5": 0.07}
+        "lost beside a backlog, %": 0.1, "backlog's length over what is left for it": 1.3, "idle at half of the peak, off 0.5": 0.07,
+        "lost by the wrong profile, points": 1.0}
+WRONG = {"4 % too short": lambda draw: 1.04, "4 % too long": lambda draw: 0.96,
+         "wrong by -20 to 20 %": lambda draw: 1 / (1 + draw.uniform(-0.2, 0.2))}
+NEARLY_FULL, LEARNT_S = 0.9, 10
 
 
 def cluster(workers, models, **more):
@@ -82,6 +87,25 @@ def half_of_peak(args, simulate, goodput, document):
     peak = goodput(args.binary, document, "fermata", 1, 60)
     idle = 1 - simulate(document | {"rate_rps": peak / 2, "duration_s": 60})["worker_utilization"]
     return {"peak_rps": peak, "idle": idle, "idle at half of the peak, off 0.5": abs(idle - 0.5)}
+
+
+def drifting(document, drift):
+    """Whose batches take what they took before, but whose profiles say something else: by model, the
+    runs over what its profile says."""
+    draw, models = random.Random(1), []
+    for model in document["models"]:
+        factor = drift(draw)
+        models.append(model | {"drift": factor, "latency_ms": {
+            key: value / factor for key, value in model["latency_ms"].items()}})
+    return document | {"models": models}
+
+
+def wrong_profiles(args, simulate, goodput, document, policy, kind):
+    peak = goodput(args.binary, document, policy, 1, 20)
+    document = document | {"rate_rps": NEARLY_FULL * peak, "warmup_s": LEARNT_S, "duration_s": 20,
+                           "scheduler": policy}
+    right, wrong = (100 * simulate(d)["bad_rate"] for d in (document, drifting(document, WRONG[kind])))
+    return {"lost, %": wrong, "lost by the right profile, %": right, "lost by the wrong profile, points": wrong - right}
 
 
 def bursty(document):

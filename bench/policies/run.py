@@ -9,6 +9,7 @@
     run.py overload   ResNet50 on 8 workers from half its peak to three times, and
                       9000/s for 900 s
     run.py claims     claims.py: what the default must do besides goodput
+    run.py figures    figures.py: Symphony's figures 8 to 11 and 13
 
 Each prints a table and writes a plot and its numbers to bench/results. Of a table and a
 suite, policies and cases that are not asked for keep the figures that are there."""
@@ -29,6 +30,7 @@ import yaml
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import claims  # noqa: E402
+import figures  # noqa: E402
 import plot  # noqa: E402
 import pools  # noqa: E402
 import record  # noqa: E402
@@ -273,29 +275,44 @@ def hold(args):
     for name, change in (("resnet50", claims.bursty), ("zoo_1080ti", claims.long_tailed)):
         jobs[f"half of the peak, {name}, {change.__name__}"] = lambda name=name, change=change: claims.half_of_peak(
             args, simulate, goodput, change(load(f"{name}.yaml")))
+    for name in ("resnet50", "inception_resnet_v2", "zoo_1080ti"):
+        for kind in claims.WRONG:
+            jobs[f"a profile that is {kind}, {name}"] = lambda name=name, kind=kind: claims.wrong_profiles(
+                args, simulate, goodput, load(f"{name}.yaml"), DEFAULT, kind)
+    if args.only:
+        jobs = {name: job for name, job in jobs.items() if args.only in name}
     found = dict(zip(jobs, each(args, jobs, lambda name: jobs[name]())))
     for name, figures in found.items():
         print(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in figures.items()))
     wrong = claims.missed(found)
+    if args.only:
+        return
     record.write("policies_claims", {"must": claims.MUST, "claims": found, "missed": wrong})
     if wrong:
         sys.exit("MISSED: " + "; ".join(f"{claim}: {key} is {value:.4g}, must be at most {must}" for claim, key, value, must in wrong))
 
 
+def symphony(args):
+    found = figures.measure(args, lambda document, policy: goodput(args.binary, document, policy, 1, document["duration_s"]),
+                            lambda document: fermata(args.binary, "simulate", document))
+    print(json.dumps(found, indent=1))
+    plot.save("policies_figures", figures.draw(plot, found, record.read("policies_overload")["curves"]), found)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["table", "suite", "pools", "overload", "claims"])
+    parser.add_argument("what", choices=["table", "suite", "pools", "overload", "claims", "figures"])
     parser.add_argument("--binary", default=str(HERE.parent.parent / "build" / "fermata"))
     parser.add_argument("--policies", default=",".join(POLICIES))
-    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--only", default="", help="suite, claims: cases whose name contains this")
     parser.add_argument("--confirm", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="pools: the number of the first")
     parser.add_argument("--count", type=int, default=pools.COUNT, help="pools: how many")
     parser.add_argument("--together", type=int, default=os.cpu_count(), help="runs at a time")
     args = parser.parse_args()
     args.policies = args.policies.split(",")
-    {"table": table, "suite": suite, "pools": small_pools, "overload": overload, "claims": hold}[args.what](args)
+    {"table": table, "suite": suite, "pools": small_pools, "overload": overload, "claims": hold, "figures": symphony}[args.what](args)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,73 @@
+"""Figures 8 to 11 and 13 of Symphony in virtual time: batch sizes and queueing near the peak, what workers do beyond
+it (from the record of `run.py overload`), goodput by workers, and by the delay between decision and start."""
+
+import concurrent.futures
+
+SHOWN = ("fermata", "deferred", "clockwork", "nexus")
+NEAR = 0.97  # of each policy's own peak
+LOADS = (0.25, 0.5, 0.75, 0.9, NEAR)
+TABLE_4 = {"resnet50": (1.053, 5.072, 25), "inception_resnet_v2": (5.090, 18.368, 70)}
+WORKERS = (4, 8, 16, 32, 64)
+SLOS = (20, 25, 50, 100)
+DELAYS_MS = {"RDMA": (0, 0.01, 0.02, 0.05, 0.1), "TCP": (0, 1, 2, 5, 10, 15)}
+SECONDS = 5
+
+
+def cluster(workers, slo_ms, models=20, alpha=1.053, beta=5.072, **more):
+    return {"seed": 1, "warmup_s": 1, "duration_s": SECONDS, "workers": {"count": workers}, "rate_rps": 1000,
+            "models": [{"name": f"m{i}", "latency_ms": {"alpha": alpha, "beta": beta}, "slo_ms": slo_ms}
+                       for i in range(models)]} | more
+
+
+def batching(goodput, simulate, model, policy):
+    """Figures 8 and 9: of requests, by the size of their batch, and what 99 % wait at most."""
+    alpha, beta, slo_ms = TABLE_4[model]
+    document = cluster(8, slo_ms, 1, alpha, beta, scheduler=policy)
+    peak = goodput(document, policy)
+    found = [simulate(document | {"rate_rps": max(1, load * peak), "duration_s": 4 * SECONDS})["models"][0]
+             for load in LOADS]
+    return {"model": model, "policy": policy, "peak_rps": peak,
+            "batches": {int(size): count for size, count in found[-1]["batches"].items()},
+            "queueing_p99_ms": [f["queueing_p99_ms"] for f in found]}
+
+
+def measure(args, goodput, simulate):
+    with concurrent.futures.ThreadPoolExecutor(args.together) as threads:
+        batches = [threads.submit(batching, goodput, simulate, m, p) for m in TABLE_4 for p in SHOWN]
+        workers = {p: [threads.submit(goodput, cluster(n, 100), p) for n in WORKERS]
+                   for p in SHOWN}
+        delays = {kind: {slo: [threads.submit(goodput, cluster(32, slo, network={"control_ms": ms}), "fermata")
+                               for ms in sweep] for slo in SLOS} for kind, sweep in DELAYS_MS.items()}
+        return {"near_the_peak": [b.result() for b in batches],
+                "by_workers": {p: [w.result() for w in own] for p, own in workers.items()},
+                "by_delay": {kind: {slo: [g.result() for g in own] for slo, own in by_slo.items()}
+                             for kind, by_slo in delays.items()}}
+
+
+def draw(plot, found, overload):
+    figure, axes = plot.axes("", "", rows=2, columns=4, width=3.6)
+    for row, model in enumerate(TABLE_4):
+        for policy, colour in zip(SHOWN, plot.COLOURS):
+            own = next(b for b in found["near_the_peak"] if (b["model"], b["policy"]) == (model, policy))
+            items = sum(size * count for size, count in own["batches"].items())
+            sizes = sorted(own["batches"])
+            axes[row][0].plot(sizes, [100 * size * own["batches"][size] / items for size in sizes], ".-",
+                              color=colour, label=policy)
+            axes[row][1].plot(LOADS, own["queueing_p99_ms"], "o-", color=colour)
+        axes[row][0].set(xlabel=f"batch size, {model}", ylabel="% of requests")
+        axes[row][1].set(xlabel=f"load / own peak, {model}", ylabel="queueing, 99 %, ms")
+    axes[0][0].legend(fontsize=7)
+    for policy, points in overload.items():
+        axes[0][2].plot([p["offered_of_peak"] for p in points], [1 - p["idle"] for p in points], label=policy)
+    axes[0][2].set(xlabel="offered / peak of fermata", ylabel="workers that are busy")
+    axes[0][2].legend(fontsize=7)
+    for policy, rates in found["by_workers"].items():
+        axes[1][2].plot(WORKERS, rates, "o-", label=policy)
+    axes[1][2].set(xlabel="workers, 20 models, 100 ms", ylabel="goodput, requests/s")
+    axes[1][2].legend(fontsize=7)
+    for row, (kind, sweep) in enumerate(DELAYS_MS.items()):
+        for slo, rates in found["by_delay"][kind].items():
+            axes[row][3].plot(sweep, rates, "o-", label=f"{slo} ms")
+        axes[row][3].set(xlabel=f"delay, ms ({kind})", ylabel="goodput, requests/s", ylim=0)
+        axes[row][3].legend(fontsize=7)
+    return figure
