@@ -121,14 +121,14 @@ class Fermata final : public QueueBatcher {
 
   // At most `longest`, which is to start when the head came. What it waits for a worker is counted
   // from its start and widens the next margins: an earlier start would make them grow by
-  // themselves.
+  // themselves. What runs longer than others can wait starts early for its own sake by less.
   Duration margin(const Offer& offer, Duration longest) const {
     const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
-    const double at_once =
-        early_ * spare_ * std::min(1.0, others_slack_.seconds() / offer.run.seconds());
-    const Duration wanted =
-        std::max({offer.run.scaled(kLeastMargin), pool_wait_, worth, longest.scaled(at_once)});
-    return std::min(wanted.scaled(calm()), longest);
+    const double patience = std::min(1.0, others_slack_.seconds() / offer.run.seconds());
+    const Duration own =
+        std::max(std::min(worth.scaled(calm()), longest), longest.scaled(early_ * spare_ * calm()));
+    const Duration least = std::max(offer.run.scaled(kLeastMargin), pool_wait_).scaled(calm());
+    return std::min(std::max(least, own.scaled(patience)), longest);
   }
 
   // The batch for which heads may be dropped.
