@@ -48,6 +48,19 @@ TEST(EnsembleChooser, AnswersManyQueriesThatComeAtOnce) {
   }
 }
 
+// So that others who come meanwhile wait for less.
+TEST(EnsembleChooser, OfAQuerysModelsTheShorterRunsFirst) {
+  EnsembleHand h("fermata");
+  const KeyId e = h.ensemble({10, 4}, {{0, 0.8, 0.8, 1}});
+  h.worker();
+  h.arrive(e, 0, 60);
+  ASSERT_THAT(h.out.bound, SizeIs(1));
+  EXPECT_EQ(h.out.bound[0].key, h.models[1]);
+  h.run_until(100);
+  ASSERT_THAT(h.concluded, SizeIs(1));
+  EXPECT_EQ(h.concluded[0].ran, 3u);
+}
+
 // What a query would have had at the price of worker time, were there time for it.
 TEST(EnsembleChooser, AConclusionSaysWhatWasWanted) {
   EnsembleHand h("fermata");

@@ -55,7 +55,7 @@ void EnsembleChooser::bound(const Batch& batch, bool, Time now) {
 
 bool EnsembleChooser::freed(WorkerId worker, Time now, Decisions& out) {
   queries_.freed(worker, out);
-  queries_.conclude_finished(out);
+  freed_at_ = now;
   queries_.conclude_late(now, out);
   declined_.look_again(now);
   update(now);
@@ -63,6 +63,7 @@ bool EnsembleChooser::freed(WorkerId worker, Time now, Decisions& out) {
 }
 
 void EnsembleChooser::tick(Time now, Decisions& out) {
+  queries_.conclude_finished(out);
   queries_.conclude_late(now, out);
   update(now);
 }

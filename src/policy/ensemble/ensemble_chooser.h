@@ -41,7 +41,11 @@ class EnsembleChooser final : public Chooser {
   void tick(Time now, Decisions& out) override;
   void set_delay_bound(DelayBound bound) override;
   const Offer& offer() const override { return offer_; }
-  Time next_wake() const override { return std::min(queries_.next_moment(), declined_.until()); }
+  // What has its answers ends at once, unless the worker that is free now brings it more.
+  Time next_wake() const override {
+    const Time finished = queries_.any_finished() ? freed_at_ : Time::infinite();
+    return std::min({finished, queries_.next_moment(), declined_.until()});
+  }
   uint64_t waiting_items() const override { return queries_.by_deadline().size(); }
 
  private:
@@ -64,6 +68,7 @@ class EnsembleChooser final : public Chooser {
   Offer offer_;
   DeclinedTypes declined_;
   uint64_t epoch_ = 0;
+  Time freed_at_;  // the last worker that ran some of them
 };
 
 }  // namespace fermata::policy

@@ -17,7 +17,8 @@ constexpr size_t kStarts = 6;  // heads of a batch that are compared for what th
 constexpr double kLeastPrice = 1e-6;
 constexpr double kLeastWorth = 0.05;  // of any answer, where all are served
 constexpr uint32_t kNone = 32;
-constexpr double kBeforeAll = 1e9;  // seconds of urgency
+constexpr double kBeforeAll = 1e9;      // seconds of urgency
+constexpr double kShorterFirst = 1e-3;  // decides between equal deadlines
 
 // Prices are the dearest one halved ever again, and nothing.
 double price_at(size_t step, double dearest) {
@@ -242,7 +243,10 @@ bool EnsembleLookahead::move_of(uint32_t at, uint32_t worker, Time now, size_t f
   move_.run = latency(static_cast<uint32_t>(move_.places.size()));
   const Item& head = items_[model.waiting[move_.places[0]].first];
   if (!playing_.by_earnings || is_late(head)) {
-    move_.rank = (head.deadline - now - move_.run).seconds() - (is_late(head) ? kBeforeAll : 0);
+    // Of a query's models the shorter first: what it has by then may be enough when others have
+    // come.
+    move_.rank = (head.deadline - now).seconds() + kShorterFirst * move_.run.seconds() -
+                 (is_late(head) ? kBeforeAll : 0);
     return true;
   }
   for (const uint32_t p : move_.places) {

@@ -93,6 +93,7 @@ class EnsembleQueries {
   // Ends those for whom nothing is left to wait for. To be called when new plans have been made
   // for what was freed.
   void conclude_finished(Decisions& out);
+  bool any_finished() const { return !maybe_finished_.empty(); }
   // It ends: dropped if it was in no batch, or concluded with what there is. `wait` and `run` are
   // what it would have met. No model may run for it.
   void give_up(Query& query, Duration wait, Duration run, Decisions& out);
