@@ -96,7 +96,8 @@ def cbc(document, at=latency):
                                "solve", "solution", solution], stdout=subprocess.PIPE, text=True,
                               check=True)
         seconds = float((re.search(r"Total time \(CPU seconds\):\s+(\S+)", done.stdout) or [0, 0])[1])
-        if "nfeasible" in solution.read_text().splitlines()[0]:
+        # What is infeasible at first sight has no solution file.
+        if not solution.exists() or "nfeasible" in solution.read_text().splitlines()[0]:
             return None, seconds
         worth = 0
         for line in solution.read_text().splitlines()[1:]:
