@@ -93,10 +93,10 @@ TEST_F(Account, WorkersThatAreLeftServeSomeOfThem) {
 TEST_F(Account, TheLoadIsWhatTheWorkersAreWantedFor) {
   other_.outlook.load = 0.5;
   expect(100, 20);
-  EXPECT_DOUBLE_EQ(load(view_, at_ms(0)), 0.5);
+  EXPECT_DOUBLE_EQ(load(view_, at_ms(0)).batched, 0.5);
   view_.add_worker(0);
-  EXPECT_DOUBLE_EQ(load(view_, at_ms(0)), 0.25);
-  EXPECT_NEAR(load(view_, at_ms(10'000)), 0.25 * 0.3 / 100, 1e-12);  // it has gone silent
+  EXPECT_DOUBLE_EQ(load(view_, at_ms(0)).batched, 0.25);
+  EXPECT_NEAR(load(view_, at_ms(10'000)).batched, 0.25 * 0.3 / 100, 1e-12);  // it has gone silent
 }
 
 TEST_F(Account, WhatTheWorkerMayNotRunLosesNothing) {

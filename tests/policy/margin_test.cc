@@ -30,6 +30,7 @@ class Margin : public testing::Test {
     Grant grant{KeyId(0), WorkerId(0)};
     grant.free_at = at_ms(ms);
     grant.wait = wait;
+    grant.singly = 6;  // workers would be needed, were each request alone
     grant.epoch = batcher_->offer().epoch;
     batcher_->granted(grant, at_ms(ms), decisions_);
   }

@@ -4,6 +4,7 @@
 #include <limits>
 #include <vector>
 
+#include "estimate/growth.h"
 #include "policy/batch/window.h"
 
 namespace fermata::policy {
@@ -16,6 +17,7 @@ constexpr double kSteady = 0.3;       // variation
 constexpr double kBursts = 0.6;       // variation
 constexpr double kSpare = 0.6,
                  kBusy = 0.7;  // of the pool's load: from where to where it starts early
+constexpr double kRoom = 0.5;  // of the pool's load, were each item alone
 constexpr double kDense = 0.8, kFull = 0.95;  // and from where to where it no longer does
 constexpr double kCheap = 0.4, kDear = 0.5;   // fixed cost of a batch by what a deadline leaves
 constexpr double kOverload = 0.2;             // of the requests
@@ -43,7 +45,7 @@ class Fermata final : public QueueBatcher {
   void schedule(Time deadline, Time now, Offer& offer) override {
     const Time latest = deadline - times().run(offer.items + 1);
     const bool may_grow = offer.items < times().max_batch() && (latest - now).seconds() > gap_s_;
-    offer.start_at = may_grow ? latest - margin(offer, latest - queue()[0].arrival) : now;
+    offer.start_at = may_grow && !room_ ? start(offer, latest, now) : now;
     const Task& head = queue()[0];
     offer.planned = !head.start_from.is_infinite();
     if (offer.planned) offer.start_at = std::min(head.start_from, latest);
@@ -62,6 +64,7 @@ class Fermata final : public QueueBatcher {
     others_slack_ = grant.others_slack;
     const double wanted =
         std::max(rising(grant.variation, kSteady, kBursts), rising(grant.load, kSpare, kBusy));
+    room_ = grant.singly <= kRoom;
     early_ = wanted * (1 - rising(grant.load, kDense, kFull) * (1 - alone_ * alone_));
   }
 
@@ -90,6 +93,7 @@ class Fermata final : public QueueBatcher {
     for (uint32_t i = 0; i < items; ++i) loss_ -= kLossWeight * loss_;
   }
   void refused() override { loss_ += kLossWeight * (1 - loss_); }
+  void holds(size_t waiting, Time now) override { growth_.length(waiting, now, tasks_rate()); }
 
   void retarget() override {
     target_ = target_size(times(), rate(), budget());
@@ -117,6 +121,18 @@ class Fermata final : public QueueBatcher {
     const size_t i = static_cast<size_t>(at);
     const double low = i == 0 ? 0 : harm_.late[i - 1];
     return i == kHarmSteps ? low : low + (at - static_cast<double>(i)) * (harm_.late[i] - low);
+  }
+
+  // Tasks a second, as large as those that wait.
+  double tasks_rate() const {
+    const double size = static_cast<double>(std::max<size_t>(queue().size(), 1));
+    return rate().per_second() * size / std::max(size, static_cast<double>(queue().items_from(0)));
+  }
+
+  // Of a batch that may grow.
+  Time start(const Offer& offer, Time latest, Time now) const {
+    const Time wanted = latest - margin(offer, latest - queue()[0].arrival);
+    return std::min(wanted, std::max(now, growth_.hope(tasks_rate())));
   }
 
   // At most `longest`, which is to start when the head came. What it waits for a worker is counted
@@ -151,16 +167,18 @@ class Fermata final : public QueueBatcher {
   uint32_t target_ = 1, nearly_target_ = 1;
   std::vector<double> worth_waiting_for_;
   double gap_s_ = kNobodyComes;  // 1/λ
+  estimate::QueueGrowth growth_;
   double recent_batch_ = 1;
   double loss_ = 0;  // share of the recent requests that were refused
   Duration pool_wait_;
   Harm harm_;
   Duration others_slack_ = Duration::infinite();
   const PoolView* pool_ = nullptr;
-  double load_ = 0;   // see Outlook
-  double alone_ = 1;  // efficiency of one item, by that of the target
-  double early_ = 0;  // how far the pool's load has batches start early, 0 to 1
-  double spare_ = 0;  // how far the own fixed cost lets them
+  double load_ = 0;    // see Outlook
+  bool room_ = false;  // for every item alone
+  double alone_ = 1;   // efficiency of one item, by that of the target
+  double early_ = 0;   // how far the pool's load has batches start early, 0 to 1
+  double spare_ = 0;   // how far the own fixed cost lets them
 };
 
 }  // namespace

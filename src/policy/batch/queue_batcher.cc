@@ -116,6 +116,7 @@ void QueueBatcher::update(Time now, Decisions& out) {
     if (alike()) refuse_first(c.drop, out);
   }
   expect(now);
+  holds(queue_.size(), now);
   if (queue_.empty()) {
     refuse_after_ = Time::infinite();
     offer_patient(now);

@@ -52,6 +52,8 @@ class QueueBatcher : public Batcher {
   // A batch of so many items was bound; a task was refused.
   virtual void ran(uint32_t) {}
   virtual void refused() {}
+  // So many tasks with a deadline wait from now on.
+  virtual void holds(size_t /*waiting*/, Time /*now*/) {}
 
   const TaskQueue& queue() const { return queue_; }
   // While the queue is cut for a worker its own; else those of the slowest that may run the batch.

@@ -79,14 +79,17 @@ double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Tim
   return late * blocked;
 }
 
-double load(const PoolView& view, Time now) {
-  double busy = 0;
+Load load(const PoolView& view, Time now) {
+  Load busy;
   for (const Offer& offer : view.offers()) {
     const Outlook& outlook = offer.outlook;
     if (outlook.slack.is_infinite() || outlook.rate == 0) continue;
-    busy += outlook.load * expected_rate(outlook, now) / outlook.rate;
+    const double rate = expected_rate(outlook, now);
+    busy.batched += outlook.load * rate / outlook.rate;
+    busy.singly += outlook.alone.seconds() * rate;
   }
-  return busy / std::max(view.serving(), 1u);
+  const double workers = std::max(view.serving(), 1u);
+  return {busy.batched / workers, busy.singly / workers};
 }
 
 double price(const PoolView& view, KeyId key, Time now) {
@@ -108,7 +111,7 @@ Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
 Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   const Duration slack = tightest(view, key, now);
   if (slack.is_infinite()) return Time::infinite();
-  const double surge = kSurge * load(view, now);
+  const double surge = kSurge * load(view, now).batched;
   const Time then = now + slack.scaled(1 / (1 + surge));
   return free_by(view, worker, then) > surge * view.serving() ? Time::infinite() : then;
 }

@@ -12,8 +12,11 @@ double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Tim
                  uint32_t left);
 
 // How much of the pool those with a deadline want: 1 where batches of their target sizes keep every
-// worker busy. O(keys).
-double load(const PoolView& view, Time now);
+// worker busy, or where each of them alone does. O(keys).
+struct Load {
+  double batched = 0, singly = 0;
+};
+Load load(const PoolView& view, Time now);
 
 // What a second of one worker more is worth to the other key to which it is worth most, in items on
 // time or their utility: a part of what that loses without it. O(keys).

@@ -247,7 +247,8 @@ void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
   forget(key);
   epoch_[key.index()] = offer.epoch + 1;
   const Duration slack = considerate_ ? view_.least_slack(key) : Duration::infinite();
-  out.push_back({key, worker, w.type, free_at, wait_, variation_, offer.epoch, slack, harm, load_});
+  out.push_back({key, worker, w.type, free_at, wait_, variation_, offer.epoch, slack, harm,
+                 load_.batched, load_.singly});
 }
 
 Time PoolRanker::next_wake() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "policy/batch/min_tree.h"
+#include "policy/pool/account.h"
 #include "policy/pool/view.h"
 #include "policy/ranker.h"
 
@@ -71,7 +72,7 @@ class PoolRanker final : public Ranker {
   // Moving averages over grants, see kGrantWeight; of the default's the variation by worker time.
   Duration wait_;
   double variation_ = 1, granted_ = 0;
-  double load_ = 0;
+  Load load_;
   Time load_until_;  // when it is due to be computed again
 };
 

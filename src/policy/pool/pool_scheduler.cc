@@ -118,8 +118,7 @@ void PoolScheduler::set_available(WorkerId worker, bool available, Time now, Dec
   explain_drops(dropped, now, out);
 }
 
-void PoolScheduler::hold(WorkerId worker, VariantId variant, bool there, Time now,
-                         Decisions& out) {
+void PoolScheduler::hold(WorkerId worker, VariantId variant, bool there, Time now, Decisions& out) {
   view_.residents().hold(worker, variant, there);
   for (size_t k = 0; k < batchers_.size(); ++k) {
     const KeyId key(static_cast<uint32_t>(k));

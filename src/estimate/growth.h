@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/time.h"
+
+namespace fermata::estimate {
+
+// Whether a queue still grows while so many wait in it. Clients that wait for their answers send
+// nothing meanwhile: eight of them are a rate, yet nobody comes as the ninth while these eight
+// wait. For each length of the queue, how many came while it had that length, and how many λ
+// promised. It counts the last 8 or 16 that came, and hopes anew once in a hundred times, so that
+// it follows clients who come and go.
+class QueueGrowth {
+ public:
+  // The queue has had this length from `now` on, and `per_second` are expected. `now` never goes
+  // back. O(1); memory by the longest queue, up to 256.
+  void length(size_t waiting, Time now, double per_second);
+
+  // Until when one more may be hoped for: until 8 times as many were promised as came. Where
+  // arrivals do not depend on who waits, one in 3,000 takes so long, or fewer.
+  Time hope(double per_second) const;
+
+ private:
+  struct Count {
+    double promised = 0, came = 0;
+    uint32_t times = 0;  // it got so long, since it last hoped anew
+  };
+  Count& at(size_t waiting);
+
+  std::vector<Count> counts_;  // by length
+  size_t waiting_ = 0;
+  double per_second_ = 0;
+  Time since_;
+};
+
+}  // namespace fermata::estimate
