@@ -20,7 +20,9 @@ Examples:
   fermata goodput cluster.yaml | jq .goodput_rps
 
 The document is that of `fermata simulate`; its rate_rps is not used. The search
-ends when the lowest bad rate found is within 0.5 % of the highest good one.)";
+ends when the lowest bad rate found is within 0.5 % of the highest good one.
+Exit codes: 0 done, 2 wrong document, or nothing in it has a deadline, 3 no rate
+is good ("feasible": false, "binding": why).)";
 
 // Bisection takes about this many runs.
 constexpr double kUsualSteps = 12;
@@ -38,10 +40,10 @@ int find(const std::string& file) {
   progress.finish();
   if (!goodput.ok()) {
     std::cerr << message(goodput.status()) << "\n";
-    return kFailed;
+    return absl::IsInvalidArgument(goodput.status()) ? kBadInput : kFailed;
   }
   std::cout << write_json(write_goodput(*goodput));
-  return kDone;
+  return goodput->binding.empty() ? kDone : kInfeasible;
 }
 
 }  // namespace

@@ -1,8 +1,10 @@
 #include "simulate/goodput.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "simulate/driver.h"
 
@@ -11,6 +13,91 @@ namespace {
 
 constexpr double kStepDown = 0.7;            // most policies reach that share of the bound
 constexpr double kLowestShare = 1.0 / 1024;  // of the bound: below, nothing is called good
+constexpr double kFewRequests = 100;         // for the result where no rate is good
+
+// Of a worker, for one item in the largest batch within `slo`, on the fastest type.
+double seconds_of(const std::vector<LatencyModel>& latency, uint32_t max_batch, Duration slo) {
+  double cheapest = HUGE_VAL;
+  for (const LatencyModel& each : latency) {
+    const auto table = *LatencyTable::make(each, max_batch);
+    const uint32_t b = table->largest_within(slo);
+    if (b > 0) cheapest = std::min(cheapest, (*table)(b).seconds() / b);
+  }
+  return cheapest;
+}
+
+double seconds_of(const Scenario& scenario, size_t source);
+
+// What one request takes at least where one of these answers it.
+double least_of(const Scenario& scenario, const std::vector<SimulatedVariant>& members) {
+  double least = HUGE_VAL;
+  for (const SimulatedVariant& member : members) {
+    const double own = !member.service_name.empty() ? seconds_of(scenario, member.service)
+                       : member.model
+                           ? seconds_of(scenario, *member.model)
+                           : seconds_of(member.latency, member.max_batch, Duration::infinite());
+    least = std::min(least, own);
+  }
+  return least;
+}
+
+// What one item of a source takes at least, whenever it is wanted.
+double seconds_of(const Scenario& scenario, size_t source) {
+  if (source < scenario.models.size()) {
+    const SimulatedModel& model = scenario.models[source];
+    return seconds_of(model.latency, model.max_batch, Duration::infinite());
+  }
+  source -= scenario.models.size();
+  if (source < scenario.applications.size()) {
+    return least_of(scenario, scenario.applications[source].variants);
+  }
+  source -= scenario.applications.size();
+  if (source < scenario.ensembles.size()) {
+    return least_of(scenario, scenario.ensembles[source].models);
+  }
+  double sum = 0;
+  for (const auto& stage : scenario.pipelines[source - scenario.ensembles.size()].stages) {
+    sum += stage.when * seconds_of(scenario, stage.service);
+  }
+  return sum;
+}
+
+// Of one that is called directly: infinite where it cannot end one item in time.
+double seconds_in_time(const SimulatedModel& model) {
+  const bool best_effort =
+      absl::c_any_of(model.demand.slos, [](const auto& s) { return s.slo.is_infinite(); });
+  return seconds_of(model.latency, model.max_batch, best_effort ? Duration::infinite() : model.slo);
+}
+
+// The model that no rate helps, and why; empty: there is none.
+std::string hopeless(const Scenario& scenario) {
+  for (const SimulatedModel& model : scenario.models) {
+    if (model.share == 0 || std::isfinite(seconds_in_time(model))) continue;
+    Duration alone = Duration::infinite();
+    for (const LatencyModel& latency : model.latency) {
+      alone = std::min(alone, (**LatencyTable::make(latency, model.max_batch))(1));
+    }
+    return fmt::format("slo_ms of '{}' is {:.6g}, one item alone takes {:.6g} ms", model.name,
+                       model.slo.millis(), alone.millis());
+  }
+  return {};
+}
+
+// Calls each(source, its place) for those that somebody calls directly.
+template <class Each>
+void for_called(const Scenario& scenario, Each each) {
+  size_t place = 0;
+  const auto all = [&](const auto& sources) {
+    for (const auto& source : sources) {
+      if (source.share > 0) each(source, place);
+      ++place;
+    }
+  };
+  all(scenario.models);
+  all(scenario.applications);
+  all(scenario.ensembles);
+  all(scenario.pipelines);
+}
 
 class Search {
  public:
@@ -21,6 +108,7 @@ class Search {
 
  private:
   absl::StatusOr<bool> good_at(double rate_rps);
+  std::string why_none() const;
 
   Scenario scenario_;
   const std::function<void(const GoodputStep&)>& progress_;
@@ -38,31 +126,51 @@ absl::StatusOr<bool> Search::good_at(double rate_rps) {
   return good;
 }
 
+std::string Search::why_none() const {
+  const GoodputStep& lowest = found_.steps.back();
+  const auto& all = found_.result.models;
+  const auto worst = absl::c_max_element(
+      all, [](const auto& a, const auto& b) { return a.bad_rate() < b.bad_rate(); });
+  return fmt::format("bad_rate of '{}' is {:.4g} even at {:.4g} requests/s, expected at most {}",
+                     worst->name, lowest.worst_bad_rate, lowest.rate_rps, kAllowedBadRate);
+}
+
 absl::StatusOr<Goodput> Search::go() {
+  bool bounded = false;
+  for_called(scenario_, [&](const auto& s, size_t) { bounded |= !s.slo.is_infinite(); });
+  if (!bounded) {
+    return invalid(
+        "$: no service that is called has a deadline, expected slo_ms of at least one: without it "
+        "every rate is good");
+  }
   // 1 % may be dropped, and a short run may be lucky: start a little above the bound.
-  double high = rate_bound(scenario_) * 1.05, low = high;
+  double high = std::min(rate_bound(scenario_) * 1.05, kHighestRate), low = high;
   if (high == 0) {
-    RETURN_IF_ERROR(good_at(scenario_.rate_rps).status());
+    RETURN_IF_ERROR(good_at(kFewRequests / scenario_.duration.seconds()).status());
     found_.rate_rps = 0;
+    found_.binding = hopeless(scenario_);
     return std::move(found_);
   }
   const double lowest = high * kLowestShare;
   ASSIGN_OR_RETURN(bool good, good_at(high));
-  while (good) {  // only where a short run measures little: look further up
+  while (good && high < kHighestRate) {  // only where a short run measures little
     low = high;
-    high *= 2;
+    high = std::min(high * 2, kHighestRate);
     ASSIGN_OR_RETURN(good, good_at(high));
   }
   while (found_.rate_rps == 0) {
-    if (low <= lowest) return std::move(found_);
+    if (low <= lowest) {
+      found_.binding = why_none();
+      return std::move(found_);
+    }
     high = low;
     low = std::max(low * kStepDown, lowest);
     RETURN_IF_ERROR(good_at(low).status());
   }
-  while (high / low > kRatePrecision) {
+  while (!good && high / low > kRatePrecision) {
     const double middle = std::sqrt(low * high);
-    ASSIGN_OR_RETURN(good, good_at(middle));
-    (good ? low : high) = middle;
+    ASSIGN_OR_RETURN(const bool middle_good, good_at(middle));
+    (middle_good ? low : high) = middle;
   }
   return std::move(found_);
 }
@@ -71,16 +179,12 @@ absl::StatusOr<Goodput> Search::go() {
 
 double rate_bound(const Scenario& scenario) {
   double worker_seconds = 0, shares = 0;  // for one request, by share, on the fastest type
-  for (const SimulatedModel& model : scenario.models) {
-    double cheapest = HUGE_VAL;
-    for (const LatencyModel& latency : model.latency) {
-      const auto table = *LatencyTable::make(latency, model.max_batch);
-      const uint32_t b = table->largest_within(model.slo);
-      if (b > 0) cheapest = std::min(cheapest, (*table)(b).seconds() / b);
-    }
-    worker_seconds += model.share * cheapest;
-    shares += model.share;
-  }
+  for_called(scenario, [&](const auto& source, size_t place) {
+    const double own = place < scenario.models.size() ? seconds_in_time(scenario.models[place])
+                                                      : seconds_of(scenario, place);
+    worker_seconds += source.share * own;
+    shares += source.share;
+  });
   return scenario.worker_count() * shares / worker_seconds;
 }
 
@@ -90,7 +194,9 @@ absl::StatusOr<Goodput> find_goodput(Scenario scenario,
 }
 
 Json write_goodput(const Goodput& goodput) {
-  Json out = write_result(goodput.result);
+  Json out;
+  if (!goodput.binding.empty()) out = {{"feasible", false}, {"binding", goodput.binding}};
+  out.update(write_result(goodput.result));
   out["goodput_rps"] = goodput.rate_rps;
   Json steps = Json::array();
   for (const GoodputStep& step : goodput.steps) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -18,17 +19,20 @@ struct GoodputStep {
 
 struct Goodput {
   double rate_rps = 0;  // 0: not even the lowest rate tried is good
+  std::string binding;  // then what keeps it from being so
   Result result;        // of a run at that rate, or of the lowest one tried
   std::vector<GoodputStep> steps;
 };
 
 // The highest rate at which every model has bad_rate <= 1 %, by bisection from a
-// bound that no schedule exceeds. `progress` hears of each step.
+// bound that no schedule exceeds, up to the highest rate that a document may have. `progress` hears
+// of each step. INVALID_ARGUMENT where nobody has a deadline.
 absl::StatusOr<Goodput> find_goodput(Scenario scenario,
                                      const std::function<void(const GoodputStep&)>& progress = {});
 
 // Requests a second if every worker ran the largest batch that one request's SLO
-// allows, back to back; 0 where some model cannot run even one item in time.
+// allows, back to back; 0 where some model cannot run even one item in time. What is made of
+// several takes its cheapest variant, whatever its SLO.
 double rate_bound(const Scenario& scenario);
 
 Json write_goodput(const Goodput& goodput);

@@ -137,6 +137,9 @@ struct WorkerGroup {
   double memory_mb = 0;  // 0: not limited
 };
 
+// Requests a second.
+inline constexpr double kLowestRate = 1e-6, kHighestRate = 1e8;
+
 // A cluster that need not exist (the contract's document). Requests that arrive
 // in [warmup, warmup + duration) are measured and followed to their end. Its sources are its
 // models, then its applications, ensembles and pipelines.

@@ -18,7 +18,6 @@ namespace fermata::simulate {
 namespace {
 
 constexpr double kLeastDrift = 0.1, kMostDrift = 10;
-constexpr double kLowestRate = 1e-6, kHighestRate = 1e8;  // requests a second
 constexpr int64_t kMostWorkers = 1'000'000;
 
 WorkerGroup read_group(Reader value) {

@@ -186,6 +186,18 @@ def test_documents_and_results_match(command):
     jsonschema.validate(json.loads(done.stdout), schema(f"{kind}.result"))
 
 
+def test_goodput_says_that_no_rate_is_good_or_that_every_rate_is():
+    slow = {"name": "m", "latency_ms": {"alpha": 1, "beta": 500}, "slo_ms": 25}
+    document = {"workers": {"count": 1}, "rate_rps": 10, "duration_s": 0.5, "models": [slow]}
+    done = run("goodput", document)
+    result = json.loads(done.stdout)
+    assert (done.returncode, result["feasible"], result["goodput_rps"]) == (3, False, 0)
+    assert "'m'" in result["binding"]
+    jsonschema.validate(result, schema("simulate.result"))
+    done = run("goodput", changed(document, "models.0", slow | {"slo_ms": None}))
+    assert (done.returncode, done.stdout) == (2, "") and "expected slo_ms" in done.stderr
+
+
 @pytest.mark.parametrize("scheduler", schema("simulate")["properties"]["scheduler"]["enum"])
 def test_every_scheduler_is_known(scheduler):
     done = run("simulate", changed(SIMULATE, "scheduler", scheduler))

@@ -179,6 +179,39 @@ TEST(Goodput, IsZeroWhereOneRequestAloneTakesTooLong) {
   const auto goodput = find_goodput(cluster("deferred", 4, {model("m", 10, 20, 25)}, 100));
   ASSERT_TRUE(goodput.ok());
   EXPECT_EQ(goodput->rate_rps, 0);
+  EXPECT_EQ(goodput->binding, "slo_ms of 'm' is 25, one item alone takes 30 ms");
+}
+
+TEST(Goodput, IsLookedForFarBelowTheBoundBeforeThereIsNone) {
+  // One request in fifty is to end sooner than it runs.
+  Scenario s = cluster("deferred", 1, {model("m", 1, 5, 50)}, 1);
+  s.models[0].demand.slos = {{0.98, Duration::millis(50)}, {0.02, Duration::millis(1)}};
+  s.duration = Duration::seconds(60);
+  const auto goodput = find_goodput(s);
+  ASSERT_TRUE(goodput.ok());
+  EXPECT_EQ(goodput->rate_rps, 0);
+  EXPECT_LT(goodput->steps.back().rate_rps, goodput->steps.front().rate_rps / 1000);
+  EXPECT_THAT(goodput->binding, testing::HasSubstr("bad_rate of 'm'"));
+}
+
+TEST(Goodput, NeedsADeadline) {
+  Scenario s = cluster("fermata", 1, {model("m", 1, 5, 50), model("n", 1, 5, 50)}, 1);
+  s.models[0].slo = Duration::infinite();
+  s.models[1].share = 0;  // nobody calls it
+  EXPECT_THAT(std::string(find_goodput(s).status().message()), testing::HasSubstr("$: no service"));
+}
+
+TEST(Goodput, OfAPipelineWhoseModelsNobodyCalls) {
+  Scenario s = cluster("fermata", 2, {model("m", 1, 5, 50)}, 1);
+  s.models[0].share = 0;
+  s.models[0].slo = Duration::infinite();
+  s.pipelines = {{.name = "p", .slo = Duration::millis(100)}};
+  s.pipelines[0].stages = {{.name = "one", .service_name = "m"},
+                           {.name = "two", .service_name = "m", .after = {0}}};
+  const auto goodput = find_goodput(s);
+  ASSERT_TRUE(goodput.ok()) << goodput.status();
+  EXPECT_GT(goodput->rate_rps, 100);
+  EXPECT_LE(goodput->rate_rps, rate_bound(s));
 }
 
 }  // namespace
