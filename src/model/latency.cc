@@ -47,7 +47,8 @@ absl::StatusOr<std::shared_ptr<const LatencyTable>> LatencyTable::make(const Lat
     }
     result->by_batch_[b] = std::max(result->by_batch_[b - 1], Duration::from_millis(ms));
   }
-  if (result->by_batch_.back() == Duration()) return invalid("every latency is 0 ms");
+  if (result->by_batch_.back() == Duration())
+    return invalid("every latency is 0 ms, expected one above it");
   result->slope_ = max_batch > 1 ? result->by_batch_[max_batch] - result->by_batch_[max_batch - 1]
                                  : result->by_batch_[1];
   return result;

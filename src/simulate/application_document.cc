@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "base/status.h"
 #include "model/latency_document.h"
 #include "plan/variants/group_document.h"
 #include "simulate/arrivals_document.h"
@@ -37,7 +38,7 @@ void check_latency(Reader value, const SimulatedVariant& variant) {
   for (const LatencyModel& latency : variant.latency) {
     if (value.failed()) break;
     if (auto table = LatencyTable::make(latency, variant.max_batch); !table.ok()) {
-      value.fail(std::string(table.status().message()));
+      value.fail(fmt::format("latencies of batches ({})", message(table.status())));
     }
   }
 }

@@ -16,6 +16,8 @@ struct PoissonArrivals {};
 struct GammaArrivals {
   double shape = 1;
 };
+// Below, so many gaps are nothing at all that time stands still; documents have none.
+inline constexpr double kLeastShape = 1e-3, kMostShape = 1e6;
 struct UniformArrivals {};
 // So many in each second, at random moments within it, then no more.
 struct TraceArrivals {

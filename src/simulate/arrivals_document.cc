@@ -54,7 +54,7 @@ ArrivalProcess read_arrivals(Reader value) {
   } else {
     ObjectReader fields = value.object();
     kind = fields["process"].choice(kAll);
-    if (kind == 2) return GammaArrivals{fields["shape"].positive()};
+    if (kind == 2) return GammaArrivals{fields["shape"].between(kLeastShape, kMostShape)};
     if (kind == 3) return read_trace(fields["file"]);
   }
   if (kind == 1) return UniformArrivals{};

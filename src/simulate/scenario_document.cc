@@ -75,7 +75,7 @@ SimulatedModel read_model(Reader value, std::span<const std::string> worker_type
   for (const LatencyModel& latency : model.latency) {
     if (value.failed()) break;
     if (auto table = LatencyTable::make(latency, model.max_batch); !table.ok()) {
-      value.fail(std::string(table.status().message()));
+      value.fail(fmt::format("latencies of batches ({})", message(table.status())));
     }
   }
   return model;

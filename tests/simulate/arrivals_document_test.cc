@@ -37,6 +37,8 @@ TEST(ArrivalsDocument, SaysWhatIsWrong) {
   EXPECT_THAT(message(read("bursty").status()), HasSubstr("$: \"bursty\", expected one of"));
   EXPECT_THAT(message(read("gamma").status()), HasSubstr("expected one of"));
   EXPECT_THAT(message(read("process: gamma").status()), HasSubstr("$.shape: missing"));
+  EXPECT_THAT(message(read("process: gamma\nshape: 1e-9").status()),
+              HasSubstr("$.shape: 1e-09, expected a number from 0.001 to 1000000"));
   EXPECT_THAT(message(read("process: poisson\nshape: 1").status()), HasSubstr("shape"));
   EXPECT_THAT(message(read("process: trace\nfile: nowhere.txt").status()),
               HasSubstr("nowhere.txt: cannot be opened"));
