@@ -61,6 +61,9 @@ absl::StatusOr<serve::Config> configure(const ServeArguments& arguments) {
   listen.http = arguments.http.value_or(listen.http);
   listen.grpc = arguments.grpc.value_or(listen.grpc);
   listen.metrics = arguments.metrics.value_or(listen.metrics);
+  if (const absl::Status same = serve::check_ports(listen); !same.ok()) {
+    return invalid("{}, expected another port for each", message(same));
+  }
   config.log_level = arguments.log_level.value_or(config.log_level);
   return config;
 }

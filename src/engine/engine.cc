@@ -113,6 +113,25 @@ absl::Status order_composites(EngineOptions& options, const std::vector<std::str
   return composites_in_order(options.services).status();
 }
 
+// Every variant is a model or a service, of any other kind.
+absl::Status check_streams(const std::vector<ServiceOptions>& streams, const EngineOptions& options,
+                           const std::vector<std::string>& models) {
+  for (const ServiceOptions& service : streams) {
+    for (const StreamOptions::Variant& variant : service.stream->variants) {
+      const auto is_it = [&](const ServiceOptions& s) { return s.name == variant.service; };
+      if (absl::c_any_of(streams, is_it)) {
+        return invalid("service '{}': its variant '{}' is a stream, expected another kind",
+                       service.name, variant.service);
+      }
+      if (absl::c_any_of(options.services, is_it)) continue;
+      if (absl::c_binary_search(models, variant.service)) continue;
+      return not_found("service '{}': its variant '{}' is no service and no model", service.name,
+                       variant.service);
+    }
+  }
+  return absl::OkStatus();
+}
+
 std::vector<std::string> missing_models(const EngineOptions& options,
                                         const std::vector<std::string>& models) {
   std::vector<std::string> missing;
@@ -200,6 +219,7 @@ absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   const std::vector<ServiceOptions> streams = take_streams(options);
   ASSIGN_OR_RETURN(const std::vector<std::string> models, model_names(options.repository));
   RETURN_IF_ERROR(order_composites(options, models));
+  RETURN_IF_ERROR(check_streams(streams, options, models));
   if (const auto missing = missing_models(options, models); !missing.empty()) {
     return not_found("{}", missing.front());
   }
@@ -225,6 +245,7 @@ Examination examine(EngineOptions options) {
         fmt::format("{}: no folder, expected one for each model", options.repository));
   }
   if (add(order_composites(options, *models))) return found;
+  if (add(check_streams(streams, options, *models))) return found;
   found.findings = missing_models(options, *models);
   if (!found.findings.empty()) return found;
   if (std::string why = why_one_thread(options); !why.empty()) {

@@ -62,6 +62,19 @@ TEST_F(Check, NamesAServiceWhoseModelIsMissing) {
   EXPECT_EQ(refusal(), check(config_).findings[0]);
 }
 
+TEST_F(Check, SaysOfAStreamWhichOfItsVariantsCannotBe) {
+  engine::ServiceOptions one{.name = "one"}, two{.name = "two"};
+  one.stream = engine::StreamOptions{.variants = {{"digits", 32, 0.5, 0}}};
+  two.stream = engine::StreamOptions{.variants = {{"one", 32, 0.5, 0}}};
+  config_.engine.services = {one, two};
+  EXPECT_THAT(check(config_).findings,
+              ElementsAre("service 'two': its variant 'one' is a stream, expected another kind"));
+  EXPECT_EQ(refusal(), check(config_).findings[0]);
+  config_.engine.services[1].stream->variants[0].service = "nobody";
+  EXPECT_THAT(check(config_).findings,
+              ElementsAre("service 'two': its variant 'nobody' is no service and no model"));
+}
+
 TEST_F(Check, SaysOfEveryModelWhatTheServerWouldSay) {
   const std::pair<const char*, const char*> broken[] = {
       {"max_batch_size: many", "line 1"},

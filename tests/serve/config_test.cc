@@ -10,6 +10,7 @@
 namespace fermata::serve {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::string error_of(std::string_view text) {
@@ -135,6 +136,40 @@ TEST(Config, WorkersMayBeUnlike) {
   EXPECT_THAT(error("[{name: a}, {name: a}]"), HasSubstr("$.workers.types[1].name: \"a\""));
   EXPECT_THAT(error("[{name: ../a}]"), HasSubstr("$.workers.types[0].name: \"../a\""));
   EXPECT_THAT(error("[{name: a}], count: 2"), HasSubstr("$.workers.count"));
+}
+
+TEST(Config, NoServiceHasTheNameOfAnotherOnesStage) {
+  const std::string a =
+      "models: m\nservices:\n  a: {kind: pipeline, stages: [{name: s, variants: [x, y]}]}\n";
+  EXPECT_THAT(error_of(a + "  a/s: {model: z}"),
+              AllOf(HasSubstr("a/s"), HasSubstr("requests of 'a' to its 's' go under 'a/s'")));
+  EXPECT_THAT(error_of(a + "  a/s/x: {model: z}"), HasSubstr("under another name"));
+  EXPECT_THAT(error_of("models: m\nservices:\n  b/c: {}\n  b: {kind: variants, variants: [x, "
+                       "{service: c, accuracy: 0.9}]}"),
+              HasSubstr("requests of 'b' to its 'c'"));
+  EXPECT_TRUE(parse_config(a + "  a/t: {model: z}", "").ok());
+}
+
+TEST(Config, NamesAreNotBlankAndHaveNoControlCharacters) {
+  for (const char* name : {"' '", "\"x\\n\"", "\"nul\\0l\"", "\"\\x7f\""}) {
+    EXPECT_THAT(error_of(fmt::format("models: m\nservices: {{{}: {{model: z}}}}", name)),
+                HasSubstr("no control characters before it"));
+    EXPECT_THAT(error_of(fmt::format("models: m\nservices: {{p: {{kind: pipeline, stages: "
+                                     "[{{name: {}, model: z}}]}}}}",
+                                     name)),
+                AllOf(HasSubstr("stages[0].name"), HasSubstr("no control characters")));
+  }
+  EXPECT_TRUE(parse_config("models: m\nservices: {grün und blau: {model: z}}", "").ok());
+}
+
+TEST(Config, NoTwoFrontEndsHaveOnePort) {
+  EXPECT_THAT(error_of("models: m\nlisten: {http: 9, grpc: 9}"),
+              HasSubstr("$.listen.grpc: 9, expected ports of which no two are the same (http and "
+                        "grpc are both 9)"));
+  EXPECT_THAT(error_of("models: m\nlisten: {http: 8001}"),
+              HasSubstr("$.listen.http: 8001, expected ports"));
+  EXPECT_THAT(error_of("models: m\nlisten: {admin_port: 8000}"), HasSubstr("http and admin_port"));
+  EXPECT_TRUE(parse_config("models: m\nlisten: {http: 0, grpc: 0, metrics: 0}", "").ok());
 }
 
 TEST(Config, ErrorsSayWhereWhatAndWhatWasExpected) {

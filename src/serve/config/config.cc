@@ -40,9 +40,14 @@ ListenOptions listen_options(Reader reader) {
   if (Reader own = fields["admin_port"]; own.present()) options.admin_port = port(own, 0);
   for (Reader origin : fields["origins"].optional_list())
     options.origins.push_back(origin.string());
-  options.http = port(fields["http"], options.http);
-  options.grpc = port(fields["grpc"], options.grpc);
-  options.metrics = port(fields["metrics"], options.metrics);
+  Reader http = fields["http"], grpc = fields["grpc"], metrics = fields["metrics"];
+  options.http = port(http, options.http);
+  options.grpc = port(grpc, options.grpc);
+  options.metrics = port(metrics, options.metrics);
+  if (const absl::Status same = check_ports(options); !same.ok()) {
+    const Reader said = metrics.present() ? metrics : grpc.present() ? grpc : http;
+    said.fail(fmt::format("ports of which no two are the same ({})", message(same)));
+  }
   options.threads = static_cast<uint32_t>(fields["threads"].integer(1, 64, options.threads));
   options.max_connections = static_cast<uint32_t>(
       fields["max_connections"].integer(1, 1'000'000, options.max_connections));
@@ -215,9 +220,11 @@ Config config(Reader root, operators::Resolve resolve) {
   engine.limits = limits(fields["limits"]);
   if (Reader services = fields["services"]; services.present()) {
     std::vector<engine::ServiceOptions> inner;
-    for (const auto& [name, service] : services.map()) {
+    const auto named = services.map();
+    for (const auto& [name, service] : named) {
       engine.services.push_back(service_options(name, service, resolve, inner));
     }
+    check_names(named, engine.services);
     for (engine::ServiceOptions& each : inner) engine.services.push_back(std::move(each));
   }
   const std::vector<std::string_view> levels = {"debug", "info", "warning", "error", "off"};

@@ -14,6 +14,9 @@ bool is_loopback(const std::string& host);
 // there are neither keys nor TLS yet.
 absl::Status check_reach(const ListenOptions& listen);
 
+// INVALID_ARGUMENT where two front ends are to have one port. 0, a free one, stands for many.
+absl::Status check_ports(const ListenOptions& listen);
+
 // Whether administrative calls (load, unload, shared memory, placement, decisions) are answered on
 // the ports of everybody.
 bool serves_admin(const ListenOptions& listen);

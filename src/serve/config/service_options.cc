@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "engine/services/pipeline.h"
 #include "plan/ensemble/ensemble_problem.h"
@@ -16,6 +17,7 @@
 namespace fermata::serve {
 namespace {
 
+constexpr std::string_view kPlainName = "a name that is not blank and has no control characters";
 constexpr double kShortestSloMs = 1e-3, kLongestSloMs = 1e9;  // the latter: eleven days
 
 engine::EvidenceSource evidence_source(Reader reader) {
@@ -29,6 +31,12 @@ engine::EvidenceSource evidence_source(Reader reader) {
   source.k = static_cast<uint32_t>(fields["k"].integer(1, 10'000, source.k));
   source.scores = fields["kind"].choice({"neighbors", "scores"}, 0) == 1;
   return source;
+}
+
+// Names stand in logs, metrics and paths.
+bool is_plain(std::string_view name) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  return absl::c_none_of(name, control) && name.find_first_not_of(' ') != name.npos;
 }
 
 // A word, how many requests the frequencies of the classes weigh as, or the weight of each class.
@@ -250,7 +258,9 @@ engine::PipelineOptions pipeline_options(const std::string& name, ObjectReader& 
   for (Reader entry : fields["stages"].list(1)) {
     ObjectReader own = entry.object();
     engine::PipelineOptions::Stage& stage = options.stages.emplace_back();
-    stage.name = own["name"].string();
+    const Reader stage_name = own["name"];
+    stage.name = stage_name.string();
+    if (!is_plain(stage.name)) stage_name.fail(kPlainName);
     read_stage(entry, own, name, resolve, stage, inner);
     for (Reader before : own["after"].optional_list()) stage.after.push_back(before.string());
     stage.inputs = tensors(own["inputs"]);
@@ -301,6 +311,7 @@ engine::ServiceOptions service_options(const std::string& name, Reader reader,
                                        std::vector<engine::ServiceOptions>& inner) {
   engine::ServiceOptions options;
   options.name = name;
+  if (!is_plain(name)) reader.fail(fmt::format("{} before it", kPlainName));
   ObjectReader fields = reader.object();
   // In the order of what a service may be.
   switch (fields["kind"].choice({"model", "variants", "ensemble", "pipeline", "stream"}, 0)) {
@@ -329,6 +340,23 @@ engine::ServiceOptions service_options(const std::string& name, Reader reader,
     options.max_batch = static_cast<uint32_t>(max_batch.integer(1, 65536));
   }
   return options;
+}
+
+void check_names(const std::vector<std::pair<std::string, Reader>>& services,
+                 const std::vector<engine::ServiceOptions>& options) {
+  for (const engine::ServiceOptions& owner : options) {
+    const std::vector<std::string> members = engine::members_of(owner);
+    for (size_t m = 0; m < members.size(); ++m) {
+      const std::string& member = owner.pipeline ? owner.pipeline->stages[m].name : members[m];
+      const std::string route = engine::stage_route(owner.name, member);
+      for (const auto& [name, reader] : services) {
+        if (name != route && !name.starts_with(route + "/")) continue;
+        reader.fail(
+            fmt::format("one under another name: requests of '{}' to its '{}' go under '{}'",
+                        owner.name, member, route));
+      }
+    }
+  }
 }
 
 }  // namespace fermata::serve

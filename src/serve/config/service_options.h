@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/document.h"
@@ -22,5 +23,10 @@ inline uint64_t mebibytes(Reader reader, uint64_t fallback) {
 engine::ServiceOptions service_options(const std::string& name, Reader reader,
                                        operators::Resolve resolve,
                                        std::vector<engine::ServiceOptions>& inner);
+
+// That none of the entries has a name that requests inside another service go under: those of
+// stages and of members that are services. `options` are theirs.
+void check_names(const std::vector<std::pair<std::string, Reader>>& services,
+                 const std::vector<engine::ServiceOptions>& options);
 
 }  // namespace fermata::serve
