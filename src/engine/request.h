@@ -29,7 +29,8 @@ struct InferRequest {
   // A request larger than a batch runs in parts. False: one reply joins them.
   // True: each part is a reply of its own, in the order of its items.
   bool in_parts = false;
-  // What the client says of its way here: taken off the deadline, whatever the service.
+  // What the client says of its way here: taken off the deadline, whatever the service. Of a
+  // stream's client the service takes off more where its link is believed to be slower.
   Duration network_time;
   std::shared_ptr<policy::StreamFrame> frame;  // of a stream's client; else null
   Time start_from = Time::infinite();          // as policy::Task has it

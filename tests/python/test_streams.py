@@ -4,6 +4,8 @@ import asyncio
 import json
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 
 import numpy
 import pytest
@@ -103,6 +105,36 @@ def test_the_network_time_of_any_client_counts(served):
     assert response.get_response().parameters["budget_us"].int64_param == 26_000_000
     with pytest.raises(tritonclient.utils.InferenceServerException, match="cannot end in time"):
         client.infer("side-32", [tensor], timeout=3_000_000, parameters=parameters)
+
+
+def test_of_what_a_streams_client_says_of_its_way_the_larger_counts(served):
+    registered = {"stream_client": "far", "stream_rate": 5, "stream_slo": 2_000_000, "stream_bandwidth": 1000}
+    assert infer(served, registered | {"network_time": 1000})
+    with pytest.raises(tritonclient.utils.InferenceServerException, match="cannot end in time"):
+        infer(served, registered | {"network_time": 10_000_000})
+
+
+def over_http(served, body):
+    request = urllib.request.Request(f"http://{served.http}/v2/models/cameras/infer", json.dumps(body).encode())
+    try:
+        with urllib.request.urlopen(request) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as e:
+        return e.code, json.load(e)
+
+
+def test_over_http_a_hello_needs_no_inputs_and_errors_tell_what_replies_do(served):
+    hello = {"stream_client": "h", "stream_rate": 5, "stream_hello": True}
+    status, body = over_http(served, {"parameters": hello})
+    assert status == 200 and body["parameters"]["stream_size"] == 32, body
+    status, body = over_http(served, {"parameters": {"stream_client": "h"}})
+    assert status == 400 and body == {"error": "the request has no inputs"}
+    frame = {"name": "frame", "shape": [1, 3, 32, 32], "datatype": "FP32", "data": [0] * 3072}
+    status, body = over_http(served, {"parameters": {"stream_client": "new"}, "inputs": [frame]})
+    assert status == 400 and "stream_rate is missing" in body["error"]
+    assert body["parameters"].keys() == {"stream_size", "stream_unmapped", "stream_shift_us",
+                                         "stream_server_us"}
+    assert over_http(served, {"parameters": {"stream_client": "h", "stream_leave": True}})[0] == 200
 
 
 def test_one_id_is_one_client(served):
@@ -207,7 +239,6 @@ def test_unmapped_clients_run_their_own_model(served):
 
 
 def test_metrics_decisions_and_metadata_tell_of_streams(served):
-    import urllib.request
     with stream(served) as s:
         assert s.wait_until_ready(20)
         while s.session._asked != 64:

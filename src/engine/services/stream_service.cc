@@ -221,7 +221,8 @@ absl::Status StreamService::route(InferRequest& request, bool& answered) {
   }
   request.service = variants[runs].name;
   request.timeout = route.deadline - request.arrival;
-  request.network_time = Duration();  // it is in the deadline
+  // The deadline has what the client's link is believed to take; where it says more, that counts.
+  request.network_time = std::max(request.network_time - route.network, Duration());
   request.start_from = route.start_from;
   return absl::OkStatus();
 }

@@ -141,7 +141,9 @@ class Decoder {
       if (key == "inputs") has_inputs = true;
       return read_member(key, value);
     }));
-    if (!has_inputs) return invalid("the request has no inputs");
+    const auto& frame = call_.request.frame;
+    const bool is_frame = frame == nullptr || !(frame->hello || frame->leave);
+    if (!has_inputs && is_frame) return invalid("the request has no inputs");
     if (binary_ != body_.bytes.size()) {
       return invalid("the body has {} bytes after its last tensor, expected none",
                      body_.bytes.size() - binary_);
