@@ -45,7 +45,7 @@ struct BatchSizeStatistics {
 
 // One service and version since the engine started (over reloads).
 struct ServiceStatistics {
-  std::string service, version;
+  std::string service, version;   // version empty: of requests that came while none was ready
   int64_t last_inference_ms = 0;  // since the epoch of Unix; 0: never
   uint64_t inference_count = 0;   // items answered
   uint64_t execution_count = 0;   // batches
@@ -142,6 +142,7 @@ struct EngineSnapshot {
   std::vector<PipelineStatistics> pipelines;  // that have an adapter
   Duration control_delay;                     // the bound that decisions take into account
   uint64_t batch_keys = 0;
+  uint64_t unknown = 0;  // requests for services that there are not
 };
 
 }  // namespace fermata::engine

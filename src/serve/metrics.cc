@@ -246,6 +246,8 @@ void add_house(const engine::EngineSnapshot& snapshot, Families& out) {
             snapshot.control_delay.seconds());
   out.gauge("fermata_batch_keys", "Variants and shapes that may form batches", {},
             static_cast<double>(snapshot.batch_keys));
+  out.counter("fermata_unknown_requests_total", "Requests for services that there are not", {},
+              static_cast<double>(snapshot.unknown));
   for (const engine::WorkerStatistics& worker : snapshot.workers) {
     const Labels labels = {{"worker", std::to_string(worker.worker)},
                            {"type", snapshot.worker_types.at(worker.type)}};

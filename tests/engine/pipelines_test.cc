@@ -4,6 +4,9 @@
 
 #include <array>
 #include <atomic>
+#include <future>
+#include <latch>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -133,6 +136,52 @@ TEST_F(Pipelines, AStageMayDependOnAnEarlierOnesOutput) {
     EXPECT_THAT(values<float>(reply.outputs[0]), ElementsAre(2, 1)) << service;
   }
   EXPECT_EQ(Json::parse(reply.why.stages).size(), 2u);
+}
+
+// Holds its first item until somebody lets it go on.
+struct Gateway : operators::Operator {
+  Gateway() : Operator({{"x", DataType::kFp32, {2}, {2}}}, {{"x", DataType::kFp32, {2}, {2}}}) {}
+  absl::StatusOr<std::vector<Tensor>> apply(absl::Span<const Tensor> inputs) const override {
+    if (!reached.try_wait()) reached.count_down();
+    go_on.wait();
+    return std::vector<Tensor>(inputs.begin(), inputs.end());
+  }
+  mutable std::latch reached{1}, go_on{1};
+};
+
+TEST_F(Pipelines, AStageThatIsUnloadedBeforeItRunsIsUnavailableAndEveryRequestIsCounted) {
+  const auto gateway = std::make_shared<Gateway>();
+  Stage first{"first"};
+  first.op = gateway;
+  auto engine = start({pipeline("p", {first, {"second", "base-plain", {"first"}}})});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const auto request = [&](const std::string& service) {
+    return InferRequest{
+        .service = service, .inputs = {floats("x", {2}, {1, 2})}, .arrival = (*engine)->now()};
+  };
+  std::promise<ReplyPart> promise;
+  (*engine)->submit(request("p"), [&](ReplyPart part) { promise.set_value(std::move(part)); });
+  gateway->reached.wait();
+  ASSERT_TRUE((*engine)->unload("base-plain").ok());
+  gateway->go_on.count_down();
+  const ReplyPart reply = promise.get_future().get();
+  EXPECT_EQ(reply.status.code(), absl::StatusCode::kUnavailable) << reply.status;
+  EXPECT_EQ(reply.why.outcome, Outcome::kUnavailable);
+  EXPECT_THAT(std::string(reply.status.message()),
+              HasSubstr("stage 'second': what it runs was unloaded"));
+  for (const char* service : {"p", "base-plain", "base-plain", "nobody"}) {
+    EXPECT_FALSE(call(**engine, request(service)).status.ok()) << service;
+  }
+  std::map<std::string, uint64_t> unavailable;
+  const EngineSnapshot snapshot = (*engine)->snapshot();
+  for (const ServiceStatistics& row : snapshot.services) {
+    unavailable[row.service] += row.outcomes[static_cast<size_t>(Outcome::kUnavailable)];
+  }
+  EXPECT_EQ(unavailable["p"], 2u);
+  EXPECT_EQ(unavailable["base-plain"], 2u);
+  EXPECT_EQ(snapshot.unknown, 1u);
+  ASSERT_TRUE((*engine)->load("base-plain").ok());
+  EXPECT_TRUE(call(**engine, request("p")).status.ok());
 }
 
 // The seconds are the test's, beside those of the clock: no request is lost by a plan, and each

@@ -66,6 +66,7 @@ class RealEngine : public Engine {
   using Loaded = Registry::Loaded;
 
   void submit_as(JobId id, InferRequest request, Reply reply);
+  void submit_stage(JobId id, InferRequest request, Reply reply);
   void admit_and_queue(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
                        bool has_a_slot);
   void queue(const std::shared_ptr<Job>& job);
@@ -136,6 +137,7 @@ class RealEngine : public Engine {
   const PlacementUnits units_;
   const std::vector<std::unique_ptr<ExecutorFactory>> executors_;  // by type of worker
   std::atomic<bool> stopping_{false};
+  std::atomic<uint64_t> unknown_{0};  // requests for services that there are not
   std::array<std::mutex, 16>
       opening_;          // by model: one load or unload of it at a time; before changing_
   std::mutex changing_;  // held by the one load, unload or epoch under way, for seconds

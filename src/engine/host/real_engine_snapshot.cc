@@ -58,6 +58,7 @@ EngineSnapshot RealEngine::snapshot() const {
   snapshot.subclusters = pool_->subcluster_statistics();
   snapshot.control_delay = pool_->control_delay();
   snapshot.batch_keys = pool_->batch_keys();
+  snapshot.unknown = unknown_.load(std::memory_order_relaxed);
   snapshot.streams = streams_.statistics();
   const std::lock_guard adapting(adapting_);
   const std::map<std::string, uint32_t> replicas = replicas_->serving();

@@ -20,6 +20,14 @@ absl::StatusOr<std::shared_ptr<Route>> Routes::find(const std::string& service,
   return catalog->find(service, version).status();
 }
 
+std::shared_ptr<Counters> Routes::counters(const std::string& service) const {
+  if (const auto it = by_service.find(service); it != by_service.end() && !it->second.empty()) {
+    return it->second.back()->counters;
+  }
+  const auto it = away.find(service);
+  return it == away.end() ? nullptr : it->second;
+}
+
 Registry::Loaded Registry::put(const std::string& model, Loaded loaded) {
   return std::exchange(loaded_[model], std::move(loaded));
 }
@@ -306,6 +314,10 @@ std::shared_ptr<const Routes> Registry::routes() {
   }
   for (const auto& face : faces_) {
     std::erase_if(catalog->services, [&](const auto& s) { return s->name == face->name; });
+  for (const auto& service : catalog->services) {
+    if (!service->versions.empty()) continue;
+    routes->away[service->name] = counters(service->name, "");
+  }
     catalog->services.push_back(face);
   }
   std::sort(catalog->services.begin(), catalog->services.end(),
@@ -320,9 +332,11 @@ std::vector<ServiceStatistics> Registry::statistics() const {
     ServiceStatistics statistics = counters->snapshot();
     statistics.service = name.first;
     statistics.version = name.second;
+    const bool away = name.second.empty();
+    if (away && statistics.fail.count == 0) continue;  // always ready, so far
     const auto gate = gates_.find(name.first);
-    statistics.is_operator = gate == gates_.end();
-    if (gate != gates_.end()) statistics.pending = gate->second->waiting.load();
+    statistics.is_operator = !away && gate == gates_.end();
+    if (!away && gate != gates_.end()) statistics.pending = gate->second->waiting.load();
     result.push_back(std::move(statistics));
   }
   return result;

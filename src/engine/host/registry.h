@@ -27,6 +27,11 @@ struct Routes {
   // NOT_FOUND or UNAVAILABLE as Catalog::find.
   absl::StatusOr<std::shared_ptr<Route>> find(const std::string& service,
                                               const std::string& version) const;
+
+  // Who counts a request for a version that is not there, or for a service that is not ready;
+  // null: there is no such service.
+  std::shared_ptr<Counters> counters(const std::string& service) const;
+  absl::flat_hash_map<std::string, std::shared_ptr<Counters>> away;  // of those that are not ready
 };
 
 // The models of a service that several answer; null: one does, or its members are services.

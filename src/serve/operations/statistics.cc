@@ -41,7 +41,8 @@ absl::Status Operations::model_statistics(const inference::ModelStatisticsReques
                                           inference::ModelStatisticsResponse& response) const {
   const auto catalog = engine_.catalog();
   const auto wanted = [&](const engine::ServiceStatistics& row) {
-    return catalog->find(row.service, row.version).ok() &&  // what is gone stays in the metrics
+    return !row.version.empty() &&
+           catalog->find(row.service, row.version).ok() &&  // what is gone stays in the metrics
            (request.name().empty() || request.name() == row.service) &&
            (request.version().empty() || request.version() == row.version);
   };

@@ -1,0 +1,144 @@
+// Requests on their way to a scheduler.
+#include <utility>
+
+#include "base/status.h"
+#include "engine/host/real_engine.h"
+
+namespace fermata::engine {
+namespace {
+
+// Items of one request that are looked at for evidence: a larger one would keep others waiting.
+constexpr uint32_t kMostLookedAt = 256;
+
+// Of a request without a route.
+void reject(const InferRequest& request, Reply& reply, absl::Status why, Outcome outcome) {
+  reply({.status = std::move(why),
+         .model = request.service,
+         .version = request.version,
+         .id = request.id,
+         .why = {.outcome = outcome}});
+}
+
+uint64_t bytes_of(const std::vector<Tensor>& inputs) {
+  uint64_t sum = 0;
+  for (const Tensor& input : inputs) sum += input.data.bytes.size();
+  return sum;
+}
+
+}  // namespace
+
+void RealEngine::submit_as(JobId id, InferRequest request, Reply reply) {
+  const auto routes = routes_.read();
+  auto route = routes->find(request.service, request.version);
+  if (route.ok()) {
+    return admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), false);
+  }
+  const auto outcome =
+      absl::IsUnavailable(route.status()) ? Outcome::kUnavailable : Outcome::kInvalid;
+  if (const auto counters = routes->counters(request.service); counters != nullptr) {
+    counters->count_end(outcome, {.arrival = request.arrival, .ended = now()});
+  } else {
+    unknown_.fetch_add(1, std::memory_order_relaxed);
+  }
+  reject(request, reply, route.status(), outcome);
+}
+
+// Its route was there when its service was made, and goes with what it runs: the whole is counted.
+void RealEngine::submit_stage(JobId id, InferRequest request, Reply reply) {
+  auto route = routes_.read()->find(request.service, request.version);
+  if (route.ok()) {
+    return admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), false);
+  }
+  reject(request, reply, error(absl::StatusCode::kUnavailable, "what it runs was unloaded"),
+         Outcome::kUnavailable);
+}
+
+void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
+                                 std::shared_ptr<Route> route, bool has_a_slot) {
+  absl::StatusOr<Admitted> admitted = admit(request, route->variant->signature, route->most_items);
+  Gate& gate = *route->gate;
+  if (route->pipeline != nullptr && !has_a_slot) gate.asked.fetch_add(1, std::memory_order_relaxed);
+  const bool good = admitted.ok();
+  auto job = std::make_shared<Job>(id, std::move(request), std::move(reply), std::move(route),
+                                   good ? *std::move(admitted) : Admitted());
+  if (!good) {
+    if (has_a_slot) gate.leave();
+    job->end(Outcome::kInvalid, admitted.status(), {});
+  } else if (!has_a_slot && !gate.enter()) {
+    job->end(
+        Outcome::kRefusedQueue,
+        error(absl::StatusCode::kResourceExhausted, "the queue of '{}' is full: {} requests wait",
+              job->route().service, gate.limit.load()),
+        {});
+  } else if (const uint64_t bytes = bytes_of(job->request().inputs); !gate.bytes->take(bytes)) {
+    gate.leave();
+    job->end(Outcome::kRefusedQueue,
+             error(absl::StatusCode::kResourceExhausted,
+                   "'{}' takes no {} bytes more: requests under way and replies unread hold {} "
+                   "(limits.held_mb)",
+                   job->route().service, bytes, gate.bytes->used()),
+             {});
+  } else {
+    job->hold(HeldBytes(gate.bytes, bytes));
+    std::shared_ptr<const std::vector<Tensor>> inputs;  // the job may give its own away
+    const Route& to = job->route();
+    const bool looked_at = to.application != nullptr && job->items() <= kMostLookedAt;
+    if (looked_at || to.ensemble != nullptr) {
+      inputs = std::make_shared<const std::vector<Tensor>>(job->request().inputs);
+    }
+    queue(job);
+    look_at(std::move(job), std::move(inputs));
+  }
+}
+
+// Finds out what the data of a job for several variants says; what comes too late for its
+// batch changes nothing.
+void RealEngine::look_at(std::shared_ptr<Job> job,
+                         std::shared_ptr<const std::vector<Tensor>> inputs) {
+  const Route& route = job->route();
+  if (inputs == nullptr) return;
+  const auto tell = [this](const std::shared_ptr<Job>& of, std::vector<policy::Estimate> by_item) {
+    if (of->route().pipeline != nullptr) return trees_.learned(of, std::move(by_item));
+    pool_->learned(of->route().subcluster, of, std::move(by_item));
+  };
+  if (route.ensemble != nullptr) {
+    EnsembleModel& model = *route.ensemble->model;
+    if (!model.predicts()) return;
+    const uint32_t items = job->items();
+    return model.score(std::move(inputs), items, [tell, job = std::move(job)](const auto& by_item) {
+      tell(job, {by_item.begin(), by_item.end()});
+    });
+  }
+  if (route.application->evidence == nullptr) return;
+  EvidenceModel& evidence = *route.application->evidence;
+  evidence.submit(std::move(inputs), [tell, job = std::move(job)](const auto& found) {
+    if (found) tell(job, {found->counts.begin(), found->counts.end()});
+  });
+}
+
+// A reload or a move took the job's variant away between submit and the scheduler: it goes
+// to where requests of its service go now, with its slot in the queue, or is refused.
+void RealEngine::adopt(std::shared_ptr<Job> job) {
+  Gate& gate = *job->route().gate;
+  bool moved = false;
+  job->move_to([&](InferRequest request, Reply reply, const Route& old, JobId id) {
+    auto route = routes_.read()->find(old.service, request.version);
+    const bool elsewhere = route.ok() && ((*route)->variant->id != old.variant->id ||
+                                          (*route)->subcluster != old.subcluster);
+    if (elsewhere && !stopping_) {
+      moved = true;
+      admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), true);
+      return;
+    }
+    old.counters->count_end(Outcome::kUnavailable, {.arrival = request.arrival, .ended = now()});
+    reply({.status =
+               error(absl::StatusCode::kUnavailable, "model '{}' was unloaded", old.variant->model),
+           .model = old.service,
+           .version = old.variant->version,
+           .id = request.id,
+           .why = {.outcome = Outcome::kUnavailable}});
+  });
+  if (!moved) gate.leave();
+}
+
+}  // namespace fermata::engine
