@@ -39,13 +39,24 @@ absl::Status check_strings(const Tensor& tensor, uint64_t count) {
 // As Signature::wire_shape says.
 bool fits(const Shape& shape, const TensorSpec& spec, const Signature& signature) {
   const bool leads = signature.batches;
-  if (leads && (shape.empty() || shape[0] < 1)) return false;
+  if (leads && shape.empty()) return false;
   return std::equal(shape.begin() + leads, shape.end(), spec.dims.begin(), spec.dims.end(),
                     [](int64_t has, int64_t want) { return want == -1 ? has >= 0 : has == want; });
 }
 
+absl::Status check_items(const Tensor& tensor, const TensorSpec& spec, const PartLimit& limit) {
+  if (tensor.shape[0] < 1) {
+    return invalid("input '{}': shape {} has no items, expected at least one", spec.name,
+                   to_string(tensor.shape));
+  }
+  const absl::Status fits = check_parts(static_cast<uint64_t>(tensor.shape[0]), limit);
+  if (fits.ok()) return fits;
+  return error(fits.code(), "input '{}': shape {}: {}", spec.name, to_string(tensor.shape),
+               message(fits));
+}
+
 absl::Status check_input(const Tensor& tensor, const TensorSpec& spec, const Signature& signature,
-                         uint64_t most_items) {
+                         const PartLimit& limit) {
   if (tensor.datatype != spec.datatype) {
     return invalid("input '{}': datatype is {}, expected {}", spec.name, name(tensor.datatype),
                    name(spec.datatype));
@@ -54,10 +65,7 @@ absl::Status check_input(const Tensor& tensor, const TensorSpec& spec, const Sig
     return invalid("input '{}': shape is {}, expected {}", spec.name, to_string(tensor.shape),
                    to_string(signature.wire_shape(spec)));
   }
-  if (signature.batches && static_cast<uint64_t>(tensor.shape[0]) > most_items) {
-    return invalid("input '{}': shape {} has {} items, expected at most {} (limits.request_parts)",
-                   spec.name, to_string(tensor.shape), tensor.shape[0], most_items);
-  }
+  if (signature.batches) RETURN_IF_ERROR(check_items(tensor, spec, limit));
   const uint64_t count = element_count(tensor.shape);
   const bool has_zero =
       std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end();
@@ -94,8 +102,16 @@ absl::Status check_items_have_bytes(const std::vector<Tensor>& inputs, const Sig
 
 }  // namespace
 
+absl::Status check_parts(uint64_t items, const PartLimit& limit) {
+  const uint64_t parts = items / limit.items + (items % limit.items != 0);
+  if (parts <= limit.parts) return absl::OkStatus();
+  return error(absl::StatusCode::kOutOfRange,
+               "{} items run in {} parts, expected at most {} (limits.request_parts)", items, parts,
+               limit.parts);
+}
+
 absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature,
-                               uint64_t most_items) {
+                               const PartLimit& limit) {
   Admitted admitted;
   const bool fixed = signature.fixed_shape();
   size_t place = 0;
@@ -106,7 +122,7 @@ absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature
       continue;
     }
     const Tensor& tensor = request.inputs[place++];
-    RETURN_IF_ERROR(check_input(tensor, spec, signature, most_items));
+    RETURN_IF_ERROR(check_input(tensor, spec, signature, limit));
     if (signature.batches) {
       const auto items = static_cast<uint32_t>(tensor.shape[0]);
       if (place > 1 && items != admitted.items) {

@@ -17,11 +17,19 @@ struct Admitted {
   Shape shape;
 };
 
+// In how many parts a request runs.
+struct PartLimit {
+  uint32_t items = std::numeric_limits<uint32_t>::max();  // of one part
+  uint32_t parts = 1;                                     // at most: limits.request_parts
+};
+// OUT_OF_RANGE says how many parts there would be.
+absl::Status check_parts(uint64_t items, const PartLimit& limit);
+
 // Checks names, datatypes, shapes and sizes, and puts the inputs into the signature's
-// order. A request to a model that batches has at most `most_items` items, and each of them has
-// bytes. INVALID_ARGUMENT names the input, what was sent and what was expected.
-// O(bytes) for BYTES, else O(dimensions).
+// order. A request to a model that batches keeps `limit`, and each of its items has
+// bytes. INVALID_ARGUMENT, or OUT_OF_RANGE of too many items, names the input, what was sent and
+// what was expected. O(bytes) for BYTES, else O(dimensions).
 absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature,
-                               uint64_t most_items = std::numeric_limits<uint32_t>::max());
+                               const PartLimit& limit = {});
 
 }  // namespace fermata::engine

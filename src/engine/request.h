@@ -71,6 +71,7 @@ struct StreamReply {
 // failure is a final part with a status and no outputs:
 //   DEADLINE_EXCEEDED   cannot make it (message: budget, expected wait, run time)
 //   RESOURCE_EXHAUSTED  the queue is full        CANCELLED  cancel() won
+//   OUT_OF_RANGE  more items than limits.request_parts allows, at some stage
 //   NOT_FOUND, INVALID_ARGUMENT, UNAVAILABLE, INTERNAL as the protocol has them
 struct ReplyPart {
   absl::Status status;

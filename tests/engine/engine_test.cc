@@ -142,7 +142,8 @@ TEST_F(RealModels, BadRequestsAreToldWhatIsWrong) {
   Tensor short_data = ints("b", {2, 4}, {1});
   std::vector<BadRequest> cases;
   const auto invalid = absl::StatusCode::kInvalidArgument;
-  cases.push_back({{.service = "nobody"}, absl::StatusCode::kNotFound, "Request for unknown model: 'nobody'"});
+  cases.push_back(
+      {{.service = "nobody"}, absl::StatusCode::kNotFound, "Request for unknown model: 'nobody'"});
   cases.push_back(
       {{.service = "pair", .version = "9"}, absl::StatusCode::kNotFound, "version '9'"});
   cases.push_back({{.service = "pair", .inputs = {a}}, invalid, "input 'b' is missing"});
@@ -159,10 +160,13 @@ TEST_F(RealModels, BadRequestsAreToldWhatIsWrong) {
       {{.service = "pair", .inputs = {ints("a", {2, 4}, std::vector<int32_t>(8)), short_data}},
        invalid,
        "has 4 bytes, but shape [2,4] of INT32 needs 32"});
-  cases.push_back({{.service = "pair", .inputs = {ints("a", {0, 4}, {}), b}}, invalid, "[0,4]"});
-  cases.push_back({{.service = "identity-int32", .inputs = {ints("x", {1 << 30, 0}, {})}},
+  cases.push_back({{.service = "pair", .inputs = {ints("a", {0, 4}, {}), b}},
                    invalid,
-                   "items, expected at most 65536 (limits.request_parts)"});
+                   "shape [0,4] has no items, expected at least one"});
+  cases.push_back({{.service = "identity-int32", .inputs = {ints("x", {1 << 30, 0}, {})}},
+                   absl::StatusCode::kOutOfRange,
+                   "1073741824 items run in 16777216 parts, expected at most 1024 "
+                   "(limits.request_parts)"});
   cases.push_back({{.service = "identity-int32", .inputs = {ints("x", {2, 0}, {})}},
                    invalid,
                    "items of shape [2,0] have no bytes"});

@@ -138,6 +138,31 @@ TEST_F(Pipelines, AStageMayDependOnAnEarlierOnesOutput) {
   EXPECT_EQ(Json::parse(reply.why.stages).size(), 2u);
 }
 
+// Three parts where two are allowed: that is not the service's fault, however deep it comes up.
+TEST_F(Pipelines, TooManyItemsAtAStageAreTheClientsFault) {
+  Stage whole{"make", "whole"};
+  whole.fan_out = "y";
+  EngineOptions options = options_for(folder_.path() / "models");
+  options.limits.request_parts = 2;
+  options.services = {{.name = "alone", .model = "identity-fp32", .max_batch = 1},
+                      pipeline("p", {whole, {"each", "alone", {"make"}}}),
+                      pipeline("outer", {{"inner", "p"}})};
+  auto engine = make_engine(options);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  for (const char* service : {"p", "outer"}) {
+    const ReplyPart reply = call(
+        **engine, {.service = service, .inputs = {floats("x", {3, 5}, std::vector<float>(15))}});
+    EXPECT_EQ(reply.status.code(), absl::StatusCode::kOutOfRange) << reply.status;
+    EXPECT_EQ(reply.why.outcome, Outcome::kInvalid);
+    EXPECT_THAT(std::string(reply.status.message()),
+                HasSubstr("stage 'each': 3 items run in 3 parts, expected at most 2 "
+                          "(limits.request_parts)"));
+  }
+  const ReplyPart two =
+      call(**engine, {.service = "p", .inputs = {floats("x", {2, 5}, std::vector<float>(10))}});
+  EXPECT_TRUE(two.status.ok()) << two.status;
+}
+
 // Holds its first item until somebody lets it go on.
 struct Gateway : operators::Operator {
   Gateway() : Operator({{"x", DataType::kFp32, {2}, {2}}}, {{"x", DataType::kFp32, {2}, {2}}}) {}

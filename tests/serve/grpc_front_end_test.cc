@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "grpc_service.grpc.pb.h"
+#include "serve/call/status_map.h"
 #include "serve/scripted_engine.h"
 #include "serve/server.h"
 
@@ -302,6 +303,12 @@ TEST_F(GrpcFrontEndTest, StopsWithoutPatienceByCancelling) {
   server_->stop(Duration());
   call.join();
   EXPECT_FALSE(status.ok());
+}
+
+TEST(GrpcStatus, TooManyItemsAreTheClientsFault) {
+  const grpc::Status status = grpc_status(absl::OutOfRangeError("9 items"));
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status.error_message(), "9 items");
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ RealEngine::RealEngine(EngineOptions options,
                   [this](JobId id, InferRequest request, Reply reply) {
                     submit_stage(id, std::move(request), std::move(reply));
                   },
-              .cancel = [this](JobId id) { cancel(id); }},
+              .cancel = [this](JobId id) { cancel(id); },
+              .request_parts = options_.limits.request_parts},
              options_.operator_threads),
       window_start_{.at = started_} {}
 

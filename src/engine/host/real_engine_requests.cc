@@ -55,7 +55,8 @@ void RealEngine::submit_stage(JobId id, InferRequest request, Reply reply) {
 
 void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
                                  std::shared_ptr<Route> route, bool has_a_slot) {
-  absl::StatusOr<Admitted> admitted = admit(request, route->variant->signature, route->most_items);
+  absl::StatusOr<Admitted> admitted =
+      admit(request, route->variant->signature, {route->part_items, route->most_parts});
   Gate& gate = *route->gate;
   if (route->pipeline != nullptr && !has_a_slot) gate.asked.fetch_add(1, std::memory_order_relaxed);
   const bool good = admitted.ok();

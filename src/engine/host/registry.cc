@@ -105,7 +105,7 @@ std::shared_ptr<Route> Registry::route(const ServiceOptions& service,
   route->gate = gate;
   route->counters = counters(service.name, variant->version);
   route->part_items = variant->signature.max_batch;
-  route->most_items = uint64_t{options_.limits.request_parts} * route->part_items;
+  route->most_parts = options_.limits.request_parts;
   return route;
 }
 
@@ -218,7 +218,6 @@ void Registry::add_compound(const ServiceOptions& options, Catalog& catalog, Rou
     made->ensemble = dynamic_cast<const Ensemble*>(compound.get());
     // Each item is a question of its own, and may be answered by others.
     made->part_items = 1;
-    made->most_items = options_.limits.request_parts;
     routes.by_service[options.name].push_back(std::move(made));
   }
   catalog.services.push_back(std::move(service));
@@ -263,7 +262,6 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
     made->application = pipeline->application;
     made->ensemble = pipeline->ensemble;
     if (pipeline->choice != nullptr) made->part_items = 1;
-    made->most_items = uint64_t{options_.limits.request_parts} * made->part_items;
     routes.by_service[options.name].push_back(std::move(made));
     for (size_t s = 0; s < pipeline->stages.size(); ++s) {
       if (pipeline->stages[s].op != nullptr) continue;
@@ -276,7 +274,6 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
       };
       auto stage = route(limited(name), member.variant, member.subcluster);
       stage->part_items = member.part_items;
-      stage->most_items = member.most_items;
       stage->compound = member.compound;
       stage->application = member.application;
       stage->ensemble = member.ensemble;
@@ -286,8 +283,7 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
       for (const Pipeline::Option& option : pipeline->stages[s].options) {
         auto own = route(limited(option.route), option.variant, member.subcluster);
         own->dedicated = option.threads > 0;
-        if (own->dedicated) own->part_items = 1;  // the plan says how many may go together
-        own->most_items = uint64_t{options_.limits.request_parts} * own->part_items;
+        if (own->dedicated) own->part_items = pipeline->stages[s].part_items;
         routes.by_service[option.route] = {std::move(own)};
       }
     }
@@ -314,14 +310,14 @@ std::shared_ptr<const Routes> Registry::routes() {
   }
   for (const auto& face : faces_) {
     std::erase_if(catalog->services, [&](const auto& s) { return s->name == face->name; });
-  for (const auto& service : catalog->services) {
-    if (!service->versions.empty()) continue;
-    routes->away[service->name] = counters(service->name, "");
-  }
     catalog->services.push_back(face);
   }
   std::sort(catalog->services.begin(), catalog->services.end(),
             [](const auto& a, const auto& b) { return a->name < b->name; });
+  for (const auto& service : catalog->services) {
+    if (!service->versions.empty()) continue;
+    routes->away[service->name] = counters(service->name, "");
+  }
   routes->catalog = std::move(catalog);
   return routes;
 }

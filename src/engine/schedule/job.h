@@ -47,11 +47,11 @@ struct Route {
   std::string service;
   std::optional<Duration> slo;
   std::shared_ptr<const Variant> variant;
-  uint64_t most_items = 0;  // of one request
   uint32_t subcluster = 0;  // where it is loaded
   std::shared_ptr<Counters> counters;
   std::shared_ptr<Gate> gate;
-  uint32_t part_items = 1;  // of one task: larger requests run in parts
+  uint32_t part_items = 1;  // of one task: larger requests run in parts, of which there are
+  uint32_t most_parts = 1;  // so many at most
   // Of several variants; one of the two is the compound itself, in its own type.
   std::shared_ptr<const Compound> compound;
   const Application* application = nullptr;

@@ -144,6 +144,7 @@ class Maker {
 
   void dedicate(Pipeline::Stage& stage, const Route& member) const {
     stage.dedicated = true;
+    stage.part_items = 1;  // the plan says how many may go together
     if (stage.options.empty()) {
       const auto& model = member.variant->model;
       stage.options.push_back({model, stage_route(stage.route, model), 1, member.variant});

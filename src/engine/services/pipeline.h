@@ -59,6 +59,7 @@ struct Pipeline {
     std::vector<Input> inputs;
     std::vector<std::string> outputs;  // of the member, that somebody reads; empty: all
     bool batches = false;              // the member does
+    uint32_t part_items = 1;           // of what goes to it together: more runs in parts
     bool one_by_one = false;           // it does not, and gets items: they run apart
     bool items_first = false;          // its outputs get the dimension of items that they lack
     std::string fan_out;               // the output whose rows are the items that it makes, if any

@@ -43,6 +43,7 @@ Pipeline::Stage stage_of(const std::string& service, const std::string& name, co
   stage.member = member.variant;
   stage.is_model = member.pipeline == nullptr && member.compound == nullptr;
   stage.batches = member.variant->signature.batches;
+  stage.part_items = member.part_items;
   stage.pipeline = member.pipeline;
   if (stage.pipeline == nullptr) stage.latency = alone(member, quantile);
   if (stage.pipeline != nullptr || member.application == nullptr) return stage;

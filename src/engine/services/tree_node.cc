@@ -47,6 +47,12 @@ void Trees::Node::start(const policy::TreeDecisions::Started& started, Time now)
   child = {.id = started.id, .started = now, .budget = started.due - now, .items = started.items};
 }
 
+absl::Status Trees::Node::check_items(uint32_t child, uint32_t items, uint32_t most_parts) const {
+  const Pipeline::Stage& own = pipeline->stages[child];
+  if (!own.batches && !own.one_by_one) return absl::OkStatus();
+  return check_parts(items, {own.one_by_one ? 1 : own.part_items, most_parts});
+}
+
 InferRequest Trees::Node::request_for(uint32_t child, uint32_t option, Time now) const {
   const Pipeline::Stage& own = pipeline->stages[child];
   InferRequest request{.service = own.route_of(option), .arrival = now, .explain = explained()};

@@ -48,6 +48,8 @@ struct Trees::Node {
     return job != nullptr ? job->request().inputs : inputs;
   }
   void start(const policy::TreeDecisions::Started& started, Time now);
+  // Whether so many items are few enough for the stage.
+  absl::Status check_items(uint32_t child, uint32_t items, uint32_t most_parts) const;
   // What the stage or member is asked.
   InferRequest request_for(uint32_t child, uint32_t option, Time now) const;
   // The stages that a stage which has been answered says are not wanted.

@@ -102,8 +102,8 @@ void Trees::reply(const Node& node, const Ended& ended, Time now) {
              .stages = node.explain_stages(now, ended.hopeless)});
   } else {
     const absl::Status& why = node.failure.status;
-    // What does not fit a stage is the service's own fault.
-    const bool invalid = node.failure.why.outcome == Outcome::kInvalid;
+    // What does not fit a stage is the service's own fault, unless there is too much of it.
+    const bool invalid = node.failure.why.outcome == Outcome::kInvalid && !absl::IsOutOfRange(why);
     std::string text(message(why));
     if (!node.failed_child.empty()) text = fmt::format("stage '{}': {}", node.failed_child, text);
     job.end(invalid ? Outcome::kFailed : node.failure.why.outcome,

@@ -244,8 +244,10 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
                .arrival = now,
                .explain = node.explained()};
   } else {
-    request = node.request_for(started.child, started.option, now);
     const Pipeline::Stage& stage = node.pipeline->stages[started.child];
+    absl::Status few = node.check_items(started.child, started.items, host_.request_parts);
+    if (!few.ok()) return fail(std::move(few));
+    request = node.request_for(started.child, started.option, now);
     if (stage.one_by_one) {
       absl::Status fits = check_rows(request.inputs, started.items);
       if (!fits.ok()) return fail(std::move(fits));

@@ -33,6 +33,7 @@ class Trees {
     std::function<JobId()> next_id;
     std::function<void(JobId, InferRequest, Reply)> submit;
     std::function<void(JobId)> cancel;
+    uint32_t request_parts = 0;  // that a request runs in at most, at every stage
   };
   // `operator_threads` of its own run the operators of pipelines.
   Trees(Host host, uint32_t operator_threads);

@@ -64,7 +64,9 @@ std::string client_message(const absl::Status& status) {
 
 grpc::Status grpc_status(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  return {static_cast<grpc::StatusCode>(status.raw_code()), client_message(status)};
+  const auto code = absl::IsOutOfRange(status) ? grpc::StatusCode::INVALID_ARGUMENT
+                                               : static_cast<grpc::StatusCode>(status.raw_code());
+  return {code, client_message(status)};
 }
 
 }  // namespace fermata::serve

@@ -21,7 +21,7 @@ uint16_t http_status(absl::StatusCode code);
 constexpr size_t kLongestMessage = 2048;
 std::string client_message(const absl::Status& status);
 
-// The same code, and client_message().
+// The same code, but INVALID_ARGUMENT for OUT_OF_RANGE, and client_message().
 grpc::Status grpc_status(const absl::Status& status);
 
 }  // namespace fermata::serve
