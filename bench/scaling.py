@@ -3,7 +3,7 @@
 
 Counts, with valgrind, the instructions of every case of build/bench_scaling (each entry of the
 scheduler with each kind of service, each parser, what the engine does with a request's parts) at n,
-2n and 4n. Fails where they grow by more than those of n log n would, and a quarter; of some things that are
+2n and 4n. Fails where they grow by more than those of n log n would, and two fifths; of some things that are
 bounded otherwise (a model's batch shapes, of which there are at most 256) n squared log n. Counts are the
 same on every run, whatever else the machine does.
 
@@ -20,7 +20,7 @@ import sys
 import record
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SLACK = 1.25  # first allocations, growing tables
+SLACK = 1.4  # first allocations, growing tables
 
 
 def instructions(binary, case, n):

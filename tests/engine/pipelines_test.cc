@@ -158,9 +158,12 @@ TEST_F(Pipelines, TooManyItemsAtAStageAreTheClientsFault) {
                 HasSubstr("stage 'each': 3 items run in 3 parts, expected at most 2 "
                           "(limits.request_parts)"));
   }
-  const ReplyPart two =
-      call(**engine, {.service = "p", .inputs = {floats("x", {2, 5}, std::vector<float>(10))}});
-  EXPECT_TRUE(two.status.ok()) << two.status;
+  options.limits.request_parts = 3;
+  engine = make_engine(options);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const ReplyPart three =
+      call(**engine, {.service = "p", .inputs = {floats("x", {3, 5}, std::vector<float>(15))}});
+  EXPECT_TRUE(three.status.ok()) << three.status;
 }
 
 // Holds its first item until somebody lets it go on.
