@@ -16,8 +16,8 @@ constexpr double kNotWorth = 0.1;     // of items per worker second
 constexpr double kSteady = 0.3;       // variation
 constexpr double kBursts = 0.6;       // variation
 constexpr double kSpare = 0.6,
-                 kBusy = 0.7;  // of the pool's load: from where to where it starts early
-constexpr double kRoom = 0.5;  // of the pool's load, were each item alone
+                 kBusy = 0.7;   // of the pool's load: from where to where it starts early
+constexpr double kRoom = 0.25;  // of the pool's load, were each item alone
 constexpr double kDense = 0.8, kFull = 0.95;  // and from where to where it no longer does
 constexpr double kCheap = 0.4, kDear = 0.5;   // fixed cost of a batch by what a deadline leaves
 constexpr double kOverload = 0.2;             // of the requests
@@ -45,7 +45,8 @@ class Fermata final : public QueueBatcher {
   void schedule(Time deadline, Time now, Offer& offer) override {
     const Time latest = deadline - times().run(offer.items + 1);
     const bool may_grow = offer.items < times().max_batch() && (latest - now).seconds() > gap_s_;
-    offer.start_at = may_grow && !room_ ? start(offer, latest, now) : now;
+    const bool room = room_ && others_slack_ >= offer.run;
+    offer.start_at = may_grow && !room ? start(offer, latest, now) : now;
     const Task& head = queue()[0];
     offer.planned = !head.start_from.is_infinite();
     if (offer.planned) offer.start_at = std::min(head.start_from, latest);

@@ -30,7 +30,10 @@ namespace fermata::policy {
 //    than requests of other keys can wait.
 // It never wants to start before its head came.
 // It waits for nobody: a batch that λ will not enlarge by one item before its
-// latest start wants to start now, so that a lone request on an idle pool does. One whose head
+// latest start wants to start now, so that a lone request on an idle pool does; so does one where
+// the pool would bear each item alone with a quarter of its time (Grant::singly) and others can
+// wait for as long as it runs, and one that nobody joins while so many wait
+// (estimate/growth.h). One whose head
 // says when (Task::start_from) starts then. One whose head has had worker time before (Task::begun)
 // is due as any other, and then served before those that have had none: the time would be lost with
 // it. A head is dropped only for a batch as large as those of late, and no larger than what is
