@@ -266,13 +266,17 @@ def main():
     ahead.add_argument("--seconds", type=float, default=30)
     ahead.add_argument("--rooms", type=numbers, default=(3, 5))
     ahead.add_argument("--only-traces", default="lte,wifi,synthetic")
-    for kind in (serving, ahead):
+    phased = kinds.add_parser("phased", help="served, without phases and with them")
+    phased.add_argument("--seconds", type=float, default=20)
+    phased.add_argument("--clients", type=numbers, default=(8, 12, 16))
+    phased.add_argument("--only-traces", default="synthetic,lte")
+    for kind in (serving, ahead, phased):
         kind.add_argument("--traces", type=pathlib.Path)
     args = parser.parse_args()
     if args.kind == "served" and args.cells != (1, 1) and not args.rows:
         parser.error("a part of the cells is no record: --rows says where it goes")
     (in_virtual_time | {"plan": draw_plan, "served": streams_served.served, "merge": streams_served.merge,
-                        "prefetching": streams_served.prefetching})[args.kind](args)
+                        "prefetching": streams_served.prefetching, "phased": streams_served.phased})[args.kind](args)
 
 
 if __name__ == "__main__":

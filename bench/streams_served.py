@@ -206,3 +206,16 @@ def prefetching(args):
             rows[-1]["hits"] = round(rows[-1]["prefetched"] / max(rows[-1]["switches"], 1), 4)
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
     record.write("streams_prefetching", {"traces": "the authors'" if args.traces else "made", "seconds": args.seconds, "rows": rows})
+
+
+def phased(args):
+    """The same clients without phases and with them."""
+    in_own_network()
+    traces = streams_traces.load(args.traces)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        models = repository(pathlib.Path(folder))
+        for name, count, phases in itertools.product(args.only_traces.split(","), args.clients, (False, True)):
+            rows.append(serve_once(args, traces, models, (name, 100, 15, count, "fermata", phases)))
+            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    record.write("streams_phased", {"traces": "the authors'" if args.traces else "made", "seconds": args.seconds, "rows": rows})
