@@ -166,6 +166,25 @@ TEST_F(Pipelines, TooManyItemsAtAStageAreTheClientsFault) {
   EXPECT_TRUE(three.status.ok()) << three.status;
 }
 
+// As models do that say what they were sent.
+struct Quoting : operators::Operator {
+  Quoting() : Operator({{"x", DataType::kFp32, {2}, {2}}}, {{"x", DataType::kFp32, {2}, {2}}}) {}
+  absl::StatusOr<std::vector<Tensor>> apply(absl::Span<const Tensor>) const override {
+    return absl::InvalidArgumentError("cannot read '\xff'");
+  }
+};
+
+TEST_F(Pipelines, AnErrorThatIsNoUtf8IsExplainedToo) {
+  Stage first{"first"};
+  first.op = std::make_shared<Quoting>();
+  auto engine = start({pipeline("p", {first, {"second", "base-plain", {"first"}}})});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const ReplyPart reply =
+      call(**engine, {.service = "p", .inputs = {floats("x", {2}, {1, 2})}, .explain = true});
+  EXPECT_FALSE(reply.status.ok());
+  EXPECT_THAT(reply.why.stages, HasSubstr("cannot read '\xEF\xBF\xBD'"));
+}
+
 // Holds its first item until somebody lets it go on.
 struct Gateway : operators::Operator {
   Gateway() : Operator({{"x", DataType::kFp32, {2}, {2}}}, {{"x", DataType::kFp32, {2}, {2}}}) {}

@@ -189,7 +189,8 @@ std::string Trees::Node::explain_stages(Time now, uint32_t hopeless) const {
                           now));
     list.back()["outcome"] = "not_begun";
   }
-  return list.dump();
+  // A model's own error may quote what a client sent, which need not be UTF-8.
+  return list.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace fermata::engine

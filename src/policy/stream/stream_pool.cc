@@ -1,6 +1,8 @@
 #include "policy/stream/stream_pool.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "plan/streams/stream_planner.h"
@@ -30,15 +32,18 @@ bool serves_all(const plan::StreamProblem& problem, const plan::StreamPlan& plan
 
 }  // namespace
 
-Duration StreamPool::longest_beside(const Services& services, const Service& own) const {
-  Duration longest;
+Duration StreamPool::longest_beside(const Services& services, const Service& own,
+                                    uint32_t others) const {
+  std::vector<Duration> longest;
   for (const Service* other : services) {
     if (other == &own) continue;
     const auto known = longest_.find(other->name);
     const Duration one = (*other->problem.variants.front().latency)(1);
-    longest = std::max(longest, known == longest_.end() ? one : known->second);
+    longest.push_back(known == longest_.end() ? one : known->second);
   }
-  return longest;
+  std::sort(longest.begin(), longest.end(), std::greater<>());
+  longest.resize(std::min<size_t>(longest.size(), others));
+  return std::accumulate(longest.begin(), longest.end(), Duration());
 }
 
 plan::StreamProblem StreamPool::join(const Services& services, uint32_t parts) const {
@@ -56,7 +61,7 @@ plan::StreamProblem StreamPool::join(const Services& services, uint32_t parts) c
     for (uint32_t w = 0; w < workers_ && w < own.current.size(); ++w) {
       if (owners_[w] == service->name) runs[w] = first + own.current[w];
     }
-    const double wait_ms = parts > 1 ? longest_beside(services, *service).millis() : 0;
+    const double wait_ms = longest_beside(services, *service, parts - 1).millis();
     for (plan::StreamVariant v : own.variants) {
       v.name = service->name + "/" + v.name;
       v.service = service->name;

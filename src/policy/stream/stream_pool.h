@@ -34,8 +34,8 @@ class StreamPool {
   using Services = std::vector<const Service*>;
 
   plan::StreamProblem join(const Services& services, uint32_t parts) const;
-  // Of batches of other services, as they were planned last.
-  Duration longest_beside(const Services& services, const Service& own) const;
+  // A batch of each of so many other services, those with the longest, as they were planned last.
+  Duration longest_beside(const Services& services, const Service& own, uint32_t others) const;
   Planned plan_together(const Services& services) const;
   std::vector<plan::StreamPlan> divide(const Services& services, const plan::StreamPlan& plan) const;
   void remember(const Services& services, const std::vector<plan::StreamPlan>& plans);
