@@ -156,7 +156,7 @@ void Replicas::sweep() {
   const std::lock_guard lock(mutex_);
   for (const auto& [route, cell] : cells_) {
     if (cell->wanted || cell->serving == 0) continue;
-    if (cell->door.close_if([&] { return cell->driver.idle(); })) resize(*cell, 0);
+    if (cell->door.close_if([&cell = cell] { return cell->driver.idle(); })) resize(*cell, 0);
   }
 }
 
