@@ -51,6 +51,15 @@ def priority():
     return "real time" if real_time else f"nice {os.nice(0)}"
 
 
+def said(word):
+    """A word of the command, without where on this machine files lie: below the checkout, or by its name alone."""
+    option, equals, path = word.rpartition("=")
+    if not os.path.isabs(path):
+        return word
+    path = pathlib.Path(path)
+    return option + equals + (str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name)
+
+
 def drawn(**more):
     """What goes into a record beside its numbers; `more` are versions that Python does not know."""
     changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
@@ -58,7 +67,7 @@ def drawn(**more):
             "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
             "machine": processor(), "cores": os.cpu_count(), "load_before": LOAD_BEFORE,
             "priority": priority(),
-            "command": " ".join([os.path.relpath(sys.argv[0], ROOT), *sys.argv[1:]]),
+            "command": " ".join([os.path.relpath(sys.argv[0], ROOT), *map(said, sys.argv[1:])]),
             "versions": versions() | more}
 
 

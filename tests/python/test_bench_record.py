@@ -49,3 +49,10 @@ def test_what_an_earlier_run_left_keeps_what_drew_it():
     assert record.left({"drawn": "first"}) == "first"
     assert record.left({"drawn": "second", "drawn_before": "first"}) == "first"
     assert record.left({}) is None
+
+
+def test_a_command_does_not_say_where_files_lie_here(tmp_path):
+    sys.path.insert(0, str(ROOT / "bench"))
+    import record
+    words = ["--traces", str(tmp_path / "traces"), f"--out={tmp_path}/rows.json", str(ROOT / "build" / "fermata"), "--seeds", "3"]
+    assert [record.said(word) for word in words] == ["--traces", "traces", "--out=rows.json", "build/fermata", "--seeds", "3"]
