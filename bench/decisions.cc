@@ -2,9 +2,8 @@
 // processor time of every call of the scheduler that binds a batch. Prints one JSON object;
 // bench/decisions.py draws it.
 //   bench_decisions < SCENARIO
-#include <ctime>
-
 #include <algorithm>
+#include <ctime>
 #include <iostream>
 #include <nlohmann/json.hpp>
 

@@ -58,8 +58,8 @@ class PublishedTable {
     for (const Cell& cell : cells_) solutions += cell.size();
   }
 
-  static bool run(const plan::EnsembleProblem& p, const plan::EnsembleQuery& query,
-                  plan::Subset s, Solution& solution) {
+  static bool run(const plan::EnsembleProblem& p, const plan::EnsembleQuery& query, plan::Subset s,
+                  Solution& solution) {
     for (size_t k = 0; k < p.models.size(); ++k) {
       if ((s >> k & 1) == 0) continue;
       solution.time[k] += p.models[k].latency.nanos();

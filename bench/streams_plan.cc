@@ -1,7 +1,7 @@
 // How good and how quick the solvers of `fermata plan streams` are, on random clients drawn as in
 // the paper (Jellyfish, section 7.6): rates of 10, 15 or 25 a second, objectives of 75, 100 or
-// 150 ms, 7.5 to 50 Mbit/s. Prints one JSON object a size; `bench/streams.py plan` makes a record of
-// them.
+// 150 ms, 7.5 to 50 Mbit/s. Prints one JSON object a size; `bench/streams.py plan` makes a record
+// of them.
 //   bench_streams_plan [PROBLEMS [SEED]]
 #include <time.h>
 

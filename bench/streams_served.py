@@ -194,28 +194,26 @@ def draw(files):
     print(json.dumps(document["wrong"], indent=1))
 
 
-def prefetching(args):
-    """How often a switch finds its DNN there, of workers that hold some of the sixteen."""
+def serve_each(args, name, cells, more=lambda row: {}):
+    """A record of one served run for each of the cells, (trace, clients, phases, room)."""
     in_own_network()
     traces = streams_traces.load(args.traces)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         models = repository(pathlib.Path(folder))
-        for name, room in itertools.product(args.only_traces.split(","), args.rooms):
-            rows.append(serve_once(args, traces, models, (name, 100, 15, 4, "fermata", False), room))
-            rows[-1]["hits"] = round(rows[-1]["prefetched"] / max(rows[-1]["switches"], 1), 4)
+        for trace, count, phases, room in cells:
+            row = serve_once(args, traces, models, (trace, 100, 15, count, "fermata", phases), room)
+            rows.append(row | more(row))
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    record.write("streams_prefetching", {"traces": "the authors'" if args.traces else "made", "seconds": args.seconds, "rows": rows})
+    record.write(name, {"traces": "the authors'" if args.traces else "made", "seconds": args.seconds, "rows": rows})
+
+
+def prefetching(args):
+    """How often a switch finds its DNN there, of workers that hold some of the sixteen."""
+    serve_each(args, "streams_prefetching", itertools.product(args.only_traces.split(","), (4,), (False,), args.rooms),
+               lambda row: {"hits": round(row["prefetched"] / max(row["switches"], 1), 4)})
 
 
 def phased(args):
     """The same clients without phases and with them."""
-    in_own_network()
-    traces = streams_traces.load(args.traces)
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        models = repository(pathlib.Path(folder))
-        for name, count, phases in itertools.product(args.only_traces.split(","), args.clients, (False, True)):
-            rows.append(serve_once(args, traces, models, (name, 100, 15, count, "fermata", phases)))
-            print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
-    record.write("streams_phased", {"traces": "the authors'" if args.traces else "made", "seconds": args.seconds, "rows": rows})
+    serve_each(args, "streams_phased", itertools.product(args.only_traces.split(","), args.clients, (False, True), (None,)))

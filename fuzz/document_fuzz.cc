@@ -1,4 +1,3 @@
-#include <cmath>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -7,22 +6,11 @@
 #include "base/document.h"
 #include "base/status.h"
 #include "model/latency_document.h"
+#include "walk.h"
 
 // Whatever the bytes are, reading them ends in a value or in one line.
 namespace fermata {
 namespace {
-
-size_t walk(Reader value) {
-  size_t n = 1;
-  if (value.is_list()) {
-    for (Reader item : value.list()) n += walk(item);
-  } else if (value.is_object()) {
-    for (const auto& [name, item] : value.map()) n += walk(item);
-  } else if (value.is_number()) {
-    FERMATA_CHECK(std::isfinite(value.number()));
-  }
-  return n;
-}
 
 void read_both(std::string_view text, Document::Format format) {
   absl::StatusOr<Document> document = Document::parse(text, format);

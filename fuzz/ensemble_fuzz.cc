@@ -31,8 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FERMATA_CHECK(written.ok());
   auto again = written->read(plan::read_ensemble_task);
   FERMATA_CHECK(again.ok());
-  FERMATA_CHECK(write_json(plan::write_ensemble_plan(
-                    *again, planner.plan(again->problem, again->policy))) ==
-                write_json(plan::write_ensemble_plan(*task, plan)));
+  FERMATA_CHECK(
+      write_json(plan::write_ensemble_plan(*again, planner.plan(again->problem, again->policy))) ==
+      write_json(plan::write_ensemble_plan(*task, plan)));
   return 0;
 }

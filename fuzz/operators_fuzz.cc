@@ -9,23 +9,11 @@
 #include "base/check.h"
 #include "base/document.h"
 #include "base/status.h"
-#include "operators/operator.h"
+#include "operator_of.h"
 
 namespace {
 
 using namespace fermata;
-
-std::shared_ptr<const operators::Operator> make(const char* yaml) {
-  auto document = Document::parse(yaml, Document::Format::kYaml);
-  FERMATA_CHECK(document.ok());
-  auto made = document->read([](Reader reader) {
-    ObjectReader fields = reader.object();
-    const std::string name = fields["operator"].string();
-    return operators::read_operator(name, fields, [](const std::string& file) { return file; });
-  });
-  FERMATA_CHECK(made.ok());
-  return *made;
-}
 
 // The data, cut or repeated to this many numbers.
 Tensor numbers(Shape shape, const uint8_t* data, size_t size) {
@@ -68,12 +56,12 @@ void check(const operators::Operator& op, const std::vector<Tensor>& inputs) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const auto decode = make("{operator: decode-image, max_pixels: 1000000}");
-  static const auto boxes = make("operator: text-boxes");
-  static const auto crop = make("{operator: crop, size: [8, 16], widest: 64, step: 16}");
-  static const auto top = make("{operator: top-k, k: 3}");
-  static const auto sound = make("{operator: decode-sound, max_seconds: 2}");
-  static const auto windows = make("{operator: windows, size: 5, step: 3}");
+  static const auto decode = operator_of("{operator: decode-image, max_pixels: 1000000}");
+  static const auto boxes = operator_of("operator: text-boxes");
+  static const auto crop = operator_of("{operator: crop, size: [8, 16], widest: 64, step: 16}");
+  static const auto top = operator_of("{operator: top-k, k: 3}");
+  static const auto sound = operator_of("{operator: decode-sound, max_seconds: 2}");
+  static const auto windows = operator_of("{operator: windows, size: 5, step: 3}");
   if (size < 4) return 0;
   const int64_t height = data[1] % 48, width = data[2] % 48;
   switch (data[0] % 6) {

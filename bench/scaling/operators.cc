@@ -2,12 +2,11 @@
 
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 
 #include "base/check.h"
-#include "base/document.h"
 #include "base/random.h"
-#include "operators/operator.h"
+#include "fuzz/operator_of.h"
+#include "operators/values.h"
 #include "scaling/cases.h"
 
 namespace fermata::scaling {
@@ -15,19 +14,8 @@ namespace {
 
 using Inputs = std::vector<Tensor>;
 
-std::shared_ptr<const operators::Operator> make(const std::string& yaml) {
-  auto document = Document::parse(yaml, Document::Format::kYaml);
-  auto made = document->read([](Reader reader) {
-    ObjectReader fields = reader.object();
-    const std::string name = fields["operator"].string();
-    return operators::read_operator(name, fields, [](const std::string& file) { return file; });
-  });
-  FERMATA_CHECK(made.ok());
-  return *made;
-}
-
 Tensor floats(Shape shape, std::vector<float> values) {
-  return {"values", DataType::kFp32, std::move(shape), payload_of(std::move(values))};
+  return operators::floats("values", std::move(shape), std::move(values));
 }
 
 Tensor picture(size_t height, size_t width) {
@@ -37,13 +25,7 @@ Tensor picture(size_t height, size_t width) {
           payload_of(std::vector<uint8_t>(height * width * 3, 100))};
 }
 
-Tensor encoded(const std::string& bytes) {
-  const auto length = static_cast<uint32_t>(bytes.size());
-  std::vector<char> all(sizeof length);
-  std::memcpy(all.data(), &length, sizeof length);
-  all.insert(all.end(), bytes.begin(), bytes.end());
-  return {"encoded", DataType::kBytes, {1}, payload_of(std::move(all))};
-}
+Tensor encoded(const std::string& bytes) { return operators::texts("encoded", {bytes}); }
 
 std::vector<float> any_floats(size_t n) {
   Random random(7);
@@ -102,7 +84,7 @@ void add_operator_cases(Cases& cases) {
   const auto add = [&cases](const char* name, size_t n, const std::string& yaml,
                             Inputs (*inputs)(size_t n)) {
     cases.push_back({name, n, [yaml, inputs](size_t count) {
-                       const auto op = make("{operator: " + yaml + "}");
+                       const auto op = operator_of("{operator: " + yaml + "}");
                        const Inputs given = inputs(count);
                        measured([&] { FERMATA_CHECK(op->run(given).ok()); });
                      }});
@@ -135,7 +117,7 @@ void add_operator_cases(Cases& cases) {
   });
   cases.push_back({"ctc_decode", 5'000, [](size_t n) {
                      const auto op =
-                         make("{operator: ctc-decode, characters: " + characters() + "}");
+                         operator_of("{operator: ctc-decode, characters: " + characters() + "}");
                      const Inputs given{floats({static_cast<int64_t>(n), 5}, any_floats(5 * n))};
                      measured([&] { FERMATA_CHECK(op->run(given).ok()); });
                      std::remove(characters().c_str());

@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "base/document.h"
+#include "fuzz/walk.h"
 #include "model/model_config.h"
 #include "model/npy.h"
 #include "scaling/cases.h"
@@ -17,16 +18,6 @@ void read_json_infer(const std::string& json, std::optional<size_t> length) {
   const auto text = std::make_shared<std::string>(json);
   HeldBytes uncounted;
   (void)serve::decode_json_infer({*text, length, text}, serve::SharedMemory(), uncounted);
-}
-
-size_t walk(Reader value) {
-  size_t n = 1;
-  if (value.is_list()) {
-    for (Reader item : value.list()) n += walk(item);
-  } else if (value.is_object()) {
-    for (const auto& [name, item] : value.map()) n += walk(item);
-  }
-  return n;
 }
 
 void read_document(const std::string& text, Document::Format format) {

@@ -24,8 +24,6 @@ void QueueGrowth::length(size_t waiting, Time now, double per_second) {
   if (waiting > waiting_) {
     count.came += static_cast<double>(waiting - waiting_);
     if (count.came >= kRecent) count = {count.promised / 2, count.came / 2, count.times};
-  }
-  if (waiting > waiting_) {
     Count& longer = at(waiting);
     if (++longer.times >= kHopeAgain) {
       const double known = std::min(longer.promised, kPatience * (longer.came + 1));
@@ -37,12 +35,12 @@ void QueueGrowth::length(size_t waiting, Time now, double per_second) {
   since_ = now;
 }
 
-Time QueueGrowth::hope(double per_second) const {
+Time QueueGrowth::hope() const {
   const size_t length = std::min(waiting_, kLongest);
   const Count count = length < counts_.size() ? counts_[length] : Count{};
   const double left = kPatience * (count.came + 1) - count.promised;
   if (left <= 0) return since_;
-  return per_second > 0 ? since_ + Duration::from_seconds(left / per_second) : Time::infinite();
+  return per_second_ > 0 ? since_ + Duration::from_seconds(left / per_second_) : Time::infinite();
 }
 
 }  // namespace fermata::estimate

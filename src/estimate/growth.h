@@ -21,7 +21,7 @@ class QueueGrowth {
 
   // Until when one more may be hoped for: until 8 times as many were promised as came. Where
   // arrivals do not depend on who waits, one in 3,000 takes so long, or fewer.
-  Time hope(double per_second) const;
+  Time hope() const;
 
  private:
   struct Count {

@@ -98,8 +98,8 @@ absl::StatusOr<simulate::ArrivalProcess> parse_arrivals(std::string_view text) {
   if (text.starts_with("gamma:")) {
     const auto shape = parse_positive(text.substr(6), simulate::kMostShape);
     if (shape && *shape >= simulate::kLeastShape) return simulate::GammaArrivals{*shape};
-    return invalid("arrivals '{}', expected gamma:SHAPE with a shape from {} to {}", text, simulate::kLeastShape,
-                   simulate::kMostShape);
+    return invalid("arrivals '{}', expected gamma:SHAPE with a shape from {} to {}", text,
+                   simulate::kLeastShape, simulate::kMostShape);
   }
   if (text.starts_with("trace:")) return simulate::load_trace(std::string(text.substr(6)));
   return invalid("arrivals '{}', expected poisson, uniform, gamma:SHAPE or trace:FILE", text);

@@ -1,5 +1,7 @@
 #include "model/latency_document.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
@@ -78,6 +80,15 @@ LatencyModel read_latency(Reader value) {
   if (const Reader table = form["table"]; table.present()) return read_table(table);
   if (const Reader terms = form["quadratic"]; terms.present()) return read_quadratic(terms);
   return read_linear(form, value);
+}
+
+void check_latencies(Reader value, std::span<const LatencyModel> latencies, uint32_t max_batch) {
+  for (const LatencyModel& latency : latencies) {
+    if (value.failed()) break;
+    if (auto table = LatencyTable::make(latency, max_batch); !table.ok()) {
+      value.fail(fmt::format("latencies of batches ({})", message(table.status())));
+    }
+  }
 }
 
 Json write_latency(const LatencyModel& model) {

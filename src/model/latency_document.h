@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,6 +16,9 @@ LatencyModel read_latency(Reader value);
 // One of these for all types of workers, as the only element, or a map from each type to
 // one: by type.
 std::vector<LatencyModel> read_latency_by_type(Reader value, std::span<const std::string> types);
+// Refuses those that are no latencies of batches of up to `max_batch` items; what has failed says
+// no more.
+void check_latencies(Reader value, std::span<const LatencyModel> latencies, uint32_t max_batch);
 Json write_latency(const LatencyModel& model);
 
 }  // namespace fermata

@@ -82,7 +82,7 @@ struct Grant {
   uint64_t epoch = 0;
   Duration others_slack = Duration::infinite();  // the least Outlook::slack of the other keys
   Harm harm;
-  double load = 0;  // Outlook::load of all keys, by worker
+  double load = 0;    // Outlook::load of all keys, by worker
   double singly = 0;  // what it would be if each item ran alone
   // When a batch of which nothing has a deadline had better end, for others' sake.
   Time until = Time::infinite();

@@ -6,7 +6,6 @@
 #include <set>
 #include <string>
 
-#include "base/status.h"
 #include "model/latency_document.h"
 #include "plan/variants/group_document.h"
 #include "simulate/arrivals_document.h"
@@ -34,15 +33,6 @@ void read_shared_model(Reader value, const Scenario& scenario, SimulatedVariant&
   variant.max_batch = it->max_batch;
 }
 
-void check_latency(Reader value, const SimulatedVariant& variant) {
-  for (const LatencyModel& latency : variant.latency) {
-    if (value.failed()) break;
-    if (auto table = LatencyTable::make(latency, variant.max_batch); !table.ok()) {
-      value.fail(fmt::format("latencies of batches ({})", message(table.status())));
-    }
-  }
-}
-
 }  // namespace
 
 SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenario& scenario,
@@ -66,7 +56,7 @@ SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenari
     variant.load = Duration::from_millis(fields["load_ms"].between(0, kLongestTimeMs, 0.0));
     variant.memory_mb = fields["memory_mb"].non_negative(0);
   }
-  check_latency(value, variant);
+  check_latencies(value, variant.latency, variant.max_batch);
   return variant;
 }
 

@@ -4,7 +4,6 @@
 #include <set>
 #include <span>
 
-#include "base/status.h"
 #include "model/latency_document.h"
 #include "policy/scheduler.h"
 #include "simulate/application_document.h"
@@ -72,12 +71,7 @@ SimulatedModel read_model(Reader value, std::span<const std::string> worker_type
     model.static_mb = parts["static"].non_negative(0);
     model.dynamic_mb = parts["dynamic"].non_negative(0);
   }
-  for (const LatencyModel& latency : model.latency) {
-    if (value.failed()) break;
-    if (auto table = LatencyTable::make(latency, model.max_batch); !table.ok()) {
-      value.fail(fmt::format("latencies of batches ({})", message(table.status())));
-    }
-  }
+  check_latencies(value, model.latency, model.max_batch);
   return model;
 }
 

@@ -104,7 +104,7 @@ absl::Status Mirror::remove_others(const fs::path& below, const std::vector<fs::
 fs::path default_mirror(std::string_view url) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
-  const fs::path base = cache != nullptr && *cache != '\0'  ? fs::path(cache)
+  const fs::path base = cache != nullptr && *cache != '\0' ? fs::path(cache)
                         : home != nullptr && *home != '\0' ? fs::path(home) / ".cache"
                                                            : fs::temp_directory_path();
   std::string name(url);

@@ -95,8 +95,7 @@ inline EngineOptions options_for(const std::filesystem::path& repository) {
 // A model of the emulated kind that needs no file: one FP32 input and output of `n`.
 inline void write_emulated_profile(const TemporaryFolder& folder, const std::string& model,
                                    uint32_t max_batch, double alpha_ms, double beta_ms,
-                                   double memory_mb = 0,
-                                   const std::string& file = "profile.json") {
+                                   double memory_mb = 0, const std::string& file = "profile.json") {
   Profile profile{
       .version = 1, .model = model, .model_version = "1", .machine = "none", .provider = "cpu"};
   for (uint32_t b : {1u, std::max(2u, max_batch)}) {

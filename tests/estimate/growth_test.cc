@@ -17,14 +17,14 @@ TEST(QueueGrowth, NobodyComesWhileAllClientsWait) {
   Time hope;
   for (int round = 0; round < 50; ++round) {
     for (size_t waiting = 1; waiting <= 4; ++waiting) growth.length(waiting, instant(++ms), rate);
-    hope = growth.hope(rate);
+    hope = growth.hope();
     growth.length(0, instant(++ms), rate);
   }
   EXPECT_LE(hope, instant(ms));
   // One leaves: nobody comes while three wait, which soon is known too.
   for (int round = 0; round < 50; ++round) {
     for (size_t waiting = 1; waiting <= 3; ++waiting) growth.length(waiting, instant(++ms), rate);
-    hope = growth.hope(rate);
+    hope = growth.hope();
     ms = std::max(ms, (hope - Time()).millis());
     growth.length(0, instant(++ms), rate);
   }
@@ -35,7 +35,7 @@ TEST(QueueGrowth, NobodyComesWhileAllClientsWait) {
     growth.length(0, instant(++ms), rate);
   }
   growth.length(3, instant(++ms), rate);
-  EXPECT_GT(growth.hope(rate), instant(ms + 5));
+  EXPECT_GT(growth.hope(), instant(ms + 5));
 }
 
 TEST(QueueGrowth, ArrivalsThatDependOnNobodyAreHopedFor) {
@@ -48,7 +48,7 @@ TEST(QueueGrowth, ArrivalsThatDependOnNobodyAreHopedFor) {
   size_t waiting = 0, given_up = 0, hoped = 0;
   for (int i = 0; i < 100'000; ++i) {
     const double next = ms + gap_ms(random);
-    if (i > 1000 && ++hoped && growth.hope(rate) < instant(next)) ++given_up;
+    if (i > 1000 && ++hoped && growth.hope() < instant(next)) ++given_up;
     ms = next;
     growth.length(++waiting, instant(ms), rate);
     if (of(random) < 0.2) growth.length(waiting = 0, instant(ms), rate);
@@ -59,7 +59,7 @@ TEST(QueueGrowth, ArrivalsThatDependOnNobodyAreHopedFor) {
 TEST(QueueGrowth, WithoutARateThereIsHopeForEver) {
   QueueGrowth growth;
   growth.length(1, instant(1), 0);
-  EXPECT_TRUE(growth.hope(0).is_infinite());
+  EXPECT_TRUE(growth.hope().is_infinite());
 }
 
 }  // namespace

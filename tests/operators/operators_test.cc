@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "operators/fixture.h"
+#include "operators/values.h"
 
 namespace fermata::operators {
 namespace {
@@ -35,13 +36,7 @@ Tensor numbers(Shape shape, std::vector<float> values) {
   return {"numbers", DataType::kFp32, std::move(shape), payload_of(std::move(values))};
 }
 
-Tensor encoded(const std::string& bytes) {
-  const auto length = static_cast<uint32_t>(bytes.size());
-  std::vector<char> all(sizeof length);
-  std::memcpy(all.data(), &length, sizeof length);
-  all.insert(all.end(), bytes.begin(), bytes.end());
-  return {"encoded", DataType::kBytes, {1}, payload_of(std::move(all))};
-}
+Tensor encoded(const std::string& bytes) { return texts("encoded", {bytes}); }
 
 std::string jpeg(int height, int width, uint8_t value) {
   std::vector<uint8_t> pixels(static_cast<size_t>(height * width) * 3, value);

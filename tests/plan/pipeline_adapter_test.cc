@@ -12,13 +12,18 @@ PipelineStage stage(std::string name, double fast_ms, double fast_cost) {
   return made;
 }
 
-// Nothing keeps the limits at that rate: the fastest variants run, on what may be had and no more.
-TEST(PipelineAdapter, ItsFirstPlanCostsNoMoreThanIsAllowed) {
+PipelineAdapterOptions of_two_stages(double max_cost) {
   PipelineAdapterOptions options;
   options.problem.stages = {stage("a", 10, 1), stage("b", 20, 2)};
   options.problem.sla_ms = 1000;
   options.problem.batch_sizes = {1};
-  options.problem.max_cost = 7;
+  options.problem.max_cost = max_cost;
+  return options;
+}
+
+// Nothing keeps the limits at that rate: the fastest variants run, on what may be had and no more.
+TEST(PipelineAdapter, ItsFirstPlanCostsNoMoreThanIsAllowed) {
+  const PipelineAdapterOptions options = of_two_stages(7);
   PipelineAdapter adapter(options);
   const PipelineDecision decision = adapter.decide(100'000);
   EXPECT_FALSE(decision.answer.feasible);
@@ -34,11 +39,7 @@ TEST(PipelineAdapter, ItsFirstPlanCostsNoMoreThanIsAllowed) {
 
 // One replica of each is there even where that is more.
 TEST(PipelineAdapter, EveryStageHasAReplica) {
-  PipelineAdapterOptions options;
-  options.problem.stages = {stage("a", 10, 1), stage("b", 20, 2)};
-  options.problem.sla_ms = 1000;
-  options.problem.batch_sizes = {1};
-  options.problem.max_cost = 2;
+  const PipelineAdapterOptions options = of_two_stages(2);
   PipelineAdapter adapter(options);
   adapter.decide(100'000);
   for (const PipelineStagePlan& plan : adapter.current()) EXPECT_EQ(plan.replicas, 1);

@@ -38,8 +38,8 @@ inline bool may_be_mapped(const StreamVariant& v, const StreamClient& c, uint32_
   const double network_ms = v.request_kb * 8 / c.bandwidth_mbps + c.rtt_ms;
   const double batches = 1 + c.batches_ahead.value_or(1);
   return batches * (*v.latency)(batch).millis() <= c.slo_ms - network_ms - v.delay_ms &&
-         v.service == c.service &&
-         v.accuracy >= c.min_accuracy && v.request_kb * 8 * c.rate_rps / 1000 < c.bandwidth_mbps;
+         v.service == c.service && v.accuracy >= c.min_accuracy &&
+         v.request_kb * 8 * c.rate_rps / 1000 < c.bandwidth_mbps;
 }
 
 inline double throughput_rps(const StreamVariant& v, uint32_t batch) {

@@ -33,8 +33,8 @@ TEST(Fermata, ALoneRequestOnAnIdlePoolStartsAtOnce) {
   }
 }
 
-// One worker, ℓ(b) = b + 5 ms, 200 ms to the deadline, and so many clients that send again 1 ms after
-// they are answered: how many are answered a second, once that is known.
+// One worker, ℓ(b) = b + 5 ms, 200 ms to the deadline, and so many clients that send again 1 ms
+// after they are answered: how many are answered a second, once that is known.
 double answered_by(size_t clients) {
   Hand hand("fermata");
   const KeyId key = hand.key(1, 5, 200);

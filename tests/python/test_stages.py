@@ -12,17 +12,9 @@ import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from conftest import Server
-from test_pipelines import ask, unanswered, write_repository
+from test_pipelines import CHAIN, ask, unanswered, write_repository
 
-CONFIG = """
-models: {models}
-listen: {{http: 0, grpc: 0, metrics: 0}}
-workers: {{count: 1}}
-services:
-  chain:
-    kind: pipeline
-    slo_ms: 60000
-    stages: [{{name: first, model: plus}}, {{name: second, model: twice}}]
+CONFIG = CHAIN + """\
   nested: {{kind: pipeline, stages: [{{name: inside, service: chain}}, {{name: last, model: plus}}]}}
   broken: {{kind: pipeline, stages: [{{name: one, model: plus}}, {{name: two, model: fails}}]}}
   best:

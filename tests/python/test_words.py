@@ -10,7 +10,7 @@ import pytest
 import requests
 import tritonclient.http
 
-from conftest import Server, ZOO
+from conftest import ZOO, link_models, serve_part
 
 WORDS = ZOO / "data" / "words"
 KNOWN = json.loads((WORDS / "words.json").read_text())
@@ -23,13 +23,7 @@ def words(tmp_path_factory):
     text = (ZOO / "fermata.yaml").read_text()
     services = text[text.index("  words:\n"):].split("\n\n")[0]
     services = services.replace("repository/word", f"{ZOO}/repository/word").replace("slo_ms: 1000", "slo_ms: 60000")
-    repository = folder / "repository"
-    repository.mkdir()
-    for model in MODELS:
-        (repository / model).symlink_to(ZOO / "repository" / model)
-    braces = services.replace("{", "{{").replace("}", "}}")
-    server = Server(folder, repository,
-                    "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\nservices:\n" + braces)
+    server = serve_part(folder, link_models(folder / "repository", MODELS), services)
     yield server
     assert server.stop() == 0, server.log.read_text()
 

@@ -12,8 +12,8 @@ absl::Status RealEngine::start_streams(const std::vector<ServiceOptions>& servic
   return make_streams();
 }
 
-// How their workers load ahead, each service in its part of the memory. Only workers that the scheduler tells apart may hold different
-// models.
+// How their workers load ahead, each service in its part of the memory. Only workers that the
+// scheduler tells apart may hold different models.
 StreamService::Loading RealEngine::loading() {
   StreamService::Loading loading;
   if (options_.workers.residency != Residency::kOnDemand ||

@@ -22,8 +22,8 @@ double StreamCosts::factor(const std::string& route) {
   const std::shared_ptr<const Route> now = sources_.find(route);
   const uint64_t ran = now == nullptr ? slowed.ran : now->counters->executions();
   const bool runs = std::exchange(slowed.ran, ran) != ran;
-  slowed.factor = runs ? std::max(now->counters->drift(), 1.0)
-                       : 1 + (slowed.factor - 1) * kForgotten;
+  slowed.factor =
+      runs ? std::max(now->counters->drift(), 1.0) : 1 + (slowed.factor - 1) * kForgotten;
   return slowed.factor;
 }
 

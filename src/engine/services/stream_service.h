@@ -14,7 +14,6 @@
 #include "engine/request.h"
 #include "engine/services/stream_costs.h"
 #include "engine/snapshot.h"
-#include "engine/threads/periodic.h"
 #include "policy/stream/stream_residents.h"
 #include "policy/stream/stream_sessions.h"
 

@@ -47,7 +47,7 @@ struct StreamProblem {
 
   uint32_t workers = 1;
   double worker_share = 1;  // what part of a worker's time each of them has
-  double period_ms = 500;  // between two plans; of no weight in this one
+  double period_ms = 500;   // between two plans; of no weight in this one
   // How many batches a frame may have to wait for: 1 as published, less where clients are told
   // when to send.
   double batches_ahead = 1;

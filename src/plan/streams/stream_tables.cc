@@ -154,8 +154,8 @@ StreamPlan make_stream_plan(const StreamProblem& problem, const StreamTables& ta
   }
   if (rates > 0) plan.mean_accuracy = plan.objective / rates;
 
-  // Service by service the largest of the new to the largest of the old. Workers that get nothing are those
-  // with the smallest.
+  // Service by service the largest of the new to the largest of the old. Workers that get nothing
+  // are those with the smallest.
   const auto size = [&](uint32_t v) {
     const StreamVariant& variant = problem.variants[v];
     return std::tuple(std::string_view(variant.service), variant.input_size, variant.accuracy, v);

@@ -133,7 +133,7 @@ class Fermata final : public QueueBatcher {
   // Of a batch that may grow.
   Time start(const Offer& offer, Time latest, Time now) const {
     const Time wanted = latest - margin(offer, latest - queue()[0].arrival);
-    return std::min(wanted, std::max(now, growth_.hope(tasks_rate())));
+    return std::min(wanted, std::max(now, growth_.hope()));
   }
 
   // At most `longest`, which is to start when the head came. What it waits for a worker is counted

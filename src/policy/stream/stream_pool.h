@@ -37,7 +37,8 @@ class StreamPool {
   // A batch of each of so many other services, those with the longest, as they were planned last.
   Duration longest_beside(const Services& services, const Service& own, uint32_t others) const;
   Planned plan_together(const Services& services) const;
-  std::vector<plan::StreamPlan> divide(const Services& services, const plan::StreamPlan& plan) const;
+  std::vector<plan::StreamPlan> divide(const Services& services,
+                                       const plan::StreamPlan& plan) const;
   void remember(const Services& services, const std::vector<plan::StreamPlan>& plans);
 
   const uint32_t workers_;

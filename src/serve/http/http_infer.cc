@@ -210,7 +210,8 @@ void HttpFrontEnd::end(std::unique_ptr<Infer> infer, engine::ReplyPart part) {
 
 void HttpFrontEnd::answer(Infer& infer, engine::ReplyPart part) {
   if (!part.status.ok()) {
-    HttpResponse response = error_response(part.status);
+    HttpResponse response;
+    response.status = http_status(part.status.code());
     response.body = encode_json_error(part, infer.wishes.explain);
     return infer.exchange.respond(std::move(response));
   }
