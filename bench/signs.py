@@ -5,7 +5,7 @@ Each configuration gets the same photographs at the same moments: every fixed pa
 request can afford it, and the plan of an adapter. How many are answered in time, and how many of the lines on
 them are read. Needs the packaged models and zoo/shrink_ocr.py's.
 
-    bench/signs.py [--binary build/fermata] [--seconds 300] [--only adapter any]
+    bench/signs.py [--binary build/fermata] [--seconds 300] [--rates 0.5 2.5] [--only adapter any]
     bench/signs.py --alone
 
 `--only` leaves the other configurations of an earlier run, under the same load, as they are in the record, so that each may be
@@ -33,6 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 ZOO = ROOT / "zoo"
 PHOTOGRAPHS = ZOO / "data" / "photographs"
 SIZES = {"small": "-small", "large": ""}
+USUAL_RATES = [0.5, 2.5]
 PAIRS = ("large/large", "small/large", "large/small", "small/small")
 
 
@@ -167,7 +168,8 @@ def main():
     parser.add_argument("--binary", default=ROOT / "build/fermata")
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--slo-ms", type=int, default=3000)
-    parser.add_argument("--rates", type=float, nargs=2, default=(0.5, 2.5), help="the least and the most, a second")
+    parser.add_argument("--rates", type=float, nargs=2, default=USUAL_RATES,
+                        help="the least and the most, a second; each load has a record of its own")
     parser.add_argument("--only", nargs="+", default=[*PAIRS, "any", "adapter"])
     parser.add_argument("--alone", action="store_true", help="only what the fixed pairs read")
     given = parser.parse_args()
@@ -181,15 +183,16 @@ def main():
             found[which] = read_alone(given, which, pictures)
             print(which, json.dumps(found[which]), flush=True)
         return record.write("signs_alone", found)
-    load = {"seconds": given.seconds, "slo_ms": given.slo_ms, "rates": list(given.rates)}
-    earlier = record.read("signs")
+    load = {"seconds": given.seconds, "slo_ms": given.slo_ms, "rates": given.rates}
+    name = "signs" if given.rates == USUAL_RATES else "signs_{:g}_{:g}".format(*given.rates)
+    earlier = record.read(name)
     found = earlier.get("configurations", {}) if earlier.get("load") == load else {}
     kept = {which: row for which, row in found.items() if which not in given.only}
     for which in given.only:
         kept[which] = run(given, which, pictures)
         print(which, json.dumps(kept[which]), flush=True)
         before = record.left(earlier) if set(kept) > set(given.only) else None
-        record.write("signs", {"load": load, "configurations": kept}, before=before)
+        record.write(name, {"load": load, "configurations": kept}, before=before)
 
 
 if __name__ == "__main__":
