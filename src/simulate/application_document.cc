@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "model/latency_document.h"
 #include "plan/variants/group_document.h"
@@ -118,23 +119,40 @@ void read_normal_slo(Reader value, SimulatedApplication& application) {
 }
 
 // Every class that is to come has an example.
-void read_labels(Reader value, SimulatedApplication& application) {
-  application.labels = read_weights(value, 0);
+std::vector<double> read_labels(Reader value, const SimulatedApplication& application) {
+  std::vector<double> labels = read_weights(value, 0);
   std::set<uint32_t> there;
   for (const Example& e : application.examples) there.insert(e.label);
   const size_t classes = there.empty() ? 0 : *there.rbegin() + size_t{1};
-  if (value.failed()) return;
-  if (application.labels.size() != classes) {
-    return value.fail(fmt::format("{} weights, one for each class of the examples", classes));
+  if (value.failed()) return labels;
+  if (labels.size() != classes) {
+    value.fail(fmt::format("{} weights, one for each class of the examples", classes));
+    return labels;
   }
   double sum = 0;
   for (uint32_t c = 0; c < classes; ++c) {
-    sum += application.labels[c];
-    if (application.labels[c] > 0 && !there.contains(c)) {
-      return value.fail(fmt::format("0 for class {}, of which there is no example", c));
+    sum += labels[c];
+    if (labels[c] > 0 && !there.contains(c)) {
+      value.fail(fmt::format("0 for class {}, of which there is no example", c));
+      return labels;
     }
   }
   if (sum == 0) value.fail("a weight above 0");
+  return labels;
+}
+
+void read_label_changes(Reader value, SimulatedApplication& application) {
+  for (Reader entry : value.optional_list()) {
+    ObjectReader fields = entry.object();
+    const Reader at = fields["at_s"];
+    LabelChange change{Time() + Duration::from_seconds(at.between(0, kLongestTimeMs / 1000)), {}};
+    change.labels = read_labels(fields["labels"], application);
+    const auto& before = application.label_changes;
+    if (!before.empty() && change.at <= before.back().at && !value.failed()) {
+      at.fail("a time after the change before");
+    }
+    application.label_changes.push_back(std::move(change));
+  }
 }
 
 SimulatedApplication read_application(Reader value, const Scenario& scenario, ServiceNames& named) {
@@ -171,7 +189,10 @@ SimulatedApplication read_application(Reader value, const Scenario& scenario, Se
   for (Reader entry : fields["examples"].list(1)) {
     application.examples.push_back(read_example(entry, application));
   }
-  if (Reader labels = fields["labels"]; labels.present()) read_labels(labels, application);
+  if (Reader labels = fields["labels"]; labels.present()) {
+    application.labels = read_labels(labels, application);
+  }
+  read_label_changes(fields["label_changes"], application);
   return application;
 }
 

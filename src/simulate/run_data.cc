@@ -107,7 +107,7 @@ uint32_t Run::draw_items(const std::vector<Demand::Items>& from, Random& random)
 
 void Run::draw(policy::Task& task, Source& source, Time now) {
   if (source.examples) {
-    const Example& example = source.examples->next();
+    const Example& example = source.examples->next(now);
     examples_[task.job] = &example;
     if (!example.evidence.empty() && !source.application->prior.empty()) {
       evidence_[{now + source.application->evidence_delay, task.job}] = task;

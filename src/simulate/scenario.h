@@ -68,6 +68,12 @@ struct Example {
   bool short_circuit_correct = false;
 };
 
+// How often each class comes from then on, from the beginning of the warm-up.
+struct LabelChange {
+  Time at;
+  std::vector<double> labels;
+};
+
 // Requests that any one of several variants may answer (SneakPeek).
 struct SimulatedApplication {
   std::string name;
@@ -78,9 +84,10 @@ struct SimulatedApplication {
   plan::Penalty penalty;
   std::vector<double> prior;  // empty: not data-aware
   std::vector<SimulatedVariant> variants;
-  std::optional<double> short_circuit;  // profiled accuracy of the evidence model's own answer
-  Duration evidence_delay;              // from a request's arrival until its evidence is known
-  std::vector<double> labels;           // how often each class comes; empty: as in `examples`
+  std::optional<double> short_circuit;     // profiled accuracy of the evidence model's own answer
+  Duration evidence_delay;                 // from a request's arrival until its evidence is known
+  std::vector<double> labels;              // how often each class comes; empty: as in `examples`
+  std::vector<LabelChange> label_changes;  // in the order of time
   // Drawn from, at least one of each class that comes. Of a pipeline's own: none, and variants are
   // right as often as they are profiled.
   std::vector<Example> examples;

@@ -102,7 +102,7 @@ APPLICATIONS = {
          "examples": [{"label": 0, "evidence": [5, 0], "correct": [True, True]},
                       {"label": 1, "evidence": [1, 4], "correct": [False, True],
                        "short_circuit": True}],
-         "labels": [3, 1]}],
+         "labels": [3, 1], "label_changes": [{"at_s": 1, "labels": [0, 1]}, {"at_s": 2, "labels": [1, 1]}]}],
     "rate_rps": 300,
 }
 ENSEMBLES = {

@@ -234,6 +234,22 @@ TEST(Applications, LabelsSayHowOftenEachClassComes) {
   EXPECT_LT(run(s)->models[0].application->correct, run(s)->models[0].application->answered);
 }
 
+TEST(Applications, LabelsChangeWhenTheyAreToldTo) {
+  Scenario s = one("fermata", 1000);
+  s.warmup = Duration();
+  s.applications[0].labels = {0, 1};
+  const auto before = run(s)->models[0];
+  s.applications[0].label_changes = {{Time() + s.duration / 2, {1, 0}},
+                                     {Time() + s.duration * 2, {0, 1}}};
+  const auto after = run(s)->models[0];
+  const auto wrong = [](const ModelResult& m) {
+    return m.application->answered - m.application->correct;
+  };
+  EXPECT_EQ(after.offered, before.offered);
+  EXPECT_GT(wrong(after), 0u);
+  EXPECT_LT(wrong(after), wrong(before));  // whoever answers class 0 is right
+}
+
 TEST(Applications, DeadlinesSpreadAboutTheirMean) {
   Scenario s = one("lo-edf", 1000);
   s.duration = Duration::seconds(2);
@@ -342,6 +358,12 @@ TEST(ApplicationDocument, SaysWhereItIsWrong) {
   EXPECT_EQ(refused(R"(, "labels": [1, 1])"),
             a + ".labels: a list of 2, expected 1 weights, one for each class of the examples");
   EXPECT_EQ(refused(R"(, "labels": [0])"), a + ".labels: a list of 1, expected a weight above 0");
+  EXPECT_EQ(
+      refused(R"(, "label_changes": [{"at_s": 2, "labels": [1]}, {"at_s": 2, "labels": [1]}])"),
+      a + ".label_changes[1].at_s: 2, expected a time after the change before");
+  EXPECT_EQ(refused(R"(, "label_changes": [{"at_s": 2, "labels": [1, 1]}])"),
+            a + ".label_changes[0].labels: a list of 2, expected 1 weights, one for each class of "
+                "the examples");
   EXPECT_EQ(refused(R"(, "evidence_delay_ms": -1)"),
             a + ".evidence_delay_ms: -1, expected a number from 0 to 100000000");
   EXPECT_EQ(refused(R"(, "short_circuit": {"accuracy": 2})"),
