@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Variants chosen by what the data look like, on the zoo's three applications.
+"""Variants chosen by what the data look like, on the zoo's applications.
 
     python3 bench/variants.py figures      # SneakPeek's figures 5 to 16, in virtual time
+    python3 bench/variants.py specialists  # what looking at the data is worth, by how labels come
+    python3 bench/variants.py specialists-served   # the same on the real server
     python3 bench/variants.py served       # loads and deadlines on the real server
     python3 bench/variants.py record       # only measures the variants
 
@@ -18,12 +20,15 @@ import sys
 import variants_zoo
 import variants_figures
 import variants_served
+import variants_specialists
+import variants_specialists_served
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("record", "served", "figures"))
+    parser.add_argument("what", choices=("record", "served", "specialists", "specialists-served",
+                                         "figures"))
     parser.add_argument("--seeds", type=int, default=3, choices=range(1, 6),
                         help="of each simulated point")
     parser.add_argument("--recorded", action="store_true", help="keep the last measurements")
@@ -41,6 +46,11 @@ def main():
         quick = {"rounds": 1, "seconds": 0.4, "keep": False}
         failures = variants_served.served(**(quick if arguments.quick else {
             "rounds": arguments.rounds, "seconds": arguments.seconds, "keep": True}))
+    elif arguments.what == "specialists":
+        failures = list(variants_specialists.measure(arguments.recorded,
+                                                     variants_figures.PAIRED * arguments.seeds))
+    elif arguments.what == "specialists-served":
+        variants_specialists_served.measure(arguments.rounds, 10 * arguments.seconds, not arguments.quick)
     elif arguments.what == "figures":
         failures = variants_figures.all_of_them(variants_zoo.load(), arguments.seeds,
                                                 arguments.only)

@@ -2,8 +2,9 @@
 
 import numpy
 
-import variants_zoo
 import plot
+import variants_mixes
+import variants_zoo
 
 PRIORS = ("uninformative", "weakly informative", "strongly informative")
 
@@ -15,7 +16,7 @@ def error(a, prior, k):
     if k is None:
         estimate = numpy.array([v["accuracy"] for v in a["variants"]])[None]
     else:
-        found = variants_zoo.counts(variants_zoo.digits(a["neighbours"]), len(prior), k)
+        found = variants_mixes.counts(variants_zoo.digits(a["neighbours"])[:, :k], len(prior))
         theta = (prior + found) / (prior + found).sum(1, keepdims=True)
         estimate = theta @ recall.T
     return float(numpy.abs(estimate - recall[:, truth].T).mean())
@@ -28,7 +29,7 @@ def priors(a):
     true = numpy.maximum(numpy.bincount(truth, minlength=classes) / len(truth), 1e-3)
     wrong = numpy.full(classes, 1 / classes)
     each = variants_zoo.WINDOW_REQUESTS / len(variants_zoo.NAMES)  # of one application in a window
-    return {"uninformative": [numpy.full(classes, variants_zoo.JEFFREYS)] * 2,
+    return {"uninformative": [numpy.full(classes, variants_mixes.JEFFREYS)] * 2,
             "weakly informative": [true, wrong],
             "strongly informative": [each * true, each * wrong]}
 

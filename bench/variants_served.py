@@ -51,12 +51,12 @@ def same_answers(folder, name):
         for file in (zoo_models.file_of(name), folder / "1" / "model.onnx"))))
 
 
-def build(repository, records):
+def build(repository, records, times=SLOWED):
     """Slowed variants with profiles; the records with what these take."""
     found, largest = copy.deepcopy(records), str(variants_zoo.LARGEST_BATCH)
     variants = [v for a in found["applications"].values() for v in a["variants"]]
     for v in tqdm.tqdm(variants, "profiling", leave=False, disable=None):
-        folder = slowed.add(repository, v["name"], SLOWED)
+        folder = slowed.add(repository, v["name"], times)
         if not same_answers(folder, v["name"]):
             raise RuntimeError(f"{v['name']}, slowed, answers otherwise")
         subprocess.run([server.BINARY, "profile", folder, "--runs", str(PROFILE_RUNS),
@@ -68,16 +68,16 @@ def build(repository, records):
         v["ms"] = {b: t["p50_ms"] for b, t in profile["batches"].items()}
         v["slower"] = v["ms"][largest] / once
         v["load_ms"] = profile["load_ms"]
-        if v["slower"] < LEAST_SLOWER * SLOWED:
-            raise RuntimeError(f"{v['name']} is slower by {v['slower']:.1f}, not {SLOWED}")
+        if v["slower"] < LEAST_SLOWER * times:
+            raise RuntimeError(f"{v['name']} is slower by {v['slower']:.1f}, not {times}")
     return found
 
 
-def configuration(records, repository, slo_ms, scheduler, window_ms=WINDOW_MS, **how):
+def configuration(records, repository, slo_ms, scheduler, window_ms=WINDOW_MS, k=variants_zoo.NEIGHBOURS,
+                  **how):
     services = {name: {"kind": "variants", "variants": [v["name"] for v in a["variants"]],
                        "slo_ms": slo_ms - WAY_MS, "penalty": "sigmoid", "queue_limit": 100000,
-                       "evidence": {**variants_zoo.labelled(name, "train"),
-                                    "k": variants_zoo.NEIGHBOURS}, **how}
+                       "evidence": {**variants_zoo.labelled(name, "train"), "k": k}, **how}
                 for name, a in records["applications"].items()}
     return {"models": str(repository), "log_level": "warning", "scheduler": scheduler,
             "scheduler_window_ms": window_ms, "workers": {"count": 1, "threads": 1},
@@ -154,7 +154,7 @@ def serve(records, repository, rounds, seconds):
 
 def simulated(records, seconds, keys, seeds):
     """Utility of the same in virtual time, where decisions and the way cost nothing."""
-    documents = [applications.scenario(
+    documents = [variants_zoo.scenario(
         records, name, load, slo_ms=slo - WAY_MS, seed=seed, warmup=LEAD_S,
         seconds=seconds * LOADS_S[load]) | methods(slo)[name]
         for slo, load, name in keys for seed in range(1, seeds + 1)]

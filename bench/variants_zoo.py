@@ -18,6 +18,7 @@ import tqdm
 import record
 import server
 import variants_bound
+import variants_mixes
 import zoo_models
 
 RECORDS, ALL_RECORDS = "variants_records", "variants_all_records"
@@ -29,7 +30,6 @@ NEIGHBOURS = 5
 WINDOW_REQUESTS, WINDOWS_A_SECOND = 12, 10  # the paper's
 THREE_WINDOWS = 3  # of work a window for the best variants alone, slowed: a load
 BEHIND = 0.9  # of what the best variants reach without a deadline: then ours is to gain
-JEFFREYS = 0.5  # the uninformative prior, for each class
 
 
 def data(name, part):
@@ -43,22 +43,18 @@ def labelled(name, part):
     return {what: str(folder / f"{part}-{what}.npy") for what in ("features", "labels")}
 
 
-def nearest_labels(name, features):
-    """Labels of the nearest training examples, the nearest first: [n, NEIGHBOURS]."""
+def nearest_labels(name, features, k):
+    """Labels of the nearest training examples, the nearest first: [n, k]."""
     train, labels = data(name, "train")
     squares = (train.astype(numpy.float64) ** 2).sum(1)
     distances = squares - 2 * features.astype(numpy.float64) @ train.T.astype(numpy.float64)
-    return labels[numpy.argsort(distances, axis=1, kind="stable")[:, :NEIGHBOURS]]
+    return labels[numpy.argsort(distances, axis=1, kind="stable")[:, :k]]
 
 
-def counts(neighbours, classes, k):
-    return (neighbours[:, :k, None] == numpy.arange(classes)).sum(1)
-
-
-def record_all(kinds=VARIANTS, into=RECORDS):
+def record_all(kinds=VARIANTS, into=RECORDS, names=NAMES, k=NEIGHBOURS):
     """Measures those variants that there are of these kinds."""
     records = {"machine": zoo_models.machine(), "applications": {}}
-    for name in NAMES:
+    for name in names:
         features, labels = data(name, "stream")
         asked, truth = data(name, "calibration")
         classes = int(truth.max()) + 1
@@ -72,13 +68,13 @@ def record_all(kinds=VARIANTS, into=RECORDS):
                 "recall": [float(right[truth == c].mean()) for c in range(classes)],
                 "load_ms": zoo_models.load_ms(model), "ms": zoo_models.latencies(model, asked)})
             correct.append(zoo_models.outputs_of(model, features, "label")[:, 0] == labels)
-        evidence = counts(nearest_labels(name, asked), classes, NEIGHBOURS).argmax(1)
+        evidence = variants_mixes.counts(nearest_labels(name, asked, k), classes).argmax(1)
         records["applications"][name] = {
             "variants": variants, "evidence_accuracy": float((evidence == truth).mean()),
             # By example of the stream, as digits: its class, those of its neighbours, whether each
             # variant is right.
             "labels": "".join(map(str, labels)),
-            "neighbours": ["".join(map(str, n)) for n in nearest_labels(name, features)],
+            "neighbours": ["".join(map(str, n)) for n in nearest_labels(name, features, k)],
             "correct": ["".join(str(int(c)) for c in row) for row in zip(*correct)]}
     record.write(into, records, indent=None)
     return records
@@ -161,13 +157,13 @@ def simulated_application(name, a, variants, slo_ms, penalty, aware, short_circu
     neighbours, correct = digits(a["neighbours"]), digits(a["correct"]).astype(bool)
     if accuracy is not None:
         neighbours = made_up(truth, classes, NEIGHBOURS, accuracy)
-    evidence = counts(neighbours, classes, NEIGHBOURS)
+    evidence = variants_mixes.counts(neighbours, classes)
     right = evidence.argmax(1) == truth
     made = {"name": name, "slo_ms": slo_ms, "penalty": penalty, "variants": variants,
             "examples": [{"label": int(t), "correct": c.tolist(), "short_circuit": bool(r)}
                          for t, c, r in zip(truth, correct, right)]}
     if aware:
-        made["prior"] = [JEFFREYS] * classes
+        made["prior"] = [variants_mixes.JEFFREYS] * classes
         for example, e in zip(made["examples"], evidence):
             example["evidence"] = e.tolist()
     if short_circuit:

@@ -5,7 +5,8 @@
     run.py suite      the cases of suite.yaml, 20 s, one seed; the --confirm worst of
                       them again with 60 s and 3 seeds, with the policies near the best
     run.py pools      random small pools (pools.py), --count of them from --first on, of which the
-                      rarest model has enough requests for a share of 1 % to be measured
+                      rarest model has enough requests for a share of 1 % to be measured; the medians
+                      of --seeds; of other pools or more seeds no record is kept without a --name
     run.py overload   ResNet50 on 8 workers from half its peak to three times, and
                       9000/s for 900 s
     run.py claims     claims.py: what the default must do besides goodput
@@ -204,13 +205,15 @@ def has_enough_requests(document, measured):
 
 
 def small_pools(args):
-    before = record.read("policies_pools")
+    name = args.name or ("policies_pools" if args.first == 0 and args.seeds == 1 else None)
+    before = record.read(name) if name else {}
     known = before.get("pools", {}) | before.get("left_out", {})
     results, left_out, number = {}, {}, args.first
 
     def measure(job):
         document = pools.pool(job[0])
-        return goodput(args.binary, document, job[1], 1, document["duration_s"])
+        return statistics.median(goodput(args.binary, document, job[1], seed, document["duration_s"])
+                                 for seed in range(1, args.seeds + 1))
 
     while (missing := args.count - len(results)) > 0:
         jobs = [(n, policy) for n in range(number, number + missing) for policy in args.policies]
@@ -229,9 +232,9 @@ def small_pools(args):
         "pools_below_0.88": sum(ratio(m) < 0.88 for m in results.values()),
         "left_out": len(left_out)}
     print(json.dumps(totals, indent=1))
-    if args.first == 0:
-        plot.save("policies_pools", plot_suite(results), {"summary": totals, "pools": results, "left_out": left_out},
-                  before=left_by(before, args))
+    if name:
+        plot.save(name, plot_suite(results), {"seeds": args.seeds, "summary": totals, "pools": results,
+                                              "left_out": left_out}, before=left_by(before, args))
 
 
 def overload(args):
@@ -309,6 +312,8 @@ def main():
     parser.add_argument("--confirm", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="pools: the number of the first")
     parser.add_argument("--count", type=int, default=pools.COUNT, help="pools: how many")
+    parser.add_argument("--seeds", type=int, default=1, help="pools: of each")
+    parser.add_argument("--name", help="pools: of the record")
     parser.add_argument("--together", type=int, default=os.cpu_count(), help="runs at a time")
     args = parser.parse_args()
     args.policies = args.policies.split(",")

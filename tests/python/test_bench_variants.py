@@ -1,4 +1,5 @@
-"""What the benchmark of variants computes by itself: its bound, and models that run several times."""
+"""What the benchmark of variants computes by itself: its bound, models that run several times, mixes of labels
+and what evidence believes."""
 
 import json
 import shutil
@@ -17,6 +18,7 @@ from tensors import infer
 sys.path.insert(0, str(ROOT / "bench"))
 import slowed  # noqa: E402
 import variants_bound  # noqa: E402
+import variants_mixes  # noqa: E402
 
 CONFIG = """
 models: {models}
@@ -129,3 +131,55 @@ def test_slowed_models_do_the_work_and_answer_the_same(tmp_path, name):
     assert served.stop() == 0
     for output in ("label", "probabilities"):
         assert np.array_equal(answers[0][output], answers[1][output])
+
+
+KNOW_USUAL = [1.0 if label in (1, 2) else 0.0 for label in range(10)]
+RECALL = [KNOW_USUAL, [1 - known for known in KNOW_USUAL], [1.0] * 10]  # two specialists and one who knows all
+
+
+def neighbours_of(truth, right, count=9):
+    random = np.random.default_rng(1)
+    return np.where(random.random((len(truth), count)) < right, truth[:, None],
+                    random.integers(0, 10, (len(truth), count)))
+
+
+@pytest.mark.parametrize("right, low, high", [(1, 0.99, 1), (0.7, 0.5, 1), (0, -0.2, 0.2)])
+def test_evidence_agrees_with_the_truth_as_far_as_it_knows_the_label(right, low, high):
+    truth = np.random.default_rng(2).integers(0, 10, 400)
+    found = variants_mixes.agreement("abc", RECALL, neighbours_of(truth, right), np.array(RECALL).T[truth])
+    assert set(found) == {"b over a", "c over a", "c over b"}
+    assert low <= found["b over a"] <= high
+
+
+def test_examples_come_as_often_as_their_labels():
+    truth = np.random.default_rng(2).integers(0, 10, 400)
+    rows = variants_mixes.drawn(truth, variants_mixes.USUAL, 4000)
+    assert np.mean(np.isin(truth[rows], (1, 2))) == pytest.approx(0.9, abs=0.03)
+
+
+def in_turns(policy, way):
+    """Two cheap specialists, a slow variant that knows all, and labels that come in turns."""
+    truth = np.random.default_rng(2).integers(0, 10, 400)
+    evidence = variants_mixes.counts(neighbours_of(truth, 0.8), 10)
+    document = {
+        "seed": 1, "duration_s": 10, "scheduler": policy, "window_ms": 20, "rate_rps": 200,
+        "workers": {"count": 1}, "applications": [{
+            "name": "a", "slo_ms": 60, "penalty": "sigmoid", "prior": [variants_mixes.JEFFREYS] * 10,
+            "variants": [{"name": name, "latency_ms": {"alpha": ms, "beta": 0}, "max_batch": 8,
+                          "accuracy": float(np.mean(recall)), "recall": recall}
+                         for name, ms, recall in zip("xyz", (1, 1, 20), RECALL)],
+            "examples": [{"label": int(t), "evidence": e.tolist(), "correct": [r[t] > 0 for r in RECALL]}
+                         for t, e in zip(truth, evidence)]}]}
+    return variants_mixes.streamed(document, "in turns", way, 10)
+
+
+@pytest.mark.parametrize("policy", ["fermata", "sneakpeek", "grouped"])
+def test_who_looks_at_the_data_sends_each_to_who_knows_it(policy):
+    def utility(way):
+        done = subprocess.run([FERMATA, "simulate", "-"], input=json.dumps(in_turns(policy, way)),
+                              text=True, capture_output=True, check=True)
+        return json.loads(done.stdout)["applications"][0]["utility"]
+
+    without = max(utility("profile"), utility("average"))
+    assert utility("evidence") > without + 0.1
+    assert utility("average and evidence") > without + 0.1

@@ -1,0 +1,72 @@
+"""The zoo's `menu` on the real server, with a look at the data and without, while labels come in turns.
+
+Variants really run TIMES times over (variants_served says why). Policies and ways take turns with the
+same requests, each on a server of its own."""
+
+import statistics
+import tempfile
+
+import numpy
+import tqdm
+
+import open_loop
+import plot
+import record
+import variants_bound
+import variants_mixes
+import variants_served
+import variants_specialists
+import variants_zoo
+
+TIMES, LOADS, SLO_MS, WAY_MS = 60, (2, 8), 150, 5
+POLICIES, WAYS, STREAM = ("fermata", "sneakpeek"), ("profile", "evidence"), "in turns"
+TURNS, LEAD_S = 2, 1  # of the labels, and how long queues fill before what counts
+
+
+def requests(seed, rate, seconds):
+    """What to send, when it counts, and the right answers."""
+    random = numpy.random.default_rng(seed)
+    features, labels = variants_zoo.data(variants_specialists.NAME, "stream")
+    bodies = [open_loop.body(variants_specialists.NAME, row) for row in features]
+    due = numpy.sort(random.random(random.poisson(rate * seconds))) * seconds
+    mixes = variants_mixes.STREAMS[STREAM]
+    weights = [numpy.array(mix)[labels] / numpy.bincount(labels)[labels] for mix in mixes]
+    turn = (due * TURNS / seconds).astype(int) % len(mixes)
+    rows = [random.choice(len(labels), p=weights[t] / weights[t].sum()) for t in turn]
+    return [(float(t), bodies[r]) for t, r in zip(due, rows)], due >= LEAD_S, labels[rows]
+
+
+def judge(answers, counts, truth):
+    earned = [0.0 if outcome != "answered" else
+              (read[0] == right) * (1 - float(variants_bound.sigmoid_penalty(1000 * seconds / SLO_MS - 1)))
+              for (outcome, seconds, read), right, counted in zip(answers, truth, counts) if counted]
+    return statistics.mean(earned)
+
+
+def rounds_of(records, repository, rounds, seconds):
+    bearable = variants_zoo.bearable_rps(records)
+    turns = [(load, seed, policy, way) for load in LOADS for seed in range(1, rounds + 1)
+             for policy in POLICIES for way in WAYS]
+    for load, seed, policy, way in tqdm.tqdm(turns, "serving", disable=None):
+        asked, counts, truth = requests(seed, load * bearable, seconds)
+        config = variants_served.configuration(
+            records, repository, SLO_MS - WAY_MS, policy, k=variants_specialists.K,
+            data_aware=variants_mixes.WAYS[way][1], short_circuit=False)
+        with variants_served.server.Server(config) as running:
+            answers, lags_ms = open_loop.drive(running.grpc, asked)
+        yield {"load": load, "round": seed, "policy": policy, "way": way,
+               "utility": judge(answers, counts, truth), "lag_ms": float(numpy.quantile(lags_ms, 0.99))}
+
+
+def measure(rounds, seconds, keep):
+    records = variants_zoo.load(variants_specialists.RECORDS)
+    with tempfile.TemporaryDirectory() as repository:
+        records = variants_served.build(repository, records, TIMES)
+        rows = list(rounds_of(records, repository, rounds, seconds))
+    print(plot.table(["load, round, policy", *WAYS, "sent late at most, ms"],
+                     [[f"{a['load']}x, {a['round']}, {a['policy']}", a["utility"], b["utility"],
+                       max(a["lag_ms"], b["lag_ms"])] for a, b in zip(rows[::2], rows[1::2])]))
+    if keep:
+        record.write("variants_specialists_served", {
+            "machine": records["machine"], "load_1_rps": variants_zoo.bearable_rps(records),
+            "seconds": seconds, "stream": STREAM, "slo_ms": SLO_MS, "rows": rows})
