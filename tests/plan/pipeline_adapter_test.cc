@@ -45,5 +45,26 @@ TEST(PipelineAdapter, EveryStageHasAReplica) {
   for (const PipelineStagePlan& plan : adapter.current()) EXPECT_EQ(plan.replicas, 1);
 }
 
+// Sixteen parts of workers serve sixteen times the rate, but nobody comes sixteen times as often to
+// fill a batch.
+TEST(PipelineAdapter, BatchesOfSharedWorkersFillAsRequestsCome) {
+  PipelineAdapterOptions options = of_two_stages(100);
+  for (PipelineStage& stage : options.problem.stages) {
+    for (PipelineVariant& v : stage.variants) {
+      v.cost /= PipelineAdapter::kShares;
+      v.latency = TableLatency{{{1, 100}, {8, 200}}};
+    }
+  }
+  options.problem.batch_sizes = {1, 8};
+  options.problem.beta = 1;
+  options.shares = PipelineAdapter::kShares;
+  PipelineAdapter adapter(options);
+  const PipelineDecision decision = adapter.decide(4);  // a batch of 8 takes 1.75 s to fill
+  ASSERT_TRUE(decision.answer.feasible);
+  EXPECT_EQ(decision.problem.rate_rps, 64);
+  EXPECT_EQ(decision.problem.filling_rps, 4);
+  for (const PipelineStagePlan& plan : decision.answer.stages) EXPECT_EQ(plan.batch, 1u);
+}
+
 }  // namespace
 }  // namespace fermata::plan

@@ -14,7 +14,7 @@ namespace {
 plan::PipelineAdapterOptions planner_options(const AdapterOptions& options, double shares,
                                              double cores) {
   plan::PipelineAdapterOptions made{
-      .problem = options.limits, .margin = options.margin * shares, .least_rate_rps = shares};
+      .problem = options.limits, .margin = options.margin, .shares = shares};
   made.problem.max_replicas *= shares;
   if (!options.dedicated) made.problem.max_cost = std::min(made.problem.max_cost, cores);
   return made;
@@ -53,7 +53,7 @@ Adapter::Adapter(const ServiceOptions& options, const WorkerOptions& workers,
       slo_(options.slo),
       options_(*options.pipeline->adapter),
       threads_(workers.types.front().threads),
-      shares_(options_.dedicated ? 1 : kShares),
+      shares_(options_.dedicated ? 1 : plan::PipelineAdapter::kShares),
       network_(std::move(forecast)),
       square_root_(options_.quantile),
       planner_(

@@ -60,9 +60,6 @@ class Adapter {
   PipelineStatistics statistics() const;
 
   static constexpr size_t kKept = 16;
-  // Stages that share workers: a replica of a problem stands for so small a part of one, which
-  // serves so many times the rate.
-  static constexpr double kShares = 16;
 
  private:
   Adapter(const ServiceOptions& options, const WorkerOptions& workers,
@@ -83,7 +80,7 @@ class Adapter {
   const std::optional<Duration> slo_;
   const AdapterOptions options_;
   const uint32_t threads_;
-  const double shares_;  // of a worker, that a replica is
+  const double shares_;  // of a worker, that a replica is: PipelineAdapterOptions
   const std::unique_ptr<ForecastModel> network_;
   estimate::LoadWindow loads_;
   estimate::SquareRootForecast square_root_;

@@ -70,7 +70,9 @@ void PipelineAdapter::measured(std::vector<PipelineStage> stages, double sla_ms)
 
 PipelineDecision PipelineAdapter::decide(double forecast_rps) {
   PipelineDecision decision{options_.problem, {}, false};
-  decision.problem.rate_rps = std::max(forecast_rps * options_.margin, options_.least_rate_rps);
+  const double rate = std::max(forecast_rps * options_.margin, options_.least_rate_rps);
+  decision.problem.rate_rps = rate * options_.shares;
+  if (options_.shares != 1) decision.problem.filling_rps = rate;
   decision.answer = plan_pipeline(decision.problem);
   std::vector<PipelineStagePlan> next = current_;
   if (decision.answer.feasible) {

@@ -19,6 +19,10 @@ struct PipelineAdapterOptions {
   std::vector<uint32_t> replicas;  // of RIM, by stage
   double margin = 1;               // on the forecast
   double least_rate_rps = 1;       // is planned for in any case
+  // Stages share workers: a problem's replica is one of so many parts of a worker and its rate so
+  // many times that of the requests, at which batches fill all the same. Costs and max_replicas are
+  // of such parts.
+  double shares = 1;
 };
 
 struct PipelineDecision {
@@ -33,6 +37,7 @@ struct PipelineDecision {
 class PipelineAdapter {
  public:
   static constexpr double kMostFallback = 100;
+  static constexpr double kShares = 16;  // of a worker, where stages share them
 
   // Options of a method fit: as many variants or replicas as stages, and the variants exist.
   explicit PipelineAdapter(PipelineAdapterOptions options);

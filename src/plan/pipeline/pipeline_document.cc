@@ -174,6 +174,8 @@ PipelineProblem read_pipeline_at(Reader root, std::optional<double> rate_rps) {
   const Reader rate = fields["rate_rps"];
   p.rate_rps = rate.positive(rate_rps);
   if (p.rate_rps > kHighestRate) rate.fail(fmt::format("at most {}", kHighestRate));
+  const Reader filling = fields["filling_rps"];
+  if (filling.present()) p.filling_rps = filling.positive();
   const Reader sla = fields["sla_ms"];
   p.alpha = fields["alpha"].between(0, kLargestWeight);
   p.beta = fields["beta"].between(0, kLargestWeight);
@@ -204,6 +206,7 @@ Json write_pipeline_problem(const PipelineProblem& problem) {
               {"delta", problem.delta},
               {"accuracy", problem.accuracy == PipelineAccuracy::kPas ? "pas" : "pas-prime"},
               {"batch_sizes", problem.batch_sizes}};
+  if (problem.filling_rps > 0) out["filling_rps"] = problem.filling_rps;
   if (std::isfinite(problem.max_replicas)) out["max_replicas"] = problem.max_replicas;
   if (std::isfinite(problem.max_cost)) out["max_cost"] = problem.max_cost;
   out["max_steps"] = problem.max_steps;
