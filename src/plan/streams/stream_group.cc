@@ -16,6 +16,7 @@ double StreamGroup::load_with(uint32_t out, uint32_t in) const {
 
 StreamGroup::Changed StreamGroup::rank_with(uint32_t out, uint32_t in) const {
   Changed changed = {load_with(out, in)};
+  if (changed.load > (out == kNoGroup ? most_ : most_without_)) changed.rank = tables_->ranks();
   while (changed.rank < tables_->ranks() && changed.load > capacity_with(changed.rank, out, in)) {
     ++changed.rank;
   }
@@ -35,22 +36,22 @@ void StreamGroup::change(uint32_t out, uint32_t in) {
   if (in != kNoGroup) members_.push_back(in);
   load_ = 0;
   for (const uint32_t c : members_) load_ += tables_->rate(c);
-  least_.resize(tables_->ranks());
-  second_.resize(tables_->ranks());
-  holder_.assign(tables_->ranks(), kNoGroup - 1);
-  for (uint32_t r = 0; r < tables_->ranks(); ++r) {
-    const absl::Span<const double> capacity = tables_->capacity(r);
-    least_[r] = second_[r] = tables_->highest(r);
-    for (const uint32_t c : members_) {
-      if (capacity[c] <= least_[r]) {
-        second_[r] = least_[r];
-        least_[r] = capacity[c];
-        holder_[r] = c;
-      } else {
-        second_[r] = std::min(second_[r], capacity[c]);
-      }
+  const uint32_t ranks = tables_->ranks();
+  least_.resize(ranks);
+  holder_.assign(ranks, kNoGroup - 1);
+  for (uint32_t r = 0; r < ranks; ++r) least_[r] = tables_->highest(r);
+  second_ = least_;
+  for (const uint32_t c : members_) {
+    const double* capacity = tables_->capacity_of(c);
+    for (uint32_t r = 0; r < ranks; ++r) {
+      const bool holds = capacity[r] <= least_[r];
+      second_[r] = holds ? least_[r] : std::min(second_[r], capacity[r]);
+      least_[r] = holds ? capacity[r] : least_[r];
+      holder_[r] = holds ? c : holder_[r];
     }
   }
+  most_ = *std::max_element(least_.begin(), least_.end());
+  most_without_ = *std::max_element(second_.begin(), second_.end());
 }
 
 }  // namespace fermata::plan

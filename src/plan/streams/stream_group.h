@@ -40,6 +40,7 @@ class StreamGroup {
   // By rank: the least capacity of the members, whose it is, and the least of the others.
   std::vector<double> least_, second_;
   std::vector<uint32_t> holder_;
+  double most_ = 0, most_without_ = 0;  // of least_; of second_: nobody carries more
 };
 
 }  // namespace fermata::plan

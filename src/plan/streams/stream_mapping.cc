@@ -104,11 +104,20 @@ void StreamMapper::find_clients(uint32_t rank) {
 }
 
 const StreamGroups& StreamMapper::map(const std::vector<uint32_t>& ranks) {
-  std::fill(groups_.begin(), groups_.end(), kNoGroup);
-  for (uint32_t worker = 0; worker < ranks.size(); ++worker) {
+  const auto differs = std::mismatch(ranks.begin(), ranks.end(), mapped_.begin(), mapped_.end());
+  auto worker = static_cast<uint32_t>(differs.first - ranks.begin());
+  for (uint32_t& group : groups_) {
+    if (group != kNoGroup && group >= worker) group = kNoGroup;
+  }
+  steps_by_worker_.resize(ranks.size());
+  steps_ = std::accumulate(steps_by_worker_.begin(), steps_by_worker_.begin() + worker, steps_);
+  for (; worker < ranks.size(); ++worker) {
+    const uint64_t before = steps_;
     find_clients(ranks[worker]);
     for (const uint32_t c : chosen_) groups_[c] = worker;
+    steps_by_worker_[worker] = steps_ - before;
   }
+  mapped_ = ranks;
   return groups_;
 }
 

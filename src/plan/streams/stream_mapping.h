@@ -14,9 +14,11 @@ class StreamMapper {
  public:
   explicit StreamMapper(const StreamTables& tables);
 
-  // `ranks`, one for each worker, ascending: client to worker.
+  // `ranks`, one for each worker, ascending: client to worker. Workers before the first one whose
+  // rank differs from the last call's keep their clients.
   const StreamGroups& map(const std::vector<uint32_t>& ranks);
-  // The work so far: words of bits, workers * clients * throughput / (64 h) a mapping.
+  // The work so far, what was kept included: words of bits, workers * clients * throughput / (64 h)
+  // a mapping.
   uint64_t steps() const { return steps_; }
 
  private:
@@ -38,7 +40,9 @@ class StreamMapper {
   };
   std::vector<std::vector<Row>> by_budget_;
   StreamGroups groups_;
-  uint32_t words_ = 1;  // of a row
+  std::vector<uint32_t> mapped_;           // the last ranks
+  std::vector<uint64_t> steps_by_worker_;  // that they took
+  uint32_t words_ = 1;                     // of a row
   std::vector<uint64_t> sums_;
   std::vector<uint32_t> rows_, chosen_;
   uint64_t steps_ = 0;
