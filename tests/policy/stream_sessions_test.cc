@@ -46,6 +46,20 @@ TEST(StreamSessions, AFrameHasWhatTheWayLeavesOfItsObjective) {
   EXPECT_EQ(sessions.advice("a").input_size, 100);  // the smallest until there is a plan
 }
 
+// Two parts of one worker that keep their DNNs from plan to plan switch nothing.
+TEST(StreamSessions, AWorkerInPartsSwitchesOnce) {
+  StreamSessions sessions(three_sizes());
+  ASSERT_TRUE(sessions.hello(frame_of("a"), second(1)).ok());
+  ASSERT_TRUE(sessions.hello(frame_of("b"), second(1)).ok());
+  const plan::StreamProblem problem = sessions.problem(second(1));
+  plan::StreamPlan plan;
+  plan.served = 2;
+  plan.workers = {{0, 1, 1, {0}}, {0, 2, 1, {1}}};
+  for (int i = 0; i < 5; ++i) sessions.planned(problem, plan);
+  EXPECT_EQ(sessions.totals().switches, 1u);
+  EXPECT_EQ(sessions.advice("b").input_size, 300);
+}
+
 // A plan counts on what a client is sure of, but caution does not leave it unserved.
 TEST(StreamSessions, PlansCountOnTheSureBandwidth) {
   StreamSessions sessions(three_sizes());

@@ -297,6 +297,13 @@ plan::StreamProblem StreamSessions::problem(Time now) {
   return p;
 }
 
+void StreamSessions::switch_to(uint32_t worker, uint32_t variant) {
+  const uint32_t before = std::exchange(current_[worker], variant);
+  totals_.switches += before != variant;
+  const uint32_t apart = std::max(before, variant) - std::min(before, variant);
+  totals_.near_switches += apart > 0 && apart <= kPrefetched;
+}
+
 void StreamSessions::planned(const plan::StreamProblem& problem, const plan::StreamPlan& plan) {
   ++totals_.plans;
   const auto session_of = [&](uint32_t client) -> Session* {
@@ -310,11 +317,10 @@ void StreamSessions::planned(const plan::StreamProblem& problem, const plan::Str
       session->unmapped_unseen = !session->sizes.known();
     }
   }
+  std::vector<bool> seen(current_.size());  // of a worker in parts, what its first part runs counts
   for (const plan::StreamPlan::Worker& worker : plan.workers) {
-    const uint32_t before = std::exchange(current_[worker.worker], worker.variant);
-    totals_.switches += before != worker.variant;
-    const uint32_t apart = std::max(before, worker.variant) - std::min(before, worker.variant);
-    totals_.near_switches += apart > 0 && apart <= kPrefetched;
+    if (!seen[worker.worker]) switch_to(worker.worker, worker.variant);
+    seen[worker.worker] = true;
     std::vector<Session*> members;
     for (const uint32_t c : worker.clients) {
       Session* session = session_of(c);

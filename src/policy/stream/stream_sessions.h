@@ -140,6 +140,7 @@ class StreamSessions {
                       double slo_ms, double scale) const;
   std::optional<double> batches_ahead(const Session& session) const;
   Duration shift(const Session& session) const;
+  void switch_to(uint32_t worker, uint32_t variant);
   void set_phases(const plan::StreamPlan::Worker& worker, std::vector<Session*> members);
 
   StreamSettings settings_;
