@@ -29,7 +29,12 @@ int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold) {
 uint32_t PoolSize::next(int64_t to_add, uint32_t planned) {
   spare_ = calm_ == 0 ? -to_add : std::min(spare_, -to_add);
   calm_ = to_add < 0 ? calm_ + 1 : 0;
-  int64_t wanted = size_ + std::max<int64_t>(to_add, 0);
+  given_up_ = std::max<int64_t>(given_up_ + planned_ - planned, 0);
+  planned_ = planned;
+  const int64_t leave = std::clamp<int64_t>(-to_add, 0, given_up_);
+  given_up_ -= leave;
+  spare_ = std::max<int64_t>(spare_ - leave, 0);
+  int64_t wanted = size_ + std::max<int64_t>(to_add, 0) - leave;
   if (calm_ >= kCalm) {
     wanted -= (spare_ + 1) / 2;
     calm_ = 0;

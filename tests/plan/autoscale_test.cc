@@ -54,5 +54,17 @@ TEST(Autoscale, WhoFailsRequestsBesideIdleWorkersKeepsWhatItHas) {
   EXPECT_EQ(workers_to_add({10, 0.02, 0.9}, 0.05), -9);
 }
 
+TEST(PoolSize, WhatAPlanGivesUpLeavesAsSoonAsItIdles) {
+  PoolSize pool(1, 40);
+  EXPECT_EQ(pool.next(0, 30), 30u);
+  EXPECT_EQ(pool.next(0, 10), 30u);    // the load that was planned for is still there
+  EXPECT_EQ(pool.next(-8, 10), 22u);   // as many as idled
+  EXPECT_EQ(pool.next(-15, 10), 10u);  // the rest; never below the plan
+  EXPECT_EQ(pool.next(3, 10), 13u);    // what the signal adds goes by its own rule
+  EXPECT_EQ(pool.next(-2, 10), 13u);
+  EXPECT_EQ(pool.next(-2, 10), 13u);
+  EXPECT_EQ(pool.next(-2, 10), 12u);
+}
+
 }  // namespace
 }  // namespace fermata::plan
