@@ -104,6 +104,7 @@ void Run::add_workers() {
     workers_.resize(workers_.size() + scenario_.workers[type].count, {.type = type});
   }
   next_end_.resize(workers_.size());
+  serving_ = result_.workers;
 }
 
 Result Run::go() {
@@ -116,14 +117,15 @@ Result Run::go() {
   const Time end = to_ + longest;
   stop_arrivals_at(end);
   while (true) {
-    const Time next =
-        std::min({next_end_.top(), next_arrival_.top(), next_evidence(), next_wake()});
+    const Time next = std::min(
+        {next_end_.top(), next_arrival_.top(), next_evidence(), adaptation_.next(), next_wake()});
     if (next > end && unended_ == 0) break;
     step();
     if (options_.progress && result_.events % kProgressEvery == 0) {
       options_.progress(std::min(1.0, (next - Time()).seconds() / (end - Time()).seconds()));
     }
   }
+  charge(to_);
   for (const ModelResult& m : result_.models) {
     FERMATA_CHECK(m.offered == m.on_time + m.late + m.dropped);
   }
@@ -142,12 +144,14 @@ void Run::stop_arrivals_at(Time end) {
 void Run::step() {
   ++result_.events;
   const Time end = next_end_.top(), arrival = next_arrival_.top();
-  const Time wake = next_wake(), evidence = next_evidence();
+  const Time wake = next_wake(), evidence = next_evidence(), adapted = adaptation_.next();
   Time now;
-  if (end <= arrival && end <= wake && end <= evidence) {
+  if (end <= arrival && end <= wake && end <= evidence && end <= adapted) {
     end_batch(now = end);
-  } else if (evidence <= arrival && evidence <= wake) {
+  } else if (evidence <= arrival && evidence <= wake && evidence <= adapted) {
     learn(now = evidence);
+  } else if (adapted <= arrival && adapted <= wake) {
+    adapt(now = adapted);
   } else if (arrival <= wake) {
     arrive(now = arrival);
   } else {
@@ -165,6 +169,8 @@ void Run::arrive(Time now) {
   const Duration slo = draw_slo(source);
   const Time deadline = slo.is_infinite() ? Time::infinite() : now + slo;
   const uint32_t items = draw_items(source.demand->items, source.drawn);
+  if (source.pipeline != nullptr)
+    adaptation_.asked(i - (sources_.size() - scenario_.pipelines.size()));
   if (measured(now)) {
     ++result_.models[i].offered;
     result_.models[i].items += items;
@@ -331,6 +337,9 @@ absl::StatusOr<Result> run(const Scenario& scenario, const RunOptions& options) 
   if (absl::c_any_of(scenario.ensembles, of_models) &&
       !scheduler->serves(policy::Kind::kEnsemble)) {
     return invalid("scheduler '{}' serves no ensembles", scenario.scheduler);
+  }
+  if (scenario.workers.front().least && !scheduler->workers_may_leave()) {
+    return invalid("workers do not come and go under scheduler '{}'", scenario.scheduler);
   }
   if (options.listener) scheduler = options.listener(std::move(scheduler));
   return Run(scenario, options, std::move(scheduler)).go();

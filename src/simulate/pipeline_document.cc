@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/topological.h"
+#include "plan/pipeline/pipeline_document.h"
 #include "simulate/application_document.h"
 #include "simulate/arrivals_document.h"
 #include "simulate/demand_document.h"
@@ -15,6 +16,7 @@ namespace fermata::simulate {
 namespace {
 
 constexpr size_t kMostStages = 1000;
+constexpr double kLargestWeight = 1e9;
 
 // Several variants under a name of the stage's own; the first of them to be added.
 void read_stage_variants(Reader value, const SimulatedPipeline& pipeline, SimulatedStage& stage,
@@ -94,6 +96,21 @@ void order_stages(Reader value, std::vector<std::vector<std::pair<Reader, std::s
   stages = std::move(ordered);
 }
 
+SimulatedAdapter read_adapter(Reader value) {
+  ObjectReader fields = value.object();
+  SimulatedAdapter adapter;
+  adapter.interval = Duration::seconds(fields["interval_s"].integer(1, 86'400, 10));
+  adapter.quantile = fields["quantile"].between(0.01, 0.99, adapter.quantile);
+  adapter.margin = fields["margin"].between(0.01, 100, adapter.margin);
+  adapter.variants = fields["variants"].choice({"planned", "any"}, 0) == 0;
+  plan::PipelineProblem& limits = adapter.limits;
+  limits.alpha = fields["alpha"].between(0, kLargestWeight, 10.0);
+  limits.beta = fields["beta"].between(0, kLargestWeight, 1.0);
+  limits.delta = fields["delta"].between(0, kLargestWeight, 1e-6);
+  limits.batch_sizes = plan::read_pipeline_batch_sizes(fields["batch_sizes"]);
+  return adapter;
+}
+
 SimulatedPipeline read_pipeline(Reader value, Scenario& scenario, ServiceNames& named) {
   ObjectReader fields = value.object();
   SimulatedPipeline pipeline;
@@ -103,6 +120,12 @@ SimulatedPipeline read_pipeline(Reader value, Scenario& scenario, ServiceNames& 
   pipeline.share = fields["share"].non_negative(1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) {
     pipeline.arrival = read_arrivals(arrival);
+  }
+  if (Reader adapter = fields["adapter"]; adapter.present()) {
+    pipeline.adapter = read_adapter(adapter);
+    if (pipeline.slo.is_infinite() || pipeline.share == 0) {
+      adapter.fail("an slo_ms to plan for, and a share above 0");
+    }
   }
   std::vector<std::vector<std::pair<Reader, std::string>>> after;
   std::set<std::string> names;
@@ -125,6 +148,23 @@ SimulatedPipeline read_pipeline(Reader value, Scenario& scenario, ServiceNames& 
 void read_pipelines(Reader value, Scenario& scenario, ServiceNames& named) {
   for (Reader entry : value.list(1)) {
     scenario.pipelines.push_back(read_pipeline(entry, scenario, named));
+  }
+}
+
+void check_adapters(Reader value, const Scenario& scenario) {
+  const size_t models = scenario.models.size();
+  for (const SimulatedPipeline& pipeline : scenario.pipelines) {
+    for (const SimulatedStage& stage : pipeline.stages) {
+      const bool planned = stage.service < models ||
+                           (stage.service - models < scenario.applications.size() &&
+                            !has_services(scenario.applications[stage.service - models].variants));
+      if (!pipeline.adapter || planned) continue;
+      value.fail(
+          fmt::format("stages that are models or have variants that are, where an adapter plans; "
+                      "not '{}' of '{}'",
+                      stage.name, pipeline.name));
+      return;
+    }
   }
 }
 

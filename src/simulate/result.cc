@@ -1,6 +1,7 @@
 #include "simulate/result.h"
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "plan/autoscale.h"
@@ -89,7 +90,8 @@ Json write_source(const ModelResult& m) {
 
 Json write_autoscale(const Result& result, double bad_rate) {
   const double idle = std::max(0.0, 1 - result.utilization());
-  const int64_t add = plan::workers_to_add({result.workers, bad_rate, idle});
+  const auto workers = static_cast<uint32_t>(std::lround(result.mean_workers()));
+  const int64_t add = plan::workers_to_add({workers, bad_rate, idle});
   return {{"add_workers", std::max<int64_t>(add, 0)},
           {"give_back_workers", std::max<int64_t>(-add, 0)}};
 }
@@ -123,7 +125,8 @@ Json write_result(const Result& result) {
                {"bad_rate", sum.bad_rate()},
                {"late", sum.late},
                {"dropped", sum.dropped},
-               {"worker_utilization", result.utilization()},
+               {"workers", result.mean_workers()},
+               {"worker_utilization", std::min(1.0, result.utilization())},
                {"autoscale", write_autoscale(result, sum.bad_rate())},
                {"events", result.events},
                {"models", std::move(models)}};

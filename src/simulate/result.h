@@ -53,11 +53,13 @@ struct Result {
       models;  // the scenario's, then its applications, ensembles and pipelines
   Duration duration;
   uint32_t workers = 0;
-  Duration busy;  // of all workers, within the measured time
+  Duration busy;         // of all workers, within the measured time
+  Duration worker_time;  // that they served in it
   uint64_t events = 0;
   uint64_t hash = 0;  // over every decision of the run, in order
 
-  double utilization() const { return busy.seconds() / (duration.seconds() * workers); }
+  double utilization() const { return busy.seconds() / worker_time.seconds(); }
+  double mean_workers() const { return worker_time.seconds() / duration.seconds(); }
   double worst_bad_rate() const;
 };
 

@@ -13,6 +13,7 @@
 #include "policy/batch/min_tree.h"
 #include "policy/scheduler.h"
 #include "policy/tree/service_tree.h"
+#include "simulate/adaptation.h"
 #include "simulate/driver.h"
 #include "simulate/examples.h"
 
@@ -36,11 +37,13 @@ class Run {
     const SimulatedEnsemble* ensemble = nullptr;
     const SimulatedPipeline* pipeline = nullptr;
     const Demand* demand = nullptr;
-    Random random{0};             // of an ensemble's queries, of an application's deadlines
-    Random drawn{0};              // of mixed deadlines and items, and of what stages make
-    uint32_t most_items = 1;      // of one task
-    ServiceId service, parts;     // the tree's, the latter for requests of more items
-    std::vector<size_t> members;  // sources, of one that is made of services
+    Random random{0};                // of an ensemble's queries, of an application's deadlines
+    Random drawn{0};                 // of mixed deadlines and items, and of what stages make
+    uint32_t most_items = 1;         // of one task
+    ServiceId service, parts;        // the tree's, the latter for requests of more items
+    std::vector<size_t> members;     // sources, of one that is made of services
+    std::vector<KeyId> answers;      // of an application or ensemble that is not
+    std::vector<ServiceId> options;  // of a stage that is planned: the tree's, by variant
 
     const std::string& name() const;
     // Of an application or ensemble.
@@ -73,6 +76,7 @@ class Run {
     size_t source = 0;
     JobId parent;        // none: the root
     uint32_t child = 0;  // its number among the parent's
+    KeyId key;           // of a stage's planned variant; none: the source's
     uint32_t items = 1;
     Time started, deadline;         // the latter is the root's
     bool measured = false;          // the root is, and somebody waits for it
@@ -89,6 +93,7 @@ class Run {
   void add_ensembles();
   void add_pipelines();
   void add_composites();
+  void add_options(const Source& pipeline);
   static policy::ServiceInfo info_of(const Source& source, const std::vector<KeyId>& answers);
   void add_answers(Source& source);
   std::unique_ptr<policy::NodeChooser> chooser_of(const Source& source) const;
@@ -102,6 +107,9 @@ class Run {
   void arrive(Time now);
   void end_batch(Time now);
   void act(Time now);
+  void adapt(Time now);
+  void serve_with(uint32_t workers, Time now);
+  void charge(Time now);
   void start(policy::Batch& batch, Time now);
   void drift_away(policy::Batch& batch, const WorkerState& worker) const;
   void measure(const Running& batch, uint32_t worker_type, Time now);
@@ -178,6 +186,9 @@ class Run {
   std::vector<WorkerState> workers_;
   policy::MinTree next_end_;  // by worker
   policy::Decisions decisions_, acting_;
+  Adaptation adaptation_{scenario_};
+  uint32_t serving_ = 0;
+  Time charged_;                     // until when workers are counted
   uint64_t jobs_ = 0, unended_ = 0;  // of the measured ones
   Time last_arrival_ = Time::infinite();
   std::vector<KeyId> places_;  // by key, what traces call it

@@ -63,6 +63,7 @@ void Run::add_answers(Source& source) {
   source.key = scheduler_->add_service(info_of(source, answers));
   know(source.key, source.name(), sources_.size());
   add_to_tree(source, answers, 1);
+  source.answers = std::move(answers);
 }
 
 void Run::add_applications() {
@@ -184,7 +185,9 @@ void Run::learn(Time now) {
 
 double Run::judge(const policy::Task& task, const std::string* variant, Time finish,
                   ModelResult* counted) {
-  const SimulatedApplication& application = *source_of(task).application;
+  const Branch* own = branch(task.job);
+  const Source& source = own != nullptr ? sources_[own->source] : source_of(task);
+  const SimulatedApplication& application = *source.application;
   const Example* e = nullptr;
   if (const auto example = examples_.find(task.job); example != examples_.end()) {
     e = example->second;

@@ -45,6 +45,7 @@ std::unique_ptr<policy::NodeChooser> Run::chooser_of(const Source& source) const
     std::vector<policy::PipelineStage> stages;
     for (size_t s = 0; s < members.size(); ++s) {
       stages.push_back({members[s], source.pipeline->stages[s].after});
+      stages.back().options = sources_[source.members[s]].options;
     }
     return std::make_unique<policy::PipelineChooser>(std::move(stages));
   }
@@ -69,6 +70,7 @@ void Run::add_composites() {
   for (const uint32_t s : topological_order(members).order) {
     Source& source = sources_[s];
     if (source.members.empty()) continue;
+    add_options(source);
     source.service = tree_.add(chooser_of(source));
     source.parts =
         tree_.add(std::make_unique<policy::PartsChooser>(source.service, source.most_items));
@@ -90,8 +92,10 @@ Run::Branch* Run::branch(JobId id) {
 
 void Run::begin(JobId id, Branch made, Time deadline, bool begun, Time now) {
   Source& source = sources_[made.source];
-  made.has_parts = made.items > source.most_items;
-  made.task = {id, source.key, now, deadline, made.items};
+  const bool planned = !made.key.is_none();
+  made.has_parts = made.items > (planned ? latencies_[made.key.index()].slowest()->max_batch()
+                                         : source.most_items);
+  made.task = {id, planned ? made.key : source.key, now, deadline, made.items};
   made.task.begun = begun;
   Branch& own = branches_[id] = made;
   if (source.members.empty() && !own.has_parts) return nominate(own.task, source, now);
@@ -126,6 +130,8 @@ void Run::start_branch(const policy::TreeDecisions::Started& started, Time now) 
   if (!parent->has_parts) {
     own.source = sources_[parent->source].members[started.child];
     own.result = &result_.models[parent->source].stages[started.child];
+    if (started.option != policy::kAnyOption)
+      own.key = sources_[own.source].answers[started.option];
     if (own.measured) {
       ModelResult& stage = *own.result;
       // Tried again, it is the same request.

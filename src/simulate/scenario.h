@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "model/latency.h"
+#include "plan/pipeline/pipeline_problem.h"
 #include "plan/variants/penalty.h"
 #include "policy/ensemble/ensemble.h"
 #include "policy/types.h"
@@ -128,6 +129,15 @@ struct SimulatedStage {
       1;  // of the requests that its first `after` has answered, the share that it runs for
 };
 
+// How the variants of a pipeline's stages are planned while it runs (IPA), with stages that share
+// the workers: models, and services with variants that are models.
+struct SimulatedAdapter {
+  plan::PipelineProblem limits;  // weights and bounds; its rate, SLA and stages are not read
+  Duration interval = Duration::seconds(10);  // whole seconds
+  double quantile = 0.9, margin = 1;          // of the square-root forecast, on it
+  bool variants = true;  // requests take those that are planned; else any, and workers are planned
+};
+
 // Requests that run through several services, one after another (IPA).
 struct SimulatedPipeline {
   std::string name;
@@ -136,12 +146,16 @@ struct SimulatedPipeline {
   double share = 1;
   ArrivalProcess arrival;
   std::vector<SimulatedStage> stages;  // each after those that it names
+  std::optional<SimulatedAdapter> adapter = {};
 };
 
 struct WorkerGroup {
   std::string type;
   uint32_t count = 1;
   double memory_mb = 0;  // 0: not limited
+  // They come and go, as the load asks: at least so many, at most `count`.
+  std::optional<uint32_t> least = {};
+  Duration apply = {};  // from such a decision, or a plan, until it is in force
 };
 
 // Requests a second.

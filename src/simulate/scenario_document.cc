@@ -18,12 +18,20 @@ namespace {
 
 constexpr double kLeastDrift = 0.1, kMostDrift = 10;
 constexpr int64_t kMostWorkers = 1'000'000;
+constexpr double kLongestApplySeconds = 86'400;
 
-WorkerGroup read_group(Reader value) {
+WorkerGroup read_group(Reader value, bool may_be_auto = false) {
   ObjectReader fields = value.object();
   WorkerGroup group;
   group.type = fields["type"].string("default");
-  group.count = static_cast<uint32_t>(fields["count"].integer(1, kMostWorkers, 1));
+  if (Reader count = fields["count"]; may_be_auto && count.is_string()) {
+    count.choice({"auto"});
+    group.count = static_cast<uint32_t>(fields["max"].integer(1, kMostWorkers));
+    group.least = static_cast<uint32_t>(fields["min"].integer(1, group.count, 1));
+    group.apply = Duration::from_seconds(fields["apply_s"].between(0, kLongestApplySeconds, 0.0));
+  } else {
+    group.count = static_cast<uint32_t>(count.integer(1, kMostWorkers, 1));
+  }
   group.memory_mb = fields["memory_mb"].non_negative(0);
   return group;
 }
@@ -32,7 +40,7 @@ WorkerGroup read_group(Reader value) {
 // are put together.
 std::vector<WorkerGroup> read_workers(Reader value) {
   if (!value.is_list()) {
-    if (value.is_object()) return {read_group(value)};
+    if (value.is_object()) return {read_group(value, /*may_be_auto=*/true)};
     value.fail("a map with count, or a list of such maps with a type each");
     return {};
   }
@@ -189,6 +197,7 @@ Scenario read_scenario(Reader root) {
   if (ensembles.present()) scenario.ensembles = read_ensembles(ensembles, scenario, named);
   if (pipelines.present()) read_pipelines(pipelines, scenario, named);
   if (!root.failed()) resolve_services(root, named, scenario);
+  if (!root.failed()) check_adapters(pipelines, scenario);
   check_total_share(root, scenario);
   Reader rate = fields["rate_rps"];
   scenario.rate_rps = read_rate(rate, scenario);

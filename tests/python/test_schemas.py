@@ -226,7 +226,7 @@ def test_a_variant_that_fits_no_worker_is_infeasible():
 def test_what_the_page_shows_runs():
     page = (ROOT / "docs" / "simulate.md").read_text()
     blocks = page.split("```yaml\n")[1:]
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     for block in blocks:
         text = block.split("```")[0]
         kind = "adapt" if text.startswith("pipeline:") else "simulate"

@@ -176,6 +176,81 @@ models: [{name: a, latency_ms: {alpha: 1, beta: 5}, max_batch: 8,
   EXPECT_EQ(a.late, 0u);
 }
 
+constexpr std::string_view kAdapted = R"(
+warmup_s: 0
+duration_s: 300
+rate_rps: 12
+workers: {count: auto, max: 12, apply_s: 2}
+pipelines:
+  - name: p
+    slo_ms: 2000
+    adapter: {alpha: ALPHA, variants: VARIANTS}
+    stages:
+      - {name: x, variants: [{name: light, latency_ms: {alpha: 20, beta: 20}, accuracy: 0.6},
+                             {name: heavy, latency_ms: {alpha: 150, beta: 150}, accuracy: 0.9}]}
+      - {name: y, service: m}
+models: [{name: m, latency_ms: {alpha: 5, beta: 5}, slo_ms: null, share: 0}]
+)";
+
+Result adapted(std::string_view variants, std::string_view alpha) {
+  std::string text(kAdapted);
+  const auto put = [&text](std::string_view what, std::string_view in_its_place) {
+    text.replace(text.find(what), what.size(), in_its_place);
+  };
+  put("VARIANTS", variants);
+  put("ALPHA", alpha);
+  const auto scenario = read_text(text);
+  EXPECT_TRUE(scenario.ok()) << scenario.status();
+  const auto result = run(*scenario);
+  EXPECT_TRUE(result.ok()) << result.status();
+  return *result;
+}
+
+// Two workers carry the heavy variant, a fraction of one the light one. Until there is a plan, one
+// worker serves.
+TEST(Pipelines, AnAdapterPlansVariantsAndWorkersComeAndGo) {
+  const Result accurate = adapted("planned", "100"), cheap = adapted("planned", "0.1");
+  EXPECT_GT(accurate.mean_workers(), 2);
+  EXPECT_LT(accurate.mean_workers(), 6);
+  EXPECT_LT(cheap.mean_workers(), 1.5);
+  const ModelResult &most = accurate.models.back(), &least = cheap.models.back();
+  EXPECT_LT(most.bad_rate(), 0.02);
+  EXPECT_LT(least.bad_rate(), 0.02);
+  EXPECT_GT(most.accuracy / static_cast<double>(most.on_time), 0.85);
+  EXPECT_NEAR(least.accuracy / static_cast<double>(least.on_time), 0.6, 0.01);
+}
+
+// Workers that the cheap plan leaves idle have time for the heavy variant.
+TEST(Pipelines, PlansMayLeaveVariantsOpen) {
+  const Result any = adapted("any", "0.1");
+  const ModelResult& p = any.models.back();
+  EXPECT_LT(any.mean_workers(), 5);
+  EXPECT_GT(p.accuracy / static_cast<double>(p.on_time), 0.61);
+}
+
+TEST(Pipelines, MistakesOfAdaptersAreSaid) {
+  EXPECT_THAT(
+      error("pipelines: [{name: p, slo_ms: null, adapter: {}, stages: [{name: x, service: a}]}]"),
+      HasSubstr("an slo_ms to plan for"));
+  EXPECT_THAT(error("pipelines: [{name: p, slo_ms: 9, share: 0, stages: [{name: x, service: a}]},"
+                    "{name: q, slo_ms: 9, adapter: {}, stages: [{name: x, service: p}]}]"),
+              HasSubstr("not 'x' of 'q'"));
+  for (const std::string_view workers :
+       {"{count: auto}", "{count: auto, max: 2, min: 3}", "{count: some}",
+        "[{count: auto, max: 2}]", "{count: 2, max: 3}"}) {
+    const auto scenario = read_text(
+        "workers: " + std::string(workers) +
+        "\nrate_rps: 1\nmodels: [{name: a, latency_ms: {alpha: 1, beta: 5}, slo_ms: 20}]");
+    EXPECT_FALSE(scenario.ok()) << workers;
+  }
+  auto scenario = read_text(
+      "workers: {count: auto, max: 2}\nrate_rps: 1\nscheduler: nexus\nmodels: [{name: a, "
+      "latency_ms: "
+      "{alpha: 1, beta: 5}, slo_ms: 20}]");
+  ASSERT_TRUE(scenario.ok());
+  EXPECT_THAT(run(*scenario).status().message(), HasSubstr("do not come and go"));
+}
+
 TEST(Pipelines, MistakesAreSaid) {
   EXPECT_THAT(error("pipelines: [{name: p, slo_ms: 9, stages: [{name: x, service: p}]}]"),
               HasSubstr("'p' contains itself"));
