@@ -1,3 +1,5 @@
+#include <utility>
+
 #include "base/random.h"
 #include "policy/scheduler.h"
 #include "scaling/cases.h"
@@ -14,19 +16,32 @@ class Keys {
     for (size_t w = 0; w < workers; ++w) add_worker();
     for (size_t k = 0; k < n; ++k) add();
   }
-  void add() { keys_.push_back(scheduler_->add_key({.name = "m", .latency = latency_})); }
+  void add() { add(latency_); }
+  void add(const LatencyByType& latency) {
+    keys_.push_back(scheduler_->add_key({.name = "m", .latency = latency}));
+  }
   void add_worker() {
     scheduler_->add_worker(now_, out_);
     out_.clear();
   }
   // One task for each, none of which a worker is free for but the first.
-  void nominate_all() {
+  void nominate_all(double budget_ms = 1e7) {
     Random random(7);
     for (const KeyId key : keys_) {
-      const Duration budget = Duration::from_millis(1e7 * (0.5 + random.uniform()));
+      const Duration budget = Duration::from_millis(budget_ms * (0.5 + random.uniform()));
       scheduler_->nominate({JobId(++jobs_), key, now_, now_ + budget}, now_, out_);
       act();
     }
+  }
+  // One task for each of these, whose deadlines no other batch leaves alone, and for as many others.
+  // All ends before the pool's load is computed again, which is done so often a second.
+  void nominate_beside_tight() {
+    const size_t n = std::exchange(keys_, {}).size();
+    for (size_t k = 0; k < n; ++k) add(quick_);
+    nominate_all(0.02);
+    keys_.clear();
+    for (size_t k = 0; k < n; ++k) add(slow_);
+    nominate_all();
   }
   void serve_all() {
     while (!running_.empty()) {
@@ -56,6 +71,8 @@ class Keys {
   }
 
   const LatencyByType latency_ = *LatencyTable::make(LinearLatency{1, 4}, 16);
+  const LatencyByType quick_ = *LatencyTable::make(LinearLatency{0.001, 0.004}, 16);
+  const LatencyByType slow_ = *LatencyTable::make(LinearLatency{0.001, 0.03}, 16);
   const LatencyByType slower_ = *LatencyTable::make(LinearLatency{2, 4}, 16);
   const std::unique_ptr<Scheduler> scheduler_;
   Decisions out_;
@@ -81,7 +98,9 @@ void add_key_cases(Cases& cases) {
   cases.push_back({"keys_add", kKeys, [](size_t n) { measured([n] { Keys keys(n); }); }});
   add("keys_nominate", nothing, nominate);
   add("keys_freed", nominate, [](Keys& keys) { keys.serve_all(); });
-  cases.back().power = 2;  // a grant reads what is expected of every key (policy/pool/account.h)
+  add("keys_freed_tight", [](Keys& keys) { keys.nominate_beside_tight(); },
+      [](Keys& keys) { keys.serve_all(); });
+  cases.back().n = 1000;  // from where on a grant concerns as many keys as count
   add("keys_update", nothing, [](Keys& keys) { keys.update_all(); });
   add("keys_update_waiting", nominate, [](Keys& keys) { keys.update_all(); });
   add("keys_remove", nothing, [](Keys& keys) { keys.remove_all(); });

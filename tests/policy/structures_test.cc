@@ -34,6 +34,30 @@ TEST(MinTree, AgreesWithALinearScan) {
   }
 }
 
+TEST(MinTree, VisitsWhatIsBeforeInEitherOfTwo) {
+  Random random(2);
+  for (int step = 0; step < 2000; ++step) {
+    const size_t n = 1 + random.below(40), most = 1 + random.below(n);
+    MinTree here, there;
+    std::vector<size_t> expected, visited;
+    const auto at = [&random] { return Time::from_nanos(static_cast<int64_t>(random.below(20))); };
+    const Time before_here = at(), before_there = at();
+    here.resize(n);
+    there.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+      if (random.below(3) > 0) here.set(i, at());
+      if (random.below(3) > 0) there.set(i, at());
+      const bool is = here[i] < before_here || there[i] < before_there;
+      if (is && expected.size() < most) expected.push_back(i);
+    }
+    here.each_before(before_here, there, before_there, [&](size_t i) {
+      visited.push_back(i);
+      return visited.size() < most;
+    });
+    ASSERT_EQ(visited, expected);
+  }
+}
+
 void expect_same(const TaskQueue& queue, const std::vector<Task>& naive) {
   ASSERT_EQ(queue.size(), naive.size());
   uint64_t items = 0;

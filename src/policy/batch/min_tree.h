@@ -36,11 +36,27 @@ class MinTree {
     }
   }
 
+  // Calls visit(i), by ascending i, for those whose time here is before `here` or in another tree of
+  // the same size before `there`, until it returns false. O(log n) for each.
+  template <class Visit>
+  void each_before(Time here, const MinTree& other, Time there, const Visit& visit) const {
+    (void)walk(1, here, other, there, visit);
+  }
+
   Time operator[](size_t i) const { return values_[i]; }
   size_t top_index() const { return winner_[1]; }
   Time top() const { return values_[winner_[1]]; }
 
  private:
+  Time least(size_t node) const { return values_[winner_[node]]; }
+  template <class Visit>
+  bool walk(size_t node, Time here, const MinTree& other, Time there, const Visit& visit) const {
+    if (least(node) >= here && other.least(node) >= there) return true;
+    if (node >= leaves_) return visit(node - leaves_);
+    return walk(2 * node, here, other, there, visit) &&
+           walk(2 * node + 1, here, other, there, visit);
+  }
+
   size_t leaves_ = 0;
   std::vector<Time> values_;
   std::vector<uint32_t> winner_;  // [leaves_ + i] is i; [node] the smaller of its two children

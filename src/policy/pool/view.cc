@@ -9,6 +9,7 @@ namespace fermata::policy {
 void PoolView::add_key(KeyId key) {
   offers_.resize(std::max(offers_.size(), key.index() + size_t{1}));
   slack_.resize(offers_.size());
+  first_by_.resize(offers_.size());
   set_offer(Offer{key});
 }
 
@@ -21,6 +22,7 @@ void PoolView::add_model(KeyId key, KeyInfo info) {
 void PoolView::remove_model(KeyId key) {
   residents_.remove_key(key);
   infos_[key.index()] = {};
+  if (key.index() < offers_.size()) set_offer(Offer{key});  // nothing is expected of it any more
 }
 
 uint32_t PoolView::types_for(KeyId key) const {
@@ -39,6 +41,8 @@ void PoolView::set_offer(const Offer& offer) {
   const uint32_t there = offer.types & types_for(offer.key);
   if (there != 0) offers_[offer.key.index()].types = there;  // else it is loaded where it may run
   slack_.set(offer.key.index(), Time() + offer.outlook.slack);
+  const bool waits = offer.items > 0 && !offer.patient;
+  first_by_.set(offer.key.index(), waits ? offer.outlook.first_by : Time::infinite());
 }
 
 WorkerId PoolView::add_worker(uint32_t type, int64_t memory_bytes) {

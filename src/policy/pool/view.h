@@ -69,6 +69,14 @@ class PoolView {
   const Offer& offer(KeyId key) const { return offers_[key.index()]; }
   // The least Outlook::slack of all keys but one. O(log keys).
   Duration least_slack(KeyId but);
+  // Calls visit(offer), by ascending key, for those whose slack is less than `slack`, and those
+  // that have tasks with a deadline waiting the first of which must start before `until`; until it
+  // returns false. O(log keys) for each.
+  template <class Visit>
+  void each_pressed(Duration slack, Time until, const Visit& visit) const {
+    slack_.each_before(Time() + slack, first_by_, until,
+                       [&](size_t key) { return visit(offers_[key]); });
+  }
 
  private:
   struct Type {
@@ -85,7 +93,8 @@ class PoolView {
   std::vector<KeyInfo> infos_;  // by key
   Residents residents_;
   std::vector<Offer> offers_;
-  MinTree slack_;  // by key, counted from Time()
+  MinTree slack_;     // by key, counted from Time()
+  MinTree first_by_;  // by key: Outlook::first_by of those that wait with a deadline
 };
 
 }  // namespace fermata::policy
