@@ -189,7 +189,6 @@ void add_service_cases(Cases& cases) {
   streams("streams_plan", [](Clients& clients) { clients.plan(); });
   streams("streams_leave", [](Clients& clients) { clients.leave_all(); });
   streams("streams_close", [](Clients& clients) { clients.close_all(); });
-  cases.back().power = 2;  // a pass over the service's clients, at most `most_clients`
 }
 
 }  // namespace fermata::scaling

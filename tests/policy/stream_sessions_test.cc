@@ -162,7 +162,15 @@ TEST(StreamSessions, AnIdBelongsToOneConnection) {
   sessions.leave("a", 2);  // not its own
   EXPECT_EQ(sessions.clients(), 1);
   EXPECT_TRUE(sessions.hello(frame_of("a", 2), second(7)).ok());  // the first has long been silent
+  for (const char* other : {"b", "c"}) {
+    ASSERT_TRUE(sessions.hello(frame_of(other, 3), second(8)).ok());
+  }
+  sessions.close(1);  // which has lost it
+  EXPECT_EQ(sessions.clients(), 3);
   sessions.close(2);
+  EXPECT_EQ(sessions.clients(), 2);
+  sessions.leave("b", 3);
+  sessions.close(3);
   EXPECT_EQ(sessions.clients(), 0);
 }
 

@@ -38,6 +38,8 @@ absl::StatusOr<StreamSessions::Session*> StreamSessions::find_or_add(const Strea
   if (known != sessions_.end()) {
     if (known->second.owner == frame.owner) return &known->second;
     if (known->second.heard + kSilence < now) {
+      owned_.erase({known->second.owner, frame.client});
+      owned_.insert({frame.owner, frame.client});
       known->second.owner = frame.owner;
       return &known->second;
     }
@@ -64,6 +66,7 @@ absl::StatusOr<StreamSessions::Session*> StreamSessions::find_or_add(const Strea
   RETURN_IF_ERROR(update(frame, session, now));
   session.measured_rps = session.rate_rps;
   changed_ = true;
+  owned_.insert({frame.owner, frame.client});
   return &sessions_.emplace(frame.client, std::move(session)).first->second;
 }
 
@@ -201,12 +204,20 @@ absl::Status StreamSessions::hello(const StreamFrame& frame, Time now) {
 void StreamSessions::leave(std::string_view client, uint64_t owner) {
   const auto known = sessions_.find(client);
   if (known == sessions_.end() || known->second.owner != owner) return;
-  sessions_.erase(known);
-  changed_ = true;
+  forget(known);
 }
 
 void StreamSessions::close(uint64_t owner) {
-  changed_ |= std::erase_if(sessions_, [&](const auto& s) { return s.second.owner == owner; }) > 0;
+  for (auto own = owned_.lower_bound({owner, ""}); own != owned_.end() && own->first == owner;
+       own = owned_.lower_bound({owner, ""})) {
+    forget(sessions_.find(own->second));
+  }
+}
+
+StreamSessions::Sessions::iterator StreamSessions::forget(Sessions::iterator session) {
+  owned_.erase({session->second.owner, session->first});
+  changed_ = true;
+  return sessions_.erase(session);
 }
 
 StreamAdvice StreamSessions::advice(std::string_view client) const {
@@ -237,8 +248,9 @@ void StreamSessions::learned(uint32_t variant, std::shared_ptr<const LatencyTabl
 }
 
 bool StreamSessions::wants_plan(Time now) {
-  changed_ |=
-      std::erase_if(sessions_, [&](const auto& s) { return s.second.heard + kSilence < now; }) > 0;
+  for (auto each = sessions_.begin(); each != sessions_.end();) {
+    each = each->second.heard + kSilence < now ? forget(each) : std::next(each);
+  }
   return last_plan_ + (changed_ ? kShortestGap : settings_.period) <= now &&
          (changed_ || !sessions_.empty());
 }

@@ -4,8 +4,10 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -91,7 +93,7 @@ class StreamSessions {
   // Registers, or says that it is still there.
   absl::Status hello(const StreamFrame& frame, Time now);
   void leave(std::string_view client, uint64_t owner);
-  void close(uint64_t owner);  // all of a connection
+  void close(uint64_t owner);  // all of a connection: O(log clients) for each
   // What a client should do after its last frame.
   StreamAdvice advice(std::string_view client) const;
 
@@ -129,6 +131,7 @@ class StreamSessions {
   };
   using Sessions = std::map<std::string, Session, std::less<>>;
 
+  Sessions::iterator forget(Sessions::iterator session);
   absl::StatusOr<Session*> find_or_add(const StreamFrame& frame, Time now);
   absl::Status update(const StreamFrame& frame, Session& session, Time now);
   absl::Status take_allowance(const StreamFrame& frame, Session& session, Time now);
@@ -145,6 +148,7 @@ class StreamSessions {
 
   StreamSettings settings_;
   Sessions sessions_;
+  std::set<std::pair<uint64_t, std::string>> owned_;  // clients by the connection they have
   std::vector<uint32_t> current_;  // by worker
   bool changed_ = false;
   Time last_plan_;
