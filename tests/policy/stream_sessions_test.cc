@@ -1,5 +1,6 @@
 #include "policy/stream/stream_sessions.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "plan/streams/stream_planner.h"
@@ -123,6 +124,21 @@ TEST(StreamSessions, WhoFitsNowhereIsTold) {
   ASSERT_TRUE(sessions.hello(far, second(1.2)).ok());
   plan_now(sessions, second(1.2));
   EXPECT_EQ(sessions.advice("far").input_size, 300);
+}
+
+// The accuracy, where that is what nobody can give.
+TEST(StreamSessions, WhoAsksForTooMuchIsToldWhatOfIt) {
+  StreamSessions sessions(three_sizes());
+  StreamFrame strict = frame_of("strict");
+  strict.min_accuracy = 0.7;
+  EXPECT_THAT(std::string(sessions.hello(strict, second(1)).message()),
+              testing::HasSubstr("stream_min_accuracy is 0.7, expected 0 to 0.6"));
+  strict.min_accuracy = 0.5;
+  strict.slo = Duration::millis(30);  // too short for the one DNN that is so accurate
+  ASSERT_TRUE(sessions.hello(strict, second(1)).ok());
+  plan_now(sessions, second(1));
+  EXPECT_THAT(std::string(sessions.frame(strict, second(1.1)).status().message()),
+              testing::HasSubstr("no DNN of an accuracy of 0.5 or more"));
 }
 
 // Where frames' sizes are measured, one client's change nothing for others, whoever came first.

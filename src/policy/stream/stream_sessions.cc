@@ -32,6 +32,12 @@ constexpr Duration kShortestSlo = Duration::millis(1), kLongestSlo = Duration::s
 StreamSessions::StreamSessions(StreamSettings settings)
     : settings_(std::move(settings)), current_(settings_.workers, 0) {}
 
+double StreamSessions::highest_accuracy() const {
+  double highest = 0;
+  for (const auto& variant : settings_.variants) highest = std::max(highest, variant.accuracy);
+  return highest;
+}
+
 absl::StatusOr<StreamSessions::Session*> StreamSessions::find_or_add(const StreamFrame& frame,
                                                                      Time now) {
   const auto known = sessions_.find(frame.client);
@@ -82,8 +88,9 @@ absl::Status StreamSessions::update(const StreamFrame& frame, Session& session, 
     return invalid("stream_slo is {} us, expected {} to {}", frame.slo->micros(),
                    kShortestSlo.micros(), kLongestSlo.micros());
   }
-  if (frame.min_accuracy && outside(*frame.min_accuracy, 0, 1)) {
-    return invalid("stream_min_accuracy is {}, expected 0 to 1", *frame.min_accuracy);
+  if (frame.min_accuracy && outside(*frame.min_accuracy, 0, highest_accuracy())) {
+    return invalid("stream_min_accuracy is {}, expected 0 to {}, the most accurate DNN's",
+                   *frame.min_accuracy, highest_accuracy());
   }
   if (frame.bandwidth_mbps && !(*frame.bandwidth_mbps > 0)) {
     return invalid("stream_bandwidth is {} Mbit/s, expected a positive number",
@@ -179,8 +186,11 @@ absl::StatusOr<StreamRoute> StreamSessions::frame(const StreamFrame& frame, Time
   if (session->planned && !session->variant) {
     ++totals_.unmapped;
     return error(absl::StatusCode::kUnavailable,
-                 "no DNN can serve stream_client '{}' within {} ms at {:.1f} Mbit/s beside the "
+                 "no DNN{} can serve stream_client '{}' within {} ms at {:.1f} Mbit/s beside the "
                  "other clients",
+                 session->min_accuracy > 0
+                     ? fmt::format(" of an accuracy of {} or more", session->min_accuracy)
+                     : "",
                  frame.client, session->slo.millis(), session->bandwidth_mbps);
   }
   totals_.mismatches += session->variant && *session->variant != variant;

@@ -131,6 +131,7 @@ class StreamSessions {
   };
   using Sessions = std::map<std::string, Session, std::less<>>;
 
+  double highest_accuracy() const;
   Sessions::iterator forget(Sessions::iterator session);
   absl::StatusOr<Session*> find_or_add(const StreamFrame& frame, Time now);
   absl::Status update(const StreamFrame& frame, Session& session, Time now);
