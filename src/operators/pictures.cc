@@ -35,6 +35,9 @@ absl::StatusOr<cv::Mat> decode_jpeg(Bytes bytes, int64_t most) {
   if (tjDecompressHeader3(handle.get(), data, size, &width, &height, &subsampling, &space) != 0) {
     return broken();
   }
+  if (space == TJCS_CMYK || space == TJCS_YCCK) {
+    return invalid("the picture is a JPEG in CMYK, as for print, expected one in grey or RGB");
+  }
   if (int64_t{width} * height > most) return too_large(width, height, most);
   cv::Mat image(height, width, CV_8UC3);
   // A file of few bytes may ask for thousands of passes over the picture.

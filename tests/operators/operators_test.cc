@@ -38,12 +38,12 @@ Tensor numbers(Shape shape, std::vector<float> values) {
 
 Tensor encoded(const std::string& bytes) { return texts("encoded", {bytes}); }
 
-std::string jpeg(int height, int width, uint8_t value) {
-  std::vector<uint8_t> pixels(static_cast<size_t>(height * width) * 3, value);
+std::string jpeg(int height, int width, uint8_t value, TJPF format = TJPF_RGB) {
+  std::vector<uint8_t> pixels(static_cast<size_t>(height * width * tjPixelSize[format]), value);
   unsigned char* out = nullptr;
   unsigned long size = 0;
   tjhandle handle = tjInitCompress();
-  EXPECT_EQ(tjCompress2(handle, pixels.data(), width, 0, height, TJPF_RGB, &out, &size, TJSAMP_444,
+  EXPECT_EQ(tjCompress2(handle, pixels.data(), width, 0, height, format, &out, &size, TJSAMP_444,
                         90, 0),
             0);
   std::string bytes(reinterpret_cast<char*>(out), size);
@@ -120,6 +120,8 @@ TEST(DecodeImage, RejectsMorePixelsThanAllowedBeforeItDecodes) {
 TEST(DecodeImage, RejectsWhatIsNoOnePicture) {
   const auto op = make("operator: decode-image");
   EXPECT_THAT(failure(*op, {encoded("GIF89a")}), HasSubstr("neither"));
+  EXPECT_THAT(failure(*op, {encoded(jpeg(8, 8, 90, TJPF_CMYK))}),
+              HasSubstr("a JPEG in CMYK, as for print, expected one in grey or RGB"));
   Tensor two = encoded(jpeg(2, 2, 0));
   two.data.bytes.remove_suffix(1);
   EXPECT_THAT(failure(*op, {two}), HasSubstr("expected a length of 4 bytes and one element"));
