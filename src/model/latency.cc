@@ -9,6 +9,7 @@
 namespace fermata {
 namespace {
 
+constexpr double kShortestMs = 1e-6;  // a nanosecond
 constexpr double kLongestMs = 1e12;  // some thirty years; as nanoseconds it fits a Duration
 
 double at(const LinearLatency& m, uint32_t b) { return m.alpha_ms * b + m.beta_ms; }
@@ -47,8 +48,10 @@ absl::StatusOr<std::shared_ptr<const LatencyTable>> LatencyTable::make(const Lat
     }
     result->by_batch_[b] = std::max(result->by_batch_[b - 1], Duration::from_millis(ms));
   }
-  if (result->by_batch_.back() == Duration())
-    return invalid("every latency is 0 ms, expected one above it");
+  if (result->by_batch_[1] == Duration()) {
+    return invalid("the latency of a batch of 1 is {} ms, expected at least {}",
+                   *latency_ms(model, 1), kShortestMs);
+  }
   result->slope_ = max_batch > 1 ? result->by_batch_[max_batch] - result->by_batch_[max_batch - 1]
                                  : result->by_batch_[1];
   return result;

@@ -31,7 +31,7 @@ using LatencyModel = std::variant<LinearLatency, QuadraticLatency, TableLatency>
 class LatencyTable {
  public:
   // max_batch >= 1; a table model whose last point is below it caps it. Fails on
-  // times that are negative, above 1e12 ms (so not finite too), or all zero.
+  // times that are negative, above 1e12 ms (so not finite too), or zero.
   static absl::StatusOr<std::shared_ptr<const LatencyTable>> make(const LatencyModel& model,
                                                                   uint32_t max_batch,
                                                                   uint64_t version = 0);

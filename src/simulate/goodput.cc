@@ -14,6 +14,7 @@ namespace {
 constexpr double kStepDown = 0.7;            // most policies reach that share of the bound
 constexpr double kLowestShare = 1.0 / 1024;  // of the bound: below, nothing is called good
 constexpr double kFewRequests = 100;         // for the result where no rate is good
+constexpr double kMostRequests = 1e9;        // of a run
 
 // Of a worker, for one item in the largest batch within `slo`, on the fastest type.
 double seconds_of(const std::vector<LatencyModel>& latency, uint32_t max_batch, Duration slo) {
@@ -116,6 +117,13 @@ class Search {
 };
 
 absl::StatusOr<bool> Search::good_at(double rate_rps) {
+  const double requests = rate_rps * scenario_.duration.seconds();
+  if (requests > kMostRequests) {
+    return invalid(
+        "$: the latencies allow {:.4g} requests a second, which are {:.4g} requests in {:.6g} s, "
+        "expected at most {:.4g} to try: a shorter duration_s, or longer latencies",
+        rate_rps, requests, scenario_.duration.seconds(), kMostRequests);
+  }
   scenario_.rate_rps = rate_rps;
   ASSIGN_OR_RETURN(Result result, run(scenario_));
   found_.steps.push_back({rate_rps, result.worst_bad_rate()});

@@ -26,7 +26,7 @@ struct Goodput {
 
 // The highest rate at which every model has bad_rate <= 1 %, by bisection from a
 // bound that no schedule exceeds, up to the highest rate that a document may have. `progress` hears
-// of each step. INVALID_ARGUMENT where nobody has a deadline.
+// of each step. INVALID_ARGUMENT where nobody has a deadline, or a run would have over 1e9 requests.
 absl::StatusOr<Goodput> find_goodput(Scenario scenario,
                                      const std::function<void(const GoodputStep&)>& progress = {});
 

@@ -40,5 +40,13 @@ TEST(LatencyDocument, SaysWhatIsWrong) {
   for (const auto& [text, error] : cases) EXPECT_EQ(message(parsed(text).status()), error);
 }
 
+// However it is written: who divides by it would believe in any rate.
+TEST(LatencyDocument, ABatchTakesSomeTime) {
+  for (const char* text : {R"({"quadratic": [1, -1, 1e-9]})", R"({"table": {"1": 1e-9, "2": 1}})"}) {
+    EXPECT_EQ(message(LatencyTable::make(*parsed(text), 2).status()),
+              "the latency of a batch of 1 is 1e-09 ms, expected at least 1e-06");
+  }
+}
+
 }  // namespace
 }  // namespace fermata

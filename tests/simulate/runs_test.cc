@@ -201,6 +201,13 @@ TEST(Goodput, NeedsADeadline) {
   EXPECT_THAT(std::string(find_goodput(s).status().message()), testing::HasSubstr("$: no service"));
 }
 
+TEST(Goodput, IsNotLookedForWhereARunWouldHardlyEnd) {
+  Scenario s = cluster("fermata", 1, {model("m", 1e-6, 0, 50)}, 1);
+  s.duration = Duration::seconds(60);
+  EXPECT_THAT(std::string(find_goodput(s).status().message()),
+              testing::HasSubstr("6e+09 requests in 60 s, expected at most 1e+09"));
+}
+
 TEST(Goodput, OfAPipelineWhoseModelsNobodyCalls) {
   Scenario s = cluster("fermata", 2, {model("m", 1, 5, 50)}, 1);
   s.models[0].share = 0;
