@@ -70,6 +70,30 @@ def test_a_signal_while_it_starts_ends_it(tmp_path):
                 process.kill()
 
 
+class PatientServer(Server):
+    """Waits an hour for what is under way."""
+
+    @staticmethod
+    def start(command, **how):
+        return subprocess.Popen(command + ["--drain", "3600"], **how)
+
+
+def test_half_a_request_does_not_hold_it(tmp_path, models):
+    server = PatientServer(tmp_path, models, EMULATED)
+    host, port = server.http.split(":")
+    clients = [socket.create_connection((host, int(port)), START_LIMIT_S) for _ in range(2)]
+    clients[0].sendall(b"POST /v2/models/slow/infer HT")
+    clients[1].sendall(b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n"
+                       b"Expect: 100-continue\r\n\r\n")
+    assert clients[1].recv(1000).startswith(b"HTTP/1.1 100 ")  # it has read this far
+    clients[1].sendall(b"{")
+    server.process.send_signal(signal.SIGTERM)
+    assert clients[1].recv(1000).startswith(b"HTTP/1.1 503 ")
+    assert server.process.wait(START_LIMIT_S) == 0
+    for client in clients:
+        client.close()
+
+
 class MuteServer(Server):
     """Its standard error is a pipe that is full and that nobody reads."""
 

@@ -305,6 +305,27 @@ TEST_F(GrpcFrontEndTest, StopsWithoutPatienceByCancelling) {
   EXPECT_FALSE(status.ok());
 }
 
+TEST_F(GrpcFrontEndTest, AStreamWithoutRequestsDoesNotHoldAStop) {
+  engine_->hold = true;
+  grpc::ClientContext idle_context, busy_context;
+  auto idle = stub_->ModelStreamInfer(&idle_context), busy = stub_->ModelStreamInfer(&busy_context);
+  ModelStreamInferResponse response;
+  idle->Write(good());
+  engine_->wait_held(1);
+  engine_->release();
+  EXPECT_TRUE(idle->Read(&response));
+  busy->Write(good());
+  engine_->wait_held(1);
+  std::thread stop([this] { server_->stop(Duration::seconds(3600)); });
+  EXPECT_FALSE(idle->Read(&response));
+  EXPECT_EQ(idle->Finish().error_message(), "the server stops");
+  engine_->release();
+  EXPECT_TRUE(busy->Read(&response));
+  EXPECT_FALSE(busy->Read(&response));
+  EXPECT_EQ(busy->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  stop.join();
+}
+
 TEST(GrpcStatus, TooManyItemsAreTheClientsFault) {
   const grpc::Status status = grpc_status(absl::OutOfRangeError("9 items"));
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);

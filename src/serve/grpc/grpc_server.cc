@@ -70,6 +70,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
                                                                   *at,
                                                                   options.budget,
                                                                   options.connection_bytes,
+                                                                  {},
                                                                   {}}});
   // Debian builds Abseil with its search for deadlocks, which every lock inside gRPC pays for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
@@ -106,6 +107,7 @@ void GrpcServer::set_serving(bool serving) {
 
 void GrpcServer::stop(Duration patience) {
   boost::asio::post(impl_->io, [&listener = *impl_->listener] { listener.close(); });
+  impl_->house.streams.drain();
   impl_->server->Shutdown(std::chrono::system_clock::now() +
                           std::chrono::nanoseconds(patience.nanos()));
   impl_->server->Wait();

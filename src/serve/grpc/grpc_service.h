@@ -5,6 +5,7 @@
 #include "grpc_service.grpc.pb.h"
 #include "serve/call/infer_call.h"
 #include "serve/call/shared_memory.h"
+#include "serve/grpc/open_streams.h"
 #include "serve/net/counters.h"
 #include "serve/operations/operations.h"
 
@@ -23,6 +24,7 @@ struct GrpcHouse {
   const std::shared_ptr<ByteBudget> budget;  // of all calls
   const size_t stream_bytes;
   FrontEndCounters counters;
+  OpenStreams streams;
 
   // What a message and the reply to it are held against: small ones, of which a connection has few
   // at a time, against what all may hold.

@@ -29,7 +29,9 @@ bool errors_end_stream(const grpc::CallbackServerContext& context) {
 
 // One stream. Requests run at the same time; responses go out in the order of
 // their requests. Replies of the engine keep the object alive beside gRPC.
-class StreamInfer final : public InferStream, public std::enable_shared_from_this<StreamInfer> {
+class StreamInfer final : public InferStream,
+                          public OpenStreams::Stream,
+                          public std::enable_shared_from_this<StreamInfer> {
  public:
   StreamInfer(GrpcHouse& house, grpc::CallbackServerContext& context)
       : house_(house),
@@ -40,6 +42,13 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
   void start() {
     self_ = shared_from_this();
     read_next();
+    house_.streams.add(self_);
+  }
+
+  void drain() override {
+    const std::scoped_lock lock(mutex_);
+    draining_ = true;
+    advance();
   }
 
   void OnReadDone(bool ok) override {
@@ -76,6 +85,7 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
     }
   }
   void OnDone() override {
+    house_.streams.remove(this);
     if (has_clients_) house_.engine.close_streams(owner_);
     self_.reset();
   }
@@ -201,8 +211,11 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
       writing_ = true;
       return StartWrite(&slots_.front()->responses.front());
     }
-    const bool over = slots_.empty() && (reads_done_ || cancelled_);
+    const bool over = slots_.empty() && (reads_done_ || cancelled_ || draining_);
     if (!over && failed_.ok()) return;
+    if (draining_ && !reads_done_ && failed_.ok()) {
+      failed_ = error(absl::StatusCode::kUnavailable, "the server stops");
+    }
     finished_ = true;
     Finish(grpc_status(failed_));
   }
@@ -221,7 +234,7 @@ class StreamInfer final : public InferStream, public std::enable_shared_from_thi
   std::deque<grpc::ByteBuffer> acknowledgements_;  // written first
   bool acknowledging_ = false;                     // the write under way is one
   bool writing_ = false, reads_done_ = false, paused_ = false, cancelled_ = false;
-  bool finished_ = false;
+  bool draining_ = false, finished_ = false;
   absl::Status failed_;
 };
 

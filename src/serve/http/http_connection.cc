@@ -22,7 +22,8 @@ constexpr size_t kRequestsUnderWay = 2;
 constexpr std::chrono::seconds kHeadLimit(60);     // from the first byte of a request to its head
 constexpr std::chrono::minutes kTransferLimit(5);  // for a body, a reply, and between requests
 constexpr std::chrono::seconds kLingerLimit(2);
-constexpr std::chrono::seconds kStallLimit(1);  // of a body, where its memory is wanted
+// Of half a request: of a body where its memory is wanted, of any while the server stops.
+constexpr std::chrono::seconds kStallLimit(1);
 constexpr size_t kOverhead = 1024;              // what a request takes beside its body
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kHeadEnds = "\r\n", kHeadEndsLast = "Connection: close\r\n\r\n";
@@ -107,6 +108,7 @@ bool HttpConnection::overdue(Moment now) const {
   if (closing_) return now - since_ > kLingerLimit;
   if (writing_) return now - since_ > kTransferLimit;
   if (!slots_.empty() || waiting_) return false;  // it waits for us
+  if (shard_.draining && parser_.inside()) return now - heard_ > kStallLimit;
   const bool in_head = parser_.inside() && incoming_.empty();
   return now - since_ > (in_head ? std::chrono::seconds(kHeadLimit) : kTransferLimit);
 }
@@ -118,6 +120,7 @@ bool HttpConnection::stalls(Moment now) const {
 
 void HttpConnection::give_up() {
   if (web_ != nullptr || closing_ || writing_ || !parser_.inside() || deaf_) return close();
+  if (shard_.draining) return refuse(503, "the server stops, and half a request has come");
   refuse(408, "the request did not come to its end in time");
 }
 

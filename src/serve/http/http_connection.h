@@ -41,7 +41,8 @@ struct HttpShard {
   // The same in the other shards, one after the other until one has one; then, on this shard's
   // thread, the connection goes on, if it still lives. False: there is no other.
   bool end_stalled_body_elsewhere(std::weak_ptr<HttpConnection> waiting);
-  // Ends those without a request; the others end with their reply.
+  // Ends those without a request; the others end with their reply, or when half of one has come and
+  // no more comes.
   void drain();
   void end();  // closes all
 };
@@ -71,7 +72,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool overdue(Moment now) const;
   bool stalls(Moment now) const;           // half a body has come, and no more comes
   Moment heard() const { return heard_; }  // of the body
-  // Answers 408 where half a request has come, else closes.
+  // Answers 408 where half a request has come, 503 while the server stops, else closes.
   void give_up();
   void finish_when_idle();
   void upgrade(HttpRequestState& request, std::shared_ptr<WebSocketHandler> handler);
