@@ -189,11 +189,44 @@ absl::StatusOr<std::unique_ptr<RealEngine>> make_unstarted(
   return std::make_unique<RealEngine>(std::move(options), std::move(executors));
 }
 
+// Models that have no version yet, and the services that need them: the server starts without.
+std::set<std::string> without_versions(const EngineOptions& options,
+                                       const std::vector<ServiceOptions>& streams,
+                                       const std::vector<std::string>& models) {
+  std::set<std::string> names;
+  for (const std::string& model : models) {
+    if (absl::IsFailedPrecondition(read_model_folder(options.repository, model).status())) {
+      names.insert(model);
+    }
+  }
+  const auto lacks = [&names](const std::string& name) { return names.contains(name); };
+  const auto composites = composites_in_order(options.services);
+  if (names.empty() || !composites.ok()) return names;
+  for (const ServiceOptions& service : options.services) {
+    if (absl::c_any_of(all_models_of(service), lacks)) names.insert(service.name);
+  }
+  for (const ServiceOptions* service : *composites) {
+    if (absl::c_any_of(members_of(*service), lacks)) names.insert(service->name);
+  }
+  for (const ServiceOptions& service : streams) {
+    const auto& variants = service.stream->variants;
+    if (absl::c_any_of(variants, [&](const auto& v) { return lacks(v.service); })) {
+      names.insert(service.name);
+    }
+  }
+  return names;
+}
+
 // Why a model or service of the index is not served.
-void add_troubles(const RealEngine& engine, Examination& found) {
+void add_troubles(const RealEngine& engine, const std::set<std::string>& skipped,
+                  Examination& found) {
   for (const ModelStatus& row : engine.index()) {
     if (row.state != ModelState::kUnavailable) continue;
-    found.findings.push_back(fmt::format("model '{}': {}", row.name, row.reason));
+    if (skipped.contains(row.name)) {
+      found.notes.push_back(fmt::format("model '{}' is skipped: {}", row.name, row.reason));
+    } else {
+      found.findings.push_back(fmt::format("model '{}': {}", row.name, row.reason));
+    }
   }
 }
 
@@ -251,10 +284,11 @@ Examination examine(EngineOptions options) {
   if (std::string why = why_one_thread(options); !why.empty()) {
     found.notes.push_back(std::move(why));
   }
+  const std::set<std::string> skipped = without_versions(options, streams, *models);
   const auto engine = make_unstarted(std::move(options), streams);
   if (add(engine.status())) return found;
   if (!add((*engine)->start(*models))) add((*engine)->start_streams(streams));
-  add_troubles(**engine, found);
+  add_troubles(**engine, skipped, found);
   found.catalog = (*engine)->catalog();
   add_notes(found);
   return found;

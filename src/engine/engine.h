@@ -82,14 +82,15 @@ class Engine {
   virtual bool overdue() const { return false; }
 };
 
-// Loads the whole repository. A model that fails is UNAVAILABLE in the index and
-// in the log, the others are served; fails where the options themselves are wrong.
+// Loads the whole repository. A model that fails, or has no version yet, is UNAVAILABLE in the index
+// and in the log, the others are served; fails where the options themselves are wrong.
 absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options);
 
 // What make_engine() would say of these options, and what would be served.
 struct Examination {
-  std::vector<std::string> findings;  // a line each; empty: everything would be served
-  std::vector<std::string> notes;     // what is read and not followed
+  // A line each; empty: everything would be served but models without a version and what needs them.
+  std::vector<std::string> findings;
+  std::vector<std::string> notes;  // these, and what is read and not followed
   std::shared_ptr<const Catalog> catalog;
 };
 // Starts an engine and ends it again: one reading of the options for those who check them and for

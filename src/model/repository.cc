@@ -151,7 +151,8 @@ absl::StatusOr<ModelFolder> read_model_folder(const fs::path& repository, std::s
   }
   const std::vector<int64_t> versions = versions_in(folder.files);
   if (versions.empty()) {
-    return invalid(
+    return error(
+        absl::StatusCode::kFailedPrecondition,
         "{}: no version, expected a folder with a positive number such as 1 that holds "
         "model.onnx",
         folder.files.string());

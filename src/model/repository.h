@@ -41,7 +41,8 @@ absl::StatusOr<std::vector<std::string>> model_names(const std::filesystem::path
 
 // Reads one model's folder: its configuration and which versions version_policy
 // picks (default: the newest). `config` replaces config.pbtxt. NOT_FOUND where there
-// is no such folder, else INVALID_ARGUMENT with the file and what is wrong.
+// is no such folder, FAILED_PRECONDITION where no version is in it, else INVALID_ARGUMENT with the
+// file and what is wrong.
 absl::StatusOr<ModelFolder> read_model_folder(const std::filesystem::path& repository,
                                               std::string_view name,
                                               const std::optional<std::string>& config = {});

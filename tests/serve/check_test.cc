@@ -14,6 +14,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
 
 class Check : public ::testing::Test {
  protected:
@@ -97,6 +98,21 @@ TEST_F(Check, SaysOfEveryModelWhatTheServerWouldSay) {
   std::filesystem::remove(folder_.path() / "broken/1/model.onnx");
   folder_.write("broken/config.pbtxt", "backend: 'python'");
   EXPECT_THAT(check(config_).findings, ElementsAre(HasSubstr("backend is 'python'")));
+}
+
+TEST_F(Check, ModelsWithoutAVersionAreSkippedAsTheServerDoes) {
+  folder_.write("later/config.pbtxt", "max_batch_size: 4");
+  engine::ServiceOptions stream{.name = "cameras"}, chain{.name = "chain"};
+  stream.stream = engine::StreamOptions{.variants = {{"chain", 32, 0.5, 0}}};
+  chain.pipeline = engine::PipelineOptions{};
+  chain.pipeline->stages.push_back({.name = "one", .service = "later"});
+  config_.engine.services = {stream, chain};
+  const CheckReport report = check(config_);
+  EXPECT_THAT(report.findings, IsEmpty());
+  EXPECT_THAT(report.notes, UnorderedElementsAre(HasSubstr("model 'later' is skipped: "),
+                                                 HasSubstr("model 'chain' is skipped: "),
+                                                 HasSubstr("model 'cameras' is skipped: ")));
+  EXPECT_EQ(refusal(), "");
 }
 
 TEST_F(Check, SaysWhatIsReadAndNotFollowed) {

@@ -233,7 +233,11 @@ absl::Status RealEngine::unavailable(const std::string& model, const absl::Statu
     const auto known = troubled_.find(model);
     if (known != troubled_.end() && known->second.reason == reason) return why;  // said before
   }
-  spdlog::error("model '{}' cannot be loaded: {}", model, reason);
+  if (absl::IsFailedPrecondition(why)) {
+    spdlog::warn("model '{}' is skipped: {}", model, reason);
+  } else {
+    spdlog::error("model '{}' cannot be loaded: {}", model, reason);
+  }
   if (why.code() == absl::StatusCode::kNotFound) {
     note(model, std::nullopt);
     return why;
