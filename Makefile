@@ -32,7 +32,7 @@ fuzz: deps ## fuzz every parser for a minute each (SECONDS=n)
 asan tsan: deps ## every C++ test under AddressSanitizer and UBSan, or ThreadSanitizer (SUITES="engine ...")
 	scripts/deps.sh test
 	test -e build-$@/build.ninja || cmake --preset $@
-	cmake --build --preset $@ -j$(JOBS)
+	cmake --build --preset $@ -j$(JOBS) $(if $(SUITES),--target $(SUITES:%=test_%))
 	bench/sanitizers.py $@ $(SUITES)
 
 format: ## format the C++ sources
