@@ -8,8 +8,9 @@ lines (bench/mlserver/digits_onnx.py), in its own process and in a worker proces
 a scikit-learn MLPClassifier of the same shape through MLServer's own runtime. The model
 has one thread everywhere, and nobody writes access logs. h2load sends one digit a request
 in a closed loop of so many clients. Runs of all servers alternate; each figure is the
-median of the rounds. Ratios are to the best of MLServer's. Writes
-bench/results/mlserver.json and .png.
+median of the rounds. Ratios are to the best of MLServer's. Then the same digits come in an open loop over
+gRPC, whatever earlier answers do (`fermata load`), at rates of OFFERED: on time is within SLO_MS, which no server is told.
+Writes bench/results/mlserver.json and .png.
 """
 
 import argparse
@@ -30,13 +31,14 @@ import numpy as np
 import tritonclient.grpc
 
 import plot
-from server import ROOT, START_LIMIT_S, Server, cpu_seconds, free_ports
+from server import BINARY, ROOT, START_LIMIT_S, Server, cpu_seconds, free_ports
 
 MODEL = ROOT / "zoo" / "repository" / "digits-mlp" / "1" / "model.onnx"
 MLSERVER = ROOT / ".deps" / "mlserver" / "bin"
 WARM_UP_S = 1
 MEASURES = ("rps", "p50_ms", "cpu_us")  # of one run
 RUNTIMES = ROOT / "bench" / "mlserver"
+OFFERED, SLO_MS = (100, 250, 500, 1000, 2000), 50
 
 
 def fermata(folder):
@@ -142,6 +144,16 @@ def load(server, protocol, body, options):
             used / int(good[1]) * 1e6)
 
 
+def open_loop(server, rate, options):
+    done = subprocess.run(
+        [BINARY, "load", "--json", "--url", f"127.0.0.1:{server.grpc}", "--warmup", str(WARM_UP_S), "--drain", "5",
+         "--duration", str(options.seconds), "--slo-ms", str(SLO_MS), "--service",
+         f"digits:{rate}:{ROOT / 'zoo/data/digits-test.jsonl'}"], check=True, capture_output=True, text=True, timeout=120)
+    said = json.loads(done.stdout)
+    return {"offered_rps": rate, "on_time": said["on_time"] / said["offered"]} | {
+        key: said[key] for key in ("p50_ms", "p99_ms", "lag_p99_ms", "accuracy")}
+
+
 def draw(results):
     figure, axes = plot.axes("", "", columns=2, width=5.5)
     for axis, key, label in zip(axes, ("rps", "p50_ms"), ("requests a second", "p50, ms")):
@@ -199,10 +211,14 @@ def main():
                     print("round {}  {}  {:32} {:7.0f} requests/s  p50 {:7.3f} ms  {:6.0f} µs of "
                           "processor each".format(number + 1, protocol, name, *run),
                           file=sys.stderr)
+        opened = {name: [open_loop(server, rate, options) for rate in OFFERED] for name, server in servers.items()}
     median, ratios = summarised(runs)
+    print(plot.table(["offered/s", "server", "on time", "p50 ms", "p99 ms"],
+                     [[row["offered_rps"], name, row["on_time"], row["p50_ms"] or 0, row["p99_ms"] or 0]
+                      for name, rows in opened.items() for row in rows]))
     document = {"clients": options.clients, "seconds": options.seconds, "rounds": options.rounds,
                 "cores": os.cpu_count(), "load_average_before": load_average,
-                "median": median, "fermata_over_best_mlserver": ratios}
+                "median": median, "fermata_over_best_mlserver": ratios, "slo_ms": SLO_MS, "open_loop": opened}
     plot.save("mlserver", draw(median), document)
     print(json.dumps(ratios))
 
