@@ -33,8 +33,8 @@ class Keys {
       act();
     }
   }
-  // One task for each of these, whose deadlines no other batch leaves alone, and for as many others.
-  // All ends before the pool's load is computed again, which is done so often a second.
+  // One task for each of these, whose deadlines no other batch leaves alone, and for as many
+  // others. All ends before the pool's load is computed again, which is done so often a second.
   void nominate_beside_tight() {
     const size_t n = std::exchange(keys_, {}).size();
     for (size_t k = 0; k < n; ++k) add(quick_);
@@ -98,7 +98,8 @@ void add_key_cases(Cases& cases) {
   cases.push_back({"keys_add", kKeys, [](size_t n) { measured([n] { Keys keys(n); }); }});
   add("keys_nominate", nothing, nominate);
   add("keys_freed", nominate, [](Keys& keys) { keys.serve_all(); });
-  add("keys_freed_tight", [](Keys& keys) { keys.nominate_beside_tight(); },
+  add(
+      "keys_freed_tight", [](Keys& keys) { keys.nominate_beside_tight(); },
       [](Keys& keys) { keys.serve_all(); });
   cases.back().n = 1000;  // from where on a grant concerns as many keys as count
   add("keys_update", nothing, [](Keys& keys) { keys.update_all(); });

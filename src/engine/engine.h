@@ -82,13 +82,14 @@ class Engine {
   virtual bool overdue() const { return false; }
 };
 
-// Loads the whole repository. A model that fails, or has no version yet, is UNAVAILABLE in the index
-// and in the log, the others are served; fails where the options themselves are wrong.
+// Loads the whole repository. A model that fails, or has no version yet, is UNAVAILABLE in the
+// index and in the log, the others are served; fails where the options themselves are wrong.
 absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options);
 
 // What make_engine() would say of these options, and what would be served.
 struct Examination {
-  // A line each; empty: everything would be served but models without a version and what needs them.
+  // A line each; empty: everything would be served but models without a version and what needs
+  // them.
   std::vector<std::string> findings;
   std::vector<std::string> notes;  // these, and what is read and not followed
   std::shared_ptr<const Catalog> catalog;
