@@ -18,8 +18,9 @@ import variants_served
 import variants_specialists
 import variants_zoo
 
-TIMES, LOADS, SLO_MS, WAY_MS = 60, (2, 8), 150, 5
-POLICIES, WAYS, STREAM = ("fermata", "sneakpeek"), ("profile", "evidence"), "in turns"
+TIMES, LOADS, SLO_MS, WAY_MS = 60, (4,), 150, 5
+POLICIES, STREAM = ("fermata", "sneakpeek"), "in turns"
+WAYS = ("profile", "evidence", "average and evidence")
 TURNS, LEAD_S = 2, 1  # of the labels, and how long queues fill before what counts
 
 
@@ -49,9 +50,11 @@ def rounds_of(records, repository, rounds, seconds):
              for policy in POLICIES for way in WAYS]
     for load, seed, policy, way in tqdm.tqdm(turns, "serving", disable=None):
         asked, counts, truth = requests(seed, load * bearable, seconds)
+        known, aware, short = variants_mixes.WAYS[way]
+        average = numpy.mean(variants_mixes.STREAMS[STREAM], axis=0)
         config = variants_served.configuration(
-            records, repository, SLO_MS - WAY_MS, policy, k=variants_specialists.K,
-            data_aware=variants_mixes.WAYS[way][1], short_circuit=False)
+            records, repository, SLO_MS - WAY_MS, policy, k=variants_specialists.K, data_aware=aware,
+            short_circuit=short, prior=average.tolist() if known else "uninformative")
         with variants_served.server.Server(config) as running:
             answers, lags_ms = open_loop.drive(running.grpc, asked)
         yield {"load": load, "round": seed, "policy": policy, "way": way,
@@ -63,9 +66,10 @@ def measure(rounds, seconds, keep):
     with tempfile.TemporaryDirectory() as repository:
         records = variants_served.build(repository, records, TIMES)
         rows = list(rounds_of(records, repository, rounds, seconds))
-    print(plot.table(["load, round, policy", *WAYS, "sent late at most, ms"],
-                     [[f"{a['load']}x, {a['round']}, {a['policy']}", a["utility"], b["utility"],
-                       max(a["lag_ms"], b["lag_ms"])] for a, b in zip(rows[::2], rows[1::2])]))
+    print(plot.table(["load, round, policy", *WAYS, "sent late at most, ms"], [
+        [f"{own[0]['load']}x, {own[0]['round']}, {own[0]['policy']}", *(r["utility"] for r in own),
+         max(r["lag_ms"] for r in own)]
+        for own in (rows[i:i + len(WAYS)] for i in range(0, len(rows), len(WAYS)))]))
     if keep:
         record.write("variants_specialists_served", {
             "machine": records["machine"], "load_1_rps": variants_zoo.bearable_rps(records),
