@@ -67,6 +67,13 @@ double SquareRootForecast::forecast() const {
   return std::max(0.0, level_ + factor_ * deviation(level_));
 }
 
+BurstForecast::BurstForecast(double quantile) {
+  for (size_t i = 0; i < kSeconds.size(); ++i) {
+    by_length_[i] = SquareRootForecast(quantile);
+    by_length_[i].set_burst(kSeconds[i]);
+  }
+}
+
 void SmapeMeter::add(double forecast, double actual) {
   ++count_;
   if (forecast != actual)

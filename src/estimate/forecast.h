@@ -65,6 +65,21 @@ class SquareRootForecast {
   double level_ = 0, factor_ = kFirstFactor;
 };
 
+// The same for bursts of several lengths.
+class BurstForecast {
+ public:
+  static constexpr std::array<size_t, 5> kSeconds = {1, 2, 4, 8, 16};
+  explicit BurstForecast(double quantile = 0.5);
+  void second(double load) {
+    for (SquareRootForecast& each : by_length_) each.second(load);
+  }
+  // Of bursts of kSeconds[length].
+  double forecast(size_t length) const { return by_length_[length].forecast(); }
+
+ private:
+  std::array<SquareRootForecast, kSeconds.size()> by_length_;
+};
+
 // Symmetric mean absolute percentage error, in percent: 200 |f - a| / (f + a) on average.
 class SmapeMeter {
  public:

@@ -90,9 +90,8 @@ Adaptation::Adaptation(const Scenario& scenario) : workers_(scenario.worker_coun
     if (!pipeline.adapter) continue;
     adapts = true;
     planned.adapter = &*pipeline.adapter;
-    planned.forecast = estimate::SquareRootForecast(pipeline.adapter->quantile);
+    planned.forecast = estimate::BurstForecast(pipeline.adapter->quantile);
     planned.planner.emplace(options_of(scenario, pipeline));
-    planned.sla_ms = pipeline.slo.millis();
   }
   if (!adapts) return;
   second_ = Time() + Duration::seconds(1);
@@ -127,15 +126,13 @@ std::optional<Adaptation::Change> Adaptation::step(Time now, const Counts& count
   return std::nullopt;
 }
 
-// A burst may wait for as long as the SLA leaves beside what the last plan takes.
+// A burst may wait, where the SLA leaves it the time.
 void Adaptation::decide(Planned& pipeline) {
-  const double spare_ms = pipeline.sla_ms - pipeline.planned_ms.value_or(pipeline.sla_ms);
-  pipeline.forecast.set_burst(static_cast<size_t>(std::max(0.0, spare_ms / 1e3)));
-  const plan::PipelineDecision decision = pipeline.planner->decide(pipeline.forecast.forecast());
+  const plan::PipelineDecision decision =
+      pipeline.planner->decide(plan::demands_of(pipeline.forecast));
   plan::PipelinePlan plan = decision.answer;
   if (!plan.feasible) plan = plan::plan_most(decision.problem);
   if (!plan.feasible) plan.stages = pipeline.planner->fastest();
-  pipeline.planned_ms = plan.feasible ? std::optional(plan.latency_ms) : std::nullopt;
   pipeline.cost = plan.cost;
   pipeline.variants.clear();
   for (size_t s = 0; s < plan.stages.size(); ++s) {

@@ -40,11 +40,9 @@ class Adaptation {
   struct Planned {
     const SimulatedAdapter* adapter = nullptr;  // null: nothing is planned
     uint64_t asked = 0;                         // in this second
-    estimate::SquareRootForecast forecast;
+    estimate::BurstForecast forecast;
     std::optional<plan::PipelineAdapter> planner;
-    double sla_ms = 0;
-    std::optional<double> planned_ms;  // that requests take by the last plan
-    double cost = 0;                   // workers
+    double cost = 0;  // workers, of the last plan
     std::vector<uint32_t> variants;
   };
 

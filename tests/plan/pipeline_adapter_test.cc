@@ -66,5 +66,25 @@ TEST(PipelineAdapter, BatchesOfSharedWorkersFillAsRequestsCome) {
   for (const PipelineStagePlan& plan : decision.answer.stages) EXPECT_EQ(plan.batch, 1u);
 }
 
+// Seven a second for a second, or five a second for two, which may wait where the SLA leaves the
+// time.
+TEST(PipelineAdapter, BurstsMayWaitWhereTheSlaLeavesTheTime) {
+  PipelineAdapterOptions options = of_two_stages(100);
+  options.problem.alpha = 1;
+  options.problem.beta = 1;
+  const std::vector<PipelineDemand> demands = {{700, 0}, {500, 600}, {300, 2000}};
+  PipelineAdapter patient(options);
+  const PipelineDecision waits = patient.decide(demands);
+  EXPECT_EQ(waits.demand.wait_ms, 600);
+  EXPECT_EQ(waits.problem.rate_rps, 500);
+  EXPECT_EQ(waits.problem.sla_ms, 400);
+  options.problem.sla_ms = 500;
+  EXPECT_EQ(PipelineAdapter(options).decide(demands).demand.wait_ms, 0);
+  options.problem.sla_ms = 10;  // nothing is so fast: it is said of the first
+  const PipelineDecision none = PipelineAdapter(options).decide(demands);
+  EXPECT_FALSE(none.answer.feasible);
+  EXPECT_EQ(none.problem.sla_ms, 10);
+}
+
 }  // namespace
 }  // namespace fermata::plan

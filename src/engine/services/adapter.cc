@@ -65,21 +65,22 @@ bool Adapter::second(double requests) {
   return ++seconds_ % static_cast<uint64_t>(options_.interval.seconds()) == 0;
 }
 
-double Adapter::forecast() const {
+// The highest second, or of a forecast that knows them bursts that the SLA may let wait.
+std::vector<plan::PipelineDemand> Adapter::demands() const {
   switch (options_.forecast) {
     case Forecast::kReactive:
-      return estimate::reactive_forecast(loads_.loads());
+      return {{estimate::reactive_forecast(loads_.loads())}};
     case Forecast::kMovingMaximum:
-      return estimate::moving_maximum(loads_.loads());
+      return {{estimate::moving_maximum(loads_.loads())}};
     case Forecast::kSquareRoot:
-      return square_root_.forecast();
+      return plan::demands_of(square_root_);
     case Forecast::kModel:
       break;
   }
   const auto answer = network_->forecast(loads_.loads());
-  if (answer.ok()) return *answer;
+  if (answer.ok()) return {{*answer}};
   spdlog::warn("service '{}': {}", service_, message(answer.status()));
-  return estimate::moving_maximum(loads_.loads());
+  return {{estimate::moving_maximum(loads_.loads())}};
 }
 
 MeasuredRuns::Sums Adapter::look_at(const std::string& route, VariantId variant,
@@ -165,11 +166,8 @@ const AdapterDecision& Adapter::decide(const Pipeline& pipeline, const StageMeas
   const std::optional<Duration> sla = options_.sla ? options_.sla : slo_;
   const double sla_ms = sla ? sla->millis() : plan::derived_sla_ms(problem);
   planner_.measured(std::move(problem.stages), sla_ms);
-  // What the SLA leaves beside the time of the plan that runs, a burst may wait.
-  square_root_.set_burst(
-      static_cast<size_t>(std::max(0.0, (sla_ms - planned_ms().value_or(sla_ms)) / 1e3)));
-  AdapterDecision decision{service_, ++decisions_, forecast(), {}, options_.cores};
-  decision.decision = planner_.decide(decision.forecast_rps);
+  AdapterDecision decision{service_, ++decisions_, 0, planner_.decide(demands()), options_.cores};
+  decision.forecast_rps = decision.decision.demand.forecast_rps;
   if (!decision.decision.answer.feasible) {
     ++infeasible_;
     most_ = plan::plan_most(decision.decision.problem);
@@ -182,14 +180,6 @@ const AdapterDecision& Adapter::decide(const Pipeline& pipeline, const StageMeas
 bool Adapter::runs(const std::string& model) const {
   return std::any_of(options_.variants.begin(), options_.variants.end(),
                      [&](const auto& variant) { return variant.model == model; });
-}
-
-std::optional<double> Adapter::planned_ms() const {
-  if (last_.empty()) return std::nullopt;
-  const plan::PipelinePlan& newest = last_.front().decision.answer;
-  if (newest.feasible) return newest.latency_ms;
-  if (most_.feasible) return most_.latency_ms;
-  return std::nullopt;
 }
 
 std::map<std::string, std::string> Adapter::variants() const {

@@ -64,9 +64,7 @@ class Adapter {
  private:
   Adapter(const ServiceOptions& options, const WorkerOptions& workers,
           std::unique_ptr<ForecastModel> forecast);
-  double forecast() const;
-  // Of the last decision, what requests take; none where nothing that was planned runs.
-  std::optional<double> planned_ms() const;
+  std::vector<plan::PipelineDemand> demands() const;
   // Of the last decision, what runs.
   std::vector<plan::PipelineStagePlan> stages_to_run() const;
   // Of the route's batches, measured over profiled time; none before any.
@@ -83,7 +81,7 @@ class Adapter {
   const double shares_;  // of a worker, that a replica is: PipelineAdapterOptions
   const std::unique_ptr<ForecastModel> network_;
   estimate::LoadWindow loads_;
-  estimate::SquareRootForecast square_root_;
+  estimate::BurstForecast square_root_;
   uint64_t seconds_ = 0, decisions_ = 0, infeasible_ = 0;
   plan::PipelineAdapter planner_;
   std::vector<AdapterDecision> last_;

@@ -44,6 +44,15 @@ const std::vector<std::string_view>& pipeline_method_names() {
   return kNames;
 }
 
+std::vector<PipelineDemand> demands_of(const estimate::BurstForecast& forecast) {
+  std::vector<PipelineDemand> demands;
+  for (size_t i = 0; i < estimate::BurstForecast::kSeconds.size(); ++i) {
+    const double wait_ms = 1e3 * static_cast<double>(estimate::BurstForecast::kSeconds[i]);
+    demands.push_back({forecast.forecast(i), i == 0 ? 0 : wait_ms});
+  }
+  return demands;
+}
+
 PipelineAdapter::PipelineAdapter(PipelineAdapterOptions options) : options_(std::move(options)) {
   PipelineProblem& problem = options_.problem;
   for (size_t s = 0; s < problem.stages.size(); ++s) {
@@ -68,12 +77,25 @@ void PipelineAdapter::measured(std::vector<PipelineStage> stages, double sla_ms)
   options_.problem.sla_ms = sla_ms;
 }
 
-PipelineDecision PipelineAdapter::decide(double forecast_rps) {
-  PipelineDecision decision{options_.problem, {}, false};
-  const double rate = std::max(forecast_rps * options_.margin, options_.least_rate_rps);
+PipelineDecision PipelineAdapter::decision_for(const PipelineDemand& demand) const {
+  PipelineDecision decision{demand, options_.problem, {}, false};
+  const double rate = std::max(demand.forecast_rps * options_.margin, options_.least_rate_rps);
   decision.problem.rate_rps = rate * options_.shares;
   if (options_.shares != 1) decision.problem.filling_rps = rate;
+  decision.problem.sla_ms -= demand.wait_ms;
   decision.answer = plan_pipeline(decision.problem);
+  return decision;
+}
+
+PipelineDecision PipelineAdapter::decide(std::span<const PipelineDemand> demands) {
+  PipelineDecision decision = decision_for(demands.front());
+  for (const PipelineDemand& demand : demands.subspan(1)) {
+    if (demand.wait_ms >= options_.problem.sla_ms) continue;
+    PipelineDecision other = decision_for(demand);
+    const bool better =
+        !decision.answer.feasible || other.answer.objective > decision.answer.objective;
+    if (other.answer.feasible && better) decision = std::move(other);
+  }
   std::vector<PipelineStagePlan> next = current_;
   if (decision.answer.feasible) {
     next = translated(decision.answer);

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include "estimate/forecast.h"
 #include "plan/pipeline/pipeline_problem.h"
 
 namespace fermata::plan {
@@ -25,7 +27,17 @@ struct PipelineAdapterOptions {
   double shares = 1;
 };
 
+// Bursts of this rate may wait for so long, which the SLA has to leave them.
+struct PipelineDemand {
+  double forecast_rps = 0;
+  double wait_ms = 0;
+};
+
+// The highest second, and bursts that an SLA may let wait.
+std::vector<PipelineDemand> demands_of(const estimate::BurstForecast& forecast);
+
 struct PipelineDecision {
+  PipelineDemand demand;    // of those that could be planned for, the best
   PipelineProblem problem;  // that was solved: `fermata plan pipeline` answers it alike
   PipelinePlan answer;
   bool applied = false;  // there is a plan and it differs from the one before
@@ -41,7 +53,12 @@ class PipelineAdapter {
 
   // Options of a method fit: as many variants or replicas as stages, and the variants exist.
   explicit PipelineAdapter(PipelineAdapterOptions options);
-  PipelineDecision decide(double forecast_rps);
+  PipelineDecision decide(double forecast_rps) {
+    const PipelineDemand demand{forecast_rps};
+    return decide({&demand, 1});
+  }
+  // The plan of the highest objective for any of these; where there is none, for the first.
+  PipelineDecision decide(std::span<const PipelineDemand> demands);
   // The same stages with what is known of them by now; where they differ otherwise, as after a
   // reload, no plan is left of before.
   void measured(std::vector<PipelineStage> stages, double sla_ms);
@@ -51,6 +68,7 @@ class PipelineAdapter {
   std::vector<PipelineStagePlan> fastest() const;
 
  private:
+  PipelineDecision decision_for(const PipelineDemand& demand) const;
   std::vector<PipelineStagePlan> translated(const PipelinePlan& plan) const;
 
   PipelineAdapterOptions options_;
