@@ -2,13 +2,16 @@
 """Pipelines on shared workers beside IPA's dedicated replicas, in virtual time.
 
 For each of the published pipelines and loads: what IPA costs, how accurate it is and how many requests it
-answers in time; and how few workers of one core the default needs for no less of both. A variant that was
-profiled on several cores runs on one for as much longer, which is more than it would take. Beside it the cores that
+answers in time; and how few workers of one core the default needs for no less of both, a fixed number of them or
+(`adapted`) one that an adapter plans as IPA does, every 10 seconds and 8 seconds ahead, of workers of one or more cores. A
+variant that was profiled on more cores than a worker has runs for as much longer there, which is more than it would take;
+one that was profiled on fewer runs its batch in equal parts side by side. Beside it the cores that
 are busy at that accuracy in any case: nothing can cost less, whoever schedules. Then overload: as many cores as IPA
 had, bounded by them, and more requests than these carry with the lightest variants in their best batches. Needs the published
 profiles and excerpts, which are not part of the project (FERMATA_IPA_DATA).
 
     bench/pipelines_pool.py [--part cost] [--workloads steady_low steady_high] [--names video nlp]
+    bench/pipelines_pool.py --part adapted [--model load.onnx] [--weight 1]
     bench/pipelines_pool.py --part overload [--overload 1.5] [--seconds 300]
     bench/pipelines_pool.py --part bounds
 
@@ -16,8 +19,10 @@ Cells that are not named stay in the record as an earlier run left them.
 """
 
 import argparse
+import concurrent.futures
 import itertools
 import json
+import math
 import pathlib
 import statistics
 import subprocess
@@ -28,23 +33,36 @@ import pipelines
 import record
 
 SHORT_OF = (0.0, 0.005)  # of IPA's accuracy
+LEAD_IN = 60  # seconds that do not count, at the first load: nothing is planned before the first 10
+# What is tried, to be no worse than IPA: powers of two of cost's weight, then margins on the forecast.
+LEAST_POWER, MOST_POWER = -12, 5
+MARGINS = (0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25)
+CORES = (1, 2, 4, 8)  # of a worker
 
 
-def scenario(problem, loads, workers, folder):
-    """The pipeline on so many workers; variants share what they are and no more."""
+def latency_on(cores, variant):
+    table, own = variant["latency_ms"]["table"], int(variant["cost"])
+    if own >= cores:
+        return {size: ms * own / cores for size, ms in table.items()}
+    return {size: table[str(max(1, int(size) * own // cores))] for size in table}
+
+
+def scenario(problem, loads, workers, folder, adapter=None, cores=1):
+    """The pipeline on so many workers; variants share what they are and no more. With an adapter on up to so many."""
+    lead = [round(statistics.mean(loads[:10]))] * LEAD_IN if adapter else []
     trace = pathlib.Path(folder) / "trace.txt"
-    trace.write_text("\n".join(str(load) for load in loads) + "\n")
+    trace.write_text("\n".join(str(load) for load in lead + loads) + "\n")
     stages = []
     for stage in problem["stages"]:
         variants = [{"name": variant["name"], "accuracy": variant["accuracy"],
-                     "latency_ms": {"table": {size: ms * variant["cost"] for size, ms in
-                                              variant["latency_ms"]["table"].items()}}}
+                     "latency_ms": {"table": latency_on(cores, variant)}}
                     for variant in stage["variants"]]
         stages.append({"name": stage["name"], "variants": variants})
-    return {"seed": 1, "warmup_s": 0, "duration_s": len(loads), "scheduler": "fermata",
-            "workers": {"count": workers},
+    count = {"count": "auto", "max": workers, "apply_s": 8} if adapter else {"count": workers}
+    return {"seed": 1, "warmup_s": len(lead), "duration_s": len(loads), "scheduler": "fermata", "workers": count,
             "pipelines": [{"name": "p", "slo_ms": problem["sla_ms"], "stages": stages,
-                           "arrival": {"process": "trace", "file": str(trace)}}]}
+                           "arrival": {"process": "trace", "file": str(trace)}}
+                          | ({"adapter": adapter} if adapter else {})]}
 
 
 def simulate(binary, document):
@@ -52,8 +70,9 @@ def simulate(binary, document):
                           capture_output=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr)
-    row = json.loads(done.stdout)["pipelines"][0]
-    return {"attainment": row["on_time"] / row["offered"], "accuracy": row["accuracy"]}
+    result = json.loads(done.stdout)
+    row = result["pipelines"][0]
+    return {"attainment": row["on_time"] / row["offered"], "accuracy": row["accuracy"], "workers": result["workers"]}
 
 
 def least_work(problem, accuracy):
@@ -73,7 +92,8 @@ def least_work(problem, accuracy):
 
 
 def ipa(given, name, loads, cores=None, method="IPA"):
-    made = pipelines.document(name, "steady_low", method, "reactive", 1, None)
+    made = pipelines.document(name, "steady_low", method, "model" if given.model else "reactive", 1, given.model,
+                              given.weight)
     made["loads"] = loads
     if cores:
         made["pipeline"]["max_cost"] = cores
@@ -106,6 +126,43 @@ def least_cost(given, name, problem, loads, row):
                       for short_of in SHORT_OF}
 
 
+def adapted(given, name, problem, loads, row):
+    """By the weights that IPA plans with, and the cheapest of those tried that are no worse than IPA."""
+    most, tried = 4 * row["ipa"]["cost"] + 4, {}
+
+    def at(*key):
+        if key not in tried:
+            cores, power, margin = key
+            adapter = {"alpha": problem["alpha"] * given.weight, "beta": problem["beta"] * cores * 2.0 ** power,
+                       "delta": problem["delta"], "margin": margin, "variants": given.variants}
+            with tempfile.TemporaryDirectory() as folder:
+                found = simulate(given.binary, scenario(problem, loads, math.ceil(most / cores), folder, adapter, cores))
+            tried[key] = {"cost": found["workers"] * cores, "accuracy": found["accuracy"],
+                          "attainment": found["attainment"], "cores": cores, "beta": 2.0 ** power, "margin": margin}
+        return tried[key]
+
+    def cheapest(cores, enough):
+        for margin in MARGINS:
+            low, high = LEAST_POWER, MOST_POWER + 1  # the former is accurate enough, the latter not
+            if at(cores, low, margin)["accuracy"] < enough:
+                continue
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (middle, high) if at(cores, middle, margin)["accuracy"] >= enough else (low, middle)
+            if at(cores, low, margin)["attainment"] >= row["ipa"]["attainment"] - 1e-9:
+                return at(cores, low, margin)
+        return None
+
+    with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
+        found = dict(zip(given.cores, pool.map(lambda cores: [at(cores, 0, 1)] + [
+            cheapest(cores, row["ipa"]["accuracy"] - short_of - 1e-9) for short_of in SHORT_OF], given.cores)))
+    row["adapted"], row["saved"] = {"weights as IPA's": [each[0] for each in found.values()]}, {}
+    for k, short_of in enumerate(SHORT_OF):
+        best = min((each[k + 1] for each in found.values() if each[k + 1]), key=lambda each: each["cost"], default=None)
+        row["adapted"][str(short_of)] = best
+        row["saved"][str(short_of)] = 1 - best["cost"] / row["ipa"]["cost"] if best else None
+
+
 def beyond_capacity(given, name, problem, loads, row):
     """As many cores as IPA had, and a load that climbs for a third of the time to more than they can carry: plans that
     were feasible stay when nothing is."""
@@ -124,7 +181,8 @@ def beyond_capacity(given, name, problem, loads, row):
     row["overload"] = found
 
 
-PARTS = {"cost": ("pipelines_pool", least_cost), "overload": ("pipelines_pool_overload", beyond_capacity),
+PARTS = {"cost": ("pipelines_pool", least_cost), "adapted": ("pipelines_pool_adapted", adapted),
+         "overload": ("pipelines_pool_overload", beyond_capacity),
          "bounds": ("pipelines_pool_bounds", lambda *_: None)}
 
 
@@ -136,6 +194,11 @@ def main():
     parser.add_argument("--names", nargs="+", default=list(pipelines.RIM))
     parser.add_argument("--overload", type=float, default=1.5, help="of what the cores can carry at all")
     parser.add_argument("--seconds", type=int, default=300, help="of the load in overload")
+    parser.add_argument("--model", type=pathlib.Path, help="IPA's forecast, .onnx; else reactive")
+    parser.add_argument("--weight", type=float, default=pipelines.PERCENT, help="of accuracies; 1: as IPA's runs")
+    parser.add_argument("--variants", choices=("planned", "any"), default="planned", help="of an adapter's plans")
+    parser.add_argument("--jobs", type=int, default=1, help="simulations at once")
+    parser.add_argument("--cores", nargs="+", type=int, default=CORES, help="of an adapted worker")
     given = parser.parse_args()
     if not pipeline.DATA.exists():
         raise SystemExit(f"no published profiles in {pipeline.DATA}; FERMATA_IPA_DATA names the folder")
