@@ -3,6 +3,8 @@
 Variants really run TIMES times over (variants_served says why). Policies and ways take turns with the
 same requests, each on a server of its own."""
 
+import json
+import pathlib
 import statistics
 import tempfile
 
@@ -18,9 +20,9 @@ import variants_served
 import variants_specialists
 import variants_zoo
 
-TIMES, LOADS, SLO_MS, WAY_MS = 60, (4,), 150, 5
+TIMES, LOADS, SLO_MS = 60, (4,), 150
 POLICIES, STREAM = ("fermata", "sneakpeek"), "in turns"
-WAYS = ("profile", "evidence", "average and evidence")
+WAYS = ("profile", "average", "evidence", "average and evidence")
 TURNS, LEAD_S = 2, 1  # of the labels, and how long queues fill before what counts
 
 
@@ -38,10 +40,25 @@ def requests(seed, rate, seconds):
 
 
 def judge(answers, counts, truth):
-    earned = [0.0 if outcome != "answered" else
+    """Of each request that counts, what it earned."""
+    return [0.0 if outcome != "answered" else
               (read[0] == right) * (1 - float(variants_bound.sigmoid_penalty(1000 * seconds / SLO_MS - 1)))
               for (outcome, seconds, read), right, counted in zip(answers, truth, counts) if counted]
-    return statistics.mean(earned)
+
+
+def profile(repository, records, average):
+    """What the server believes of accuracies: those of the labels' average, where that is given."""
+    for v in records["applications"][variants_specialists.NAME]["variants"]:
+        path = pathlib.Path(repository) / v["name"] / "profile.json"
+        known = v["accuracy"] if average is None else min(1.0, float(average @ numpy.array(v["recall"])))
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"accuracy": known}))
+
+
+def added(rows, policy, way, before):
+    """The mean difference over the requests, which are the same, and half of its 95 % interval."""
+    own, other = (numpy.concatenate([r["each"] for r in rows if (r["policy"], r["way"]) == (policy, w)])
+                  for w in (way, before))
+    return float((own - other).mean()), float(1.96 * (own - other).std() / len(own)**0.5)
 
 
 def rounds_of(records, repository, rounds, seconds):
@@ -52,13 +69,15 @@ def rounds_of(records, repository, rounds, seconds):
         asked, counts, truth = requests(seed, load * bearable, seconds)
         known, aware, short = variants_mixes.WAYS[way]
         average = numpy.mean(variants_mixes.STREAMS[STREAM], axis=0)
+        profile(repository, records, average if known else None)
         config = variants_served.configuration(
-            records, repository, SLO_MS - WAY_MS, policy, k=variants_specialists.K, data_aware=aware,
+            records, repository, SLO_MS, policy, k=variants_specialists.K, data_aware=aware,
             short_circuit=short, prior=average.tolist() if known else "uninformative")
         with variants_served.server.Server(config) as running:
             answers, lags_ms = open_loop.drive(running.grpc, asked)
-        yield {"load": load, "round": seed, "policy": policy, "way": way,
-               "utility": judge(answers, counts, truth), "lag_ms": float(numpy.quantile(lags_ms, 0.99))}
+        each = judge(answers, counts, truth)
+        yield {"load": load, "round": seed, "policy": policy, "way": way, "each": each,
+               "utility": statistics.mean(each), "lag_ms": float(numpy.quantile(lags_ms, 0.99))}
 
 
 def measure(rounds, seconds, keep):
@@ -70,7 +89,12 @@ def measure(rounds, seconds, keep):
         [f"{own[0]['load']}x, {own[0]['round']}, {own[0]['policy']}", *(r["utility"] for r in own),
          max(r["lag_ms"] for r in own)]
         for own in (rows[i:i + len(WAYS)] for i in range(0, len(rows), len(WAYS)))]))
+    gains = {f"{policy}: {way} over {before}": added(rows, policy, way, before) for policy in POLICIES
+             for way, before in variants_specialists.STEPS.items() if way in WAYS}
+    for what, (mean, half) in gains.items():
+        print(f"{what}: {mean:+.3f} ± {half:.3f}")
     if keep:
         record.write("variants_specialists_served", {
             "machine": records["machine"], "load_1_rps": variants_zoo.bearable_rps(records),
-            "seconds": seconds, "stream": STREAM, "slo_ms": SLO_MS, "rows": rows})
+            "seconds": seconds, "stream": STREAM, "slo_ms": SLO_MS, "added": gains,
+            "rows": [{w: x for w, x in r.items() if w != "each"} for r in rows]})

@@ -68,7 +68,7 @@ VARIANTS = {
         "wake-recurrent": Variant(WAKE[:1]),
         "wake-large": Variant(WAKE),
     },
-    "menu": {  # The first three differ in what they are trained on only.
+    "menu": {  # The first three differ in what they are trained on only, for about as many steps.
         "menu-usual": Variant([menu(120, TASKS["menu"].USUAL_MIX)]),
         "menu-numbers": Variant([menu(32, TASKS["menu"].NUMBERS_MIX)]),
         "menu-small": Variant([menu(24)]),
