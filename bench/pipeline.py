@@ -92,7 +92,7 @@ def cbc(document, at=latency):
         text = f"Maximize\n obj: {sums(2)}\nSubject To\n sla: {sums(3)} <= {document['sla_ms']:.15g}\n"
         text += "".join(f" one{s}: {' + '.join(own)} = 1\n" for s, own in enumerate(names))
         lp.write_text(text + "Binaries\n" + "\n".join(" ".join(own) for own in names) + "\nEnd\n")
-        done = subprocess.run(["cbc", lp, "ratio", "0", "allow", "0", "sec", "120", "timeMode", "cpu",
+        done = subprocess.run(["cbc", lp, "ratio", "0", "allow", "0", "increment", "1e-9", "sec", "120", "timeMode", "cpu",
                                "solve", "solution", solution], stdout=subprocess.PIPE, text=True,
                               check=True)
         seconds = float((re.search(r"Total time \(CPU seconds\):\s+(\S+)", done.stdout) or [0, 0])[1])
