@@ -48,8 +48,11 @@ class Timed final : public Scheduler {
   bool withdraw(const Task& task, Time now, Decisions& out) override {
     return inner_->withdraw(task, now, out);
   }
-  void freed(WorkerId worker, Time now, Decisions& out) override {
-    take(out, [&] { inner_->freed(worker, now, out); });
+  void planned(const Plan& plan, Time now, Decisions& out) override {
+    take(out, [&] { inner_->planned(plan, now, out); });
+  }
+  void ended(const BatchEnd& batch, Time now, Decisions& out) override {
+    take(out, [&] { inner_->ended(batch, now, out); });
   }
   void tick(Time now, Decisions& out) override {
     take(out, [&] { inner_->tick(now, out); });

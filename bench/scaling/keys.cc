@@ -48,7 +48,7 @@ class Keys {
       const Batch batch = std::move(running_.back());
       running_.pop_back();
       now_ = std::max(now_, batch.finish);
-      scheduler_->freed(batch.worker, now_, out_);
+      scheduler_->ended(batch.worker, now_, out_);
       act();
     }
   }

@@ -92,7 +92,7 @@ class Pool {
       const auto [end, worker] = running_.top();
       running_.pop();
       now_ = std::max(now_, end);
-      scheduler_->freed(worker, now_, out_);
+      scheduler_->ended(worker, now_, out_);
       act();
     }
   }

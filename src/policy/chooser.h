@@ -27,10 +27,8 @@ class Chooser : public Batcher {
   // Every batch of the pool, before the view has it; `own`: this chooser has bound it. Batch::load
   // of one that it binds says whether its times include loading.
   virtual void bound(const Batch& batch, bool own, Time now) = 0;
-  // Before the view knows that the worker's batch has ended: it has no answer for a task; it has
-  // ended. True where the offer may have changed.
-  virtual void failed(WorkerId, const Task&) {}
-  virtual bool freed(WorkerId, Time /*now*/, Decisions&) { return false; }
+  // Before the view knows that it has. True where the offer may have changed.
+  virtual bool ended(const BatchEnd&, Time /*now*/, Decisions&) { return false; }
 
   virtual uint64_t waiting_items(KeyId key) const = 0;
   // What its last decisions were made from, the newest first, behind what is there.

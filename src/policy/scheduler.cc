@@ -11,8 +11,9 @@ KeyId Scheduler::add_service(const ServiceInfo& info) {
 
 void Scheduler::learned(const Task&, const Estimate&, Time, Decisions&) {}
 
-void Scheduler::set_available(WorkerId, bool, Time, Decisions&) {
-  FERMATA_CHECK(workers_may_leave());
+void Scheduler::planned(const Plan& plan, Time, Decisions&) {
+  const auto* serving = std::get_if<Serving>(&plan);
+  FERMATA_CHECK(serving == nullptr || workers_may_leave());
 }
 
 }  // namespace fermata::policy

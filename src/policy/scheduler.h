@@ -2,7 +2,9 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,6 +30,30 @@ class Decisions {
   std::vector<std::vector<Task>> spare_;
 };
 
+// A worker's batch has really ended.
+struct BatchEnd {
+  // Most batches have an answer for every task.
+  BatchEnd(WorkerId on, std::span<const Task> no_answer = {}) : worker(on), failed(no_answer) {}
+  WorkerId worker;
+  std::span<const Task> failed;  // of its tasks, those that it has no answer for
+};
+
+// What slower loops have planned and carried out on a worker. Whether it serves: one that does not
+// gets no batch, and what it runs ends as it would.
+struct Serving {
+  WorkerId worker;
+  bool serves = true;
+};
+// It has loaded a variant (KeyInfo::variant) before anybody needs it, or is about to let it go.
+// From then on batches of such a variant run on workers of the types that have it, while any has.
+// Policies that choose workers otherwise load it where they run it.
+struct LoadedAhead {
+  WorkerId worker;
+  VariantId variant;
+  bool there = true;
+};
+using Plan = std::variant<Serving, LoadedAhead>;
+
 // The passive core that both drivers feed: batchers, one per key, and one
 // ranker, wired together in one thread. No clock, no thread: every call carries
 // `now`, which never goes back, and fills `out`. After each call the driver must
@@ -51,16 +77,9 @@ class Scheduler {
   virtual WorkerId add_worker(Time now, Decisions& out, uint32_t type = 0,
                               int64_t memory_bytes = kUnlimitedMemory) = 0;
 
-  // Whether workers may leave and come back. Where not, the next one may not be called.
+  // Whether workers may leave and come back. Where not, none is planned that does not serve.
   virtual bool workers_may_leave() const { return false; }
-  // A worker that is not available gets no batch; what it runs ends as it would, and freed() says
-  // so.
-  virtual void set_available(WorkerId worker, bool available, Time now, Decisions& out);
-
-  // The worker has loaded a variant (KeyInfo::variant) before anybody needs it, or is about to let
-  // it go. From then on batches of such a variant run on workers of the types that have it, while
-  // any has. Policies that choose workers otherwise load it where they run it.
-  virtual void hold(WorkerId, VariantId, bool /*there*/, Time, Decisions&) {}
+  virtual void planned(const Plan& plan, Time now, Decisions& out);
 
   // Whether it serves services of the kind. Of no other may one be added.
   virtual bool serves(Kind) const { return false; }
@@ -69,14 +88,12 @@ class Scheduler {
   virtual KeyId add_service(const ServiceInfo& info);
   // What the data of a task says that was nominated; nothing where it has ended.
   virtual void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out);
-  // The batch that runs on the worker has no answer for this task: called before freed().
-  virtual void failed(WorkerId, const Task&) {}
 
   virtual void nominate(const Task& task, Time now, Decisions& out) = 0;
   // False where it is bound already: a withdrawal that crosses a grant loses.
   virtual bool withdraw(const Task& task, Time now, Decisions& out) = 0;
-  // The worker has really ended its batch.
-  virtual void freed(WorkerId worker, Time now, Decisions& out) = 0;
+  // The first of the worker's batches that have not ended.
+  virtual void ended(const BatchEnd& batch, Time now, Decisions& out) = 0;
   virtual void tick(Time now, Decisions& out) = 0;
   virtual Time next_wake() const = 0;  // infinite: nothing to wait for
 

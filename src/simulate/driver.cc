@@ -218,7 +218,7 @@ void Run::end_batch(Time now) {
   const Running ended = std::exchange(worker.batches[0], std::exchange(worker.batches[1], {}));
   next_end_.set(i, --worker.bound > 0 ? worker.batches[0].end : Time::infinite());
   if (!drifts_.empty()) measure(ended, worker.type, now);
-  scheduler_->freed(WorkerId(static_cast<uint32_t>(i)), now, decisions_);
+  scheduler_->ended(WorkerId(static_cast<uint32_t>(i)), now, decisions_);
   for (const JobId id : ended.branches)
     branch_ended(id, policy::Ending::kAnswered, branch(id)->items, now);
 }

@@ -25,7 +25,7 @@ void Run::adapt(Time now) {
 void Run::serve_with(uint32_t workers, Time now) {
   charge(now);
   for (uint32_t w = std::min(workers, serving_); w < std::max(workers, serving_); ++w) {
-    scheduler_->set_available(WorkerId(w), w < workers, now, decisions_);
+    scheduler_->planned(policy::Serving{WorkerId(w), w < workers}, now, decisions_);
   }
   serving_ = workers;
 }

@@ -313,7 +313,7 @@ void StreamSimulation::act(Pool& pool, Time now) {
 
 void StreamSimulation::end_batch(Pool& pool, policy::Batch batch, Time now) {
   for (const policy::Task& task : batch.tasks) reply(task.job.value(), true, now);
-  pool.scheduler->freed(batch.worker, now, pool.decisions);
+  pool.scheduler->ended(batch.worker, now, pool.decisions);
   act(pool, now);
 }
 

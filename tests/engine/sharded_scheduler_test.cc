@@ -83,7 +83,7 @@ Timeline::Endings single_threaded(std::string_view policy, uint64_t seed) {
   for (int w = 0; w < 2; ++w) scheduler->add_worker(Time(), out);
   line.run(
       [&](const Task& t, Time now) { scheduler->nominate(t, now, out), line.account(out, now); },
-      [&](WorkerId w, Time now) { scheduler->freed(w, now, out), line.account(out, now); },
+      [&](WorkerId w, Time now) { scheduler->ended(w, now, out), line.account(out, now); },
       [&](Time now) { scheduler->tick(now, out), line.account(out, now); },
       [&] { return scheduler->next_wake(); });
   return line.endings();

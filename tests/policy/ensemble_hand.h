@@ -52,7 +52,7 @@ struct EnsembleHand : Hand {
       }
       const WorkerId worker = running.begin()->second.worker;
       running.erase(running.begin());
-      scheduler->freed(worker, now, out);
+      scheduler->ended(worker, now, out);
     }
     ADD_FAILURE() << "it never comes to rest; now at " << (now - Time()).millis() << " ms";
   }

@@ -72,8 +72,7 @@ TEST(EnsembleScheduler, AQueryThatWasInABatchIsConcluded) {
     ASSERT_THAT(h.out.bound, SizeIs(1)) << policy;
     h.note();
     h.running.clear();
-    h.scheduler->failed(w, task);
-    h.freed(w, 10);
+    h.scheduler->ended({w, {&task, 1}}, at_ms(10), h.out);
     h.now = at_ms(10);
     h.run_until(100);
     EXPECT_THAT(h.dropped, IsEmpty()) << policy;

@@ -39,7 +39,7 @@ class Hand {
     return t;
   }
   void tick(double now_ms) { scheduler->tick(at_ms(now_ms), out); }
-  void freed(WorkerId worker, double now_ms) { scheduler->freed(worker, at_ms(now_ms), out); }
+  void freed(WorkerId worker, double now_ms) { scheduler->ended(worker, at_ms(now_ms), out); }
   double wake_ms() const { return (scheduler->next_wake() - Time()).millis(); }
 
   // The one batch bound since the last look.

@@ -10,8 +10,8 @@ constexpr int64_t kMemory = 100;
 Time ahead_ms(int64_t ms) { return Time() + Duration::millis(ms); }
 
 // Two workers that the scheduler tells apart, and two models of which each holds one.
-struct LoadedAhead {
-  LoadedAhead() {
+struct AheadPool {
+  AheadPool() {
     for (uint32_t type : {0, 1}) {
       workers.push_back(scheduler->add_worker(ahead_ms(0), decisions, type, kMemory));
     }
@@ -49,9 +49,11 @@ struct LoadedAhead {
 };
 
 TEST(LoadedAhead, BatchesRunWhereTheirModelIs) {
-  LoadedAhead pool;
-  pool.scheduler->hold(pool.workers[1], VariantId(0), true, ahead_ms(0), pool.decisions);
-  pool.scheduler->hold(pool.workers[0], VariantId(1), true, ahead_ms(0), pool.decisions);
+  AheadPool pool;
+  pool.scheduler->planned(LoadedAhead{pool.workers[1], VariantId(0), true}, ahead_ms(0),
+                          pool.decisions);
+  pool.scheduler->planned(LoadedAhead{pool.workers[0], VariantId(1), true}, ahead_ms(0),
+                          pool.decisions);
   const auto first = pool.request(pool.keys[0], 1);
   ASSERT_TRUE(first);
   EXPECT_EQ(first->worker, pool.workers[1]);
@@ -61,7 +63,7 @@ TEST(LoadedAhead, BatchesRunWhereTheirModelIs) {
   const auto other = pool.request(pool.keys[1], 3);
   ASSERT_TRUE(other);
   EXPECT_EQ(other->worker, pool.workers[0]);
-  pool.scheduler->freed(pool.workers[1], ahead_ms(11), pool.decisions);
+  pool.scheduler->ended(pool.workers[1], ahead_ms(11), pool.decisions);
   const auto second = pool.bound();
   ASSERT_TRUE(second);
   EXPECT_EQ(second->worker, pool.workers[1]);
@@ -69,28 +71,33 @@ TEST(LoadedAhead, BatchesRunWhereTheirModelIs) {
 
 // It moves while a request waits: that follows.
 TEST(LoadedAhead, WhatWaitsFollowsItsModel) {
-  LoadedAhead pool;
-  pool.scheduler->hold(pool.workers[1], VariantId(0), true, ahead_ms(0), pool.decisions);
+  AheadPool pool;
+  pool.scheduler->planned(LoadedAhead{pool.workers[1], VariantId(0), true}, ahead_ms(0),
+                          pool.decisions);
   ASSERT_TRUE(pool.request(pool.keys[0], 1));
   EXPECT_FALSE(pool.request(pool.keys[0], 2));
-  pool.scheduler->hold(pool.workers[0], VariantId(0), true, ahead_ms(3), pool.decisions);
+  pool.scheduler->planned(LoadedAhead{pool.workers[0], VariantId(0), true}, ahead_ms(3),
+                          pool.decisions);
   const auto batch = pool.bound();
   ASSERT_TRUE(batch);
   EXPECT_EQ(batch->worker, pool.workers[0]);
 }
 
 TEST(LoadedAhead, AModelThatNobodyHoldsIsLoadedWhereItRuns) {
-  LoadedAhead pool;
-  pool.scheduler->hold(pool.workers[1], VariantId(0), true, ahead_ms(0), pool.decisions);
-  pool.scheduler->hold(pool.workers[1], VariantId(0), false, ahead_ms(1), pool.decisions);
+  AheadPool pool;
+  pool.scheduler->planned(LoadedAhead{pool.workers[1], VariantId(0), true}, ahead_ms(0),
+                          pool.decisions);
+  pool.scheduler->planned(LoadedAhead{pool.workers[1], VariantId(0), false}, ahead_ms(1),
+                          pool.decisions);
   const auto batch = pool.request(pool.keys[0], 2);
   ASSERT_TRUE(batch);
   EXPECT_TRUE(batch->load);
 }
 
 TEST(LoadedAhead, BeforeItsFirstRequestToo) {
-  LoadedAhead pool;
-  pool.scheduler->hold(pool.workers[1], VariantId(2), true, ahead_ms(0), pool.decisions);
+  AheadPool pool;
+  pool.scheduler->planned(LoadedAhead{pool.workers[1], VariantId(2), true}, ahead_ms(0),
+                          pool.decisions);
   pool.add(2);
   const auto batch = pool.request(pool.keys[2], 1);
   ASSERT_TRUE(batch);

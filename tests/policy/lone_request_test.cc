@@ -29,7 +29,7 @@ TEST(Fermata, ALoneRequestOnAnIdlePoolStartsAtOnce) {
     ASSERT_EQ(decisions.bound.size(), 1u) << "request " << i;
     EXPECT_EQ(decisions.bound[0].start, after_ms(now));
     decisions.clear();
-    (*scheduler)->freed(worker, after_ms(now + 1), decisions);
+    (*scheduler)->ended(worker, after_ms(now + 1), decisions);
   }
 }
 

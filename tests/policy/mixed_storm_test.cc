@@ -128,11 +128,12 @@ class MixedStorm {
       }
       const Batch ended = std::move(own.front());
       own.erase(own.begin());
+      std::vector<Task> failed;
       for (const Task& task : ended.tasks) {
         const bool fails = ensembles_.contains(task.key) && random_.below(6) == 0;
-        if (fails) hand_.scheduler->failed(WorkerId(w), task);
+        if (fails) failed.push_back(task);
       }
-      hand_.freed(WorkerId(w), now_);
+      hand_.scheduler->ended({WorkerId(w), failed}, at_ms(now_), hand_.out);
       note();
     }
   }

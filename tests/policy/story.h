@@ -166,19 +166,12 @@ class Teller final : public Scheduler {
     return worker;
   }
   bool workers_may_leave() const override { return inner_->workers_may_leave(); }
-  void set_available(WorkerId worker, bool available, Time now, Decisions& out) override {
-    listen(out, [&] { inner_->set_available(worker, available, now, out); });
-  }
-  void hold(WorkerId worker, VariantId variant, bool there, Time now, Decisions& out) override {
-    listen(out, [&] { inner_->hold(worker, variant, there, now, out); });
+  void planned(const Plan& plan, Time now, Decisions& out) override {
+    listen(out, [&] { inner_->planned(plan, now, out); });
   }
   bool serves(Kind kind) const override { return inner_->serves(kind); }
   void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override {
     listen(out, [&] { inner_->learned(task, estimate, now, out); });
-  }
-  void failed(WorkerId worker, const Task& task) override {
-    failed_.insert({worker, task.job});
-    inner_->failed(worker, task);
   }
   void nominate(const Task& task, Time now, Decisions& out) override {
     tell({.kind = Happened::kArrived, .at = now}, task);
@@ -195,15 +188,16 @@ class Teller final : public Scheduler {
     }
     return gone;
   }
-  void freed(WorkerId worker, Time now, Decisions& out) override {
-    Running ended = std::move(running_[worker].front());
-    running_[worker].erase(running_[worker].begin());
+  void ended(const BatchEnd& batch, Time now, Decisions& out) override {
+    std::vector<Running>& running = running_[batch.worker];
+    Running ended = std::move(running.front());
+    running.erase(running.begin());
     for (Happened& h : ended) {
       h.kind = Happened::kFreed;
-      h.no_answer = failed_.erase({worker, h.job}) > 0;
+      for (const Task& task : batch.failed) h.no_answer = h.no_answer || task.job == h.job;
       story_.happened.push_back(h);
     }
-    listen(out, [&] { inner_->freed(worker, now, out); });
+    listen(out, [&] { inner_->ended(batch, now, out); });
   }
   void tick(Time now, Decisions& out) override {
     listen(out, [&] { inner_->tick(now, out); });
@@ -255,7 +249,6 @@ class Teller final : public Scheduler {
   uint32_t services_ = 0;
   uint64_t batches_ = 0;
   std::map<WorkerId, std::vector<Running>> running_;
-  std::set<std::pair<WorkerId, JobId>> failed_;
 };
 
 }  // namespace fermata::policy

@@ -46,7 +46,7 @@ Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, doub
     workers_.back()->type = worker.type;
     const WorkerId id = scheduler_->add_worker(now, decisions_, worker.type, worker.memory_bytes);
     FERMATA_CHECK(id.index() + 1 == workers_.size());
-    if (id.index() >= serving_) scheduler_->set_available(id, false, now, decisions_);
+    if (id.index() >= serving_) scheduler_->planned(policy::Serving{id, false}, now, decisions_);
   }
   turns_.call();
 }
@@ -361,7 +361,9 @@ void Driver::land(const std::shared_ptr<Flight>& flight, BatchResult result) {
   counters.count_batch(flight->items, result.input, result.run, result.output);
   counters.count_stages(result.stages);
   for (size_t i = 0; i < result.parts.size(); ++i) {
-    if (flight->passengers[i].base_model) take_answer(*flight, i, std::move(result.parts[i]));
+    Flight::Passenger& passenger = flight->passengers[i];
+    if (passenger.base_model) take_answer(*flight, i, std::move(result.parts[i]));
+    passenger.failed = !(passenger.base_model ? passenger.answer : result.parts[i]).ok();
   }
   events_.enqueue(flight);
   for (size_t i = 0; i < result.parts.size(); ++i) {
@@ -377,8 +379,7 @@ void Driver::land(const std::shared_ptr<Flight>& flight, BatchResult result) {
 void Driver::landed(Flight& flight, Time now) {
   --flying_;
   learn(flight, now);
-  take_answers(flight);
-  scheduler_->freed(flight.worker, now, decisions_);
+  scheduler_->ended({flight.worker, take_answers(flight)}, now, decisions_);
   Worker& worker = *workers_[flight.worker.index()];
   --worker.flying;
   leave_if_idle(worker);

@@ -135,7 +135,7 @@ class Driver {
   // Of a passenger that is a query of an ensemble.
   void board(const Part& part, Flight& flight, BatchPart& wanted);
   void take_answer(Flight& flight, size_t passenger, absl::StatusOr<std::vector<Tensor>> answer);
-  void take_answers(Flight& flight);
+  std::vector<policy::Task> take_answers(Flight& flight);  // those that have none
   void conclude(const policy::Concluded& concluded, Time now);
   void cancelled(JobId id, Time now);
   void landed(Flight& flight, Time now);

@@ -36,9 +36,14 @@ void Driver::take_answer(Flight& flight, size_t at, absl::StatusOr<std::vector<T
   passenger.answer = std::move(answer);
 }
 
-// Before the scheduler hears that the worker is free.
-void Driver::take_answers(Flight& flight) {
+// Before the scheduler hears that the batch has ended.
+std::vector<policy::Task> Driver::take_answers(Flight& flight) {
+  std::vector<policy::Task> failed;
   for (Flight::Passenger& passenger : flight.passengers) {
+    if (passenger.failed) {
+      const auto part = parts_.find(passenger.part);
+      if (part != parts_.end()) failed.push_back(part->second.task);
+    }
     if (!passenger.base_model) continue;
     const auto query = queries_.find(passenger.part);
     if (query == queries_.end()) continue;  // it has ended
@@ -49,8 +54,8 @@ void Driver::take_answers(Flight& flight) {
       continue;
     }
     answer.failure = passenger.answer.status();
-    scheduler_->failed(flight.worker, parts_.at(passenger.part).task);
   }
+  return failed;
 }
 
 void Driver::conclude(const policy::Concluded& concluded, Time now) {

@@ -44,6 +44,7 @@ struct Driver::Flight {
     std::optional<uint32_t> base_model;  // of a query of an ensemble: which one this is
     std::shared_ptr<Query> query;        // whose inputs it reads
     absl::StatusOr<std::vector<Tensor>> answer = std::vector<Tensor>();  // then, when it landed
+    bool failed = false;                                                 // of any, when it landed
   };
   std::vector<Passenger> passengers;
   PartRun run;          // set when it landed, but for the choice

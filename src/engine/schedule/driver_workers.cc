@@ -43,14 +43,15 @@ void Driver::unload(VariantId id) {
   }
   for (uint32_t i = 0; i < workers_.size(); ++i) {
     unload_from(*workers_[i], id);
-    scheduler_->hold(WorkerId(i), id, false, monotonic_now(), decisions_);  // no key of it is left
+    const policy::LoadedAhead gone{WorkerId(i), id, false};  // no key of it is left
+    scheduler_->planned(gone, monotonic_now(), decisions_);
   }
 }
 
 // Where a command runs.
 void Driver::hold(WorkerId worker, VariantId weights, bool there) {
   const Time now = monotonic_now();
-  scheduler_->hold(worker, weights, there, now, decisions_);
+  scheduler_->planned(policy::LoadedAhead{worker, weights, there}, now, decisions_);
   act(now);
 }
 
@@ -111,7 +112,7 @@ uint32_t Driver::set_workers(uint32_t count) {
   post_and_wait([&] {
     const Time now = monotonic_now();
     for (uint32_t i = 0; i < workers_.size(); ++i) {
-      scheduler_->set_available(WorkerId(i), i < count, now, decisions_);
+      scheduler_->planned(policy::Serving{WorkerId(i), i < count}, now, decisions_);
     }
     act(now);  // what was granted meanwhile runs before its worker leaves
     for (uint32_t i = 0; i < workers_.size(); ++i) {

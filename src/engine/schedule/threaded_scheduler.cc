@@ -45,8 +45,8 @@ bool ThreadedScheduler::withdraw(const policy::Task& task, Time, policy::Decisio
   return false;
 }
 
-void ThreadedScheduler::freed(WorkerId worker, Time, policy::Decisions&) {
-  sharded_->freed(worker);
+void ThreadedScheduler::ended(const policy::BatchEnd& batch, Time, policy::Decisions&) {
+  sharded_->freed(batch.worker);
 }
 
 void ThreadedScheduler::decided(ShardDecisions& decided, Time now) {

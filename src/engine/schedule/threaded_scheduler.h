@@ -37,7 +37,7 @@ class ThreadedScheduler final : public policy::Scheduler {
 
   void nominate(const policy::Task& task, Time now, policy::Decisions& out) override;
   bool withdraw(const policy::Task& task, Time now, policy::Decisions& out) override;
-  void freed(WorkerId worker, Time now, policy::Decisions& out) override;
+  void ended(const policy::BatchEnd& batch, Time now, policy::Decisions& out) override;
   void tick(Time now, policy::Decisions& out) override;
   // When the oldest decision that tick() has not handed over was made.
   Time next_wake() const override { return Time::from_nanos(decided_at_.load()); }

@@ -143,9 +143,9 @@ bool NexusScheduler::withdraw(const Task& task, Time now, Decisions& out) {
   return false;
 }
 
-void NexusScheduler::freed(WorkerId worker, Time now, Decisions& out) {
-  workers_[worker.index()].busy = false;
-  serve(worker, now, out);
+void NexusScheduler::ended(const BatchEnd& batch, Time now, Decisions& out) {
+  workers_[batch.worker.index()].busy = false;
+  serve(batch.worker, now, out);
 }
 
 void NexusScheduler::tick(Time now, Decisions& out) {

@@ -28,7 +28,7 @@ class NexusScheduler final : public Scheduler {
   WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) override;
   void nominate(const Task& task, Time now, Decisions& out) override;
   bool withdraw(const Task& task, Time now, Decisions& out) override;
-  void freed(WorkerId worker, Time now, Decisions& out) override;
+  void ended(const BatchEnd& batch, Time now, Decisions& out) override;
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override;
   uint64_t waiting_items(KeyId key) const override;

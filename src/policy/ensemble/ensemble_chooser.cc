@@ -53,8 +53,8 @@ void EnsembleChooser::bound(const Batch& batch, bool, Time now) {
   update(now);
 }
 
-bool EnsembleChooser::freed(WorkerId worker, Time now, Decisions& out) {
-  queries_.freed(worker, out);
+bool EnsembleChooser::ended(const BatchEnd& batch, Time now, Decisions& out) {
+  queries_.ended(batch, out);
   freed_at_ = now;
   queries_.conclude_late(now, out);
   declined_.look_again(now);

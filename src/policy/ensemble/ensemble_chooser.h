@@ -30,8 +30,7 @@ class EnsembleChooser final : public Chooser {
   void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override;
   void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) override;
   void bound(const Batch& batch, bool own, Time now) override;
-  void failed(WorkerId worker, const Task& task) override { queries_.failed(worker, task.job); }
-  bool freed(WorkerId worker, Time now, Decisions& out) override;
+  bool ended(const BatchEnd& batch, Time now, Decisions& out) override;
   uint64_t waiting_items(KeyId key) const override { return queries_.waiting_items(key); }
   void add_problems(std::vector<Problem>& to) const override { kept_.copy_to(to); }
 

@@ -133,21 +133,22 @@ void EnsembleQueries::bind(const Batch& batch) {
   running_[{batch.worker, worker.ended + worker.running}] = std::move(running);
 }
 
-void EnsembleQueries::failed(WorkerId worker, JobId job) {
+void EnsembleQueries::failed(const Running& running, JobId job) {
   Query* query = find(job);
   if (query == nullptr) return;
-  const KeyId model = running_.at({worker, pool_.worker(worker).ended}).model;
-  const plan::Subset bit = plan::Subset{1} << model_of(ensembles_[query->ensemble].info, model);
+  const EnsembleInfo& info = ensembles_[query->ensemble].info;
+  const plan::Subset bit = plan::Subset{1} << model_of(info, running.model);
   query->running &= ~bit;
   query->failed |= bit;
   query->planned &= ~bit;
 }
 
-void EnsembleQueries::freed(WorkerId worker, Decisions& out) {
-  const auto running = running_.find({worker, pool_.worker(worker).ended});
+void EnsembleQueries::ended(const BatchEnd& batch, Decisions& out) {
+  const auto running = running_.find({batch.worker, pool_.worker(batch.worker).ended});
   if (running == running_.end()) return;
   const Running ended = std::move(running->second);
   running_.erase(running);
+  for (const Task& task : batch.failed) failed(ended, task.job);
   for (const JobId job : ended.queries) {
     const auto it = queries_.find(job);
     if (it == queries_.end()) continue;

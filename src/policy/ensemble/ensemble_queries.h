@@ -85,11 +85,8 @@ class EnsembleQueries {
   // it: those of ensembles run from now on. A task of the batch's own key is not of an ensemble: if
   // it was inserted, it ends.
   void bind(const Batch& batch);
-  // Both before the pool's view knows that the worker's batch has ended. Its model has no answer
-  // for the query.
-  void failed(WorkerId worker, JobId job);
-  // It has ended: its queries have these answers.
-  void freed(WorkerId worker, Decisions& out);
+  // Before the pool's view knows that the batch has: its queries have these answers.
+  void ended(const BatchEnd& batch, Decisions& out);
   // Ends those for whom nothing is left to wait for. To be called when new plans have been made
   // for what was freed.
   void conclude_finished(Decisions& out);
@@ -128,6 +125,7 @@ class EnsembleQueries {
   };
   void set_moment(Entry& entry);
   Time moment_of(const Query& query) const;
+  void failed(const Running& running, JobId job);
   void conclude(Entry& entry, Decisions& out, bool at_last = false);
   void count_lost(const Query& query);
   void stop_waiting(Query& query);

@@ -152,32 +152,25 @@ void EnsembleScheduler::learned(const Task& task, const Estimate& estimate, Time
   dispatch(query, selected != 0 ? selected : all, now, out);
 }
 
-void EnsembleScheduler::failed(WorkerId worker, const Task& task) {
-  queries_.failed(worker, task.job);
-  if (!plans()) failed_.push_back(task.job);
-}
-
 // Where none of the models that were to answer a query is left, the others are.
-void EnsembleScheduler::replace_failed(Time now, Decisions& out) {
-  for (const JobId job : std::exchange(failed_, {})) {
-    Query* query = queries_.find(job);
-    if (query == nullptr || query->had() != 0 || query->pending() != 0) continue;
-    dispatch(*query, queries_.ensemble(query->ensemble).all() & ~query->failed, now, out);
-  }
+void EnsembleScheduler::replace(JobId failed, Time now, Decisions& out) {
+  Query* query = queries_.find(failed);
+  if (query == nullptr || query->had() != 0 || query->pending() != 0) return;
+  dispatch(*query, queries_.ensemble(query->ensemble).all() & ~query->failed, now, out);
 }
 
 bool EnsembleScheduler::withdraw(const Task& task, Time, Decisions&) {
   return queries_.withdraw(task);
 }
 
-void EnsembleScheduler::freed(WorkerId worker, Time now, Decisions& out) {
-  queries_.freed(worker, out);
-  pool_.freed(worker, now);
+void EnsembleScheduler::ended(const BatchEnd& batch, Time now, Decisions& out) {
+  queries_.ended(batch, out);
+  pool_.freed(batch.worker, now);
   queries_.conclude_finished(out);
   queries_.conclude_late(now, out);
   if (plans()) return replan(now, out);
-  replace_failed(now, out);
-  serve_queue(worker.index(), now, out);
+  for (const Task& task : batch.failed) replace(task.job, now, out);
+  serve_queue(batch.worker.index(), now, out);
 }
 
 void EnsembleScheduler::tick(Time now, Decisions& out) { queries_.conclude_late(now, out); }

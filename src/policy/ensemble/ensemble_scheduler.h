@@ -52,11 +52,10 @@ class EnsembleScheduler final : public Scheduler {
   bool serves(Kind kind) const override { return kind == Kind::kEnsemble; }
   KeyId add_service(const ServiceInfo& info) override;
   void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override;
-  void failed(WorkerId worker, const Task& task) override;
 
   void nominate(const Task& task, Time now, Decisions& out) override;
   bool withdraw(const Task& task, Time now, Decisions& out) override;
-  void freed(WorkerId worker, Time now, Decisions& out) override;
+  void ended(const BatchEnd& batch, Time now, Decisions& out) override;
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override { return queries_.next_moment(); }
   uint64_t waiting_items(KeyId key) const override { return queries_.waiting_items(key); }
@@ -92,7 +91,7 @@ class EnsembleScheduler final : public Scheduler {
   void serve_the_late(uint32_t ensemble, const plan::EnsemblePlan& plan);
   void release(Query& query, Time now, Decisions& out);
   void dispatch(Query& query, plan::Subset subset, Time now, Decisions& out);
-  void replace_failed(Time now, Decisions& out);
+  void replace(JobId failed, Time now, Decisions& out);
   void serve_queue(size_t worker, Time now, Decisions& out);
   void start(Query& query, KeyId model, WorkerId worker, Time now, Decisions& out);
 
@@ -108,7 +107,6 @@ class EnsembleScheduler final : public Scheduler {
   std::vector<KeyId> models_;  // in the order in which they came
   absl::flat_hash_map<KeyId, std::vector<WorkerId>> homes_;
   std::vector<Queue> queues_;  // by worker
-  std::vector<JobId> failed_;  // that a model had no answer for since freed() was called
   std::vector<KeyId> free_keys_;
   uint32_t keys_ = 0;
 };

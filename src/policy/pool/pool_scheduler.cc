@@ -89,10 +89,6 @@ void PoolScheduler::learned(const Task& task, const Estimate& estimate, Time now
   explain_drops(dropped, now, out);
 }
 
-void PoolScheduler::failed(WorkerId worker, const Task& task) {
-  if (const OfKind* own = chooser_of(task.key)) own->chooser->failed(worker, task);
-}
-
 void PoolScheduler::set_delay_bound(DelayBound bound) {
   delay_ = bound;
   ranker_->set_delay_bound(bound);
@@ -111,19 +107,20 @@ WorkerId PoolScheduler::add_worker(Time now, Decisions& out, uint32_t type, int6
   return worker;
 }
 
-void PoolScheduler::set_available(WorkerId worker, bool available, Time now, Decisions& out) {
+void PoolScheduler::planned(const Plan& plan, Time now, Decisions& out) {
   const size_t dropped = out.dropped.size();
-  ranker_->set_available(worker, available, now, grants_);
-  serve_grants(now, out);
-  explain_drops(dropped, now, out);
-}
-
-void PoolScheduler::hold(WorkerId worker, VariantId variant, bool there, Time now, Decisions& out) {
-  view_.residents().hold(worker, variant, there);
+  if (const auto* serving = std::get_if<Serving>(&plan)) {
+    ranker_->set_available(serving->worker, serving->serves, now, grants_);
+    serve_grants(now, out);
+    return explain_drops(dropped, now, out);
+  }
+  const auto& loaded = std::get<LoadedAhead>(plan);
+  view_.residents().hold(loaded.worker, loaded.variant, loaded.there);
   for (size_t k = 0; k < batchers_.size(); ++k) {
     const KeyId key(static_cast<uint32_t>(k));
-    if (view_.is_model(key) && view_.info(key).variant == variant) settle(key, now, out);
+    if (view_.is_model(key) && view_.info(key).variant == loaded.variant) settle(key, now, out);
   }
+  explain_drops(dropped, now, out);
 }
 
 void PoolScheduler::nominate(const Task& task, Time now, Decisions& out) {
@@ -143,12 +140,12 @@ bool PoolScheduler::withdraw(const Task& task, Time now, Decisions& out) {
   return true;
 }
 
-void PoolScheduler::freed(WorkerId worker, Time now, Decisions& out) {
+void PoolScheduler::ended(const BatchEnd& batch, Time now, Decisions& out) {
   const size_t dropped = out.dropped.size();
   for (const OfKind& each : choosers_) {
-    if (each.chooser->freed(worker, now, out)) settle(each.slot, now, out);
+    if (each.chooser->ended(batch, now, out)) settle(each.slot, now, out);
   }
-  ranker_->freed(worker, now, grants_);
+  ranker_->freed(batch.worker, now, grants_);
   serve_grants(now, out);
   explain_drops(dropped, now, out);
 }

@@ -25,7 +25,6 @@ class PoolScheduler final : public Scheduler {
   bool serves(Kind) const override { return true; }
   KeyId add_service(const ServiceInfo& info) override;
   void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override;
-  void failed(WorkerId worker, const Task& task) override;
 
   KeyId add_key(KeyInfo info) override;
   void remove_key(KeyId key) override;
@@ -33,11 +32,10 @@ class PoolScheduler final : public Scheduler {
   void set_delay_bound(DelayBound bound) override;
   WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) override;
   bool workers_may_leave() const override { return true; }
-  void set_available(WorkerId worker, bool available, Time now, Decisions& out) override;
-  void hold(WorkerId worker, VariantId variant, bool there, Time now, Decisions& out) override;
+  void planned(const Plan& plan, Time now, Decisions& out) override;
   void nominate(const Task& task, Time now, Decisions& out) override;
   bool withdraw(const Task& task, Time now, Decisions& out) override;
-  void freed(WorkerId worker, Time now, Decisions& out) override;
+  void ended(const BatchEnd& batch, Time now, Decisions& out) override;
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override;
   uint64_t waiting_items(KeyId key) const override;

@@ -73,7 +73,7 @@ void WindowScheduler::learned(const Task& task, const Estimate& estimate, Time n
 bool WindowScheduler::withdraw(const Task& task, Time, Decisions&) {
   if (queue_.erase(task)) return true;
   for (size_t w = 0; w < planned_.size(); ++w) {
-    Plan& planned = planned_[w];
+    Planning& planned = planned_[w];
     for (auto batch = planned.begin(); batch != planned.end(); ++batch) {
       const auto it = std::find_if(batch->tasks.begin(), batch->tasks.end(),
                                    [&task](const Task& t) { return t.job == task.job; });
@@ -93,9 +93,9 @@ bool WindowScheduler::withdraw(const Task& task, Time, Decisions&) {
 }
 
 // A batch that nobody is left in; whoever needs what it would have loaded loads it instead.
-void WindowScheduler::forget(size_t w, Plan::iterator batch) {
+void WindowScheduler::forget(size_t w, Planning::iterator batch) {
   const Planned gone = std::move(*batch);
-  Plan& planned = planned_[w];
+  Planning& planned = planned_[w];
   const auto behind = planned.erase(batch);
   if (!gone.load) return;
   const auto next = std::find_if(behind, planned.end(), [&](const Planned& later) {
@@ -107,9 +107,9 @@ void WindowScheduler::forget(size_t w, Plan::iterator batch) {
   next->run += gone.run;  // nothing but the load is left of it
 }
 
-void WindowScheduler::freed(WorkerId worker, Time now, Decisions& out) {
-  pool_.freed(worker, now);
-  serve(worker.index(), now, out);
+void WindowScheduler::ended(const BatchEnd& batch, Time now, Decisions& out) {
+  pool_.freed(batch.worker, now);
+  serve(batch.worker.index(), now, out);
   if (window_ == Duration()) replan(now, out);
 }
 
@@ -121,7 +121,7 @@ Time WindowScheduler::next_wake() const { return window_end_; }
 
 uint64_t WindowScheduler::waiting_items(KeyId key) const {
   uint64_t items = queue_.is_service(key) ? queue_.waiting_items(key) : 0;
-  for (const Plan& plan : planned_) {
+  for (const Planning& plan : planned_) {
     for (const Planned& batch : plan) {
       for (const Task& task : batch.tasks) items += task.key == key ? task.items : 0;
     }

@@ -35,7 +35,7 @@ class WindowScheduler final : public Scheduler {
 
   void nominate(const Task& task, Time now, Decisions& out) override;
   bool withdraw(const Task& task, Time now, Decisions& out) override;
-  void freed(WorkerId worker, Time now, Decisions& out) override;
+  void ended(const BatchEnd& batch, Time now, Decisions& out) override;
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override;
   uint64_t waiting_items(KeyId key) const override;
@@ -50,7 +50,7 @@ class WindowScheduler final : public Scheduler {
     std::vector<Task> tasks;
     std::shared_ptr<const LatencyTable> latency;
   };
-  using Plan = std::deque<Planned>;  // of one worker, the next first
+  using Planning = std::deque<Planned>;  // of one worker, the next first
 
   KeyId new_key();
   bool idle(size_t worker) const { return pool_.workers()[worker].running == 0; }
@@ -58,7 +58,7 @@ class WindowScheduler final : public Scheduler {
   void close_window(Time now, Decisions& out);
   void replan(Time now, Decisions& out);
   void append(const plan::GroupSchedule& schedule, const plan::GroupBatch& batch);
-  void forget(size_t worker, Plan::iterator batch);
+  void forget(size_t worker, Planning::iterator batch);
   void serve(size_t worker, Time now, Decisions& out);
 
   const plan::GroupPolicy policy_;
@@ -69,7 +69,7 @@ class WindowScheduler final : public Scheduler {
   KeptDecisions<plan::GroupProblem> kept_;
   plan::GroupPlanner planner_;
   DelayBound delay_;
-  std::vector<Plan> planned_;  // by worker
+  std::vector<Planning> planned_;  // by worker
   uint32_t keys_ = 0;
   std::vector<KeyId> free_keys_;
   Time window_end_ = Time::infinite();
