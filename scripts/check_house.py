@@ -45,10 +45,10 @@ INSIDE = {
     "engine": {
         "threads": set(),
         "execute": {"threads"},
-        # These two know each other (ARCHITECTURE.md).
-        "schedule": {"threads", "execute", "services"},
-        "services": {"threads", "execute", "schedule"},
-        "host": {"threads", "execute", "schedule", "services"},
+        "composite": {"threads", "execute"},
+        "schedule": {"threads", "execute", "composite"},
+        "services": {"threads", "execute", "composite", "schedule"},
+        "host": {"threads", "execute", "composite", "schedule", "services"},
     },
     "serve": {
         "net": set(),

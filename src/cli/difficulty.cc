@@ -14,7 +14,7 @@
 #include "cli/commands.h"
 #include "cli/labelled_data.h"
 #include "cli/progress.h"
-#include "engine/services/ensemble_history.h"
+#include "engine/composite/ensemble_history.h"
 #include "estimate/difficulty_document.h"
 #include "model/npy.h"
 

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/status.h"
 #include "engine/execute/executor.h"
 #include "engine/execute/loader.h"
 #include "engine/fixture.h"

@@ -1,4 +1,4 @@
-#include "engine/services/evidence.h"
+#include "engine/composite/evidence.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

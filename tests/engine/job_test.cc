@@ -2,8 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include "engine/composite/variants_service.h"
 #include "engine/fixture.h"
-#include "engine/services/application.h"
 
 namespace fermata::engine {
 namespace {
@@ -14,13 +14,13 @@ using ::testing::HasSubstr;
 // may make more rows of it than the other.
 TEST(Job, ItemsWhoseAnswersDoNotFitTogetherAreAnError) {
   auto variant = std::make_shared<Variant>();
-  Application application;
-  application.variants = {variant};
-  application.info.variants = {{}};
+  VariantsService service;
+  service.variants = {variant};
+  service.info.variants = {{}};
   auto route = std::make_shared<Route>();
   route->service = "either";
   route->variant = variant;
-  route->application = &application;
+  route->variants = &service;
   route->counters = std::make_shared<Counters>();
   route->gate = std::make_shared<Gate>(1);
   std::vector<ReplyPart> replies;

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/services/application.h"
-#include "engine/services/compound_keys.h"
+#include "engine/composite/variants_service.h"
+#include "engine/schedule/composite_keys.h"
 #include "policy/scheduler.h"
 
 namespace fermata::engine {
@@ -49,57 +49,57 @@ struct Keys {
       variants.push_back(variant);
       table.add(variant, Duration::infinite());
     }
-    auto made = std::make_shared<Application>();
+    auto made = std::make_shared<VariantsService>();
     made->variants = variants;
     made->info = {.name = "a", .variants = {{KeyId(), 0.9, {}}, {KeyId(), 0.8, {}}}};
-    application = made;
+    service = made;
   }
   Shape shape(int64_t n) const { return {n}; }
 
   std::unique_ptr<policy::Scheduler> scheduler = *policy::make_scheduler("fermata");
   KeyTable table{*scheduler, 0.9, 2};
-  CompoundKeys applications{*scheduler, table};
+  CompositeKeys composites{*scheduler, table};
   std::vector<std::shared_ptr<const Variant>> variants;
-  std::shared_ptr<const Application> application;
+  std::shared_ptr<const VariantsService> service;
 };
 
-TEST(CompoundKeys, IdleShapesMakeRoomTheOldestFirst) {
+TEST(CompositeKeys, IdleShapesMakeRoomTheOldestFirst) {
   Keys k;
-  const KeyId one = k.applications.intern(k.application, k.shape(1));
-  const KeyId two = k.applications.intern(k.application, k.shape(2));
+  const KeyId one = k.composites.intern(k.service, k.shape(1));
+  const KeyId two = k.composites.intern(k.service, k.shape(2));
   ASSERT_FALSE(one.is_none() || two.is_none());
-  k.applications.task_added(one);
-  k.applications.task_ended(one);
-  const KeyId three = k.applications.intern(k.application, k.shape(3));
+  k.composites.task_added(one);
+  k.composites.task_ended(one);
+  const KeyId three = k.composites.intern(k.service, k.shape(3));
   ASSERT_FALSE(three.is_none());
   EXPECT_NE(three, one);
-  EXPECT_EQ(k.applications.intern(k.application, k.shape(1)), one);
+  EXPECT_EQ(k.composites.intern(k.service, k.shape(1)), one);
   for (int64_t n = 4; n < 200; ++n) {
-    ASSERT_FALSE(k.applications.intern(k.application, k.shape(n)).is_none()) << n;
+    ASSERT_FALSE(k.composites.intern(k.service, k.shape(n)).is_none()) << n;
   }
   EXPECT_EQ(k.table.size(), 4u);
 }
 
-TEST(CompoundKeys, IdleShapesMakeRoomForPlainServices) {
+TEST(CompositeKeys, IdleShapesMakeRoomForPlainServices) {
   Keys k;
-  const KeyId busy = k.applications.intern(k.application, k.shape(1));
-  k.applications.task_added(busy);
-  const KeyId idle = k.applications.intern(k.application, k.shape(2));
+  const KeyId busy = k.composites.intern(k.service, k.shape(1));
+  k.composites.task_added(busy);
+  const KeyId idle = k.composites.intern(k.service, k.shape(2));
   EXPECT_FALSE(k.table.intern(*k.table.served(VariantId(0)), k.shape(3)).is_none());
-  EXPECT_FALSE(k.applications.has(idle));
-  EXPECT_TRUE(k.applications.has(busy));
-  EXPECT_EQ(k.applications.intern(k.application, k.shape(1)), busy);
+  EXPECT_FALSE(k.composites.has(idle));
+  EXPECT_TRUE(k.composites.has(busy));
+  EXPECT_EQ(k.composites.intern(k.service, k.shape(1)), busy);
 }
 
-TEST(CompoundKeys, BusyShapesStayAndNothingOfTheRefusedOneDoes) {
+TEST(CompositeKeys, BusyShapesStayAndNothingOfTheRefusedOneDoes) {
   Keys k;
-  const KeyId one = k.applications.intern(k.application, k.shape(1));
-  k.applications.task_added(one);
+  const KeyId one = k.composites.intern(k.service, k.shape(1));
+  k.composites.task_added(one);
   const KeyId plain = k.table.intern(*k.table.served(VariantId(0)), k.shape(2));
   k.table.task_added(plain);
-  EXPECT_TRUE(k.applications.intern(k.application, k.shape(3)).is_none());
-  k.applications.task_ended(one);
-  const KeyId next = k.applications.intern(k.application, k.shape(3));
+  EXPECT_TRUE(k.composites.intern(k.service, k.shape(3)).is_none());
+  k.composites.task_ended(one);
+  const KeyId next = k.composites.intern(k.service, k.shape(3));
   EXPECT_FALSE(next.is_none());
 }
 

@@ -59,12 +59,12 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
       (void)unavailable(model, variants.status());
     }
   }
-  RETURN_IF_ERROR(prepare_applications(opened));
+  RETURN_IF_ERROR(prepare_variants(opened));
   RETURN_IF_ERROR(prepare_ensembles(opened));
   RETURN_IF_ERROR(divide_pool(opened));
   {
     const std::lock_guard registered(mutex_);
-    RETURN_IF_ERROR(registry_.compounds());
+    RETURN_IF_ERROR(registry_.composites());
   }
   window_timer_ = std::make_unique<Periodic>(kAutoscaleWindow, [this] { close_window(); });
   RETURN_IF_ERROR(make_adapters());
@@ -75,7 +75,7 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
 }
 
 // What has to be known before a service of several variants can choose among them.
-absl::Status RealEngine::prepare_applications(const std::map<std::string, Variants>& opened) {
+absl::Status RealEngine::prepare_variants(const std::map<std::string, Variants>& opened) {
   for (const ServiceOptions& service : options_.services) {
     if (!service.variants) continue;
     RETURN_IF_ERROR(try_out_variants(service, opened));

@@ -75,7 +75,7 @@ class RealEngine : public Engine {
 
   absl::Status prepare_ensembles(const std::map<std::string, Variants>& opened);
 
-  absl::Status prepare_applications(const std::map<std::string, Variants>& opened);
+  absl::Status prepare_variants(const std::map<std::string, Variants>& opened);
   // Those of `opened` of which nobody says how often they are right.
   absl::Status try_out_variants(const ServiceOptions& service,
                                 const std::map<std::string, Variants>& opened);

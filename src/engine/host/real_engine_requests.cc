@@ -83,7 +83,7 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
     job->hold(HeldBytes(gate.bytes, bytes));
     std::shared_ptr<const std::vector<Tensor>> inputs;  // the job may give its own away
     const Route& to = job->route();
-    const bool looked_at = to.application != nullptr && job->items() <= kMostLookedAt;
+    const bool looked_at = to.variants != nullptr && job->items() <= kMostLookedAt;
     if (looked_at || to.ensemble != nullptr) {
       inputs = std::make_shared<const std::vector<Tensor>>(job->request().inputs);
     }
@@ -110,8 +110,8 @@ void RealEngine::look_at(std::shared_ptr<Job> job,
       tell(job, {by_item.begin(), by_item.end()});
     });
   }
-  if (route.application->evidence == nullptr) return;
-  EvidenceModel& evidence = *route.application->evidence;
+  if (route.variants->evidence == nullptr) return;
+  EvidenceModel& evidence = *route.variants->evidence;
   evidence.submit(std::move(inputs), [tell, job = std::move(job)](const auto& found) {
     if (found) tell(job, {found->counts.begin(), found->counts.end()});
   });

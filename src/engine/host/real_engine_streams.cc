@@ -84,7 +84,7 @@ JobId RealEngine::submit(InferRequest request, Reply reply) {
 
 std::shared_ptr<const Variant> RealEngine::model_of(const std::string& service) const {
   const auto route = routes_.read()->find(service, "");
-  if (!route.ok() || (*route)->compound) return {};
+  if (!route.ok() || (*route)->composite) return {};
   if ((*route)->pipeline == nullptr) return (*route)->variant;
   std::shared_ptr<const Variant> model;
   for (const Pipeline::Stage& stage : (*route)->pipeline->stages) {

@@ -141,42 +141,42 @@ void Registry::add_service(const ServiceOptions& options, const Loaded& loaded, 
 }
 
 void Registry::set_evidence(const std::string& service, EvidenceModel* evidence) {
-  compounds_[service].evidence = evidence;
+  of_models_[service].evidence = evidence;
 }
 
 void Registry::add_answers(const std::string& service,
                            std::map<std::string, AnswerProfile> answers) {
-  for (auto& [model, known] : answers) compounds_[service].answers[model] = std::move(known);
+  for (auto& [model, known] : answers) of_models_[service].answers[model] = std::move(known);
 }
 
 void Registry::set_ensemble(const std::string& service, EnsembleModel* model) {
-  compounds_[service].ensemble = model;
+  of_models_[service].ensemble = model;
 }
 
-absl::Status Registry::compounds() const {
-  for (const auto& [name, known] : compounds_) RETURN_IF_ERROR(known.compound.status());
-  for (const auto& [name, known] : composites_) {
+absl::Status Registry::composites() const {
+  for (const auto& [name, known] : of_models_) RETURN_IF_ERROR(known.composite.status());
+  for (const auto& [name, known] : of_members_) {
     if (absl::IsInvalidArgument(known.pipeline.status())) return known.pipeline.status();
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<const Compound>> Registry::make(const ServiceOptions& service,
-                                                               const OfVariants& known,
-                                                               Variants variants) {
+absl::StatusOr<std::shared_ptr<const Composite>> Registry::make(const ServiceOptions& service,
+                                                                const OfModels& known,
+                                                                Variants variants) {
   const VariantId id(next_facade_++);
   if (!service.ensemble) {
-    return make_application(service, std::move(variants), known.answers, known.evidence, id);
+    return make_variants_service(service, std::move(variants), known.answers, known.evidence, id);
   }
   if (variants.size() < service.ensemble->models.size() || known.ensemble == nullptr) {
-    return std::shared_ptr<const Compound>();
+    return std::shared_ptr<const Composite>();
   }
-  return make_ensemble(service, std::move(variants), known.ensemble, id);
+  return make_ensemble_service(service, std::move(variants), known.ensemble, id);
 }
 
 // The newest versions of its models that are loaded in one sub-cluster, the one with most of
-// them. The same ones make no new compound.
-void Registry::gather(const ServiceOptions& service, OfVariants& known) {
+// them. The same ones make no new composite.
+void Registry::gather(const ServiceOptions& service, OfModels& known) {
   std::map<uint32_t, Variants> by_subcluster;
   for (const std::string& model : *models_of(service)) {
     const auto it = loaded_.find(model);
@@ -187,35 +187,35 @@ void Registry::gather(const ServiceOptions& service, OfVariants& known) {
       by_subcluster.begin(), by_subcluster.end(),
       [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   if (most == by_subcluster.end()) {
-    known.compound = nullptr;
+    known.composite = nullptr;
     return;
   }
-  const bool same = known.compound.ok() && *known.compound != nullptr &&
-                    known.subcluster == most->first && (*known.compound)->variants == most->second;
+  const bool same = known.composite.ok() && *known.composite != nullptr &&
+                    known.subcluster == most->first && (*known.composite)->variants == most->second;
   if (same) return;
   known.subcluster = most->first;
-  known.compound = make(service, known, most->second);
+  known.composite = make(service, known, most->second);
 }
 
-void Registry::add_compound(const ServiceOptions& options, Catalog& catalog, Routes& routes) {
-  OfVariants& known = compounds_[options.name];
+void Registry::add_of_models(const ServiceOptions& options, Catalog& catalog, Routes& routes) {
+  OfModels& known = of_models_[options.name];
   gather(options, known);
   auto service = std::make_shared<Service>();
   service->id = ServiceId(static_cast<uint32_t>(catalog.services.size()));
   service->name = service->model = options.name;
   service->slo = options.slo;
   service->queue_limit = options.queue_limit;
-  if (!known.compound.ok()) {
-    service->trouble = message(known.compound.status());
-  } else if (*known.compound == nullptr) {
+  if (!known.composite.ok()) {
+    service->trouble = message(known.composite.status());
+  } else if (*known.composite == nullptr) {
     service->trouble = "too few of its models are loaded";
   } else {
-    const std::shared_ptr<const Compound>& compound = *known.compound;
-    service->versions = {compound->facade};
-    auto made = route(options, compound->facade, known.subcluster);
-    made->compound = compound;
-    made->application = dynamic_cast<const Application*>(compound.get());
-    made->ensemble = dynamic_cast<const Ensemble*>(compound.get());
+    const std::shared_ptr<const Composite>& composite = *known.composite;
+    service->versions = {composite->facade};
+    auto made = route(options, composite->facade, known.subcluster);
+    made->composite = composite;
+    made->variants = dynamic_cast<const VariantsService*>(composite.get());
+    made->ensemble = dynamic_cast<const EnsembleService*>(composite.get());
     // Each item is a question of its own, and may be answered by others.
     made->part_items = 1;
     routes.by_service[options.name].push_back(std::move(made));
@@ -223,12 +223,12 @@ void Registry::add_compound(const ServiceOptions& options, Catalog& catalog, Rou
   catalog.services.push_back(std::move(service));
 }
 
-void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Routes& routes) {
+void Registry::add_of_members(const ServiceOptions& options, Catalog& catalog, Routes& routes) {
   const auto find = [&routes](const std::string& service) -> std::shared_ptr<Route> {
     const auto it = routes.by_service.find(service);
     return it == routes.by_service.end() || it->second.empty() ? nullptr : it->second.back();
   };
-  OfMembers& known = composites_[options.name];
+  OfMembers& known = of_members_[options.name];
   const std::vector<std::string> names = members_of(options);
   std::vector<std::shared_ptr<const Variant>> members;
   for (const std::string& name : names) {
@@ -239,7 +239,7 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
     known.members = members;
     const VariantId id(next_facade_++);
     const double quantile = options_.latency_quantile;
-    const OfVariants& parts = compounds_[options.name];
+    const OfModels& parts = of_models_[options.name];
     const auto counted = [this](const std::string& name) { return counters(name, "1"); };
     known.pipeline = options.pipeline
                          ? make_pipeline(options, find, counted, id, quantile)
@@ -258,8 +258,8 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
     service->versions = {pipeline->facade};
     auto made = route(options, pipeline->facade, 0);
     made->pipeline = pipeline;
-    made->compound = pipeline->choice;
-    made->application = pipeline->application;
+    made->composite = pipeline->choice;
+    made->variants = pipeline->variants;
     made->ensemble = pipeline->ensemble;
     if (pipeline->choice != nullptr) made->part_items = 1;
     routes.by_service[options.name].push_back(std::move(made));
@@ -274,8 +274,8 @@ void Registry::add_composite(const ServiceOptions& options, Catalog& catalog, Ro
       };
       auto stage = route(limited(name), member.variant, member.subcluster);
       stage->part_items = member.part_items;
-      stage->compound = member.compound;
-      stage->application = member.application;
+      stage->composite = member.composite;
+      stage->variants = member.variants;
       stage->ensemble = member.ensemble;
       stage->pipeline = member.pipeline;
       stage->dedicated = pipeline->stages[s].dedicated;
@@ -300,13 +300,13 @@ std::shared_ptr<const Routes> Registry::routes() {
     }
   }
   for (const ServiceOptions& service : options_.services) {
-    if (models_of(service) != nullptr) add_compound(service, *catalog, *routes);
+    if (models_of(service) != nullptr) add_of_models(service, *catalog, *routes);
   }
   // That none contains itself was checked before.
   const auto composites = composites_in_order(options_.services);
   FERMATA_CHECK(composites.ok());
   for (const ServiceOptions* service : *composites) {
-    add_composite(*service, *catalog, *routes);
+    add_of_members(*service, *catalog, *routes);
   }
   for (const auto& face : faces_) {
     std::erase_if(catalog->services, [&](const auto& s) { return s->name == face->name; });

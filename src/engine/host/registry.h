@@ -10,10 +10,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "engine/catalog.h"
+#include "engine/composite/ensemble_service.h"
+#include "engine/composite/variants_service.h"
 #include "engine/options.h"
 #include "engine/schedule/job.h"
-#include "engine/services/application.h"
-#include "engine/services/ensemble.h"
 #include "engine/services/pipeline.h"
 
 namespace fermata::engine {
@@ -69,7 +69,7 @@ class Registry {
   // What clients see of services that others answer and that have no route of their own.
   void set_faces(std::vector<std::shared_ptr<const Service>> faces) { faces_ = std::move(faces); }
   // Why a service that is made of others is not served although they are loaded.
-  absl::Status compounds() const;
+  absl::Status composites() const;
   // The tightest deadline of the services that use a model; infinite: none has one.
   Duration tightest_slo(const std::string& model) const;
   std::vector<ServiceStatistics> statistics() const;
@@ -85,28 +85,28 @@ class Registry {
   void add_service(const ServiceOptions& options, const Loaded& loaded, Catalog& catalog,
                    Routes& routes);
 
-  struct OfVariants {
+  struct OfModels {
     EvidenceModel* evidence = nullptr;
     std::map<std::string, AnswerProfile> answers;  // by model
     EnsembleModel* ensemble = nullptr;
-    absl::StatusOr<std::shared_ptr<const Compound>> compound = nullptr;
+    absl::StatusOr<std::shared_ptr<const Composite>> composite = nullptr;
     uint32_t subcluster = 0;
   };
-  void gather(const ServiceOptions& service, OfVariants& known);
-  absl::StatusOr<std::shared_ptr<const Compound>> make(const ServiceOptions& service,
-                                                       const OfVariants& known, Variants variants);
-  void add_compound(const ServiceOptions& options, Catalog& catalog, Routes& routes);
+  void gather(const ServiceOptions& service, OfModels& known);
+  absl::StatusOr<std::shared_ptr<const Composite>> make(const ServiceOptions& service,
+                                                        const OfModels& known, Variants variants);
+  void add_of_models(const ServiceOptions& options, Catalog& catalog, Routes& routes);
   // Those that it contains were added before.
-  void add_composite(const ServiceOptions& options, Catalog& catalog, Routes& routes);
+  void add_of_members(const ServiceOptions& options, Catalog& catalog, Routes& routes);
 
   const EngineOptions& options_;
-  const std::shared_ptr<ByteBudget> bytes_;      // of all services
-  std::map<std::string, OfVariants> compounds_;  // by service
+  const std::shared_ptr<ByteBudget> bytes_;    // of all services
+  std::map<std::string, OfModels> of_models_;  // by service
   struct OfMembers {
     std::vector<std::shared_ptr<const Variant>> members;  // what it was made from
     absl::StatusOr<std::shared_ptr<const Pipeline>> pipeline = nullptr;
   };
-  std::map<std::string, OfMembers> composites_;  // by service
+  std::map<std::string, OfMembers> of_members_;  // by service
   std::vector<std::shared_ptr<const Service>> faces_;
   uint32_t next_facade_ = kFirstFacade;
   std::map<std::string, Loaded> loaded_;  // by model

@@ -112,7 +112,7 @@ void Driver::retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()
                        error(absl::StatusCode::kUnavailable, "the model was unloaded"),
                        monotonic_now());
     }
-    compounds_.retire(id);
+    composites_.retire(id);
     keys_.retire(id, [this, id, gone = std::move(gone)]() mutable {
       unload(id);
       gone();

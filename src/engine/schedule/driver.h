@@ -17,10 +17,10 @@
 #include "absl/functional/function_ref.h"
 #include "base/quantile_tracker.h"
 #include "engine/execute/executor.h"
+#include "engine/schedule/composite_keys.h"
 #include "engine/schedule/job.h"
 #include "engine/schedule/key_table.h"
 #include "engine/schedule/turns.h"
-#include "engine/services/compound_keys.h"
 #include "policy/scheduler.h"
 
 namespace fermata::engine {
@@ -179,7 +179,7 @@ class Driver {
   std::unique_ptr<policy::Scheduler> scheduler_;
   absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan_;
   KeyTable keys_;
-  CompoundKeys compounds_{*scheduler_, keys_};
+  CompositeKeys composites_{*scheduler_, keys_};
   policy::Decisions decisions_, acting_;
   absl::flat_hash_map<JobId, Part> parts_;
   absl::flat_hash_map<JobId, std::shared_ptr<Query>> queries_;  // by part, once it runs

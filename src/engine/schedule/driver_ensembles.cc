@@ -4,13 +4,13 @@
 #include "absl/algorithm/container.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/composite/ensemble_service.h"
 #include "engine/schedule/driver_state.h"
-#include "engine/services/ensemble.h"
 
 namespace fermata::engine {
 
 void Driver::board(const Part& part, Flight& flight, BatchPart& wanted) {
-  const Ensemble& ensemble = *part.job->route().ensemble;
+  const EnsembleService& ensemble = *part.job->route().ensemble;
   const auto at = absl::c_find_if(ensemble.variants, [&flight](const auto& variant) {
     return variant->id == flight.variant->id;
   });
@@ -47,13 +47,12 @@ std::vector<policy::Task> Driver::take_answers(Flight& flight) {
     if (!passenger.base_model) continue;
     const auto query = queries_.find(passenger.part);
     if (query == queries_.end()) continue;  // it has ended
-    Query::Answer& answer = query->second->answers[*passenger.base_model];
     if (query->second->run.variant == nullptr) query->second->run = flight.run;
     if (passenger.answer.ok()) {
-      answer.output = std::move(passenger.answer->front());
-      continue;
+      query->second->join.take(*passenger.base_model, *std::move(passenger.answer));
+    } else {
+      query->second->answers[*passenger.base_model].failure = passenger.answer.status();
     }
-    answer.failure = passenger.answer.status();
   }
   return failed;
 }
@@ -81,21 +80,11 @@ void Driver::conclude(const policy::Concluded& concluded, Time now) {
                                            job->route().service, message(failed->failure))),
                   run);
   } else if (!job->ended()) {
-    std::vector<std::optional<Tensor>> answers;
-    for (size_t k = 0; k < query.answers.size(); ++k) {
-      const bool counts = (concluded.ran >> k & 1) != 0;
-      answers.push_back(counts ? std::move(query.answers[k].output) : std::nullopt);
-    }
     // The variant that ran first is alive as long as the job's route is.
-    job->route().ensemble->model->combine(
-        std::move(answers),
-        [job, index, run](absl::StatusOr<Tensor> output, plan::Subset used) mutable {
-          run.ensemble->how.ran = used;
-          if (!output.ok()) return job->answered(index, output.status(), run);
-          std::vector<Tensor> outputs;
-          outputs.push_back(*std::move(output));
-          job->answered(index, std::move(outputs), run);
-        });
+    query.join.aggregate(*job->route().ensemble->model, concluded.ran, std::move(run),
+                         [job, index](absl::StatusOr<Outputs> outputs, const PartRun& run) {
+                           job->answered(index, std::move(outputs), run);
+                         });
   }
   forget(id);
   if (job->ended() && job->open_parts > 0) withdraw_parts(*job, now);

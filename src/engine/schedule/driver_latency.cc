@@ -38,14 +38,14 @@ void Driver::learn(const Flight& flight, Time now) {
   key.ran = true;
   LatencyCorrection& correction = key.corrections[worker.type];
   correction.measured(flight.items, run.input + run.run + run.output);
-  if (route.compound == nullptr) route.counters->set_drift(correction.drift());
+  if (route.composite == nullptr) route.counters->set_drift(correction.drift());
   publish(flight.key, now);
 }
 
 // A query of an ensemble was refused by the latencies of all its base models.
 void Driver::doubt(const policy::Task& refused, Time now) {
-  if (!compounds_.has(refused.key)) return doubt(refused.key, refused.items, now);
-  for (const KeyId model : compounds_.variants(refused.key)) doubt(model, refused.items, now);
+  if (!composites_.has(refused.key)) return doubt(refused.key, refused.items, now);
+  for (const KeyId model : composites_.variants(refused.key)) doubt(model, refused.items, now);
 }
 
 void Driver::doubt(KeyId id, uint32_t items, Time now) {

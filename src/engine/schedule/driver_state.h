@@ -22,12 +22,12 @@ struct Driver::Part {
 struct Driver::Query {
   struct Answer {
     std::vector<Tensor> inputs;  // where the base model does not take all of the request's
-    std::optional<Tensor> output;
     absl::Status failure;
   };
-  explicit Query(size_t models) : answers(models) {}
+  explicit Query(size_t models) : answers(models), join(models) {}
   std::vector<Answer> answers;  // by base model
-  PartRun run;                  // of the batch that ended first
+  Join join;
+  PartRun run;  // of the batch that ended first
 };
 
 struct Driver::Flight {

@@ -4,10 +4,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/execute/gather.h"
-#include "engine/services/application.h"
-#include "engine/services/ensemble.h"
-#include "engine/services/explain.h"
+#include "engine/composite/ensemble_service.h"
+#include "engine/composite/explain.h"
+#include "engine/composite/variants_service.h"
 
 namespace fermata::engine {
 namespace {
@@ -43,7 +42,7 @@ constexpr std::string_view kEvidence = "evidence";
 }  // namespace
 
 bool Route::uses(VariantId id) const {
-  return compound != nullptr ? compound->uses(id) : variant->id == id;
+  return composite != nullptr ? composite->uses(id) : variant->id == id;
 }
 
 Job::Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
@@ -55,11 +54,7 @@ Job::Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> rou
       admitted_(std::move(admitted)),
       deadline_(deadline_of(request_, *route_)) {}
 
-void Job::split(uint32_t parts) {
-  join_ = std::make_unique<Join>();
-  join_->outputs.resize(parts);
-  join_->why.resize(parts);
-}
+void Job::split(uint32_t parts) { split_ = std::make_unique<Split>(parts); }
 
 void Job::move_to(absl::FunctionRef<void(InferRequest, Reply, const Route& old, JobId id)> next) {
   if (!ended_.exchange(true)) next(std::move(request_), std::move(reply_), *route_, id_);
@@ -80,10 +75,10 @@ Explanation Job::explain(const PartRun& run, uint32_t part) const {
   why.run = run.input + run.run + run.output;
   why.remaining = deadline_ - monotonic_now();
   if (deadline_.is_infinite()) why.budget = why.remaining = Duration::infinite();
-  if (route_->application != nullptr) {
+  if (route_->variants != nullptr) {
     static const policy::Evidence kNothing;
     const bool known = part < estimates.size();
-    explain_choice(*route_->application,
+    explain_choice(*route_->variants,
                    known ? std::get<policy::Evidence>(estimates[part]) : kNothing, run, deadline_,
                    why);
   }
@@ -102,7 +97,7 @@ void Job::send(absl::Status status, std::vector<Tensor> outputs, Explanation why
 
 bool Job::end(Outcome outcome, absl::Status status, Explanation why) {
   std::unique_lock<std::mutex> lock;
-  if (request_.in_parts && join_ != nullptr) lock = std::unique_lock(join_->mutex);
+  if (request_.in_parts && split_ != nullptr) lock = std::unique_lock(split_->mutex);
   if (ended_.exchange(true)) return false;
   const Time now = monotonic_now();
   why.outcome = outcome;
@@ -137,18 +132,18 @@ void Job::finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run
 }
 
 void Job::answered(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run) {
-  if (join_ == nullptr) return finish(std::move(outputs), run, explain(run, part));
+  if (split_ == nullptr) return finish(std::move(outputs), run, explain(run, part));
   answered_split(part, std::move(outputs), run);
 }
 
 void Job::reply_in_turn(const PartRun& run) {
-  const auto parts = static_cast<uint32_t>(join_->outputs.size());
-  uint32_t& next = join_->replied;
-  for (; next + 1 < parts && join_->outputs[next]; ++next) {
-    send(absl::OkStatus(), *std::move(join_->outputs[next]), std::move(join_->why[next]), false);
+  Join& join = split_->join;
+  uint32_t& next = split_->replied;
+  for (; next + 1 < join.size() && join.has(next); ++next) {
+    send(absl::OkStatus(), join.pass_on(next), std::move(split_->why[next]), false);
   }
-  if (next + 1 == parts && join_->outputs[next]) {
-    finish(*std::move(join_->outputs[next]), run, std::move(join_->why[next]));
+  if (next + 1 == join.size() && join.has(next)) {
+    finish(join.pass_on(next), run, std::move(split_->why[next]));
   }
 }
 
@@ -156,28 +151,26 @@ void Job::reply_in_turn(const PartRun& run) {
 // job. Several go out under it, in their order; only clients get those.
 void Job::answered_split(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs,
                          const PartRun& run) {
-  std::unique_lock lock(join_->mutex);
+  std::unique_lock lock(split_->mutex);
   if (ended()) return;
   if (!request_.in_parts) {
     if (outputs.ok()) {
-      join_->outputs[part] = *std::move(outputs);
-      if (++join_->answered < join_->outputs.size()) return;
+      split_->join.take(part, *std::move(outputs));
+      if (!split_->join.complete()) return;
       outputs = whole();
     }
     lock.unlock();
   } else if (outputs.ok()) {
-    join_->outputs[part] = *std::move(outputs);
-    join_->why[part] = explain(run, part);
+    split_->join.take(part, *std::move(outputs));
+    split_->why[part] = explain(run, part);
     return reply_in_turn(run);
   }
   finish(std::move(outputs), run, explain(run, part));
 }
 
 absl::StatusOr<std::vector<Tensor>> Job::whole() {
-  std::vector<std::vector<Tensor>> all;
-  for (auto& each : join_->outputs) all.push_back(*std::move(each));
-  auto joined = join(all);
-  if (joined.ok() || route_->application == nullptr) return joined;
+  auto joined = split_->join.concatenate();
+  if (joined.ok() || route_->variants == nullptr) return joined;
   // Which rows one variant makes of an item, another need not.
   return error(absl::StatusCode::kFailedPrecondition,
                "its items were answered by several variants, which do not fit together ({}): "

@@ -12,16 +12,18 @@
 #include "base/byte_budget.h"
 #include "engine/admission.h"
 #include "engine/catalog.h"
+#include "engine/composite/join.h"
+#include "engine/composite/part_run.h"
 #include "engine/request.h"
 #include "engine/schedule/counters.h"
 #include "policy/service.h"
 
 namespace fermata::engine {
 
-struct Application;  // engine/application.h
-struct Compound;     // engine/compound.h
-struct Ensemble;     // engine/ensemble.h
-struct Pipeline;     // engine/services/pipeline.h
+struct Composite;        // engine/composite/composite.h
+struct EnsembleService;  // engine/composite/ensemble_service.h
+struct Pipeline;         // engine/services/pipeline.h
+struct VariantsService;  // engine/composite/variants_service.h
 
 // The queue of one service: how many of its requests wait, and the bytes of those that are under
 // way and of their replies that nobody has read.
@@ -52,40 +54,14 @@ struct Route {
   std::shared_ptr<Gate> gate;
   uint32_t part_items = 1;  // of one task: larger requests run in parts, of which there are
   uint32_t most_parts = 1;  // so many at most
-  // Of several variants; one of the two is the compound itself, in its own type.
-  std::shared_ptr<const Compound> compound;
-  const Application* application = nullptr;
-  const Ensemble* ensemble = nullptr;
+  // Of several variants; one of the two is the composite itself, in its own type.
+  std::shared_ptr<const Composite> composite;
+  const VariantsService* variants = nullptr;
+  const EnsembleService* ensemble = nullptr;
   bool dedicated = false;                    // replicas of its own, where there are any
   std::shared_ptr<const Pipeline> pipeline;  // its stages are services: nothing runs under its name
 
   bool uses(VariantId id) const;
-};
-
-// How a query of an ensemble was answered.
-struct EnsembleRun {
-  policy::Concluded how;  // by which of its base models
-  policy::Difficulty difficulty{.bin = policy::Difficulty::kUnknown};
-};
-
-// How it was decided that a batch runs for a task, or that its evidence answers.
-struct Choice {
-  Time start;                   // of the batch, as it was expected then
-  std::optional<double> price;  // as Batch has it
-  bool joined = false;          // a batch that had room
-  bool at_last = false;         // as Concluded has it
-};
-
-// How one part ran.
-struct PartRun {
-  // What ran, alive for the call; null: the evidence answered. Of an ensemble, what answered first.
-  const Variant* variant = nullptr;
-  uint32_t worker = 0, worker_type = 0, batch_items = 0;
-  Time started;
-  Duration input, run, output;
-  Choice choice;
-  std::optional<EnsembleRun> ensemble;
-  std::string stages;  // of a pipeline, as Explanation has them
 };
 
 // One request from submit to its final reply: the root of a tree whose parts run in
@@ -125,11 +101,12 @@ class Job {
   bool withdrawn = false;  // what waited of it, once for all of its parts
 
  private:
-  struct Join {
+  struct Split {
+    explicit Split(uint32_t parts) : join(parts), why(parts) {}
     std::mutex mutex;
-    std::vector<std::optional<std::vector<Tensor>>> outputs;  // by part
+    Join join;
     std::vector<Explanation> why;  // by part that waits for its turn among several replies
-    uint32_t replied = 0, answered = 0;
+    uint32_t replied = 0;
   };
   // Of an answer, by how one part of it ran; where several variants may answer, parts are items.
   Explanation explain(const PartRun& run, uint32_t part) const;
@@ -148,7 +125,7 @@ class Job {
   const Time deadline_;
   HeldBytes held_;
   std::atomic<bool> ended_{false};
-  std::unique_ptr<Join> join_;  // of a job that was split
+  std::unique_ptr<Split> split_;  // of a job that was split
 };
 
 }  // namespace fermata::engine

@@ -1,9 +1,9 @@
 // Services of kind variants and ensemble that have services among their members.
 #include "absl/algorithm/container.h"
 #include "base/status.h"
+#include "engine/composite/ensemble_service.h"
+#include "engine/composite/variants_service.h"
 #include "engine/schedule/job.h"
-#include "engine/services/application.h"
-#include "engine/services/ensemble.h"
 #include "engine/services/pipeline.h"
 
 namespace fermata::engine {
@@ -17,22 +17,22 @@ std::shared_ptr<const Variant> as_variant(const Route& member, bool is_service) 
   return variant;
 }
 
-absl::Status make_compound(const ServiceOptions& options, const ChoiceParts& parts,
-                           std::vector<std::shared_ptr<const Variant>> variants, VariantId id,
-                           Pipeline& made) {
+absl::Status make_kind(const ServiceOptions& options, const ChoiceParts& parts,
+                       std::vector<std::shared_ptr<const Variant>> variants, VariantId id,
+                       Pipeline& made) {
   if (options.variants) {
     std::map<std::string, AnswerProfile> answers = *parts.answers;
     for (const auto& [name, accuracy] : options.variants->services) {
       answers[name].accuracy = accuracy;
     }
-    ASSIGN_OR_RETURN(const auto application,
-                     make_application(options, std::move(variants), answers, parts.evidence, id));
-    made.application = application.get();
-    made.choice = application;
+    ASSIGN_OR_RETURN(const auto service, make_variants_service(options, std::move(variants),
+                                                               answers, parts.evidence, id));
+    made.variants = service.get();
+    made.choice = service;
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const auto ensemble,
-                   make_ensemble(options, std::move(variants), parts.ensemble, id));
+                   make_ensemble_service(options, std::move(variants), parts.ensemble, id));
   made.ensemble = ensemble.get();
   made.choice = ensemble;
   return absl::OkStatus();
@@ -57,7 +57,7 @@ absl::StatusOr<std::shared_ptr<const Pipeline>> make_choice(const ServiceOptions
     variants.push_back(as_variant(*member, is_service));
     made->stages.push_back(stage_of(options.name, name, *member, quantile));
   }
-  RETURN_IF_ERROR(make_compound(options, parts, variants, id, *made));
+  RETURN_IF_ERROR(make_kind(options, parts, variants, id, *made));
   made->facade = made->choice->facade;
   for (size_t m = 0; m < variants.size(); ++m) {
     const auto& inputs = variants[m]->signature.inputs;

@@ -10,9 +10,9 @@
 #include "base/check.h"
 #include "base/status.h"
 #include "base/topological.h"
+#include "engine/composite/variants_service.h"
 #include "engine/schedule/job.h"
 #include "engine/schedule/key_table.h"
-#include "engine/services/application.h"
 
 namespace fermata::engine {
 namespace {

@@ -18,9 +18,9 @@ namespace fermata::engine {
 
 struct Route;    // engine/schedule/job.h
 class Counters;  // engine/schedule/counters.h
-struct Application;
-struct Compound;
-struct Ensemble;
+struct VariantsService;
+struct Composite;
+struct EnsembleService;
 class EnsembleModel;
 class EvidenceModel;
 
@@ -89,9 +89,9 @@ struct Pipeline {
   std::vector<Output> outputs;
   // Of a service of kind variants or ensemble that has services among its members: what it is
   // otherwise, whose variants are the members' facades. Null: a pipeline.
-  std::shared_ptr<const Compound> choice;
-  const Application* application = nullptr;  // one of the two is the choice itself
-  const Ensemble* ensemble = nullptr;
+  std::shared_ptr<const Composite> choice;
+  const VariantsService* variants = nullptr;  // one of the two is the choice itself
+  const EnsembleService* ensemble = nullptr;
 };
 
 // Where the requests of a service go; null: it is not served.

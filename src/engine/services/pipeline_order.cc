@@ -6,9 +6,9 @@
 #include "absl/strings/strip.h"
 #include "base/status.h"
 #include "base/topological.h"
+#include "engine/composite/variants_service.h"
 #include "engine/schedule/job.h"
 #include "engine/schedule/key_table.h"
-#include "engine/services/application.h"
 #include "engine/services/pipeline.h"
 #include "model/tensor_values.h"
 
@@ -19,9 +19,9 @@ using Source = Pipeline::Source;
 namespace {
 
 std::shared_ptr<const LatencyTable> alone(const Route& route, double quantile) {
-  if (route.compound == nullptr) return believed_latency(*route.variant, quantile, 1);
+  if (route.composite == nullptr) return believed_latency(*route.variant, quantile, 1);
   std::shared_ptr<const LatencyTable> fastest;
-  for (const auto& variant : route.compound->variants) {
+  for (const auto& variant : route.composite->variants) {
     auto own = believed_latency(*variant, quantile, 1);
     if (fastest == nullptr || (*own)(1) < (*fastest)(1)) fastest = std::move(own);
   }
@@ -41,17 +41,17 @@ Pipeline::Stage stage_of(const std::string& service, const std::string& name, co
                          double quantile) {
   Pipeline::Stage stage{.name = name, .route = stage_route(service, name)};
   stage.member = member.variant;
-  stage.is_model = member.pipeline == nullptr && member.compound == nullptr;
+  stage.is_model = member.pipeline == nullptr && member.composite == nullptr;
   stage.batches = member.variant->signature.batches;
   stage.part_items = member.part_items;
   stage.pipeline = member.pipeline;
   if (stage.pipeline == nullptr) stage.latency = alone(member, quantile);
-  if (stage.pipeline != nullptr || member.application == nullptr) return stage;
-  for (size_t v = 0; v < member.application->variants.size(); ++v) {
-    const auto& variant = member.application->variants[v];
+  if (stage.pipeline != nullptr || member.variants == nullptr) return stage;
+  for (size_t v = 0; v < member.variants->variants.size(); ++v) {
+    const auto& variant = member.variants->variants[v];
     stage.options.push_back({.name = variant->model,
                              .route = stage_route(stage.route, variant->model),
-                             .accuracy = member.application->info.variants[v].accuracy,
+                             .accuracy = member.variants->info.variants[v].accuracy,
                              .variant = variant,
                              .latency = believed_latency(*variant, quantile, 1)});
     stage.uniform = stage.uniform || has_free_outputs(variant->signature);

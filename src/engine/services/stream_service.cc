@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/services/compound.h"
+#include "engine/composite/composite.h"
 
 namespace fermata::engine {
 namespace {

@@ -6,8 +6,8 @@
 #include "absl/algorithm/container.h"
 #include "base/document.h"
 #include "base/status.h"
+#include "engine/composite/composite.h"
 #include "engine/execute/gather.h"
-#include "engine/services/compound.h"
 
 namespace fermata::engine {
 namespace {
@@ -80,13 +80,8 @@ absl::StatusOr<std::vector<Tensor>> Trees::Node::item(uint32_t at, bool keep_dim
 }
 
 absl::StatusOr<std::vector<Tensor>> Trees::Node::outputs() const {
-  if (kind == kItems) {
-    std::vector<std::vector<Tensor>> parts;
-    for (const Child& child : children) parts.push_back(child.outputs);
-    return join(parts);
-  }
-  if (kind == kChoice)
-    return absl::c_find_if(children, [](const Child& c) { return c.answered; })->outputs;
+  if (kind == kItems) return answers().concatenate();
+  if (kind == kChoice) return answers().pass_on_first();
   const std::vector<std::string>& wanted = job->request().outputs;
   std::vector<Tensor> result;
   for (const Pipeline::Output& output : pipeline->outputs) {
@@ -101,12 +96,12 @@ absl::StatusOr<std::vector<Tensor>> Trees::Node::outputs() const {
   return result;
 }
 
-plan::Subset Trees::Node::answered() const {
-  plan::Subset subset = 0;
+Join Trees::Node::answers() const {
+  Join answers(children.size());
   for (size_t c = 0; c < children.size(); ++c) {
-    if (children[c].answered) subset |= plan::Subset{1} << c;
+    if (children[c].answered) answers.take(c, children[c].outputs);
   }
-  return subset;
+  return answers;
 }
 
 PartRun Trees::Node::run(Time now) const {

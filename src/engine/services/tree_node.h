@@ -58,8 +58,7 @@ struct Trees::Node {
   absl::StatusOr<std::vector<Tensor>> item(uint32_t at, bool keep_dimension) const;
   // The answer of a pipeline, of one member, or of items that ran apart.
   absl::StatusOr<std::vector<Tensor>> outputs() const;
-  // How a choice was answered, by member.
-  plan::Subset answered() const;
+  Join answers() const;
   PartRun run(Time now) const;
   // Of items that ran apart: from the first's start to the last's end, and the sums.
   void sum_up(Explanation& why) const;

@@ -3,7 +3,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
-#include "engine/services/ensemble.h"
+#include "engine/composite/ensemble_service.h"
 #include "engine/services/tree_node.h"
 #include "engine/services/trees.h"
 
@@ -54,35 +54,24 @@ void Trees::finish(const Ended& ended, Time now, Actions& actions) {
 }
 
 void Trees::combine(const std::shared_ptr<Node>& node, JobId id, Time now) {
-  const Ensemble& ensemble = *node->pipeline->ensemble;
-  std::vector<std::optional<Tensor>> answers;
-  for (Node::Child& child : node->children) {
-    answers.push_back(child.answered ? std::optional(std::move(child.outputs.front()))
-                                     : std::nullopt);
-  }
+  Join join = node->answers();
+  const plan::Subset all = join.taken();
   PartRun run = node->run(now);
-  run.ensemble = {.how = {.ran = node->answered(), .planned = node->answered()},
-                  .difficulty = node->difficulty};
-  ensemble.model->combine(std::move(answers), [this, node, id, run](absl::StatusOr<Tensor> output,
-                                                                    plan::Subset used) mutable {
-    run.ensemble->how.ran = used;
-    absl::StatusOr<std::vector<Tensor>> outputs = std::vector<Tensor>();
-    if (output.ok()) {
-      outputs->push_back(*std::move(output));
-    } else {
-      outputs = output.status();
-    }
-    if (node->job != nullptr) {
-      node->job->answered(0, std::move(outputs), run);
-      return node->job->route().gate->leave();
-    }
-    ReplyPart part{.status = outputs.status()};
-    if (outputs.ok()) part.outputs = *std::move(outputs);
-    part.why.variant = node->pipeline->ensemble->name_of(used);
-    part.why.run = run.run;
-    part.why.outcome = part.status.ok() ? Outcome::kOnTime : Outcome::kFailed;
-    child_ended(id, std::move(part));
-  });
+  run.ensemble = {.how = {.ran = all, .planned = all}, .difficulty = node->difficulty};
+  EnsembleModel& model = *node->pipeline->ensemble->model;
+  join.aggregate(model, all, std::move(run),
+                 [this, node, id](absl::StatusOr<Outputs> outputs, const PartRun& run) {
+                   if (node->job != nullptr) {
+                     node->job->answered(0, std::move(outputs), run);
+                     return node->job->route().gate->leave();
+                   }
+                   ReplyPart part{.status = outputs.status()};
+                   if (outputs.ok()) part.outputs = *std::move(outputs);
+                   part.why.variant = node->pipeline->ensemble->name_of(run.ensemble->how.ran);
+                   part.why.run = run.run;
+                   part.why.outcome = part.status.ok() ? Outcome::kOnTime : Outcome::kFailed;
+                   child_ended(id, std::move(part));
+                 });
 }
 
 void Trees::reply(const Node& node, const Ended& ended, Time now) {

@@ -1,8 +1,8 @@
 // Which services the tree knows: made when a request first needs them.
 #include "absl/algorithm/container.h"
 #include "base/clock.h"
-#include "engine/services/application.h"
-#include "engine/services/ensemble.h"
+#include "engine/composite/ensemble_service.h"
+#include "engine/composite/variants_service.h"
 #include "engine/services/tree_node.h"
 #include "engine/services/trees.h"
 #include "policy/tree/one_of.h"
@@ -48,8 +48,8 @@ Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
     stages.push_back({member, stage.after, std::move(options), stage.dedicated, stage.uniform});
   }
   std::unique_ptr<policy::NodeChooser> chooser;
-  if (pipeline->application != nullptr) {
-    chooser = std::make_unique<policy::OneOfChooser>(pipeline->application->info, members);
+  if (pipeline->variants != nullptr) {
+    chooser = std::make_unique<policy::OneOfChooser>(pipeline->variants->info, members);
   } else if (pipeline->ensemble != nullptr) {
     chooser = std::make_unique<policy::SomeOfChooser>(pipeline->ensemble->info, members);
   } else {

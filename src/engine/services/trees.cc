@@ -3,7 +3,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/services/ensemble.h"
+#include "engine/composite/ensemble_service.h"
 #include "engine/services/stage_rows.h"
 #include "engine/services/tree_node.h"
 
@@ -21,7 +21,7 @@ policy::Ending ending_of(const ReplyPart& part) {
 }
 
 // What a member answers that is no answer of its ensemble is a failure of the member.
-void check_answer(const Ensemble& ensemble, ReplyPart& part) {
+void check_answer(const EnsembleService& ensemble, ReplyPart& part) {
   if (!part.status.ok()) return;
   part.status = ensemble.model->check_answer(part.outputs.front());
   if (!part.status.ok()) part.why.outcome = Outcome::kFailed;

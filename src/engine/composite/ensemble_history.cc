@@ -1,4 +1,4 @@
-#include "engine/services/ensemble_history.h"
+#include "engine/composite/ensemble_history.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "engine/services/explain.h"
+#include "engine/composite/explain.h"
 
 #include <fmt/format.h>
 
@@ -23,12 +23,12 @@ Duration run_of(const Variant& variant, uint32_t items, uint32_t worker_type) {
   return Duration::from_millis(line.alpha_ms * std::max(1u, items) + line.beta_ms);
 }
 
-std::vector<Alternative> alternatives(const Application& application,
+std::vector<Alternative> alternatives(const VariantsService& service,
                                       const estimate::Belief& belief, const PartRun& run) {
   std::vector<Alternative> all;
-  for (size_t v = 0; v < application.variants.size(); ++v) {
-    const Variant& variant = *application.variants[v];
-    const policy::VariantInfo& known = application.info.variants[v];
+  for (size_t v = 0; v < service.variants.size(); ++v) {
+    const Variant& variant = *service.variants[v];
+    const policy::VariantInfo& known = service.info.variants[v];
     all.push_back({variant.model, belief.accuracy(known.accuracy, known.recall),
                    run_of(variant, run.batch_items, run.worker_type)});
   }
@@ -54,7 +54,7 @@ std::string reason(const Explanation& why, const Alternative& best, const PartRu
                      *choice.price);
 }
 
-std::string reason(const Ensemble& ensemble, const policy::Concluded& how, bool more_adds) {
+std::string reason(const EnsembleService& ensemble, const policy::Concluded& how, bool more_adds) {
   if (how.failed != 0) return fmt::format("'{}' failed", ensemble.name_of(how.failed));
   if (how.at_last && how.ran != how.planned)
     return fmt::format("the deadline came: '{}' was planned", ensemble.name_of(how.planned));
@@ -68,15 +68,15 @@ std::string reason(const Ensemble& ensemble, const policy::Concluded& how, bool 
 
 }  // namespace
 
-void explain_choice(const Application& application, const policy::Evidence& evidence,
+void explain_choice(const VariantsService& service, const policy::Evidence& evidence,
                     const PartRun& run, Time deadline, Explanation& why) {
   estimate::Belief belief;
-  belief.set(application.info.prior, std::span<const uint32_t>(evidence));
-  const auto all = alternatives(application, belief, run);
+  belief.set(service.info.prior, std::span<const uint32_t>(evidence));
+  const auto all = alternatives(service, belief, run);
   const auto best = absl::c_max_element(
       all, [](const Alternative& a, const Alternative& b) { return a.accuracy < b.accuracy; });
   why.reason = reason(why, *best, run, deadline);
-  why.expected_accuracy = application.info.short_circuit.value_or(0);
+  why.expected_accuracy = service.info.short_circuit.value_or(0);
   Json list = Json::array();
   for (const Alternative& each : all) {
     list.push_back(
@@ -87,7 +87,7 @@ void explain_choice(const Application& application, const policy::Evidence& evid
   if (!belief.theta().empty()) why.posterior = Json(belief.theta()).dump();
 }
 
-void explain_subset(const Ensemble& ensemble, const EnsembleRun& run, Explanation& why) {
+void explain_subset(const EnsembleService& ensemble, const EnsembleRun& run, Explanation& why) {
   why.variant = ensemble.name_of(run.how.ran);
   const bool known = run.difficulty.bin < ensemble.info.utility.size();
   Json list = Json::array();

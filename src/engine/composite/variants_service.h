@@ -8,15 +8,15 @@
 
 #include "absl/status/statusor.h"
 #include "engine/catalog.h"
+#include "engine/composite/composite.h"
+#include "engine/composite/evidence.h"
 #include "engine/options.h"
-#include "engine/services/compound.h"
-#include "engine/services/evidence.h"
 #include "policy/variants/variants.h"
 
 namespace fermata::engine {
 
 // A service that any of several loaded variants may answer (SneakPeek); they share a signature.
-struct Application final : Compound {
+struct VariantsService final : Composite {
   // What decisions know of them; keys are the scheduler's to fill in.
   policy::VariantsInfo info;
   EvidenceModel* evidence = nullptr;  // null: none; outlives every job
@@ -31,7 +31,7 @@ struct Application final : Compound {
 // `variants` in the order of the options; `answers` by model, for profiles that have none; `id` is
 // the facade's own. INVALID_ARGUMENT where they do not have the same inputs and outputs, or recall
 // and evidence not the same classes.
-absl::StatusOr<std::shared_ptr<const Application>> make_application(
+absl::StatusOr<std::shared_ptr<const VariantsService>> make_variants_service(
     const ServiceOptions& options, std::vector<std::shared_ptr<const Variant>> variants,
     const std::map<std::string, AnswerProfile>& answers, EvidenceModel* evidence, VariantId id);
 

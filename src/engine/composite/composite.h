@@ -10,10 +10,10 @@
 
 namespace fermata::engine {
 
-// A service that several loaded variants answer: one of them (Application), or some of them
-// together (Ensemble). Immutable: a reload of one of them makes a new one.
-struct Compound {
-  virtual ~Compound() = default;
+// A service that several loaded variants answer: one of them (VariantsService), or some of them
+// together (EnsembleService). Immutable: a reload of one of them makes a new one.
+struct Composite {
+  virtual ~Composite() = default;
 
   // What clients see: the service's name, version 1, its own signature.
   std::shared_ptr<const Variant> facade;

@@ -6,11 +6,11 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/composite/variants_service.h"
 #include "engine/execute/loader.h"
 #include "engine/fixture.h"
 #include "engine/host/registry.h"
 #include "engine/schedule/driver.h"
-#include "engine/services/application.h"
 
 namespace fermata::engine {
 namespace {
@@ -97,22 +97,23 @@ struct Hand {
     auto index = make_evidence(options.services[0], variants[0].get(), nullptr, *executors[0]);
     FERMATA_CHECK(index.ok());
     evidence = *std::move(index);
-    auto made = make_application(options.services[0], variants, {}, evidence.get(), VariantId(99));
+    auto made =
+        make_variants_service(options.services[0], variants, {}, evidence.get(), VariantId(99));
     FERMATA_CHECK(made.ok());
-    application = *std::move(made);
+    service = *std::move(made);
   }
-  std::shared_ptr<Route> route(std::shared_ptr<const Application> of) const {
+  std::shared_ptr<Route> route(std::shared_ptr<const VariantsService> of) const {
     auto route = std::make_shared<Route>();
     route->service = "app";
     route->variant = of->facade;
     route->counters = std::make_shared<Counters>();
     route->gate = std::make_shared<Gate>(100);
-    route->application = of.get();
-    route->compound = std::move(of);
+    route->variants = of.get();
+    route->composite = std::move(of);
     return route;
   }
   // The reply in parts.
-  std::vector<ReplyPart> ask(const std::shared_ptr<const Application>& of, std::vector<float> x,
+  std::vector<ReplyPart> ask(const std::shared_ptr<const VariantsService>& of, std::vector<float> x,
                              std::vector<policy::Evidence> by_item) {
     InferRequest request{.inputs = {row(std::move(x))}, .arrival = monotonic_now()};
     request.in_parts = true;
@@ -152,34 +153,34 @@ struct Hand {
                 }(),
                 [](std::shared_ptr<Job>) { FERMATA_CHECK(false); }};
   std::unique_ptr<EvidenceModel> evidence;
-  std::shared_ptr<const Application> application;
+  std::shared_ptr<const VariantsService> service;
 };
 
 std::vector<double> posterior(const ReplyPart& part) {
   return nlohmann::json::parse(part.why.posterior).get<std::vector<double>>();
 }
 
-TEST(Applications, EachItemIsAnsweredAsItsDataSays) {
+TEST(VariantsServices, EachItemIsAnsweredAsItsDataSays) {
   Hand h;
-  const auto parts = h.ask(h.application, {0, 0, 1, 1}, {{9, 0, 0}, {0, 9, 0}});
+  const auto parts = h.ask(h.service, {0, 0, 1, 1}, {{9, 0, 0}, {0, 9, 0}});
   ASSERT_THAT(parts, SizeIs(2));
   ASSERT_TRUE(parts[0].status.ok() && parts[1].status.ok());
   EXPECT_NEAR(posterior(parts[0])[0], 9.5 / 10.5, 1e-9);
   EXPECT_NEAR(posterior(parts[1])[1], 9.5 / 10.5, 1e-9);
 }
 
-TEST(Applications, WhatIsNotKnownOfAnItemChangesNothing) {
+TEST(VariantsServices, WhatIsNotKnownOfAnItemChangesNothing) {
   Hand h;
-  const auto parts = h.ask(h.application, {1, 1, 1, 1}, {{0, 9, 0}});
+  const auto parts = h.ask(h.service, {1, 1, 1, 1}, {{0, 9, 0}});
   ASSERT_THAT(parts, SizeIs(2));
   EXPECT_TRUE(parts[0].status.ok() && parts[1].status.ok());
 }
 
 // The evidence is right more often than either variant, so it answers as soon as it is told; the
 // first item has found the worker idle before.
-TEST(Applications, EvidenceThatKnowsBetterAnswersByItself) {
+TEST(VariantsServices, EvidenceThatKnowsBetterAnswersByItself) {
   Hand h;
-  auto sure = std::make_shared<Application>(*h.application);
+  auto sure = std::make_shared<VariantsService>(*h.service);
   sure->info.short_circuit = 0.99;
   const auto parts = h.ask(sure, {0, 0, 1, 1}, {{9, 0, 0}, {0, 0, 9}});
   ASSERT_THAT(parts, SizeIs(2));
@@ -189,7 +190,7 @@ TEST(Applications, EvidenceThatKnowsBetterAnswersByItself) {
   EXPECT_NEAR(scores[2], 9.5 / 10.5, 1e-6);
 }
 
-TEST(Applications, AReloadWithOtherOutputsTakesTheServiceAwayAndSaysWhy) {
+TEST(VariantsServices, AReloadWithOtherOutputsTakesTheServiceAwayAndSaysWhy) {
   Folder folder;
   const auto engine = *make_engine(folder.options());
   const auto row_of = [&](const std::string& name) {
@@ -214,7 +215,7 @@ TEST(Applications, AReloadWithOtherOutputsTakesTheServiceAwayAndSaysWhy) {
 }
 
 // Emulated variants give zeros: class 0, which a third of the examples are of.
-TEST(Applications, VariantsThatComeLaterAreTriedOutThen) {
+TEST(VariantsServices, VariantsThatComeLaterAreTriedOutThen) {
   Folder folder;
   EngineOptions options = folder.options();
   options.services[0].variants->models.emplace_back("late");
@@ -236,7 +237,7 @@ TEST(Applications, VariantsThatComeLaterAreTriedOutThen) {
   }
 }
 
-TEST(Applications, EvidenceOfWhatRequestsDoNotBringIsAnErrorAtTheStart) {
+TEST(VariantsServices, EvidenceOfWhatRequestsDoNotBringIsAnErrorAtTheStart) {
   Folder folder;
   EngineOptions options = folder.options();
   options.services[0].variants->evidence->input = "y";
@@ -247,7 +248,7 @@ TEST(Applications, EvidenceOfWhatRequestsDoNotBringIsAnErrorAtTheStart) {
   EXPECT_THAT(refusal(options), HasSubstr("'x' of 'one' has 2 elements an item, its evidence 1"));
 }
 
-TEST(Applications, TheProfileThatDoesNotSuitTheEvidenceIsNamed) {
+TEST(VariantsServices, TheProfileThatDoesNotSuitTheEvidenceIsNamed) {
   Folder folder;
   folder.variant("one", {0.5, 0.5});
   EngineOptions options = folder.options();

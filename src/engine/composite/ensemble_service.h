@@ -6,16 +6,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "engine/composite/composite.h"
+#include "engine/composite/ensemble_model.h"
 #include "engine/options.h"
-#include "engine/services/compound.h"
-#include "engine/services/ensemble_model.h"
 #include "model/tensor.h"
 #include "policy/ensemble/ensemble.h"
 
 namespace fermata::engine {
 
 // A service that loaded variants answer together, or some of them (Schemble).
-struct Ensemble final : Compound {
+struct EnsembleService final : Composite {
   policy::EnsembleInfo info;  // keys are the scheduler's to fill in
   std::vector<std::string> names;
   EnsembleModel* model = nullptr;  // outlives every job
@@ -33,7 +33,7 @@ struct Ensemble final : Compound {
 // `variants` in the order of the options; `id` is the facade's own. INVALID_ARGUMENT where they
 // batch differently, give outputs of other shapes, or share an input that differs; where
 // their inputs are not all the same, shapes must be fixed.
-absl::StatusOr<std::shared_ptr<const Ensemble>> make_ensemble(
+absl::StatusOr<std::shared_ptr<const EnsembleService>> make_ensemble_service(
     const ServiceOptions& options, std::vector<std::shared_ptr<const Variant>> variants,
     EnsembleModel* model, VariantId id);
 

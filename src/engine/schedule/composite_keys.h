@@ -5,24 +5,24 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "engine/composite/composite.h"
 #include "engine/schedule/key_table.h"
-#include "engine/services/compound.h"
 #include "policy/scheduler.h"
 
 namespace fermata::engine {
 
-// The scheduler's keys of compounds: compound times shape per item, made when first
+// The scheduler's keys of composites: composite times shape per item, made when first
 // seen. Each holds on to the keys of its variants for as long as it is there; where keys run
 // short the ones that were idle for longest go. Scheduler thread.
-class CompoundKeys {
+class CompositeKeys {
  public:
-  CompoundKeys(policy::Scheduler& scheduler, KeyTable& keys);
+  CompositeKeys(policy::Scheduler& scheduler, KeyTable& keys);
 
   bool has(KeyId key) const { return known_.contains(key); }
   // The keys of its variants.
   const std::vector<KeyId>& variants(KeyId key) const { return known_.at(key).variants; }
   // None where one of its variants is gone, or has no key to give.
-  KeyId intern(const std::shared_ptr<const Compound>& compound, const Shape& shape);
+  KeyId intern(const std::shared_ptr<const Composite>& composite, const Shape& shape);
   void task_added(KeyId key);
   void task_ended(KeyId key);
   // A variant goes: what uses it takes nothing new and goes when its tasks have ended.
@@ -30,14 +30,14 @@ class CompoundKeys {
 
  private:
   struct Known {
-    std::shared_ptr<const Compound> compound;
+    std::shared_ptr<const Composite> composite;
     Shape shape;
     std::vector<KeyId> variants;
     uint64_t tasks = 0;  // waiting or running
     uint64_t last_used = 0;
     bool retired = false;
   };
-  using Place = std::pair<const Compound*, Shape>;
+  using Place = std::pair<const Composite*, Shape>;
   bool hold_variants(Known& known);
   bool drop_an_idle_key(VariantId variant);  // that holds keys of it
   void remove(KeyId key);

@@ -1,4 +1,4 @@
-#include "engine/services/ensemble_model.h"
+#include "engine/composite/ensemble_model.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,8 +8,8 @@
 #include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "engine/composite/ensemble_files.h"
 #include "engine/execute/items.h"
-#include "engine/services/ensemble_files.h"
 #include "engine/threads/beside.h"
 #include "estimate/competence.h"
 #include "estimate/filling.h"
@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kMostTogether = 64;  // queries that go through the predictor together
 constexpr size_t kQueueLimit = 1024;
 
-using Outputs = std::vector<std::vector<float>>;
+using Numbers = std::vector<std::vector<float>>;
 
 // A model that is run beside the base models, and which output of it counts.
 struct Helper {
@@ -85,7 +85,7 @@ class EnsembleModel::Impl {
     Scored done;
   };
   struct Stack {
-    Outputs outputs;
+    Numbers outputs;
     plan::Subset used = 0;
     Combined done;
   };
@@ -139,7 +139,7 @@ class EnsembleModel::Impl {
   }
 
   void combine(std::vector<std::optional<Tensor>> answers, Combined done) {
-    Outputs outputs(answers.size());
+    Numbers outputs(answers.size());
     plan::Subset used = 0;
     for (size_t k = 0; k < answers.size(); ++k) {
       if (!answers[k]) continue;
@@ -158,7 +158,7 @@ class EnsembleModel::Impl {
     return std::vector<policy::Difficulty>(items, {.bin = policy::Difficulty::kUnknown});
   }
 
-  static std::vector<absl::Span<const float>> spans(const Outputs& outputs) {
+  static std::vector<absl::Span<const float>> spans(const Numbers& outputs) {
     return {outputs.begin(), outputs.end()};
   }
 

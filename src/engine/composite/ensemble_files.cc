@@ -1,4 +1,4 @@
-#include "engine/services/ensemble_files.h"
+#include "engine/composite/ensemble_files.h"
 
 #include <string>
 #include <utility>

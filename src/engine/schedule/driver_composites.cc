@@ -1,30 +1,31 @@
 // What the driver does alike for services of one variant, of any of several, and of some together.
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_set.h"
+#include "base/clock.h"
+#include "engine/composite/variants_service.h"
 #include "engine/schedule/driver_state.h"
-#include "engine/services/compound.h"
 
 namespace fermata::engine {
 
 bool Driver::served(const Route& route) {
-  if (route.compound == nullptr) return keys_.served(route.variant->id) != nullptr;
-  return absl::c_all_of(route.compound->variants, [this](const auto& variant) {
+  if (route.composite == nullptr) return keys_.served(route.variant->id) != nullptr;
+  return absl::c_all_of(route.composite->variants, [this](const auto& variant) {
     return keys_.served(variant->id) != nullptr;
   });
 }
 
 KeyId Driver::key_of(const Job& job) {
   const Route& route = job.route();
-  if (route.compound != nullptr) return compounds_.intern(route.compound, job.shape());
+  if (route.composite != nullptr) return composites_.intern(route.composite, job.shape());
   return keys_.intern(*keys_.served(route.variant->id), job.shape());
 }
 
 void Driver::task_added(KeyId key) {
-  compounds_.has(key) ? compounds_.task_added(key) : keys_.task_added(key);
+  composites_.has(key) ? composites_.task_added(key) : keys_.task_added(key);
 }
 
 void Driver::task_ended(KeyId key) {
-  compounds_.has(key) ? compounds_.task_ended(key) : keys_.task_ended(key);
+  composites_.has(key) ? composites_.task_ended(key) : keys_.task_ended(key);
 }
 
 // Where one of several variants answers and a batch has been bound already, the data no longer
@@ -44,6 +45,18 @@ void Driver::tell(const Job& job, Time now) {
     scheduler_->learned(policy::Task(part->second.task), job.estimates[part->second.first], now,
                         decisions_);
   }
+}
+
+// Its evidence answers, and none of its variants.
+void Driver::short_circuit(const policy::Concluded& concluded) {
+  const policy::Task& task = concluded.task;
+  const Part& part = parts_.at(task.job);
+  const std::shared_ptr<Job> job = part.job;
+  job->decided = true;
+  const PartRun run{.started = monotonic_now(), .choice = {.at_last = concluded.at_last}};
+  const auto& evidence = std::get<policy::Evidence>(job->estimates[part.first]);
+  job->answered(part.index, job->route().variants->short_circuit(evidence), run);
+  forget(task.job);
 }
 
 std::vector<policy::Problem> Driver::last_problems() {

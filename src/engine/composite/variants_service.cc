@@ -1,4 +1,4 @@
-#include "engine/services/application.h"
+#include "engine/composite/variants_service.h"
 
 #include <fmt/ranges.h>
 
@@ -97,13 +97,13 @@ std::vector<double> frequencies(const estimate::LabelledPoints& points, double r
 
 }  // namespace
 
-policy::ServiceInfo Application::info_for(const std::vector<KeyId>& keys) const {
+policy::ServiceInfo VariantsService::info_for(const std::vector<KeyId>& keys) const {
   policy::VariantsInfo known = info;
   for (size_t v = 0; v < keys.size(); ++v) known.variants[v].key = keys[v];
   return known;
 }
 
-std::vector<Tensor> Application::short_circuit(const policy::Evidence& counts) const {
+std::vector<Tensor> VariantsService::short_circuit(const policy::Evidence& counts) const {
   estimate::Belief belief;
   belief.set(info.prior, std::span<const uint32_t>(counts));
   const std::span<const double> theta = belief.theta();
@@ -122,13 +122,13 @@ std::vector<Tensor> Application::short_circuit(const policy::Evidence& counts) c
   return outputs;
 }
 
-absl::StatusOr<std::shared_ptr<const Application>> make_application(
+absl::StatusOr<std::shared_ptr<const VariantsService>> make_variants_service(
     const ServiceOptions& options, std::vector<std::shared_ptr<const Variant>> variants,
     const std::map<std::string, AnswerProfile>& answers, EvidenceModel* evidence, VariantId id) {
-  auto application = std::make_shared<Application>();
+  auto service = std::make_shared<VariantsService>();
   const Variant& first = *variants.front();
   auto facade = make_facade(options.name, first, id);
-  policy::VariantsInfo& info = application->info;
+  policy::VariantsInfo& info = service->info;
   info.name = options.name;
   info.penalty = options.variants->penalty;
   for (const auto& variant : variants) {
@@ -160,11 +160,11 @@ absl::StatusOr<std::shared_ptr<const Application>> make_application(
     if (options.variants->short_circuit && can_be_stood_for(first.signature, classes)) {
       info.short_circuit = evidence->answers().accuracy;
     }
-    application->evidence = evidence;
+    service->evidence = evidence;
   }
-  application->facade = std::move(facade);
-  application->variants = std::move(variants);
-  return application;
+  service->facade = std::move(facade);
+  service->variants = std::move(variants);
+  return service;
 }
 
 absl::StatusOr<AnswerProfile> try_out(const ServiceOptions& options,

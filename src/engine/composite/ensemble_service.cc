@@ -1,4 +1,4 @@
-#include "engine/services/ensemble.h"
+#include "engine/composite/ensemble_service.h"
 
 #include <algorithm>
 
@@ -50,13 +50,14 @@ absl::Status check_output(const std::string& service, const EnsembleOptions& opt
 
 }  // namespace
 
-policy::ServiceInfo Ensemble::info_for(const std::vector<KeyId>& keys) const {
+policy::ServiceInfo EnsembleService::info_for(const std::vector<KeyId>& keys) const {
   policy::EnsembleInfo known = info;
   known.models = keys;
   return known;
 }
 
-std::vector<Tensor> Ensemble::inputs_of(uint32_t variant, const std::vector<Tensor>& all) const {
+std::vector<Tensor> EnsembleService::inputs_of(uint32_t variant,
+                                               const std::vector<Tensor>& all) const {
   std::vector<Tensor> own;
   for (const uint32_t place : inputs[variant]) {
     if (place < all.size()) own.push_back(all[place]);
@@ -64,13 +65,15 @@ std::vector<Tensor> Ensemble::inputs_of(uint32_t variant, const std::vector<Tens
   return own;
 }
 
-std::string Ensemble::name_of(plan::Subset subset) const { return estimate::name(subset, names); }
+std::string EnsembleService::name_of(plan::Subset subset) const {
+  return estimate::name(subset, names);
+}
 
-absl::StatusOr<std::shared_ptr<const Ensemble>> make_ensemble(
+absl::StatusOr<std::shared_ptr<const EnsembleService>> make_ensemble_service(
     const ServiceOptions& options, std::vector<std::shared_ptr<const Variant>> variants,
     EnsembleModel* model, VariantId id) {
   const EnsembleOptions& own = *options.ensemble;
-  auto ensemble = std::make_shared<Ensemble>();
+  auto ensemble = std::make_shared<EnsembleService>();
   const Variant& first = *variants.front();
   auto facade = make_facade(options.name, first, id);
   facade->signature.inputs.clear();
