@@ -6,7 +6,6 @@
 
 #include "absl/algorithm/container.h"
 #include "policy/batch/instants.h"
-#include "policy/lookahead/play.h"
 
 namespace fermata::policy {
 namespace {
@@ -45,6 +44,12 @@ void EnsembleLookahead::read() {
     item.serve_all = problem_->ensembles[query.ensemble].serve_all;
   }
   for (uint32_t e = 0; e < problem_->ensembles.size(); ++e) read_expected(e);
+  by_deadline_.resize(items_.size());
+  absl::c_iota(by_deadline_, 0);
+  // Expected queries come behind the real ones of all ensembles.
+  absl::c_stable_sort(by_deadline_, [this](uint32_t a, uint32_t b) {
+    return items_[a].deadline < items_[b].deadline;
+  });
   price_models();
 }
 
@@ -78,6 +83,7 @@ void EnsembleLookahead::price_models() {
     const uint32_t batch = std::clamp<uint32_t>(waiting, 1, here.max_batch());
     model.cost = here(batch).seconds() / batch;
     model.alone = here(1);
+    model.fastest = model.latency->fastest(1);
     cheapest = cheapest == 0 ? model.cost : std::min(cheapest, model.cost);
   }
   dearest_ = cheapest > 0 ? 1 / cheapest : 1;
@@ -131,9 +137,14 @@ void EnsembleLookahead::consider(size_t price, size_t style) {
 }
 
 void EnsembleLookahead::name_subsets(double price) {
-  for (Model& model : models_) model.waiting.clear();
+  for (Model& model : models_) {
+    model.waiting.clear();
+    model.gone = 0;
+  }
   named_.clear();
-  for (uint32_t i = 0; i < items_.size(); ++i) {
+  arrivals_.clear();
+  arrived_ = 0;
+  for (const uint32_t i : by_deadline_) {
     Item& item = items_[i];
     const std::vector<uint32_t>& own = models_of(item);
     item.has = item.had;
@@ -148,13 +159,9 @@ void EnsembleLookahead::name_subsets(double price) {
     for (uint32_t k = 0; k < own.size(); ++k) {
       if (wanted >> k & 1) models_[own[k]].waiting.emplace_back(i, k);
     }
+    if (wanted != 0 && item.arrival > start_) arrivals_.push_back(item.arrival);
   }
-  // Expected queries come behind the real ones of all ensembles.
-  for (Model& model : models_) {
-    absl::c_stable_sort(model.waiting, [this](const auto& a, const auto& b) {
-      return items_[a.first].deadline < items_[b.first].deadline;
-    });
-  }
+  absl::c_sort(arrivals_);
 }
 
 // Until its deadline, of all workers.
@@ -227,7 +234,11 @@ bool EnsembleLookahead::move_of(uint32_t at, uint32_t worker, Time now, size_t f
   move_.places.clear();
   Time limit = Time::infinite();
   double earned = 0;
-  for (uint32_t p = 0; p < model.waiting.size(); ++p) {
+  while (model.gone < model.waiting.size() &&
+         is_gone(items_[model.waiting[model.gone].first], model, now)) {
+    ++model.gone;
+  }
+  for (uint32_t p = model.gone; p < model.waiting.size(); ++p) {
     const Item& item = items_[model.waiting[p].first];
     if (item.arrival > now) continue;
     const auto count = static_cast<uint32_t>(move_.places.size());
@@ -255,6 +266,11 @@ bool EnsembleLookahead::move_of(uint32_t at, uint32_t worker, Time now, size_t f
   }
   move_.rank = -earned / move_.run.seconds();
   return true;
+}
+
+// Whether no worker can answer it on time from now on.
+bool EnsembleLookahead::is_gone(const Item& item, const Model& model, Time now) const {
+  return now + model.fastest > item.deadline && (!item.serve_all || item.has != 0);
 }
 
 bool EnsembleLookahead::best_move(uint32_t worker, Time now) {
@@ -299,32 +315,30 @@ Time EnsembleLookahead::run(uint32_t worker, Time now) {
   return finish;
 }
 
-Time EnsembleLookahead::next_arrival(Time after) const {
-  Time next = Time::infinite();
-  for (const Model& model : models_) {
-    for (const auto& waiting : model.waiting) {
-      const Time arrival = items_[waiting.first].arrival;
-      if (arrival > after) next = std::min(next, arrival);
-    }
-  }
-  return next;
+// Nobody is in a batch before it has come.
+Time EnsembleLookahead::next_arrival(Time after) {
+  while (arrived_ < arrivals_.size() && arrivals_[arrived_] <= after) ++arrived_;
+  return arrived_ < arrivals_.size() ? arrivals_[arrived_] : Time::infinite();
 }
 
 double EnsembleLookahead::play(double price, Style style) {
   playing_ = style;
   name_subsets(price);
-  free_at_.clear();
-  for (const auto& worker : problem_->workers) {
-    free_at_.push_back(std::max(worker.free_at, start_ + Duration::nanos(1)));
+  play_.clear(problem_->worker_types.size());
+  for (uint32_t w = 0; w < problem_->workers.size(); ++w) {
+    const auto& worker = problem_->workers[w];
+    const Time free_at = std::max(worker.free_at, start_ + Duration::nanos(1));
+    play_.add(worker.type, w, w == problem_->worker ? start_ : free_at);
   }
-  free_at_[problem_->worker] = start_;
   played_.model.reset();
   played_.queries.clear();
   played_.value = 0;
   started_ = false;
-  play_forward(free_at_, [this](uint32_t worker, Time now) {
-    return best_move(worker, now) ? run(worker, now) : next_arrival(now);
-  });
+  play_.run(
+      [this](uint32_t worker, Time now) {
+        return best_move(worker, now) ? std::optional(run(worker, now)) : std::nullopt;
+      },
+      [this](Time now) { return next_arrival(now); });
   return played_.value;
 }
 

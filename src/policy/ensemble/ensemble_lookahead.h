@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "plan/ensemble/pool_problem.h"
-#include "policy/ensemble/ensemble_queries.h"
+#include "policy/lookahead/play.h"
 
 namespace fermata::policy {
 
@@ -48,8 +48,11 @@ class EnsembleLookahead {
   struct Model {
     const LatencyByType* latency = nullptr;
     double cost = 0;  // seconds of a worker for one task in a batch
-    Duration alone;   // of one task
-    std::vector<std::pair<uint32_t, uint32_t>> waiting;  // items and their bit, of one play
+    Duration alone;   // of one task, here, and wherever that is fastest
+    Duration fastest;
+    // Of one play: items and their bit, by deadline; up to `gone` nothing can be on time any more.
+    std::vector<std::pair<uint32_t, uint32_t>> waiting;
+    uint32_t gone = 0;
   };
   // How a play goes beside its price: which batch runs next, and whether a query only names subsets
   // for which all workers together have the time, or whatever it can get of more.
@@ -91,16 +94,20 @@ class EnsembleLookahead {
   plan::Subset cheapest(const Item& item) const;
   double worth(const Item& item, plan::Subset more, Time finish) const;
   Time run(uint32_t worker, Time now);
-  Time next_arrival(Time after) const;
+  bool is_gone(const Item& item, const Model& model, Time now) const;
+  Time next_arrival(Time after);
 
   const plan::PoolProblem* problem_ = nullptr;
   Time start_;
   std::vector<Item> items_;
+  std::vector<uint32_t> by_deadline_;         // items, those of a deadline as they stand there
   std::vector<Model> models_;                 // as the problem has them
   std::vector<std::vector<Duration>> alone_;  // by ensemble and Subset: one task of each, in turn
   double dearest_ = 0;                        // the price beyond which nothing is worth it
-  std::vector<Time> free_at_;                 // by worker
-  std::vector<NamedSubset> named_;            // in one play
+  Play play_;
+  std::vector<Time> arrivals_;      // of expected items, in order, and
+  size_t arrived_ = 0;              // those that have come in one play
+  std::vector<NamedSubset> named_;  // in one play
   Move move_, best_move_;
   Style playing_;
   bool started_ = false;  // the worker has its first batch in this play

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "estimate/posterior.h"
 #include "plan/variants/group_planner.h"
 #include "plan/variants/group_problem.h"
 #include "plan/variants/residency.h"
+#include "policy/lookahead/play.h"
 
 namespace fermata::policy {
 
@@ -97,6 +99,7 @@ class LookaheadPlanner {
   static void clear(plan::GroupSchedule& schedule);
   void consider(size_t price, Order order);
   double play(double price, Order order);
+  std::optional<Time> turn(uint32_t worker, Time now, double price, Order order);
   bool best_move(uint32_t worker, Time now, double price, Order order, Move& best,
                  bool of_timeless = false);
   void name_variants(uint32_t service, uint32_t worker, Time now, double price);
@@ -128,7 +131,8 @@ class LookaheadPlanner {
   std::vector<Named> named_;                 // by available_
   uint32_t named_service_ = 0;               // whose they are
   std::vector<plan::Residency> residency_;
-  std::vector<Time> free_at_;
+  Play play_;
+  std::vector<Time> free_at_;  // as the play has it
   double value_ = 0, real_value_ = 0;
   double most_ = 0;  // the value of best_
   size_t near_ = 0;  // its price

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "policy/lookahead/play.h"
 #include "policy/variants/lookahead.h"
 
 namespace fermata::policy {
@@ -32,21 +31,32 @@ double LookaheadPlanner::play(double price, Order order) {
   played_.feasible = true;
   played_.expected_accuracy.assign(problem.requests.size(), 0);
   value_ = real_value_ = 0;
-  play_forward(free_at_, [&](uint32_t worker, Time now) {
-    Move move;
-    if (best_move(worker, now, price, order, move)) return run(move, worker, now, price);
-    if (best_move(worker, now, sustained_price_, order, move, /*of_timeless=*/true)) {
-      return run(move, worker, now, sustained_price_);
-    }
-    if (const Time next = next_arrival(now); !next.is_infinite()) return next;
-    free_ = true;
-    const bool found = best_move(worker, now, 0, order, move);
-    const Time finish = found ? run(move, worker, now, 0) : Time::infinite();
-    free_ = false;
-    return finish;  // never: nothing that it could do is worth anything
-  });
+  // What a worker has loaded makes it unlike any other.
+  play_.clear(problem.workers.size());
+  for (uint32_t w = 0; w < free_at_.size(); ++w) play_.add(w, w, free_at_[w]);
+  play_.run(
+      [&](uint32_t worker, Time now) {
+        const std::optional<Time> end = turn(worker, now, price, order);
+        free_at_[worker] = end ? *end : next_arrival(now);
+        return end;
+      },
+      [this](Time now) { return next_arrival(now); });
   leave_the_rest();
   return value_;
+}
+
+std::optional<Time> LookaheadPlanner::turn(uint32_t worker, Time now, double price, Order order) {
+  Move move;
+  if (best_move(worker, now, price, order, move)) return run(move, worker, now, price);
+  if (best_move(worker, now, sustained_price_, order, move, /*of_timeless=*/true)) {
+    return run(move, worker, now, sustained_price_);
+  }
+  if (!next_arrival(now).is_infinite()) return std::nullopt;
+  free_ = true;
+  const bool found = best_move(worker, now, 0, order, move);
+  const std::optional<Time> end = found ? std::optional(run(move, worker, now, 0)) : std::nullopt;
+  free_ = false;
+  return end;  // none: nothing that it could do is worth anything
 }
 
 LookaheadPlanner::RunTimes LookaheadPlanner::run_times(const plan::GroupVariant& variant,
