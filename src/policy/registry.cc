@@ -7,13 +7,13 @@
 #include "policy/batch/fermata.h"
 #include "policy/batch/nexus.h"
 #include "policy/batch/work_conserving.h"
-#include "policy/chooser.h"
-#include "policy/ensemble/ensemble_chooser.h"
+#include "policy/ensemble/ensemble_batcher.h"
 #include "policy/ensemble/ensemble_scheduler.h"
 #include "policy/parts.h"
 #include "policy/pool/pool_ranker.h"
 #include "policy/pool/pool_scheduler.h"
-#include "policy/variants/variants_chooser.h"
+#include "policy/shared_batcher.h"
+#include "policy/variants/variants_batcher.h"
 #include "policy/variants/window_scheduler.h"
 
 namespace fermata::policy {
@@ -64,10 +64,11 @@ absl::StatusOr<Parts> make_parts(std::string_view policy) {
                  policy, fmt::join(names, ", "));
 }
 
-std::unique_ptr<Chooser> make_chooser(Kind kind, KeyId key, DelayBound delay, const PoolView& pool,
-                                      const ServiceSettings& settings) {
-  if (kind == Kind::kVariants) return std::make_unique<VariantsChooser>(key, delay, pool, settings);
-  return std::make_unique<EnsembleChooser>(key, delay, pool);
+std::unique_ptr<SharedBatcher> make_shared_batcher(Kind kind, KeyId key, DelayBound delay,
+                                                   const PoolView& pool,
+                                                   const ServiceSettings& settings) {
+  if (kind == Kind::kVariants) return std::make_unique<VariantsBatcher>(key, delay, pool, settings);
+  return std::make_unique<EnsembleBatcher>(key, delay, pool);
 }
 
 absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy,

@@ -96,7 +96,7 @@ class Run {
   void add_options(const Source& pipeline);
   static policy::ServiceInfo info_of(const Source& source, const std::vector<KeyId>& answers);
   void add_answers(Source& source);
-  std::unique_ptr<policy::NodeChooser> chooser_of(const Source& source) const;
+  std::unique_ptr<policy::Chooser> chooser_of(const Source& source) const;
   KeyId add_key(policy::KeyInfo info, const std::vector<LatencyModel>& latency, uint32_t max_batch);
   KeyId add_variant(const SimulatedVariant& variant);
   void know(KeyId key, const std::string& name, size_t source);

@@ -38,7 +38,7 @@ void Run::add_pipelines() {
   }
 }
 
-std::unique_ptr<policy::NodeChooser> Run::chooser_of(const Source& source) const {
+std::unique_ptr<policy::Chooser> Run::chooser_of(const Source& source) const {
   std::vector<ServiceId> members;
   for (const size_t member : source.members) members.push_back(sources_[member].service);
   if (source.pipeline != nullptr) {

@@ -47,7 +47,7 @@ Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
     }
     stages.push_back({member, stage.after, std::move(options), stage.dedicated, stage.uniform});
   }
-  std::unique_ptr<policy::NodeChooser> chooser;
+  std::unique_ptr<policy::Chooser> chooser;
   if (pipeline->variants != nullptr) {
     chooser = std::make_unique<policy::OneOfChooser>(pipeline->variants->info, members);
   } else if (pipeline->ensemble != nullptr) {

@@ -30,20 +30,20 @@ KeyId PoolScheduler::add_key(KeyInfo info) {
 }
 
 const PoolScheduler::OfKind& PoolScheduler::of_kind(Kind kind) {
-  for (const OfKind& known : choosers_) {
+  for (const OfKind& known : shared_) {
     if (known.kind == kind) return known;
   }
   const KeyId slot = new_key();
-  auto chooser = make_chooser(kind, slot, delay_, view_, settings_);
-  for (const WorkerView& worker : view_.workers()) chooser->add_worker(worker.type);
+  auto batcher = make_shared_batcher(kind, slot, delay_, view_, settings_);
+  for (const WorkerView& worker : view_.workers()) batcher->add_worker(worker.type);
   ranker_->add_key(slot);
-  choosers_.push_back({kind, slot, chooser.get()});
-  batchers_[slot.index()] = std::move(chooser);
-  return choosers_.back();
+  shared_.push_back({kind, slot, batcher.get()});
+  batchers_[slot.index()] = std::move(batcher);
+  return shared_.back();
 }
 
-const PoolScheduler::OfKind* PoolScheduler::chooser_of(KeyId key) const {
-  for (const OfKind& known : choosers_) {
+const PoolScheduler::OfKind* PoolScheduler::shared_of(KeyId key) const {
+  for (const OfKind& known : shared_) {
     if (known.slot == slot_[key.index()]) return &known;
   }
   return nullptr;
@@ -53,14 +53,14 @@ KeyId PoolScheduler::add_service(const ServiceInfo& info) {
   const OfKind own = of_kind(kind_of(info));
   const KeyId key = new_key();
   slot_[key.index()] = own.slot;
-  own.chooser->add_service(key, info);
+  own.batcher->add_service(key, info);
   return key;
 }
 
 void PoolScheduler::remove_key(KeyId key) {
   FERMATA_CHECK(waiting_items(key) == 0);
-  if (const OfKind* own = chooser_of(key)) {
-    own->chooser->remove_service(key);
+  if (const OfKind* own = shared_of(key)) {
+    own->batcher->remove_service(key);
   } else {
     view_.remove_model(key);
     batchers_[key.index()].reset();
@@ -72,8 +72,8 @@ void PoolScheduler::remove_key(KeyId key) {
 void PoolScheduler::update_latency(KeyId key, LatencyByType latency, Time now, Decisions& out) {
   const size_t dropped = out.dropped.size();
   view_.set_latency(key, latency);
-  for (const OfKind& each : choosers_) {
-    if (each.chooser->latency_changed(key, now)) settle(each.slot, now, out);
+  for (const OfKind& each : shared_) {
+    if (each.batcher->latency_changed(key, now)) settle(each.slot, now, out);
   }
   batchers_[key.index()]->set_latency(std::move(latency), now, out);
   settle(key, now, out);
@@ -81,10 +81,10 @@ void PoolScheduler::update_latency(KeyId key, LatencyByType latency, Time now, D
 }
 
 void PoolScheduler::learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) {
-  const OfKind* own = chooser_of(task.key);
+  const OfKind* own = shared_of(task.key);
   if (own == nullptr) return;
   const size_t dropped = out.dropped.size();
-  own->chooser->learned(task, estimate, now, out);
+  own->batcher->learned(task, estimate, now, out);
   settle(own->slot, now, out);
   explain_drops(dropped, now, out);
 }
@@ -100,7 +100,7 @@ void PoolScheduler::set_delay_bound(DelayBound bound) {
 WorkerId PoolScheduler::add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) {
   const size_t dropped = out.dropped.size();
   const WorkerId worker(static_cast<uint32_t>(view_.workers().size()));
-  for (const OfKind& each : choosers_) each.chooser->add_worker(type);
+  for (const OfKind& each : shared_) each.batcher->add_worker(type);
   ranker_->add_worker(worker, type, memory_bytes, now, grants_);
   serve_grants(now, out);
   explain_drops(dropped, now, out);
@@ -142,8 +142,8 @@ bool PoolScheduler::withdraw(const Task& task, Time now, Decisions& out) {
 
 void PoolScheduler::ended(const BatchEnd& batch, Time now, Decisions& out) {
   const size_t dropped = out.dropped.size();
-  for (const OfKind& each : choosers_) {
-    if (each.chooser->ended(batch, now, out)) settle(each.slot, now, out);
+  for (const OfKind& each : shared_) {
+    if (each.batcher->ended(batch, now, out)) settle(each.slot, now, out);
   }
   ranker_->freed(batch.worker, now, grants_);
   serve_grants(now, out);
@@ -166,13 +166,13 @@ Time PoolScheduler::next_wake() const { return std::min(wakes_.top(), ranker_->n
 
 std::vector<Problem> PoolScheduler::last_problems() const {
   std::vector<Problem> last;
-  for (const OfKind& each : choosers_) each.chooser->add_problems(last);
+  for (const OfKind& each : shared_) each.batcher->add_problems(last);
   return last;
 }
 
 uint64_t PoolScheduler::waiting_items(KeyId key) const {
-  const OfKind* own = chooser_of(key);
-  return own != nullptr ? own->chooser->waiting_items(key)
+  const OfKind* own = shared_of(key);
+  return own != nullptr ? own->batcher->waiting_items(key)
                         : batchers_[key.index()]->waiting_items();
 }
 
@@ -218,15 +218,15 @@ void PoolScheduler::complete(Batch& batch, KeyId slot, Time now, Decisions& out)
     batchers_[batch.key.index()]->join(batch, type, limit(), now, out);
     joined_.push_back(batch.key);
   }
-  for (const OfKind& each : choosers_) {
+  for (const OfKind& each : shared_) {
     if (slot == each.slot) continue;
-    each.chooser->join_other(batch, limit(), view_.latency(batch.key, batch.worker), now);
+    each.batcher->join_other(batch, limit(), view_.latency(batch.key, batch.worker), now);
     joined_.push_back(each.slot);
   }
   const bool counted = batch.load;  // by who chose among what is loaded
   batch.load = view_.residents().use(batch.worker, batch.key);
   if (batch.load && !counted) batch.finish = batch.finish + view_.info(batch.key).load;
-  for (const OfKind& each : choosers_) each.chooser->bound(batch, each.slot == slot, now);
+  for (const OfKind& each : shared_) each.batcher->bound(batch, each.slot == slot, now);
 }
 
 // A batcher knows how long a refused task would run, the ranker how long it

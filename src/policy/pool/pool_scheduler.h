@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "policy/batch/min_tree.h"
-#include "policy/chooser.h"
 #include "policy/parts.h"
 #include "policy/ranker.h"
 #include "policy/scheduler.h"
+#include "policy/shared_batcher.h"
 
 namespace fermata::policy {
 
-// Batchers, a chooser for each kind of composite service and one ranker in one thread: passes
+// Batchers, of a model or of all composite services of a kind, and one ranker in one thread: passes
 // offers, grants and answers between them until they are quiet. Adds nothing to what they decide,
 // so the same batchers and ranker decide the same when messages carry them.
 class PoolScheduler final : public Scheduler {
@@ -46,11 +46,11 @@ class PoolScheduler final : public Scheduler {
   struct OfKind {
     Kind kind;
     KeyId slot;
-    Chooser* chooser = nullptr;
+    SharedBatcher* batcher = nullptr;
   };
   KeyId new_key();
   const OfKind& of_kind(Kind kind);
-  const OfKind* chooser_of(KeyId key) const;  // null: of a single model
+  const OfKind* shared_of(KeyId key) const;  // null: of a single model
   void settle(KeyId key, Time now, Decisions& out);
   void complete(Batch& batch, KeyId slot, Time now, Decisions& out);
   void serve_grants(Time now, Decisions& out);
@@ -62,7 +62,7 @@ class PoolScheduler final : public Scheduler {
   const ServiceSettings settings_;
   std::vector<std::unique_ptr<Batcher>> batchers_;  // by key; null once removed
   std::vector<KeyId> slot_;                         // by key: whose batcher it has
-  std::vector<OfKind> choosers_;                    // that have been needed
+  std::vector<OfKind> shared_;                      // that have been needed
   std::vector<KeyId> free_keys_;                    // removed: the next keys take their ids
   MinTree wakes_;                                   // by key
   DelayBound delay_;

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "policy/tree/node_chooser.h"
+#include "policy/tree/chooser.h"
 
 namespace fermata::policy {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "policy/tree/node_chooser.h"
+#include "policy/tree/chooser.h"
 #include "policy/variants/variants.h"
 
 namespace fermata::policy {
@@ -12,7 +12,7 @@ namespace fermata::policy {
 // is asked: its accuracy, by the evidence where that has come, less the penalty of when it is
 // expected to answer. Where it is rejected or fails the next one is, as long as it is worth
 // anything.
-class OneOfChooser final : public NodeChooser {
+class OneOfChooser final : public Chooser {
  public:
   // Members by variant of `info`, whose keys mean nothing.
   OneOfChooser(VariantsInfo info, std::vector<ServiceId> members);

@@ -2,13 +2,13 @@
 
 #include <cstdint>
 
-#include "policy/tree/node_chooser.h"
+#include "policy/tree/chooser.h"
 
 namespace fermata::policy {
 
 // Requests of more items than one task of a service may have: as many parts as that needs, whose
 // answers are joined. The first part that is rejected or fails ends them all.
-class PartsChooser final : public NodeChooser {
+class PartsChooser final : public Chooser {
  public:
   // most >= 1: items of one part.
   PartsChooser(ServiceId service, uint32_t most) : service_(service), most_(most) {}

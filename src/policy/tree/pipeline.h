@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "policy/tree/node_chooser.h"
+#include "policy/tree/chooser.h"
 
 namespace fermata::policy {
 
@@ -34,7 +34,7 @@ struct PipelineStage {
 // A stage may make any number of items of its own; the stages after it have as many. Where it makes
 // none they are skipped, and that is an answer, as are stages that an answer skips; whatever reads
 // a skipped stage is skipped too.
-class PipelineChooser final : public NodeChooser {
+class PipelineChooser final : public Chooser {
  public:
   // At least one stage, each after those that it names.
   explicit PipelineChooser(std::vector<PipelineStage> stages);

@@ -53,7 +53,7 @@ ServiceId ServiceTree::add_leaf(std::shared_ptr<const LatencyTable> latency) {
   return id;
 }
 
-ServiceId ServiceTree::add(std::unique_ptr<NodeChooser> chooser) {
+ServiceId ServiceTree::add(std::unique_ptr<Chooser> chooser) {
   const ServiceId id = new_service();
   services_[id.index()].chooser = std::move(chooser);
   return id;

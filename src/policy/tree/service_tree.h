@@ -9,8 +9,8 @@
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "model/latency.h"
+#include "policy/tree/chooser.h"
 #include "policy/tree/node.h"
-#include "policy/tree/node_chooser.h"
 
 namespace fermata::policy {
 
@@ -59,7 +59,7 @@ class ServiceTree final : public Branches {
 
   // How long requests for it run alone, by items: where several may answer, the fastest's.
   ServiceId add_leaf(std::shared_ptr<const LatencyTable> latency);
-  ServiceId add(std::unique_ptr<NodeChooser> chooser);
+  ServiceId add(std::unique_ptr<Chooser> chooser);
   bool is_composite(ServiceId service) const { return known(service).chooser != nullptr; }
   // Nothing of it may be under way; its id may come again.
   void remove(ServiceId service);
@@ -77,7 +77,7 @@ class ServiceTree final : public Branches {
   // `skipped`: children of its parent that its answer says are not wanted.
   void ended(JobId child, Ending how, uint32_t made, Time now,
              std::span<const uint32_t> skipped = {});
-  // Of a composite service, as NodeChooser says.
+  // Of a composite service, as Chooser says.
   void planned(ServiceId service, std::vector<uint32_t> options);
   // False where the node has ended.
   bool withdrawn(JobId node);
@@ -96,7 +96,7 @@ class ServiceTree final : public Branches {
  private:
   struct Known {
     std::shared_ptr<const LatencyTable> latency;  // of a leaf
-    std::unique_ptr<NodeChooser> chooser;         // of a composite service
+    std::unique_ptr<Chooser> chooser;             // of a composite service
     // What requests for it waited beside their runs: a low quantile, since batches that grow
     // take the time that there is; it fades while none comes.
     double wait_s = 0;

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "policy/ensemble/ensemble.h"
-#include "policy/tree/node_chooser.h"
+#include "policy/tree/chooser.h"
 
 namespace fermata::policy {
 
@@ -13,7 +13,7 @@ namespace fermata::policy {
 // difficulty says so, and others where some are rejected or fail. A query ends when all
 // that were asked have ended, or at its deadline where it is not served late: answered, where any
 // of them has answered.
-class SomeOfChooser final : public NodeChooser {
+class SomeOfChooser final : public Chooser {
  public:
   // Members by model of `info`, whose keys mean nothing.
   SomeOfChooser(EnsembleInfo info, std::vector<ServiceId> members);

@@ -3,11 +3,11 @@
 #include <vector>
 
 #include "estimate/rate.h"
-#include "policy/chooser.h"
 #include "policy/ensemble/ensemble_lookahead.h"
 #include "policy/ensemble/ensemble_queries.h"
 #include "policy/kept_decisions.h"
 #include "policy/pool/declined_types.h"
+#include "policy/shared_batcher.h"
 
 namespace fermata::policy {
 
@@ -15,9 +15,9 @@ namespace fermata::policy {
 // What a granted worker runs, and so which models answer which query, is decided at that
 // moment by an EnsembleLookahead; nothing else of its plan is binding, so every arrival,
 // completion and prediction counts at once.
-class EnsembleChooser final : public Chooser {
+class EnsembleBatcher final : public SharedBatcher {
  public:
-  EnsembleChooser(KeyId key, DelayBound delay, const PoolView& pool)
+  EnsembleBatcher(KeyId key, DelayBound delay, const PoolView& pool)
       : delay_(delay), queries_(pool, delay) {
     offer_.key = key;
   }

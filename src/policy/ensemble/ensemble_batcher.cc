@@ -1,4 +1,4 @@
-#include "policy/ensemble/ensemble_chooser.h"
+#include "policy/ensemble/ensemble_batcher.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,12 +17,12 @@ constexpr double kParts = 1e3;              // of utility, or of a second, that 
 
 }  // namespace
 
-void EnsembleChooser::set_delay_bound(DelayBound bound) {
+void EnsembleBatcher::set_delay_bound(DelayBound bound) {
   delay_ = bound;
   queries_.set_delay_bound(bound);
 }
 
-void EnsembleChooser::nominated(const Task& task, Time now, Decisions& out) {
+void EnsembleBatcher::nominated(const Task& task, Time now, Decisions& out) {
   FERMATA_CHECK(task.items == 1);
   queries_.insert(task, now);
   came_.count(now, task.items);
@@ -33,14 +33,14 @@ void EnsembleChooser::nominated(const Task& task, Time now, Decisions& out) {
   update(now);
 }
 
-bool EnsembleChooser::withdrawn(const Task& task, Time now, Decisions& out) {
+bool EnsembleBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
   const bool gone = queries_.withdraw(task);
   queries_.conclude_late(now, out);
   update(now);
   return gone;
 }
 
-void EnsembleChooser::learned(const Task& task, const Estimate& estimate, Time now,
+void EnsembleBatcher::learned(const Task& task, const Estimate& estimate, Time now,
                               Decisions& out) {
   const auto* difficulty = std::get_if<Difficulty>(&estimate);
   if (difficulty != nullptr && queries_.scored(task, *difficulty)) declined_.look_again(now);
@@ -48,12 +48,12 @@ void EnsembleChooser::learned(const Task& task, const Estimate& estimate, Time n
   update(now);
 }
 
-void EnsembleChooser::bound(const Batch& batch, bool, Time now) {
+void EnsembleBatcher::bound(const Batch& batch, bool, Time now) {
   queries_.bind(batch);
   update(now);
 }
 
-bool EnsembleChooser::ended(const BatchEnd& batch, Time now, Decisions& out) {
+bool EnsembleBatcher::ended(const BatchEnd& batch, Time now, Decisions& out) {
   queries_.ended(batch, out);
   freed_at_ = now;
   queries_.conclude_late(now, out);
@@ -62,7 +62,7 @@ bool EnsembleChooser::ended(const BatchEnd& batch, Time now, Decisions& out) {
   return true;
 }
 
-void EnsembleChooser::tick(Time now, Decisions& out) {
+void EnsembleBatcher::tick(Time now, Decisions& out) {
   queries_.conclude_finished(out);
   queries_.conclude_late(now, out);
   update(now);
@@ -70,7 +70,7 @@ void EnsembleChooser::tick(Time now, Decisions& out) {
 
 // Who has no answer yet is more urgent than who wants a better one; who is late already is
 // nobody's urgency. O(log queries), and those that run.
-void EnsembleChooser::update(Time now) {
+void EnsembleBatcher::update(Time now) {
   const EnsembleQueries::Lost lost = queries_.take_lost();
   lost_.count(now, static_cast<uint32_t>(std::lround(lost.utility * kParts)));
   missing_.count(now, static_cast<uint32_t>(std::lround(lost.seconds * kParts)));
@@ -111,7 +111,7 @@ void EnsembleChooser::update(Time now) {
 }
 
 // Who of them waits, and for what.
-void EnsembleChooser::read_queries() {
+void EnsembleBatcher::read_queries() {
   problem_queries_.clear();
   problem_.queries.clear();
   for (EnsembleQueries::Query* query : queries_.by_deadline()) {
@@ -133,7 +133,7 @@ void EnsembleChooser::read_queries() {
 }
 
 // Those of the queries, in the order in which they were added, with their models.
-void EnsembleChooser::read_ensembles() {
+void EnsembleBatcher::read_ensembles() {
   const PoolView& pool = queries_.pool();
   std::vector<std::optional<uint32_t>> place(queries_.ensembles());
   for (const auto& query : problem_.queries) place[query.ensemble] = 0;
@@ -169,7 +169,7 @@ void EnsembleChooser::read_ensembles() {
   }
 }
 
-void EnsembleChooser::read_problem(WorkerId worker, Time start) {
+void EnsembleBatcher::read_problem(WorkerId worker, Time start) {
   problem_.start = start;
   const std::vector<WorkerView>& workers = queries_.pool().workers();
   problem_.workers.clear();
@@ -189,7 +189,7 @@ void EnsembleChooser::read_problem(WorkerId worker, Time start) {
   kept_.keep(problem_);
 }
 
-Answer EnsembleChooser::granted(const Grant& grant, Time now, Decisions& out) {
+Answer EnsembleBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   Answer answer{grant.worker, false, grant.free_at};
   if (grant.epoch != epoch_) return answer;
   ++epoch_;
@@ -221,7 +221,7 @@ Answer EnsembleChooser::granted(const Grant& grant, Time now, Decisions& out) {
   return answer;
 }
 
-void EnsembleChooser::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {
+void EnsembleBatcher::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {
   const Time run_from = batch.finish - latency(batch.items);
   size_t asked = 0;
   for (const EnsembleQueries::Query* query : queries_.by_deadline()) {

@@ -23,12 +23,12 @@ class Branches {
   virtual void end(Node& node, Ending how, uint32_t made, const Ahead& met = {}) = 0;
 };
 
-// What runs for a request of one kind of composite service. Told of every event, it starts
-// children, each with its own due time, and ends the node, once. Pure; holds no state of nodes
-// but what is in them.
-class NodeChooser {
+// What runs for a request of one kind of composite service whose members are services. Told of
+// every event, it starts children, each with its own due time, and ends the node, once. Pure; holds
+// no state of nodes but what is in them.
+class Chooser {
  public:
-  virtual ~NodeChooser() = default;
+  virtual ~Chooser() = default;
   virtual void arrived(Node& node, Time now, Branches& tree) = 0;
   // What the data of a request says; it may have begun to run.
   virtual void learned(Node& /*node*/, const Estimate&, Time /*now*/, Branches& /*tree*/) {}

@@ -23,7 +23,7 @@ const std::vector<std::vector<double>> kScans = {{0, 0.98, 0.98, 1, 0.99, 1, 1, 
                                                  {0, 0.6, 0.7, 0.8, 0.75, 0.85, 0.9, 1}};
 
 // As items of one request: all at once, and nothing after them.
-TEST(EnsembleChooser, AnswersManyQueriesThatComeAtOnce) {
+TEST(EnsembleBatcher, AnswersManyQueriesThatComeAtOnce) {
   for (const uint32_t workers : {1u, 2u, 4u}) {
     for (const bool serve_all : {false, true}) {
       for (const int queries : {30, 200, 500}) {
@@ -49,7 +49,7 @@ TEST(EnsembleChooser, AnswersManyQueriesThatComeAtOnce) {
 }
 
 // So that others who come meanwhile wait for less.
-TEST(EnsembleChooser, OfAQuerysModelsTheShorterRunsFirst) {
+TEST(EnsembleBatcher, OfAQuerysModelsTheShorterRunsFirst) {
   EnsembleHand h("fermata");
   const KeyId e = h.ensemble({10, 4}, {{0, 0.8, 0.8, 1}});
   h.worker();
@@ -62,7 +62,7 @@ TEST(EnsembleChooser, OfAQuerysModelsTheShorterRunsFirst) {
 }
 
 // What a query would have had at the price of worker time, were there time for it.
-TEST(EnsembleChooser, AConclusionSaysWhatWasWanted) {
+TEST(EnsembleBatcher, AConclusionSaysWhatWasWanted) {
   EnsembleHand h("fermata");
   const KeyId e = h.ensemble({4, 30}, {{0, 0.8, 0.8, 1}});
   h.worker();
@@ -79,7 +79,7 @@ TEST(EnsembleChooser, AConclusionSaysWhatWasWanted) {
 }
 
 // What the document of each decision plans is what was bound.
-TEST(EnsembleChooser, EveryDecisionThatIsKeptCanBeReplayed) {
+TEST(EnsembleBatcher, EveryDecisionThatIsKeptCanBeReplayed) {
   for (const bool serve_all : {false, true}) {
     Random random(7);
     EnsembleHand h("fermata");

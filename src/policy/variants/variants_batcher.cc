@@ -1,4 +1,4 @@
-#include "policy/variants/variants_chooser.h"
+#include "policy/variants/variants_batcher.h"
 
 #include <algorithm>
 #include <cmath>
@@ -40,14 +40,14 @@ const LatencyTable& latency_of(const plan::GroupProblem& problem, const plan::Gr
 
 }  // namespace
 
-VariantsChooser::VariantsChooser(KeyId key, DelayBound delay, const PoolView& pool,
+VariantsBatcher::VariantsBatcher(KeyId key, DelayBound delay, const PoolView& pool,
                                  const ServiceSettings& settings)
     : pool_(pool), settings_(settings), queue_(pool), delay_(delay) {
   offer_.key = key;
   offer_.variation = kAtAnyTime;
 }
 
-void VariantsChooser::add_service(KeyId key, const ServiceInfo& info) {
+void VariantsBatcher::add_service(KeyId key, const ServiceInfo& info) {
   VariantsInfo seen = std::get<VariantsInfo>(info);
   if (!settings_.data_aware.value_or(true)) {
     for (VariantInfo& variant : seen.variants) variant.recall.clear();
@@ -56,7 +56,7 @@ void VariantsChooser::add_service(KeyId key, const ServiceInfo& info) {
   queue_.add_service(key, seen);
 }
 
-void VariantsChooser::nominated(const Task& task, Time now, Decisions& out) {
+void VariantsBatcher::nominated(const Task& task, Time now, Decisions& out) {
   FERMATA_CHECK(task.items == 1);
   Waiting& waiting = queue_.insert(task, now);
   queue_.set_moment(waiting, last_moment(waiting));
@@ -65,14 +65,14 @@ void VariantsChooser::nominated(const Task& task, Time now, Decisions& out) {
   update(now);
 }
 
-bool VariantsChooser::withdrawn(const Task& task, Time now, Decisions& out) {
+bool VariantsBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
   if (!queue_.erase(task)) return false;
   end_the_late(now, out);
   update(now);
   return true;
 }
 
-void VariantsChooser::learned(const Task& task, const Estimate& estimate, Time now,
+void VariantsBatcher::learned(const Task& task, const Estimate& estimate, Time now,
                               Decisions& out) {
   const auto* evidence = std::get_if<Evidence>(&estimate);
   Waiting* waiting = evidence == nullptr ? nullptr : queue_.learned(task, *evidence);
@@ -88,12 +88,12 @@ void VariantsChooser::learned(const Task& task, const Estimate& estimate, Time n
   update(now);
 }
 
-void VariantsChooser::tick(Time now, Decisions& out) {
+void VariantsBatcher::tick(Time now, Decisions& out) {
   end_the_late(now, out);
   update(now);
 }
 
-bool VariantsChooser::latency_changed(KeyId key, Time now) {
+bool VariantsBatcher::latency_changed(KeyId key, Time now) {
   if (!queue_.latency_changed(key)) return false;
   for (const auto& [_, known] : queue_.waiting()) {
     Waiting& waiting = *queue_.find(known.task);
@@ -104,7 +104,7 @@ bool VariantsChooser::latency_changed(KeyId key, Time now) {
 }
 
 // Whether the evidence model is more often right than any variant would be, on this data.
-bool VariantsChooser::knows_better(const Waiting& w) {
+bool VariantsBatcher::knows_better(const Waiting& w) {
   const plan::GroupService& service = queue_.services()[w.service];
   if (!service.short_circuit) return false;
   for (uint32_t v = 0; v < service.variants.size(); ++v) {
@@ -113,13 +113,13 @@ bool VariantsChooser::knows_better(const Waiting& w) {
   return true;
 }
 
-bool VariantsChooser::short_circuits(const Waiting& w) const {
+bool VariantsBatcher::short_circuits(const Waiting& w) const {
   return !w.evidence.empty() && queue_.services()[w.service].short_circuit.has_value();
 }
 
 // From then on nothing is worth anything to the task, or its short circuit would be late: but
 // for the delay until a decision is carried out.
-Time VariantsChooser::last_moment(const Waiting& w) const {
+Time VariantsBatcher::last_moment(const Waiting& w) const {
   const Time deadline = w.task.deadline;
   if (deadline.is_infinite()) return deadline;
   const plan::GroupService& service = queue_.services()[w.service];
@@ -136,7 +136,7 @@ Time VariantsChooser::last_moment(const Waiting& w) const {
 
 // Lateness costs it nothing, and at the price of worker time some variant is worth more than the
 // evidence's answer: the longer it has waited, the dearer is time, as the planner has it.
-bool VariantsChooser::waits_on(const Waiting& w, Time now) {
+bool VariantsBatcher::waits_on(const Waiting& w, Time now) {
   const plan::GroupService& service = queue_.services()[w.service];
   if (service.penalty.depends_on_time()) return false;
   const Duration slo = std::max(w.task.deadline - w.task.arrival, kTick);
@@ -152,7 +152,7 @@ bool VariantsChooser::waits_on(const Waiting& w, Time now) {
   return false;
 }
 
-void VariantsChooser::end_the_late(Time now, Decisions& out) {
+void VariantsBatcher::end_the_late(Time now, Decisions& out) {
   while (queue_.first_moment() <= now + delay_(1)) {
     Waiting& w = queue_.first_due();
     const Task task = w.task;
@@ -169,7 +169,7 @@ void VariantsChooser::end_the_late(Time now, Decisions& out) {
   }
 }
 
-void VariantsChooser::update(Time now) {
+void VariantsBatcher::update(Time now) {
   const Time moment = queue_.first_moment();
   wake_ = moment.is_infinite() ? moment : moment - delay_(1);
   offer_.types = declined_.types(now);
@@ -187,7 +187,7 @@ void VariantsChooser::update(Time now) {
 
 // Of the first that can still be on time. Where all are late, those of other services who are
 // not come first; and so they do where nobody has a deadline to compare.
-Time VariantsChooser::urgency(Time now) const {
+Time VariantsBatcher::urgency(Time now) const {
   size_t looked = 0;
   for (auto it = queue_.first_in_time(now); it != queue_.waiting().end(); ++it) {
     if (it->first.deadline.is_infinite() || looked++ == kMostUrgent) break;
@@ -199,7 +199,7 @@ Time VariantsChooser::urgency(Time now) const {
 
 // An idle worker is theirs as soon as nobody else wants it; asked again only when there may
 // be something to start.
-void VariantsChooser::offer_patient(Time now) {
+void VariantsBatcher::offer_patient(Time now) {
   offer_.patient = true;
   offer_.start_at = now;
   offer_.urgency = queue_.waiting().begin()->second.task.arrival;
@@ -216,7 +216,7 @@ void VariantsChooser::offer_patient(Time now) {
 }
 
 // A plan serves everybody, those too for whom it is of no use.
-bool VariantsChooser::is_worth_running(const plan::GroupProblem& problem,
+bool VariantsBatcher::is_worth_running(const plan::GroupProblem& problem,
                                        const plan::GroupSchedule& plan,
                                        const plan::GroupBatch& batch) {
   const plan::Penalty& penalty = problem.services[batch.service].penalty;
@@ -228,7 +228,7 @@ bool VariantsChooser::is_worth_running(const plan::GroupProblem& problem,
   });
 }
 
-Answer VariantsChooser::granted(const Grant& grant, Time now, Decisions& out) {
+Answer VariantsBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   Answer answer{grant.worker, false, grant.free_at};
   if (grant.epoch != epoch_) return answer;
   ++epoch_;
@@ -268,7 +268,7 @@ Answer VariantsChooser::granted(const Grant& grant, Time now, Decisions& out) {
 }
 
 // How many of the batch's requests it may have to end by limit_; at least one.
-uint32_t VariantsChooser::fitting(const plan::GroupProblem& problem,
+uint32_t VariantsBatcher::fitting(const plan::GroupProblem& problem,
                                   const plan::GroupBatch& planned) const {
   if (planned.finish <= limit_) return planned.count;
   const LatencyTable& latency = latency_of(problem, planned);
@@ -278,11 +278,11 @@ uint32_t VariantsChooser::fitting(const plan::GroupProblem& problem,
   return items;
 }
 
-void VariantsChooser::bound(const Batch& batch, bool own, Time now) {
+void VariantsBatcher::bound(const Batch& batch, bool own, Time now) {
   if (!own) others_.count(now, static_cast<uint32_t>((batch.finish - batch.start).micros()));
 }
 
-void VariantsChooser::bind(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
+void VariantsBatcher::bind(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
                            const plan::GroupBatch& planned, WorkerId worker, Decisions& out) {
   for (size_t i = 0; i < plan.expected_accuracy.size(); ++i) {
     queue_.chosen(i).planned = plan.expected_accuracy[i];
@@ -309,7 +309,7 @@ void VariantsChooser::bind(const plan::GroupProblem& problem, const plan::GroupS
   declined_.used();
 }
 
-void VariantsChooser::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {
+void VariantsBatcher::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {
   const Time run_from = batch.finish - latency(batch.items);
   const size_t before = batch.tasks.size();
   auto it = queue_.first_in_time(now);

@@ -9,11 +9,11 @@
 
 namespace fermata::policy {
 
-// What: the waiting tasks of all services of one kind of a pool together, each of which batches of
-// several keys may answer. To the ranker it is one offer among the others, so that services of
-// every kind share the workers by urgency; which keys run, and for whom, is decided when a worker
-// is granted. What it knows of keys and workers it reads in the pool's view.
-class Chooser : public Batcher {
+// What, and with whom: the waiting tasks of all services of one kind of a pool together, each of
+// which batches of several keys may answer. To the ranker it is one offer among the others, so that
+// services of every kind share the workers by urgency; which keys run, and for whom, is decided
+// when a worker is granted. What it knows of keys and workers it reads in the pool's view.
+class SharedBatcher : public Batcher {
  public:
   virtual void add_service(KeyId key, const ServiceInfo& info) = 0;
   virtual void remove_service(KeyId key) = 0;  // nothing of it may wait
@@ -24,7 +24,7 @@ class Chooser : public Batcher {
   virtual void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) = 0;
   // Adds waiting tasks to a batch that another batcher has bound, so that it still ends by `limit`.
   virtual void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) = 0;
-  // Every batch of the pool, before the view has it; `own`: this chooser has bound it. Batch::load
+  // Every batch of the pool, before the view has it; `own`: this batcher has bound it. Batch::load
   // of one that it binds says whether its times include loading.
   virtual void bound(const Batch& batch, bool own, Time now) = 0;
   // Before the view knows that it has. True where the offer may have changed.
@@ -38,8 +38,9 @@ class Chooser : public Batcher {
   void set_latency(LatencyByType, Time, Decisions&) final {}
 };
 
-// The choosers of the default, by kind.
-std::unique_ptr<Chooser> make_chooser(Kind kind, KeyId key, DelayBound delay, const PoolView& pool,
-                                      const ServiceSettings& settings);
+// Those of the default, by kind.
+std::unique_ptr<SharedBatcher> make_shared_batcher(Kind kind, KeyId key, DelayBound delay,
+                                                   const PoolView& pool,
+                                                   const ServiceSettings& settings);
 
 }  // namespace fermata::policy

@@ -114,7 +114,7 @@ TEST(Variants, WhereLatenessCostsNothingTheEvidenceAnswersInTheEnd) {
   EXPECT_THAT(h.out.concluded, SizeIs(1));
 }
 
-// The chooser of variants is made when there are some.
+// The batcher of variants is made when there are some.
 TEST(Variants, MayComeWhileAModelRuns) {
   FermataHand h;
   const KeyId model = h.key(0, 10, 50);

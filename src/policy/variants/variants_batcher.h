@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "estimate/rate.h"
-#include "policy/chooser.h"
 #include "policy/kept_decisions.h"
 #include "policy/pool/declined_types.h"
+#include "policy/shared_batcher.h"
 #include "policy/variants/lookahead.h"
 #include "policy/variants/variants_queue.h"
 
@@ -22,9 +22,9 @@ namespace fermata::policy {
 // Apart from the decisions, O(log waiting) an event. A decision looks at a bounded number of
 // tasks, those whose deadlines are nearest, and at a bounded number of workers, which have to do
 // with their share of what waits and comes.
-class VariantsChooser final : public Chooser {
+class VariantsBatcher final : public SharedBatcher {
  public:
-  VariantsChooser(KeyId key, DelayBound delay, const PoolView& pool,
+  VariantsBatcher(KeyId key, DelayBound delay, const PoolView& pool,
                   const ServiceSettings& settings);
 
   void add_service(KeyId key, const ServiceInfo& info) override;
