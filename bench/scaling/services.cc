@@ -3,10 +3,9 @@
 #include "base/random.h"
 #include "plan/streams/stream_planner.h"
 #include "policy/stream/stream_sessions.h"
-#include "policy/tree/one_of.h"
+#include "policy/tree/members.h"
 #include "policy/tree/pipeline.h"
 #include "policy/tree/service_tree.h"
-#include "policy/tree/some_of.h"
 #include "scaling/cases.h"
 
 namespace fermata::scaling {

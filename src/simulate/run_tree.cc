@@ -3,10 +3,9 @@
 #include <limits>
 
 #include "base/topological.h"
-#include "policy/tree/one_of.h"
+#include "policy/tree/members.h"
 #include "policy/tree/parts.h"
 #include "policy/tree/pipeline.h"
-#include "policy/tree/some_of.h"
 #include "simulate/run.h"
 
 namespace fermata::simulate {

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 
 #include "policy/hand.h"
+#include "policy/tree/members.h"
 #include "policy/tree/parts.h"
 #include "policy/tree/pipeline.h"
-#include "policy/tree/some_of.h"
 
 namespace fermata::policy {
 namespace {

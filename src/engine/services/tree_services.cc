@@ -5,10 +5,9 @@
 #include "engine/composite/variants_service.h"
 #include "engine/services/tree_node.h"
 #include "engine/services/trees.h"
-#include "policy/tree/one_of.h"
+#include "policy/tree/members.h"
 #include "policy/tree/parts.h"
 #include "policy/tree/pipeline.h"
-#include "policy/tree/some_of.h"
 
 namespace fermata::engine {
 namespace {
