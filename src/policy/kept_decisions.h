@@ -24,6 +24,12 @@ class KeptDecisions {
   void copy_to(std::vector<To>& to) const {
     for (size_t i = 1; i <= kept_.size(); ++i) to.push_back(kept_[(next_ + kMost - i) % kMost]);
   }
+  template <class To>
+  std::vector<To> newest() const {
+    std::vector<To> all;
+    copy_to(all);
+    return all;
+  }
 
  private:
   std::vector<Problem> kept_;

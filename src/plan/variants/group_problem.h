@@ -66,7 +66,7 @@ struct GroupWorker {
 };
 
 // The contract's policies, as published (GroupPlanner), and the default's own decision
-// (LookaheadPlanner); group_policy_names() has their names in this order.
+// (VariantsLookahead); group_policy_names() has their names in this order.
 enum class GroupPolicy : uint8_t {
   kSneakPeek,
   kGrouped,

@@ -33,15 +33,8 @@ EnsembleScheduler::EnsembleScheduler(EnsembleMethod method, double delta) : meth
   task_.problem.max_steps = kDecisionSteps;
 }
 
-KeyId EnsembleScheduler::new_key() {
-  if (free_keys_.empty()) return KeyId(keys_++);
-  const KeyId key = free_keys_.back();
-  free_keys_.pop_back();
-  return key;
-}
-
 KeyId EnsembleScheduler::add_key(KeyInfo info) {
-  const KeyId key = new_key();
+  const KeyId key = pool_.new_key();
   queries_.add_ensemble(key,
                         {.name = info.name, .models = {key}, .utility = {{0, 1}}, .share = {1}});
   pool_.add_model(key, std::move(info));
@@ -51,7 +44,7 @@ KeyId EnsembleScheduler::add_key(KeyInfo info) {
 }
 
 KeyId EnsembleScheduler::add_service(const ServiceInfo& info) {
-  const KeyId key = new_key();
+  const KeyId key = pool_.new_key();
   queries_.add_ensemble(key, std::get<EnsembleInfo>(info));
   deploy();
   return key;
@@ -62,7 +55,7 @@ void EnsembleScheduler::remove_key(KeyId key) {
   if (pool_.is_model(key)) pool_.remove_model(key);
   std::erase(models_, key);
   homes_.erase(key);
-  free_keys_.push_back(key);
+  pool_.free_key(key);
 }
 
 void EnsembleScheduler::update_latency(KeyId key, LatencyByType latency, Time, Decisions&) {
@@ -369,12 +362,6 @@ void EnsembleScheduler::start(Query& query, KeyId model, WorkerId id, Time now, 
   batch.tasks.push_back(query.task);
   queries_.bind(batch);
   pool_.bound(id, batch.finish);
-}
-
-std::vector<Problem> EnsembleScheduler::last_problems() const {
-  std::vector<Problem> last;
-  kept_.copy_to(last);
-  return last;
 }
 
 }  // namespace fermata::policy

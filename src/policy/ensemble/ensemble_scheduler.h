@@ -59,7 +59,7 @@ class EnsembleScheduler final : public Scheduler {
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override { return queries_.next_moment(); }
   uint64_t waiting_items(KeyId key) const override { return queries_.waiting_items(key); }
-  std::vector<Problem> last_problems() const override;
+  std::vector<Problem> last_problems() const override { return kept_.newest<Problem>(); }
 
  private:
   using Query = EnsembleQueries::Query;
@@ -73,7 +73,6 @@ class EnsembleScheduler final : public Scheduler {
     Duration runs;  // how long all of it runs
   };
 
-  KeyId new_key();
   bool plans() const { return method_ < EnsembleMethod::kOriginal; }
   void deploy();
   WorkerId home(KeyId model) const { return homes_.at(model).front(); }
@@ -107,8 +106,6 @@ class EnsembleScheduler final : public Scheduler {
   std::vector<KeyId> models_;  // in the order in which they came
   absl::flat_hash_map<KeyId, std::vector<WorkerId>> homes_;
   std::vector<Queue> queues_;  // by worker
-  std::vector<KeyId> free_keys_;
-  uint32_t keys_ = 0;
 };
 
 }  // namespace fermata::policy

@@ -7,14 +7,11 @@
 namespace fermata::policy {
 
 KeyId PoolScheduler::new_key() {
-  KeyId key(static_cast<uint32_t>(batchers_.size()));
-  if (free_keys_.empty()) {
+  const KeyId key = view_.new_key();
+  if (key.index() == batchers_.size()) {
     batchers_.emplace_back();
     slot_.emplace_back();
     wakes_.resize(batchers_.size());
-  } else {
-    key = free_keys_.back();
-    free_keys_.pop_back();
   }
   slot_[key.index()] = key;
   return key;
@@ -66,7 +63,7 @@ void PoolScheduler::remove_key(KeyId key) {
     batchers_[key.index()].reset();
   }
   wakes_.set(key.index(), Time::infinite());
-  free_keys_.push_back(key);
+  view_.free_key(key);
 }
 
 void PoolScheduler::update_latency(KeyId key, LatencyByType latency, Time now, Decisions& out) {

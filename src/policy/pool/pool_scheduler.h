@@ -63,7 +63,6 @@ class PoolScheduler final : public Scheduler {
   std::vector<std::unique_ptr<Batcher>> batchers_;  // by key; null once removed
   std::vector<KeyId> slot_;                         // by key: whose batcher it has
   std::vector<OfKind> shared_;                      // that have been needed
-  std::vector<KeyId> free_keys_;                    // removed: the next keys take their ids
   MinTree wakes_;                                   // by key
   DelayBound delay_;
   std::vector<KeyId> joined_;  // scratch of complete()

@@ -6,6 +6,13 @@
 
 namespace fermata::policy {
 
+KeyId PoolView::new_key() {
+  if (free_keys_.empty()) return KeyId(keys_++);
+  const KeyId key = free_keys_.back();
+  free_keys_.pop_back();
+  return key;
+}
+
 void PoolView::add_key(KeyId key) {
   offers_.resize(std::max(offers_.size(), key.index() + size_t{1}));
   slack_.resize(offers_.size());

@@ -26,6 +26,9 @@ struct WorkerView {
 // one, which everybody reads; its scheduler and its ranker write it, in one thread.
 class PoolView {
  public:
+  // An id for a key; a key that is gone gives its own back.
+  KeyId new_key();
+  void free_key(KeyId key) { free_keys_.push_back(key); }
   void add_key(KeyId key);  // that may offer
   // What batches of the key run; of keys that only offer there is nothing.
   void add_model(KeyId key, KeyInfo info);
@@ -90,6 +93,8 @@ class PoolView {
   std::vector<WorkerView> workers_;
   uint32_t serving_ = 0;
   std::vector<Type> types_;
+  uint32_t keys_ = 0;
+  std::vector<KeyId> free_keys_;
   std::vector<KeyInfo> infos_;  // by key
   Residents residents_;
   std::vector<Offer> offers_;

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "plan/variants/group_planner.h"
-#include "policy/variants/lookahead.h"
+#include "policy/variants/variants_lookahead.h"
 
 namespace fermata::policy {
 
@@ -16,7 +16,7 @@ class AnyGroupPlanner {
 
  private:
   plan::GroupPlanner published_;
-  LookaheadPlanner lookahead_;
+  VariantsLookahead lookahead_;
 };
 
 }  // namespace fermata::policy

@@ -7,14 +7,14 @@
 #include "policy/kept_decisions.h"
 #include "policy/pool/declined_types.h"
 #include "policy/shared_batcher.h"
-#include "policy/variants/lookahead.h"
+#include "policy/variants/variants_lookahead.h"
 #include "policy/variants/variants_queue.h"
 
 namespace fermata::policy {
 
 // The batcher of all services of a pool together (SneakPeek, beyond the paper): to the
 // ranker one offer among the others, so that services of every kind share the workers by
-// urgency. What a granted worker runs is decided at that moment by a LookaheadPlanner, from
+// urgency. What a granted worker runs is decided at that moment by a VariantsLookahead, from
 // everything that waits; nothing else of its plan is kept, so every arrival, completion and
 // piece of evidence counts at once. A short circuit is taken at the last moment at which it
 // is on time, when nothing better has come by then.
@@ -71,7 +71,7 @@ class VariantsBatcher final : public SharedBatcher {
   const PoolView& pool_;
   const ServiceSettings settings_;
   VariantsQueue queue_;
-  LookaheadPlanner planner_;
+  VariantsLookahead planner_;
   KeptDecisions<plan::GroupProblem> kept_;
   DelayBound delay_;
   std::vector<uint32_t> taken_;  // requests of the batch that is bound

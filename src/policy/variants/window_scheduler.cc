@@ -15,15 +15,8 @@ constexpr uint64_t kWindowSteps = 20'000;
 
 }  // namespace
 
-KeyId WindowScheduler::new_key() {
-  if (free_keys_.empty()) return KeyId(keys_++);
-  const KeyId key = free_keys_.back();
-  free_keys_.pop_back();
-  return key;
-}
-
 KeyId WindowScheduler::add_key(KeyInfo info) {
-  const KeyId key = new_key();
+  const KeyId key = pool_.new_key();
   const std::string name = info.name;
   pool_.add_model(key, std::move(info));
   queue_.add_service(key, {.name = name,
@@ -33,7 +26,7 @@ KeyId WindowScheduler::add_key(KeyInfo info) {
 }
 
 KeyId WindowScheduler::add_service(const ServiceInfo& info) {
-  const KeyId key = new_key();
+  const KeyId key = pool_.new_key();
   queue_.add_service(key, std::get<VariantsInfo>(info));
   return key;
 }
@@ -42,7 +35,7 @@ void WindowScheduler::remove_key(KeyId key) {
   FERMATA_CHECK(waiting_items(key) == 0);
   if (pool_.is_model(key)) pool_.remove_model(key);
   queue_.remove(key);
-  free_keys_.push_back(key);
+  pool_.free_key(key);
 }
 
 void WindowScheduler::update_latency(KeyId key, LatencyByType latency, Time, Decisions&) {
@@ -212,12 +205,6 @@ void WindowScheduler::serve(size_t w, Time now, Decisions& out) {
   batch.chosen = static_cast<uint32_t>(batch.tasks.size());
   batch.load = planned.load;
   pool_.bound(batch.worker, batch.finish);
-}
-
-std::vector<Problem> WindowScheduler::last_problems() const {
-  std::vector<Problem> last;
-  kept_.copy_to(last);
-  return last;
 }
 
 }  // namespace fermata::policy

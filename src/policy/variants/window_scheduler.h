@@ -39,7 +39,7 @@ class WindowScheduler final : public Scheduler {
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override;
   uint64_t waiting_items(KeyId key) const override;
-  std::vector<Problem> last_problems() const override;
+  std::vector<Problem> last_problems() const override { return kept_.newest<Problem>(); }
 
  private:
   struct Planned {
@@ -52,7 +52,6 @@ class WindowScheduler final : public Scheduler {
   };
   using Planning = std::deque<Planned>;  // of one worker, the next first
 
-  KeyId new_key();
   bool idle(size_t worker) const { return pool_.workers()[worker].running == 0; }
   const plan::GroupSchedule& plan(Time now, Decisions& out);
   void close_window(Time now, Decisions& out);
@@ -70,8 +69,6 @@ class WindowScheduler final : public Scheduler {
   plan::GroupPlanner planner_;
   DelayBound delay_;
   std::vector<Planning> planned_;  // by worker
-  uint32_t keys_ = 0;
-  std::vector<KeyId> free_keys_;
   Time window_end_ = Time::infinite();
 };
 

@@ -1,4 +1,4 @@
-#include "policy/variants/lookahead.h"
+#include "policy/variants/variants_lookahead.h"
 
 #include <algorithm>
 #include <array>
@@ -30,7 +30,7 @@ double expected_accuracy(const plan::ExpectedArrivals& expected, const plan::Gro
 
 }  // namespace
 
-const plan::GroupSchedule& LookaheadPlanner::plan(const plan::GroupProblem& problem) {
+const plan::GroupSchedule& VariantsLookahead::plan(const plan::GroupProblem& problem) {
   read(problem);
   most_ = -std::numeric_limits<double>::infinity();
   problem.expected.empty() ? try_all_prices() : try_few_prices();
@@ -39,13 +39,13 @@ const plan::GroupSchedule& LookaheadPlanner::plan(const plan::GroupProblem& prob
   return best_;
 }
 
-void LookaheadPlanner::try_all_prices() {
+void VariantsLookahead::try_all_prices() {
   for (size_t price = 0; price < kPrices.size(); ++price) {
     for (const Order order : {Order::kUrgency, Order::kEarnings}) consider(price, order);
   }
 }
 
-void LookaheadPlanner::try_few_prices() {
+void VariantsLookahead::try_few_prices() {
   constexpr size_t kOthers = 2 * kPrices.size();
   next_ = problem_->last_tried;
   consider(std::min<size_t>(problem_->last_price, kPrices.size() - 1), Order::kUrgency);
@@ -57,7 +57,7 @@ void LookaheadPlanner::try_few_prices() {
   }
 }
 
-void LookaheadPlanner::consider(size_t price, Order order) {
+void VariantsLookahead::consider(size_t price, Order order) {
   const double value = play(kPrices[price] * price_unit_, order);
   if (value <= most_) return;
   most_ = value;
@@ -66,7 +66,7 @@ void LookaheadPlanner::consider(size_t price, Order order) {
 }
 
 // Believing the same, so that what they are worth can be compared.
-void LookaheadPlanner::consider_published() {
+void VariantsLookahead::consider_published() {
   candidate_ = *problem_;
   candidate_.data_aware = problem_->data_aware.value_or(true);
   candidate_.short_circuit = problem_->short_circuit.value_or(true);
@@ -81,7 +81,7 @@ void LookaheadPlanner::consider_published() {
   best_.steps = steps;
 }
 
-void LookaheadPlanner::read(const plan::GroupProblem& problem) {
+void VariantsLookahead::read(const plan::GroupProblem& problem) {
   problem_ = &problem;
   items_.clear();
   accuracies_.clear();
@@ -104,7 +104,7 @@ void LookaheadPlanner::read(const plan::GroupProblem& problem) {
   }
 }
 
-void LookaheadPlanner::add_request(const plan::GroupRequest& request) {
+void VariantsLookahead::add_request(const plan::GroupRequest& request) {
   const plan::GroupService& service = problem_->services[request.service];
   Item item{request.arrival, request.deadline, request.service,
             static_cast<uint32_t>(accuracies_.size())};
@@ -121,7 +121,7 @@ void LookaheadPlanner::add_request(const plan::GroupRequest& request) {
   add(item);
 }
 
-void LookaheadPlanner::add_pressure(const plan::GroupRequest& request) {
+void VariantsLookahead::add_pressure(const plan::GroupRequest& request) {
   if (!is_timeless(problem_->services[request.service])) return;
   const Duration slo = request.deadline - request.arrival, waited = problem_->now - request.arrival;
   if (waited <= slo) return;
@@ -130,7 +130,7 @@ void LookaheadPlanner::add_pressure(const plan::GroupRequest& request) {
 }
 
 // Those that come before the last of the waiting ones would have to be answered.
-void LookaheadPlanner::add_expected(uint32_t a) {
+void VariantsLookahead::add_expected(uint32_t a) {
   const plan::ExpectedArrivals& expected = problem_->expected[a];
   if (!(expected.rate_rps > 0) || expected.slo.is_infinite()) return;
   const plan::GroupService& service = problem_->services[a];
@@ -156,14 +156,14 @@ void LookaheadPlanner::add_expected(uint32_t a) {
   }
 }
 
-void LookaheadPlanner::add(const Item& item) {
+void VariantsLookahead::add(const Item& item) {
   by_deadline_[item.service].push_back(static_cast<uint32_t>(items_.size()));
   items_.push_back(item);
 }
 
 // What a second earns by which one request gets the most accurate variant rather than the
 // fastest; the largest of the services.
-double LookaheadPlanner::price_unit() const {
+double VariantsLookahead::price_unit() const {
   double unit = 0;
   for (const plan::GroupService& service : problem_->services) {
     double least = 1, most = 0, fastest = 1e9, slowest = 0;
@@ -181,12 +181,12 @@ double LookaheadPlanner::price_unit() const {
   return unit;
 }
 
-const LatencyTable& LookaheadPlanner::latency_of(const plan::GroupVariant& variant) const {
+const LatencyTable& VariantsLookahead::latency_of(const plan::GroupVariant& variant) const {
   return *variant.latency[variant.latency.size() == 1 ? 0 : problem_->workers[0].type];
 }
 
 // How many workers of the first one's type do as much as all of them; prices are of their seconds.
-double LookaheadPlanner::first_type_workers() const {
+double VariantsLookahead::first_type_workers() const {
   double sum = 0;
   for (const plan::GroupWorker& worker : problem_->workers) {
     double speeds = 0, variants = 0;
@@ -206,7 +206,7 @@ double LookaheadPlanner::first_type_workers() const {
 // The least at which the workers keep up with what comes and what waits, in efficient batches:
 // until their SLO has passed, those who wait and those who come in the first half of it are served.
 // Those whom time costs nothing take what the others leave, or are among them.
-double LookaheadPlanner::sustained_price(bool timeless) const {
+double VariantsLookahead::sustained_price(bool timeless) const {
   const double bearable = kSustained * first_type_workers() - problem_->others;
   if (work(0, timeless) <= bearable) return 0;
   double low = 0, high = 64 * price_unit();
@@ -217,16 +217,16 @@ double LookaheadPlanner::sustained_price(bool timeless) const {
   return high;
 }
 
-double LookaheadPlanner::floor_of(uint32_t service) const {
+double VariantsLookahead::floor_of(uint32_t service) const {
   return std::min(least_prices_[service], dearest_[service]);
 }
 
 // What one of its own services pays.
-double LookaheadPlanner::price_of(uint32_t service, double price) const {
+double VariantsLookahead::price_of(uint32_t service, double price) const {
   return free_ ? 0 : std::max(price, floor_of(service));
 }
 
-void LookaheadPlanner::measure_items() {
+void VariantsLookahead::measure_items() {
   item_seconds_.clear();
   dearest_.assign(problem_->services.size(), 0);
   for (size_t a = 0; a < problem_->expected.size(); ++a) {
@@ -246,7 +246,7 @@ void LookaheadPlanner::measure_items() {
 }
 
 // Seconds of a worker that a second takes, where everybody names a variant at this price.
-double LookaheadPlanner::work(double price, bool timeless) const {
+double VariantsLookahead::work(double price, bool timeless) const {
   double sum = 0;
   const double* items = item_seconds_.data();
   for (size_t a = 0; a < problem_->expected.size(); ++a) {
@@ -279,7 +279,7 @@ double LookaheadPlanner::work(double price, bool timeless) const {
 }
 
 // Every request is served: those that are worth nothing any more come last. Batches by worker.
-void LookaheadPlanner::finish() {
+void VariantsLookahead::finish() {
   const plan::GroupProblem& problem = *problem_;
   served_.assign(problem.requests.size(), false);
   for (const uint32_t q : best_.requests) served_[q] = true;
@@ -303,7 +303,7 @@ void LookaheadPlanner::finish() {
 }
 
 // Alone, where it ends first.
-void LookaheadPlanner::serve_last(uint32_t q) {
+void VariantsLookahead::serve_last(uint32_t q) {
   const plan::GroupRequest& request = problem_->requests[q];
   const plan::GroupService& service = problem_->services[request.service];
   plan::GroupBatch batch{.service = request.service,

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "policy/variants/lookahead.h"
+#include "policy/variants/variants_lookahead.h"
 
 namespace fermata::policy {
 namespace {
@@ -10,7 +10,7 @@ constexpr uint32_t kNobody = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
 
-void LookaheadPlanner::clear(plan::GroupSchedule& schedule) {
+void VariantsLookahead::clear(plan::GroupSchedule& schedule) {
   schedule.utility = 0;
   schedule.batches.clear();
   schedule.requests.clear();
@@ -18,7 +18,7 @@ void LookaheadPlanner::clear(plan::GroupSchedule& schedule) {
   schedule.expected_accuracy.clear();
 }
 
-double LookaheadPlanner::play(double price, Order order) {
+double VariantsLookahead::play(double price, Order order) {
   const plan::GroupProblem& problem = *problem_;
   waiting_ = by_deadline_;
   free_at_.clear();
@@ -45,7 +45,7 @@ double LookaheadPlanner::play(double price, Order order) {
   return value_;
 }
 
-std::optional<Time> LookaheadPlanner::turn(uint32_t worker, Time now, double price, Order order) {
+std::optional<Time> VariantsLookahead::turn(uint32_t worker, Time now, double price, Order order) {
   Move move;
   if (best_move(worker, now, price, order, move)) return run(move, worker, now, price);
   if (best_move(worker, now, sustained_price_, order, move, /*of_timeless=*/true)) {
@@ -59,14 +59,14 @@ std::optional<Time> LookaheadPlanner::turn(uint32_t worker, Time now, double pri
   return end;  // none: nothing that it could do is worth anything
 }
 
-LookaheadPlanner::RunTimes LookaheadPlanner::run_times(const plan::GroupVariant& variant,
-                                                       uint32_t worker) const {
+VariantsLookahead::RunTimes VariantsLookahead::run_times(const plan::GroupVariant& variant,
+                                                         uint32_t worker) const {
   const uint32_t type = variant.latency.size() > 1 ? problem_->workers[worker].type : 0;
   const bool loaded = residency_[worker].holds(variant.model);
   return {variant.latency[type].get(), loaded ? Duration() : problem_->models[variant.model].load};
 }
 
-double LookaheadPlanner::utility(const Item& item, uint32_t variant, Time finish) const {
+double VariantsLookahead::utility(const Item& item, uint32_t variant, Time finish) const {
   const double accuracy = accuracies_[item.accuracies + variant];
   const plan::Penalty& penalty = problem_->services[item.service].penalty;
   if (finish <= item.deadline) return accuracy * (1 - penalty.on_time());
@@ -74,7 +74,7 @@ double LookaheadPlanner::utility(const Item& item, uint32_t variant, Time finish
 }
 
 // The most of 1..`most` items that end by the deadline; 0 where one alone is late.
-uint32_t LookaheadPlanner::most_by(Time deadline, const RunTimes& run, Time now, uint32_t most) {
+uint32_t VariantsLookahead::most_by(Time deadline, const RunTimes& run, Time now, uint32_t most) {
   if (now + run(most) <= deadline) return most;
   uint32_t fits = 0, late = most;
   while (late - fits > 1) {
@@ -86,7 +86,7 @@ uint32_t LookaheadPlanner::most_by(Time deadline, const RunTimes& run, Time now,
 
 // When a worker of another type could have answered one request of the service; never where
 // workers are alike.
-Time LookaheadPlanner::soonest_elsewhere(uint32_t service, uint32_t worker, Time now) const {
+Time VariantsLookahead::soonest_elsewhere(uint32_t service, uint32_t worker, Time now) const {
   Time soonest = Time::infinite();
   const uint32_t own = problem_->workers[worker].type;
   for (uint32_t w = 0; w < problem_->workers.size(); ++w) {
@@ -102,7 +102,7 @@ Time LookaheadPlanner::soonest_elsewhere(uint32_t service, uint32_t worker, Time
 // Fills named_: for each of available_ the variant that earns it most, with its share of a
 // batch of all, or of as many as leave it on time; kNobody where none earns anything, and where
 // it would be late here though another type of worker has time for it.
-void LookaheadPlanner::name_variants(uint32_t service, uint32_t worker, Time now, double price) {
+void VariantsLookahead::name_variants(uint32_t service, uint32_t worker, Time now, double price) {
   const plan::GroupService& app = problem_->services[service];
   price = price_of(service, price);
   named_service_ = service;
@@ -134,7 +134,7 @@ void LookaheadPlanner::name_variants(uint32_t service, uint32_t worker, Time now
 }
 
 // What the first `items` that named a variant earn together.
-double LookaheadPlanner::earned(uint32_t variant, uint32_t items, Time finish) const {
+double VariantsLookahead::earned(uint32_t variant, uint32_t items, Time finish) const {
   double sum = 0;
   for (size_t i = 0; i < available_.size() && items > 0; ++i) {
     if (named_[i].variant != variant) continue;
@@ -145,8 +145,8 @@ double LookaheadPlanner::earned(uint32_t variant, uint32_t items, Time finish) c
   return sum;
 }
 
-bool LookaheadPlanner::best_move(uint32_t worker, Time now, double price, Order order, Move& best,
-                                 bool of_timeless) {
+bool VariantsLookahead::best_move(uint32_t worker, Time now, double price, Order order, Move& best,
+                                  bool of_timeless) {
   bool found = false;
   for (uint32_t a = 0; a < problem_->services.size(); ++a) {
     if (waiting_[a].empty()) continue;
@@ -168,8 +168,8 @@ bool LookaheadPlanner::best_move(uint32_t worker, Time now, double price, Order 
 
 // Everyone who named the variant, or only as many as leave the first of them on time who can
 // be, whichever earns more a second.
-bool LookaheadPlanner::batch_of(uint32_t service, uint32_t variant, uint32_t worker, Time now,
-                                double price, Move& move) const {
+bool VariantsLookahead::batch_of(uint32_t service, uint32_t variant, uint32_t worker, Time now,
+                                 double price, Move& move) const {
   const RunTimes run_time = run_times(problem_->services[service].variants[variant], worker);
   uint32_t items = 0;
   Time deadline = Time::infinite();
@@ -198,7 +198,7 @@ bool LookaheadPlanner::batch_of(uint32_t service, uint32_t variant, uint32_t wor
 }
 
 // Right after best_move, which has named the variants of the last service.
-Time LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double price) {
+Time VariantsLookahead::run(const Move& move, uint32_t worker, Time now, double price) {
   const plan::GroupVariant& variant = problem_->services[move.service].variants[move.variant];
   const RunTimes run_time = run_times(variant, worker);
   if (named_service_ != move.service) {
@@ -239,8 +239,8 @@ Time LookaheadPlanner::run(const Move& move, uint32_t worker, Time now, double p
 
 // Others of the service, in the order of their deadlines, whom the batch serves for less
 // than their own choice would cost, and who make nobody in it late.
-void LookaheadPlanner::join(const Move& move, const RunTimes& run_time, Time now, Time limit,
-                            double price) {
+void VariantsLookahead::join(const Move& move, const RunTimes& run_time, Time now, Time limit,
+                             double price) {
   const uint32_t most = run_time.latency->max_batch();
   price = price_of(move.service, price);
   Duration run = run_time(static_cast<uint32_t>(taken_.size()));
@@ -258,13 +258,13 @@ void LookaheadPlanner::join(const Move& move, const RunTimes& run_time, Time now
   }
 }
 
-void LookaheadPlanner::forget_taken(uint32_t service) {
+void VariantsLookahead::forget_taken(uint32_t service) {
   for (const uint32_t q : taken_) items_[q].taken = true;
   std::erase_if(waiting_[service], [this](uint32_t q) { return items_[q].taken; });
   for (const uint32_t q : taken_) items_[q].taken = false;
 }
 
-Time LookaheadPlanner::next_arrival(Time after) const {
+Time VariantsLookahead::next_arrival(Time after) const {
   Time next = Time::infinite();
   for (const auto& items : waiting_) {
     for (const uint32_t q : items) {
@@ -275,7 +275,7 @@ Time LookaheadPlanner::next_arrival(Time after) const {
 }
 
 // Who no variant earns anything any more: short-circuited, or left to `finish`.
-void LookaheadPlanner::leave_the_rest() {
+void VariantsLookahead::leave_the_rest() {
   for (const auto& items : waiting_) {
     for (const uint32_t q : items) {
       const Item& item = items_[q];

@@ -34,7 +34,7 @@ namespace fermata::policy {
 // Once the first has waited for longer than its SLO they pay the price at which the workers keep up
 // with them too, as many times as it has waited for its SLO, or they might all wait for ever for
 // the most accurate variant.
-class LookaheadPlanner {
+class VariantsLookahead {
  public:
   // Every request is served, late or not, or short-circuited, as by GroupPlanner.
   // O(prices * batches * requests * variants), and where nothing is expected what the published

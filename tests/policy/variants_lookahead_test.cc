@@ -1,4 +1,4 @@
-#include "policy/variants/lookahead.h"
+#include "policy/variants/variants_lookahead.h"
 
 #include <gmock/gmock.h>
 
@@ -16,7 +16,7 @@ using testing::ElementsAre;
 
 // Plans by price alone: arrivals are expected at no rate, so published plans are left out.
 struct LookaheadHand : plan::GroupHand {
-  LookaheadPlanner lookahead;
+  VariantsLookahead lookahead;
 
   const plan::GroupSchedule& by_price() {
     problem.expected.resize(problem.services.size());
@@ -281,7 +281,7 @@ TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {
   double worst = 0, sum = 0;
   for (int i = 0; i < 400; ++i) {
     const plan::GroupProblem p = plan::random_group_problem(random);
-    LookaheadPlanner lookahead;
+    VariantsLookahead lookahead;
     plan::GroupPlanner published;
     plan::GroupProblem alone = p;
     alone.expected.resize(p.services.size());
@@ -332,14 +332,14 @@ class AnyLookahead : public testing::TestWithParam<bool> {};
 
 TEST_P(AnyLookahead, KeepsWhatASchedulePromisesAndIsTheSameTwice) {
   Random random(11);
-  LookaheadPlanner kept;
+  VariantsLookahead kept;
   for (int i = 0; i < 1500; ++i) {
     plan::GroupProblem p = plan::random_group_problem(random);
     if (random.below(4) == 0) p.data_aware = random.below(2) == 0;
     if (random.below(4) == 0) p.short_circuit = random.below(2) == 0;
     if (GetParam()) p.expected.resize(p.services.size());
     const plan::GroupSchedule& s = kept.plan(p);
-    LookaheadPlanner fresh;
+    VariantsLookahead fresh;
     const plan::GroupSchedule& again = fresh.plan(p);
     ASSERT_EQ(s.feasible, again.feasible);
     ASSERT_EQ(text(p, s), text(p, again));
@@ -354,7 +354,7 @@ INSTANTIATE_TEST_SUITE_P(WithAndWithoutPublishedPlans, AnyLookahead, testing::Bo
 // What is expected fills worker time in the plan but never shows up in it.
 TEST(Lookahead, ExpectedArrivalsAreNotServed) {
   Random random(13);
-  LookaheadPlanner lookahead;
+  VariantsLookahead lookahead;
   for (int i = 0; i < 500; ++i) {
     plan::GroupProblem p = plan::random_group_problem(random);
     for (size_t a = 0; a < p.services.size(); ++a) {
