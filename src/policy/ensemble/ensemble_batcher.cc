@@ -69,7 +69,7 @@ void EnsembleBatcher::tick(Time now, Decisions& out) {
 }
 
 // Who has no answer yet is more urgent than who wants a better one; who is late already is
-// nobody's urgency. O(log queries), and those that run.
+// nobody's urgency. O(log queries).
 void EnsembleBatcher::update(Time now) {
   const EnsembleQueries::Lost lost = queries_.take_lost();
   lost_.count(now, static_cast<uint32_t>(std::lround(lost.utility * kParts)));
@@ -77,21 +77,14 @@ void EnsembleBatcher::update(Time now) {
   // A worker adds no more than it has time for.
   const double workers = std::max(1.0, missing_.per_second() / kParts);
   offer_.outlook.lost = lost_.per_second() / kParts / workers;
-  const auto& queries = queries_.by_deadline();
-  const auto wants_more = [this](const EnsembleQueries::Query* query) {
-    const plan::Subset taken = query->had() | query->failed;
-    return taken != queries_.ensemble(query->ensemble).all();
-  };
   offer_.epoch = epoch_;
   offer_.types = declined_.types(now);
   offer_.start_at = std::max(now, declined_.from());
-  uint32_t run_for = 0;
-  auto any = queries.begin();
-  for (; any != queries.end() && !wants_more(*any); ++any) ++run_for;
-  offer_.items = static_cast<uint32_t>(queries.size()) - run_for;
-  offer_.patient = any != queries.end() && (*any)->task.deadline.is_infinite();
+  const EnsembleQueries::ByDeadline& open = queries_.open();
+  offer_.items = static_cast<uint32_t>(open.size());
+  offer_.patient = !open.empty() && (*open.begin())->task.deadline.is_infinite();
   offer_.urgency = kLast;
-  if (any == queries.end()) return;
+  if (open.empty()) return;
   const auto run_of = [this](const EnsembleQueries::Query* query) {
     Duration fastest = Duration::infinite();
     for (const KeyId model : queries_.ensemble(query->ensemble).info.models) {
@@ -99,28 +92,26 @@ void EnsembleBatcher::update(Time now) {
     }
     return fastest;
   };
-  offer_.run = run_of(*any);
-  const bool late = (*any)->task.deadline < now;
-  for (auto it = late ? queries.lower_bound(now) : any;
-       it != queries.end() && !(*it)->task.deadline.is_infinite(); ++it) {
-    if ((*it)->had() != 0 || !wants_more(*it)) continue;
-    offer_.run = run_of(*it);
-    offer_.urgency = (*it)->task.deadline - offer_.run;
-    return;
-  }
+  offer_.run = run_of(*open.begin());
+  const EnsembleQueries::ByDeadline& unanswered = queries_.unanswered();
+  const bool late = (*open.begin())->task.deadline < now;
+  const auto first = late ? unanswered.lower_bound(now) : unanswered.begin();
+  if (first == unanswered.end() || (*first)->task.deadline.is_infinite()) return;
+  offer_.run = run_of(*first);
+  offer_.urgency = (*first)->task.deadline - offer_.run;
 }
 
 // Who of them waits, and for what.
 void EnsembleBatcher::read_queries() {
   problem_queries_.clear();
   problem_.queries.clear();
-  for (EnsembleQueries::Query* query : queries_.by_deadline()) {
+  for (EnsembleQueries::Query* query : queries_.open()) {
     if (problem_queries_.size() == kMostPlannedQueries) break;
     const EnsembleQueries::Ensemble& own = queries_.ensemble(query->ensemble);
     const plan::Subset open = own.all() & ~(query->had() | query->failed);
     // Late, it gets its first answer where all are served, and nothing more.
     const bool late = query->task.deadline <= problem_.start;
-    if (open == 0 || (late && (query->had() != 0 || !own.info.serve_all))) continue;
+    if (late && (query->had() != 0 || !own.info.serve_all)) continue;
     problem_queries_.push_back(query);
     problem_.queries.push_back({.id = std::to_string(query->task.job.value()),
                                 .ensemble = query->ensemble,

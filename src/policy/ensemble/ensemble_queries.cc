@@ -70,6 +70,7 @@ EnsembleQueries::Query& EnsembleQueries::insert(const Task& task, Time now) {
   by_deadline_.insert(&query);
   ensemble.by_deadline.insert(&query);
   ensemble.items += task.items;
+  place(query);
   set_moment(*entry);
   const bool is_new = queries_.emplace(task.job, std::move(entry)).second;
   FERMATA_CHECK(is_new);
@@ -126,6 +127,7 @@ void EnsembleQueries::bind(const Batch& batch) {
     FERMATA_CHECK(model != kNoModel && ((query.had() | query.failed) & bit) == 0);
     query.running |= bit;
     query.planned |= bit;
+    place(query);
     set_moment(entry);
     running.queries.push_back(task.job);
   }
@@ -141,6 +143,7 @@ void EnsembleQueries::failed(const Running& running, JobId job) {
   query->running &= ~bit;
   query->failed |= bit;
   query->planned &= ~bit;
+  place(*query);
 }
 
 void EnsembleQueries::ended(const BatchEnd& batch, Decisions& out) {
@@ -220,6 +223,13 @@ Time EnsembleQueries::moment_of(const Query& query) const {
   return deadline - least - delay_(query.task.items) + kTick;
 }
 
+void EnsembleQueries::place(Query& query) {
+  const bool open =
+      !query.withdrawn && (query.had() | query.failed) != ensembles_[query.ensemble].all();
+  open ? void(open_.insert(&query)) : void(open_.erase(&query));
+  open&& query.had() == 0 ? void(unanswered_.insert(&query)) : void(unanswered_.erase(&query));
+}
+
 void EnsembleQueries::set_moment(Entry& entry) {
   const Time moment = moment_of(entry.query);
   if (moment == entry.moment) return;
@@ -263,7 +273,7 @@ void EnsembleQueries::forget(Entry& entry) {
 }
 
 void EnsembleQueries::stop_waiting(Query& query) {
-  by_deadline_.erase(&query);
+  for (ByDeadline* all : {&by_deadline_, &open_, &unanswered_}) all->erase(&query);
   ensembles_[query.ensemble].by_deadline.erase(&query);
 }
 

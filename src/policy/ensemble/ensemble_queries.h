@@ -104,8 +104,11 @@ class EnsembleQueries {
   Lost take_lost() { return std::exchange(lost_, {}); }
   Time next_moment() const { return moments_.empty() ? Time::infinite() : moments_.begin()->first; }
 
-  // Of all ensembles; withdrawn ones are not among them.
+  // Of all ensembles; withdrawn ones are not among them. Those of them that another model could
+  // still answer, and of these those that none has answered or runs for.
   const ByDeadline& by_deadline() const { return by_deadline_; }
+  const ByDeadline& open() const { return open_; }
+  const ByDeadline& unanswered() const { return unanswered_; }
   const Ensemble& ensemble(uint32_t at) const { return ensembles_[at]; }
   size_t ensembles() const { return ensembles_.size(); }  // removed ones have no key
   uint64_t waiting_items(KeyId key) const;
@@ -123,6 +126,7 @@ class EnsembleQueries {
     KeyId model;
     std::vector<JobId> queries;
   };
+  void place(Query& query);  // into open_ and unanswered_, or out of them
   void set_moment(Entry& entry);
   Time moment_of(const Query& query) const;
   void failed(const Running& running, JobId job);
@@ -137,7 +141,7 @@ class EnsembleQueries {
   absl::flat_hash_map<KeyId, uint32_t> ensemble_of_;
   std::deque<Ensemble> ensembles_;  // queries point into them
   absl::flat_hash_map<JobId, std::unique_ptr<Entry>> queries_;
-  ByDeadline by_deadline_;
+  ByDeadline by_deadline_, open_, unanswered_;
   std::vector<JobId> maybe_finished_;
   Lost lost_;
   absl::btree_set<std::pair<Time, JobId>> moments_;
