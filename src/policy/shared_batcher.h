@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "policy/batcher.h"
+#include "policy/pool/declined_types.h"
 #include "policy/pool/view.h"
 #include "policy/service.h"
 
@@ -15,9 +16,12 @@ namespace fermata::policy {
 // when a worker is granted. What it knows of keys and workers it reads in the pool's view.
 class SharedBatcher : public Batcher {
  public:
+  SharedBatcher(KeyId key, DelayBound delay, const PoolView& pool) : pool_(pool), delay_(delay) {
+    offer_.key = key;
+  }
   virtual void add_service(KeyId key, const ServiceInfo& info) = 0;
   virtual void remove_service(KeyId key) = 0;  // nothing of it may wait
-  virtual void add_worker(uint32_t type) = 0;
+  void add_worker(uint32_t type) { declined_.add_worker(type); }
   // That of a key which services may name. True where its offer may have changed.
   virtual bool latency_changed(KeyId, Time /*now*/) { return false; }
 
@@ -36,6 +40,25 @@ class SharedBatcher : public Batcher {
 
   using Batcher::waiting_items;
   void set_latency(LatencyByType, Time, Decisions&) final {}
+  void set_delay_bound(DelayBound bound) override { delay_ = bound; }
+  const Offer& offer() const final { return offer_; }
+  Answer granted(const Grant& grant, Time now, Decisions& out) final;
+
+ protected:
+  // Whether it has bound a batch, its first, that starts then.
+  virtual bool decide(const Grant& grant, Time start, Time now, Decisions& out) = 0;
+  // Makes its offer anew.
+  virtual void update(Time now) = 0;
+  // What is alike in every offer.
+  void renew(Time now, size_t items);
+
+  const PoolView& pool_;
+  DelayBound delay_;
+  Offer offer_;
+  DeclinedTypes declined_;
+
+ private:
+  uint64_t epoch_ = 0;
 };
 
 // Those of the default, by kind.

@@ -18,7 +18,7 @@ constexpr double kParts = 1e3;              // of utility, or of a second, that 
 }  // namespace
 
 void EnsembleBatcher::set_delay_bound(DelayBound bound) {
-  delay_ = bound;
+  SharedBatcher::set_delay_bound(bound);
   queries_.set_delay_bound(bound);
 }
 
@@ -77,11 +77,8 @@ void EnsembleBatcher::update(Time now) {
   // A worker adds no more than it has time for.
   const double workers = std::max(1.0, missing_.per_second() / kParts);
   offer_.outlook.lost = lost_.per_second() / kParts / workers;
-  offer_.epoch = epoch_;
-  offer_.types = declined_.types(now);
-  offer_.start_at = std::max(now, declined_.from());
   const EnsembleQueries::ByDeadline& open = queries_.open();
-  offer_.items = static_cast<uint32_t>(open.size());
+  renew(now, open.size());
   offer_.patient = !open.empty() && (*open.begin())->task.deadline.is_infinite();
   offer_.urgency = kLast;
   if (open.empty()) return;
@@ -125,7 +122,6 @@ void EnsembleBatcher::read_queries() {
 
 // Those of the queries, in the order in which they were added, with their models.
 void EnsembleBatcher::read_ensembles() {
-  const PoolView& pool = queries_.pool();
   std::vector<std::optional<uint32_t>> place(queries_.ensembles());
   for (const auto& query : problem_.queries) place[query.ensemble] = 0;
   problem_.ensembles.clear();
@@ -155,14 +151,14 @@ void EnsembleBatcher::read_ensembles() {
       models.push_back(static_cast<uint32_t>(known - model_keys_.begin()));
       if (known != model_keys_.end()) continue;
       model_keys_.push_back(key);
-      problem_.models.push_back({pool.info(key).name, pool.info(key).latency});
+      problem_.models.push_back({pool_.info(key).name, pool_.info(key).latency});
     }
   }
 }
 
 void EnsembleBatcher::read_problem(WorkerId worker, Time start) {
   problem_.start = start;
-  const std::vector<WorkerView>& workers = queries_.pool().workers();
+  const std::vector<WorkerView>& workers = pool_.workers();
   problem_.workers.clear();
   for (uint32_t w = 0; w < workers.size(); ++w) {
     if (workers[w].away && w != worker.index()) continue;
@@ -170,7 +166,7 @@ void EnsembleBatcher::read_problem(WorkerId worker, Time start) {
     problem_.workers.push_back({std::to_string(w), workers[w].type, workers[w].free_at});
   }
   auto& types = problem_.worker_types;
-  while (types.size() < queries_.pool().types()) types.push_back(std::to_string(types.size()));
+  while (types.size() < pool_.types()) types.push_back(std::to_string(types.size()));
   read_queries();
   read_ensembles();
   problem_.last_price = planner_.last_price();
@@ -180,12 +176,8 @@ void EnsembleBatcher::read_problem(WorkerId worker, Time start) {
   kept_.keep(problem_);
 }
 
-Answer EnsembleBatcher::granted(const Grant& grant, Time now, Decisions& out) {
-  Answer answer{grant.worker, false, grant.free_at};
-  if (grant.epoch != epoch_) return answer;
-  ++epoch_;
+bool EnsembleBatcher::decide(const Grant& grant, Time start, Time now, Decisions& out) {
   queries_.conclude_late(now, out);
-  const Time start = std::max(now + delay_(1), grant.free_at);
   read_problem(grant.worker, start);
   const plan::PoolPlan& plan = planner_.plan(problem_);
   for (const auto& each : plan.planned) {
@@ -193,7 +185,8 @@ Answer EnsembleBatcher::granted(const Grant& grant, Time now, Decisions& out) {
     query.wanted = each.wanted;
     queries_.plan(query, each.subset);
   }
-  if (plan.queries.empty()) {
+  const bool starts = !plan.queries.empty();
+  if (!starts) {
     declined_.decline(grant.worker_type, now, start + kTick + kLookAgain);
   } else {
     Batch& batch = out.add_batch();
@@ -203,13 +196,9 @@ Answer EnsembleBatcher::granted(const Grant& grant, Time now, Decisions& out) {
     batch.finish = start + plan.run;
     batch.items = static_cast<uint32_t>(plan.queries.size());
     for (const uint32_t q : plan.queries) batch.tasks.push_back(problem_queries_[q]->task);
-    answer.started = true;
-    answer.free_at = batch.finish;
-    declined_.used();
   }
   queries_.conclude_finished(out);
-  update(now);
-  return answer;
+  return starts;
 }
 
 void EnsembleBatcher::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {

@@ -6,7 +6,6 @@
 #include "policy/ensemble/ensemble_lookahead.h"
 #include "policy/ensemble/ensemble_queries.h"
 #include "policy/kept_decisions.h"
-#include "policy/pool/declined_types.h"
 #include "policy/shared_batcher.h"
 
 namespace fermata::policy {
@@ -18,15 +17,12 @@ namespace fermata::policy {
 class EnsembleBatcher final : public SharedBatcher {
  public:
   EnsembleBatcher(KeyId key, DelayBound delay, const PoolView& pool)
-      : delay_(delay), queries_(pool, delay) {
-    offer_.key = key;
-  }
+      : SharedBatcher(key, delay, pool), queries_(pool, delay) {}
 
   void add_service(KeyId key, const ServiceInfo& info) override {
     queries_.add_ensemble(key, std::get<EnsembleInfo>(info));
   }
   void remove_service(KeyId key) override { queries_.remove(key); }
-  void add_worker(uint32_t type) override { declined_.add_worker(type); }
   void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override;
   void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) override;
   void bound(const Batch& batch, bool own, Time now) override;
@@ -36,10 +32,8 @@ class EnsembleBatcher final : public SharedBatcher {
 
   void nominated(const Task& task, Time now, Decisions& out) override;
   bool withdrawn(const Task& task, Time now, Decisions& out) override;
-  Answer granted(const Grant& grant, Time now, Decisions& out) override;
   void tick(Time now, Decisions& out) override;
   void set_delay_bound(DelayBound bound) override;
-  const Offer& offer() const override { return offer_; }
   // What has its answers ends at once, unless the worker that is free now brings it more.
   Time next_wake() const override {
     const Time finished = queries_.any_finished() ? freed_at_ : Time::infinite();
@@ -48,13 +42,13 @@ class EnsembleBatcher final : public SharedBatcher {
   uint64_t waiting_items() const override { return queries_.by_deadline().size(); }
 
  private:
-  void update(Time now);
+  bool decide(const Grant& grant, Time start, Time now, Decisions& out) override;
+  void update(Time now) override;
   // What this grant's decision is made from, into problem_. O(queries and workers of it).
   void read_problem(WorkerId worker, Time start);
   void read_queries();
   void read_ensembles();
 
-  DelayBound delay_;
   EnsembleQueries queries_;
   EnsembleLookahead planner_;
   plan::PoolProblem problem_;                             // the last one
@@ -64,9 +58,6 @@ class EnsembleBatcher final : public SharedBatcher {
   uint32_t decisions_ = 0;
   // Queries, the utility that they ended without, and the worker time that this takes.
   estimate::RateMeter came_, lost_, missing_;
-  Offer offer_;
-  DeclinedTypes declined_;
-  uint64_t epoch_ = 0;
   Time freed_at_;  // the last worker that ran some of them
 };
 

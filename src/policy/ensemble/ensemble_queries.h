@@ -112,7 +112,6 @@ class EnsembleQueries {
   const Ensemble& ensemble(uint32_t at) const { return ensembles_[at]; }
   size_t ensembles() const { return ensembles_.size(); }  // removed ones have no key
   uint64_t waiting_items(KeyId key) const;
-  const PoolView& pool() const { return pool_; }
   const LatencyTable& slowest(KeyId model) const { return *pool_.info(model).latency.slowest(); }
 
  private:

@@ -42,8 +42,7 @@ const LatencyTable& latency_of(const plan::GroupProblem& problem, const plan::Gr
 
 VariantsBatcher::VariantsBatcher(KeyId key, DelayBound delay, const PoolView& pool,
                                  const ServiceSettings& settings)
-    : pool_(pool), settings_(settings), queue_(pool), delay_(delay) {
-  offer_.key = key;
+    : SharedBatcher(key, delay, pool), settings_(settings), queue_(pool) {
   offer_.variation = kAtAnyTime;
 }
 
@@ -172,16 +171,13 @@ void VariantsBatcher::end_the_late(Time now, Decisions& out) {
 void VariantsBatcher::update(Time now) {
   const Time moment = queue_.first_moment();
   wake_ = moment.is_infinite() ? moment : moment - delay_(1);
-  offer_.types = declined_.types(now);
+  renew(now, queue_.waiting().size());
   wake_ = std::min(wake_, declined_.until());
-  offer_.items = static_cast<uint32_t>(queue_.waiting().size());
-  offer_.epoch = epoch_;
   offer_.patient = false;
   if (queue_.waiting().empty()) return;
   const Waiting& first = queue_.waiting().begin()->second;
   if (first.task.deadline.is_infinite()) return offer_patient(now);
   offer_.run = queue_.fastest(first.service);
-  offer_.start_at = std::max(now, declined_.from());
   offer_.urgency = urgency(now);
 }
 
@@ -228,43 +224,34 @@ bool VariantsBatcher::is_worth_running(const plan::GroupProblem& problem,
   });
 }
 
-Answer VariantsBatcher::granted(const Grant& grant, Time now, Decisions& out) {
-  Answer answer{grant.worker, false, grant.free_at};
-  if (grant.epoch != epoch_) return answer;
-  ++epoch_;
+bool VariantsBatcher::decide(const Grant& grant, Time start, Time now, Decisions& out) {
   end_the_late(now, out);
-  if (!queue_.waiting().empty()) {
-    limit_ = needed_by(pool_, offer_.key, grant.worker, now);
-    const Time start = std::max(now + delay_(1), grant.free_at);
-    plan::GroupProblem& problem =
-        queue_.share(grant.worker, now, start, kMostWorkers, kMostPlanned);
-    problem.policy = plan::GroupPolicy::kFermata;
-    if (others_.known()) others_.count(now, 0);
-    problem.others = others_.per_second() / 1e6 * static_cast<double>(problem.workers.size()) /
-                     std::max(1.0, static_cast<double>(pool_.serving()));
-    problem.others_price = price(pool_, offer_.key, now);
-    problem.last_price = planner_.last_price();
-    problem.last_tried = planner_.last_tried();
-    kept_.keep(problem);
-    const plan::GroupSchedule& plan = planner_.plan(problem);
-    const auto first =
-        std::find_if(plan.batches.begin(), plan.batches.end(), [&](const plan::GroupBatch& b) {
-          return b.worker == 0 && is_worth_running(problem, plan, b);
-        });
-    // Not at this moment again, however long its data takes.
-    const Time again = start + delay_(offer_.items) + kTick;
-    if (first != plan.batches.end() && first->start <= start) {
-      bind(problem, plan, *first, grant.worker, out);
-      answer.started = true;
-      answer.free_at = out.bound.back().finish;
-    } else {
-      const bool idle = first == plan.batches.end();
-      declined_.decline(grant.worker_type, now,
-                        idle ? again + kLookAgain : std::max(first->start, again));
-    }
+  if (queue_.waiting().empty()) return false;
+  limit_ = needed_by(pool_, offer_.key, grant.worker, now);
+  plan::GroupProblem& problem = queue_.share(grant.worker, now, start, kMostWorkers, kMostPlanned);
+  problem.policy = plan::GroupPolicy::kFermata;
+  if (others_.known()) others_.count(now, 0);
+  problem.others = others_.per_second() / 1e6 * static_cast<double>(problem.workers.size()) /
+                   std::max(1.0, static_cast<double>(pool_.serving()));
+  problem.others_price = price(pool_, offer_.key, now);
+  problem.last_price = planner_.last_price();
+  problem.last_tried = planner_.last_tried();
+  kept_.keep(problem);
+  const plan::GroupSchedule& plan = planner_.plan(problem);
+  const auto first =
+      std::find_if(plan.batches.begin(), plan.batches.end(), [&](const plan::GroupBatch& b) {
+        return b.worker == 0 && is_worth_running(problem, plan, b);
+      });
+  if (first != plan.batches.end() && first->start <= start) {
+    bind(problem, plan, *first, grant.worker, out);
+    return true;
   }
-  update(now);
-  return answer;
+  // Not at this moment again, however long its data takes.
+  const Time again = start + delay_(offer_.items) + kTick;
+  const bool idle = first == plan.batches.end();
+  declined_.decline(grant.worker_type, now,
+                    idle ? again + kLookAgain : std::max(first->start, again));
+  return false;
 }
 
 // How many of the batch's requests it may have to end by limit_; at least one.
@@ -306,7 +293,6 @@ void VariantsBatcher::bind(const plan::GroupProblem& problem, const plan::GroupS
     queue_.erase(batch.tasks.back());
   }
   batch.chosen = static_cast<uint32_t>(batch.tasks.size());
-  declined_.used();
 }
 
 void VariantsBatcher::join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) {

@@ -5,7 +5,6 @@
 
 #include "estimate/rate.h"
 #include "policy/kept_decisions.h"
-#include "policy/pool/declined_types.h"
 #include "policy/shared_batcher.h"
 #include "policy/variants/variants_lookahead.h"
 #include "policy/variants/variants_queue.h"
@@ -29,7 +28,6 @@ class VariantsBatcher final : public SharedBatcher {
 
   void add_service(KeyId key, const ServiceInfo& info) override;
   void remove_service(KeyId key) override { queue_.remove(key); }
-  void add_worker(uint32_t type) override { declined_.add_worker(type); }
   // Where that changes how fast a service is: O(waiting * log waiting).
   bool latency_changed(KeyId key, Time now) override;
   void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override;
@@ -43,10 +41,7 @@ class VariantsBatcher final : public SharedBatcher {
 
   void nominated(const Task& task, Time now, Decisions& out) override;
   bool withdrawn(const Task& task, Time now, Decisions& out) override;
-  Answer granted(const Grant& grant, Time now, Decisions& out) override;
   void tick(Time now, Decisions& out) override;
-  void set_delay_bound(DelayBound bound) override { delay_ = bound; }
-  const Offer& offer() const override { return offer_; }
   Time next_wake() const override { return wake_; }
   // All have one item.
   uint64_t waiting_items() const override { return queue_.waiting().size(); }
@@ -54,7 +49,8 @@ class VariantsBatcher final : public SharedBatcher {
  private:
   using Waiting = VariantsQueue::Waiting;
 
-  void update(Time now);
+  bool decide(const Grant& grant, Time start, Time now, Decisions& out) override;
+  void update(Time now) override;
   void offer_patient(Time now);
   Time urgency(Time now) const;
   void end_the_late(Time now, Decisions& out);
@@ -68,19 +64,14 @@ class VariantsBatcher final : public SharedBatcher {
   void bind(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
             const plan::GroupBatch& planned, WorkerId worker, Decisions& out);
 
-  const PoolView& pool_;
   const ServiceSettings settings_;
   VariantsQueue queue_;
   VariantsLookahead planner_;
   KeptDecisions<plan::GroupProblem> kept_;
-  DelayBound delay_;
-  std::vector<uint32_t> taken_;  // requests of the batch that is bound
-  estimate::RateMeter others_;   // microseconds of workers
-  Offer offer_;
-  DeclinedTypes declined_;
+  std::vector<uint32_t> taken_;    // requests of the batch that is bound
+  estimate::RateMeter others_;     // microseconds of workers
   Time limit_ = Time::infinite();  // of the batch that is bound: others need the worker then
   Time wake_ = Time::infinite();
-  uint64_t epoch_ = 0;
 };
 
 }  // namespace fermata::policy
