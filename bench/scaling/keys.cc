@@ -101,7 +101,7 @@ void add_key_cases(Cases& cases) {
   add(
       "keys_freed_tight", [](Keys& keys) { keys.nominate_beside_tight(); },
       [](Keys& keys) { keys.serve_all(); });
-  cases.back().n = 1000;  // from where on a grant concerns as many keys as count
+  cases.back().power = 2;  // a grant looks at each key that it concerns: 256 shapes of a model
   add("keys_update", nothing, [](Keys& keys) { keys.update_all(); });
   add("keys_update_waiting", nominate, [](Keys& keys) { keys.update_all(); });
   add("keys_remove", nothing, [](Keys& keys) { keys.remove_all(); });

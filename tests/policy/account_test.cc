@@ -61,16 +61,6 @@ TEST_F(Account, WhatIsRemovedIsNotExpected) {
   EXPECT_EQ(late(0, 50), 0);
 }
 
-// So that a decision's cost does not grow with the shapes that clients send.
-TEST_F(Account, OfVeryManyKeysTheFirstOnesCount) {
-  for (uint32_t k = 1; k <= 1000; ++k) {
-    other_.key = KeyId(k);
-    view_.add_key(KeyId(k));
-    expect(1, 20);
-  }
-  EXPECT_NEAR(late(0, 1020), 256, 1e-9);
-}
-
 // While they come; half of it is what one worker more would save.
 TEST_F(Account, TimeIsWorthAPartOfWhatOthersLose) {
   expect(100, 20);

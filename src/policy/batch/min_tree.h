@@ -36,11 +36,11 @@ class MinTree {
     }
   }
 
-  // Calls visit(i), by ascending i, for those whose time here is before `here` or in another tree of
-  // the same size before `there`, until it returns false. O(log n) for each.
+  // Calls visit(i), by ascending i, for those whose time here is before `here` or in another tree
+  // of the same size before `there`. O(log n) for each.
   template <class Visit>
   void each_before(Time here, const MinTree& other, Time there, const Visit& visit) const {
-    (void)walk(1, here, other, there, visit);
+    walk(1, here, other, there, visit);
   }
 
   Time operator[](size_t i) const { return values_[i]; }
@@ -50,11 +50,11 @@ class MinTree {
  private:
   Time least(size_t node) const { return values_[winner_[node]]; }
   template <class Visit>
-  bool walk(size_t node, Time here, const MinTree& other, Time there, const Visit& visit) const {
-    if (least(node) >= here && other.least(node) >= there) return true;
+  void walk(size_t node, Time here, const MinTree& other, Time there, const Visit& visit) const {
+    if (least(node) >= here && other.least(node) >= there) return;
     if (node >= leaves_) return visit(node - leaves_);
-    return walk(2 * node, here, other, there, visit) &&
-           walk(2 * node + 1, here, other, there, visit);
+    walk(2 * node, here, other, there, visit);
+    walk(2 * node + 1, here, other, there, visit);
   }
 
   size_t leaves_ = 0;

@@ -10,7 +10,6 @@ constexpr double kGaps = 3;
 constexpr Duration kStillComing = Duration::seconds(1);
 // What of those with a deadline may come at once, by what comes on average.
 constexpr double kSurge = 3;
-constexpr uint32_t kMostPressed = 256;  // keys whose items are counted
 constexpr double kSaved = 0.5;  // of what one key loses, by one worker more
 
 double expected_rate(const Outlook& outlook, Time now) {
@@ -62,8 +61,7 @@ double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Tim
                  uint32_t left) {
   if (until <= start) return 0;
   double late = 0, offered = 0;
-  uint32_t keys = 0;
-  const auto add = [&](const Offer& offer) {
+  view.each_pressed(until - start, until, [&](const Offer& offer) {
     const Outlook& outlook = offer.outlook;
     if (offer.key == key || outlook.slack.is_infinite() || (offer.types >> type & 1) == 0) return;
     const Duration short_of = until - start - outlook.slack;
@@ -75,10 +73,6 @@ double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Tim
     if (offer.items > 0 && !offer.patient) {
       late += between(offer.items, outlook.first_by, outlook.last_by, start, until);
     }
-  };
-  view.each_pressed(until - start, until, [&](const Offer& offer) {
-    add(offer);
-    return ++keys < kMostPressed;
   });
   double blocked = 1;
   for (uint32_t n = 1; n <= left; ++n) blocked = offered * blocked / (n + offered * blocked);

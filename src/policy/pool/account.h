@@ -7,8 +7,8 @@ namespace fermata::policy {
 // The account of worker time: how many items of other keys are late when a batch of `key` starts
 // then, which leaves so many workers free for them, and no other is free before `until`: those that
 // wait and must start before, and those that are expected to come and cannot wait so long. With
-// workers left, as many as find all of these busy (Erlang's loss formula). Of more than 256 keys
-// that have such items the first 256 count. O(log keys) for each of these, + left.
+// workers left, as many as find all of these busy (Erlang's loss formula). O(log keys) for each key
+// that has such items, + left.
 double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Time until,
                  uint32_t left);
 

@@ -73,12 +73,11 @@ class PoolView {
   // The least Outlook::slack of all keys but one. O(log keys).
   Duration least_slack(KeyId but);
   // Calls visit(offer), by ascending key, for those whose slack is less than `slack`, and those
-  // that have tasks with a deadline waiting the first of which must start before `until`; until it
-  // returns false. O(log keys) for each.
+  // that have tasks with a deadline waiting the first of which must start before `until`.
+  // O(log keys) for each.
   template <class Visit>
   void each_pressed(Duration slack, Time until, const Visit& visit) const {
-    slack_.each_before(Time() + slack, first_by_, until,
-                       [&](size_t key) { return visit(offers_[key]); });
+    slack_.each_before(Time() + slack, first_by_, until, [&](size_t key) { visit(offers_[key]); });
   }
 
  private:
