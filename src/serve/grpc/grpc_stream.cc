@@ -103,18 +103,19 @@ class StreamInfer final : public InferStream,
   };
 
   void read_next() {
-    if (finished_) return;
+    if (finished_ || draining_) return;
     StartRead(&incoming_);
   }
 
   void submit() {
-    house_.counters.begin();
     auto slot = std::make_shared<Slot>();
     slot->held = HeldBytes(budget_);
     {
       const std::scoped_lock lock(mutex_);
+      if (draining_ || finished_) return;  // the stream's status says that it was not begun
       slots_.push_back(slot);
     }
+    house_.counters.begin();
     auto call = house_.decode(incoming_, slot->held, context_, &slot->id);
     if (!call.ok()) {
       house_.counters.reject();

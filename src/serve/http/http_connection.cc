@@ -108,7 +108,7 @@ bool HttpConnection::overdue(Moment now) const {
   if (closing_) return now - since_ > kLingerLimit;
   if (writing_) return now - since_ > kTransferLimit;
   if (!slots_.empty() || waiting_) return false;  // it waits for us
-  if (shard_.draining && parser_.inside()) return now - heard_ > kStallLimit;
+  if (shard_.draining && parser_.inside() && now - heard_ > kStallLimit) return true;
   const bool in_head = parser_.inside() && incoming_.empty();
   return now - since_ > (in_head ? std::chrono::seconds(kHeadLimit) : kTransferLimit);
 }
