@@ -27,20 +27,22 @@ int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold) {
 }
 
 uint32_t PoolSize::next(int64_t to_add, uint32_t planned) {
-  spare_ = calm_ == 0 ? -to_add : std::min(spare_, -to_add);
+  const int64_t least = std::clamp(planned, least_, most_);
+  if (to_add > 0) by_plan_ = 0;
+  const int64_t beyond = std::max<int64_t>(0, std::min(by_plan_, size_ - least));
+  const int64_t leave = std::clamp<int64_t>(-to_add, 0, beyond);
+  spare_ = (calm_ == 0 ? -to_add : std::min(spare_, -to_add)) - leave;
   calm_ = to_add < 0 ? calm_ + 1 : 0;
-  given_up_ = std::max<int64_t>(given_up_ + planned_ - planned, 0);
-  planned_ = planned;
-  const int64_t leave = std::clamp<int64_t>(-to_add, 0, given_up_);
-  given_up_ -= leave;
-  spare_ = std::max<int64_t>(spare_ - leave, 0);
   int64_t wanted = size_ + std::max<int64_t>(to_add, 0) - leave;
+  by_plan_ -= leave;
   if (calm_ >= kCalm) {
-    wanted -= (spare_ + 1) / 2;
+    const int64_t half = std::max<int64_t>((spare_ + 1) / 2, 0);
+    wanted -= half;
+    by_plan_ = std::max<int64_t>(by_plan_ - half, 0);
     calm_ = 0;
   }
-  wanted = std::max<int64_t>(wanted, planned);
-  size_ = static_cast<uint32_t>(std::clamp<int64_t>(wanted, least_, most_));
+  by_plan_ += std::max<int64_t>(least - std::max<int64_t>(wanted, least_), 0);
+  size_ = static_cast<uint32_t>(std::clamp<int64_t>(wanted, least, most_));
   return size_;
 }
 

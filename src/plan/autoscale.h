@@ -21,8 +21,8 @@ int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold = 0.01);
 
 // How many workers to have, window after window, so that a rise and a fall do not alternate: what
 // is lacking is added at once; half of what a calm time has to spare is given back after kCalm
-// windows in a row that each had some to spare. What a plan no longer asks for is given back as
-// soon as a window has it to spare, since a plan looks ahead.
+// windows in a row that each had some to spare. What only a plan had added, and no plan
+// asks for any longer, is given back as soon as a window has it to spare, since plans look ahead.
 class PoolSize {
  public:
   static constexpr uint32_t kCalm = 3;
@@ -34,9 +34,9 @@ class PoolSize {
 
  private:
   const uint32_t least_, most_;
-  uint32_t size_, calm_ = 0, planned_ = 0;
-  int64_t spare_ = 0;     // the least of the calm windows
-  int64_t given_up_ = 0;  // by plans, and still there
+  uint32_t size_, calm_ = 0;
+  int64_t spare_ = 0;    // the least of the calm windows
+  int64_t by_plan_ = 0;  // workers that only a plan has added
 };
 
 }  // namespace fermata::plan

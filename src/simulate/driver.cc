@@ -268,6 +268,7 @@ void Run::start(policy::Batch& batch, Time now) {
   running = {batch.start, batch.finish, batch.key, batch.items, batch.load, {}};
   std::vector<JobId>& branches = running.branches;
   next_end_.set(batch.worker.index(), worker.batches[0].end);
+  counts_.busy += batch.finish - batch.start;
   result_.busy += std::max(std::min(batch.finish, to_) - std::max(batch.start, from_), Duration());
   if (options_.trace != nullptr) {
     options_.trace->push_back({TraceEvent::kStarted, batch.items, place(batch.key), batch.worker,
@@ -301,6 +302,7 @@ void Run::take(const policy::Task& task, const policy::Batch& batch, Time now) {
   const bool counts = measured(task, own);
   if (counts) model.queueing.record(batch.start - task.arrival);
   if (model.ensemble) return;  // it ends when it is concluded
+  if (own == nullptr) count(batch.finish <= task.deadline);
   if (counts && own == nullptr) {
     --unended_;
     ++(batch.finish <= task.deadline ? model.on_time : model.late);
@@ -320,6 +322,7 @@ void Run::drop(const policy::Task& task, Time now) {
   if (branch(task.job) != nullptr) {
     return branch_ended(task.job, policy::Ending::kRejected, 0, now);
   }
+  count(false);
   if (!measured(task.arrival)) return;
   --unended_;
   ++result_.models[source_of_[task.key.index()]].dropped;

@@ -110,6 +110,7 @@ class Run {
   void adapt(Time now);
   void serve_with(uint32_t workers, Time now);
   void charge(Time now);
+  void count(bool in_time) { ++(in_time ? counts_.on_time : counts_.bad); }
   void start(policy::Batch& batch, Time now);
   void drift_away(policy::Batch& batch, const WorkerState& worker) const;
   void measure(const Running& batch, uint32_t worker_type, Time now);
@@ -187,6 +188,7 @@ class Run {
   policy::MinTree next_end_;  // by worker
   policy::Decisions decisions_, acting_;
   Adaptation adaptation_{scenario_};
+  Adaptation::Counts counts_;  // of all requests, measured or not
   uint32_t serving_ = 0;
   Time charged_;                     // until when workers are counted
   uint64_t jobs_ = 0, unended_ = 0;  // of the measured ones

@@ -6,12 +6,7 @@
 namespace fermata::simulate {
 
 void Run::adapt(Time now) {
-  Adaptation::Counts counts{.busy = result_.busy};
-  for (const ModelResult& m : result_.models) {
-    counts.on_time += m.on_time;
-    counts.bad += m.late + m.dropped;
-  }
-  const auto change = adaptation_.step(now, counts);
+  const auto change = adaptation_.step(now, counts_);
   if (!change) return;
   serve_with(change->workers, now);
   const size_t first = sources_.size() - scenario_.pipelines.size();

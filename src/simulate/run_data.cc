@@ -136,8 +136,10 @@ void Run::conclude(const policy::Concluded& concluded, Time now) {
       judge(task, concluded.ran, concluded.planned, now, counts ? &model : nullptr);
   if (own != nullptr) {
     own->accuracy = right;
-    branch_ended(task.job, policy::Ending::kAnswered, 1, now);
-  } else if (counts) {
+    return branch_ended(task.job, policy::Ending::kAnswered, 1, now);
+  }
+  count(now <= task.deadline);
+  if (counts) {
     --unended_;
     ++(now <= task.deadline ? model.on_time : model.late);
     model.latency.record(now - task.arrival);
@@ -221,6 +223,7 @@ void Run::short_circuit(const policy::Task& task, Time now) {
     own->accuracy = right;
     return branch_ended(task.job, policy::Ending::kAnswered, 1, now);
   }
+  count(now <= task.deadline);
   if (!counts) return;
   --unended_;
   ++(now <= task.deadline ? model.on_time : model.late);

@@ -121,6 +121,7 @@ void Run::start_branch(const policy::TreeDecisions::Started& started, Time now) 
   Branch own{.source = parent->source,
              .parent = started.parent,
              .child = started.child,
+             .key = parent->key,  // of parts of a planned stage
              .items = started.items,
              .started = now,
              .deadline = parent->deadline,
@@ -128,6 +129,7 @@ void Run::start_branch(const policy::TreeDecisions::Started& started, Time now) 
              .result = parent->result};
   if (!parent->has_parts) {
     own.source = sources_[parent->source].members[started.child];
+    own.key = KeyId::none();
     own.result = &result_.models[parent->source].stages[started.child];
     if (started.option != policy::kAnyOption)
       own.key = sources_[own.source].answers[started.option];
@@ -212,6 +214,7 @@ void Run::branch_ended(JobId id, policy::Ending how, uint32_t made, Time now) {
     trace(answered ? TraceEvent::kClosed : TraceEvent::kGivenUp, id, source.key, made, now, now);
   }
   if (own.parent.is_none()) {
+    count(answered && now <= own.deadline);
     if (own.measured) --unended_;
     count_end(*own.result, own, how, now);
     return forget(id);

@@ -66,5 +66,25 @@ TEST(PoolSize, WhatAPlanGivesUpLeavesAsSoonAsItIdles) {
   EXPECT_EQ(pool.next(-2, 10), 12u);
 }
 
+TEST(PoolSize, WhatTheSignalAddedDoesNotLeaveWithAPlan) {
+  PoolSize pool(1, 40);
+  EXPECT_EQ(pool.next(29, 1), 30u);
+  EXPECT_EQ(pool.next(0, 30), 30u);  // nothing was added for it
+  EXPECT_EQ(pool.next(0, 1), 30u);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(pool.next(-10, 1), 30u);
+  EXPECT_EQ(pool.next(-10, 1), 25u);
+}
+
+TEST(PoolSize, APlanBeyondTheMostGivesUpNoMoreThanThat) {
+  PoolSize pool(2, 10);
+  EXPECT_EQ(pool.next(0, 100), 10u);
+  EXPECT_EQ(pool.next(0, 8), 10u);
+  EXPECT_EQ(pool.next(-9, 8), 8u);
+  EXPECT_EQ(pool.next(-7, 1), 2u);
+  EXPECT_EQ(pool.next(5, 1), 7u);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(pool.next(-4, 1), 7u);
+  EXPECT_EQ(pool.next(-4, 1), 5u);
+}
+
 }  // namespace
 }  // namespace fermata::plan

@@ -202,7 +202,6 @@ TEST(Streams, TheMappingOfOneDnnIsOptimal) {
   }
 }
 
-// 100 ms less 8 on the way: two runs of 40 ms fit, until the answer takes 13 ms more.
 // What it keeps of the mapping before changes no answer.
 TEST(Streams, AMappingIsTheSameWhateverWasMappedBefore) {
   for (uint64_t seed = 0; seed < 40; ++seed) {
@@ -222,6 +221,7 @@ TEST(Streams, AMappingIsTheSameWhateverWasMappedBefore) {
   }
 }
 
+// 100 ms less 8 on the way: two runs of 40 ms fit, until the answer takes 13 ms more.
 TEST(Streams, WhatAnAnswerTakesBesideItsWorkerIsNoTimeForIt) {
   StreamProblem p;
   p.variants.push_back({"one", 100, 0.5, 10, *LatencyTable::make(LinearLatency{0, 40}, 1)});

@@ -283,7 +283,7 @@ struct SharedSteps {
 // problem's rate, which makes what can be kept monotone. 0: none can, from `least` on.
 double rate_bound(PipelineProblem problem, double least, SharedSteps& steps) {
   constexpr double kNear = 1e-3;
-  problem.filling_rps = problem.rate_rps;
+  problem.filling_rps = std::max(problem.filling_rps, problem.rate_rps);
   double low = least, high = problem.rate_rps;
   const auto may_be_kept = [&](double rate) {
     const PipelinePlan plan = steps.plan(problem, rate);
