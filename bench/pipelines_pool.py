@@ -20,6 +20,7 @@ Cells that are not named stay in the record as an earlier run left them.
 
 import argparse
 import concurrent.futures
+import functools
 import itertools
 import json
 import math
@@ -35,9 +36,9 @@ import record
 SHORT_OF = (0.0, 0.005)  # of IPA's accuracy
 LEAD_IN = 60  # seconds that do not count, at the first load: nothing is planned before the first 10
 # What is tried, to be no worse than IPA: powers of two of cost's weight, then margins on the forecast.
-LEAST_POWER, MOST_POWER = -12, 5
-MARGINS = (0.6, 0.7, 0.8, 0.9, 1, 1.1, 1.25)
-CORES = (1, 2, 4, 8)  # of a worker
+LEAST_POWER, MOST_POWER = -4, 4
+MARGINS = (0.7, 0.85, 1, 1.15)
+CORES = (1, 4)  # of a worker
 
 
 def latency_on(cores, variant):
@@ -91,10 +92,11 @@ def least_work(problem, accuracy):
     return best
 
 
-def ipa(given, name, loads, cores=None, method="IPA"):
+def ipa(given, name, loads, cores=None, method="IPA", power=0, margin=1):
     made = pipelines.document(name, "steady_low", method, "model" if given.model else "reactive", 1, given.model,
                               given.weight)
-    made["loads"] = loads
+    made.update(loads=loads, margin=margin)
+    made["pipeline"]["beta"] *= 2.0 ** power
     if cores:
         made["pipeline"]["max_cost"] = cores
     return pipelines.run(given.binary, made)
@@ -126,41 +128,53 @@ def least_cost(given, name, problem, loads, row):
                       for short_of in SHORT_OF}
 
 
+def cheapest(at, wanted, enough):
+    """Of the weights and margins that are tried, those that cost least and are no worse; None: none are."""
+    found = []
+    for margin in MARGINS:
+        low, high = LEAST_POWER, MOST_POWER + 1  # the former is accurate enough, the latter not
+        if at(low, margin)["accuracy"] < enough - 1e-9:
+            continue
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if at(middle, margin)["accuracy"] >= enough - 1e-9 else (low, middle)
+        if at(low, margin)["attainment"] >= wanted["attainment"] - 1e-9:
+            found.append(at(low, margin))
+    return min(found, key=lambda each: each["cost"], default=None)
+
+
 def adapted(given, name, problem, loads, row):
-    """By the weights that IPA plans with, and the cheapest of those tried that are no worse than IPA."""
-    most, tried = 4 * row["ipa"]["cost"] + 4, {}
+    """With the weights that IPA plans with; and with the cheapest of those tried that are no worse than IPA so, for both:
+    that is chosen knowing the load."""
+    most = 4 * row["ipa"]["cost"] + 4
 
-    def at(*key):
-        if key not in tried:
-            cores, power, margin = key
-            adapter = {"alpha": problem["alpha"] * given.weight, "beta": problem["beta"] * cores * 2.0 ** power,
-                       "delta": problem["delta"], "margin": margin, "variants": given.variants}
-            with tempfile.TemporaryDirectory() as folder:
-                found = simulate(given.binary, scenario(problem, loads, math.ceil(most / cores), folder, adapter, cores))
-            tried[key] = {"cost": found["workers"] * cores, "accuracy": found["accuracy"],
-                          "attainment": found["attainment"], "cores": cores, "beta": 2.0 ** power, "margin": margin}
-        return tried[key]
+    @functools.cache
+    def pool(cores, power, margin):
+        adapter = {"alpha": problem["alpha"] * given.weight, "beta": problem["beta"] * cores * 2.0 ** power,
+                   "delta": problem["delta"], "margin": margin}
+        with tempfile.TemporaryDirectory() as folder:
+            found = simulate(given.binary, scenario(problem, loads, math.ceil(most / cores), folder, adapter, cores))
+        return {"cost": found["workers"] * cores, "accuracy": found["accuracy"], "attainment": found["attainment"],
+                "cores": cores, "beta": 2.0 ** power, "margin": margin}
 
-    def cheapest(cores, enough):
-        for margin in MARGINS:
-            low, high = LEAST_POWER, MOST_POWER + 1  # the former is accurate enough, the latter not
-            if at(cores, low, margin)["accuracy"] < enough:
-                continue
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (middle, high) if at(cores, middle, margin)["accuracy"] >= enough else (low, middle)
-            if at(cores, low, margin)["attainment"] >= row["ipa"]["attainment"] - 1e-9:
-                return at(cores, low, margin)
-        return None
+    @functools.cache
+    def replicas(power, margin):
+        found = ipa(given, name, loads, power=power, margin=margin)
+        return {k: found[k] for k in ("cost", "accuracy", "attainment")} | {"beta": 2.0 ** power, "margin": margin}
 
-    with concurrent.futures.ThreadPoolExecutor(given.jobs) as pool:
-        found = dict(zip(given.cores, pool.map(lambda cores: [at(cores, 0, 1)] + [
-            cheapest(cores, row["ipa"]["accuracy"] - short_of - 1e-9) for short_of in SHORT_OF], given.cores)))
-    row["adapted"], row["saved"] = {"weights as IPA's": [each[0] for each in found.values()]}, {}
-    for k, short_of in enumerate(SHORT_OF):
-        best = min((each[k + 1] for each in found.values() if each[k + 1]), key=lambda each: each["cost"], default=None)
-        row["adapted"][str(short_of)] = best
-        row["saved"][str(short_of)] = 1 - best["cost"] / row["ipa"]["cost"] if best else None
+    wanted = row["ipa"]
+    who = [functools.partial(pool, cores) for cores in given.cores] + [replicas]
+    with concurrent.futures.ThreadPoolExecutor(given.jobs) as threads:
+        tuned = list(threads.map(lambda at: {str(short_of): cheapest(at, wanted, wanted["accuracy"] - short_of)
+                                             for short_of in SHORT_OF}, who))
+    row["adapted"] = [pool(cores, 0, 1) for cores in given.cores]
+    row["cost by it"] = [each["cost"] / wanted["cost"] for each in row["adapted"]]
+    row["tuned"] = {}
+    for short_of in map(str, SHORT_OF):
+        best = min((each[short_of] for each in tuned[:-1] if each[short_of]), key=lambda each: each["cost"], default=None)
+        theirs = tuned[-1][short_of]
+        row["tuned"][short_of] = {"adapted": best, "ipa": theirs,
+                                  "cost by it": best["cost"] / theirs["cost"] if best and theirs else None}
 
 
 def beyond_capacity(given, name, problem, loads, row):
@@ -196,7 +210,6 @@ def main():
     parser.add_argument("--seconds", type=int, default=300, help="of the load in overload")
     parser.add_argument("--model", type=pathlib.Path, help="IPA's forecast, .onnx; else reactive")
     parser.add_argument("--weight", type=float, default=pipelines.PERCENT, help="of accuracies; 1: as IPA's runs")
-    parser.add_argument("--variants", choices=("planned", "any"), default="planned", help="of an adapter's plans")
     parser.add_argument("--jobs", type=int, default=1, help="simulations at once")
     parser.add_argument("--cores", nargs="+", type=int, default=CORES, help="of an adapted worker")
     given = parser.parse_args()
