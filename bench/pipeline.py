@@ -87,7 +87,7 @@ def cbc(document, at=latency):
     with tempfile.TemporaryDirectory() as folder:
         lp, solution = pathlib.Path(folder, "pipeline.lp"), pathlib.Path(folder, "solution")
         names = [[f"x{s}_{o}" for o in range(len(rows))] for s, rows in enumerate(choices)]
-        sums = lambda k: " ".join(f"{row[k]:+.15g} {name}" for rows, own in zip(choices, names)
+        sums = lambda k: " ".join(f"{row[k]:+.12f} {name}" for rows, own in zip(choices, names)
                                   for row, name in zip(rows, own))
         text = f"Maximize\n obj: {sums(2)}\nSubject To\n sla: {sums(3)} <= {document['sla_ms']:.15g}\n"
         text += "".join(f" one{s}: {' + '.join(own)} = 1\n" for s, own in enumerate(names))
