@@ -366,11 +366,12 @@ void Driver::land(const std::shared_ptr<Flight>& flight, BatchResult result) {
     passenger.failed = !(passenger.base_model ? passenger.answer : result.parts[i]).ok();
   }
   events_.enqueue(flight);
+  auto run = flight->run;  // a copy: the owner reads the flight's from now on
   for (size_t i = 0; i < result.parts.size(); ++i) {
     const Flight::Passenger& passenger = flight->passengers[i];
     if (passenger.base_model) continue;
-    flight->run.choice.joined = i >= flight->chosen;
-    passenger.job->answered(passenger.index, std::move(result.parts[i]), flight->run);
+    run.choice.joined = i >= flight->chosen;
+    passenger.job->answered(passenger.index, std::move(result.parts[i]), run);
     // What a reply led to may run on another worker while this one still replies.
     if (i == 0 && result.parts.size() > 1 && serving_ > 1) turns_.call();
   }
