@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "model/latency_at.h"
-#include "plan/pipeline/pipeline_planner.h"
 #include "policy/tree/node.h"
 
 namespace fermata::simulate {
@@ -38,13 +37,12 @@ std::vector<double> items_by_stage(const SimulatedPipeline& pipeline) {
 plan::PipelineVariant variant_of(const std::string& name, double accuracy,
                                  const LatencyModel& latency, uint32_t max_batch,
                                  const std::vector<uint32_t>& sizes) {
-  TableLatency table;
-  for (const uint32_t size : sizes) {
-    const auto ms = latency_ms(latency, size);
-    if (ms && size <= max_batch) table.points_ms[size] = *ms;
-  }
-  if (table.points_ms.empty()) table.points_ms[1] = latency_ms(latency, 1).value_or(1);
-  return {.name = name, .accuracy = accuracy, .cost = 1 / kShares, .latency = std::move(table)};
+  return {.name = name,
+          .accuracy = accuracy,
+          .cost = 1 / kShares,
+          .latency = plan::latency_at_sizes(sizes, [&](uint32_t size) {
+            return size <= max_batch ? latency_ms(latency, size) : std::nullopt;
+          })};
 }
 
 }  // namespace
@@ -130,9 +128,7 @@ std::optional<Adaptation::Change> Adaptation::step(Time now, const Counts& count
 void Adaptation::decide(Planned& pipeline) {
   const plan::PipelineDecision decision =
       pipeline.planner->decide(plan::demands_of(pipeline.forecast));
-  plan::PipelinePlan plan = decision.answer;
-  if (!plan.feasible) plan = plan::plan_most(decision.problem);
-  if (!plan.feasible) plan.stages = pipeline.planner->fastest();
+  const plan::PipelinePlan plan = pipeline.planner->to_run(decision);
   pipeline.cost = plan.cost;
   pipeline.variants.clear();
   for (size_t s = 0; s < plan.stages.size(); ++s) {

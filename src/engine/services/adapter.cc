@@ -20,15 +20,12 @@ plan::PipelineAdapterOptions planner_options(const AdapterOptions& options, doub
   return made;
 }
 
-// At the batch sizes that the planner may take.
 LatencyModel table_of(const LatencyTable& latency, const std::vector<uint32_t>& sizes,
                       double ratio) {
-  TableLatency table;
-  for (const uint32_t size : sizes) {
-    if (size <= latency.max_batch()) table.points_ms[size] = latency(size).millis() * ratio;
-  }
-  if (table.points_ms.empty()) table.points_ms[1] = latency(1).millis() * ratio;
-  return table;
+  return plan::latency_at_sizes(sizes, [&](uint32_t size) {
+    return size <= latency.max_batch() ? std::optional(latency(size).millis() * ratio)
+                                       : std::nullopt;
+  });
 }
 
 }  // namespace
@@ -168,10 +165,8 @@ const AdapterDecision& Adapter::decide(const Pipeline& pipeline, const StageMeas
   planner_.measured(std::move(problem.stages), sla_ms);
   AdapterDecision decision{service_, ++decisions_, 0, planner_.decide(demands()), options_.cores};
   decision.forecast_rps = decision.decision.demand.forecast_rps;
-  if (!decision.decision.answer.feasible) {
-    ++infeasible_;
-    most_ = plan::plan_most(decision.decision.problem);
-  }
+  infeasible_ += decision.decision.answer.feasible ? 0 : 1;
+  runs_now_ = planner_.to_run(decision.decision);
   last_.insert(last_.begin(), std::move(decision));
   if (last_.size() > kKept) last_.pop_back();
   return last_.front();
@@ -190,27 +185,16 @@ std::map<std::string, std::string> Adapter::variants() const {
   return variants;
 }
 
-// Where even the least rate is too much, the fastest.
-std::vector<plan::PipelineStagePlan> Adapter::stages_to_run() const {
-  const plan::PipelineDecision& newest = last_.front().decision;
-  if (newest.answer.feasible) return newest.answer.stages;
-  if (most_.feasible) return most_.stages;
-  return planner_.fastest();
-}
-
 PipelineStatistics Adapter::statistics() const {
   PipelineStatistics row{.service = service_, .decisions = decisions_, .infeasible = infeasible_};
   if (last_.empty()) return row;
   const AdapterDecision& newest = last_.front();
   row.forecast_rps = newest.forecast_rps;
-  const plan::PipelinePlan& answer = newest.decision.answer;
-  const plan::PipelineProblem& problem = newest.decision.problem;
-  row.cost = answer.feasible ? answer.cost : most_.cost;
-  row.accuracy = answer.feasible ? answer.accuracy : most_.accuracy;
-  const std::vector<plan::PipelineStagePlan> stages = stages_to_run();
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const plan::PipelineStage& stage = problem.stages[s];
-    const plan::PipelineStagePlan& plan = stages[s];
+  row.cost = runs_now_.cost;
+  row.accuracy = runs_now_.accuracy;
+  for (size_t s = 0; s < runs_now_.stages.size(); ++s) {
+    const plan::PipelineStage& stage = newest.decision.problem.stages[s];
+    const plan::PipelineStagePlan& plan = runs_now_.stages[s];
     row.stages.push_back(
         {stage.name, stage.variants[plan.variant].name, plan.batch, plan.replicas / shares_});
   }

@@ -65,8 +65,6 @@ class Adapter {
   Adapter(const ServiceOptions& options, const WorkerOptions& workers,
           std::unique_ptr<ForecastModel> forecast);
   std::vector<plan::PipelineDemand> demands() const;
-  // Of the last decision, what runs.
-  std::vector<plan::PipelineStagePlan> stages_to_run() const;
   // Of the route's batches, measured over profiled time; none before any.
   MeasuredRuns::Sums look_at(const std::string& route, VariantId variant,
                              const LatencyTable& believed, const StageMeasures& measures);
@@ -85,7 +83,7 @@ class Adapter {
   uint64_t seconds_ = 0, decisions_ = 0, infeasible_ = 0;
   plan::PipelineAdapter planner_;
   std::vector<AdapterDecision> last_;
-  plan::PipelinePlan most_;  // where the last answer is not feasible: what comes next to it
+  plan::PipelinePlan runs_now_;  // by the last decision
   std::map<std::string, MeasuredRuns> runs_;  // by route
 };
 

@@ -53,6 +53,16 @@ std::vector<PipelineDemand> demands_of(const estimate::BurstForecast& forecast) 
   return demands;
 }
 
+TableLatency latency_at_sizes(const std::vector<uint32_t>& sizes,
+                              absl::FunctionRef<std::optional<double>(uint32_t)> ms) {
+  TableLatency table;
+  for (const uint32_t size : sizes) {
+    if (const auto known = ms(size)) table.points_ms[size] = *known;
+  }
+  if (table.points_ms.empty()) table.points_ms[1] = ms(1).value_or(1);
+  return table;
+}
+
 PipelineAdapter::PipelineAdapter(PipelineAdapterOptions options) : options_(std::move(options)) {
   PipelineProblem& problem = options_.problem;
   for (size_t s = 0; s < problem.stages.size(); ++s) {
@@ -115,6 +125,13 @@ std::vector<PipelineStagePlan> PipelineAdapter::translated(const PipelinePlan& p
     if (options_.method == PipelineMethod::kRim) stages[s].replicas = options_.replicas[s];
   }
   return stages;
+}
+
+PipelinePlan PipelineAdapter::to_run(const PipelineDecision& decision) const {
+  if (decision.answer.feasible) return decision.answer;
+  PipelinePlan most = plan_most(decision.problem);
+  if (!most.feasible) most.stages = fastest();
+  return most;
 }
 
 std::vector<PipelineStagePlan> PipelineAdapter::fastest() const {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "estimate/forecast.h"
 #include "plan/pipeline/pipeline_problem.h"
 
@@ -32,6 +34,11 @@ struct PipelineDemand {
   double forecast_rps = 0;
   double wait_ms = 0;
 };
+
+// A variant's latency at the batch sizes that may be planned, of those that it can run; of one item
+// where it can run none of them. `ms`: at a size, none where that is too large.
+TableLatency latency_at_sizes(const std::vector<uint32_t>& sizes,
+                              absl::FunctionRef<std::optional<double>(uint32_t)> ms);
 
 // The highest second, and bursts that an SLA may let wait.
 std::vector<PipelineDemand> demands_of(const estimate::BurstForecast& forecast);
@@ -64,10 +71,12 @@ class PipelineAdapter {
   void measured(std::vector<PipelineStage> stages, double sla_ms);
   // Of the last decision; in the problem's own variants. Empty before the first.
   const std::vector<PipelineStagePlan>& current() const { return current_; }
-  // What may run that takes least, on as many replicas as are allowed.
-  std::vector<PipelineStagePlan> fastest() const;
+  // What runs by a decision where the plan before does not stay: its answer, else what carries most
+  // of its rate, else what may run that takes least, on as many replicas as are allowed.
+  PipelinePlan to_run(const PipelineDecision& decision) const;
 
  private:
+  std::vector<PipelineStagePlan> fastest() const;
   PipelineDecision decision_for(const PipelineDemand& demand) const;
   std::vector<PipelineStagePlan> translated(const PipelinePlan& plan) const;
 
