@@ -16,7 +16,6 @@ namespace fermata::simulate {
 namespace {
 
 constexpr size_t kMostStages = 1000;
-constexpr double kLargestWeight = 1e9;
 
 // Several variants under a name of the stage's own; the first of them to be added.
 void read_stage_variants(Reader value, const SimulatedPipeline& pipeline, SimulatedStage& stage,
@@ -103,11 +102,7 @@ SimulatedAdapter read_adapter(Reader value) {
   adapter.quantile = fields["quantile"].between(0.01, 0.99, adapter.quantile);
   adapter.margin = fields["margin"].between(0.01, 100, adapter.margin);
   adapter.variants = fields["variants"].choice({"planned", "any"}, 0) == 0;
-  plan::PipelineProblem& limits = adapter.limits;
-  limits.alpha = fields["alpha"].between(0, kLargestWeight, 10.0);
-  limits.beta = fields["beta"].between(0, kLargestWeight, 1.0);
-  limits.delta = fields["delta"].between(0, kLargestWeight, 1e-6);
-  limits.batch_sizes = plan::read_pipeline_batch_sizes(fields["batch_sizes"]);
+  plan::read_pipeline_adapter_limits(fields, adapter.limits);
   return adapter;
 }
 

@@ -137,6 +137,13 @@ std::vector<uint32_t> read_pipeline_batch_sizes(Reader value) {
   return sizes;
 }
 
+void read_pipeline_adapter_limits(ObjectReader& fields, PipelineProblem& limits) {
+  limits.alpha = fields["alpha"].between(0, kLargestWeight, 10.0);
+  limits.beta = fields["beta"].between(0, kLargestWeight, 1.0);
+  limits.delta = fields["delta"].between(0, kLargestWeight, 1e-6);
+  limits.batch_sizes = read_pipeline_batch_sizes(fields["batch_sizes"]);
+}
+
 LatencyModel read_pipeline_latency(Reader value, const std::vector<uint32_t>& batch_sizes) {
   LatencyModel latency = read_latency(value);
   for (const uint32_t batch : batch_sizes) {

@@ -23,6 +23,9 @@ Json write_pipeline_plan(const PipelineProblem& problem, const PipelinePlan& pla
 std::vector<uint32_t> read_pipeline_batch_sizes(Reader value);
 LatencyModel read_pipeline_latency(Reader value, const std::vector<uint32_t>& batch_sizes);
 
+// Weights and batch sizes that an adapter plans with, where they are missing its defaults.
+void read_pipeline_adapter_limits(ObjectReader& fields, PipelineProblem& limits);
+
 // Where a user gives none: 5 times the mean latency of the stage's variants for a batch of one,
 // added up along the longest path (section 4.2).
 double derived_sla_ms(const PipelineProblem& problem);

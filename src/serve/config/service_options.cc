@@ -207,7 +207,6 @@ void read_stage(Reader entry, ObjectReader& own, const std::string& pipeline,
 }
 
 engine::AdapterOptions adapter_options(Reader reader, operators::Resolve resolve) {
-  constexpr double kLargestWeight = 1e9;
   engine::AdapterOptions options;
   ObjectReader fields = reader.object();
   options.interval = Duration::seconds(fields["interval_s"].integer(1, 86'400, 10));
@@ -225,12 +224,9 @@ engine::AdapterOptions adapter_options(Reader reader, operators::Resolve resolve
   }
   options.margin = fields["margin"].between(0.01, 100, options.margin);
   plan::PipelineProblem& limits = options.limits;
-  limits.alpha = fields["alpha"].between(0, kLargestWeight, 10.0);
-  limits.beta = fields["beta"].between(0, kLargestWeight, 1.0);
-  limits.delta = fields["delta"].between(0, kLargestWeight, 1e-6);
+  plan::read_pipeline_adapter_limits(fields, limits);
   limits.accuracy =
       static_cast<plan::PipelineAccuracy>(fields["accuracy"].choice({"pas", "pas-prime"}, 0));
-  limits.batch_sizes = plan::read_pipeline_batch_sizes(fields["batch_sizes"]);
   limits.max_replicas = fields["max_replicas"].positive(limits.max_replicas);
   limits.max_cost = fields["max_cost"].positive(limits.max_cost);
   options.dedicated = fields["replicas"].choice({"shared", "dedicated"}, 0) == 1;
