@@ -30,13 +30,9 @@ constexpr Duration kShortestSlo = Duration::millis(1), kLongestSlo = Duration::s
 }  // namespace
 
 StreamSessions::StreamSessions(StreamSettings settings)
-    : settings_(std::move(settings)), current_(settings_.workers, 0) {}
-
-double StreamSessions::highest_accuracy() const {
-  double highest = 0;
-  for (const auto& variant : settings_.variants) highest = std::max(highest, variant.accuracy);
-  return highest;
-}
+    : settings_(std::move(settings)),
+      highest_accuracy_(highest_accuracy(settings_.variants)),
+      current_(settings_.workers, 0) {}
 
 absl::StatusOr<StreamSessions::Session*> StreamSessions::find_or_add(const StreamFrame& frame,
                                                                      Time now) {
@@ -88,9 +84,9 @@ absl::Status StreamSessions::update(const StreamFrame& frame, Session& session, 
     return invalid("stream_slo is {} us, expected {} to {}", frame.slo->micros(),
                    kShortestSlo.micros(), kLongestSlo.micros());
   }
-  if (frame.min_accuracy && outside(*frame.min_accuracy, 0, highest_accuracy())) {
+  if (frame.min_accuracy && outside(*frame.min_accuracy, 0, highest_accuracy_)) {
     return invalid("stream_min_accuracy is {}, expected 0 to {}, the most accurate DNN's",
-                   *frame.min_accuracy, highest_accuracy());
+                   *frame.min_accuracy, highest_accuracy_);
   }
   if (frame.bandwidth_mbps && !(*frame.bandwidth_mbps > 0)) {
     return invalid("stream_bandwidth is {} Mbit/s, expected a positive number",

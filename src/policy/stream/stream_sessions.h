@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -43,6 +44,14 @@ struct StreamSettings {
   uint32_t most_clients = 256;
   double most_rate_rps = 120;  // of one client
 };
+
+// Of variants in whatever type says their accuracy; 0: there are none.
+template <class Variants>
+double highest_accuracy(const Variants& variants) {
+  double highest = 0;
+  for (const auto& variant : variants) highest = std::max(highest, variant.accuracy);
+  return highest;
+}
 
 // What a client says of itself with a frame. What it leaves out stays as it was.
 struct StreamFrame {
@@ -131,7 +140,6 @@ class StreamSessions {
   };
   using Sessions = std::map<std::string, Session, std::less<>>;
 
-  double highest_accuracy() const;
   Sessions::iterator forget(Sessions::iterator session);
   absl::StatusOr<Session*> find_or_add(const StreamFrame& frame, Time now);
   absl::Status update(const StreamFrame& frame, Session& session, Time now);
@@ -148,6 +156,7 @@ class StreamSessions {
   void set_phases(const plan::StreamPlan::Worker& worker, std::vector<Session*> members);
 
   StreamSettings settings_;
+  const double highest_accuracy_;  // of its variants
   Sessions sessions_;
   std::set<std::pair<uint64_t, std::string>> owned_;  // clients by the connection they have
   std::vector<uint32_t> current_;  // by worker

@@ -289,9 +289,8 @@ engine::StreamOptions stream_options(ObjectReader& fields) {
   policy::StreamSettings& s = options.settings;
   s.period = Duration::from_millis(fields["period_ms"].between(50, 60'000, s.period.millis()));
   s.slack = Duration::from_millis(fields["slack_ms"].between(0, 10'000, s.slack.millis()));
-  double highest = 0;
-  for (const auto& variant : options.variants) highest = std::max(highest, variant.accuracy);
-  s.min_accuracy = fields["min_accuracy"].between(0, highest, 0.0);
+  s.min_accuracy =
+      fields["min_accuracy"].between(0, policy::highest_accuracy(options.variants), 0.0);
   s.phases = fields["phases"].boolean(false);
   s.phased_wait = fields["phased_wait"].between(0, 1, s.phased_wait);
   s.most_clients = static_cast<uint32_t>(
