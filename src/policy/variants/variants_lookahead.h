@@ -133,6 +133,7 @@ class VariantsLookahead {
   std::vector<plan::Residency> residency_;
   Play play_;
   std::vector<Time> free_at_;  // as the play has it
+  Time next_arrival_;          // of the last turn that found nothing to do
   double value_ = 0, real_value_ = 0;
   double most_ = 0;  // the value of best_
   size_t near_ = 0;  // its price

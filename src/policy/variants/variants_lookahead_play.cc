@@ -37,10 +37,10 @@ double VariantsLookahead::play(double price, Order order) {
   play_.run(
       [&](uint32_t worker, Time now) {
         const std::optional<Time> end = turn(worker, now, price, order);
-        free_at_[worker] = end ? *end : next_arrival(now);
+        free_at_[worker] = end.value_or(next_arrival_);
         return end;
       },
-      [this](Time now) { return next_arrival(now); });
+      [this](Time) { return next_arrival_; });
   leave_the_rest();
   return value_;
 }
@@ -51,7 +51,8 @@ std::optional<Time> VariantsLookahead::turn(uint32_t worker, Time now, double pr
   if (best_move(worker, now, sustained_price_, order, move, /*of_timeless=*/true)) {
     return run(move, worker, now, sustained_price_);
   }
-  if (!next_arrival(now).is_infinite()) return std::nullopt;
+  next_arrival_ = next_arrival(now);
+  if (!next_arrival_.is_infinite()) return std::nullopt;
   free_ = true;
   const bool found = best_move(worker, now, 0, order, move);
   const std::optional<Time> end = found ? std::optional(run(move, worker, now, 0)) : std::nullopt;
