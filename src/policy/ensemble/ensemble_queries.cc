@@ -226,8 +226,15 @@ Time EnsembleQueries::moment_of(const Query& query) const {
 void EnsembleQueries::place(Query& query) {
   const bool open =
       !query.withdrawn && (query.had() | query.failed) != ensembles_[query.ensemble].all();
-  open ? void(open_.insert(&query)) : void(open_.erase(&query));
-  open&& query.had() == 0 ? void(unanswered_.insert(&query)) : void(unanswered_.erase(&query));
+  const auto put = [&query](ByDeadline& into, bool there) {
+    if (there) {
+      into.insert(&query);
+    } else {
+      into.erase(&query);
+    }
+  };
+  put(open_, open);
+  put(unanswered_, open && query.had() == 0);
 }
 
 void EnsembleQueries::set_moment(Entry& entry) {
