@@ -78,9 +78,9 @@ def read(name):
 
 
 def left(earlier):
-    """What drew the numbers that stay of an earlier run whose others are measured again: where that run had itself
-    left them, the run before."""
-    return earlier.get("drawn_before") or earlier.get("drawn")
+    """What drew the numbers that stay of an earlier run whose others are measured again: that run, and those whose
+    numbers it had left itself, the latest first. A run stays in the list when none of its numbers does."""
+    return [run for run in [earlier.get("drawn"), *earlier.get("drawn_before", [])] if run]
 
 
 def write(name, document, indent=2, before=None, **more):

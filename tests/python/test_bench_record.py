@@ -46,9 +46,9 @@ def test_is_refused_outside_of_a_checkout(tmp_path):
 def test_what_an_earlier_run_left_keeps_what_drew_it():
     sys.path.insert(0, str(ROOT / "bench"))
     import record
-    assert record.left({"drawn": "first"}) == "first"
-    assert record.left({"drawn": "second", "drawn_before": "first"}) == "first"
-    assert record.left({}) is None
+    assert record.left({"drawn": "first"}) == ["first"]
+    assert record.left({"drawn": "third", "drawn_before": ["second", "first"]}) == ["third", "second", "first"]
+    assert record.left({}) == []
 
 
 def test_a_command_does_not_say_where_files_lie_here(tmp_path):
