@@ -20,6 +20,7 @@ namespace fermata::serve {
 namespace {
 
 constexpr std::chrono::milliseconds kDrainPoll(5);
+constexpr Duration kArrivalGrace = Duration::seconds(2);  // of half a request, when it stops
 
 constexpr size_t kMiB = 1 << 20;
 
@@ -33,6 +34,7 @@ HttpOptions http_options(const ListenOptions& listen, uint16_t port, size_t max_
   options.budget = budget;
   options.connection_bytes = listen.memory_mb * kMiB / 4;
   options.max_connections = max_connections;
+  options.arrival_grace = kArrivalGrace;
   return options;
 }
 
@@ -46,6 +48,7 @@ GrpcOptions grpc_options(const ListenOptions& listen, size_t max_connections,
   options.budget = budget;
   options.admin = serves_admin(listen);
   options.connection_bytes = listen.memory_mb * kMiB / 4;
+  options.arrival_grace = kArrivalGrace;
   return options;
 }
 

@@ -326,6 +326,46 @@ TEST_F(GrpcFrontEndTest, AStreamWithoutRequestsDoesNotHoldAStop) {
   stop.join();
 }
 
+// Neither does one that watches the server's health.
+TEST_F(GrpcFrontEndTest, ACallWhoseMessageNeverComesDoesNotHoldAStop) {
+  grpc::GenericStub stub(channel_);
+  grpc::CompletionQueue queue;
+  void* tag;
+  bool ok = false;
+  const auto next = [&] { return queue.Next(&tag, &ok) && ok; };
+  grpc::ClientContext half_context, watch_context;
+  const auto half =
+      stub.PrepareCall(&half_context, "/inference.GRPCInferenceService/ModelInfer", &queue);
+  half->StartCall(nullptr);
+  ASSERT_TRUE(next());
+  const auto watch = stub.PrepareCall(&watch_context, "/grpc.health.v1.Health/Watch", &queue);
+  watch->StartCall(nullptr);
+  ASSERT_TRUE(next());
+  const grpc::Slice of_all("");
+  watch->WriteLast(grpc::ByteBuffer(&of_all, 1), {}, nullptr);
+  ASSERT_TRUE(next());
+  grpc::ByteBuffer health;
+  watch->Read(&health, nullptr);
+  ASSERT_TRUE(next());
+  engine_->hold = true;
+  grpc::Status busy;
+  ModelInferResponse response;
+  std::thread call([&] { busy = infer(good(), response); });
+  engine_->wait_held(1);  // the heads of the calls before it have come too
+  std::thread stop([this] { server_->stop(Duration::seconds(3600)); });
+  grpc::Status end;
+  half->Finish(&end, nullptr);
+  engine_->release();
+  call.join();
+  EXPECT_TRUE(busy.ok()) << busy.error_message();
+  stop.join();
+  EXPECT_TRUE(next());
+  EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE) << end.error_message();
+  watch_context.TryCancel();
+  watch->Finish(&end, nullptr);
+  EXPECT_TRUE(next());
+}
+
 TEST(GrpcStatus, TooManyItemsAreTheClientsFault) {
   const grpc::Status status = grpc_status(absl::OutOfRangeError("9 items"));
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);

@@ -113,6 +113,22 @@ TEST_F(HttpShardTest, OneThatWasGivenUpWhileItWaitedDoesNotGoOn) {
   EXPECT_THAT(received(ends), IsEmpty());
 }
 
+TEST_F(HttpShardTest, OneThatSendsOnAndOnIsGivenUpWhileTheServerStops) {
+  options_.arrival_grace = Duration::seconds(60);
+  Ends& ends = stalled_.front();
+  draining_ = true;
+  first_.drain();
+  const auto stopped = now();
+  EXPECT_FALSE(ends.server->overdue(stopped));
+  boost::asio::write(ends.client, boost::asio::buffer("x", 1));
+  while (ends.server->heard() < stopped) turn(first_);
+  EXPECT_TRUE(ends.server->overdue(now() + std::chrono::seconds(60)));
+  ends.server->give_up();
+  while (turn(first_) > 0) {
+  }
+  EXPECT_THAT(received(ends), StartsWith("HTTP/1.1 503"));
+}
+
 TEST_F(HttpShardTest, AsManyStalledBodiesOfAnotherShardEndAsOneNeeds) {
   const auto all_stall = [&] {
     return std::all_of(stalled_.begin(), stalled_.end(),

@@ -32,7 +32,9 @@ constexpr size_t kLongestWhy = 4096;
 class UnaryInfer final : public grpc::ServerUnaryReactor {
  public:
   UnaryInfer(GrpcHouse& house, grpc::CallbackServerContext& context, grpc::ByteBuffer& response)
-      : house_(house), context_(context), response_(response) {}
+      : house_(house), context_(context), response_(response) {
+    house_.under_way.fetch_add(1, std::memory_order_relaxed);
+  }
 
   void start(grpc::ByteBuffer& request) {
     house_.counters.begin();
@@ -50,7 +52,10 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
   void OnCancel() override {
     if (!job_.is_none()) house_.engine.cancel(job_);
   }
-  void OnDone() override { delete this; }
+  void OnDone() override {
+    house_.under_way.fetch_sub(1, std::memory_order_relaxed);
+    delete this;
+  }
   // Both are short and never block: gRPC may run them where it is, instead of
   // waking a thread of its executor for each.
   bool InternalInlineable() override { return true; }

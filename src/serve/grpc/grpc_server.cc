@@ -1,10 +1,13 @@
 #include "serve/grpc/grpc_server.h"
 
+#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 
+#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <chrono>
+#include <future>
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
@@ -19,6 +22,7 @@ namespace {
 constexpr int kHandshakeLimitMs = 10'000;  // from a connection to the client's first settings
 constexpr int kCallsOfAConnection = 1024;  // at a time; a client waits with the next
 constexpr int kMetadataBytes = 16 * 1024;
+constexpr std::chrono::milliseconds kLookAgain(20);
 constexpr int kProbeAfterMs = 120'000, kProbeLimitMs = 20'000;  // of a client that is silent
 
 void bound(grpc::ServerBuilder& builder, const GrpcOptions& options) {
@@ -45,6 +49,7 @@ struct GrpcServerImpl {
   boost::asio::io_context& io;
   std::unique_ptr<GrpcListener> listener;
   GrpcHouse house;
+  const Duration arrival_grace;
   GrpcService service{house};
   ReflectionService reflection{house};
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
@@ -71,7 +76,9 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
                                                                   options.budget,
                                                                   options.connection_bytes,
                                                                   {},
-                                                                  {}}});
+                                                                  {},
+                                                                  {}},
+                                                                 options.arrival_grace});
   // Debian builds Abseil with its search for deadlocks, which every lock inside gRPC pays for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::EnableDefaultHealthCheckService(true);
@@ -105,11 +112,22 @@ void GrpcServer::set_serving(bool serving) {
   health->SetServingStatus("inference.GRPCInferenceService", serving);
 }
 
+// gRPC waits for every call whose head has come, and tells us of one when its message has: where
+// none that we know of is left, it is told to close the others' connections.
 void GrpcServer::stop(Duration patience) {
   boost::asio::post(impl_->io, [&listener = *impl_->listener] { listener.close(); });
   impl_->house.streams.drain();
-  impl_->server->Shutdown(std::chrono::system_clock::now() +
-                          std::chrono::nanoseconds(patience.nanos()));
+  const auto ended = std::async(std::launch::async, [this, patience] {
+    impl_->server->Shutdown(std::chrono::system_clock::now() +
+                            std::chrono::nanoseconds(patience.nanos()));
+  });
+  auto next = std::chrono::steady_clock::now() +
+              std::chrono::nanoseconds(std::min(impl_->arrival_grace, patience).nanos());
+  while (ended.wait_until(next) != std::future_status::ready) {
+    next = std::chrono::steady_clock::now() + kLookAgain;
+    if (impl_->house.under_way.load() > 0) continue;
+    grpc_server_cancel_all_calls(impl_->server->c_server());
+  }
   impl_->server->Wait();
 }
 

@@ -28,6 +28,9 @@ struct GrpcOptions {
   // connection): messages, what they unpack to, replies.
   std::shared_ptr<ByteBudget> budget;  // none: without limit
   size_t connection_bytes = size_t{1} << 30;
+  // After stop() calls whose message has not come whole, and health watches, end when no other is
+  // under way.
+  Duration arrival_grace;
 };
 
 // inference.GRPCInferenceService and grpc.health.v1.Health on gRPC's callback

@@ -65,15 +65,18 @@ Unary ask_admin(const GrpcHouse& house, Context context, In from, Out to, Call c
 
 // A load or an unload, whose response is empty and comes later.
 template <class Request, class Response>
-Unary begin(const GrpcHouse& house, Context context, In from, Out to,
+Unary begin(GrpcHouse& house, Context context, In from, Out to,
             void (Operations::*call)(const Request&, Operations::Done)) {
   Request request;
   absl::Status bad = house.admin ? read(house, context, from, request) : admin_is_off();
   if (bad.ok()) bad = write(Response(), to);
   if (!bad.ok()) return finish(context, bad);
   auto* reactor = context->DefaultReactor();
-  (house.operations.*call)(
-      request, [reactor](absl::Status status) { reactor->Finish(grpc_status(status)); });
+  house.under_way.fetch_add(1, std::memory_order_relaxed);
+  (house.operations.*call)(request, [reactor, &house](absl::Status status) {
+    reactor->Finish(grpc_status(status));
+    house.under_way.fetch_sub(1, std::memory_order_relaxed);
+  });
   return reactor;
 }
 

@@ -1,5 +1,10 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
 #include "base/byte_budget.h"
 #include "engine/engine.h"
 #include "grpc_service.grpc.pb.h"
@@ -25,6 +30,7 @@ struct GrpcHouse {
   const size_t stream_bytes;
   FrontEndCounters counters;
   OpenStreams streams;
+  std::atomic<uint64_t> under_way = 0;  // calls that somebody works on, or whose answer is sent
 
   // What a message and the reply to it are held against: small ones, of which a connection has few
   // at a time, against what all may hold.

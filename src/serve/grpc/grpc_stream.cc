@@ -41,6 +41,7 @@ class StreamInfer final : public InferStream,
 
   void start() {
     self_ = shared_from_this();
+    house_.under_way.fetch_add(1, std::memory_order_relaxed);
     read_next();
     house_.streams.add(self_);
   }
@@ -86,6 +87,7 @@ class StreamInfer final : public InferStream,
   }
   void OnDone() override {
     house_.streams.remove(this);
+    house_.under_way.fetch_sub(1, std::memory_order_relaxed);
     if (has_clients_) house_.engine.close_streams(owner_);
     self_.reset();
   }

@@ -22,8 +22,7 @@ constexpr size_t kRequestsUnderWay = 2;
 constexpr std::chrono::seconds kHeadLimit(60);     // from the first byte of a request to its head
 constexpr std::chrono::minutes kTransferLimit(5);  // for a body, a reply, and between requests
 constexpr std::chrono::seconds kLingerLimit(2);
-// Of half a request: of a body where its memory is wanted, of any while the server stops.
-constexpr std::chrono::seconds kStallLimit(1);
+constexpr std::chrono::seconds kStallLimit(1);  // of half a body whose memory is wanted
 constexpr size_t kOverhead = 1024;              // what a request takes beside its body
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kHeadEnds = "\r\n", kHeadEndsLast = "Connection: close\r\n\r\n";
@@ -105,10 +104,12 @@ void HttpConnection::touch() {
 
 bool HttpConnection::overdue(Moment now) const {
   if (web_ != nullptr) return web_->waits_for_client() && now - since_ > kTransferLimit;
+  const bool is_patient = now < shard_.patient_until;
+  if (web_ != nullptr && web_->idle() && !is_patient) return true;
   if (closing_) return now - since_ > kLingerLimit;
   if (writing_) return now - since_ > kTransferLimit;
   if (!slots_.empty() || waiting_) return false;  // it waits for us
-  if (shard_.draining && parser_.inside() && now - heard_ > kStallLimit) return true;
+  if (parser_.inside() && !is_patient) return true;
   const bool in_head = parser_.inside() && incoming_.empty();
   return now - since_ > (in_head ? std::chrono::seconds(kHeadLimit) : kTransferLimit);
 }

@@ -30,7 +30,10 @@ struct HttpShard {
   std::list<std::shared_ptr<HttpConnection>> open;  // the one longest unused first
   std::atomic<size_t> count = 0;
   std::chrono::steady_clock::time_point searched;  // when no body had stalled
-  HttpShard* next = this;                          // all shards of a server, round and round
+  // From when on half a request is not waited for.
+  std::chrono::steady_clock::time_point patient_until =
+      std::chrono::steady_clock::time_point::max();
+  HttpShard* next = this;  // all shards of a server, round and round
 
   // Closes the connection that has been without a request for longest. False: none is.
   bool evict();
@@ -41,8 +44,8 @@ struct HttpShard {
   // The same in the other shards, one after the other until one has one; then, on this shard's
   // thread, the connection goes on, if it still lives. False: there is no other.
   bool end_stalled_body_elsewhere(std::weak_ptr<HttpConnection> waiting);
-  // Ends those without a request; the others end with their reply, or when half of one has come and
-  // no more comes.
+  // Ends those without a request; the others end with their reply, those of half a request when the
+  // grace is over.
   void drain();
   void end();  // closes all
 };

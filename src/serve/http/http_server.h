@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/byte_budget.h"
+#include "base/time.h"
 #include "model/tensor.h"
 
 namespace boost::asio {
@@ -83,6 +84,8 @@ struct HttpOptions {
   std::shared_ptr<ByteBudget> budget;  // none: without limit
   size_t connection_bytes = size_t{4} << 30;
 };
+  // After drain() what has half come is given up, however its client goes on.
+  Duration arrival_grace;
 
 // HTTP/1.1 with keep-alive. A connection may have two requests under way, so
 // that reading goes on while one is running and a closed connection is noticed.
@@ -99,7 +102,8 @@ class HttpServer {
   size_t connections() const;  // that are open
   // An io thread, for others that wait for few events.
   boost::asio::io_context& io();
-  // No new connections; every open one ends with its next reply, those without a request at once.
+  // No new connections; every open one ends with its next reply, those without a request at once,
+  // those of half a request after the grace.
   void drain();
   // Ends the io threads and closes what is open: no handler runs any more. Exchanges that are still
   // held must be gone before the server is destroyed.

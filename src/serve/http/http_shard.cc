@@ -68,6 +68,8 @@ bool HttpShard::end_stalled_body_elsewhere(std::weak_ptr<HttpConnection> waiting
 void HttpShard::drain() {
   const auto all = open;
   for (const auto& connection : all) connection->finish_when_idle();
+  patient_until =
+      std::chrono::steady_clock::now() + std::chrono::nanoseconds(options.arrival_grace.nanos());
 }
 
 void HttpShard::end() {
