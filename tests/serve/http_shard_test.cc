@@ -41,7 +41,9 @@ class HttpShardTest : public ::testing::Test, public HttpHandler {
   }
   void request(HttpExchange exchange) override {
     ++requests_;
-    exchange.respond({});
+    HttpResponse response;
+    response.body.assign(reply_bytes_, 'x');
+    exchange.respond(std::move(response));
   }
   void opened(uint64_t) override {}
   void closed(uint64_t) override {}
@@ -89,6 +91,7 @@ class HttpShardTest : public ::testing::Test, public HttpHandler {
   std::vector<Ends> stalled_;
   uint64_t ids_ = 0;
   int requests_ = 0;
+  size_t reply_bytes_ = 0;
 };
 
 TEST_F(HttpShardTest, ABodyThatWaitsForMemoryIsNoSlowOne) {
@@ -127,6 +130,16 @@ TEST_F(HttpShardTest, OneThatSendsOnAndOnIsGivenUpWhileTheServerStops) {
   while (turn(first_) > 0) {
   }
   EXPECT_THAT(received(ends), StartsWith("HTTP/1.1 503"));
+}
+
+TEST_F(HttpShardTest, OneThatDoesNotReadItsReplyGivesWayToANewOne) {
+  options_.budget = nullptr;
+  reply_bytes_ = size_t{64} << 20;  // more than lies between two sockets
+  Ends ends = begin(second_, 0, 0);
+  while (requests_ == 0) turn(second_);
+  EXPECT_FALSE(second_.evict(now()));
+  EXPECT_TRUE(second_.evict(now() + std::chrono::minutes(1)));
+  EXPECT_TRUE(second_.open.empty());
 }
 
 TEST_F(HttpShardTest, AsManyStalledBodiesOfAnotherShardEndAsOneNeeds) {

@@ -21,6 +21,7 @@ constexpr size_t kReadSize = 16 * 1024, kBodyReadSize = 64 * 1024;  // at most, 
 constexpr size_t kRequestsUnderWay = 2;
 constexpr std::chrono::seconds kHeadLimit(60);     // from the first byte of a request to its head
 constexpr std::chrono::minutes kTransferLimit(5);  // for a body, a reply, and between requests
+constexpr std::chrono::seconds kReadLimit(10);     // for a reply, where others want the connection
 constexpr std::chrono::seconds kLingerLimit(2);
 constexpr std::chrono::seconds kStallLimit(1);  // of half a body whose memory is wanted
 constexpr size_t kOverhead = 1024;              // what a request takes beside its body
@@ -103,15 +104,20 @@ void HttpConnection::touch() {
 }
 
 bool HttpConnection::overdue(Moment now) const {
-  if (web_ != nullptr) return web_->waits_for_client() && now - since_ > kTransferLimit;
   const bool is_patient = now < shard_.patient_until;
   if (web_ != nullptr && web_->idle() && !is_patient) return true;
+  if (web_ != nullptr) return web_->waits_for_client() && now - since_ > kTransferLimit;
   if (closing_) return now - since_ > kLingerLimit;
   if (writing_) return now - since_ > kTransferLimit;
   if (!slots_.empty() || waiting_) return false;  // it waits for us
   if (parser_.inside() && !is_patient) return true;
   const bool in_head = parser_.inside() && incoming_.empty();
   return now - since_ > (in_head ? std::chrono::seconds(kHeadLimit) : kTransferLimit);
+}
+
+bool HttpConnection::takes_long_to_read(Moment now) const {
+  const bool writes = web_ != nullptr ? web_->waits_for_client() : writing_;
+  return writes && now - since_ > kReadLimit;
 }
 
 bool HttpConnection::stalls(Moment now) const {

@@ -35,8 +35,9 @@ struct HttpShard {
       std::chrono::steady_clock::time_point::max();
   HttpShard* next = this;  // all shards of a server, round and round
 
-  // Closes the connection that has been without a request for longest. False: none is.
-  bool evict();
+  // Closes the connection that has been without a request for longest, else one whose client does
+  // not read its reply. False: there is none.
+  bool evict(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
   // Closes those whose client takes too long.
   void sweep();
   // Gives up the body of which nothing has come for longest. False: they all come.
@@ -73,8 +74,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void close();
   bool idle() const;  // no request is under way
   bool overdue(Moment now) const;
-  bool stalls(Moment now) const;           // half a body has come, and no more comes
-  Moment heard() const { return heard_; }  // of the body
+  bool takes_long_to_read(Moment now) const;  // its client, the reply
+  bool stalls(Moment now) const;              // half a body has come, and no more comes
+  Moment heard() const { return heard_; }     // of the body
   // Answers 408 where half a request has come, 503 while the server stops, else closes.
   void give_up();
   void finish_when_idle();

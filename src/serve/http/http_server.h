@@ -78,14 +78,15 @@ struct HttpOptions {
   uint32_t threads = 1;
   size_t max_body_bytes = size_t{1} << 30;  // of a longer one: 413
   // Beyond it the connection that has been without a request for longest is closed for a new
-  // one; where all have requests, the new one is turned away.
+  // one, or one whose client does not read its reply; where all are busy, the new one is turned
+  // away.
   size_t max_connections = 1024;
   // What all connections, and what each of them may hold: bodies, what they unpack to, replies.
   std::shared_ptr<ByteBudget> budget;  // none: without limit
   size_t connection_bytes = size_t{4} << 30;
-};
   // After drain() what has half come is given up, however its client goes on.
   Duration arrival_grace;
+};
 
 // HTTP/1.1 with keep-alive. A connection may have two requests under way, so
 // that reading goes on while one is running and a closed connection is noticed.

@@ -15,14 +15,16 @@ constexpr std::chrono::milliseconds kSearchEvery(10);  // where none was found: 
 
 }  // namespace
 
-bool HttpShard::evict() {
-  for (const auto& connection : open) {
-    if (!connection->idle()) continue;
-    const auto alive = connection;
+bool HttpShard::evict(std::chrono::steady_clock::time_point now) {
+  const auto close_first = [this](const auto& which) {
+    const auto found = std::find_if(open.begin(), open.end(), which);
+    if (found == open.end()) return false;
+    const auto alive = *found;
     alive->close();
     return true;
-  }
-  return false;
+  };
+  return close_first([](const auto& connection) { return connection->idle(); }) ||
+         close_first([now](const auto& connection) { return connection->takes_long_to_read(now); });
 }
 
 void HttpShard::sweep() {
@@ -66,10 +68,10 @@ bool HttpShard::end_stalled_body_elsewhere(std::weak_ptr<HttpConnection> waiting
 }
 
 void HttpShard::drain() {
-  const auto all = open;
-  for (const auto& connection : all) connection->finish_when_idle();
   patient_until =
       std::chrono::steady_clock::now() + std::chrono::nanoseconds(options.arrival_grace.nanos());
+  const auto all = open;
+  for (const auto& connection : all) connection->finish_when_idle();
 }
 
 void HttpShard::end() {
