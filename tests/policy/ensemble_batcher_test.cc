@@ -13,6 +13,7 @@ namespace fermata::policy {
 namespace {
 
 using testing::Each;
+using testing::ElementsAre;
 using testing::Field;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -130,6 +131,82 @@ TEST(EnsembleBatcher, EveryDecisionThatIsKeptCanBeReplayed) {
       EXPECT_EQ(ran, planned);
     }
     EXPECT_GE(started, 60u);
+  }
+}
+
+// One query of an ensemble whose second model takes 50 ms for 0.1 more.
+struct Dear {
+  using Row = std::vector<double>;
+  plan::PoolProblem problem;
+
+  Dear() {
+    problem.start = at_ms(0);
+    problem.workers = {{"w"}};
+    problem.models = {{"a", linear(0, 10, 1)}, {"b", linear(0, 50, 1)}};
+    ensemble({0, 1}, {0, 0.8, 0.8, 0.9});
+  }
+  void ensemble(std::vector<uint32_t> models, Row row) {
+    problem.queries.push_back({.id = std::to_string(problem.queries.size()),
+                               .ensemble = static_cast<uint32_t>(problem.ensembles.size()),
+                               .arrival = at_ms(0),
+                               .deadline = at_ms(1000),
+                               .open = (plan::Subset{1} << models.size()) - 1});
+    problem.ensembles.push_back({.name = "e" + std::to_string(problem.ensembles.size()),
+                                 .models = std::move(models),
+                                 .spread = Duration::millis(1000),
+                                 .slo = Duration::millis(1000),
+                                 .last = at_ms(0)});
+    problem.ensembles.back().utility =
+        std::make_shared<const plan::PoolProblem::Utilities>(1, std::move(row));
+  }
+  std::vector<plan::Subset> planned(double price) {
+    problem.others_price = price;
+    std::vector<plan::Subset> found;
+    EnsembleLookahead lookahead;
+    for (const auto& each : lookahead.plan(problem).planned) found.push_back(each.subset);
+    return found;
+  }
+};
+
+// A second is worth 5 of others' requests: 50 ms more are not worth 0.1 of one's own. However much
+// it is worth, some model answers.
+TEST(EnsembleLookahead, OthersPriceIsTheLeast) {
+  Dear d;
+  d.problem.ensembles[0].company = 1;
+  EXPECT_THAT(d.planned(0), ElementsAre(0b11u));
+  EXPECT_THAT(d.planned(5), ElementsAre(0b01u));
+  EXPECT_THAT(d.planned(1e6), ElementsAre(0b01u));
+}
+
+// The dearest that one ensemble still bears, by ten in a second or by a hundred, says nothing of
+// another: each keeps an answer.
+TEST(EnsembleLookahead, OthersPriceLeavesAnAnswerToEveryEnsemble) {
+  Dear d;
+  d.problem.models.insert(d.problem.models.end(),
+                          {{"slow", linear(0, 200, 1)}, {"slower", linear(0, 300, 1)}});
+  d.ensemble({2, 3}, {0, 0.6, 0.6, 0.9});
+  for (auto& ensemble : d.problem.ensembles) ensemble.company = 1;
+  EXPECT_THAT(d.planned(0), ElementsAre(0b11u, 0b11u));
+  EXPECT_THAT(d.planned(1e6), ElementsAre(0b01u, 0b01u));
+}
+
+// As for variants: where nothing else is to come the worker has nothing better to do.
+TEST(EnsembleLookahead, AnIdleWorkerIsNotKeptForOthers) {
+  Dear d;
+  EXPECT_THAT(d.planned(1e6), ElementsAre(0b11u));
+}
+
+// A slow worker takes twice as long; a second of it is worth half as much to others as well.
+TEST(EnsembleLookahead, OthersPriceIsTheSameForTheSameWorkOnUnlikeWorkers) {
+  for (const uint32_t type : {0u, 1u}) {
+    Dear d;
+    d.problem.ensembles[0].company = 1;
+    d.problem.worker_types = {"fast", "slow"};
+    d.problem.workers[0].type = type;
+    d.problem.models = {{"a", LatencyByType({linear(0, 10, 1), linear(0, 20, 1)})},
+                        {"b", LatencyByType({linear(0, 50, 1), linear(0, 100, 1)})}};
+    EXPECT_THAT(d.planned(0.8), ElementsAre(0b11u)) << type;
+    EXPECT_THAT(d.planned(1.2), ElementsAre(0b01u)) << type;
   }
 }
 

@@ -274,6 +274,26 @@ TEST(Lookahead, AnIdleWorkerIsNotKeptForOthers) {
   EXPECT_EQ(h.prices(), "w0/v0[r0] 0-50");
 }
 
+// A slow worker takes twice as long; a second of it is worth half as much to others as well.
+TEST(Lookahead, OthersPriceIsTheSameForTheSameWorkOnUnlikeWorkers) {
+  for (const uint32_t type : {0u, 1u}) {
+    LookaheadHand h;
+    h.problem.worker_types = {"fast", "slow"};
+    h.worker().type = type;
+    h.service();
+    h.variant(0.8, 10, 0, 1).latency.push_back(linear(20, 0, 1));
+    h.variant(0.9, 50, 0, 1).latency.push_back(linear(100, 0, 1));
+    h.request(1000);
+    h.problem.expected = {{1, Duration::seconds(2), 1}};
+    const auto variant = [&h](double price) {
+      h.problem.others_price = price;
+      return h.variants().at(0);
+    };
+    EXPECT_EQ(variant(0.8), 1) << type;
+    EXPECT_EQ(variant(1.4), 0) << type;
+  }
+}
+
 TEST(Lookahead, WithoutExpectedArrivalsAPublishedPlanIsTakenWhereItIsBetter) {
   Random random(7);
   std::vector<int> lower(plan::published_group_policy_names().size());

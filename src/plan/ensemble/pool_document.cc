@@ -12,7 +12,7 @@ namespace fermata::plan {
 namespace {
 
 constexpr double kFarthestInPoolMs = 1e12;  // from the decision
-constexpr double kMostCompany = 64;
+constexpr double kMostCompany = 64, kDearestInPool = 1e9;
 constexpr size_t kMostPoolWorkers = 4096, kMostPoolModels = 512, kMostPoolEnsembles = 64;
 constexpr size_t kMostPoolQueries = 256, kMostRows = 256;
 constexpr int64_t kMostPlays = 1000;
@@ -68,6 +68,7 @@ PoolProblem PoolReader::read(Reader root, ObjectReader& fields) {
   problem_.last_price = static_cast<uint32_t>(fields["last_price"].integer(0, kMostPlays, 0));
   problem_.last_style = static_cast<uint32_t>(fields["last_style"].integer(0, kMostPlays, 0));
   problem_.try_all = fields["try_all"].boolean(true);
+  problem_.others_price = fields["others_price"].between(0, kDearestInPool, 0.0);
   for (const Reader value : limited(ensembles, kMostPoolEnsembles)) {
     if (!root.failed()) read_ensemble(value);
   }
@@ -249,6 +250,7 @@ Json to_document(const PoolProblem& problem) {
   out["last_price"] = problem.last_price;
   out["last_style"] = problem.last_style;
   out["try_all"] = problem.try_all;
+  out["others_price"] = problem.others_price;
   return out;
 }
 

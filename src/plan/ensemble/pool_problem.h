@@ -55,6 +55,8 @@ struct PoolProblem {
   // are tried or those beside it.
   uint32_t last_price = 0, last_style = 0;
   bool try_all = true;
+  // What others lose without a second of a worker of the type that takes longest.
+  double others_price = 0;
 
   const std::vector<double>& utility(const Query& q) const {
     return (*ensembles[q.ensemble].utility)[q.row];

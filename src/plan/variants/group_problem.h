@@ -114,7 +114,8 @@ struct GroupProblem {
   // what will come, and no published policy that believes the same may be worth more.
   std::vector<ExpectedArrivals> expected;
   double others = 0;        // workers that are always busy with what is not in the problem
-  double others_price = 0;  // what a worker second more is worth to that
+  // What that loses without a second of a worker of the type that takes longest.
+  double others_price = 0;
   // Of the prices that it tries: the one that was best last time, and which of the others were
   // tried.
   uint32_t last_price = 0, last_tried = 0;

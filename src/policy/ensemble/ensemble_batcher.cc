@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "policy/batch/instants.h"
+#include "policy/pool/account.h"
 
 namespace fermata::policy {
 namespace {
@@ -156,7 +157,7 @@ void EnsembleBatcher::read_ensembles() {
   }
 }
 
-void EnsembleBatcher::read_problem(WorkerId worker, Time start) {
+void EnsembleBatcher::read_problem(WorkerId worker, Time start, Time now) {
   problem_.start = start;
   const std::vector<WorkerView>& workers = pool_.workers();
   problem_.workers.clear();
@@ -169,6 +170,7 @@ void EnsembleBatcher::read_problem(WorkerId worker, Time start) {
   while (types.size() < pool_.types()) types.push_back(std::to_string(types.size()));
   read_queries();
   read_ensembles();
+  problem_.others_price = price(pool_, offer_.key, now);
   problem_.last_price = planner_.last_price();
   problem_.last_style = planner_.last_style();
   if (problem_.queries.empty()) return;
@@ -178,7 +180,7 @@ void EnsembleBatcher::read_problem(WorkerId worker, Time start) {
 
 bool EnsembleBatcher::decide(const Grant& grant, Time start, Time now, Decisions& out) {
   queries_.conclude_late(now, out);
-  read_problem(grant.worker, start);
+  read_problem(grant.worker, start, now);
   const plan::PoolPlan& plan = planner_.plan(problem_);
   for (const auto& each : plan.planned) {
     EnsembleQueries::Query& query = *problem_queries_[each.query];

@@ -45,7 +45,7 @@ class EnsembleBatcher final : public SharedBatcher {
   bool decide(const Grant& grant, Time start, Time now, Decisions& out) override;
   void update(Time now) override;
   // What this grant's decision is made from, into problem_. O(queries and workers of it).
-  void read_problem(WorkerId worker, Time start);
+  void read_problem(WorkerId worker, Time start, Time now);
   void read_queries();
   void read_ensembles();
 

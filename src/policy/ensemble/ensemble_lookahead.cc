@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "absl/algorithm/container.h"
 #include "policy/batch/instants.h"
@@ -51,6 +52,7 @@ void EnsembleLookahead::read() {
     return items_[a].deadline < items_[b].deadline;
   });
   price_models();
+  price_items();
 }
 
 void EnsembleLookahead::read_expected(uint32_t at) {
@@ -77,7 +79,10 @@ void EnsembleLookahead::read_expected(uint32_t at) {
 // What waits shares the batches of the models that it names.
 void EnsembleLookahead::price_models() {
   double cheapest = 0;
+  time_.clear(problem_->workers[problem_->worker].type, problem_->worker_types.size(),
+              problem_->others_price);
   for (Model& model : models_) {
+    time_.add(model.latency->tables());
     const LatencyTable& here = latency(model, problem_->worker);
     const auto waiting = static_cast<uint32_t>(problem_->queries.size());
     const uint32_t batch = std::clamp<uint32_t>(waiting, 1, here.max_batch());
@@ -97,14 +102,29 @@ void EnsembleLookahead::price_models() {
   }
 }
 
+// Each by what its own row says that a model alone earns.
+void EnsembleLookahead::price_items() {
+  if (time_.others() == 0) return;
+  for (Item& item : items_) {
+    const std::vector<uint32_t>& own = models_of(item);
+    double earns = 0;
+    for (size_t k = 0; k < own.size(); ++k) {
+      const double seconds = std::max(models_[own[k]].alone, kTick).seconds();
+      earns = std::max(earns, item.utility[size_t{1} << k] / seconds);
+    }
+    item.least_price = WorkerTime::least(time_.others(), earns);
+  }
+}
+
 const plan::PoolPlan& EnsembleLookahead::plan(const plan::PoolProblem& problem) {
   problem_ = &problem;
   start_ = problem.start;
   read();
-  best_ = {.value = -1};
+  best_ = {};
   price_ = std::min<size_t>(problem.last_price, kPricesTried - 1);
   style_ = std::min<size_t>(problem.last_style, kStylesTried - 1);
   if (items_.empty()) return best_;
+  best_.value = -std::numeric_limits<double>::infinity();
   const size_t last = price_, style = style_;
   if (problem.try_all) {
     for (size_t p = 0; p < kPricesTried; ++p) {
@@ -131,37 +151,61 @@ void EnsembleLookahead::consider(size_t price, size_t style) {
   for (uint32_t i = 0; i < problem_->queries.size(); ++i) {
     const Item& item = items_[i];
     const Duration finish = item.has == item.had ? Duration() : item.finish - start_;
-    const plan::Subset wanted = is_late(item) ? 0 : best_subset_of_alike(item, dear);
+    const plan::Subset wanted = is_late(item) ? 0 : best_subset_of_alike(item, item.had, dear);
     best_.planned.push_back({i, item.has, item.had | wanted, finish});
   }
 }
 
-void EnsembleLookahead::name_subsets(double price) {
+void EnsembleLookahead::forget_named() {
   for (Model& model : models_) {
     model.waiting.clear();
     model.gone = 0;
   }
   named_.clear();
+}
+
+void EnsembleLookahead::name_subsets(double price) {
+  forget_named();
   arrivals_.clear();
   arrived_ = 0;
   for (const uint32_t i : by_deadline_) {
     Item& item = items_[i];
-    const std::vector<uint32_t>& own = models_of(item);
-    item.has = item.had;
+    item.has = item.named = item.had;
     item.finish = start_;
     plan::Subset wanted = 0;
     if (!is_late(item)) {
-      wanted =
-          is_bound(item) ? best_subset(item, price, room(item)) : best_subset_of_alike(item, price);
+      wanted = is_bound(item) ? best_subset(item, item.had, price, room(item))
+                              : best_subset_of_alike(item, item.had, price);
     }
     // Where all are served somebody has to answer, however little it is worth.
     if (wanted == 0 && item.serve_all && item.had == 0) wanted = cheapest(item);
-    for (uint32_t k = 0; k < own.size(); ++k) {
-      if (wanted >> k & 1) models_[own[k]].waiting.emplace_back(i, k);
-    }
+    name(i, wanted);
     if (wanted != 0 && item.arrival > start_) arrivals_.push_back(item.arrival);
   }
   absl::c_sort(arrivals_);
+}
+
+void EnsembleLookahead::name(uint32_t i, plan::Subset subset) {
+  const std::vector<uint32_t>& own = models_of(items_[i]);
+  for (uint32_t k = 0; k < own.size(); ++k) {
+    if (subset >> k & 1) models_[own[k]].waiting.emplace_back(i, k);
+  }
+  items_[i].named |= subset;
+}
+
+// Once the workers would idle: what time is too dear for, beside what was named. Whether it has
+// been named only now.
+bool EnsembleLookahead::name_for_nothing(Time now) {
+  if (time_.others() == 0 || time_.free() || !next_arrival(now).is_infinite()) return false;
+  time_.set_free(true);
+  forget_named();
+  for (const uint32_t i : by_deadline_) {
+    const Item& item = items_[i];
+    if (item.arrival > now) continue;
+    const plan::Subset waits = item.named & ~item.has;
+    name(i, is_late(item) ? waits : waits | best_subset_of_alike(item, item.named, kLeastPrice));
+  }
+  return true;
 }
 
 // Until its deadline, of all workers.
@@ -177,23 +221,27 @@ bool EnsembleLookahead::is_bound(const Item& item) const {
 }
 
 // Those whom their deadlines do not bind name the same where they differ in these alone.
-plan::Subset EnsembleLookahead::best_subset_of_alike(const Item& item, double price) {
-  const auto alike = absl::c_find_if(named_, [&item](const NamedSubset& named) {
-    return named.utility == item.utility && named.open == item.open && named.had == item.had;
+plan::Subset EnsembleLookahead::best_subset_of_alike(const Item& item, plan::Subset had,
+                                                     double price) {
+  const auto alike = absl::c_find_if(named_, [&](const NamedSubset& named) {
+    return named.utility == item.utility && named.open == item.open && named.had == had;
   });
   if (alike != named_.end()) return alike->subset;
   named_.push_back(
-      {item.utility, item.open, item.had, best_subset(item, price, Duration::infinite())});
+      {item.utility, item.open, had, best_subset(item, had, price, Duration::infinite())});
   return named_.back().subset;
 }
 
-plan::Subset EnsembleLookahead::best_subset(const Item& item, double price, Duration most) const {
+plan::Subset EnsembleLookahead::best_subset(const Item& item, plan::Subset had, double price,
+                                            Duration most) const {
   const std::vector<uint32_t>& own = models_of(item);
   const std::vector<Duration>& alone = alone_[item.ensemble];
+  const plan::Subset open = item.open & ~had;
+  price = std::max(kLeastPrice, time_.paid(price, item.least_price));
   plan::Subset wanted = 0;
   double best = 0;
-  for (plan::Subset s = item.open; s != 0; s = (s - 1) & item.open) {
-    double net = item.utility[item.had | s] - item.utility[item.had];
+  for (plan::Subset s = open; s != 0; s = (s - 1) & open) {
+    double net = item.utility[had | s] - item.utility[had];
     if (net <= best || alone[s] > most) continue;
     for (plan::Subset rest = s; rest != 0; rest &= rest - 1) {
       net -= price * models_[own[std::countr_zero(rest)]].cost;
@@ -291,6 +339,8 @@ Time EnsembleLookahead::run(uint32_t worker, Time now) {
   const Move& move = best_move_;
   Model& model = models_[move.model];
   const Time finish = now + move.run;
+  const double seconds = move.run.seconds() / static_cast<double>(move.places.size()) *
+                         time_.seconds_of(problem_->workers[worker].type);
   const bool first = worker == problem_->worker && now == start_ && !started_;
   if (first) {
     started_ = true;
@@ -300,7 +350,8 @@ Time EnsembleLookahead::run(uint32_t worker, Time now) {
   for (const uint32_t p : move.places) {
     const auto& [i, bit] = model.waiting[p];
     Item& item = items_[i];
-    played_.value += worth(item, plan::Subset{1} << bit, finish);
+    const double net = worth(item, plan::Subset{1} << bit, finish) - item.least_price * seconds;
+    played_.value += time_.free() ? std::max(0.0, net) : net;
     item.has |= plan::Subset{1} << bit;
     item.finish = std::max(item.finish, finish);
     if (first && item.real) played_.queries.push_back(i);
@@ -336,9 +387,13 @@ double EnsembleLookahead::play(double price, Style style) {
   started_ = false;
   play_.run(
       [this](uint32_t worker, Time now) {
-        return best_move(worker, now) ? std::optional(run(worker, now)) : std::nullopt;
+        const bool found =
+            best_move(worker, now) || (name_for_nothing(now) && best_move(worker, now));
+        return found ? std::optional(run(worker, now)) : std::nullopt;
       },
       [this](Time now) { return next_arrival(now); });
+  if (time_.free()) named_.clear();
+  time_.set_free(false);
   return played_.value;
 }
 

@@ -5,6 +5,7 @@
 
 #include "plan/ensemble/pool_problem.h"
 #include "policy/lookahead/play.h"
+#include "policy/lookahead/worker_time.h"
 
 namespace fermata::policy {
 
@@ -17,7 +18,8 @@ namespace fermata::policy {
 //   utility - price * the models' run times, shared with those who wait,
 // and whenever a worker is free the most urgent batch runs, or the one that earns most a second.
 // The price that is worth most in all is the right one: with idle workers everybody gets every
-// model that adds anything; in a burst the hard queries get what the easy ones do not need.
+// model that adds anything; in a burst the hard queries get what the easy ones do not need. Each
+// query pays at least what others lose without the time, as WorkerTime has it.
 class EnsembleLookahead {
  public:
   // Tries prices, and at each several ways to go by it: all, or those beside the last best one.
@@ -37,8 +39,9 @@ class EnsembleLookahead {
     uint32_t ensemble = 0;
     plan::Subset open = 0, had = 0;
     bool real = true, serve_all = false;
+    double least_price = 0;
     // Of one play:
-    plan::Subset has = 0;
+    plan::Subset has = 0, named = 0;
     Time finish;
   };
   struct NamedSubset {
@@ -72,6 +75,7 @@ class EnsembleLookahead {
   void read();
   void read_expected(uint32_t ensemble);
   void price_models();
+  void price_items();
   void consider(size_t price, size_t style);
   double play(double price, Style style);
   const LatencyTable& latency(const Model& model, uint32_t worker) const {
@@ -80,15 +84,18 @@ class EnsembleLookahead {
   const std::vector<uint32_t>& models_of(const Item& item) const {
     return problem_->ensembles[item.ensemble].models;
   }
+  void forget_named();
   void name_subsets(double price);
+  void name(uint32_t item, plan::Subset subset);
+  bool name_for_nothing(Time now);
   bool best_move(uint32_t worker, Time now);
   bool move_of(uint32_t model, uint32_t worker, Time now, size_t from);
   // Late already where all are served: it gets some answer before anything else runs, or it might
   // wait forever for those that are worth more.
   bool is_late(const Item& item) const { return item.deadline <= start_; }
   // What earns it most at this price in so much time; empty where nothing earns anything.
-  plan::Subset best_subset(const Item& item, double price, Duration most) const;
-  plan::Subset best_subset_of_alike(const Item& item, double price);
+  plan::Subset best_subset(const Item& item, plan::Subset had, double price, Duration most) const;
+  plan::Subset best_subset_of_alike(const Item& item, plan::Subset had, double price);
   bool is_bound(const Item& item) const;
   Duration room(const Item& item) const;
   plan::Subset cheapest(const Item& item) const;
@@ -104,6 +111,7 @@ class EnsembleLookahead {
   std::vector<Model> models_;                 // as the problem has them
   std::vector<std::vector<Duration>> alone_;  // by ensemble and Subset: one task of each, in turn
   double dearest_ = 0;                        // the price beyond which nothing is worth it
+  WorkerTime time_;
   Play play_;
   std::vector<Time> arrivals_;      // of expected items, in order, and
   size_t arrived_ = 0;              // those that have come in one play

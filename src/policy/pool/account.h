@@ -19,8 +19,9 @@ struct Load {
 };
 Load load(const PoolView& view, Time now);
 
-// What a second of one worker more is worth to the other key to which it is worth most, in items on
-// time or their utility: a part of what that loses without it. O(keys).
+// What a second of one worker more, of the type that takes longest, is worth to the other key to
+// which it is worth most, in items on time or their utility: a part of what that loses without it.
+// O(keys).
 double price(const PoolView& view, KeyId key, Time now);
 
 // Until when a worker that is granted to `key` must be free again for those who are expected to

@@ -17,7 +17,6 @@ constexpr size_t kMostPlayed = 192;   // items of all plays of one decision that
 constexpr size_t kMostExpected = 16;  // of one service
 constexpr double kSustained = 0.95;   // of the workers' time: the rest is for its ups and downs
 constexpr double kHalf = 0.5;         // of an SLO
-constexpr double kHalfGain = 0.5;     // is left of an answer's worth, however dear time is
 constexpr int kHalvings = 24;         // until the sustained price is found
 
 bool is_timeless(const plan::GroupService& service) { return !service.penalty.depends_on_time(); }
@@ -87,11 +86,15 @@ void VariantsLookahead::read(const plan::GroupProblem& problem) {
   accuracies_.clear();
   by_deadline_.resize(problem.services.size());
   for (auto& items : by_deadline_) items.clear();
+  time_.clear(problem.workers[0].type, problem.worker_types.size(), problem.others_price);
+  for (const plan::GroupService& service : problem.services) {
+    for (const plan::GroupVariant& variant : service.variants) time_.add(variant.latency);
+  }
   measure_items();
   sustained_price_ = price_of_all_ = sustained_price(false);
   if (absl::c_any_of(problem.services, is_timeless)) price_of_all_ = sustained_price(true);
   price_unit_ = sustained_price_ > 0 ? sustained_price_ : price_unit();
-  least_prices_.assign(problem.services.size(), problem.others_price);
+  asked_.assign(problem.services.size(), time_.others());
   for (const plan::GroupRequest& request : problem.requests) {
     add_request(request);
     add_pressure(request);
@@ -125,8 +128,8 @@ void VariantsLookahead::add_pressure(const plan::GroupRequest& request) {
   if (!is_timeless(problem_->services[request.service])) return;
   const Duration slo = request.deadline - request.arrival, waited = problem_->now - request.arrival;
   if (waited <= slo) return;
-  double& least = least_prices_[request.service];
-  least = std::max(least, price_of_all_ * waited.seconds() / slo.seconds());
+  double& asked = asked_[request.service];
+  asked = std::max(asked, price_of_all_ * waited.seconds() / slo.seconds());
 }
 
 // Those that come before the last of the waiting ones would have to be answered.
@@ -188,18 +191,7 @@ const LatencyTable& VariantsLookahead::latency_of(const plan::GroupVariant& vari
 // How many workers of the first one's type do as much as all of them; prices are of their seconds.
 double VariantsLookahead::first_type_workers() const {
   double sum = 0;
-  for (const plan::GroupWorker& worker : problem_->workers) {
-    double speeds = 0, variants = 0;
-    for (const plan::GroupService& service : problem_->services) {
-      for (const plan::GroupVariant& variant : service.variants) {
-        if (variant.latency.size() == 1) continue;
-        speeds += latency_of(variant)(1).seconds() /
-                  std::max(1e-9, (*variant.latency[worker.type])(1).seconds());
-        ++variants;
-      }
-    }
-    sum += variants == 0 ? 1 : speeds / variants;
-  }
+  for (const plan::GroupWorker& worker : problem_->workers) sum += time_.seconds_of(worker.type);
   return sum;
 }
 
@@ -217,18 +209,18 @@ double VariantsLookahead::sustained_price(bool timeless) const {
   return high;
 }
 
-double VariantsLookahead::floor_of(uint32_t service) const {
-  return std::min(least_prices_[service], dearest_[service]);
+double VariantsLookahead::least_price(uint32_t service) const {
+  return WorkerTime::least(asked_[service], earns_[service]);
 }
 
-// What one of its own services pays.
-double VariantsLookahead::price_of(uint32_t service, double price) const {
-  return free_ ? 0 : std::max(price, floor_of(service));
+// What one of its own services pays for a second of the worker.
+double VariantsLookahead::price_on(uint32_t worker, uint32_t service, double price) const {
+  return time_.paid(price, least_price(service)) * time_.seconds_of(problem_->workers[worker].type);
 }
 
 void VariantsLookahead::measure_items() {
   item_seconds_.clear();
-  dearest_.assign(problem_->services.size(), 0);
+  earns_.assign(problem_->services.size(), 0);
   for (size_t a = 0; a < problem_->expected.size(); ++a) {
     const auto& evidence = problem_->services[a].short_circuit;
     const double fallback = evidence ? evidence->accuracy : 0;
@@ -240,7 +232,7 @@ void VariantsLookahead::measure_items() {
       item_seconds_.push_back(std::min(latency(1).seconds(), latency(items).seconds() / items));
       const double gain = variant.accuracy - fallback;
       const Duration alone = latency(1) + problem_->models[variant.model].load;
-      dearest_[a] = std::max(dearest_[a], kHalfGain * gain / alone.seconds());
+      earns_[a] = std::max(earns_[a], gain / alone.seconds());
     }
   }
 }

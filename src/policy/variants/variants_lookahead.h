@@ -9,6 +9,7 @@
 #include "plan/variants/group_problem.h"
 #include "plan/variants/residency.h"
 #include "policy/lookahead/play.h"
+#include "policy/lookahead/worker_time.h"
 
 namespace fermata::policy {
 
@@ -91,8 +92,8 @@ class VariantsLookahead {
   double sustained_price(bool timeless) const;
   double work(double price, bool timeless) const;
   void measure_items();
-  double floor_of(uint32_t service) const;
-  double price_of(uint32_t service, double price) const;
+  double least_price(uint32_t service) const;
+  double price_on(uint32_t worker, uint32_t service, double price) const;
   // Of the first worker's type.
   const LatencyTable& latency_of(const plan::GroupVariant& variant) const;
 
@@ -139,11 +140,11 @@ class VariantsLookahead {
   size_t near_ = 0;  // its price
   size_t next_ = 0;  // of the prices and orders, that is tried beside it
   double price_unit_ = 0;
-  std::vector<double> least_prices_;  // by service, up to its dearest_
+  WorkerTime time_;
+  std::vector<double> asked_;         // at least, by service
   std::vector<double> item_seconds_;  // of a worker, in an efficient batch: by variant of all
   double sustained_price_ = 0, price_of_all_ = 0;  // of a second
-  bool free_ = false;                              // nobody pays: the worker has nothing else to do
-  std::vector<double> dearest_;  // by service: at which some variant is still worth its time
+  std::vector<double> earns_;  // by service: the most that a variant alone does a second
   std::vector<bool> served_;     // by request
   plan::GroupSchedule played_, best_;
   plan::GroupProblem candidate_;

@@ -53,10 +53,10 @@ std::optional<Time> VariantsLookahead::turn(uint32_t worker, Time now, double pr
   }
   next_arrival_ = next_arrival(now);
   if (!next_arrival_.is_infinite()) return std::nullopt;
-  free_ = true;
+  time_.set_free(true);
   const bool found = best_move(worker, now, 0, order, move);
   const std::optional<Time> end = found ? std::optional(run(move, worker, now, 0)) : std::nullopt;
-  free_ = false;
+  time_.set_free(false);
   return end;  // none: nothing that it could do is worth anything
 }
 
@@ -105,7 +105,7 @@ Time VariantsLookahead::soonest_elsewhere(uint32_t service, uint32_t worker, Tim
 // it would be late here though another type of worker has time for it.
 void VariantsLookahead::name_variants(uint32_t service, uint32_t worker, Time now, double price) {
   const plan::GroupService& app = problem_->services[service];
-  price = price_of(service, price);
+  price = price_on(worker, service, price);
   named_service_ = service;
   available_.clear();
   for (const uint32_t q : waiting_[service]) {
@@ -181,7 +181,7 @@ bool VariantsLookahead::batch_of(uint32_t service, uint32_t variant, uint32_t wo
     if (own < deadline && now + run_time(1) <= own) deadline = own;
   }
   if (items == 0) return false;
-  price = price_of(service, price);
+  price = price_on(worker, service, price);
   move.service = service;
   move.variant = variant;
   const auto consider = [&](uint32_t count) {
@@ -214,7 +214,8 @@ Time VariantsLookahead::run(const Move& move, uint32_t worker, Time now, double 
     taken_.push_back(available_[i]);
     available_[i] = kNobody;
   }
-  join(move, run_time, now, limit, price);
+  const double pays = price_on(worker, move.service, price);
+  join(move, run_time, now, limit, pays);
   const auto items = static_cast<uint32_t>(taken_.size());
   const Time finish = now + run_time(items);
   const bool load = residency_[worker].use(variant.model);
@@ -230,10 +231,11 @@ Time VariantsLookahead::run(const Move& move, uint32_t worker, Time now, double 
   }
   const auto count = static_cast<uint32_t>(played_.requests.size()) - first;
   if (count > 0) {
-    played_.batches.push_back({worker, move.service, move.variant, first, count, load, now, finish,
-                               price_of(move.service, price)});
+    played_.batches.push_back(
+        {worker, move.service, move.variant, first, count, load, now, finish, pays});
   }
-  value_ -= std::max(sustained_price_, floor_of(move.service)) * (finish - now).seconds();
+  value_ -= std::max(sustained_price_, least_price(move.service)) * (finish - now).seconds() *
+            time_.seconds_of(problem_->workers[worker].type);
   forget_taken(move.service);
   return finish;
 }
@@ -243,7 +245,6 @@ Time VariantsLookahead::run(const Move& move, uint32_t worker, Time now, double 
 void VariantsLookahead::join(const Move& move, const RunTimes& run_time, Time now, Time limit,
                              double price) {
   const uint32_t most = run_time.latency->max_batch();
-  price = price_of(move.service, price);
   Duration run = run_time(static_cast<uint32_t>(taken_.size()));
   for (size_t i = 0; i < available_.size() && taken_.size() < most; ++i) {
     if (available_[i] == kNobody) continue;
