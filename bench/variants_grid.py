@@ -72,10 +72,11 @@ def ratio(utilities):
 
 
 def summary(points):
-    ratios = [ratio(p["utility"]) for p in points]
-    below = [p for p in points if ratio(p["utility"]) < LEAST]
-    return {"points": len(points), "least": min(ratios), "mean": statistics.mean(ratios),
-            "below_least": len(below),
+    beside = [p["utility"] for p in points if best_other(p["utility"])[0] > 0]
+    ratios = [ratio(utilities) for utilities in beside] or [math.inf]
+    return {"points": len(points), "no_other_keeps_up": len(points) - len(beside),
+            "least": min(ratios), "mean": statistics.mean(ratios),
+            "below_least": sum(r < LEAST for r in ratios),
             "best_other": dict(collections.Counter(best_other(p["utility"])[1] for p in points))}
 
 
