@@ -190,6 +190,22 @@ TEST(EnsembleLookahead, OthersPriceLeavesAnAnswerToEveryEnsemble) {
   EXPECT_THAT(d.planned(1e6), ElementsAre(0b01u, 0b01u));
 }
 
+// What is expected within an SLO leaves time for both models. What comes all the time does not: the
+// time goes to the half of the queries to whom the second model adds more.
+TEST(EnsembleLookahead, TimeCostsWhatKeepsTheWorkersUpWithTheLoad) {
+  Dear d;
+  d.problem.ensembles[0].company = 1;
+  d.problem.ensembles[0].utility = std::make_shared<const plan::PoolProblem::Utilities>(
+      plan::PoolProblem::Utilities{{0, 0.8, 0.8, 0.9}, {0, 0.8, 0.8, 0.84}, {0, 0.8, 0.8, 0.87}});
+  for (const uint32_t row : {0u, 1u}) {
+    d.problem.queries[0].row = row;
+    d.problem.ensembles[0].rate_rps = 20;
+    EXPECT_THAT(d.planned(0), ElementsAre(0b11u)) << row;
+    d.problem.ensembles[0].rate_rps = 60;
+    EXPECT_THAT(d.planned(0), ElementsAre(row == 0 ? 0b11u : 0b01u)) << row;
+  }
+}
+
 // As for variants: where nothing else is to come the worker has nothing better to do.
 TEST(EnsembleLookahead, AnIdleWorkerIsNotKeptForOthers) {
   Dear d;

@@ -49,7 +49,7 @@ ENSEMBLE_POOL = {
                {"name": "b", "latency_ms": {"alpha": 5, "beta": 15}}],
     "ensembles": [{"name": "e", "models": ["a", "b"], "mode": "reject",
                    "utility": [{"a": 0.9, "b": 0.9, "a+b": 1}, {"a": 0.6, "b": 0.8, "a+b": 0.9}],
-                   "expected": {"company": 2.5, "spread_ms": 40, "slo_ms": 80, "last_ms": -1}}],
+                   "expected": {"company": 2.5, "rate_rps": 30, "spread_ms": 40, "slo_ms": 80, "last_ms": -1}}],
     "queries": [{"id": "q1", "ensemble": "e", "arrival_ms": -5, "deadline_ms": 30, "utility": 0, "open": "a+b"},
                 {"id": "q2", "ensemble": "e", "arrival_ms": -9, "deadline_ms": None, "utility": 1, "has": "a",
                  "open": "b"}],

@@ -12,7 +12,7 @@ namespace fermata::plan {
 namespace {
 
 constexpr double kFarthestInPoolMs = 1e12;  // from the decision
-constexpr double kMostCompany = 64, kDearestInPool = 1e9;
+constexpr double kMostCompany = 64, kDearestInPool = 1e9, kFastestInPool = 1e9;
 constexpr size_t kMostPoolWorkers = 4096, kMostPoolModels = 512, kMostPoolEnsembles = 64;
 constexpr size_t kMostPoolQueries = 256, kMostRows = 256;
 constexpr int64_t kMostPlays = 1000;
@@ -133,6 +133,7 @@ void PoolReader::read_ensemble(Reader value) {
   if (expected.present()) {
     ObjectReader parts = expected.object();
     ensemble.company = parts["company"].between(0, kMostCompany);
+    ensemble.rate_rps = parts["rate_rps"].between(0, kFastestInPool, 0.0);
     ensemble.spread = Duration::from_millis(parts["spread_ms"].between(0, kFarthestInPoolMs));
     ensemble.slo = Duration::from_millis(parts["slo_ms"].between(0, kFarthestInPoolMs));
     ensemble.last = read_time_from_now(parts["last_ms"]);
@@ -203,6 +204,7 @@ Json write_ensemble(const PoolProblem& problem, const PoolProblem::Ensemble& ens
   for (const auto& row : *ensemble.utility) out["utility"].push_back(write_row(row, names));
   if (ensemble.slo.is_infinite()) return out;
   out["expected"] = {{"company", ensemble.company},
+                     {"rate_rps", ensemble.rate_rps},
                      {"spread_ms", millis(ensemble.spread)},
                      {"slo_ms", millis(ensemble.slo)},
                      {"last_ms", millis(ensemble.last - problem.start)}};

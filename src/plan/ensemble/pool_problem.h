@@ -31,8 +31,9 @@ struct PoolProblem {
     // By bin of difficulty, and last of a query of which nothing is known.
     std::shared_ptr<const Utilities> utility;
     // The queries that are expected around one that has come, when the last came, and over what
-    // time they spread; they have `slo` to be answered. Infinite: none are expected.
-    double company = 0;
+    // time they spread; they have `slo` to be answered. Infinite: none are expected. So many come
+    // a second, lately.
+    double company = 0, rate_rps = 0;
     Duration spread, slo = Duration::infinite();
     Time last;
   };

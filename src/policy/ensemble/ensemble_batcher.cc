@@ -136,6 +136,7 @@ void EnsembleBatcher::read_ensembles() {
          .serve_all = own.info.serve_all,
          .utility = own.utility,
          .company = own.company.value(),
+         .rate_rps = own.rate.per_second(),
          .spread = own.slo.is_infinite() ? Duration() : own.slo.scaled(own.company.spread()),
          .slo = own.slo,
          .last = own.company.last()});

@@ -12,6 +12,7 @@ namespace fermata::policy {
 namespace {
 
 constexpr size_t kMostExpectedQueries = 32;  // arrivals of one ensemble that it expects
+constexpr size_t kBeside = 2;                // prices on either side of the last one
 constexpr size_t kStarts = 6;  // heads of a batch that are compared for what they earn
 // Equal utility is not worth any time.
 constexpr double kLeastPrice = 1e-6;
@@ -20,11 +21,10 @@ constexpr uint32_t kNone = 32;
 constexpr double kBeforeAll = 1e9;      // seconds of urgency
 constexpr double kShorterFirst = 1e-3;  // decides between equal deadlines
 
-// Prices are the dearest one halved ever again, and nothing.
+// Prices are the dearest one, halved in two steps ever again, and nothing.
 double price_at(size_t step, double dearest) {
-  return step == 0 ? kLeastPrice
-                   : std::ldexp(dearest,
-                                static_cast<int>(step) - int{EnsembleLookahead::kPricesTried} + 1);
+  if (step == 0) return kLeastPrice;
+  return dearest * std::exp2((static_cast<double>(step) + 1 - EnsembleLookahead::kPricesTried) / 2);
 }
 
 }  // namespace
@@ -76,46 +76,6 @@ void EnsembleLookahead::read_expected(uint32_t at) {
   }
 }
 
-// What waits shares the batches of the models that it names.
-void EnsembleLookahead::price_models() {
-  double cheapest = 0;
-  time_.clear(problem_->workers[problem_->worker].type, problem_->worker_types.size(),
-              problem_->others_price);
-  for (Model& model : models_) {
-    time_.add(model.latency->tables());
-    const LatencyTable& here = latency(model, problem_->worker);
-    const auto waiting = static_cast<uint32_t>(problem_->queries.size());
-    const uint32_t batch = std::clamp<uint32_t>(waiting, 1, here.max_batch());
-    model.cost = here(batch).seconds() / batch;
-    model.alone = here(1);
-    model.fastest = model.latency->fastest(1);
-    cheapest = cheapest == 0 ? model.cost : std::min(cheapest, model.cost);
-  }
-  dearest_ = cheapest > 0 ? 1 / cheapest : 1;
-  alone_.resize(problem_->ensembles.size());
-  for (size_t e = 0; e < alone_.size(); ++e) {
-    const auto& own = problem_->ensembles[e].models;
-    alone_[e].assign(size_t{1} << own.size(), Duration());
-    for (plan::Subset s = 1; s < alone_[e].size(); ++s) {
-      alone_[e][s] = alone_[e][s & (s - 1)] + models_[own[std::countr_zero(s)]].alone;
-    }
-  }
-}
-
-// Each by what its own row says that a model alone earns.
-void EnsembleLookahead::price_items() {
-  if (time_.others() == 0) return;
-  for (Item& item : items_) {
-    const std::vector<uint32_t>& own = models_of(item);
-    double earns = 0;
-    for (size_t k = 0; k < own.size(); ++k) {
-      const double seconds = std::max(models_[own[k]].alone, kTick).seconds();
-      earns = std::max(earns, item.utility[size_t{1} << k] / seconds);
-    }
-    item.least_price = WorkerTime::least(time_.others(), earns);
-  }
-}
-
 const plan::PoolPlan& EnsembleLookahead::plan(const plan::PoolProblem& problem) {
   problem_ = &problem;
   start_ = problem.start;
@@ -136,8 +96,10 @@ const plan::PoolPlan& EnsembleLookahead::plan(const plan::PoolProblem& problem) 
   for (size_t s = 0; s < kStylesTried; ++s) {
     if (s != style) consider(last, s);
   }
-  if (last > 0) consider(last - 1, style);
-  if (last + 1 < kPricesTried) consider(last + 1, style);
+  for (size_t beside = 1; beside <= kBeside; ++beside) {
+    if (last >= beside) consider(last - beside, style);
+    if (last + beside < kPricesTried) consider(last + beside, style);
+  }
   return best_;
 }
 
@@ -350,7 +312,8 @@ Time EnsembleLookahead::run(uint32_t worker, Time now) {
   for (const uint32_t p : move.places) {
     const auto& [i, bit] = model.waiting[p];
     Item& item = items_[i];
-    const double net = worth(item, plan::Subset{1} << bit, finish) - item.least_price * seconds;
+    const double net = worth(item, plan::Subset{1} << bit, finish) -
+                       std::max(sustained_price_, item.least_price) * seconds;
     played_.value += time_.free() ? std::max(0.0, net) : net;
     item.has |= plan::Subset{1} << bit;
     item.finish = std::max(item.finish, finish);

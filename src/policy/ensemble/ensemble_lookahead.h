@@ -19,7 +19,8 @@ namespace fermata::policy {
 // and whenever a worker is free the most urgent batch runs, or the one that earns most a second.
 // The price that is worth most in all is the right one: with idle workers everybody gets every
 // model that adds anything; in a burst the hard queries get what the easy ones do not need. Each
-// query pays at least what others lose without the time, as WorkerTime has it.
+// query pays at least what others lose without the time, as WorkerTime has it. A plan looks no
+// further than an SLO: what it takes is charged at the price at which the workers keep up.
 class EnsembleLookahead {
  public:
   // Tries prices, and at each several ways to go by it: all, or those beside the last best one.
@@ -29,7 +30,7 @@ class EnsembleLookahead {
   // What the next problem has to say of them.
   uint32_t last_price() const { return static_cast<uint32_t>(price_); }
   uint32_t last_style() const { return static_cast<uint32_t>(style_); }
-  static constexpr size_t kPricesTried = 10, kStylesTried = 4;
+  static constexpr size_t kPricesTried = 19, kStylesTried = 4;
 
  private:
   struct Item {
@@ -43,6 +44,11 @@ class EnsembleLookahead {
     // Of one play:
     plan::Subset has = 0, named = 0;
     Time finish;
+  };
+  // Queries a second to keep up with, and seconds of a worker for one in efficient batches.
+  struct ToCome {
+    double queries = 0;
+    std::vector<double> seconds;  // by Subset
   };
   struct NamedSubset {
     const double* utility = nullptr;
@@ -76,6 +82,8 @@ class EnsembleLookahead {
   void read_expected(uint32_t ensemble);
   void price_models();
   void price_items();
+  double sustained_price();
+  double work(double price) const;
   void consider(size_t price, size_t style);
   double play(double price, Style style);
   const LatencyTable& latency(const Model& model, uint32_t worker) const {
@@ -110,7 +118,9 @@ class EnsembleLookahead {
   std::vector<uint32_t> by_deadline_;         // items, those of a deadline as they stand there
   std::vector<Model> models_;                 // as the problem has them
   std::vector<std::vector<Duration>> alone_;  // by ensemble and Subset: one task of each, in turn
+  std::vector<ToCome> to_come_;               // by ensemble
   double dearest_ = 0;                        // the price beyond which nothing is worth it
+  double sustained_price_ = 0;                // of a second
   WorkerTime time_;
   Play play_;
   std::vector<Time> arrivals_;      // of expected items, in order, and

@@ -62,6 +62,7 @@ EnsembleQueries::Query& EnsembleQueries::insert(const Task& task, Time now) {
     ensemble.slo = ensemble.slo.is_infinite() ? own : ensemble.slo + (own - ensemble.slo) / 16;
   }
   ensemble.company.count(now, ensemble.slo);
+  ensemble.rate.count(now, task.items);
   auto entry = std::make_unique<Entry>();
   entry->query.task = task;
   entry->query.ensemble = at;

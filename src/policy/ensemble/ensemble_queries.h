@@ -9,6 +9,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "estimate/company.h"
+#include "estimate/rate.h"
 #include "plan/ensemble/pool_problem.h"
 #include "policy/ensemble/ensemble.h"
 #include "policy/pool/view.h"
@@ -55,6 +56,7 @@ class EnsembleQueries {
     estimate::Company company;            // of a query, within an SLO
     Duration slo = Duration::infinite();  // what queries lately had
     ByDeadline by_deadline;               // of its own
+    estimate::RateMeter rate;             // of queries
     uint64_t items = 0;                   // of them, and of withdrawn ones
 
     plan::Subset all() const { return (plan::Subset{1} << info.models.size()) - 1; }

@@ -19,6 +19,12 @@ void WorkerTime::clear(uint32_t granted_type, size_t types, double others) {
   free_ = false;
 }
 
+double WorkerTime::seconds_of_item(const LatencyTable& latency, Duration slo) {
+  const Duration most = slo.is_infinite() ? Duration() : slo.scaled(kHalf);
+  const uint32_t items = std::max(1u, latency.largest_within(most));
+  return std::min(latency(1).seconds(), latency(items).seconds() / items);
+}
+
 void WorkerTime::add(std::span<const LatencyByType::Table> tables) {
   if (tables.size() == 1) return;
   const double here = seconds(*tables[granted_]);

@@ -34,7 +34,34 @@ class WorkerTime {
   void set_free(bool free) { free_ = free; }
   bool free() const { return free_; }
 
+  // Seconds of a worker for one item in an efficient batch, within half of its SLO.
+  static double seconds_of_item(const LatencyTable& latency, Duration slo);
+  // Items a second to keep up with: until an SLO has passed, those that wait and those that come in
+  // the first half of it.
+  static double to_keep_up_with(double rate_rps, double waiting, Duration slo) {
+    return kHalf * rate_rps + waiting / slo.seconds();
+  }
+  // The least price, up to the highest, at which the workers keep up with all, `keeps`, and what is
+  // next below it: `work(price)` seconds of workers come a second, and there are so many. Whom the
+  // time is worth just as much is served below, and not above. O(halvings) of work().
+  struct Sustained {
+    double below = 0, keeps = 0;
+  };
+  template <class Work>
+  static Sustained sustained(double workers, double highest, const Work& work) {
+    if (work(0) <= workers) return {};
+    double low = 0, high = highest;
+    for (int i = 0; i < kHalvings; ++i) {
+      const double middle = (low + high) / 2;
+      (work(middle) <= workers ? high : low) = middle;
+    }
+    return {low, high};
+  }
+  static constexpr double kBusy = 0.95;  // of the workers' time: the rest is for its ups and downs
+
  private:
+  static constexpr double kHalf = 0.5;  // of an SLO
+  static constexpr int kHalvings = 24;
   static constexpr double kKept = 0.5;  // of an answer's worth, however dear time is
 
   uint32_t granted_ = 0;

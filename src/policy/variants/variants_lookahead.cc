@@ -15,9 +15,6 @@ namespace {
 constexpr std::array kPrices = {0.0, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0};
 constexpr size_t kMostPlayed = 192;   // items of all plays of one decision that follows
 constexpr size_t kMostExpected = 16;  // of one service
-constexpr double kSustained = 0.95;   // of the workers' time: the rest is for its ups and downs
-constexpr double kHalf = 0.5;         // of an SLO
-constexpr int kHalvings = 24;         // until the sustained price is found
 
 bool is_timeless(const plan::GroupService& service) { return !service.penalty.depends_on_time(); }
 
@@ -195,18 +192,12 @@ double VariantsLookahead::first_type_workers() const {
   return sum;
 }
 
-// The least at which the workers keep up with what comes and what waits, in efficient batches:
-// until their SLO has passed, those who wait and those who come in the first half of it are served.
+// The least at which the workers keep up with what comes and what waits, in efficient batches.
 // Those whom time costs nothing take what the others leave, or are among them.
 double VariantsLookahead::sustained_price(bool timeless) const {
-  const double bearable = kSustained * first_type_workers() - problem_->others;
-  if (work(0, timeless) <= bearable) return 0;
-  double low = 0, high = 64 * price_unit();
-  for (int i = 0; i < kHalvings; ++i) {
-    const double middle = (low + high) / 2;
-    (work(middle, timeless) <= bearable ? high : low) = middle;
-  }
-  return high;
+  const double workers = WorkerTime::kBusy * first_type_workers() - problem_->others;
+  const auto work_at = [&](double price) { return work(price, timeless); };
+  return WorkerTime::sustained(workers, 64 * price_unit(), work_at).keeps;
 }
 
 double VariantsLookahead::least_price(uint32_t service) const {
@@ -224,12 +215,9 @@ void VariantsLookahead::measure_items() {
   for (size_t a = 0; a < problem_->expected.size(); ++a) {
     const auto& evidence = problem_->services[a].short_circuit;
     const double fallback = evidence ? evidence->accuracy : 0;
-    const Duration slo = problem_->expected[a].slo;
-    const Duration most = slo.is_infinite() ? Duration() : slo.scaled(kHalf);
     for (const plan::GroupVariant& variant : problem_->services[a].variants) {
       const LatencyTable& latency = latency_of(variant);
-      const uint32_t items = std::max(1u, latency.largest_within(most));
-      item_seconds_.push_back(std::min(latency(1).seconds(), latency(items).seconds() / items));
+      item_seconds_.push_back(WorkerTime::seconds_of_item(latency, problem_->expected[a].slo));
       const double gain = variant.accuracy - fallback;
       const Duration alone = latency(1) + problem_->models[variant.model].load;
       earns_[a] = std::max(earns_[a], gain / alone.seconds());
@@ -261,8 +249,9 @@ double VariantsLookahead::work(double price, bool timeless) const {
         }
         named += own;
       }
-      const double requests =
-          is_timeless(service) ? e.rate_rps : kHalf * e.rate_rps + e.waiting / e.slo.seconds();
+      const double requests = is_timeless(service)
+                                  ? e.rate_rps
+                                  : WorkerTime::to_keep_up_with(e.rate_rps, e.waiting, e.slo);
       sum += requests * named / static_cast<double>(rows);
     }
     items += variants;
