@@ -68,7 +68,7 @@ plan::PipelineAdapterOptions Adaptation::options_of(const Scenario& scenario,
       continue;
     }
     for (const SimulatedVariant& v :
-         scenario.applications[known.service - scenario.models.size()].variants) {
+         scenario.variants[known.service - scenario.models.size()].variants) {
       stage.variants.push_back(
           variant_of(v.name, v.accuracy, v.latency.front(), v.max_batch, problem.batch_sizes));
     }

@@ -17,13 +17,13 @@ constexpr double kBearablePenalty = 0.0201;  // what a short circuit may cost by
 
 double ms(Time t) { return (t - Time()).millis(); }
 
-// What a trace's key stands for: a model, a variant, or an application.
+// What a trace's key stands for: a model, a variant, or a variants service.
 struct Thing {
-  LatencyByType latency;  // of nothing: an application or ensemble
+  LatencyByType latency;  // of nothing: a variants service or ensemble
   Duration load;
   double memory_mb = 0;
   std::vector<uint32_t> answers;  // keys whose batches may answer its requests
-  const SimulatedApplication* application = nullptr;
+  const SimulatedVariants* variants = nullptr;
   const SimulatedEnsemble* ensemble = nullptr;
 
   // What costs nothing to load is always there.
@@ -46,15 +46,15 @@ std::vector<Thing> things(const Scenario& scenario) {
     all.push_back({.latency = *LatencyByType::make(m.latency, m.max_batch), .answers = {own}});
   }
   // Those that are made of services come last, as pipelines do, and run nothing themselves.
-  for (const SimulatedApplication& a : scenario.applications) {
+  for (const SimulatedVariants& a : scenario.variants) {
     if (has_services(a.variants)) continue;
-    Thing application{.application = &a};
+    Thing thing{.variants = &a};
     for (const SimulatedVariant& v : a.variants) {
-      application.answers.push_back(static_cast<uint32_t>(v.model.value_or(all.size())));
+      thing.answers.push_back(static_cast<uint32_t>(v.model.value_or(all.size())));
       if (v.model) continue;
       all.push_back({*LatencyByType::make(v.latency, v.max_batch), v.load, v.memory_mb});
     }
-    all.push_back(std::move(application));
+    all.push_back(std::move(thing));
   }
   for (const SimulatedEnsemble& e : scenario.ensembles) {
     if (has_services(e.models)) continue;
@@ -156,7 +156,7 @@ Findings check_conservation(const Scenario& scenario, const Trace& trace) {
   for (const auto& [job, request] : known) {
     const bool measured = request.arrival >= Time() + scenario.warmup && request.arrival < end;
     const bool due =
-        request.deadline < end && scenario.applications.empty() && scenario.ensembles.empty();
+        request.deadline < end && scenario.variants.empty() && scenario.ensembles.empty();
     if (request.ends == 0 && (measured || due)) {
       found.push_back(fmt::format("request {} never ended", job));
     }
@@ -232,7 +232,7 @@ Findings check_deadlines(const Scenario& scenario, const Trace& trace) {
     if (e.kind != TraceEvent::kTaken && e.kind != TraceEvent::kShortCircuited) continue;
     const Request& request = known.at(e.job.value());
     if (all.at(request.key.index()).ensemble != nullptr) continue;
-    const SimulatedApplication* a = all.at(request.key.index()).application;
+    const SimulatedVariants* a = all.at(request.key.index()).variants;
     if (a != nullptr && e.kind == TraceEvent::kTaken) continue;
     const double bearable = a == nullptr ? 0 : kBearablePenalty;
     const plan::Penalty step{plan::PenaltyShape::kStep};
@@ -252,7 +252,7 @@ Findings check_short_circuits(const Scenario& scenario, const Trace& trace) {
   for (const TraceEvent& e : trace) {
     if (e.kind != TraceEvent::kShortCircuited) continue;
     const Request& request = known.at(e.job.value());
-    const SimulatedApplication* a = all.at(request.key.index()).application;
+    const SimulatedVariants* a = all.at(request.key.index()).variants;
     if (a == nullptr || !a->short_circuit || e.at < request.arrival + a->evidence_delay) {
       found.push_back(fmt::format("request {} short-circuited at {} ms", e.job.value(), ms(e.at)));
     }
@@ -270,10 +270,10 @@ Findings check_drops(const Scenario& scenario, const Trace& trace) {
     const Request& request = known.at(e.job.value());
     const Thing& thing = all.at(request.key.index());
     Time alone = request.deadline - fastest(all, thing, e.items);
-    if (thing.application && thing.application->penalty.shape != plan::PenaltyShape::kStep) {
+    if (thing.variants && thing.variants->penalty.shape != plan::PenaltyShape::kStep) {
       alone = alone + (request.deadline - request.arrival);
     }
-    if (thing.application && thing.application->short_circuit) {
+    if (thing.variants && thing.variants->short_circuit) {
       alone = std::max(alone, request.deadline);  // its evidence could have come until then
     }
     if (e.at < request.arrival || (bounded && e.at > std::max(alone, request.arrival) + kTick)) {

@@ -23,13 +23,13 @@ Findings check_conservation(const Scenario& scenario, const Trace& trace);
 Findings check_workers(const Scenario& scenario, const Trace& trace);
 
 // No batch is above its model's limit, or holds the request of another model or of an
-// application that does not name it.
+// variants service that does not name it.
 Findings check_batches(const Scenario& scenario, const Trace& trace);
 
 // No model's request is answered late, no short circuit so late that it costs more than 2 %.
 Findings check_deadlines(const Scenario& scenario, const Trace& trace);
 
-// Only applications that have one are short-circuited, when their evidence can be known.
+// Only variants services that have one are short-circuited, when their evidence can be known.
 Findings check_short_circuits(const Scenario& scenario, const Trace& trace);
 
 // A query of an ensemble runs at most once on each of its models and is answered by all that have

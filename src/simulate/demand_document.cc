@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/numbers.h"
-#include "simulate/application_document.h"
+#include "simulate/variants_document.h"
 
 namespace fermata::simulate {
 namespace {

@@ -24,7 +24,7 @@ Run::Run(const Scenario& scenario, const RunOptions& options,
   result_.workers = scenario.worker_count();
   scheduler_->set_delay_bound(scenario.network);
   add_models();
-  add_applications();
+  add_variants_services();
   add_ensembles();
   add_pipelines();
   add_composites();
@@ -92,8 +92,8 @@ KeyId Run::add_variant(const SimulatedVariant& variant) {
 
 void Run::add_workers() {
   for (size_t type = 0; type < scenario_.workers.size(); ++type) {
-    // Models are resident; what applications choose from is loaded as it is needed.
-    const int64_t memory = scenario_.applications.empty()
+    // Models are resident; what variants services choose from is loaded as it is needed.
+    const int64_t memory = scenario_.variants.empty()
                                ? policy::kUnlimitedMemory
                                : scenario_.bytes_for_variants(scenario_.workers[type]);
     for (uint32_t i = 0; i < scenario_.workers[type].count; ++i) {
@@ -308,7 +308,7 @@ void Run::take(const policy::Task& task, const policy::Batch& batch, Time now) {
     ++(batch.finish <= task.deadline ? model.on_time : model.late);
     model.latency.record(batch.finish - task.arrival);
   }
-  if (!model.application) return;
+  if (!model.variants) return;
   const double right =
       judge(task, &names_[batch.key.index()], batch.finish, counts ? &model : nullptr);
   if (own != nullptr) own->accuracy = right;
@@ -333,7 +333,7 @@ absl::StatusOr<Result> run(const Scenario& scenario, const RunOptions& options) 
   // The tree serves those that are made of services, whatever the scheduler.
   const auto of_variants = [](const auto& a) { return !has_services(a.variants); };
   const auto of_models = [](const auto& e) { return !has_services(e.models); };
-  if (absl::c_any_of(scenario.applications, of_variants) &&
+  if (absl::c_any_of(scenario.variants, of_variants) &&
       !scheduler->serves(policy::Kind::kVariants)) {
     return invalid("scheduler '{}' serves no applications", scenario.scheduler);
   }

@@ -7,9 +7,9 @@
 #include <set>
 #include <string>
 
-#include "simulate/application_document.h"
 #include "simulate/arrivals_document.h"
 #include "simulate/demand_document.h"
+#include "simulate/variants_document.h"
 
 namespace fermata::simulate {
 namespace {
@@ -150,7 +150,7 @@ std::vector<SimulatedEnsemble> read_ensembles(Reader value, const Scenario& scen
   std::vector<SimulatedEnsemble> ensembles;
   std::set<std::string> names;
   for (const SimulatedModel& m : scenario.models) names.insert(m.name);
-  for (const SimulatedApplication& a : scenario.applications) names.insert(a.name);
+  for (const SimulatedVariants& a : scenario.variants) names.insert(a.name);
   for (Reader entry : value.list(1)) {
     ensembles.push_back(read_ensemble(entry, scenario, named));
     if (!names.insert(ensembles.back().name).second && !value.failed()) {

@@ -4,14 +4,14 @@
 
 namespace fermata::simulate {
 
-Examples::Examples(const SimulatedApplication& application, Random random)
-    : application_(&application), random_(random) {
-  for (size_t i = 0; i < application.examples.size(); ++i) {
-    const uint32_t label = application.examples[i].label;
+Examples::Examples(const SimulatedVariants& service, Random random)
+    : service_(&service), random_(random) {
+  for (size_t i = 0; i < service.examples.size(); ++i) {
+    const uint32_t label = service.examples[i].label;
     by_class_.resize(std::max<size_t>(by_class_.size(), label + 1));
     by_class_[label].push_back(i);
   }
-  weigh(application.labels);
+  weigh(service.labels);
 }
 
 void Examples::weigh(const std::vector<double>& labels) {
@@ -25,7 +25,7 @@ void Examples::weigh(const std::vector<double>& labels) {
 }
 
 const Example& Examples::next(Time now) {
-  const std::vector<LabelChange>& changes = application_->label_changes;
+  const std::vector<LabelChange>& changes = service_->label_changes;
   for (; changes_ < changes.size() && changes[changes_].at <= now; ++changes_)
     weigh(changes[changes_].labels);
   double at = random_.uniform() * total_;
@@ -34,7 +34,7 @@ const Example& Examples::next(Time now) {
   while (by_class_[label].empty() || weights_[label] == 0)
     label = (label + 1) % by_class_.size();  // rounding only
   const std::vector<size_t>& own = by_class_[label];
-  return application_->examples[own[random_.below(own.size())]];
+  return service_->examples[own[random_.below(own.size())]];
 }
 
 }  // namespace fermata::simulate

@@ -8,19 +8,19 @@
 
 namespace fermata::simulate {
 
-// Draws an application's examples, classes as often as its `labels` say at that time. O(classes)
-// each.
+// Draws a variants service's examples, classes as often as its `labels` say at that time.
+// O(classes) each.
 class Examples {
  public:
-  Examples(const SimulatedApplication& application, Random random);
+  Examples(const SimulatedVariants& service, Random random);
   const Example& next(Time now);  // not before the last one
 
  private:
   void weigh(const std::vector<double>& labels);
 
-  const SimulatedApplication* application_;
+  const SimulatedVariants* service_;
   Random random_;
-  std::vector<std::vector<size_t>> by_class_;  // of the application's examples
+  std::vector<std::vector<size_t>> by_class_;  // of the service's examples
   std::vector<double> weights_;                // by class
   double total_ = 0;
   size_t changes_ = 0;  // of the labels, so far

@@ -49,10 +49,10 @@ double seconds_of(const Scenario& scenario, size_t source) {
     return seconds_of(model.latency, model.max_batch, Duration::infinite());
   }
   source -= scenario.models.size();
-  if (source < scenario.applications.size()) {
-    return least_of(scenario, scenario.applications[source].variants);
+  if (source < scenario.variants.size()) {
+    return least_of(scenario, scenario.variants[source].variants);
   }
-  source -= scenario.applications.size();
+  source -= scenario.variants.size();
   if (source < scenario.ensembles.size()) {
     return least_of(scenario, scenario.ensembles[source].models);
   }
@@ -95,7 +95,7 @@ void for_called(const Scenario& scenario, Each each) {
     }
   };
   all(scenario.models);
-  all(scenario.applications);
+  all(scenario.variants);
   all(scenario.ensembles);
   all(scenario.pipelines);
 }

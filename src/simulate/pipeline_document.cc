@@ -8,9 +8,9 @@
 
 #include "base/topological.h"
 #include "plan/pipeline/pipeline_document.h"
-#include "simulate/application_document.h"
 #include "simulate/arrivals_document.h"
 #include "simulate/demand_document.h"
+#include "simulate/variants_document.h"
 
 namespace fermata::simulate {
 namespace {
@@ -20,7 +20,7 @@ constexpr size_t kMostStages = 1000;
 // Several variants under a name of the stage's own; the first of them to be added.
 void read_stage_variants(Reader value, const SimulatedPipeline& pipeline, SimulatedStage& stage,
                          Scenario& scenario, ServiceNames& named) {
-  SimulatedApplication own;
+  SimulatedVariants own;
   own.name = pipeline.name + "/" + stage.name;
   own.slo = pipeline.slo;
   own.penalty = {plan::PenaltyShape::kStep};  // the request is late then
@@ -33,7 +33,7 @@ void read_stage_variants(Reader value, const SimulatedPipeline& pipeline, Simula
     }
   }
   stage.service_name = own.name;
-  scenario.applications.push_back(std::move(own));
+  scenario.variants.push_back(std::move(own));
 }
 
 SimulatedStage read_stage(Reader value, const SimulatedPipeline& pipeline,
@@ -151,8 +151,8 @@ void check_adapters(Reader value, const Scenario& scenario) {
   for (const SimulatedPipeline& pipeline : scenario.pipelines) {
     for (const SimulatedStage& stage : pipeline.stages) {
       const bool planned = stage.service < models ||
-                           (stage.service - models < scenario.applications.size() &&
-                            !has_services(scenario.applications[stage.service - models].variants));
+                           (stage.service - models < scenario.variants.size() &&
+                            !has_services(scenario.variants[stage.service - models].variants));
       if (!pipeline.adapter || planned) continue;
       value.fail(
           fmt::format("stages that are models or have variants that are, where an adapter plans; "

@@ -31,8 +31,8 @@ Json write_model(const ModelResult& m) {
           {"batches", std::move(batches)}};
 }
 
-Json write_application(const ModelResult& m) {
-  const ApplicationResult& a = *m.application;
+Json write_variants_service(const ModelResult& m) {
+  const VariantsResult& a = *m.variants;
   const auto share = [](double part, uint64_t of) {
     return of == 0 ? 0.0 : part / static_cast<double>(of);
   };
@@ -82,8 +82,8 @@ Json write_pipeline(const ModelResult& m) {
 }
 
 Json write_source(const ModelResult& m) {
-  if (!m.application && !m.ensemble) return m.stages.empty() ? write_model(m) : write_pipeline(m);
-  Json result = m.application ? write_application(m) : write_ensemble(m);
+  if (!m.variants && !m.ensemble) return m.stages.empty() ? write_model(m) : write_pipeline(m);
+  Json result = m.variants ? write_variants_service(m) : write_ensemble(m);
   if (!m.stages.empty()) result["members"] = write_members(m);
   return result;
 }
@@ -113,7 +113,7 @@ Json write_result(const Result& result) {
     sum.on_time += m.on_time;
     sum.late += m.late;
     sum.dropped += m.dropped;
-    Json& kind = m.application       ? applications
+    Json& kind = m.variants          ? applications
                  : m.ensemble        ? ensembles
                  : !m.stages.empty() ? pipelines
                                      : models;

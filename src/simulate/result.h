@@ -12,8 +12,8 @@
 
 namespace fermata::simulate {
 
-// How an application's measured requests were answered.
-struct ApplicationResult {
+// How a variants service's measured requests were answered.
+struct VariantsResult {
   double utility = 0;  // sum of 1 - penalty over the right answers
   double correct = 0;  // whole where the scenario says who is right
   uint64_t answered = 0, short_circuited = 0;
@@ -27,7 +27,7 @@ struct EnsembleResult {
   std::map<std::string, uint64_t> subsets;  // answered by each
 };
 
-// What became of the measured requests of one model, application or ensemble.
+// What became of the measured requests of one model, variants service or ensemble.
 struct ModelResult {
   std::string name;
   uint64_t offered = 0, on_time = 0, late = 0, dropped = 0;
@@ -35,7 +35,7 @@ struct ModelResult {
   Histogram latency;              // arrival to end, of what was served
   Histogram queueing;             // arrival to the start of its batch
   std::vector<uint64_t> batches;  // [b]: batches of b items that hold a measured request
-  std::optional<ApplicationResult> application;
+  std::optional<VariantsResult> variants;
   std::optional<EnsembleResult> ensemble;
   // Of a pipeline the stages, of what else is made of services the members: what became of their
   // requests.
@@ -50,7 +50,7 @@ struct ModelResult {
 
 struct Result {
   std::vector<ModelResult>
-      models;  // the scenario's, then its applications, ensembles and pipelines
+      models;  // the scenario's, then its variants services, ensembles and pipelines
   Duration duration;
   uint32_t workers = 0;
   Duration busy;         // of all workers, within the measured time

@@ -32,23 +32,23 @@ class Run {
     Arrivals arrivals{UniformArrivals(), 0, Time(), Random(0)};
     Duration slo;
     KeyId key;
-    const SimulatedApplication* application = nullptr;
-    std::optional<Examples> examples;  // of an application
+    const SimulatedVariants* variants = nullptr;
+    std::optional<Examples> examples;  // of a variants service
     const SimulatedEnsemble* ensemble = nullptr;
     const SimulatedPipeline* pipeline = nullptr;
     const Demand* demand = nullptr;
-    Random random{0};                // of an ensemble's queries, of an application's deadlines
+    Random random{0};                // of an ensemble's queries, of a variants service's deadlines
     Random drawn{0};                 // of mixed deadlines and items, and of what stages make
     uint32_t most_items = 1;         // of one task
     ServiceId service, parts;        // the tree's, the latter for requests of more items
     std::vector<size_t> members;     // sources, of one that is made of services
-    std::vector<KeyId> answers;      // of an application or ensemble that is not
+    std::vector<KeyId> answers;      // of a variants service or ensemble that is not
     std::vector<ServiceId> options;  // of a stage that is planned: the tree's, by variant
 
     const std::string& name() const;
-    // Of an application or ensemble.
-    const std::vector<SimulatedVariant>& variants() const {
-      return ensemble != nullptr ? ensemble->models : application->variants;
+    // Of a variants service or ensemble.
+    const std::vector<SimulatedVariant>& models() const {
+      return ensemble != nullptr ? ensemble->models : variants->variants;
     }
   };
   // A batch that a worker runs, or has been bound to it ahead: when it ends, and what of the tree
@@ -89,7 +89,7 @@ class Run {
   };
 
   void add_models();
-  void add_applications();
+  void add_variants_services();
   void add_ensembles();
   void add_pipelines();
   void add_composites();
@@ -174,7 +174,7 @@ class Run {
   const Time to_ = from_ + scenario_.duration;
   std::vector<Source> sources_;                          // as result_.models
   policy::MinTree next_arrival_;                         // by source
-  std::vector<size_t> source_of_;                        // by key of a model or application
+  std::vector<size_t> source_of_;                        // by key of a model or variants service
   std::vector<std::string> names_;                       // by key
   absl::flat_hash_map<JobId, const Example*> examples_;  // of waiting requests
   absl::flat_hash_map<JobId, const EnsembleExample*> queries_;

@@ -25,7 +25,7 @@ size_t draw_share(const std::vector<Shared>& from, Random& random) {
 
 const std::string& Run::Source::name() const {
   if (pipeline != nullptr) return pipeline->name;
-  return ensemble != nullptr ? ensemble->name : application->name;
+  return ensemble != nullptr ? ensemble->name : variants->name;
 }
 
 // The keys of its variants, where batches of theirs answer.
@@ -38,25 +38,25 @@ policy::ServiceInfo Run::info_of(const Source& source, const std::vector<KeyId>&
                                 .serve_all = ensemble->serve_all,
                                 .fixed = ensemble->fixed};
   }
-  const SimulatedApplication& application = *source.application;
-  policy::VariantsInfo info{.name = application.name,
-                            .penalty = application.penalty,
-                            .prior = application.prior,
-                            .short_circuit = application.short_circuit};
-  for (size_t v = 0; v < application.variants.size(); ++v) {
-    const SimulatedVariant& variant = application.variants[v];
+  const SimulatedVariants& service = *source.variants;
+  policy::VariantsInfo info{.name = service.name,
+                            .penalty = service.penalty,
+                            .prior = service.prior,
+                            .short_circuit = service.short_circuit};
+  for (size_t v = 0; v < service.variants.size(); ++v) {
+    const SimulatedVariant& variant = service.variants[v];
     const KeyId key = answers.empty() ? KeyId::none() : answers[v];
     info.variants.push_back({key, variant.accuracy, variant.recall});
   }
   return info;
 }
 
-// Of an application or ensemble, the source that is added next: batches of its own variants, or
+// Of a variants service or ensemble, the source that is added next: batches of its own variants, or
 // other services.
 void Run::add_answers(Source& source) {
   std::vector<KeyId> answers;
-  const bool composite = has_services(source.variants());
-  for (const SimulatedVariant& member : source.variants()) {
+  const bool composite = has_services(source.models());
+  for (const SimulatedVariant& member : source.models()) {
     composite ? source.members.push_back(member.service) : answers.push_back(add_variant(member));
   }
   if (composite) return;
@@ -66,18 +66,17 @@ void Run::add_answers(Source& source) {
   source.answers = std::move(answers);
 }
 
-void Run::add_applications() {
-  for (const SimulatedApplication& application : scenario_.applications) {
-    Source source{
-        .slo = application.slo, .application = &application, .demand = &application.demand};
+void Run::add_variants_services() {
+  for (const SimulatedVariants& service : scenario_.variants) {
+    Source source{.slo = service.slo, .variants = &service, .demand = &service.demand};
     add_answers(source);
-    const uint64_t stream = scenario_.models.size() + scenario_.applications.size();
-    if (!application.examples.empty()) {
-      source.examples.emplace(application, Random(scenario_.seed, stream + sources_.size()));
+    const uint64_t stream = scenario_.models.size() + scenario_.variants.size();
+    if (!service.examples.empty()) {
+      source.examples.emplace(service, Random(scenario_.seed, stream + sources_.size()));
     }
     source.random = Random(scenario_.seed, ~sources_.size());
-    add_source(std::move(source), application.share, application.arrival, application.name);
-    result_.models.back().application.emplace();
+    add_source(std::move(source), service.share, service.arrival, service.name);
+    result_.models.back().variants.emplace();
   }
 }
 
@@ -91,14 +90,15 @@ void Run::add_ensembles() {
   }
 }
 
-// Of a request's deadline from its arrival: of an application never below kLeastSlo of the mean.
+// Of a request's deadline from its arrival: of a variants service never below kLeastSlo of the
+// mean.
 Duration Run::draw_slo(Source& source) {
   if (const auto& mix = source.demand->slos; !mix.empty()) {
     return mix[draw_share(mix, source.drawn)].slo;
   }
-  const SimulatedApplication* application = source.application;
-  if (application == nullptr || application->slo_deviation == Duration()) return source.slo;
-  const Duration drawn = source.slo + application->slo_deviation.scaled(source.random.normal());
+  const SimulatedVariants* service = source.variants;
+  if (service == nullptr || service->slo_deviation == Duration()) return source.slo;
+  const Duration drawn = source.slo + service->slo_deviation.scaled(source.random.normal());
   return std::max(drawn, source.slo.scaled(kLeastSlo));
 }
 
@@ -110,8 +110,8 @@ void Run::draw(policy::Task& task, Source& source, Time now) {
   if (source.examples) {
     const Example& example = source.examples->next(now);
     examples_[task.job] = &example;
-    if (!example.evidence.empty() && !source.application->prior.empty()) {
-      evidence_[{now + source.application->evidence_delay, task.job}] = task;
+    if (!example.evidence.empty() && !source.variants->prior.empty()) {
+      evidence_[{now + source.variants->evidence_delay, task.job}] = task;
     }
   }
   if (source.ensemble == nullptr) return;
@@ -168,7 +168,7 @@ double Run::judge(const Branch& node, Time now) {
     return judge(node.task, node.answered, node.answered, now, counted);
   }
   const auto variant = static_cast<size_t>(std::countr_zero(node.answered));
-  return judge(node.task, &source.application->variants[variant].name, now, counted);
+  return judge(node.task, &source.variants->variants[variant].name, now, counted);
 }
 
 void Run::learn(Time now) {
@@ -189,24 +189,24 @@ double Run::judge(const policy::Task& task, const std::string* variant, Time fin
                   ModelResult* counted) {
   const Branch* own = branch(task.job);
   const Source& source = own != nullptr ? sources_[own->source] : source_of(task);
-  const SimulatedApplication& application = *source.application;
+  const SimulatedVariants& service = *source.variants;
   const Example* e = nullptr;
   if (const auto example = examples_.find(task.job); example != examples_.end()) {
     e = example->second;
     examples_.erase(example);
   }
   double right = e != nullptr && e->short_circuit_correct ? 1 : 0;
-  for (size_t v = 0; v < application.variants.size(); ++v) {
-    if (variant == nullptr || application.variants[v].name != *variant) continue;
-    right = e == nullptr ? application.variants[v].accuracy : e->correct[v] ? 1 : 0;
+  for (size_t v = 0; v < service.variants.size(); ++v) {
+    if (variant == nullptr || service.variants[v].name != *variant) continue;
+    right = e == nullptr ? service.variants[v].accuracy : e->correct[v] ? 1 : 0;
   }
   if (counted == nullptr) return right;
-  ApplicationResult& result = *counted->application;
+  VariantsResult& result = *counted->variants;
   ++result.answered;
   variant == nullptr ? ++result.short_circuited : ++result.variants[*variant];
   result.correct += right;
   if (right == 0) return right;
-  const double worth = 1 - application.penalty(task.deadline - task.arrival, finish - task.arrival);
+  const double worth = 1 - service.penalty(task.deadline - task.arrival, finish - task.arrival);
   result.utility += right * worth;
   return right;
 }

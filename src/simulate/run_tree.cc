@@ -41,7 +41,7 @@ std::unique_ptr<policy::Chooser> Run::chooser_of(const Source& source) const {
   std::vector<ServiceId> members;
   for (const size_t member : source.members) members.push_back(sources_[member].service);
   if (source.pipeline != nullptr) {
-    std::vector<policy::PipelineStage> stages;
+    std::vector<policy::StageInfo> stages;
     for (size_t s = 0; s < members.size(); ++s) {
       stages.push_back({members[s], source.pipeline->stages[s].after});
       stages.back().options = sources_[source.members[s]].options;
@@ -76,8 +76,8 @@ void Run::add_composites() {
     for (size_t m = 0; m < source.members.size(); ++m) {
       ModelResult& own = result_.models[s].stages.emplace_back();
       own.name =
-          source.pipeline != nullptr ? source.pipeline->stages[m].name : source.variants()[m].name;
-      if (sources_[source.members[m]].application != nullptr) own.application.emplace();
+          source.pipeline != nullptr ? source.pipeline->stages[m].name : source.models()[m].name;
+      if (sources_[source.members[m]].variants != nullptr) own.variants.emplace();
       if (sources_[source.members[m]].ensemble != nullptr) own.ensemble.emplace();
     }
   }

@@ -37,7 +37,7 @@ uint32_t Scenario::worker_count() const {
 double Scenario::rate_of(double share) const {
   double shares = 0;
   for (const SimulatedModel& m : models) shares += m.share;
-  for (const SimulatedApplication& a : applications) shares += a.share;
+  for (const SimulatedVariants& a : variants) shares += a.share;
   for (const SimulatedEnsemble& e : ensembles) shares += e.share;
   for (const SimulatedPipeline& p : pipelines) shares += p.share;
   return rate_rps * share / shares;
@@ -68,7 +68,7 @@ std::string Scenario::memory_violation() const {
       return fmt::format("memory_mb of workers {} is {}, its models need {}", i, group.memory_mb,
                          need);
     }
-    for (const SimulatedApplication& a : applications) {
+    for (const SimulatedVariants& a : variants) {
       for (const SimulatedVariant& v : a.variants) {
         if (v.memory_bytes() <= bytes_for_variants(group)) continue;
         return fmt::format("memory_mb of workers {} is {}, its models need {}, variant '{}' {}", i,

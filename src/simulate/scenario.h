@@ -42,7 +42,7 @@ struct SimulatedModel {
   double drift = 1;  // how long batches really take, by `latency`; the policy learns it, as served
 };
 
-// A variant that may answer an application's requests.
+// A variant that may answer a variants service's requests.
 struct SimulatedVariant {
   std::string name;
   std::optional<size_t> model;        // of Scenario::models, whose batches it then shares
@@ -76,7 +76,7 @@ struct LabelChange {
 };
 
 // Requests that any one of several variants may answer (SneakPeek).
-struct SimulatedApplication {
+struct SimulatedVariants {
   std::string name;
   Duration slo, slo_deviation;  // relative deadlines: their mean, normally spread about it
   Demand demand = {};
@@ -163,7 +163,7 @@ inline constexpr double kLowestRate = 1e-6, kHighestRate = 1e8;
 
 // A cluster that need not exist (the contract's document). Requests that arrive
 // in [warmup, warmup + duration) are measured and followed to their end. Its sources are its
-// models, then its applications, ensembles and pipelines.
+// models, then its variants services, ensembles and pipelines.
 struct Scenario {
   uint64_t seed = 1;
   Duration warmup = Duration::seconds(2), duration = Duration::seconds(20);
@@ -171,16 +171,16 @@ struct Scenario {
   std::vector<WorkerGroup> workers;  // worker type i is workers[i].type
   policy::DelayBound network;
   std::vector<SimulatedModel> models;
-  std::vector<SimulatedApplication> applications;
+  std::vector<SimulatedVariants> variants;
   std::vector<SimulatedEnsemble> ensembles;
   std::vector<SimulatedPipeline> pipelines;
   policy::ServiceSettings groups;
   double rate_rps = 0;
 
   uint32_t worker_count() const;
-  // Requests a second of a model or application with this share, at this scenario's rate.
+  // Requests a second of a model or variants service with this share, at this scenario's rate.
   double rate_of(double share) const;
-  // What the models leave of a worker's memory for what applications choose from; models stay
+  // What the models leave of a worker's memory for what variants services choose from; models stay
   // resident, what they need to run included. Not limited: kUnlimitedMemory.
   int64_t bytes_for_variants(const WorkerGroup& group) const;
   // Where the models, or a variant beside them, do not fit into a worker's memory: the

@@ -6,12 +6,12 @@
 
 #include "model/latency_document.h"
 #include "policy/scheduler.h"
-#include "simulate/application_document.h"
 #include "simulate/arrivals_document.h"
 #include "simulate/demand_document.h"
 #include "simulate/ensemble_document.h"
 #include "simulate/pipeline_document.h"
 #include "simulate/services_document.h"
+#include "simulate/variants_document.h"
 
 namespace fermata::simulate {
 namespace {
@@ -102,11 +102,10 @@ double read_rate(Reader value, const Scenario& scenario) {
   const auto trace = [](const auto& source) {
     return source.share == 0 || std::holds_alternative<TraceArrivals>(source.arrival);
   };
-  const bool counted =
-      std::all_of(scenario.models.begin(), scenario.models.end(), trace) &&
-      std::all_of(scenario.applications.begin(), scenario.applications.end(), trace) &&
-      std::all_of(scenario.ensembles.begin(), scenario.ensembles.end(), trace) &&
-      std::all_of(scenario.pipelines.begin(), scenario.pipelines.end(), trace);
+  const bool counted = std::all_of(scenario.models.begin(), scenario.models.end(), trace) &&
+                       std::all_of(scenario.variants.begin(), scenario.variants.end(), trace) &&
+                       std::all_of(scenario.ensembles.begin(), scenario.ensembles.end(), trace) &&
+                       std::all_of(scenario.pipelines.begin(), scenario.pipelines.end(), trace);
   if (value.present() || !counted) return value.between(kLowestRate, kHighestRate);
   return 0;
 }
@@ -121,7 +120,7 @@ void check_shares(Reader value, const Scenario& scenario) {
                            source.name, rate));
   };
   for (const SimulatedModel& m : scenario.models) check(m);
-  for (const SimulatedApplication& a : scenario.applications) check(a);
+  for (const SimulatedVariants& a : scenario.variants) check(a);
   for (const SimulatedEnsemble& e : scenario.ensembles) check(e);
   for (const SimulatedPipeline& p : scenario.pipelines) check(p);
 }
@@ -130,7 +129,7 @@ void check_shares(Reader value, const Scenario& scenario) {
 void check_total_share(Reader value, const Scenario& scenario) {
   const auto called = [](const auto& source) { return source.share > 0; };
   if (value.failed() || std::any_of(scenario.models.begin(), scenario.models.end(), called) ||
-      std::any_of(scenario.applications.begin(), scenario.applications.end(), called) ||
+      std::any_of(scenario.variants.begin(), scenario.variants.end(), called) ||
       std::any_of(scenario.ensembles.begin(), scenario.ensembles.end(), called) ||
       std::any_of(scenario.pipelines.begin(), scenario.pipelines.end(), called)) {
     return;
@@ -146,7 +145,7 @@ void rate_from_traces(Scenario& scenario) {
     scenario.rate_rps += source.share;
   };
   for (SimulatedModel& m : scenario.models) count(m);
-  for (SimulatedApplication& a : scenario.applications) count(a);
+  for (SimulatedVariants& a : scenario.variants) count(a);
   for (SimulatedEnsemble& e : scenario.ensembles) count(e);
   for (SimulatedPipeline& p : scenario.pipelines) count(p);
 }
@@ -192,7 +191,7 @@ Scenario read_scenario(Reader root) {
   }
   ServiceNames named;
   if (applications.present()) {
-    scenario.applications = read_applications(applications, scenario, named);
+    scenario.variants = read_variants_services(applications, scenario, named);
   }
   if (ensembles.present()) scenario.ensembles = read_ensembles(ensembles, scenario, named);
   if (pipelines.present()) read_pipelines(pipelines, scenario, named);

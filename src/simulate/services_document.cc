@@ -16,7 +16,7 @@ using Names = absl::flat_hash_map<std::string, size_t>;
 Names source_names(const Scenario& scenario) {
   Names names;
   for (const auto& m : scenario.models) names.emplace(m.name, names.size());
-  for (const auto& a : scenario.applications) names.emplace(a.name, names.size());
+  for (const auto& a : scenario.variants) names.emplace(a.name, names.size());
   for (const auto& e : scenario.ensembles) names.emplace(e.name, names.size());
   for (const auto& p : scenario.pipelines) names.emplace(p.name, names.size());
   return names;
@@ -51,7 +51,7 @@ std::vector<std::vector<uint32_t>> members_of(const Scenario& scenario) {
       if (!member.service_name.empty()) all.push_back(static_cast<uint32_t>(member.service));
     }
   };
-  for (const SimulatedApplication& a : scenario.applications) add(a.variants);
+  for (const SimulatedVariants& a : scenario.variants) add(a.variants);
   for (const SimulatedEnsemble& e : scenario.ensembles) add(e.models);
   for (const SimulatedPipeline& p : scenario.pipelines) add(p.stages);
   return members;
@@ -67,10 +67,10 @@ std::string name_of(const Names& names, size_t source) {
 }  // namespace
 
 void resolve_services(Reader root, const ServiceNames& named, Scenario& scenario) {
-  for (SimulatedApplication& a : scenario.applications) make_services(a.name, a.variants, scenario);
+  for (SimulatedVariants& a : scenario.variants) make_services(a.name, a.variants, scenario);
   for (SimulatedEnsemble& e : scenario.ensembles) make_services(e.name, e.models, scenario);
   const Names names = source_names(scenario);
-  const size_t sources = scenario.models.size() + scenario.applications.size() +
+  const size_t sources = scenario.models.size() + scenario.variants.size() +
                          scenario.ensembles.size() + scenario.pipelines.size();
   if (names.size() < sources) return root.fail("services of which no two have the same name");
   for (const auto& [where, name] : named) {
@@ -81,7 +81,7 @@ void resolve_services(Reader root, const ServiceNames& named, Scenario& scenario
       if (!member.service_name.empty()) member.service = names.at(member.service_name);
     }
   };
-  for (SimulatedApplication& a : scenario.applications) place(a.variants);
+  for (SimulatedVariants& a : scenario.variants) place(a.variants);
   for (SimulatedEnsemble& e : scenario.ensembles) place(e.models);
   for (SimulatedPipeline& p : scenario.pipelines) place(p.stages);
   const TopologicalOrder found = topological_order(members_of(scenario));

@@ -26,10 +26,10 @@ struct TraceEvent {
     kGivenUp,
   };
   Kind kind;
-  uint32_t items;  // of the request, or of the batch; of kConcluded the Subset that answered; of
-                   // kClosed how many it turned into
-  KeyId key;       // its place among the scenario's models, then of each application its own
-              // variants and the application itself, then of ensembles the same, then pipelines
+  uint32_t items;   // of the request, or of the batch; of kConcluded the Subset that answered; of
+                    // kClosed how many it turned into
+  KeyId key;        // its place among the scenario's models, then of each variants service its own
+                    // variants and the service itself, then of ensembles the same, then pipelines
   WorkerId worker;  // of kStarted
   JobId job;        // of the others
   Time at;          // when it arrived, was decided on, or was dropped

@@ -105,7 +105,7 @@ struct Hand {
   std::shared_ptr<Route> route(std::shared_ptr<const VariantsService> of) const {
     auto route = std::make_shared<Route>();
     route->service = "app";
-    route->variant = of->facade;
+    route->variant = of->public_model;
     route->counters = std::make_shared<Counters>();
     route->gate = std::make_shared<Gate>(100);
     route->variants = of.get();
@@ -117,7 +117,7 @@ struct Hand {
                              std::vector<policy::Evidence> by_item) {
     InferRequest request{.inputs = {row(std::move(x))}, .arrival = monotonic_now()};
     request.in_parts = true;
-    Admitted admitted = *admit(request, of->facade->signature);
+    Admitted admitted = *admit(request, of->public_model->signature);
     std::vector<ReplyPart> parts;
     std::promise<void> done;
     auto job = std::make_shared<Job>(

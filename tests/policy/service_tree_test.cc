@@ -19,7 +19,7 @@ class TreeByHand : public testing::Test {
   ServiceId leaf(double run_ms, uint32_t max_batch = 8) {
     return tree.add_leaf(linear(0.001, run_ms - 0.001, max_batch));
   }
-  ServiceId pipeline(std::vector<PipelineStage> stages) {
+  ServiceId pipeline(std::vector<StageInfo> stages) {
     return tree.add(std::make_unique<PipelineChooser>(std::move(stages)));
   }
   void arrive(ServiceId service, double now_ms, double deadline_ms, uint32_t items = 1) {

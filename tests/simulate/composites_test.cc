@@ -1,4 +1,4 @@
-// Applications and ensembles whose members are services.
+// Variants services and ensembles whose members are services.
 #include <gmock/gmock.h>
 
 #include "simulate/checkers.h"
@@ -74,11 +74,11 @@ TEST(Composites, AVariantMayBeAPipeline) {
   EXPECT_GT(a.offered, 200u);
   EXPECT_LT(a.bad_rate(), 0.05);
   ASSERT_EQ(a.stages.size(), 3u);
-  EXPECT_GT(a.application->variants.at("chain"), a.offered / 2);
-  EXPECT_EQ(a.stages[0].on_time, a.application->variants.at("chain"));
-  EXPECT_EQ(named(tight, "signs").application->variants.count("chain"), 0u);
-  EXPECT_GT(named(tight, "signs").application->variants.at("fast"), 200u);
-  EXPECT_GT(a.application->correct, named(tight, "signs").application->correct);
+  EXPECT_GT(a.variants->variants.at("chain"), a.offered / 2);
+  EXPECT_EQ(a.stages[0].on_time, a.variants->variants.at("chain"));
+  EXPECT_EQ(named(tight, "signs").variants->variants.count("chain"), 0u);
+  EXPECT_GT(named(tight, "signs").variants->variants.at("fast"), 200u);
+  EXPECT_GT(a.variants->correct, named(tight, "signs").variants->correct);
   // Nobody calls it directly.
   EXPECT_EQ(named(roomy, "signs/own").offered, 0u);
 }
@@ -105,14 +105,14 @@ std::string vote(std::string_view member, std::string_view share = "1") {
   return text;
 }
 
-TEST(Composites, AMemberOfAnEnsembleMayBeAnApplication) {
+TEST(Composites, AMemberOfAnEnsembleMayBeAVariantsService) {
   const Result result = checked(signs("60") + vote("signs"));
   const ModelResult& e = named(result, "vote");
   EXPECT_LT(e.bad_rate(), 0.1);
   EXPECT_GT(e.ensemble->subsets.at("signs+own"), e.offered / 2);
-  // The application's own answers to the ensemble are counted there.
+  // The service's own answers to the ensemble are counted there.
   ASSERT_EQ(e.stages.size(), 2u);
-  EXPECT_GT(e.stages[0].application->answered, e.offered / 2);
+  EXPECT_GT(e.stages[0].variants->answered, e.offered / 2);
 }
 
 TEST(Composites, AStageMayBeAnEnsemble) {

@@ -16,7 +16,7 @@ struct Composite {
   virtual ~Composite() = default;
 
   // What clients see: the service's name, version 1, its own signature.
-  std::shared_ptr<const Variant> facade;
+  std::shared_ptr<const Variant> public_model;
   std::vector<std::shared_ptr<const Variant>> variants;  // at least one
 
   bool uses(VariantId id) const {
@@ -28,13 +28,13 @@ struct Composite {
 };
 
 // What clients see of it, to begin with: `first`, under the service's name.
-inline std::shared_ptr<Variant> make_facade(const std::string& service, const Variant& first,
-                                            VariantId id) {
-  auto facade = std::make_shared<Variant>(first);
-  facade->id = id;
-  facade->model = service;
-  facade->version = std::string(1, '1');  // a literal trips over a warning of g++ 12
-  return facade;
+inline std::shared_ptr<Variant> make_public_model(const std::string& service, const Variant& first,
+                                                  VariantId id) {
+  auto public_model = std::make_shared<Variant>(first);
+  public_model->id = id;
+  public_model->model = service;
+  public_model->version = std::string(1, '1');  // a literal trips over a warning of g++ 12
+  return public_model;
 }
 
 }  // namespace fermata::engine

@@ -9,15 +9,15 @@
 namespace fermata::engine {
 namespace {
 
-// Adds the variant's inputs to those of the facade.
-absl::Status add_inputs(const std::string& service, const Variant& variant, Signature& facade,
+// Adds the variant's inputs to those of the public model.
+absl::Status add_inputs(const std::string& service, const Variant& variant, Signature& seen,
                         std::vector<uint32_t>& places) {
   for (const TensorSpec& input : variant.signature.inputs) {
     const auto known =
-        absl::c_find_if(facade.inputs, [&](const TensorSpec& i) { return i.name == input.name; });
-    places.push_back(static_cast<uint32_t>(known - facade.inputs.begin()));
-    if (known == facade.inputs.end()) {
-      facade.inputs.push_back(input);
+        absl::c_find_if(seen.inputs, [&](const TensorSpec& i) { return i.name == input.name; });
+    places.push_back(static_cast<uint32_t>(known - seen.inputs.begin()));
+    if (known == seen.inputs.end()) {
+      seen.inputs.push_back(input);
     } else if (known->datatype != input.datatype || known->dims != input.dims) {
       return invalid("service '{}': input '{}' of model '{}' differs from another's", service,
                      input.name, variant.model);
@@ -75,8 +75,8 @@ absl::StatusOr<std::shared_ptr<const EnsembleService>> make_ensemble_service(
   const EnsembleOptions& own = *options.ensemble;
   auto ensemble = std::make_shared<EnsembleService>();
   const Variant& first = *variants.front();
-  auto facade = make_facade(options.name, first, id);
-  facade->signature.inputs.clear();
+  auto public_model = make_public_model(options.name, first, id);
+  public_model->signature.inputs.clear();
   bool fixed = true;
   for (const auto& variant : variants) {
     std::string output;
@@ -86,18 +86,18 @@ absl::StatusOr<std::shared_ptr<const EnsembleService>> make_ensemble_service(
       return invalid("service '{}': model '{}' gives {} numbers, those of its profile have {}",
                      options.name, variant->model, width, model->width());
     }
-    RETURN_IF_ERROR(
-        add_inputs(options.name, *variant, facade->signature, ensemble->inputs.emplace_back()));
+    RETURN_IF_ERROR(add_inputs(options.name, *variant, public_model->signature,
+                               ensemble->inputs.emplace_back()));
     ensemble->outputs.push_back({output});
     ensemble->names.push_back(variant->model);
     fixed = fixed && variant->signature.fixed_shape() &&
             absl::c_none_of(variant->signature.inputs, [](const auto& i) { return i.optional; });
-    facade->signature.max_batch =
-        std::max(facade->signature.max_batch, variant->signature.max_batch);
+    public_model->signature.max_batch =
+        std::max(public_model->signature.max_batch, variant->signature.max_batch);
   }
   for (const auto& places : ensemble->inputs) {
     ensemble->same_inputs = ensemble->same_inputs &&
-                            places.size() == facade->signature.inputs.size() &&
+                            places.size() == public_model->signature.inputs.size() &&
                             absl::c_is_sorted(places);
   }
   if (!ensemble->same_inputs && !fixed) {
@@ -106,7 +106,7 @@ absl::StatusOr<std::shared_ptr<const EnsembleService>> make_ensemble_service(
         "optional",
         options.name);
   }
-  facade->signature.outputs = {model->output()};
+  public_model->signature.outputs = {model->output()};
   const estimate::SubsetProfile& profile = model->profile();
   policy::EnsembleInfo& info = ensemble->info;
   info.name = options.name;
@@ -121,7 +121,7 @@ absl::StatusOr<std::shared_ptr<const EnsembleService>> make_ensemble_service(
     info.fixed |= estimate::only(static_cast<uint32_t>(at));
   }
   ensemble->model = model;
-  ensemble->facade = std::move(facade);
+  ensemble->public_model = std::move(public_model);
   ensemble->variants = std::move(variants);
   return ensemble;
 }

@@ -109,12 +109,12 @@ std::vector<Tensor> VariantsService::short_circuit(const policy::Evidence& count
   const std::span<const double> theta = belief.theta();
   const auto label = static_cast<int64_t>(estimate::likeliest_class(info.prior, counts));
   std::vector<Tensor> outputs;
-  for (const TensorSpec& spec : facade->signature.outputs) {
+  for (const TensorSpec& spec : public_model->signature.outputs) {
     Tensor& tensor = outputs.emplace_back();
     tensor.name = spec.name;
     tensor.datatype = spec.datatype;
     tensor.shape = spec.dims;
-    if (facade->signature.batches) tensor.shape.insert(tensor.shape.begin(), 1);
+    if (public_model->signature.batches) tensor.shape.insert(tensor.shape.begin(), 1);
     tensor.data = spec.datatype == DataType::kInt64
                       ? payload_of(std::vector<int64_t>{label})
                       : payload_of(std::vector<float>(theta.begin(), theta.end()));
@@ -127,7 +127,7 @@ absl::StatusOr<std::shared_ptr<const VariantsService>> make_variants_service(
     const std::map<std::string, AnswerProfile>& answers, EvidenceModel* evidence, VariantId id) {
   auto service = std::make_shared<VariantsService>();
   const Variant& first = *variants.front();
-  auto facade = make_facade(options.name, first, id);
+  auto public_model = make_public_model(options.name, first, id);
   policy::VariantsInfo& info = service->info;
   info.name = options.name;
   info.penalty = options.variants->penalty;
@@ -139,7 +139,8 @@ absl::StatusOr<std::shared_ptr<const VariantsService>> make_variants_service(
       return invalid("service '{}': model '{}' has other inputs or outputs than '{}'", options.name,
                      variant->model, first.model);
     }
-    facade->signature.max_batch = std::max(facade->signature.max_batch, signature.max_batch);
+    public_model->signature.max_batch =
+        std::max(public_model->signature.max_batch, signature.max_batch);
     const auto said = options.variants->accuracy.find(variant->model);
     const bool stated = variant->profile.answers.accuracy.has_value();
     const auto tried = answers.find(variant->model);
@@ -162,7 +163,7 @@ absl::StatusOr<std::shared_ptr<const VariantsService>> make_variants_service(
     }
     service->evidence = evidence;
   }
-  service->facade = std::move(facade);
+  service->public_model = std::move(public_model);
   service->variants = std::move(variants);
   return service;
 }

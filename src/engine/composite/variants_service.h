@@ -29,7 +29,7 @@ struct VariantsService final : Composite {
 };
 
 // `variants` in the order of the options; `answers` by model, for profiles that have none; `id` is
-// the facade's own. INVALID_ARGUMENT where they do not have the same inputs and outputs, or recall
+// the service's own. INVALID_ARGUMENT where they do not have the same inputs and outputs, or recall
 // and evidence not the same classes.
 absl::StatusOr<std::shared_ptr<const VariantsService>> make_variants_service(
     const ServiceOptions& options, std::vector<std::shared_ptr<const Variant>> variants,

@@ -164,7 +164,7 @@ absl::Status Registry::composites() const {
 absl::StatusOr<std::shared_ptr<const Composite>> Registry::make(const ServiceOptions& service,
                                                                 const OfModels& known,
                                                                 Variants variants) {
-  const VariantId id(next_facade_++);
+  const VariantId id(next_public_++);
   if (!service.ensemble) {
     return make_variants_service(service, std::move(variants), known.answers, known.evidence, id);
   }
@@ -211,8 +211,8 @@ void Registry::add_of_models(const ServiceOptions& options, Catalog& catalog, Ro
     service->trouble = "too few of its models are loaded";
   } else {
     const std::shared_ptr<const Composite>& composite = *known.composite;
-    service->versions = {composite->facade};
-    auto made = route(options, composite->facade, known.subcluster);
+    service->versions = {composite->public_model};
+    auto made = route(options, composite->public_model, known.subcluster);
     made->composite = composite;
     made->variants = dynamic_cast<const VariantsService*>(composite.get());
     made->ensemble = dynamic_cast<const EnsembleService*>(composite.get());
@@ -237,7 +237,7 @@ void Registry::add_of_members(const ServiceOptions& options, Catalog& catalog, R
   }
   if (!known.pipeline.ok() || *known.pipeline == nullptr || members != known.members) {
     known.members = members;
-    const VariantId id(next_facade_++);
+    const VariantId id(next_public_++);
     const double quantile = options_.latency_quantile;
     const OfModels& parts = of_models_[options.name];
     const auto counted = [this](const std::string& name) { return counters(name, "1"); };
@@ -255,8 +255,8 @@ void Registry::add_of_members(const ServiceOptions& options, Catalog& catalog, R
     service->trouble = message(known.pipeline.status());
   } else {
     const std::shared_ptr<const Pipeline>& pipeline = *known.pipeline;
-    service->versions = {pipeline->facade};
-    auto made = route(options, pipeline->facade, 0);
+    service->versions = {pipeline->public_model};
+    auto made = route(options, pipeline->public_model, 0);
     made->pipeline = pipeline;
     made->composite = pipeline->choice;
     made->variants = pipeline->variants;

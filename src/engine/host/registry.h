@@ -44,7 +44,7 @@ std::vector<ServiceOptions> services_of(const EngineOptions& options, const std:
 // Which services there are, which versions of their models are loaded, and how each
 // service has fared; counters and queues outlive reloads. Not synchronised.
 class Registry {
-  static constexpr uint32_t kFirstFacade = uint32_t{1} << 31;  // beyond the loader's ids
+  static constexpr uint32_t kFirstPublic = uint32_t{1} << 31;  // beyond the loader's ids
 
  public:
   using Variants = std::vector<std::shared_ptr<const Variant>>;
@@ -108,7 +108,7 @@ class Registry {
   };
   std::map<std::string, OfMembers> of_members_;  // by service
   std::vector<std::shared_ptr<const Service>> faces_;
-  uint32_t next_facade_ = kFirstFacade;
+  uint32_t next_public_ = kFirstPublic;
   std::map<std::string, Loaded> loaded_;  // by model
   std::map<std::string, std::shared_ptr<Gate>> gates_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Counters>> counters_;

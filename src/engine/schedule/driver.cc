@@ -107,7 +107,7 @@ void Driver::add(std::shared_ptr<const Variant> variant, Duration slo) {
 void Driver::retire(VariantId id, bool refuse_waiting, absl::AnyInvocable<void()> gone) {
   leave([this, id, refuse_waiting, gone = std::move(gone)]() mutable {
     if (refuse_waiting) {
-      // Applications go on with what they have left, and those that wait as they are.
+      // Variants services go on with what they have left, and those that wait as they are.
       withdraw_waiting([id](const Route& route) { return route.variant->id == id; },
                        error(absl::StatusCode::kUnavailable, "the model was unloaded"),
                        monotonic_now());

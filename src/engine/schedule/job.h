@@ -44,7 +44,7 @@ struct Gate {
 };
 
 // Where requests for one service and version go. `variant` is what clients see of it: for a
-// service of several variants their facade.
+// service of several variants their public model.
 struct Route {
   std::string service;
   std::optional<Duration> slo;

@@ -58,7 +58,7 @@ absl::StatusOr<std::shared_ptr<const Pipeline>> make_choice(const ServiceOptions
     made->stages.push_back(stage_of(options.name, name, *member, quantile));
   }
   RETURN_IF_ERROR(make_kind(options, parts, variants, id, *made));
-  made->facade = made->choice->facade;
+  made->public_model = made->choice->public_model;
   for (size_t m = 0; m < variants.size(); ++m) {
     const auto& inputs = variants[m]->signature.inputs;
     for (const TensorSpec& input : inputs) {

@@ -59,29 +59,29 @@ class Maker {
       return invalid("service '{}' has only operators, expected a stage with a service or a model",
                      options_.name);
     }
-    auto facade = make_facade(options_.name, *first_, id);
+    auto public_model = make_public_model(options_.name, *first_, id);
     for (const Pipeline::Stage& stage : made_->stages) {
       for (const Pipeline::Input& input : stage.inputs) {
         if (input.from.stage == Source::kRequest) batches_ = batches_ || stage.batches;
       }
     }
-    facade->signature = {.batches = batches_};
-    facade->profile = {};
+    public_model->signature = {.batches = batches_};
+    public_model->profile = {};
     for (Pipeline::Stage& stage : made_->stages) {
       if (stage.latency == nullptr) continue;
-      facade->profile.linear.latency.beta_ms += (*stage.latency)(1).millis();
+      public_model->profile.linear.latency.beta_ms += (*stage.latency)(1).millis();
     }
     for (uint32_t s = 0; s < own_.stages.size(); ++s) {
-      RETURN_IF_ERROR(check_inputs(s, facade->signature));
+      RETURN_IF_ERROR(check_inputs(s, public_model->signature));
     }
-    if (facade->signature.inputs.empty()) {
+    if (public_model->signature.inputs.empty()) {
       return invalid("service '{}': no stage reads the request", options_.name);
     }
     find_dimensions();
-    RETURN_IF_ERROR(add_outputs(facade->signature));
+    RETURN_IF_ERROR(add_outputs(public_model->signature));
     name_outputs();
-    note_slo(*facade);
-    made_->facade = std::move(facade);
+    note_slo(*public_model);
+    made_->public_model = std::move(public_model);
     return std::shared_ptr<const Pipeline>(made_);
   }
 
@@ -92,14 +92,14 @@ class Maker {
     Shape dims;
   };
 
-  void note_slo(Variant& facade) const {
+  void note_slo(Variant& public_model) const {
     const Duration path = fastest_path(*made_);
     if (!options_.slo || *options_.slo >= path) return;
-    facade.notes.push_back(fmt::format(
+    public_model.notes.push_back(fmt::format(
         "slo_ms is {:.6g}, its fastest path takes {:.6g} ms: requests without a timeout "
         "of their own are all rejected",
         options_.slo->millis(), path.millis()));
-    spdlog::warn("service '{}': {}", options_.name, facade.notes.back());
+    spdlog::warn("service '{}': {}", options_.name, public_model.notes.back());
   }
 
   absl::Status add_stage(uint32_t s) {
@@ -229,11 +229,11 @@ class Maker {
     return form;
   }
 
-  absl::Status check_inputs(uint32_t s, Signature& facade) {
+  absl::Status check_inputs(uint32_t s, Signature& seen) {
     for (const Pipeline::Input& input : made_->stages[s].inputs) {
       const TensorSpec& wanted = *signature(s).input(input.name);
       if (input.from.stage == Source::kRequest) {
-        RETURN_IF_ERROR(add_request_tensor(s, input.from.tensor, wanted, facade));
+        RETURN_IF_ERROR(add_request_tensor(s, input.from.tensor, wanted, seen));
         continue;
       }
       if (!absl::c_binary_search(made_->stages[s].after, input.from.stage)) {
@@ -253,8 +253,8 @@ class Maker {
   }
 
   absl::Status add_request_tensor(uint32_t s, const std::string& tensor, const TensorSpec& wanted,
-                                  Signature& facade) {
-    if (const TensorSpec* known = facade.input(tensor); known != nullptr) {
+                                  Signature& seen) {
+    if (const TensorSpec* known = seen.input(tensor); known != nullptr) {
       if (known->datatype == wanted.datatype && known->dims == wanted.dims) return absl::OkStatus();
       return invalid("service '{}': stages read '{}' of the request as {} of shape {} and {} of {}",
                      options_.name, tensor, name(known->datatype), to_string(known->dims),
@@ -263,14 +263,14 @@ class Maker {
     TensorSpec spec = wanted;
     spec.name = tensor;
     spec.model_dims = spec.dims;
-    facade.inputs.push_back(std::move(spec));
+    seen.inputs.push_back(std::move(spec));
     if (made_->stages[s].batches) {
-      facade.max_batch = std::max(facade.max_batch, signature(s).max_batch);
+      seen.max_batch = std::max(seen.max_batch, signature(s).max_batch);
     }
     return absl::OkStatus();
   }
 
-  absl::Status add_outputs(Signature& facade) {
+  absl::Status add_outputs(Signature& seen) {
     PipelineOptions::Tensors wanted = own_.outputs;
     if (wanted.empty()) wanted = last_outputs();
     for (const auto& [name, text] : wanted) {
@@ -282,7 +282,7 @@ class Maker {
       ASSIGN_OR_RETURN(Form form, form_of(static_cast<uint32_t>(own_.stages.size()), from));
       TensorSpec spec{.name = name, .datatype = form.datatype, .dims = std::move(form.dims)};
       spec.model_dims = spec.dims;
-      if (const TensorSpec* first = facade.output(name); first != nullptr) {
+      if (const TensorSpec* first = seen.output(name); first != nullptr) {
         if (first->datatype != spec.datatype || !agree(first->dims, spec.dims)) {
           return invalid("service '{}': output '{}' is {} of shape {} or {} of {}", options_.name,
                          name, fermata::name(first->datatype), to_string(first->dims),
@@ -294,7 +294,7 @@ class Maker {
         continue;
       }
       made_->outputs.push_back({spec, {from}});
-      facade.outputs.push_back(std::move(spec));
+      seen.outputs.push_back(std::move(spec));
     }
     return absl::OkStatus();
   }

@@ -84,11 +84,11 @@ struct Pipeline {
     std::vector<Source> from;  // the first whose stage has run
   };
   // What clients see: the service's name, version 1, its own signature.
-  std::shared_ptr<const Variant> facade;
+  std::shared_ptr<const Variant> public_model;
   std::vector<Stage> stages;  // each after those that it reads; of a choice the members
   std::vector<Output> outputs;
   // Of a service of kind variants or ensemble that has services among its members: what it is
-  // otherwise, whose variants are the members' facades. Null: a pipeline.
+  // otherwise, whose variants are the members' public models. Null: a pipeline.
   std::shared_ptr<const Composite> choice;
   const VariantsService* variants = nullptr;  // one of the two is the choice itself
   const EnsembleService* ensemble = nullptr;
@@ -99,7 +99,7 @@ using FindRoute = std::function<std::shared_ptr<const Route>(const std::string& 
 // Where what has no route of its own is counted.
 using FindCounters = std::function<std::shared_ptr<Counters>(const std::string& name)>;
 
-// `id` is the facade's own. UNAVAILABLE where a stage's service is not served, INVALID_ARGUMENT
+// `id` is the service's own. UNAVAILABLE where a stage's service is not served, INVALID_ARGUMENT
 // where an input has no source, or one of another datatype or shape.
 absl::StatusOr<std::shared_ptr<const Pipeline>> make_pipeline(const ServiceOptions& options,
                                                               const FindRoute& find,

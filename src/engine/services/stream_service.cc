@@ -103,9 +103,9 @@ absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(
   face->name = face->model = options.name;
   face->slo = options.slo;
   face->queue_limit = options.queue_limit;
-  const auto facade = make_facade(options.name, *largest, largest->id);
-  facade->config.set_platform("fermata_stream");  // by which clients find such services
-  face->versions = {facade};
+  const auto public_model = make_public_model(options.name, *largest, largest->id);
+  public_model->config.set_platform("fermata_stream");  // by which clients find such services
+  face->versions = {public_model};
   return std::unique_ptr<StreamService>(new StreamService(options, std::move(settings),
                                                           std::move(signatures), std::move(face),
                                                           loading, std::move(costs)));

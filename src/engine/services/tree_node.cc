@@ -105,7 +105,7 @@ Join Trees::Node::answers() const {
 }
 
 PartRun Trees::Node::run(Time now) const {
-  PartRun run{.variant = pipeline->facade.get(), .started = now};
+  PartRun run{.variant = pipeline->public_model.get(), .started = now};
   for (size_t c = 0; c < children.size(); ++c) {
     const Child& child = children[c];
     if (!child.answered) continue;

@@ -22,7 +22,7 @@ Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
   forget_the_old();
   auto made = std::make_unique<Known>();
   made->pipeline = pipeline;
-  std::vector<policy::PipelineStage> stages;
+  std::vector<policy::StageInfo> stages;
   std::vector<ServiceId> members;
   const auto add = [&](ServiceId id) { return made->own.emplace_back(id); };
   for (const Pipeline::Stage& stage : pipeline->stages) {
@@ -65,13 +65,13 @@ void Trees::plan(const std::string& service, VariantPlan variants) {
   const std::lock_guard lock(mutex_);
   plans_[service] = std::move(variants);
   for (const auto& [pipeline, known] : known_) {
-    if (pipeline->facade->model == service) follow_plan(*known);
+    if (pipeline->public_model->model == service) follow_plan(*known);
   }
 }
 
 void Trees::follow_plan(const Known& known) {
   const Pipeline& pipeline = *known.pipeline;
-  const auto plan = plans_.find(pipeline.facade->model);
+  const auto plan = plans_.find(pipeline.public_model->model);
   if (plan == plans_.end() || pipeline.choice != nullptr) return;
   std::vector<uint32_t> options(pipeline.stages.size(), policy::kAnyOption);
   for (size_t s = 0; s < options.size(); ++s) {

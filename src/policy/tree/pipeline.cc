@@ -23,7 +23,7 @@ Duration share_of(Duration left, Duration run, const Ahead& behind) {
 
 }  // namespace
 
-PipelineChooser::PipelineChooser(std::vector<PipelineStage> stages)
+PipelineChooser::PipelineChooser(std::vector<StageInfo> stages)
     : stages_(std::move(stages)), is_last_(stages_.size(), true) {
   FERMATA_CHECK(!stages_.empty());
   for (size_t s = 0; s < stages_.size(); ++s) {
@@ -104,7 +104,7 @@ void PipelineChooser::arrived(Node& node, Time now, Branches& tree) {
 // expected to end in time, or the one that ends first.
 void PipelineChooser::leave_open(Child& child, uint32_t stage, Duration within, Time now,
                                  const Branches& tree) const {
-  const PipelineStage& own = stages_[stage];
+  const StageInfo& own = stages_[stage];
   child.option = kAnyOption;
   if (own.uniform && child.items > 1) {
     Ahead best;

@@ -8,7 +8,7 @@
 namespace fermata::policy {
 
 // A pipeline: its stages are services, each of which may read the outputs of earlier ones.
-struct PipelineStage {
+struct StageInfo {
   ServiceId service;
   std::vector<uint32_t> after;  // earlier stages, ascending; empty: it reads the request alone
   // Of a stage that has variants, each alone; `service` is whichever of them is worth its price.
@@ -37,7 +37,7 @@ struct PipelineStage {
 class PipelineChooser final : public Chooser {
  public:
   // At least one stage, each after those that it names.
-  explicit PipelineChooser(std::vector<PipelineStage> stages);
+  explicit PipelineChooser(std::vector<StageInfo> stages);
 
   void arrived(Node& node, Time now, Branches& tree) override;
   void ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) override;
@@ -63,7 +63,7 @@ class PipelineChooser final : public Chooser {
              Branches& tree);
   void start_ready(Node& node, Time now, Branches& tree);
 
-  const std::vector<PipelineStage> stages_;
+  const std::vector<StageInfo> stages_;
   std::vector<bool> is_last_;   // nothing reads it
   std::vector<uint32_t> plan_;  // by stage; empty: none
   uint32_t plans_ = 0;          // that there were, each other than the one before

@@ -19,8 +19,8 @@ Example example(uint32_t label, std::vector<uint32_t> evidence, std::vector<bool
 }
 
 // A fast variant that knows class 0, and an accurate one; one example without evidence.
-SimulatedApplication application(std::string name, double slo_ms) {
-  SimulatedApplication a;
+SimulatedVariants application(std::string name, double slo_ms) {
+  SimulatedVariants a;
   a.name = std::move(name);
   a.slo = Duration::from_millis(slo_ms);
   a.penalty = {plan::PenaltyShape::kStep};
@@ -49,15 +49,15 @@ SimulatedModel model() {
           .max_batch = 32};
 }
 
-// A plain model, an application of its own variants, and one that shares the model.
+// A plain model, a service of its own variants, and one that shares the model.
 Scenario mixed(std::string_view scheduler, double rate_rps) {
   Scenario s;
   s.scheduler = scheduler;
   s.workers = {{"default", 2, 0}};
   s.models = {model()};
-  s.applications = {application("a", 60), application("b", 45)};
-  s.applications[1].penalty = {plan::PenaltyShape::kSigmoid};
-  SimulatedVariant& shared = s.applications[1].variants[0];
+  s.variants = {application("a", 60), application("b", 45)};
+  s.variants[1].penalty = {plan::PenaltyShape::kSigmoid};
+  SimulatedVariant& shared = s.variants[1].variants[0];
   shared.name = "plain";
   shared.model = 0;
   shared.latency = s.models[0].latency;
@@ -87,14 +87,14 @@ Findings check_served(const Scenario& scenario, const Trace& trace) {
 
 class AnyPolicy : public testing::TestWithParam<std::string_view> {};
 
-TEST_P(AnyPolicy, KeepsWhatTheCheckersAskOfApplications) {
+TEST_P(AnyPolicy, KeepsWhatTheCheckersAskOfVariants) {
   for (const double rate : {100.0, 700.0}) {
     for (const double memory_mb : {0.0, 600.0}) {  // 500 beside the model
       Scenario s = mixed(GetParam(), rate);
       s.models[0].static_mb = 60;
       s.models[0].dynamic_mb = 40;
       s.workers[0].memory_mb = memory_mb;
-      for (SimulatedApplication& a : s.applications) {
+      for (SimulatedVariants& a : s.variants) {
         a.variants[1].memory_mb = 300;
         a.variants[1].load = Duration::millis(8);
       }
@@ -104,12 +104,12 @@ TEST_P(AnyPolicy, KeepsWhatTheCheckersAskOfApplications) {
       ASSERT_THAT(check_served(s, trace), IsEmpty()) << rate << " " << memory_mb;
       for (const ModelResult& m : result->models) {
         ASSERT_EQ(m.offered, m.on_time + m.late + m.dropped);
-        if (!m.application) continue;
-        uint64_t answered = m.application->short_circuited;
-        for (const auto& [name, count] : m.application->variants) answered += count;
-        ASSERT_EQ(answered, m.application->answered);
-        ASSERT_EQ(m.application->answered, m.on_time + m.late);
-        ASSERT_LE(m.application->correct, answered);
+        if (!m.variants) continue;
+        uint64_t answered = m.variants->short_circuited;
+        for (const auto& [name, count] : m.variants->variants) answered += count;
+        ASSERT_EQ(answered, m.variants->answered);
+        ASSERT_EQ(m.variants->answered, m.on_time + m.late);
+        ASSERT_LE(m.variants->correct, answered);
       }
       const auto again = run(s);
       ASSERT_EQ(again->hash, result->hash);
@@ -122,13 +122,13 @@ TEST_P(AnyPolicy, RunsOnWorkersOfTwoTypesAndWithoutRecalls) {
   Scenario s = mixed(GetParam(), 300);
   s.workers = {{"slow", 1, 0}, {"fast", 2, 400}};
   s.models[0].latency = {LinearLatency{1, 4}, LinearLatency{0.5, 2}};
-  for (SimulatedApplication& a : s.applications) {
+  for (SimulatedVariants& a : s.variants) {
     for (SimulatedVariant& v : a.variants) {
       v.latency = {LinearLatency{1, 6}, LinearLatency{0.2, 1}};
       v.recall.clear();
     }
   }
-  s.applications[1].variants[0].latency = s.models[0].latency;
+  s.variants[1].variants[0].latency = s.models[0].latency;
   Trace trace;
   const auto result = run(s, {.trace = &trace});
   ASSERT_TRUE(result.ok()) << result.status();
@@ -139,14 +139,14 @@ TEST_P(AnyPolicy, RunsOnWorkersOfTwoTypesAndWithoutRecalls) {
 }
 
 // The slow worker, which is asked first, ends nothing in time.
-TEST(Applications, GoToTheTypeOfWorkerThatIsInTime) {
+TEST(SimulatedVariantsServices, GoToTheTypeOfWorkerThatIsInTime) {
   Scenario s = mixed("fermata", 30);
   s.workers = {{"slow", 1, 0}, {"fast", 1, 0}};
   const auto too_slow = [](std::vector<LatencyModel>& latency) {
     latency = {LinearLatency{0, 5000}, latency[0]};
   };
   for (SimulatedModel& m : s.models) too_slow(m.latency);
-  for (SimulatedApplication& a : s.applications) {
+  for (SimulatedVariants& a : s.variants) {
     a.penalty.shape = plan::PenaltyShape::kStep;
     for (SimulatedVariant& v : a.variants) too_slow(v.latency);
   }
@@ -157,7 +157,7 @@ TEST(Applications, GoToTheTypeOfWorkerThatIsInTime) {
   }
 }
 
-std::vector<std::string_view> those_with_applications() {
+std::vector<std::string_view> those_with_variants() {
   std::vector<std::string_view> names = policy::all_scheduler_names();
   std::erase_if(names, [](std::string_view name) {
     return !(*policy::make_scheduler(name))->serves(policy::Kind::kVariants);
@@ -166,14 +166,14 @@ std::vector<std::string_view> those_with_applications() {
   return names;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AnyPolicy, testing::ValuesIn(those_with_applications()),
+INSTANTIATE_TEST_SUITE_P(All, AnyPolicy, testing::ValuesIn(those_with_variants()),
                          [](const auto& info) {
                            std::string name(info.param);
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
 
-TEST(Applications, NexusRefusesThem) {
+TEST(SimulatedVariantsServices, NexusRefusesThem) {
   const auto result = run(mixed("nexus", 100));
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.status().message(), "scheduler 'nexus' serves no applications");
@@ -182,32 +182,32 @@ TEST(Applications, NexusRefusesThem) {
 Scenario one(std::string_view scheduler, double rate_rps) {
   Scenario s = mixed(scheduler, rate_rps);
   s.models.clear();
-  s.applications = {application("a", 60)};
+  s.variants = {application("a", 60)};
   return s;
 }
 
-TEST(Applications, AnIdleClusterAnswersWithTheAccurateVariant) {
+TEST(SimulatedVariantsServices, AnIdleClusterAnswersWithTheAccurateVariant) {
   const auto result = run(one("fermata", 20));
-  const ApplicationResult& a = *result->models[0].application;
+  const VariantsResult& a = *result->models[0].variants;
   EXPECT_EQ(a.variants.count("a-fast"), 0u);
   EXPECT_EQ(a.correct, a.answered);
 }
 
-TEST(Applications, UnderLoadWhoCanDoWithTheFastVariantGetsIt) {
+TEST(SimulatedVariantsServices, UnderLoadWhoCanDoWithTheFastVariantGetsIt) {
   const auto result = run(one("fermata", 1200));
-  const ApplicationResult& a = *result->models[0].application;
+  const VariantsResult& a = *result->models[0].variants;
   EXPECT_GT(a.variants.at("a-fast"), 100u);
   EXPECT_LT(result->models[0].bad_rate(), 0.05);
 }
 
 // A batch of sixteen on the accurate variant takes longer than a plain request can wait, and
 // there is work for both workers all the time.
-TEST(Applications, DoNotCrowdOutPlainServices) {
+TEST(SimulatedVariantsServices, DoNotCrowdOutPlainServices) {
   Scenario s = mixed("fermata", 500);
   s.models[0].latency = {LinearLatency{0.5, 3}};
   s.models[0].slo = Duration::millis(25);
-  s.applications[1] = application("b", 60);
-  for (SimulatedApplication& a : s.applications) a.variants[1].latency = {LinearLatency{2, 8}};
+  s.variants[1] = application("b", 60);
+  for (SimulatedVariants& a : s.variants) a.variants[1].latency = {LinearLatency{2, 8}};
   s.duration = Duration::seconds(3);
   const auto result = run(s);
   ASSERT_TRUE(result.ok());
@@ -215,45 +215,45 @@ TEST(Applications, DoNotCrowdOutPlainServices) {
   EXPECT_LT(result->models[0].bad_rate(), 0.01);
 }
 
-TEST(Applications, EvidenceThatComesTooLateIsNoEvidence) {
+TEST(SimulatedVariantsServices, EvidenceThatComesTooLateIsNoEvidence) {
   Scenario s = one("fermata", 300);
-  s.applications[0].evidence_delay = Duration::seconds(3);
-  s.applications[0].short_circuit.reset();
+  s.variants[0].evidence_delay = Duration::seconds(3);
+  s.variants[0].short_circuit.reset();
   Scenario blind = s;
-  blind.applications[0].evidence_delay = Duration();
-  for (Example& e : blind.applications[0].examples) e.evidence.clear();
+  blind.variants[0].evidence_delay = Duration();
+  for (Example& e : blind.variants[0].examples) e.evidence.clear();
   EXPECT_EQ(run(s)->hash, run(blind)->hash);
 }
 
-TEST(Applications, LabelsSayHowOftenEachClassComes) {
+TEST(SimulatedVariantsServices, LabelsSayHowOftenEachClassComes) {
   Scenario s = one("fermata", 1000);
-  s.applications[0].labels = {1, 0};
+  s.variants[0].labels = {1, 0};
   const auto result = run(s);  // whoever answers class 0 is right
-  EXPECT_EQ(result->models[0].application->correct, result->models[0].application->answered);
-  s.applications[0].labels = {0, 1};
-  EXPECT_LT(run(s)->models[0].application->correct, run(s)->models[0].application->answered);
+  EXPECT_EQ(result->models[0].variants->correct, result->models[0].variants->answered);
+  s.variants[0].labels = {0, 1};
+  EXPECT_LT(run(s)->models[0].variants->correct, run(s)->models[0].variants->answered);
 }
 
-TEST(Applications, LabelsChangeWhenTheyAreToldTo) {
+TEST(SimulatedVariantsServices, LabelsChangeWhenTheyAreToldTo) {
   Scenario s = one("fermata", 1000);
   s.warmup = Duration();
-  s.applications[0].labels = {0, 1};
+  s.variants[0].labels = {0, 1};
   const auto before = run(s)->models[0];
-  s.applications[0].label_changes = {{Time() + s.duration / 2, {1, 0}},
-                                     {Time() + s.duration * 2, {0, 1}}};
+  s.variants[0].label_changes = {{Time() + s.duration / 2, {1, 0}},
+                                 {Time() + s.duration * 2, {0, 1}}};
   const auto after = run(s)->models[0];
   const auto wrong = [](const ModelResult& m) {
-    return m.application->answered - m.application->correct;
+    return m.variants->answered - m.variants->correct;
   };
   EXPECT_EQ(after.offered, before.offered);
   EXPECT_GT(wrong(after), 0u);
   EXPECT_LT(wrong(after), wrong(before));  // whoever answers class 0 is right
 }
 
-TEST(Applications, DeadlinesSpreadAboutTheirMean) {
+TEST(SimulatedVariantsServices, DeadlinesSpreadAboutTheirMean) {
   Scenario s = one("lo-edf", 1000);
   s.duration = Duration::seconds(2);
-  s.applications[0].slo_deviation = Duration::millis(30);
+  s.variants[0].slo_deviation = Duration::millis(30);
   Trace trace;
   ASSERT_TRUE(run(s, {.trace = &trace}).ok());
   double count = 0, sum = 0, squares = 0, least = 1e9;
@@ -271,22 +271,22 @@ TEST(Applications, DeadlinesSpreadAboutTheirMean) {
   EXPECT_DOUBLE_EQ(least, 6);
 }
 
-TEST(Applications, SomeSpreadDeadlinesAreTooShort) {
+TEST(SimulatedVariantsServices, SomeSpreadDeadlinesAreTooShort) {
   Scenario s = one("lo-edf", 5);  // alone the accurate variant takes 9 ms, the fast one 1.9
   s.groups.window = Duration();
   s.duration = Duration::seconds(20);
-  s.applications[0].slo = Duration::millis(10);
+  s.variants[0].slo = Duration::millis(10);
   EXPECT_EQ(run(s)->models[0].late, 0);
-  s.applications[0].slo_deviation = Duration::millis(10);
+  s.variants[0].slo_deviation = Duration::millis(10);
   EXPECT_GT(run(s)->models[0].late, 5);
 }
 
-TEST(Applications, EveryVariantFitsBesideTheModels) {
+TEST(SimulatedVariantsServices, EveryVariantFitsBesideTheModels) {
   Scenario s = mixed("fermata", 100);
   s.workers[0].memory_mb = 400.5;
   s.models[0].static_mb = 60;
   s.models[0].dynamic_mb = 40;
-  s.applications[1].variants[1].memory_mb = 300.5;
+  s.variants[1].variants[1].memory_mb = 300.5;
   EXPECT_EQ(s.memory_violation(), "");
   EXPECT_TRUE(run(s).ok());
   s.workers[0].memory_mb = 400;
@@ -298,8 +298,8 @@ TEST(Applications, EveryVariantFitsBesideTheModels) {
 TEST(Checkers, FindABatchThatForgetsToLoadAndAStranger) {
   Scenario s = one("fermata", 50);
   s.workers[0].memory_mb = 500;
-  s.applications[0].variants[1].memory_mb = 300;
-  s.applications[0].variants[1].load = Duration::millis(8);
+  s.variants[0].variants[1].memory_mb = 300;
+  s.variants[0].variants[1].load = Duration::millis(8);
   Trace trace;
   ASSERT_TRUE(run(s, {.trace = &trace}).ok());
   ASSERT_THAT(check_always(s, trace), IsEmpty());
@@ -322,7 +322,7 @@ std::string refused(const std::string& fields) {
   return std::string(document->read(read_scenario).status().message());
 }
 
-TEST(ApplicationDocument, ARateThatIsNextToNothingIsRefused) {
+TEST(VariantsDocument, ARateThatIsNextToNothingIsRefused) {
   auto document = Document::parse(R"({"workers": {"count": 1}, "rate_rps": 10, "models": [
     {"name": "m", "latency_ms": {"alpha": 1, "beta": 2}, "slo_ms": 50},
     {"name": "n", "latency_ms": {"alpha": 1, "beta": 2}, "slo_ms": 50, "share": 1e-12}]})");
@@ -330,7 +330,7 @@ TEST(ApplicationDocument, ARateThatIsNextToNothingIsRefused) {
               testing::AllOf(testing::StartsWith("$.rate_rps: 10"), testing::HasSubstr("'n'")));
 }
 
-TEST(ApplicationDocument, NeedsARateUnlessEveryArrivalIsATrace) {
+TEST(VariantsDocument, NeedsARateUnlessEveryArrivalIsATrace) {
   const std::string trace = testing::TempDir() + "/applications_test.trace";
   std::ofstream(trace) << "40\n60\n";
   const std::string arrival = R"("arrival": {"process": "trace", "file": ")" + trace + R"("})";
@@ -347,12 +347,12 @@ TEST(ApplicationDocument, NeedsARateUnlessEveryArrivalIsATrace) {
   const auto both = rate_of(", " + arrival);
   ASSERT_TRUE(both.ok()) << both.status();
   EXPECT_EQ(both->rate_rps, 100);
-  EXPECT_EQ(both->rate_of(both->applications[0].share), 50);
+  EXPECT_EQ(both->rate_of(both->variants[0].share), 50);
   EXPECT_THAT(std::string(rate_of("").status().message()),
               testing::StartsWith("$.rate_rps: missing"));
 }
 
-TEST(ApplicationDocument, SaysWhereItIsWrong) {
+TEST(VariantsDocument, SaysWhereItIsWrong) {
   EXPECT_EQ(refused(""), "");
   const std::string a = "$.applications[0]";
   EXPECT_EQ(refused(R"(, "labels": [1, 1])"),

@@ -13,8 +13,8 @@ constexpr double kLongestTimeMs = 1e8;  // about a day, for every time in a scen
 constexpr int64_t kLargestBatch = 65'536;
 
 // The "applications" of a scenario, whose workers and models have been read.
-std::vector<SimulatedApplication> read_applications(Reader value, const Scenario& scenario,
-                                                    ServiceNames& named);
+std::vector<SimulatedVariants> read_variants_services(Reader value, const Scenario& scenario,
+                                                      ServiceNames& named);
 
 // What runs and how long, without how often it is right: the name of a service of the document
 // or of one of the scenario's models, or a model of its own.

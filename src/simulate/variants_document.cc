@@ -1,4 +1,4 @@
-#include "simulate/application_document.h"
+#include "simulate/variants_document.h"
 
 #include <fmt/format.h>
 
@@ -77,11 +77,11 @@ SimulatedVariant read_variant(Reader value, const Scenario& scenario, size_t cla
 
 namespace {
 
-Example read_example(Reader value, const SimulatedApplication& application) {
+Example read_example(Reader value, const SimulatedVariants& service) {
   ObjectReader fields = value.object();
   Example example;
   example.label = static_cast<uint32_t>(fields["label"].integer(0, 1'000'000));
-  const size_t classes = application.prior.size();
+  const size_t classes = service.prior.size();
   if (classes > 0 && example.label >= classes && !value.failed()) {
     value.fail(fmt::format("a label below {}, the number of classes of the prior", classes));
   }
@@ -95,8 +95,8 @@ Example read_example(Reader value, const SimulatedApplication& application) {
   }
   Reader correct = fields["correct"];
   for (Reader entry : correct.list(1)) example.correct.push_back(entry.boolean());
-  if (example.correct.size() != application.variants.size() && !value.failed()) {
-    correct.fail(fmt::format("{} entries, one for each variant", application.variants.size()));
+  if (example.correct.size() != service.variants.size() && !value.failed()) {
+    correct.fail(fmt::format("{} entries, one for each variant", service.variants.size()));
   }
   if (Reader short_circuit = fields["short_circuit"]; short_circuit.present()) {
     example.short_circuit_correct = short_circuit.boolean();
@@ -104,7 +104,7 @@ Example read_example(Reader value, const SimulatedApplication& application) {
   return example;
 }
 
-void read_normal_slo(Reader value, SimulatedApplication& application) {
+void read_normal_slo(Reader value, SimulatedVariants& service) {
   ObjectReader fields = value.object();
   Reader normal = fields["normal"];
   std::vector<double> ms;
@@ -114,15 +114,15 @@ void read_normal_slo(Reader value, SimulatedApplication& application) {
   }
   if (value.failed()) return;
   if (ms.size() != 2) return normal.fail("the mean and the standard deviation");
-  application.slo = Duration::from_millis(ms[0]);
-  application.slo_deviation = Duration::from_millis(ms[1]);
+  service.slo = Duration::from_millis(ms[0]);
+  service.slo_deviation = Duration::from_millis(ms[1]);
 }
 
 // Every class that is to come has an example.
-std::vector<double> read_labels(Reader value, const SimulatedApplication& application) {
+std::vector<double> read_labels(Reader value, const SimulatedVariants& service) {
   std::vector<double> labels = read_weights(value, 0);
   std::set<uint32_t> there;
-  for (const Example& e : application.examples) there.insert(e.label);
+  for (const Example& e : service.examples) there.insert(e.label);
   const size_t classes = there.empty() ? 0 : *there.rbegin() + size_t{1};
   if (value.failed()) return labels;
   if (labels.size() != classes) {
@@ -141,75 +141,76 @@ std::vector<double> read_labels(Reader value, const SimulatedApplication& applic
   return labels;
 }
 
-void read_label_changes(Reader value, SimulatedApplication& application) {
+void read_label_changes(Reader value, SimulatedVariants& service) {
   for (Reader entry : value.optional_list()) {
     ObjectReader fields = entry.object();
     const Reader at = fields["at_s"];
     LabelChange change{Time() + Duration::from_seconds(at.between(0, kLongestTimeMs / 1000)), {}};
-    change.labels = read_labels(fields["labels"], application);
-    const auto& before = application.label_changes;
+    change.labels = read_labels(fields["labels"], service);
+    const auto& before = service.label_changes;
     if (!before.empty() && change.at <= before.back().at && !value.failed()) {
       at.fail("a time after the change before");
     }
-    application.label_changes.push_back(std::move(change));
+    service.label_changes.push_back(std::move(change));
   }
 }
 
-SimulatedApplication read_application(Reader value, const Scenario& scenario, ServiceNames& named) {
+SimulatedVariants read_variants_service(Reader value, const Scenario& scenario,
+                                        ServiceNames& named) {
   ObjectReader fields = value.object();
-  SimulatedApplication application;
-  application.name = fields["name"].string();
+  SimulatedVariants service;
+  service.name = fields["name"].string();
   if (Reader slo = fields["slo_ms"]; is_common_slo(slo)) {
-    application.slo = read_slo(slo, application.demand);
+    service.slo = read_slo(slo, service.demand);
   } else {
-    read_normal_slo(slo, application);
+    read_normal_slo(slo, service);
   }
-  application.demand.items = read_items(fields["items"], 1);
-  application.share = fields["share"].non_negative(1.0);
+  service.demand.items = read_items(fields["items"], 1);
+  service.share = fields["share"].non_negative(1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) {
-    application.arrival = read_arrivals(arrival);
+    service.arrival = read_arrivals(arrival);
   }
-  application.penalty = plan::read_penalty(fields["penalty"]);
+  service.penalty = plan::read_penalty(fields["penalty"]);
   if (Reader prior = fields["prior"]; prior.present()) {
-    application.prior = read_weights(prior, 1e-9);
+    service.prior = read_weights(prior, 1e-9);
   }
   std::set<std::string> names;
   for (Reader entry : fields["variants"].list(1)) {
-    application.variants.push_back(read_variant(entry, scenario, application.prior.size(), named));
-    if (!names.insert(application.variants.back().name).second && !value.failed()) {
+    service.variants.push_back(read_variant(entry, scenario, service.prior.size(), named));
+    if (!names.insert(service.variants.back().name).second && !value.failed()) {
       entry.fail("a name that no other variant has");
     }
   }
   if (Reader own = fields["short_circuit"]; own.present()) {
-    application.short_circuit = own.object()["accuracy"].between(0, 1);
-    if (has_services(application.variants)) own.fail("none where a variant is a service");
+    service.short_circuit = own.object()["accuracy"].between(0, 1);
+    if (has_services(service.variants)) own.fail("none where a variant is a service");
   }
-  application.evidence_delay =
+  service.evidence_delay =
       Duration::from_millis(fields["evidence_delay_ms"].between(0, kLongestTimeMs, 0.0));
   for (Reader entry : fields["examples"].list(1)) {
-    application.examples.push_back(read_example(entry, application));
+    service.examples.push_back(read_example(entry, service));
   }
   if (Reader labels = fields["labels"]; labels.present()) {
-    application.labels = read_labels(labels, application);
+    service.labels = read_labels(labels, service);
   }
-  read_label_changes(fields["label_changes"], application);
-  return application;
+  read_label_changes(fields["label_changes"], service);
+  return service;
 }
 
 }  // namespace
 
-std::vector<SimulatedApplication> read_applications(Reader value, const Scenario& scenario,
-                                                    ServiceNames& named) {
-  std::vector<SimulatedApplication> applications;
+std::vector<SimulatedVariants> read_variants_services(Reader value, const Scenario& scenario,
+                                                      ServiceNames& named) {
+  std::vector<SimulatedVariants> services;
   std::set<std::string> names;
   for (const SimulatedModel& m : scenario.models) names.insert(m.name);
   for (Reader entry : value.list(1)) {
-    applications.push_back(read_application(entry, scenario, named));
-    if (!names.insert(applications.back().name).second && !value.failed()) {
+    services.push_back(read_variants_service(entry, scenario, named));
+    if (!names.insert(services.back().name).second && !value.failed()) {
       entry.fail("a name that no model or other application has");
     }
   }
-  return applications;
+  return services;
 }
 
 }  // namespace fermata::simulate
