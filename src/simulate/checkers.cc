@@ -45,27 +45,19 @@ std::vector<Thing> things(const Scenario& scenario) {
     const auto own = static_cast<uint32_t>(all.size());
     all.push_back({.latency = *LatencyByType::make(m.latency, m.max_batch), .answers = {own}});
   }
-  // Those that are made of services come last, as pipelines do, and run nothing themselves.
-  for (const SimulatedVariants& a : scenario.variants) {
-    if (has_services(a.variants)) continue;
-    Thing thing{.variants = &a};
-    for (const SimulatedVariant& v : a.variants) {
-      thing.answers.push_back(static_cast<uint32_t>(v.model.value_or(all.size())));
+  // A variant's batches answer its service's requests, and those for it alone, as plans name it.
+  const auto add = [&all](const std::vector<SimulatedVariant>& variants, Thing thing) {
+    if (has_services(variants)) return;  // which come last, as pipelines do, and run nothing
+    for (const SimulatedVariant& v : variants) {
+      const auto own = static_cast<uint32_t>(all.size());
+      thing.answers.push_back(static_cast<uint32_t>(v.model.value_or(own)));
       if (v.model) continue;
-      all.push_back({*LatencyByType::make(v.latency, v.max_batch), v.load, v.memory_mb});
+      all.push_back({*LatencyByType::make(v.latency, v.max_batch), v.load, v.memory_mb, {own}});
     }
     all.push_back(std::move(thing));
-  }
-  for (const SimulatedEnsemble& e : scenario.ensembles) {
-    if (has_services(e.models)) continue;
-    Thing ensemble{.ensemble = &e};
-    for (const SimulatedVariant& v : e.models) {
-      ensemble.answers.push_back(static_cast<uint32_t>(v.model.value_or(all.size())));
-      if (v.model) continue;
-      all.push_back({*LatencyByType::make(v.latency, v.max_batch), v.load, v.memory_mb});
-    }
-    all.push_back(std::move(ensemble));
-  }
+  };
+  for (const SimulatedVariants& a : scenario.variants) add(a.variants, {.variants = &a});
+  for (const SimulatedEnsemble& e : scenario.ensembles) add(e.models, {.ensemble = &e});
   return all;
 }
 
@@ -386,7 +378,7 @@ Findings check_ensembles(const Scenario& scenario, const Trace& trace) {
 Findings check_always(const Scenario& scenario, const Trace& trace) {
   Findings all;
   for (const auto check : {check_conservation, check_workers, check_batches, check_deadlines,
-                           check_drops, check_short_circuits, check_ensembles}) {
+                           check_drops, check_short_circuits, check_ensembles, check_trees}) {
     const Findings found = check(scenario, trace);
     all.insert(all.end(), found.begin(), found.end());
   }

@@ -42,6 +42,10 @@ Findings check_ensembles(const Scenario& scenario, const Trace& trace);
 // be it by its evidence.
 Findings check_drops(const Scenario& scenario, const Trace& trace);
 
+// A request that has children is opened and ends once; each child comes to one that is open, and
+// when that is closed none of them waits.
+Findings check_trees(const Scenario& scenario, const Trace& trace);
+
 // Deferral: each batch starts no earlier than its latest start, dl - ℓ(b+1), for
 // its earliest deadline dl, unless it is as large as a batch may be.
 Findings check_deferral(const Scenario& scenario, const Trace& trace);

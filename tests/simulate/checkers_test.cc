@@ -185,5 +185,69 @@ TEST(Checkers, OfEnsembles) {
   EXPECT_THAT(check_ensembles(all, unserved), ElementsAre(HasSubstr("though all are served")));
 }
 
+// A request of two children, one of which has a child of its own.
+TEST(Checkers, OfTrees) {
+  const auto child = [](TraceEvent e, uint64_t parent) {
+    e.parent = JobId(parent);
+    return e;
+  };
+  const auto opened = [](uint64_t job, double ms) {
+    return event(TraceEvent::kOpened, 2, job, ms);
+  };
+  const auto closed = [](uint64_t job, double ms) {
+    return event(TraceEvent::kClosed, 2, job, ms);
+  };
+  const Trace good = {opened(1, 0),
+                      child(arrived(2, 0, 0, 50), 1),
+                      taken(2, 0, 1, 10),
+                      child(opened(3, 10), 1),
+                      child(arrived(4, 1, 10, 50), 3),
+                      event(TraceEvent::kWithdrawn, 1, 4, 11),
+                      event(TraceEvent::kGivenUp, 2, 3, 11),
+                      closed(1, 20)};
+  const auto found = [&](auto spoil) {
+    Trace bad = good;
+    spoil(bad);
+    return check_trees(two_models(), bad);
+  };
+  EXPECT_THAT(found([](Trace&) {}), IsEmpty());
+  EXPECT_THAT(found([](Trace& t) { t.pop_back(); }),
+              ElementsAre(HasSubstr("request 1 is never closed")));
+  EXPECT_THAT(found([](Trace& t) { t.push_back(t.back()); }),
+              ElementsAre(HasSubstr("request 1 ends and is not open")));
+  EXPECT_THAT(found([](Trace& t) { t.erase(t.begin() + 6); }),
+              testing::Contains(HasSubstr("request 1 is closed while its child 3 waits")));
+  EXPECT_THAT(found([](Trace& t) { t.erase(t.begin() + 2); }),
+              ElementsAre(HasSubstr("request 1 is closed while its child 2 waits")));
+  EXPECT_THAT(found([](Trace& t) { std::swap(t[0], t[1]); }),
+              testing::Contains(HasSubstr("request 2 is a child of one that is not open")));
+  EXPECT_THAT(found([](Trace& t) { t.insert(t.begin() + 3, t[0]); }),
+              testing::Contains(HasSubstr("request 1 is opened twice")));
+}
+
+// With room for one of the two variants on a worker, the second one is loaded.
+TEST(Checkers, OfWorkersWithLittleMemory) {
+  Scenario s = two_models();
+  s.models.clear();
+  s.workers = {{"default", 1, 10}};
+  SimulatedVariants a{.name = "v", .slo = Duration::millis(100)};
+  for (const char* name : {"m", "n"}) {
+    a.variants.push_back({.name = name,
+                          .latency = {LinearLatency{0, 10}},
+                          .load = Duration::millis(5),
+                          .memory_mb = 8});
+  }
+  s.variants = {a};
+  const auto found = [&](bool load, double end_ms) {
+    Trace trace = {started(0, 1, 0, 0, 15), started(1, 1, 0, 15, end_ms)};
+    trace[0].load = true;
+    trace[1].load = load;
+    return check_workers(s, trace);
+  };
+  EXPECT_THAT(found(true, 30), IsEmpty());
+  EXPECT_THAT(found(false, 30), ElementsAre(HasSubstr("does not load its variant")));
+  EXPECT_THAT(found(true, 25), ElementsAre(HasSubstr("a batch of 1 ends at 25 ms")));
+}
+
 }  // namespace
 }  // namespace fermata::simulate

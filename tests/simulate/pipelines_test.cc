@@ -235,6 +235,34 @@ TEST(Pipelines, PlansMayLeaveVariantsOpen) {
   EXPECT_GT(p.accuracy / static_cast<double>(p.on_time), 0.61);
 }
 
+// Twenty items of one, of which the variant that the plan names takes eight at a time.
+TEST(Pipelines, WhatAPlannedStageGetsBeyondABatchRunsInParts) {
+  const auto scenario = read_text(R"(
+warmup_s: 11
+duration_s: 30
+rate_rps: 10
+workers: {count: 6}
+pipelines:
+  - name: p
+    slo_ms: 1000
+    adapter: {alpha: 1000, interval_s: 10}
+    stages:
+      - {name: x, service: m, makes: {"20": 1}}
+      - {name: y, variants: [{name: light, latency_ms: {alpha: 1, beta: 2}, accuracy: 0.6, max_batch: 8},
+                             {name: heavy, latency_ms: {alpha: 2, beta: 4}, accuracy: 0.9, max_batch: 8}]}
+models: [{name: m, latency_ms: {alpha: 5, beta: 5}, slo_ms: null, share: 0}]
+)");
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  Trace trace;
+  const auto result = run(*scenario, {.trace = &trace});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(check_always(*scenario, trace), IsEmpty());
+  const ModelResult& p = result->models.back();
+  EXPECT_EQ(p.on_time, p.offered);
+  EXPECT_EQ(p.stages[1].items, 20 * p.offered);
+  EXPECT_NEAR(p.accuracy / static_cast<double>(p.on_time), 0.9, 1e-9);
+}
+
 TEST(Pipelines, MistakesOfAdaptersAreSaid) {
   EXPECT_THAT(
       error("pipelines: [{name: p, slo_ms: null, adapter: {}, stages: [{name: x, service: a}]}]"),

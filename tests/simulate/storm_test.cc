@@ -66,6 +66,16 @@ ensembles:
 pipelines:
   - {{name: chain, slo_ms: 150, share: 1, stages: [{{name: x, service: fast, makes: {{"0": 0.2, "1": 0.5, "3": 0.3}}}}, {{name: y, service: slow}}]}}
   - {{name: deep, slo_ms: 300, share: 0.5, stages: [{{name: x, service: chain}}, {{name: y, service: scans}}]}}
+  - name: wide
+    slo_ms: 400
+    share: 0.5
+    adapter: {{alpha: 10, interval_s: 1}}
+    stages:
+      - {{name: x, service: fast, makes: {{"0": 0.1, "1": 0.4, "30": 0.5}}}}
+      - name: y
+        variants:
+          - {{name: light, latency_ms: {{alpha: 0.5, beta: 2}}, accuracy: 0.6, max_batch: 8}}
+          - {{name: heavy, latency_ms: {{alpha: 2, beta: 6}}, accuracy: 0.9, max_batch: 4}}
 )";
 
 TEST(Storm, AllKindsTogetherKeepEveryRule) {
