@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 
 #include "policy/pool/view.h"
 #include "policy/scheduler.h"

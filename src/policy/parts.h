@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "policy/batcher.h"
-#include "policy/ranker.h"
+#include "policy/pool/pool_ranker.h"
 
 namespace fermata::policy {
 
@@ -15,7 +15,7 @@ using MakeBatcher = std::unique_ptr<Batcher> (*)(KeyId key, KeyInfo info, DelayB
 // answers between them itself, from thread to thread.
 struct Parts {
   MakeBatcher make_batcher = nullptr;
-  std::unique_ptr<Ranker> ranker;
+  std::unique_ptr<PoolRanker> ranker;
 };
 
 // By the names of scheduler_names(); unknown: INVALID_ARGUMENT with the list.

@@ -3,10 +3,9 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "policy/batch/deferred.h"
 #include "policy/batch/fermata.h"
 #include "policy/batch/nexus.h"
-#include "policy/batch/work_conserving.h"
+#include "policy/batch/published.h"
 #include "policy/ensemble/ensemble_batcher.h"
 #include "policy/ensemble/ensemble_scheduler.h"
 #include "policy/parts.h"

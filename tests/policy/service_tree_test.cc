@@ -294,7 +294,7 @@ TEST_F(TreeByHand, APipelineIsAStageLikeAnyOther) {
   arrive(outer, 0, 80);
   end(one().id, 10);
   const auto node = one();
-  EXPECT_TRUE(tree.is_composite(node.service));
+  EXPECT_EQ(node.service, inner);
   tree.arrived(node.id, node.service, node.items, node.due, at_ms(10), node.begun);
   const auto within = one();
   EXPECT_TRUE(within.begun);  // what the stage before it took would be lost with it

@@ -12,7 +12,7 @@ namespace fermata::engine {
 class RankCore {
  public:
   // `shards` outlive it; key k belongs to shards[k % shards.size()].
-  RankCore(std::unique_ptr<policy::Ranker> ranker, RankInbox& inbox,
+  RankCore(std::unique_ptr<policy::PoolRanker> ranker, RankInbox& inbox,
            std::vector<ShardInbox*> shards)
       : ranker_(std::move(ranker)),
         inbox_(inbox),
@@ -29,7 +29,7 @@ class RankCore {
   void send_grants();
   void show_pool(Time now);
 
-  const std::unique_ptr<policy::Ranker> ranker_;
+  const std::unique_ptr<policy::PoolRanker> ranker_;
   RankInbox& inbox_;
   const std::vector<ShardInbox*> shards_;
   // By worker: batches known to run. Below zero: an end that came before the

@@ -9,7 +9,7 @@
 #include "absl/functional/any_invocable.h"
 #include "engine/threads/latest_slot.h"
 #include "engine/threads/parker.h"
-#include "policy/ranker.h"
+#include "policy/pool/pool_ranker.h"
 #include "policy/scheduler.h"
 
 // What crosses between the threads of the sharded scheduler (Symphony 4.5).
@@ -37,7 +37,8 @@ bool drain(Inbox<T>& inbox, Take take) {
 
 class ModelShard;
 using ShardCommand = absl::AnyInvocable<void(ModelShard&, Time, policy::Decisions&)>;
-using RankCommand = absl::AnyInvocable<void(policy::Ranker&, Time, std::vector<policy::Grant>&)>;
+using RankCommand =
+    absl::AnyInvocable<void(policy::PoolRanker&, Time, std::vector<policy::Grant>&)>;
 
 struct ShardInbox {
   struct Message {

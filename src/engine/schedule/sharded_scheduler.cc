@@ -92,7 +92,7 @@ KeyId ShardedScheduler::add_key(policy::KeyInfo info) {
   auto batcher = make_batcher_(key, std::move(info), delay_);
   auto known = std::make_shared<std::promise<void>>(),
        ready = std::make_shared<std::promise<void>>();
-  tell_rank([key, known](policy::Ranker& ranker, Time, auto&) {
+  tell_rank([key, known](policy::PoolRanker& ranker, Time, auto&) {
     ranker.add_key(key);
     known->set_value();
   });
@@ -115,7 +115,7 @@ void ShardedScheduler::remove_key(KeyId key) {
 
 WorkerId ShardedScheduler::add_worker(uint32_t type) {
   const WorkerId worker(workers_++);
-  tell_rank([worker, type](policy::Ranker& ranker, Time now, auto& grants) {
+  tell_rank([worker, type](policy::PoolRanker& ranker, Time now, auto& grants) {
     ranker.add_worker(worker, type, policy::kUnlimitedMemory, now, grants);
   });
   return worker;
@@ -129,7 +129,7 @@ void ShardedScheduler::update_latency(KeyId key, LatencyByType latency) {
 
 void ShardedScheduler::set_delay_bound(policy::DelayBound bound) {
   delay_ = bound;
-  tell_rank([bound](policy::Ranker& ranker, Time, auto&) { ranker.set_delay_bound(bound); });
+  tell_rank([bound](policy::PoolRanker& ranker, Time, auto&) { ranker.set_delay_bound(bound); });
   for (const auto& shard : shards_) {
     shard->inbox.commands.enqueue(
         [bound](ModelShard& core, Time, auto&) { core.set_delay_bound(bound); });

@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "policy/batch/nexus_placement.h"
-#include "policy/batch/work_conserving.h"
+#include "policy/batch/published.h"
 
 namespace fermata::policy {
 namespace {

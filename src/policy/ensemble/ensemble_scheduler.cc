@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
-#include "base/check.h"
 
 namespace fermata::policy {
 namespace {

@@ -1,13 +1,20 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
 #include "policy/batch/min_tree.h"
 #include "policy/pool/account.h"
 #include "policy/pool/view.h"
-#include "policy/ranker.h"
 
 namespace fermata::policy {
 
-// The ranker of Symphony 4.3: an offer that wants to start gets a free worker at
+// When and where: which offer gets which worker. Knows workers and offers, never
+// a task. Between a grant and its answer neither the worker nor that key's older
+// offers are considered, so batchers may answer late, from other threads.
+//
+// As Symphony 4.3 has it: an offer that wants to start gets a free worker at
 // once; where there is none, a worker that becomes free goes to the most urgent
 // offer among those that want to start and may run on its type. Of several free workers
 // the lowest type is taken (by an offer without deadline the highest), and of these the lowest
@@ -17,25 +24,30 @@ namespace fermata::policy {
 // is expected to be free, whichever is first; where it cannot wait and takes the last one,
 // Grant::harm says what its run does to others. Each call is O(types * (log keys + log workers))
 // for each grant it makes, plus O(keys) while a worker is idle and an offer without deadline waits.
-class PoolRanker final : public Ranker {
+class PoolRanker {
  public:
   // `considerate`: keeps the account of made_late(), for the default.
   explicit PoolRanker(bool considerate = false) : considerate_(considerate) {}
 
-  void add_key(KeyId key) override;
+  void add_key(KeyId key);
   void add_worker(WorkerId worker, uint32_t type, int64_t memory_bytes, Time now,
-                  std::vector<Grant>& out) override;
-  void set_delay_bound(DelayBound bound) override { delay_ = bound; }
+                  std::vector<Grant>& out);
+  void set_delay_bound(DelayBound bound) { delay_ = bound; }
 
-  void offered(const Offer& offer, Time now, std::vector<Grant>& out) override;
-  void answered(const Answer& answer, Time now, std::vector<Grant>& out) override;
-  void freed(WorkerId worker, Time now, std::vector<Grant>& out) override;
-  void set_available(WorkerId worker, bool available, Time now, std::vector<Grant>& out) override;
-  void tick(Time now, std::vector<Grant>& out) override { match(now, out); }
+  void offered(const Offer& offer, Time now, std::vector<Grant>& out);
+  void answered(const Answer& answer, Time now, std::vector<Grant>& out);
+  // The worker has really ended a batch, early, late or when expected.
+  void freed(WorkerId worker, Time now, std::vector<Grant>& out);
+  // Whether it may get batches; what it runs ends, and freed() says so.
+  void set_available(WorkerId worker, bool available, Time now, std::vector<Grant>& out);
+  void tick(Time now, std::vector<Grant>& out) { match(now, out); }
 
-  Time next_wake() const override;
-  Duration expected_wait(Time now) const override;
-  PoolView& view() override { return view_; }
+  Time next_wake() const;
+  // Until a worker is expected to take something that wants to start now, behind everything that
+  // does already; zero if one is free. O(workers).
+  Duration expected_wait(Time now) const;
+  // For the thread that the ranker runs in, which adds what batches run and what workers hold.
+  PoolView& view() { return view_; }
 
  private:
   static constexpr Time kIdle = Time::from_nanos(-1);  // sorts before every running worker

@@ -5,7 +5,6 @@
 
 #include "policy/batch/min_tree.h"
 #include "policy/parts.h"
-#include "policy/ranker.h"
 #include "policy/scheduler.h"
 #include "policy/shared_batcher.h"
 
@@ -57,7 +56,7 @@ class PoolScheduler final : public Scheduler {
   void explain_drops(size_t from, Time now, Decisions& out) const;
 
   const MakeBatcher make_batcher_;
-  const std::unique_ptr<Ranker> ranker_;
+  const std::unique_ptr<PoolRanker> ranker_;
   PoolView& view_;
   const ServiceSettings settings_;
   std::vector<std::unique_ptr<Batcher>> batchers_;  // by key; null once removed

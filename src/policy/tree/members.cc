@@ -1,9 +1,8 @@
 #include "policy/tree/members.h"
 
-#include <algorithm>
-
 #include "base/check.h"
 #include "estimate/posterior.h"
+#include "policy/tree/service_tree.h"
 
 namespace fermata::policy {
 namespace {
@@ -20,7 +19,7 @@ void add_members(Node& node, const std::vector<ServiceId>& members, Time due) {
 
 // Of the fastest of at least one: before that no answer can come. O(members).
 Ahead fastest_ahead(const std::vector<ServiceId>& members, uint32_t items, Time now,
-                    const Branches& tree) {
+                    const ServiceTree& tree) {
   Ahead least = tree.ahead(members[0], items, now);
   for (const ServiceId member : members) {
     const Ahead own = tree.ahead(member, items, now);
@@ -36,13 +35,13 @@ OneOfChooser::OneOfChooser(VariantsInfo info, std::vector<ServiceId> members)
   FERMATA_CHECK(!members_.empty() && members_.size() == info_.variants.size());
 }
 
-void OneOfChooser::arrived(Node& node, Time now, Branches& tree) {
+void OneOfChooser::arrived(Node& node, Time now, ServiceTree& tree) {
   for (const VariantInfo& variant : info_.variants) node.worth.push_back(variant.accuracy);
   add_members(node, members_, node.deadline);
   ask_best(node, Ending::kRejected, now, tree);
 }
 
-void OneOfChooser::learned(Node& node, const Estimate& estimate, Time, Branches&) {
+void OneOfChooser::learned(Node& node, const Estimate& estimate, Time, ServiceTree&) {
   const auto* counts = std::get_if<Evidence>(&estimate);
   if (counts == nullptr) return;
   estimate::Belief belief;
@@ -52,7 +51,7 @@ void OneOfChooser::learned(Node& node, const Estimate& estimate, Time, Branches&
   }
 }
 
-void OneOfChooser::ask_best(Node& node, Ending otherwise, Time now, Branches& tree) {
+void OneOfChooser::ask_best(Node& node, Ending otherwise, Time now, ServiceTree& tree) {
   uint32_t best = 0;
   double most = 0;
   Ahead least{Duration(), Duration::infinite()};
@@ -73,7 +72,7 @@ void OneOfChooser::ask_best(Node& node, Ending otherwise, Time now, Branches& tr
   tree.end(node, otherwise, 0, least.run.is_infinite() ? Ahead{} : least);
 }
 
-void OneOfChooser::ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) {
+void OneOfChooser::ended(Node& node, uint32_t child, Ending how, Time now, ServiceTree& tree) {
   if (how == Ending::kAnswered) {
     return tree.end(node, Ending::kAnswered, node.children[child].made);
   }
@@ -81,7 +80,7 @@ void OneOfChooser::ended(Node& node, uint32_t child, Ending how, Time now, Branc
   ask_best(node, how, now, tree);
 }
 
-Ahead OneOfChooser::ahead(uint32_t items, Time now, const Branches& tree) const {
+Ahead OneOfChooser::ahead(uint32_t items, Time now, const ServiceTree& tree) const {
   return fastest_ahead(members_, items, now, tree);
 }
 
@@ -92,13 +91,13 @@ SomeOfChooser::SomeOfChooser(EnsembleInfo info, std::vector<ServiceId> members)
   FERMATA_CHECK(expected_.size() == size_t{1} << members_.size());
 }
 
-void SomeOfChooser::arrived(Node& node, Time now, Branches& tree) {
+void SomeOfChooser::arrived(Node& node, Time now, ServiceTree& tree) {
   node.worth = expected_;
   add_members(node, members_, info_.serve_all ? Time::infinite() : node.deadline);
   ask(node, Ending::kRejected, now, tree);
 }
 
-void SomeOfChooser::learned(Node& node, const Estimate& estimate, Time now, Branches& tree) {
+void SomeOfChooser::learned(Node& node, const Estimate& estimate, Time now, ServiceTree& tree) {
   const auto* difficulty = std::get_if<Difficulty>(&estimate);
   if (difficulty == nullptr || difficulty->bin >= info_.utility.size()) return;
   node.worth = info_.utility[difficulty->bin];
@@ -106,7 +105,7 @@ void SomeOfChooser::learned(Node& node, const Estimate& estimate, Time now, Bran
 }
 
 // What runs, or has answered, stays; what was rejected or has failed is out.
-plan::Subset SomeOfChooser::best(const Node& node, Time now, const Branches& tree) const {
+plan::Subset SomeOfChooser::best(const Node& node, Time now, const ServiceTree& tree) const {
   plan::Subset asked = 0, out = 0;
   std::vector<Ahead> ahead;
   for (size_t m = 0; m < members_.size(); ++m) {
@@ -135,7 +134,7 @@ plan::Subset SomeOfChooser::best(const Node& node, Time now, const Branches& tre
   return best;
 }
 
-void SomeOfChooser::ask(Node& node, Ending otherwise, Time now, Branches& tree) {
+void SomeOfChooser::ask(Node& node, Ending otherwise, Time now, ServiceTree& tree) {
   const plan::Subset wanted = best(node, now, tree);
   uint32_t running = 0, answered = 0;
   for (uint32_t m = 0; m < members_.size(); ++m) {
@@ -154,16 +153,16 @@ void SomeOfChooser::ask(Node& node, Ending otherwise, Time now, Branches& tree) 
 }
 
 // Some have answered.
-void SomeOfChooser::woken(Node& node, Time, Branches& tree) {
+void SomeOfChooser::woken(Node& node, Time, ServiceTree& tree) {
   tree.end(node, Ending::kAnswered, node.items);
 }
 
-void SomeOfChooser::ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) {
+void SomeOfChooser::ended(Node& node, uint32_t child, Ending how, Time now, ServiceTree& tree) {
   if (how != Ending::kAnswered) node.children[child].state = Child::kSkipped;
   ask(node, how, now, tree);
 }
 
-Ahead SomeOfChooser::ahead(uint32_t items, Time now, const Branches& tree) const {
+Ahead SomeOfChooser::ahead(uint32_t items, Time now, const ServiceTree& tree) const {
   return fastest_ahead(members_, items, now, tree);
 }
 

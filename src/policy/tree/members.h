@@ -18,15 +18,15 @@ class OneOfChooser final : public Chooser {
   // Members by variant of `info`, whose keys mean nothing.
   OneOfChooser(VariantsInfo info, std::vector<ServiceId> members);
 
-  void arrived(Node& node, Time now, Branches& tree) override;
+  void arrived(Node& node, Time now, ServiceTree& tree) override;
   // Of a request that already runs nothing changes.
-  void learned(Node& node, const Estimate& estimate, Time now, Branches& tree) override;
-  void ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) override;
-  Ahead ahead(uint32_t items, Time now, const Branches& tree) const override;
+  void learned(Node& node, const Estimate& estimate, Time now, ServiceTree& tree) override;
+  void ended(Node& node, uint32_t child, Ending how, Time now, ServiceTree& tree) override;
+  Ahead ahead(uint32_t items, Time now, const ServiceTree& tree) const override;
 
  private:
   // Ends the node as `otherwise` where nobody is left.
-  void ask_best(Node& node, Ending otherwise, Time now, Branches& tree);
+  void ask_best(Node& node, Ending otherwise, Time now, ServiceTree& tree);
 
   const VariantsInfo info_;
   const std::vector<ServiceId> members_;
@@ -43,17 +43,17 @@ class SomeOfChooser final : public Chooser {
   // Members by model of `info`, whose keys mean nothing.
   SomeOfChooser(EnsembleInfo info, std::vector<ServiceId> members);
 
-  void arrived(Node& node, Time now, Branches& tree) override;
-  void learned(Node& node, const Estimate& estimate, Time now, Branches& tree) override;
-  void woken(Node& node, Time now, Branches& tree) override;
-  void ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) override;
-  Ahead ahead(uint32_t items, Time now, const Branches& tree) const override;
+  void arrived(Node& node, Time now, ServiceTree& tree) override;
+  void learned(Node& node, const Estimate& estimate, Time now, ServiceTree& tree) override;
+  void woken(Node& node, Time now, ServiceTree& tree) override;
+  void ended(Node& node, uint32_t child, Ending how, Time now, ServiceTree& tree) override;
+  Ahead ahead(uint32_t items, Time now, const ServiceTree& tree) const override;
 
  private:
   // Starts what the best subset has beyond what was asked; ends the node as `otherwise` where
   // nothing runs then.
-  void ask(Node& node, Ending otherwise, Time now, Branches& tree);
-  plan::Subset best(const Node& node, Time now, const Branches& tree) const;
+  void ask(Node& node, Ending otherwise, Time now, ServiceTree& tree);
+  plan::Subset best(const Node& node, Time now, const ServiceTree& tree) const;
 
   const EnsembleInfo info_;
   const std::vector<ServiceId> members_;

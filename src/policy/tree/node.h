@@ -44,7 +44,7 @@ struct Node {
   uint32_t items = 1;
   bool begun = false;            // as Task has it
   std::vector<Child> children;   // as the chooser numbers them
-  Time wake = Time::infinite();  // see Branches::wake
+  Time wake = Time::infinite();  // see ServiceTree::wake
   // The chooser's own: counts, and what it believes that members, or subsets of them, are worth.
   uint32_t open = 0, made = 0;
   uint32_t hopeless = kNoChild;  // not started, since the rest could not make it: the node ends

@@ -13,9 +13,9 @@ class PartsChooser final : public Chooser {
   // most >= 1: items of one part.
   PartsChooser(ServiceId service, uint32_t most) : service_(service), most_(most) {}
 
-  void arrived(Node& node, Time now, Branches& tree) override;
-  void ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) override;
-  Ahead ahead(uint32_t items, Time now, const Branches& tree) const override;
+  void arrived(Node& node, Time now, ServiceTree& tree) override;
+  void ended(Node& node, uint32_t child, Ending how, Time now, ServiceTree& tree) override;
+  Ahead ahead(uint32_t items, Time now, const ServiceTree& tree) const override;
 
  private:
   const ServiceId service_;

@@ -5,6 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/check.h"
+#include "policy/tree/service_tree.h"
 
 namespace fermata::policy {
 namespace {
@@ -69,7 +70,7 @@ std::vector<uint32_t> PipelineChooser::items_by_stage(const Node& node) const {
 }
 
 std::vector<Ahead> PipelineChooser::behind(const std::vector<uint32_t>& items, bool by_plan,
-                                           Time now, const Branches& tree) const {
+                                           Time now, const ServiceTree& tree) const {
   std::vector<Ahead> behind(stages_.size());
   for (uint32_t s = static_cast<uint32_t>(stages_.size()); s-- > 0;) {
     if (stages_[s].after.empty()) continue;
@@ -84,7 +85,7 @@ std::vector<Ahead> PipelineChooser::behind(const std::vector<uint32_t>& items, b
   return behind;
 }
 
-Ahead PipelineChooser::ahead(uint32_t items, Time now, const Branches& tree) const {
+Ahead PipelineChooser::ahead(uint32_t items, Time now, const ServiceTree& tree) const {
   const std::vector<uint32_t> all(stages_.size(), items);
   const std::vector<Ahead> after = behind(all, false, now, tree);
   Ahead longest;
@@ -95,7 +96,7 @@ Ahead PipelineChooser::ahead(uint32_t items, Time now, const Branches& tree) con
   return longest;
 }
 
-void PipelineChooser::arrived(Node& node, Time now, Branches& tree) {
+void PipelineChooser::arrived(Node& node, Time now, ServiceTree& tree) {
   node.children.resize(stages_.size());
   start_ready(node, now, tree);
 }
@@ -103,7 +104,7 @@ void PipelineChooser::arrived(Node& node, Time now, Branches& tree) {
 // Of a stage where one has to answer all items: the one that runs longest of those that are
 // expected to end in time, or the one that ends first.
 void PipelineChooser::leave_open(Child& child, uint32_t stage, Duration within, Time now,
-                                 const Branches& tree) const {
+                                 const ServiceTree& tree) const {
   const StageInfo& own = stages_[stage];
   child.option = kAnyOption;
   if (own.uniform && child.items > 1) {
@@ -122,7 +123,7 @@ void PipelineChooser::leave_open(Child& child, uint32_t stage, Duration within, 
 }
 
 bool PipelineChooser::start(Node& node, uint32_t stage, const Ahead& least, const Ahead& expected,
-                            Time now, Branches& tree) {
+                            Time now, ServiceTree& tree) {
   Child& child = node.children[stage];
   child.option = planned_option(stage);
   child.plan = plans_;
@@ -158,7 +159,7 @@ uint32_t PipelineChooser::items_for(const Node& node, uint32_t stage) const {
   return items;
 }
 
-void PipelineChooser::start_ready(Node& node, Time now, Branches& tree) {
+void PipelineChooser::start_ready(Node& node, Time now, ServiceTree& tree) {
   std::vector<Ahead> least, by_plan;  // of a request that has a deadline
   if (!node.deadline.is_infinite()) {
     const std::vector<uint32_t> items = items_by_stage(node);
@@ -194,7 +195,7 @@ void PipelineChooser::start_ready(Node& node, Time now, Branches& tree) {
   if (!running) tree.end(node, Ending::kAnswered, made);
 }
 
-void PipelineChooser::ended(Node& node, uint32_t stage, Ending how, Time now, Branches& tree) {
+void PipelineChooser::ended(Node& node, uint32_t stage, Ending how, Time now, ServiceTree& tree) {
   if (how == Ending::kAnswered) return start_ready(node, now, tree);
   Child& child = node.children[stage];
   const bool was_planned = child.option != kAnyOption && !std::exchange(child.again, true);

@@ -39,11 +39,11 @@ class PipelineChooser final : public Chooser {
   // At least one stage, each after those that it names.
   explicit PipelineChooser(std::vector<StageInfo> stages);
 
-  void arrived(Node& node, Time now, Branches& tree) override;
-  void ended(Node& node, uint32_t child, Ending how, Time now, Branches& tree) override;
+  void arrived(Node& node, Time now, ServiceTree& tree) override;
+  void ended(Node& node, uint32_t child, Ending how, Time now, ServiceTree& tree) override;
   // Options of the stages, by stage.
   void planned(std::vector<uint32_t> options) override;
-  Ahead ahead(uint32_t items, Time now, const Branches& tree) const override;
+  Ahead ahead(uint32_t items, Time now, const ServiceTree& tree) const override;
 
  private:
   // How many items each stage has of a request: as many as were made, else as many as the stages
@@ -51,17 +51,17 @@ class PipelineChooser final : public Chooser {
   std::vector<uint32_t> items_by_stage(const Node& node) const;
   // What stands after each stage on the longest way, beside its own: by the plan, or at the least.
   std::vector<Ahead> behind(const std::vector<uint32_t>& items, bool by_plan, Time now,
-                            const Branches& tree) const;
+                            const ServiceTree& tree) const;
   ServiceId service(uint32_t stage, uint32_t option) const;
   uint32_t planned_option(uint32_t stage) const;
   // For a child that may take any option of its stage.
   void leave_open(Child& child, uint32_t stage, Duration within, Time now,
-                  const Branches& tree) const;
+                  const ServiceTree& tree) const;
   uint32_t items_for(const Node& node, uint32_t stage) const;
   // False where the node is gone.
   bool start(Node& node, uint32_t stage, const Ahead& least, const Ahead& expected, Time now,
-             Branches& tree);
-  void start_ready(Node& node, Time now, Branches& tree);
+             ServiceTree& tree);
+  void start_ready(Node& node, Time now, ServiceTree& tree);
 
   const std::vector<StageInfo> stages_;
   std::vector<bool> is_last_;   // nothing reads it

@@ -52,7 +52,7 @@ struct TreeDecisions {
 //
 // Every node that arrives ends once: in one Ended, or by withdrawn() returning true. Each event
 // is O(members of the service) and the composite services below it.
-class ServiceTree final : public Branches {
+class ServiceTree {
  public:
   // Ids of children, unique among all that the driver has.
   explicit ServiceTree(std::function<JobId()> next_id) : next_id_(std::move(next_id)) {}
@@ -60,7 +60,6 @@ class ServiceTree final : public Branches {
   // How long requests for it run alone, by items: where several may answer, the fastest's.
   ServiceId add_leaf(std::shared_ptr<const LatencyTable> latency);
   ServiceId add(std::unique_ptr<Chooser> chooser);
-  bool is_composite(ServiceId service) const { return known(service).chooser != nullptr; }
   // Nothing of it may be under way; its id may come again.
   void remove(ServiceId service);
 
@@ -88,10 +87,15 @@ class ServiceTree final : public Branches {
 
   TreeDecisions& decisions() { return out_; }
 
-  Ahead ahead(ServiceId service, uint32_t items, Time now) const override;
-  void start(Node& node, uint32_t child, Time now) override;
-  void wake(Node& node, Time when) override;
-  void end(Node& node, Ending how, uint32_t made, const Ahead& met) override;
+  // For choosers. Of one request for a service now: what is known of its waits, and of its runs.
+  Ahead ahead(ServiceId service, uint32_t items, Time now) const;
+  // Starts node.children[child] as a request for its `service` with its `items`, `due` and `last`.
+  void start(Node& node, uint32_t child, Time now);
+  // Once, at `when`, the chooser is woken for the node; earlier ones are forgotten.
+  void wake(Node& node, Time when);
+  // Ends the node: what runs for it is withdrawn. `made`: how many items it turned into. Of one
+  // that is rejected: what it would have met. The node is gone then.
+  void end(Node& node, Ending how, uint32_t made, const Ahead& met = {});
 
  private:
   struct Known {

@@ -2,7 +2,6 @@
 
 #include <compare>
 #include <map>
-#include <memory>
 #include <optional>
 #include <set>
 #include <span>
