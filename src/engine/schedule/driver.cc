@@ -145,15 +145,15 @@ Turns::Left Driver::work(bool guest) {
     act(now);
     overslept_ = Duration();
   }
-  if (stopping_ && flying_ == 0) return {.for_resident = guest, .over = !guest};
+  if (stopping_ && in_flight_ == 0) return {.for_resident = guest, .over = !guest};
   return {.more = more, .due = scheduler_->next_wake()};
 }
 
 void Driver::handle(Event& event, Time now) {
   if (auto* job = std::get_if<std::shared_ptr<Job>>(&event)) {
     arrived(std::move(*job), now);
-  } else if (auto* flight = std::get_if<std::shared_ptr<Flight>>(&event)) {
-    landed(**flight, now);
+  } else if (auto* running = std::get_if<std::shared_ptr<InFlight>>(&event)) {
+    batch_ended(**running, now);
   } else if (auto* cancel = std::get_if<Cancel>(&event)) {
     cancelled(cancel->id, now);
   } else if (auto* learned_of = std::get_if<Learned>(&event)) {
@@ -284,17 +284,17 @@ void Driver::act(Time now) {
 }
 
 void Driver::launch(policy::Batch& batch, Time now) {
-  auto flight = std::make_shared<Flight>();
-  flight->key = batch.key;
-  flight->worker = batch.worker;
-  flight->items = batch.items;
-  flight->load = batch.load;
-  flight->chosen = batch.chosen;
-  flight->run.choice = {.start = batch.start, .price = batch.price};
-  flight->due = now - overslept_;  // not batch.start, which is later by the bound that it measures
-  flight->passengers.reserve(batch.tasks.size());
+  auto running = std::make_shared<InFlight>();
+  running->key = batch.key;
+  running->worker = batch.worker;
+  running->items = batch.items;
+  running->load = batch.load;
+  running->chosen = batch.chosen;
+  running->run.choice = {.start = batch.start, .price = batch.price};
+  running->due = now - overslept_;  // not batch.start, which is later by the bound that it measures
+  running->shares.reserve(batch.tasks.size());
   const VariantId variant = keys_.at(batch.key).variant;
-  flight->variant = keys_.variant(variant);
+  running->variant = keys_.variant(variant);
   BatchRun run{.variant = variant};
   run.limit = std::max(shared_.run_limit, (batch.finish - batch.start) * kMostTimesExpected);
   run.parts.reserve(batch.tasks.size());
@@ -303,15 +303,15 @@ void Driver::launch(policy::Batch& batch, Time now) {
     if (!part.bound) left_queue(*part.job);
     part.bound = true;
     part.job->decided = true;
-    flight->passengers.push_back({task.job, part.job, part.index});
+    running->shares.push_back({task.job, part.job, part.index});
     const InferRequest& request = part.job->request();
     run.parts.push_back({&request.inputs, &request.outputs, part.first, task.items});
-    if (part.job->route().ensemble != nullptr) board(part, *flight, run.parts.back());
+    if (part.job->route().ensemble != nullptr) join_query(part, *running, run.parts.back());
   }
-  run.done = [this, flight](BatchResult result) { completed(flight, std::move(result)); };
+  run.done = [this, running](BatchResult result) { completed(running, std::move(result)); };
   keys_.task_added(batch.key);  // an ensemble's query may end before its batches do
-  ++flying_;
-  ++workers_[batch.worker.index()]->flying;
+  ++in_flight_;
+  ++workers_[batch.worker.index()]->in_flight;
   workers_[batch.worker.index()]->executor->run(std::move(run));
 }
 
@@ -335,63 +335,63 @@ void Driver::refuse(const policy::Dropped& dropped, Time now) {
 
 // The owner hears of it first; where there is none, this thread is it when it has replied, since
 // its worker cannot run the next batch before.
-void Driver::completed(const std::shared_ptr<Flight>& flight, BatchResult result) {
-  FERMATA_CHECK(result.parts.size() == flight->passengers.size());
+void Driver::completed(const std::shared_ptr<InFlight>& running, BatchResult result) {
+  FERMATA_CHECK(result.parts.size() == running->shares.size());
   completing_.fetch_add(1);
-  land(flight, std::move(result));
+  reply(running, std::move(result));
   completing_.fetch_sub(1);
 }
 
-void Driver::land(const std::shared_ptr<Flight>& flight, BatchResult result) {
+void Driver::reply(const std::shared_ptr<InFlight>& running, BatchResult result) {
   const Turns::Later later(turns_);
-  flight->run = {.variant = flight->variant.get(),
-                 .worker = shared_.first_worker + flight->worker.value(),
-                 .worker_type = shared_.types[workers_[flight->worker.index()]->type],
-                 .batch_items = flight->items,
-                 .started = result.started,
-                 .input = result.input,
-                 .run = result.run,
-                 .output = result.output,
-                 .choice = flight->run.choice};
-  for (const auto& part : result.parts) flight->all_good = flight->all_good && part.ok();
-  Worker& worker = *workers_[flight->worker.index()];
+  running->run = {.variant = running->variant.get(),
+                  .worker = shared_.first_worker + running->worker.value(),
+                  .worker_type = shared_.types[workers_[running->worker.index()]->type],
+                  .batch_items = running->items,
+                  .started = result.started,
+                  .input = result.input,
+                  .run = result.run,
+                  .output = result.output,
+                  .choice = running->run.choice};
+  for (const auto& part : result.parts) running->all_good = running->all_good && part.ok();
+  Worker& worker = *workers_[running->worker.index()];
   worker.batches.fetch_add(1, std::memory_order_relaxed);
   worker.busy_nanos.fetch_add(result.total().nanos(), std::memory_order_relaxed);
-  Counters& counters = *flight->passengers.front().job->route().counters;
-  counters.count_batch(flight->items, result.input, result.run, result.output);
+  Counters& counters = *running->shares.front().job->route().counters;
+  counters.count_batch(running->items, result.input, result.run, result.output);
   counters.count_stages(result.stages);
   for (size_t i = 0; i < result.parts.size(); ++i) {
-    Flight::Passenger& passenger = flight->passengers[i];
-    if (passenger.base_model) take_answer(*flight, i, std::move(result.parts[i]));
-    passenger.failed = !(passenger.base_model ? passenger.answer : result.parts[i]).ok();
+    InFlight::Share& share = running->shares[i];
+    if (share.base_model) take_answer(*running, i, std::move(result.parts[i]));
+    share.failed = !(share.base_model ? share.answer : result.parts[i]).ok();
   }
-  events_.enqueue(flight);
-  auto run = flight->run;  // a copy: the owner reads the flight's from now on
+  events_.enqueue(running);
+  auto run = running->run;  // a copy: the owner reads the batch's from now on
   for (size_t i = 0; i < result.parts.size(); ++i) {
-    const Flight::Passenger& passenger = flight->passengers[i];
-    if (passenger.base_model) continue;
-    run.choice.joined = i >= flight->chosen;
-    passenger.job->answered(passenger.index, std::move(result.parts[i]), run);
+    const InFlight::Share& share = running->shares[i];
+    if (share.base_model) continue;
+    run.choice.joined = i >= running->chosen;
+    share.job->answered(share.index, std::move(result.parts[i]), run);
     // What a reply led to may run on another worker while this one still replies.
     if (i == 0 && result.parts.size() > 1 && serving_ > 1) turns_.call();
   }
 }
 
-void Driver::landed(Flight& flight, Time now) {
-  --flying_;
-  learn(flight, now);
-  scheduler_->ended({flight.worker, take_answers(flight)}, now, decisions_);
-  Worker& worker = *workers_[flight.worker.index()];
-  --worker.flying;
+void Driver::batch_ended(InFlight& running, Time now) {
+  --in_flight_;
+  learn(running, now);
+  scheduler_->ended({running.worker, take_answers(running)}, now, decisions_);
+  Worker& worker = *workers_[running.worker.index()];
+  --worker.in_flight;
   leave_if_idle(worker);
-  for (const Flight::Passenger& passenger : flight.passengers) {
-    if (passenger.base_model) continue;  // it ends when it is concluded
-    forget(passenger.part);
-    if (passenger.job->ended() && passenger.job->open_parts > 0) {
-      withdraw_parts(*passenger.job, now);
+  for (const InFlight::Share& share : running.shares) {
+    if (share.base_model) continue;  // it ends when it is concluded
+    forget(share.part);
+    if (share.job->ended() && share.job->open_parts > 0) {
+      withdraw_parts(*share.job, now);
     }
   }
-  keys_.task_ended(flight.key);
+  keys_.task_ended(running.key);
 }
 
 }  // namespace fermata::engine

@@ -44,7 +44,7 @@ class Driver {
     bool guests = true;  // the scheduler may be called from any thread, by one at a time
   };
   struct NewWorker {
-    std::unique_ptr<Executor> executor;
+    std::shared_ptr<Executor> executor;
     uint32_t type = 0;                                // of Shared::types
     int64_t memory_bytes = policy::kUnlimitedMemory;  // for what is loaded on demand
   };
@@ -95,9 +95,9 @@ class Driver {
   bool overdue() const;  // the run of some worker is
 
  private:
-  struct Part;    // of a job, waiting or running
-  struct Query;   // a part of a job of an ensemble: its answers so far
-  struct Flight;  // a batch that runs
+  struct Part;      // of a job, waiting or running
+  struct Query;     // a part of a job of an ensemble: its answers so far
+  struct InFlight;  // a batch that runs
   struct Worker;
   struct Cancel {
     JobId id;
@@ -107,8 +107,8 @@ class Driver {
     std::vector<policy::Estimate> by_item;
   };
   using Command = absl::AnyInvocable<void()>;
-  using Event = std::variant<std::monostate, std::shared_ptr<Job>, std::shared_ptr<Flight>, Cancel,
-                             Learned, Command>;
+  using Event = std::variant<std::monostate, std::shared_ptr<Job>, std::shared_ptr<InFlight>,
+                             Cancel, Learned, Command>;
 
   JobId next_id() { return JobId(shared_.ids.fetch_add(1, std::memory_order_relaxed)); }
   static constexpr size_t kEventsAtOnce = 16;
@@ -132,15 +132,15 @@ class Driver {
   void name_all(plan::PoolProblem& problem) const;
   static void name_all(plan::EnsembleProblem& problem);
   void short_circuit(const policy::Concluded& concluded);
-  // Of a passenger that is a query of an ensemble.
-  void board(const Part& part, Flight& flight, BatchPart& wanted);
-  void take_answer(Flight& flight, size_t passenger, absl::StatusOr<std::vector<Tensor>> answer);
-  std::vector<policy::Task> take_answers(Flight& flight);  // those that have none
+  // Of a share that is a query of an ensemble.
+  void join_query(const Part& part, InFlight& running, BatchPart& wanted);
+  void take_answer(InFlight& running, size_t share, absl::StatusOr<std::vector<Tensor>> answer);
+  std::vector<policy::Task> take_answers(InFlight& running);  // those that have none
   void conclude(const policy::Concluded& concluded, Time now);
   void cancelled(JobId id, Time now);
-  void landed(Flight& flight, Time now);
+  void batch_ended(InFlight& running, Time now);
   void observe_delay(Duration delay);
-  void learn(const Flight& flight, Time now);
+  void learn(const InFlight& running, Time now);
   void doubt(const policy::Task& refused, Time now);
   void doubt(KeyId key, uint32_t items, Time now);
   void publish(KeyId key, Time now);  // its corrected latency, if it moved
@@ -158,8 +158,8 @@ class Driver {
   void unload(VariantId id);             // from all workers
   absl::Status prepare(Worker& worker);  // loads what the others have
   void leave_if_idle(Worker& worker);    // unloads its models where it serves no more
-  void completed(const std::shared_ptr<Flight>& flight, BatchResult result);  // worker's thread
-  void land(const std::shared_ptr<Flight>& flight, BatchResult result);       // its part
+  void completed(const std::shared_ptr<InFlight>& running, BatchResult result);  // worker's thread
+  void reply(const std::shared_ptr<InFlight>& running, BatchResult result);      // its part
 
   const Shared shared_;
   moodycamel::ConcurrentQueue<Event> events_;
@@ -190,7 +190,7 @@ class Driver {
   QuantileTracker delay_;  // from decision to start, nanoseconds
   Duration overslept_;     // of the tick under way
   bool stopping_ = false;
-  uint64_t flying_ = 0;
+  uint64_t in_flight_ = 0;
 };
 
 }  // namespace fermata::engine

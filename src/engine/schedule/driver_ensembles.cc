@@ -9,16 +9,16 @@
 
 namespace fermata::engine {
 
-void Driver::board(const Part& part, Flight& flight, BatchPart& wanted) {
+void Driver::join_query(const Part& part, InFlight& running, BatchPart& wanted) {
   const EnsembleService& ensemble = *part.job->route().ensemble;
-  const auto at = absl::c_find_if(ensemble.variants, [&flight](const auto& variant) {
-    return variant->id == flight.variant->id;
+  const auto at = absl::c_find_if(ensemble.variants, [&running](const auto& variant) {
+    return variant->id == running.variant->id;
   });
   const auto model = static_cast<uint32_t>(at - ensemble.variants.begin());
   auto& query = queries_[part.task.job];
   if (query == nullptr) query = std::make_shared<Query>(ensemble.variants.size());
-  flight.passengers.back().base_model = model;
-  flight.passengers.back().query = query;
+  running.shares.back().base_model = model;
+  running.shares.back().query = query;
   wanted.outputs = &ensemble.outputs[model];
   if (ensemble.same_inputs) return;
   std::vector<Tensor>& inputs = query->answers[model].inputs;
@@ -27,31 +27,31 @@ void Driver::board(const Part& part, Flight& flight, BatchPart& wanted) {
 }
 
 // What is no numbers is a failure of the base model: others are asked. On the worker's thread.
-void Driver::take_answer(Flight& flight, size_t at, absl::StatusOr<std::vector<Tensor>> answer) {
-  Flight::Passenger& passenger = flight.passengers[at];
+void Driver::take_answer(InFlight& running, size_t at, absl::StatusOr<std::vector<Tensor>> answer) {
+  InFlight::Share& share = running.shares[at];
   if (answer.ok()) {
-    const EnsembleModel& model = *passenger.job->route().ensemble->model;
+    const EnsembleModel& model = *share.job->route().ensemble->model;
     if (const absl::Status fine = model.check_answer(answer->front()); !fine.ok()) answer = fine;
   }
-  passenger.answer = std::move(answer);
+  share.answer = std::move(answer);
 }
 
 // Before the scheduler hears that the batch has ended.
-std::vector<policy::Task> Driver::take_answers(Flight& flight) {
+std::vector<policy::Task> Driver::take_answers(InFlight& running) {
   std::vector<policy::Task> failed;
-  for (Flight::Passenger& passenger : flight.passengers) {
-    if (passenger.failed) {
-      const auto part = parts_.find(passenger.part);
+  for (InFlight::Share& share : running.shares) {
+    if (share.failed) {
+      const auto part = parts_.find(share.part);
       if (part != parts_.end()) failed.push_back(part->second.task);
     }
-    if (!passenger.base_model) continue;
-    const auto query = queries_.find(passenger.part);
+    if (!share.base_model) continue;
+    const auto query = queries_.find(share.part);
     if (query == queries_.end()) continue;  // it has ended
-    if (query->second->run.variant == nullptr) query->second->run = flight.run;
-    if (passenger.answer.ok()) {
-      query->second->join.take(*passenger.base_model, *std::move(passenger.answer));
+    if (query->second->run.variant == nullptr) query->second->run = running.run;
+    if (share.answer.ok()) {
+      query->second->join.take(*share.base_model, *std::move(share.answer));
     } else {
-      query->second->answers[*passenger.base_model].failure = passenger.answer.status();
+      query->second->answers[*share.base_model].failure = share.answer.status();
     }
   }
   return failed;

@@ -24,22 +24,22 @@ void Driver::observe_delay(Duration delay) {
   }
 }
 
-void Driver::learn(const Flight& flight, Time now) {
-  const Route& route = flight.passengers.front().job->route();
-  const PartRun& run = flight.run;
+void Driver::learn(const InFlight& running, Time now) {
+  const Route& route = running.shares.front().job->route();
+  const PartRun& run = running.run;
   // A batch bound ahead waits for the one before it, which is no delay of the control path.
-  Worker& worker = *workers_[flight.worker.index()];
+  Worker& worker = *workers_[running.worker.index()];
   Time& last_end = worker.last_end;
-  if (!flight.load) observe_delay(run.started - std::max(flight.due, last_end));
+  if (!running.load) observe_delay(run.started - std::max(running.due, last_end));
   last_end = run.started + run.input + run.run + run.output;
-  if (!flight.all_good) return;
-  BatchKey& key = keys_.at(flight.key);
+  if (!running.all_good) return;
+  BatchKey& key = keys_.at(running.key);
   key.last_evidence = now;
   key.ran = true;
   LatencyCorrection& correction = key.corrections[worker.type];
-  correction.measured(flight.items, run.input + run.run + run.output);
+  correction.measured(running.items, run.input + run.run + run.output);
   if (route.composite == nullptr) route.counters->set_drift(correction.drift());
-  publish(flight.key, now);
+  publish(running.key, now);
 }
 
 // A query of an ensemble was refused by the latencies of all its base models.

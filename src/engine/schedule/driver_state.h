@@ -30,32 +30,33 @@ struct Driver::Query {
   PartRun run;  // of the batch that ended first
 };
 
-struct Driver::Flight {
+struct Driver::InFlight {
   KeyId key;
   std::shared_ptr<const Variant> variant;
   WorkerId worker;
   uint32_t items = 0;
   bool load = false;  // it had to load its variant first
   Time due;           // when the decision to start it fell, or should have fallen
-  struct Passenger {
+  struct Share {
     JobId part;
     std::shared_ptr<Job> job;
     uint32_t index = 0;
     std::optional<uint32_t> base_model;  // of a query of an ensemble: which one this is
     std::shared_ptr<Query> query;        // whose inputs it reads
-    absl::StatusOr<std::vector<Tensor>> answer = std::vector<Tensor>();  // then, when it landed
-    bool failed = false;                                                 // of any, when it landed
+    absl::StatusOr<std::vector<Tensor>> answer =
+        std::vector<Tensor>();  // then, when it batch_ended
+    bool failed = false;        // of any, when it batch_ended
   };
-  std::vector<Passenger> passengers;
-  PartRun run;          // set when it landed, but for the choice
-  uint32_t chosen = 0;  // of the passengers, the first: by that choice; the others joined
+  std::vector<Share> shares;
+  PartRun run;          // set when it batch_ended, but for the choice
+  uint32_t chosen = 0;  // of the shares, the first: by that choice; the others joined
   bool all_good = true;
 };
 
 struct Driver::Worker {
-  std::unique_ptr<Executor> executor;
+  std::shared_ptr<Executor> executor;
   uint32_t type = 0;
-  uint32_t flying = 0;         // its batches under way
+  uint32_t in_flight = 0;      // its batches under way
   bool leaving = false;        // its models go when it runs nothing
   std::set<VariantId> loaded;  // under loaded_mutex_
   Time last_end;               // of its batches, as the owner knows

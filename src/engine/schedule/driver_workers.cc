@@ -133,7 +133,7 @@ void Driver::limit_batches(uint32_t most) {
 
 bool Driver::idle() {
   bool idle = false;
-  post_and_wait([&] { idle = parts_.empty() && flying_ == 0; });
+  post_and_wait([&] { idle = parts_.empty() && in_flight_ == 0; });
   return idle;
 }
 
@@ -142,7 +142,7 @@ void Driver::pin(uint32_t worker, const std::vector<uint32_t>& processors) {
 }
 
 void Driver::leave_if_idle(Worker& worker) {
-  if (!worker.leaving || worker.flying > 0) return;
+  if (!worker.leaving || worker.in_flight > 0) return;
   worker.leaving = false;
   std::set<VariantId> loaded;
   {
