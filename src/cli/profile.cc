@@ -108,7 +108,7 @@ absl::StatusOr<Profile> measure_variant(const ProfileArguments& arguments,
   if (!arguments.labelled.data.empty()) {
     ASSIGN_OR_RETURN(data, read_labelled(arguments.labelled, variant->signature));
   }
-  const std::unique_ptr<engine::Executor> executor = executors.make();
+  const std::shared_ptr<engine::Executor> executor = executors.make();
   const double memory_before = engine::resident_mb();
   const Time start = monotonic_now();
   RETURN_IF_ERROR(executor->load(variant));

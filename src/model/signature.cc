@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace fermata {
 namespace {
@@ -51,5 +52,17 @@ uint64_t element_count(const Shape& shape) {
 }
 
 std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ",")); }
+
+size_t zero_size(DataType type) {
+  return type == DataType::kBytes ? sizeof(uint32_t) : element_size(type);
+}
+
+Tensor zeros(const TensorSpec& spec, Shape item, uint32_t items) {
+  Tensor tensor{.name = spec.name, .datatype = spec.datatype, .shape = std::move(item)};
+  if (items > 0) tensor.shape.insert(tensor.shape.begin(), items);
+  tensor.data =
+      payload_of(std::vector<std::byte>(element_count(tensor.shape) * zero_size(spec.datatype)));
+  return tensor;
+}
 
 }  // namespace fermata

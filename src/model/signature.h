@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -38,6 +39,11 @@ struct Signature {
   // No dimension of any input is free: one shape per item.
   bool fixed_shape() const;
 };
+
+// What a zero takes on the wire: of BYTES the four of an empty string's length.
+size_t zero_size(DataType type);
+// Zeros of one item, or of `items` where that is above 0, which then lead the shape.
+Tensor zeros(const TensorSpec& spec, Shape item, uint32_t items);
 
 // The elements of a shape; 0 where one is negative or the product overflows.
 uint64_t element_count(const Shape& shape);

@@ -74,7 +74,7 @@ class Widths {
   TemporaryFolder folder_;
   EngineOptions options_;
   std::unique_ptr<ExecutorFactory> executors_ = *make_executors(options_.workers);
-  std::unique_ptr<Executor> executor_ = executors_->make();
+  std::shared_ptr<Executor> executor_ = executors_->make();
   Loader loader_{options_, {&executors_, 1}};
 };
 

@@ -47,7 +47,7 @@ class Tried {
  private:
   EngineOptions options_;
   std::unique_ptr<ExecutorFactory> executors_;
-  std::unique_ptr<Executor> executor_;
+  std::shared_ptr<Executor> executor_;
   std::shared_ptr<const Variant> variant_;
 };
 

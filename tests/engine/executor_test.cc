@@ -51,7 +51,7 @@ class OneModel {
  private:
   EngineOptions options_;
   std::unique_ptr<ExecutorFactory> executors_;
-  std::unique_ptr<Executor> executor_;
+  std::shared_ptr<Executor> executor_;
   std::shared_ptr<const Variant> variant_;
   const std::vector<std::string> all_outputs_;
 };

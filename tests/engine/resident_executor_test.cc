@@ -81,7 +81,7 @@ struct Resident {
   std::vector<std::string> lines;
   WorkerOptions options;
   Scribe* scribe = nullptr;
-  std::unique_ptr<Executor> executor;
+  std::shared_ptr<Executor> executor;
 };
 
 TEST(ResidentExecutor, LoadsWhatRunsAndTheLeastRecentlyUsedGoes) {

@@ -75,7 +75,7 @@ TEST(RunWatch, ARunThatDoesNotHeedItIsGivenUpAndTheWorkerIsReplaced) {
   RunWatch watch(Duration::millis(1), Duration::millis(1));
   Stuck* stuck = nullptr;
   const uint64_t abandoned = abandoned_runs();
-  const auto executor = watch.over([&stuck]() -> std::unique_ptr<Executor> {
+  const auto executor = watch.over([&stuck]() -> std::shared_ptr<Executor> {
     if (stuck != nullptr) return std::make_unique<Quick>();
     auto first = std::make_unique<Stuck>();
     stuck = first.get();

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "engine/catalog.h"
-#include "policy/scheduler.h"
+#include "policy/service.h"
 
 namespace fermata::engine {
 

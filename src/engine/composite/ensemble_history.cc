@@ -100,23 +100,16 @@ absl::StatusOr<Tensor> as_input(const OutputTable& table, const TensorSpec& spec
   return Tensor{spec.name, DataType::kFp32, shape, {{bytes, owner->size() * sizeof(float)}, owner}};
 }
 
-}  // namespace
-
-absl::StatusOr<EnsembleRecorder::Loaded> EnsembleRecorder::load(Loader& loader,
-                                                                const EngineOptions& options,
-                                                                const std::string& model,
-                                                                const std::string& output) {
+// The newest version of a model.
+absl::StatusOr<LoadedModel> load_newest(Loader& loader, ExecutorFactory& executors,
+                                        const EngineOptions& options, const std::string& model,
+                                        const std::string& output) {
   ASSIGN_OR_RETURN(const ModelFolder folder, read_model_folder(options.repository, model));
   ASSIGN_OR_RETURN(Variant opened, loader.open(folder, folder.versions.back()));
-  Loaded loaded{std::make_shared<const Variant>(std::move(opened)), executors_.front()->make(),
-                output};
-  if (output.empty()) loaded.output = loaded.variant->signature.outputs.front().name;
-  if (loaded.variant->signature.output(loaded.output) == nullptr) {
-    return invalid("model '{}' has no output '{}'", model, output);
-  }
-  RETURN_IF_ERROR(loaded.executor->load(loaded.variant));
-  return loaded;
+  return load_model(std::make_shared<const Variant>(std::move(opened)), output, executors);
 }
+
+}  // namespace
 
 absl::StatusOr<EnsembleRecorder> EnsembleRecorder::open(EnsembleSpec spec,
                                                         const EngineOptions& options) {
@@ -127,10 +120,12 @@ absl::StatusOr<EnsembleRecorder> EnsembleRecorder::open(EnsembleSpec spec,
   Loader loader(options, recorder.executors_);
   for (size_t k = 0; k < spec.models.size(); ++k) {
     ASSIGN_OR_RETURN(recorder.models_.emplace_back(),
-                     recorder.load(loader, options, spec.models[k], spec.outputs[k]));
+                     load_newest(loader, *recorder.executors_.front(), options, spec.models[k],
+                                 spec.outputs[k]));
   }
   if (!spec.meta.empty()) {
-    ASSIGN_OR_RETURN(recorder.meta_, recorder.load(loader, options, spec.meta, spec.meta_output));
+    ASSIGN_OR_RETURN(recorder.meta_, load_newest(loader, *recorder.executors_.front(), options,
+                                                 spec.meta, spec.meta_output));
     if (recorder.meta_.variant->signature.inputs.size() != 1) {
       return invalid("meta model '{}' has {} inputs, expected one: all outputs in a row", spec.meta,
                      recorder.meta_.variant->signature.inputs.size());
@@ -143,7 +138,7 @@ absl::StatusOr<EnsembleRecorder> EnsembleRecorder::open(EnsembleSpec spec,
 absl::StatusOr<OutputTable> EnsembleRecorder::record(size_t model,
                                                      std::vector<std::vector<Tensor>> requests,
                                                      absl::FunctionRef<void(double)> progress) {
-  const Loaded& loaded = models_[model];
+  const LoadedModel& loaded = models_[model];
   keep_inputs(loaded.variant->signature, requests);
   auto table = run(*loaded.executor, *loaded.variant, std::move(requests), loaded.output, progress);
   if (!table.ok()) return invalid("model '{}': {}", spec_.models[model], message(table.status()));

@@ -9,8 +9,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "engine/catalog.h"
-#include "engine/execute/executor.h"
+#include "engine/execute/items.h"
 #include "engine/options.h"
 #include "estimate/aggregation.h"
 #include "estimate/difficulty.h"
@@ -57,19 +56,12 @@ class EnsembleRecorder {
                                                 absl::Span<const uint32_t> rows);
 
  private:
-  struct Loaded {
-    std::shared_ptr<const Variant> variant;
-    std::unique_ptr<Executor> executor;
-    std::string output;
-  };
   EnsembleRecorder() = default;
-  absl::StatusOr<Loaded> load(class Loader& loader, const EngineOptions& options,
-                              const std::string& model, const std::string& output);
 
   EnsembleSpec spec_;
   std::vector<std::unique_ptr<ExecutorFactory>> executors_;  // one
-  std::vector<Loaded> models_;
-  Loaded meta_;  // null without stacking
+  std::vector<LoadedModel> models_;
+  LoadedModel meta_;  // null without stacking
 };
 
 struct RecordedDifficulty {

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "engine/composite/ensemble_files.h"
 #include "engine/execute/items.h"
-#include "engine/threads/beside.h"
+#include "engine/threads/background_thread.h"
 #include "estimate/competence.h"
 #include "estimate/filling.h"
 #include "model/tensor_values.h"
@@ -22,29 +22,6 @@ constexpr size_t kMostTogether = 64;  // queries that go through the predictor t
 constexpr size_t kQueueLimit = 1024;
 
 using Numbers = std::vector<std::vector<float>>;
-
-// A model that is run beside the base models, and which output of it counts.
-struct Helper {
-  std::shared_ptr<const Variant> variant;
-  std::unique_ptr<Executor> executor;
-  std::string output;
-
-  explicit operator bool() const { return variant != nullptr; }
-};
-
-absl::StatusOr<Helper> load(std::shared_ptr<const Variant> variant, const std::string& output,
-                            ExecutorFactory& executors) {
-  Helper helper;
-  if (variant == nullptr) return helper;
-  helper.output = output.empty() ? variant->signature.outputs.front().name : output;
-  if (variant->signature.output(helper.output) == nullptr) {
-    return invalid("model '{}' has no output '{}'", variant->model, helper.output);
-  }
-  helper.executor = executors.make();
-  RETURN_IF_ERROR(helper.executor->load(variant));
-  helper.variant = std::move(variant);
-  return helper;
-}
 
 // It gets all outputs in a row.
 absl::Status check_meta(const Variant& meta, const EnsembleOptions& options, uint32_t width) {
@@ -92,24 +69,24 @@ class EnsembleModel::Impl {
 
   EnsembleOptions options;
   estimate::DifficultyProfile profile;
-  Helper predictor, gating, meta;
+  LoadedModel predictor, gating, meta;
   std::unique_ptr<estimate::Competence> competence;
   std::unique_ptr<estimate::Filling> filling;
   TensorSpec output;
   bool batches = false;
   std::atomic<uint64_t> dropped{0};
-  std::unique_ptr<Beside<Query>> predicting;
-  std::unique_ptr<Beside<Stack>> stacking;
+  std::unique_ptr<BackgroundThread<Query>> predicting;
+  std::unique_ptr<BackgroundThread<Stack>> stacking;
 
   void start() {
     if (predicts()) {
-      predicting = std::make_unique<Beside<Query>>(
+      predicting = std::make_unique<BackgroundThread<Query>>(
           kMostTogether, kQueueLimit, [this](absl::Span<Query> queries) { predict(queries); });
     }
     if (meta) {
-      stacking =
-          std::make_unique<Beside<Stack>>(kMostTogether, std::numeric_limits<size_t>::max(),
-                                          [this](absl::Span<Stack> stacks) { run_meta(stacks); });
+      stacking = std::make_unique<BackgroundThread<Stack>>(
+          kMostTogether, std::numeric_limits<size_t>::max(),
+          [this](absl::Span<Stack> stacks) { run_meta(stacks); });
     }
   }
 
@@ -199,30 +176,20 @@ class EnsembleModel::Impl {
   }
 
   // Calls `each` for every item with finite outputs.
-  void run(const Helper& helper, absl::Span<Query> queries,
+  void run(const LoadedModel& helper, absl::Span<Query> queries,
            absl::FunctionRef<void(size_t, uint32_t, const std::vector<float>&)> each) {
-    std::vector<InferRequest> requests(queries.size());
-    std::vector<std::optional<Admitted>> admitted(queries.size());
-    std::vector<Item> items;
-    std::vector<std::pair<size_t, uint32_t>> owner;  // of each item
-    for (size_t q = 0; q < queries.size(); ++q) {
-      requests[q].inputs = inputs_for(helper.variant->signature, *queries[q].inputs);
-      auto fits = admit(requests[q], helper.variant->signature);
-      if (!fits.ok() || fits->items != queries[q].items) continue;
-      admitted[q] = *std::move(fits);
-      append_items(requests[q].inputs, *admitted[q], items);
-      for (uint32_t i = 0; i < queries[q].items; ++i) owner.emplace_back(q, i);
+    std::vector<std::vector<Tensor>> requests;
+    for (const Query& query : queries) {
+      requests.push_back(inputs_for(helper.variant->signature, *query.inputs));
     }
-    (void)run_items(*helper.executor, *helper.variant, items, helper.output,
-                    [&](size_t item, const absl::StatusOr<std::vector<Tensor>>& outputs) {
-                      if (!outputs.ok()) return absl::OkStatus();
-                      const auto values = as_floats(outputs->front());
-                      const bool fine = values.ok() && absl::c_all_of(*values, [](float v) {
-                                          return std::isfinite(v);
-                                        });
-                      if (fine) each(owner[item].first, owner[item].second, *values);
-                      return absl::OkStatus();
-                    });
+    run_requests(
+        helper, std::move(requests),
+        [&](size_t query, uint32_t items) { return items == queries[query].items; },
+        [&](size_t query, uint32_t item, const absl::StatusOr<std::vector<float>>& values) {
+          const bool fine =
+              values.ok() && absl::c_all_of(*values, [](float v) { return std::isfinite(v); });
+          if (fine) each(query, item, *values);
+        });
   }
 
   // "Filtering models with low gating weights" (section III-B); the heaviest stays.
@@ -300,9 +267,10 @@ absl::StatusOr<std::unique_ptr<EnsembleModel>> EnsembleModel::make(const std::st
     ASSIGN_OR_RETURN(impl->profile, read_difficulty_profile(options));
     impl->profile.name = service;
     ASSIGN_OR_RETURN(impl->predictor,
-                     load(std::move(helpers.predictor), options.predictor_output, executors));
-    ASSIGN_OR_RETURN(impl->gating, load(std::move(helpers.gating), "", executors));
-    ASSIGN_OR_RETURN(impl->meta, load(std::move(helpers.meta), options.meta_output, executors));
+                     load_model(std::move(helpers.predictor), options.predictor_output, executors));
+    ASSIGN_OR_RETURN(impl->gating, load_model(std::move(helpers.gating), "", executors));
+    ASSIGN_OR_RETURN(impl->meta,
+                     load_model(std::move(helpers.meta), options.meta_output, executors));
     if (options.selector == Selector::kDynamicSelection) {
       if (impl->profile.aggregator.prediction != estimate::Prediction::kClassification) {
         return invalid("dynamic selection is for classes");

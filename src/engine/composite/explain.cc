@@ -90,21 +90,16 @@ void explain_choice(const VariantsService& service, const policy::Evidence& evid
 void explain_subset(const EnsembleService& ensemble, const EnsembleRun& run, Explanation& why) {
   why.variant = ensemble.name_of(run.how.ran);
   const bool known = run.difficulty.bin < ensemble.info.utility.size();
+  const std::vector<double> accuracy =
+      known ? ensemble.info.utility[run.difficulty.bin]
+            : policy::mean_utility(ensemble.info.utility, ensemble.info.share);
   Json list = Json::array();
-  double all = 0;
-  for (plan::Subset s = 1; s < ensemble.info.utility[0].size(); ++s) {
-    double accuracy = 0;
-    for (size_t bin = 0; bin < ensemble.info.utility.size(); ++bin) {
-      const double weight =
-          known ? (bin == run.difficulty.bin ? 1.0 : 0.0) : ensemble.info.share[bin];
-      accuracy += weight * ensemble.info.utility[bin][s];
-    }
-    list.push_back({{"subset", ensemble.name_of(s)}, {"accuracy", accuracy}});
-    if (s == run.how.ran) why.expected_accuracy = accuracy;
-    all = accuracy;  // the whole ensemble's comes last
+  for (plan::Subset s = 1; s < accuracy.size(); ++s) {
+    list.push_back({{"subset", ensemble.name_of(s)}, {"accuracy", accuracy[s]}});
   }
   why.alternatives = list.dump();
-  why.reason = reason(ensemble, run.how, why.expected_accuracy < all);
+  if (run.how.ran != 0) why.expected_accuracy = accuracy[run.how.ran];
+  why.reason = reason(ensemble, run.how, why.expected_accuracy < accuracy.back());
   if (known) why.difficulty = run.difficulty.score;
 }
 

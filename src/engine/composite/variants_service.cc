@@ -179,7 +179,7 @@ absl::StatusOr<AnswerProfile> try_out(const ServiceOptions& options,
   auto classes = static_cast<uint32_t>(options.variants->prior.size());
   ASSIGN_OR_RETURN(data.labels, estimate::class_labels(labels, classes));
   ASSIGN_OR_RETURN(data.inputs, rows_as_requests({features}, variant->signature));
-  const std::unique_ptr<Executor> executor = executors.make();
+  const std::shared_ptr<Executor> executor = executors.make();
   RETURN_IF_ERROR(executor->load(variant));
   auto confusion =
       evaluate(*executor, *variant, std::move(data), {.classes = classes}, [](double) {});

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <queue>
 #include <thread>
 
 #include "absl/container/flat_hash_map.h"
@@ -71,23 +70,14 @@ class Timer {
   std::thread thread_;
 };
 
-Tensor zeros(const TensorSpec& spec, bool batches, uint32_t items) {
-  Tensor tensor{.name = spec.name, .datatype = spec.datatype, .shape = spec.dims};
-  std::replace(tensor.shape.begin(), tensor.shape.end(), int64_t{-1}, int64_t{1});
-  if (batches) tensor.shape.insert(tensor.shape.begin(), items);
-  // A BYTES element of no bytes is the four of its length.
-  const size_t size = spec.datatype == DataType::kBytes ? 4 : element_size(spec.datatype);
-  auto bytes = std::make_shared<std::vector<std::byte>>(element_count(tensor.shape) * size);
-  tensor.data = {*bytes, bytes};
-  return tensor;
-}
-
 std::vector<Tensor> answer(const Signature& signature, const BatchPart& part) {
   std::vector<Tensor> outputs;
   for (const TensorSpec& spec : signature.outputs) {
     const auto& wanted = *part.outputs;
     if (wanted.empty() || std::find(wanted.begin(), wanted.end(), spec.name) != wanted.end()) {
-      outputs.push_back(zeros(spec, signature.batches, part.items));
+      Shape item = spec.dims;
+      std::replace(item.begin(), item.end(), int64_t{-1}, int64_t{1});
+      outputs.push_back(zeros(spec, std::move(item), signature.batches ? part.items : 0));
     }
   }
   return outputs;
@@ -123,10 +113,8 @@ class EmulatedExecutor : public Executor {
 
   void run(BatchRun batch) override {
     const Emulated emulated = find(batch.variant);
-    uint32_t items = 0;
-    for (const BatchPart& part : batch.parts) items += part.items;
     const Time start = std::max(monotonic_now(), busy_until_);
-    const Duration took = (*emulated.latency)(items);
+    const Duration took = (*emulated.latency)(items_of(batch.parts));
     busy_until_ = start + took;
     timer_->set(busy_until_, [batch = std::move(batch), emulated, start, took]() mutable {
       BatchResult result{.started = start, .run = took};
@@ -155,7 +143,7 @@ class EmulatedExecutor : public Executor {
 class EmulatedExecutors : public ExecutorFactory {
  public:
   explicit EmulatedExecutors(uint32_t type) : type_(type) {}
-  std::unique_ptr<Executor> make() override {
+  std::shared_ptr<Executor> make() override {
     return std::make_unique<EmulatedExecutor>(timer_, type_);
   }
 

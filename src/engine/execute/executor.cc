@@ -1,9 +1,19 @@
 #include "engine/execute/executor.h"
 
+#include <future>
+#include <utility>
+
 #include "engine/execute/emulated_executor.h"
 #include "engine/execute/onnx_executor.h"
 
 namespace fermata::engine {
+
+BatchResult run_and_wait(Executor& executor, BatchRun batch) {
+  std::promise<BatchResult> ended;
+  batch.done = [&ended](BatchResult result) { ended.set_value(std::move(result)); };
+  executor.run(std::move(batch));
+  return ended.get_future().get();
+}
 
 absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_executors(const WorkerOptions& options,
                                                                 uint32_t type) {

@@ -7,6 +7,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/ids.h"
 #include "base/time.h"
 #include "engine/options.h"
@@ -52,6 +53,12 @@ struct BatchRun {
   absl::AnyInvocable<void(BatchResult)> done;
 };
 
+inline uint32_t items_of(absl::Span<const BatchPart> parts) {
+  uint32_t items = 0;
+  for (const BatchPart& part : parts) items += part.items;
+  return items;
+}
+
 // Where batches run; one per worker. Nothing above it knows which kind it is.
 class Executor {
  public:
@@ -79,12 +86,15 @@ class Executor {
   virtual void pin(const std::vector<uint32_t>& /*processors*/) {}
 };
 
+// Blocks; `batch.done` is its own.
+BatchResult run_and_wait(Executor& executor, BatchRun batch);
+
 // Makes the executors of a pool's workers of one type, which share what can be shared (sessions,
 // timers). Outlives them.
 class ExecutorFactory {
  public:
   virtual ~ExecutorFactory() = default;
-  virtual std::unique_ptr<Executor> make() = 0;
+  virtual std::shared_ptr<Executor> make() = 0;
 };
 
 // For workers of one type. INVALID_ARGUMENT where its provider is not available.

@@ -70,7 +70,7 @@ Wanted read_question(Reader reader) {
 }  // namespace
 
 absl::StatusOr<Profile> make_first_runs(ExecutorFactory& executors, const Variant& variant) {
-  const std::unique_ptr<Executor> executor = executors.make();
+  const std::shared_ptr<Executor> executor = executors.make();
   const double memory_before = resident_mb();
   const Time start = monotonic_now();
   RETURN_IF_ERROR(executor->load(std::make_shared<const Variant>(variant)));

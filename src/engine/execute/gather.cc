@@ -46,12 +46,6 @@ Shape model_shape(const TensorSpec& spec, const Tensor& tensor, bool batches, ui
   return shape;
 }
 
-uint32_t items_of(absl::Span<const BatchPart> parts) {
-  uint32_t items = 0;
-  for (const BatchPart& part : parts) items += part.items;
-  return items;
-}
-
 }  // namespace
 
 absl::StatusOr<Payload> rows(const Tensor& tensor, uint32_t first, uint32_t items) {

@@ -1,9 +1,9 @@
 #include "engine/execute/items.h"
 
-#include <future>
 #include <utility>
 
 #include "base/status.h"
+#include "model/tensor_values.h"
 
 namespace fermata::engine {
 namespace {
@@ -22,10 +22,7 @@ BatchResult run_batch(Executor& executor, VariantId variant, absl::Span<const It
                       const std::vector<std::string>& outputs) {
   BatchRun run{.variant = variant};
   for (const Item& item : items) run.parts.push_back({item.inputs, &outputs, item.row, 1});
-  std::promise<BatchResult> landed;
-  run.done = [&landed](BatchResult result) { landed.set_value(std::move(result)); };
-  executor.run(std::move(run));
-  return landed.get_future().get();
+  return run_and_wait(executor, std::move(run));
 }
 
 }  // namespace
@@ -60,6 +57,46 @@ absl::Status run_items(
     for (const auto& part : result.parts) RETURN_IF_ERROR(each(done++, part));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<LoadedModel> load_model(std::shared_ptr<const Variant> variant,
+                                       const std::string& output, ExecutorFactory& executors) {
+  LoadedModel model;
+  if (variant == nullptr) return model;
+  model.output = output.empty() ? variant->signature.outputs.front().name : output;
+  if (variant->signature.output(model.output) == nullptr) {
+    return invalid("model '{}' has no output '{}'", variant->model, model.output);
+  }
+  model.executor = executors.make();
+  RETURN_IF_ERROR(model.executor->load(variant));
+  model.variant = std::move(variant);
+  return model;
+}
+
+void run_requests(
+    const LoadedModel& model, std::vector<std::vector<Tensor>> requests,
+    absl::FunctionRef<bool(size_t request, uint32_t items)> wanted,
+    absl::FunctionRef<void(size_t request, uint32_t item, absl::StatusOr<std::vector<float>>)>
+        each) {
+  std::vector<Admitted> admitted(requests.size());
+  std::vector<Item> items;
+  std::vector<size_t> owner;  // of each item
+  for (size_t r = 0; r < requests.size(); ++r) {
+    InferRequest request{.inputs = std::move(requests[r])};
+    auto fits = admit(request, model.variant->signature);
+    if (!fits.ok() || !wanted(r, fits->items)) continue;
+    requests[r] = std::move(request.inputs);
+    admitted[r] = *std::move(fits);
+    append_items(requests[r], admitted[r], items);
+    owner.resize(items.size(), r);
+  }
+  (void)run_items(*model.executor, *model.variant, items, model.output,
+                  [&](size_t item, const absl::StatusOr<std::vector<Tensor>>& outputs) {
+                    each(owner[item], items[item].row,
+                         outputs.ok() ? as_floats(outputs->front())
+                                      : absl::StatusOr<std::vector<float>>(outputs.status()));
+                    return absl::OkStatus();
+                  });
 }
 
 }  // namespace fermata::engine

@@ -78,7 +78,7 @@ absl::Status in_file(const ModelFolder& folder, const absl::Status& status) {
 uint32_t Loader::batch_limit(std::string_view model) const {
   uint32_t limit = std::numeric_limits<int32_t>::max();
   for (const ServiceOptions& service : options_.services) {
-    const std::string& served = service.model.empty() ? service.name : service.model;
+    const std::string& served = service.model_name();
     if (served == model && service.max_batch) limit = std::min(limit, *service.max_batch);
   }
   return limit;

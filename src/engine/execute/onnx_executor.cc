@@ -237,8 +237,8 @@ class OnnxExecutor : public Executor {
     const Time ran = monotonic_now();
     result.run += ran - gathered;
     if (!outputs.ok()) return outputs.status();
-    uint32_t items = 0, first = 0;
-    for (const BatchPart& part : parts) items += part.items;
+    const uint32_t items = items_of(parts);
+    uint32_t first = 0;
     std::vector<absl::StatusOr<std::vector<Tensor>>> scattered;
     for (const BatchPart& part : parts) {
       scattered.push_back(scatter(signature, *outputs, part, first, items));
@@ -318,7 +318,7 @@ class OnnxExecutors : public ExecutorFactory {
   explicit OnnxExecutors(OnnxOptions options)
       : options_(std::move(options)), sessions_(std::make_shared<Sessions>(options_)) {}
   // Workers of one thread share sessions; others have threads in theirs.
-  std::unique_ptr<Executor> make() override {
+  std::shared_ptr<Executor> make() override {
     auto sessions = options_.threads > 1 ? std::make_shared<Sessions>(options_) : sessions_;
     return watch_.over([sessions] { return std::make_unique<OnnxExecutor>(sessions); });
   }

@@ -1,10 +1,7 @@
 #include "engine/execute/profiler.h"
 
 #include <algorithm>
-#include <future>
-#include <numeric>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "base/status.h"
@@ -17,10 +14,6 @@ using Shapes = std::map<std::string, Shape>;
 // The most that the zeros of one batch may take: a hostile file promises any shape.
 constexpr double kMostInputBytes = 1 << 30;
 
-size_t zero_size(const TensorSpec& spec) {
-  return spec.datatype == DataType::kBytes ? sizeof(uint32_t) : element_size(spec.datatype);
-}
-
 const Shape& item_shape(const TensorSpec& spec, const Shapes& shapes) {
   const auto it = shapes.find(spec.name);
   return it == shapes.end() ? spec.dims : it->second;
@@ -30,20 +23,11 @@ double input_bytes(const Variant& variant, const Shapes& shapes, uint32_t items)
   double sum = 0;
   for (const TensorSpec& spec : variant.signature.inputs) {
     if (spec.optional) continue;
-    double bytes = items * static_cast<double>(zero_size(spec));
+    double bytes = items * static_cast<double>(zero_size(spec.datatype));
     for (int64_t dim : item_shape(spec, shapes)) bytes *= static_cast<double>(dim);
     sum += bytes;
   }
   return sum;
-}
-
-Tensor zero_input(const TensorSpec& spec, const Shape& item, bool batches, uint32_t items) {
-  Tensor tensor{.name = spec.name, .datatype = spec.datatype, .shape = item};
-  if (batches) tensor.shape.insert(tensor.shape.begin(), items);
-  auto bytes =
-      std::make_shared<std::vector<std::byte>>(element_count(tensor.shape) * zero_size(spec));
-  tensor.data = {*bytes, bytes};
-  return tensor;
 }
 
 // Runs one batch of one part and waits for it. No item leaves it early: the worst case counts.
@@ -52,15 +36,12 @@ absl::StatusOr<BatchResult> run_once(Executor& executor, const Variant& variant,
   std::vector<Tensor> inputs;
   for (const TensorSpec& spec : variant.signature.inputs) {
     if (spec.optional) continue;
-    inputs.push_back(zero_input(spec, item_shape(spec, shapes), variant.signature.batches, items));
+    inputs.push_back(zeros(spec, item_shape(spec, shapes), variant.signature.batches ? items : 0));
   }
   const std::vector<std::string> all_outputs;
-  std::promise<BatchResult> landed;
-  BatchRun run{
-      .variant = variant.id, .parts = {{&inputs, &all_outputs, 0, items}}, .to_the_end = true};
-  run.done = [&landed](BatchResult result) { landed.set_value(std::move(result)); };
-  executor.run(std::move(run));
-  BatchResult result = landed.get_future().get();
+  BatchResult result = run_and_wait(
+      executor,
+      {.variant = variant.id, .parts = {{&inputs, &all_outputs, 0, items}}, .to_the_end = true});
   RETURN_IF_ERROR(result.parts.front().status());
   return result;
 }

@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/catalog.h"
-#include "engine/threads/beside.h"
+#include "engine/threads/background_thread.h"
 #include "engine/threads/parker.h"
 
 namespace fermata::engine {
@@ -23,7 +23,7 @@ namespace {
 
 class ResidentExecutor final : public Executor {
  public:
-  ResidentExecutor(std::unique_ptr<Executor> inner, const WorkerOptions& options, uint32_t type)
+  ResidentExecutor(std::shared_ptr<Executor> inner, const WorkerOptions& options, uint32_t type)
       : limit_mb_(options.types[type].memory_mb),
         type_(type),
         emulated_(options.executor == ExecutorKind::kEmulated),
@@ -270,7 +270,7 @@ class ResidentExecutor final : public Executor {
   const double limit_mb_;
   const uint32_t type_;
   const bool emulated_;
-  const std::unique_ptr<Executor> inner_;
+  const std::shared_ptr<Executor> inner_;
   moodycamel::ConcurrentQueue<Event> events_;
   moodycamel::ProducerToken in_order_{events_};  // runs, whichever threads they come from
   Parker parker_;
@@ -281,13 +281,13 @@ class ResidentExecutor final : public Executor {
   bool loading_ = false;           // ahead, on the other thread
   std::vector<BatchRun> waiting_;  // for that to end
   std::vector<Ahead> later_;       // the same
-  Beside<Load> loader_;
+  BackgroundThread<Load> loader_;
   std::thread thread_;
 };
 
 }  // namespace
 
-std::unique_ptr<Executor> make_resident_executor(std::unique_ptr<Executor> inner,
+std::shared_ptr<Executor> make_resident_executor(std::shared_ptr<Executor> inner,
                                                  const WorkerOptions& options, uint32_t type) {
   return std::make_unique<ResidentExecutor>(std::move(inner), options, type);
 }

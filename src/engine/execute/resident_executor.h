@@ -12,7 +12,7 @@ namespace fermata::engine {
 // fits, just as plan/variants/residency.h plans it. What load_ahead() asks for is loaded on a
 // background thread, while what is there runs. `inner` runs what is loaded. Where nothing is really
 // loaded (an emulated worker) loading takes as long as the profile says.
-std::unique_ptr<Executor> make_resident_executor(std::unique_ptr<Executor> inner,
+std::shared_ptr<Executor> make_resident_executor(std::shared_ptr<Executor> inner,
                                                  const WorkerOptions& options, uint32_t type);
 
 }  // namespace fermata::engine

@@ -39,11 +39,11 @@ uint64_t abandoned_runs() {
   return g_left_behind == nullptr ? 0 : g_left_behind->size();
 }
 
-class RunWatch::Watched {
+class RunWatch::Watched final : public Executor {
  public:
   explicit Watched(Make make) : make_(std::move(make)), inner_(make_()) {}
 
-  absl::Status load(std::shared_ptr<const Variant> variant) {
+  absl::Status load(std::shared_ptr<const Variant> variant) override {
     std::shared_ptr<Executor> inner;
     {
       const std::lock_guard lock(queue_->mutex);
@@ -56,14 +56,14 @@ class RunWatch::Watched {
     return absl::OkStatus();
   }
 
-  void unload(VariantId id) {
+  void unload(VariantId id) override {
     const std::lock_guard lock(queue_->mutex);
     variants_.erase(id);
     given_up_.erase(id);
     inner_->unload(id);
   }
 
-  void run(BatchRun batch) {
+  void run(BatchRun batch) override {
     auto run = std::make_shared<Run>();
     run->variant = batch.variant;
     run->parts = batch.parts.size();
@@ -90,18 +90,18 @@ class RunWatch::Watched {
                            "a run of this model never ended on this worker: load it again")));
   }
 
-  void end_soon(Duration limit) {
+  void end_soon(Duration limit) override {
     const std::lock_guard lock(queue_->mutex);
     latest_ = std::min(latest_, monotonic_now() + limit);
   }
 
-  void pin(const std::vector<uint32_t>& processors) {
+  void pin(const std::vector<uint32_t>& processors) override {
     const std::lock_guard lock(queue_->mutex);
     processors_ = processors;
     inner_->pin(processors);
   }
 
-  RunHealth health() const {
+  RunHealth health() const override {
     const std::lock_guard lock(queue_->mutex);
     return {!queue_->runs.empty() && queue_->runs.front()->told_at.has_value(), renewals_};
   }
@@ -127,7 +127,7 @@ class RunWatch::Watched {
     renew(stuck);
   }
 
-  void terminate() {
+  void terminate() override {
     const std::lock_guard lock(queue_->mutex);
     inner_->terminate();
   }
@@ -226,40 +226,17 @@ class RunWatch::Watched {
   uint64_t renewals_ = 0;
 };
 
-namespace {
-
-// What owns a watched executor; the watch itself must not keep it alive.
-template <class Watched>
-class Handle final : public Executor {
- public:
-  explicit Handle(std::shared_ptr<Watched> watched) : watched_(std::move(watched)) {}
-  absl::Status load(std::shared_ptr<const Variant> variant) override {
-    return watched_->load(std::move(variant));
-  }
-  void unload(VariantId id) override { watched_->unload(id); }
-  void run(BatchRun batch) override { watched_->run(std::move(batch)); }
-  void terminate() override { watched_->terminate(); }
-  void end_soon(Duration limit) override { watched_->end_soon(limit); }
-  RunHealth health() const override { return watched_->health(); }
-  void pin(const std::vector<uint32_t>& processors) override { watched_->pin(processors); }
-
- private:
-  const std::shared_ptr<Watched> watched_;
-};
-
-}  // namespace
-
 RunWatch::RunWatch(Duration period, Duration grace)
     : grace_(grace), timer_(period, [this] { look(); }) {}
 
 RunWatch::~RunWatch() = default;
 
-std::unique_ptr<Executor> RunWatch::over(Make make) {
+std::shared_ptr<Executor> RunWatch::over(Make make) {
   auto watched = std::make_shared<Watched>(std::move(make));
   const std::lock_guard lock(mutex_);
   std::erase_if(watched_, [](const auto& known) { return known.expired(); });
   watched_.push_back(watched);
-  return std::make_unique<Handle<Watched>>(std::move(watched));
+  return watched;
 }
 
 void RunWatch::look() {

@@ -17,13 +17,13 @@ namespace fermata::engine {
 // until it is loaded again. Thread-safe; outlives its executors.
 class RunWatch {
  public:
-  using Make = std::function<std::unique_ptr<Executor>()>;
+  using Make = std::function<std::shared_ptr<Executor>()>;
 
   explicit RunWatch(Duration period = Duration::millis(250), Duration grace = Duration::seconds(2));
   ~RunWatch();
 
   // `make` is called now, and again for every renewal.
-  std::unique_ptr<Executor> over(Make make);
+  std::shared_ptr<Executor> over(Make make);
 
  private:
   class Watched;

@@ -1,6 +1,5 @@
 #include "engine/execute/stages.h"
 
-#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <numeric>

@@ -13,21 +13,21 @@
 
 namespace fermata::engine {
 
-// A thread beside the scheduler, for what neither it nor a front end may wait for. Takes work
+// A background thread, for what neither it nor a front end may wait for. Takes work
 // from any thread, several pieces at once where several wait.
 template <class Work>
-class Beside {
+class BackgroundThread {
  public:
   // `handle` is called on the thread with 1 to `together` pieces of work, in order, and may move
   // from them. At most `limit` pieces wait.
-  Beside(size_t together, size_t limit, absl::AnyInvocable<void(absl::Span<Work>)> handle)
+  BackgroundThread(size_t together, size_t limit, absl::AnyInvocable<void(absl::Span<Work>)> handle)
       : together_(together),
         limit_(limit),
         handle_(std::move(handle)),
         thread_([this] { loop(); }) {}
 
   // Handles what waits first.
-  ~Beside() {
+  ~BackgroundThread() {
     stopping_ = true;
     parker_.unpark();
     thread_.join();
