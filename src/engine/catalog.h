@@ -44,12 +44,9 @@ struct Variant {
   }
 };
 
-// What a client calls: a model under a name of its own, with its deadline.
+// What a client calls: a model under a name of its own.
 struct Service {
-  ServiceId id;
   std::string name, model;
-  std::optional<Duration> slo;
-  uint32_t queue_limit = 0;
   std::vector<std::shared_ptr<const Variant>> versions;  // ready ones, ascending
   std::string trouble;  // why a service of several variants is not ready; else empty
 };

@@ -81,7 +81,7 @@ std::vector<std::string> all_models_of(const ServiceOptions& service) {
   if (own != nullptr) {
     models = *own;
   } else if (members_of(service).empty()) {
-    models = {service.model.empty() ? service.name : service.model};
+    models = {service.model_name()};
   }
   const auto add = [&models](const std::string& model) {
     if (!model.empty()) models.push_back(model);

@@ -220,6 +220,8 @@ struct ServiceOptions {
   std::optional<EnsembleOptions> ensemble;  // the same
   std::optional<PipelineOptions> pipeline;  // the same
   std::optional<StreamOptions> stream;      // the same
+
+  const std::string& model_name() const { return model.empty() ? name : model; }
 };
 
 // What clients may ask of the engine before it says no.

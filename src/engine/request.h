@@ -26,9 +26,6 @@ struct InferRequest {
   Time arrival;                      // of its last byte, on Engine::now()'s clock
   std::optional<Duration> timeout;   // from arrival; absent: the service's SLO
   Time cutoff = Time::infinite();    // a transport's own deadline: may only tighten
-  // A request larger than a batch runs in parts. False: one reply joins them.
-  // True: each part is a reply of its own, in the order of its items.
-  bool in_parts = false;
   // What the client says of its way here: taken off the deadline, whatever the service. Of a
   // stream's client the service takes off more where its link is believed to be slower.
   Duration network_time;
@@ -67,8 +64,7 @@ struct StreamReply {
   Duration in_server;  // from the frame's last byte to this reply
 };
 
-// A reply comes in one part or several; the last has `final`. A refusal or
-// failure is a final part with a status and no outputs:
+// A refusal or failure has a status and no outputs:
 //   DEADLINE_EXCEEDED   cannot make it (message: budget, expected wait, run time)
 //   RESOURCE_EXHAUSTED  the queue is full        CANCELLED  cancel() won
 //   OUT_OF_RANGE  more items than limits.request_parts allows, at some stage
@@ -78,12 +74,12 @@ struct ReplyPart {
   std::vector<Tensor> outputs;
   std::string model, version, id;  // model: the service that was called
   Explanation why;
-  bool final = true;
+  bool final = true;  // false: more of this reply comes, in order; this engine's come whole
   std::shared_ptr<const StreamReply> stream;  // to a stream's client; else null
 };
 
-// Called from the thread that submits, an engine or a worker thread, parts of one request in order
-// and never at the same time; must not block. The final part comes exactly once.
+// The final part comes exactly once, from the thread that submits, an engine or a worker thread;
+// must not block.
 using Reply = absl::AnyInvocable<void(ReplyPart)>;
 
 }  // namespace fermata::engine

@@ -102,24 +102,6 @@ TEST_F(RealModels, ARequestLargerThanABatchIsSplitAndJoined) {
   for (size_t i = 0; i < 8; ++i) EXPECT_NEAR(all[149 * 8 + i], alone[i], 1e-4);
 }
 
-TEST_F(RealModels, PartsMayBeReplies) {
-  std::vector<ReplyPart> parts;
-  std::promise<void> ended;
-  InferRequest request{.service = "dense",
-                       .inputs = {floats("x", {130, 16}, std::vector<float>(130 * 16, 1))},
-                       .arrival = engine_->now(),
-                       .in_parts = true};
-  engine_->submit(std::move(request), [&](ReplyPart part) {
-    parts.push_back(std::move(part));
-    if (parts.back().final) ended.set_value();
-  });
-  ended.get_future().wait();
-  ASSERT_EQ(parts.size(), 3u);
-  EXPECT_THAT(parts[0].outputs[0].shape, ElementsAre(64, 8));
-  EXPECT_THAT(parts[2].outputs[0].shape, ElementsAre(2, 8));
-  EXPECT_FALSE(parts[1].final);
-}
-
 TEST_F(RealModels, ABudgetThatCannotBeKeptIsRefusedWithReasons) {
   const ReplyPart reply =
       call(*engine_, {.service = "pair",

@@ -24,12 +24,10 @@ class Join {
   explicit Join(size_t parts) : parts_(parts) {}
 
   void take(size_t part, Outputs outputs);
-  size_t size() const { return parts_.size(); }
   bool has(size_t part) const { return parts_[part].has_value(); }
   bool complete() const { return taken_ == parts_.size(); }
   plan::Subset taken() const;  // of at most 32
 
-  Outputs pass_on(size_t part) { return *std::move(parts_[part]); }
   // Of the first that has answered; one has.
   Outputs pass_on_first();
   // All have answered.

@@ -27,7 +27,7 @@ RealEngine::RealEngine(EngineOptions options,
       trees_({.next_id = [this] { return pool_->next_id(); },
               .submit =
                   [this](JobId id, InferRequest request, Reply reply) {
-                    submit_stage(id, std::move(request), std::move(reply));
+                    submit_as(id, std::move(request), std::move(reply), /*of_stage=*/true);
                   },
               .cancel = [this](JobId id) { cancel(id); },
               .request_parts = options_.limits.request_parts},

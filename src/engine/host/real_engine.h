@@ -65,8 +65,7 @@ class RealEngine : public Engine {
   using Variants = Registry::Variants;
   using Loaded = Registry::Loaded;
 
-  void submit_as(JobId id, InferRequest request, Reply reply);
-  void submit_stage(JobId id, InferRequest request, Reply reply);
+  void submit_as(JobId id, InferRequest request, Reply reply, bool of_stage);
   void admit_and_queue(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
                        bool has_a_slot);
   void queue(const std::shared_ptr<Job>& job);

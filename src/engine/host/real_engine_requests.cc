@@ -27,11 +27,18 @@ uint64_t bytes_of(const std::vector<Tensor>& inputs) {
 
 }  // namespace
 
-void RealEngine::submit_as(JobId id, InferRequest request, Reply reply) {
+void RealEngine::submit_as(JobId id, InferRequest request, Reply reply, bool of_stage) {
   const auto routes = routes_.read();
   auto route = routes->find(request.service, request.version);
   if (route.ok()) {
     return admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), false);
+  }
+  // A stage's was there when its service was made, and goes with what it runs: the whole is
+  // counted.
+  if (of_stage) {
+    return reject(request, reply,
+                  error(absl::StatusCode::kUnavailable, "what it runs was unloaded"),
+                  Outcome::kUnavailable);
   }
   const auto outcome =
       absl::IsUnavailable(route.status()) ? Outcome::kUnavailable : Outcome::kInvalid;
@@ -41,16 +48,6 @@ void RealEngine::submit_as(JobId id, InferRequest request, Reply reply) {
     unknown_.fetch_add(1, std::memory_order_relaxed);
   }
   reject(request, reply, route.status(), outcome);
-}
-
-// Its route was there when its service was made, and goes with what it runs: the whole is counted.
-void RealEngine::submit_stage(JobId id, InferRequest request, Reply reply) {
-  auto route = routes_.read()->find(request.service, request.version);
-  if (route.ok()) {
-    return admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), false);
-  }
-  reject(request, reply, error(absl::StatusCode::kUnavailable, "what it runs was unloaded"),
-         Outcome::kUnavailable);
 }
 
 void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
@@ -132,12 +129,10 @@ void RealEngine::adopt(std::shared_ptr<Job> job) {
       return;
     }
     old.counters->count_end(Outcome::kUnavailable, {.arrival = request.arrival, .ended = now()});
-    reply({.status =
-               error(absl::StatusCode::kUnavailable, "model '{}' was unloaded", old.variant->model),
-           .model = old.service,
-           .version = old.variant->version,
-           .id = request.id,
-           .why = {.outcome = Outcome::kUnavailable}});
+    request.version = old.variant->version;
+    reject(request, reply,
+           error(absl::StatusCode::kUnavailable, "model '{}' was unloaded", old.variant->model),
+           Outcome::kUnavailable);
   });
   if (!moved) gate.leave();
 }

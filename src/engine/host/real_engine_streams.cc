@@ -78,7 +78,7 @@ std::string RealEngine::why_not(const ServiceOptions& stream, const Catalog& cat
 JobId RealEngine::submit(InferRequest request, Reply reply) {
   if (!streams_.route(request, reply)) return JobId::none();
   const JobId id = pool_->next_id();
-  submit_as(id, std::move(request), std::move(reply));
+  submit_as(id, std::move(request), std::move(reply), /*of_stage=*/false);
   return id;
 }
 

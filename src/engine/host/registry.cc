@@ -44,7 +44,7 @@ std::vector<ServiceOptions> services_of(const EngineOptions& options, const std:
   for (const ServiceOptions& service : options.services) {
     own_name_taken = own_name_taken || service.name == model;
     if (service.variants || service.ensemble || service.pipeline) continue;
-    if ((service.model.empty() ? service.name : service.model) == model) {
+    if (service.model_name() == model) {
       services.push_back(service);
     }
   }
@@ -122,22 +122,22 @@ static void follow_queue_policy(const ServiceOptions& service, Route& route) {
   route.gate->limit = most == 0 ? service.queue_limit : std::min(service.queue_limit, most);
 }
 
+static std::shared_ptr<Service> new_service(const ServiceOptions& options, Catalog& catalog) {
+  auto service = std::make_shared<Service>(Service{options.name, options.model_name(), {}, {}});
+  catalog.services.push_back(service);
+  return service;
+}
+
 void Registry::add_service(const ServiceOptions& options, const Loaded& loaded, Catalog& catalog,
                            Routes& routes) {
-  auto service = std::make_shared<Service>();
-  service->id = ServiceId(static_cast<uint32_t>(catalog.services.size()));
-  service->name = options.name;
-  service->model = options.model.empty() ? options.name : options.model;
-  service->slo = options.slo;
-  service->queue_limit = options.queue_limit;
+  const auto service = new_service(options, catalog);
   service->versions = loaded.variants;
   for (const auto& variant : loaded.variants) {
     auto made = route(options, variant, loaded.subcluster);
     follow_queue_policy(options, *made);
-    made->dedicated = options_.replica_models.contains(service->model);
+    made->dedicated = options_.replica_models.contains(options.model_name());
     routes.by_service[options.name].push_back(std::move(made));
   }
-  catalog.services.push_back(std::move(service));
 }
 
 void Registry::set_evidence(const std::string& service, EvidenceModel* evidence) {
@@ -200,11 +200,7 @@ void Registry::gather(const ServiceOptions& service, OfModels& known) {
 void Registry::add_of_models(const ServiceOptions& options, Catalog& catalog, Routes& routes) {
   OfModels& known = of_models_[options.name];
   gather(options, known);
-  auto service = std::make_shared<Service>();
-  service->id = ServiceId(static_cast<uint32_t>(catalog.services.size()));
-  service->name = service->model = options.name;
-  service->slo = options.slo;
-  service->queue_limit = options.queue_limit;
+  const auto service = new_service(options, catalog);
   if (!known.composite.ok()) {
     service->trouble = message(known.composite.status());
   } else if (*known.composite == nullptr) {
@@ -220,7 +216,6 @@ void Registry::add_of_models(const ServiceOptions& options, Catalog& catalog, Ro
     made->part_items = 1;
     routes.by_service[options.name].push_back(std::move(made));
   }
-  catalog.services.push_back(std::move(service));
 }
 
 void Registry::add_of_members(const ServiceOptions& options, Catalog& catalog, Routes& routes) {
@@ -246,11 +241,7 @@ void Registry::add_of_members(const ServiceOptions& options, Catalog& catalog, R
                          : make_choice(options, find, id, quantile,
                                        {&parts.answers, parts.evidence, parts.ensemble});
   }
-  auto service = std::make_shared<Service>();
-  service->id = ServiceId(static_cast<uint32_t>(catalog.services.size()));
-  service->name = service->model = options.name;
-  service->slo = options.slo;
-  service->queue_limit = options.queue_limit;
+  const auto service = new_service(options, catalog);
   if (!known.pipeline.ok()) {
     service->trouble = message(known.pipeline.status());
   } else {
@@ -288,7 +279,6 @@ void Registry::add_of_members(const ServiceOptions& options, Catalog& catalog, R
       }
     }
   }
-  catalog.services.push_back(std::move(service));
 }
 
 std::shared_ptr<const Routes> Registry::routes() {

@@ -7,7 +7,6 @@
 #include <set>
 
 #include "absl/algorithm/container.h"
-#include "base/check.h"
 #include "base/status.h"
 #include "engine/execute/machine.h"
 #include "engine/host/door.h"

@@ -1,7 +1,5 @@
 #include "engine/schedule/composite_keys.h"
 
-#include <algorithm>
-
 namespace fermata::engine {
 
 CompositeKeys::CompositeKeys(policy::Scheduler& scheduler, KeyTable& keys)

@@ -87,17 +87,15 @@ Explanation Job::explain(const PartRun& run, uint32_t part) const {
   return why;
 }
 
-void Job::send(absl::Status status, std::vector<Tensor> outputs, Explanation why, bool final) {
-  if (final) held_ = HeldBytes();
+void Job::send(absl::Status status, std::vector<Tensor> outputs, Explanation why) {
+  held_ = HeldBytes();
   if (const auto& budget = route_->gate->bytes; budget != nullptr)
     count_until_read(outputs, budget);
   reply_({std::move(status), std::move(outputs), route_->service, route_->variant->version,
-          request_.id, std::move(why), final});
+          request_.id, std::move(why)});
 }
 
 bool Job::end(Outcome outcome, absl::Status status, Explanation why) {
-  std::unique_lock<std::mutex> lock;
-  if (request_.in_parts && split_ != nullptr) lock = std::unique_lock(split_->mutex);
   if (ended_.exchange(true)) return false;
   const Time now = monotonic_now();
   why.outcome = outcome;
@@ -107,7 +105,7 @@ bool Job::end(Outcome outcome, absl::Status status, Explanation why) {
   why.remaining = deadline_.is_infinite() ? Duration::infinite() : deadline_ - now;
   route_->counters->count_end(outcome,
                               {.arrival = request_.arrival, .deadline = deadline_, .ended = now});
-  send(std::move(status), {}, std::move(why), true);
+  send(std::move(status), {}, std::move(why));
   return true;
 }
 
@@ -128,42 +126,18 @@ void Job::finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run
   why.outcome = outcome;
   absl::Status status = outputs.status();
   send(std::move(status), outputs.ok() ? *std::move(outputs) : std::vector<Tensor>(),
-       std::move(why), true);
+       std::move(why));
 }
 
+// The reply goes out beyond the lock, since it may lead to anything, such as the end of this very
+// job.
 void Job::answered(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run) {
-  if (split_ == nullptr) return finish(std::move(outputs), run, explain(run, part));
-  answered_split(part, std::move(outputs), run);
-}
-
-void Job::reply_in_turn(const PartRun& run) {
-  Join& join = split_->join;
-  uint32_t& next = split_->replied;
-  for (; next + 1 < join.size() && join.has(next); ++next) {
-    send(absl::OkStatus(), join.pass_on(next), std::move(split_->why[next]), false);
-  }
-  if (next + 1 == join.size() && join.has(next)) {
-    finish(join.pass_on(next), run, std::move(split_->why[next]));
-  }
-}
-
-// One reply goes out beyond the lock, since it may lead to anything, such as the end of this very
-// job. Several go out under it, in their order; only clients get those.
-void Job::answered_split(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs,
-                         const PartRun& run) {
-  std::unique_lock lock(split_->mutex);
-  if (ended()) return;
-  if (!request_.in_parts) {
-    if (outputs.ok()) {
-      split_->join.take(part, *std::move(outputs));
-      if (!split_->join.complete()) return;
-      outputs = whole();
-    }
-    lock.unlock();
-  } else if (outputs.ok()) {
+  if (split_ != nullptr && outputs.ok()) {
+    const std::lock_guard lock(split_->mutex);
+    if (ended()) return;
     split_->join.take(part, *std::move(outputs));
-    split_->why[part] = explain(run, part);
-    return reply_in_turn(run);
+    if (!split_->join.complete()) return;
+    outputs = whole();
   }
   finish(std::move(outputs), run, explain(run, part));
 }

@@ -82,7 +82,7 @@ class Job {
   // Any thread. False where it had ended before.
   bool end(Outcome outcome, absl::Status status, Explanation why);
   // The outputs of one part, or why it failed; any thread, once a part. The last one
-  // joins them all into the reply; or each is a reply in its turn (in_parts).
+  // joins them all into the reply.
   void answered(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run);
 
   // Takes what the client sent out of a job that no batch has seen, unless it has ended;
@@ -102,20 +102,15 @@ class Job {
 
  private:
   struct Split {
-    explicit Split(uint32_t parts) : join(parts), why(parts) {}
+    explicit Split(uint32_t parts) : join(parts) {}
     std::mutex mutex;
     Join join;
-    std::vector<Explanation> why;  // by part that waits for its turn among several replies
-    uint32_t replied = 0;
   };
   // Of an answer, by how one part of it ran; where several variants may answer, parts are items.
   Explanation explain(const PartRun& run, uint32_t part) const;
   void finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run, Explanation why);
-  void reply_in_turn(const PartRun& run);
   absl::StatusOr<std::vector<Tensor>> whole();  // the parts' outputs, of all of them
-  void answered_split(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs,
-                      const PartRun& run);
-  void send(absl::Status status, std::vector<Tensor> outputs, Explanation why, bool final);
+  void send(absl::Status status, std::vector<Tensor> outputs, Explanation why);
 
   const JobId id_;
   InferRequest request_;

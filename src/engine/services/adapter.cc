@@ -6,7 +6,6 @@
 
 #include "base/status.h"
 #include "plan/pipeline/pipeline_document.h"
-#include "plan/pipeline/pipeline_planner.h"
 
 namespace fermata::engine {
 namespace {

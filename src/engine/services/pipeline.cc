@@ -3,13 +3,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <map>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/strip.h"
 #include "base/check.h"
 #include "base/status.h"
-#include "base/topological.h"
 #include "engine/composite/variants_service.h"
 #include "engine/schedule/job.h"
 #include "engine/schedule/key_table.h"

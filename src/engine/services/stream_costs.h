@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "base/time.h"
 #include "engine/services/pipeline.h"
-#include "engine/snapshot.h"
 #include "model/latency.h"
 
 namespace fermata::engine {

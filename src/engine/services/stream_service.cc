@@ -101,8 +101,6 @@ absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(
   }
   auto face = std::make_shared<Service>();
   face->name = face->model = options.name;
-  face->slo = options.slo;
-  face->queue_limit = options.queue_limit;
   const auto public_model = make_public_model(options.name, *largest, largest->id);
   public_model->config.set_platform("fermata_stream");  // by which clients find such services
   face->versions = {public_model};

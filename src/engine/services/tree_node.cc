@@ -19,7 +19,42 @@ Tensor empty_tensor(const TensorSpec& spec) {
   return tensor;
 }
 
+// Of a batch, in which every item made equally many: all that it made, one after the other.
+void flatten_items(std::vector<Tensor>& outputs) {
+  for (Tensor& tensor : outputs) {
+    if (tensor.shape.size() < 2) continue;
+    tensor.shape[1] *= tensor.shape[0];
+    tensor.shape.erase(tensor.shape.begin());
+  }
+}
+
 }  // namespace
+
+std::shared_ptr<Trees::Node> Trees::Node::branch(Kind of, std::vector<Tensor> given, size_t parts,
+                                                 Time now) const {
+  auto node = std::make_shared<Node>();
+  node->kind = of;
+  node->inputs = std::move(given);
+  node->arrival = now;
+  node->explain = explained();
+  node->pipeline = pipeline;
+  node->children.resize(parts);
+  return node;
+}
+
+uint32_t Trees::Node::make_items(const Pipeline::Stage& stage, Child& child) {
+  if (!stage.fan_out.empty()) {
+    if (stage.batches) flatten_items(child.outputs);
+    const auto of = absl::c_find_if(child.outputs, [&](const Tensor& tensor) {
+      return tensor.name == stage.fan_out && !tensor.shape.empty();
+    });
+    return of == child.outputs.end() ? 0 : static_cast<uint32_t>(of->shape[0]);
+  }
+  if (stage.items_first) {
+    for (Tensor& tensor : child.outputs) tensor.shape.insert(tensor.shape.begin(), 1);
+  }
+  return child.items;
+}
 
 const Tensor* Trees::Node::find(const Pipeline::Source& from) const {
   const auto& tensors =

@@ -48,6 +48,10 @@ struct Trees::Node {
     return job != nullptr ? job->request().inputs : inputs;
   }
   void start(const policy::TreeDecisions::Started& started, Time now);
+  // One for a part of its request.
+  std::shared_ptr<Node> branch(Kind of, std::vector<Tensor> given, size_t parts, Time now) const;
+  // How many items a stage has made, whose outputs then count them by their first dimension.
+  static uint32_t make_items(const Pipeline::Stage& stage, Child& child);
   // Whether so many items are few enough for the stage.
   absl::Status check_items(uint32_t child, uint32_t items, uint32_t most_parts) const;
   // What the stage or member is asked.

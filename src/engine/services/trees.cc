@@ -1,10 +1,8 @@
 #include "engine/services/trees.h"
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/composite/ensemble_service.h"
-#include "engine/services/stage_rows.h"
 #include "engine/services/tree_node.h"
 
 namespace fermata::engine {
@@ -12,6 +10,16 @@ namespace {
 
 absl::Status stopping() {
   return error(absl::StatusCode::kUnavailable, "the server is shutting down");
+}
+
+// Each item of a stage that runs its items one by one has a row.
+absl::Status check_rows(const std::vector<Tensor>& inputs, uint32_t items) {
+  for (const Tensor& tensor : inputs) {
+    const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape[0];
+    if (rows == items) continue;
+    return invalid("input {} has {} rows, expected {}, one an item", tensor.name, rows, items);
+  }
+  return absl::OkStatus();
 }
 
 policy::Ending ending_of(const ReplyPart& part) {
@@ -165,15 +173,9 @@ void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time no
     child.answered = true;
     if (!made) tree_.ran(id, child.why.batch_items, child.why.run, now);
     child.outputs = std::move(part.outputs);
-    child.made = made.value_or(child.items);
-    const bool fans_out = stage != nullptr && !stage->fan_out.empty();
-    // What ran apart has its items first already.
-    if (!made && fans_out) {
-      if (stage->batches) flatten_items(child.outputs);
-      child.made = rows_of(child.outputs, stage->fan_out);
-    } else if (!made && stage != nullptr && stage->items_first) {
-      for (Tensor& tensor : child.outputs) tensor.shape.insert(tensor.shape.begin(), 1);
-    }
+    child.made = made               ? *made  // what ran apart has its items first already
+                 : stage != nullptr ? Node::make_items(*stage, child)
+                                    : child.items;
     skipped = node.skipped_by(at);
   } else {
     part.why.outcome = child.why.outcome;
@@ -229,14 +231,9 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
     auto item = node.item(started.child, node.stage == nullptr);
     if (!item.ok()) return fail(item.status());
     if (node.stage == nullptr) {
-      auto inner = std::make_shared<Node>();
-      inner->kind = Node::kChoice;
-      inner->inputs = *std::move(item);
-      inner->arrival = now;
-      inner->explain = node.explained();
-      inner->pipeline = node.pipeline;
-      inner->children.resize(node.pipeline->stages.size());
-      return branch(started, std::move(inner), known(node.pipeline).service, now);
+      return branch(started,
+                    node.branch(Node::kChoice, *std::move(item), node.pipeline->stages.size(), now),
+                    known(node.pipeline).service, now);
     }
     request = {.service = node.stage->route_of(node.option),
                .inputs = *std::move(item),
@@ -251,15 +248,9 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
     if (stage.one_by_one) {
       absl::Status fits = check_rows(request.inputs, started.items);
       if (!fits.ok()) return fail(std::move(fits));
-      auto inner = std::make_shared<Node>();
-      inner->kind = Node::kItems;
-      inner->inputs = std::move(request.inputs);
-      inner->arrival = now;
-      inner->explain = node.explained();
-      inner->pipeline = node.pipeline;
+      auto inner = node.branch(Node::kItems, std::move(request.inputs), started.items, now);
       inner->stage = &stage;
       inner->option = started.option;
-      inner->children.resize(started.items);
       return branch(started, std::move(inner), started.service, now);
     }
   }
