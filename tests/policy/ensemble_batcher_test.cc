@@ -206,6 +206,18 @@ TEST(EnsembleLookahead, TimeCostsWhatKeepsTheWorkersUpWithTheLoad) {
   }
 }
 
+// However many come, time is never so dear that nobody is answered.
+TEST(EnsembleLookahead, HopelessOverloadIsAnsweredAsFarAsItCanBe) {
+  for (const double rate : {1e2, 1e3, 1e6}) {
+    Dear d;
+    d.problem.models[0].latency = linear(1, 9, 16);
+    d.problem.ensembles[0].company = 64;
+    d.problem.ensembles[0].rate_rps = rate;
+    EXPECT_THAT(d.planned(0), ElementsAre(testing::Ne(0u))) << rate;
+    EXPECT_THAT(d.planned(1e6), ElementsAre(testing::Ne(0u))) << rate;
+  }
+}
+
 // As for variants: where nothing else is to come the worker has nothing better to do.
 TEST(EnsembleLookahead, AnIdleWorkerIsNotKeptForOthers) {
   Dear d;

@@ -312,8 +312,7 @@ Time EnsembleLookahead::run(uint32_t worker, Time now) {
   for (const uint32_t p : move.places) {
     const auto& [i, bit] = model.waiting[p];
     Item& item = items_[i];
-    const double net = worth(item, plan::Subset{1} << bit, finish) -
-                       std::max(sustained_price_, item.least_price) * seconds;
+    const double net = worth(item, plan::Subset{1} << bit, finish) - item.charged_price * seconds;
     played_.value += time_.free() ? std::max(0.0, net) : net;
     item.has |= plan::Subset{1} << bit;
     item.finish = std::max(item.finish, finish);

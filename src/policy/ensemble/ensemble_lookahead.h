@@ -40,7 +40,7 @@ class EnsembleLookahead {
     uint32_t ensemble = 0;
     plan::Subset open = 0, had = 0;
     bool real = true, serve_all = false;
-    double least_price = 0;
+    double least_price = 0, charged_price = 0;
     // Of one play:
     plan::Subset has = 0, named = 0;
     Time finish;
@@ -120,7 +120,6 @@ class EnsembleLookahead {
   std::vector<std::vector<Duration>> alone_;  // by ensemble and Subset: one task of each, in turn
   std::vector<ToCome> to_come_;               // by ensemble
   double dearest_ = 0;                        // the price beyond which nothing is worth it
-  double sustained_price_ = 0;                // of a second
   WorkerTime time_;
   Play play_;
   std::vector<Time> arrivals_;      // of expected items, in order, and

@@ -34,8 +34,8 @@ void EnsembleLookahead::price_models() {
 
 // Each by what its own row says that a model alone earns.
 void EnsembleLookahead::price_items() {
-  sustained_price_ = sustained_price();
-  if (time_.others() == 0) return;
+  const double asked = std::max(time_.others(), sustained_price());
+  if (asked == 0) return;
   for (Item& item : items_) {
     const std::vector<uint32_t>& own = models_of(item);
     double earns = 0;
@@ -44,6 +44,7 @@ void EnsembleLookahead::price_items() {
       earns = std::max(earns, item.utility[size_t{1} << k] / seconds);
     }
     item.least_price = WorkerTime::least(time_.others(), earns);
+    item.charged_price = WorkerTime::least(asked, earns);
   }
 }
 
