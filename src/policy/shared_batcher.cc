@@ -2,12 +2,20 @@
 
 #include <algorithm>
 
+#include "policy/pool/account.h"
+
 namespace fermata::policy {
+namespace {
+
+constexpr Duration kExpectEvery = Duration::millis(50);  // as often as rates change
+
+}  // namespace
 
 Answer SharedBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   Answer answer{grant.worker, false, grant.free_at};
   if (grant.epoch != epoch_) return answer;
   ++epoch_;
+  limit_ = std::min(grant.until, needed_by(pool_, offer_.key, grant.worker, now));
   answer.started = decide(grant, std::max(now + delay_(1), grant.free_at), now, out);
   if (answer.started) {
     answer.free_at = out.bound.back().finish;
@@ -22,6 +30,27 @@ void SharedBatcher::renew(Time now, size_t items) {
   offer_.types = declined_.types(now);
   offer_.start_at = std::max(now, declined_.from());
   offer_.items = static_cast<uint32_t>(items);
+  Outlook& outlook = offer_.outlook;
+  outlook.waiting = 0;
+  outlook.first_by = outlook.last_by = Time::infinite();
+  if (now < expected_until_) return;
+  const double lost = outlook.lost;
+  outlook = expected(now);
+  outlook.lost = lost;
+  outlook.first_by = outlook.last_by = Time::infinite();
+  expected_until_ = now + kExpectEvery;
+}
+
+void SharedBatcher::set_waiting(size_t items, Time first_by, Time last_by) {
+  offer_.outlook.waiting = static_cast<uint32_t>(items);
+  offer_.outlook.first_by = first_by;
+  offer_.outlook.last_by = last_by;
+}
+
+uint32_t SharedBatcher::fitting(const LatencyTable& latency, uint32_t items, Time finish) const {
+  const Time without = finish - latency(items);
+  while (items > 1 && without + latency(items) > limit_) --items;
+  return items;
 }
 
 }  // namespace fermata::policy

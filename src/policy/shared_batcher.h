@@ -18,6 +18,7 @@ class SharedBatcher : public Batcher {
  public:
   SharedBatcher(KeyId key, DelayBound delay, const PoolView& pool) : pool_(pool), delay_(delay) {
     offer_.key = key;
+    offer_.variation = kAtAnyTime;
   }
   virtual void add_service(KeyId key, const ServiceInfo& info) = 0;
   virtual void remove_service(KeyId key) = 0;  // nothing of it may wait
@@ -47,18 +48,30 @@ class SharedBatcher : public Batcher {
  protected:
   // Whether it has bound a batch, its first, that starts then.
   virtual bool decide(const Grant& grant, Time start, Time now, Decisions& out) = 0;
+  // What the pool's account has to know of its services. O(services).
+  virtual Outlook expected(Time now) = 0;
   // Makes its offer anew.
   virtual void update(Time now) = 0;
   // What is alike in every offer.
   void renew(Time now, size_t items);
+  // Of those that wait with a deadline, and the first and last moments to start them.
+  void set_waiting(size_t items, Time first_by, Time last_by);
+  // How many of a batch's items that would end then it may have to end by limit_; at least one.
+  uint32_t fitting(const LatencyTable& latency, uint32_t items, Time finish) const;
 
   const PoolView& pool_;
   DelayBound delay_;
   Offer offer_;
   DeclinedTypes declined_;
+  Time limit_ = Time::infinite();  // of the batch that is decided: others need the worker then
 
  private:
+  // Batches begin whenever a worker is free and may be long: others who wait for their last moment
+  // to start would find no worker then, as among bursts.
+  static constexpr double kAtAnyTime = 1;
+
   uint64_t epoch_ = 0;
+  Time expected_until_;  // see Outlook
 };
 
 // Those of the default, by kind.

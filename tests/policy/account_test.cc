@@ -5,6 +5,7 @@
 #include "by_hand.h"
 #include "hand.h"
 #include "policy/pool/pool_ranker.h"
+#include "policy/pool/service_demand.h"
 
 namespace fermata::policy {
 namespace {
@@ -23,7 +24,7 @@ class Account : public testing::Test {
     view_.set_offer(other_);
   }
   void wait(uint32_t items, double first_ms, double last_ms) {
-    other_.items = items;
+    other_.items = other_.outlook.waiting = items;
     other_.outlook.first_by = at_ms(first_ms);
     other_.outlook.last_by = at_ms(last_ms);
     view_.set_offer(other_);
@@ -183,28 +184,66 @@ TEST_F(LastFreeWorker, IsTakenAtOnceUnderThePublishedPolicies) {
   EXPECT_EQ(grants_.size(), 1u);
 }
 
+// Of one model of this latency, whatever kind of service it is.
+enum class Asked { kNobody, kModel, kVariants, kEnsemble };
+KeyId service_of(Hand& hand, Asked kind) {
+  const KeyId model = hand.key(1, 5, 50);
+  if (kind == Asked::kVariants) {
+    return hand.scheduler->add_service(
+        VariantsInfo{"s", {{model, 0.9, {}}}, {plan::PenaltyShape::kStep}, {0.5, 0.5}, {}});
+  }
+  if (kind != Asked::kEnsemble) return model;
+  return hand.scheduler->add_service(
+      EnsembleInfo{.name = "s", .models = {model}, .utility = {{0, 1}}, .share = {1}});
+}
+
 // On one worker, where a service of 50 ms and one item a batch is asked ten times a second or not
 // at all: how many of 60 best-effort items of 2 ms, that all wait, run together.
-uint32_t backlog_batch(bool asked) {
+uint32_t backlog_batch(Asked asked) {
   Hand hand("fermata");
-  const KeyId service = hand.key(1, 5, 50), backlog = hand.key(2, 6, 50);
+  const KeyId service = service_of(hand, asked), backlog = hand.key(2, 6, 50);
   const WorkerId worker = hand.worker();
-  for (double now = 0; asked && now < 2000; now += 100) {
+  for (double now = 0; asked != Asked::kNobody && now < 2000; now += 100) {
     hand.arrive(service, now, 50);
-    EXPECT_EQ(hand.batch().key, service);
+    EXPECT_EQ(hand.batch().finish, at_ms(now + 6));
     hand.freed(worker, now + 6);
   }
   for (int i = 0; i < 61; ++i) hand.arrive_patient(backlog, 2050);
   EXPECT_EQ(hand.batch().items, 1u);
   hand.freed(worker, 2058);
   const Batch batch = hand.batch();
-  EXPECT_LE(batch.finish, at_ms(2058 + (asked ? 50 - 6 : 1000)));
+  EXPECT_LE(batch.finish, at_ms(2058 + (asked == Asked::kNobody ? 1000 : 50 - 6)));
   return batch.items;
 }
 
-TEST(Backlog, LeavesTheOnlyWorkerInTimeForThoseWhoHaveADeadline) {
-  EXPECT_EQ(backlog_batch(false), 60u);
-  EXPECT_GE(backlog_batch(true), 10u);
+TEST(Backlog, LeavesTheOnlyWorkerInTimeForThoseWhoHaveADeadlineOfEveryKind) {
+  EXPECT_EQ(backlog_batch(Asked::kNobody), 60u);
+  EXPECT_GE(backlog_batch(Asked::kModel), 10u);
+  EXPECT_GE(backlog_batch(Asked::kVariants), 10u);
+  EXPECT_GE(backlog_batch(Asked::kEnsemble), 10u);
+}
+
+TEST(ServiceDemand, ForgetsServicesThatNobodyAsksAnyMore) {
+  ServiceDemand tight, loose;
+  const auto come = [](ServiceDemand& to, double now_ms, double slo_ms) {
+    to.count({JobId(1), KeyId(0), at_ms(now_ms), at_ms(now_ms + slo_ms)}, at_ms(now_ms));
+  };
+  for (int i = 0; i < 100; ++i) come(tight, i * 10, 20);
+  for (int i = 0; i < 1000; ++i) come(loose, i * 10, 200);
+  const auto both = [&](double now_ms) {
+    Outlook all;
+    const Duration alone = Duration::millis(5), share = Duration::millis(2);
+    merge(all, tight.outlook(alone, share), at_ms(now_ms));
+    merge(all, loose.outlook(alone, share), at_ms(now_ms));
+    return all;
+  };
+  ServiceDemand nobody;
+  EXPECT_TRUE(nobody.outlook(Duration(), Duration()).slack.is_infinite());
+  EXPECT_EQ(both(10'000).slack, Duration::millis(195));
+  EXPECT_NEAR(both(10'000).rate, 100, 1);
+  EXPECT_NEAR(both(10'000).load, 0.2, 0.01);
+  come(tight, 10'010, 20);
+  EXPECT_EQ(both(10'010).slack, Duration::millis(15));
 }
 
 }  // namespace

@@ -171,6 +171,7 @@ void QueueBatcher::offer_urgent(const Cut& c, Time now) {
   const Time deadline = queue_[0].deadline;
   const size_t first = alike() ? 0 : c.drop;
   offer_.items = static_cast<uint32_t>(queue_.items(first, c.take));
+  offer_.outlook.waiting = offer_.items;
   offer_.patient = false;
   offer_.types = counted_types_;
   offer_.run = times_->run(offer_.items);

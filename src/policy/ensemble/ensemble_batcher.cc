@@ -26,9 +26,6 @@ void EnsembleBatcher::set_delay_bound(DelayBound bound) {
 void EnsembleBatcher::nominated(const Task& task, Time now, Decisions& out) {
   FERMATA_CHECK(task.items == 1);
   queries_.insert(task, now);
-  came_.count(now, task.items);
-  offer_.outlook.rate = came_.per_second();
-  offer_.outlook.seen = now;
   declined_.look_again(now);
   queries_.conclude_late(now, out);
   update(now);
@@ -91,12 +88,19 @@ void EnsembleBatcher::update(Time now) {
     return fastest;
   };
   offer_.run = run_of(*open.begin());
+  if (offer_.patient) {
+    for (const KeyId model : queries_.ensemble((*open.begin())->ensemble).info.models) {
+      offer_.outlook.alone = std::max(offer_.outlook.alone, queries_.slowest(model)(1));
+    }
+  }
   const EnsembleQueries::ByDeadline& unanswered = queries_.unanswered();
   const bool late = (*open.begin())->task.deadline < now;
   const auto first = late ? unanswered.lower_bound(now) : unanswered.begin();
   if (first == unanswered.end() || (*first)->task.deadline.is_infinite()) return;
   offer_.run = run_of(*first);
   offer_.urgency = (*first)->task.deadline - offer_.run;
+  const EnsembleQueries::Query* last = *std::prev(unanswered.lower_bound(Time::infinite()));
+  set_waiting(unanswered.size(), offer_.urgency, last->task.deadline - run_of(last));
 }
 
 // Who of them waits, and for what.
@@ -130,16 +134,17 @@ void EnsembleBatcher::read_ensembles() {
     if (!place[e]) continue;
     place[e] = static_cast<uint32_t>(problem_.ensembles.size());
     const EnsembleQueries::Ensemble& own = queries_.ensemble(e);
-    problem_.ensembles.push_back(
-        {.name = own.info.name,
-         .models = {},
-         .serve_all = own.info.serve_all,
-         .utility = own.utility,
-         .company = own.company.value(),
-         .rate_rps = own.rate.per_second(),
-         .spread = own.slo.is_infinite() ? Duration() : own.slo.scaled(own.company.spread()),
-         .slo = own.slo,
-         .last = own.company.last()});
+    problem_.ensembles.push_back({.name = own.info.name,
+                                  .models = {},
+                                  .serve_all = own.info.serve_all,
+                                  .utility = own.utility,
+                                  .company = own.company.value(),
+                                  .rate_rps = own.demand.rate_rps(),
+                                  .spread = own.demand.slo().is_infinite()
+                                                ? Duration()
+                                                : own.demand.slo().scaled(own.company.spread()),
+                                  .slo = own.demand.slo(),
+                                  .last = own.company.last()});
   }
   problem_.models.clear();
   model_keys_.clear();
@@ -197,8 +202,14 @@ bool EnsembleBatcher::decide(const Grant& grant, Time start, Time now, Decisions
     batch.worker = grant.worker;
     batch.start = start;
     batch.finish = start + plan.run;
-    batch.items = static_cast<uint32_t>(plan.queries.size());
-    for (const uint32_t q : plan.queries) batch.tasks.push_back(problem_queries_[q]->task);
+    // The nearest deadlines stay, where others need the worker before all of it would end.
+    const LatencyTable& latency = pool_.latency(batch.key, grant.worker);
+    const auto planned = static_cast<uint32_t>(plan.queries.size());
+    batch.items = fitting(latency, planned, batch.finish);
+    batch.finish = batch.finish + (latency(batch.items) - latency(planned));
+    for (uint32_t i = 0; i < batch.items; ++i) {
+      batch.tasks.push_back(problem_queries_[plan.queries[i]]->task);
+    }
   }
   queries_.conclude_finished(out);
   return starts;

@@ -44,6 +44,7 @@ class EnsembleBatcher final : public SharedBatcher {
  private:
   bool decide(const Grant& grant, Time start, Time now, Decisions& out) override;
   void update(Time now) override;
+  Outlook expected(Time now) override { return queries_.outlook(now); }
   // What this grant's decision is made from, into problem_. O(queries and workers of it).
   void read_problem(WorkerId worker, Time start, Time now);
   void read_queries();
@@ -56,8 +57,8 @@ class EnsembleBatcher final : public SharedBatcher {
   std::vector<KeyId> model_keys_;                         // of it
   KeptDecisions<plan::PoolProblem> kept_;
   uint32_t decisions_ = 0;
-  // Queries, the utility that they ended without, and the worker time that this takes.
-  estimate::RateMeter came_, lost_, missing_;
+  // The utility that queries ended without, and the worker time that this takes.
+  estimate::RateMeter lost_, missing_;
   Time freed_at_;  // the last worker that ran some of them
 };
 

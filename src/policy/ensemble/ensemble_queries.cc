@@ -57,12 +57,8 @@ void EnsembleQueries::remove(KeyId key) {
 EnsembleQueries::Query& EnsembleQueries::insert(const Task& task, Time now) {
   const uint32_t at = ensemble_of_.at(task.key);
   Ensemble& ensemble = ensembles_[at];
-  if (!task.deadline.is_infinite()) {
-    const Duration own = task.deadline - task.arrival;
-    ensemble.slo = ensemble.slo.is_infinite() ? own : ensemble.slo + (own - ensemble.slo) / 16;
-  }
-  ensemble.company.count(now, ensemble.slo);
-  ensemble.rate.count(now, task.items);
+  ensemble.demand.count(task, now);
+  ensemble.company.count(now, ensemble.demand.slo());
   auto entry = std::make_unique<Entry>();
   entry->query.task = task;
   entry->query.ensemble = at;
@@ -76,6 +72,19 @@ EnsembleQueries::Query& EnsembleQueries::insert(const Task& task, Time now) {
   const bool is_new = queries_.emplace(task.job, std::move(entry)).second;
   FERMATA_CHECK(is_new);
   return query;
+}
+
+Outlook EnsembleQueries::outlook(Time now) const {
+  Outlook all;
+  for (const Ensemble& ensemble : ensembles_) {
+    Duration alone = Duration::infinite(), share = Duration::infinite();
+    for (const KeyId model : ensemble.info.models) {
+      alone = std::min(alone, slowest(model)(1));
+      share = std::min(share, share_of_batch(slowest(model), ensemble.demand.slo()));
+    }
+    merge(all, ensemble.demand.outlook(alone, share), now);
+  }
+  return all;
 }
 
 EnsembleQueries::Query* EnsembleQueries::find(JobId job) {

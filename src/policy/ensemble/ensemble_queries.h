@@ -9,9 +9,9 @@
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "estimate/company.h"
-#include "estimate/rate.h"
 #include "plan/ensemble/pool_problem.h"
 #include "policy/ensemble/ensemble.h"
+#include "policy/pool/service_demand.h"
 #include "policy/pool/view.h"
 #include "policy/scheduler.h"
 #include "policy/types.h"
@@ -53,11 +53,10 @@ class EnsembleQueries {
     EnsembleInfo info;  // but for its utility, which is here:
     // By bin and Subset; and, last, over all bins as often as they come.
     std::shared_ptr<const plan::PoolProblem::Utilities> utility;
-    estimate::Company company;            // of a query, within an SLO
-    Duration slo = Duration::infinite();  // what queries lately had
-    ByDeadline by_deadline;               // of its own
-    estimate::RateMeter rate;             // of queries
-    uint64_t items = 0;                   // of them, and of withdrawn ones
+    ServiceDemand demand;
+    estimate::Company company;  // of a query, within an SLO
+    ByDeadline by_deadline;     // of its own
+    uint64_t items = 0;         // of them, and of withdrawn ones
 
     plan::Subset all() const { return (plan::Subset{1} << info.models.size()) - 1; }
   };
@@ -114,6 +113,8 @@ class EnsembleQueries {
   const Ensemble& ensemble(uint32_t at) const { return ensembles_[at]; }
   size_t ensembles() const { return ensembles_.size(); }  // removed ones have no key
   uint64_t waiting_items(KeyId key) const;
+  // Of all ensembles, with the model of each that takes least. O(ensembles * models).
+  Outlook outlook(Time now) const;
   const LatencyTable& slowest(KeyId model) const { return *pool_.info(model).latency.slowest(); }
 
  private:

@@ -17,11 +17,6 @@ double expected_rate(const Outlook& outlook, Time now) {
   return silent * outlook.rate > kGaps ? kGaps / silent : outlook.rate;
 }
 
-bool has_come_lately(const Outlook& outlook, Time now) {
-  const Duration silent = now - outlook.seen;
-  return silent <= kStillComing || silent.seconds() * outlook.rate <= kGaps;
-}
-
 // Of `items` whose last moments are spread from `first` to `last`, those before `until`.
 double between(uint32_t items, Time first, Time last, Time start, Time until) {
   if (first >= until || last < start) return 0;
@@ -57,6 +52,11 @@ uint32_t free_by(const PoolView& view, WorkerId worker, Time then) {
 
 }  // namespace
 
+bool has_come_lately(const Outlook& outlook, Time now) {
+  const Duration silent = now - outlook.seen;
+  return silent <= kStillComing || silent.seconds() * outlook.rate <= kGaps;
+}
+
 double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Time until,
                  uint32_t left) {
   if (until <= start) return 0;
@@ -71,7 +71,7 @@ double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Tim
       offered += rate * outlook.alone.seconds();
     }
     if (offer.items > 0 && !offer.patient) {
-      late += between(offer.items, outlook.first_by, outlook.last_by, start, until);
+      late += between(outlook.waiting, outlook.first_by, outlook.last_by, start, until);
     }
   });
   double blocked = 1;

@@ -4,6 +4,9 @@
 
 namespace fermata::policy {
 
+// Whether more may still come.
+bool has_come_lately(const Outlook& outlook, Time now);
+
 // The account of worker time: how many items of other keys are late when a batch of `key` starts
 // then, which leaves so many workers free for them, and no other is free before `until`: those that
 // wait and must start before, and those that are expected to come and cannot wait so long. With

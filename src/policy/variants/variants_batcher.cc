@@ -15,9 +15,6 @@ constexpr size_t kMostPlanned = 48;  // tasks that one decision looks at
 constexpr size_t kMostWorkers = 4;   // of a larger pool as many stand for all
 constexpr size_t kMostJoining = 48;  // that are asked whether they join another's batch
 constexpr size_t kMostUrgent = 8;    // of which one says how urgent an offer is
-// Batches begin whenever a worker is free and may be long: others who wait for their last moment
-// to start would find no worker then, as among bursts.
-constexpr double kAtAnyTime = 1;
 constexpr double kMostSlos = 8;  // that a request waits whom lateness costs nothing, with evidence
 
 // The lateness, in parts of the SLO, that takes 2 % of an answer's worth: a short circuit waits
@@ -42,9 +39,7 @@ const LatencyTable& latency_of(const plan::GroupProblem& problem, const plan::Gr
 
 VariantsBatcher::VariantsBatcher(KeyId key, DelayBound delay, const PoolView& pool,
                                  const ServiceSettings& settings)
-    : SharedBatcher(key, delay, pool), settings_(settings), queue_(pool) {
-  offer_.variation = kAtAnyTime;
-}
+    : SharedBatcher(key, delay, pool), settings_(settings), queue_(pool) {}
 
 void VariantsBatcher::add_service(KeyId key, const ServiceInfo& info) {
   VariantsInfo seen = std::get<VariantsInfo>(info);
@@ -179,6 +174,11 @@ void VariantsBatcher::update(Time now) {
   if (first.task.deadline.is_infinite()) return offer_patient(now);
   offer_.run = queue_.fastest(first.service);
   offer_.urgency = urgency(now);
+  const auto behind = queue_.first_in_time(Time::infinite());
+  const auto& [last, waiting] = *std::prev(behind);
+  if (offer_.urgency == kLast) return;
+  set_waiting(queue_.waiting().size(), offer_.urgency,
+              last.deadline - queue_.fastest(waiting.service));
 }
 
 // Of the first that can still be on time. Where all are late, those of other services who are
@@ -199,11 +199,12 @@ void VariantsBatcher::offer_patient(Time now) {
   offer_.patient = true;
   offer_.start_at = now;
   offer_.urgency = queue_.waiting().begin()->second.task.arrival;
-  offer_.run = Duration();
+  offer_.run = offer_.outlook.alone = Duration();
   const plan::GroupService& service = queue_.services()[queue_.waiting().begin()->second.service];
   for (const plan::GroupVariant& variant : service.variants) {
     for (const auto& latency : variant.latency) {
       offer_.run = std::max(offer_.run, (*latency)(std::min(offer_.items, latency->max_batch())));
+      offer_.outlook.alone = std::max(offer_.outlook.alone, (*latency)(1));
     }
   }
   if (now >= declined_.from()) return;
@@ -227,7 +228,6 @@ bool VariantsBatcher::is_worth_running(const plan::GroupProblem& problem,
 bool VariantsBatcher::decide(const Grant& grant, Time start, Time now, Decisions& out) {
   end_the_late(now, out);
   if (queue_.waiting().empty()) return false;
-  limit_ = needed_by(pool_, offer_.key, grant.worker, now);
   plan::GroupProblem& problem = queue_.share(grant.worker, now, start, kMostWorkers, kMostPlanned);
   problem.policy = plan::GroupPolicy::kFermata;
   if (others_.known()) others_.count(now, 0);
@@ -254,19 +254,11 @@ bool VariantsBatcher::decide(const Grant& grant, Time start, Time now, Decisions
   return false;
 }
 
-// How many of the batch's requests it may have to end by limit_; at least one.
-uint32_t VariantsBatcher::fitting(const plan::GroupProblem& problem,
-                                  const plan::GroupBatch& planned) const {
-  if (planned.finish <= limit_) return planned.count;
-  const LatencyTable& latency = latency_of(problem, planned);
-  const Time without = planned.finish - latency(planned.count);
-  uint32_t items = planned.count;
-  while (items > 1 && without + latency(items) > limit_) --items;
-  return items;
-}
-
 void VariantsBatcher::bound(const Batch& batch, bool own, Time now) {
-  if (!own) others_.count(now, static_cast<uint32_t>((batch.finish - batch.start).micros()));
+  if (own) return;
+  const auto has_deadline = [](const Task& task) { return !task.deadline.is_infinite(); };
+  if (absl::c_none_of(batch.tasks, has_deadline)) return;  // it takes what is left
+  others_.count(now, static_cast<uint32_t>((batch.finish - batch.start).micros()));
 }
 
 void VariantsBatcher::bind(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
@@ -280,8 +272,8 @@ void VariantsBatcher::bind(const plan::GroupProblem& problem, const plan::GroupS
   batch.start = problem.now;
   batch.load = planned.load;
   batch.price = planned.price;
-  batch.items = fitting(problem, planned);
   const LatencyTable& latency = latency_of(problem, planned);
+  batch.items = fitting(latency, planned.count, planned.finish);
   batch.finish = batch.start + (planned.finish - planned.start) -
                  (latency(planned.count) - latency(batch.items));
   // Requests are in the order of their deadlines: the nearest stay.

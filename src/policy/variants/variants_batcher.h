@@ -33,8 +33,8 @@ class VariantsBatcher final : public SharedBatcher {
   void learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) override;
   // Those who planned for nothing better join.
   void join_other(Batch& batch, Time limit, const LatencyTable& latency, Time now) override;
-  // Of others: the worker time that they take lately is not to be had. What they lose is the least
-  // that a worker second costs.
+  // Of others with deadlines: the worker time that they take lately is not to be had. What they
+  // lose is the least that a worker second costs.
   void bound(const Batch& batch, bool own, Time now) override;
   uint64_t waiting_items(KeyId key) const override { return queue_.waiting_items(key); }
   void add_problems(std::vector<Problem>& to) const override { kept_.copy_to(to); }
@@ -51,6 +51,7 @@ class VariantsBatcher final : public SharedBatcher {
 
   bool decide(const Grant& grant, Time start, Time now, Decisions& out) override;
   void update(Time now) override;
+  Outlook expected(Time now) override { return queue_.outlook(now); }
   void offer_patient(Time now);
   Time urgency(Time now) const;
   void end_the_late(Time now, Decisions& out);
@@ -60,7 +61,6 @@ class VariantsBatcher final : public SharedBatcher {
   bool short_circuits(const Waiting& w) const;
   bool waits_on(const Waiting& w, Time now);
   Time last_moment(const Waiting& w) const;
-  uint32_t fitting(const plan::GroupProblem& problem, const plan::GroupBatch& planned) const;
   void bind(const plan::GroupProblem& problem, const plan::GroupSchedule& plan,
             const plan::GroupBatch& planned, WorkerId worker, Decisions& out);
 
@@ -68,9 +68,8 @@ class VariantsBatcher final : public SharedBatcher {
   VariantsQueue queue_;
   VariantsLookahead planner_;
   KeptDecisions<plan::GroupProblem> kept_;
-  std::vector<uint32_t> taken_;    // requests of the batch that is bound
-  estimate::RateMeter others_;     // microseconds of workers
-  Time limit_ = Time::infinite();  // of the batch that is bound: others need the worker then
+  std::vector<uint32_t> taken_;  // requests of the batch that is bound
+  estimate::RateMeter others_;   // microseconds of workers
   Time wake_ = Time::infinite();
 };
 

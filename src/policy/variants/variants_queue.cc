@@ -88,10 +88,7 @@ VariantsQueue::Waiting& VariantsQueue::insert(const Task& task, Time now) {
   const uint32_t at = service_of_.at(task.key);
   Service& service = services_[at];
   service.rate.count(now, task.items);
-  if (!task.deadline.is_infinite()) {
-    const Duration own = task.deadline - task.arrival;
-    service.slo = service.slo.is_infinite() ? own : service.slo + (own - service.slo) / 16;
-  }
+  service.demand.count(task, now);
   service.waiting += task.items;
   const auto [it, added] = waiting_.emplace(place_of(task), Waiting{task, at, {}});
   FERMATA_CHECK(added);
@@ -167,6 +164,21 @@ double VariantsQueue::rate_rps(uint32_t service, Time now) {
   return rate.per_second();
 }
 
+Outlook VariantsQueue::outlook(Time now) const {
+  Outlook all;
+  for (uint32_t a = 0; a < services_.size(); ++a) {
+    const Service& known = services_[a];
+    Duration share = known.fastest;
+    for (const plan::GroupVariant& variant : problem_.services[a].variants) {
+      for (const auto& latency : variant.latency) {
+        share = std::min(share, share_of_batch(*latency, known.demand.slo()));
+      }
+    }
+    merge(all, known.demand.outlook(known.fastest, share), now);
+  }
+  return all;
+}
+
 void VariantsQueue::add_pool(plan::GroupProblem& problem) const {
   problem.models = pool_.residents().models();
   auto& types = problem.worker_types;
@@ -217,7 +229,7 @@ plan::GroupProblem& VariantsQueue::share(WorkerId worker, Time now, Time start, 
   share_.expected.clear();
   for (uint32_t a = 0; a < services_.size(); ++a) {
     const Service& known = services_[a];
-    share_.expected.push_back({rate_rps(a, now) * part, known.slo,
+    share_.expected.push_back({rate_rps(a, now) * part, known.demand.slo(),
                                static_cast<double>(known.waiting) * part, known.recent});
   }
   const double waiting = std::ceil(static_cast<double>(waiting_.size()) * part);

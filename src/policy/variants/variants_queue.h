@@ -11,6 +11,7 @@
 #include "estimate/posterior.h"
 #include "estimate/rate.h"
 #include "plan/variants/group_problem.h"
+#include "policy/pool/service_demand.h"
 #include "policy/pool/view.h"
 #include "policy/variants/variants.h"
 
@@ -88,6 +89,8 @@ class VariantsQueue {
   double rate_rps(uint32_t service, Time now);
   // Of one item on any variant and type of worker.
   Duration fastest(uint32_t service) const { return services_[service].fastest; }
+  // Of all services, with the variants that take least. O(services * variants).
+  Outlook outlook(Time now) const;
   // accuracy() of every variant for some that have left lately, one after the other; of those
   // who have left, since each does once, however long some wait.
   std::span<const double> recent(uint32_t service) const { return services_[service].recent; }
@@ -99,7 +102,7 @@ class VariantsQueue {
     KeyId key;
     std::vector<KeyId> keys;  // by variant
     estimate::RateMeter rate;
-    Duration slo = Duration::infinite();  // what tasks lately had
+    ServiceDemand demand;
     Duration fastest;
     uint64_t waiting = 0;
     std::vector<double> recent;  // see recent(); of up to kRecent requests

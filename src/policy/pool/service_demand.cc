@@ -1,0 +1,44 @@
+#include "policy/pool/service_demand.h"
+
+#include <algorithm>
+
+#include "policy/pool/account.h"
+
+namespace fermata::policy {
+
+void ServiceDemand::count(const Task& task, Time now) {
+  if (task.deadline.is_infinite()) return;
+  (void)rate_.count(now, task.items);
+  seen_ = now;
+  const Duration own = task.deadline - task.arrival;
+  slo_ = slo_.is_infinite() ? own : slo_ + (own - slo_) / 16;
+}
+
+Outlook ServiceDemand::outlook(Duration alone, Duration share) const {
+  if (slo_.is_infinite()) return {};
+  Outlook outlook;
+  outlook.rate = rate_.per_second();
+  outlook.seen = seen_;
+  outlook.alone = alone;
+  outlook.load = outlook.rate * share.seconds();
+  outlook.slack = std::max(slo_ - alone, Duration());
+  return outlook;
+}
+
+Duration share_of_batch(const LatencyTable& latency, Duration slo) {
+  const uint32_t items = std::max(1u, latency.largest_within(slo / 2));
+  return latency(items) / items;
+}
+
+void merge(Outlook& all, const Outlook& one, Time now) {
+  if (one.slack.is_infinite() || !has_come_lately(one, now)) return;
+  const double rate = all.rate + one.rate;
+  const double part = rate > 0 ? one.rate / rate : 1;
+  all.alone += (one.alone - all.alone).scaled(part);
+  all.rate = rate;
+  all.seen = std::max(all.seen, one.seen);
+  all.load += one.load;
+  all.slack = std::min(all.slack, one.slack);
+}
+
+}  // namespace fermata::policy
