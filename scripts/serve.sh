@@ -4,7 +4,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/common.sh
 cat >&2 <<'TEXT'
-Starting the demo zoo: HTTP 8000, gRPC 8001, metrics 8002; ctrl-C stops it. From another terminal:
+Starting the demo zoo: HTTP 8000, gRPC 8001, metrics 8002; ctrl-C stops it. It tries and loads each model first, half a minute or more, and says
+"ready" when it is. Then, from another terminal:
 
   what is served          curl -X POST localhost:8000/v2/repository/index
   one handwritten digit,  head -1 zoo/data/digits-test.jsonl |

@@ -126,6 +126,11 @@ void announce(const serve::ListenOptions& listen, const serve::Ports& ports) {
                ports.http);
 }
 
+int no_port(const absl::Status& why) {
+  spdlog::error("{}; choose another, or 0 for a free port", message(why));
+  return kFailed;
+}
+
 int serve_until_stopped(const ServeArguments& arguments) {
   auto config = configure(arguments);
   if (!config.ok()) {
@@ -133,6 +138,8 @@ int serve_until_stopped(const ServeArguments& arguments) {
     return kBadInput;
   }
   serve::log_as_json(config->log_level);
+  if (absl::Status free = serve::Server::try_ports(config->listen); !free.ok())
+    return no_port(free);
   static StopSignals& signals = *new StopSignals;
   if (absl::Status brought = serve::bring_models(*config); !brought.ok()) {
     spdlog::error("{}", message(brought));
@@ -144,10 +151,7 @@ int serve_until_stopped(const ServeArguments& arguments) {
     return kBadInput;
   }
   auto server = serve::Server::start(config->listen, *std::move(engine));
-  if (!server.ok()) {
-    spdlog::error("{}; choose other ports, 0 for free ones", message(server.status()));
-    return kFailed;
-  }
+  if (!server.ok()) return no_port(server.status());
   signals.begin_to_serve();
   announce(config->listen, (*server)->ports());
   signals.wait();

@@ -13,6 +13,7 @@
 #include "serve/http/http_front_end.h"
 #include "serve/http/http_server.h"
 #include "serve/metrics.h"
+#include "serve/net/acceptor.h"
 #include "serve/net/descriptors.h"
 #include "serve/operations/operations.h"
 
@@ -144,6 +145,15 @@ struct Server::Parts {
     engine.reset();
   }
 };
+
+absl::Status Server::try_ports(const ListenOptions& options) {
+  boost::asio::io_context io;
+  for (const uint16_t port : {options.http, options.grpc, options.metrics}) {
+    RETURN_IF_ERROR(Acceptor::open(io, options.host, port).status());
+  }
+  return options.admin_port ? Acceptor::open(io, "localhost", *options.admin_port).status()
+                            : absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::start(const ListenOptions& options,
                                                       std::unique_ptr<engine::Engine> engine) {

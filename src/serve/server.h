@@ -20,7 +20,9 @@ struct Ports {
 // An engine with its front ends: what `fermata serve` runs.
 class Server {
  public:
-  // UNAVAILABLE where a port cannot be had.
+  // UNAVAILABLE where a port cannot be had, without keeping it: before what takes long.
+  static absl::Status try_ports(const ListenOptions& options);
+  // The same where it cannot be had any more.
   static absl::StatusOr<std::unique_ptr<Server>> start(const ListenOptions& options,
                                                        std::unique_ptr<engine::Engine> engine);
   // Stops without patience where stop() was not called.

@@ -52,9 +52,13 @@ RealEngine::~RealEngine() {
 absl::Status RealEngine::start(const std::vector<std::string>& models) {
   const std::lock_guard lock(changing_);
   std::map<std::string, Variants> opened;
-  for (const std::string& model : models) {
+  spdlog::info("loading {} models, each of which runs in a process of its own first",
+               models.size());
+  for (size_t i = 0; i < models.size(); ++i) {
+    const std::string& model = models[i];
     if (auto variants = open(model, std::nullopt); variants.ok()) {
       opened[model] = *variants;
+      spdlog::info("model '{}' is opened, {} of {}", model, i + 1, models.size());
     } else {
       (void)unavailable(model, variants.status());
     }
