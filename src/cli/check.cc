@@ -24,7 +24,8 @@ int check_file(const std::string& file) {
   for (const std::string& finding : report.findings) std::cerr << finding << "\n";
   for (const serve::CheckReport::Model& model : report.models) {
     std::cout << fmt::format("{:<24} version {:<8} served as {}\n", model.name,
-                             fmt::join(model.versions, ","), fmt::join(model.services, ", "));
+                             fmt::format("{}", fmt::join(model.versions, ",")),
+                             fmt::join(model.services, ", "));
   }
   return report.findings.empty() ? kDone : kBadInput;
 }
