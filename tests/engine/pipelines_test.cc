@@ -266,6 +266,42 @@ TEST_F(Pipelines, AnAdapterPlansTheVariantsOfStages) {
   EXPECT_EQ(Json::parse(other.why.stages)[1]["variant"], "base-plain");
 }
 
+// Three items of one, of which the model that the plan names takes two at a time.
+TEST_F(Pipelines, WhatAPlannedStageGetsBeyondABatchRunsInParts) {
+  Stage whole{"make", "whole"};
+  whole.fan_out = "y";
+  ServiceOptions pairs{.name = "pairs", .model = "identity-fp32", .max_batch = 2};
+  ServiceOptions inner{.name = "p/each"};
+  inner.variants =
+      VariantsOptions{.models = {"identity-fp32"}, .accuracy = {{"identity-fp32", 0.9}}};
+  ServiceOptions outer = pipeline("p", {whole, {"each", "p/each", {"make"}}});
+  outer.pipeline->adapter =
+      AdapterOptions{.interval = Duration::seconds(1000), .sla = Duration::seconds(10)};
+  auto engine = start({outer, inner, pairs});
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  std::vector<float> x(15);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i);
+  const InferRequest request{.service = "p", .inputs = {floats("x", {3, 5}, x)}};
+  ASSERT_TRUE(call(**engine, request).status.ok());
+  for (int s = 0; s < 1000 && (*engine)->adapter_decisions().empty(); ++s) (*engine)->end_second();
+  const auto decisions = (*engine)->adapter_decisions();
+  ASSERT_FALSE(decisions.empty());
+  EXPECT_EQ(decisions[0].decision.problem.stages[1].items, 3);
+  const ReplyPart reply = call(**engine, request);
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_THAT(reply.outputs[0].shape, ElementsAre(3, 5));
+  EXPECT_EQ(values<float>(reply.outputs[0])[14], -14);  // in their order
+  const Json each = Json::parse(reply.why.stages)[1];
+  EXPECT_EQ(each["items"], 3);
+  EXPECT_EQ(each["variant"], "identity-fp32");
+  for (const ServiceStatistics& row : (*engine)->snapshot().services) {
+    if (row.service != "p/each/identity-fp32") continue;
+    EXPECT_EQ(row.success.count, 1u);
+    EXPECT_EQ(row.inference_count, 3u);
+    EXPECT_EQ(row.batches.rbegin()->first, 2u);
+  }
+}
+
 // What later stages fail has run in the first one all the same.
 TEST_F(Pipelines, RequestsThatFailDoNotLookLikeItemsOfOthers) {
   ServiceOptions chain = pipeline("p", {{"a", "base-plain"}, {"b", "base-table", {"a"}}});
@@ -318,6 +354,37 @@ TEST_F(Pipelines, APlanForgetsTheLatenciesOfAModelThatWasReplaced) {
   claim("base-plain", 700);
   ASSERT_TRUE((*engine)->load("base-plain", {}).ok());
   EXPECT_THAT(planned_ms(), ElementsAre(700, Lt(400)));
+}
+
+// A stage that is a pipeline is a request of its own, whose slot in a queue nobody else gives back.
+TEST_F(Pipelines, AWithdrawnStageThatIsAPipelineGivesItsSlotBackAndIsCounted) {
+  const TemporaryFolder folder;
+  write_emulated(folder, "slow", 8, 1, 100);
+  EngineOptions options = options_for(folder.path());
+  options.workers.executor = ExecutorKind::kEmulated;
+  options.services = {pipeline("inner", {{"a", "slow"}}), pipeline("outer", {{"x", "inner"}})};
+  auto made = make_engine(std::move(options));
+  ASSERT_TRUE(made.ok()) << made.status();
+  Engine& engine = **made;
+  constexpr int kRequests = 4;
+  std::latch ended(kRequests);
+  for (int i = 0; i < kRequests; ++i) {
+    engine.cancel(engine.submit(
+        {.service = "outer", .inputs = {floats("x", {1, 2}, {1, 2})}, .arrival = engine.now()},
+        [&ended](ReplyPart part) {
+          EXPECT_EQ(part.why.outcome, Outcome::kCancelled);
+          ended.count_down();
+        }));
+  }
+  ended.wait();
+  bool found = false;
+  for (const ServiceStatistics& row : engine.snapshot().services) {
+    if (row.service != "outer/x") continue;
+    found = true;
+    EXPECT_EQ(row.pending, 0u);
+    EXPECT_EQ(row.outcomes[static_cast<size_t>(Outcome::kCancelled)], kRequests);
+  }
+  EXPECT_TRUE(found);
 }
 
 // The load rises beyond what the accurate variant can carry on all cores: the other one's replicas

@@ -113,18 +113,15 @@ void Trees::learned(const std::shared_ptr<Job>& job, std::vector<policy::Estimat
 }
 
 bool Trees::cancel(JobId id) {
-  std::shared_ptr<Job> job;
+  bool found = false;
   handle([&](Actions& actions) {
     const auto it = nodes_.find(id);
-    if (it == nodes_.end() || it->second->job == nullptr) return;
-    job = it->second->job;
+    found = it != nodes_.end() && it->second->job != nullptr;
+    if (!found) return;
     withdraw(id, actions);
     settle(monotonic_now(), actions);
   });
-  if (job == nullptr) return false;
-  job->end(Outcome::kCancelled, absl::CancelledError("the client went away"), {});
-  job->route().gate->leave();
-  return true;
+  return found;
 }
 
 void Trees::stop() {
@@ -195,7 +192,13 @@ void Trees::withdraw(JobId id, Actions& actions) {
     return;
   }
   const auto it = nodes_.find(id);
-  if (it->second->job != nullptr) let_go(*it->second->pipeline);
+  if (const std::shared_ptr<Job> job = it->second->job; job != nullptr) {
+    let_go(*it->second->pipeline);
+    actions.push_back([job] {
+      job->end(Outcome::kCancelled, absl::CancelledError("nobody waits for it any more"), {});
+      job->route().gate->leave();
+    });
+  }
   nodes_.erase(it);
 }
 
