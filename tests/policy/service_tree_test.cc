@@ -306,6 +306,23 @@ TEST_F(TreeByHand, APipelineIsAStageLikeAnyOther) {
   EXPECT_EQ(ending().id, root);
 }
 
+// Each contains both below it: there are 2^40 paths.
+TEST_F(TreeByHand, WhatManyPathsLeadToIsAskedOnce) {
+  VariantsInfo info{.name = "v", .variants = {}};
+  info.variants.resize(2);
+  info.variants[0].accuracy = info.variants[1].accuracy = 0.8;
+  ServiceId quick = leaf(10), slow = leaf(20);
+  for (int level = 0; level < 40; ++level) {
+    const std::vector<ServiceId> both = {quick, slow};
+    quick = tree.add(std::make_unique<OneOfChooser>(info, both));
+    slow = pipeline({{both[0], {}}, {both[1], {}}});
+  }
+  EXPECT_EQ(tree.ahead(quick, 1, at_ms(0)).run, Duration::millis(10));
+  EXPECT_EQ(tree.ahead(slow, 1, at_ms(0)).run, Duration::millis(20));
+  arrive(slow, 0, 15);
+  EXPECT_EQ(ending().how, Ending::kRejected);
+}
+
 TEST_F(TreeByHand, PartsCoverTheItemsAndTheFirstRejectionEndsThem) {
   const ServiceId parts = tree.add(std::make_unique<PartsChooser>(leaf(10, 8), 8));
   arrive(parts, 0, 200, 20);

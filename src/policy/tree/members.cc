@@ -20,7 +20,7 @@ void add_members(Node& node, const std::vector<ServiceId>& members, Time due) {
 // Of the fastest of at least one: before that no answer can come. O(members).
 Ahead fastest_ahead(const std::vector<ServiceId>& members, uint32_t items, Time now,
                     const ServiceTree& tree) {
-  Ahead least = tree.ahead(members[0], items, now);
+  Ahead least{Duration(), Duration::infinite()};
   for (const ServiceId member : members) {
     const Ahead own = tree.ahead(member, items, now);
     if (own.total() < least.total()) least = own;

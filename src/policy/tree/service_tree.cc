@@ -62,11 +62,18 @@ ServiceId ServiceTree::add(std::unique_ptr<Chooser> chooser) {
 void ServiceTree::remove(ServiceId service) {
   services_[service.index()] = {};
   free_.push_back(service);
+  ++changes_;
 }
 
 Ahead ServiceTree::ahead(ServiceId service, uint32_t items, Time now) const {
   const Known& own = known(service);
-  if (own.chooser != nullptr) return own.chooser->ahead(items, now, *this);
+  if (own.chooser != nullptr) {
+    // What several others contain is asked along every path.
+    if (own.asked.change != changes_ || own.asked.now != now || own.asked.items != items) {
+      own.asked = {changes_, now, items, own.chooser->ahead(items, now, *this)};
+    }
+    return own.asked.ahead;
+  }
   const uint32_t together = std::clamp(items, 1u, own.latency->max_batch());
   return {Duration::from_seconds(faded(own.wait_s, now - own.last)),
           (*own.latency)(together).scaled(own.pace_at(now))};
@@ -102,6 +109,7 @@ void ServiceTree::start(Node& node, uint32_t child, Time now) {
 
 void ServiceTree::planned(ServiceId service, std::vector<uint32_t> options) {
   services_[service.index()].chooser->planned(std::move(options));
+  ++changes_;
 }
 
 void ServiceTree::ended(JobId id, Ending how, uint32_t made, Time now,
@@ -136,6 +144,7 @@ void ServiceTree::ran(JobId id, uint32_t batch_items, Duration run, Time now) {
   if (!std::exchange(own.has_run, true)) own.pace = ratio;
   approach(own.pace, ratio);
   own.last_run = now;
+  ++changes_;
 }
 
 void ServiceTree::observe(const Child& child, Time now) {
@@ -146,6 +155,7 @@ void ServiceTree::observe(const Child& child, Time now) {
   own.wait_s = faded(own.wait_s, now - own.last);
   approach(own.wait_s, wait_s);
   own.last = now;
+  ++changes_;
 }
 
 void ServiceTree::withdraw_children(const Node& node) {

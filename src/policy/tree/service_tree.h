@@ -111,6 +111,14 @@ class ServiceTree {
     bool has_run = false;
     Time last_run;
     double pace_at(Time now) const;
+    // Of a composite service: what its chooser last said, and how much had changed by then.
+    struct Asked {
+      uint64_t change = 0;
+      Time now;
+      uint32_t items = 0;
+      Ahead ahead;
+    };
+    mutable Asked asked;
   };
   struct Place {
     JobId node;
@@ -125,6 +133,7 @@ class ServiceTree {
   const std::function<JobId()> next_id_;
   std::vector<Known> services_;
   std::vector<ServiceId> free_;
+  uint64_t changes_ = 1;  // of what is known of any service
   absl::flat_hash_map<JobId, std::unique_ptr<Node>> nodes_;
   absl::flat_hash_map<JobId, Place> children_;  // that run
   absl::btree_set<std::pair<Time, JobId>> wakes_;
