@@ -35,7 +35,7 @@ int simulate_file(const std::string& file) {
   progress.finish();
   if (!result.ok()) {
     std::cerr << message(result.status()) << "\n";
-    return kFailed;
+    return kBadInput;
   }
   std::cout << write_json(write_result(*result));
   return kDone;

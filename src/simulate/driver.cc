@@ -107,7 +107,7 @@ void Run::add_workers() {
   serving_ = result_.workers;
 }
 
-Result Run::go() {
+absl::StatusOr<Result> Run::go() {
   // Later arrivals go on until every measured request has met its deadline, so
   // that the last ones see the same load as the others; what is served late is awaited.
   Duration longest;
@@ -116,7 +116,7 @@ Result Run::go() {
   }
   const Time end = to_ + longest;
   stop_arrivals_at(end);
-  while (true) {
+  while (failed_.ok()) {
     const Time next = std::min(
         {next_end_.top(), next_arrival_.top(), next_evidence(), adaptation_.next(), next_wake()});
     if (next > end && unended_ == 0) break;
@@ -125,6 +125,7 @@ Result Run::go() {
       options_.progress(std::min(1.0, (next - Time()).seconds() / (end - Time()).seconds()));
     }
   }
+  RETURN_IF_ERROR(failed_);
   charge(to_);
   for (const ModelResult& m : result_.models) {
     FERMATA_CHECK(m.offered == m.on_time + m.late + m.dropped);

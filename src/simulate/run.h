@@ -25,7 +25,8 @@ class Run {
   Run(const Scenario& scenario, const RunOptions& options,
       std::unique_ptr<policy::Scheduler> scheduler);
 
-  Result go();
+  // INVALID_ARGUMENT where a stage makes too many items.
+  absl::StatusOr<Result> go();
 
  private:
   struct Source {
@@ -196,6 +197,7 @@ class Run {
   std::vector<KeyId> places_;  // by key, what traces call it
   uint32_t variants_ = 0, known_ = 0;
   Result result_;
+  absl::Status failed_;  // why the run cannot go on
 };
 
 }  // namespace fermata::simulate

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/status.h"
 #include "base/topological.h"
 #include "policy/tree/members.h"
 #include "policy/tree/parts.h"
@@ -9,6 +10,11 @@
 #include "simulate/run.h"
 
 namespace fermata::simulate {
+namespace {
+
+constexpr uint64_t kMostMade = 1'000'000;  // items, by one stage of one request
+
+}  // namespace
 
 std::shared_ptr<const LatencyTable> Run::fastest(const std::vector<KeyId>& keys) const {
   std::shared_ptr<const LatencyTable> best;
@@ -172,9 +178,13 @@ uint32_t Run::made_by_stage(const Branch& own, uint32_t items) {
   if (parent.has_parts || sources_[parent.source].pipeline == nullptr) return items;
   const auto& makes = sources_[parent.source].pipeline->stages[own.child].makes;
   if (makes.empty()) return items;
-  uint32_t made = 0;
+  uint64_t made = 0;
   for (uint32_t i = 0; i < items; ++i) made += draw_items(makes, sources_[parent.source].drawn);
-  return made;
+  if (made <= kMostMade) return static_cast<uint32_t>(made);
+  const SimulatedPipeline& pipeline = *sources_[parent.source].pipeline;
+  failed_ = invalid("stage '{}' of '{}' has made {} items of one request, expected at most {}",
+                    pipeline.stages[own.child].name, pipeline.name, made, kMostMade);
+  return 0;
 }
 
 std::vector<uint32_t> Run::skipped_after(const Branch& own) {

@@ -263,6 +263,18 @@ models: [{name: m, latency_ms: {alpha: 5, beta: 5}, slo_ms: null, share: 0}]
   EXPECT_NEAR(p.accuracy / static_cast<double>(p.on_time), 0.9, 1e-9);
 }
 
+TEST(Pipelines, TooManyItemsEndTheRunAndNameTheStage) {
+  const auto scenario = read_text(std::string(kBegin) + R"(
+pipelines:
+  - name: p
+    slo_ms: null
+    stages: [{name: x, service: a, makes: 65536}, {name: y, service: a, makes: 65536}, {name: z, service: b}]
+)");
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  EXPECT_THAT(std::string(run(*scenario).status().message()),
+              HasSubstr("stage 'y' of 'p' has made 4294967296 items of one request"));
+}
+
 TEST(Pipelines, MistakesOfAdaptersAreSaid) {
   EXPECT_THAT(
       error("pipelines: [{name: p, slo_ms: null, adapter: {}, stages: [{name: x, service: a}]}]"),
