@@ -82,5 +82,24 @@ TEST(Fermata, AnIdlePoolKeepsNobodyWaiting) {
   }
 }
 
+// Its deadline is far, and a run takes long: it must not wait for mates that cannot come.
+TEST(Fermata, AClientWithAFarDeadlineWaitsForMatesAFewRunsAtMost) {
+  for (const double run_ms : {300.0, 0.2}) {
+    Hand hand("fermata");
+    const KeyId key = hand.key(0.1 * run_ms, 0.9 * run_ms, 1e7);
+    const WorkerId worker = hand.worker();
+    double now = 0;
+    for (int i = 0; i < 200; ++i) {
+      const double sent = now;
+      hand.arrive(key, now, 1e7);
+      while (hand.out.bound.empty()) hand.tick(now = hand.wake_ms());
+      EXPECT_LE(now - sent, 4 * run_ms + 0.01);
+      now = (hand.batch().finish - Time()).millis();
+      hand.freed(worker, now);
+    }
+    EXPECT_LT(now, 300 * run_ms);  // and hardly any waits, once it is known
+  }
+}
+
 }  // namespace
 }  // namespace fermata::policy

@@ -17,7 +17,7 @@ constexpr double kSteady = 0.3;       // variation
 constexpr double kBursts = 0.6;       // variation
 constexpr double kSpare = 0.6,
                  kBusy = 0.7;   // of the pool's load: from where to where it starts early
-constexpr double kRoom = 0.25;  // of the pool's load, were each item alone
+constexpr double kRoom = 0.25;  // of the pool's load, were each item alone; of a worker
 constexpr double kDense = 0.8, kFull = 0.95;  // and from where to where it no longer does
 constexpr double kCheap = 0.4, kDear = 0.5;   // fixed cost of a batch by what a deadline leaves
 constexpr double kOverload = 0.2;             // of the requests
@@ -132,8 +132,9 @@ class Fermata final : public QueueBatcher {
 
   // Of a batch that may grow.
   Time start(const Offer& offer, Time latest, Time now) const {
-    const Time wanted = latest - margin(offer, latest - queue()[0].arrival);
-    return std::min(wanted, std::max(now, growth_.hope()));
+    const Time came = queue()[0].arrival;
+    const Time wanted = latest - margin(offer, latest - came);
+    return std::min({wanted, std::max(now, growth_.hope()), came + offer.run.scaled(1 / kRoom)});
   }
 
   // At most `longest`, which is to start when the head came. What it waits for a worker is counted
