@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <map>
+#include <memory>
+#include <set>
 
 #include "base/random.h"
 #include "plan/streams/stream_planner.h"
@@ -29,11 +32,11 @@ class Tree {
                             .utility = {{0, 0.6, 0.7, 0.9}},
                             .share = {1}};
     const ServiceId one =
-        tree_.add(std::make_unique<OneOfChooser>(either, std::vector<ServiceId>{leaf(2), leaf(4)}));
+        composite(std::make_unique<OneOfChooser>(either, std::vector<ServiceId>{leaf(2), leaf(4)}));
     const ServiceId two =
-        tree_.add(std::make_unique<SomeOfChooser>(both, std::vector<ServiceId>{leaf(3), leaf(5)}));
-    service_ = tree_.add(std::make_unique<PipelineChooser>(
-        std::vector<PipelineStage>{{leaf(1), {}}, {one, {0}}, {two, {1}}}));
+        composite(std::make_unique<SomeOfChooser>(both, std::vector<ServiceId>{leaf(3), leaf(5)}));
+    service_ = composite(std::make_unique<PipelineChooser>(
+        std::vector<StageInfo>{{leaf(1), {}}, {one, {0}}, {two, {1}}}));
   }
 
   void arrive(size_t n, double slo_ms) {
@@ -71,13 +74,18 @@ class Tree {
   }
 
  private:
+  ServiceId composite(std::unique_ptr<Chooser> chooser) {
+    const ServiceId service = tree_.add(std::move(chooser));
+    composites_.insert(service);
+    return service;
+  }
   JobId next() { return JobId(++ids_); }
   // As a driver does: a child that is a service is a request again.
   void act() {
     while (!tree_.decisions().empty()) {
       TreeDecisions decisions = std::exchange(tree_.decisions(), {});
       for (const TreeDecisions::Started& child : decisions.started) {
-        if (tree_.is_composite(child.service)) {
+        if (composites_.contains(child.service)) {
           inner_[child.id.value()] = child.id;
           tree_.arrived(child.id, child.service, child.items, child.due, now_);
         } else {
@@ -92,6 +100,7 @@ class Tree {
 
   uint64_t ids_ = 0;
   ServiceTree tree_{[this] { return next(); }};
+  std::set<ServiceId> composites_;
   ServiceId service_;
   Time now_ = Time::from_nanos(1'000'000);
   std::vector<JobId> roots_, running_;
