@@ -134,7 +134,9 @@ class Fermata final : public QueueBatcher {
   Time start(const Offer& offer, Time latest, Time now) const {
     const Time came = queue()[0].arrival;
     const Time wanted = latest - margin(offer, latest - came);
-    return std::min({wanted, std::max(now, growth_.hope()), came + offer.run.scaled(1 / kRoom)});
+    const bool harmless = others_slack_ >= offer.run;
+    const Time at_most = harmless ? came + offer.run.scaled(1 / kRoom) : latest;
+    return std::min(wanted, std::max(now, std::min(growth_.hope(), at_most)));
   }
 
   // At most `longest`, which is to start when the head came. What it waits for a worker is counted

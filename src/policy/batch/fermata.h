@@ -33,14 +33,14 @@ namespace fermata::policy {
 // latest start wants to start now, so that a lone request on an idle pool does; so does one where
 // the pool would bear each item alone with a quarter of its time (Grant::singly) and others can
 // wait for as long as it runs, and one that nobody joins while so many wait
-// (estimate/growth.h). None waits for others longer than four times as long as it runs: who starts
-// then keeps a quarter of one worker busy, and what comes while all are busy joins it anyway. One whose head
-// says when (Task::start_from) starts then. One whose head has had worker time before (Task::begun)
-// is due as any other, and then served before those that have had none: the time would be lost with
-// it. A head is dropped only for a batch as large as those of late, and no larger than what is
-// within a tenth of the target's efficiency; beside an idle worker (see()) not even for that. Where
-// a batch makes requests of others late (Grant::harm), it is of the size at which an item costs
-// least.
+// (estimate/growth.h). Where others can wait that long, none waits for mates for more than four of
+// its runs: who starts then keeps a quarter of one worker busy, and what comes while all are busy
+// joins it anyway. One whose head says when (Task::start_from) starts then. One whose head has had
+// worker time before (Task::begun) is due as any other, and then served before those that have had
+// none: the time would be lost with it. A head is dropped only for a batch as large as those of
+// late, and no larger than what is within a tenth of the target's efficiency; beside an idle worker
+// (see()) not even for that. Where a batch makes requests of others late (Grant::harm), it is of
+// the size at which an item costs least.
 //
 // Overload, a share of 20 % of the model's last 1024 requests or so refused, turns both
 // back, in proportion: no margin, and the full target. That is what `deferred`
