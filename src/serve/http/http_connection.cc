@@ -310,9 +310,16 @@ void HttpConnection::write() {
   if (pieces.empty()) return;
   writing_ = true;
   since_ = std::chrono::steady_clock::now();
-  net::async_write(socket_, pieces, [self = shared_from_this()](const Failure& failed, size_t) {
-    self->on_written(bool(failed));
-  });
+  // A client that reads slowly is not one that does not read.
+  auto progress = [this, taken = size_t{0}](const Failure& failed, size_t bytes) mutable {
+    if (bytes > taken) since_ = std::chrono::steady_clock::now();
+    taken = bytes;
+    return net::transfer_all()(failed, bytes);
+  };
+  net::async_write(socket_, pieces, progress,
+                   [self = shared_from_this()](const Failure& failed, size_t) {
+                     self->on_written(bool(failed));
+                   });
 }
 
 void HttpConnection::on_written(bool failed) {

@@ -110,6 +110,7 @@ void WebSocket::write() {
   auto& next = ahead_.empty() ? replies_ : ahead_;
   if (writing_ || ending_ || next.empty()) return;
   writing_ = true;
+  connection_.touch();  // the client has had nothing to read until now
   writing_reply_ = std::move(next.front());
   next.pop_front();
   std::vector<net::const_buffer> pieces = {net::buffer(writing_reply_.head)};
