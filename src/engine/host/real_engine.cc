@@ -52,8 +52,7 @@ RealEngine::~RealEngine() {
 absl::Status RealEngine::start(const std::vector<std::string>& models) {
   const std::lock_guard lock(changing_);
   std::map<std::string, Variants> opened;
-  spdlog::info("loading {} models, each of which runs in a process of its own first",
-               models.size());
+  spdlog::info("loading {} models", models.size());
   for (size_t i = 0; i < models.size(); ++i) {
     const std::string& model = models[i];
     if (auto variants = open(model, std::nullopt); variants.ok()) {

@@ -44,11 +44,11 @@ struct Driver::InFlight {
     std::optional<uint32_t> base_model;  // of a query of an ensemble: which one this is
     std::shared_ptr<Query> query;        // whose inputs it reads
     absl::StatusOr<std::vector<Tensor>> answer =
-        std::vector<Tensor>();  // then, when it batch_ended
-    bool failed = false;        // of any, when it batch_ended
+        std::vector<Tensor>();  // when the batch has ended
+    bool failed = false;        // of any, when the batch has ended
   };
   std::vector<Share> shares;
-  PartRun run;          // set when it batch_ended, but for the choice
+  PartRun run;          // set when the batch has ended, but for the choice
   uint32_t chosen = 0;  // of the shares, the first: by that choice; the others joined
   bool all_good = true;
 };
