@@ -30,6 +30,7 @@ void SharedBatcher::renew(Time now, size_t items) {
   offer_.types = declined_.types(now);
   offer_.start_at = std::max(now, declined_.from());
   offer_.items = static_cast<uint32_t>(items);
+  offer_.patient = false;
   Outlook& outlook = offer_.outlook;
   outlook.waiting = 0;
   outlook.first_by = outlook.last_by = Time::infinite();
@@ -39,6 +40,13 @@ void SharedBatcher::renew(Time now, size_t items) {
   outlook.lost = lost;
   outlook.first_by = outlook.last_by = Time::infinite();
   expected_until_ = now + kExpectEvery;
+}
+
+void SharedBatcher::set_patient(Time arrival, Time now) {
+  offer_.patient = true;
+  offer_.start_at = now;
+  offer_.urgency = arrival;
+  if (now < declined_.from()) offer_.items = 0;
 }
 
 void SharedBatcher::set_waiting(size_t items, Time first_by, Time last_by) {

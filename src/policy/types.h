@@ -42,8 +42,8 @@ struct Outlook {
   // What they are worth a second that lately are lost, and were not if there were more workers.
   double lost = 0;
   Duration slack = Duration::infinite();  // how long one that comes can wait before it must start
-  uint32_t waiting = 0;    // items with a deadline, that may be in time
-  Time first_by, last_by;  // of these, when the first and the last must start, alone
+  uint32_t waiting = 0;                   // items with a deadline, that may be in time
+  Time first_by, last_by;                 // of these, when the first and the last must start, alone
 };
 
 // What a batcher could run, for the ranker (Symphony appendix C: Candidate).

@@ -237,7 +237,12 @@ TEST(ServiceDemand, ForgetsServicesThatNobodyAsksAnyMore) {
     merge(all, loose.outlook(alone, share), at_ms(now_ms));
     return all;
   };
-  ServiceDemand nobody;
+  ServiceDemand once, hopeless, nobody;
+  come(once, 0, 50);
+  EXPECT_TRUE(has_come_lately(once.outlook(Duration(), Duration()), at_ms(900)));
+  EXPECT_FALSE(has_come_lately(once.outlook(Duration(), Duration()), at_ms(5000)));
+  come(hopeless, 0, 1);
+  EXPECT_TRUE(hopeless.outlook(Duration::millis(5), Duration()).slack.is_infinite());
   EXPECT_TRUE(nobody.outlook(Duration(), Duration()).slack.is_infinite());
   EXPECT_EQ(both(10'000).slack, Duration::millis(195));
   EXPECT_NEAR(both(10'000).rate, 100, 1);

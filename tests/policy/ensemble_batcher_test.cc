@@ -238,5 +238,17 @@ TEST(EnsembleLookahead, OthersPriceIsTheSameForTheSameWorkOnUnlikeWorkers) {
   }
 }
 
+// The second worker has nothing to do for it: it must not be asked again at the same moment.
+TEST(EnsembleBatcher, AnIdleWorkerIsNotAskedForeverWhatItAddsToAQueryWithoutDeadline) {
+  EnsembleHand hand("fermata");
+  const KeyId e = hand.ensemble({10, 10}, {{0, 0.9, 0.8, 0.9}});
+  hand.worker();
+  hand.worker();
+  hand.arrive_patient(e, 0);
+  EXPECT_EQ(hand.out.bound.size(), 1u);
+  hand.run_until(1000);
+  EXPECT_EQ(hand.concluded.size(), 1u);
+}
+
 }  // namespace
 }  // namespace fermata::policy

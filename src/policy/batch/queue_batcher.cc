@@ -92,9 +92,10 @@ void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
 }
 
 Duration QueueBatcher::slack(Time now) const {
-  const double gaps = (now - last_urgent_).seconds() * rate_.per_second();
-  const bool lately =
-      !last_urgent_.is_infinite() && (now - last_urgent_ <= kLately || gaps <= kFewGaps);
+  const double rate = rate_.per_second();
+  const double gaps = (now - last_urgent_).seconds() * rate;
+  const bool lately = !last_urgent_.is_infinite() &&
+                      (now - last_urgent_ <= kLately || (rate > 0 && gaps <= kFewGaps));
   return lately && !budget_.is_infinite() ? std::max(budget_ - info_.latency.fastest(1), Duration())
                                           : Duration::infinite();
 }

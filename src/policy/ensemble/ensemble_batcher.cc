@@ -77,7 +77,6 @@ void EnsembleBatcher::update(Time now) {
   offer_.outlook.lost = lost_.per_second() / kParts / workers;
   const EnsembleQueries::ByDeadline& open = queries_.open();
   renew(now, open.size());
-  offer_.patient = !open.empty() && (*open.begin())->task.deadline.is_infinite();
   offer_.urgency = kLast;
   if (open.empty()) return;
   const auto run_of = [this](const EnsembleQueries::Query* query) {
@@ -88,10 +87,11 @@ void EnsembleBatcher::update(Time now) {
     return fastest;
   };
   offer_.run = run_of(*open.begin());
-  if (offer_.patient) {
+  if ((*open.begin())->task.deadline.is_infinite()) {
     for (const KeyId model : queries_.ensemble((*open.begin())->ensemble).info.models) {
       offer_.outlook.alone = std::max(offer_.outlook.alone, queries_.slowest(model)(1));
     }
+    return set_patient((*open.begin())->task.arrival, now);
   }
   const EnsembleQueries::ByDeadline& unanswered = queries_.unanswered();
   const bool late = (*open.begin())->task.deadline < now;
@@ -100,7 +100,7 @@ void EnsembleBatcher::update(Time now) {
   offer_.run = run_of(*first);
   offer_.urgency = (*first)->task.deadline - offer_.run;
   const EnsembleQueries::Query* last = *std::prev(unanswered.lower_bound(Time::infinite()));
-  set_waiting(unanswered.size(), offer_.urgency, last->task.deadline - run_of(last));
+  set_waiting(queries_.urgent(), offer_.urgency, last->task.deadline - run_of(last));
 }
 
 // Who of them waits, and for what.
@@ -139,7 +139,7 @@ void EnsembleBatcher::read_ensembles() {
                                   .serve_all = own.info.serve_all,
                                   .utility = own.utility,
                                   .company = own.company.value(),
-                                  .rate_rps = own.demand.rate_rps(),
+                                  .rate_rps = own.demand.rate_rps(problem_.start),
                                   .spread = own.demand.slo().is_infinite()
                                                 ? Duration()
                                                 : own.demand.slo().scaled(own.company.spread()),

@@ -37,7 +37,7 @@ class EnsembleBatcher final : public SharedBatcher {
   // What has its answers ends at once, unless the worker that is free now brings it more.
   Time next_wake() const override {
     const Time finished = queries_.any_finished() ? freed_at_ : Time::infinite();
-    return std::min({finished, queries_.next_moment(), declined_.until()});
+    return std::min({finished, queries_.next_moment(), declined_.until(), asks_again()});
   }
   uint64_t waiting_items() const override { return queries_.by_deadline().size(); }
 

@@ -57,7 +57,8 @@ double EnsembleLookahead::sustained_price() {
   }
   to_come_.assign(problem_->ensembles.size(), {});
   for (const plan::PoolProblem::Query& query : problem_->queries) {
-    to_come_[query.ensemble].queries += query.had == 0 ? 1 : 0;
+    const bool waits = query.had == 0 && !query.deadline.is_infinite();
+    to_come_[query.ensemble].queries += waits ? 1 : 0;
   }
   for (size_t e = 0; e < to_come_.size(); ++e) {
     const plan::PoolProblem::Ensemble& ensemble = problem_->ensembles[e];

@@ -236,15 +236,19 @@ Time EnsembleQueries::moment_of(const Query& query) const {
 void EnsembleQueries::place(Query& query) {
   const bool open =
       !query.withdrawn && (query.had() | query.failed) != ensembles_[query.ensemble].all();
-  const auto put = [&query](ByDeadline& into, bool there) {
-    if (there) {
-      into.insert(&query);
-    } else {
-      into.erase(&query);
-    }
-  };
-  put(open_, open);
-  put(unanswered_, open && query.had() == 0);
+  if (open) {
+    open_.insert(&query);
+  } else {
+    open_.erase(&query);
+  }
+  set_unanswered(query, open && query.had() == 0);
+}
+
+void EnsembleQueries::set_unanswered(Query& query, bool unanswered) {
+  const bool changes =
+      unanswered ? unanswered_.insert(&query).second : unanswered_.erase(&query) > 0;
+  if (!changes || query.task.deadline.is_infinite()) return;
+  urgent_ = unanswered ? urgent_ + 1 : urgent_ - 1;
 }
 
 void EnsembleQueries::set_moment(Entry& entry) {
@@ -290,7 +294,8 @@ void EnsembleQueries::forget(Entry& entry) {
 }
 
 void EnsembleQueries::stop_waiting(Query& query) {
-  for (ByDeadline* all : {&by_deadline_, &open_, &unanswered_}) all->erase(&query);
+  for (ByDeadline* all : {&by_deadline_, &open_}) all->erase(&query);
+  set_unanswered(query, false);
   ensembles_[query.ensemble].by_deadline.erase(&query);
 }
 

@@ -110,6 +110,7 @@ class EnsembleQueries {
   const ByDeadline& by_deadline() const { return by_deadline_; }
   const ByDeadline& open() const { return open_; }
   const ByDeadline& unanswered() const { return unanswered_; }
+  size_t urgent() const { return urgent_; }  // of the unanswered, with a deadline
   const Ensemble& ensemble(uint32_t at) const { return ensembles_[at]; }
   size_t ensembles() const { return ensembles_.size(); }  // removed ones have no key
   uint64_t waiting_items(KeyId key) const;
@@ -129,6 +130,7 @@ class EnsembleQueries {
     std::vector<JobId> queries;
   };
   void place(Query& query);  // into open_ and unanswered_, or out of them
+  void set_unanswered(Query& query, bool unanswered);
   void set_moment(Entry& entry);
   Time moment_of(const Query& query) const;
   void failed(const Running& running, JobId job);
@@ -144,6 +146,7 @@ class EnsembleQueries {
   std::deque<Ensemble> ensembles_;  // queries point into them
   absl::flat_hash_map<JobId, std::unique_ptr<Entry>> queries_;
   ByDeadline by_deadline_, open_, unanswered_;
+  size_t urgent_ = 0;
   std::vector<JobId> maybe_finished_;
   Lost lost_;
   absl::btree_set<std::pair<Time, JobId>> moments_;

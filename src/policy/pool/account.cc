@@ -54,7 +54,7 @@ uint32_t free_by(const PoolView& view, WorkerId worker, Time then) {
 
 bool has_come_lately(const Outlook& outlook, Time now) {
   const Duration silent = now - outlook.seen;
-  return silent <= kStillComing || silent.seconds() * outlook.rate <= kGaps;
+  return silent <= kStillComing || (outlook.rate > 0 && silent.seconds() * outlook.rate <= kGaps);
 }
 
 double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Time until,

@@ -4,7 +4,7 @@
 
 namespace fermata::policy {
 
-// Whether more may still come.
+// Whether more may still come: until a second after the last, or three of their gaps.
 bool has_come_lately(const Outlook& outlook, Time now);
 
 // The account of worker time: how many items of other keys are late when a batch of `key` starts

@@ -14,8 +14,13 @@ void ServiceDemand::count(const Task& task, Time now) {
   slo_ = slo_.is_infinite() ? own : slo_ + (own - slo_) / 16;
 }
 
+double ServiceDemand::rate_rps(Time now) const {
+  const Outlook outlook{.rate = rate_.per_second(), .seen = seen_};
+  return has_come_lately(outlook, now) ? outlook.rate : 0;
+}
+
 Outlook ServiceDemand::outlook(Duration alone, Duration share) const {
-  if (slo_.is_infinite()) return {};
+  if (slo_.is_infinite() || slo_ < alone) return {};  // nothing could save them
   Outlook outlook;
   outlook.rate = rate_.per_second();
   outlook.seen = seen_;

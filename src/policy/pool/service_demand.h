@@ -10,7 +10,7 @@ namespace fermata::policy {
 class ServiceDemand {
  public:
   void count(const Task& task, Time now);  // each that comes; O(1) amortised
-  double rate_rps() const { return rate_.per_second(); }
+  double rate_rps(Time now) const;  // 0: they come no more
   // What those that came lately had until their deadlines; infinite where none has come.
   Duration slo() const { return slo_; }
   // For the pool's account; one runs for `alone` at least, and for `share` of a batch as large as a

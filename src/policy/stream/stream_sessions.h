@@ -159,7 +159,7 @@ class StreamSessions {
   const double highest_accuracy_;  // of its variants
   Sessions sessions_;
   std::set<std::pair<uint64_t, std::string>> owned_;  // clients by the connection they have
-  std::vector<uint32_t> current_;  // by worker
+  std::vector<uint32_t> current_;                     // by worker
   bool changed_ = false;
   Time last_plan_;
   StreamTotals totals_;

@@ -168,17 +168,14 @@ void VariantsBatcher::update(Time now) {
   wake_ = moment.is_infinite() ? moment : moment - delay_(1);
   renew(now, queue_.waiting().size());
   wake_ = std::min(wake_, declined_.until());
-  offer_.patient = false;
   if (queue_.waiting().empty()) return;
   const Waiting& first = queue_.waiting().begin()->second;
   if (first.task.deadline.is_infinite()) return offer_patient(now);
   offer_.run = queue_.fastest(first.service);
   offer_.urgency = urgency(now);
-  const auto behind = queue_.first_in_time(Time::infinite());
-  const auto& [last, waiting] = *std::prev(behind);
   if (offer_.urgency == kLast) return;
-  set_waiting(queue_.waiting().size(), offer_.urgency,
-              last.deadline - queue_.fastest(waiting.service));
+  const auto& [last, waiting] = *std::prev(queue_.first_in_time(Time::infinite()));
+  set_waiting(queue_.urgent(), offer_.urgency, last.deadline - queue_.fastest(waiting.service));
 }
 
 // Of the first that can still be on time. Where all are late, those of other services who are
@@ -193,12 +190,7 @@ Time VariantsBatcher::urgency(Time now) const {
   return kLast;
 }
 
-// An idle worker is theirs as soon as nobody else wants it; asked again only when there may
-// be something to start.
 void VariantsBatcher::offer_patient(Time now) {
-  offer_.patient = true;
-  offer_.start_at = now;
-  offer_.urgency = queue_.waiting().begin()->second.task.arrival;
   offer_.run = offer_.outlook.alone = Duration();
   const plan::GroupService& service = queue_.services()[queue_.waiting().begin()->second.service];
   for (const plan::GroupVariant& variant : service.variants) {
@@ -207,9 +199,8 @@ void VariantsBatcher::offer_patient(Time now) {
       offer_.outlook.alone = std::max(offer_.outlook.alone, (*latency)(1));
     }
   }
-  if (now >= declined_.from()) return;
-  offer_.items = 0;
-  wake_ = std::min(wake_, declined_.from());
+  set_patient(queue_.waiting().begin()->second.task.arrival, now);
+  wake_ = std::min(wake_, asks_again());
 }
 
 // A plan serves everybody, those too for whom it is of no use.

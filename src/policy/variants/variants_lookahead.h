@@ -145,7 +145,7 @@ class VariantsLookahead {
   std::vector<double> item_seconds_;  // of a worker, in an efficient batch: by variant of all
   double sustained_price_ = 0, price_of_all_ = 0;  // of a second
   std::vector<double> earns_;  // by service: the most that a variant alone does a second
-  std::vector<bool> served_;     // by request
+  std::vector<bool> served_;   // by request
   plan::GroupSchedule played_, best_;
   plan::GroupProblem candidate_;
   plan::GroupPlanner published_;

@@ -90,6 +90,7 @@ VariantsQueue::Waiting& VariantsQueue::insert(const Task& task, Time now) {
   service.rate.count(now, task.items);
   service.demand.count(task, now);
   service.waiting += task.items;
+  if (!task.deadline.is_infinite()) ++urgent_, service.urgent += task.items;
   const auto [it, added] = waiting_.emplace(place_of(task), Waiting{task, at, {}});
   FERMATA_CHECK(added);
   return it->second;
@@ -97,7 +98,9 @@ VariantsQueue::Waiting& VariantsQueue::insert(const Task& task, Time now) {
 
 void VariantsQueue::erase(Queue::iterator it) {
   const Waiting& w = it->second;
-  services_[w.service].waiting -= w.task.items;
+  Service& service = services_[w.service];
+  service.waiting -= w.task.items;
+  if (!w.task.deadline.is_infinite()) --urgent_, service.urgent -= w.task.items;
   remember(w);
   if (!w.moment.is_infinite()) due_.erase({w.moment, it->first});
   waiting_.erase(it);
@@ -230,7 +233,7 @@ plan::GroupProblem& VariantsQueue::share(WorkerId worker, Time now, Time start, 
   for (uint32_t a = 0; a < services_.size(); ++a) {
     const Service& known = services_[a];
     share_.expected.push_back({rate_rps(a, now) * part, known.demand.slo(),
-                               static_cast<double>(known.waiting) * part, known.recent});
+                               static_cast<double>(known.urgent) * part, known.recent});
   }
   const double waiting = std::ceil(static_cast<double>(waiting_.size()) * part);
   add_requests(share_, std::min(most, static_cast<size_t>(waiting)));

@@ -61,6 +61,7 @@ class VariantsQueue {
     return waiting_.lower_bound({now, JobId(0)});
   }
   uint64_t waiting_items(KeyId key) const;
+  size_t urgent() const { return urgent_; }  // of those that wait, with a deadline
   uint64_t waiting(uint32_t service) const { return services_[service].waiting; }
 
   // Each waiting task may have a moment at which something is due; they are found in order.
@@ -104,9 +105,9 @@ class VariantsQueue {
     estimate::RateMeter rate;
     ServiceDemand demand;
     Duration fastest;
-    uint64_t waiting = 0;
-    std::vector<double> recent;  // see recent(); of up to kRecent requests
-    uint64_t gone = 0;           // requests that wait no longer
+    uint64_t waiting = 0, urgent = 0;  // the latter of these, with a deadline
+    std::vector<double> recent;        // see recent(); of up to kRecent requests
+    uint64_t gone = 0;                 // requests that wait no longer
   };
   struct Due {
     Time moment;
@@ -128,6 +129,7 @@ class VariantsQueue {
   absl::flat_hash_map<KeyId, uint32_t> service_of_;
   std::vector<Service> services_;  // as problem_.services
   Queue waiting_;
+  size_t urgent_ = 0;
   std::set<Due> due_;
   std::vector<Waiting*> chosen_;
   estimate::Belief belief_;
