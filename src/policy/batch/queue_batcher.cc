@@ -6,13 +6,11 @@
 
 #include "base/check.h"
 #include "policy/batch/instants.h"
+#include "policy/batch/lately.h"
 
 namespace fermata::policy {
 namespace {
 
-// Since a task came, as slack() means it: either.
-constexpr Duration kLately = Duration::seconds(1);
-constexpr double kFewGaps = 3;  // between arrivals
 constexpr size_t kFewLarger = 64;
 
 }  // namespace
@@ -92,10 +90,7 @@ void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
 }
 
 Duration QueueBatcher::slack(Time now) const {
-  const double rate = rate_.per_second();
-  const double gaps = (now - last_urgent_).seconds() * rate;
-  const bool lately = !last_urgent_.is_infinite() &&
-                      (now - last_urgent_ <= kLately || (rate > 0 && gaps <= kFewGaps));
+  const bool lately = has_come_lately(rate_.per_second(), last_urgent_, now);
   return lately && !budget_.is_infinite() ? std::max(budget_ - info_.latency.fastest(1), Duration())
                                           : Duration::infinite();
 }

@@ -2,19 +2,19 @@
 
 #include <algorithm>
 
+#include "policy/batch/lately.h"
+
 namespace fermata::policy {
 namespace {
 
-// Of a key whose arrivals have stopped, nothing tells: its silence counts instead.
-constexpr double kGaps = 3;
-constexpr Duration kStillComing = Duration::seconds(1);
 // What of those with a deadline may come at once, by what comes on average.
 constexpr double kSurge = 3;
 constexpr double kSaved = 0.5;  // of what one key loses, by one worker more
 
+// Of a key whose arrivals have stopped, nothing tells: its silence counts instead.
 double expected_rate(const Outlook& outlook, Time now) {
   const double silent = (now - outlook.seen).seconds();
-  return silent * outlook.rate > kGaps ? kGaps / silent : outlook.rate;
+  return silent * outlook.rate > kFewGaps ? kFewGaps / silent : outlook.rate;
 }
 
 // Of `items` whose last moments are spread from `first` to `last`, those before `until`.
@@ -53,8 +53,7 @@ uint32_t free_by(const PoolView& view, WorkerId worker, Time then) {
 }  // namespace
 
 bool has_come_lately(const Outlook& outlook, Time now) {
-  const Duration silent = now - outlook.seen;
-  return silent <= kStillComing || (outlook.rate > 0 && silent.seconds() * outlook.rate <= kGaps);
+  return has_come_lately(outlook.rate, outlook.seen, now);
 }
 
 double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Time until,
