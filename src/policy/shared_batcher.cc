@@ -31,15 +31,13 @@ void SharedBatcher::renew(Time now, size_t items) {
   offer_.start_at = std::max(now, declined_.from());
   offer_.items = static_cast<uint32_t>(items);
   offer_.patient = false;
-  Outlook& outlook = offer_.outlook;
-  outlook.waiting = 0;
-  outlook.first_by = outlook.last_by = Time::infinite();
-  if (now < expected_until_) return;
-  const double lost = outlook.lost;
-  outlook = expected(now);
-  outlook.lost = lost;
-  outlook.first_by = outlook.last_by = Time::infinite();
-  expected_until_ = now + kExpectEvery;
+  if (now >= expected_until_) {
+    const double lost = offer_.outlook.lost;
+    offer_.outlook = expected(now);
+    offer_.outlook.lost = lost;
+    expected_until_ = now + kExpectEvery;
+  }
+  set_waiting(0, Time::infinite(), Time::infinite());
 }
 
 void SharedBatcher::set_patient(Time arrival, Time now) {

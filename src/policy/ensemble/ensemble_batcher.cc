@@ -80,11 +80,7 @@ void EnsembleBatcher::update(Time now) {
   offer_.urgency = kLast;
   if (open.empty()) return;
   const auto run_of = [this](const EnsembleQueries::Query* query) {
-    Duration fastest = Duration::infinite();
-    for (const KeyId model : queries_.ensemble(query->ensemble).info.models) {
-      fastest = std::min(fastest, queries_.slowest(model)(1));
-    }
-    return fastest;
+    return queries_.fastest(queries_.ensemble(query->ensemble));
   };
   offer_.run = run_of(*open.begin());
   if ((*open.begin())->task.deadline.is_infinite()) {

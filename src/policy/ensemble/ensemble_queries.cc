@@ -74,15 +74,20 @@ EnsembleQueries::Query& EnsembleQueries::insert(const Task& task, Time now) {
   return query;
 }
 
+Duration EnsembleQueries::fastest(const Ensemble& ensemble, uint32_t items) const {
+  Duration least = Duration::infinite();
+  for (const KeyId model : ensemble.info.models) least = std::min(least, slowest(model)(items));
+  return least;
+}
+
 Outlook EnsembleQueries::outlook(Time now) const {
   Outlook all;
   for (const Ensemble& ensemble : ensembles_) {
-    Duration alone = Duration::infinite(), share = Duration::infinite();
+    Duration share = Duration::infinite();
     for (const KeyId model : ensemble.info.models) {
-      alone = std::min(alone, slowest(model)(1));
       share = std::min(share, share_of_batch(slowest(model), ensemble.demand.slo()));
     }
-    merge(all, ensemble.demand.outlook(alone, share), now);
+    merge(all, ensemble.demand.outlook(fastest(ensemble), share), now);
   }
   return all;
 }
@@ -201,11 +206,8 @@ void EnsembleQueries::conclude_late(Time now, Decisions& out) {
       conclude(entry, out, /*at_last=*/true);
       continue;
     }
-    const uint32_t items = entry.query.task.items;
-    Duration run = Duration::infinite();
-    for (const KeyId model : ensembles_[entry.query.ensemble].info.models) {
-      run = std::min(run, slowest(model)(items));
-    }
+    const Query& query = entry.query;
+    const Duration run = fastest(ensembles_[query.ensemble], query.task.items);
     give_up(entry.query, Duration(), run, out);
   }
 }
