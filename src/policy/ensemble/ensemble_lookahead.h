@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/ensemble/ensemble_problem.h"
 #include "plan/ensemble/pool_problem.h"
 #include "policy/lookahead/play.h"
 #include "policy/lookahead/worker_time.h"
