@@ -1,4 +1,5 @@
-"""Figures 8 to 11 and 13 of Symphony in virtual time: batch sizes and queueing near the peak, what workers do beyond
+"""Figures 6 to 11 and 13 of Symphony in virtual time: goodput of the mixed zoos and of their models that gain much or
+little by batches, and by SLO, popularity and burstiness; batch sizes and queueing near the peak, what workers do beyond
 it (from the record of `run.py overload`), goodput by workers, and by the delay between decision and start."""
 
 import concurrent.futures
@@ -11,6 +12,11 @@ WORKERS = (4, 8, 16, 32, 64)
 SLOS = (20, 25, 50, 100)
 DELAYS_MS = {"RDMA": (0, 0.01, 0.02, 0.05, 0.1), "TCP": (0, 1, 2, 5, 10, 15)}
 SECONDS = 5
+ZOOS = ("zoo_1080ti", "zoo_a100")
+GAINS = {"all": lambda ratio: True, "beta > 2 alpha": lambda ratio: ratio > 2, "beta < 2 alpha": lambda ratio: ratio < 2}
+WORKLOAD_SLOS = (15, 20, 25, 33, 50, 100)  # ms, of 20 models on 32 workers
+POPULARITY = {"alike": 0, "Zipf 0.9": 0.9}
+ARRIVALS = {"Poisson": {"process": "poisson"}, "gamma 0.05": {"process": "gamma", "shape": 0.05}}
 
 
 def cluster(workers, slo_ms, models=20, alpha=1.053, beta=5.072, **more):
@@ -31,21 +37,42 @@ def batching(goodput, simulate, model, policy):
             "queueing_p99_ms": [f["queueing_p99_ms"] for f in found]}
 
 
-def measure(args, goodput, simulate):
+def zoo(document, gains):
+    """Figure 6: those of its models that gain so much by batches."""
+    models = [m for m in document["models"] if gains(m["latency_ms"]["beta"] / m["latency_ms"]["alpha"])]
+    return document | {"models": models, "duration_s": SECONDS}
+
+
+def workload(slo_ms, popularity, arrival):
+    """Figure 7."""
+    document = cluster(32, slo_ms)
+    return document | {"models": [m | {"share": rank ** -popularity, "arrival": arrival}
+                                  for rank, m in enumerate(document["models"], 1)]}
+
+
+def measure(args, goodput, simulate, load):
     with concurrent.futures.ThreadPoolExecutor(args.together) as threads:
+        zoos = {name: {gains: {p: threads.submit(goodput, zoo(load(f"{name}.yaml"), of), p) for p in SHOWN}
+                       for gains, of in GAINS.items()} for name in ZOOS}
+        workloads = {f"{popular}, {arrives}": {p: [threads.submit(goodput, workload(slo, share, arrival), p) for slo in WORKLOAD_SLOS]
+                                               for p in SHOWN}
+                     for popular, share in POPULARITY.items() for arrives, arrival in ARRIVALS.items()}
         batches = [threads.submit(batching, goodput, simulate, m, p) for m in TABLE_4 for p in SHOWN]
         workers = {p: [threads.submit(goodput, cluster(n, 100), p) for n in WORKERS]
                    for p in SHOWN}
         delays = {kind: {slo: [threads.submit(goodput, cluster(32, slo, network={"control_ms": ms}), "fermata")
                                for ms in sweep] for slo in SLOS} for kind, sweep in DELAYS_MS.items()}
-        return {"near_the_peak": [b.result() for b in batches],
+        return {"zoos": {name: {gains: {p: g.result() for p, g in own.items()} for gains, own in by.items()}
+                         for name, by in zoos.items()},
+                "by_slo": {name: {p: [g.result() for g in own] for p, own in by.items()} for name, by in workloads.items()},
+                "near_the_peak": [b.result() for b in batches],
                 "by_workers": {p: [w.result() for w in own] for p, own in workers.items()},
                 "by_delay": {kind: {slo: [g.result() for g in own] for slo, own in by_slo.items()}
                              for kind, by_slo in delays.items()}}
 
 
 def draw(plot, found, overload):
-    figure, axes = plot.axes("", "", rows=2, columns=4, width=3.6)
+    figure, axes = plot.axes("", "", rows=3, columns=5, width=3.6)
     for row, model in enumerate(TABLE_4):
         for policy, colour in zip(SHOWN, plot.COLOURS):
             own = next(b for b in found["near_the_peak"] if (b["model"], b["policy"]) == (model, policy))
@@ -70,4 +97,16 @@ def draw(plot, found, overload):
             axes[row][3].plot(sweep, rates, "o-", label=f"{slo} ms")
         axes[row][3].set(xlabel=f"delay, ms ({kind})", ylabel="goodput, requests/s", ylim=0)
         axes[row][3].legend(fontsize=7)
+    for row, (name, by_gains) in enumerate(found["zoos"].items()):
+        for i, policy in enumerate(SHOWN):
+            axes[row][4].bar([x + 0.2 * i for x in range(len(GAINS))], [own[policy] for own in by_gains.values()], 0.2)
+        axes[row][4].set_xticks([x + 0.3 for x in range(len(GAINS))], by_gains, fontsize=7)
+        axes[row][4].set(xlabel=f"{name}, 64 workers", ylabel="goodput, requests/s")
+    for column, (name, rates) in enumerate(found["by_slo"].items()):
+        for policy in SHOWN:
+            axes[2][column].plot(WORKLOAD_SLOS, rates[policy], "o-")
+        axes[2][column].set(xlabel=f"SLO, ms; {name}", ylabel="goodput, requests/s", ylim=0)
+    for policy, points in overload.items():
+        axes[2][4].plot([p["offered_of_peak"] for p in points], [p["on_time_rps"] for p in points])
+    axes[2][4].set(xlabel="offered / peak of fermata", ylabel="on time, requests/s")
     return figure

@@ -10,7 +10,7 @@
     run.py overload   ResNet50 on 8 workers from half its peak to three times, and
                       9000/s for 900 s
     run.py claims     claims.py: what the default must do besides goodput
-    run.py figures    figures.py: Symphony's figures 8 to 11 and 13
+    run.py figures    figures.py: Symphony's figures 6 to 11 and 13
 
 Each prints a table and writes a plot and its numbers to bench/results. Of a table and a
 suite, policies and cases that are not asked for keep the figures that are there."""
@@ -290,14 +290,14 @@ def hold(args):
     wrong = claims.missed(found)
     if args.only:
         return
-    record.write("policies_claims", {"must": claims.MUST, "claims": found, "missed": wrong})
+    plot.save("policies_claims", claims.draw(plot, found), {"must": claims.MUST, "claims": found, "missed": wrong})
     if wrong:
         sys.exit("MISSED: " + "; ".join(f"{claim}: {key} is {value:.4g}, must be at most {must}" for claim, key, value, must in wrong))
 
 
 def symphony(args):
     found = figures.measure(args, lambda document, policy: goodput(args.binary, document, policy, 1, document["duration_s"]),
-                            lambda document: fermata(args.binary, "simulate", document))
+                            lambda document: fermata(args.binary, "simulate", document), load)
     print(json.dumps(found, indent=1))
     plot.save("policies_figures", figures.draw(plot, found, record.read("policies_overload")["curves"]), found)
 
