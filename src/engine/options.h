@@ -24,7 +24,8 @@
 
 namespace fermata::engine {
 
-enum class ExecutorKind : uint8_t { kOnnxRuntime, kEmulated };
+// Paced: runs models and keeps their answers back until the time that profiles say has passed.
+enum class ExecutorKind : uint8_t { kOnnxRuntime, kEmulated, kPaced };
 
 // What becomes of models where not all of them fit into a worker's memory: each lives in one
 // sub-cluster, or workers load what they need and drop the least recently used.

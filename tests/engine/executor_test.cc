@@ -6,6 +6,7 @@
 #include <future>
 #include <thread>
 
+#include "base/clock.h"
 #include "engine/catalog.h"
 #include "engine/execute/gather.h"
 #include "engine/execute/loader.h"
@@ -19,13 +20,15 @@ using ::testing::ElementsAre;
 // One executor with one of the test models in it.
 class OneModel {
  public:
-  explicit OneModel(const std::string& model)
-      : options_(options_for(data_folder() + "/repository")),
+  explicit OneModel(const std::string& model) : OneModel(model, ExecutorKind::kOnnxRuntime, {}) {}
+  OneModel(const std::string& model, ExecutorKind kind, const Profile& pace)
+      : options_(options_of(kind)),
         executors_(*make_executors(options_.workers)),
         executor_(executors_->make()) {
     Loader loader(options_, {&executors_, 1});
-    variant_ = std::make_shared<const Variant>(
-        *loader.open(*read_model_folder(options_.repository, model), 1));
+    Variant variant = *loader.open(*read_model_folder(options_.repository, model), 1);
+    variant.profile = pace;
+    variant_ = std::make_shared<const Variant>(std::move(variant));
     FERMATA_CHECK(executor_->load(variant_).ok());
   }
 
@@ -49,6 +52,12 @@ class OneModel {
   }
 
  private:
+  static EngineOptions options_of(ExecutorKind kind) {
+    EngineOptions options = options_for(data_folder() + "/repository");
+    options.workers.executor = kind;
+    return options;
+  }
+
   EngineOptions options_;
   std::unique_ptr<ExecutorFactory> executors_;
   std::shared_ptr<Executor> executor_;
@@ -70,6 +79,36 @@ TEST(OnnxExecutor, ABatchIsPutTogetherAndTakenApart) {
   EXPECT_THAT((*result.parts[1])[0].shape, ElementsAre(2, 1));
   EXPECT_EQ((*result.parts[0])[0].data.owner, (*result.parts[2])[0].data.owner)
       << "parts are views of one output";
+}
+
+Profile pace_of(double alpha_ms) {
+  Profile profile;
+  for (const uint32_t b : {1u, 64u}) {
+    const double ms = alpha_ms * b;
+    profile.batches[b] = {1, ms, ms, ms, ms};
+  }
+  fit(profile);
+  return profile;
+}
+
+TEST(PacedExecutor, AnswersWhatTheModelDoesInTheTimeThatTheProfileSays) {
+  OneModel model("gather", ExecutorKind::kPaced, pace_of(10));
+  const Time before = monotonic_now();
+  const BatchResult result = model.run({{index({1})}, {index({2, 3})}, {index({99})}});
+  EXPECT_GE(monotonic_now() - before, result.total());
+  EXPECT_GE(result.total(), Duration::millis(40));
+  ASSERT_EQ(result.parts.size(), 3u);
+  EXPECT_THAT(values<float>((*result.parts[1])[0]), ElementsAre(20, 30));
+  EXPECT_FALSE(result.parts[2].ok());
+}
+
+TEST(PacedExecutor, WaitsForAModelThatIsSlowerThanItsProfileOrHasNone) {
+  for (const Profile& pace : {pace_of(1e-6), Profile()}) {
+    OneModel model("gather", ExecutorKind::kPaced, pace);
+    const BatchResult result = model.run({{index({1})}});
+    EXPECT_GT(result.run, Duration::micros(1));
+    EXPECT_THAT(values<float>((*result.parts[0])[0]), ElementsAre(10));
+  }
 }
 
 TEST(OnnxExecutor, OneBadItemFailsAlone) {

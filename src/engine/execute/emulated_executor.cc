@@ -85,37 +85,55 @@ std::vector<Tensor> answer(const Signature& signature, const BatchPart& part) {
 
 struct Emulated {
   std::shared_ptr<const Variant> variant;
-  std::shared_ptr<const LatencyTable> latency;
+  std::shared_ptr<const LatencyTable> latency;  // null: as long as `inner` takes
 };
 
 class EmulatedExecutor : public Executor {
  public:
-  EmulatedExecutor(std::shared_ptr<Timer> timer, uint32_t type)
-      : timer_(std::move(timer)), type_(type) {}
+  EmulatedExecutor(std::shared_ptr<Timer> timer, uint32_t type, std::shared_ptr<Executor> inner)
+      : timer_(std::move(timer)), type_(type), inner_(std::move(inner)) {}
 
   absl::Status load(std::shared_ptr<const Variant> variant) override {
     const Profile& profile = variant->profile_on(type_);
-    if (!profile.measured()) {
+    if (!profile.measured() && inner_ == nullptr) {
       return invalid("model '{}': an emulated worker needs profile.json beside the model",
                      variant->model);
     }
-    ASSIGN_OR_RETURN(auto latency,
-                     LatencyTable::make(latency_at(profile, 0.5), variant->signature.max_batch));
+    std::shared_ptr<const LatencyTable> latency;
+    if (profile.measured()) {
+      ASSIGN_OR_RETURN(latency,
+                       LatencyTable::make(latency_at(profile, 0.5), variant->signature.max_batch));
+    }
+    if (inner_ != nullptr) RETURN_IF_ERROR(inner_->load(variant));
     const std::lock_guard lock(mutex_);
     variants_[variant->id] = {variant, std::move(latency)};
     return absl::OkStatus();
   }
 
   void unload(VariantId id) override {
+    if (inner_ != nullptr) inner_->unload(id);
     const std::lock_guard lock(mutex_);
     variants_.erase(id);
   }
 
   void run(BatchRun batch) override {
     const Emulated emulated = find(batch.variant);
+    if (emulated.latency == nullptr) return inner_->run(std::move(batch));
     const Time start = std::max(monotonic_now(), busy_until_);
     const Duration took = (*emulated.latency)(items_of(batch.parts));
     busy_until_ = start + took;
+    if (inner_ != nullptr) {
+      batch.done = [timer = timer_, start, took,
+                    done = std::move(batch.done)](BatchResult result) mutable {
+        result.started = start;
+        result.run = std::max(took, monotonic_now() - start);
+        result.input = result.output = Duration();
+        timer->set(start + took, [done = std::move(done), result = std::move(result)]() mutable {
+          done(std::move(result));
+        });
+      };
+      return inner_->run(std::move(batch));
+    }
     timer_->set(busy_until_, [batch = std::move(batch), emulated, start, took]() mutable {
       BatchResult result{.started = start, .run = took};
       for (const BatchPart& part : batch.parts) {
@@ -123,6 +141,19 @@ class EmulatedExecutor : public Executor {
       }
       batch.done(std::move(result));
     });
+  }
+
+  void terminate() override {
+    if (inner_ != nullptr) inner_->terminate();
+  }
+  void end_soon(Duration limit) override {
+    if (inner_ != nullptr) inner_->end_soon(limit);
+  }
+  RunHealth health() const override {
+    return inner_ != nullptr ? inner_->health() : Executor::health();
+  }
+  void pin(const std::vector<uint32_t>& processors) override {
+    if (inner_ != nullptr) inner_->pin(processors);
   }
 
  private:
@@ -135,27 +166,32 @@ class EmulatedExecutor : public Executor {
 
   const std::shared_ptr<Timer> timer_;
   const uint32_t type_;
-  Time busy_until_;  // of the one thread that calls run()
+  const std::shared_ptr<Executor> inner_;  // null: zeros are answered
+  Time busy_until_;                        // of the one thread that calls run()
   std::mutex mutex_;
   absl::flat_hash_map<VariantId, Emulated> variants_;
 };
 
 class EmulatedExecutors : public ExecutorFactory {
  public:
-  explicit EmulatedExecutors(uint32_t type) : type_(type) {}
+  EmulatedExecutors(uint32_t type, std::unique_ptr<ExecutorFactory> inner)
+      : type_(type), inner_(std::move(inner)) {}
   std::shared_ptr<Executor> make() override {
-    return std::make_unique<EmulatedExecutor>(timer_, type_);
+    return std::make_shared<EmulatedExecutor>(timer_, type_,
+                                              inner_ != nullptr ? inner_->make() : nullptr);
   }
 
  private:
   const uint32_t type_;
+  const std::unique_ptr<ExecutorFactory> inner_;
   std::shared_ptr<Timer> timer_ = std::make_shared<Timer>();
 };
 
 }  // namespace
 
-std::unique_ptr<ExecutorFactory> make_emulated_executors(uint32_t worker_type) {
-  return std::make_unique<EmulatedExecutors>(worker_type);
+std::unique_ptr<ExecutorFactory> make_emulated_executors(uint32_t worker_type,
+                                                         std::unique_ptr<ExecutorFactory> inner) {
+  return std::make_unique<EmulatedExecutors>(worker_type, std::move(inner));
 }
 
 }  // namespace fermata::engine

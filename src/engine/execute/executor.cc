@@ -3,6 +3,7 @@
 #include <future>
 #include <utility>
 
+#include "base/status.h"
 #include "engine/execute/emulated_executor.h"
 #include "engine/execute/onnx_executor.h"
 
@@ -20,6 +21,10 @@ absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_executors(const WorkerOpti
   switch (options.executor) {
     case ExecutorKind::kEmulated:
       return make_emulated_executors(type);
+    case ExecutorKind::kPaced: {
+      ASSIGN_OR_RETURN(auto real, make_onnx_executors(options.types[type]));
+      return make_emulated_executors(type, std::move(real));
+    }
     case ExecutorKind::kOnnxRuntime:
       break;
   }

@@ -167,7 +167,7 @@ absl::StatusOr<std::optional<Profile>> Loader::written(const ModelFolder& folder
                                                        const std::optional<Profile>& common,
                                                        uint32_t type) const {
   const WorkerType& worker = options_.workers.types[type];
-  const bool emulated = options_.workers.executor == ExecutorKind::kEmulated;
+  const bool emulated = options_.workers.executor != ExecutorKind::kOnnxRuntime;
   const auto fits = [&](const Profile& profile, const std::filesystem::path& file) {
     if (emulated || (profile.provider == worker.provider && profile.threads == worker.threads)) {
       return true;

@@ -26,7 +26,7 @@ class ResidentExecutor final : public Executor {
   ResidentExecutor(std::shared_ptr<Executor> inner, const WorkerOptions& options, uint32_t type)
       : limit_mb_(options.types[type].memory_mb),
         type_(type),
-        emulated_(options.executor == ExecutorKind::kEmulated),
+        emulated_(options.executor != ExecutorKind::kOnnxRuntime),
         inner_(std::move(inner)),
         loader_(1, 2,
                 [this](absl::Span<Load> loads) {

@@ -123,8 +123,8 @@ engine::WorkerOptions worker_options(Reader reader) {
   if (!reader.present()) return options;
   ObjectReader fields = reader.object();
   // In the order of ExecutorKind.
-  options.executor =
-      static_cast<engine::ExecutorKind>(fields["executor"].choice({"onnxruntime", "emulated"}, 0));
+  options.executor = static_cast<engine::ExecutorKind>(
+      fields["executor"].choice({"onnxruntime", "emulated", "paced"}, 0));
   if (Reader types = fields["types"]; types.present()) {
     options.types = worker_types(types);  // and none of the fields beside it that each type has
   } else {
