@@ -120,9 +120,9 @@ def configuration(repository, name, policy, **how):
             "workers": {"count": len(about["models"]), "threads": 1}, "services": {name: service}}
 
 
-def link(repository, name):
-    """Fills a folder with those models of the zoo that the ensemble needs."""
-    models = [*profile(name)["models"], *(["scans-stacking"] if "stacked" in name else []),
+def link(repository, name, paced=False):
+    """Fills a folder with those models of the zoo that the ensemble needs; `paced`: base models come otherwise."""
+    models = [*([] if paced else profile(name)["models"]), *(["scans-stacking"] if "stacked" in name else []),
               *(f"{name}-{network}" for network in NETWORKS)]
     for model in models:
         os.symlink(ZOO / "repository" / model, pathlib.Path(repository) / model)

@@ -23,23 +23,29 @@ def free_ports(count):
         return [s.getsockname()[1] for s in sockets]
 
 
-def emulated_model(repository, name, alpha_ms, beta_ms, max_batch):
-    """Adds a model that takes alpha * items + beta by the clock, whatever the machine."""
+def write_profile(model, ms, **about):
+    """`ms` by batch size, at least two; `about`: what it says besides."""
+    batches = {str(size): {"runs": 1, "p50_ms": took, "p90_ms": took, "p99_ms": took, "mean_ms": took}
+               for size, took in ms.items()}
+    least, most = (f(map(int, ms)) for f in (min, max))
+    first, last = (batches[str(size)]["p50_ms"] for size in (least, most))
+    alpha = max(0.0, (last - first) / (most - least))
+    beta = max(0.0, first - alpha * least)
+    (model / "profile.json").write_text(json.dumps(
+        {"format": 1, "version": 1, "model": model.name, "model_version": "1", "batches": batches,
+         "linear_ms": {"alpha": alpha, "beta": beta, "error": 0.0},
+         "quadratic_ms": {"a": 0.0, "b": alpha, "c": beta, "error": 0.0}} | about))
+
+
+def emulated_model(repository, name, alpha_ms, beta_ms, max_batch, **about):
+    """Adds a model that takes alpha * items + beta by the clock, whatever the machine; `about`: what its profile says besides."""
     model = repository / name
     (model / "1").mkdir(parents=True)
     (model / "config.pbtxt").write_text(
         f"max_batch_size: {max_batch}\n"
         'input { name: "x" data_type: TYPE_FP32 dims: 64 }\n'
         'output { name: "y" data_type: TYPE_FP32 dims: 10 }\n')
-    batches = {}
-    for items in (1, max_batch):
-        ms = alpha_ms * items + beta_ms
-        batches[str(items)] = {"runs": 1, "p50_ms": ms, "p90_ms": ms, "p99_ms": ms, "mean_ms": ms}
-    line = {"alpha": alpha_ms, "beta": beta_ms, "error": 0.0}
-    curve = {"a": 0.0, "b": alpha_ms, "c": beta_ms, "error": 0.0}
-    (model / "profile.json").write_text(json.dumps(
-        {"format": 1, "version": 1, "model": name, "model_version": "1",
-         "batches": batches, "linear_ms": line, "quadratic_ms": curve}))
+    write_profile(model, {items: alpha_ms * items + beta_ms for items in (1, max_batch)}, **about)
 
 
 def cpu_seconds(pid):

@@ -8,8 +8,7 @@
     python3 bench/variants.py record       # only measures the variants
 
 `figures` records first: what the variants take, by the processor's clock, and what they answer, in
-bench/results/variants_records.json. `served` runs variants slowed, measures what these take, and
-keeps its results only where the machine was idle. Utility is the mean over offered requests of
+bench/results/variants_records.json. `served` serves variants at a slower pace than that. Utility is the mean over offered requests of
 whether the answer was right, times 1 - penalty of its lateness. Load 1 is what the most accurate
 variants alone bear on one worker, at their most efficient batches. Exits with 1 where a claim that
 is checked does not hold."""
@@ -35,7 +34,7 @@ def main():
     parser.add_argument("--only", nargs="*", choices=variants_figures.PARTS,
                         help="parts of the figures")
     parser.add_argument("--rounds", type=int, default=3, help="of what is served")
-    parser.add_argument("--seconds", type=float, default=1, help="a factor of how long loads last")
+    parser.add_argument("--seconds", type=float, default=1, help="specialists-served: tenths of a round")
     parser.add_argument("--quick", action="store_true",
                         help="of what is served one short round, which is not kept")
     arguments = parser.parse_args()
@@ -43,14 +42,14 @@ def main():
     if arguments.what == "record" or arguments.what == "figures" and not arguments.recorded:
         variants_zoo.record_all()
     if arguments.what == "served":
-        quick = {"rounds": 1, "seconds": 0.4, "keep": False}
+        quick = {"rounds": 1, "share": 0.1, "keep": False}
         failures = variants_served.served(**(quick if arguments.quick else {
-            "rounds": arguments.rounds, "seconds": arguments.seconds, "keep": True}))
+            "rounds": arguments.rounds, "share": 1, "keep": True}))
     elif arguments.what == "specialists":
         failures = list(variants_specialists.measure(arguments.recorded,
                                                      variants_figures.PAIRED * arguments.seeds))
     elif arguments.what == "specialists-served":
-        variants_specialists_served.measure(arguments.rounds, 10 * arguments.seconds, not arguments.quick)
+        failures = variants_specialists_served.measure(arguments.rounds, 10 * arguments.seconds, not arguments.quick)
     elif arguments.what == "figures":
         failures = variants_figures.all_of_them(variants_zoo.load(), arguments.seeds,
                                                 arguments.only)

@@ -38,10 +38,8 @@ POINTS, CLASSES, SPREAD = 1000, 10, 0.03  # of evidence; how far the recalls of 
 
 def repository(folder, kind):
     for name, (alpha_ms, beta_ms, accuracy) in MODELS[kind][1].items():
-        server.emulated_model(folder, name, alpha_ms, beta_ms, MAX_BATCH)
-        profile = folder / name / "profile.json"
         recall = (accuracy + numpy.linspace(-SPREAD, SPREAD, CLASSES)).tolist()
-        profile.write_text(json.dumps(json.loads(profile.read_text()) | {"accuracy": accuracy, "recall": recall}))
+        server.emulated_model(folder, name, alpha_ms, beta_ms, MAX_BATCH, accuracy=accuracy, recall=recall)
     random = numpy.random.default_rng(1)
     numpy.save(folder / "features.npy", random.random((POINTS, 64), numpy.float32))
     numpy.save(folder / "labels.npy", random.integers(CLASSES, size=POINTS))

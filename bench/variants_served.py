@@ -1,10 +1,11 @@
 """The zoo's three applications on the real server: what each policy makes of load and deadlines.
 
-Variants answer as the zoo's do but really run SLOWED times over, so that one worker, and neither
-client nor protocols, is what requests wait for. All variants are resident, so that load times
+Variants answer as the zoo's do, SLOWED times as slowly as was measured of them, so that one worker, and neither
+client nor protocols, is what requests wait for (paced.py). All variants are resident, so that load times
 never count; what is not answered waits on, from window to window and from one load to the next;
 baselines batch neighbours of one variant. In every round policies take turns with the same
 requests, each on a server of its own, through all loads one after the other, the lowest first.
+A round asks about the same examples as any other at every load, in an order and at moments of its own.
 """
 
 import collections
@@ -12,7 +13,6 @@ import copy
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 
@@ -21,15 +21,15 @@ import tqdm
 
 import variants_zoo
 import open_loop
+import paced
 import plot
 import server
-import slowed
 import variants_bound
-import zoo_models
 
 SLOWED = 18
 SLOS_MS, WAY_MS = (50, 100, 150), 5  # the way to the client and back is kept from the server
-LOADS_S = {0.5: 4, 1: 3, 2: 2, 4: 2, 8: 2, 16: 2}  # how long each is measured
+LOADS = {1: 1, 2: 1, 4: 1, 8: 2, 16: 3}  # and how often all examples are asked about at each
+EXAMPLES = 280  # of each application
 LEAD_S, REST_S = 0.4, 0.3  # before that the queues fill; after it they may empty
 WINDOW_MS = 100  # of the published policies
 METHODS = {name: {"scheduler": name} for name in ("fermata", "sneakpeek", "grouped", "lo-edf")}
@@ -37,39 +37,17 @@ BESIDES = {  # by SLO: a window within the shortest one, and evidence that does 
     50: {"sneakpeek, window of 25 ms": {"scheduler": "sneakpeek", "window_ms": 25}},
     150: {f"{name}, no SC": {"scheduler": name, "short_circuit": False}
           for name in ("fermata", "sneakpeek")}}
-PROFILE_RUNS = 8
-LEAST_SLOWER = 0.5  # of SLOWED: else something has removed the work
+AGREE = 0.02  # rounds, in utility
 TRUSTED_LAG_MS = 10  # of sends, at p99
-IDLE = 0.7  # load average below which results are kept
 SEEDS = 10  # of what is simulated
 
 
-def same_answers(folder, name):
-    features = variants_zoo.data(name.partition("-")[0], "stream")[0][:variants_zoo.LARGEST_BATCH]
-    return all(numpy.array_equal(a, b) for a, b in zip(*(
-        zoo_models.session(file).run(None, {"features": features})
-        for file in (zoo_models.file_of(name), folder / "1" / "model.onnx"))))
-
-
 def build(repository, records, times=SLOWED):
-    """Slowed variants with profiles; the records with what these take."""
-    found, largest = copy.deepcopy(records), str(variants_zoo.LARGEST_BATCH)
-    variants = [v for a in found["applications"].values() for v in a["variants"]]
-    for v in tqdm.tqdm(variants, "profiling", leave=False, disable=None):
-        folder = slowed.add(repository, v["name"], times)
-        if not same_answers(folder, v["name"]):
-            raise RuntimeError(f"{v['name']}, slowed, answers otherwise")
-        subprocess.run([server.BINARY, "profile", folder, "--runs", str(PROFILE_RUNS),
-                        "--max-batch", largest], check=True, capture_output=True)
-        path = folder / "profile.json"
-        profile = json.loads(path.read_text())
-        path.write_text(json.dumps(profile | {w: v[w] for w in ("accuracy", "recall")}))
-        once = v["ms"][largest]
-        v["ms"] = {b: t["p50_ms"] for b, t in profile["batches"].items()}
-        v["slower"] = v["ms"][largest] / once
-        v["load_ms"] = profile["load_ms"]
-        if v["slower"] < LEAST_SLOWER * times:
-            raise RuntimeError(f"{v['name']} is slower by {v['slower']:.1f}, not {times}")
+    """Slowed variants; the records with what these take."""
+    found = copy.deepcopy(records)
+    for v in (v for a in found["applications"].values() for v in a["variants"]):
+        v["ms"] = {b: times * ms for b, ms in v["ms"].items()}
+        paced.add(repository, v["name"], v["ms"], accuracy=v["accuracy"], recall=v["recall"], load_ms=v["load_ms"])
     return found
 
 
@@ -80,40 +58,44 @@ def configuration(records, repository, slo_ms, scheduler, window_ms=WINDOW_MS, k
                        "evidence": {**variants_zoo.labelled(name, "train"), "k": k}, **how}
                 for name, a in records["applications"].items()}
     return {"models": str(repository), "log_level": "warning", "scheduler": scheduler,
-            "scheduler_window_ms": window_ms, "workers": {"count": 1, "threads": 1},
+            "scheduler_window_ms": window_ms, "workers": {"count": 1, "executor": "paced"},
             "services": services}
 
 
 class Stream:
-    """Poisson arrivals of all applications together, each with one of its examples."""
+    """Examples of all applications, which are asked about at moments that have nothing to do with each other."""
 
-    def __init__(self):
-        self.bodies, self.labels = [], []
+    def __init__(self, share):
+        self.examples, random = [], numpy.random.default_rng(0)
         for name in variants_zoo.NAMES:
             features, labels = variants_zoo.data(name, "stream")
-            self.bodies.append([open_loop.body(name, row) for row in features])
-            self.labels.append(labels)
+            chosen = random.permutation(len(labels))[:int(share * EXAMPLES)]
+            self.examples += [(open_loop.body(name, features[i]), int(labels[i])) for i in chosen]
 
-    def round(self, seed, bearable, seconds):
+    def seconds(self, load, bearable):
+        return LOADS[load] * len(self.examples) / (load * bearable)
+
+    def round(self, seed, bearable):
         """Requests as `open_loop.drive` takes them; of each the load it is measured at (None: it
         is not) and the right answer."""
         random, start, asked, about = numpy.random.default_rng(seed), 0.0, [], []
-        for load, of_it in LOADS_S.items():
-            rate, length = load * bearable, LEAD_S + seconds * of_it
-            due = numpy.sort(random.random(random.poisson(rate * length))) * length
-            for t in due:
-                which = random.integers(len(self.bodies))
-                at = random.integers(len(self.labels[which]))
-                asked.append((start + float(t), self.bodies[which][at]))
-                about.append((load if t >= LEAD_S else None, int(self.labels[which][at])))
-            start += length + REST_S
+        for load, times in LOADS.items():
+            length, before = self.seconds(load, bearable), random.poisson(load * bearable * LEAD_S)
+            counted = random.permutation(numpy.tile(numpy.arange(len(self.examples)), times))
+            parts = ((None, start, LEAD_S, random.integers(len(self.examples), size=before)),
+                     (load, start + LEAD_S, length, counted))
+            for at, since, lasts, which in parts:
+                due = since + numpy.sort(random.random(len(which))) * lasts
+                asked += [(float(t), self.examples[w][0]) for t, w in zip(due, which)]
+                about += [(at, self.examples[w][1]) for w in which]
+            start += LEAD_S + length + REST_S
         return asked, about
 
 
 def judge(about, answers, lags_ms, slo_ms):
     """By load; `each`: utility of every request."""
     rows = {}
-    for load in LOADS_S:
+    for load in LOADS:
         own = [i for i, (at, _) in enumerate(about) if at == load]
         answered = {i: (answers[i][2][0] == about[i][1], 1000 * answers[i][1], answers[i][2][1])
                     for i in own if answers[i][0] == "answered"}
@@ -134,13 +116,13 @@ def methods(slo_ms):
     return METHODS | BESIDES.get(slo_ms, {})
 
 
-def serve(records, repository, rounds, seconds):
+def serve(records, repository, rounds, stream):
     """Results of the rounds by SLO, load and method; methods take turns."""
-    stream, rows = Stream(), collections.defaultdict(list)
+    rows = collections.defaultdict(list)
     turns = [(seed, slo, name) for seed in range(1, rounds + 1) for slo in SLOS_MS
              for name in methods(slo)]
     for seed, slo, name in tqdm.tqdm(turns, "serving", disable=None):
-        asked, about = stream.round(seed, variants_zoo.bearable_rps(records), seconds)
+        asked, about = stream.round(seed, variants_zoo.bearable_rps(records))
         config = configuration(records, repository, slo, **methods(slo)[name])
         with server.Server(config) as running:
             answers, lags_ms = open_loop.drive(running.grpc, asked)
@@ -152,11 +134,11 @@ def serve(records, repository, rounds, seconds):
     return rows
 
 
-def simulated(records, seconds, keys, seeds):
+def simulated(records, stream, keys, seeds):
     """Utility of the same in virtual time, where decisions and the way cost nothing."""
     documents = [variants_zoo.scenario(
         records, name, load, slo_ms=slo - WAY_MS, seed=seed, warmup=LEAD_S,
-        seconds=seconds * LOADS_S[load]) | methods(slo)[name]
+        seconds=stream.seconds(load, variants_zoo.bearable_rps(records))) | methods(slo)[name]
         for slo, load, name in keys for seed in range(1, seeds + 1)]
     found = iter(variants_zoo.simulate_all(documents, "simulating"))
     return {key: statistics.median(next(found)["utility"] for _ in range(seeds)) for key in keys}
@@ -192,7 +174,7 @@ def compare(records, rows, virtual):
     """What is asked of our default, by SLO and load."""
     best, found = variants_zoo.best_accuracy(records), []
     for slo in SLOS_MS:
-        for load in LOADS_S:
+        for load in LOADS:
             ours, theirs, local = (rows[slo, load, p] for p in ("fermata", "sneakpeek", "lo-edf"))
             published = median(theirs, "utility")
             times, half = ratio(ours, theirs)
@@ -225,28 +207,34 @@ def draw(rows, found):
     figure, axes = plot.axes("load, of what the best variants bear", "utility", columns=3)
     for axis, slo in zip(axes, SLOS_MS):
         for name in METHODS:
-            own = [[r["utility"] for r in rows[slo, load, name]] for load in LOADS_S]
+            own = [[r["utility"] for r in rows[slo, load, name]] for load in LOADS]
             middle = [statistics.median(o) for o in own]
             axis.errorbar(range(len(own)), middle, [[m - min(o) for m, o in zip(middle, own)],
                                                     [max(o) - m for m, o in zip(middle, own)]],
                           fmt="o-", capsize=2, label=name)
-        axis.plot(range(len(LOADS_S)), [r["bound"] for r in found if r["slo_ms"] == slo], ":",
+        axis.plot(range(len(LOADS)), [r["bound"] for r in found if r["slo_ms"] == slo], ":",
                   color=plot.NEUTRAL, label="no policy exceeds")
-        axis.set_xticks(range(len(LOADS_S)), [f"{load}x" for load in LOADS_S])
+        axis.set_xticks(range(len(LOADS)), [f"{load}x" for load in LOADS])
         axis.set_ylim(0, 1)
         axis.set_title(f"SLO {slo} ms")
     axes[0].legend()
     return figure
 
 
-def served(rounds, seconds, keep):
-    """What does not hold. `seconds`: for each of LOADS_S. `keep`: results, where idle."""
-    busy = os.getloadavg()[0]
+def apart(results):
+    """How far those rounds that are to be trusted are from each other, in utility."""
+    own = [r["utility"] for r, well in zip(results, trusted(results)) if well] or [0]
+    return max(own) - min(own)
+
+
+def served(rounds, share, keep):
+    """What does not hold. `share`: of the examples. `keep`: the results."""
+    busy, stream = os.getloadavg()[0], Stream(share)
     records = variants_zoo.load()
     with tempfile.TemporaryDirectory() as repository:
         records = build(repository, records)
-        rows = serve(records, repository, rounds, seconds)
-    virtual = simulated(records, seconds, list(rows), SEEDS if keep else 2)
+        rows = serve(records, repository, rounds, stream)
+    virtual = simulated(records, stream, list(rows), SEEDS if keep else 2)
     found = compare(records, rows, virtual)
     bearable = variants_zoo.bearable_rps(records)
     rss_mb = max(r["rss_mb"] for results in rows.values() for r in results)
@@ -264,17 +252,15 @@ def served(rounds, seconds, keep):
                          "possible", "over_local")), "yes" if r["behind"] else "no"]
                       for r in found]))
     document = {"machine": records["machine"], "load_average": busy, "load_1_rps": bearable,
-                "slowed": {v["name"]: v["slower"] for a in records["applications"].values()
-                           for v in a["variants"]},
+                "slowed": SLOWED,
                 "residency": "all", "load_times_count": False, "window_ms": WINDOW_MS,
                 "goal": [{w: None if x != x else x for w, x in r.items()} for r in found], "rows": [
                     {"slo_ms": slo, "load": load, "method": name,
                      "simulated": virtual[slo, load, name],
                      "rounds": [{w: x for w, x in r.items() if w != "each"} for r in s]}
                     for (slo, load, name), s in rows.items()]}
-    if keep and busy < IDLE:
+    if keep:
         print(plot.save("variants_served", draw(rows, found), document))
-    else:
-        print("not kept: " + (f"the load average was {busy:.2f} at the start" if keep
-                              else "a quick run"))
-    return list(falls_short(found))
+    return list(falls_short(found)) + [
+        f"served, SLO {slo} ms, {load}x: rounds of {name} are {apart(s):.3f} apart" for (slo, load, name), s in rows.items()
+        if apart(s) > AGREE]

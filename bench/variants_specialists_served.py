@@ -1,6 +1,6 @@
 """The zoo's `menu` on the real server, with a look at the data and without, while labels come in turns.
 
-Variants really run TIMES times over (variants_served says why). Policies and ways take turns with the
+Variants are TIMES times as slow (variants_served says why). Policies and ways take turns with the
 same requests, each on a server of its own."""
 
 import json
@@ -93,8 +93,12 @@ def measure(rounds, seconds, keep):
              for way, before in variants_specialists.STEPS.items() if way in WAYS}
     for what, (mean, half) in gains.items():
         print(f"{what}: {mean:+.3f} ± {half:.3f}")
+    utilities = {(policy, way): [r["utility"] for r in rows if (r["policy"], r["way"]) == (policy, way)]
+                 for policy in POLICIES for way in WAYS}
     if keep:
         record.write("variants_specialists_served", {
             "machine": records["machine"], "load_1_rps": variants_zoo.bearable_rps(records),
             "seconds": seconds, "stream": STREAM, "slo_ms": SLO_MS, "added": gains,
             "rows": [{w: x for w, x in r.items() if w != "each"} for r in rows]})
+    return [f"{policy}, {way}: rounds are {max(own) - min(own):.3f} apart" for (policy, way), own in utilities.items()
+            if max(own) - min(own) > variants_served.AGREE]

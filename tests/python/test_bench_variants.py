@@ -1,14 +1,12 @@
-"""What the benchmark of variants computes by itself: its bound, models that run several times, mixes of labels
+"""What the benchmark of variants computes by itself: its bound, models at a pace that is not theirs, mixes of labels
 and what evidence believes."""
 
 import json
-import shutil
 import subprocess
 import sys
 import types
 
 import numpy as np
-import onnx
 import pytest
 import tritonclient.grpc
 
@@ -16,17 +14,15 @@ from conftest import FERMATA, ROOT, ZOO, Server
 from tensors import infer
 
 sys.path.insert(0, str(ROOT / "bench"))
-import slowed  # noqa: E402
+import paced  # noqa: E402
 import variants_bound  # noqa: E402
 import variants_mixes  # noqa: E402
 
 CONFIG = """
 models: {models}
 listen: {{http: 0, grpc: 0, metrics: 0}}
-workers: {{count: 1, threads: 1}}
-services: {{once: {{model: once}}, slow: {{model: slow}}}}
+workers: {{count: 1, executor: {executor}}}
 """
-TIMES = 3
 NEVER_LATE_MS = 1e6
 
 
@@ -112,25 +108,28 @@ def test_no_policy_exceeds_the_bound(policy, rate):
     assert utility <= variants_bound.bound([a], rate, 60) + chance
 
 
-@pytest.mark.parametrize("name", ["handwriting-small", "wake-large"])
-def test_slowed_models_do_the_work_and_answer_the_same(tmp_path, name):
-    repository = tmp_path / "models"
-    slowed.add(repository, name, TIMES).rename(repository / "slow")
-    shutil.copytree(ZOO / "repository" / name, repository / "once")
-    for model in ("once", "slow"):
-        config = repository / model / "config.pbtxt"
-        config.write_text(config.read_text().replace(f'"{name}"', f'"{model}"'))
-    nodes = [len(onnx.load(repository / model / "1" / "model.onnx").graph.node)
-             for model in ("once", "slow")]
-    assert nodes[1] == TIMES * nodes[0] + 3 * (TIMES - 1)  # and what makes them wait in turn
-    features = np.load(ZOO / "data" / name.partition("-")[0] / "stream-features.npy")[:16]
-    served = Server(tmp_path, repository, CONFIG)
+def answered(folder, executor, models, name, features):
+    """What a server says, and for how long its worker was busy, in ns."""
+    folder.mkdir()
+    served = Server(folder, models, CONFIG.replace("{executor}", executor))
     with tritonclient.grpc.InferenceServerClient(served.grpc) as client:
         triton = types.SimpleNamespace(module=tritonclient.grpc, client=client)
-        answers = [infer(triton, model, {"features": features}) for model in ("once", "slow")]
+        answers = infer(triton, name, {"features": features})
+        model, = client.get_inference_statistics(name, as_json=True)["model_stats"]
     assert served.stop() == 0
+    return answers, int(model["inference_stats"]["compute_infer"]["ns"])
+
+
+@pytest.mark.parametrize("name", ["handwriting-small", "wake-large"])
+def test_models_at_another_pace_answer_the_same(tmp_path, name):
+    models = tmp_path / "models"
+    paced.add(models, name, {1: 20, 8: 40}, accuracy=0.5)
+    features = np.load(ZOO / "data" / name.partition("-")[0] / "stream-features.npy")[:16]
+    real, _ = answered(tmp_path / "real", "onnxruntime", models, name, features)
+    paced_ones, busy_ns = answered(tmp_path / "paced", "paced", models, name, features)
     for output in ("label", "probabilities"):
-        assert np.array_equal(answers[0][output], answers[1][output])
+        assert np.array_equal(real[output], paced_ones[output])
+    assert busy_ns >= 40e6  # batches of eight
 
 
 KNOW_USUAL = [1.0 if label in (1, 2) else 0.0 for label in range(10)]
