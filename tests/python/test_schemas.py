@@ -53,7 +53,7 @@ ENSEMBLE_POOL = {
     "queries": [{"id": "q1", "ensemble": "e", "arrival_ms": -5, "deadline_ms": 30, "utility": 0, "open": "a+b"},
                 {"id": "q2", "ensemble": "e", "arrival_ms": -9, "deadline_ms": None, "utility": 1, "has": "a",
                  "open": "b"}],
-    "last_price": 3, "last_style": 1, "try_all": False, "others_price": 0.5,
+    "last_price": 3, "last_style": 1, "last_tried": 4, "try_all": False, "others_price": 0.5,
 }
 PIPELINE = {
     "rate_rps": 20.0, "sla_ms": 600.0, "alpha": 2.0, "beta": 1.0, "delta": 1e-6, "accuracy": "pas",

@@ -67,6 +67,7 @@ PoolProblem PoolReader::read(Reader root, ObjectReader& fields) {
   const Reader ensembles = fields["ensembles"], queries = fields["queries"];
   problem_.last_price = static_cast<uint32_t>(fields["last_price"].integer(0, kMostPlays, 0));
   problem_.last_style = static_cast<uint32_t>(fields["last_style"].integer(0, kMostPlays, 0));
+  problem_.last_tried = static_cast<uint32_t>(fields["last_tried"].integer(0, kMostPlays, 0));
   problem_.try_all = fields["try_all"].boolean(true);
   problem_.others_price = fields["others_price"].between(0, kDearestInPool, 0.0);
   for (const Reader value : limited(ensembles, kMostPoolEnsembles)) {
@@ -251,6 +252,7 @@ Json to_document(const PoolProblem& problem) {
   for (const auto& q : problem.queries) out["queries"].push_back(write_pool_query(problem, q));
   out["last_price"] = problem.last_price;
   out["last_style"] = problem.last_style;
+  out["last_tried"] = problem.last_tried;
   out["try_all"] = problem.try_all;
   out["others_price"] = problem.others_price;
   return out;

@@ -52,9 +52,9 @@ struct PoolProblem {
   std::vector<Model> models;
   std::vector<Ensemble> ensembles;
   std::vector<Query> queries;  // by deadline
-  // Of the ways to play, see EnsembleLookahead: the one that was best last time, and whether all
-  // are tried or those beside it.
-  uint32_t last_price = 0, last_style = 0;
+  // Of the ways to play, see EnsembleLookahead: the one that was best last time, which of those
+  // beside it was tried last, and whether all are tried or some beside it.
+  uint32_t last_price = 0, last_style = 0, last_tried = 0;
   bool try_all = true;
   // What others lose without a second of a worker of the type that takes longest.
   double others_price = 0;

@@ -175,6 +175,7 @@ void EnsembleBatcher::read_problem(WorkerId worker, Time start, Time now) {
   problem_.others_price = price(pool_, offer_.key, now);
   problem_.last_price = planner_.last_price();
   problem_.last_style = planner_.last_style();
+  problem_.last_tried = planner_.last_tried();
   if (problem_.queries.empty()) return;
   problem_.try_all = decisions_++ % kAllEvery == 0;
   kept_.keep(problem_);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -24,13 +25,15 @@ namespace fermata::policy {
 // further than an SLO: what it takes is charged at the price at which the workers keep up.
 class EnsembleLookahead {
  public:
-  // Tries prices, and at each several ways to go by it: all, or those beside the last best one.
+  // Tries prices, and at each several ways to go by it: all, or the last best one and of those
+  // beside it as many as are quick to try, in turn.
   // O(ways * batches * models * queries). Two planners give the same plan. Valid until the next
   // call.
   const plan::PoolPlan& plan(const plan::PoolProblem& problem);
   // What the next problem has to say of them.
   uint32_t last_price() const { return static_cast<uint32_t>(price_); }
   uint32_t last_style() const { return static_cast<uint32_t>(style_); }
+  uint32_t last_tried() const { return static_cast<uint32_t>(next_); }
   static constexpr size_t kPricesTried = 19, kStylesTried = 4;
 
  private:
@@ -42,6 +45,7 @@ class EnsembleLookahead {
     plan::Subset open = 0, had = 0;
     bool real = true, serve_all = false;
     double least_price = 0, charged_price = 0;
+    uint32_t alike = 0;  // of alike_
     // Of one play:
     plan::Subset has = 0, named = 0;
     Time finish;
@@ -51,17 +55,26 @@ class EnsembleLookahead {
     double queries = 0;
     std::vector<double> seconds;  // by Subset
   };
-  struct NamedSubset {
-    const double* utility = nullptr;
-    plan::Subset open = 0, had = 0, subset = 0;
+  // Items that name the same, unless their deadlines bind them: they differ in nothing else.
+  struct Alike {
+    uint32_t first = 0;       // of items_
+    plan::Subset wanted = 0;  // in one play
+  };
+  // An item that waits for a model.
+  struct Wait {
+    Time arrival, deadline;
+    Time next;  // nobody from here on comes before
+    uint32_t item = 0;
+    plan::Subset bit = 0;  // the model's, in its ensemble
+    bool serve_all = false;
   };
   struct Model {
     const LatencyByType* latency = nullptr;
     double cost = 0;  // seconds of a worker for one task in a batch
     Duration alone;   // of one task, here, and wherever that is fastest
     Duration fastest;
-    // Of one play: items and their bit, by deadline; up to `gone` nothing can be on time any more.
-    std::vector<std::pair<uint32_t, uint32_t>> waiting;
+    // Of one play: by deadline; up to `gone` nothing can be on time any more, or has been taken.
+    std::vector<Wait> waiting;
     uint32_t gone = 0;
   };
   // How a play goes beside its price: which batch runs next, and whether a query only names subsets
@@ -74,63 +87,88 @@ class EnsembleLookahead {
       {false, false}, {true, false}, {false, true}, {true, true}};
   struct Move {
     uint32_t model = 0;
-    std::vector<uint32_t> places;  // in the model's waiting
+    uint32_t from = 0;  // of seen_
     Duration run;
     double rank = 0;  // the least is taken
+  };
+  struct Seen {
+    uint32_t place = 0;  // in the model's waiting
+    int64_t before = 0;  // what those before it earn
   };
 
   void read();
   void read_expected(uint32_t ensemble);
+  void find_alike();
   void price_models();
   void price_items();
   double sustained_price();
   double work(double price) const;
-  void consider(size_t price, size_t style);
-  double play(double price, Style style);
+  // Whether it was played: the same may have been before.
+  bool consider(size_t price, size_t style);
+  bool consider_beside(size_t price, size_t style, size_t way);
+  double play(Style style);
   const LatencyTable& latency(const Model& model, uint32_t worker) const {
     return model.latency->on(problem_->workers[worker].type);
   }
   const std::vector<uint32_t>& models_of(const Item& item) const {
     return problem_->ensembles[item.ensemble].models;
   }
-  void forget_named();
-  void name_subsets(double price);
-  void name(uint32_t item, plan::Subset subset);
+  // What everybody names, into named_; false where that has been played in this way.
+  bool name_subsets(double price, Style style);
+  void set_waiting();
+  void clear_waiting();
+  void wait_for(uint32_t item, plan::Subset subset);
   bool name_for_nothing(Time now);
-  bool best_move(uint32_t worker, Time now);
-  bool move_of(uint32_t model, uint32_t worker, Time now, size_t from);
   // Late already where all are served: it gets some answer before anything else runs, or it might
   // wait forever for those that are worth more.
   bool is_late(const Item& item) const { return item.deadline <= start_; }
   // What earns it most at this price in so much time; empty where nothing earns anything.
   plan::Subset best_subset(const Item& item, plan::Subset had, double price, Duration most) const;
-  plan::Subset best_subset_of_alike(const Item& item, plan::Subset had, double price);
-  bool is_bound(const Item& item) const;
+  bool is_bound(const Item& item, Style style) const;
   Duration room(const Item& item) const;
   plan::Subset cheapest(const Item& item) const;
+
+  bool best_move(uint32_t worker, Time now);
+  void moves_of(uint32_t model, uint32_t worker, Time now);
+  void consider(const Move& move);
+  void see(Model& model, const LatencyTable& latency, Time now, size_t most);
+  void take(const Model& model, size_t from, const LatencyTable& latency, Time now);
+  void sum_earned(const Model& model, Time now);
+  double urgency(const Wait& head, Time now, Duration run) const;
   double worth(const Item& item, plan::Subset more, Time finish) const;
   Time run(uint32_t worker, Time now);
-  bool is_gone(const Item& item, const Model& model, Time now) const;
+  void forget_taken(Model& model);
+  bool may_be_late(const Wait& wait) const { return wait.serve_all && items_[wait.item].has == 0; }
   Time next_arrival(Time after);
 
   const plan::PoolProblem* problem_ = nullptr;
   Time start_;
   std::vector<Item> items_;
-  std::vector<uint32_t> by_deadline_;         // items, those of a deadline as they stand there
-  std::vector<Model> models_;                 // as the problem has them
-  std::vector<std::vector<Duration>> alone_;  // by ensemble and Subset: one task of each, in turn
-  std::vector<ToCome> to_come_;               // by ensemble
-  double dearest_ = 0;                        // the price beyond which nothing is worth it
+  std::vector<uint32_t> by_deadline_;  // items, those of a deadline as they stand there
+  std::vector<Model> models_;          // as the problem has them
+  // By ensemble and Subset: one task of each in turn, alone, and its share of batches.
+  std::vector<std::vector<Duration>> alone_;
+  std::vector<std::vector<double>> cost_;
+  std::vector<Alike> alike_;
+  std::vector<ToCome> to_come_;  // by ensemble
+  double dearest_ = 0;           // the price beyond which nothing is worth it
   WorkerTime time_;
   Play play_;
-  std::vector<Time> arrivals_;      // of expected items, in order, and
-  size_t arrived_ = 0;              // those that have come in one play
-  std::vector<NamedSubset> named_;  // in one play
-  Move move_, best_move_;
+  std::vector<Time> arrivals_;       // of expected items, in order, and
+  size_t arrived_ = 0;               // those that have come in one play
+  std::vector<plan::Subset> named_;  // in one play, by by_deadline_
+  // The same of all that have been played, by by_earnings: the price counts for nothing else.
+  std::array<std::vector<plan::Subset>, 2> played_names_;
+  std::vector<Seen> seen_;       // of one model's waiting
+  std::vector<uint32_t> taken_;  // places of the batch that runs
+  Move best_move_;
+  bool found_ = false;  // best_move_
   Style playing_;
+  bool any_serve_all_ = false;
   bool started_ = false;  // the worker has its first batch in this play
   plan::PoolPlan played_, best_;
   size_t price_ = 0, style_ = 0;  // of the best plan
+  size_t next_ = 0;               // of the ways beside, that was tried last
 };
 
 }  // namespace fermata::policy

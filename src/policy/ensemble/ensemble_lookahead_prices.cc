@@ -23,11 +23,15 @@ void EnsembleLookahead::price_models() {
   }
   dearest_ = cheapest > 0 ? 1 / cheapest : 1;
   alone_.resize(problem_->ensembles.size());
+  cost_.resize(alone_.size());
   for (size_t e = 0; e < alone_.size(); ++e) {
     const auto& own = problem_->ensembles[e].models;
     alone_[e].assign(size_t{1} << own.size(), Duration());
+    cost_[e].assign(alone_[e].size(), 0);
     for (plan::Subset s = 1; s < alone_[e].size(); ++s) {
-      alone_[e][s] = alone_[e][s & (s - 1)] + models_[own[std::countr_zero(s)]].alone;
+      const Model& model = models_[own[std::countr_zero(s)]];
+      alone_[e][s] = alone_[e][s & (s - 1)] + model.alone;
+      cost_[e][s] = cost_[e][s & (s - 1)] + model.cost;
     }
   }
 }
