@@ -190,6 +190,14 @@ TEST(EnsembleLookahead, OthersPriceLeavesAnAnswerToEveryEnsemble) {
   EXPECT_THAT(d.planned(1e6), ElementsAre(0b01u, 0b01u));
 }
 
+// What a model that has failed would have earned says nothing of what the others do.
+TEST(EnsembleLookahead, OthersPriceLeavesAnAnswerWhereTheCheapestModelHasFailed) {
+  Dear d;
+  d.problem.ensembles[0].company = 1;
+  d.problem.queries[0].open = 0b10;
+  EXPECT_THAT(d.planned(1e6), ElementsAre(0b10u));
+}
+
 // What is expected within an SLO leaves time for both models. What comes all the time does not: the
 // time goes to the half of the queries to whom the second model adds more.
 TEST(EnsembleLookahead, TimeCostsWhatKeepsTheWorkersUpWithTheLoad) {

@@ -36,7 +36,7 @@ void EnsembleLookahead::price_models() {
   }
 }
 
-// Each by what its own row says that a model alone earns.
+// Each by what its own row says that a model alone earns, of those that have not failed.
 void EnsembleLookahead::price_items() {
   const double asked = std::max(time_.others(), sustained_price());
   if (asked == 0) return;
@@ -44,6 +44,7 @@ void EnsembleLookahead::price_items() {
     const std::vector<uint32_t>& own = models_of(item);
     double earns = 0;
     for (size_t k = 0; k < own.size(); ++k) {
+      if (((item.open | item.had) >> k & 1) == 0) continue;
       const double seconds = std::max(models_[own[k]].alone, kTick).seconds();
       earns = std::max(earns, item.utility[size_t{1} << k] / seconds);
     }
