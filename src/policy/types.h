@@ -42,6 +42,9 @@ struct Outlook {
   // What they are worth a second that lately are lost, and were not if there were more workers.
   double lost = 0;
   Duration slack = Duration::infinite();  // how long one that comes can wait before it must start
+  // Of rate, those that can wait more than twice as long, and how long on average.
+  double patient = 0;
+  Duration patience;
   uint32_t waiting = 0;                   // items with a deadline, that may be in time
   Time first_by, last_by;                 // of these, when the first and the last must start, alone
 };

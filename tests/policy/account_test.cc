@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "by_hand.h"
 #include "hand.h"
 #include "policy/pool/pool_ranker.h"
@@ -231,11 +233,9 @@ TEST(ServiceDemand, ForgetsServicesThatNobodyAsksAnyMore) {
   for (int i = 0; i < 100; ++i) come(tight, i * 10, 20);
   for (int i = 0; i < 1000; ++i) come(loose, i * 10, 200);
   const auto both = [&](double now_ms) {
-    Outlook all;
     const Duration alone = Duration::millis(5), share = Duration::millis(2);
-    merge(all, tight.outlook(alone, share), at_ms(now_ms));
-    merge(all, loose.outlook(alone, share), at_ms(now_ms));
-    return all;
+    const std::array each = {loose.outlook(alone, share), tight.outlook(alone, share)};
+    return merged(each, at_ms(now_ms));
   };
   ServiceDemand once, hopeless, nobody;
   come(once, 0, 50);
@@ -249,6 +249,16 @@ TEST(ServiceDemand, ForgetsServicesThatNobodyAsksAnyMore) {
   EXPECT_NEAR(both(10'000).load, 0.2, 0.01);
   come(tight, 10'010, 20);
   EXPECT_EQ(both(10'010).slack, Duration::millis(15));
+}
+
+// A thousand a second that can wait for a second, and one a second that has 10 ms.
+TEST_F(Account, FewWhoCannotWaitDoNotSpeakForManyWhoCan) {
+  Outlook many{.rate = 1000, .seen = at_ms(0), .slack = Duration::seconds(1)};
+  Outlook few{.rate = 1, .seen = at_ms(0), .slack = Duration::millis(10)};
+  other_.outlook = merged(std::array{many, few}, at_ms(0));
+  view_.set_offer(other_);
+  EXPECT_NEAR(late(0, 100), 0.09, 1e-9);
+  EXPECT_NEAR(late(0, 1100), 1.09 + 100, 1e-6);
 }
 
 }  // namespace

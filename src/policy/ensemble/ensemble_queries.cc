@@ -81,15 +81,15 @@ Duration EnsembleQueries::fastest(const Ensemble& ensemble, uint32_t items) cons
 }
 
 Outlook EnsembleQueries::outlook(Time now) const {
-  Outlook all;
+  std::vector<Outlook> each;
   for (const Ensemble& ensemble : ensembles_) {
     Duration share = Duration::infinite();
     for (const KeyId model : ensemble.info.models) {
       share = std::min(share, share_of_batch(slowest(model), ensemble.demand.slo()));
     }
-    merge(all, ensemble.demand.outlook(fastest(ensemble), share), now);
+    each.push_back(ensemble.demand.outlook(fastest(ensemble), share));
   }
-  return all;
+  return merged(each, now);
 }
 
 EnsembleQueries::Query* EnsembleQueries::find(JobId job) {

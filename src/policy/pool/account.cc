@@ -66,7 +66,9 @@ double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Tim
     const Duration short_of = until - start - outlook.slack;
     if (short_of > Duration()) {
       const double rate = expected_rate(outlook, start);
-      late += rate * short_of.seconds();
+      const double patient = outlook.patient > 0 ? rate * outlook.patient / outlook.rate : 0;
+      late += (rate - patient) * short_of.seconds() +
+              patient * std::max(0.0, (until - start - outlook.patience).seconds());
       offered += rate * outlook.alone.seconds();
     }
     if (offer.items > 0 && !offer.patient) {

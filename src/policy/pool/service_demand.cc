@@ -35,15 +35,27 @@ Duration share_of_batch(const LatencyTable& latency, Duration slo) {
   return latency(items) / items;
 }
 
-void merge(Outlook& all, const Outlook& one, Time now) {
-  if (one.slack.is_infinite() || !has_come_lately(one, now)) return;
-  const double rate = all.rate + one.rate;
-  const double part = rate > 0 ? one.rate / rate : 1;
-  all.alone += (one.alone - all.alone).scaled(part);
-  all.rate = rate;
-  all.seen = std::max(all.seen, one.seen);
-  all.load += one.load;
-  all.slack = std::min(all.slack, one.slack);
+Outlook merged(std::span<const Outlook> services, Time now) {
+  const auto counts = [&](const Outlook& one) {
+    return !one.slack.is_infinite() && has_come_lately(one, now);
+  };
+  Outlook all;
+  for (const Outlook& one : services) {
+    if (counts(one)) all.slack = std::min(all.slack, one.slack);
+  }
+  double wait = 0;
+  for (const Outlook& one : services) {
+    if (!counts(one)) continue;
+    all.rate += one.rate;
+    all.alone += (one.alone - all.alone).scaled(all.rate > 0 ? one.rate / all.rate : 1);
+    all.seen = std::max(all.seen, one.seen);
+    all.load += one.load;
+    if (one.slack <= all.slack * 2) continue;
+    all.patient += one.rate;
+    wait += one.rate * one.slack.seconds();
+  }
+  if (all.patient > 0) all.patience = Duration::from_seconds(wait / all.patient);
+  return all;
 }
 
 }  // namespace fermata::policy

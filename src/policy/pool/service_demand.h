@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "estimate/rate.h"
 #include "model/latency.h"
 #include "policy/types.h"
@@ -10,7 +12,7 @@ namespace fermata::policy {
 class ServiceDemand {
  public:
   void count(const Task& task, Time now);  // each that comes; O(1) amortised
-  double rate_rps(Time now) const;  // 0: they come no more
+  double rate_rps(Time now) const;         // 0: they come no more
   // What those that came lately had until their deadlines; infinite where none has come.
   Duration slo() const { return slo_; }
   // For the pool's account; one runs for `alone` at least, and for `share` of a batch as large as a
@@ -27,8 +29,7 @@ class ServiceDemand {
 // in time with the next. O(log max_batch).
 Duration share_of_batch(const LatencyTable& latency, Duration slo);
 
-// Adds one more service of an offer that is made for several. Those that nobody comes to any more
-// do not count.
-void merge(Outlook& all, const Outlook& one, Time now);
+// Of an offer that is made for several services. Those that nobody comes to any more do not count.
+Outlook merged(std::span<const Outlook> services, Time now);
 
 }  // namespace fermata::policy

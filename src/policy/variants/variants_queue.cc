@@ -168,7 +168,7 @@ double VariantsQueue::rate_rps(uint32_t service, Time now) {
 }
 
 Outlook VariantsQueue::outlook(Time now) const {
-  Outlook all;
+  std::vector<Outlook> each;
   for (uint32_t a = 0; a < services_.size(); ++a) {
     const Service& known = services_[a];
     Duration share = known.fastest;
@@ -177,9 +177,9 @@ Outlook VariantsQueue::outlook(Time now) const {
         share = std::min(share, share_of_batch(*latency, known.demand.slo()));
       }
     }
-    merge(all, known.demand.outlook(known.fastest, share), now);
+    each.push_back(known.demand.outlook(known.fastest, share));
   }
-  return all;
+  return merged(each, now);
 }
 
 void VariantsQueue::add_pool(plan::GroupProblem& problem) const {
