@@ -15,8 +15,10 @@ Answer SharedBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   Answer answer{grant.worker, false, grant.free_at};
   if (grant.epoch != epoch_) return answer;
   ++epoch_;
-  limit_ = std::min(grant.until, needed_by(pool_, offer_.key, grant.worker, now));
-  answer.started = decide(grant, std::max(now + delay_(1), grant.free_at), now, out);
+  const Time start = std::max(now + delay_(1), grant.free_at);
+  granted_ = {grant.worker_type, start, grant.until,
+              needed_by(pool_, offer_.key, grant.worker, now), next_free(pool_, grant.worker)};
+  answer.started = decide(grant, start, now, out);
   if (answer.started) {
     answer.free_at = out.bound.back().finish;
     declined_.used();
@@ -55,7 +57,15 @@ void SharedBatcher::set_waiting(size_t items, Time first_by, Time last_by) {
 
 uint32_t SharedBatcher::fitting(const LatencyTable& latency, uint32_t items, Time finish) const {
   const Time without = finish - latency(items);
-  while (items > 1 && without + latency(items) > limit_) --items;
+  const auto makes_late = [&](Time end) {
+    return end <= granted_.needed_by ? 0
+                                     : made_late(pool_, offer_.key, granted_.type, granted_.start,
+                                                 std::min(end, granted_.next), 0);
+  };
+  for (; items > 1; --items) {
+    const Time end = without + latency(items);
+    if (end <= granted_.until && makes_late(end) <= kNegligible * items) break;
+  }
   return items;
 }
 

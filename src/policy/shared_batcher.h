@@ -63,20 +63,30 @@ class SharedBatcher : public Batcher {
   }
   // Of those that wait with a deadline, and the first and last moments to start them.
   void set_waiting(size_t items, Time first_by, Time last_by);
-  // How many of a batch's items that would end then it may have to end by limit_; at least one.
+  // How many of a batch's items that would end then it may have; at least one. As few as make
+  // nobody late who needs the worker before.
   uint32_t fitting(const LatencyTable& latency, uint32_t items, Time finish) const;
 
   const PoolView& pool_;
   DelayBound delay_;
   Offer offer_;
   DeclinedTypes declined_;
-  Time limit_ = Time::infinite();  // of the batch that is decided: others need the worker then
 
  private:
+  // For the batch that is decided.
+  struct Granted {
+    uint32_t type = 0;
+    Time start;
+    Time until = Time::infinite();      // it must not run on
+    Time needed_by = Time::infinite();  // others may be late from then on, until
+    Time next;                          // another worker is free
+  };
+
   // Batches begin whenever a worker is free and may be long: others who wait for their last moment
   // to start would find no worker then, as among bursts.
   static constexpr double kAtAnyTime = 1;
 
+  Granted granted_;
   uint64_t epoch_ = 0;
   Time expected_until_;  // see Outlook
 };

@@ -236,21 +236,28 @@ TEST(Variants, WithoutADeadlineTheyKeepNobodyWaiting) {
 }
 
 // A batch of all ten would take 24 ms of the only worker; plain requests, which have 16 ms from
-// their arrival on until they must start, have come lately. Six take 16 ms.
+// their arrival on until they must start, have come lately. Six take 16 ms. One in half a second is
+// not worth that.
 TEST(Variants, LeaveAWorkerInTimeForServicesOfOneModel) {
-  for (const bool plain_comes : {true, false}) {
+  for (const double gap_ms : {10, 500, 0}) {
     FermataHand h;
     const KeyId app = h.service({h.variant(2, 4, 0.9)});
     const KeyId plain = h.key(0, 4, 20, 1);
     const WorkerId w = h.worker();
-    h.arrive(plain_comes ? plain : app, 0, 20);
+    double now = 0;
+    for (int i = 0; i < 100 && gap_ms > 0; ++i, now += gap_ms) {
+      h.arrive(plain, now, 20);
+      h.batch();
+      h.freed(w, now + 4);
+    }
+    h.arrive(gap_ms > 0 ? plain : app, now, 20);
     h.batch();
-    for (int i = 0; i < 10; ++i) h.arrive(app, 1, 200 + i);
-    h.freed(w, 6);
+    for (int i = 0; i < 10; ++i) h.arrive(app, now + 1, 200 + i);
+    h.freed(w, now + 6);
     const Batch b = h.batch();
-    EXPECT_EQ(b.items, plain_comes ? 6u : 10u);
-    EXPECT_EQ(b.finish, at_ms(plain_comes ? 22 : 30));
-    EXPECT_EQ(b.tasks[0].deadline, at_ms(201));
+    EXPECT_EQ(b.items, gap_ms == 10 ? 6u : 10u);
+    EXPECT_EQ(b.finish, at_ms(now + (gap_ms == 10 ? 22 : 30)));
+    EXPECT_EQ(b.tasks[0].deadline, at_ms(now + 201));
     EXPECT_EQ(h.scheduler->waiting_items(app), 10u - b.items);
   }
 }

@@ -109,6 +109,16 @@ Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   return now + slack;
 }
 
+Time next_free(const PoolView& view, WorkerId worker) {
+  Time next = Time::infinite();
+  for (uint32_t w = 0; w < view.workers().size(); ++w) {
+    const WorkerView& other = view.workers()[w];
+    if (w == worker.index() || other.away || other.type != view.worker(worker).type) continue;
+    next = std::min(next, other.free_at);
+  }
+  return next;
+}
+
 Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   const Duration slack = tightest(view, key, now);
   if (slack.is_infinite()) return Time::infinite();

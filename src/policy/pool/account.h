@@ -4,6 +4,9 @@
 
 namespace fermata::policy {
 
+// Items made late, by item of a batch, that nobody leaves time for. docs/policies.md says why.
+inline constexpr double kNegligible = 0.005;
+
 // Whether more may still come: until a second after the last, or three of their gaps.
 bool has_come_lately(const Outlook& outlook, Time now);
 
@@ -26,6 +29,9 @@ Load load(const PoolView& view, Time now);
 // which it is worth most, in items on time or their utility: a part of what that loses without it.
 // O(keys).
 double price(const PoolView& view, KeyId key, Time now);
+
+// When another worker of its type comes free. O(workers).
+Time next_free(const PoolView& view, WorkerId worker);
 
 // Until when a worker that is granted to `key` must be free again for those who are expected to
 // come to other keys, whose deadlines a longer run would cost; infinite where another worker of its

@@ -14,8 +14,7 @@ namespace {
 constexpr double kGrantWeight = 0.002;
 constexpr Duration kLoadEvery = Duration::millis(50);  // as often as rates change
 // fermata.h and docs/policies.md say what these stand for.
-constexpr double kNegligible = 0.005;  // items made late, by item of the batch
-constexpr uint32_t kMostLeft = 16;     // workers: with more, nobody is late
+constexpr uint32_t kMostLeft = 16;  // workers: with more, nobody is late
 
 }  // namespace
 
