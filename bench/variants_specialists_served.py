@@ -27,16 +27,18 @@ TURNS, LEAD_S = 2, 1  # of the labels, and how long queues fill before what coun
 
 
 def requests(seed, rate, seconds):
-    """What to send, when it counts, and the right answers."""
-    random = numpy.random.default_rng(seed)
+    """What to send, when it counts, and the right answers: every round asks about the same examples in each turn of
+    the labels, in an order and at moments of its own."""
+    fixed, random = numpy.random.default_rng(0), numpy.random.default_rng(seed)
     features, labels = variants_zoo.data(variants_specialists.NAME, "stream")
     bodies = [open_loop.body(variants_specialists.NAME, row) for row in features]
-    due = numpy.sort(random.random(random.poisson(rate * seconds))) * seconds
-    mixes = variants_mixes.STREAMS[STREAM]
-    weights = [numpy.array(mix)[labels] / numpy.bincount(labels)[labels] for mix in mixes]
-    turn = (due * TURNS / seconds).astype(int) % len(mixes)
-    rows = [random.choice(len(labels), p=weights[t] / weights[t].sum()) for t in turn]
-    return [(float(t), bodies[r]) for t, r in zip(due, rows)], due >= LEAD_S, labels[rows]
+    mixes, length, asked = variants_mixes.STREAMS[STREAM], seconds / TURNS, []
+    for turn in range(TURNS):
+        weights = numpy.array(mixes[turn % len(mixes)])[labels] / numpy.bincount(labels)[labels]
+        rows = random.permutation(fixed.choice(len(labels), int(rate * length), p=weights / weights.sum()))
+        asked += [(float(t), r) for t, r in zip(length * (turn + numpy.sort(random.random(len(rows)))), rows)]
+    due, rows = map(numpy.array, zip(*asked))
+    return [(t, bodies[r]) for t, r in zip(due.tolist(), rows)], due >= LEAD_S, labels[rows]
 
 
 def judge(answers, counts, truth):
