@@ -14,9 +14,7 @@ namespace {
 constexpr size_t kMostExpectedQueries = 32;  // arrivals of one ensemble that it expects
 constexpr size_t kBeside = 2;                // prices on either side of the last one
 constexpr size_t kWaysBeside = EnsembleLookahead::kStylesTried - 1 + 2 * kBeside;
-constexpr size_t kMostQueriesPlayed =
-    192;                            // queries of all plays beside the last of one decision, but
-constexpr size_t kLeastBeside = 2;  // at least so many plays
+constexpr size_t kMostTurns = 150;  // of workers in plays, after which no more are begun
 // Equal utility is not worth any time.
 constexpr double kLeastPrice = 1e-6;
 constexpr uint32_t kNone = 32;
@@ -100,6 +98,7 @@ const plan::PoolPlan& EnsembleLookahead::plan(const plan::PoolProblem& problem) 
   price_ = std::min<size_t>(problem.last_price, kPricesTried - 1);
   style_ = std::min<size_t>(problem.last_style, kStylesTried - 1);
   next_ = problem.last_tried;
+  turns_ = 0;
   if (items_.empty()) return best_;
   best_.value = -std::numeric_limits<double>::infinity();
   const size_t last = price_, style = style_;
@@ -110,9 +109,8 @@ const plan::PoolPlan& EnsembleLookahead::plan(const plan::PoolProblem& problem) 
     return best_;
   }
   consider(last, style);
-  const size_t plays =
-      std::clamp<size_t>(kMostQueriesPlayed / items_.size(), kLeastBeside, kWaysBeside);
-  for (size_t tried = 0, played = 0; tried < kWaysBeside && played < plays; ++tried) {
+  for (size_t tried = 0, played = 0; tried < kWaysBeside; ++tried) {
+    if (played > 0 && turns_ >= kMostTurns) break;
     next_ = (next_ + 1) % kWaysBeside;
     played += consider_beside(last, style, next_) ? 1 : 0;
   }
@@ -197,7 +195,7 @@ void EnsembleLookahead::set_waiting() {
 // Once the workers would idle: what time is too dear for, beside what was named. Whether it has
 // been named only now.
 bool EnsembleLookahead::name_for_nothing(Time now) {
-  if (time_.others() == 0 || time_.free() || !next_arrival(now).is_infinite()) return false;
+  if (!may_name_more(now)) return false;
   time_.set_free(true);
   clear_waiting();
   for (const uint32_t i : by_deadline_) {

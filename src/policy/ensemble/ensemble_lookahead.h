@@ -118,6 +118,10 @@ class EnsembleLookahead {
   void set_waiting();
   void clear_waiting();
   void wait_for(uint32_t item, plan::Subset subset);
+  // Nobody who waits for something is still to come, and time was too dear for something.
+  bool may_name_more(Time now) {
+    return time_.others() != 0 && !time_.free() && next_arrival(now).is_infinite();
+  }
   bool name_for_nothing(Time now);
   // Late already where all are served: it gets some answer before anything else runs, or it might
   // wait forever for those that are worth more.
@@ -169,6 +173,7 @@ class EnsembleLookahead {
   plan::PoolPlan played_, best_;
   size_t price_ = 0, style_ = 0;  // of the best plan
   size_t next_ = 0;               // of the ways beside, that was tried last
+  size_t turns_ = 0;              // of workers in all plays of this decision
 };
 
 }  // namespace fermata::policy

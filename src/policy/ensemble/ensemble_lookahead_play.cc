@@ -213,11 +213,15 @@ double EnsembleLookahead::play(Style style) {
   played_.queries.clear();
   played_.value = 0;
   started_ = false;
+  const auto is_done = [](const Model& model) { return model.gone == model.waiting.size(); };
   play_.run(
-      [this](uint32_t worker, Time now) {
+      [&](uint32_t worker, Time now) {
+        ++turns_;
         const bool found =
             best_move(worker, now) || (name_for_nothing(now) && best_move(worker, now));
-        return found ? std::optional(run(worker, now)) : std::nullopt;
+        if (found) return std::optional(run(worker, now));
+        if (absl::c_all_of(models_, is_done) && !may_name_more(now)) play_.end();
+        return std::optional<Time>();
       },
       [this](Time now) { return next_arrival(now); });
   time_.set_free(false);

@@ -19,17 +19,22 @@ class Play {
   // Of `kinds` kinds of workers that are alike; none are there yet.
   void clear(size_t kinds) {
     kinds_.resize(kinds);
-    for (Alike& kind : kinds_) {
-      kind.busy.clear();
-      kind.idle.clear();
-    }
+    end();
   }
   void add(size_t kind, uint32_t worker, Time free_at) {
     push(kinds_[kind].busy, std::pair(free_at, worker));
   }
 
+  // From the turn of a worker that finds nothing to do: nobody will, ever.
+  void end() {
+    for (Alike& kind : kinds_) {
+      kind.busy.clear();
+      kind.idle.clear();
+    }
+  }
+
   // `turn(worker, now)` is when its batch ends, or nothing; `next_arrival(now)` is beyond now.
-  // Ends when no worker is free any more. Each turn is O(kinds + log workers).
+  // Ends when no worker is free any more, or it is told to. Each turn is O(kinds + log workers).
   template <class Turn, class NextArrival>
   void run(Turn turn, NextArrival next_arrival) {
     while (true) {
