@@ -74,11 +74,10 @@ struct ReplyPart {
   std::vector<Tensor> outputs;
   std::string model, version, id;  // model: the service that was called
   Explanation why;
-  bool final = true;  // false: more of this reply comes, in order; this engine's come whole
   std::shared_ptr<const StreamReply> stream;  // to a stream's client; else null
 };
 
-// The final part comes exactly once, from the thread that submits, an engine or a worker thread;
+// Called exactly once, from the thread that submits, an engine or a worker thread;
 // must not block.
 using Reply = absl::AnyInvocable<void(ReplyPart)>;
 

@@ -63,6 +63,21 @@ Unary ask_admin(const GrpcHouse& house, Context context, In from, Out to, Call c
   return finish(context, answer<Request, Response>(house, context, from, to, call));
 }
 
+// Under way until its answer is sent.
+class LaterAnswer final : public grpc::ServerUnaryReactor {
+ public:
+  explicit LaterAnswer(GrpcHouse& house) : house_(house) {
+    house_.under_way.fetch_add(1, std::memory_order_relaxed);
+  }
+  void OnDone() override {
+    house_.under_way.fetch_sub(1, std::memory_order_relaxed);
+    delete this;
+  }
+
+ private:
+  GrpcHouse& house_;
+};
+
 // A load or an unload, whose response is empty and comes later.
 template <class Request, class Response>
 Unary begin(GrpcHouse& house, Context context, In from, Out to,
@@ -71,12 +86,9 @@ Unary begin(GrpcHouse& house, Context context, In from, Out to,
   absl::Status bad = house.admin ? read(house, context, from, request) : admin_is_off();
   if (bad.ok()) bad = write(Response(), to);
   if (!bad.ok()) return finish(context, bad);
-  auto* reactor = context->DefaultReactor();
-  house.under_way.fetch_add(1, std::memory_order_relaxed);
-  (house.operations.*call)(request, [reactor, &house](absl::Status status) {
-    reactor->Finish(grpc_status(status));
-    house.under_way.fetch_sub(1, std::memory_order_relaxed);
-  });
+  auto* reactor = new LaterAnswer(house);
+  (house.operations.*call)(
+      request, [reactor](absl::Status status) { reactor->Finish(grpc_status(status)); });
   return reactor;
 }
 

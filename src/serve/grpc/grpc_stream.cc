@@ -3,6 +3,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "base/status.h"
@@ -67,7 +68,7 @@ class StreamInfer final : public InferStream,
   void OnWriteDone(bool) override {
     const std::scoped_lock lock(mutex_);
     writing_ = false;
-    (acknowledging_ ? acknowledgements_ : slots_.front()->responses).pop_front();
+    acknowledging_ ? acknowledgements_.pop_front() : slots_.pop_front();
     advance();
     if (paused_ && slots_.size() < kMostUnderWay) {
       paused_ = false;
@@ -93,15 +94,14 @@ class StreamInfer final : public InferStream,
   }
 
  private:
-  // A request and the responses to it that are not written yet.
+  // A request whose response is not written yet.
   struct Slot {
     std::string id;
     ReplyWishes wishes;
     JobId job;
-    HeldBytes held;     // the request and its responses
+    HeldBytes held;     // the request and its response
     HeldBytes refusal;  // one that found no room and went out all the same
-    std::deque<grpc::ByteBuffer> responses;
-    bool complete = false;  // the last of them is the final one
+    std::optional<grpc::ByteBuffer> response;
   };
 
   void read_next() {
@@ -161,7 +161,6 @@ class StreamInfer final : public InferStream,
   }
 
   void answer(Slot& slot, engine::ReplyPart part) {
-    const bool final = part.final;
     absl::Status status = part.status;
     const bool explained = !status.ok() && slot.wishes.explain;
     engine::ReplyPart refused{.stream = part.stream};
@@ -171,13 +170,13 @@ class StreamInfer final : public InferStream,
     if (status.ok()) {
       status = encode_grpc_reply(std::move(part), slot.wishes, house_.regions, infer);
     }
-    (*infer.mutable_parameters())["triton_final_response"].set_bool_param(final);
+    (*infer.mutable_parameters())["triton_final_response"].set_bool_param(true);
     grpc::ByteBuffer bytes;
     if (status.ok()) status = write_message(response, slot.held, bytes);
     if (!status.ok()) {
       infer.Clear();
       infer.set_id(slot.id);
-      (*infer.mutable_parameters())["triton_final_response"].set_bool_param(final);
+      (*infer.mutable_parameters())["triton_final_response"].set_bool_param(true);
       encode_grpc_why(refused, explained, infer);
       response.set_error_message(client_message(status));
       HeldBytes uncounted;
@@ -188,11 +187,10 @@ class StreamInfer final : public InferStream,
     {
       const std::scoped_lock lock(mutex_);
       if (!status.ok() && failed_.ok() && errors_end_stream_) failed_ = status;
-      slot.responses.push_back(std::move(bytes));
-      slot.complete = final;
+      slot.response = std::move(bytes);
       advance();
     }
-    if (final) house_.counters.end();
+    house_.counters.end();
   }
 
   // Writes what is next, or ends the stream when there is nothing left to come. Under the lock.
@@ -203,16 +201,11 @@ class StreamInfer final : public InferStream,
       writing_ = true;
       return StartWrite(&acknowledgements_.front());
     }
-    while (!slots_.empty() && slots_.front()->responses.empty() && slots_.front()->complete) {
-      slots_.pop_front();
-    }
-    if (!slots_.empty() && !slots_.front()->responses.empty()) {
-      if (cancelled_ || !failed_.ok()) {
-        slots_.front()->responses.clear();
-        return advance();
-      }
+    const bool for_nobody = cancelled_ || !failed_.ok();
+    while (for_nobody && !slots_.empty() && slots_.front()->response) slots_.pop_front();
+    if (!slots_.empty() && slots_.front()->response) {
       writing_ = true;
-      return StartWrite(&slots_.front()->responses.front());
+      return StartWrite(&*slots_.front()->response);
     }
     const bool over = slots_.empty() && (reads_done_ || cancelled_ || draining_);
     if (!over && failed_.ok()) return;
