@@ -118,7 +118,7 @@ bool Trees::cancel(JobId id) {
     const auto it = nodes_.find(id);
     found = it != nodes_.end() && it->second->job != nullptr;
     if (!found) return;
-    withdraw(id, actions);
+    withdraw(id, "the client went away", actions);
     settle(monotonic_now(), actions);
   });
   return found;
@@ -183,7 +183,7 @@ void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time no
   tree_.ended(id, how, child.made, now, skipped);
 }
 
-void Trees::withdraw(JobId id, Actions& actions) {
+void Trees::withdraw(JobId id, std::string_view why, Actions& actions) {
   if (const auto place = children_.extract(id); !place.empty()) {
     place.mapped().of_operator.count({.outcome = Outcome::kCancelled}, monotonic_now());
   }
@@ -194,8 +194,8 @@ void Trees::withdraw(JobId id, Actions& actions) {
   const auto it = nodes_.find(id);
   if (const std::shared_ptr<Job> job = it->second->job; job != nullptr) {
     let_go(*it->second->pipeline);
-    actions.push_back([job] {
-      job->end(Outcome::kCancelled, absl::CancelledError("nobody waits for it any more"), {});
+    actions.push_back([job, why] {
+      job->end(Outcome::kCancelled, error(absl::StatusCode::kCancelled, "{}", why), {});
       job->route().gate->leave();
     });
   }
@@ -206,7 +206,9 @@ void Trees::settle(Time now, Actions& actions) {
   while (!tree_.decisions().empty()) {
     std::swap(acting_on_, tree_.decisions());  // acting on one may decide the next
     for (const Started& started : acting_on_.started) start(started, now, actions);
-    for (const JobId id : acting_on_.withdrawn) withdraw(id, actions);
+    for (const JobId id : acting_on_.withdrawn) {
+      withdraw(id, "nobody waits for it any more", actions);
+    }
     for (const Ended& ended : acting_on_.ended) finish(ended, now, actions);
     acting_on_.clear();
   }
@@ -271,6 +273,13 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
   actions.push_back([this, id = started.id, request = std::move(request)]() mutable {
     host_.submit(id, std::move(request),
                  [this, id](ReplyPart part) { child_ended(id, std::move(part)); });
+    // Who withdrew it before it was submitted found nothing to cancel.
+    bool wanted;
+    {
+      const std::lock_guard lock(mutex_);
+      wanted = children_.contains(id);
+    }
+    if (!wanted) host_.cancel(id);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -89,7 +90,7 @@ class Trees {
   // A node that is no request of its own: items of one that run apart.
   void branch(const Started& started, std::shared_ptr<Node> node, ServiceId service, Time now);
   void finish(const Ended& ended, Time now, Actions& actions);
-  void withdraw(JobId id, Actions& actions);
+  void withdraw(JobId id, std::string_view why, Actions& actions);
   // Beyond the lock.
   void combine(const std::shared_ptr<Node>& node, JobId id, Time now);
   static void reply(const Node& node, const Ended& ended, Time now);
