@@ -1,9 +1,11 @@
 #include "base/document.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "base/document_tree.h"
 #include "base/status.h"
@@ -14,9 +16,12 @@ namespace document {
 struct Errors {
   Json root;
   absl::Status first;
+  std::vector<std::string> more;
 };
 
 namespace {
+
+constexpr size_t kMostErrors = 20;
 
 std::string describe(const Json* node) {
   if (node == nullptr) return "missing";
@@ -44,6 +49,19 @@ bool find_path(const Json& from, const Json* target, std::string& path) {
 
 using document::describe;
 
+bool is_name(std::string_view text) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  return absl::c_none_of(text, control) && text.find_first_not_of(' ') != text.npos;
+}
+
+std::optional<uint32_t> number_of(std::string_view name) {
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+  const bool whole = error == std::errc() && end == name.data() + name.size();
+  if (!whole || (name.size() > 1 && name[0] == '0')) return std::nullopt;
+  return number;
+}
+
 bool Reader::is_null() const { return present() && node_->is_null(); }
 bool Reader::is_number() const { return present() && node_->is_number(); }
 bool Reader::is_string() const { return present() && node_->is_string(); }
@@ -62,11 +80,21 @@ void Reader::fail(std::string_view expected) const {
   errors_->first = invalid("{}: {}, expected {}", path(), describe(node_), expected);
 }
 
+void Reader::wrong(std::string_view expected) const {
+  if (!failed()) return fail(expected);
+  const bool of_no_map = !present() && parent_ == nullptr;  // which has been said
+  if (of_no_map || errors_->more.size() + 1 >= document::kMostErrors) return;
+  std::string error = fmt::format("{}: {}, expected {}", path(), describe(node_), expected);
+  const auto& more = errors_->more;
+  if (error == errors_->first.message() || absl::c_linear_search(more, error)) return;
+  errors_->more.push_back(std::move(error));
+}
+
 double Reader::checked(bool (*good)(double), std::string_view expected,
                        std::optional<double> fallback) const {
   if (!present() && fallback) return *fallback;
   if (is_number() && good(node_->get<double>())) return node_->get<double>();
-  fail(expected);
+  wrong(expected);
   return 0;
 }
 
@@ -87,7 +115,7 @@ double Reader::between(double low, double high, std::optional<double> fallback) 
     const double value = node_->get<double>();
     if (value >= low && value <= high) return value;
   }
-  fail(fmt::format("a number from {} to {}", low, high));
+  wrong(fmt::format("a number from {} to {}", low, high));
   return low;
 }
 
@@ -103,7 +131,7 @@ int64_t Reader::integer(int64_t low, int64_t high, std::optional<int64_t> fallba
     }
     if (value && *value >= low && *value <= high) return *value;
   }
-  fail(fmt::format("a whole number from {} to {}", low, high));
+  wrong(fmt::format("a whole number from {} to {}", low, high));
   return low;
 }
 
@@ -111,14 +139,21 @@ std::string Reader::string(std::optional<std::string> fallback) const {
   if (!present() && fallback) return *std::move(fallback);
   if (is_string() && !node_->get_ref<const std::string&>().empty())
     return node_->get<std::string>();
-  fail("a non-empty string");
+  wrong("a non-empty string");
+  return {};
+}
+
+std::string Reader::name() const {
+  if (is_string() && is_name(node_->get_ref<const std::string&>()))
+    return node_->get<std::string>();
+  wrong(kName);
   return {};
 }
 
 bool Reader::boolean(std::optional<bool> fallback) const {
   if (!present() && fallback) return *fallback;
   if (present() && node_->is_boolean()) return node_->get<bool>();
-  fail("true or false");
+  wrong("true or false");
   return false;
 }
 
@@ -130,14 +165,14 @@ size_t Reader::choice(const std::vector<std::string_view>& names,
     const auto found = std::find(names.begin(), names.end(), node_->get_ref<const std::string&>());
     if (found != names.end()) return static_cast<size_t>(found - names.begin());
   }
-  fail(fmt::format("one of {}", fmt::join(names, ", ")));
+  wrong(fmt::format("one of {}", fmt::join(names, ", ")));
   return 0;
 }
 
 std::vector<Reader> Reader::list(size_t at_least) const {
   std::vector<Reader> readers;
   if (!is_list() || node_->size() < at_least) {
-    fail(at_least == 0 ? "a list" : fmt::format("a list of at least {}", at_least));
+    wrong(at_least == 0 ? "a list" : fmt::format("a list of at least {}", at_least));
     return readers;
   }
   readers.reserve(node_->size());
@@ -152,20 +187,20 @@ std::vector<Reader> Reader::optional_list() const {
 std::vector<std::pair<std::string, Reader>> Reader::map() const {
   std::vector<std::pair<std::string, Reader>> readers;
   if (!is_object()) {
-    fail("a map");
+    wrong("a map");
     return readers;
   }
   readers.reserve(node_->size());
   for (auto child = node_->begin(); child != node_->end(); ++child) {
     const Reader reader(errors_, &*child, node_, {});
-    if (child.key().empty()) reader.fail("a name that is not empty before it");
+    if (child.key().empty()) reader.wrong("a name that is not empty before it");
     readers.emplace_back(child.key(), reader);
   }
   return readers;
 }
 
 ObjectReader Reader::object() const {
-  if (!is_object()) fail("a map");
+  if (!is_object()) wrong("a map");
   return ObjectReader(errors_, is_object() ? node_ : nullptr);
 }
 
@@ -176,12 +211,19 @@ ObjectReader::~ObjectReader() {
   if (node_ == nullptr || !errors_->first.ok()) return;
   size_t index = 0;
   for (const Json& child : *node_) {
-    if (!asked_[index++]) Reader(errors_, &child, node_, {}).fail("no such field");
+    if (asked_[index++]) continue;
+    std::vector<std::string_view> names;  // once each
+    for (const std::string_view name : known_) {
+      if (!absl::c_linear_search(names, name)) names.push_back(name);
+    }
+    const auto expected = fmt::format("no such field, but {}", fmt::join(names, ", "));
+    Reader(errors_, &child, node_, {}).fail(expected);
   }
 }
 
 Reader ObjectReader::operator[](std::string_view field) {
-  if (node_ == nullptr) return Reader(errors_, nullptr, &errors_->root, field);
+  if (node_ == nullptr) return Reader(errors_, nullptr, nullptr, field);
+  known_.push_back(field);
   size_t index = 0;
   for (auto child = node_->begin(); child != node_->end(); ++child, ++index) {
     if (child.key() != field) continue;
@@ -197,8 +239,16 @@ Document::Document(Document&&) noexcept = default;
 Document::~Document() = default;
 Reader Document::root() {
   errors_->first = absl::OkStatus();
+  errors_->more.clear();
   return Reader(errors_.get(), &errors_->root, nullptr, {});
 }
 absl::Status Document::status() const { return errors_->first; }
+
+std::vector<std::string> Document::errors() const {
+  if (errors_->first.ok()) return {};
+  std::vector<std::string> all = {std::string(errors_->first.message())};
+  all.insert(all.end(), errors_->more.begin(), errors_->more.end());
+  return all;
+}
 
 }  // namespace fermata

@@ -18,15 +18,21 @@ namespace fermata {
 using Json = nlohmann::ordered_json;  // keeps the order of fields
 
 namespace document {
-struct Errors;  // the first error of one reading, and the root it is a path from
+struct Errors;  // of one reading, and the root that they are paths from
 }
 
 class ObjectReader;
 
+// Whether it can stand in logs, metrics and paths: not blank, and without control characters.
+bool is_name(std::string_view text);
+inline constexpr std::string_view kName = "a name that is not blank and has no control characters";
+// A number that stands as the name of a field, without sign, spaces and leading zeros.
+std::optional<uint32_t> number_of(std::string_view name);
+
 // One value of a document, or the place of a field that is missing. A getter
 // returns the value, or records `path: what stands there, expected what` and
-// returns a harmless one (0, "", false, none); the first error counts and
-// Document::read() returns it. A getter that takes a fallback returns it where
+// returns a harmless one (0, "", false, none); Document::read() returns the first error, and
+// Document::errors() what else getters found. A getter that takes a fallback returns it where
 // the field is missing, and so makes it optional. Cheap to copy; valid while
 // the Document is.
 class Reader {
@@ -47,6 +53,7 @@ class Reader {
   int64_t integer(int64_t low, int64_t high, std::optional<int64_t> fallback = {}) const;
   // Not empty.
   std::string string(std::optional<std::string> fallback = {}) const;
+  std::string name() const;  // a string that is_name()
   bool boolean(std::optional<bool> fallback = {}) const;
   // One of the names, as its index; `names` is not empty.
   size_t choice(const std::vector<std::string_view>& names,
@@ -58,7 +65,8 @@ class Reader {
   // A map whose fields are known. Each reader of it notices unknown ones.
   ObjectReader object() const;
 
-  // For what a getter cannot know (a duplicate name, an unknown reference).
+  // For what a getter cannot know (a duplicate name, an unknown reference). Only where nothing has
+  // failed before: it may be wrong for that reason.
   void fail(std::string_view expected) const;
   std::string path() const;  // "$.models[0].name"; O(document)
   bool failed() const;       // an error has been recorded, here or elsewhere
@@ -68,12 +76,13 @@ class Reader {
   friend class ObjectReader;
   Reader(document::Errors* errors, const Json* node, const Json* parent, std::string_view field)
       : errors_(errors), node_(node), parent_(parent), field_(field) {}
+  void wrong(std::string_view expected) const;  // as fail(), of what does not depend on others
   double checked(bool (*good)(double), std::string_view expected,
                  std::optional<double> fallback) const;
 
   document::Errors* errors_;
   const Json* node_;    // null: missing
-  const Json* parent_;  // for a field that is missing, with its name
+  const Json* parent_;  // for a field that is missing, with its name; null where it is of no map
   std::string_view field_;
 };
 
@@ -92,6 +101,7 @@ class ObjectReader {
   document::Errors* errors_;
   const Json* node_;  // null: it was no map, which has been said
   std::vector<bool> asked_;
+  std::vector<std::string_view> known_;
 };
 
 // A JSON or YAML text as one tree. Limits: 64 MiB of text, 64 levels, two
@@ -113,6 +123,8 @@ class Document {
     if (absl::Status s = status(); !s.ok()) return s;
     return value;
   }
+  // All that the last read() found, the first first; 20 at most.
+  std::vector<std::string> errors() const;
 
  private:
   explicit Document(Json root);

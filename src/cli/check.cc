@@ -5,6 +5,7 @@
 #include <iostream>
 #include <memory>
 
+#include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "cli/commands.h"
 #include "serve/log.h"
@@ -15,7 +16,9 @@ namespace {
 int check_file(const std::string& file) {
   const absl::StatusOr<serve::Config> config = serve::load_config(file);
   if (!config.ok()) {
-    std::cerr << file << ": " << message(config.status()) << "\n";
+    for (const absl::string_view line : absl::StrSplit(config.status().message(), '\n')) {
+      std::cerr << file << ": " << view(line) << "\n";
+    }
     return kBadInput;
   }
   serve::log_as_json("off");  // what it would say stands in the report

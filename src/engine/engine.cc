@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "engine/host/real_engine.h"
 #include "engine/services/adapter.h"
@@ -217,11 +218,13 @@ std::set<std::string> without_versions(const EngineOptions& options,
   return names;
 }
 
-// Why a model or service of the index is not served.
+// Why a model or service of the index is not served; of a start that has failed, the models, since
+// no service is.
 void add_troubles(const RealEngine& engine, const std::set<std::string>& skipped,
-                  Examination& found) {
+                  const std::vector<std::string>* only, Examination& found) {
   for (const ModelStatus& row : engine.index()) {
     if (row.state != ModelState::kUnavailable) continue;
+    if (only != nullptr && !absl::c_linear_search(*only, row.name)) continue;
     if (skipped.contains(row.name)) {
       found.notes.push_back(fmt::format("model '{}' is skipped: {}", row.name, row.reason));
     } else {
@@ -266,8 +269,11 @@ absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
 Examination examine(EngineOptions options) {
   Examination found{.catalog = std::make_shared<const Catalog>()};
   const auto add = [&found](const absl::Status& status) {
-    if (!status.ok()) found.findings.emplace_back(message(status));
-    return !status.ok();
+    if (status.ok()) return false;
+    for (const absl::string_view line : absl::StrSplit(status.message(), '\n')) {
+      found.findings.emplace_back(view(line));
+    }
+    return true;
   };
   if (add(check(options))) return found;
   const std::vector<ServiceOptions> streams = take_streams(options);
@@ -287,8 +293,9 @@ Examination examine(EngineOptions options) {
   const std::set<std::string> skipped = without_versions(options, streams, *models);
   const auto engine = make_unstarted(std::move(options), streams);
   if (add(engine.status())) return found;
-  if (!add((*engine)->start(*models))) add((*engine)->start_streams(streams));
-  add_troubles(**engine, skipped, found);
+  const bool started = !add((*engine)->start(*models));
+  if (started) add((*engine)->start_streams(streams));
+  add_troubles(**engine, skipped, started ? nullptr : &*models, found);
   found.catalog = (*engine)->catalog();
   add_notes(found);
   return found;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
@@ -31,11 +30,8 @@ QuadraticLatency read_quadratic(Reader value) {
 TableLatency read_table(Reader value) {
   TableLatency m;
   for (const auto& [name, time] : value.map()) {
-    uint32_t size = 0;
-    const char* end = name.data() + name.size();
-    const auto parsed = std::from_chars(name.data(), end, size);
-    const bool whole = parsed.ec == std::errc() && parsed.ptr == end && name[0] != '0';
-    if (!whole || size > 1'000'000) time.fail("a batch size from 1 to 1000000 as its name");
+    const uint32_t size = number_of(name).value_or(0);
+    if (size < 1 || size > 1'000'000) time.fail("a batch size from 1 to 1000000 as its name");
     m.points_ms[size] = time.positive();
   }
   if (m.points_ms.empty()) value.fail("at least one batch size");

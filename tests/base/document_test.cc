@@ -98,10 +98,43 @@ TEST(Document, NamesPathValueAndExpectation) {
        "$.shares[\"a.b\"]: 2, expected a number from 0 to 1"},
       {R"({"name": "m", "rate": 1, "shares": {"": 1}})",
        "$.shares[\"\"]: 1, expected a name that is not empty before it"},
-      {R"({"name": "m", "rate": 1, "rates": 2})", "$.rates: 2, expected no such field"},
+      {R"({"name": "m", "rate": 1, "rates": 2})",
+       "$.rates: 2, expected no such field, but name, rate, count, fast, mode, points, shares"},
       {"[]", "$: a list of 0, expected a map"},
   };
   for (const Case& c : cases) EXPECT_EQ(error_of(c.text), c.error);
+}
+
+std::vector<std::string> errors_of(std::string_view text) {
+  auto document = Document::parse(text);
+  (void)document->read(read_anything);
+  return document->errors();
+}
+
+TEST(Document, KnowsAllThatGettersFoundInTheOrderInWhichTheyWereAsked) {
+  EXPECT_EQ(errors_of(R"({"rate": -1, "name": 3, "points": [1, 0, "x"], "odd": 1})"),
+            (std::vector<std::string>{"$.name: 3, expected a non-empty string",
+                                      "$.rate: -1, expected a non-negative number",
+                                      "$.points[1]: 0, expected a positive number",
+                                      "$.points[2]: \"x\", expected a positive number"}));
+  EXPECT_EQ(errors_of("[]"), std::vector<std::string>{"$: a list of 0, expected a map"});
+  EXPECT_EQ(errors_of(R"({"name": "m", "rate": 1})").size(), 0u);
+  std::string many = "name: m\nrate: 1\npoints: [0";
+  for (int i = 0; i < 100; ++i) many += ", -1";
+  EXPECT_EQ(errors_of(many + "]").size(), 20u);
+}
+
+TEST(Document, NumbersThatStandAsNamesArePlain) {
+  EXPECT_EQ(number_of("0"), 0u);
+  EXPECT_EQ(number_of("4294967295"), 4294967295u);
+  for (const char* text : {"", "01", " 1", "+1", "-1", "1.0", "1 ", "4294967296", "x"}) {
+    EXPECT_EQ(number_of(text), std::nullopt) << text;
+  }
+}
+
+TEST(Document, NamesAreNotBlankAndHaveNoControlCharacters) {
+  for (const char* text : {"a", " a b ", "größe"}) EXPECT_TRUE(is_name(text)) << text;
+  for (const char* text : {"", "  ", "a\nb", "\x7f"}) EXPECT_FALSE(is_name(text)) << text;
 }
 
 TEST(Document, NamesGivenTwiceAreErrors) {

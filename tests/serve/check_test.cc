@@ -63,6 +63,21 @@ TEST_F(Check, NamesAServiceWhoseModelIsMissing) {
   EXPECT_EQ(refusal(), check(config_).findings[0]);
 }
 
+TEST_F(Check, SaysOfEveryServiceWhatIsWrongAndNothingOfTheOthers) {
+  folder_.copy_model("whole", "other");
+  for (const std::string name : {"first", "second", "well"}) {
+    engine::ServiceOptions service{.name = name};
+    service.variants = engine::VariantsOptions{.models = {"digits", "other"}};
+    const engine::LabelledFiles files{.features = "/no/" + name, .labels = "/no/labels"};
+    if (name != "well") service.variants->labelled = files;
+    config_.engine.services.push_back(service);
+  }
+  EXPECT_THAT(
+      check(config_).findings,
+      ElementsAre(testing::AllOf(HasSubstr("service 'first': "), HasSubstr("/no/first")),
+                  testing::AllOf(HasSubstr("service 'second': "), HasSubstr("/no/second"))));
+}
+
 TEST_F(Check, SaysOfAStreamWhichOfItsVariantsCannotBe) {
   engine::ServiceOptions one{.name = "one"}, two{.name = "two"};
   one.stream = engine::StreamOptions{.variants = {{"digits", 32, 0.5, 0}}};

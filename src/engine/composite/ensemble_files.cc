@@ -28,8 +28,8 @@ absl::StatusOr<estimate::OutputTable> read_outputs(const std::string& file) {
 absl::Status check_profile(const estimate::DifficultyProfile& profile,
                            const EnsembleOptions& options) {
   if (profile.models != options.models) {
-    return invalid("the profile in {} is of other base models or in another order",
-                   options.profile);
+    return invalid("the profile in {} is of {}, expected {}, in this order", options.profile,
+                   fmt::join(profile.models, ", "), fmt::join(options.models, ", "));
   }
   if (profile.aggregator.aggregation != options.aggregation ||
       (!options.weights.empty() && profile.aggregator.weights != options.weights)) {

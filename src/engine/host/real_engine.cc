@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_join.h"
 #include "base/status.h"
 #include "model/repository.h"
 
@@ -62,8 +63,7 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
       (void)unavailable(model, variants.status());
     }
   }
-  RETURN_IF_ERROR(prepare_variants(opened));
-  RETURN_IF_ERROR(prepare_ensembles(opened));
+  RETURN_IF_ERROR(prepare(opened));
   RETURN_IF_ERROR(divide_pool(opened));
   {
     const std::lock_guard registered(mutex_);
@@ -77,49 +77,61 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
   return absl::OkStatus();
 }
 
-// What has to be known before a service of several variants can choose among them.
-absl::Status RealEngine::prepare_variants(const std::map<std::string, Variants>& opened) {
+// Of every service, so that all that is wrong is said at once: a line each.
+absl::Status RealEngine::prepare(const std::map<std::string, Variants>& opened) {
+  absl::StatusCode code = absl::StatusCode::kOk;
+  std::vector<std::string> wrong;
   for (const ServiceOptions& service : options_.services) {
-    if (!service.variants) continue;
-    RETURN_IF_ERROR(try_out_variants(service, opened));
-    if (service.variants->evidence) RETURN_IF_ERROR(index_evidence(service, opened));
+    absl::Status prepared;
+    if (service.variants) prepared = prepare_variants(service, opened);
+    if (service.ensemble) prepared = prepare_ensemble(service, opened);
+    if (prepared.ok()) continue;
+    if (wrong.empty()) code = prepared.code();
+    const std::string name = fmt::format("service '{}': ", service.name);
+    const bool named = message(prepared).starts_with(name);
+    wrong.push_back(named ? std::string(message(prepared)) : name + std::string(message(prepared)));
   }
-  return absl::OkStatus();
+  return absl::Status(code, absl::StrJoin(wrong, "\n"));
+}
+
+// What has to be known before a service of several variants can choose among them.
+absl::Status RealEngine::prepare_variants(const ServiceOptions& service,
+                                          const std::map<std::string, Variants>& opened) {
+  RETURN_IF_ERROR(try_out_variants(service, opened));
+  return service.variants->evidence ? index_evidence(service, opened) : absl::OkStatus();
 }
 
 // What has to be known before the queries of an ensemble can be scheduled.
-absl::Status RealEngine::prepare_ensembles(const std::map<std::string, Variants>& opened) {
-  for (const ServiceOptions& service : options_.services) {
-    if (!service.ensemble) continue;
-    const EnsembleOptions& own = *service.ensemble;
-    absl::Status missing;
-    const auto find = [&](const std::string& model) -> std::shared_ptr<const Variant> {
-      if (model.empty()) return nullptr;
-      const auto it = opened.find(model);
-      if (it != opened.end()) return it->second.back();
-      missing = invalid("service '{}': its model '{}' is not loaded", service.name, model);
-      return nullptr;
-    };
-    const std::string* first = nullptr;  // of those that are models
-    for (const std::string& model : own.models) {
-      if (own.services.contains(model)) continue;
-      find(model);
-      if (first == nullptr) first = &model;
-    }
-    if (first == nullptr) {
-      return invalid("service '{}': one of its members must be a model", service.name);
-    }
-    EnsembleModel::Helpers helpers{find(own.predictor), find(own.gating), find(own.meta)};
-    RETURN_IF_ERROR(missing);
-    if (options_.policy == "selected" && own.selector == Selector::kNone) {
-      return invalid("service '{}': the scheduler 'selected' needs its `selector`", service.name);
-    }
-    ASSIGN_OR_RETURN(auto model, EnsembleModel::make(service.name, own, std::move(helpers),
-                                                     *find(*first), *executors_.front()));
-    const std::lock_guard lock(mutex_);
-    registry_.set_ensemble(service.name, model.get());
-    ensembles_.push_back(std::move(model));
+absl::Status RealEngine::prepare_ensemble(const ServiceOptions& service,
+                                          const std::map<std::string, Variants>& opened) {
+  const EnsembleOptions& own = *service.ensemble;
+  absl::Status missing;
+  const auto find = [&](const std::string& model) -> std::shared_ptr<const Variant> {
+    if (model.empty()) return nullptr;
+    const auto it = opened.find(model);
+    if (it != opened.end()) return it->second.back();
+    missing = invalid("service '{}': its model '{}' is not loaded", service.name, model);
+    return nullptr;
+  };
+  const std::string* first = nullptr;  // of those that are models
+  for (const std::string& model : own.models) {
+    if (own.services.contains(model)) continue;
+    find(model);
+    if (first == nullptr) first = &model;
   }
+  if (first == nullptr) {
+    return invalid("service '{}': one of its members must be a model", service.name);
+  }
+  EnsembleModel::Helpers helpers{find(own.predictor), find(own.gating), find(own.meta)};
+  RETURN_IF_ERROR(missing);
+  if (options_.policy == "selected" && own.selector == Selector::kNone) {
+    return invalid("service '{}': the scheduler 'selected' needs its `selector`", service.name);
+  }
+  ASSIGN_OR_RETURN(auto model, EnsembleModel::make(service.name, own, std::move(helpers),
+                                                   *find(*first), *executors_.front()));
+  const std::lock_guard lock(mutex_);
+  registry_.set_ensemble(service.name, model.get());
+  ensembles_.push_back(std::move(model));
   return absl::OkStatus();
 }
 

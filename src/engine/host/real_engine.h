@@ -72,9 +72,11 @@ class RealEngine : public Engine {
   void look_at(std::shared_ptr<Job> job, std::shared_ptr<const std::vector<Tensor>> inputs);
   void adopt(std::shared_ptr<Job> job);
 
-  absl::Status prepare_ensembles(const std::map<std::string, Variants>& opened);
-
-  absl::Status prepare_variants(const std::map<std::string, Variants>& opened);
+  absl::Status prepare(const std::map<std::string, Variants>& opened);
+  absl::Status prepare_variants(const ServiceOptions& service,
+                                const std::map<std::string, Variants>& opened);
+  absl::Status prepare_ensemble(const ServiceOptions& service,
+                                const std::map<std::string, Variants>& opened);
   // Those of `opened` of which nobody says how often they are right.
   absl::Status try_out_variants(const ServiceOptions& service,
                                 const std::map<std::string, Variants>& opened);

@@ -204,7 +204,13 @@ void Registry::add_of_models(const ServiceOptions& options, Catalog& catalog, Ro
   if (!known.composite.ok()) {
     service->trouble = message(known.composite.status());
   } else if (*known.composite == nullptr) {
-    service->trouble = "too few of its models are loaded";
+    std::vector<std::string> missing;
+    for (const std::string& model : *models_of(options)) {
+      const auto it = loaded_.find(model);
+      if (it == loaded_.end() || it->second.variants.empty()) missing.push_back(model);
+    }
+    service->trouble = missing.empty() ? "its models are loaded, but not all in one sub-cluster"
+                                       : fmt::format("not loaded: {}", fmt::join(missing, ", "));
   } else {
     const std::shared_ptr<const Composite>& composite = *known.composite;
     service->versions = {composite->public_model};

@@ -238,8 +238,9 @@ absl::StatusOr<Config> read_config(Document document, const std::string& folder)
     return (base / std::filesystem::path(file)).lexically_normal().string();
   };
   const auto from_here = [&resolved](std::string& file) { file = resolved(file); };
-  ASSIGN_OR_RETURN(Config result,
-                   document.read([&](Reader root) { return config(root, resolved); }));
+  auto read = document.read([&](Reader root) { return config(root, resolved); });
+  if (!read.ok()) return invalid("{}", fmt::join(document.errors(), "\n"));
+  Config result = *std::move(read);
   if (!store::is_s3_url(result.engine.repository)) from_here(result.engine.repository);
   if (!result.models_mirror.empty()) from_here(result.models_mirror);
   for (engine::ServiceOptions& service : result.engine.services) {

@@ -17,7 +17,6 @@
 namespace fermata::serve {
 namespace {
 
-constexpr std::string_view kPlainName = "a name that is not blank and has no control characters";
 constexpr double kShortestSloMs = 1e-3, kLongestSloMs = 1e9;  // the latter: eleven days
 
 engine::EvidenceSource evidence_source(Reader reader) {
@@ -31,12 +30,6 @@ engine::EvidenceSource evidence_source(Reader reader) {
   source.k = static_cast<uint32_t>(fields["k"].integer(1, 10'000, source.k));
   source.scores = fields["kind"].choice({"neighbors", "scores"}, 0) == 1;
   return source;
-}
-
-// Names stand in logs, metrics and paths.
-bool is_plain(std::string_view name) {
-  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-  return absl::c_none_of(name, control) && name.find_first_not_of(' ') != name.npos;
 }
 
 // A word, how many requests the frequencies of the classes weigh as, or the weight of each class.
@@ -254,9 +247,7 @@ engine::PipelineOptions pipeline_options(const std::string& name, ObjectReader& 
   for (Reader entry : fields["stages"].list(1)) {
     ObjectReader own = entry.object();
     engine::PipelineOptions::Stage& stage = options.stages.emplace_back();
-    const Reader stage_name = own["name"];
-    stage.name = stage_name.string();
-    if (!is_plain(stage.name)) stage_name.fail(kPlainName);
+    stage.name = own["name"].name();
     read_stage(entry, own, name, resolve, stage, inner);
     for (Reader before : own["after"].optional_list()) stage.after.push_back(before.string());
     stage.inputs = tensors(own["inputs"]);
@@ -308,7 +299,7 @@ engine::ServiceOptions service_options(const std::string& name, Reader reader,
                                        std::vector<engine::ServiceOptions>& inner) {
   engine::ServiceOptions options;
   options.name = name;
-  if (!is_plain(name)) reader.fail(fmt::format("{} before it", kPlainName));
+  if (!is_name(name)) reader.fail(fmt::format("{} before it", kName));
   ObjectReader fields = reader.object();
   // In the order of what a service may be.
   switch (fields["kind"].choice({"model", "variants", "ensemble", "pipeline", "stream"}, 0)) {
