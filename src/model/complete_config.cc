@@ -7,6 +7,8 @@
 namespace fermata {
 namespace {
 
+constexpr std::string_view kAsPipeline = "; write it as a service of kind pipeline in fermata.yaml";
+
 using inference::ModelConfig;
 
 constexpr int32_t kMostItems = 65'536;  // of a batch: latency tables have an entry for each size
@@ -147,13 +149,17 @@ absl::Status check_kind(const ModelConfig& config, std::string_view model) {
     return invalid("name is '{}', but the folder is '{}'", config.name(), model);
   }
   if (!config.platform().empty() && config.platform() != "onnxruntime_onnx") {
-    return invalid("platform is '{}', expected onnxruntime_onnx", config.platform());
+    return invalid("platform is '{}', expected onnxruntime_onnx{}", config.platform(),
+                   config.platform() == "ensemble" ? kAsPipeline : "");
   }
   if (!config.backend().empty() && config.backend() != "onnxruntime") {
-    return invalid("backend is '{}', expected onnxruntime", config.backend());
+    return invalid("backend is '{}', expected onnxruntime: only ONNX models are served",
+                   config.backend());
   }
-  if (config.has_sequence_batching()) return invalid("sequence_batching is not served");
-  if (config.has_ensemble_scheduling()) return invalid("ensemble_scheduling is not served");
+  if (config.has_sequence_batching())
+    return invalid("sequence_batching is not served: no state is kept between requests");
+  if (config.has_ensemble_scheduling())
+    return invalid("ensemble_scheduling is not served{}", kAsPipeline);
   if (config.model_transaction_policy().decoupled()) {
     return invalid("model_transaction_policy.decoupled is true, but ONNX models give one reply");
   }

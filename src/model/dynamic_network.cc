@@ -15,8 +15,8 @@ const FileTensor* tensor_of(const std::vector<FileTensor>& tensors, std::string_
   return it == tensors.end() ? nullptr : &*it;
 }
 
-std::optional<std::string> parameter(const inference::ModelConfig& config, const char* name) {
-  const auto it = config.parameters().find(name);
+std::optional<std::string> parameter(const inference::ModelConfig& config, std::string_view name) {
+  const auto it = config.parameters().find(std::string(name));
   if (it == config.parameters().end()) return std::nullopt;
   return it->second.string_value();
 }
@@ -63,7 +63,7 @@ absl::StatusOr<std::optional<DynamicNetwork>> dynamic_network(
   const auto width = parameter(config, "width"), above = parameter(config, "exit_above");
   const auto widen = parameter(config, "widen");
   if (!width) {
-    for (const char* other : {"exit_above", "widen", "weights_of"}) {
+    for (const std::string_view other : kDynamicParameters) {
       if (parameter(config, other)) {
         return invalid("parameters: '{}' is set without 'width', the width of a dynamic network",
                        other);

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -27,6 +28,9 @@ inline constexpr const char kWidthInput[] = "width";
 inline constexpr const char kFeatures[] = "features";
 inline constexpr const char kConfidence[] = "confidence";
 inline constexpr size_t kMostStages = 8;
+// The names in `parameters` that it has.
+inline constexpr std::string_view kDynamicParameters[] = {"width", "exit_above", "widen",
+                                                          "weights_of"};
 
 // What `parameters` says: width, exit_above, widen. None: a network of one width and stage.
 // INVALID_ARGUMENT names the parameter, what stands there and what was expected.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "absl/algorithm/container.h"
+#include "model/dynamic_network.h"
 
 namespace fermata {
 namespace {
@@ -11,6 +12,13 @@ void add_batching(const inference::ModelDynamicBatching& batching,
                   std::vector<std::string>& notes) {
   if (batching.priority_levels() > 0 || batching.priority_queue_policy_size() > 0) {
     notes.emplace_back("dynamic_batching.priority_levels: requests go by their deadlines");
+  }
+  if (batching.max_queue_delay_microseconds() > 0) {
+    notes.emplace_back(
+        "dynamic_batching.max_queue_delay_microseconds: the policy decides how long a batch waits");
+  }
+  if (batching.preferred_batch_size_size() > 0) {
+    notes.emplace_back("dynamic_batching.preferred_batch_size: the policy decides");
   }
   if (batching.preserve_ordering()) {
     notes.emplace_back("dynamic_batching.preserve_ordering: requests go by their deadlines");
@@ -62,6 +70,13 @@ std::vector<std::string> unserved_settings(const inference::ModelConfig& config,
   }
   if (config.optimization().has_execution_accelerators()) {
     notes.emplace_back("optimization.execution_accelerators: workers.provider says what runs it");
+  }
+  if (config.optimization().has_graph()) {
+    notes.emplace_back("optimization.graph: ONNX Runtime optimises as much as it can");
+  }
+  for (const auto& [name, value] : config.parameters()) {
+    if (absl::c_linear_search(kDynamicParameters, name)) continue;
+    notes.push_back(fmt::format("parameters '{}': not used", name));
   }
   for (const auto& input : config.input()) {
     if (!input.optional()) continue;
