@@ -19,7 +19,7 @@ Examples:
   fermata goodput cluster.json
   fermata goodput cluster.yaml | jq .goodput_rps
 
-The document is that of `fermata simulate`; its rate_rps is not used. The search
+The document is that of `fermata simulate`; it needs no rate_rps. The search
 ends when the lowest bad rate found is within 0.5 % of the highest good one.
 Exit codes: 0 done, 2 wrong document, or nothing in it has a deadline, 3 no rate
 is good ("feasible": false, "binding": why).)";
@@ -29,7 +29,7 @@ constexpr double kUsualSteps = 12;
 
 int find(const std::string& file) {
   int exit_code = kDone;
-  const auto scenario = load_scenario(file, exit_code);
+  const auto scenario = load_scenario(file, exit_code, simulate::read_goodput_scenario);
   if (!scenario) return exit_code;
   Progress progress("goodput");
   double steps = 0;

@@ -6,20 +6,21 @@
 #include "base/document.h"
 #include "base/status.h"
 #include "cli/cli.h"
-#include "simulate/scenario_document.h"
 
 namespace fermata::cli {
 namespace {
 
-absl::StatusOr<simulate::Scenario> read(const std::string& file) {
+absl::StatusOr<simulate::Scenario> read(const std::string& file,
+                                        simulate::Scenario (*from)(Reader)) {
   ASSIGN_OR_RETURN(Document document, Document::load(file));
-  return document.read(simulate::read_scenario);
+  return document.read(from);
 }
 
 }  // namespace
 
-std::optional<simulate::Scenario> load_scenario(const std::string& file, int& exit_code) {
-  auto scenario = read(file);
+std::optional<simulate::Scenario> load_scenario(const std::string& file, int& exit_code,
+                                                simulate::Scenario (*from)(Reader)) {
+  auto scenario = read(file, from);
   if (!scenario.ok()) {
     std::cerr << message(scenario.status()) << "\n";
     exit_code = kBadInput;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/numbers.h"
 #include "simulate/variants_document.h"
 
 namespace fermata::simulate {
@@ -12,12 +11,18 @@ namespace {
 
 constexpr uint32_t kMostItems = 100'000;
 
+constexpr double kMostShare = 1e12;
+
 Duration read_one(Reader value) {
   if (value.present() && value.is_null()) return Duration::infinite();
   return Duration::from_millis(value.between(1e-3, kLongestTimeMs));
 }
 
 }  // namespace
+
+double read_share(Reader value, std::optional<double> fallback) {
+  return value.between(0, kMostShare, fallback);
+}
 
 bool is_common_slo(Reader value) {
   if (!value.is_object()) return true;
@@ -33,7 +38,7 @@ Duration read_slo(Reader value, Demand& demand) {
   Duration longest;
   for (Reader entry : fields["mix"].list(1)) {
     ObjectReader own = entry.object();
-    const double share = own["share"].positive();
+    const double share = own["share"].between(1 / kMostShare, kMostShare);
     demand.slos.push_back({share, read_one(own["slo_ms"])});
     const Duration slo = demand.slos.back().slo;
     if (!slo.is_infinite()) longest = std::max(longest, slo);
@@ -50,12 +55,14 @@ std::vector<Demand::Items> read_items(Reader value, uint32_t least) {
   double sum = 0;
   for (const auto& [name, entry] : value.map()) {
     Demand::Items own;
-    if (!absl::SimpleAtoi(name, &own.items) || own.items < least || own.items > kMostItems) {
+    const std::optional<uint32_t> number = number_of(name);
+    own.items = number.value_or(0);
+    if (!number || own.items < least || own.items > kMostItems) {
       entry.fail(
           fmt::format("no such field, but numbers of items from {} to {}", least, kMostItems));
       return {};
     }
-    own.share = entry.non_negative();
+    own.share = read_share(entry);
     sum += own.share;
     all.push_back(own);
   }

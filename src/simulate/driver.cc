@@ -331,19 +331,8 @@ void Run::drop(const policy::Task& task, Time now) {
 
 absl::StatusOr<Result> run(const Scenario& scenario, const RunOptions& options) {
   ASSIGN_OR_RETURN(auto scheduler, policy::make_scheduler(scenario.scheduler, scenario.groups));
-  // The tree serves those that are made of services, whatever the scheduler.
-  const auto of_variants = [](const auto& a) { return !has_services(a.variants); };
-  const auto of_models = [](const auto& e) { return !has_services(e.models); };
-  if (absl::c_any_of(scenario.variants, of_variants) &&
-      !scheduler->serves(policy::Kind::kVariants)) {
-    return invalid("scheduler '{}' serves no applications", scenario.scheduler);
-  }
-  if (absl::c_any_of(scenario.ensembles, of_models) &&
-      !scheduler->serves(policy::Kind::kEnsemble)) {
-    return invalid("scheduler '{}' serves no ensembles", scenario.scheduler);
-  }
-  if (scenario.workers.front().least && !scheduler->workers_may_leave()) {
-    return invalid("workers do not come and go under scheduler '{}'", scenario.scheduler);
+  if (const std::string_view needs = scenario.missing_in(*scheduler); !needs.empty()) {
+    return invalid("scheduler '{}', expected one that {}", scenario.scheduler, needs);
   }
   if (options.listener) scheduler = options.listener(std::move(scheduler));
   return Run(scenario, options, std::move(scheduler)).go();

@@ -66,10 +66,10 @@ void read_profile(Reader value, SimulatedEnsemble& ensemble) {
   if (std::abs(sum - 1) > 1e-6) value.fail(fmt::format("shares that sum to 1, not {:.6f}", sum));
 }
 
-plan::Subset read_subset(Reader value, const SimulatedEnsemble& ensemble) {
+plan::Subset read_subset(Reader value, const SimulatedEnsemble& ensemble, size_t at_least = 0) {
   plan::Subset subset = 0;
   const std::vector<std::string> names = names_of(ensemble);
-  for (Reader entry : value.list(0)) {
+  for (Reader entry : value.list(at_least)) {
     const std::string name = entry.string();
     const auto at = std::find(names.begin(), names.end(), name);
     if (at == names.end()) {
@@ -107,10 +107,10 @@ SimulatedEnsemble read_ensemble(Reader value, const Scenario& scenario, ServiceN
   static const std::vector<std::string_view> kModes = {"reject", "serve-all"};
   ObjectReader fields = value.object();
   SimulatedEnsemble ensemble;
-  ensemble.name = fields["name"].string();
+  ensemble.name = fields["name"].name();
   read_slo(fields["slo_ms"], ensemble);
   ensemble.demand.items = read_items(fields["items"], 1);
-  ensemble.share = fields["share"].non_negative(1.0);
+  ensemble.share = read_share(fields["share"], 1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) {
     ensemble.arrival = read_arrivals(arrival);
   }
@@ -122,6 +122,9 @@ SimulatedEnsemble read_ensemble(Reader value, const Scenario& scenario, ServiceN
     if (!names.insert(ensemble.models.back().name).second && !value.failed()) {
       entry.fail("a name that no other model of the ensemble has");
     }
+    if (ensemble.models.back().name.find('+') != std::string::npos) {
+      entry.fail("a name without +, which joins names");
+    }
   }
   if (ensemble.models.size() > plan::EnsembleProblem::kMostModels && !value.failed()) {
     models.fail(fmt::format("at most {} models", plan::EnsembleProblem::kMostModels));
@@ -129,7 +132,7 @@ SimulatedEnsemble read_ensemble(Reader value, const Scenario& scenario, ServiceN
   if (value.failed()) return ensemble;
   ensemble.serve_all = fields["mode"].choice(kModes, 0) == 1;
   if (Reader fixed = fields["static"]; fixed.present()) {
-    ensemble.fixed = read_subset(fixed, ensemble);
+    ensemble.fixed = read_subset(fixed, ensemble, 1);
   }
   read_profile(fields["profile"], ensemble);
   if (Reader delay = fields["score_delay_ms"]; delay.present()) {

@@ -41,7 +41,7 @@ SimulatedStage read_stage(Reader value, const SimulatedPipeline& pipeline,
                           ServiceNames& named) {
   ObjectReader fields = value.object();
   SimulatedStage stage;
-  stage.name = fields["name"].string();
+  stage.name = fields["name"].name();
   Reader service = fields["service"], variants = fields["variants"];
   if (service.present() == variants.present()) {
     value.fail("either service or variants");
@@ -109,10 +109,10 @@ SimulatedAdapter read_adapter(Reader value) {
 SimulatedPipeline read_pipeline(Reader value, Scenario& scenario, ServiceNames& named) {
   ObjectReader fields = value.object();
   SimulatedPipeline pipeline;
-  pipeline.name = fields["name"].string();
+  pipeline.name = fields["name"].name();
   pipeline.slo = read_slo(fields["slo_ms"], pipeline.demand);
   pipeline.demand.items = read_items(fields["items"], 1);
-  pipeline.share = fields["share"].non_negative(1.0);
+  pipeline.share = read_share(fields["share"], 1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) {
     pipeline.arrival = read_arrivals(arrival);
   }

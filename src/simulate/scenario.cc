@@ -28,6 +28,20 @@ std::string SimulatedEnsemble::subset_name(plan::Subset subset) const {
   return estimate::name(subset, names);
 }
 
+std::string_view Scenario::missing_in(const policy::Scheduler& scheduler) const {
+  // The tree serves those that are made of services, whatever the scheduler.
+  const auto of_variants = [](const auto& a) { return !has_services(a.variants); };
+  const auto of_models = [](const auto& e) { return !has_services(e.models); };
+  if (absl::c_any_of(variants, of_variants) && !scheduler.serves(policy::Kind::kVariants)) {
+    return "serves applications";
+  }
+  if (absl::c_any_of(ensembles, of_models) && !scheduler.serves(policy::Kind::kEnsemble)) {
+    return "serves ensembles";
+  }
+  if (workers.front().least && !scheduler.workers_may_leave()) return "lets workers come and go";
+  return {};
+}
+
 uint32_t Scenario::worker_count() const {
   uint32_t n = 0;
   for (const WorkerGroup& group : workers) n += group.count;

@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/latency.h"
 #include "plan/pipeline/pipeline_problem.h"
 #include "plan/variants/penalty.h"
 #include "policy/ensemble/ensemble.h"
+#include "policy/scheduler.h"
 #include "policy/types.h"
 #include "policy/variants/variants.h"
 #include "simulate/arrivals.h"
@@ -183,6 +185,8 @@ struct Scenario {
   // What the models leave of a worker's memory for what variants services choose from; models stay
   // resident, what they need to run included. Not limited: kUnlimitedMemory.
   int64_t bytes_for_variants(const WorkerGroup& group) const;
+  // What the scheduler would have to do and does not ("serves ensembles"); empty: nothing.
+  std::string_view missing_in(const policy::Scheduler& scheduler) const;
   // Where the models, or a variant beside them, do not fit into a worker's memory: the
   // constraint, else empty.
   std::string memory_violation() const;

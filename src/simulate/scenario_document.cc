@@ -4,6 +4,7 @@
 #include <set>
 #include <span>
 
+#include "base/status.h"
 #include "model/latency_document.h"
 #include "policy/scheduler.h"
 #include "simulate/arrivals_document.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr double kLeastDrift = 0.1, kMostDrift = 10;
 constexpr int64_t kMostWorkers = 1'000'000;
 constexpr double kLongestApplySeconds = 86'400;
+constexpr double kAnyRate = 1000;  // where only the shares count
 
 WorkerGroup read_group(Reader value, bool may_be_auto = false) {
   ObjectReader fields = value.object();
@@ -65,12 +67,12 @@ std::vector<WorkerGroup> read_workers(Reader value) {
 SimulatedModel read_model(Reader value, std::span<const std::string> worker_types) {
   ObjectReader fields = value.object();
   SimulatedModel model;
-  model.name = fields["name"].string();
+  model.name = fields["name"].name();
   model.latency = read_latency_by_type(fields["latency_ms"], worker_types);
   model.latency.resize(worker_types.size(), model.latency.front());
   model.slo = read_slo(fields["slo_ms"], model.demand);
   model.demand.items = read_items(fields["items"], 1);
-  model.share = fields["share"].non_negative(1.0);
+  model.share = read_share(fields["share"], 1.0);
   model.max_batch = static_cast<uint32_t>(fields["max_batch"].integer(1, kLargestBatch, 256));
   model.drift = fields["drift"].between(kLeastDrift, kMostDrift, 1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) model.arrival = read_arrivals(arrival);
@@ -98,7 +100,7 @@ std::vector<SimulatedModel> read_models(Reader value, const std::vector<WorkerGr
 }
 
 // Traces say themselves how many requests come; other processes need a rate.
-double read_rate(Reader value, const Scenario& scenario) {
+double read_rate(Reader value, const Scenario& scenario, bool needed) {
   const auto trace = [](const auto& source) {
     return source.share == 0 || std::holds_alternative<TraceArrivals>(source.arrival);
   };
@@ -106,8 +108,9 @@ double read_rate(Reader value, const Scenario& scenario) {
                        std::all_of(scenario.variants.begin(), scenario.variants.end(), trace) &&
                        std::all_of(scenario.ensembles.begin(), scenario.ensembles.end(), trace) &&
                        std::all_of(scenario.pipelines.begin(), scenario.pipelines.end(), trace);
-  if (value.present() || !counted) return value.between(kLowestRate, kHighestRate);
-  return 0;
+  if (counted && !value.present()) return 0;
+  const std::optional<double> fallback = needed ? std::nullopt : std::optional(kAnyRate);
+  return value.between(kLowestRate, kHighestRate, fallback);
 }
 
 // A request less often than that would come after the end of time.
@@ -137,6 +140,13 @@ void check_total_share(Reader value, const Scenario& scenario) {
   value.fail("a service whose share is above 0");
 }
 
+void check_scheduler(Reader value, const Scenario& scenario) {
+  const auto scheduler = policy::make_scheduler(scenario.scheduler, scenario.groups);
+  if (!scheduler.ok()) return value.fail(message(scheduler.status()));
+  const std::string_view missing = scenario.missing_in(**scheduler);
+  if (!missing.empty()) value.fail(fmt::format("one that {}", missing));
+}
+
 // As counted: every trace keeps its own mean.
 void rate_from_traces(Scenario& scenario) {
   const auto count = [&scenario](auto& source) {
@@ -150,9 +160,7 @@ void rate_from_traces(Scenario& scenario) {
   for (SimulatedPipeline& p : scenario.pipelines) count(p);
 }
 
-}  // namespace
-
-Scenario read_scenario(Reader root) {
+Scenario read(Reader root, bool rate_needed) {
   static const std::vector<std::string_view> kSchedulers = policy::all_scheduler_names();
   ObjectReader fields = root.object();
   Scenario scenario;
@@ -161,7 +169,8 @@ Scenario read_scenario(Reader root) {
       Duration::from_seconds(fields["warmup_s"].between(0, kLongestTimeMs / 1e3, 2.0));
   scenario.duration =
       Duration::from_seconds(fields["duration_s"].between(1e-3, kLongestTimeMs / 1e3, 20.0));
-  scenario.scheduler = kSchedulers[fields["scheduler"].choice(kSchedulers, 0)];
+  const Reader scheduler = fields["scheduler"];
+  scenario.scheduler = kSchedulers[scheduler.choice(kSchedulers, 0)];
   scenario.workers = read_workers(fields["workers"]);
   if (Reader network = fields["network"]; network.present()) {
     ObjectReader delays = network.object();
@@ -197,12 +206,18 @@ Scenario read_scenario(Reader root) {
   if (pipelines.present()) read_pipelines(pipelines, scenario, named);
   if (!root.failed()) resolve_services(root, named, scenario);
   if (!root.failed()) check_adapters(pipelines, scenario);
+  if (!root.failed()) check_scheduler(scheduler, scenario);
   check_total_share(root, scenario);
   Reader rate = fields["rate_rps"];
-  scenario.rate_rps = read_rate(rate, scenario);
+  scenario.rate_rps = read_rate(rate, scenario, rate_needed);
   if (!root.failed() && scenario.rate_rps == 0) rate_from_traces(scenario);
   if (!root.failed() && rate.present()) check_shares(rate, scenario);
   return scenario;
 }
+
+}  // namespace
+
+Scenario read_scenario(Reader root) { return read(root, /*rate_needed=*/true); }
+Scenario read_goodput_scenario(Reader root) { return read(root, /*rate_needed=*/false); }
 
 }  // namespace fermata::simulate

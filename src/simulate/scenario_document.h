@@ -5,7 +5,9 @@
 
 namespace fermata::simulate {
 
-// The contract's document of `fermata simulate` and `fermata goodput`.
+// The contract's document of `fermata simulate`, and that of `fermata goodput`, which may leave
+// rate_rps out.
 Scenario read_scenario(Reader root);
+Scenario read_goodput_scenario(Reader root);
 
 }  // namespace fermata::simulate

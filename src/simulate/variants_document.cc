@@ -48,7 +48,7 @@ SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenari
     read_shared_model(model, scenario, variant);
     variant.name = model.string();
   } else {
-    variant.name = fields["name"].string();
+    variant.name = fields["name"].name();
     std::vector<std::string> types;
     for (const WorkerGroup& group : scenario.workers) types.push_back(group.type);
     variant.latency = read_latency_by_type(fields["latency_ms"], types);
@@ -159,14 +159,14 @@ SimulatedVariants read_variants_service(Reader value, const Scenario& scenario,
                                         ServiceNames& named) {
   ObjectReader fields = value.object();
   SimulatedVariants service;
-  service.name = fields["name"].string();
+  service.name = fields["name"].name();
   if (Reader slo = fields["slo_ms"]; is_common_slo(slo)) {
     service.slo = read_slo(slo, service.demand);
   } else {
     read_normal_slo(slo, service);
   }
   service.demand.items = read_items(fields["items"], 1);
-  service.share = fields["share"].non_negative(1.0);
+  service.share = read_share(fields["share"], 1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) {
     service.arrival = read_arrivals(arrival);
   }

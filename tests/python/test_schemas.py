@@ -186,6 +186,23 @@ def test_documents_and_results_match(command):
     jsonschema.validate(json.loads(done.stdout), schema(f"{kind}.result"))
 
 
+def test_goodput_needs_no_rate():
+    model = {"name": "m", "latency_ms": {"alpha": 1, "beta": 5}, "slo_ms": 50}
+    document = {"workers": {"count": 1}, "duration_s": 0.5, "models": [model]}
+    done = run("goodput", document)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == run("goodput", document | {"rate_rps": 5}).stdout
+    assert "$.rate_rps: missing" in run("simulate", document).stderr
+
+
+@pytest.mark.parametrize("words, wrong, known", [
+    (["chekc", "x"], "chekc", "check"), (["plan", "grup", "-"], "grup", "group")])
+def test_a_mistyped_command_is_named(words, wrong, known):
+    done = subprocess.run([FERMATA, *words], text=True, capture_output=True)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1
+    assert f"'{wrong}' is no command" in done.stderr and known in done.stderr
+
+
 def test_goodput_says_that_no_rate_is_good_or_that_every_rate_is():
     slow = {"name": "m", "latency_ms": {"alpha": 1, "beta": 500}, "slo_ms": 25}
     document = {"workers": {"count": 1}, "rate_rps": 10, "duration_s": 0.5, "models": [slow]}
@@ -328,7 +345,8 @@ def test_every_scheduler_of_ensembles_simulates(scheduler, mode):
 @pytest.mark.parametrize("scheduler", ["nexus", "sneakpeek"])
 def test_schedulers_without_ensembles_say_so(scheduler):
     done = run("ensembles", ENSEMBLES | {"scheduler": scheduler})
-    assert done.returncode != 0 and f"scheduler '{scheduler}' serves no ensembles" in done.stderr
+    assert done.returncode == 2
+    assert done.stderr == f'$.scheduler: "{scheduler}", expected one that serves ensembles\n'
 
 
 BAD = [

@@ -228,6 +228,14 @@ TEST(EnsembleDocument, SaysWhatIsWrongAndWhere) {
   EXPECT_EQ(good->ensembles[0].fixed, 0b10u);
   EXPECT_EQ(good->ensembles[0].examples[0].difficulty.selected, 0b01u);
   const std::pair<std::string, std::string> wrong[] = {
+      {R"("profile": [{"utility": {"a": 1}}], "static": [], "examples": [{"correct": [true, true, true]}]})",
+       "static: a list of 0, expected a list of at least 1"},
+      {R"("profile": [{"utility": {"a": 1}}], "examples": [{"correct": [true, true, true]}],
+       "items": {"1": 1, "01": 1}})",
+       "items.01: 1, expected no such field, but numbers of items"},
+      {R"("profile": [{"utility": {"a": 1}}], "examples": [{"correct": [true, true, true]}],
+       "items": {"1": 1e308}})",
+       "expected a number from 0 to 1000000000000"},
       {R"("profile": [{"utility": {"b+a": 1}}], "examples": [{"correct": [true, true, true]}]})",
        "profile[0].utility[\"b+a\"]"},
       {R"("profile": [{"utility": {"a": 1.5}}], "examples": [{"correct": [true, true, true]}]})",

@@ -14,7 +14,8 @@ using LatencyByCores = std::map<uint32_t, LatencyModel>;
 
 struct BaseAllocation {
   std::vector<std::optional<uint32_t>> cores;  // by variant; none: too slow on any number
-  double sla_ms = 0;  // of the stage: 5 times the mean latency of a batch of one on these cores
+  // Of the stage: 5 times the mean latency of a batch of one on these cores; 0: of none.
+  double sla_ms = 0;
 };
 
 // The fewest cores on which a replica of each variant of a stage serves at least `threshold_rps` in

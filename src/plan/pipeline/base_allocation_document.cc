@@ -70,7 +70,7 @@ Json write_base_allocation(const BaseAllocationProblem& problem, const BaseAlloc
   }
   Json out = {{"feasible", feasible}};
   if (!feasible) out["binding"] = "threshold_rps";
-  out["sla_ms"] = allocation.sla_ms;
+  out["sla_ms"] = allocation.sla_ms > 0 ? Json(allocation.sla_ms) : Json(nullptr);
   out["cores"] = std::move(cores);
   return out;
 }

@@ -87,7 +87,9 @@ std::vector<double> read_loads(ObjectReader& fields) {
   std::vector<double> counts;
   if (loads.present()) {
     if (trace.present()) loads.fail("either trace or loads");
-    for (const Reader load : loads.list(1)) counts.push_back(load.between(0, kHighestLoad));
+    for (const Reader load : loads.list(1)) {
+      counts.push_back(static_cast<double>(load.integer(0, kHighestLoad)));
+    }
   } else if (auto read = load_trace(trace.string()); read.ok()) {
     counts = *read->counts;
   } else if (!trace.failed()) {
