@@ -34,9 +34,7 @@ void CountVariation::end_window(Time now, Duration next) {
   mean_square_ *= kept;
   window_end_ = window_end_ + window_ * silent + next;
   window_ = next;
-  const double square = mean_ * mean_;
-  // Poisson arrivals have a variance of their mean, which is no burst.
-  value_ = square > 0 ? std::sqrt(std::clamp((mean_square_ - mean_) / square - 1, 0.0, 1.0)) : 1;
+  value_ = mean_ > 0 ? std::max(mean_square_ / mean_ - mean_, 0.0) : 1;
 }
 
 }  // namespace fermata::estimate

@@ -6,16 +6,15 @@
 
 namespace fermata::estimate {
 
-// How far arrivals come in bursts: the coefficient of variation (standard deviation by mean) of
-// the items that come within one window, over the last 256 windows or so, less what Poisson
-// arrivals have, 1/√n for n a window: √(variance - mean) / mean. Small numbers alone are no bursts.
+// How far arrivals come in bursts: the variance by the mean of the items that come within one
+// window, over the last 256 windows or so. Poisson arrivals have 1, however many they are.
 class CountVariation {
  public:
   // `now` never goes back. `window` is how long the windows are that begin from here
   // on; with none (<= 0) or an infinite one nothing is counted. O(1).
   void count(Time now, uint32_t items, Duration window);
 
-  // In [0, 1]; 1, that is nothing to count on, also before the first window has ended.
+  // 1 also before the first window has ended.
   double value() const { return value_; }
 
  private:

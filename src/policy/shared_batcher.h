@@ -18,7 +18,7 @@ class SharedBatcher : public Batcher {
  public:
   SharedBatcher(KeyId key, DelayBound delay, const PoolView& pool) : pool_(pool), delay_(delay) {
     offer_.key = key;
-    offer_.variation = kAtAnyTime;
+    offer_.at_any_time = true;
   }
   virtual void add_service(KeyId key, const ServiceInfo& info) = 0;
   virtual void remove_service(KeyId key) = 0;  // nothing of it may wait
@@ -81,10 +81,6 @@ class SharedBatcher : public Batcher {
     Time needed_by = Time::infinite();  // others may be late from then on, until
     Time next;                          // another worker is free
   };
-
-  // Batches begin whenever a worker is free and may be long: others who wait for their last moment
-  // to start would find no worker then, as among bursts.
-  static constexpr double kAtAnyTime = 1;
 
   Granted granted_;
   uint64_t epoch_ = 0;

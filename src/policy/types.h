@@ -35,18 +35,19 @@ inline constexpr uint32_t kAnyType = ~uint32_t{0};
 
 // What of a key the pool's account has to know (policy/pool/account.h).
 struct Outlook {
-  double rate = 0;  // items a second, with a deadline, that are expected
-  Time seen;        // when the last came
-  Duration alone;   // how long one of them runs
-  double load = 0;  // workers that they keep busy in batches of the target size
+  double rate = 0;       // items a second, with a deadline, that are expected
+  Time seen;             // when the last came
+  double variation = 1;  // of those that come within a deadline, see estimate/variation.h
+  Duration alone;        // how long one of them runs
+  double load = 0;       // workers that they keep busy in batches of the target size
   // What they are worth a second that lately are lost, and were not if there were more workers.
   double lost = 0;
   Duration slack = Duration::infinite();  // how long one that comes can wait before it must start
   // Of rate, those that can wait more than twice as long, and how long on average.
   double patient = 0;
   Duration patience;
-  uint32_t waiting = 0;                   // items with a deadline, that may be in time
-  Time first_by, last_by;                 // of these, when the first and the last must start, alone
+  uint32_t waiting = 0;    // items with a deadline, that may be in time
+  Time first_by, last_by;  // of these, when the first and the last must start, alone
 };
 
 // What a batcher could run, for the ranker (Symphony appendix C: Candidate).
@@ -58,9 +59,13 @@ struct Offer {
   Time urgency;          // among offers that want to start, the earliest is served first
   bool planned = false;  // when it starts, or begun (Task): it is not held for others' sake
   bool patient = false;  // nothing in it has a deadline: runs when no one else wants the worker
-  Duration run;          // of the batch as it is
+  // Its batches begin whenever a worker is free and may be long: others who wait for their last
+  // moment to start would find no worker then, as among bursts.
+  bool at_any_time = false;
+  Duration run;  // of the batch as it is
+  // Without a deadline: of a batch that is cut as short as it can be; 0: it cannot be cut.
+  Duration least;
   uint32_t types = kAnyType;  // of workers that may run it: a bit each
-  double variation = 0;       // of its key's arrivals within a deadline, see estimate/variation.h
   uint64_t epoch = 0;         // of the batcher; a grant for an older one is void
   Outlook outlook;
 };
@@ -80,13 +85,14 @@ struct Grant {
   uint32_t worker_type = 0;
   Time free_at;  // when the worker is, or is expected to be, free
   // What the pool's offers lately were like, as moving averages over the grants.
-  Duration wait;         // how long they wanted to start before a worker came
-  double variation = 0;  // of their arrivals
+  Duration wait;           // how long they wanted to start before a worker came
+  double at_any_time = 0;  // of the worker time, what went to Offer::at_any_time
   uint64_t epoch = 0;
   Duration others_slack = Duration::infinite();  // the least Outlook::slack of the other keys
   Harm harm;
   double load = 0;    // Outlook::load of all keys, by worker
   double singly = 0;  // what it would be if each item ran alone
+  Duration burst;     // see Load in policy/pool/account.h
   // When a batch of which nothing has a deadline had better end, for others' sake.
   Time until = Time::infinite();
 };

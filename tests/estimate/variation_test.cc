@@ -27,12 +27,12 @@ TEST(CountVariation, IsZeroWhereEachWindowHasTheSame) {
   EXPECT_NEAR(variation.value(), 0, 1e-9);
 }
 
-TEST(CountVariation, IsTheStandardDeviationByTheMeanLessThatOfPoissonArrivals) {
+TEST(CountVariation, IsTheVarianceByTheMean) {
   CountVariation variation;
-  // Counts 14 and 2 in turn: mean 8, variance 36, of which Poisson arrivals have 8.
+  // Counts 14 and 2 in turn: mean 8, variance 36.
   for (int i = 0; i < 100; ++i) variation.count(at_ms(10 * i), i % 2 == 0 ? 14 : 2, kWindow);
   variation.count(at_ms(1000), 0, kWindow);
-  EXPECT_NEAR(variation.value(), std::sqrt(28.0) / 8, 1e-9);
+  EXPECT_NEAR(variation.value(), 36.0 / 8, 1e-9);
 }
 
 TEST(CountVariation, SmallNumbersAreNoBursts) {
@@ -43,20 +43,20 @@ TEST(CountVariation, SmallNumbersAreNoBursts) {
     now_ms += -20 * std::log(1 - random.uniform());  // Poisson: half of one a window
     variation.count(at_ms(now_ms), 1, kWindow);
   }
-  EXPECT_LT(variation.value(), 0.3);
+  EXPECT_NEAR(variation.value(), 1, 0.3);
 }
 
 TEST(CountVariation, SilentWindowsCount) {
   CountVariation variation;
   for (int i = 0; i < 100; ++i) variation.count(at_ms(i), 3, kWindow);
   variation.count(at_ms(3000), 3, kWindow);
-  EXPECT_EQ(variation.value(), 1);
+  EXPECT_GT(variation.value(), 10);  // 30 in some windows, nothing in most
 }
 
 TEST(CountVariation, ForgetsBurstsOnceArrivalsAreSteady) {
   CountVariation variation;
   for (int i = 0; i < 100; ++i) variation.count(at_ms(100 * i), 100, kWindow);
-  EXPECT_EQ(variation.value(), 1);
+  EXPECT_GT(variation.value(), 50);
   for (int i = 0; i < 20'000; ++i) variation.count(at_ms(10'000 + i), 10, kWindow);
   EXPECT_LT(variation.value(), 0.1);
 }
@@ -82,7 +82,7 @@ TEST(CountVariation, AgreesWithTheWholeHistory) {
     variation.count(at_ms(2000), 0, kWindow);
     double mean = 0, square = 0;
     for (const double c : counts) mean += c / 200, square += c * c / 200;
-    EXPECT_NEAR(variation.value(), std::sqrt((square - mean) / (mean * mean) - 1), 1e-9);
+    EXPECT_NEAR(variation.value(), square / mean - mean, 1e-9);
   }
 }
 

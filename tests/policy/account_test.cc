@@ -110,6 +110,47 @@ TEST_F(Account, TheLoadIsWhatTheWorkersAreWantedFor) {
   EXPECT_NEAR(load(view_, at_ms(10'000)).batched, 0.25 * 0.3 / 100, 1e-12);  // it has gone silent
 }
 
+// 100 a second in half of a worker's time: all_busy is 0.240, and what waits is above x with
+// probability 0.240 exp(-2 * 0.5 x / 0.0025).
+TEST_F(Account, ABurstIsWhatOneInAThousandFindsWaiting) {
+  const auto burst_ms = [&](double load, double rate, double variation) {
+    other_.outlook.load = load;
+    other_.outlook.alone = Duration::from_seconds(load / rate);
+    other_.outlook.variation = variation;
+    expect(rate, 20);
+    return policy::load(view_, at_ms(0)).burst.millis();
+  };
+  EXPECT_NEAR(burst_ms(0.5, 100, 1), 13.7, 0.1);
+  EXPECT_NEAR(burst_ms(0.5, 100, 4), 58.9, 0.1);
+  EXPECT_NEAR(burst_ms(0.5, 100, 5), 74.1, 0.1);
+  EXPECT_NEAR(burst_ms(0.5, 100, 1e6), 74.1, 0.1);  // 25 ms to the deadline are five such items
+  EXPECT_GT(burst_ms(1.5, 300, 1), 3.6e6);          // for ever
+  EXPECT_EQ(burst_ms(0.5, 100, 0), 0);              // as regular as a clock
+  for (int w = 1; w < 8; ++w) view_.add_worker(0);
+  EXPECT_NEAR(burst_ms(4, 800, 1), 0.98, 0.01);  // eight at the same load each
+  EXPECT_EQ(burst_ms(1, 200, 1), 0);             // they are never all busy
+}
+
+// With more work in items alone it is longer, up to what keeps the worker busy for 0.8 of the time:
+// all_busy is 0.412 then, and what waits above x with probability 0.412 exp(-2 * 0.2 x / 0.0064).
+TEST_F(Account, ABurstIsServedAloneAsFarAsTheWorkersBearThat) {
+  const auto burst_ms = [&](double alone_ms) {
+    other_.outlook.load = 0.5;
+    other_.outlook.alone = Duration::from_millis(alone_ms);
+    expect(100, 20);
+    return load(view_, at_ms(0)).burst.millis();
+  };
+  double before = burst_ms(5);
+  EXPECT_NEAR(before, 13.7, 0.1);
+  for (double alone_ms = 5.5; alone_ms <= 8; alone_ms += 0.5) {
+    EXPECT_GT(burst_ms(alone_ms), before);
+    before = burst_ms(alone_ms);
+  }
+  for (const double alone_ms : {8.0, 8.01, 10.0, 12.0, 100.0}) {
+    EXPECT_NEAR(burst_ms(alone_ms), 96.3, 0.1);
+  }
+}
+
 TEST_F(Account, WhatTheWorkerMayNotRunLosesNothing) {
   other_.types = 1u << 3;
   expect(100, 20);
@@ -225,6 +266,22 @@ TEST(Backlog, LeavesTheOnlyWorkerInTimeForThoseWhoHaveADeadlineOfEveryKind) {
   EXPECT_GE(backlog_batch(Asked::kEnsemble), 10u);
 }
 
+// A hundred at once, each second, and one each 10 ms: their variance by mean counts by their load.
+TEST(ServiceDemand, SeveralServicesAreAsBurstyAsTheWorkThatComes) {
+  ServiceDemand bursts, steady;
+  for (int i = 0; i < 2000; ++i) {
+    steady.count({JobId(1), KeyId(0), at_ms(10 * i), at_ms(10 * i + 200)}, at_ms(10 * i));
+    if (i % 100 != 0) continue;
+    bursts.count({JobId(1), KeyId(0), at_ms(10 * i), at_ms(10 * i + 200), 100}, at_ms(10 * i));
+  }
+  const Outlook much = bursts.outlook(Duration(), Duration::millis(6));
+  const Outlook little = steady.outlook(Duration(), Duration::millis(2));
+  EXPECT_GT(much.variation, 10);
+  EXPECT_LT(little.variation, 1);
+  const Outlook all = merged(std::array{much, little}, at_ms(20'000));
+  EXPECT_NEAR(all.variation, (3 * much.variation + little.variation) / 4, 1);
+}
+
 TEST(ServiceDemand, ForgetsServicesThatNobodyAsksAnyMore) {
   ServiceDemand tight, loose;
   const auto come = [](ServiceDemand& to, double now_ms, double slo_ms) {
@@ -247,6 +304,7 @@ TEST(ServiceDemand, ForgetsServicesThatNobodyAsksAnyMore) {
   EXPECT_EQ(both(10'000).slack, Duration::millis(195));
   EXPECT_NEAR(both(10'000).rate, 100, 1);
   EXPECT_NEAR(both(10'000).load, 0.2, 0.01);
+  EXPECT_EQ(both(10'000).variation, loose.outlook(Duration(), Duration()).variation);
   come(tight, 10'010, 20);
   EXPECT_EQ(both(10'010).slack, Duration::millis(15));
 }

@@ -27,9 +27,14 @@ class Margin : public testing::Test {
   }
   // Serves what waits, on a worker of a pool whose offers lately waited so long.
   void serve(double ms, Duration wait) {
-    Grant grant{KeyId(0), WorkerId(0)};
-    grant.free_at = at_ms(ms);
+    Grant grant;
     grant.wait = wait;
+    serve(ms, grant);
+  }
+  void serve(double ms, Grant grant) {
+    grant.key = KeyId(0);
+    grant.worker = WorkerId(0);
+    grant.free_at = at_ms(ms);
     grant.singly = 6;  // workers would be needed, were each request alone
     grant.epoch = batcher_->offer().epoch;
     batcher_->granted(grant, at_ms(ms), decisions_);
@@ -44,6 +49,55 @@ TEST_F(Margin, IsThePoolsWait) {
   serve(100, Duration::millis(10));
   arrive(101);
   EXPECT_EQ(batcher_->offer().start_at, at_ms(101 + 30 - 7 - 10));  // ℓ(2) = 7
+}
+
+TEST_F(Margin, IsWhatABurstKeepsWaiting) {
+  Grant grant;
+  grant.burst = Duration::millis(12);
+  serve(100, grant);
+  arrive(101);
+  EXPECT_EQ(batcher_->offer().start_at, at_ms(101 + 30 - 7 - 12));
+}
+
+TEST_F(Margin, IsLessForABurstWhereThePoolNeedsItsLargestBatches) {
+  Grant grant;
+  grant.burst = Duration::seconds(12);
+  grant.load = 1;
+  serve(100, grant);
+  arrive(101);
+  EXPECT_GT(batcher_->offer().start_at, at_ms(101 + 30 - 7 - 6));
+}
+
+// The request can wait for 23 ms; others begin whenever they can for half of the workers' time.
+TEST_F(Margin, IsTheShareOfThoseWhoBeginAtAnyTime) {
+  Grant grant;
+  grant.at_any_time = 0.5;
+  serve(100, grant);
+  arrive(101);
+  EXPECT_EQ(batcher_->offer().start_at, at_ms(101 + 23 - 11.5));
+}
+
+// Of 40 that came at once as many start as end in time. The others would have wanted to start at
+// once, had they known; what they wait for a worker begins now.
+TEST_F(Margin, WhatIsLeftHasNotWaitedForAWorkerBeforeItWantedOne) {
+  for (int i = 0; i < 40; ++i) arrive(101);
+  Grant grant;
+  grant.burst = Duration::seconds(12);
+  serve(104, grant);
+  ASSERT_GT(batcher_->offer().items, 0u);
+  EXPECT_EQ(batcher_->offer().start_at, at_ms(104));
+}
+
+// What has no deadline comes in no burst that anybody has to survive.
+TEST_F(Margin, BestEffortWorkIsNoBurst) {
+  const Outlook before = batcher_->offer().outlook;
+  for (int i = 0; i < 5000; ++i) {
+    batcher_->nominated({JobId(10'000 + i), KeyId(0), at_ms(100), Time::infinite()}, at_ms(100),
+                        decisions_);
+  }
+  for (int ms = 101; ms < 300; ++ms) arrive(ms);
+  EXPECT_LT(batcher_->offer().outlook.variation, 1);
+  EXPECT_NEAR(batcher_->offer().outlook.rate, before.rate, 0.1 * before.rate);
 }
 
 // A pool's wait is counted from start_at. Were start_at earlier than the request, then the wait

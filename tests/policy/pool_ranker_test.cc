@@ -53,6 +53,27 @@ TEST(PoolRanker, WhatWasBoundAheadStartsAsLateAsTheOneBeforeItEnded) {
   EXPECT_EQ(grants[2].free_at, at(25));
 }
 
+// Of 40 ms, 30 go to a batch that would have run for 1 ms when it was offered.
+TEST(PoolRanker, TellsWhatOfTheWorkersTimeGoesToBatchesThatBeginAtAnyTime) {
+  PoolRanker ranker(/*considerate=*/true);
+  std::vector<Grant> grants;
+  for (uint32_t k = 0; k < 2; ++k) ranker.add_key(KeyId(k));
+  ranker.add_worker(WorkerId(0), 0, kUnlimitedMemory, at(0), grants);
+  Offer shared = due_at(KeyId(1), 0, 0);
+  shared.at_any_time = true;
+  shared.run = Duration::millis(1);
+  ranker.offered(shared, at(0), grants);
+  ranker.answered({WorkerId(0), true, at(30)}, at(0), grants);
+  ranker.freed(WorkerId(0), at(30), grants);
+  ranker.offered(due_at(KeyId(0), 0, 30), at(30), grants);
+  ranker.answered({WorkerId(0), true, at(40)}, at(30), grants);
+  ranker.freed(WorkerId(0), at(40), grants);
+  ranker.offered(due_at(KeyId(0), 1, 40), at(40), grants);
+  ASSERT_THAT(grants, SizeIs(3));
+  EXPECT_EQ(grants[1].at_any_time, 1);
+  EXPECT_NEAR(grants[2].at_any_time, 0.75, 0.01);
+}
+
 // A worker that leaves ends what it runs and gets nothing more until it is back.
 TEST(PoolRanker, GivesNothingToWorkersThatHaveLeft) {
   PoolRanker ranker;

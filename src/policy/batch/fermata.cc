@@ -13,19 +13,16 @@ namespace {
 // fermata.h says what each stands for, docs/policies.md what other values do.
 constexpr double kLeastMargin = 0.1;  // of ℓ(b)
 constexpr double kNotWorth = 0.1;     // of items per worker second
-constexpr double kSteady = 0.3;       // variation
-constexpr double kBursts = 0.6;       // variation
-constexpr double kSpare = 0.6,
-                 kBusy = 0.7;   // of the pool's load: from where to where it starts early
-constexpr double kRoom = 0.25;  // of the pool's load, were each item alone; of a worker
-constexpr double kDense = 0.8, kFull = 0.95;  // and from where to where it no longer does
-constexpr double kCheap = 0.4, kDear = 0.5;   // fixed cost of a batch by what a deadline leaves
-constexpr double kOverload = 0.2;             // of the requests
-constexpr double kLossWeight = 1.0 / 1024;    // of a request in the recent ones
-constexpr double kBatchWeight = 0.05;         // of a batch in the recent ones
-constexpr double kPriceInCalm = 0.01;         // of the items that a worker second serves
-constexpr double kFarFromNow = 1e6;           // items: more than any wait brings
-constexpr double kNobodyComes = 1e9;          // seconds
+constexpr double kRoom = 0.25;        // of the pool's load, were each item alone; of a worker
+// Of the pool's load: from where to where it no longer starts early.
+constexpr double kDense = 0.8, kFull = 0.95;
+constexpr double kCheap = 0.4, kDear = 0.5;  // fixed cost of a batch by what a deadline leaves
+constexpr double kOverload = 0.2;            // of the requests
+constexpr double kLossWeight = 1.0 / 1024;   // of a request in the recent ones
+constexpr double kBatchWeight = 0.05;        // of a batch in the recent ones
+constexpr double kPriceInCalm = 0.01;        // of the items that a worker second serves
+constexpr double kFarFromNow = 1e6;          // items: more than any wait brings
+constexpr double kNobodyComes = 1e9;         // seconds
 
 class Fermata final : public QueueBatcher {
  public:
@@ -48,9 +45,9 @@ class Fermata final : public QueueBatcher {
     const bool room = room_ && others_slack_ >= offer.run;
     offer.start_at = may_grow && !room ? start(offer, latest, now) : now;
     const Task& head = queue()[0];
+    wanted_ = offer.start_at = std::max(offer.start_at, std::min(now, wanted_));
     offer.planned = !head.start_from.is_infinite();
     if (offer.planned) offer.start_at = std::min(head.start_from, latest);
-    offer.variation = variation();
     offer.outlook.load = load_;
     offer.outlook.lost = loss_ * std::min(rate().per_second(), efficiency(target_));
     offer.urgency = deadline - offer.run;
@@ -60,13 +57,14 @@ class Fermata final : public QueueBatcher {
   }
 
   void learned(const Grant& grant) override {
+    wanted_ = Time::infinite();
     pool_wait_ = grant.wait;
     harm_ = grant.harm;
     others_slack_ = grant.others_slack;
-    const double wanted =
-        std::max(rising(grant.variation, kSteady, kBursts), rising(grant.load, kSpare, kBusy));
     room_ = grant.singly <= kRoom;
-    early_ = wanted * (1 - rising(grant.load, kDense, kFull) * (1 - alone_ * alone_));
+    burst_ = grant.burst;
+    early_ = grant.at_any_time;
+    sparse_ = 1 - rising(grant.load, kDense, kFull) * (1 - alone_ * alone_);
   }
 
   // The size at which an item costs least: items of others that are made late, and the items that
@@ -145,8 +143,9 @@ class Fermata final : public QueueBatcher {
   Duration margin(const Offer& offer, Duration longest) const {
     const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
     const double patience = std::min(1.0, others_slack_.seconds() / offer.run.seconds());
+    const Duration early = std::max(std::min(burst_, longest), longest.scaled(early_));
     const Duration own =
-        std::max(std::min(worth.scaled(calm()), longest), longest.scaled(early_ * spare_ * calm()));
+        std::max(std::min(worth.scaled(calm()), longest), early.scaled(sparse_ * spare_ * calm()));
     const Duration least = std::max(offer.run.scaled(kLeastMargin), pool_wait_).scaled(calm());
     return std::min(std::max(least, own.scaled(patience)), longest);
   }
@@ -178,10 +177,15 @@ class Fermata final : public QueueBatcher {
   Harm harm_;
   Duration others_slack_ = Duration::infinite();
   const PoolView* pool_ = nullptr;
+  // From when on it has wanted to start since it last did; what it waits is counted from there, so
+  // not from before it wanted to.
+  Time wanted_ = Time::infinite();
   double load_ = 0;    // see Outlook
   bool room_ = false;  // for every item alone
   double alone_ = 1;   // efficiency of one item, by that of the target
-  double early_ = 0;   // how far the pool's load has batches start early, 0 to 1
+  Duration burst_;     // see Load
+  double early_ = 0;   // see Grant::at_any_time
+  double sparse_ = 1;  // how far the pool's load lets batches start early
   double spare_ = 0;   // how far the own fixed cost lets them
 };
 

@@ -72,10 +72,10 @@ void QueueBatcher::set_latency(LatencyByType latency, Time now, Decisions& out) 
 
 void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
   FERMATA_CHECK(task.items >= 1 && task.items <= slowest_.max_batch());
-  if (rate_.count(now, task.items)) retarget();
   if (task.deadline.is_infinite()) {
     patient_.insert(task);
   } else {
+    if (rate_.count(now, task.items)) retarget();
     queue_.insert(task);
     if (task.items > 1) remember_larger(task);
     last_urgent_ = now;
@@ -84,8 +84,8 @@ void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
       const Duration own = task.deadline - task.arrival;
       budget_ = budget_.is_infinite() ? own : budget_ + (own - budget_) / 16;
     }
+    variation_.count(now, task.items, budget_);
   }
-  variation_.count(now, task.items, budget_);
   update(now, out);
 }
 
@@ -189,6 +189,7 @@ void QueueBatcher::expect(Time now) {
   Outlook& outlook = offer_.outlook;
   outlook.rate = rate_.per_second();
   outlook.seen = last_urgent_;
+  outlook.variation = variation_.value();
   outlook.slack = slack(now);
   outlook.alone = slowest_.run(1);
   if (queue_.empty()) return;
@@ -202,7 +203,7 @@ void QueueBatcher::offer_patient(Time now) {
   offer_.patient = true;
   offer_.types = kAnyType;
   offer_.run = n == 0 ? Duration() : slowest_.run(offer_.items);
-  if (n > 0) offer_.outlook.alone = slowest_.run(patient_[0].items);
+  offer_.least = n == 0 ? Duration() : slowest_.run(patient_[0].items);
   offer_.epoch = epoch_;
   offer_.start_at = now;
   offer_.urgency = n == 0 ? Time::infinite() : patient_[0].arrival;

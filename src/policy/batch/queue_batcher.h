@@ -59,8 +59,6 @@ class QueueBatcher : public Batcher {
   // While the queue is cut for a worker its own; else those of the slowest that may run the batch.
   const BatchTimes& times() const { return *times_; }
   const estimate::RateMeter& rate() const { return rate_; }
-  // Of the items that come within the budget.
-  double variation() const { return variation_.value(); }
   // The typical relative deadline: the service's, else what tasks lately had.
   Duration budget() const { return budget_; }
 
@@ -94,7 +92,7 @@ class QueueBatcher : public Batcher {
   uint32_t counted_types_ = kAnyType;
   const BatchTimes* times_ = &counted_;
   estimate::RateMeter rate_;
-  estimate::CountVariation variation_;
+  estimate::CountVariation variation_;  // within the budget
   Duration budget_;
   Time last_urgent_ = Time::infinite();  // when one with a deadline came last; never
 

@@ -84,8 +84,9 @@ void EnsembleBatcher::update(Time now) {
   };
   offer_.run = run_of(*open.begin());
   if ((*open.begin())->task.deadline.is_infinite()) {
+    offer_.least = Duration();
     for (const KeyId model : queries_.ensemble((*open.begin())->ensemble).info.models) {
-      offer_.outlook.alone = std::max(offer_.outlook.alone, queries_.slowest(model)(1));
+      offer_.least = std::max(offer_.least, queries_.slowest(model)(1));
     }
     return set_patient((*open.begin())->task.arrival, now);
   }

@@ -1,6 +1,7 @@
 #include "policy/pool/account.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "policy/batch/lately.h"
 
@@ -9,7 +10,10 @@ namespace {
 
 // What of those with a deadline may come at once, by what comes on average.
 constexpr double kSurge = 3;
-constexpr double kSaved = 0.5;  // of what one key loses, by one worker more
+constexpr double kOneIn = 1000;   // waits longer than Load::burst
+constexpr double kBusiest = 0.8;  // of the workers, by items that run alone
+constexpr double kForEver = 1e6;  // seconds
+constexpr double kSaved = 0.5;    // of what one key loses, by one worker more
 
 // Of a key whose arrivals have stopped, nothing tells: its silence counts instead.
 double expected_rate(const Outlook& outlook, Time now) {
@@ -50,6 +54,46 @@ uint32_t free_by(const PoolView& view, WorkerId worker, Time then) {
   return free;
 }
 
+// Work that comes, in worker time.
+struct Work {
+  double busy = 0;      // workers that it keeps busy
+  double variance = 0;  // of what comes in a second
+  double clumped = 0;   // variance of how many workers it would keep busy, if there were enough
+
+  // `variation` of items that come in clumps; what a deadline has no time for is never served.
+  void add(double rate, double own_busy, double variation, double deadline_s) {
+    if (own_busy <= 0) return;
+    variation = std::min(variation, std::max(1.0, deadline_s * rate / own_busy));
+    busy += own_busy;
+    variance += variation * own_busy * own_busy / rate;
+    clumped += variation * own_busy;
+  }
+};
+
+// What waits is a random walk that the workers' spare time keeps down: it is above x with
+// probability exp(-2 spare x / variance), where all workers are busy; that they are is likely as
+// the normal distribution says of the number that the work would keep busy.
+Duration burst(const Work& work, double workers) {
+  if (work.clumped <= 0) return Duration();
+  const double spare = workers - work.busy;
+  if (spare <= 0) return Duration::from_seconds(kForEver);
+  const double all_busy = std::erfc(spare / std::sqrt(2 * work.clumped)) / 2;
+  const double waits = work.variance / (2 * spare * workers) * std::log(all_busy * kOneIn);
+  return Duration::from_seconds(std::clamp(waits, 0.0, kForEver));
+}
+
+// Calls visit(outlook, rate, batched, singly) for every key that has deadlines: how many are
+// expected to come a second, and the workers that these keep busy, see Load.
+template <class Visit>
+void each_expected(const PoolView& view, Time now, const Visit& visit) {
+  for (const Offer& offer : view.offers()) {
+    const Outlook& outlook = offer.outlook;
+    if (outlook.slack.is_infinite() || outlook.rate == 0) continue;
+    const double rate = expected_rate(outlook, now);
+    visit(outlook, rate, outlook.load * rate / outlook.rate, outlook.alone.seconds() * rate);
+  }
+}
+
 }  // namespace
 
 bool has_come_lately(const Outlook& outlook, Time now) {
@@ -81,16 +125,22 @@ double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Tim
 }
 
 Load load(const PoolView& view, Time now) {
-  Load busy;
-  for (const Offer& offer : view.offers()) {
-    const Outlook& outlook = offer.outlook;
-    if (outlook.slack.is_infinite() || outlook.rate == 0) continue;
-    const double rate = expected_rate(outlook, now);
-    busy.batched += outlook.load * rate / outlook.rate;
-    busy.singly += outlook.alone.seconds() * rate;
-  }
-  const double workers = std::max(view.serving(), 1u);
-  return {busy.batched / workers, busy.singly / workers};
+  double batched = 0, singly = 0;
+  each_expected(view, now, [&](const Outlook&, double, double own_batched, double own_singly) {
+    batched += own_batched;
+    singly += own_singly;
+  });
+  const double workers = std::max(view.serving(), 1u), most = kBusiest * workers;
+  double alone = 1;  // how far each is from its share of a batch of the target size
+  if (singly > most) alone = std::clamp((most - batched) / (singly - batched), 0.0, 1.0);
+  Work work;
+  each_expected(view, now,
+                [&](const Outlook& outlook, double rate, double own_batched, double own_singly) {
+                  const double deadline_s = workers * (outlook.slack + outlook.alone).seconds();
+                  work.add(rate, own_batched + alone * (own_singly - own_batched),
+                           outlook.variation, deadline_s);
+                });
+  return {batched / workers, singly / workers, burst(work, workers)};
 }
 
 double price(const PoolView& view, KeyId key, Time now) {

@@ -18,11 +18,19 @@ bool has_come_lately(const Outlook& outlook, Time now);
 double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Time until,
                  uint32_t left);
 
-// How much of the pool those with a deadline want: 1 where batches of their target sizes keep every
-// worker busy, or where each of them alone does. O(keys).
+// How much of the pool those with a deadline want. Workers of all types count alike, and time as it
+// is on the slowest type that may run a key: a pool whose fast workers do most looks busier than it
+// is, and one of which a key may use a part less busy for that key.
 struct Load {
+  // 1 where batches of their target sizes keep every worker busy, or where each of them alone does.
   double batched = 0, singly = 0;
+  // What one in a thousand of those that come will find waiting before it, in time until a worker
+  // is free, for their variation: of a burst most come at once, and then nobody who could join.
+  // Each counts as it is alone as far as the workers bear that, and else between that and its share
+  // of a batch of the target size, so that they would be busy for 0.8 of the time.
+  Duration burst;
 };
+// O(keys).
 Load load(const PoolView& view, Time now);
 
 // What a second of one worker more, of the type that takes longest, is worth to the other key to

@@ -41,6 +41,7 @@ void PoolRanker::add_worker(WorkerId worker, uint32_t type, int64_t memory_bytes
     for (size_t k = 0; k < due_.size(); ++k) set_due(k, due_[k]);
   }
   for (Type& each : types_) each.available.resize(view_.workers().size());
+  granted_to_.resize(view_.workers().size());
   place(worker);
   match(now, out);
 }
@@ -87,6 +88,7 @@ void PoolRanker::offered(const Offer& own, Time now, std::vector<Grant>& out) {
 void PoolRanker::answered(const Answer& answer, Time now, std::vector<Grant>& out) {
   FERMATA_CHECK(view_.worker(answer.worker).granted);
   view_.set_granted(answer.worker, false);
+  if (answer.started) learn(answer, now);
   if (answer.started) view_.bound(answer.worker, answer.free_at);
   release_held(now);
   place(answer.worker);
@@ -156,16 +158,20 @@ bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
 
 void PoolRanker::learn(const Offer& offer, Time now) {
   wait_ += (now - decide_at(offer)).scaled(kGrantWeight) - wait_.scaled(kGrantWeight);
-  if (!considerate_) {
-    variation_ += kGrantWeight * (offer.variation - variation_);
-    return;
-  }
-  const double run = std::max(offer.run, kTick).seconds();
-  granted_ += run - granted_ * kGrantWeight;
-  variation_ += (offer.variation - variation_) * run / granted_;
-  if (now < load_until_) return;
+  if (!considerate_ || now < load_until_) return;
   load_ = load(view_, now);
   load_until_ = now + kLoadEvery;
+}
+
+// By what a batch really takes: that of a shared offer is chosen when it is granted.
+void PoolRanker::learn(const Answer& answer, Time now) {
+  if (!considerate_) return;
+  const WorkerView& w = view_.worker(answer.worker);
+  const Time start = w.running == 0 ? now : std::max(now, w.free_at);
+  const double run = std::max(answer.free_at - start, kTick).seconds();
+  granted_ += run - granted_ * kGrantWeight;
+  const bool at_any_time = view_.offer(granted_to_[answer.worker.index()]).at_any_time;
+  at_any_time_ += ((at_any_time ? 1 : 0) - at_any_time_) * run / granted_;
 }
 
 // Whether an offer waits although it is due, for the sake of others: it would take one of the last
@@ -225,8 +231,7 @@ bool PoolRanker::grant_patient(Time now, std::vector<Grant>& out) {
       first = std::min(first, later_[k]);
     }
     if (idle <= wanted) {
-      const Duration least = offer.outlook.alone;  // none: cannot be cut
-      if (!considerate_ || least <= Duration() || now + least > first) continue;
+      if (!considerate_ || offer.least <= Duration() || now + offer.least > first) continue;
       until = first;
     }
     grant(key, worker, Harm(), now, out);
@@ -242,12 +247,13 @@ void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
   const Offer& offer = view_.offer(key);
   const Time free_at = w.running == 0 ? now : w.free_at;
   view_.set_granted(worker, true);
+  granted_to_[worker.index()] = key;
   place(worker);
   forget(key);
   epoch_[key.index()] = offer.epoch + 1;
   const Duration slack = considerate_ ? view_.least_slack(key) : Duration::infinite();
-  out.push_back({key, worker, w.type, free_at, wait_, variation_, offer.epoch, slack, harm,
-                 load_.batched, load_.singly});
+  out.push_back({key, worker, w.type, free_at, wait_, at_any_time_, offer.epoch, slack, harm,
+                 load_.batched, load_.singly, load_.burst});
 }
 
 Time PoolRanker::next_wake() const {

@@ -64,6 +64,7 @@ class PoolRanker {
   bool holds(size_t key, WorkerId worker, Time now, Harm& harm);
   void release_held(Time now);
   void learn(const Offer& offer, Time now);  // from what is granted
+  void learn(const Answer& answer, Time now);
   void grant(KeyId key, WorkerId worker, const Harm& harm, Time now, std::vector<Grant>& out);
   void set_due(size_t key, bool due);
   void forget(KeyId key);
@@ -80,10 +81,11 @@ class PoolRanker {
   Duration backlog_;               // the sum of these
   MinTree patient_;                // by key: arrival of what has no deadline
   std::vector<Type> types_{1};
-  std::vector<size_t> held_;  // keys whose offers are due, but wait for others' sake
-  // Moving averages over grants, see kGrantWeight; of the default's the variation by worker time.
+  std::vector<size_t> held_;       // keys whose offers are due, but wait for others' sake
+  std::vector<KeyId> granted_to_;  // by worker
+  // Moving averages over grants, see kGrantWeight; the second by worker time.
   Duration wait_;
-  double variation_ = 1, granted_ = 0;
+  double at_any_time_ = 0, granted_ = 0;
   Load load_;
   Time load_until_;  // when it is due to be computed again
 };

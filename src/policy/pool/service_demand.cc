@@ -12,6 +12,7 @@ void ServiceDemand::count(const Task& task, Time now) {
   seen_ = now;
   const Duration own = task.deadline - task.arrival;
   slo_ = slo_.is_infinite() ? own : slo_ + (own - slo_) / 16;
+  variation_.count(now, task.items, slo_);
 }
 
 double ServiceDemand::rate_rps(Time now) const {
@@ -24,6 +25,7 @@ Outlook ServiceDemand::outlook(Duration alone, Duration share) const {
   Outlook outlook;
   outlook.rate = rate_.per_second();
   outlook.seen = seen_;
+  outlook.variation = variation_.value();
   outlook.alone = alone;
   outlook.load = outlook.rate * share.seconds();
   outlook.slack = std::max(slo_ - alone, Duration());
@@ -50,6 +52,7 @@ Outlook merged(std::span<const Outlook> services, Time now) {
     all.alone += (one.alone - all.alone).scaled(all.rate > 0 ? one.rate / all.rate : 1);
     all.seen = std::max(all.seen, one.seen);
     all.load += one.load;
+    if (all.load > 0) all.variation += (one.variation - all.variation) * one.load / all.load;
     if (one.slack <= all.slack * 2) continue;
     all.patient += one.rate;
     wait += one.rate * one.slack.seconds();

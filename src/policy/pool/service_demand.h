@@ -3,6 +3,7 @@
 #include <span>
 
 #include "estimate/rate.h"
+#include "estimate/variation.h"
 #include "model/latency.h"
 #include "policy/types.h"
 
@@ -21,6 +22,7 @@ class ServiceDemand {
 
  private:
   estimate::RateMeter rate_;
+  estimate::CountVariation variation_;  // within slo_
   Time seen_;
   Duration slo_ = Duration::infinite();
 };

@@ -191,12 +191,12 @@ Time VariantsBatcher::urgency(Time now) const {
 }
 
 void VariantsBatcher::offer_patient(Time now) {
-  offer_.run = offer_.outlook.alone = Duration();
+  offer_.run = offer_.least = Duration();
   const plan::GroupService& service = queue_.services()[queue_.waiting().begin()->second.service];
   for (const plan::GroupVariant& variant : service.variants) {
     for (const auto& latency : variant.latency) {
       offer_.run = std::max(offer_.run, (*latency)(std::min(offer_.items, latency->max_batch())));
-      offer_.outlook.alone = std::max(offer_.outlook.alone, (*latency)(1));
+      offer_.least = std::max(offer_.least, (*latency)(1));
     }
   }
   set_patient(queue_.waiting().begin()->second.task.arrival, now);
