@@ -87,6 +87,19 @@ TEST_F(Account, BestEffortWorkMayRunAsLongOnManyWorkersAsOnOneAtTheSameLoad) {
   EXPECT_EQ(free_again_by(view_, KeyId(0), WorkerId(0), at_ms(0)), alone);
 }
 
+// A thousand a second keep one of eight workers busy; six that run for long are one too many.
+TEST_F(Account, BestEffortWorkMayRunForLongWhereTheOthersHardlyEverWait) {
+  for (int w = 1; w < 8; ++w) view_.add_worker(0);
+  other_.outlook.load = 1;
+  expect(1000, 20);
+  const auto until = [&] { return free_again_by(view_, KeyId(0), WorkerId(0), at_ms(0)); };
+  for (uint32_t w = 1; w < 7; ++w) {
+    EXPECT_EQ(until().is_infinite(), w < 6) << w;
+    view_.bound(WorkerId(w), at_ms(500));
+  }
+  EXPECT_LT(until(), at_ms(20));
+}
+
 TEST_F(Account, ItsOwnRequestsAreNotOthers) {
   expect(100, 20);
   EXPECT_EQ(made_late(view_, KeyId(1), 0, at_ms(0), at_ms(500), 0), 0);

@@ -12,6 +12,7 @@ namespace {
 constexpr double kSurge = 3;
 constexpr double kOneIn = 1000;   // waits longer than Load::burst
 constexpr double kBusiest = 0.8;  // of the workers, by items that run alone
+constexpr double kEnough = 0.04;  // of what those with a deadline can wait
 constexpr double kForEver = 1e6;  // seconds
 constexpr double kSaved = 0.5;    // of what one key loses, by one worker more
 
@@ -172,9 +173,14 @@ Time next_free(const PoolView& view, WorkerId worker) {
 Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   const Duration slack = tightest(view, key, now);
   if (slack.is_infinite()) return Time::infinite();
-  const double surge = kSurge * load(view, now).batched;
-  const Time then = now + slack.scaled(1 / (1 + surge));
-  return free_by(view, worker, then) > surge * view.serving() ? Time::infinite() : then;
+  Work work;
+  each_expected(view, now, [&](const Outlook& outlook, double rate, double batched, double) {
+    work.add(rate, batched, outlook.variation,
+             view.serving() * (outlook.slack + outlook.alone).seconds());
+  });
+  const uint32_t others = free_by(view, worker, now + slack);
+  if (others > 0 && burst(work, others) <= slack.scaled(kEnough)) return Time::infinite();
+  return now + slack.scaled(1 / (1 + kSurge * work.busy / std::max(view.serving(), 1u)));
 }
 
 }  // namespace fermata::policy

@@ -46,9 +46,9 @@ Time next_free(const PoolView& view, WorkerId worker);
 // type is free by then, or nobody is expected. O(keys + workers).
 Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now);
 
-// The same for a batch that nobody waits for, whoever comes in threefold numbers: infinite where
-// three times the workers that they lately kept busy are free by then, and else shorter by what
-// they will take themselves. O(keys + workers).
+// The same for a batch that nobody waits for: infinite where the workers that are free by then
+// leave them all but no wait, and else shorter by what they will take themselves, in threefold
+// numbers. O(keys + workers).
 Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now);
 
 }  // namespace fermata::policy
