@@ -1,5 +1,5 @@
 """What the default must do besides goodput, each a scenario and a figure: twins that fare alike beside
-rare models, deadlines mixed in one queue, a backlog without deadline beside a service that loses
+rare models, deadlines mixed in one queue, or impossible, a backlog without deadline beside a service that loses
 nothing, workers that idle half of the time at half of the peak, and profiles that are wrong."""
 
 import copy
@@ -13,11 +13,12 @@ SHORT_MS, LONG_MS, LIGHT = 20, 500, 0.4
 BACKLOG = {"of runs of 13 ms": (4000, {"latency_ms": RESNET50, "max_batch": 8}),
            "of runs of up to 0.5 s": (4000, {"latency_ms": {"alpha": 2.0, "beta": 20.0}})}
 MUST = {"lost beside deferred, points": 0.2, "twins apart, points": 0.5, "lost of mixed deadlines, %": 0.0,
-        "lost beside a backlog, %": 0.1, "backlog's length over what is left for it": 1.3, "idle at half of the peak, off 0.5": 0.07,
+        "lost beside a backlog, %": 0.1, "backlog's length over what is left for it": 1.3, "idle at half of the peak, off 0.5": 0.07, "workers to add for impossible deadlines": 0,
         "lost by the wrong profile, points": 1.0}
 WRONG = {"4 % too short": lambda draw: 1.04, "4 % too long": lambda draw: 0.96,
          "wrong by -20 to 20 %": lambda draw: 1 / (1 + draw.uniform(-0.2, 0.2))}
 NEARLY_FULL, LEARNT_S = 0.9, 10
+IMPOSSIBLE = 0.06
 
 
 def cluster(workers, models, **more):
@@ -80,6 +81,14 @@ def backlog(args, simulate, goodput, workers, kind):
     return {"lost beside a backlog, %": 100 * model_of(both, "service")["bad_rate"],
             "lost without it, %": 100 * model_of(service, "service")["bad_rate"], "s": model_of(both, "backlog")["p99_ms"] / 1000,
             "backlog's length over what is left for it": length}
+
+
+def impossible(args, simulate, goodput, workers):
+    """Some of the requests have a millisecond, of which a run alone takes six."""
+    mix = [{"share": 1 - IMPOSSIBLE, "slo_ms": 50}, {"share": IMPOSSIBLE, "slo_ms": 1}]
+    peak = goodput(args.binary, mixed(workers, 50), "fermata", 1, 20)
+    out = simulate(mixed(workers, {"mix": mix}) | {"rate_rps": NEARLY_FULL * peak})
+    return {"lost, %": 100 * out["bad_rate"], "workers to add for impossible deadlines": out["autoscale"]["add_workers"]}
 
 
 def half_of_peak(args, simulate, goodput, document):

@@ -270,6 +270,7 @@ def hold(args):
     jobs = {"16 twins beside 400 rare models, 32 workers": lambda: claims.twins(args, simulate)}
     for n in (1, 2, 8):
         jobs[f"deadlines of 20 and 500 ms in one queue, {n} workers"] = lambda n=n: claims.deadlines(args, simulate, goodput, n)
+        jobs[f"impossible deadlines, {n} workers"] = lambda n=n: claims.impossible(args, simulate, goodput, n)
         for kind in claims.BACKLOG:
             jobs[f"a backlog {kind} beside a service, {n} workers"] = lambda n=n, kind=kind: claims.backlog(
                 args, simulate, goodput, n, kind)

@@ -125,6 +125,8 @@ struct Batch {
 struct Dropped {
   Task task;
   Duration wait, run;
+  // No worker could have saved it, even if one had been free when it came.
+  bool hopeless() const { return task.deadline - run < task.arrival; }
 };
 
 struct KeyInfo {

@@ -254,7 +254,7 @@ void Run::act(Time now) {
   do {
     std::swap(acting_, decisions_);  // acting on one may decide the next
     for (policy::Batch& batch : acting_.bound) start(batch, now);
-    for (const policy::Dropped& dropped : acting_.dropped) drop(dropped.task, now);
+    for (const policy::Dropped& dropped : acting_.dropped) drop(dropped, now);
     for (const policy::Concluded& concluded : acting_.concluded) conclude(concluded, now);
     acting_.clear();
     act_on_tree(now);
@@ -315,7 +315,8 @@ void Run::take(const policy::Task& task, const policy::Batch& batch, Time now) {
   if (own != nullptr) own->accuracy = right;
 }
 
-void Run::drop(const policy::Task& task, Time now) {
+void Run::drop(const policy::Dropped& dropped, Time now) {
+  const policy::Task& task = dropped.task;
   mix(~task.job.value());
   trace(TraceEvent::kDropped, task.job, task.key, task.items, now, now);
   examples_.erase(task.job);
@@ -326,7 +327,9 @@ void Run::drop(const policy::Task& task, Time now) {
   count(false);
   if (!measured(task.arrival)) return;
   --unended_;
-  ++result_.models[source_of_[task.key.index()]].dropped;
+  ModelResult& result = result_.models[source_of_[task.key.index()]];
+  ++result.dropped;
+  result.hopeless += dropped.hopeless();
 }
 
 absl::StatusOr<Result> run(const Scenario& scenario, const RunOptions& options) {

@@ -113,6 +113,7 @@ Json write_result(const Result& result) {
     sum.on_time += m.on_time;
     sum.late += m.late;
     sum.dropped += m.dropped;
+    sum.hopeless += m.hopeless;
     Json& kind = m.variants          ? applications
                  : m.ensemble        ? ensembles
                  : !m.stages.empty() ? pipelines
@@ -127,7 +128,7 @@ Json write_result(const Result& result) {
                {"dropped", sum.dropped},
                {"workers", result.mean_workers()},
                {"worker_utilization", std::min(1.0, result.utilization())},
-               {"autoscale", write_autoscale(result, sum.bad_rate())},
+               {"autoscale", write_autoscale(result, sum.lacking_rate())},
                {"events", result.events},
                {"models", std::move(models)}};
   if (!applications.empty()) json["applications"] = std::move(applications);

@@ -31,6 +31,7 @@ struct EnsembleResult {
 struct ModelResult {
   std::string name;
   uint64_t offered = 0, on_time = 0, late = 0, dropped = 0;
+  uint64_t hopeless = 0;          // of what was dropped, that no worker could have saved
   uint64_t items = 0;             // of what was offered
   Histogram latency;              // arrival to end, of what was served
   Histogram queueing;             // arrival to the start of its batch
@@ -45,6 +46,11 @@ struct ModelResult {
   // Of nothing offered, nothing is bad.
   double bad_rate() const {
     return offered == 0 ? 0 : 1 - static_cast<double>(on_time) / static_cast<double>(offered);
+  }
+  // Of those that a worker more could have saved.
+  double lacking_rate() const {
+    const auto rest = static_cast<double>(offered - hopeless);
+    return rest <= 0 ? 0 : 1 - static_cast<double>(on_time) / rest;
   }
 };
 

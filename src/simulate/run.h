@@ -115,7 +115,7 @@ class Run {
   void start(policy::Batch& batch, Time now);
   void drift_away(policy::Batch& batch, const WorkerState& worker) const;
   void measure(const Running& batch, uint32_t worker_type, Time now);
-  void drop(const policy::Task& task, Time now);
+  void drop(const policy::Dropped& dropped, Time now);
   void stop_arrivals_at(Time end);
   void learn(Time now);
   void short_circuit(const policy::Task& task, Time now);

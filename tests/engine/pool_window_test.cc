@@ -26,6 +26,17 @@ TEST(PoolWindow, CountsWhatTheWorkersAnswerFor) {
   EXPECT_EQ(totals.busy, Duration::seconds(5));
 }
 
+TEST(PoolWindow, ImpossibleDeadlinesAskForNoWorkers) {
+  EngineSnapshot snapshot;
+  snapshot.services.resize(1);
+  snapshot.services[0].outcomes = {940, 0, 60};
+  snapshot.services[0].hopeless = 60;
+  snapshot.now = at_seconds(10);
+  const PoolTotals totals = totals_of(snapshot);
+  EXPECT_EQ(totals.bad, 0u);
+  EXPECT_LE(signal_between({}, totals, 8).workers_to_add, 0);
+}
+
 TEST(PoolWindow, BadRequestsAskForWorkers) {
   const PoolTotals from{at_seconds(10), 1000, 500, Duration::seconds(30)};
   const PoolTotals to{at_seconds(20), 1080, 520, Duration::seconds(70)};

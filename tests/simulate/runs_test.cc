@@ -194,6 +194,16 @@ TEST(Goodput, IsLookedForFarBelowTheBoundBeforeThereIsNone) {
   EXPECT_THAT(goodput->binding, testing::HasSubstr("bad_rate of 'm'"));
 }
 
+TEST(Runs, ImpossibleDeadlinesAskForNoWorkers) {
+  SimulatedModel m = model("m", 1, 5, 50);
+  m.demand.slos = {{0.06, Duration::millis(1)}, {0.94, Duration::millis(50)}};
+  for (const std::string_view policy : {"fermata", "deferred"}) {
+    const auto result = run(cluster(policy, 2, {m}, 800));
+    EXPECT_GT(result->worst_bad_rate(), 0.04);
+    EXPECT_EQ(write_result(*result)["autoscale"]["add_workers"], 0) << policy;
+  }
+}
+
 TEST(Goodput, NeedsADeadline) {
   Scenario s = cluster("fermata", 1, {model("m", 1, 5, 50), model("n", 1, 5, 50)}, 1);
   s.models[0].slo = Duration::infinite();

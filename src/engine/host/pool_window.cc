@@ -17,6 +17,7 @@ PoolTotals totals_of(const EngineSnapshot& snapshot) {
     totals.on_time += count(Outcome::kOnTime);
     totals.bad +=
         count(Outcome::kLate) + count(Outcome::kRefusedDeadline) + count(Outcome::kRefusedQueue);
+    totals.bad -= std::min(service.hopeless, count(Outcome::kRefusedDeadline));
   }
   for (const WorkerStatistics& worker : snapshot.workers) totals.busy += worker.busy;
   return totals;

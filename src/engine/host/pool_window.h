@@ -11,8 +11,9 @@ namespace fermata::engine {
 struct PoolTotals {
   Time at;
   uint64_t on_time = 0;
-  uint64_t bad = 0;  // late, or refused for the deadline or the queue
-  Duration busy;     // of all workers together
+  // Late, or refused for the queue or for a deadline that a free worker could have met.
+  uint64_t bad = 0;
+  Duration busy;  // of all workers together
 };
 
 PoolTotals totals_of(const EngineSnapshot& snapshot);

@@ -103,8 +103,8 @@ bool Job::end(Outcome outcome, absl::Status status, Explanation why) {
   why.version = route_->variant->version;
   why.budget = deadline_.is_infinite() ? Duration::infinite() : deadline_ - request_.arrival;
   why.remaining = deadline_.is_infinite() ? Duration::infinite() : deadline_ - now;
-  route_->counters->count_end(outcome,
-                              {.arrival = request_.arrival, .deadline = deadline_, .ended = now});
+  route_->counters->count_end(
+      outcome, {.arrival = request_.arrival, .deadline = deadline_, .ended = now, .run = why.run});
   send(std::move(status), {}, std::move(why));
   return true;
 }

@@ -158,8 +158,9 @@ void QueueBatcher::refuse_first(size_t n, Decisions& out) {
 }
 
 void QueueBatcher::refuse(const Task& task, Decisions& out) {
-  if (latest_alone(task) >= task.arrival) refused();  // else nothing could have saved it
-  out.dropped.push_back({task, Duration(), task.deadline - latest_alone(task)});
+  const Dropped& dropped =
+      out.dropped.emplace_back(Dropped{task, Duration(), task.deadline - latest_alone(task)});
+  if (!dropped.hopeless()) refused();
 }
 
 void QueueBatcher::offer_urgent(const Cut& c, Time now) {
