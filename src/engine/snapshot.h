@@ -50,7 +50,7 @@ struct ServiceStatistics {
   uint64_t inference_count = 0;   // items answered
   uint64_t execution_count = 0;   // batches
   std::array<uint64_t, kOutcomes> outcomes{};
-  uint64_t hopeless = 0;  // of those refused for the deadline, that no worker could have saved
+  uint64_t lacking = 0;  // of those refused for the deadline, whom a free worker could have saved
   // Per request, in Triton's sense: success is the whole time in the server.
   DurationCount success, fail, queue, compute_input, compute_infer, compute_output;
   std::map<uint32_t, BatchSizeStatistics> batches;  // by items in the batch

@@ -7,8 +7,10 @@ namespace fermata::plan {
 // What a pool reports of a window of time.
 struct PoolUse {
   uint32_t workers = 0;
-  double bad_rate = 0;       // late or dropped, of the requests of a window, in [0, 1]
+  // Late or dropped, of the requests of a window that a free worker could have saved, in [0, 1].
+  double bad_rate = 0;
   double idle_fraction = 0;  // of the workers' time in that window, in [0, 1]
+  double hopeless_rate = 0;  // of all requests of the window, that nobody could have saved
 };
 
 // How many workers to add, or as a negative number to give back (Symphony,
@@ -16,7 +18,8 @@ struct PoolUse {
 // N*r/(1-r) workers; one that idles a share f of the time has N*f too many.
 // Rounds up what is added (9 N at most) and down what is given back; at least
 // one worker stays. A pool that fails requests while it idles for more than half of the time lacks
-// no workers: it keeps what it has. Pure.
+// no workers: it keeps what it has. So does one that could save hardly anybody, with any number of
+// workers: its profiles may be wrong, or its machine slow. Pure.
 int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold = 0.01);
 
 // How many workers to have, window after window, so that a rise and a fall do not alternate: what

@@ -324,7 +324,7 @@ void Run::drop(const policy::Dropped& dropped, Time now) {
   if (branch(task.job) != nullptr) {
     return branch_ended(task.job, policy::Ending::kRejected, 0, now);
   }
-  count(false);
+  ++(dropped.hopeless() ? counts_.hopeless : counts_.bad);
   if (!measured(task.arrival)) return;
   --unended_;
   ModelResult& result = result_.models[source_of_[task.key.index()]];

@@ -88,10 +88,11 @@ Json write_source(const ModelResult& m) {
   return result;
 }
 
-Json write_autoscale(const Result& result, double bad_rate) {
+Json write_autoscale(const Result& result, const ModelResult& sum) {
   const double idle = std::max(0.0, 1 - result.utilization());
   const auto workers = static_cast<uint32_t>(std::lround(result.mean_workers()));
-  const int64_t add = plan::workers_to_add({workers, bad_rate, idle});
+  const int64_t add =
+      plan::workers_to_add({workers, sum.lacking_rate(), idle, sum.hopeless_rate()});
   return {{"add_workers", std::max<int64_t>(add, 0)},
           {"give_back_workers", std::max<int64_t>(-add, 0)}};
 }
@@ -128,7 +129,7 @@ Json write_result(const Result& result) {
                {"dropped", sum.dropped},
                {"workers", result.mean_workers()},
                {"worker_utilization", std::min(1.0, result.utilization())},
-               {"autoscale", write_autoscale(result, sum.lacking_rate())},
+               {"autoscale", write_autoscale(result, sum)},
                {"events", result.events},
                {"models", std::move(models)}};
   if (!applications.empty()) json["applications"] = std::move(applications);

@@ -47,7 +47,10 @@ struct ModelResult {
   double bad_rate() const {
     return offered == 0 ? 0 : 1 - static_cast<double>(on_time) / static_cast<double>(offered);
   }
-  // Of those that a worker more could have saved.
+  double hopeless_rate() const {
+    return offered == 0 ? 0 : static_cast<double>(hopeless) / static_cast<double>(offered);
+  }
+  // Of those that a free worker could have saved.
   double lacking_rate() const {
     const auto rest = static_cast<double>(offered - hopeless);
     return rest <= 0 ? 0 : 1 - static_cast<double>(on_time) / rest;

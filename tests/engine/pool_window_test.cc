@@ -17,6 +17,7 @@ TEST(PoolWindow, CountsWhatTheWorkersAnswerFor) {
   snapshot.services.resize(2);
   // on_time, late, refused_deadline, refused_queue, unavailable, invalid, cancelled, failed
   snapshot.services[0].outcomes = {100, 1, 2, 3, 1000, 1000, 1000, 1000};
+  snapshot.services[0].lacking = 2;
   snapshot.services[1].outcomes = {50, 4};
   snapshot.workers = {{0, 0, 1, Duration::seconds(2)}, {1, 0, 1, Duration::seconds(3)}};
   const PoolTotals totals = totals_of(snapshot);
@@ -30,7 +31,6 @@ TEST(PoolWindow, ImpossibleDeadlinesAskForNoWorkers) {
   EngineSnapshot snapshot;
   snapshot.services.resize(1);
   snapshot.services[0].outcomes = {940, 0, 60};
-  snapshot.services[0].hopeless = 60;
   snapshot.now = at_seconds(10);
   const PoolTotals totals = totals_of(snapshot);
   EXPECT_EQ(totals.bad, 0u);
@@ -54,6 +54,25 @@ TEST(PoolWindow, IdleWorkersAreOffered) {
   EXPECT_EQ(signal.bad_rate, 0);
   EXPECT_DOUBLE_EQ(signal.idle_fraction, 0.75);
   EXPECT_EQ(signal.workers_to_add, -6);
+}
+
+TEST(PoolWindow, WhoCannotSaveAnybodyKeepsWhatItHas) {
+  const PoolTotals from{at_seconds(10), 0, 0, Duration()};
+  PoolTotals to{at_seconds(20), 100, 0, Duration()};
+  to.refused = 1000;
+  EXPECT_EQ(signal_between(from, to, 8).workers_to_add, 0);
+  to.refused = 20;  // a few whom nobody could have saved
+  EXPECT_EQ(signal_between(from, to, 8).workers_to_add, -7);
+  to.refused = to.lacking = to.bad = 1000;
+  EXPECT_EQ(signal_between(from, to, 8).bad_rate, 1000.0 / 1100);
+}
+
+// One is refused while the totals are read: it stands in one of its two counts.
+TEST(PoolWindow, WhatIsCountedMeanwhileIsNoDifferenceBelowZero) {
+  PoolTotals from{at_seconds(10), 5, 5, Duration()}, to{at_seconds(20), 5, 6, Duration()};
+  from.refused = to.refused = from.lacking = 5;
+  to.lacking = 6;
+  EXPECT_EQ(signal_between(from, to, 8).bad_rate, 1);
 }
 
 TEST(PoolWindow, NoRequestsAndBatchesFromBeforeTheWindow) {

@@ -15,9 +15,9 @@ PoolTotals totals_of(const EngineSnapshot& snapshot) {
       return service.outcomes[static_cast<size_t>(outcome)];
     };
     totals.on_time += count(Outcome::kOnTime);
-    totals.bad +=
-        count(Outcome::kLate) + count(Outcome::kRefusedDeadline) + count(Outcome::kRefusedQueue);
-    totals.bad -= std::min(service.hopeless, count(Outcome::kRefusedDeadline));
+    totals.bad += count(Outcome::kLate) + count(Outcome::kRefusedQueue) + service.lacking;
+    totals.refused += count(Outcome::kRefusedDeadline);
+    totals.lacking += service.lacking;
   }
   for (const WorkerStatistics& worker : snapshot.workers) totals.busy += worker.busy;
   return totals;
@@ -26,12 +26,18 @@ PoolTotals totals_of(const EngineSnapshot& snapshot) {
 AutoscaleSignal signal_between(const PoolTotals& from, const PoolTotals& to, uint32_t workers) {
   FERMATA_CHECK(from.at < to.at);
   AutoscaleSignal signal{.window = to.at - from.at};
-  const uint64_t bad = to.bad - from.bad, all = bad + to.on_time - from.on_time;
-  signal.bad_rate = all == 0 ? 0 : static_cast<double>(bad) / static_cast<double>(all);
+  const auto bad = static_cast<double>(to.bad - from.bad);
+  const auto all = bad + static_cast<double>(to.on_time - from.on_time);
+  signal.bad_rate = all == 0 ? 0 : bad / all;
+  // What is counted while this is read may stand in one of the two and not in the other.
+  const double hopeless = std::max(0.0, static_cast<double>(to.refused - from.refused) -
+                                            static_cast<double>(to.lacking - from.lacking));
+  const double hopeless_rate = hopeless == 0 ? 0 : hopeless / (hopeless + all);
   // A batch counts when it ends, so a window may have more busy time than time.
   const double busy = (to.busy - from.busy).seconds() / (signal.window.seconds() * workers);
   signal.idle_fraction = std::clamp(1 - busy, 0.0, 1.0);
-  signal.workers_to_add = plan::workers_to_add({workers, signal.bad_rate, signal.idle_fraction});
+  signal.workers_to_add =
+      plan::workers_to_add({workers, signal.bad_rate, signal.idle_fraction, hopeless_rate});
   return signal;
 }
 

@@ -13,7 +13,8 @@ struct PoolTotals {
   uint64_t on_time = 0;
   // Late, or refused for the queue or for a deadline that a free worker could have met.
   uint64_t bad = 0;
-  Duration busy;  // of all workers together
+  Duration busy;                      // of all workers together
+  uint64_t refused = 0, lacking = 0;  // for the deadline, and those of them that count as bad
 };
 
 PoolTotals totals_of(const EngineSnapshot& snapshot);

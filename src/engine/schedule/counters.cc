@@ -23,8 +23,8 @@ Counters::~Counters() {
 
 void Counters::count_end(Outcome outcome, const RequestTimes& times) {
   outcomes_[static_cast<size_t>(outcome)].fetch_add(1, std::memory_order_relaxed);
-  if (outcome == Outcome::kRefusedDeadline && times.deadline - times.run < times.arrival) {
-    hopeless_.fetch_add(1, std::memory_order_relaxed);
+  if (outcome == Outcome::kRefusedDeadline && times.deadline - times.run >= times.arrival) {
+    lacking_.fetch_add(1, std::memory_order_relaxed);
   }
   const Duration took = times.ended - times.arrival;
   if (outcome != Outcome::kOnTime && outcome != Outcome::kLate) {
@@ -82,7 +82,7 @@ ServiceStatistics Counters::snapshot() const {
   result.inference_count = inferences_.load();
   result.execution_count = executions_.load();
   for (size_t i = 0; i < kOutcomes; ++i) result.outcomes[i] = outcomes_[i].load();
-  result.hopeless = hopeless_.load();
+  result.lacking = lacking_.load();
   result.success = success_.snapshot();
   result.fail = fail_.snapshot();
   result.queue = queue_.snapshot();

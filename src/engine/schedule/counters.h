@@ -80,7 +80,7 @@ class Counters {
   static const std::array<double, 15> kSlackBounds;
   static const std::array<double, 14> kTimeBounds;
   std::array<std::atomic<uint64_t>, kOutcomes> outcomes_{};
-  std::atomic<uint64_t> hopeless_{0};
+  std::atomic<uint64_t> lacking_{0};
   AtomicDuration success_, fail_, queue_, input_, run_, output_;
   AtomicHistogram<15> slack_ms_{kSlackBounds};
   AtomicHistogram<14> queueing_ms_{kTimeBounds}, latency_ms_{kTimeBounds};
