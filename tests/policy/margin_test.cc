@@ -51,6 +51,27 @@ TEST_F(Margin, IsThePoolsWait) {
   EXPECT_EQ(batcher_->offer().start_at, at_ms(101 + 30 - 7 - 10));  // ℓ(2) = 7
 }
 
+TEST(Fermata, ImpossibleDeadlinesSayNothingOfThoseToCome) {
+  KeyInfo info;
+  info.latency = *LatencyTable::make(LinearLatency{1, 5}, 64);
+  info.slo = Duration::infinite();
+  const auto batcher = make_fermata(KeyId(0), info, {});
+  Decisions decisions;
+  const auto come = [&](double ms, double budget_ms) {
+    const Time now = at_ms(ms);
+    const JobId job(static_cast<uint64_t>(10 * ms) + 1);
+    batcher->nominated({job, KeyId(0), now, now + Duration::from_millis(budget_ms)}, now,
+                       decisions);
+  };
+  for (int ms = 0; ms < 1000; ++ms) come(ms, 1);
+  EXPECT_TRUE(batcher->offer().outlook.slack.is_infinite());
+  EXPECT_EQ(batcher->offer().outlook.load, 0);
+  come(1000, 30);
+  EXPECT_EQ(batcher->offer().outlook.slack, Duration::millis(30 - 6));
+  for (int ms = 1001; ms < 2000; ++ms) come(ms, 1);
+  EXPECT_EQ(batcher->offer().outlook.slack, Duration::millis(30 - 6));
+}
+
 TEST_F(Margin, IsWhatABurstKeepsWaiting) {
   Grant grant;
   grant.burst = Duration::millis(12);

@@ -75,18 +75,24 @@ void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
   if (task.deadline.is_infinite()) {
     patient_.insert(task);
   } else {
-    if (rate_.count(now, task.items)) retarget();
     queue_.insert(task);
     if (task.items > 1) remember_larger(task);
-    last_urgent_ = now;
-    refuse_after_ = std::min(refuse_after_, latest_alone(task));
-    if (info_.slo.is_infinite()) {
-      const Duration own = task.deadline - task.arrival;
-      budget_ = budget_.is_infinite() ? own : budget_ + (own - budget_) / 16;
-    }
-    variation_.count(now, task.items, budget_);
+    const Time latest = latest_alone(task);
+    refuse_after_ = std::min(refuse_after_, latest);
+    // Nothing is done, and kept, for whom nothing could save.
+    if (latest >= task.arrival) expect_more_like(task, now);
   }
   update(now, out);
+}
+
+void QueueBatcher::expect_more_like(const Task& task, Time now) {
+  if (rate_.count(now, task.items)) retarget();
+  last_urgent_ = now;
+  if (info_.slo.is_infinite()) {
+    const Duration own = task.deadline - task.arrival;
+    budget_ = budget_.is_infinite() ? own : budget_ + (own - budget_) / 16;
+  }
+  variation_.count(now, task.items, budget_);
 }
 
 Duration QueueBatcher::slack(Time now) const {

@@ -83,6 +83,7 @@ class QueueBatcher : public Batcher {
   void fill(size_t first, size_t take, const BatchTimes& times, const Moment& m, Time until,
             Batch& batch);
   Time latest_alone(const Task& task) const;
+  void expect_more_like(const Task& task, Time now);
 
   const KeyId key_;
   KeyInfo info_;
