@@ -17,6 +17,9 @@ void CountVariation::count(Time now, uint32_t items, Duration window) {
     window_end_ = now + window;
   } else if (now >= window_end_) {
     end_window(now, window);
+  } else if (now + window < window_end_) {
+    window_end_ = now + window;
+    window_ = window;
   }
   current_ += items;
 }

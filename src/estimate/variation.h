@@ -11,7 +11,8 @@ namespace fermata::estimate {
 class CountVariation {
  public:
   // `now` never goes back. `window` is how long the windows are that begin from here
-  // on; with none (<= 0) or an infinite one nothing is counted. O(1).
+  // on; one that has begun ends no later than one that begins here would. With none (<= 0) or an
+  // infinite one nothing is counted. O(1).
   void count(Time now, uint32_t items, Duration window);
 
   // 1 also before the first window has ended.

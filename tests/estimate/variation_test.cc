@@ -53,6 +53,13 @@ TEST(CountVariation, SilentWindowsCount) {
   EXPECT_GT(variation.value(), 10);  // 30 in some windows, nothing in most
 }
 
+TEST(CountVariation, ALongWindowEndsAsSoonAsShorterOnes) {
+  CountVariation variation;
+  variation.count(at_ms(0), 1, Duration::seconds(1'000'000'000));
+  for (int i = 1; i <= 200; ++i) variation.count(at_ms(10 * i), i % 2 == 0 ? 14 : 2, kWindow);
+  EXPECT_NEAR(variation.value(), 36.0 / 8, 0.1);
+}
+
 TEST(CountVariation, ForgetsBurstsOnceArrivalsAreSteady) {
   CountVariation variation;
   for (int i = 0; i < 100; ++i) variation.count(at_ms(100 * i), 100, kWindow);
