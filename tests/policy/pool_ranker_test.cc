@@ -72,6 +72,17 @@ TEST(PoolRanker, TellsWhatOfTheWorkersTimeGoesToBatchesThatBeginAtAnyTime) {
   ASSERT_THAT(grants, SizeIs(3));
   EXPECT_EQ(grants[1].at_any_time, 1);
   EXPECT_NEAR(grants[2].at_any_time, 0.75, 0.01);
+  ranker.answered({WorkerId(0), true, at(50)}, at(40), grants);
+  ranker.freed(WorkerId(0), at(50), grants);
+  Offer backlog = due_at(KeyId(1), 1, 50);  // keeps nobody waiting, and tells nothing
+  backlog.at_any_time = backlog.patient = true;
+  ranker.offered(backlog, at(50), grants);
+  ASSERT_THAT(grants, SizeIs(4));
+  ranker.answered({WorkerId(0), true, at(5050)}, at(50), grants);
+  ranker.freed(WorkerId(0), at(5050), grants);
+  ranker.offered(due_at(KeyId(0), 2, 5050), at(5050), grants);
+  ASSERT_THAT(grants, SizeIs(5));
+  EXPECT_NEAR(grants[4].at_any_time, 0.6, 0.01);
 }
 
 // A worker that leaves ends what it runs and gets nothing more until it is back.

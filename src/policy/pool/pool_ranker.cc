@@ -165,13 +165,13 @@ void PoolRanker::learn(const Offer& offer, Time now) {
 
 // By what a batch really takes: that of a shared offer is chosen when it is granted.
 void PoolRanker::learn(const Answer& answer, Time now) {
-  if (!considerate_) return;
+  const Offer& offer = view_.offer(granted_to_[answer.worker.index()]);
+  if (!considerate_ || offer.patient) return;
   const WorkerView& w = view_.worker(answer.worker);
   const Time start = w.running == 0 ? now : std::max(now, w.free_at);
   const double run = std::max(answer.free_at - start, kTick).seconds();
   granted_ += run - granted_ * kGrantWeight;
-  const bool at_any_time = view_.offer(granted_to_[answer.worker.index()]).at_any_time;
-  at_any_time_ += ((at_any_time ? 1 : 0) - at_any_time_) * run / granted_;
+  at_any_time_ += ((offer.at_any_time ? 1 : 0) - at_any_time_) * run / granted_;
 }
 
 // Whether an offer waits although it is due, for the sake of others: it would take one of the last
