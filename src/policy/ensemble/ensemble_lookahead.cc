@@ -211,11 +211,12 @@ bool EnsembleLookahead::name_for_nothing(Time now) {
   return true;
 }
 
-// Until its deadline, of all workers.
+// Until its deadline, of all workers; beyond a day no deadline binds.
 Duration EnsembleLookahead::room(const Item& item) const {
-  if (item.deadline.is_infinite()) return Duration::infinite();
-  const auto workers = static_cast<int64_t>(problem_->workers.size());
-  return (item.deadline - std::max(item.arrival, start_)) * workers;
+  constexpr Duration kDay = Duration::seconds(86'400);
+  const Duration left = item.deadline - std::max(item.arrival, start_);
+  if (item.deadline.is_infinite() || left > kDay) return Duration::infinite();
+  return left * static_cast<int64_t>(problem_->workers.size());
 }
 
 // In this way to play.
