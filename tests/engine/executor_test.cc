@@ -111,6 +111,17 @@ TEST(PacedExecutor, WaitsForAModelThatIsSlowerThanItsProfileOrHasNone) {
   }
 }
 
+TEST(PacedExecutor, ABatchStartsWhereASlowOneBeforeItHasEnded) {
+  OneModel model("gather", ExecutorKind::kPaced, pace_of(1e-6));
+  const std::vector<Tensor> inputs = {index({1})};
+  std::promise<BatchResult> first, second;
+  for (auto* landed : {&first, &second}) {
+    model.start(inputs, [landed](BatchResult result) { landed->set_value(std::move(result)); });
+  }
+  const BatchResult before = first.get_future().get(), after = second.get_future().get();
+  EXPECT_GE(after.started, before.started + before.run);
+}
+
 TEST(OnnxExecutor, OneBadItemFailsAlone) {
   OneModel model("gather");
   const BatchResult result = model.run({{index({1})}, {index({99})}, {index({3})}});

@@ -123,12 +123,13 @@ class EmulatedExecutor : public Executor {
     const Duration took = (*emulated.latency)(items_of(batch.parts));
     busy_until_ = start + took;
     if (inner_ != nullptr) {
-      batch.done = [timer = timer_, start, took,
+      batch.done = [timer = timer_, start, took, ended = ended_,
                     done = std::move(batch.done)](BatchResult result) mutable {
-        result.started = start;
-        result.run = std::max(took, monotonic_now() - start);
+        result.started = std::max(start, *ended);  // the batch before may have taken longer
+        result.run = std::max(took, monotonic_now() - result.started);
         result.input = result.output = Duration();
-        timer->set(start + took, [done = std::move(done), result = std::move(result)]() mutable {
+        *ended = result.started + result.run;
+        timer->set(*ended, [done = std::move(done), result = std::move(result)]() mutable {
           done(std::move(result));
         });
       };
@@ -168,6 +169,8 @@ class EmulatedExecutor : public Executor {
   const uint32_t type_;
   const std::shared_ptr<Executor> inner_;  // null: zeros are answered
   Time busy_until_;                        // of the one thread that calls run()
+  // When the last batch of `inner` ended; of the one thread that calls its done().
+  const std::shared_ptr<Time> ended_ = std::make_shared<Time>();
   std::mutex mutex_;
   absl::flat_hash_map<VariantId, Emulated> variants_;
 };
