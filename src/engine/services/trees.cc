@@ -186,6 +186,7 @@ void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time no
 void Trees::withdraw(JobId id, std::string_view why, Actions& actions) {
   if (const auto place = children_.extract(id); !place.empty()) {
     place.mapped().of_operator.count({.outcome = Outcome::kCancelled}, monotonic_now());
+    if (!place.mapped().submitted) unwanted_.insert(id);
   }
   if (!tree_.withdrawn(id)) {
     actions.push_back([this, id] { host_.cancel(id); });
@@ -270,16 +271,20 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
   }
   if (!started.due.is_infinite()) request.timeout = started.due - now;
   request.begun = started.begun;
+  children_[started.id].submitted = false;
   actions.push_back([this, id = started.id, request = std::move(request)]() mutable {
     host_.submit(id, std::move(request),
                  [this, id](ReplyPart part) { child_ended(id, std::move(part)); });
-    // Who withdrew it before it was submitted found nothing to cancel.
-    bool wanted;
+    // Who withdrew it before found nothing to cancel.
+    bool unwanted;
     {
       const std::lock_guard lock(mutex_);
-      wanted = children_.contains(id);
+      unwanted = unwanted_.erase(id) > 0;
+      if (const auto place = children_.find(id); place != children_.end()) {
+        place->second.submitted = true;
+      }
     }
-    if (!wanted) host_.cancel(id);
+    if (unwanted) host_.cancel(id);
   });
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "engine/request.h"
@@ -71,6 +72,7 @@ class Trees {
     JobId node;
     uint32_t child = 0;
     OperatorRun of_operator = {};
+    bool submitted = true;  // false: what start() led to has yet to submit it
   };
   using Ended = policy::TreeDecisions::Ended;
   using Started = policy::TreeDecisions::Started;
@@ -111,6 +113,7 @@ class Trees {
   absl::flat_hash_map<JobId, std::shared_ptr<Node>> nodes_;
   absl::flat_hash_map<JobId, Place> children_;
   absl::flat_hash_map<const Pipeline*, std::unique_ptr<Known>> known_;
+  absl::flat_hash_set<JobId> unwanted_;       // withdrawn before they were submitted
   std::map<std::string, VariantPlan> plans_;  // by service
   OperatorRunner operators_;                  // what it runs comes back here
   std::thread timer_thread_;                  // the last: it runs from the beginning
