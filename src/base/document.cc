@@ -218,6 +218,7 @@ ObjectReader::~ObjectReader() {
     }
     const auto expected = fmt::format("no such field, but {}", fmt::join(names, ", "));
     Reader(errors_, &child, node_, {}).fail(expected);
+    break;
   }
 }
 

@@ -92,7 +92,7 @@ class ObjectReader {
   ObjectReader(const ObjectReader&) = delete;
   ObjectReader& operator=(const ObjectReader&) = delete;
   ~ObjectReader();
-  // `field` must outlive the reader it gives (a literal).
+  // `field` must outlive this and the reader that it gives: a literal.
   Reader operator[](std::string_view field);
 
  private:

@@ -210,8 +210,12 @@ Scenario read(Reader root, bool rate_needed) {
   check_total_share(root, scenario);
   Reader rate = fields["rate_rps"];
   scenario.rate_rps = read_rate(rate, scenario, rate_needed);
-  if (!root.failed() && scenario.rate_rps == 0) rate_from_traces(scenario);
-  if (!root.failed() && rate.present()) check_shares(rate, scenario);
+  if (root.failed()) return scenario;
+  if (scenario.rate_rps == 0) {
+    rate_from_traces(scenario);
+  } else {
+    check_shares(rate, scenario);
+  }
   return scenario;
 }
 

@@ -330,6 +330,14 @@ TEST(VariantsDocument, ARateThatIsNextToNothingIsRefused) {
               testing::AllOf(testing::StartsWith("$.rate_rps: 10"), testing::HasSubstr("'n'")));
 }
 
+TEST(VariantsDocument, AShareThatIsNextToNothingIsRefusedWithoutARateToo) {
+  auto document = Document::parse(R"({"workers": {"count": 1}, "models": [
+    {"name": "m", "latency_ms": {"alpha": 1, "beta": 2}, "slo_ms": 50, "share": 1e12},
+    {"name": "n", "latency_ms": {"alpha": 1, "beta": 2}, "slo_ms": 50, "share": 1e-12}]})");
+  EXPECT_THAT(std::string(document->read(read_goodput_scenario).status().message()),
+              testing::HasSubstr("'n'"));
+}
+
 TEST(VariantsDocument, NeedsARateUnlessEveryArrivalIsATrace) {
   const std::string trace = testing::TempDir() + "/applications_test.trace";
   std::ofstream(trace) << "40\n60\n";

@@ -68,7 +68,11 @@ class StreamInfer final : public InferStream,
   void OnWriteDone(bool) override {
     const std::scoped_lock lock(mutex_);
     writing_ = false;
-    acknowledging_ ? acknowledgements_.pop_front() : slots_.pop_front();
+    if (acknowledging_) {
+      acknowledgements_.pop_front();
+    } else {
+      slots_.pop_front();
+    }
     advance();
     if (paused_ && slots_.size() < kMostUnderWay) {
       paused_ = false;
