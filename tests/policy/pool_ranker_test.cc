@@ -85,6 +85,45 @@ TEST(PoolRanker, TellsWhatOfTheWorkersTimeGoesToBatchesThatBeginAtAnyTime) {
   EXPECT_NEAR(grants[4].at_any_time, 0.6, 0.01);
 }
 
+// Of two workers the last one is kept for those who come a hundred times a second, from work that
+// is longer than they can wait and cannot be cut. Once they come no more it may run.
+TEST(PoolRanker, KeepsTheLastWorkerFromLongBestEffortWorkWhileOthersCome) {
+  PoolRanker ranker(/*considerate=*/true);
+  std::vector<Grant> grants;
+  for (uint32_t k = 0; k < 3; ++k) ranker.add_key(KeyId(k));
+  for (uint32_t w = 0; w < 2; ++w) {
+    ranker.add_worker(WorkerId(w), 0, kUnlimitedMemory, at(0), grants);
+  }
+  Offer service{KeyId(0)};  // nothing of it waits
+  service.outlook.rate = 100;
+  service.outlook.alone = Duration::millis(5);
+  service.outlook.load = 0.5;
+  service.outlook.slack = Duration::millis(50);
+  ranker.offered(service, at(0), grants);
+  const auto backlog = [&](uint32_t key, uint64_t epoch, int64_t run_ms) {
+    Offer offer = due_at(KeyId(key), epoch, 0);
+    offer.patient = true;
+    offer.run = offer.least = Duration::millis(run_ms);
+    ranker.offered(offer, at(0), grants);
+  };
+  backlog(1, 0, 10'000);
+  ASSERT_THAT(grants, SizeIs(1));
+  ranker.answered({grants[0].worker, true, at(10'000)}, at(0), grants);
+  backlog(1, 1, 10'000);
+  EXPECT_THAT(grants, SizeIs(1));
+  EXPECT_GT(ranker.next_wake(), at(0));
+  EXPECT_LE(ranker.next_wake(), at(1000));
+  backlog(2, 0, 1);  // a short one behind it
+  ASSERT_THAT(grants, SizeIs(2));
+  EXPECT_EQ(grants[1].key, KeyId(2));
+  ranker.answered({grants[1].worker, true, at(1)}, at(0), grants);
+  ranker.freed(grants[1].worker, at(1), grants);
+  EXPECT_THAT(grants, SizeIs(2));
+  ranker.tick(at(9000), grants);  // nobody has come for nine seconds
+  ASSERT_THAT(grants, SizeIs(3));
+  EXPECT_EQ(grants[2].key, KeyId(1));
+}
+
 // A worker that leaves ends what it runs and gets nothing more until it is back.
 TEST(PoolRanker, GivesNothingToWorkersThatHaveLeft) {
   PoolRanker ranker;

@@ -95,6 +95,15 @@ void each_expected(const PoolView& view, Time now, const Visit& visit) {
   }
 }
 
+Work expected_work(const PoolView& view, Time now) {
+  Work work;
+  each_expected(view, now, [&](const Outlook& outlook, double rate, double batched, double) {
+    work.add(rate, batched, outlook.variation,
+             view.serving() * (outlook.slack + outlook.alone).seconds());
+  });
+  return work;
+}
+
 }  // namespace
 
 bool has_come_lately(const Outlook& outlook, Time now) {
@@ -173,14 +182,22 @@ Time next_free(const PoolView& view, WorkerId worker) {
 Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   const Duration slack = tightest(view, key, now);
   if (slack.is_infinite()) return Time::infinite();
-  Work work;
-  each_expected(view, now, [&](const Outlook& outlook, double rate, double batched, double) {
-    work.add(rate, batched, outlook.variation,
-             view.serving() * (outlook.slack + outlook.alone).seconds());
-  });
+  const Work work = expected_work(view, now);
   const uint32_t others = free_by(view, worker, now + slack);
   if (others > 0 && burst(work, others) <= slack.scaled(kEnough)) return Time::infinite();
   return now + slack.scaled(1 / (1 + kSurge * work.busy / std::max(view.serving(), 1u)));
+}
+
+bool others_bear(const PoolView& view, KeyId key, WorkerId worker, Time now) {
+  const Duration slack = tightest(view, key, now);
+  if (slack.is_infinite()) return true;
+  uint32_t others = 0;
+  for (uint32_t w = 0; w < view.workers().size(); ++w) {
+    const WorkerView& other = view.workers()[w];
+    const bool serves = !other.away && !other.granted && other.type == view.worker(worker).type;
+    others += w != worker.index() && serves && other.free_at <= now + slack;
+  }
+  return others > 0 && burst(expected_work(view, now), others) <= slack;
 }
 
 }  // namespace fermata::policy

@@ -51,4 +51,8 @@ Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now);
 // numbers. O(keys + workers).
 Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now);
 
+// Whether the others of its type that are free in time bear what is expected of other keys without
+// this worker: one in a thousand waits for no longer than it can. O(keys + workers).
+bool others_bear(const PoolView& view, KeyId key, WorkerId worker, Time now);
+
 }  // namespace fermata::policy

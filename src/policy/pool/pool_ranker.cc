@@ -211,16 +211,39 @@ bool PoolRanker::holds(size_t key, WorkerId worker, Time now, Harm& harm) {
 
 // Without a deadline a batch must not keep one that has it waiting: it runs only
 // if, for as long as it takes, there are workers of its type for all offers that will want one. The
-// default's is cut so that it ends before the first of them wants one, or one that may still come.
+// default's is cut so that it ends before the first of them wants one, or one that may still come;
+// where even one item runs longer, it waits until the workers that are left bear these.
 bool PoolRanker::grant_patient(Time now, std::vector<Grant>& out) {
-  if (patient_.top().is_infinite()) return false;
-  const KeyId key(static_cast<uint32_t>(patient_.top_index()));
+  look_again_ = Time::infinite();
+  std::vector<std::pair<size_t, Time>> too_long;
+  bool granted = false;
+  while (!granted && !patient_.top().is_infinite()) {
+    const size_t key = patient_.top_index();
+    granted = grant_patient(KeyId(static_cast<uint32_t>(key)), now, out);
+    if (granted || look_again_ != now + kLoadEvery) break;
+    // Shorter ones behind it may run.
+    too_long.emplace_back(key, patient_.top());
+    patient_.set(key, Time::infinite());
+    look_again_ = Time::infinite();
+  }
+  for (const auto& [key, arrival] : too_long) patient_.set(key, arrival);
+  if (!too_long.empty()) look_again_ = now + kLoadEvery;
+  return granted;
+}
+
+bool PoolRanker::grant_patient(KeyId key, Time now, std::vector<Grant>& out) {
   const Offer& offer = view_.offer(key);
   for (size_t t = types_.size(); t-- > 0;) {
     const Type& type = types_[t];
     if (type.available.top() != kIdle || (offer.types >> t & 1) == 0) continue;
     const WorkerId worker(static_cast<uint32_t>(type.available.top_index()));
     Time until = considerate_ ? free_again_by(view_, key, worker, now) : Time::infinite();
+    const Duration least = offer.least > Duration() ? offer.least : offer.run;
+    if (considerate_ && view_.serving() > 1 && now + least > until &&
+        !others_bear(view_, key, worker, now)) {
+      look_again_ = now + kLoadEvery;
+      continue;
+    }
     const Time end = std::min(until, now + offer.run);
     size_t idle = 0, wanted = 0;
     for (size_t w = 0; w < view_.workers().size(); ++w) idle += type.available[w] == kIdle;
@@ -257,7 +280,7 @@ void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
 }
 
 Time PoolRanker::next_wake() const {
-  Time wake = later_.top();
+  Time wake = std::min(later_.top(), look_again_);
   for (const Type& type : types_) {
     if (type.due.top().is_infinite() || type.available.top().is_infinite()) continue;
     wake =

@@ -61,6 +61,7 @@ class PoolRanker {
   void match(Time now, std::vector<Grant>& out);
   bool grant_due(Time now, std::vector<Grant>& out);
   bool grant_patient(Time now, std::vector<Grant>& out);
+  bool grant_patient(KeyId key, Time now, std::vector<Grant>& out);
   bool holds(size_t key, WorkerId worker, Time now, Harm& harm);
   void release_held(Time now);
   void learn(const Offer& offer, Time now);  // from what is granted
@@ -77,9 +78,10 @@ class PoolRanker {
   std::vector<uint64_t> epoch_;  // by key: what its next offer must have at least
   MinTree later_;          // by key: when an offer that does not want to start yet will be decided
   std::vector<bool> due_;  // by key: whether its offer wants to start
-  std::vector<Duration> due_run_;  // by key: how long that runs, if it does
-  Duration backlog_;               // the sum of these
-  MinTree patient_;                // by key: arrival of what has no deadline
+  std::vector<Duration> due_run_;       // by key: how long that runs, if it does
+  Duration backlog_;                    // the sum of these
+  MinTree patient_;                     // by key: arrival of what has no deadline
+  Time look_again_ = Time::infinite();  // at one of these that waits for others' sake
   std::vector<Type> types_{1};
   std::vector<size_t> held_;       // keys whose offers are due, but wait for others' sake
   std::vector<KeyId> granted_to_;  // by worker
