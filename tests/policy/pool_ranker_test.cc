@@ -124,6 +124,25 @@ TEST(PoolRanker, KeepsTheLastWorkerFromLongBestEffortWorkWhileOthersCome) {
   EXPECT_EQ(grants[2].key, KeyId(1));
 }
 
+TEST(PoolRanker, TheOnlyWorkerOfItsTypeRunsLongBestEffortWorkToo) {
+  PoolRanker ranker(/*considerate=*/true);
+  std::vector<Grant> grants;
+  for (uint32_t k = 0; k < 2; ++k) ranker.add_key(KeyId(k));
+  for (uint32_t w = 0; w < 2; ++w) {
+    ranker.add_worker(WorkerId(w), w, kUnlimitedMemory, at(0), grants);
+  }
+  Offer service{KeyId(0)};
+  service.outlook.rate = 100;
+  service.outlook.load = 0.5;
+  service.outlook.slack = Duration::millis(50);
+  ranker.offered(service, at(0), grants);
+  Offer backlog = due_at(KeyId(1), 0, 0);
+  backlog.patient = true;
+  backlog.run = backlog.least = Duration::seconds(10);
+  ranker.offered(backlog, at(0), grants);
+  EXPECT_THAT(grants, SizeIs(1));
+}
+
 // A worker that leaves ends what it runs and gets nothing more until it is back.
 TEST(PoolRanker, GivesNothingToWorkersThatHaveLeft) {
   PoolRanker ranker;

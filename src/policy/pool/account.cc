@@ -191,13 +191,14 @@ Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
 bool others_bear(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   const Duration slack = tightest(view, key, now);
   if (slack.is_infinite()) return true;
-  uint32_t others = 0;
+  uint32_t alike = 0, others = 0;
   for (uint32_t w = 0; w < view.workers().size(); ++w) {
     const WorkerView& other = view.workers()[w];
-    const bool serves = !other.away && !other.granted && other.type == view.worker(worker).type;
-    others += w != worker.index() && serves && other.free_at <= now + slack;
+    if (w == worker.index() || other.away || other.type != view.worker(worker).type) continue;
+    ++alike;
+    others += !other.granted && other.free_at <= now + slack;
   }
-  return others > 0 && burst(expected_work(view, now), others) <= slack;
+  return alike == 0 || (others > 0 && burst(expected_work(view, now), others) <= slack);
 }
 
 }  // namespace fermata::policy

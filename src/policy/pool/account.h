@@ -52,7 +52,8 @@ Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now);
 Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now);
 
 // Whether the others of its type that are free in time bear what is expected of other keys without
-// this worker: one in a thousand waits for no longer than it can. O(keys + workers).
+// this worker: one in a thousand waits for no longer than it can. So does the only one of its type,
+// or nothing so long would ever run. O(keys + workers).
 bool others_bear(const PoolView& view, KeyId key, WorkerId worker, Time now);
 
 }  // namespace fermata::policy

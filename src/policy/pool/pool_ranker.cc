@@ -239,8 +239,7 @@ bool PoolRanker::grant_patient(KeyId key, Time now, std::vector<Grant>& out) {
     const WorkerId worker(static_cast<uint32_t>(type.available.top_index()));
     Time until = considerate_ ? free_again_by(view_, key, worker, now) : Time::infinite();
     const Duration least = offer.least > Duration() ? offer.least : offer.run;
-    if (considerate_ && view_.serving() > 1 && now + least > until &&
-        !others_bear(view_, key, worker, now)) {
+    if (considerate_ && now + least > until && !others_bear(view_, key, worker, now)) {
       look_again_ = now + kLoadEvery;
       continue;
     }
