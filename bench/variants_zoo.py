@@ -10,6 +10,8 @@ stream, and looks for the nearest training examples, exactly.
 import concurrent.futures
 import json
 import os
+import resource
+import signal
 import subprocess
 
 import numpy
@@ -205,13 +207,26 @@ def scenario(records, policy, load, slowed=1, seed=1, warmup=2, seconds=10, slo_
     return document
 
 
-def simulate(document, limit_s=None):
+class Exhausted(Exception):
+    """A run took more than it may: processor time or memory."""
+
+
+def simulate(document, cpu_s=None, memory_bytes=None):
     """Utility over what was offered, accuracy over what was answered, shares of the offered."""
-    done = subprocess.run([server.BINARY, "simulate", "-"], input=json.dumps(document), text=True,
-                          capture_output=True, timeout=limit_s)
-    if done.returncode != 0:
-        raise RuntimeError(done.stderr)
-    rows = json.loads(done.stdout)["applications"]
+    process = subprocess.Popen([server.BINARY, "simulate", "-"], text=True, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    if cpu_s is not None:
+        resource.prlimit(process.pid, resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
+    if memory_bytes is not None:
+        resource.prlimit(process.pid, resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    out, error = process.communicate(json.dumps(document))
+    if process.returncode == -signal.SIGXCPU:
+        raise Exhausted("processor time")
+    if "bad_alloc" in error:
+        raise Exhausted("memory")
+    if process.returncode != 0:
+        raise RuntimeError(error)
+    rows = json.loads(out)["applications"]
     offered = sum(row["offered"] for row in rows)
     answered = max(1, offered - sum(row["dropped"] for row in rows))
     return {"utility": sum(row["utility"] * row["offered"] for row in rows) / offered,
