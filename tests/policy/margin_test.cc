@@ -23,7 +23,8 @@ class Margin : public testing::Test {
 
   void arrive(double ms) {
     ++jobs_;
-    batcher_->nominated({JobId(jobs_), KeyId(0), at_ms(ms), at_ms(ms + 30)}, at_ms(ms), decisions_);
+    batcher_->nominated({JobId(jobs_), KeyId(0), at_ms(ms), at_ms(ms + 30)}, at_ms(ms));
+    batcher_->tick(at_ms(ms), decisions_);
   }
   // Serves what waits, on a worker of a pool whose offers lately waited so long.
   void serve(double ms, Duration wait) {
@@ -60,8 +61,8 @@ TEST(Fermata, ImpossibleDeadlinesSayNothingOfThoseToCome) {
   const auto come = [&](double ms, double budget_ms) {
     const Time now = at_ms(ms);
     const JobId job(static_cast<uint64_t>(10 * ms) + 1);
-    batcher->nominated({job, KeyId(0), now, now + Duration::from_millis(budget_ms)}, now,
-                       decisions);
+    batcher->nominated({job, KeyId(0), now, now + Duration::from_millis(budget_ms)}, now);
+    batcher->tick(now, decisions);
   };
   for (int ms = 0; ms < 1000; ++ms) come(ms, 1);
   EXPECT_TRUE(batcher->offer().outlook.slack.is_infinite());
@@ -113,9 +114,9 @@ TEST_F(Margin, WhatIsLeftHasNotWaitedForAWorkerBeforeItWantedOne) {
 TEST_F(Margin, BestEffortWorkIsNoBurst) {
   const Outlook before = batcher_->offer().outlook;
   for (int i = 0; i < 5000; ++i) {
-    batcher_->nominated({JobId(10'000 + i), KeyId(0), at_ms(100), Time::infinite()}, at_ms(100),
-                        decisions_);
+    batcher_->nominated({JobId(10'000 + i), KeyId(0), at_ms(100), Time::infinite()}, at_ms(100));
   }
+  batcher_->tick(at_ms(100), decisions_);
   for (int ms = 101; ms < 300; ++ms) arrive(ms);
   EXPECT_LT(batcher_->offer().outlook.variation, 1);
   EXPECT_NEAR(batcher_->offer().outlook.rate, before.rate, 0.1 * before.rate);

@@ -23,8 +23,8 @@ class Survivors : public testing::Test {
   }
   void arrive(double now_ms, double timeout_ms) {
     const Time now = at_ms(now_ms);
-    batcher_->nominated({JobId(++jobs_), KeyId(0), now, at_ms(now_ms + timeout_ms)}, now,
-                        decisions_);
+    batcher_->nominated({JobId(++jobs_), KeyId(0), now, at_ms(now_ms + timeout_ms)}, now);
+    batcher_->tick(now, decisions_);
   }
   void serve(double now_ms, const Harm& harm) {
     Grant grant{KeyId(0), WorkerId(0)};

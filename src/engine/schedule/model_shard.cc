@@ -76,13 +76,23 @@ bool ModelShard::take_messages(Time now, ShardDecisions& out) {
       continue;
     }
     if (!withdraw) {
-      keys_[i].batcher->nominated(task, now, out.decisions);
-    } else if (keys_[i].batcher->withdrawn(task, now, out.decisions)) {
+      keys_[i].batcher->nominated(task, now);
+    } else if (keys_[i].batcher->withdrawn(task)) {
       out.withdrawn.push_back(task);
     }
+    keys_[i].undecided = true;
     changed(i);
   }
+  for (size_t i : changed_) decide(i, now, out.decisions);
   return n > 0;
+}
+
+void ModelShard::decide(size_t index, Time now, policy::Decisions& out) {
+  Key& key = keys_[index];
+  if (!key.undecided) return;
+  key.undecided = false;
+  key.batcher->tick(now, out);
+  wakes_.set(index, key.batcher->next_wake());
 }
 
 bool ModelShard::wake_batchers(Time now, policy::Decisions& out) {

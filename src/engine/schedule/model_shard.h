@@ -40,13 +40,15 @@ class ModelShard {
   struct Key {
     std::unique_ptr<policy::Batcher> batcher;  // null once removed
     OfferSlot* slot = nullptr;
-    bool changed = false;
+    bool changed = false;    // since its offer was published
+    bool undecided = false;  // on what has come and gone
   };
 
   size_t index(KeyId key) const { return key.index() / shards_; }
   bool run_commands(Time now, policy::Decisions& out);
   bool serve_grants(Time now, policy::Decisions& out);
   bool take_messages(Time now, ShardDecisions& out);
+  void decide(size_t index, Time now, policy::Decisions& out);
   bool wake_batchers(Time now, policy::Decisions& out);
   void changed(size_t index);
   void publish();

@@ -128,7 +128,8 @@ void NexusScheduler::nominate(const Task& task, Time now, Decisions& out) {
   key.items += task.items;
   const size_t r = deal(key);
   Replica& replica = replicas_[r];
-  replica.batcher->nominated(task, now, out);
+  replica.batcher->nominated(task, now);
+  replica.batcher->tick(now, out);
   wakes_.set(r, replica.batcher->next_wake());
   explain_drops(dropped, replica.worker, now, out);
   serve(replica.worker, now, out);
@@ -136,7 +137,8 @@ void NexusScheduler::nominate(const Task& task, Time now, Decisions& out) {
 
 bool NexusScheduler::withdraw(const Task& task, Time now, Decisions& out) {
   for (const size_t r : keys_[task.key.index()].replicas) {
-    if (!replicas_[r].batcher->withdrawn(task, now, out)) continue;
+    if (!replicas_[r].batcher->withdrawn(task)) continue;
+    replicas_[r].batcher->tick(now, out);
     wakes_.set(r, replicas_[r].batcher->next_wake());
     return true;
   }

@@ -32,6 +32,7 @@ void QueueBatcher::set_delay_bound(DelayBound bound) {
   for (const auto& table : info_.latency.tables()) by_type_.emplace_back(table, bound);
   slowest_ = counted_ = BatchTimes(info_.latency.slowest(), bound);
   counted_types_ = kAnyType;
+  fastest_ = info_.latency.fastest(1);
   find_larger();
 }
 
@@ -54,7 +55,7 @@ void QueueBatcher::count_with(uint32_t types) {
   retarget();
 }
 
-Time QueueBatcher::latest_alone(const Task& task) const {
+Time QueueBatcher::latest_on_any_type(const Task& task) const {
   Time latest = by_type_[0].decide_by(task.deadline, task.items);
   for (size_t type = 1; type < by_type_.size(); ++type) {
     latest = std::max(latest, by_type_[type].decide_by(task.deadline, task.items));
@@ -70,7 +71,7 @@ void QueueBatcher::set_latency(LatencyByType latency, Time now, Decisions& out) 
   update(now, out);
 }
 
-void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
+void QueueBatcher::nominated(const Task& task, Time now) {
   FERMATA_CHECK(task.items >= 1 && task.items <= slowest_.max_batch());
   if (task.deadline.is_infinite()) {
     patient_.insert(task);
@@ -82,7 +83,6 @@ void QueueBatcher::nominated(const Task& task, Time now, Decisions& out) {
     // Nothing is done, and kept, for whom nothing could save.
     if (latest >= task.arrival) expect_more_like(task, now);
   }
-  update(now, out);
 }
 
 void QueueBatcher::expect_more_like(const Task& task, Time now) {
@@ -97,14 +97,12 @@ void QueueBatcher::expect_more_like(const Task& task, Time now) {
 
 Duration QueueBatcher::slack(Time now) const {
   const bool lately = has_come_lately(rate_.per_second(), last_urgent_, now);
-  return lately && !budget_.is_infinite() ? std::max(budget_ - info_.latency.fastest(1), Duration())
+  return lately && !budget_.is_infinite() ? std::max(budget_ - fastest_, Duration())
                                           : Duration::infinite();
 }
 
-bool QueueBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
-  if (!(task.deadline.is_infinite() ? patient_ : queue_).erase(task)) return false;
-  update(now, out);
-  return true;
+bool QueueBatcher::withdrawn(const Task& task) {
+  return (task.deadline.is_infinite() ? patient_ : queue_).erase(task);
 }
 
 void QueueBatcher::update(Time now, Decisions& out) {
@@ -185,7 +183,7 @@ void QueueBatcher::offer_urgent(const Cut& c, Time now) {
     if ((behind & ~offer_.types) != 0) offer_.start_at = now;
     offer_.types |= behind;
   }
-  if (queue_.items_from(0) == queue_.size()) refuse_after_ = latest_alone(queue_[0]);
+  if (queue_.items_from(0) == queue_.size()) refuse_after_ = offer_.outlook.first_by;
   const Time valid_until = std::min(times_->decide_by(queue_[first].deadline, offer_.items),
                                     times_->decide_by(deadline, queue_[0].items));
   wake_ = std::max(std::min(valid_until, refuse_after_), now) + kTick;

@@ -25,8 +25,8 @@ class QueueBatcher : public Batcher {
  public:
   QueueBatcher(KeyId key, KeyInfo info, DelayBound delay);
 
-  void nominated(const Task& task, Time now, Decisions& out) final;
-  bool withdrawn(const Task& task, Time now, Decisions& out) final;
+  void nominated(const Task& task, Time now) final;
+  bool withdrawn(const Task& task) final;
   Answer granted(const Grant& grant, Time now, Decisions& out) final;
   void join(Batch& batch, uint32_t type, Time limit, Time now, Decisions& out) final;
   void tick(Time now, Decisions& out) final { update(now, out); }
@@ -82,7 +82,12 @@ class QueueBatcher : public Batcher {
   void offer_patient(Time now);
   void fill(size_t first, size_t take, const BatchTimes& times, const Moment& m, Time until,
             Batch& batch);
-  Time latest_alone(const Task& task) const;
+  Time latest_alone(const Task& task) const {
+    if (alike()) [[likely]]
+      return slowest_.decide_by(task.deadline, task.items);
+    return latest_on_any_type(task);
+  }
+  Time latest_on_any_type(const Task& task) const;
   void expect_more_like(const Task& task, Time now);
 
   const KeyId key_;
@@ -90,6 +95,7 @@ class QueueBatcher : public Batcher {
   DelayBound delay_;
   std::vector<BatchTimes> by_type_;  // or one for all
   BatchTimes slowest_, counted_;     // on all types, and on those in counted_types_
+  Duration fastest_;                 // of one item, on any type
   uint32_t counted_types_ = kAnyType;
   const BatchTimes* times_ = &counted_;
   estimate::RateMeter rate_;

@@ -23,19 +23,10 @@ void EnsembleBatcher::set_delay_bound(DelayBound bound) {
   queries_.set_delay_bound(bound);
 }
 
-void EnsembleBatcher::nominated(const Task& task, Time now, Decisions& out) {
+void EnsembleBatcher::nominated(const Task& task, Time now) {
   FERMATA_CHECK(task.items == 1);
   queries_.insert(task, now);
   declined_.look_again(now);
-  queries_.conclude_late(now, out);
-  update(now);
-}
-
-bool EnsembleBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
-  const bool gone = queries_.withdraw(task);
-  queries_.conclude_late(now, out);
-  update(now);
-  return gone;
 }
 
 void EnsembleBatcher::learned(const Task& task, const Estimate& estimate, Time now,

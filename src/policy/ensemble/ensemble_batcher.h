@@ -30,8 +30,8 @@ class EnsembleBatcher final : public SharedBatcher {
   uint64_t waiting_items(KeyId key) const override { return queries_.waiting_items(key); }
   void add_problems(std::vector<Problem>& to) const override { kept_.copy_to(to); }
 
-  void nominated(const Task& task, Time now, Decisions& out) override;
-  bool withdrawn(const Task& task, Time now, Decisions& out) override;
+  void nominated(const Task& task, Time now) override;
+  bool withdrawn(const Task& task) override { return queries_.withdraw(task); }
   void tick(Time now, Decisions& out) override;
   void set_delay_bound(DelayBound bound) override;
   // What has its answers ends at once, unless the worker that is free now brings it more.

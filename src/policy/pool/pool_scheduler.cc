@@ -123,7 +123,8 @@ void PoolScheduler::planned(const Plan& plan, Time now, Decisions& out) {
 void PoolScheduler::nominate(const Task& task, Time now, Decisions& out) {
   const size_t dropped = out.dropped.size();
   const KeyId slot = slot_[task.key.index()];
-  batchers_[slot.index()]->nominated(task, now, out);
+  batchers_[slot.index()]->nominated(task, now);
+  batchers_[slot.index()]->tick(now, out);
   settle(slot, now, out);
   explain_drops(dropped, now, out);
 }
@@ -131,10 +132,11 @@ void PoolScheduler::nominate(const Task& task, Time now, Decisions& out) {
 bool PoolScheduler::withdraw(const Task& task, Time now, Decisions& out) {
   const size_t dropped = out.dropped.size();
   const KeyId slot = slot_[task.key.index()];
-  if (!batchers_[slot.index()]->withdrawn(task, now, out)) return false;
+  const bool gone = batchers_[slot.index()]->withdrawn(task);
+  batchers_[slot.index()]->tick(now, out);
   settle(slot, now, out);
   explain_drops(dropped, now, out);
-  return true;
+  return gone;
 }
 
 void PoolScheduler::ended(const BatchEnd& batch, Time now, Decisions& out) {

@@ -50,20 +50,11 @@ void VariantsBatcher::add_service(KeyId key, const ServiceInfo& info) {
   queue_.add_service(key, seen);
 }
 
-void VariantsBatcher::nominated(const Task& task, Time now, Decisions& out) {
+void VariantsBatcher::nominated(const Task& task, Time now) {
   FERMATA_CHECK(task.items == 1);
   Waiting& waiting = queue_.insert(task, now);
   queue_.set_moment(waiting, last_moment(waiting));
   declined_.look_again(now);
-  end_the_late(now, out);
-  update(now);
-}
-
-bool VariantsBatcher::withdrawn(const Task& task, Time now, Decisions& out) {
-  if (!queue_.erase(task)) return false;
-  end_the_late(now, out);
-  update(now);
-  return true;
 }
 
 void VariantsBatcher::learned(const Task& task, const Estimate& estimate, Time now,

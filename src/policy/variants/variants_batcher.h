@@ -39,8 +39,8 @@ class VariantsBatcher final : public SharedBatcher {
   uint64_t waiting_items(KeyId key) const override { return queue_.waiting_items(key); }
   void add_problems(std::vector<Problem>& to) const override { kept_.copy_to(to); }
 
-  void nominated(const Task& task, Time now, Decisions& out) override;
-  bool withdrawn(const Task& task, Time now, Decisions& out) override;
+  void nominated(const Task& task, Time now) override;
+  bool withdrawn(const Task& task) override { return queue_.erase(task); }
   void tick(Time now, Decisions& out) override;
   Time next_wake() const override { return wake_; }
   // All have one item.
