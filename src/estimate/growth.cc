@@ -14,7 +14,8 @@ constexpr size_t kLongest = 256;      // longer queues count as this
 
 QueueGrowth::Count& QueueGrowth::at(size_t waiting) {
   const size_t length = std::min(waiting, kLongest);
-  if (length >= counts_.size()) counts_.resize(length + 1);
+  if (length >= counts_.size()) [[unlikely]]
+    counts_.resize(length + 1);
   return counts_[length];
 }
 

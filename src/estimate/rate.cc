@@ -9,14 +9,19 @@ bool RateMeter::count(Time now, uint32_t items) {
     started_ = true;
     window_end_ = now + kWindow;
   }
-  const bool ended = now >= window_end_;
+  if (now < window_end_) [[likely]] {
+    current_ += items;
+    return false;
+  }
   // After a silence longer than all windows only zeros are left: no need to walk further.
   for (size_t i = 0; now >= window_end_ && i <= kWindows; ++i) end_window();
   if (now >= window_end_) {
     window_end_ = window_end_ + kWindow * ((now - window_end_).nanos() / kWindow.nanos() + 1);
   }
+  const auto windows = static_cast<double>(std::min<uint64_t>(ended_, kWindows));
+  per_second_ = static_cast<double>(sum_) / (windows * kWindow.seconds());
   current_ += items;
-  return ended;
+  return true;
 }
 
 void RateMeter::end_window() {
@@ -26,13 +31,6 @@ void RateMeter::end_window() {
   oldest = current_;
   current_ = 0;
   window_end_ = window_end_ + kWindow;
-}
-
-double RateMeter::per_second() const {
-  const uint64_t windows = std::min<uint64_t>(ended_, kWindows);
-  return windows == 0
-             ? 0
-             : static_cast<double>(sum_) / (static_cast<double>(windows) * kWindow.seconds());
 }
 
 }  // namespace fermata::estimate

@@ -18,7 +18,7 @@ class RateMeter {
   bool count(Time now, uint32_t items);
 
   bool known() const { return ended_ > 0; }
-  double per_second() const;
+  double per_second() const { return per_second_; }
 
  private:
   static constexpr size_t kWindows = 100;
@@ -29,6 +29,7 @@ class RateMeter {
   std::array<uint32_t, kWindows> counts_{};
   uint64_t sum_ = 0, ended_ = 0;
   uint32_t current_ = 0;
+  double per_second_ = 0;
   Time window_end_;
   bool started_ = false;
 };

@@ -38,7 +38,7 @@ class LatencyTable {
   uint32_t max_batch() const { return static_cast<uint32_t>(by_batch_.size()) - 1; }
   uint64_t version() const { return version_; }
   // 1 <= items; above max_batch the last increment continues.
-  Duration operator()(uint32_t items) const {
+  [[gnu::always_inline]] Duration operator()(uint32_t items) const {
     if (items < by_batch_.size()) [[likely]]
       return by_batch_[items];
     return by_batch_.back() + slope_ * (static_cast<int64_t>(items) - max_batch());

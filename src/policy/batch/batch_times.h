@@ -20,16 +20,22 @@ class BatchTimes {
   BatchTimes(std::shared_ptr<const LatencyTable> latency, DelayBound delay)
       : latency_(std::move(latency)), delay_(delay) {}
 
-  Duration run(uint64_t items) const { return (*latency_)(static_cast<uint32_t>(items)); }
-  Duration delay(uint64_t items) const { return delay_(static_cast<uint32_t>(items)); }
+  [[gnu::always_inline]] Duration run(uint64_t items) const {
+    return (*latency_)(static_cast<uint32_t>(items));
+  }
+  [[gnu::always_inline]] Duration delay(uint64_t items) const {
+    return delay_(static_cast<uint32_t>(items));
+  }
   uint32_t max_batch() const { return latency_->max_batch(); }
 
-  Time start(uint64_t items, const Moment& m) const {
+  [[gnu::always_inline]] Time start(uint64_t items, const Moment& m) const {
     return std::max(m.now + delay(items), m.free_at);
   }
-  Time finish(uint64_t items, const Moment& m) const { return start(items, m) + run(items); }
+  [[gnu::always_inline]] Time finish(uint64_t items, const Moment& m) const {
+    return start(items, m) + run(items);
+  }
   // The last moment to decide on a batch of so many items that ends by the deadline.
-  Time decide_by(Time deadline, uint64_t items) const {
+  [[gnu::always_inline]] Time decide_by(Time deadline, uint64_t items) const {
     return deadline - run(items) - delay(items);
   }
   // The most items (0..max_batch) that end by the deadline. O(log max_batch).

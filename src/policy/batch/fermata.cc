@@ -49,7 +49,7 @@ class Fermata final : public QueueBatcher {
     offer.planned = !head.start_from.is_infinite();
     if (offer.planned) offer.start_at = std::min(head.start_from, latest);
     offer.outlook.load = load_;
-    offer.outlook.lost = loss_ * std::min(rate().per_second(), efficiency(target_));
+    offer.outlook.lost = loss_ * std::min(rate().per_second(), capacity_);
     offer.urgency = deadline - offer.run;
     // Worker time would be lost with it.
     if (head.begun) offer.urgency = std::min(offer.urgency, head.arrival);
@@ -72,7 +72,7 @@ class Fermata final : public QueueBatcher {
   size_t cap(size_t first, size_t take) override {
     if (harm_.late.back() == 0) return take;
     const double theta = kPriceInCalm + std::min(1.0, loss_ / kOverload);
-    const double price = theta * efficiency(target_);
+    const double price = theta * capacity_;
     size_t best = take;
     double least = std::numeric_limits<double>::infinity();
     for (size_t n = 1; n <= take; ++n) {
@@ -97,9 +97,10 @@ class Fermata final : public QueueBatcher {
   void retarget() override {
     target_ = target_size(times(), rate(), budget());
     nearly_target_ = 1;
-    while (efficiency(nearly_target_) < (1 - kNotWorth) * efficiency(target_)) ++nearly_target_;
-    load_ = rate().per_second() / efficiency(target_);
-    alone_ = std::min(1.0, efficiency(1) / efficiency(target_));
+    capacity_ = efficiency(target_);
+    while (efficiency(nearly_target_) < (1 - kNotWorth) * capacity_) ++nearly_target_;
+    load_ = rate().per_second() / capacity_;
+    alone_ = std::min(1.0, efficiency(1) / capacity_);
     const double fixed_s = fixed_cost(times(), target_).seconds();
     spare_ = 1 - rising(fixed_s, (budget().seconds() - fixed_s) * kCheap,
                         (budget().seconds() - fixed_s) * kDear);
@@ -124,8 +125,11 @@ class Fermata final : public QueueBatcher {
 
   // Tasks a second, as large as those that wait.
   double tasks_rate() const {
-    const double size = static_cast<double>(std::max<size_t>(queue().size(), 1));
-    return rate().per_second() * size / std::max(size, static_cast<double>(queue().items_from(0)));
+    const size_t tasks = queue().size();
+    const uint64_t items = queue().items_from(0);
+    if (tasks == items) [[likely]]
+      return rate().per_second();
+    return rate().per_second() * static_cast<double>(tasks) / static_cast<double>(items);
   }
 
   // Of a batch that may grow.
@@ -144,9 +148,10 @@ class Fermata final : public QueueBatcher {
     const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
     const double patience = std::min(1.0, others_slack_.seconds() / offer.run.seconds());
     const Duration early = std::max(std::min(burst_, longest), longest.scaled(early_));
-    const Duration own =
-        std::max(std::min(worth.scaled(calm()), longest), early.scaled(sparse_ * spare_ * calm()));
-    const Duration least = std::max(offer.run.scaled(kLeastMargin), pool_wait_).scaled(calm());
+    const double calmness = calm();
+    const Duration own = std::max(std::min(worth.scaled(calmness), longest),
+                                  early.scaled(sparse_ * spare_ * calmness));
+    const Duration least = std::max(offer.run.scaled(kLeastMargin), pool_wait_).scaled(calmness);
     return std::min(std::max(least, own.scaled(patience)), longest);
   }
 
@@ -168,6 +173,7 @@ class Fermata final : public QueueBatcher {
   }
 
   uint32_t target_ = 1, nearly_target_ = 1;
+  double capacity_ = 0;  // items a second in batches of the target size
   std::vector<double> worth_waiting_for_;
   double gap_s_ = kNobodyComes;  // 1/λ
   estimate::QueueGrowth growth_;

@@ -56,6 +56,7 @@ void PoolRanker::place(WorkerId worker) {
 }
 
 void PoolRanker::set_due(size_t key, bool due) {
+  if (!due && !due_[key]) return;
   due_[key] = due;
   const Offer& offer = view_.offers()[key];
   const Duration run = due ? offer.run : Duration();
@@ -215,6 +216,7 @@ bool PoolRanker::holds(size_t key, WorkerId worker, Time now, Harm& harm) {
 // where even one item runs longer, it waits until the workers that are left bear these.
 bool PoolRanker::grant_patient(Time now, std::vector<Grant>& out) {
   look_again_ = Time::infinite();
+  if (patient_.top().is_infinite()) return false;
   std::vector<std::pair<size_t, Time>> too_long;
   bool granted = false;
   while (!granted && !patient_.top().is_infinite()) {
