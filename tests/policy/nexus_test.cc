@@ -95,5 +95,26 @@ TEST(Nexus, AWorkerGoesRoundItsModels) {
   EXPECT_EQ(hand.batch().key, a);
 }
 
+// A client whose every request has another shape: a model comes and goes for each.
+TEST(Nexus, ModelsThatComeAndGoLeaveNothingBehind) {
+  Hand hand("nexus");
+  const KeyId stays = hand.key(1, 5, 100);
+  const WorkerId worker = hand.worker();
+  const KeyId first = hand.key(1, 5, 100);
+  for (int i = 0; i < 50; ++i) {
+    const double now_ms = 20.0 * i;
+    const KeyId key = i == 0 ? first : hand.key(1, 5, 100);
+    EXPECT_EQ(key, first);
+    hand.arrive(key, now_ms, 100);
+    EXPECT_EQ(hand.batch().key, key);
+    hand.freed(worker, now_ms + 6);
+    hand.scheduler->remove_key(key);
+    hand.scheduler->set_delay_bound({});
+    hand.arrive(stays, now_ms + 10, 100);
+    EXPECT_EQ(hand.batch().key, stays);
+    hand.freed(worker, now_ms + 16);
+  }
+}
+
 }  // namespace
 }  // namespace fermata::policy

@@ -17,15 +17,32 @@ constexpr Duration kEpoch = Duration::seconds(30);
 }  // namespace
 
 KeyId NexusScheduler::add_key(KeyInfo info) {
-  keys_.push_back({std::move(info)});
   stale_ = true;
-  return KeyId(static_cast<uint32_t>(keys_.size() - 1));
+  if (free_keys_.empty()) {
+    keys_.push_back({std::move(info)});
+    return KeyId(static_cast<uint32_t>(keys_.size() - 1));
+  }
+  const KeyId key = free_keys_.back();
+  free_keys_.pop_back();
+  keys_[key.index()] = {std::move(info)};
+  return key;
 }
 
 void NexusScheduler::remove_key(KeyId key) {
   FERMATA_CHECK(waiting_items(key) == 0);
-  keys_[key.index()].info.rate_rps = 0;
-  keys_[key.index()].measured_rps = 0;
+  for (const size_t r : keys_[key.index()].replicas) {
+    const size_t w = replicas_[r].worker.index();
+    if (w < workers_.size()) {
+      std::erase(workers_[w].replicas, r);
+      workers_[w].turn = 0;
+    }
+    wakes_.set(r, Time::infinite());
+    replicas_[r] = {};
+    free_replicas_.push_back(r);
+  }
+  keys_[key.index()] = {};
+  keys_[key.index()].removed = true;
+  free_keys_.push_back(key);
   stale_ = true;
 }
 
@@ -41,14 +58,16 @@ void NexusScheduler::update_latency(KeyId key, LatencyByType latency, Time now, 
 
 void NexusScheduler::set_delay_bound(DelayBound bound) {
   delay_ = bound;
-  for (Replica& replica : replicas_) replica.batcher->set_delay_bound(bound);
+  for (Replica& replica : replicas_) {
+    if (replica.batcher != nullptr) replica.batcher->set_delay_bound(bound);
+  }
 }
 
 WorkerId NexusScheduler::add_worker(Time now, Decisions& out, uint32_t type, int64_t) {
   const WorkerId worker(static_cast<uint32_t>(workers_.size()));
   workers_.push_back({type});
   for (size_t r = 0; r < replicas_.size(); ++r) {
-    if (replicas_[r].worker != worker) continue;
+    if (replicas_[r].batcher == nullptr || replicas_[r].worker != worker) continue;
     workers_.back().replicas.push_back(r);
     const LatencyByType& latency = keys_[replicas_[r].key.index()].info.latency;
     replicas_[r].batcher->set_latency(latency.table(type), now, out);
@@ -70,22 +89,27 @@ void NexusScheduler::measure(Time now) {
 
 void NexusScheduler::place() {
   std::vector<Demand> demands;
+  std::vector<KeyId> of;  // whose these are
   double sum = 0, known = 0;
-  for (const KeyState& key : keys_) {
+  for (size_t k = 0; k < keys_.size(); ++k) {
+    const KeyState& key = keys_[k];
+    if (key.removed) continue;
     const double rate = key.info.rate_rps > 0 ? key.info.rate_rps : key.measured_rps.value_or(0);
     demands.push_back({rate, key.info.latency.slowest().get(), key.info.slo});
+    of.emplace_back(static_cast<uint32_t>(k));
     sum += rate;
     known += rate > 0;
   }
-  for (size_t k = 0; k < keys_.size(); ++k) {
-    const bool unknown = keys_[k].info.rate_rps <= 0 && !keys_[k].measured_rps;
-    if (unknown) demands[k].rate_rps = known > 0 ? sum / known : 1;
+  for (size_t d = 0; d < of.size(); ++d) {
+    const KeyState& key = keys_[of[d].index()];
+    const bool unknown = key.info.rate_rps <= 0 && !key.measured_rps;
+    if (unknown) demands[d].rate_rps = known > 0 ? sum / known : 1;
   }
   for (Replica& replica : replicas_) replica.share = 0;
   // Before there is any worker, tasks wait for the first.
   const uint32_t workers = std::max(1u, static_cast<uint32_t>(workers_.size()));
   for (const Placed& p : place_by_rate(demands, workers)) {
-    Replica& replica = replicas_[replica_of(KeyId(p.key), WorkerId(p.worker))];
+    Replica& replica = replicas_[replica_of(of[p.key], WorkerId(p.worker))];
     replica.share += p.rate_rps;
     replica.dealt = 0;
   }
@@ -96,13 +120,23 @@ size_t NexusScheduler::replica_of(KeyId key, WorkerId worker) {
   for (const size_t r : keys_[key.index()].replicas) {
     if (replicas_[r].worker == worker) return r;
   }
-  const size_t r = replicas_.size();
   KeyInfo info = keys_[key.index()].info;
   info.latency = info.latency.table(type_of(worker));
-  replicas_.push_back({key, worker, make_eager(key, std::move(info), delay_)});
-  wakes_.resize(replicas_.size());
+  const size_t r = new_replica({key, worker, make_eager(key, std::move(info), delay_)});
   keys_[key.index()].replicas.push_back(r);
   if (worker.index() < workers_.size()) workers_[worker.index()].replicas.push_back(r);
+  return r;
+}
+
+size_t NexusScheduler::new_replica(Replica replica) {
+  if (free_replicas_.empty()) {
+    replicas_.push_back(std::move(replica));
+    wakes_.resize(replicas_.size());
+    return replicas_.size() - 1;
+  }
+  const size_t r = free_replicas_.back();
+  free_replicas_.pop_back();
+  replicas_[r] = std::move(replica);
   return r;
 }
 

@@ -38,15 +38,16 @@ class NexusScheduler final : public Scheduler {
   struct Replica {
     KeyId key;
     WorkerId worker;
-    std::unique_ptr<Batcher> batcher;
-    double share = 0;  // the rate that is dealt here; 0: no longer placed
-    double dealt = 0;  // tasks since it was placed, divided by the share
+    std::unique_ptr<Batcher> batcher;  // null: the place is free
+    double share = 0;                  // the rate that is dealt here; 0: no longer placed
+    double dealt = 0;                  // tasks since it was placed, divided by the share
   };
   struct KeyState {
     KeyInfo info;
     std::vector<size_t> replicas;
     uint64_t items = 0;                  // in this epoch
     std::optional<double> measured_rps;  // in the last one
+    bool removed = false;                // its id comes again
   };
   struct WorkerState {
     uint32_t type = 0;
@@ -59,6 +60,7 @@ class NexusScheduler final : public Scheduler {
   void measure(Time now);
   void place();
   size_t replica_of(KeyId key, WorkerId worker);
+  size_t new_replica(Replica replica);
   // The first, of a worker that is yet to come.
   uint32_t type_of(WorkerId worker) const {
     return worker.index() < workers_.size() ? workers_[worker.index()].type : 0;
@@ -70,7 +72,9 @@ class NexusScheduler final : public Scheduler {
   DelayBound delay_;
   std::vector<KeyState> keys_;
   std::vector<WorkerState> workers_;
+  std::vector<KeyId> free_keys_;
   std::vector<Replica> replicas_;
+  std::vector<size_t> free_replicas_;
   MinTree wakes_;  // by replica
   bool stale_ = true;
   Time epoch_began_, next_epoch_;
