@@ -201,6 +201,21 @@ TEST_F(GrpcFrontEndTest, EndsAStreamWithTheErrorWhereAskedTo) {
   EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+TEST_F(GrpcFrontEndTest, CancelsWhatWaitsBehindAnErrorThatEndsTheStream) {
+  engine_->hold = true;
+  grpc::ClientContext context;
+  context.AddMetadata("triton_grpc_error", "true");
+  auto stream = stub_->ModelStreamInfer(&context);
+  stream->Write(good());
+  stream->Write(good());
+  engine_->wait_held(2);
+  ModelInferRequest bad = good();
+  bad.mutable_inputs(0)->set_datatype("FP8");
+  stream->Write(bad);
+  engine_->wait_cancelled(2);
+  EXPECT_EQ(stream->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
 TEST_F(GrpcFrontEndTest, CancelsWhatAStreamLeaves) {
   engine_->hold = true;
   grpc::ClientContext context;

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/status.h"
 #include "serve/call/status_map.h"
@@ -80,17 +81,14 @@ class StreamInfer final : public InferStream,
     }
   }
   void OnCancel() override {
-    std::deque<std::shared_ptr<Slot>> waiting;
     {
       const std::scoped_lock lock(mutex_);
       cancelled_ = true;
-      waiting = slots_;
     }
-    for (const auto& slot : waiting) {
-      if (!slot->job.is_none()) house_.engine.cancel(slot->job);
-    }
+    cancel_waiting();
   }
   void OnDone() override {
+    cancel_waiting();  // behind one whose error has ended the stream
     house_.streams.remove(this);
     house_.under_way.fetch_sub(1, std::memory_order_relaxed);
     if (has_clients_) house_.engine.close_streams(owner_);
@@ -107,6 +105,18 @@ class StreamInfer final : public InferStream,
     HeldBytes refusal;  // one that found no room and went out all the same
     std::optional<grpc::ByteBuffer> response;
   };
+
+  // Nobody is left to read what these are answered.
+  void cancel_waiting() {
+    std::vector<JobId> waiting;
+    {
+      const std::scoped_lock lock(mutex_);
+      for (const auto& slot : slots_) {
+        if (!slot->response && !slot->job.is_none()) waiting.push_back(slot->job);
+      }
+    }
+    for (const JobId job : waiting) house_.engine.cancel(job);
+  }
 
   void read_next() {
     if (finished_ || draining_) return;
