@@ -2,7 +2,7 @@
 // type 1.
 #include <gmock/gmock.h>
 
-#include "hand.h"
+#include "variants_hand.h"
 
 namespace fermata::policy {
 namespace {
@@ -147,6 +147,30 @@ INSTANTIATE_TEST_SUITE_P(All, OnUnlikeWorkers,
                          testing::Values("fermata", "deferred", "deferred-beta-lambda",
                                          "deferred-prefix", "eager", "clockwork", "edf"),
                          test_name);
+
+// The one fast worker is free again sooner than any of the slow ones could answer.
+TEST(VariantsOnUnlikeWorkers, WaitForTheFastOneHoweverManySlowOnesIdle) {
+  for (const size_t slow : {1, 3, 6, 15}) {
+    VariantsHand pool("fermata");
+    const KeyId model = pool.scheduler->add_key(
+        {.name = "v", .latency = unlike(50, 5), .variant = VariantId(0)});
+    std::vector<WorkerId> workers;
+    for (size_t w = 0; w < slow; ++w) {
+      workers.push_back(pool.scheduler->add_worker(Time(), pool.out, kSlow));
+    }
+    const WorkerId fast = pool.scheduler->add_worker(Time(), pool.out, kFast);
+    const KeyId service = pool.service({{model, 0.9, {}}}, {plan::PenaltyShape::kLinear});
+    pool.arrive(service, 0, 40);
+    pool.tick(0);
+    ASSERT_EQ(pool.batch().worker, fast) << slow;
+    pool.arrive(service, 1, 40);
+    pool.tick(1);
+    EXPECT_TRUE(pool.quiet()) << slow;
+    pool.freed(fast, 5);
+    pool.tick(5);
+    EXPECT_EQ(pool.batch().worker, fast) << slow;
+  }
+}
 
 }  // namespace
 }  // namespace fermata::policy

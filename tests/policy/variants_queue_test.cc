@@ -111,6 +111,26 @@ TEST(VariantsQueue, RemembersWhatWasExpectedOfThoseWhoLeft) {
   EXPECT_EQ(o.queue.recent(1)[1], 0.9375);
 }
 
+// A fast worker does as much as ten of eight slow ones, of which one is granted.
+TEST(VariantsQueue, SharesWithTheNextWorkerOfAnotherType) {
+  PoolView pool;
+  KeyInfo model = info(0, 50);
+  model.latency = LatencyByType({linear(0, 50), linear(0, 5)});
+  pool.add_model(KeyId(0), model);
+  for (int w = 0; w < 8; ++w) pool.add_worker(0);
+  pool.add_worker(1);
+  VariantsQueue queue(pool);
+  queue.add_service(KeyId(1), one_variant("a", KeyId(0)));
+  for (uint64_t j = 1; j <= 18; ++j) queue.insert(task(j, KeyId(1), 0, 100), at_ms(0));
+  const plan::GroupProblem& problem = queue.share(WorkerId(0), at_ms(0), at_ms(0), 4, 48);
+  ASSERT_THAT(problem.workers, SizeIs(4));
+  EXPECT_EQ(problem.workers[0].name, "0");
+  EXPECT_EQ(problem.workers[1].type, 1u);
+  EXPECT_EQ(problem.workers[2].type, 0u);
+  EXPECT_EQ(problem.workers[3].type, 0u);
+  EXPECT_THAT(problem.requests, SizeIs(13));  // these four do 13 of 18 parts
+}
+
 TEST(VariantsQueue, RemovedServicesAreExpectedNoMore) {
   OneService o;
   o.queue.add_service(KeyId(2), one_variant("b", KeyId(0)));

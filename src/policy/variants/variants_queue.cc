@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "base/check.h"
+#include "policy/batch/instants.h"
 
 namespace fermata::policy {
 namespace {
@@ -207,8 +209,20 @@ plan::GroupProblem& VariantsQueue::problem(Time now, size_t most) {
   return problem_;
 }
 
-plan::GroupProblem& VariantsQueue::share(WorkerId worker, Time now, Time start, size_t workers,
-                                         size_t most) {
+double VariantsQueue::seconds_on(uint32_t type) const {
+  double sum = 0, variants = 0;
+  for (const plan::GroupService& service : problem_.services) {
+    for (const plan::GroupVariant& variant : service.variants) {
+      sum += (*variant.latency[variant.latency.size() == 1 ? 0 : type])(1).seconds();
+      ++variants;
+    }
+  }
+  return std::max(kTick.seconds(), sum / std::max(1.0, variants));
+}
+
+// Of another type the one that could answer next comes first: nothing else says whether a request
+// is better off there.
+void VariantsQueue::sort_others(WorkerId worker, Time start) {
   const auto& pool = pool_.workers();
   others_.clear();
   for (uint32_t w = 0; w < pool.size(); ++w) {
@@ -217,18 +231,49 @@ plan::GroupProblem& VariantsQueue::share(WorkerId worker, Time now, Time start, 
   std::stable_sort(others_.begin(), others_.end(), [&pool](uint32_t a, uint32_t b) {
     return std::pair(pool[a].type, pool[a].free_at) < std::pair(pool[b].type, pool[b].free_at);
   });
+  const uint32_t own = pool[worker.index()].type;
+  auto next = others_.end();
+  double soonest = std::numeric_limits<double>::infinity();
+  for (auto w = others_.begin(); w != others_.end(); ++w) {
+    const WorkerView& other = pool[*w];
+    if (other.type == own || (w != others_.begin() && pool[w[-1]].type == other.type)) continue;
+    const double end = std::max(other.free_at - start, Duration()).seconds() + seconds_[other.type];
+    if (end < soonest) soonest = end, next = w;
+  }
+  if (next != others_.end()) std::rotate(others_.begin(), next, next + 1);
+}
+
+plan::GroupProblem& VariantsQueue::share(WorkerId worker, Time now, Time start, size_t workers,
+                                         size_t most) {
+  const auto& pool = pool_.workers();
+  seconds_.resize(pool_.types());
+  for (uint32_t type = 0; type < seconds_.size(); ++type) seconds_[type] = seconds_on(type);
+  sort_others(worker, start);
   share_.now = start;
   share_.services = problem_.services;
   add_pool(share_);
   add_worker(worker, share_);
   share_.workers.front().free_at = start;
   const size_t beside = std::min(others_.size(), workers - 1);
+  const size_t apart = beside > 0 && pool[others_[0]].type != pool[worker.index()].type ? 1 : 0;
+  // Of what the granted one's type does in a second.
+  const auto does = [&](uint32_t w) {
+    return seconds_[pool[worker.index()].type] / seconds_[pool[w].type];
+  };
+  double part = 1, all = 1;
+  for (const uint32_t w : others_) all += does(w);
   for (size_t i = 0; i < beside; ++i) {
-    add_worker(WorkerId(others_[(2 * i + 1) * others_.size() / (2 * beside)]), share_);
+    size_t place = 0;
+    if (i >= apart) {  // the others evenly
+      place = (2 * (i - apart) + 1) * (others_.size() - apart) / (2 * (beside - apart)) + apart;
+    }
+    const uint32_t w = others_[place];
+    part += does(w);
+    add_worker(WorkerId(w), share_);
     Time& free_at = share_.workers.back().free_at;
     free_at = std::max(free_at, start + Duration::nanos(1));
   }
-  const double part = static_cast<double>(beside + 1) / static_cast<double>(others_.size() + 1);
+  part /= all;
   share_.expected.clear();
   for (uint32_t a = 0; a < services_.size(); ++a) {
     const Service& known = services_[a];

@@ -75,8 +75,9 @@ class VariantsQueue {
   // the next call that changes anything; the caller sets what a policy needs besides.
   plan::GroupProblem& problem(Time now, size_t most);
   // The same for the next batch of one worker that is free at `start`, and no other as soon: it is
-  // the first of at most `workers`, and the others are evenly of those that come free soon and
-  // late. These have to do with their share of what waits and of what is expected to come.
+  // the first of at most `workers`. The next one of another type is the second, and the others are
+  // evenly of those that come free soon and late. These have to do with their share, by what their
+  // types do in a second, of what waits and of what is expected to come.
   // O(workers of the pool * their logarithm + most).
   plan::GroupProblem& share(WorkerId worker, Time now, Time start, size_t workers, size_t most);
   const std::vector<plan::GroupService>& services() const { return problem_.services; }
@@ -120,6 +121,9 @@ class VariantsQueue {
   void add_pool(plan::GroupProblem& problem) const;
   void add_worker(WorkerId worker, plan::GroupProblem& problem) const;
   bool measure_fastest(uint32_t service);
+  // Of one item on a worker of this type, in the mean of all variants.
+  double seconds_on(uint32_t type) const;
+  void sort_others(WorkerId worker, Time start);
   void erase(Queue::iterator it);
   void remember(const Waiting& waiting);
   void add_requests(plan::GroupProblem& problem, size_t most);
@@ -135,6 +139,7 @@ class VariantsQueue {
   estimate::Belief belief_;
   plan::GroupProblem problem_, share_;
   std::vector<uint32_t> others_;  // workers, of share()
+  std::vector<double> seconds_;   // by type, of share()
 };
 
 }  // namespace fermata::policy
