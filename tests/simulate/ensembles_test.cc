@@ -78,6 +78,30 @@ TEST(Ensembles, GoToTheTypeOfWorkerThatIsInTime) {
   EXPECT_GT(accuracy(result), 0.95);
 }
 
+// The slow workers alone take longer than the deadline: work that can wait leaves the fast ones.
+TEST(Ensembles, KeepTheFastWorkersBesideLongBestEffortWork) {
+  Scenario s = scenario("fermata", 51);
+  s.workers = {{"fast", 4, 0}, {"slow", 2, 0}};
+  s.duration = Duration::seconds(20);
+  SimulatedEnsemble& e = s.ensembles[0];
+  e.slo = e.slo_most = Duration::millis(60);
+  e.share = 50;
+  e.score_delay = Duration();
+  for (SimulatedVariant& m : e.models) {
+    m.latency = {LinearLatency{1, 19}, LinearLatency{10, 60}};
+    m.max_batch = 1;
+  }
+  SimulatedModel patient{.name = "patient",
+                         .latency = {LinearLatency{5000, 0}, LinearLatency{5000, 0}},
+                         .slo = Duration::infinite(),
+                         .max_batch = 1};
+  s.models = {patient};
+  const Result result = checked(s);
+  const auto found = std::find_if(result.models.begin(), result.models.end(),
+                                  [](const ModelResult& m) { return m.ensemble.has_value(); });
+  EXPECT_GE(found->on_time, 0.95 * static_cast<double>(found->offered));
+}
+
 TEST(Ensembles, KeepEveryRuleUnderEveryMethodAtAnyLoad) {
   for (const std::string_view scheduler : kPublished) {
     for (const double rate : {20.0, 150.0, 600.0}) {

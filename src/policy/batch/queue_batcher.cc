@@ -265,7 +265,7 @@ Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   if (!queue_.empty()) take_for(grant.worker_type, m, first, take, out);
   if (take > 1) take = cap(first, take);
   const bool spared = take == 0 && !queue_.empty();
-  if (take > 0 || !patient_.empty()) {
+  if (take > 0 || (!spared && !patient_.empty())) {
     Batch& batch = out.add_batch();
     batch.key = key_;
     batch.worker = grant.worker;

@@ -76,7 +76,9 @@ EnsembleQueries::Query& EnsembleQueries::insert(const Task& task, Time now) {
 
 Duration EnsembleQueries::fastest(const Ensemble& ensemble, uint32_t items) const {
   Duration least = Duration::infinite();
-  for (const KeyId model : ensemble.info.models) least = std::min(least, slowest(model)(items));
+  for (const KeyId model : ensemble.info.models) {
+    least = std::min(least, pool_.info(model).latency.fastest(items));
+  }
   return least;
 }
 
@@ -85,7 +87,9 @@ Outlook EnsembleQueries::outlook(Time now) const {
   for (const Ensemble& ensemble : ensembles_) {
     Duration share = Duration::infinite();
     for (const KeyId model : ensemble.info.models) {
-      share = std::min(share, share_of_batch(slowest(model), ensemble.demand.slo()));
+      for (const LatencyByType::Table& table : pool_.info(model).latency.tables()) {
+        share = std::min(share, share_of_batch(*table, ensemble.demand.slo()));
+      }
     }
     each.push_back(ensemble.demand.outlook(fastest(ensemble), share));
   }
@@ -228,10 +232,7 @@ Time EnsembleQueries::moment_of(const Query& query) const {
   if (info.serve_all && as_published_) return Time::infinite();
   if (query.done != 0) return deadline - delay_(0);
   if (query.running != 0 || info.serve_all) return Time::infinite();
-  Duration least = Duration::infinite();
-  for (const KeyId model : info.models) {
-    least = std::min(least, pool_.info(model).latency.fastest(query.task.items));
-  }
+  const Duration least = fastest(ensembles_[query.ensemble], query.task.items);
   return deadline - least - delay_(query.task.items) + kTick;
 }
 
@@ -270,7 +271,8 @@ void EnsembleQueries::count_lost(const Query& query) {
     const plan::Subset bit = plan::Subset{1} << k;
     const LatencyTable& latency = slowest(models[k]);
     if (((could | query.failed) & bit) != 0) continue;
-    if (query.task.arrival + latency(1) > query.task.deadline) continue;
+    const Duration alone = pool_.info(models[k]).latency.fastest(1);
+    if (query.task.arrival + alone > query.task.deadline) continue;
     could |= bit;
     seconds += latency(latency.max_batch()).seconds() / latency.max_batch();
   }

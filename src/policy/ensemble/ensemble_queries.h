@@ -116,7 +116,7 @@ class EnsembleQueries {
   uint64_t waiting_items(KeyId key) const;
   // Of all ensembles, with the model of each that takes least. O(ensembles * models).
   Outlook outlook(Time now) const;
-  // Of its models, how long that takes which takes least. O(models).
+  // Of its models, how long that takes which takes least, on any type. O(models * types).
   Duration fastest(const Ensemble& ensemble, uint32_t items = 1) const;
   const LatencyTable& slowest(KeyId model) const { return *pool_.info(model).latency.slowest(); }
 
