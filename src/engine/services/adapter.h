@@ -83,7 +83,7 @@ class Adapter {
   uint64_t seconds_ = 0, decisions_ = 0, infeasible_ = 0;
   plan::PipelineAdapter planner_;
   std::vector<AdapterDecision> last_;
-  plan::PipelinePlan runs_now_;  // by the last decision
+  plan::PipelinePlan runs_now_;               // by the last decision
   std::map<std::string, MeasuredRuns> runs_;  // by route
 };
 

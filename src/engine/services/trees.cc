@@ -184,12 +184,14 @@ void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time no
 }
 
 void Trees::withdraw(JobId id, std::string_view why, Actions& actions) {
+  bool of_operator = false;
   if (const auto place = children_.extract(id); !place.empty()) {
+    of_operator = place.mapped().of_operator.counters != nullptr;
     place.mapped().of_operator.count({.outcome = Outcome::kCancelled}, monotonic_now());
     if (!place.mapped().submitted) unwanted_.insert(id);
   }
   if (!tree_.withdrawn(id)) {
-    actions.push_back([this, id] { host_.cancel(id); });
+    actions.push_back([this, id, of_operator] { cancel_run(id, of_operator); });
     return;
   }
   const auto it = nodes_.find(id);
@@ -264,9 +266,13 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
       node.stage != nullptr ? *node.stage : node.pipeline->stages[started.child];
   if (asked.op != nullptr) {
     children_[started.id].of_operator = {asked.counters, now, started.due, started.items};
-    actions.push_back(
-        [this, work = operator_work(started.id, asked.op, std::move(request.inputs), started.due,
-                                    now)]() mutable { operators_.submit(std::move(work)); });
+    children_[started.id].submitted = false;
+    actions.push_back([this, id = started.id,
+                       work = operator_work(started.id, asked.op, std::move(request.inputs),
+                                            started.due, now)]() mutable {
+      operators_.submit(std::move(work));
+      submitted(id, true);
+    });
     return;
   }
   if (!started.due.is_infinite()) request.timeout = started.due - now;
@@ -275,22 +281,34 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
   actions.push_back([this, id = started.id, request = std::move(request)]() mutable {
     host_.submit(id, std::move(request),
                  [this, id](ReplyPart part) { child_ended(id, std::move(part)); });
-    // Who withdrew it before found nothing to cancel.
-    bool unwanted;
-    {
-      const std::lock_guard lock(mutex_);
-      unwanted = unwanted_.erase(id) > 0;
-      if (const auto place = children_.find(id); place != children_.end()) {
-        place->second.submitted = true;
-      }
-    }
-    if (unwanted) host_.cancel(id);
+    submitted(id, false);
   });
+}
+
+void Trees::submitted(JobId id, bool of_operator) {
+  bool unwanted;
+  {
+    const std::lock_guard lock(mutex_);
+    unwanted = unwanted_.erase(id) > 0;
+    if (const auto place = children_.find(id); place != children_.end()) {
+      place->second.submitted = true;
+    }
+  }
+  if (unwanted) cancel_run(id, of_operator);
+}
+
+void Trees::cancel_run(JobId id, bool of_operator) {
+  if (of_operator) {
+    operators_.cancel(id);
+  } else {
+    host_.cancel(id);
+  }
 }
 
 OperatorRunner::Work Trees::operator_work(JobId id, std::shared_ptr<const operators::Operator> op,
                                           std::vector<Tensor> inputs, Time deadline, Time now) {
-  return {.op = std::move(op),
+  return {.id = id,
+          .op = std::move(op),
           .inputs = std::move(inputs),
           .submitted = now,
           .deadline = deadline,

@@ -93,7 +93,9 @@ class Trees {
   void branch(const Started& started, std::shared_ptr<Node> node, ServiceId service, Time now);
   void finish(const Ended& ended, Time now, Actions& actions);
   void withdraw(JobId id, std::string_view why, Actions& actions);
-  // Beyond the lock.
+  // Beyond the lock. Who withdrew it before it was submitted found nothing to cancel.
+  void submitted(JobId id, bool of_operator);
+  void cancel_run(JobId id, bool of_operator);
   void combine(const std::shared_ptr<Node>& node, JobId id, Time now);
   static void reply(const Node& node, const Ended& ended, Time now);
   Known& known(const std::shared_ptr<const Pipeline>& pipeline);
