@@ -81,6 +81,7 @@ absl::StatusOr<BatchProfile> measure_size(Executor& executor, const Variant& var
     for (size_t s = 0; s < stages.size(); ++s) stages[s].push_back(result.stages[s].took);
     progress(static_cast<double>(each.size()) / options.runs);
   }
+  if (options.fastest) each.assign(each.size(), *std::min_element(each.begin(), each.end()));
   return summary(times, std::move(each), std::move(stages));
 }
 

@@ -18,6 +18,8 @@ struct MeasureOptions {
   uint32_t runs = 30;                    // of each batch size, at most
   Duration each = Duration::seconds(2);  // no further run of a size after this
   Duration all = Duration::infinite();   // no further size after this
+  // The quantiles of a size are all its fastest run: what else the machine did does not count.
+  bool fastest = false;
   std::map<std::string, Shape> shapes;   // per item, of inputs with free dimensions
 };
 
