@@ -1,7 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
+
+#include "base/random.h"
 
 namespace fermata {
 
@@ -13,14 +14,14 @@ class QuantileTracker {
  public:
   // 0 < quantile < 1, start > 0.
   QuantileTracker(double quantile, double start)
-      : quantile_(quantile), log_value_(std::log(start)) {}
+      : quantile_(quantile), log_value_(portable_log(start)) {}
 
   void observe(double value) {
-    const double surprise = std::clamp((std::log(value) - log_value_) / kSoft, -1.0, 1.0);
+    const double surprise = std::clamp((portable_log(value) - log_value_) / kSoft, -1.0, 1.0);
     log_value_ += kStep * surprise * (surprise > 0 ? quantile_ : 1 - quantile_);
   }
-  void reset(double value) { log_value_ = std::log(value); }
-  double value() const { return std::exp(log_value_); }
+  void reset(double value) { log_value_ = portable_log(value); }
+  double value() const { return portable_exp(log_value_); }
 
  private:
   static constexpr double kStep = 0.05, kSoft = 0.1;

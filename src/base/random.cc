@@ -54,6 +54,29 @@ double portable_exp(double x) {
   return std::ldexp(sum, static_cast<int>(k));
 }
 
+double portable_pow(double x, uint64_t n) {
+  double power = 1;
+  for (; n > 0; n /= 2, x *= x) {
+    if (n % 2 != 0) power *= x;
+  }
+  return power;
+}
+
+double portable_erfc(double x) {
+  if (x < 0) return 2 - portable_erfc(-x);
+  constexpr double kRootPi = 1.77245385090551602730;
+  const double bell = portable_exp(-x * x) / kRootPi;
+  if (x < 2) {  // erf x = 2 bell (x + 2/3 x^3 + 2^2/(3 5) x^5 + ...)
+    double term = x, sum = x;
+    for (int n = 1; n <= 60; ++n) sum += term *= 2 * x * x / (2 * n + 1);
+    return 1 - 2 * bell * sum;
+  }
+  // erfc x = bell / (x + (1/2) / (x + 1 / (x + (3/2) / (x + ...
+  double below = x;
+  for (int n = 80; n >= 1; --n) below = x + n / (2 * below);
+  return bell / below;
+}
+
 Random::Random(uint64_t seed) {
   for (uint64_t& word : state_) word = splitmix(seed);
 }

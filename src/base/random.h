@@ -38,5 +38,7 @@ class Random {
 // give the same bits everywhere, so a simulated run does too.
 double portable_log(double x);
 double portable_exp(double x);
+double portable_pow(double x, uint64_t n);  // O(log n)
+double portable_erfc(double x);             // to 1e-14 of it, where that is above 1e-300
 
 }  // namespace fermata

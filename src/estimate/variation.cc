@@ -1,7 +1,8 @@
 #include "estimate/variation.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "base/random.h"
 
 namespace fermata::estimate {
 namespace {
@@ -32,7 +33,8 @@ void CountVariation::end_window(Time now, Duration next) {
   current_ = 0;
   // Nothing came in the windows between the one that ended and this one.
   const int64_t silent = (now - window_end_).nanos() / window_.nanos();
-  const double kept = silent == 0 ? 1 : std::pow(1 - 1 / kMemory, static_cast<double>(silent));
+  const double kept =
+      silent == 0 ? 1 : portable_pow(1 - 1 / kMemory, static_cast<uint64_t>(silent));
   mean_ *= kept;
   mean_square_ *= kept;
   window_end_ = window_end_ + window_ * silent + next;

@@ -54,6 +54,11 @@ TEST(Random, LogAndExpAgreeWithTheLibrary) {
     EXPECT_NEAR(portable_exp(y) / std::exp(y), 1, 2e-15);
   }
   EXPECT_EQ(portable_log(1), 0);
+  for (double x = -3; x < 25; x += 0.013) {
+    EXPECT_NEAR(portable_erfc(x) / std::erfc(x), 1, 3e-13) << x;
+  }
+  EXPECT_NEAR(portable_pow(0.97, 1000) / std::pow(0.97, 1000), 1, 1e-13);
+  EXPECT_EQ(portable_pow(0, 0), 1);
   EXPECT_EQ(portable_exp(0), 1);
   EXPECT_EQ(portable_exp(-1000), 0);
 }

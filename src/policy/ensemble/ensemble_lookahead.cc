@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "absl/algorithm/container.h"
+#include "base/random.h"
 #include "policy/batch/instants.h"
 
 namespace fermata::policy {
@@ -17,12 +18,14 @@ constexpr size_t kWaysBeside = EnsembleLookahead::kStylesTried - 1 + 2 * kBeside
 constexpr size_t kMostTurns = 150;  // of workers in plays, after which no more are begun
 // Equal utility is not worth any time.
 constexpr double kLeastPrice = 1e-6;
+constexpr double kRootOfHalf = 0.70710678118654752440;
 constexpr uint32_t kNone = 32;
 
 // Prices are the dearest one, halved in two steps ever again, and nothing.
 double price_at(size_t step, double dearest) {
   if (step == 0) return kLeastPrice;
-  return dearest * std::exp2((static_cast<double>(step) + 1 - EnsembleLookahead::kPricesTried) / 2);
+  const size_t halvings = EnsembleLookahead::kPricesTried - 1 - step;
+  return dearest * portable_pow(0.5, halvings / 2) * (halvings % 2 != 0 ? kRootOfHalf : 1);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/random.h"
 #include "policy/batch/lately.h"
 
 namespace fermata::policy {
@@ -78,8 +79,9 @@ Duration burst(const Work& work, double workers) {
   if (work.clumped <= 0) return Duration();
   const double spare = workers - work.busy;
   if (spare <= 0) return Duration::from_seconds(kForEver);
-  const double all_busy = std::erfc(spare / std::sqrt(2 * work.clumped)) / 2;
-  const double waits = work.variance / (2 * spare * workers) * std::log(all_busy * kOneIn);
+  const double all_busy = portable_erfc(spare / std::sqrt(2 * work.clumped)) / 2;
+  if (all_busy * kOneIn <= 1) return Duration();
+  const double waits = work.variance / (2 * spare * workers) * portable_log(all_busy * kOneIn);
   return Duration::from_seconds(std::clamp(waits, 0.0, kForEver));
 }
 

@@ -1,7 +1,8 @@
 #include "policy/stream/stream_residents.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "base/random.h"
 
 namespace fermata::policy {
 namespace {
@@ -30,7 +31,7 @@ bool StreamResidents::holds(const Worker& worker, uint32_t variant) {
 
 double StreamResidents::score(const Worker& worker, uint32_t variant) const {
   const double* from = &changes_[size_t{worker.wanted} * variants_];
-  return from[variant] + kPrior * std::pow(kNear, apart(worker.wanted, variant));
+  return from[variant] + kPrior * portable_pow(kNear, apart(worker.wanted, variant));
 }
 
 // The one that runs stays until the wanted one is there.
