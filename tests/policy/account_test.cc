@@ -131,7 +131,7 @@ TEST_F(Account, ABurstIsWhatOneInAThousandFindsWaiting) {
     other_.outlook.alone = Duration::from_seconds(load / rate);
     other_.outlook.variation = variation;
     expect(rate, 20);
-    return policy::load(view_, at_ms(0)).burst.millis();
+    return policy::load(view_, at_ms(0)).burst(Duration::millis(20)).millis();
   };
   EXPECT_NEAR(burst_ms(0.5, 100, 1), 13.7, 0.1);
   EXPECT_NEAR(burst_ms(0.5, 100, 4), 58.9, 0.1);
@@ -151,7 +151,7 @@ TEST_F(Account, ABurstIsServedAloneAsFarAsTheWorkersBearThat) {
     other_.outlook.load = 0.5;
     other_.outlook.alone = Duration::from_millis(alone_ms);
     expect(100, 20);
-    return load(view_, at_ms(0)).burst.millis();
+    return load(view_, at_ms(0)).burst(Duration::millis(20)).millis();
   };
   double before = burst_ms(5);
   EXPECT_NEAR(before, 13.7, 0.1);
@@ -162,6 +162,27 @@ TEST_F(Account, ABurstIsServedAloneAsFarAsTheWorkersBearThat) {
   for (const double alone_ms : {8.0, 8.01, 10.0, 12.0, 100.0}) {
     EXPECT_NEAR(burst_ms(alone_ms), 96.3, 0.1);
   }
+}
+
+// Half a request a second of a model that runs for two seconds: those who can wait for seconds
+// find it in their way, those who can wait for 44 ms hardly come earlier for its sake.
+TEST_F(Account, RareLongRunsDoNotWidenTheMarginsOfThoseWhoCannotWaitForThem) {
+  for (int w = 1; w < 8; ++w) view_.add_worker(0);
+  other_.outlook.load = 2.2;
+  other_.outlook.alone = Duration::millis(6);
+  expect(1000, 44);
+  const auto burst_ms = [&](int64_t slack_ms) {
+    return load(view_, at_ms(0)).burst(Duration::millis(slack_ms)).millis();
+  };
+  const double alone = burst_ms(44);
+  Offer rare{KeyId(0)};
+  rare.outlook.rate = 0.5;
+  rare.outlook.load = 1;
+  rare.outlook.alone = Duration::seconds(2);
+  rare.outlook.slack = Duration::seconds(8);
+  view_.set_offer(rare);
+  EXPECT_LT(burst_ms(44), alone + 44);
+  EXPECT_GT(burst_ms(8000), 5 * burst_ms(44));
 }
 
 TEST_F(Account, WhatTheWorkerMayNotRunLosesNothing) {

@@ -13,6 +13,7 @@ namespace {
 constexpr double kSurge = 3;
 constexpr double kOneIn = 1000;   // waits longer than Load::burst
 constexpr double kBusiest = 0.8;  // of the workers, by items that run alone
+constexpr double kFarOff = 3;     // slacks: a run that is longer counts as this
 constexpr double kEnough = 0.04;  // of what those with a deadline can wait
 constexpr double kForEver = 1e6;  // seconds
 constexpr double kSaved = 0.5;    // of what one key loses, by one worker more
@@ -56,35 +57,6 @@ uint32_t free_by(const PoolView& view, WorkerId worker, Time then) {
   return free;
 }
 
-// Work that comes, in worker time.
-struct Work {
-  double busy = 0;      // workers that it keeps busy
-  double variance = 0;  // of what comes in a second
-  double clumped = 0;   // variance of how many workers it would keep busy, if there were enough
-
-  // `variation` of items that come in clumps; what a deadline has no time for is never served.
-  void add(double rate, double own_busy, double variation, double deadline_s) {
-    if (own_busy <= 0) return;
-    variation = std::min(variation, std::max(1.0, deadline_s * rate / own_busy));
-    busy += own_busy;
-    variance += variation * own_busy * own_busy / rate;
-    clumped += variation * own_busy;
-  }
-};
-
-// What waits is a random walk that the workers' spare time keeps down: it is above x with
-// probability exp(-2 spare x / variance), where all workers are busy; that they are is likely as
-// the normal distribution says of the number that the work would keep busy.
-Duration burst(const Work& work, double workers) {
-  if (work.clumped <= 0) return Duration();
-  const double spare = workers - work.busy;
-  if (spare <= 0) return Duration::from_seconds(kForEver);
-  const double all_busy = portable_erfc(spare / std::sqrt(2 * work.clumped)) / 2;
-  if (all_busy * kOneIn <= 1) return Duration();
-  const double waits = work.variance / (2 * spare * workers) * portable_log(all_busy * kOneIn);
-  return Duration::from_seconds(std::clamp(waits, 0.0, kForEver));
-}
-
 // Calls visit(outlook, rate, batched, singly) for every key that has deadlines: how many are
 // expected to come a second, and the workers that these keep busy, see Load.
 template <class Visit>
@@ -107,6 +79,33 @@ Work expected_work(const PoolView& view, Time now) {
 }
 
 }  // namespace
+
+void Work::add(double rate, double busy, double variation, double deadline_s) {
+  if (busy <= 0) return;
+  const double run_s = busy / rate;
+  const double clumps = rate * std::min(variation, std::max(1.0, deadline_s / run_s));
+  Runs& runs = runs_[static_cast<size_t>(std::clamp(std::ilogb(run_s) + 32, 0, 63))];
+  runs.rate += clumps;
+  runs.variance += clumps * run_s * run_s;
+  busy_ += busy;
+  clumped_ += clumps * run_s;
+}
+
+// What waits is a random walk that the workers' spare time keeps down: it is above x with
+// probability exp(-2 spare x / variance), where all workers are busy; that they are is likely as
+// the normal distribution says of the number that the work would keep busy.
+Duration Work::burst(double workers, Duration slack) const {
+  if (clumped_ <= 0) return Duration();
+  const double spare = workers - busy_;
+  if (spare <= 0) return Duration::from_seconds(kForEver);
+  const double most = kFarOff * slack.seconds();
+  double variance = 0;
+  for (const Runs& runs : runs_) variance += std::min(runs.variance, runs.rate * most * most);
+  const double all_busy = portable_erfc(spare / std::sqrt(2 * clumped_)) / 2;
+  if (all_busy * kOneIn <= 1) return Duration();
+  const double waits = variance / (2 * spare * workers) * portable_log(all_busy * kOneIn);
+  return Duration::from_seconds(std::min(waits, kForEver));
+}
 
 bool has_come_lately(const Outlook& outlook, Time now) {
   return has_come_lately(outlook.rate, outlook.seen, now);
@@ -152,7 +151,7 @@ Load load(const PoolView& view, Time now) {
                   work.add(rate, own_batched + alone * (own_singly - own_batched),
                            outlook.variation, deadline_s);
                 });
-  return {batched / workers, singly / workers, burst(work, workers)};
+  return {batched / workers, singly / workers, work, workers};
 }
 
 double price(const PoolView& view, KeyId key, Time now) {
@@ -186,8 +185,8 @@ Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   if (slack.is_infinite()) return Time::infinite();
   const Work work = expected_work(view, now);
   const uint32_t others = free_by(view, worker, now + slack);
-  if (others > 0 && burst(work, others) <= slack.scaled(kEnough)) return Time::infinite();
-  return now + slack.scaled(1 / (1 + kSurge * work.busy / std::max(view.serving(), 1u)));
+  if (others > 0 && work.burst(others, slack) <= slack.scaled(kEnough)) return Time::infinite();
+  return now + slack.scaled(1 / (1 + kSurge * work.busy() / std::max(view.serving(), 1u)));
 }
 
 bool others_bear(const PoolView& view, KeyId key, WorkerId worker, Time now) {
@@ -200,7 +199,7 @@ bool others_bear(const PoolView& view, KeyId key, WorkerId worker, Time now) {
     ++alike;
     others += !other.granted && other.free_at <= now + slack;
   }
-  return alike == 0 || (others > 0 && burst(expected_work(view, now), others) <= slack);
+  return alike == 0 || (others > 0 && expected_work(view, now).burst(others, slack) <= slack);
 }
 
 }  // namespace fermata::policy

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "policy/pool/view.h"
 
 namespace fermata::policy {
@@ -18,17 +20,42 @@ bool has_come_lately(const Outlook& outlook, Time now);
 double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Time until,
                  uint32_t left);
 
+// Work that comes, in worker time.
+class Work {
+ public:
+  // `variation` of items that come in clumps; what a deadline has no time for is never served.
+  void add(double rate, double busy, double variation, double deadline_s);
+
+  // What one in a thousand of those that come, if they can wait for as long as `slack`, will find
+  // waiting before it, in time until one of so many workers is free. No run counts for longer than
+  // three times that: one of two seconds does not let those start at once who have 40 ms.
+  Duration burst(double workers, Duration slack) const;
+
+  double busy() const { return busy_; }  // workers that it keeps busy
+
+ private:
+  // By the power of two seconds that they run, from 2^-32 on.
+  struct Runs {
+    double rate = 0;      // clumps a second
+    double variance = 0;  // of the worker time that comes in a second
+  };
+  std::array<Runs, 64> runs_;
+  double busy_ = 0;
+  double clumped_ = 0;  // variance of how many workers it would keep busy, if there were enough
+};
+
 // How much of the pool those with a deadline want. Workers of all types count alike, and time as it
 // is on the slowest type that may run a key: a pool whose fast workers do most looks busier than it
 // is, and one of which a key may use a part less busy for that key.
 struct Load {
   // 1 where batches of their target sizes keep every worker busy, or where each of them alone does.
   double batched = 0, singly = 0;
-  // What one in a thousand of those that come will find waiting before it, in time until a worker
-  // is free, for their variation: of a burst most come at once, and then nobody who could join.
-  // Each counts as it is alone as far as the workers bear that, and else between that and its share
-  // of a batch of the target size, so that they would be busy for 0.8 of the time.
-  Duration burst;
+  // Of a burst most come at once, and then nobody who could join, so each counts as it is alone, as
+  // far as the workers bear that, and else between that and its share of a batch of the target
+  // size, so that they would be busy for 0.8 of the time.
+  Work work;
+  double workers = 1;
+  Duration burst(Duration slack) const { return work.burst(workers, slack); }
 };
 // O(keys).
 Load load(const PoolView& view, Time now);

@@ -277,7 +277,7 @@ void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
   epoch_[key.index()] = offer.epoch + 1;
   const Duration slack = considerate_ ? view_.least_slack(key) : Duration::infinite();
   out.push_back({key, worker, w.type, free_at, wait_, at_any_time_, offer.epoch, slack, harm,
-                 load_.batched, load_.singly, load_.burst});
+                 load_.batched, load_.singly, load_.burst(offer.outlook.slack)});
 }
 
 Time PoolRanker::next_wake() const {
