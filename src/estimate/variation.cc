@@ -8,6 +8,7 @@ namespace fermata::estimate {
 namespace {
 
 constexpr double kMemory = 256;  // windows
+constexpr double kFew = 8;       // too few to tell that they are all alike
 
 }  // namespace
 
@@ -40,6 +41,7 @@ void CountVariation::end_window(Time now, Duration next) {
   window_end_ = window_end_ + window_ * silent + next;
   window_ = next;
   value_ = mean_ > 0 ? std::max(mean_square_ / mean_ - mean_, 0.0) : 1;
+  if (windows_ < kFew) value_ = std::max(value_, 1.0);
 }
 
 }  // namespace fermata::estimate

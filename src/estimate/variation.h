@@ -15,7 +15,7 @@ class CountVariation {
   // infinite one nothing is counted. O(1).
   void count(Time now, uint32_t items, Duration window);
 
-  // 1 also before the first window has ended.
+  // 1 also before the first window has ended, and no less in the first eight.
   double value() const { return value_; }
 
  private:

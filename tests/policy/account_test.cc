@@ -185,6 +185,36 @@ TEST_F(Account, RareLongRunsDoNotWidenTheMarginsOfThoseWhoCannotWaitForThem) {
   EXPECT_GT(burst_ms(8000), 5 * burst_ms(44));
 }
 
+// Cameras: as regular as a clock, and yet more than the other worker bears.
+TEST_F(Account, RegularArrivalsThatOthersDoNotBearKeepBestEffortWorkShort) {
+  view_.add_worker(0);
+  other_.outlook.variation = 0;
+  other_.outlook.load = 1.25;
+  other_.outlook.alone = Duration::millis(25);
+  expect(50, 35);
+  EXPECT_FALSE(free_again_by(view_, KeyId(0), WorkerId(0), at_ms(0)).is_infinite());
+  EXPECT_FALSE(others_bear(view_, KeyId(0), WorkerId(0), at_ms(0)));
+  other_.outlook.load = 0.5;
+  expect(50, 35);
+  EXPECT_TRUE(others_bear(view_, KeyId(0), WorkerId(0), at_ms(0)));
+}
+
+// Each is a type of its own where workers load different variants ahead, and still as fast.
+TEST_F(Account, TypesThatAreAsFastStandInForEachOther) {
+  view_.add_worker(1);
+  const LatencyByType::Table fast = *LatencyTable::make(LinearLatency{1, 4}, 4);
+  const LatencyByType::Table own = *LatencyTable::make(LinearLatency{1, 4}, 4);
+  view_.add_model(KeyId(0), {.name = "m", .latency = LatencyByType({fast, own})});
+  other_.outlook.load = 0.1;
+  expect(100, 20);
+  EXPECT_TRUE(others_bear(view_, KeyId(0), WorkerId(0), at_ms(0)));
+  EXPECT_TRUE(needed_by(view_, KeyId(0), WorkerId(0), at_ms(0)).is_infinite());
+  const LatencyByType::Table slow = *LatencyTable::make(LinearLatency{10, 40}, 4);
+  view_.add_model(KeyId(1), {.name = "n", .latency = LatencyByType({fast, slow})});
+  EXPECT_FALSE(others_bear(view_, KeyId(0), WorkerId(0), at_ms(0)));
+  EXPECT_EQ(needed_by(view_, KeyId(0), WorkerId(0), at_ms(0)), at_ms(20));
+}
+
 TEST_F(Account, WhatTheWorkerMayNotRunLosesNothing) {
   other_.types = 1u << 3;
   expect(100, 20);

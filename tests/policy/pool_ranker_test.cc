@@ -124,7 +124,44 @@ TEST(PoolRanker, KeepsTheLastWorkerFromLongBestEffortWorkWhileOthersCome) {
   EXPECT_EQ(grants[2].key, KeyId(1));
 }
 
-TEST(PoolRanker, TheOnlyWorkerOfItsTypeRunsLongBestEffortWorkToo) {
+// It has waited for twenty of its runs then, and so does the next.
+TEST(PoolRanker, LongBestEffortWorkRunsNowAndThenBesideOthersThatKeepComing) {
+  PoolRanker ranker(/*considerate=*/true);
+  std::vector<Grant> grants;
+  for (uint32_t k = 0; k < 2; ++k) ranker.add_key(KeyId(k));
+  for (uint32_t w = 0; w < 2; ++w) {
+    ranker.add_worker(WorkerId(w), 0, kUnlimitedMemory, at(0), grants);
+  }
+  uint64_t epoch = 0;
+  std::vector<int64_t> ran_at;
+  std::vector<Grant> later;
+  for (int64_t ms = 0; ms < 20'000; ms += 10) {
+    Offer service{KeyId(0)};
+    service.outlook.rate = 100;
+    service.outlook.seen = at(ms);
+    service.outlook.load = 1.2;
+    service.outlook.slack = Duration::millis(50);
+    ranker.offered(service, at(ms), grants);
+    Offer backlog = due_at(KeyId(1), epoch, 0);
+    backlog.patient = true;
+    backlog.run = backlog.least = Duration::millis(300);
+    ranker.offered(backlog, at(ms), grants);
+    ranker.tick(at(ms), grants);
+    for (const Grant& grant : grants) {
+      ran_at.push_back(ms);
+      ++epoch;
+      ranker.answered({grant.worker, true, at(ms + 300)}, at(ms), later);
+      ranker.freed(grant.worker, at(ms), later);
+    }
+    grants.clear();
+  }
+  ASSERT_THAT(ran_at, SizeIs(3));
+  EXPECT_NEAR(static_cast<double>(ran_at[0]), 6000, 50);
+  EXPECT_NEAR(static_cast<double>(ran_at[1]), 12'300, 100);
+}
+
+// Of two unlike ones the first that is free waits for the other, if that may run it.
+TEST(PoolRanker, TheOnlyWorkerThatMayRunLongBestEffortWorkDoes) {
   PoolRanker ranker(/*considerate=*/true);
   std::vector<Grant> grants;
   for (uint32_t k = 0; k < 2; ++k) ranker.add_key(KeyId(k));
@@ -135,10 +172,18 @@ TEST(PoolRanker, TheOnlyWorkerOfItsTypeRunsLongBestEffortWorkToo) {
   service.outlook.rate = 100;
   service.outlook.load = 0.5;
   service.outlook.slack = Duration::millis(50);
+  const auto latency = [](double alpha) {
+    return *LatencyTable::make(LinearLatency{alpha, 1}, 4);
+  };
+  const LatencyByType unlike({latency(1), latency(10)});
+  ranker.view().add_model(KeyId(0), {.name = "m", .latency = unlike});
   ranker.offered(service, at(0), grants);
   Offer backlog = due_at(KeyId(1), 0, 0);
   backlog.patient = true;
   backlog.run = backlog.least = Duration::seconds(10);
+  ranker.offered(backlog, at(0), grants);
+  EXPECT_THAT(grants, SizeIs(0));
+  backlog.types = 1u << 1;
   ranker.offered(backlog, at(0), grants);
   EXPECT_THAT(grants, SizeIs(1));
 }

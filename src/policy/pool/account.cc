@@ -46,14 +46,21 @@ Duration tightest(const PoolView& view, KeyId key, Time now) {
   return slack;
 }
 
-// Of the workers of its type but itself: how many are free by then.
+// Calls visit(other) for every other worker as fast as it that may get batches.
+template <class Visit>
+void each_other(const PoolView& view, WorkerId worker, const Visit& visit) {
+  const uint32_t alike = view.alike(view.worker(worker).type);
+  for (size_t w = 0; w < view.workers().size(); ++w) {
+    const WorkerView& other = view.workers()[w];
+    if (w != worker.index() && !other.away && (alike >> other.type & 1) != 0) visit(other);
+  }
+}
+
+// Of these, how many are free by then, and nobody has been granted them.
 uint32_t free_by(const PoolView& view, WorkerId worker, Time then) {
   uint32_t free = 0;
-  for (uint32_t w = 0; w < view.workers().size(); ++w) {
-    const WorkerView& other = view.workers()[w];
-    if (w == worker.index() || other.away || other.type != view.worker(worker).type) continue;
-    free += other.free_at <= then;
-  }
+  each_other(view, worker,
+             [&](const WorkerView& other) { free += !other.granted && other.free_at <= then; });
   return free;
 }
 
@@ -69,12 +76,15 @@ void each_expected(const PoolView& view, Time now, const Visit& visit) {
   }
 }
 
+// As long as they come: a gap of three times the usual length is no sign that they will not.
 Work expected_work(const PoolView& view, Time now) {
   Work work;
-  each_expected(view, now, [&](const Outlook& outlook, double rate, double batched, double) {
-    work.add(rate, batched, outlook.variation,
+  for (const Offer& offer : view.offers()) {
+    const Outlook& outlook = offer.outlook;
+    if (outlook.slack.is_infinite() || !has_come_lately(outlook, now)) continue;
+    work.add(outlook.rate, outlook.load, outlook.variation,
              view.serving() * (outlook.slack + outlook.alone).seconds());
-  });
+  }
   return work;
 }
 
@@ -95,9 +105,10 @@ void Work::add(double rate, double busy, double variation, double deadline_s) {
 // probability exp(-2 spare x / variance), where all workers are busy; that they are is likely as
 // the normal distribution says of the number that the work would keep busy.
 Duration Work::burst(double workers, Duration slack) const {
-  if (clumped_ <= 0) return Duration();
+  if (busy_ <= 0) return Duration();
   const double spare = workers - busy_;
   if (spare <= 0) return Duration::from_seconds(kForEver);
+  if (clumped_ <= 0) return Duration();
   const double most = kFarOff * slack.seconds();
   double variance = 0;
   for (const Runs& runs : runs_) variance += std::min(runs.variance, runs.rate * most * most);
@@ -172,11 +183,8 @@ Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
 
 Time next_free(const PoolView& view, WorkerId worker) {
   Time next = Time::infinite();
-  for (uint32_t w = 0; w < view.workers().size(); ++w) {
-    const WorkerView& other = view.workers()[w];
-    if (w == worker.index() || other.away || other.type != view.worker(worker).type) continue;
-    next = std::min(next, other.free_at);
-  }
+  each_other(view, worker,
+             [&](const WorkerView& other) { next = std::min(next, other.free_at); });
   return next;
 }
 
@@ -192,14 +200,15 @@ Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
 bool others_bear(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   const Duration slack = tightest(view, key, now);
   if (slack.is_infinite()) return true;
-  uint32_t alike = 0, others = 0;
-  for (uint32_t w = 0; w < view.workers().size(); ++w) {
+  bool only = true;
+  for (size_t w = 0; w < view.workers().size(); ++w) {
     const WorkerView& other = view.workers()[w];
-    if (w == worker.index() || other.away || other.type != view.worker(worker).type) continue;
-    ++alike;
-    others += !other.granted && other.free_at <= now + slack;
+    const bool may_run = !other.away && (view.offer(key).types >> other.type & 1) != 0;
+    only = only && (w == worker.index() || !may_run);
   }
-  return alike == 0 || (others > 0 && expected_work(view, now).burst(others, slack) <= slack);
+  if (only) return true;
+  const uint32_t others = free_by(view, worker, now + slack);
+  return others > 0 && expected_work(view, now).burst(others, slack) <= slack;
 }
 
 }  // namespace fermata::policy

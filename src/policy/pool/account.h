@@ -65,12 +65,12 @@ Load load(const PoolView& view, Time now);
 // O(keys).
 double price(const PoolView& view, KeyId key, Time now);
 
-// When another worker of its type comes free. O(workers).
+// When another worker as fast as it comes free. O(workers).
 Time next_free(const PoolView& view, WorkerId worker);
 
 // Until when a worker that is granted to `key` must be free again for those who are expected to
-// come to other keys, whose deadlines a longer run would cost; infinite where another worker of its
-// type is free by then, or nobody is expected. O(keys + workers).
+// come to other keys, whose deadlines a longer run would cost; infinite where another worker as
+// fast is free by then, or nobody is expected. O(keys + workers).
 Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now);
 
 // The same for a batch that nobody waits for: infinite where the workers that are free by then
@@ -78,9 +78,9 @@ Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now);
 // numbers. O(keys + workers).
 Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now);
 
-// Whether the others of its type that are free in time bear what is expected of other keys without
-// this worker: one in a thousand waits for no longer than it can. So does the only one of its type,
-// or nothing so long would ever run. O(keys + workers).
+// Whether the others as fast as it that are free in time bear what is expected of other keys
+// without this worker: one in a thousand waits for no longer than it can. So does the only one that
+// may run the key, or nothing so long would ever run. O(keys + workers).
 bool others_bear(const PoolView& view, KeyId key, WorkerId worker, Time now);
 
 }  // namespace fermata::policy

@@ -15,6 +15,7 @@ constexpr double kGrantWeight = 0.002;
 constexpr Duration kLoadEvery = Duration::millis(50);  // as often as rates change
 // fermata.h and docs/policies.md say what these stand for.
 constexpr uint32_t kMostLeft = 16;  // workers: with more, nobody is late
+constexpr int64_t kOverdue = 20;    // of its runs
 
 }  // namespace
 
@@ -159,9 +160,6 @@ bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
 
 void PoolRanker::learn(const Offer& offer, Time now) {
   wait_ += (now - decide_at(offer)).scaled(kGrantWeight) - wait_.scaled(kGrantWeight);
-  if (!considerate_ || now < load_until_) return;
-  load_ = load(view_, now);
-  load_until_ = now + kLoadEvery;
 }
 
 // By what a batch really takes: that of a shared offer is chosen when it is granted.
@@ -213,37 +211,61 @@ bool PoolRanker::holds(size_t key, WorkerId worker, Time now, Harm& harm) {
 // Without a deadline a batch must not keep one that has it waiting: it runs only
 // if, for as long as it takes, there are workers of its type for all offers that will want one. The
 // default's is cut so that it ends before the first of them wants one, or one that may still come;
-// where even one item runs longer, it waits until the workers that are left bear these.
+// where even one item runs longer, it waits until the workers that are left bear these, or until
+// what came first has waited for kOverdue of its runs, and so has whoever else had waited so long.
 bool PoolRanker::grant_patient(Time now, std::vector<Grant>& out) {
-  look_again_ = Time::infinite();
+  if (look_again_ <= now) look_again();
   if (patient_.top().is_infinite()) return false;
-  std::vector<std::pair<size_t, Time>> too_long;
-  bool granted = false;
-  while (!granted && !patient_.top().is_infinite()) {
+  std::vector<Room> rooms(types_.size());
+  while (!patient_.top().is_infinite()) {
     const size_t key = patient_.top_index();
-    granted = grant_patient(KeyId(static_cast<uint32_t>(key)), now, out);
-    if (granted || look_again_ != now + kLoadEvery) break;
+    const Given given = grant_patient(KeyId(static_cast<uint32_t>(key)), rooms, now, out);
+    if (given != Given::kTooLong) return given == Given::kWorker;
     // Shorter ones behind it may run.
-    too_long.emplace_back(key, patient_.top());
     patient_.set(key, Time::infinite());
-    look_again_ = Time::infinite();
+    too_long_.push_back(key);
+    if (look_again_.is_infinite()) look_again_ = now + kLoadEvery;
   }
-  for (const auto& [key, arrival] : too_long) patient_.set(key, arrival);
-  if (!too_long.empty()) look_again_ = now + kLoadEvery;
-  return granted;
+  return false;
 }
 
-bool PoolRanker::grant_patient(KeyId key, Time now, std::vector<Grant>& out) {
+void PoolRanker::look_again() {
+  look_again_ = Time::infinite();
+  for (const size_t k : too_long_) {
+    const Offer& offer = view_.offers()[k];
+    const bool waits = offer.items > 0 && offer.patient && offer.epoch >= epoch_[k];
+    if (waits) patient_.set(k, offer.urgency);
+  }
+  too_long_.clear();
+}
+
+PoolRanker::Given PoolRanker::grant_patient(KeyId key, std::vector<Room>& rooms, Time now,
+                                            std::vector<Grant>& out) {
   const Offer& offer = view_.offer(key);
+  const bool as_others = offer.outlook.slack.is_infinite() && offer.types == kAnyType;
+  Given given = Given::kNothing;
   for (size_t t = types_.size(); t-- > 0;) {
     const Type& type = types_[t];
     if (type.available.top() != kIdle || (offer.types >> t & 1) == 0) continue;
     const WorkerId worker(static_cast<uint32_t>(type.available.top_index()));
-    Time until = considerate_ ? free_again_by(view_, key, worker, now) : Time::infinite();
+    Room own;
+    Room& room = as_others ? rooms[t] : own;
+    if (!room.until) {
+      room.until = considerate_ ? free_again_by(view_, key, worker, now) : Time::infinite();
+    }
+    Time until = *room.until;
     const Duration least = offer.least > Duration() ? offer.least : offer.run;
-    if (considerate_ && now + least > until && !others_bear(view_, key, worker, now)) {
-      look_again_ = now + kLoadEvery;
-      continue;
+    bool overdue = false;
+    if (considerate_ && now + least > until) {
+      if (!room.others_bear) room.others_bear = others_bear(view_, key, worker, now);
+      if (!*room.others_bear) {
+        if (now - std::max(offer.urgency, overdue_until_) < least * kOverdue) {
+          given = Given::kTooLong;
+          continue;
+        }
+        overdue = true;
+        until = now + least;
+      }
     }
     const Time end = std::min(until, now + offer.run);
     size_t idle = 0, wanted = 0;
@@ -260,13 +282,18 @@ bool PoolRanker::grant_patient(KeyId key, Time now, std::vector<Grant>& out) {
     }
     grant(key, worker, Harm(), now, out);
     out.back().until = until;
-    return true;
+    if (overdue) overdue_until_ = until;
+    return Given::kWorker;
   }
-  return false;
+  return given;
 }
 
 void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
                        std::vector<Grant>& out) {
+  if (considerate_ && now >= load_until_) {
+    load_ = load(view_, now);
+    load_until_ = now + kLoadEvery;
+  }
   const WorkerView& w = view_.worker(worker);
   const Offer& offer = view_.offer(key);
   const Time free_at = w.running == 0 ? now : w.free_at;

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "policy/batch/min_tree.h"
@@ -23,7 +24,8 @@ namespace fermata::policy {
 // last free workers and make others late waits until its own last moment or until the next worker
 // is expected to be free, whichever is first; where it cannot wait and takes the last one,
 // Grant::harm says what its run does to others. Each call is O(types * (log keys + log workers))
-// for each grant it makes, plus O(keys) while a worker is idle and an offer without deadline waits.
+// for each grant it makes, plus O(keys + workers) where a worker is idle and offers without
+// deadline wait, and O(log keys) for each of these once in 50 ms.
 class PoolRanker {
  public:
   // `considerate`: keeps the account of made_late(), for the default.
@@ -61,7 +63,14 @@ class PoolRanker {
   void match(Time now, std::vector<Grant>& out);
   bool grant_due(Time now, std::vector<Grant>& out);
   bool grant_patient(Time now, std::vector<Grant>& out);
-  bool grant_patient(KeyId key, Time now, std::vector<Grant>& out);
+  enum class Given { kWorker, kNothing, kTooLong };  // the last: it waits for others' sake
+  // What a type's next worker may be given, the same for all keys of which nobody has a deadline.
+  struct Room {
+    std::optional<Time> until;
+    std::optional<bool> others_bear;
+  };
+  Given grant_patient(KeyId key, std::vector<Room>& rooms, Time now, std::vector<Grant>& out);
+  void look_again();
   bool holds(size_t key, WorkerId worker, Time now, Harm& harm);
   void release_held(Time now);
   void learn(const Offer& offer, Time now);  // from what is granted
@@ -81,7 +90,9 @@ class PoolRanker {
   std::vector<Duration> due_run_;       // by key: how long that runs, if it does
   Duration backlog_;                    // the sum of these
   MinTree patient_;                     // by key: arrival of what has no deadline
-  Time look_again_ = Time::infinite();  // at one of these that waits for others' sake
+  std::vector<size_t> too_long_;        // of these, who waits for others' sake
+  Time look_again_ = Time::infinite();  // at them
+  Time overdue_until_;                  // the last that had waited too long for that ran until then
   std::vector<Type> types_{1};
   std::vector<size_t> held_;       // keys whose offers are due, but wait for others' sake
   std::vector<KeyId> granted_to_;  // by worker

@@ -20,7 +20,19 @@ void PoolView::add_key(KeyId key) {
   set_offer(Offer{key});
 }
 
+// Workers that hold different variants are of different types as well, and yet as fast.
+void PoolView::tell_apart(const LatencyByType& latency) {
+  for (uint32_t a = 0; a < latency.tables().size(); ++a) {
+    for (uint32_t b = 0; b < a; ++b) {
+      if (latency.on(a)(1) == latency.on(b)(1)) continue;
+      alike_[a] &= ~(1u << b);
+      alike_[b] &= ~(1u << a);
+    }
+  }
+}
+
 void PoolView::add_model(KeyId key, KeyInfo info) {
+  tell_apart(info.latency);
   residents_.add_key(key, info);
   infos_.resize(std::max(infos_.size(), key.index() + size_t{1}));
   infos_[key.index()] = std::move(info);

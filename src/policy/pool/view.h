@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct WorkerView {
 // one, which everybody reads; its scheduler and its ranker write it, in one thread.
 class PoolView {
  public:
+  PoolView() { alike_.fill(kAnyType); }
+
   // An id for a key; a key that is gone gives its own back.
   KeyId new_key();
   void free_key(KeyId key) { free_keys_.push_back(key); }
@@ -52,6 +55,8 @@ class PoolView {
   // Workers of the type that run nothing and are not granted; of any of the types, a bit each.
   uint32_t idle(uint32_t type) const { return types_[type].idle; }
   bool any_idle(uint32_t types) const;
+  // The types that are as fast as it, by the profiles of all models that came: a bit each.
+  uint32_t alike(uint32_t type) const { return alike_[type]; }
   // When the next busy worker of the type is expected to be free, one that is late at its
   // expected moment, which is past; infinite where none is busy. `but` does not count. O(log n).
   Time next_free(uint32_t type, WorkerId but);
@@ -86,12 +91,14 @@ class PoolView {
     MinTree busy;  // by worker: when it is expected to be free
   };
   void enter(WorkerId worker, bool was_idle);
+  void tell_apart(const LatencyByType& latency);
   static Time least(MinTree& tree, size_t but);
   static bool is_idle(const WorkerView& w) { return !w.granted && !w.away && w.running == 0; }
 
   std::vector<WorkerView> workers_;
   uint32_t serving_ = 0;
   std::vector<Type> types_;
+  std::array<uint32_t, kMostWorkerTypes> alike_;
   uint32_t keys_ = 0;
   std::vector<KeyId> free_keys_;
   std::vector<KeyInfo> infos_;  // by key
