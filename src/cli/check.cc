@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "serve/log.h"
 
 namespace fermata::cli {
@@ -22,7 +23,11 @@ int check_file(const std::string& file) {
     return kBadInput;
   }
   serve::log_as_json("off");  // what it would say stands in the report
-  const serve::CheckReport report = serve::check(*config);
+  Progress progress("opening models");
+  const serve::CheckReport report = serve::check(
+      *config,
+      [&progress](std::string_view model, double share) { progress.update(share, model); });
+  progress.finish();
   for (const std::string& note : report.notes) std::cerr << "note: " << note << "\n";
   for (const std::string& finding : report.findings) std::cerr << finding << "\n";
   for (const serve::CheckReport::Model& model : report.models) {

@@ -237,6 +237,8 @@ struct Limits {
 
 struct EngineOptions {
   std::string repository;  // folder in Triton's layout
+  // Called at the start before each model is opened: which, and the share that is. Empty: nobody.
+  std::function<void(std::string_view model, double share)> opening;
   // Called before a client's load of a model reads its folder; may block. Empty: nothing to do.
   std::function<absl::Status(std::string_view model)> refresh;
   std::string policy = "fermata";  // a name of policy::all_scheduler_names()

@@ -56,6 +56,9 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
   spdlog::info("loading {} models", models.size());
   for (size_t i = 0; i < models.size(); ++i) {
     const std::string& model = models[i];
+    if (options_.opening) {
+      options_.opening(model, static_cast<double>(i) / static_cast<double>(models.size()));
+    }
     if (auto variants = open(model, std::nullopt); variants.ok()) {
       opened[model] = *variants;
       spdlog::info("model '{}' is opened, {} of {}", model, i + 1, models.size());

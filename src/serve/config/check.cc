@@ -7,8 +7,11 @@
 
 namespace fermata::serve {
 
-CheckReport check(const Config& config) {
-  engine::Examination found = engine::examine(config.engine);
+CheckReport check(const Config& config,
+                  std::function<void(std::string_view model, double share)> opening) {
+  engine::EngineOptions options = config.engine;
+  options.opening = std::move(opening);
+  engine::Examination found = engine::examine(std::move(options));
   CheckReport report;
   report.findings = std::move(found.findings);
   report.notes = std::move(found.notes);

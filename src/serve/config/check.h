@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "serve/config/config.h"
@@ -22,7 +24,8 @@ struct CheckReport {
 
 // Holds a configuration against its model repository by starting the engine that `serve` would
 // start, and ending it again: what one refuses the other does. No port is opened. Blocks for as
-// long as the models take to load.
-CheckReport check(const Config& config);
+// long as the models take to load; `opening` is told which is opened, and the share that is.
+CheckReport check(const Config& config,
+                  std::function<void(std::string_view model, double share)> opening = {});
 
 }  // namespace fermata::serve
