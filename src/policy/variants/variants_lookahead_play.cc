@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "policy/variants/variants_lookahead.h"
 
 namespace fermata::policy {
@@ -89,6 +90,7 @@ uint32_t VariantsLookahead::most_by(Time deadline, const RunTimes& run, Time now
 // workers are alike.
 Time VariantsLookahead::soonest_elsewhere(uint32_t service, uint32_t worker, Time now) const {
   Time soonest = Time::infinite();
+  if (problem_->worker_types.size() == 1) return soonest;
   const uint32_t own = problem_->workers[worker].type;
   for (uint32_t w = 0; w < problem_->workers.size(); ++w) {
     if (problem_->workers[w].type == own || free_at_[w].is_infinite()) continue;
@@ -122,13 +124,19 @@ void VariantsLookahead::name_variants(uint32_t service, uint32_t worker, Time no
     const RunTimes run = run_times(app.variants[v], worker);
     const uint32_t most = std::min(all, run.latency->max_batch());
     uint32_t fits = 0;  // never fewer for who comes later, since deadlines only grow
+    uint32_t items = 0;
+    Time finish;
+    double pays = 0;
     for (size_t i = 0; i < available_.size(); ++i) {
       const Item& item = items_[available_[i]];
       while (fits < most && now + run(fits + 1) <= item.deadline) ++fits;
       if (fits == 0 && elsewhere <= item.deadline) continue;
-      const uint32_t items = fits > 0 ? fits : most;
-      const double net =
-          utility(item, v, now + run(items)) - item.fallback - price * run(items).seconds() / items;
+      if (const uint32_t together = fits > 0 ? fits : most; together != items) {
+        items = together;
+        finish = now + run(items);
+        pays = price * run(items).seconds() / items;
+      }
+      const double net = utility(item, v, finish) - item.fallback - pays;
       if (net > named_[i].net) named_[i] = {v, net};
     }
   }
@@ -153,6 +161,7 @@ bool VariantsLookahead::best_move(uint32_t worker, Time now, double price, Order
     if (waiting_[a].empty()) continue;
     if (of_timeless && problem_->services[a].penalty.depends_on_time()) continue;
     name_variants(a, worker, now, price);
+    if (available_.empty()) continue;
     for (uint32_t v = 0; v < problem_->services[a].variants.size(); ++v) {
       Move move;
       if (!batch_of(a, v, worker, now, price, move)) continue;
@@ -171,6 +180,8 @@ bool VariantsLookahead::best_move(uint32_t worker, Time now, double price, Order
 // be, whichever earns more a second.
 bool VariantsLookahead::batch_of(uint32_t service, uint32_t variant, uint32_t worker, Time now,
                                  double price, Move& move) const {
+  const auto named_it = [variant](const Named& named) { return named.variant == variant; };
+  if (absl::c_none_of(named_, named_it)) return false;
   const RunTimes run_time = run_times(problem_->services[service].variants[variant], worker);
   uint32_t items = 0;
   Time deadline = Time::infinite();
@@ -180,7 +191,6 @@ bool VariantsLookahead::batch_of(uint32_t service, uint32_t variant, uint32_t wo
     const Time own = items_[available_[i]].deadline;
     if (own < deadline && now + run_time(1) <= own) deadline = own;
   }
-  if (items == 0) return false;
   price = price_on(worker, service, price);
   move.service = service;
   move.variant = variant;
