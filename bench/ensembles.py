@@ -27,9 +27,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=3, help="of what is served")
     parser.add_argument("--only", nargs="*", choices=ensembles_figures.PARTS,
                         help="parts of the figures")
+    parser.add_argument("--ensembles", nargs="+", choices=ensembles_records.ENSEMBLES,
+                        default=tuple(ensembles_records.ENSEMBLES), help="what to record")
     arguments = parser.parse_args()
     if arguments.what == "record":
-        ensembles_records.record_all()
+        ensembles_records.record_all(arguments.ensembles)
         return
     failures = 0
     if arguments.what == "served":
