@@ -13,12 +13,12 @@ import time
 
 import numpy as np
 
-from train_ensembles import AVERAGED, MODELS, STACKED, TASKS, TOLERANCE, ZOO, load, outputs_of
+from train_ensembles import (AGREED, AVERAGED, MODELS, STACKED, TASKS, TOLERANCE, ZOO, load,
+                             outputs_of)
 from training.cards import session
 
 START, END = "<!-- measured: zoo/measure_ensembles.py -->\n", "<!-- end of measured ensembles -->\n"
 BATCHES, RUNS = (1, 8), 200
-AGREED = 0.25  # of a count
 
 
 def latencies(name, features):

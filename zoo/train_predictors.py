@@ -15,12 +15,10 @@ import pathlib
 import subprocess
 
 from ensembles.tasks import Count, Scans
-from train_ensembles import AVERAGED, MODELS, STACKED, ZOO
+from train_ensembles import AGREED, AVERAGED, MODELS, STACKED, ZOO
 from training.cards import write_card, write_plain_configuration
 from training.command import parser_of
 from training.fit import SEED
-
-TOLERANCE = 0.15  # of a count: standard deviations of the ensemble's answers
 
 
 @dataclasses.dataclass
@@ -28,6 +26,7 @@ class Ensemble:
     task: object
     models: list
     options: list  # of `fermata difficulty fit`
+    scores: list = ()  # options of `fermata_train difficulty`
 
 
 def weights():
@@ -41,7 +40,7 @@ ENSEMBLES = {
         "--aggregation", "stacking", "--meta", STACKED, "--meta-output", "probabilities"]),
     "count-weighted": lambda: Ensemble(Count, list(MODELS["count"]), [
         "--aggregation", "weighted-average", "--weights", weights(), "--task", "regression",
-        "--tolerance", TOLERANCE]),
+        "--within", AGREED], scores=["--lambda", 100, "--epochs", 30]),
 }
 NETWORKS = {"difficulty": ["difficulty"], "agreement": ["difficulty", "--target", "agreement"],
             "gating": ["gating", "--epochs", 40]}
@@ -62,12 +61,13 @@ def train(python, name, network, ensemble):
     folder, data = ZOO / "repository" / model, ZOO / "data"
     (folder / "1").mkdir(parents=True, exist_ok=True)
     command, *options = NETWORKS[network]
-    labels = ["--labels", data / task.NAME / "history-labels.npy"] if command == "gating" else []
+    options += (["--labels", data / task.NAME / "history-labels.npy"] if command == "gating"
+                else ensemble.scores)
     done = subprocess.run(
         [str(part) for part in
          (python, "-m", "fermata_train", command, data / name, "--features",
           data / task.NAME / "history-features.npy", "--image", ",".join(map(str, task.SHAPE)),
-          "--seed", SEED, *options, *labels,
+          "--seed", SEED, *options,
           "--out", folder / "1" / "model.onnx")],
         check=True, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(ZOO.parent / "python")})

@@ -22,6 +22,7 @@ class Member:
     seed: int = SEED
     epoch: int = EPOCH
     mix: tuple = ()  # of labels in what it is trained on; as there are
+    rate: float = 2e-3  # of the first steps
 
 
 @dataclasses.dataclass
@@ -57,7 +58,7 @@ def train(task, member, fitting, loss=cross_entropy):
         views, losses = task.views(part, rng, fresh=True), []
         for i in range(steps):
             step, rows = epoch * steps + i, slice(i * BATCH, (i + 1) * BATCH)
-            rate = 2e-3 * 0.5 * (1 + np.cos(np.pi * step / (steps * epochs)))
+            rate = member.rate * 0.5 * (1 + np.cos(np.pi * step / (steps * epochs)))
             params, moments, value = update(params, moments, rate, step + 1.0,
                                            views[rows], part.labels[rows])
             losses.append(value)
