@@ -189,7 +189,7 @@ def serve_all(records, seeds):
     for name, how in (("scans-averaged", {"scale": SCALE}),
                       ("scans-stacked", {"load": POISSON_LOAD}),
                       ("count-weighted", {"load": POISSON_LOAD})):
-        if how.get("scale") and simulated.trace() is None:
+        if name not in records or how.get("scale") and simulated.trace() is None:
             continue
         found = measure(records, seeds, name, (*PAPER, "fermata", "schemble, true scores"), {
             "all": {"slo_ms": SLO_MS, "serve_all": True, **how}})
@@ -321,10 +321,11 @@ def counts(records, seeds):
 
 def count_loads(records, seeds):
     """The counts at loads at which not everybody can have all models."""
-    methods = (*METHODS, "schemble, true scores", "fermata, true scores")
+    methods = ("original", "static", "greedy-edf", "schemble(t)", "schemble", "fermata(t)",
+               "fermata", "fermata, true scores")
     found = measure(records, seeds, "count-weighted", methods, {
         load: {"slo_ms": {"uniform": COUNT_DEADLINES}, "load": load} for load in COUNT_LOADS})
-    draw("ensembles_count_loads", found, "load, of what the original bears", WHAT[:3], DRAWN,
+    draw("ensembles_count_loads", found, "load, of what the original bears", WHAT[:3], methods,
          seeds=seeds)
     by_load("count-weighted by load", found, (
         ("fermata", "fermata(t)"), ("schemble", "schemble(t)"), ("fermata", "schemble"),
