@@ -8,7 +8,7 @@ if(gstreamer_FOUND)
   get_target_property(gstreamer_messages fermata_proto SOURCES)
   list(FILTER gstreamer_messages INCLUDE REGEX "\\.cc$")
   add_library(gstfermata MODULE ${gstreamer_sources} ${gstreamer_messages}
-    src/client/frame_encoder.cc src/client/stream.cc src/client/stream_message.cc src/client/stream_session.cc
+    src/base/random.cc src/client/frame_encoder.cc src/client/stream.cc src/client/stream_message.cc src/client/stream_session.cc
     src/estimate/bandwidth.cc src/estimate/uplink.cc src/load/grpc_codec.cc src/load/json_tensor.cc src/model/datatype.cc
     src/model/json_data.cc src/model/signature.cc src/model/tensor_values.cc src/operators/pictures.cc)
   set_target_properties(gstfermata PROPERTIES UNITY_BUILD OFF LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
