@@ -15,9 +15,6 @@ namespace {
 
 constexpr size_t kMaxKeys = 256;  // of one variant
 constexpr size_t kMaxEarlyCancels = 4096;
-// Decisions leave room for this share of batches to start as late as they do (A5).
-constexpr double kDelayQuantile = 0.99;
-constexpr double kFirstDelayNanos = 500'000;
 // A run that takes so many times as long as is expected of it does not end by itself.
 constexpr int64_t kMostTimesExpected = 20;
 constexpr Duration kLastRuns = Duration::seconds(5);  // may take, when the server stops
@@ -33,11 +30,10 @@ Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, doub
                absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan)
     : shared_(shared),
       serving_(std::min<uint32_t>(shared.serving, static_cast<uint32_t>(workers.size()))),
-      control_delay_(static_cast<int64_t>(kFirstDelayNanos)),
+      control_delay_(ControlDelay().bound().nanos()),
       scheduler_(std::move(scheduler)),
       orphan_(std::move(orphan)),
-      keys_(*scheduler_, quantile, kMaxKeys, shared.types),
-      delay_(kDelayQuantile, kFirstDelayNanos) {
+      keys_(*scheduler_, quantile, kMaxKeys, shared.types) {
   const Time now = monotonic_now();
   scheduler_->set_delay_bound({.control = control_delay()});
   for (NewWorker& worker : workers) {
@@ -140,7 +136,7 @@ Turns::Left Driver::work(bool guest) {
   }
   if (const Time due = scheduler_->next_wake(); due <= now) {
     overslept_ = now - due;
-    observe_delay(overslept_);
+    observe_delay(overslept_, now);
     scheduler_->tick(now, decisions_);
     act(now);
     overslept_ = Duration();

@@ -15,9 +15,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
-#include "base/quantile_tracker.h"
 #include "engine/execute/executor.h"
 #include "engine/schedule/composite_keys.h"
+#include "engine/schedule/control_delay.h"
 #include "engine/schedule/job.h"
 #include "engine/schedule/key_table.h"
 #include "engine/schedule/turns.h"
@@ -139,7 +139,8 @@ class Driver {
   void conclude(const policy::Concluded& concluded, Time now);
   void cancelled(JobId id, Time now);
   void batch_ended(InFlight& running, Time now);
-  void observe_delay(Duration delay);
+  void observe_delay(Duration delay, Time now);
+  void publish_delay();
   void learn(const InFlight& running, Time now);
   void doubt(const policy::Task& refused, Time now);
   void doubt(KeyId key, uint32_t items, Time now);
@@ -187,8 +188,8 @@ class Driver {
   // Cancellations that overtook their job; the oldest are forgotten.
   absl::flat_hash_set<JobId> early_cancels_;
   std::deque<JobId> early_order_;
-  QuantileTracker delay_;  // from decision to start, nanoseconds
-  Duration overslept_;     // of the tick under way
+  ControlDelay delay_;
+  Duration overslept_;  // of the tick under way
   bool stopping_ = false;
   uint64_t in_flight_ = 0;
 };

@@ -1,6 +1,5 @@
 // What the driver learns from batches: their latencies and the delay of its own control path.
 #include <algorithm>
-#include <cmath>
 
 #include "engine/schedule/driver_state.h"
 
@@ -12,16 +11,15 @@ constexpr Duration kNoEvidence = Duration::seconds(1);
 
 }  // namespace
 
-// Late wakes count whether a batch came of them or a refusal, or the bound could
-// stay so low that everything is refused and nothing is left to measure. There is no delay for each
-// item (Symphony's d_data): gathering a batch is in its measured latency (learn()), once.
-void Driver::observe_delay(Duration delay) {
-  delay_.observe(std::max(1000.0, static_cast<double>(delay.nanos())));
-  const double known = static_cast<double>(control_delay_.load(std::memory_order_relaxed));
-  if (std::abs(delay_.value() - known) > 0.2 * known) {
-    control_delay_.store(static_cast<int64_t>(delay_.value()), std::memory_order_relaxed);
-    scheduler_->set_delay_bound({.control = control_delay()});
-  }
+// There is no delay for each item (Symphony's d_data): gathering a batch is in its measured latency
+// (learn()), once.
+void Driver::observe_delay(Duration delay, Time now) {
+  if (delay_.observe(delay, now)) publish_delay();
+}
+
+void Driver::publish_delay() {
+  control_delay_.store(delay_.bound().nanos(), std::memory_order_relaxed);
+  scheduler_->set_delay_bound({.control = delay_.bound()});
 }
 
 void Driver::learn(const InFlight& running, Time now) {
@@ -30,7 +28,7 @@ void Driver::learn(const InFlight& running, Time now) {
   // A batch bound ahead waits for the one before it, which is no delay of the control path.
   Worker& worker = *workers_[running.worker.index()];
   Time& last_end = worker.last_end;
-  if (!running.load) observe_delay(run.started - std::max(running.due, last_end));
+  if (!running.load) observe_delay(run.started - std::max(running.due, last_end), now);
   last_end = run.started + run.input + run.run + run.output;
   if (!running.all_good) return;
   BatchKey& key = keys_.at(running.key);
@@ -44,6 +42,7 @@ void Driver::learn(const InFlight& running, Time now) {
 
 // A query of an ensemble was refused by the latencies of all its base models.
 void Driver::doubt(const policy::Task& refused, Time now) {
+  if (delay_.doubted(now)) publish_delay();
   if (!composites_.has(refused.key)) return doubt(refused.key, refused.items, now);
   for (const KeyId model : composites_.variants(refused.key)) doubt(model, refused.items, now);
 }

@@ -1,0 +1,32 @@
+#include "engine/schedule/control_delay.h"
+
+#include <gtest/gtest.h>
+
+namespace fermata::engine {
+namespace {
+
+Time at_second(double s) { return Time() + Duration::from_seconds(s); }
+
+TEST(ControlDelay, FollowsWhatIsMeasured) {
+  ControlDelay delay;
+  for (int i = 0; i < 1000; ++i) delay.observe(Duration::millis(20), at_second(0.001 * i));
+  EXPECT_NEAR(delay.bound().millis(), 20, 4);
+}
+
+// A busy moment: from then on everything is refused, so nothing is measured any more.
+TEST(ControlDelay, IsDoubtedWhereItRefusesAndNothingIsMeasured) {
+  ControlDelay delay;
+  const Duration first = delay.bound();
+  for (int i = 0; i < 1000; ++i) delay.observe(Duration::millis(26), at_second(0.001 * i));
+  const Duration busy = delay.bound();
+  EXPECT_FALSE(delay.doubted(at_second(1.5)));  // something was measured within the second
+  EXPECT_EQ(delay.bound(), busy);
+  for (int i = 0; i < 100; ++i) delay.doubted(at_second(2 + 0.1 * i));
+  EXPECT_LT(delay.bound(), Duration::millis(5));
+  for (int i = 0; i < 1000; ++i) delay.doubted(at_second(20 + i));
+  EXPECT_GE(delay.bound(), first);  // it expects no less than when it knew nothing
+  EXPECT_LE(delay.bound(), first * 2);
+}
+
+}  // namespace
+}  // namespace fermata::engine
