@@ -1,9 +1,11 @@
 #include "serve/config/check.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <iostream>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/str_split.h"
 #include "base/status.h"
@@ -23,11 +25,14 @@ int check_file(const std::string& file) {
     return kBadInput;
   }
   serve::log_as_json("off");  // what it would say stands in the report
-  Progress progress("opening models");
-  const serve::CheckReport report = serve::check(
-      *config,
-      [&progress](std::string_view model, double share) { progress.update(share, model); });
-  progress.finish();
+  std::optional<Progress> progress;
+  if (isatty(STDERR_FILENO) != 0)
+    progress.emplace("opening models");  // scripts read findings there
+  const auto opening = [&progress](std::string_view model, double share) {
+    if (progress) progress->update(share, model);
+  };
+  const serve::CheckReport report = serve::check(*config, opening);
+  progress.reset();
   for (const std::string& note : report.notes) std::cerr << "note: " << note << "\n";
   for (const std::string& finding : report.findings) std::cerr << finding << "\n";
   for (const serve::CheckReport::Model& model : report.models) {
