@@ -39,6 +39,6 @@ class Random {
 double portable_log(double x);
 double portable_exp(double x);
 double portable_pow(double x, uint64_t n);  // O(log n)
-double portable_erfc(double x);             // to 1e-14 of it, where that is above 1e-300
+double portable_erfc(double x);             // within 3e-13 of it, where that is above 1e-270
 
 }  // namespace fermata
