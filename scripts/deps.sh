@@ -2,7 +2,7 @@
 # Installs what is missing for the named purposes (default: build): Debian
 # packages, ONNX Runtime where the system has none, Python packages. Quick and
 # offline when everything is there.
-#   scripts/deps.sh [build|video|gstreamer|test|npm|browser|zoo|train|predictors|bench|lint]...
+#   scripts/deps.sh [build|video|gstreamer|test|npm|browser|zoo|train|predictors|optional|bench|pictures|lint]...
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -43,6 +43,11 @@ for purpose in "${@:-build}"; do
   case $purpose in
     build) debian build; onnxruntime ;;
     video | gstreamer | browser) debian "$purpose" ;;
+    optional) # what some tests need: those are left out where it cannot be installed
+      for part in video gstreamer browser predictors; do
+        (debian "$part") || say "tests that need '$part' will be left out"
+      done
+      ;;
     test) debian test; need_venv test "$root/tests/python/requirements.txt" ;;
     npm | zoo)
       command -v npm >/dev/null || need_debian npm
@@ -58,6 +63,6 @@ for purpose in "${@:-build}"; do
       need_venv triton "$root/bench/triton/requirements.txt"
       ;;
     lint) debian lint ;;
-    *) fail "unknown purpose '$purpose'" "name some of: build video gstreamer test npm browser zoo train predictors bench lint" ;;
+    *) fail "unknown purpose '$purpose'" "name some of: build video gstreamer test npm browser zoo train predictors optional bench pictures lint" ;;
   esac
 done

@@ -10,6 +10,7 @@ import types
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+from left_out import pytest_terminal_summary, pytest_unconfigure  # noqa: F401
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ZOO = ROOT / "zoo"
