@@ -4,6 +4,7 @@
 #include "absl/strings/strip.h"
 #include "base/file.h"
 #include "base/status.h"
+#include "model/model_files.h"
 
 namespace fermata {
 namespace {
@@ -16,7 +17,9 @@ absl::StatusOr<Labels> read_labels(const ModelFolder& folder) {
   Labels labels;
   for (const auto& output : folder.config.output()) {
     if (output.label_filename().empty()) continue;
-    const auto text = read_file((folder.path / output.label_filename()).string(), kMostLabelBytes);
+    const std::filesystem::path file = folder.path / output.label_filename();
+    RETURN_IF_ERROR(check_not_pointer(file));
+    const auto text = read_file(file.string(), kMostLabelBytes);
     if (!text.ok()) {
       return invalid("output '{}': label_filename: {}", output.name(), message(text.status()));
     }

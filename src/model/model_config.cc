@@ -55,6 +55,8 @@ std::optional<DataType> from_proto(inference::DataType type) {
 
 absl::StatusOr<inference::ModelConfig> parse_model_config(std::string_view text,
                                                           std::string_view source) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // as editors on Windows write it
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   inference::ModelConfig config;
   const size_t start = text.find_first_not_of(" \t\r\n");
   if (start != std::string_view::npos && text[start] == '{') {

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "model/dynamic_network.h"
 #include "model/model_config.h"
+#include "model/model_files.h"
 
 namespace fermata {
 namespace {
@@ -16,9 +17,11 @@ namespace {
 namespace fs = std::filesystem;
 // A configuration is a page of text; what is larger is not one.
 constexpr uintmax_t kMaxConfigBytes = 4 << 20;
+constexpr const char* kModelFile = "model.onnx";
 
 absl::StatusOr<std::string> read_text(const fs::path& file) {
   std::error_code failed;
+  RETURN_IF_ERROR(check_not_pointer(file));
   if (const auto size = fs::file_size(file, failed); failed || size > kMaxConfigBytes) {
     return invalid(
         "{}: {}", file.string(),
@@ -58,6 +61,7 @@ absl::StatusOr<std::vector<int64_t>> pick(const inference::ModelVersionPolicy& p
     std::vector<int64_t> wanted(policy.specific().versions().begin(),
                                 policy.specific().versions().end());
     std::sort(wanted.begin(), wanted.end());
+    wanted.erase(std::unique(wanted.begin(), wanted.end()), wanted.end());
     for (int64_t version : wanted) {
       if (!std::binary_search(versions.begin(), versions.end(), version)) {
         return invalid("version_policy names version {}, which has no folder", version);
@@ -71,11 +75,23 @@ absl::StatusOr<std::vector<int64_t>> pick(const inference::ModelVersionPolicy& p
   return versions;
 }
 
+// Who opens a pipe waits for somebody to write into it, maybe for ever.
+absl::Status check_kinds(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const fs::file_status status = entry.status(ignored);
+    if (!fs::exists(status) || fs::is_regular_file(status) || fs::is_directory(status)) continue;
+    return invalid("{}: neither a file nor a folder, expected nothing else in a model's folders",
+                   entry.path().string());
+  }
+  return absl::OkStatus();
+}
+
 // Nothing that a configuration names lies outside the model's own folder.
-absl::Status check_file_names(const inference::ModelConfig& config, std::string_view source) {
-  const auto check = [source](std::string_view field, const std::string& name) -> absl::Status {
+absl::Status check_file_names(const inference::ModelConfig& config) {
+  const auto check = [](std::string_view field, const std::string& name) -> absl::Status {
     if (name.empty() || is_plain_name(name)) return absl::OkStatus();
-    return invalid("{}: {} is '{}', expected the name of a file without '/'", source, field, name);
+    return invalid("{} is '{}', expected the name of a file without '/'", field, name);
   };
   RETURN_IF_ERROR(check("default_model_filename", config.default_model_filename()));
   for (const auto& [kind, name] : config.cc_model_filenames()) {
@@ -104,9 +120,16 @@ std::map<uint32_t, fs::path> ModelFolder::profiles_by_threads() const {
   return found;
 }
 
+absl::Status ModelFolder::in_config(const absl::Status& status) const {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), fmt::format("{}: {}", source, message(status)));
+}
+
 fs::path ModelFolder::file(int64_t version) const {
   const std::string& name = config.default_model_filename();
-  return files / std::to_string(version) / (name.empty() ? "model.onnx" : name);
+  fs::path file = files / std::to_string(version) / (name.empty() ? kModelFile : name);
+  std::error_code ignored;
+  return fs::is_directory(file, ignored) ? file / kModelFile : file;
 }
 
 absl::StatusOr<std::vector<std::string>> model_names(const fs::path& repository) {
@@ -133,31 +156,35 @@ absl::StatusOr<ModelFolder> read_model_folder(const fs::path& repository, std::s
   if (!plain || !fs::is_directory(folder.path, ignored)) {
     return not_found("model '{}' is not in the repository {}", name, repository.string());
   }
+  RETURN_IF_ERROR(check_kinds(folder.path));
   const fs::path config_file = folder.path / "config.pbtxt";
+  folder.source = config ? "parameter 'config'" : config_file.string();
   if (config) {
-    ASSIGN_OR_RETURN(folder.config, parse_model_config(*config, "config"));
+    ASSIGN_OR_RETURN(folder.config, parse_model_config(*config, folder.source));
   } else if (fs::exists(config_file, ignored)) {
     ASSIGN_OR_RETURN(const std::string text, read_text(config_file));
-    ASSIGN_OR_RETURN(folder.config, parse_model_config(text, config_file.string()));
+    ASSIGN_OR_RETURN(folder.config, parse_model_config(text, folder.source));
   }
-  RETURN_IF_ERROR(check_file_names(folder.config, config_file.string()));
+  RETURN_IF_ERROR(folder.in_config(check_kind(folder.config, name)));
+  RETURN_IF_ERROR(folder.in_config(check_file_names(folder.config)));
   folder.files = folder.path;
   if (const std::string other = weights_of(folder.config); !other.empty()) {
     folder.files = repository / other;
     if (!is_plain_name(other) || other[0] == '.' || !fs::is_directory(folder.files, ignored)) {
       return invalid("{}: parameters: weights_of is '{}', expected a model of the repository",
-                     config_file.string(), other);
+                     folder.source, other);
     }
   }
   const std::vector<int64_t> versions = versions_in(folder.files);
-  if (versions.empty()) {
-    return error(
-        absl::StatusCode::kFailedPrecondition,
-        "{}: no version, expected a folder with a positive number such as 1 that holds "
-        "model.onnx",
-        folder.files.string());
+  if (versions.empty()) return no_version(folder.files);
+  auto picked = pick(folder.config.version_policy(), versions);
+  RETURN_IF_ERROR(folder.in_config(picked.status()));
+  folder.versions = *std::move(picked);
+  RETURN_IF_ERROR(check_kinds(folder.files));
+  for (const int64_t version : folder.versions) {
+    RETURN_IF_ERROR(check_kinds(folder.files / std::to_string(version)));
+    RETURN_IF_ERROR(check_kinds(folder.file(version).parent_path()));
   }
-  ASSIGN_OR_RETURN(folder.versions, pick(folder.config.version_policy(), versions));
   return folder;
 }
 

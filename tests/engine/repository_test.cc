@@ -70,6 +70,30 @@ TEST(Repository, OneBadModelLeavesTheOthersAlone) {
   EXPECT_EQ(engine->load("../m").code(), absl::StatusCode::kNotFound);
 }
 
+// Who opens it would wait for a writer that never comes, and all loads with it.
+TEST(Repository, APipeInTheFolderOfAModelIsSaidAndNotOpened) {
+  for (const char* file : {"config.pbtxt", "profile.json", "1/model.onnx"}) {
+    TemporaryFolder folder;
+    folder.copy_model("whole", "m");
+    std::filesystem::remove(folder.path() / "m" / file);
+    ASSERT_EQ(mkfifo((folder.path() / "m" / file).c_str(), 0600), 0);
+    const absl::Status bad = read_model_folder(folder.path(), "m").status();
+    EXPECT_THAT(std::string(bad.message()),
+                HasSubstr(std::string("m/") + file + ": neither a file nor a folder"));
+  }
+}
+
+TEST(Repository, AVersionThatIsNamedTwiceIsOne) {
+  TemporaryFolder folder;
+  folder.copy_model("whole", "m");
+  std::string versions = "1";
+  for (int i = 0; i < 1000; ++i) versions += ", 1";
+  const auto found = read_model_folder(
+      folder.path(), "m", "version_policy { specific { versions: [" + versions + "] } }");
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->versions, std::vector<int64_t>{1});
+}
+
 TEST(Repository, AFailedReloadKeepsTheOldVersion) {
   TemporaryFolder folder;
   folder.copy_model("whole", "m");

@@ -119,6 +119,10 @@ TEST(ModelConfig, ReadsWhatRepositoriesOfTheEcosystemHold) {
   EXPECT_EQ(config->parameters().at("k").string_value(), "v");
 }
 
+TEST(ModelConfig, MayBeginWithAByteOrderMark) {
+  EXPECT_EQ(complete("\xef\xbb\xbfmax_batch_size: 4")->max_batch_size(), 4);
+}
+
 TEST(ModelConfig, ReadsJson) {
   const auto config = complete(R"({"max_batch_size": 4, "input": [{"name": "x",
       "data_type": "TYPE_FP32", "dims": [3, -1]}]})");

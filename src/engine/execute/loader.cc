@@ -12,6 +12,7 @@
 #include "engine/execute/probe.h"
 #include "model/dynamic_network.h"
 #include "model/model_config.h"
+#include "model/model_files.h"
 #include "model/unserved.h"
 
 namespace fermata::engine {
@@ -66,6 +67,7 @@ Memory memory_of(const Variant& variant) {
 absl::StatusOr<std::optional<Profile>> read_if_there(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return std::nullopt;
+  RETURN_IF_ERROR(check_not_pointer(file));
   return read_profile(file);
 }
 
