@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 
+#include "absl/algorithm/container.h"
 #include "base/status.h"
 
 namespace fermata::engine {
@@ -40,6 +42,7 @@ absl::Status check_strings(const Tensor& tensor, uint64_t count) {
 bool fits(const Shape& shape, const TensorSpec& spec, const Signature& signature) {
   const bool leads = signature.batches;
   if (leads && shape.empty()) return false;
+  if (spec.any_rank) return absl::c_none_of(shape, [](int64_t dim) { return dim < 0; });
   return std::equal(shape.begin() + leads, shape.end(), spec.dims.begin(), spec.dims.end(),
                     [](int64_t has, int64_t want) { return want == -1 ? has >= 0 : has == want; });
 }
@@ -91,6 +94,31 @@ absl::Status place_input(std::vector<Tensor>& inputs, size_t place, const Tensor
   return absl::OkStatus();
 }
 
+// Free dimensions that the model gives one name are equal.
+absl::Status check_symbols(const std::vector<Tensor>& inputs, const Signature& signature) {
+  struct Seen {
+    const Tensor* tensor;
+    int64_t size;
+  };
+  std::map<std::string_view, Seen> sizes;
+  for (const Tensor& tensor : inputs) {
+    const TensorSpec& spec = *signature.input(tensor.name);
+    const size_t first = signature.batches ? 1 : 0;
+    for (size_t d = 0; d < spec.symbols.size(); ++d) {
+      if (spec.symbols[d].empty()) continue;
+      const int64_t size = tensor.shape[first + d];
+      const auto known = sizes.try_emplace(spec.symbols[d], Seen{&tensor, size}).first;
+      if (known->second.size == size) continue;
+      return invalid(
+          "input '{}': shape is {}, but input '{}' has {}: the model names a dimension of each "
+          "'{}', so they are equal",
+          tensor.name, to_string(tensor.shape), known->second.tensor->name,
+          to_string(known->second.tensor->shape), spec.symbols[d]);
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Such items would cost their sender nothing, and the server a task each.
 absl::Status check_items_have_bytes(const std::vector<Tensor>& inputs, const Signature& signature) {
   const bool empty = std::all_of(inputs.begin(), inputs.end(),
@@ -132,6 +160,7 @@ absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature
       admitted.items = items;
     }
     if (fixed) continue;
+    if (spec.any_rank) admitted.shape.push_back(static_cast<int64_t>(tensor.shape.size()));
     admitted.shape.insert(admitted.shape.end(), tensor.shape.begin() + (signature.batches ? 1 : 0),
                           tensor.shape.end());
   }
@@ -139,6 +168,7 @@ absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature
     return invalid("input '{}' is not one of the model's, or stands there twice; it has: {}",
                    request.inputs[place].name, names(signature.inputs));
   }
+  if (signature.has_symbols()) RETURN_IF_ERROR(check_symbols(request.inputs, signature));
   RETURN_IF_ERROR(check_items_have_bytes(request.inputs, signature));
   for (const std::string& output : request.outputs) {
     if (signature.output(output) == nullptr) {

@@ -27,16 +27,28 @@ std::string names(const std::vector<FileTensor>& tensors) {
   return list;
 }
 
+bool leads_free(const FileTensor& tensor) { return !tensor.shape.empty() && tensor.shape[0] == -1; }
+
+// Exporters name the outputs' dimensions themselves, so that only those of the inputs tell.
 bool has_free_batch_dimension(const FileSignature& file) {
   std::string symbol;
-  auto leads = [&symbol](const FileTensor& tensor) {
-    if (tensor.shape.empty() || tensor.shape[0] != -1) return false;
+  const auto leads = [&symbol](const FileTensor& tensor) {
+    if (!leads_free(tensor)) return false;
     const std::string own = tensor.symbols.empty() ? "" : tensor.symbols[0];
     if (symbol.empty()) symbol = own;
     return own.empty() || own == symbol;
   };
   return !file.inputs.empty() && std::all_of(file.inputs.begin(), file.inputs.end(), leads) &&
-         std::all_of(file.outputs.begin(), file.outputs.end(), leads);
+         std::all_of(file.outputs.begin(), file.outputs.end(), [](const FileTensor& tensor) {
+           return tensor.any_rank || leads_free(tensor);
+         });
+}
+
+// Their values are not by items.
+bool declares_defaults(const ModelConfig& config, const FileSignature& file) {
+  return std::any_of(config.input().begin(), config.input().end(), [&file](const auto& input) {
+    return named(file.defaults, input.name()) != nullptr;
+  });
 }
 
 // What the declared tensors say where max_batch_size is left out: shapes of the
@@ -82,9 +94,11 @@ absl::Status check_dims(const auto& tensor, std::string_view where) {
 }
 
 absl::Status check_tensor(const auto& tensor, std::string_view kind, bool batches,
-                          const std::vector<FileTensor>& file) {
+                          const std::vector<FileTensor>& file,
+                          const std::vector<FileTensor>& defaults = {}) {
   const std::string where = fmt::format("{} '{}'", kind, tensor.name());
   const FileTensor* found = named(file, tensor.name());
+  if (found == nullptr) found = named(defaults, tensor.name());
   if (found == nullptr) return invalid("{} is not in the model, which has {}", where, names(file));
   if (tensor.data_type() != to_proto(found->datatype)) {
     return invalid("{}: data_type is {}, the model has {}", where,
@@ -94,7 +108,8 @@ absl::Status check_tensor(const auto& tensor, std::string_view kind, bool batche
   RETURN_IF_ERROR(check_dims(tensor, where));
   const auto& dims = tensor.has_reshape() ? tensor.reshape().shape() : tensor.dims();
   const Shape declared(dims.begin(), dims.end());
-  if (batches && (found->shape.empty() || found->shape[0] != -1)) {
+  if (found->any_rank) return absl::OkStatus();
+  if (batches && !leads_free(*found)) {
     return invalid(
         "max_batch_size is set, but {} has shape {} in the model: its first dimension "
         "must be free",
@@ -121,11 +136,40 @@ void add_missing(auto& tensors, bool batches, const std::vector<FileTensor>& fil
   }
 }
 
+// What is not declared is held against max_batch_size too.
+absl::Status check_leads(const auto& tensors, std::string_view kind,
+                         const std::vector<FileTensor>& file) {
+  for (const auto& tensor : tensors) {
+    const FileTensor* found = named(file, tensor.name());
+    if (found == nullptr || found->shape.empty() || found->shape[0] == -1) continue;
+    return invalid(
+        "max_batch_size is set, but {} '{}' has shape {} in the model: its first dimension must be "
+        "free",
+        kind, tensor.name(), to_string(found->shape));
+  }
+  return absl::OkStatus();
+}
+
+// What an entry leaves out comes from the file. No dims and no reshape: an entry that says nothing
+// of its shape, which of a scalar is the same.
+void fill_entries(auto& tensors, bool batches, const std::vector<FileTensor>& file) {
+  for (auto& tensor : tensors) {
+    const FileTensor* found = named(file, tensor.name());
+    if (found == nullptr) continue;
+    if (tensor.data_type() == inference::TYPE_INVALID) {
+      tensor.set_data_type(to_proto(found->datatype));
+    }
+    if (!tensor.dims().empty() || tensor.has_reshape()) continue;
+    for (int64_t dim : item_shape(*found, batches)) tensor.add_dims(dim);
+  }
+}
+
 // Generators of configurations declare a scalar as [1], since they know no empty dims.
 void let_ones_be_scalars(auto& tensors, bool batches, const std::vector<FileTensor>& file) {
   for (auto& tensor : tensors) {
     const FileTensor* found = named(file, tensor.name());
-    if (found == nullptr || tensor.has_reshape() || !item_shape(*found, batches).empty()) continue;
+    if (found == nullptr || found->any_rank || tensor.has_reshape()) continue;
+    if (!item_shape(*found, batches).empty()) continue;
     const bool one =
         tensor.dims_size() > 0 && std::all_of(tensor.dims().begin(), tensor.dims().end(),
                                               [](int64_t dim) { return dim == 1; });
@@ -179,28 +223,49 @@ absl::StatusOr<ModelConfig> complete_model_config(ModelConfig config, const File
   config.set_platform("onnxruntime_onnx");
   config.set_backend("onnxruntime");
   if (!config.has_max_batch_size()) {
-    const bool batches = has_free_batch_dimension(file) && !declared_without_batch(config, file);
+    const bool batches = has_free_batch_dimension(file) && !declared_without_batch(config, file) &&
+                         !declares_defaults(config, file);
     config.set_max_batch_size(batches ? static_cast<int32_t>(default_max_batch) : 0);
   }
   const bool batches = config.max_batch_size() > 0;
   RETURN_IF_ERROR(check_unique(config.input(), "input"));
   RETURN_IF_ERROR(check_unique(config.output(), "output"));
+  fill_entries(*config.mutable_input(), batches, file.inputs);
+  fill_entries(*config.mutable_input(), false, file.defaults);
+  fill_entries(*config.mutable_output(), batches, file.outputs);
   let_ones_be_scalars(*config.mutable_input(), batches, file.inputs);
   let_ones_be_scalars(*config.mutable_output(), batches, file.outputs);
   for (const auto& input : config.input()) {
-    RETURN_IF_ERROR(check_tensor(input, "input", batches, file.inputs));
+    RETURN_IF_ERROR(check_tensor(input, "input", batches, file.inputs, file.defaults));
   }
   for (const auto& output : config.output()) {
     RETURN_IF_ERROR(check_tensor(output, "output", batches, file.outputs));
   }
   add_missing(*config.mutable_input(), batches, file.inputs);
   if (config.output().empty()) add_missing(*config.mutable_output(), batches, file.outputs);
-  for (const auto& input : config.input()) {
-    if (batches && named(file.inputs, input.name())->shape.empty()) {
+  if (batches) {
+    RETURN_IF_ERROR(check_leads(config.input(), "input", file.inputs));
+    RETURN_IF_ERROR(check_leads(config.output(), "output", file.outputs));
+  }
+  for (auto& input : *config.mutable_input()) {
+    const FileTensor* found = named(file.inputs, input.name());
+    input.set_optional(found == nullptr);
+    if (batches && found != nullptr && found->shape.empty() && !found->any_rank) {
       return invalid("max_batch_size is set, but input '{}' is a scalar", input.name());
+    }
+    if (batches && found == nullptr) {
+      return invalid(
+          "max_batch_size is set, but input '{}' replaces an initializer, which all items of a "
+          "batch share",
+          input.name());
     }
   }
   return config;
+}
+
+void lower_max_batch(ModelConfig& config, uint32_t most) {
+  if (config.max_batch_size() < 1) return;
+  config.set_max_batch_size(std::min(config.max_batch_size(), static_cast<int32_t>(most)));
 }
 
 }  // namespace fermata

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "base/status.h"
 
@@ -43,6 +44,41 @@ TensorSpec spec_of(const auto& tensor) {
   return spec;
 }
 
+const FileTensor* named(const std::vector<FileTensor>& tensors, const std::string& name) {
+  const auto it = std::find_if(tensors.begin(), tensors.end(),
+                               [&name](const FileTensor& tensor) { return tensor.name == name; });
+  return it == tensors.end() ? nullptr : &*it;
+}
+
+void add_file(const FileTensor* file, bool batches, TensorSpec& spec) {
+  if (file == nullptr || spec.dims != spec.model_dims) return;
+  spec.any_rank = file->any_rank && spec.dims.empty();
+  if (file->any_rank || file->symbols.size() != spec.dims.size() + (batches ? 1 : 0)) return;
+  spec.symbols.assign(file->symbols.begin() + (batches ? 1 : 0), file->symbols.end());
+}
+
+// Names of a dimension that no other free dimension has tell nothing; "?" and "None" are what
+// exporters write where they know no name.
+void keep_shared_symbols(std::vector<TensorSpec>& inputs) {
+  std::map<std::string, int> uses;
+  for (TensorSpec& input : inputs) {
+    for (size_t d = 0; d < input.symbols.size(); ++d) {
+      std::string& symbol = input.symbols[d];
+      if (input.dims[d] != -1 || symbol == "?" || symbol == "None") symbol.clear();
+      if (!symbol.empty()) ++uses[symbol];
+    }
+  }
+  for (TensorSpec& input : inputs) {
+    for (std::string& symbol : input.symbols) {
+      if (uses[symbol] < 2) symbol.clear();
+    }
+    if (std::all_of(input.symbols.begin(), input.symbols.end(),
+                    [](const std::string& symbol) { return symbol.empty(); })) {
+      input.symbols.clear();
+    }
+  }
+}
+
 }  // namespace
 
 inference::DataType to_proto(DataType type) { return kProtoTypes[static_cast<size_t>(type)]; }
@@ -74,7 +110,7 @@ absl::StatusOr<inference::ModelConfig> parse_model_config(std::string_view text,
   return config;
 }
 
-Signature signature_of(const inference::ModelConfig& config) {
+Signature signature_of(const inference::ModelConfig& config, const FileSignature& file) {
   Signature signature;
   signature.batches = config.max_batch_size() > 0;
   signature.max_batch = static_cast<uint32_t>(std::max(1, config.max_batch_size()));
@@ -83,6 +119,14 @@ Signature signature_of(const inference::ModelConfig& config) {
     signature.inputs.back().optional = input.optional();
   }
   for (const auto& output : config.output()) signature.outputs.push_back(spec_of(output));
+  for (TensorSpec& input : signature.inputs) {
+    add_file(named(file.inputs, input.name), signature.batches, input);
+  }
+  for (TensorSpec& output : signature.outputs) {
+    add_file(named(file.outputs, output.name), signature.batches, output);
+    output.symbols.clear();
+  }
+  keep_shared_symbols(signature.inputs);
   return signature;
 }
 

@@ -19,9 +19,11 @@ struct FileTensor {
   DataType datatype = DataType::kFp32;
   Shape shape;
   std::vector<std::string> symbols;
+  bool any_rank = false;  // it does not say how many dimensions there are
 };
 struct FileSignature {
   std::vector<FileTensor> inputs, outputs;
+  std::vector<FileTensor> defaults;  // may be given too: initializers that an input replaces
 };
 
 // Parses a config.pbtxt, or a ModelConfig as JSON if the text starts with '{'.
@@ -34,16 +36,21 @@ absl::StatusOr<inference::ModelConfig> parse_model_config(std::string_view text,
 absl::Status check_kind(const inference::ModelConfig& config, std::string_view model);
 
 // Fills in what the configuration leaves open (name, platform, tensors, and, where it
-// does not name max_batch_size, whether the model batches: every input and output
-// leads with a free dimension of one name) and checks what it does say against the
-// file. Errors name the field, what stands there and what the file has.
+// does not name max_batch_size, whether the model may batch: all leads with a free dimension,
+// that of the inputs of one name) and checks what it does say against the file. Inputs with a
+// default are optional, and not there unless they are declared. Errors name the field, what stands
+// there and what the file has.
 absl::StatusOr<inference::ModelConfig> complete_model_config(inference::ModelConfig config,
                                                              const FileSignature& file,
                                                              std::string_view model,
                                                              uint32_t default_max_batch);
 
-// `config` is complete.
-Signature signature_of(const inference::ModelConfig& config);
+// Of a model that batches.
+void lower_max_batch(inference::ModelConfig& config, uint32_t most);
+
+// `config` is complete. What it cannot say, that a rank is open or that free dimensions have one
+// name, is the file's.
+Signature signature_of(const inference::ModelConfig& config, const FileSignature& file = {});
 
 inference::DataType to_proto(DataType type);
 // None of TYPE_INVALID.

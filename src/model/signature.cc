@@ -32,15 +32,21 @@ const TensorSpec* Signature::input(std::string_view name) const { return named(i
 const TensorSpec* Signature::output(std::string_view name) const { return named(outputs, name); }
 
 Shape Signature::wire_shape(const TensorSpec& spec) const {
-  Shape shape = spec.dims;
+  Shape shape = spec.any_rank ? Shape{-1} : spec.dims;
   if (batches) shape.insert(shape.begin(), -1);
   return shape;
 }
 
 bool Signature::fixed_shape() const {
   return std::all_of(inputs.begin(), inputs.end(), [](const TensorSpec& spec) {
-    return !spec.optional && std::find(spec.dims.begin(), spec.dims.end(), -1) == spec.dims.end();
+    return !spec.optional && !spec.any_rank &&
+           std::find(spec.dims.begin(), spec.dims.end(), -1) == spec.dims.end();
   });
+}
+
+bool Signature::has_symbols() const {
+  return std::any_of(inputs.begin(), inputs.end(),
+                     [](const TensorSpec& spec) { return !spec.symbols.empty(); });
 }
 
 uint64_t element_count(const Shape& shape) {

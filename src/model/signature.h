@@ -20,6 +20,10 @@ struct TensorSpec {
   Shape dims;
   Shape model_dims;  // what the model file has, where the configuration reshapes; else dims
   bool optional = false;
+  bool any_rank = false;  // any shape fits; of a model that batches, any behind the items
+  // Of free dimensions that other inputs have too, names: those of one name are equal. Empty, or
+  // one a dimension, "" where it has none.
+  std::vector<std::string> symbols;
 
   // `item` matches dims; the same with the free dimensions of model_dims filled in
   // their order.
@@ -38,6 +42,7 @@ struct Signature {
   Shape wire_shape(const TensorSpec& spec) const;
   // No dimension of any input is free: one shape per item.
   bool fixed_shape() const;
+  bool has_symbols() const;  // some inputs have free dimensions that must be equal
 };
 
 // What a zero takes on the wire: of BYTES the four of an empty string's length.

@@ -48,10 +48,54 @@ TEST(ModelConfig, WithoutAFreeLeadingDimensionEverywhereNothingIsBatched) {
   EXPECT_EQ(signature_of(*config).inputs[0].dims, (Shape{-1, 3, -1}));
 }
 
-TEST(ModelConfig, LeadingDimensionsOfDifferentNamesAreNoBatch) {
+TEST(ModelConfig, LeadingDimensionsOfInputsOfDifferentNamesAreNoBatch) {
   FileSignature file = batched();
-  file.outputs[0].symbols[0] = "detections";
+  file.outputs[0].symbols[0] = "Negx_dim_0";  // as an exporter names it
+  EXPECT_EQ(complete("", file)->max_batch_size(), 64);
+  file.inputs.push_back({"z", DataType::kFp32, {-1}, {"queries"}});
   EXPECT_EQ(complete("", file)->max_batch_size(), 0);
+}
+
+TEST(ModelConfig, AnInputWithoutARankTakesWhatIsDeclaredOrAnything) {
+  FileSignature file{{{"x", DataType::kFp32, {}, {}}}, {{"y", DataType::kFp32, {}, {}}}};
+  file.inputs[0].any_rank = file.outputs[0].any_rank = true;
+  const auto open = complete("", file);
+  ASSERT_TRUE(open.ok()) << open.status();
+  EXPECT_EQ(open->max_batch_size(), 0);
+  EXPECT_TRUE(signature_of(*open, file).inputs[0].any_rank);
+  EXPECT_FALSE(signature_of(*open, file).fixed_shape());
+  const auto declared =
+      complete("max_batch_size: 4 input { name: 'x' data_type: TYPE_FP32 dims: [ 2 ] }", file);
+  ASSERT_TRUE(declared.ok()) << declared.status();
+  EXPECT_FALSE(signature_of(*declared, file).inputs[0].any_rank);
+  EXPECT_EQ(signature_of(*declared, file).inputs[0].dims, Shape{2});
+}
+
+TEST(ModelConfig, AnInitializerThatAnInputReplacesIsThereWhereItIsDeclared) {
+  FileSignature file = batched();
+  file.defaults = {{"factor", DataType::kFp32, {1}, {""}}};
+  EXPECT_EQ(complete("", file)->input_size(), 1);
+  const auto config = complete("input { name: 'factor' data_type: TYPE_FP32 dims: [ 1 ] }", file);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->max_batch_size(), 0);
+  const Signature signature = signature_of(*config, file);
+  EXPECT_TRUE(signature.input("factor")->optional);
+  EXPECT_FALSE(signature.input("x")->optional);
+  EXPECT_THAT(says(complete("max_batch_size: 4 input { name: 'factor' data_type: TYPE_FP32 "
+                            "dims: [ 1 ] }",
+                            file)),
+              HasSubstr("'factor'"));
+}
+
+TEST(ModelConfig, OnlyNamesThatInputsShareSayThatDimensionsAreEqual) {
+  FileSignature file = batched();
+  EXPECT_FALSE(signature_of(*complete("", file), file).has_symbols());  // "width" is there once
+  file.inputs.push_back({"z", DataType::kFp32, {-1, -1}, {"n", "width"}});
+  const Signature signature = signature_of(*complete("", file), file);
+  EXPECT_EQ(signature.inputs[0].symbols, (std::vector<std::string>{"", "width"}));
+  EXPECT_EQ(signature.inputs[1].symbols, std::vector<std::string>{"width"});
+  for (FileTensor& input : file.inputs) input.symbols.back() = "?";
+  EXPECT_FALSE(signature_of(*complete("", file), file).has_symbols());
 }
 
 TEST(ModelConfig, AnExplicitZeroAndFullShapesMeanNoBatch) {
@@ -66,6 +110,24 @@ TEST(ModelConfig, WhatIsDeclaredNarrowsTheFile) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_TRUE(signature_of(*config).fixed_shape());
   EXPECT_EQ(config->output_size(), 1);
+}
+
+TEST(ModelConfig, AnEntryMayLeaveOutWhatTheFileSays) {
+  for (const char* text :
+       {"output { name: 'y' label_filename: 'l.txt' }", "output { name: 'y' }",
+        "input { name: 'x' dims: [ 3, -1 ] }", "input { name: 'x' data_type: TYPE_FP32 }",
+        "input { name: 'x' format: FORMAT_NONE } output { name: 'y' dims: [ 10 ] }"}) {
+    const auto config = complete(std::string("max_batch_size: 8 ") + text);
+    ASSERT_TRUE(config.ok()) << text << config.status();
+    const Signature signature = signature_of(*config);
+    EXPECT_EQ(signature.inputs[0].datatype, DataType::kFp32) << text;
+    EXPECT_EQ(signature.inputs[0].dims, (Shape{3, -1})) << text;
+    EXPECT_EQ(signature.outputs[0].datatype, DataType::kInt64) << text;
+    EXPECT_EQ(signature.outputs[0].dims, (Shape{10})) << text;
+  }
+  EXPECT_EQ(complete("output { name: 'y' }")->max_batch_size(), 64);
+  EXPECT_EQ(signature_of(*complete("max_batch_size: 0 input { name: 'x' }")).inputs[0].dims,
+            (Shape{-1, 3, -1}));
 }
 
 TEST(ModelConfig, ReshapesKeepTheFreeDimension) {
@@ -147,10 +209,15 @@ TEST(ModelConfig, ErrorsSayWhereAndWhat) {
   EXPECT_THAT(says(complete("ensemble_scheduling { }")), HasSubstr("ensemble_scheduling"));
   FileSignature fixed = batched();
   fixed.inputs[0].shape = {1, 3, 5};
-  EXPECT_THAT(
-      says(complete("max_batch_size: 2 input { name: 'x' data_type: TYPE_FP32 dims: [3, 5] }",
-                    fixed)),
-      HasSubstr("its first dimension must be free"));
+  for (const char* text :
+       {"max_batch_size: 2 input { name: 'x' data_type: TYPE_FP32 dims: [3, 5] }",
+        "max_batch_size: 2"}) {
+    EXPECT_THAT(says(complete(text, fixed)), HasSubstr("its first dimension must be free"));
+  }
+  fixed = batched();
+  fixed.outputs[0].shape = {1, 10};
+  EXPECT_THAT(says(complete("max_batch_size: 2", fixed)),
+              HasSubstr("output 'y' has shape [1,10] in the model"));
 }
 
 }  // namespace

@@ -83,13 +83,15 @@ struct OrtApi {
   OrtUnused to_30[4];
   OrtStatus* (*SessionGetInputCount)(const OrtSession*, size_t*);
   OrtStatus* (*SessionGetOutputCount)(const OrtSession*, size_t*);
-  OrtUnused to_33[1];
+  OrtStatus* (*SessionGetOverridableInitializerCount)(const OrtSession*, size_t*);
   OrtStatus* (*SessionGetInputTypeInfo)(const OrtSession*, size_t index, OrtTypeInfo**);
   OrtStatus* (*SessionGetOutputTypeInfo)(const OrtSession*, size_t index, OrtTypeInfo**);
-  OrtUnused to_36[1];
+  OrtStatus* (*SessionGetOverridableInitializerTypeInfo)(const OrtSession*, size_t index,
+                                                         OrtTypeInfo**);
   OrtStatus* (*SessionGetInputName)(const OrtSession*, size_t index, OrtAllocator*, char**);
   OrtStatus* (*SessionGetOutputName)(const OrtSession*, size_t index, OrtAllocator*, char**);
-  OrtUnused to_39[1];
+  OrtStatus* (*SessionGetOverridableInitializerName)(const OrtSession*, size_t index, OrtAllocator*,
+                                                     char**);
   OrtStatus* (*CreateRunOptions)(OrtRunOptions**);
   OrtUnused to_46[6];
   OrtStatus* (*RunOptionsSetTerminate)(OrtRunOptions*);

@@ -5,8 +5,10 @@
 #include <array>
 #include <string_view>
 
+#include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "engine/execute/divide_trap.h"
+#include "engine/execute/onnx_file.h"
 #include "engine/execute/onnx_value.h"
 
 namespace fermata::engine {
@@ -97,6 +99,19 @@ absl::StatusOr<std::vector<FileTensor>> read_tensors(const OrtSession* session,
   return tensors;
 }
 
+void find_any_ranks(const std::string& file, FileSignature& signature) {
+  const auto scalar = [](const FileTensor& tensor) { return tensor.shape.empty(); };
+  if (absl::c_none_of(signature.inputs, scalar) && absl::c_none_of(signature.outputs, scalar)) {
+    return;
+  }
+  const std::set<std::string> without = tensors_without_shape(file);
+  for (auto* tensors : {&signature.inputs, &signature.outputs}) {
+    for (FileTensor& tensor : *tensors) {
+      tensor.any_rank = tensor.shape.empty() && without.contains(tensor.name);
+    }
+  }
+}
+
 }  // namespace
 
 absl::Status check_provider(const OnnxOptions& options) {
@@ -130,7 +145,12 @@ absl::StatusOr<std::shared_ptr<OnnxModel>> OnnxModel::load(const std::string& fi
   auto outputs = read_tensors(session, "output", ort().SessionGetOutputCount,
                               ort().SessionGetOutputName, ort().SessionGetOutputTypeInfo);
   if (!outputs.ok()) return invalid("{}: {}", file, message(outputs.status()));
+  auto defaults = read_tensors(session, "initializer", ort().SessionGetOverridableInitializerCount,
+                               ort().SessionGetOverridableInitializerName,
+                               ort().SessionGetOverridableInitializerTypeInfo);
   model->signature_ = {*std::move(inputs), *std::move(outputs)};
+  if (defaults.ok()) model->signature_.defaults = *std::move(defaults);
+  find_any_ranks(file, model->signature_);
   return model;
 }
 

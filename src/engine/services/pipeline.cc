@@ -260,6 +260,7 @@ class Maker {
     TensorSpec spec = wanted;
     spec.name = tensor;
     spec.model_dims = spec.dims;
+    spec.symbols.clear();  // another stage may mean something else by them
     seen.inputs.push_back(std::move(spec));
     if (made_->stages[s].batches) {
       seen.max_batch = std::max(seen.max_batch, signature(s).max_batch);
