@@ -138,7 +138,7 @@ TEST_F(Check, SaysWhatIsReadAndNotFollowed) {
   EXPECT_THAT(report.findings, IsEmpty());
   EXPECT_THAT(report.notes,
               ElementsAre(HasSubstr("model 'digits': dynamic_batching.priority_levels"),
-                          HasSubstr("KIND_GPU"), HasSubstr("response_cache")));
+                          HasSubstr("response_cache"), HasSubstr("KIND_GPU")));
 }
 
 TEST_F(Check, SaysThatTheRepositoryIsMissing) {
