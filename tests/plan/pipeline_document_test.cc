@@ -74,6 +74,20 @@ TEST(PipelineDocument, AProblemIsWrittenAsItReads) {
   }
 }
 
+// The most of all that a document may ask for.
+TEST(PipelineDocument, MoreReplicasThanCanBeCountedAreInfeasible) {
+  const auto problem = parsed_pipeline(R"(
+    {"rate_rps": 1e9, "sla_ms": 1e9, "alpha": 1, "beta": 1, "batch_sizes": [1], "stages": [
+      {"name": "a", "items": 1e6, "variants": [{"name": "m", "accuracy": 1, "latency_ms": {"table": {"1": 1e8}}}]}]})");
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  const Json result = write_pipeline_plan(*problem, plan_pipeline(*problem));
+  EXPECT_FALSE(result.at("feasible").get<bool>());
+  EXPECT_EQ(result.at("binding"), "max_replicas");
+  EXPECT_NE(result.at("reason").get<std::string>().find("of at most 1000000000"),
+            std::string::npos);
+  EXPECT_FALSE(result.contains("stages"));
+}
+
 TEST(PipelineDocument, InfeasibleNamesTheLimit) {
   const auto problem = parsed_pipeline(replaced(kPipelineExample, "600.0", "79"));
   EXPECT_EQ(answer(*problem), R"({"feasible":false,"binding":"sla_ms",)"

@@ -231,6 +231,46 @@ TEST(PipelinePlanner, NamesTheLimitThatCannotBeKept) {
   EXPECT_EQ(binding([](auto& p) { p.batch_sizes = {16}; }), PipelineLimit::kBatchSizes);
 }
 
+// A count of replicas is one that any code can hold, or nothing keeps the limits.
+TEST(PipelinePlanner, NoStageHasMoreReplicasThanCanBeCounted) {
+  PipelineProblem p{.rate_rps = 1e9, .sla_ms = 1e9, .alpha = 1};
+  p.stages = {{.name = "s", .items = 1e6, .variants = {{"v", 1, 1, TableLatency{{{1, 1e8}}}}}}};
+  p.batch_sizes = {1};
+  EXPECT_EQ(plan_pipeline(p).binding, PipelineLimit::kReplicas);
+  p.stages[0].items = 9e-6;
+  const PipelinePlan plan = plan_pipeline(p);
+  ASSERT_TRUE(plan.feasible) << plan.reason;
+  EXPECT_EQ(plan.stages[0].replicas, 9e8);
+}
+
+// Whether something keeps the limits once one of them is gone.
+bool helps_to_lift(PipelineProblem p, PipelineLimit limit) {
+  if (limit == PipelineLimit::kSla) p.sla_ms = 1e12;
+  if (limit == PipelineLimit::kCost) p.max_cost = 1e12;
+  if (limit == PipelineLimit::kReplicas) p.max_replicas = 1e12;
+  return BruteForce(p).best().has_value();
+}
+
+TEST(PipelinePlanner, TheLimitThatItNamesBinds) {
+  int infeasible = 0, several = 0;
+  for (uint64_t seed = 0; seed < 400; ++seed) {
+    PipelineProblem p = random_problem(seed, 1 + seed % 3, seed % 2 == 0);
+    p.sla_ms /= 3;
+    if (seed % 2 == 0) p.max_cost = 6;
+    const PipelinePlan plan = plan_pipeline(p);
+    if (plan.feasible) continue;
+    ++infeasible;
+    if (helps_to_lift(p, plan.binding)) continue;
+    ++several;
+    for (const auto limit : {PipelineLimit::kSla, PipelineLimit::kCost, PipelineLimit::kReplicas}) {
+      EXPECT_FALSE(helps_to_lift(p, limit)) << seed << ": " << plan.reason;
+    }
+    EXPECT_NE(plan.reason.find("other limits"), std::string::npos) << plan.reason;
+  }
+  EXPECT_GT(infeasible, 100);
+  EXPECT_GT(several, 10);
+}
+
 // A core runs one item in 20 ms or eight in 25, which is 320 a second and no more.
 TEST(PipelinePlanner, WhereTheRateIsTooHighItCarriesMost) {
   PipelineProblem p{.rate_rps = 330, .sla_ms = 500, .alpha = 1, .beta = 1, .max_cost = 1};

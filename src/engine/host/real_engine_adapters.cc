@@ -85,7 +85,8 @@ void RealEngine::adapt(Adapter& adapter, const std::shared_ptr<const Pipeline>& 
   Replicas::Plan wanted;
   for (const PipelineStatistics::Stage& stage : adapter.statistics().stages) {
     wanted[stage_route(stage_route(adapter.service(), stage.name), stage.variant)] = {
-        static_cast<uint32_t>(stage.replicas), stage.batch};
+        static_cast<uint32_t>(std::min(stage.replicas, plan::PipelineProblem::kMostReplicas)),
+        stage.batch};
   }
   replicas_->follow(adapter.service(), wanted, plan);
 }

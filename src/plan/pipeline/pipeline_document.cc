@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -189,7 +190,7 @@ PipelineProblem read_pipeline_at(Reader root, std::optional<double> rate_rps) {
   p.delta = fields["delta"].between(0, kLargestWeight, 1e-6);
   p.accuracy = static_cast<PipelineAccuracy>(fields["accuracy"].choice({"pas", "pas-prime"}, 0));
   p.batch_sizes = read_pipeline_batch_sizes(fields["batch_sizes"]);
-  p.max_replicas = fields["max_replicas"].positive(p.max_replicas);
+  p.max_replicas = std::min(fields["max_replicas"].positive(p.max_replicas), p.max_replicas);
   p.max_cost = fields["max_cost"].positive(p.max_cost);
   p.max_steps = static_cast<uint64_t>(
       fields["max_steps"].integer(1, kMostPipelineSteps, PipelineProblem::kDefaultSteps));
@@ -214,7 +215,8 @@ Json write_pipeline_problem(const PipelineProblem& problem) {
               {"accuracy", problem.accuracy == PipelineAccuracy::kPas ? "pas" : "pas-prime"},
               {"batch_sizes", problem.batch_sizes}};
   if (problem.filling_rps > 0) out["filling_rps"] = problem.filling_rps;
-  if (std::isfinite(problem.max_replicas)) out["max_replicas"] = problem.max_replicas;
+  if (problem.max_replicas < PipelineProblem::kMostReplicas)
+    out["max_replicas"] = problem.max_replicas;
   if (std::isfinite(problem.max_cost)) out["max_cost"] = problem.max_cost;
   out["max_steps"] = problem.max_steps;
   for (const PipelineStage& stage : problem.stages) {

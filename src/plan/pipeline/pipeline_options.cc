@@ -208,8 +208,9 @@ PipelinePlan infeasible(const PipelineProblem& problem) {
     const auto within = within_replicas(problem, stage, all);
     if (within.empty()) {
       return bound_by(PipelineLimit::kReplicas,
-                      fmt::format("{} needs at least {} replicas", stage.name,
-                                  least(all, &StageOption::replicas)));
+                      fmt::format("{} needs at least {} replicas, of at most {}", stage.name,
+                                  least(all, &StageOption::replicas),
+                                  std::min(problem.max_replicas, stage.max_replicas)));
     }
     fastest.push_back(least(all, &StageOption::ms));
     scaled_fastest.push_back(least(within, &StageOption::ms));

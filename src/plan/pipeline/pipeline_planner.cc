@@ -244,6 +244,32 @@ void PipelineSearch::finish(const Level& last) {
   }
 }
 
+PipelineProblem without(PipelineProblem problem, PipelineLimit limit) {
+  constexpr double kNone = std::numeric_limits<double>::infinity();
+  problem.alpha = problem.beta = problem.delta = 0;  // any plan will do
+  if (limit == PipelineLimit::kSla) problem.sla_ms = std::numeric_limits<double>::max() / 4;
+  if (limit == PipelineLimit::kCost) problem.max_cost = kNone;
+  if (limit == PipelineLimit::kReplicas) {
+    problem.max_replicas = kNone;
+    for (PipelineStage& stage : problem.stages) stage.max_replicas = kNone;
+  }
+  return problem;
+}
+
+// The limit that `plan` names binds if something keeps the others without it; else one of which
+// that is true, if there is one.
+void find_binding(const PipelineProblem& problem, PipelinePlan& plan) {
+  if (plan.binding == PipelineLimit::kBatchSizes) return;
+  for (const PipelineLimit limit :
+       {plan.binding, PipelineLimit::kSla, PipelineLimit::kReplicas, PipelineLimit::kCost}) {
+    if (!PipelineSearch(without(problem, limit)).run().feasible) continue;
+    if (limit != plan.binding) plan.reason = "without it something keeps all other limits";
+    plan.binding = limit;
+    return;
+  }
+  plan.reason += "; other limits cannot be kept either";
+}
+
 // Between two rates at which some replica would be full, as many replicas are needed everywhere
 // and batches fill the faster the higher the rate: the last of them is the best. The highest such
 // rate below this one, or the `first` of all; 0: there is none.
@@ -302,6 +328,7 @@ double rate_bound(PipelineProblem problem, double least, SharedSteps& steps) {
 PipelinePlan plan_pipeline(const PipelineProblem& problem) {
   PipelineSearch search(problem);
   PipelinePlan plan = search.run();
+  if (!plan.feasible && plan.exact) find_binding(problem, plan);
   plan.steps = search.steps();
   return plan;
 }

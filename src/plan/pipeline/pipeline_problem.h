@@ -32,7 +32,8 @@ struct PipelineStage {
 enum class PipelineAccuracy : uint8_t { kPas, kPasPrime };
 
 struct PipelineProblem {
-  static constexpr uint64_t kDefaultSteps = 20'000'000;  // about a second
+  static constexpr uint64_t kDefaultSteps = 2'000'000;  // about a tenth of a second
+  static constexpr double kMostReplicas = 1e9;          // of a stage: counts that any code can hold
 
   double rate_rps = 0;  // above 0
   // Batches fill as they would at this rate; 0: at rate_rps. A bound on what any lower rate allows.
@@ -41,8 +42,8 @@ struct PipelineProblem {
   double alpha = 0, beta = 0, delta = 0;
   PipelineAccuracy accuracy = PipelineAccuracy::kPas;
   std::vector<uint32_t> batch_sizes = {1, 2, 4, 8, 16, 32, 64};
-  double max_replicas = std::numeric_limits<double>::infinity();  // of each stage
-  double max_cost = std::numeric_limits<double>::infinity();      // of all
+  double max_replicas = kMostReplicas;                        // of each stage
+  double max_cost = std::numeric_limits<double>::infinity();  // of all
   uint64_t max_steps = kDefaultSteps;
   std::vector<PipelineStage> stages;  // without cycles
 };

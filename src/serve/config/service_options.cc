@@ -220,7 +220,8 @@ engine::AdapterOptions adapter_options(Reader reader, operators::Resolve resolve
   plan::read_pipeline_adapter_limits(fields, limits);
   limits.accuracy =
       static_cast<plan::PipelineAccuracy>(fields["accuracy"].choice({"pas", "pas-prime"}, 0));
-  limits.max_replicas = fields["max_replicas"].positive(limits.max_replicas);
+  limits.max_replicas =
+      std::min(fields["max_replicas"].positive(limits.max_replicas), limits.max_replicas);
   limits.max_cost = fields["max_cost"].positive(limits.max_cost);
   options.dedicated = fields["replicas"].choice({"shared", "dedicated"}, 0) == 1;
   if (options.dedicated && limits.max_replicas < 1) {
