@@ -39,6 +39,13 @@ Exit run_streams(const std::string& file) {
   std::cerr << fmt::format("mapped {} of {} clients to {} workers in {:.2f} ms\n", plan.served,
                            problem->clients.size(), problem->workers,
                            (monotonic_now() - start).millis());
+  for (const plan::StreamVariant& variant : problem->variants) {
+    if (!variant.raised) continue;
+    std::cerr << fmt::format(
+        "{}: a larger batch takes less than a smaller one; it was planned with the time of the "
+        "smaller one\n",
+        variant.name);
+  }
   std::cout << write_json(plan::write_stream_plan(*problem, plan));
   return kDone;
 }

@@ -115,6 +115,69 @@ TEST(Streams, TheSearchComesNearTheOptimum) {
   EXPECT_GE(worst, 0.99);
 }
 
+// More clients than workers carry, of rates that have nothing in common.
+TEST(Streams, TheSearchServesAsManyAsThereIsRoomFor) {
+  Random random(14);
+  double sum = 0;
+  constexpr int kProblems = 30;
+  for (int i = 0; i < kProblems; ++i) {
+    const auto workers = static_cast<uint32_t>(1 + random.below(3));
+    StreamProblem p = random_stream_problem(random, workers, 5, 15);
+    for (StreamClient& c : p.clients) c.rate_rps = 2 + 40 * random.uniform();
+    const StreamPlan optimum = plan_by(p, StreamSolver::kExact);
+    ASSERT_TRUE(optimum.exact);
+    p.max_steps = 1;  // too few for the optimum
+    const StreamPlan found = plan_by(p, StreamSolver::kExact);
+    ASSERT_FALSE(found.exact);
+    EXPECT_EQ(found.served, optimum.served) << i;
+    const double ratio = optimum.objective > 0 ? found.objective / optimum.objective : 1;
+    EXPECT_GE(ratio, 0.95) << i;
+    sum += ratio;
+  }
+  EXPECT_GE(sum / kProblems, 0.99);
+}
+
+// Whoever shares the workers: a client that sends less leaves nobody more without a worker, and
+// alone it is served at any rate below one at which it is.
+TEST(Streams, ALowerRateIsServedNoWorse) {
+  int fewer_rates = 0;
+  for (uint64_t seed = 0; seed < 150; ++seed) {
+    Random random(seed);
+    const auto workers = static_cast<uint32_t>(1 + random.below(3));
+    const auto clients = static_cast<uint32_t>(1 + random.below(8));
+    StreamProblem p = random_stream_problem(random, workers, 3, clients);
+    const uint32_t served = plan_by(p, StreamSolver::kBest).served;
+    StreamClient& client = p.clients[random.below(p.clients.size())];
+    const double rate = client.rate_rps;
+    StreamProblem alone = p;
+    alone.clients = {client};
+    const uint32_t served_alone = plan_by(alone, StreamSolver::kBest).served;
+    for (const double share : {0.9, 0.5, 0.25, 0.01}) {
+      client.rate_rps = alone.clients[0].rate_rps = rate * share;
+      EXPECT_GE(plan_by(p, StreamSolver::kBest).served, served) << seed << " " << share;
+      EXPECT_GE(plan_by(alone, StreamSolver::kBest).served, served_alone) << seed << " " << share;
+      ++fewer_rates;
+    }
+  }
+  EXPECT_EQ(fewer_rates, 600);
+}
+
+TEST(Streams, ManyWorkersAreNoWorseThanThePublishedAnnealing) {
+  Random random(15);
+  for (int i = 0; i < 6; ++i) {
+    StreamProblem p = random_stream_problem(random, 16, 8, 96);
+    for (StreamClient& c : p.clients) {
+      c.rate_rps = 3 + 12 * random.uniform();
+      c.slo_ms = 120 + 200 * random.uniform();
+    }
+    const StreamPlan annealed = plan_by(p, StreamSolver::kAnnealing),
+                     best = plan_by(p, StreamSolver::kBest);
+    EXPECT_GE(best.served, annealed.served);
+    if (best.served > annealed.served) continue;
+    EXPECT_GE(best.objective, annealed.objective - 1e-9);
+  }
+}
+
 // Who waits for less than a batch may go with larger ones although the network leaves it less.
 TEST(Streams, ClientsThatWaitForPartsOfBatchesAreNotPlannedBeyondWhatWorkersCarry) {
   Random random(12);
@@ -287,6 +350,18 @@ TEST(StreamDocument, TheContractsExample) {
             R"({"objective":4.050000000000001,"mean_accuracy":0.2700000000000001,"served":1,)"
             R"("exact":true,"unmapped":[],"workers":[{"worker":0,"variant":"yolov4-128",)"
             R"("batch":1,"clients":["c1"]}]})");
+}
+
+TEST(StreamDocument, SaysWhichLatenciesWereRaised) {
+  std::string text(kContract);
+  const std::string_view table = "\"2\": 26.0";
+  text.replace(text.find(table), table.size(), "\"2\": 19.0, \"4\": 30.0");
+  const auto problem = parsed_streams(text);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  const Json result = write_stream_plan(*problem, plan_streams(*problem));
+  EXPECT_EQ(result.at("raised_latencies"), Json({"yolov4-128"}));
+  EXPECT_EQ(result.at("exact"), false);
+  EXPECT_EQ(result.at("served"), 1);
 }
 
 TEST(StreamDocument, AProblemIsWrittenAsItReads) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/container/flat_hash_map.h"
+#include "model/latency_at.h"
 #include "model/latency_document.h"
 #include "plan/document_parts.h"
 
@@ -21,6 +22,13 @@ std::vector<Reader> limited(Reader list, size_t least, size_t most) {
   std::vector<Reader> values = list.list(least);
   if (values.size() > most) list.fail(fmt::format("at most {}", most));
   return values;
+}
+
+bool decreases(const LatencyModel& model, uint32_t max_batch) {
+  for (uint32_t b = 2; b <= max_batch; ++b) {
+    if (latency_ms(model, b) < latency_ms(model, b - 1)) return true;
+  }
+  return false;
 }
 
 StreamVariant read_stream_variant(Reader value, Names& taken) {
@@ -40,6 +48,7 @@ StreamVariant read_stream_variant(Reader value, Names& taken) {
   auto table = LatencyTable::make(model, static_cast<uint32_t>(batch));
   if (table.ok() && (**table)((*table)->max_batch()).millis() <= kLongestMs) {
     v.latency = *std::move(table);
+    v.raised = decreases(model, v.latency->max_batch());
   } else {
     latency.fail(fmt::format("0 to {} ms for every batch size", kLongestMs));
   }
@@ -171,6 +180,9 @@ Json write_stream_plan(const StreamProblem& problem, const StreamPlan& plan) {
   Json out = {{"objective", plan.objective},    {"mean_accuracy", plan.mean_accuracy},
               {"served", plan.served},          {"exact", plan.exact},
               {"unmapped", ids(plan.unmapped)}, {"workers", Json::array()}};
+  for (const StreamVariant& variant : problem.variants) {
+    if (variant.raised) out["raised_latencies"].push_back(variant.name);
+  }
   for (const StreamPlan::Worker& worker : plan.workers) {
     out["workers"].push_back({{"worker", worker.worker},
                               {"variant", problem.variants[worker.variant].name},

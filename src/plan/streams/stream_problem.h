@@ -24,6 +24,7 @@ struct StreamVariant {
   std::shared_ptr<const LatencyTable> latency;
   double delay_ms = 0;  // that an answer takes beside its worker
   std::string service;  // whose clients alone it may serve, where several services share workers
+  bool raised = false;  // some batch would take less than a smaller one, and counts as that
 };
 
 struct StreamClient {
@@ -69,7 +70,7 @@ struct StreamPlan {
   double objective = 0;      // accuracy * rate over the mapped clients (equation 2)
   double mean_accuracy = 0;  // the same over the rates of all clients
   uint32_t served = 0;
-  bool exact = false;  // the optimum, proven
+  bool exact = false;  // the optimum, proven, of the latencies as they were given
   std::vector<uint32_t> unmapped;
   std::vector<Worker> workers;  // by `worker`; who serves nobody is left out
 };
