@@ -13,7 +13,6 @@ namespace fermata::simulate {
 namespace {
 
 constexpr Duration kTick = Duration::nanos(1);
-constexpr double kBearablePenalty = 0.0201;  // what a short circuit may cost by being late
 
 double ms(Time t) { return (t - Time()).millis(); }
 
@@ -226,10 +225,8 @@ Findings check_deadlines(const Scenario& scenario, const Trace& trace) {
     if (all.at(request.key.index()).ensemble != nullptr) continue;
     const SimulatedVariants* a = all.at(request.key.index()).variants;
     if (a != nullptr && e.kind == TraceEvent::kTaken) continue;
-    const double bearable = a == nullptr ? 0 : kBearablePenalty;
-    const plan::Penalty step{plan::PenaltyShape::kStep};
-    const plan::Penalty& penalty = a == nullptr ? step : a->penalty;
-    if (penalty(request.deadline - request.arrival, e.end - request.arrival) > bearable) {
+    const bool may_be_late = a != nullptr && !a->penalty.depends_on_time();
+    if (!may_be_late && e.end > request.deadline) {
       found.push_back(fmt::format("request {} ends at {} ms, deadline {} ms", e.job.value(),
                                   ms(e.end), ms(request.deadline)));
     }

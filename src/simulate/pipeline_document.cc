@@ -23,7 +23,6 @@ void read_stage_variants(Reader value, const SimulatedPipeline& pipeline, Simula
   SimulatedVariants own;
   own.name = pipeline.name + "/" + stage.name;
   own.slo = pipeline.slo;
-  own.penalty = {plan::PenaltyShape::kStep};  // the request is late then
   own.share = 0;
   std::set<std::string> names;
   for (Reader entry : value.list(1)) {

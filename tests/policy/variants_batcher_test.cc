@@ -277,6 +277,24 @@ TEST(Variants, TakeLongWhereAnotherWorkerIsFreeInTime) {
   EXPECT_EQ(h.batch().items, 10u);
 }
 
+// A late answer costs little at first. Yet the evidence can answer on time, and does.
+TEST(Variants, AShortCircuitIsOnTimeHoweverLittleLatenessCosts) {
+  for (const plan::PenaltyShape shape :
+       {plan::PenaltyShape::kStep, plan::PenaltyShape::kLinear, plan::PenaltyShape::kSigmoid}) {
+    FermataHand h;
+    const KeyId app = h.service({h.variant(0, 5, 0.9, {0.95, 0.85}, 1)}, {shape}, 0.6);
+    h.arrive(h.key(0, 200, 1000, 1), 0, 1000);  // has the only worker
+    h.worker();
+    h.batch();
+    const Task task = h.arrive(app, 1, 50);
+    h.learned(task, {5, 0}, 2);
+    EXPECT_NEAR(h.wake_ms(), 51, 1e-3);
+    h.tick(51);
+    ASSERT_THAT(h.out.concluded, SizeIs(1));
+    EXPECT_EQ(h.out.concluded[0].task.job, task.job);
+  }
+}
+
 // At 60 the first is late, but a late answer is still of use. Whoever can be on time counts.
 TEST(Variants, AreAsUrgentAsThoseWhoCanStillBeOnTime) {
   for (const double slack_ms : {20.0, 60.0}) {

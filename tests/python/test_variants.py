@@ -21,11 +21,10 @@ output { name: "label" data_type: TYPE_INT64 dims: 1 }
 VARIANTS = {"fast": (1, [0.6, 0.9]), "slow": (400, [0.95, 0.95])}
 SERVICES = """
 services:
-  plain: {{kind: variants, variants: [fast, slow], penalty: step, slo_ms: 60000}}
+  plain: {{kind: variants, variants: [fast, slow], slo_ms: 60000}}
   seen:
     kind: variants
     variants: [slow]
-    penalty: step
     slo_ms: 60000
     evidence: {{features: features.npy, labels: labels.npy, k: 5}}
 """
@@ -129,6 +128,19 @@ def test_the_last_decisions_can_be_replayed(emulated):
                           capture_output=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["utility"] > 0
+
+
+def check(folder, text):
+    (folder / "fermata.yaml").write_text(text.format(models=folder / "models"))
+    return subprocess.run([FERMATA, "check", folder / "fermata.yaml"], text=True, capture_output=True)
+
+
+@pytest.mark.parametrize("penalty, said", [("step", None), ("sigmoid", "up to their whole budget"),
+                                           ("none", "however late")])
+def test_check_says_what_a_penalty_lets_happen(tmp_path, penalty, said):
+    write_repository(tmp_path)
+    text = check(tmp_path, CONFIG.replace("slo_ms", f"penalty: {penalty}, slo_ms", 1)).stderr
+    assert ("its penalty lets" in text) == (said is not None) and (said or "") in text
 
 
 def test_clients_see_one_model_with_the_variants_face(emulated):

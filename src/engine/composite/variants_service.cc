@@ -95,6 +95,15 @@ std::vector<double> frequencies(const estimate::LabelledPoints& points, double r
   return weights;
 }
 
+// What a penalty that is not `step` lets happen.
+std::string lets_happen(const plan::Penalty& penalty) {
+  return penalty.depends_on_time()
+             ? "its penalty lets requests be answered late, by up to their whole budget: `step` "
+               "rejects those that can no longer meet their deadline"
+             : "its penalty lets requests be answered however late: `step` rejects those that can "
+               "no longer meet their deadline";
+}
+
 }  // namespace
 
 policy::ServiceInfo VariantsService::info_for(const std::vector<KeyId>& keys) const {
@@ -131,6 +140,9 @@ absl::StatusOr<std::shared_ptr<const VariantsService>> make_variants_service(
   policy::VariantsInfo& info = service->info;
   info.name = options.name;
   info.penalty = options.variants->penalty;
+  std::vector<std::string>& notes = public_model->notes;
+  notes = {};  // those of the first variant are its own
+  if (info.penalty.shape != plan::PenaltyShape::kStep) notes.push_back(lets_happen(info.penalty));
   for (const auto& variant : variants) {
     const Signature& signature = variant->signature;
     if (!same(signature.inputs, first.signature.inputs) ||

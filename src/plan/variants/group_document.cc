@@ -1,5 +1,7 @@
 #include "plan/variants/group_document.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -130,7 +132,7 @@ GroupService ProblemReader::read_service(Reader value) {
   service.name = name.string();
   const auto index = static_cast<uint32_t>(problem_.services.size());
   if (!services_.emplace(service.name, index).second) name.fail("a name of its own");
-  service.penalty = read_penalty(fields["penalty"]);
+  service.penalty = read_penalty(fields["penalty"], PenaltyShape::kSigmoid);
   if (const Reader prior = fields["prior"]; prior.present()) read_prior(prior, service);
   Names taken;
   for (const Reader variant : fields["variants"].list(1)) {
@@ -275,13 +277,13 @@ void ProblemReader::read_evidence(Reader list, GroupRequest& request) {
 
 }  // namespace
 
-Penalty read_penalty(Reader value) {
+Penalty read_penalty(Reader value, PenaltyShape absent) {
   if (value.is_object()) {
     ObjectReader fields = value.object();
     return {PenaltyShape::kConstant, fields["constant"].between(0, 1)};
   }
-  const size_t sigmoid = static_cast<size_t>(PenaltyShape::kSigmoid);
-  return {static_cast<PenaltyShape>(value.choice({"step", "linear", "sigmoid", "none"}, sigmoid))};
+  return {static_cast<PenaltyShape>(
+      value.choice({"step", "linear", "sigmoid", "none"}, static_cast<size_t>(absent)))};
 }
 
 GroupProblem read_group_problem(Reader root) { return ProblemReader().read(root); }

@@ -5,8 +5,8 @@
 
 namespace fermata::plan {
 
-// step, linear, sigmoid (the default), none or {"constant": c}.
-Penalty read_penalty(Reader value);
+// step, linear, sigmoid, none or {"constant": c}; `absent` where nothing is said.
+Penalty read_penalty(Reader value, PenaltyShape absent = PenaltyShape::kStep);
 
 // `fermata plan group`: docs/schemas/group.schema.json.
 GroupProblem read_group_problem(Reader root);

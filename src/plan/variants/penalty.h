@@ -11,7 +11,7 @@ namespace fermata::plan {
 enum class PenaltyShape : uint8_t { kStep, kLinear, kSigmoid, kNone, kConstant };
 
 struct Penalty {
-  PenaltyShape shape = PenaltyShape::kSigmoid;
+  PenaltyShape shape = PenaltyShape::kStep;
   double constant = 0;  // of kConstant: taken from every request, on time or not
 
   // `slo`, positive, is deadline - arrival, `completion` is finish - arrival. Only a

@@ -17,19 +17,6 @@ constexpr size_t kMostJoining = 48;  // that are asked whether they join another
 constexpr size_t kMostUrgent = 8;    // of which one says how urgent an offer is
 constexpr double kMostSlos = 8;  // that a request waits whom lateness costs nothing, with evidence
 
-// The lateness, in parts of the SLO, that takes 2 % of an answer's worth: a short circuit waits
-// for as long, since a better answer may come.
-double bearable(plan::PenaltyShape shape) {
-  switch (shape) {
-    case plan::PenaltyShape::kLinear:
-      return 0.02;
-    case plan::PenaltyShape::kSigmoid:
-      return 0.2146;  // x^3 / (x^3 + (1 - x)^3) = 0.02
-    default:
-      return 0;
-  }
-}
-
 const LatencyTable& latency_of(const plan::GroupProblem& problem, const plan::GroupBatch& batch) {
   const auto& tables = problem.services[batch.service].variants[batch.variant].latency;
   return *tables[tables.size() == 1 ? 0 : problem.workers[batch.worker].type];
@@ -102,21 +89,20 @@ bool VariantsBatcher::short_circuits(const Waiting& w) const {
   return !w.evidence.empty() && queue_.services()[w.service].short_circuit.has_value();
 }
 
-// From then on nothing is worth anything to the task, or its short circuit would be late: but
-// for the delay until a decision is carried out.
+// From then on nothing is worth anything to the task, or its short circuit, which can be on time,
+// would be late, however little that costs: but for the delay until a decision is carried out.
 Time VariantsBatcher::last_moment(const Waiting& w) const {
   const Time deadline = w.task.deadline;
   if (deadline.is_infinite()) return deadline;
   const plan::GroupService& service = queue_.services()[w.service];
   const plan::Penalty& penalty = service.penalty;
-  const Time on_time = deadline + (deadline - w.task.arrival).scaled(bearable(penalty.shape));
-  if (short_circuits(w)) return on_time;
+  if (short_circuits(w)) return deadline;
   if (!penalty.depends_on_time()) return Time::infinite();
   const Duration grace =
       penalty.shape == plan::PenaltyShape::kStep ? kTick : deadline - w.task.arrival;
   const Time of_use = deadline + grace - queue_.fastest(w.service);
   // Evidence may still come, and answer.
-  return service.short_circuit ? std::max(on_time, of_use) : of_use;
+  return service.short_circuit ? std::max(deadline, of_use) : of_use;
 }
 
 // Lateness costs it nothing, and at the price of worker time some variant is worth more than the

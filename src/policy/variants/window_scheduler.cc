@@ -19,9 +19,7 @@ KeyId WindowScheduler::add_key(KeyInfo info) {
   const KeyId key = pool_.new_key();
   const std::string name = info.name;
   pool_.add_model(key, std::move(info));
-  queue_.add_service(key, {.name = name,
-                           .variants = {{.key = key, .accuracy = 1, .recall = {}}},
-                           .penalty = {.shape = plan::PenaltyShape::kStep}});
+  queue_.add_service(key, {.name = name, .variants = {{.key = key, .accuracy = 1, .recall = {}}}});
   return key;
 }
 

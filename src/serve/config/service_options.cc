@@ -192,7 +192,6 @@ void read_stage(Reader entry, ObjectReader& own, const std::string& pipeline,
   } else if (variants.present()) {
     stage.service = engine::stage_route(pipeline, stage.name);
     inner.push_back({.name = stage.service, .variants = variant_members(variants)});
-    inner.back().variants->penalty = {plan::PenaltyShape::kStep};  // the request is late then
   } else {
     stage.service = service.present() ? service.string() : model.string();
   }
