@@ -23,8 +23,10 @@ std::optional<Duration> refusal_margin(std::string_view text) {
   const auto budget = take(text, "the budget was ");
   const auto left = take(text, " ms, ");
   const auto run = take(text, "the run time ");
-  if (!budget || !left || !run || *run > *budget) return std::nullopt;
-  return Duration::from_millis(*left - *run);
+  if (!budget || !left || !run) return std::nullopt;
+  const double needs = *run + take(text, "server's own delay ").value_or(0);
+  if (needs > *budget) return std::nullopt;
+  return Duration::from_millis(*left - needs);
 }
 
 }  // namespace fermata::load

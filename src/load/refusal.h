@@ -8,9 +8,9 @@
 namespace fermata::load {
 
 // How long before its last moment a request was refused: what was left of its
-// budget less its run time alone, from what a deadline refusal says. Negative:
+// budget less its run time and the delay allowed for, from what a deadline refusal says. Negative:
 // refused when it was lost already. None where the text says neither, or where
-// the whole budget was shorter than the run.
+// the whole budget was shorter than these.
 std::optional<Duration> refusal_margin(std::string_view text);
 
 }  // namespace fermata::load

@@ -124,9 +124,9 @@ struct Batch {
 // met from `now` on: the expected wait for a worker and the run time alone.
 struct Dropped {
   Task task;
-  Duration wait, run;
+  Duration wait, run, allowance;
   // No worker could have saved it, even if one had been free when it came.
-  bool hopeless() const { return task.deadline - run < task.arrival; }
+  bool hopeless() const { return task.deadline - run - allowance < task.arrival; }
 };
 
 struct KeyInfo {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace fermata::load {
 namespace {
 
@@ -13,6 +15,14 @@ TEST(RefusalMargin, IsWhatWasLeftLessTheRunAlone) {
   EXPECT_EQ(refusal_margin("the budget was 50.000 ms, -1.000 ms of it are left, the expected wait "
                            "is 0.000 ms and the run time 5.000 ms"),
             Duration::millis(-6));
+}
+
+TEST(RefusalMargin, IsOfTheLastMomentThatTheServersOwnDelayAllowsFor) {
+  const std::string left =
+      "the budget was 50.000 ms, 20.500 ms of it are left, the expected wait is 30.000 ms, the run "
+      "time 5.000 ms and the allowance for the server's own delay ";
+  EXPECT_EQ(refusal_margin(left + "0.500 ms"), Duration::millis(15));
+  EXPECT_EQ(refusal_margin(left + "46.000 ms"), std::nullopt);
 }
 
 TEST(RefusalMargin, SaysNothingOfHopelessBudgetsAndOtherWords) {

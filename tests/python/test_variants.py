@@ -130,6 +130,13 @@ def test_the_last_decisions_can_be_replayed(emulated):
     assert json.loads(done.stdout)["utility"] > 0
 
 
+def test_a_refusal_names_the_servers_own_delay_apart(emulated):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        ask(emulated, "plain", timeout_us=200)
+    text = json.load(refused.value)["error"]
+    assert "the run time 1.000 ms and the allowance for the server's own delay " in text
+
+
 def check(folder, text):
     (folder / "fermata.yaml").write_text(text.format(models=folder / "models"))
     return subprocess.run([FERMATA, "check", folder / "fermata.yaml"], text=True, capture_output=True)

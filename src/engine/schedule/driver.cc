@@ -182,7 +182,7 @@ void Driver::arrived(std::shared_ptr<Job> job, Time now) {
 }
 
 void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
-  const Time arrival = job->request().arrival;
+  const Time arrival = job->request().arrival, deadline = deadline_for(*job, key, now);
   const uint32_t most = job->route().part_items;
   const uint32_t parts = (job->items() - 1) / most + 1;
   job->waiting_parts = job->open_parts = parts;
@@ -196,7 +196,7 @@ void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
     const policy::Task task{.job = id,
                             .key = key,
                             .arrival = std::min(arrival, now),
-                            .deadline = job->deadline(),
+                            .deadline = deadline,
                             .items = std::min(most, job->items() - i * most),
                             .start_from = job->request().start_from,
                             .begun = job->request().begun};
@@ -320,9 +320,10 @@ void Driver::refuse(const policy::Dropped& dropped, Time now) {
       job->end(Outcome::kRefusedDeadline,
                error(absl::StatusCode::kDeadlineExceeded,
                      "cannot end in time: the budget was {:.3f} ms, {:.3f} ms of it are left, the "
-                     "expected wait is {:.3f} ms and the run time {:.3f} ms",
+                     "expected wait is {:.3f} ms, the run time {:.3f} ms and the allowance for the "
+                     "server's own delay {:.3f} ms",
                      budget.millis(), (job->deadline() - now).millis(), dropped.wait.millis(),
-                     dropped.run.millis()),
+                     dropped.run.millis(), dropped.allowance.millis()),
                {.queueing = dropped.wait, .run = dropped.run});
   if (refused) doubt(dropped.task, now);
   forget(dropped.task.job);

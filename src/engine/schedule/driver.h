@@ -126,6 +126,8 @@ class Driver {
   void task_added(KeyId key);
   void task_ended(KeyId key);
   void nominate(const std::shared_ptr<Job>& job, KeyId key, Time now);
+  Time deadline_for(const Job& job, KeyId key, Time now) const;  // that decisions keep
+  Duration fastest(KeyId key, uint32_t items) const;  // of a key's tables, or a service's
   void learned(Learned& learned, Time now);
   void tell(const Job& job, Time now);  // what is known of its data
   void name_all(plan::GroupProblem& problem) const;

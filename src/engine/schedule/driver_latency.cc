@@ -1,6 +1,7 @@
 // What the driver learns from batches: their latencies and the delay of its own control path.
 #include <algorithm>
 
+#include "engine/composite/variants_service.h"
 #include "engine/schedule/driver_state.h"
 
 namespace fermata::engine {
@@ -20,6 +21,29 @@ void Driver::observe_delay(Duration delay, Time now) {
 void Driver::publish_delay() {
   control_delay_.store(delay_.bound().nanos(), std::memory_order_relaxed);
   scheduler_->set_delay_bound({.control = delay_.bound()});
+}
+
+Duration Driver::fastest(KeyId key, uint32_t items) const {
+  Duration least = Duration::infinite();
+  if (composites_.has(key)) {
+    for (const KeyId model : composites_.variants(key)) {
+      least = std::min(least, fastest(model, items));
+    }
+    return least;
+  }
+  for (const auto& table : keys_.at(key).latency.tables()) least = std::min(least, (*table)(items));
+  return least;
+}
+
+Time Driver::deadline_for(const Job& job, KeyId key, Time now) const {
+  const Time deadline = job.deadline();
+  const bool idle = in_flight_ == 0 && parts_.empty();
+  const Route& route = job.route();
+  if (deadline.is_infinite() || !idle || job.items() > route.part_items) return deadline;
+  // These end at their deadline with what they have.
+  if (route.ensemble != nullptr) return deadline;
+  if (route.variants != nullptr && route.variants->evidence != nullptr) return deadline;
+  return delay_.deadline_when_idle(deadline, now, fastest(key, job.items()));
 }
 
 void Driver::learn(const InFlight& running, Time now) {

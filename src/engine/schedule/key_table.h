@@ -58,6 +58,7 @@ class KeyTable {
   // how much larger it is; beyond 8 times that is a guess, which its own first run replaces.
   KeyId intern(ServedVariant& served, const Shape& shape);
   BatchKey& at(KeyId key) { return *keys_.at(key); }
+  const BatchKey& at(KeyId key) const { return *keys_.at(key); }
   // Batches that start from now on have at most so many items; no task may be larger.
   void limit_batches(uint32_t most, Time now, policy::Decisions& out);
   // A key's latency, corrected, for the scheduler.

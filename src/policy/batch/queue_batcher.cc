@@ -162,8 +162,9 @@ void QueueBatcher::refuse_first(size_t n, Decisions& out) {
 }
 
 void QueueBatcher::refuse(const Task& task, Decisions& out) {
-  const Dropped& dropped =
-      out.dropped.emplace_back(Dropped{task, Duration(), task.deadline - latest_alone(task)});
+  const Duration allowance = delay_(task.items);
+  const Duration run = task.deadline - latest_alone(task) - allowance;
+  const Dropped& dropped = out.dropped.emplace_back(Dropped{task, Duration(), run, allowance});
   if (!dropped.hopeless()) refused();
 }
 

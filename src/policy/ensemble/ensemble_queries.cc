@@ -219,7 +219,7 @@ void EnsembleQueries::conclude_late(Time now, Decisions& out) {
 void EnsembleQueries::give_up(Query& query, Duration wait, Duration run, Decisions& out) {
   Entry& entry = *queries_.at(query.task.job);
   if (query.failed != 0) return conclude(entry, out);
-  out.dropped.push_back({query.task, wait, run});
+  out.dropped.push_back({query.task, wait, run, delay_(query.task.items)});
   count_lost(query);
   forget(entry);
 }

@@ -328,7 +328,9 @@ void EnsembleScheduler::dispatch(Query& query, plan::Subset subset, Time now, De
     places.push_back({worker, {query.task.job, model, run}});
   }
   if (finish > query.task.deadline && !info.serve_all) {
-    return queries_.give_up(query, finish - now - longest, longest, out);
+    const Duration allowance = delay_(query.task.items);
+    const Duration wait = std::max(Duration(), finish - now - longest - allowance);
+    return queries_.give_up(query, wait, longest, out);
   }
   queries_.plan(query, subset);
   for (const auto& [worker, queued] : places) {

@@ -134,7 +134,7 @@ void VariantsBatcher::end_the_late(Time now, Decisions& out) {
     if (short_circuits(w)) {
       out.concluded.push_back({.task = task, .at_last = true});
     } else {
-      out.dropped.push_back({task, Duration(), queue_.fastest(w.service)});
+      out.dropped.push_back({task, Duration(), queue_.fastest(w.service), delay_(1)});
     }
     queue_.erase(task);
   }
