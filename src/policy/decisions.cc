@@ -2,6 +2,32 @@
 
 namespace fermata::policy {
 
+std::string_view name(StartRule rule) {
+  switch (rule) {
+    case StartRule::kAtOnce:
+      return "at_once";
+    case StartRule::kLatestStart:
+      return "latest_start";
+    case StartRule::kEarly:
+      return "early";
+    case StartRule::kFullBatch:
+      return "full_batch";
+    case StartRule::kNoMatesExpected:
+      return "no_mates_expected";
+    case StartRule::kSpareWorkers:
+      return "spare_workers";
+    case StartRule::kHeldLongEnough:
+      return "held_long_enough";
+    case StartRule::kPlanned:
+      return "planned";
+    case StartRule::kBestEffort:
+      return "best_effort";
+    case StartRule::kChosen:
+      break;
+  }
+  return "chosen";
+}
+
 Batch& Decisions::add_batch() {
   Batch& batch = bound.emplace_back();
   if (!spare_.empty()) {

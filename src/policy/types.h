@@ -5,6 +5,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/ids.h"
@@ -50,6 +51,21 @@ struct Outlook {
   Time first_by, last_by;  // of these, when the first and the last must start, alone
 };
 
+// Why a batch starts when it does. docs/policies.md says more.
+enum class StartRule : uint8_t {
+  kAtOnce,           // the policy holds no batch
+  kLatestStart,      // with one item more its first request would be late
+  kEarly,            // before that, as workers lately came late or more would not be worth the wait
+  kFullBatch,        // it has as many items as a batch may have
+  kNoMatesExpected,  // nobody else is expected in time
+  kSpareWorkers,     // there are workers enough for every item alone
+  kHeldLongEnough,   // it would wait longer than is worth a larger batch
+  kPlanned,          // at the time that was planned for it, or a pipeline has begun with it
+  kBestEffort,       // nothing in it has a deadline
+  kChosen,           // which models answer, and for whom, was decided when the worker came free
+};
+std::string_view name(StartRule rule);  // "latest_start"
+
 // What a batcher could run, for the ranker (Symphony appendix C: Candidate).
 // Only the latest offer of a key counts.
 struct Offer {
@@ -67,6 +83,7 @@ struct Offer {
   Duration least;
   uint32_t types = kAnyType;  // of workers that may run it: a bit each
   uint64_t epoch = 0;         // of the batcher; a grant for an older one is void
+  StartRule rule = StartRule::kAtOnce;
   Outlook outlook;
 };
 
@@ -114,14 +131,16 @@ struct Batch {
   uint32_t items = 0;
   std::vector<Task> tasks;
   bool load = false;  // start to finish includes loading the variant on the worker
+  StartRule rule = StartRule::kAtOnce;
+  Time wanted;  // from when on its batcher wanted it to start; zero: since its first task came
   // Of tasks that several keys may answer: for the first `chosen` this one was chosen, by a worker
   // second's price, or by a published plan, which has none; the others joined where there was room.
   uint32_t chosen = 0;
   std::optional<double> price;
 };
 
-// Refused: cannot end in time any more. wait and run are what it would have
-// met from `now` on: the expected wait for a worker and the run time alone.
+// Refused: cannot end in time any more. What it would have met from `now` on: the expected wait for
+// a worker, the run time alone, and the delay until a batch starts that decisions allow for.
 struct Dropped {
   Task task;
   Duration wait, run, allowance;

@@ -41,13 +41,20 @@ class Fermata final : public QueueBatcher {
 
   void schedule(Time deadline, Time now, Offer& offer) override {
     const Time latest = deadline - times().run(offer.items + 1);
-    const bool may_grow = offer.items < times().max_batch() && (latest - now).seconds() > gap_s_;
+    const bool full = offer.items >= times().max_batch();
+    const bool may_grow = !full && (latest - now).seconds() > gap_s_;
     const bool room = room_ && others_slack_ >= offer.run;
+    offer.rule = full        ? StartRule::kFullBatch
+                 : !may_grow ? StartRule::kNoMatesExpected
+                             : StartRule::kSpareWorkers;
     offer.start_at = may_grow && !room ? start(offer, latest, now) : now;
     const Task& head = queue()[0];
     wanted_ = offer.start_at = std::max(offer.start_at, std::min(now, wanted_));
     offer.planned = !head.start_from.is_infinite();
-    if (offer.planned) offer.start_at = std::min(head.start_from, latest);
+    if (offer.planned) {
+      offer.start_at = std::min(head.start_from, latest);
+      offer.rule = StartRule::kPlanned;
+    }
     offer.outlook.load = load_;
     offer.outlook.lost = loss_ * std::min(rate().per_second(), capacity_);
     offer.urgency = deadline - offer.run;
@@ -133,12 +140,18 @@ class Fermata final : public QueueBatcher {
   }
 
   // Of a batch that may grow.
-  Time start(const Offer& offer, Time latest, Time now) const {
+  Time start(Offer& offer, Time latest, Time now) const {
     const Time came = queue()[0].arrival;
     const Time wanted = latest - margin(offer, latest - came);
     const bool harmless = others_slack_ >= offer.run;
     const Time at_most = harmless ? came + offer.run.scaled(1 / kRoom) : latest;
-    return std::min(wanted, std::max(now, std::min(growth_.hope(), at_most)));
+    const Time hope = growth_.hope();
+    const Time held = std::max(now, std::min(hope, at_most));
+    offer.rule = held < wanted
+                     ? hope <= at_most ? StartRule::kNoMatesExpected : StartRule::kHeldLongEnough
+                 : wanted < latest ? StartRule::kEarly
+                                   : StartRule::kLatestStart;
+    return std::min(wanted, held);
   }
 
   // At most `longest`, which is to start when the head came. What it waits for a worker is counted

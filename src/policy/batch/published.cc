@@ -28,8 +28,11 @@ class Published final : public QueueBatcher {
                             : prefix_cut(queue(), times(), m);
   }
   void schedule(Time deadline, Time now, Offer& offer) override {
-    const bool waits = rules_.defers && offer.items < times().max_batch() &&
-                       !(rules_.beta_lambda && is_enough(offer));
+    offer.rule = !rules_.defers                           ? StartRule::kAtOnce
+                 : offer.items >= times().max_batch()     ? StartRule::kFullBatch
+                 : rules_.beta_lambda && is_enough(offer) ? StartRule::kHeldLongEnough
+                                                          : StartRule::kLatestStart;
+    const bool waits = offer.rule == StartRule::kLatestStart;
     offer.start_at = waits ? deadline - times().run(offer.items + 1) : now;
     offer.urgency = rules_.by_deadline ? deadline : deadline - offer.run;
   }

@@ -123,6 +123,9 @@ void QueueBatcher::update(Time now, Decisions& out) {
   } else {
     offer_urgent(c, now);
   }
+  wants_from_ = offer_.items == 0       ? Time::infinite()
+                : offer_.start_at > now ? offer_.start_at
+                                        : std::min(wants_from_, now);
 }
 
 // Single items are in the order of their last moments, so the head is enough; with larger tasks
@@ -207,6 +210,7 @@ void QueueBatcher::offer_patient(Time now) {
   const size_t n = patient_.most_within(0, slowest_.max_batch());
   offer_.items = static_cast<uint32_t>(patient_.items(0, n));
   offer_.patient = true;
+  offer_.rule = StartRule::kBestEffort;
   offer_.types = kAnyType;
   offer_.run = n == 0 ? Duration() : slowest_.run(offer_.items);
   offer_.least = n == 0 ? Duration() : slowest_.run(patient_[0].items);
@@ -270,6 +274,8 @@ Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
     Batch& batch = out.add_batch();
     batch.key = key_;
     batch.worker = grant.worker;
+    batch.rule = take == 0 ? StartRule::kBestEffort : offer_.rule;
+    batch.wanted = std::exchange(wants_from_, Time::infinite());
     fill(first, take, times, m, grant.until, batch);
     batch.start = times.start(batch.items, m);
     batch.finish = batch.start + times.run(batch.items);

@@ -41,7 +41,7 @@ class QueueBatcher : public Batcher {
   // The queue is not empty, and each of its tasks could still end in time alone.
   // The cut must take something unless it drops everything.
   virtual Cut cut(const Moment& m) = 0;
-  // Fills start_at and urgency of an offer of `items` items, the earliest
+  // Fills start_at, its rule and urgency of an offer of `items` items, the earliest
   // deadline among them being `deadline`.
   virtual void schedule(Time deadline, Time now, Offer& offer) = 0;
   // λ has changed, or times() have.
@@ -117,6 +117,7 @@ class QueueBatcher : public Batcher {
   Time refuse_after_ = Time::infinite();
   Offer offer_;
   uint64_t epoch_ = 0;
+  Time wants_from_ = Time::infinite();  // as Batch::wanted; infinite: nothing waits
   Time wake_ = Time::infinite();
 };
 

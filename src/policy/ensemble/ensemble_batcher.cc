@@ -187,6 +187,7 @@ bool EnsembleBatcher::decide(const Grant& grant, Time start, Time now, Decisions
     declined_.decline(grant.worker_type, now, start + kTick + kLookAgain);
   } else {
     Batch& batch = out.add_batch();
+    batch.rule = StartRule::kChosen;
     batch.key = model_keys_[*plan.model];
     batch.worker = grant.worker;
     batch.start = start;

@@ -355,6 +355,7 @@ void EnsembleScheduler::serve_queue(size_t w, Time now, Decisions& out) {
 
 void EnsembleScheduler::start(Query& query, KeyId model, WorkerId id, Time now, Decisions& out) {
   Batch& batch = out.add_batch();
+  batch.rule = StartRule::kChosen;
   batch.key = model;
   batch.worker = id;
   batch.start = now + delay_(query.task.items);

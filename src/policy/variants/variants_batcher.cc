@@ -235,6 +235,7 @@ void VariantsBatcher::bind(const plan::GroupProblem& problem, const plan::GroupS
     queue_.chosen(i).planned = plan.expected_accuracy[i];
   }
   Batch& batch = out.add_batch();
+  batch.rule = StartRule::kChosen;
   batch.key = queue_.variant_key(planned.service, planned.variant);
   batch.worker = worker;
   batch.start = problem.now;

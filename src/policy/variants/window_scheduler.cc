@@ -194,6 +194,7 @@ void WindowScheduler::serve(size_t w, Time now, Decisions& out) {
   Planned planned = std::move(planned_[w].front());
   planned_[w].pop_front();
   Batch& batch = out.add_batch();
+  batch.rule = StartRule::kChosen;
   batch.key = planned.key;
   batch.worker = WorkerId(static_cast<uint32_t>(w));
   batch.start = now + delay_(planned.items);
