@@ -14,16 +14,15 @@ void add_completion(CLI::App& app, int& exit_code);
 void add_demo(CLI::App& app, int& exit_code);
 void add_difficulty(CLI::App& app, int& exit_code);
 void add_evidence(CLI::App& app, int& exit_code);
-void add_first_runs(CLI::App& app, int& exit_code);
 void add_forecast(CLI::App& app, int& exit_code);
 void add_goodput(CLI::App& app, int& exit_code);
 void add_load(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
-void add_probe(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
 void add_serve(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
 void add_stream(CLI::App& app, int& exit_code);
+void add_try_model(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
 
 // clang-format off
@@ -35,16 +34,15 @@ inline constexpr AddCommand kCommands[] = {
     add_demo,
     add_difficulty,
     add_evidence,
-    add_first_runs,
     add_forecast,
     add_goodput,
     add_load,
     add_plan,
-    add_probe,
     add_profile,
     add_serve,
     add_simulate,
     add_stream,
+    add_try_model,
     add_version,
 };
 // clang-format on

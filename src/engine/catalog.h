@@ -31,6 +31,7 @@ struct Variant {
   VariantId weights;  // widths of one dynamic network share those of one of them; none: its own
   inference::ModelConfig config;  // completed from the file
   Signature signature;
+  bool tried = false;              // it has run on made-up inputs, or on zeros
   Labels labels;                   // of its outputs' classes
   std::vector<std::string> notes;  // settings of its configuration that are not followed
   Profile profile;                 // beside the model, or measured when it was loaded

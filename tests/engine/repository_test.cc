@@ -1,9 +1,10 @@
 // Repositories that are wrong, hostile, or change under the server.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "engine/engine.h"
-#include "engine/execute/probe.h"
+#include "engine/execute/trial.h"
 #include "engine/fixture.h"
 
 namespace fermata::engine {
@@ -15,38 +16,41 @@ InferRequest whole() {
   return {.service = "m", .inputs = {floats("x", {3, 5}, std::vector<float>(15, 2))}};
 }
 
-TEST(Probe, SaysWhatAFileOffers) {
-  const auto found = probe_model(fermata_command(), data_folder() + "/repository/pair/1/model.onnx",
-                                 {Duration::seconds(60)});
+TEST(Trial, SaysWhatAFileOffersAndThatItsRowsAreApart) {
+  const auto found =
+      try_model(fermata_command(), {.file = data_folder() + "/repository/pair/1/model.onnx"},
+                {Duration::seconds(60)});
   ASSERT_TRUE(found.ok()) << found.status();
-  ASSERT_EQ(found->inputs.size(), 2u);
-  EXPECT_EQ(found->inputs[0].shape, (Shape{-1, 4}));
-  EXPECT_EQ(found->inputs[0].symbols[0], "batch");
+  ASSERT_EQ(found->face.inputs.size(), 2u);
+  EXPECT_EQ(found->face.inputs[0].shape, (Shape{-1, 4}));
+  EXPECT_EQ(found->face.inputs[0].symbols[0], "batch");
+  EXPECT_EQ(found->rows.verdict, RowTrial::Verdict::kApart) << found->rows.seen;
+  EXPECT_FALSE(found->profile.has_value());
 }
 
-TEST(Probe, HostileFilesAreNamed) {
+TEST(Trial, HostileFilesAreNamed) {
   for (const char* file : {"truncated", "garbage", "empty"}) {
     const std::string path = data_folder() + "/hostile/" + file + ".onnx";
-    const auto found = probe_model(fermata_command(), path, {Duration::seconds(60)});
+    const auto found = try_model(fermata_command(), {.file = path}, {Duration::seconds(60)});
     EXPECT_EQ(found.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(found.status().message()), HasSubstr(path));
   }
 }
 
-TEST(Probe, AReaderThatCrashesOrHangsIsAnError) {
+TEST(Trial, AReaderThatCrashesOrHangsIsAnError) {
   TemporaryFolder folder;
   folder.write("crash.sh", "#!/bin/sh\nkill -SEGV $$\n");
   folder.write("hang.sh", "#!/bin/sh\nexec sleep 1000\n");
   for (const char* script : {"crash.sh", "hang.sh"}) {
     std::filesystem::permissions(folder.path() / script, std::filesystem::perms::owner_all);
   }
-  const auto probe = [&folder](const char* script, Duration limit) {
+  const auto says = [&folder](const char* script, Duration limit) {
     const std::string program = (folder.path() / script).string();
-    return std::string(probe_model(program, "f", {limit}).status().message());
+    return std::string(try_model(program, {.file = "f"}, {limit}).status().message());
   };
-  EXPECT_THAT(probe("crash.sh", Duration::seconds(60)), HasSubstr("crashed"));
-  EXPECT_THAT(probe("hang.sh", Duration::millis(100)), HasSubstr("took longer"));
-  EXPECT_THAT(probe("missing.sh", Duration::seconds(60)), HasSubstr("cannot start"));
+  EXPECT_THAT(says("crash.sh", Duration::seconds(60)), HasSubstr("crashed"));
+  EXPECT_THAT(says("hang.sh", Duration::millis(100)), HasSubstr("took longer"));
+  EXPECT_THAT(says("missing.sh", Duration::seconds(60)), HasSubstr("cannot start"));
 }
 
 TEST(Repository, OneBadModelLeavesTheOthersAlone) {

@@ -154,16 +154,15 @@ TEST(RunWatch, AModelThatDoesNotEndIsStoppedAndTheOthersGoOn) {
 TEST(FirstRuns, AModelThatNeverEndsOrCrashesDoesSoInTheChild) {
   TemporaryFolder folder;
   copy_hostile(folder, "always-endless");
-  const EngineOptions options = options_for(folder.path());
-  const auto executors = *make_executors(options.workers);
-  Loader loader(options, {&executors, 1});
-  const Variant variant = *loader.open(*read_model_folder(folder.path(), "always-endless"), 1);
-  const auto says = [&variant](const std::string& program, Duration limit) {
-    const auto profile = make_first_runs_apart(program, variant, WorkerType(), {limit});
-    return std::string(profile.status().message());
+  TrialOptions options{.file = (folder.path() / "always-endless/1/model.onnx").string()};
+  options.measure = true;
+  const auto says = [&options](const std::string& program, Duration limit) {
+    return std::string(try_model(program, options, {limit}).status().message());
   };
-  EXPECT_THAT(says(fermata_command(), Duration::millis(700)), HasSubstr("took longer than"));
-  folder.write("crash.sh", "#!/bin/sh\nkill -FPE $$\n");
+  EXPECT_THAT(says(fermata_command(), Duration::seconds(2)), HasSubstr("took longer than"));
+  folder.write(
+      "crash.sh",
+      "#!/bin/sh\necho '{\"inputs\": [], \"outputs\": [], \"defaults\": []}'\nkill -FPE $$\n");
   std::filesystem::permissions(folder.path() / "crash.sh", std::filesystem::perms::owner_all);
   EXPECT_THAT(says((folder.path() / "crash.sh").string(), Duration::seconds(60)),
               HasSubstr("its first runs crashed (Floating point exception)"));

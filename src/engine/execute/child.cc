@@ -195,9 +195,12 @@ void limit_this_process(const ChildLimits& limits) {
 
 bool limits_memory() { return !kSanitized; }
 
+bool lacks_memory(const absl::Status& status) {
+  return absl::StrContains(status.message(), "alloc");
+}
+
 absl::Status of_limited(absl::Status status, double memory_mb) {
-  // ONNX Runtime has no code for it: its allocators and std::bad_alloc say so in words.
-  if (!std::isfinite(memory_mb) || !absl::StrContains(status.message(), "alloc")) return status;
+  if (!std::isfinite(memory_mb) || !lacks_memory(status)) return status;
   return invalid("needs more memory than the {:.0f} MiB of workers.trial_memory_mb: {}", memory_mb,
                  message(status));
 }

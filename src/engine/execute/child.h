@@ -38,6 +38,10 @@ void limit_this_process(const ChildLimits& limits);
 
 bool limits_memory();  // not where sanitizers reserve terabytes
 
+// Of a model's own failure. ONNX Runtime has no code for it: its allocators and std::bad_alloc say
+// so in words.
+bool lacks_memory(const absl::Status& status);
+
 // `status` of a model, or, where memory could not be had under these limits, that it needs more.
 absl::Status of_limited(absl::Status status, double memory_mb);
 

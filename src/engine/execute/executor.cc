@@ -16,6 +16,10 @@ BatchResult run_and_wait(Executor& executor, BatchRun batch) {
   return ended.get_future().get();
 }
 
+absl::StatusOr<std::vector<FileSignature>> ExecutorFactory::open(const Variant& /*variant*/) {
+  return unimplemented("emulated workers open no files");
+}
+
 absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_executors(const WorkerOptions& options,
                                                                 uint32_t type) {
   switch (options.executor) {

@@ -12,6 +12,7 @@
 #include "base/time.h"
 #include "engine/options.h"
 #include "engine/snapshot.h"
+#include "model/model_config.h"
 #include "model/tensor.h"
 
 namespace fermata::engine {
@@ -95,6 +96,9 @@ class ExecutorFactory {
  public:
   virtual ~ExecutorFactory() = default;
   virtual std::shared_ptr<Executor> make() = 0;
+  // Opens a variant's files before it is complete; what they say, by stage. Executors that
+  // are made later share them. Not beside make(). UNIMPLEMENTED where nothing is really loaded.
+  virtual absl::StatusOr<std::vector<FileSignature>> open(const Variant& variant);
 };
 
 // For workers of one type. INVALID_ARGUMENT where its provider is not available.

@@ -8,6 +8,8 @@
 namespace fermata::engine {
 namespace {
 
+constexpr absl::string_view kNotByItems = "fermata.not-by-items";
+
 // The offset after `elements` BYTES elements.
 absl::StatusOr<size_t> skip_strings(absl::Span<const std::byte> bytes, size_t from,
                                     uint64_t elements) {
@@ -125,8 +127,7 @@ absl::StatusOr<std::vector<Tensor>> scatter(const Signature& signature,
     const bool reshape = spec != nullptr && spec->dims != spec->model_dims;
     if (signature.batches) {
       if (output.shape.empty() || output.shape[0] != batch_items) {
-        return internal("output '{}' has shape {}, expected {} items first", output.name,
-                        to_string(output.shape), batch_items);
+        return not_by_items(output, batch_items);
       }
       ASSIGN_OR_RETURN(tensor.data, rows(output, first_in_batch, part.items));
       tensor.shape[0] = part.items;
@@ -142,6 +143,17 @@ absl::StatusOr<std::vector<Tensor>> scatter(const Signature& signature,
     }
   }
   return mine;
+}
+
+absl::Status not_by_items(const Tensor& output, uint64_t items) {
+  absl::Status status = internal("output '{}' has shape {}, expected {} items first", output.name,
+                                 to_string(output.shape), items);
+  status.SetPayload(kNotByItems, absl::Cord());
+  return status;
+}
+
+bool is_not_by_items(const absl::Status& status) {
+  return status.GetPayload(kNotByItems).has_value();
 }
 
 absl::StatusOr<std::vector<Tensor>> join(absl::Span<const std::vector<Tensor>> parts) {

@@ -36,6 +36,10 @@ absl::StatusOr<std::vector<Tensor>> scatter(const Signature& signature,
                                             const BatchPart& part, uint32_t first_in_batch,
                                             uint32_t batch_items);
 
+// Of scatter() and of a dynamic network's stages: an output does not lead with the batch's items.
+absl::Status not_by_items(const Tensor& output, uint64_t items);
+bool is_not_by_items(const absl::Status& status);
+
 // The same outputs of consecutive parts as one, copied.
 absl::StatusOr<std::vector<Tensor>> join(absl::Span<const std::vector<Tensor>> parts);
 

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <limits>
 
+#include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "engine/execute/first_runs.h"
 #include "engine/execute/machine.h"
-#include "engine/execute/probe.h"
 #include "model/dynamic_network.h"
 #include "model/model_config.h"
 #include "model/model_files.h"
@@ -18,23 +18,26 @@
 namespace fermata::engine {
 namespace {
 
-constexpr Duration kProbeLimit = Duration::seconds(60);
-constexpr Duration kFirstRunsLimit = Duration::seconds(120);
+constexpr Duration kTrialLimit = Duration::seconds(120);
 // What a model may take when it is tried: libraries, weights as they are read, prepared and copied,
 // and what its largest batches have between their layers.
 constexpr double kTrialMemoryMb = 4096, kTrialMemoryOfFiles = 8;
 
 // What an emulated model would have in its file.
-FileSignature declared_signature(const inference::ModelConfig& config) {
+absl::StatusOr<FileSignature> declared_signature(const inference::ModelConfig& config) {
   FileSignature file;
+  const auto untyped = [](const auto& tensor) { return !from_proto(tensor.data_type()); };
+  if (absl::c_any_of(config.input(), untyped) || absl::c_any_of(config.output(), untyped)) {
+    return invalid("a tensor has no data_type, and there is no model file that has it");
+  }
   const auto declare = [&config](const auto& tensor) {
     Shape shape(tensor.dims().begin(), tensor.dims().end());
     if (tensor.has_reshape()) {
       shape.assign(tensor.reshape().shape().begin(), tensor.reshape().shape().end());
     }
     if (config.max_batch_size() > 0) shape.insert(shape.begin(), -1);
-    const DataType type = from_proto(tensor.data_type()).value_or(DataType::kFp32);
-    return FileTensor{tensor.name(), type, shape, std::vector<std::string>(shape.size())};
+    return FileTensor{tensor.name(), *from_proto(tensor.data_type()), shape,
+                      std::vector<std::string>(shape.size())};
   };
   for (const auto& input : config.input()) file.inputs.push_back(declare(input));
   for (const auto& output : config.output()) file.outputs.push_back(declare(output));
@@ -71,8 +74,35 @@ absl::StatusOr<std::optional<Profile>> read_if_there(const std::filesystem::path
   return read_profile(file);
 }
 
-absl::Status in_file(const ModelFolder& folder, const absl::Status& status) {
-  return invalid("{}: {}", (folder.path / "config.pbtxt").string(), message(status));
+// Whether what the trial has shown goes with what the configuration says; and what is to be told.
+absl::Status judge_rows(const inference::ModelConfig& written, const RowTrial& rows,
+                        std::vector<std::string>& notes) {
+  const bool says = written.has_max_batch_size();
+  switch (rows.verdict) {
+    case RowTrial::Verdict::kNotAsked:
+    case RowTrial::Verdict::kApart:
+      return absl::OkStatus();
+    case RowTrial::Verdict::kTogether:
+      if (says) {
+        return invalid(
+            "max_batch_size is {}, but the model's rows depend on each other: {}; expected 0",
+            written.max_batch_size(), rows.seen);
+      }
+      notes.push_back(
+          fmt::format("it does not batch, since its rows depend on each other: {}", rows.seen));
+      return absl::OkStatus();
+    case RowTrial::Verdict::kSlightly:
+      notes.push_back(fmt::format("{}, since its rows depend slightly on each other: {}{}",
+                                  says ? "batches change its answers" : "it does not batch",
+                                  rows.seen, says ? "" : "; max_batch_size lets it batch"));
+      return absl::OkStatus();
+    case RowTrial::Verdict::kUntried:
+      notes.push_back(
+          fmt::format("{}, since it could not be tried whether its rows depend on each other: {}{}",
+                      says ? "it batches as max_batch_size says" : "it does not batch", rows.seen,
+                      says ? "" : "; max_batch_size lets it batch"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -92,20 +122,15 @@ TrialLimits Loader::trial_limits(const Variant& variant, Duration time) const {
   return {time, std::min(machine_mb(), kTrialMemoryMb + kTrialMemoryOfFiles * files_mb)};
 }
 
-absl::StatusOr<FileSignature> Loader::probe(const Variant& variant,
-                                            const inference::ModelConfig& config) const {
-  ASSIGN_OR_RETURN(const auto network, dynamic_network(config));
-  if (!network)
-    return probe_model(options_.probe_program, variant.file, trial_limits(variant, kProbeLimit));
-  std::vector<FileSignature> stages;
-  for (const std::filesystem::path& file : stage_files(variant.file)) {
-    ASSIGN_OR_RETURN(FileSignature stage, probe_model(options_.probe_program, file.string(),
-                                                      trial_limits(variant, kProbeLimit)));
-    stages.push_back(std::move(stage));
-  }
-  absl::StatusOr<FileSignature> face = face_of_stages(*network, stages);
-  if (!face.ok()) return invalid("{}: {}", variant.file, message(face.status()));
-  return face;
+TrialOptions Loader::trial_of(const Variant& variant, const inference::ModelConfig& config,
+                              uint32_t type) const {
+  return {.file = variant.file,
+          .model = variant.model,
+          .version = variant.version,
+          .config = config,
+          .default_max_batch = options_.default_max_batch,
+          .max_batch = batch_limit(variant.model),
+          .worker = options_.workers.types[type]};
 }
 
 VariantId Loader::weights_for(const Variant& variant, const inference::ModelConfig& config) {
@@ -120,49 +145,84 @@ VariantId Loader::weights_for(const Variant& variant, const inference::ModelConf
   return by_files_.emplace(std::move(files), variant.id).first->second;
 }
 
-absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version) {
+// Its names and files, with the configuration as written.
+absl::StatusOr<Variant> Loader::opened(const ModelFolder& folder, int64_t version) {
   Variant variant;
-  if (absl::Status known = check_kind(folder.config, folder.name); !known.ok()) {
-    return in_file(folder, known);
-  }
   variant.id = VariantId(next_id_++);
   variant.model = folder.name;
   variant.version = std::to_string(version);
   variant.file = folder.file(version).string();
   const auto network = dynamic_network(folder.config);
-  if (!network.ok()) return in_file(folder, network.status());
-  const bool dynamic = network->has_value();
+  if (!network.ok()) return folder.in_config(network.status());
   variant.weights = weights_for(variant, folder.config);
+  auto labels = read_labels(folder);
+  if (!labels.ok()) return folder.in_config(labels.status());
+  variant.labels = *std::move(labels);
+  return variant;
+}
+
+absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version) {
+  ASSIGN_OR_RETURN(Profiles profiles, written(folder));
+  return open(folder, version, profiles, false);
+}
+
+absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version, Profiles& profiles,
+                                     bool measure) {
+  ASSIGN_OR_RETURN(Variant variant, opened(folder, version));
+  const bool emulated = options_.workers.executor == ExecutorKind::kEmulated;
   std::error_code ignored;
-  FileSignature file;
-  if (std::filesystem::is_regular_file(variant.file, ignored)) {
-    ASSIGN_OR_RETURN(file, probe(variant, folder.config));
-  } else if (options_.workers.executor == ExecutorKind::kEmulated &&
-             folder.config.output_size() > 0) {
-    file = declared_signature(folder.config);
+  Trial trial;
+  if (emulated && folder.config.output_size() > 0 &&
+      !std::filesystem::exists(variant.file, ignored)) {
+    auto declared = declared_signature(folder.config);
+    if (!declared.ok()) return folder.in_config(declared.status());
+    trial.face = *std::move(declared);
   } else {
-    return invalid("{}: no such file", variant.file);
+    RETURN_IF_ERROR(check_model_file(variant.file));
+    const uint32_t type = profiles.type_to_try();
+    TrialOptions asked = trial_of(variant, folder.config, type);
+    asked.run = !emulated;
+    asked.measure = measure && !emulated && !profiles.by_type[type];
+    if (profiles.common) asked.shapes = profiles.common->shapes;
+    ASSIGN_OR_RETURN(trial,
+                     try_model(options_.probe_program, asked, trial_limits(variant, kTrialLimit)));
+    if (asked.measure) profiles.by_type[type] = measured(variant, folder, type, trial);
   }
-  auto config = complete_model_config(folder.config, file, folder.name, options_.default_max_batch);
-  if (!config.ok()) return in_file(folder, config.status());
+  auto config = complete_model_config(tried_config(folder.config, trial.rows), trial.face,
+                                      folder.name, options_.default_max_batch);
+  if (!config.ok()) return folder.in_config(config.status());
   variant.config = *std::move(config);
-  if (variant.config.max_batch_size() > 0) {
-    const auto limit = static_cast<int32_t>(batch_limit(folder.name));
-    variant.config.set_max_batch_size(std::min(variant.config.max_batch_size(), limit));
+  lower_max_batch(variant.config, batch_limit(folder.name));
+  variant.signature = signature_of(variant.config, trial.face);
+  variant.tried = trial.rows.ran;
+  variant.notes =
+      unserved_settings(folder.config, variant.signature, options_.workers.types.front().provider);
+  if (absl::Status apart = judge_rows(folder.config, trial.rows, variant.notes); !apart.ok()) {
+    return folder.in_config(apart);
   }
-  variant.notes = unserved_settings(folder.config, options_.workers.types.front().provider);
+  if (!variant.signature.batches && dynamic_network(folder.config)->has_value()) {
+    return folder.in_config(invalid("max_batch_size is 0: a dynamic network has to batch"));
+  }
   for (const std::string& note : variant.notes) {
     spdlog::warn("model '{}': {}", folder.name, note);
   }
-  for (auto& input : *variant.config.mutable_input()) input.set_optional(false);
-  variant.signature = signature_of(variant.config);
-  if (dynamic && !variant.signature.batches) {
-    return in_file(folder, invalid("max_batch_size is 0: a dynamic network has to batch"));
-  }
-  auto labels = read_labels(folder);
-  if (!labels.ok()) return in_file(folder, labels.status());
-  variant.labels = *std::move(labels);
   return variant;
+}
+
+uint32_t Loader::Profiles::type_to_try() const {
+  for (uint32_t type = 0; type < by_type.size(); ++type) {
+    if (!by_type[type]) return type;
+  }
+  return 0;
+}
+
+absl::StatusOr<Loader::Profiles> Loader::written(const ModelFolder& folder) const {
+  Profiles profiles;
+  ASSIGN_OR_RETURN(profiles.common, read_if_there(folder.profile()));
+  for (uint32_t type = 0; type < options_.workers.types.size(); ++type) {
+    ASSIGN_OR_RETURN(profiles.by_type.emplace_back(), written(folder, profiles.common, type));
+  }
+  return profiles;
 }
 
 absl::StatusOr<std::optional<Profile>> Loader::written(const ModelFolder& folder,
@@ -187,41 +247,57 @@ absl::StatusOr<std::optional<Profile>> Loader::written(const ModelFolder& folder
   return std::nullopt;
 }
 
-absl::StatusOr<Profile> Loader::measured(const Variant& variant, const ModelFolder& folder,
-                                         uint32_t type) const {
-  const WorkerType& worker = options_.workers.types[type];
-  const bool emulated = options_.workers.executor == ExecutorKind::kEmulated;
-  absl::StatusOr<Profile> profile =
-      emulated ? make_first_runs(*executors_[type], variant)
-               : make_first_runs_apart(options_.probe_program, variant, worker,
-                                       trial_limits(variant, kFirstRunsLimit));
-  if (profile.status().code() == absl::StatusCode::kFailedPrecondition) {
-    spdlog::warn(
-        "model '{}' has no profile and cannot be measured with zeros ({}); its first "
-        "requests will teach it. Try: fermata profile {} --shape INPUT=DIMS",
-        variant.model, message(profile.status()), folder.path.string());
-    return Profile{};
+Profile Loader::measured(const Variant& variant, const ModelFolder& folder, uint32_t type,
+                         const Trial& trial) const {
+  if (!trial.profile) {
+    if (!trial.unmeasured.empty()) {
+      spdlog::warn(
+          "model '{}' has no profile and cannot be measured with zeros ({}); its first "
+          "requests will teach it. Try: fermata profile {} --shape INPUT=DIMS",
+          variant.model, trial.unmeasured, folder.path.string());
+    }
+    return {};
   }
-  RETURN_IF_ERROR(profile.status());
-  profile->provider = worker.provider;
-  profile->threads = worker.threads;
+  Profile profile = *trial.profile;
+  profile.provider = options_.workers.types[type].provider;
+  profile.threads = options_.workers.types[type].threads;
   return profile;
 }
 
-// How often it is right does not depend on the worker: profile.json says it for all types.
-absl::Status Loader::take_profiles(Variant& variant, const ModelFolder& folder) {
-  ASSIGN_OR_RETURN(const std::optional<Profile> common, read_if_there(folder.profile()));
-  std::vector<Profile> profiles;
-  for (uint32_t type = 0; type < options_.workers.types.size(); ++type) {
-    ASSIGN_OR_RETURN(std::optional<Profile> profile, written(folder, common, type));
-    if (!profile) {
-      ASSIGN_OR_RETURN(profile, measured(variant, folder, type));
+absl::StatusOr<Profile> Loader::measure(const Variant& variant, const ModelFolder& folder,
+                                        uint32_t type) const {
+  Trial trial;
+  if (options_.workers.executor == ExecutorKind::kEmulated) {
+    absl::StatusOr<Profile> profile = make_first_runs(*executors_[type], variant);
+    if (profile.ok()) {
+      trial.profile = *std::move(profile);
+    } else if (absl::IsFailedPrecondition(profile.status())) {
+      trial.unmeasured = message(profile.status());
+    } else {
+      return profile.status();
     }
-    profile->answers = common ? common->answers : AnswerProfile{};
-    profiles.push_back(*std::move(profile));
+  } else {
+    TrialOptions asked = trial_of(variant, variant.config, type);
+    asked.measure = true;
+    ASSIGN_OR_RETURN(trial,
+                     try_model(options_.probe_program, asked, trial_limits(variant, kTrialLimit)));
   }
-  variant.profile = profiles.front();
-  if (profiles.size() > 1) variant.profile_by_type = std::move(profiles);
+  return measured(variant, folder, type, trial);
+}
+
+// How often it is right does not depend on the worker: profile.json says it for all types.
+absl::Status Loader::take_profiles(Variant& variant, const ModelFolder& folder, Profiles profiles) {
+  std::vector<Profile> taken;
+  for (uint32_t type = 0; type < profiles.by_type.size(); ++type) {
+    std::optional<Profile>& profile = profiles.by_type[type];
+    if (!profile) {
+      ASSIGN_OR_RETURN(profile, measure(variant, folder, type));
+    }
+    profile->answers = profiles.common ? profiles.common->answers : AnswerProfile{};
+    taken.push_back(*std::move(profile));
+  }
+  variant.profile = taken.front();
+  if (taken.size() > 1) variant.profile_by_type = std::move(taken);
   return absl::OkStatus();
 }
 
@@ -230,8 +306,9 @@ absl::StatusOr<std::vector<std::shared_ptr<const Variant>>> Loader::load(
   ASSIGN_OR_RETURN(const ModelFolder folder, read_model_folder(options_.repository, model, config));
   std::vector<std::shared_ptr<const Variant>> variants;
   for (int64_t version : folder.versions) {
-    ASSIGN_OR_RETURN(Variant variant, open(folder, version));
-    RETURN_IF_ERROR(take_profiles(variant, folder));
+    ASSIGN_OR_RETURN(Profiles profiles, written(folder));
+    ASSIGN_OR_RETURN(Variant variant, open(folder, version, profiles, true));
+    RETURN_IF_ERROR(take_profiles(variant, folder, std::move(profiles)));
     variant.memory = memory_of(variant);
     variants.push_back(std::make_shared<const Variant>(std::move(variant)));
   }

@@ -15,6 +15,7 @@
 #include "engine/catalog.h"
 #include "engine/execute/child.h"
 #include "engine/execute/executor.h"
+#include "engine/execute/trial.h"
 #include "engine/options.h"
 #include "model/model_config.h"
 #include "model/repository.h"
@@ -38,19 +39,32 @@ class Loader {
   absl::StatusOr<Variant> open(const ModelFolder& folder, int64_t version);
 
  private:
-  absl::Status take_profiles(Variant& variant, const ModelFolder& folder);
+  // The profiles that lie beside a model, by type of worker, and what there is for all types.
+  struct Profiles {
+    std::optional<Profile> common;
+    std::vector<std::optional<Profile>> by_type;
+    // The first type of which there is none; the first of all where there are all.
+    uint32_t type_to_try() const;
+  };
+  absl::StatusOr<Profiles> written(const ModelFolder& folder) const;
+  absl::StatusOr<Variant> open(const ModelFolder& folder, int64_t version, Profiles& profiles,
+                               bool measure);
+  absl::StatusOr<Variant> opened(const ModelFolder& folder, int64_t version);
+  absl::Status take_profiles(Variant& variant, const ModelFolder& folder, Profiles profiles);
   // Measured on workers of this type, or nothing where that is left to the first requests.
   // `common`: profile.json, if there is one.
   absl::StatusOr<std::optional<Profile>> written(const ModelFolder& folder,
                                                  const std::optional<Profile>& common,
                                                  uint32_t type) const;
-  absl::StatusOr<Profile> measured(const Variant& variant, const ModelFolder& folder,
-                                   uint32_t type) const;
+  absl::StatusOr<Profile> measure(const Variant& variant, const ModelFolder& folder,
+                                  uint32_t type) const;
+  // Empty where the trial could not measure.
+  Profile measured(const Variant& variant, const ModelFolder& folder, uint32_t type,
+                   const Trial& trial) const;
+  TrialOptions trial_of(const Variant& variant, const inference::ModelConfig& config,
+                        uint32_t type) const;
   TrialLimits trial_limits(const Variant& variant, Duration time) const;
   uint32_t batch_limit(std::string_view model) const;
-  // What the files of all its stages take and give, the width and what goes between them left out.
-  absl::StatusOr<FileSignature> probe(const Variant& variant,
-                                      const inference::ModelConfig& config) const;
   // The variant that first had the same files, if it is a width of a dynamic network.
   VariantId weights_for(const Variant& variant, const inference::ModelConfig& config);
 

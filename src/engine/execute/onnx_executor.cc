@@ -319,13 +319,22 @@ class OnnxExecutors : public ExecutorFactory {
       : options_(std::move(options)), sessions_(std::make_shared<Sessions>(options_)) {}
   // Workers of one thread share sessions; others have threads in theirs.
   std::shared_ptr<Executor> make() override {
-    auto sessions = options_.threads > 1 ? std::make_shared<Sessions>(options_) : sessions_;
+    const bool shared = options_.threads == 1 || opened_ != nullptr;
+    auto sessions = shared ? sessions_ : std::make_shared<Sessions>(options_);
     return watch_.over([sessions] { return std::make_unique<OnnxExecutor>(sessions); });
+  }
+  absl::StatusOr<std::vector<FileSignature>> open(const Variant& variant) override {
+    ASSIGN_OR_RETURN(const auto network, dynamic_network(variant.config));
+    ASSIGN_OR_RETURN(opened_, sessions_->open(variant, network.has_value()));
+    std::vector<FileSignature> files;
+    for (const auto& stage : *opened_) files.push_back(stage->signature());
+    return files;
   }
 
  private:
   const OnnxOptions options_;
   std::shared_ptr<Sessions> sessions_;
+  StagesPtr opened_;  // kept for the executors that are made
   RunWatch watch_;
 };
 

@@ -1,43 +1,24 @@
 #include "engine/execute/profiler.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "base/status.h"
+#include "engine/execute/made_up.h"
 
 namespace fermata::engine {
 namespace {
 
-using Shapes = std::map<std::string, Shape>;
-
 // The most that the zeros of one batch may take: a hostile file promises any shape.
 constexpr double kMostInputBytes = 1 << 30;
-
-const Shape& item_shape(const TensorSpec& spec, const Shapes& shapes) {
-  const auto it = shapes.find(spec.name);
-  return it == shapes.end() ? spec.dims : it->second;
-}
-
-double input_bytes(const Variant& variant, const Shapes& shapes, uint32_t items) {
-  double sum = 0;
-  for (const TensorSpec& spec : variant.signature.inputs) {
-    if (spec.optional) continue;
-    double bytes = items * static_cast<double>(zero_size(spec.datatype));
-    for (int64_t dim : item_shape(spec, shapes)) bytes *= static_cast<double>(dim);
-    sum += bytes;
-  }
-  return sum;
-}
 
 // Runs one batch of one part and waits for it. No item leaves it early: the worst case counts.
 absl::StatusOr<BatchResult> run_once(Executor& executor, const Variant& variant,
                                      const Shapes& shapes, uint32_t items) {
-  std::vector<Tensor> inputs;
-  for (const TensorSpec& spec : variant.signature.inputs) {
-    if (spec.optional) continue;
-    inputs.push_back(zeros(spec, item_shape(spec, shapes), variant.signature.batches ? items : 0));
-  }
+  const std::vector<Tensor> inputs =
+      made_up_inputs(variant, shapes, MadeUp::kZeros, std::vector<uint32_t>(items));
   const std::vector<std::string> all_outputs;
   BatchResult result = run_and_wait(
       executor,
@@ -67,70 +48,57 @@ BatchProfile summary(const Histogram& times, std::vector<Duration> each,
 absl::StatusOr<BatchProfile> measure_size(Executor& executor, const Variant& variant,
                                           const Shapes& shapes, uint32_t items,
                                           const MeasureOptions& options,
+                                          std::optional<BatchResult> first,
                                           absl::FunctionRef<void(double)> progress) {
-  RETURN_IF_ERROR(run_once(executor, variant, shapes, items).status());
   Histogram times;
   std::vector<Duration> each;
   std::vector<std::vector<Duration>> stages;
-  const Time end = monotonic_now() + options.each;
-  while (each.empty() || (each.size() < options.runs && monotonic_now() < end)) {
-    ASSIGN_OR_RETURN(const BatchResult result, run_once(executor, variant, shapes, items));
+  const auto count = [&](const BatchResult& result) {
     times.record(result.total());
     each.push_back(result.total());
     stages.resize(result.stages.size());
     for (size_t s = 0; s < stages.size(); ++s) stages[s].push_back(result.stages[s].took);
     progress(static_cast<double>(each.size()) / options.runs);
+  };
+  if (!first) {
+    ASSIGN_OR_RETURN(first, run_once(executor, variant, shapes, items));
+  }
+  if (options.fastest && first->total() > options.each) count(*first);
+  const Time end = monotonic_now() + options.each;
+  while (each.empty() ||
+         (each.front() <= options.each && each.size() < options.runs && monotonic_now() < end)) {
+    ASSIGN_OR_RETURN(const BatchResult result, run_once(executor, variant, shapes, items));
+    count(result);
   }
   if (options.fastest) each.assign(each.size(), *std::min_element(each.begin(), each.end()));
   return summary(times, std::move(each), std::move(stages));
 }
 
-// The shapes per item of inputs with free dimensions.
-Shapes shapes_with(const Variant& variant, const Shapes& given, int64_t free_dimension) {
+// And what one item of them took.
+struct FoundShapes {
   Shapes shapes;
-  for (const TensorSpec& spec : variant.signature.inputs) {
-    if (spec.optional) continue;
-    if (std::find(spec.dims.begin(), spec.dims.end(), -1) == spec.dims.end()) continue;
-    Shape& shape = shapes[spec.name] = spec.dims;
-    std::replace(shape.begin(), shape.end(), int64_t{-1}, free_dimension);
-    for (const auto& warmup : variant.config.model_warmup()) {
-      const auto it = warmup.inputs().find(spec.name);
-      if (it != warmup.inputs().end() && it->second.dims_size() > 0) {
-        shape.assign(it->second.dims().begin(), it->second.dims().end());
-      }
-    }
-    if (const auto it = given.find(spec.name); it != given.end()) shape = it->second;
-  }
-  return shapes;
-}
+  BatchResult first;
+};
 
-absl::Status check_shapes(const Variant& variant, const Shapes& shapes) {
-  for (const auto& [name, shape] : shapes) {
-    const TensorSpec* spec = variant.signature.input(name);
-    if (spec == nullptr) return invalid("a shape is given for '{}', which is no input", name);
-    const bool fits = std::equal(
-        shape.begin(), shape.end(), spec->dims.begin(), spec->dims.end(),
-        [](int64_t has, int64_t want) { return has >= 1 && (want == -1 || has == want); });
-    if (!fits) {
-      return invalid("the shape of input '{}' is {}, expected {} without free dimensions", name,
-                     to_string(shape), to_string(spec->dims));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Shapes> find_shapes(Executor& executor, const Variant& variant,
-                                   const Shapes& given) {
+absl::StatusOr<FoundShapes> find_shapes(Executor& executor, const Variant& variant,
+                                        const MeasureOptions& options) {
+  const Shapes& given = options.shapes;
   RETURN_IF_ERROR(check_shapes(variant, given));
+  if (options.fastest && options.item > options.each) {
+    BatchResult first;
+    first.run = options.item;
+    return FoundShapes{item_shapes(variant, given, 1), std::move(first)};
+  }
   absl::Status refused;
   for (int64_t free_dimension : {1, 32}) {
-    Shapes shapes = shapes_with(variant, given, free_dimension);
+    Shapes shapes = item_shapes(variant, given, free_dimension);
     RETURN_IF_ERROR(check_shapes(variant, shapes));
     if (input_bytes(variant, shapes, 1) > kMostInputBytes) {
       return invalid("the inputs of one item take more than {} MiB", kMostInputBytes / (1 << 20));
     }
-    refused = run_once(executor, variant, shapes, 1).status();
-    if (refused.ok()) return shapes;
+    auto ran = run_once(executor, variant, shapes, 1);
+    if (ran.ok()) return FoundShapes{std::move(shapes), *std::move(ran)};
+    refused = ran.status();
     if (shapes.empty()) break;
   }
   return refused;
@@ -149,19 +117,24 @@ absl::StatusOr<Profile> measure(Executor& executor, const Variant& variant,
                                 const MeasureOptions& options,
                                 absl::FunctionRef<void(double)> progress) {
   Profile profile{.version = 1, .model = variant.model, .model_version = variant.version};
-  ASSIGN_OR_RETURN(profile.shapes, find_shapes(executor, variant, options.shapes));
+  ASSIGN_OR_RETURN(FoundShapes found, find_shapes(executor, variant, options));
+  profile.shapes = std::move(found.shapes);
   const uint32_t most = variant.signature.max_batch;
   const std::vector<uint32_t> sizes =
       sizes_up_to(options.max_batch == 0 ? most : std::min(options.max_batch, most));
-  const Time end = monotonic_now() + std::min(options.all, Duration::seconds(86'400));
+  const Time end =
+      monotonic_now() + std::min(options.all, Duration::seconds(86'400)) - options.item;
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (i > 0 && monotonic_now() >= end) break;
     if (input_bytes(variant, profile.shapes, sizes[i]) > kMostInputBytes) break;
-    ASSIGN_OR_RETURN(
-        profile.batches[sizes[i]],
-        measure_size(executor, variant, profile.shapes, sizes[i], options, [&](double share) {
-          progress((static_cast<double>(i) + share) / static_cast<double>(sizes.size()));
-        }));
+    std::optional<BatchResult> first;
+    if (i == 0 && sizes[i] == 1) first = std::move(found.first);
+    ASSIGN_OR_RETURN(profile.batches[sizes[i]],
+                     measure_size(executor, variant, profile.shapes, sizes[i], options,
+                                  std::move(first), [&](double share) {
+                                    progress((static_cast<double>(i) + share) /
+                                             static_cast<double>(sizes.size()));
+                                  }));
   }
   fit(profile);
   return profile;

@@ -18,9 +18,13 @@ struct MeasureOptions {
   uint32_t runs = 30;                    // of each batch size, at most
   Duration each = Duration::seconds(2);  // no further run of a size after this
   Duration all = Duration::infinite();   // no further size after this
-  // The quantiles of a size are all its fastest run: what else the machine did does not count.
+  // The quantiles of a size are all its fastest run: what else the machine did does not count. A
+  // first run that is longer than `each` counts, and no other is made.
   bool fastest = false;
-  std::map<std::string, Shape> shapes;   // per item, of inputs with free dimensions
+  std::map<std::string, Shape> shapes;  // per item, of inputs with free dimensions
+  // What one item took in a run that was made before; counted, and not made again, where a first
+  // run of that length is.
+  Duration item;
 };
 
 // Measures a variant by batch size (1, 2, 4, ... and the largest) through the executor, so

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/execute/gather.h"
 
 namespace fermata::engine {
 namespace {
@@ -21,8 +22,7 @@ absl::Status check_rows(const Tensor& tensor, size_t expected) {
   if (!tensor.shape.empty() && tensor.shape[0] == static_cast<int64_t>(expected)) {
     return absl::OkStatus();
   }
-  return internal("output '{}' has shape {}, expected {} items first", tensor.name,
-                  to_string(tensor.shape), expected);
+  return not_by_items(tensor, expected);
 }
 
 Tensor rows_of(const Tensor& tensor, const Rows& rows) {
