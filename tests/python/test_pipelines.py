@@ -196,7 +196,7 @@ def test_a_stage_that_fails_is_named(pipelines):
     outputs, _ = ask(pipelines, "broken", [[-1, 0]])
     assert outputs["y"].tolist() == [[0, 1]]
     code, text = refused(pipelines, "broken", [[6, 0]])
-    assert code == 500 and text.startswith("stage 'two': ")
+    assert code == 400 and text.startswith("stage 'two': ")  # it ran before: the input is at fault
 
 
 def test_each_item_that_a_stage_makes_goes_on_and_none_is_an_answer(pipelines):

@@ -85,7 +85,7 @@ def test_metrics_of_stages_agree_with_what_the_requests_say(pipelines):
 def test_requests_that_fail_show_every_stage_that_they_got_to(pipelines):
     before = totals(pipelines, "broken/")
     code, body = unanswered(pipelines, "broken", [[6, 0]], timeout_us=30_000_000)
-    assert code == 500 and body["parameters"]["outcome"] == "failed"
+    assert code == 400 and body["parameters"]["outcome"] == "failed"  # the model ran before
     first, second = json.loads(body["parameters"]["stages"])
     assert (first["stage"], first["outcome"]) == ("one", "on_time")
     assert (second["stage"], second["outcome"]) == ("two", "failed")
@@ -102,7 +102,7 @@ def test_requests_that_fail_show_every_stage_that_they_got_to(pipelines):
 def test_what_runs_beside_a_stage_that_fails_is_shown(pipelines):
     code, body = unanswered(pipelines, "forked", [[7, 0]])
     one, two = json.loads(body["parameters"]["stages"])
-    assert code == 500 and one["outcome"] == "failed"
+    assert code == 400 and one["outcome"] == "failed"
     assert two["stage"] == "two" and two["outcome"] in ("on_time", "cancelled")
 
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string_view>
 
 #include "base/check.h"
 #include "base/status.h"
@@ -22,6 +23,35 @@ constexpr std::array<ONNXTensorElementDataType, 14> kTypes = {
 
 // Messages come back as statuses; what the library would print besides is dropped.
 void drop_log(void*, OrtLoggingLevel, const char*, const char*, const char*, const char*) {}
+
+// Without the place in the library's own source: "/path/file.h:523 void Init(long) condition was
+// false. Why".
+std::string_view reason_of(std::string_view text) {
+  constexpr std::string_view kStatus = "Status Message: ", kFalse = " was false. ";
+  if (const size_t at = text.find(kStatus); at != std::string_view::npos) {
+    text.remove_prefix(at + kStatus.size());
+  }
+  if (const size_t at = text.find(kFalse); at != std::string_view::npos) {
+    text.remove_prefix(at + kFalse.size());
+  }
+  const std::string_view first = text.substr(0, text.find(' '));
+  if (first.size() < text.size() && (first.find(".h:") != std::string_view::npos ||
+                                     first.find(".cc:") != std::string_view::npos)) {
+    text.remove_prefix(first.size() + 1);
+  }
+  return text.substr(0, text.find_last_not_of("\n ") + 1);
+}
+
+// "Non-zero status code returned while running Add node. Name:'sum' Status Message: ..."
+std::string node_of(std::string_view text) {
+  constexpr std::string_view kRunning = "while running ", kName = "Name:'";
+  const size_t kind = text.find(kRunning), name = text.find(kName);
+  if (kind == std::string_view::npos || name == std::string_view::npos) return "";
+  text = text.substr(kind + kRunning.size());
+  const std::string_view of = text.substr(text.find(kName) + kName.size());
+  return fmt::format("node '{}' ({}): ", of.substr(0, of.find('\'')),
+                     text.substr(0, text.find(' ')));
+}
 
 const OrtApi* g_api = nullptr;
 
@@ -65,6 +95,16 @@ absl::Status take_status(OrtStatus* status) {
                                   : internal("{}", g_api->GetErrorMessage(status));
   g_api->ReleaseStatus(status);
   return result;
+}
+
+absl::Status take_run_status(OrtStatus* status) {
+  const absl::Status taken = take_status(status);
+  const std::string_view text = message(taken);
+  if (taken.ok() || text.find("alloc") != std::string_view::npos ||
+      text.find("terminate flag") != std::string_view::npos) {
+    return taken;
+  }
+  return invalid("{}{}", node_of(text), reason_of(text));
 }
 
 ONNXTensorElementDataType to_onnx(DataType type) { return kTypes[static_cast<size_t>(type)]; }

@@ -23,6 +23,9 @@ const OrtApi& ort();
 
 // Takes ownership; ORT's INVALID_ARGUMENT stays one, the rest is INTERNAL.
 absl::Status take_status(OrtStatus* status);
+// The same of a run: INVALID_ARGUMENT, with the node and why, where an operator fails on what it
+// was given; INTERNAL where memory is missing or the run was stopped.
+absl::Status take_run_status(OrtStatus* status);
 
 struct OrtRelease {
   void operator()(OrtSession* p) const { ort().ReleaseSession(p); }

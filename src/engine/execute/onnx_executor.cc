@@ -60,6 +60,7 @@ struct Loaded {
   std::vector<std::string> outputs;  // all of them
   std::optional<DynamicNetwork> network;
   double item_elements = 0;  // of its inputs
+  bool ran = false;          // it has run, here or when it was tried
   // By stage: how long it and those after it take; none where that was not measured.
   std::vector<std::shared_ptr<const LatencyTable>> rest;
 };
@@ -138,6 +139,7 @@ class OnnxExecutor : public Executor {
     if (processors_) set_processors(pthread_self(), before);
     RETURN_IF_ERROR(stages.status());
     Loaded loaded{std::move(variant), *std::move(stages), {}, network};
+    loaded.ran = loaded.variant->tried || loaded.variant->profile.measured();
     loaded.item_elements = item_elements(loaded.variant->signature);
     loaded.rest = rest_of(*loaded.variant, loaded.stages->size());
     for (const TensorSpec& spec : loaded.variant->signature.outputs) {
@@ -226,8 +228,7 @@ class OnnxExecutor : public Executor {
   }
 
   // Adds one result for each part, or none where all of them fail together.
-  absl::Status try_parts(const Loaded& loaded, absl::Span<const BatchPart> parts,
-                         BatchResult& result) {
+  absl::Status try_parts(Loaded& loaded, absl::Span<const BatchPart> parts, BatchResult& result) {
     const Signature& signature = loaded.variant->signature;
     const Time start = monotonic_now();
     ASSIGN_OR_RETURN(const std::vector<OnnxInput> inputs, gatherer_.gather(signature, parts));
@@ -236,7 +237,8 @@ class OnnxExecutor : public Executor {
     auto outputs = run_model(loaded, inputs, output_names(loaded, parts), result);
     const Time ran = monotonic_now();
     result.run += ran - gathered;
-    if (!outputs.ok()) return outputs.status();
+    if (!outputs.ok()) return blamed(outputs.status(), loaded.ran);
+    loaded.ran = true;
     const uint32_t items = items_of(parts);
     uint32_t first = 0;
     std::vector<absl::StatusOr<std::vector<Tensor>>> scattered;
@@ -248,6 +250,13 @@ class OnnxExecutor : public Executor {
     std::move(scattered.begin(), scattered.end(), std::back_inserter(result.parts));
     result.output += monotonic_now() - ran;
     return absl::OkStatus();
+  }
+
+  // A model that has run fails for what it was given; one that never has, for what it is.
+  static absl::Status blamed(const absl::Status& status, bool ran) {
+    if (!absl::IsInvalidArgument(status)) return status;
+    return ran ? invalid("the model rejects its input: {}", message(status))
+               : internal("the model fails: {}", message(status));
   }
 
   absl::StatusOr<std::vector<Tensor>> run_model(const Loaded& loaded,

@@ -173,7 +173,8 @@ absl::StatusOr<std::vector<Tensor>> OnnxModel::run(const std::vector<OnnxInput>&
       ort().Run(session_.get(), options, input_names.data(), values.data(), values.size(),
                 output_names.data(), output_names.size(), results.data());
   std::vector<OrtPtr<OrtValue>> given(results.begin(), results.end());
-  RETURN_IF_ERROR(take_status(status));
+  RETURN_IF_ERROR(take_run_status(status));
+  owned.clear();  // strings take much: not beside the outputs as they are read
   if (traps.any()) return invalid("the model divides an integer by zero, or the least by -1");
   std::vector<Tensor> tensors;
   tensors.reserve(outputs.size());
