@@ -11,8 +11,8 @@
 #include <climits>
 #include <thread>
 
-#include "engine/execute/first_runs.h"
 #include "engine/execute/loader.h"
+#include "engine/execute/trial.h"
 #include "engine/fixture.h"
 
 namespace fermata::engine {
@@ -81,7 +81,8 @@ TEST(RunWatch, ARunThatDoesNotHeedItIsGivenUpAndTheWorkerIsReplaced) {
     stuck = first.get();
     return first;
   });
-  for (uint32_t id : {1, 2}) ASSERT_TRUE(executor->load(nameless(id)).ok());
+  const auto first = nameless(1), second = nameless(2);
+  for (const auto& variant : {first, second}) ASSERT_TRUE(executor->load(variant).ok());
   auto never = run_on(*executor, VariantId(1), Duration::millis(1));
   auto behind = run_on(*executor, VariantId(2));
   const BatchResult result = never.get();
@@ -92,15 +93,37 @@ TEST(RunWatch, ARunThatDoesNotHeedItIsGivenUpAndTheWorkerIsReplaced) {
   EXPECT_EQ(executor->health().renewals, 1u);
   EXPECT_FALSE(executor->health().overdue);
   EXPECT_EQ(abandoned_runs(), abandoned + 1);
-  // The others go on, that one does not until it is loaded again.
-  EXPECT_TRUE(run_on(*executor, VariantId(2)).get().parts[0].ok());
+  // The next one has a new executor, of that model as well.
+  for (uint32_t id : {1, 2}) {
+    EXPECT_TRUE(run_on(*executor, VariantId(id)).get().parts[0].ok());
+  }
+  // Should it end after all, nobody hears of it, and what was left behind is freed.
+  for (BatchRun& late : std::exchange(stuck->kept, {})) late.done(BatchResult());
+  while (abandoned_runs() > abandoned) std::this_thread::yield();
+}
+
+// Each has a thread of its own, so there is a limit.
+TEST(RunWatch, AModelOfWhichManyRunsGoOnFailsAtOnceUntilOneEnds) {
+  RunWatch watch(Duration::millis(1), Duration::millis(1));
+  std::vector<std::shared_ptr<Stuck>> stuck;
+  const auto executor = watch.over([&stuck]() -> std::shared_ptr<Executor> {
+    if (stuck.size() == RunWatch::kMostLeftBehind) return std::make_shared<Quick>();
+    stuck.push_back(std::make_shared<Stuck>());
+    return stuck.back();
+  });
+  const auto first = nameless(1);
+  ASSERT_TRUE(executor->load(first).ok());
+  for (size_t i = 0; i < RunWatch::kMostLeftBehind; ++i) {
+    EXPECT_FALSE(is_given_up(*first));
+    EXPECT_FALSE(run_on(*executor, VariantId(1), Duration::millis(1)).get().parts[0].ok());
+  }
   EXPECT_EQ(run_on(*executor, VariantId(1)).get().parts[0].status().code(),
             absl::StatusCode::kUnavailable);
-  executor->unload(VariantId(1));
-  ASSERT_TRUE(executor->load(nameless(1)).ok());
+  EXPECT_TRUE(is_given_up(*first));
+  stuck[0]->kept[0].done(BatchResult());
   EXPECT_TRUE(run_on(*executor, VariantId(1)).get().parts[0].ok());
-  // Should it end after all, nobody hears of it.
-  for (BatchRun& late : stuck->kept) late.done(BatchResult());
+  EXPECT_FALSE(is_given_up(*first));
+  stuck[1]->kept[0].done(BatchResult());
 }
 
 TEST(RunWatch, WhatEndsWhenToldFailsAndTheWorkerStays) {

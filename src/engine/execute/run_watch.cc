@@ -6,10 +6,11 @@
 #include <atomic>
 #include <deque>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/catalog.h"
@@ -17,14 +18,51 @@
 namespace fermata::engine {
 namespace {
 
-std::mutex g_mutex;
-std::vector<std::shared_ptr<Executor>>* g_left_behind = nullptr;  // for ever
+// An executor that was given up, until all that it was given to run has ended.
+struct LeftBehind {
+  std::shared_ptr<Executor> executor;
+  std::shared_ptr<const std::atomic<size_t>> running;
+};
 
-void leave_behind(std::shared_ptr<Executor> executor) {
+std::mutex g_mutex;
+std::vector<LeftBehind>* g_left_behind = nullptr;  // of a process that ends, some never do
+
+void leave_behind(LeftBehind left) {
   const std::lock_guard lock(g_mutex);
-  if (g_left_behind == nullptr) g_left_behind = new std::vector<std::shared_ptr<Executor>>();
-  g_left_behind->push_back(std::move(executor));
+  if (g_left_behind == nullptr) g_left_behind = new std::vector<LeftBehind>();
+  g_left_behind->push_back(std::move(left));
 }
+
+// Frees those whose runs have ended.
+void forget_ended() {
+  std::vector<LeftBehind> ended;
+  const std::lock_guard lock(g_mutex);
+  if (g_left_behind == nullptr) return;
+  const auto over = [](const LeftBehind& left) { return *left.running == 0; };
+  std::copy_if(g_left_behind->begin(), g_left_behind->end(), std::back_inserter(ended), over);
+  std::erase_if(*g_left_behind, over);
+}
+
+std::map<const Variant*, uint32_t> g_given_up;  // on how many workers
+
+// That a worker runs it no more, for as long as this lives.
+class GivenUp {
+ public:
+  explicit GivenUp(std::shared_ptr<const Variant> variant) : variant_(std::move(variant)) {
+    const std::lock_guard lock(g_mutex);
+    ++g_given_up[variant_.get()];
+  }
+  ~GivenUp() {
+    const std::lock_guard lock(g_mutex);
+    const auto count = g_given_up.find(variant_.get());
+    if (--count->second == 0) g_given_up.erase(count);
+  }
+  GivenUp(const GivenUp&) = delete;
+  GivenUp& operator=(const GivenUp&) = delete;
+
+ private:
+  const std::shared_ptr<const Variant> variant_;  // its address is its own
+};
 
 BatchResult failed(size_t parts, Time started, const absl::Status& why) {
   BatchResult result{.started = started, .run = monotonic_now() - started};
@@ -37,6 +75,11 @@ BatchResult failed(size_t parts, Time started, const absl::Status& why) {
 uint64_t abandoned_runs() {
   const std::lock_guard lock(g_mutex);
   return g_left_behind == nullptr ? 0 : g_left_behind->size();
+}
+
+bool is_given_up(const Variant& variant) {
+  const std::lock_guard lock(g_mutex);
+  return g_given_up.contains(&variant);
 }
 
 class RunWatch::Watched final : public Executor {
@@ -78,7 +121,7 @@ class RunWatch::Watched final : public Executor {
     {
       const std::lock_guard lock(queue_->mutex);
       run->started = monotonic_now();
-      if (!given_up_.contains(run->variant)) {
+      if (!fails_at_once(run->variant)) {
         queue_->runs.push_back(run);
         if (renewing_) return held_.push_back(std::move(batch));
         inner = inner_;
@@ -87,7 +130,9 @@ class RunWatch::Watched final : public Executor {
     if (inner != nullptr) return inner->run(std::move(batch));
     run->done(failed(run->parts, run->started,
                      error(absl::StatusCode::kUnavailable,
-                           "a run of this model never ended on this worker: load it again")));
+                           "{} runs of this model were given up on this worker and have not ended "
+                           "yet: try again later, or load it again",
+                           kMostLeftBehind)));
   }
 
   void end_soon(Duration limit) override {
@@ -111,6 +156,7 @@ class RunWatch::Watched final : public Executor {
     VariantId stuck;
     {
       const std::lock_guard lock(queue_->mutex);
+      for (const auto& [id, _] : given_up_) (void)fails_at_once(id);
       if (queue_->runs.empty() || renewing_) return;
       Run& head = *queue_->runs.front();
       if (now < std::min(head.started + head.limit, latest_)) return;
@@ -141,9 +187,17 @@ class RunWatch::Watched final : public Executor {
     Duration limit;
     std::optional<Time> told_at;  // to stop
     std::atomic<bool> ended{false};
+    // Of the executor that it was left behind with: how much of that goes on. Set before `ended`.
+    std::shared_ptr<std::atomic<size_t>> left_behind;
     // Called once, but kept for as long as an executor may read the inputs: what it holds owns
     // them.
     absl::AnyInvocable<void(BatchResult)> done;
+  };
+  // Of a variant: what goes on of each executor that was left behind for it, and that it fails
+  // because of that.
+  struct GoesOn {
+    std::vector<std::shared_ptr<std::atomic<size_t>>> running;
+    std::unique_ptr<GivenUp> given_up;
   };
   // What it was given to run, in the order of their start; the first is under way.
   struct Queue {
@@ -153,7 +207,10 @@ class RunWatch::Watched final : public Executor {
 
   // On the executor's thread, which must not be the last to hold the executor.
   static void ended(Queue& queue, const std::shared_ptr<Run>& run, BatchResult result) {
-    if (run->ended.exchange(true)) return;  // it was given up
+    if (run->ended.exchange(true)) {  // it was given up
+      if (run->left_behind != nullptr) --*run->left_behind;
+      return;
+    }
     {
       const std::lock_guard lock(queue.mutex);
       std::erase(queue.runs, run);
@@ -178,6 +235,21 @@ class RunWatch::Watched final : public Executor {
     return it == variants_.end() ? "" : it->second->model;
   }
 
+  // Under the lock: what has ended meanwhile counts no more.
+  bool fails_at_once(VariantId id) {
+    const auto of_it = given_up_.find(id);
+    if (of_it == given_up_.end()) return false;
+    GoesOn& goes_on = of_it->second;
+    std::erase_if(goes_on.running, [](const auto& running) { return *running == 0; });
+    const auto known = variants_.find(id);
+    if (goes_on.running.size() < kMostLeftBehind || known == variants_.end()) {
+      goes_on.given_up.reset();
+      return false;
+    }
+    if (goes_on.given_up == nullptr) goes_on.given_up = std::make_unique<GivenUp>(known->second);
+    return true;
+  }
+
   // The thread that is in the model is left alone with all that it may still use.
   void renew(VariantId stuck) {
     std::vector<std::shared_ptr<const Variant>> variants;
@@ -185,7 +257,6 @@ class RunWatch::Watched final : public Executor {
     {
       const std::lock_guard lock(queue_->mutex);
       for (const auto& [id, variant] : variants_) variants.push_back(variant);
-      given_up_.insert(stuck);
       processors = processors_;
     }
     std::shared_ptr<Executor> next = make_();
@@ -200,16 +271,30 @@ class RunWatch::Watched final : public Executor {
       const std::lock_guard lock(queue_->mutex);
       const auto kept = queue_->runs.end() - static_cast<std::ptrdiff_t>(held_.size());
       // Where one has ended after all, its reply is on its way.
-      std::copy_if(queue_->runs.begin(), kept, std::back_inserter(lost),
-                   [](const auto& run) { return !run->ended.exchange(true); });
+      auto running = std::make_shared<std::atomic<size_t>>(0);
+      for (auto run = queue_->runs.begin(); run != kept; ++run) {
+        (*run)->left_behind = running;
+        ++*running;
+        if ((*run)->ended.exchange(true)) {
+          --*running;
+        } else {
+          lost.push_back(*run);
+        }
+      }
+      given_up_[stuck].running.push_back(running);
+      (void)fails_at_once(stuck);
       queue_->runs.erase(queue_->runs.begin(), kept);
       if (!queue_->runs.empty()) queue_->runs.front()->started = monotonic_now();
-      leave_behind(std::exchange(inner_, std::move(next)));
+      leave_behind({std::exchange(inner_, std::move(next)), std::move(running)});
       for (BatchRun& batch : held_) inner_->run(std::move(batch));
       held_.clear();
       renewing_ = false;
       ++renewals_;
     }
+    spdlog::error(
+        "a run of model '{}' did not stop when it was told to and is left behind: its "
+        "worker goes on with a new executor",
+        name_of(stuck));
     for (const auto& run : lost) run->done(failed(run->parts, run->started, stopped(*run)));
   }
 
@@ -218,7 +303,7 @@ class RunWatch::Watched final : public Executor {
   // Guarded by the queue's mutex:
   std::shared_ptr<Executor> inner_;
   absl::flat_hash_map<VariantId, std::shared_ptr<const Variant>> variants_;
-  absl::flat_hash_set<VariantId> given_up_;
+  absl::flat_hash_map<VariantId, GoesOn> given_up_;
   std::vector<uint32_t> processors_;  // empty: any
   std::vector<BatchRun> held_;        // of the last runs, while the executor is renewed
   Time latest_ = Time::infinite();    // for any run
@@ -248,6 +333,7 @@ void RunWatch::look() {
     }
   }
   for (const auto& watched : all) watched->look(monotonic_now(), grace_);
+  forget_ended();
 }
 
 }  // namespace fermata::engine
