@@ -134,10 +134,15 @@ struct EnsembleOptions {
 // Whether a stage of a pipeline runs: what stands in an output of an earlier one.
 struct Condition {
   enum class Kind : uint8_t { kAbove, kBelow, kAmong };
+  // What of an item is compared: its only element, its largest, its smallest, where its largest
+  // stands, any of them, or the one at `index`.
+  enum class Element : uint8_t { kOnly, kMax, kMin, kArgmax, kAny, kIndex };
   std::string from;  // "STAGE.TENSOR"
-  // Its largest element is above the value, its smallest below, or any of them is among the values.
+  // Of any item above the value, below it, or among the values.
   Kind kind = Kind::kAbove;
   std::vector<double> values;
+  Element element = Element::kOnly;
+  uint32_t index = 0;
 };
 
 // How a pipeline's load is forecast: estimate/forecast.h; kModel: by a network.

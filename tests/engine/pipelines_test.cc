@@ -123,7 +123,7 @@ TEST_F(Pipelines, AVariantMayBeAService) {
 // Squares are taken of what is above 2 only; the others end early.
 TEST_F(Pipelines, AStageMayDependOnAnEarlierOnesOutput) {
   Stage squares{"b", "base-table", {"a"}};
-  squares.when = Condition{"a.y", Condition::Kind::kAbove, {2}};
+  squares.when = Condition{"a.y", Condition::Kind::kAbove, {2}, Condition::Element::kAny};
   auto engine = start({pipeline("p", {{"a", "base-plain"}, squares}, {{"y", "b.y"}, {"y", "a.y"}}),
                        pipeline("outer", {{"p", "p"}, {"again", "base-plain", {"p"}}})});
   ASSERT_TRUE(engine.ok()) << engine.status();
@@ -607,6 +607,11 @@ TEST_F(Pipelines, MistakesAreSaid) {
   Stage late{"b", "base-plain", {"a"}};
   late.when = Condition{"a.z", Condition::Kind::kBelow, {1}};
   EXPECT_THAT(said({pipeline("p", {{"a", "base-plain"}, late})}), HasSubstr("runs when 'a.z'"));
+  late = {"b", "identity-fp32", {"make"}};
+  late.when = Condition{"make.y", Condition::Kind::kBelow, {1}};
+  Stage whole{"make", "whole"};
+  whole.fan_out = "y";
+  EXPECT_THAT(said({pipeline("p", {whole, late})}), HasSubstr("one of max, min, argmax, any"));
 }
 
 // Many clients, deadlines of all kinds, cancellations, and a member that is reloaded meanwhile.

@@ -47,13 +47,13 @@ CONFIG = CHAIN + """\
       - {{name: a, model: plus}}
       - name: b
         variants: [{{model: plus, accuracy: 0.5}}, {{model: twice, accuracy: 0.9}}]
-        when: {{output: a.y, above: 3}}
+        when: {{output: a.y, element: max, above: 3}}
     outputs: {{y: [b.y, a.y]}}
   tenths:
     kind: pipeline
     stages:
       - {{name: a, model: plus}}
-      - {{name: b, model: twice, when: {{output: a.y, among: [1.1, 7]}}}}
+      - {{name: b, model: twice, when: {{output: a.y, element: any, among: [1.1, 7]}}}}
     outputs: {{y: [b.y, a.y]}}
   found:
     kind: pipeline
@@ -313,6 +313,12 @@ def test_a_member_that_is_unloaded_takes_the_pipeline_along_and_back(pipelines):
     ("p: {kind: pipeline, stages: [{name: a}]}", "one of service, model, variants and operator"),
     ("p: {kind: pipeline, stages: [{name: a, model: plus}, {name: b, model: plus,"
      " when: {output: a.y, above: 1, below: 2}}]}", "one of above, below and among"),
+    ("p: {kind: pipeline, stages: [{name: a, model: plus}, {name: b, model: plus,"
+     " when: {output: a.y, below: 0.9}}]}", "expected `element` with one of max, min, argmax, any"),
+    ("p: {kind: pipeline, stages: [{name: a, model: plus}, {name: b, model: plus,"
+     " when: {output: a.y, element: 2, below: 0.9}}]}", "have 2 elements"),
+    ("p: {kind: pipeline, stages: [{name: a, model: plus}, {name: b, model: plus,"
+     " when: {output: a.y, element: most, below: 0.9}}]}", "max, min, argmax, any"),
     ("p: {kind: pipeline, stages: [{name: a, model: plus}, {name: b, model: plus,"
      " when: {output: x, above: 1}}]}", "runs when 'x'"),
     ("p: {kind: pipeline, stages: [{name: a, variants: [plus, plus]}]}", "not listed yet"),

@@ -167,6 +167,11 @@ class Maker {
           "an earlier stage",
           options_.name, own_.stages[s].name, when->from);
     }
+    ASSIGN_OR_RETURN(const Form form, form_of(s, from));
+    if (const absl::Status fits = check_condition(*when, form.dims); !fits.ok()) {
+      return invalid("service '{}': stage '{}' runs when '{}': {}", options_.name,
+                     own_.stages[s].name, when->from, message(fits));
+    }
     made_->stages[s].when = Pipeline::When{from, *when};
     return absl::OkStatus();
   }
@@ -336,7 +341,7 @@ class Maker {
     return absl::c_any_of(stage.inputs, [this](const Pipeline::Input& input) {
       if (input.from.stage == Source::kRequest) return batches_;
       const Pipeline::Stage& from = made_->stages[input.from.stage];
-      return from.batches || from.items_first || !from.fan_out.empty();
+      return from.gives_items();
     });
   }
 

@@ -50,7 +50,8 @@ struct Pipeline {
   struct When {
     Source from;
     Condition condition;
-    bool holds(const Tensor& tensor) const;  // false where it has no numbers
+    // Of an output of its stage; false where that has no such numbers. O(elements).
+    bool holds(const Tensor& tensor, bool by_item) const;
   };
   struct Stage {
     std::string name;
@@ -75,6 +76,8 @@ struct Pipeline {
     bool uniform = false;    // one option answers all items of a request
     std::optional<When> when;
 
+    // Whether the first dimension of its outputs counts items.
+    bool gives_items() const { return batches || items_first || !fan_out.empty(); }
     const std::string& route_of(uint32_t option) const {
       return option < options.size() ? options[option].route : route;
     }
@@ -117,6 +120,8 @@ absl::StatusOr<std::shared_ptr<const Pipeline>> make_choice(const ServiceOptions
                                                             const FindRoute& find, VariantId id,
                                                             double quantile,
                                                             const ChoiceParts& parts);
+// INVALID_ARGUMENT where an item of this shape does not have what the condition compares.
+absl::Status check_condition(const Condition& condition, const Shape& item);
 Pipeline::Stage stage_of(const std::string& service, const std::string& name, const Route& member,
                          double quantile);
 

@@ -10,7 +10,6 @@
 #include "engine/schedule/job.h"
 #include "engine/schedule/key_table.h"
 #include "engine/services/pipeline.h"
-#include "model/tensor_values.h"
 
 namespace fermata::engine {
 
@@ -150,17 +149,6 @@ absl::StatusOr<std::vector<const ServiceOptions*>> composites_in_order(
   std::vector<const ServiceOptions*> ordered;
   for (const uint32_t c : found.order) ordered.push_back(composites[c]);
   return ordered;
-}
-
-bool Pipeline::When::holds(const Tensor& tensor) const {
-  const auto values = as_floats(tensor);
-  if (!values.ok()) return false;
-  return absl::c_any_of(*values, [this](float value) {
-    if (condition.kind == Condition::Kind::kAbove) return value > condition.values[0];
-    if (condition.kind == Condition::Kind::kBelow) return value < condition.values[0];
-    return absl::c_any_of(condition.values,
-                          [value](double one) { return static_cast<float>(one) == value; });
-  });
 }
 
 std::string stage_route(const std::string& service, const std::string& stage) {

@@ -71,7 +71,8 @@ std::vector<uint32_t> Trees::Node::skipped_by(uint32_t child) const {
     const auto& when = pipeline->stages[s].when;
     if (!when || when->from.stage != child) continue;
     const Tensor* tensor = find(when->from);
-    if (tensor == nullptr || !when->holds(*tensor)) skipped.push_back(s);
+    if (tensor == nullptr || !when->holds(*tensor, pipeline->stages[child].gives_items()))
+      skipped.push_back(s);
   }
   return skipped;
 }

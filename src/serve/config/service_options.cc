@@ -156,11 +156,22 @@ engine::PipelineOptions::Tensors tensors(Reader reader) {
   return named;
 }
 
+void read_element(Reader reader, engine::Condition& condition) {
+  using Element = engine::Condition::Element;
+  if (reader.is_number()) {
+    condition.element = Element::kIndex;
+    condition.index = static_cast<uint32_t>(reader.integer(0, 1'000'000'000));
+  } else if (reader.present()) {  // in their order
+    condition.element = static_cast<Element>(1 + reader.choice({"max", "min", "argmax", "any"}));
+  }
+}
+
 std::optional<engine::Condition> condition(Reader reader) {
   if (!reader.present()) return std::nullopt;
   engine::Condition condition;
   ObjectReader fields = reader.object();
   condition.from = fields["output"].string();
+  read_element(fields["element"], condition);
   const Reader above = fields["above"], below = fields["below"], among = fields["among"];
   if (int{above.present()} + int{below.present()} + int{among.present()} != 1) {
     reader.fail("one of above, below and among");
