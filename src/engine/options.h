@@ -255,7 +255,7 @@ struct EngineOptions {
   uint32_t scheduler_threads = 0;
   double latency_quantile = 0.9;    // of a profile, drives every decision; in [0.5, 0.99]
   uint32_t default_max_batch = 64;  // where neither configuration nor model says
-  uint32_t operator_threads = 1;    // that run the operators of pipelines; at least 1
+  uint32_t operator_threads = 2;    // that run the operators of pipelines; at least 1
   // The fermata command, which tries model files in a process of their own.
   std::string probe_program = "/proc/self/exe";
   WorkerOptions workers;

@@ -13,6 +13,11 @@ class DecodeImage final : public Operator {
                  {{.name = "image", .datatype = DataType::kUint8, .dims = {-1, -1, 3}}}),
         most_(most) {}
 
+  uint64_t work(absl::Span<const Tensor> inputs) const override {
+    const auto bytes = only_text(inputs[0]);
+    return bytes.ok() ? decoding_work(*bytes) : 0;
+  }
+
  private:
   absl::StatusOr<std::vector<Tensor>> apply(absl::Span<const Tensor> inputs) const override {
     ASSIGN_OR_RETURN(const absl::Span<const std::byte> bytes, only_text(inputs[0]));

@@ -57,6 +57,12 @@ constexpr Kind kKinds[] = {
 Operator::Operator(std::vector<TensorSpec> inputs, std::vector<TensorSpec> outputs, bool fans_out)
     : inputs_(std::move(inputs)), outputs_(std::move(outputs)), fans_out_(fans_out) {}
 
+uint64_t Operator::work(absl::Span<const Tensor> inputs) const {
+  uint64_t bytes = 0;
+  for (const Tensor& input : inputs) bytes += input.data.bytes.size();
+  return bytes;
+}
+
 absl::StatusOr<std::vector<Tensor>> Operator::run(absl::Span<const Tensor> inputs) const {
   if (inputs.size() != inputs_.size()) {
     return invalid("{} inputs, expected {}", inputs.size(), inputs_.size());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -32,6 +33,9 @@ class Operator {
   // `inputs` in the order of inputs(). INVALID_ARGUMENT names the tensor, what stands there and
   // what was expected. O(bytes in and out), for text boxes O(n log n).
   absl::StatusOr<std::vector<Tensor>> run(absl::Span<const Tensor> inputs) const;
+  // How much work that is, before it is done: some nanoseconds each. Nothing is unpacked for it,
+  // inputs that run() rejects have any. O(bytes in).
+  virtual uint64_t work(absl::Span<const Tensor> inputs) const;
 
  protected:
   Operator(std::vector<TensorSpec> inputs, std::vector<TensorSpec> outputs, bool fans_out = false);

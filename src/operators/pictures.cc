@@ -3,6 +3,7 @@
 #include <png.h>
 #include <turbojpeg.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <opencv2/imgproc.hpp>
@@ -68,7 +69,64 @@ absl::StatusOr<cv::Mat> decode_png(Bytes bytes, int64_t most) {
   return image;
 }
 
+uint64_t number_at(Bytes bytes, size_t at, size_t length) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < length && at + i < bytes.size(); ++i) {
+    value = value << 8 | static_cast<uint8_t>(bytes[at + i]);
+  }
+  return value;
+}
+
+// Where the marker of the next segment, or of the end, begins; the end of the bytes: nowhere.
+size_t next_segment(Bytes bytes, size_t at) {
+  constexpr uint8_t kMark = 0xff, kFirstBare = 0xd0, kLastBare = 0xd8;  // restarts, and the start
+  while (at + 1 < bytes.size()) {
+    const void* mark = std::memchr(bytes.data() + at, kMark, bytes.size() - at - 1);
+    if (mark == nullptr) break;
+    at = static_cast<size_t>(static_cast<const std::byte*>(mark) - bytes.data());
+    const auto kind = static_cast<uint8_t>(bytes[at + 1]);
+    if (kind > 1 && kind != kMark && (kind < kFirstBare || kind > kLastBare)) return at;
+    at += kind == kMark ? 1 : 2;
+  }
+  return bytes.size();
+}
+
+// By its segments: the frame says the size, and each scan is a pass over it. What stands between
+// segments is looked through up to a length that only large pictures have; beyond it all may be
+// scans.
+uint64_t jpeg_work(Bytes bytes) {
+  constexpr uint8_t kFrame = 0xc0, kLastFrame = 0xcf, kEnd = 0xd9, kScan = 0xda;
+  constexpr size_t kMostBetween = 1 << 20, kLeastScan = 10;
+  uint64_t pixels = 0, scans = 0;
+  size_t between = 0;
+  for (size_t at = 2; at + 1 < bytes.size();) {
+    const size_t left = kMostBetween - between;
+    const size_t found = next_segment(bytes.first(std::min(bytes.size(), at + left)), at);
+    between += found - at;
+    if (between >= kMostBetween) {
+      scans += (bytes.size() - found) / kLeastScan;
+      break;
+    }
+    if (found + 1 >= bytes.size()) break;
+    const auto kind = static_cast<uint8_t>(bytes[found + 1]);
+    if (kind == kEnd) break;
+    const bool is_table = kind == 0xc4 || kind == 0xc8 || kind == 0xcc;
+    if (kind >= kFrame && kind <= kLastFrame && !is_table) {
+      pixels = std::max(pixels, number_at(bytes, found + 5, 2) * number_at(bytes, found + 7, 2));
+    }
+    scans += kind == kScan;
+    at = found + 2 + number_at(bytes, found + 2, 2);
+  }
+  return pixels * std::max<uint64_t>(scans, 1);
+}
+
 }  // namespace
+
+uint64_t decoding_work(Bytes bytes) {
+  constexpr uint64_t kChannels = 3;
+  if (begins_with(bytes, "\xff\xd8\xff")) return jpeg_work(bytes) * kChannels;
+  return number_at(bytes, 16, 4) * number_at(bytes, 20, 4) * kChannels;  // IHDR comes first
+}
 
 absl::StatusOr<cv::Mat> decode_picture(Bytes bytes, int64_t most_pixels) {
   if (begins_with(bytes, "\xff\xd8\xff")) return decode_jpeg(bytes, most_pixels);

@@ -16,7 +16,6 @@ namespace {
 
 using Bytes = absl::Span<const std::byte>;
 
-constexpr uint32_t kLeastRate = 1000, kMostRate = 192'000;
 constexpr uint32_t kMostChannels = 64;
 // What writes into a pipe does not know how much will come, and says that it is about so much.
 constexpr uint32_t kUnknownLength = 0x7fff'0000;
@@ -63,9 +62,9 @@ absl::StatusOr<Format> format_of(Bytes chunk) {
   if (format.channels < 1 || format.channels > kMostChannels) {
     return invalid("the sound has {} channels, expected 1 to {}", format.channels, kMostChannels);
   }
-  if (format.rate < kLeastRate || format.rate > kMostRate) {
-    return invalid("the sound has {} samples a second, expected {} to {}", format.rate, kLeastRate,
-                   kMostRate);
+  if (format.rate < kLeastSoundRate || format.rate > kMostSoundRate) {
+    return invalid("the sound has {} samples a second, expected {} to {}", format.rate,
+                   kLeastSoundRate, kMostSoundRate);
   }
   return format;
 }

@@ -8,6 +8,8 @@
 
 namespace fermata::operators {
 
+inline constexpr uint32_t kLeastSoundRate = 1000, kMostSoundRate = 192'000;  // of a file
+
 // A WAV file (whole numbers of 8 to 32 bits, or floating-point ones; any number of channels, of
 // which the mean is taken) at this rate, clipped to [-1, 1]. INVALID_ARGUMENT where it is none, is
 // broken or holds more seconds: then before it is decoded. O(bytes), and where it has another rate

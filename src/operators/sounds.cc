@@ -9,6 +9,7 @@
 namespace fermata::operators {
 namespace {
 
+constexpr double kStepsOfSample = 33;  // of resampled()
 const TensorSpec kSamples = {.name = "samples", .datatype = DataType::kFp32, .dims = {-1}};
 const TensorSpec kStart = {.name = "start", .datatype = DataType::kInt64, .dims = {1}};
 
@@ -18,6 +19,12 @@ class DecodeSound final : public Operator {
       : Operator({{.name = "encoded", .datatype = DataType::kBytes, .dims = {1}}}, {kSamples}),
         rate_(rate),
         most_seconds_(most_seconds) {}
+
+  // As if it had a byte for each sample, and as few samples a second as it may.
+  uint64_t work(absl::Span<const Tensor> inputs) const override {
+    const double samples = static_cast<double>(Operator::work(inputs)) * rate_ / kLeastSoundRate;
+    return static_cast<uint64_t>(std::min(samples, most_seconds_ * rate_) * kStepsOfSample);
+  }
 
  private:
   absl::StatusOr<std::vector<Tensor>> apply(absl::Span<const Tensor> inputs) const override {

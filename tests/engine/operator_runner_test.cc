@@ -30,9 +30,27 @@ class Immediate : public operators::Operator {
  public:
   Immediate() : Operator({}, {}) {}
 
- private:
+ protected:
   absl::StatusOr<std::vector<Tensor>> apply(absl::Span<const Tensor>) const override {
     return std::vector<Tensor>();
+  }
+};
+
+// Much work, by what it says.
+class Long : public Held {
+ public:
+  uint64_t work(absl::Span<const Tensor>) const override { return OperatorRunner::kLong; }
+};
+
+// Gives its inputs as they come.
+class PassOn : public operators::Operator {
+ public:
+  PassOn() : Operator({bytes("a"), bytes("b")}, {bytes("a"), bytes("b")}) {}
+
+ private:
+  static TensorSpec bytes(std::string name) { return {std::move(name), DataType::kUint8, {0}}; }
+  absl::StatusOr<std::vector<Tensor>> apply(absl::Span<const Tensor> inputs) const override {
+    return std::vector<Tensor>(inputs.begin(), inputs.end());
   }
 };
 
@@ -77,6 +95,30 @@ class OperatorRunnerTest : public testing::Test {
   std::optional<OperatorRunner> runner_{std::in_place, 1};
 };
 
+// Whatever their order; one that is missing is named.
+TEST_F(OperatorRunnerTest, AnOperatorGetsItsInputsInItsOrder) {
+  const auto run = [this](std::vector<std::string> names) {
+    std::promise<absl::StatusOr<std::vector<Tensor>>> ended;
+    OperatorRunner::Work work{.id = JobId(1),
+                              .op = std::make_shared<PassOn>(),
+                              .submitted = monotonic_now(),
+                              .deadline = Time::infinite()};
+    for (std::string& name : names) {
+      work.inputs.push_back({.name = std::move(name), .datatype = DataType::kUint8, .shape = {0}});
+    }
+    work.done = [&ended](OperatorRunner::Answer answer) {
+      ended.set_value(std::move(answer.outputs));
+    };
+    runner_->submit(std::move(work));
+    return ended.get_future().get();
+  };
+  const auto outputs = run({"b", "a"});
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  ASSERT_EQ(outputs->size(), 2u);
+  EXPECT_EQ(outputs->front().name, "a");
+  EXPECT_THAT(std::string(run({"b"}).status().message()), testing::HasSubstr("'a' is missing"));
+}
+
 TEST_F(OperatorRunnerTest, EndsAtItsDeadlineWhatStillWaits) {
   hold();
   auto late = submit(1, monotonic_now() + Duration::millis(1));
@@ -110,6 +152,22 @@ TEST_F(OperatorRunnerTest, RunsByDeadline) {
   second.wait();
   EXPECT_THAT(order_, testing::ElementsAre(0, 4, 3, 1, 2));
   EXPECT_EQ(later.get(), absl::StatusCode::kOk);
+}
+
+// One of two threads is left to what is short, however much that is long waits before it.
+TEST_F(OperatorRunnerTest, WhatTakesLongLeavesAThreadToTheRest) {
+  runner_.emplace(2);
+  const Time soon = monotonic_now() + Duration::seconds(600);
+  std::vector<std::shared_ptr<Long>> all;
+  std::vector<std::future<absl::StatusCode>> ended;
+  for (uint64_t id = 10; id < 13; ++id) {
+    all.push_back(std::make_shared<Long>());
+    ended.push_back(submit(id, soon, all.back()));
+  }
+  all[0]->wait_begun();
+  EXPECT_EQ(submit(1, Time::infinite()).get(), absl::StatusCode::kOk);
+  for (const auto& each : all) each->let_go();
+  for (auto& each : ended) EXPECT_EQ(each.get(), absl::StatusCode::kOk);
 }
 
 TEST_F(OperatorRunnerTest, AStopEndsWhatWaits) {

@@ -43,9 +43,9 @@ std::string jpeg(int height, int width, uint8_t value, TJPF format = TJPF_RGB) {
   unsigned char* out = nullptr;
   unsigned long size = 0;
   tjhandle handle = tjInitCompress();
-  EXPECT_EQ(tjCompress2(handle, pixels.data(), width, 0, height, format, &out, &size, TJSAMP_444,
-                        90, 0),
-            0);
+  EXPECT_EQ(
+      tjCompress2(handle, pixels.data(), width, 0, height, format, &out, &size, TJSAMP_444, 90, 0),
+      0);
   std::string bytes(reinterpret_cast<char*>(out), size);
   tjFree(out);
   tjDestroy(handle);
@@ -84,6 +84,36 @@ std::vector<Tensor> run(const Operator& op, const std::vector<Tensor>& inputs) {
 
 std::string failure(const Operator& op, const std::vector<Tensor>& inputs) {
   return std::string(message(op.run(inputs).status()));
+}
+
+// By the size that the file says of itself; nothing is decoded for it.
+TEST(DecodeImage, SaysHowMuchWorkAPictureIs) {
+  const auto decode = make("{operator: decode-image}");
+  const auto work = [&](std::string bytes) {
+    const std::vector inputs = {encoded(bytes)};
+    return decode->work(inputs);
+  };
+  EXPECT_EQ(work(jpeg(20, 30, 7)), 20 * 30 * 3);
+  EXPECT_EQ(work(png(20, 30, std::vector<uint8_t>(20 * 30 * 3))), 20 * 30 * 3);
+  EXPECT_EQ(work(png(20, 30, std::vector<uint8_t>(20 * 30 * 3)).substr(0, 24)), 20 * 30 * 3);
+  EXPECT_EQ(work(jpeg(20, 30, 7).substr(0, 3)), 0);
+  EXPECT_EQ(work("x"), 0);
+  EXPECT_EQ(work(""), 0);
+  // What looks like a frame and a scan within another segment is none.
+  const std::string comment("\xff\xfe\x00\x0f\xff\xc0\x00\x11\x08\xff\xff\xff\xff\xff\xda\x00\x00",
+                            17);
+  EXPECT_EQ(work(jpeg(20, 30, 7).insert(2, comment)), 20 * 30 * 3);
+  // A second scan is a second pass, and beyond what is looked through there may be many.
+  const std::string scan("\xff\xda\x00\x08\x01\x01\x00\x00\x00\x00", 10);
+  const auto before_its_end = [](const std::string& more) {
+    const std::string whole = jpeg(20, 30, 7);
+    return whole.substr(0, whole.size() - 2) + more + whole.substr(whole.size() - 2);
+  };
+  EXPECT_EQ(work(before_its_end(scan)), 2 * 20 * 30 * 3);
+  EXPECT_EQ(work(jpeg(20, 30, 7) + scan), 20 * 30 * 3);
+  for (const char filling : {'\xff', '\0'}) {
+    EXPECT_GT(work(before_its_end(std::string(2 << 20, filling))), 50'000 * 20 * 30 * 3);
+  }
 }
 
 TEST(DecodeImage, GivesThePixelsOfPng) {

@@ -41,6 +41,14 @@ std::vector<uint32_t> own_processors() {
   return processors;
 }
 
+uint32_t own_cores() {
+  double cores = static_cast<double>(std::max<size_t>(own_processors().size(), 1));
+  std::ifstream of_group("/sys/fs/cgroup/cpu.max");  // "max 100000", or of so many microseconds
+  double quota = 0, period = 0;
+  if (of_group >> quota >> period && period > 0) cores = std::min(cores, quota / period);
+  return static_cast<uint32_t>(std::max(cores, 1.0));
+}
+
 double resident_mb() {
   std::ifstream statm("/proc/self/statm");
   double total = 0, resident = 0;

@@ -15,6 +15,10 @@ double machine_mb();
 // The processors that this process may use.
 std::vector<uint32_t> own_processors();
 
+// How many processors' time this process may use: those, or fewer where its cgroup has a quota; at
+// least 1.
+uint32_t own_cores();
+
 // Resident memory of this process now, in mebibytes.
 double resident_mb();
 

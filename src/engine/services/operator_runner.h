@@ -21,7 +21,8 @@ namespace fermata::engine {
 
 // Background threads on which the operators of pipelines run, by deadline, those of one deadline
 // and those without any in the order in which they came. What is still waiting at its deadline
-// ends then, whatever the threads run.
+// ends then, whatever the threads run. Half of the threads leave alone what takes long (a picture
+// of many pixels, by Operator::work()), so that it never makes all of the rest wait.
 class OperatorRunner {
  public:
   struct Answer {
@@ -36,7 +37,10 @@ class OperatorRunner {
     absl::AnyInvocable<void(Answer)> done;
   };
 
-  // At least one thread.
+  // From so much work on it takes long.
+  static constexpr uint64_t kLong = uint64_t{16} << 20;
+
+  // At least one thread, which takes all.
   explicit OperatorRunner(uint32_t threads);
   // What waits ends with UNAVAILABLE, what runs ends first.
   ~OperatorRunner();
@@ -49,20 +53,28 @@ class OperatorRunner {
   bool cancel(JobId id);
 
  private:
+  // Its inputs are in the order that the operator wants; else `whole` says what is missing.
+  struct Sorted : Work {
+    absl::Status whole;
+    absl::StatusOr<std::vector<Tensor>> run() const;
+  };
   using Place = std::pair<Time, uint64_t>;  // the deadline, and as which it came
+  using Waiting = std::map<Place, Sorted>;
 
-  void run();
+  void run(bool takes_long);
   void end_the_late();
   // Under the lock, which is free while `done` runs.
   void end(std::unique_lock<std::mutex>& lock, absl::Status why);
-  Work take_first();
+  // What is first, of what takes long too or not; null: nothing waits.
+  Waiting* first(bool takes_long);
+  Sorted take_first(Waiting& waiting);
 
   std::mutex mutex_;
   std::condition_variable work_, deadline_;
   bool stopping_ = false;
   uint64_t submitted_ = 0;
-  std::map<Place, Work> waiting_;
-  absl::flat_hash_map<JobId, Place> places_;
+  Waiting short_, long_;
+  absl::flat_hash_map<JobId, std::pair<Waiting*, Place>> places_;
   std::vector<std::thread> threads_;  // the last ends what is late
 };
 

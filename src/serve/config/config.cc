@@ -10,6 +10,7 @@
 
 #include "base/document.h"
 #include "base/status.h"
+#include "engine/execute/machine.h"
 #include "policy/scheduler.h"
 #include "serve/config/reach.h"
 #include "serve/config/service_options.h"
@@ -213,8 +214,8 @@ Config config(Reader root, operators::Resolve resolve) {
   engine.workers = worker_options(fields["workers"]);
   engine.placement = placement_options(fields["placement"], engine.workers);
   engine.latency_quantile = fields["latency_quantile"].between(0.5, 0.99, engine.latency_quantile);
-  engine.operator_threads =
-      static_cast<uint32_t>(fields["operator_threads"].integer(1, 1024, engine.operator_threads));
+  engine.operator_threads = static_cast<uint32_t>(fields["operator_threads"].integer(
+      1, 1024, std::max(engine.operator_threads, engine::own_cores())));
   engine.default_max_batch = static_cast<uint32_t>(
       fields["default_max_batch"].integer(1, 65536, engine.default_max_batch));
   engine.limits = limits(fields["limits"]);
