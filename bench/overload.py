@@ -131,14 +131,14 @@ def judge(bench, runs, alone, memory):
     growth = max(memory[half:]) - max(memory[:half])
     kept = overload["on_time_rps"] / max(run["on_time_rps"] for run in runs.values())
     last_moment = bench.slo_ms - WAY_MS - alone
-    margin = overload["refusal_margin_min_ms"]
+    margin = overload["rejection_margin_min_ms"]
     return {
         "ends_once": {"good": accounted and ended == bench.sent, "sent": bench.sent,
                       "ended_at_server": ended},
         "memory": {"good": growth <= GROWTH_MB, "growth_mb": growth, "peak_mb": max(memory)},
         "on_time_kept": {"good": kept >= 0.9, "ratio": kept},
         "refused_in_time": {"good": margin is not None and margin >= -LATE_BY_MS,
-                            "least_margin_ms": margin, "p99_ms": overload["refusal_p99_ms"],
+                            "least_margin_ms": margin, "p99_ms": overload["rejection_p99_ms"],
                             "last_moment_ms": last_moment},
     }
 
@@ -152,7 +152,7 @@ def draw(model, document):
     left.set_ylabel("requests/s")
     left.legend()
     for key, label in (("p50_ms", "answers, p50"), ("p99_ms", "answers, p99"),
-                       ("refusal_p99_ms", "refusals, p99")):
+                       ("rejection_p99_ms", "refusals, p99")):
         right.plot(ratios, [r[key] for r in runs], "o-", label=label)
     right.axhline(document["slo_ms"], ls=":", color=plot.NEUTRAL, label="SLO")
     right.set_ylabel("ms from the scheduled arrival")
@@ -178,8 +178,8 @@ def measure(model, seconds, search_seconds):
 
 def show(document):
     rows = [[f"{float(ratio):.1f}x", run["offered_rps"], run["on_time_rps"], run["late"],
-             run["refused_deadline"], run["refused_queue"], run["lost"] + run["failed"],
-             run["mean_batch"] or 0, run["p99_ms"] or 0, run["refusal_p99_ms"] or 0]
+             run["rejected_deadline"], run["rejected_queue"], run["lost"] + run["failed"],
+             run["mean_batch"] or 0, run["p99_ms"] or 0, run["rejection_p99_ms"] or 0]
             for ratio, run in document["runs"].items()]
     print(f"\n{document['model']}: {document['capacity_rps']:.1f}/s within {document['slo_ms']} ms, "
           f"{document['run_alone_ms']:.2f} ms an item alone")

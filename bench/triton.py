@@ -132,7 +132,7 @@ def overload(folder, seconds):
         ours = found["runs"]["fermata"][str(load)]
         theirs = best_of(found["runs"], load, lambda r: r["on_time_rps"])
         rows.append([f"{load}x", ours["offered_rps"], ours["on_time_rps"], theirs,
-                     ours["on_time_rps"] / max(theirs, 1e-9), ours["refusal_p99_ms"] or 0])
+                     ours["on_time_rps"] / max(theirs, 1e-9), ours["rejection_p99_ms"] or 0])
         needed = 1.2 if load >= 1.5 else 1.0
         checks[f"{load}x: on time over the best of Triton's"] = (
             ours["on_time_rps"] / max(theirs, 1e-9), needed)
@@ -141,7 +141,7 @@ def overload(folder, seconds):
             # A request can start until SLO - run - way after it arrived; then its end is known.
             known = model["slo_ms"] - model["beta_ms"] - WAY_MS
             checks[f"{load}x: ms left of 5 when 99 % of rejections were there"] = (
-                known + 5 - (ours["refusal_p99_ms"] or 0), 0)
+                known + 5 - (ours["rejection_p99_ms"] or 0), 0)
     print(plot.table(["load", "offered/s", "fermata/s", "best Triton/s", "ratio", "rejected p99 ms"], rows))
     return found | {"checks": checks}
 

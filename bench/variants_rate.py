@@ -84,7 +84,7 @@ def measure(folder, kind, workers, rate, seconds):
     found = json.loads(done.stdout)
     return {"kind": kind, "workers": workers, "rate_rps": rate, "offered_rps": found["offered_rps"],
             "on_time": 1 - found["bad_rate"], "server_us": 1e6 * busy_s / found["sent"],
-            **{what: found[what] for what in ("late", "refused_deadline", "refused_queue", "failed", "lost", "p50_ms", "p99_ms",
+            **{what: found[what] for what in ("late", "rejected_deadline", "rejected_queue", "failed", "lost", "p50_ms", "p99_ms",
                                               "mean_batch", "run_p50_ms", "queueing_p99_ms", "lag_p99_ms")},
             **simulated(kind, workers, rate, seconds)}
 

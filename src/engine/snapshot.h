@@ -13,17 +13,17 @@ namespace fermata::engine {
 
 // Every request ends in exactly one of these.
 enum class Outcome : uint8_t {
-  kOnTime,           // answered by its deadline, or without one
-  kLate,             // answered after its deadline
-  kRefusedDeadline,  // could not have made it: DEADLINE_EXCEEDED
-  kRefusedQueue,     // the queue was full: RESOURCE_EXHAUSTED
-  kUnavailable,      // its model went away before it ran
-  kInvalid,          // did not fit the model: INVALID_ARGUMENT
+  kOnTime,            // answered by its deadline, or without one
+  kLate,              // answered after its deadline
+  kRejectedDeadline,  // could not have made it: DEADLINE_EXCEEDED
+  kRejectedQueue,     // the queue was full: RESOURCE_EXHAUSTED
+  kUnavailable,       // its model went away before it ran
+  kInvalid,           // did not fit the model: INVALID_ARGUMENT
   kCancelled,
   kFailed,  // the model failed on it
 };
 inline constexpr size_t kOutcomes = 8;
-std::string_view name(Outcome outcome);  // "on_time", "refused_deadline", ...
+std::string_view name(Outcome outcome);  // "on_time", "rejected_deadline", ...
 
 // A count and the time they took together, as Triton's StatisticDuration.
 struct DurationCount {

@@ -9,7 +9,7 @@ namespace fermata::load {
 namespace {
 
 constexpr std::array<std::string_view, kOutcomes> kNames = {
-    "on_time", "late", "refused_deadline", "refused_queue", "failed", "lost"};
+    "on_time", "late", "rejected_deadline", "rejected_queue", "failed", "lost"};
 
 void count_failure(std::map<std::string, uint64_t>& failures, std::string what, uint64_t times) {
   if (!failures.contains(what) && failures.size() >= Account::kMostFailures) what = "other";
@@ -29,9 +29,9 @@ Outcome outcome_of(const absl::Status& status, Duration latency, std::optional<D
     case absl::StatusCode::kOk:
       return !slo || latency <= *slo ? Outcome::kOnTime : Outcome::kLate;
     case absl::StatusCode::kDeadlineExceeded:
-      return Outcome::kRefusedDeadline;
+      return Outcome::kRejectedDeadline;
     case absl::StatusCode::kResourceExhausted:
-      return Outcome::kRefusedQueue;
+      return Outcome::kRejectedQueue;
     default:
       return Outcome::kFailed;
   }
@@ -40,7 +40,7 @@ Outcome outcome_of(const absl::Status& status, Duration latency, std::optional<D
 void Account::add(Outcome outcome, Duration took, const Answer& answer,
                   std::optional<bool> was_correct) {
   ++outcomes[static_cast<size_t>(outcome)];
-  if (outcome == Outcome::kRefusedDeadline) {
+  if (outcome == Outcome::kRejectedDeadline) {
     refusal.record(took);
     keep_least(refusal_margin(message(answer.status)), least_margin);
   }

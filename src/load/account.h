@@ -15,15 +15,15 @@ namespace fermata::load {
 
 // Every request ends in exactly one of these.
 enum class Outcome : uint8_t {
-  kOnTime,           // answered within the SLO, or without one
-  kLate,             // answered after it
-  kRefusedDeadline,  // DEADLINE_EXCEEDED, HTTP 504
-  kRefusedQueue,     // RESOURCE_EXHAUSTED, HTTP 429
-  kFailed,           // any other status, or a broken connection
-  kLost,             // no answer when the drain time was over
+  kOnTime,            // answered within the SLO, or without one
+  kLate,              // answered after it
+  kRejectedDeadline,  // DEADLINE_EXCEEDED, HTTP 504
+  kRejectedQueue,     // RESOURCE_EXHAUSTED, HTTP 429
+  kFailed,            // any other status, or a broken connection
+  kLost,              // no answer when the drain time was over
 };
 inline constexpr size_t kOutcomes = 6;
-std::string_view name(Outcome outcome);  // "on_time", "refused_deadline", ...
+std::string_view name(Outcome outcome);  // "on_time", "rejected_deadline", ...
 
 Outcome outcome_of(const absl::Status& status, Duration latency, std::optional<Duration> slo);
 

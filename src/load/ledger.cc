@@ -21,7 +21,7 @@ void Ledger::ended(const Flight& flight, Answer answer) {
     const std::optional<Label>& label = records_[flight.service][flight.record].label;
     std::optional<bool> correct;
     if (label && answer.status.ok()) correct = agrees(*label, answer.outputs);
-    const bool refused = outcome == Outcome::kRefusedDeadline;
+    const bool refused = outcome == Outcome::kRejectedDeadline;
     accounts_[flight.service].add(outcome, refused ? now - flight.sent : latency, answer, correct);
   }
   if (++ended_ == awaited_) {

@@ -39,10 +39,10 @@ Json account_json(const Account& a, double seconds) {
   json["p90_ms"] = quantile(a.latency, 0.9);
   json["p99_ms"] = quantile(a.latency, 0.99);
   json["max_ms"] = quantile(a.latency, 1);
-  json["refusal_p50_ms"] = quantile(a.refusal, 0.5);
-  json["refusal_p99_ms"] = quantile(a.refusal, 0.99);
-  json["refusal_max_ms"] = quantile(a.refusal, 1);
-  json["refusal_margin_min_ms"] = a.least_margin ? Json(a.least_margin->millis()) : Json();
+  json["rejection_p50_ms"] = quantile(a.refusal, 0.5);
+  json["rejection_p99_ms"] = quantile(a.refusal, 0.99);
+  json["rejection_max_ms"] = quantile(a.refusal, 1);
+  json["rejection_margin_min_ms"] = a.least_margin ? Json(a.least_margin->millis()) : Json();
   json["mean_batch"] = a.explained == 0 ? Json() : Json(a.mean_batch());
   json["queueing_p50_ms"] = quantile(a.queueing, 0.5);
   json["queueing_p99_ms"] = quantile(a.queueing, 0.99);
@@ -66,7 +66,7 @@ std::string row(std::string_view service, const Account& a, double seconds) {
   return fmt::format(fmt::runtime(kRow), service, fmt::format("{:.1f}", a.offered() / seconds),
                      fmt::format("{:.1f}", a[Outcome::kOnTime] / seconds),
                      fmt::format("{:.2f}%", 100 * share(a[Outcome::kOnTime], a.offered())),
-                     a[Outcome::kLate], a[Outcome::kRefusedDeadline], a[Outcome::kRefusedQueue],
+                     a[Outcome::kLate], a[Outcome::kRejectedDeadline], a[Outcome::kRejectedQueue],
                      a[Outcome::kFailed], a[Outcome::kLost], millis(a.latency, 0.5),
                      millis(a.latency, 0.9), millis(a.latency, 0.99),
                      a.explained == 0 ? "-" : fmt::format("{:.1f}", a.mean_batch()),

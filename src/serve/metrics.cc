@@ -64,8 +64,8 @@ const char* failure_reason(engine::Outcome outcome) {
     case engine::Outcome::kOnTime:
     case engine::Outcome::kLate:
       return nullptr;
-    case engine::Outcome::kRefusedDeadline:
-    case engine::Outcome::kRefusedQueue:
+    case engine::Outcome::kRejectedDeadline:
+    case engine::Outcome::kRejectedQueue:
       return "REJECTED";
     case engine::Outcome::kCancelled:
       return "CANCELED";
@@ -163,7 +163,7 @@ void add_autoscale(const engine::AutoscaleSignal& signal, Families& out) {
             static_cast<double>(std::max<int64_t>(signal.workers_to_add, 0)));
   out.gauge("fermata_autoscale_workers_to_give_back", "Workers that the last window did not need",
             {}, static_cast<double>(std::max<int64_t>(-signal.workers_to_add, 0)));
-  out.gauge("fermata_autoscale_bad_rate", "Share of the window's requests late or refused", {},
+  out.gauge("fermata_autoscale_bad_rate", "Share of the window's requests late or rejected", {},
             signal.bad_rate);
   out.gauge("fermata_autoscale_idle_ratio", "Share of the workers' time in it without work", {},
             signal.idle_fraction);

@@ -109,7 +109,7 @@ TEST_F(RealModels, ABudgetThatCannotBeKeptIsRefusedWithReasons) {
                       .timeout = Duration::nanos(1)});
   EXPECT_EQ(reply.status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(reply.status.message()), HasSubstr("the budget was 0.000 ms"));
-  EXPECT_EQ(reply.why.outcome, Outcome::kRefusedDeadline);
+  EXPECT_EQ(reply.why.outcome, Outcome::kRejectedDeadline);
   EXPECT_GT(reply.why.run, Duration());
 }
 

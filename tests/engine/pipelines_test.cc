@@ -82,7 +82,7 @@ TEST_F(Pipelines, AFailureNamesItsStageAndWhatCannotMakeItDoesNotBegin) {
   EXPECT_THAT(std::string(reply.status.message()), HasSubstr("stage 'b': "));
   EXPECT_EQ(reply.why.outcome, Outcome::kFailed);
   reply = ask(**engine, "p", {1, 1}, Duration::nanos(1));
-  EXPECT_EQ(reply.why.outcome, Outcome::kRefusedDeadline);
+  EXPECT_EQ(reply.why.outcome, Outcome::kRejectedDeadline);
   for (const ServiceStatistics& row : (*engine)->snapshot().services) {
     if (row.service != "p/a") continue;
     EXPECT_EQ(row.success.count + row.fail.count, 1u);  // the second request asked nobody

@@ -15,7 +15,7 @@ TEST(PoolWindow, CountsWhatTheWorkersAnswerFor) {
   EngineSnapshot snapshot;
   snapshot.now = at_seconds(5);
   snapshot.services.resize(2);
-  // on_time, late, refused_deadline, refused_queue, unavailable, invalid, cancelled, failed
+  // on_time, late, rejected_deadline, rejected_queue, unavailable, invalid, cancelled, failed
   snapshot.services[0].outcomes = {100, 1, 2, 3, 1000, 1000, 1000, 1000};
   snapshot.services[0].lacking = 2;
   snapshot.services[1].outcomes = {50, 4};

@@ -18,8 +18,8 @@ TEST(OutcomeOf, StatusesAndTimesDecide) {
   EXPECT_EQ(outcome_of(absl::OkStatus(), ms(10), ms(10)), Outcome::kOnTime);
   EXPECT_EQ(outcome_of(absl::OkStatus(), ms(11), ms(10)), Outcome::kLate);
   EXPECT_EQ(outcome_of(absl::OkStatus(), ms(11), std::nullopt), Outcome::kOnTime);
-  EXPECT_EQ(outcome_of(absl::DeadlineExceededError(""), ms(1), ms(10)), Outcome::kRefusedDeadline);
-  EXPECT_EQ(outcome_of(absl::ResourceExhaustedError(""), ms(1), ms(10)), Outcome::kRefusedQueue);
+  EXPECT_EQ(outcome_of(absl::DeadlineExceededError(""), ms(1), ms(10)), Outcome::kRejectedDeadline);
+  EXPECT_EQ(outcome_of(absl::ResourceExhaustedError(""), ms(1), ms(10)), Outcome::kRejectedQueue);
   EXPECT_EQ(outcome_of(absl::UnavailableError(""), ms(1), ms(10)), Outcome::kFailed);
 }
 
@@ -34,7 +34,7 @@ TEST(Account, BatchesAreAveragedOverBatchesNotRequests) {
 TEST(Account, OnlyAnswersHaveLatencies) {
   Account account;
   const Answer refusal{.status = absl::DeadlineExceededError("no")};
-  account.add(Outcome::kRefusedDeadline, Duration::millis(3), refusal, {});
+  account.add(Outcome::kRejectedDeadline, Duration::millis(3), refusal, {});
   account.add(Outcome::kLost, Duration::seconds(10), {}, {});
   EXPECT_EQ(account.latency.count(), 0);
   EXPECT_EQ(account.refusal.count(), 1);
@@ -75,11 +75,11 @@ LoadSpec spec_of(std::vector<std::string> names) {
 TEST(Report, TotalsAddUpAndUnknownsAreNull) {
   LoadResult result{.services = {Account(), Account()}};
   result.services[0].add(Outcome::kOnTime, Duration::millis(4), {}, {});
-  result.services[1].add(Outcome::kRefusedQueue, Duration::millis(1), {}, {});
+  result.services[1].add(Outcome::kRejectedQueue, Duration::millis(1), {}, {});
   const auto json = nlohmann::json::parse(report_json(spec_of({"a", "b"}), result));
   EXPECT_EQ(json["offered"], 2);
   EXPECT_EQ(json["on_time"], 1);
-  EXPECT_EQ(json["refused_queue"], 1);
+  EXPECT_EQ(json["rejected_queue"], 1);
   EXPECT_EQ(json["offered_rps"], 1.0);
   EXPECT_EQ(json["bad_rate"], 0.5);
   EXPECT_TRUE(json["mean_batch"].is_null());

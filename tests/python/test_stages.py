@@ -111,7 +111,7 @@ def test_a_rejected_request_shows_the_stage_before_which_it_was(pipelines):
     (row,) = json.loads(body["parameters"]["stages"])
     assert code == 504 and (row["stage"], row["outcome"]) == ("first", "not_begun")
     assert row["wait_ms"] == row["run_ms"] == 0 and row["remaining_before_ms"] <= 0.001
-    assert body["parameters"]["outcome"] == "refused_deadline"
+    assert body["parameters"]["outcome"] == "rejected_deadline"
 
 
 # Of a pipeline in a pipeline, what its own stages say.

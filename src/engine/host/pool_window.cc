@@ -15,8 +15,8 @@ PoolTotals totals_of(const EngineSnapshot& snapshot) {
       return service.outcomes[static_cast<size_t>(outcome)];
     };
     totals.on_time += count(Outcome::kOnTime);
-    totals.bad += count(Outcome::kLate) + count(Outcome::kRefusedQueue) + service.lacking;
-    totals.refused += count(Outcome::kRefusedDeadline);
+    totals.bad += count(Outcome::kLate) + count(Outcome::kRejectedQueue) + service.lacking;
+    totals.refused += count(Outcome::kRejectedDeadline);
     totals.lacking += service.lacking;
   }
   for (const WorkerStatistics& worker : snapshot.workers) totals.busy += worker.busy;

@@ -64,13 +64,13 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
     job->end(Outcome::kInvalid, admitted.status(), {});
   } else if (!has_a_slot && !gate.enter()) {
     job->end(
-        Outcome::kRefusedQueue,
+        Outcome::kRejectedQueue,
         error(absl::StatusCode::kResourceExhausted, "the queue of '{}' is full: {} requests wait",
               job->route().service, gate.limit.load()),
         {});
   } else if (const uint64_t bytes = bytes_of(job->request().inputs); !gate.bytes->take(bytes)) {
     gate.leave();
-    job->end(Outcome::kRefusedQueue,
+    job->end(Outcome::kRejectedQueue,
              error(absl::StatusCode::kResourceExhausted,
                    "'{}' takes no {} bytes more: requests under way and replies unread hold {} "
                    "(limits.held_mb)",

@@ -12,8 +12,8 @@ const std::array<double, 14> Counters::kTimeBounds = {0.1, 0.3, 1,   2,   5,    
 
 std::string_view name(Outcome outcome) {
   static constexpr std::array<std::string_view, kOutcomes> kNames = {
-      "on_time",     "late",    "refused_deadline", "refused_queue",
-      "unavailable", "invalid", "cancelled",        "failed"};
+      "on_time",     "late",    "rejected_deadline", "rejected_queue",
+      "unavailable", "invalid", "cancelled",         "failed"};
   return kNames[static_cast<size_t>(outcome)];
 }
 
@@ -23,7 +23,7 @@ Counters::~Counters() {
 
 void Counters::count_end(Outcome outcome, const RequestTimes& times) {
   outcomes_[static_cast<size_t>(outcome)].fetch_add(1, std::memory_order_relaxed);
-  if (outcome == Outcome::kRefusedDeadline && times.deadline - times.run >= times.arrival) {
+  if (outcome == Outcome::kRejectedDeadline && times.deadline - times.run >= times.arrival) {
     lacking_.fetch_add(1, std::memory_order_relaxed);
   }
   const Duration took = times.ended - times.arrival;

@@ -171,7 +171,7 @@ void Driver::arrived(std::shared_ptr<Job> job, Time now) {
   if (!served(job->route())) return orphan_(std::move(job));
   const KeyId key = key_of(*job);
   if (key.is_none()) {
-    job->end(Outcome::kRefusedQueue,
+    job->end(Outcome::kRejectedQueue,
              error(absl::StatusCode::kResourceExhausted,
                    "{} batch shapes of '{}' are in use, a new one has to wait", kMaxKeys,
                    job->route().service),
@@ -317,7 +317,7 @@ void Driver::refuse(const policy::Dropped& dropped, Time now) {
   const std::shared_ptr<Job> job = it->second.job;
   const Duration budget = job->deadline() - job->request().arrival;
   const bool refused =
-      job->end(Outcome::kRefusedDeadline,
+      job->end(Outcome::kRejectedDeadline,
                error(absl::StatusCode::kDeadlineExceeded,
                      "cannot end in time: the budget was {:.3f} ms, {:.3f} ms of it are left, the "
                      "expected wait is {:.3f} ms, the run time {:.3f} ms and the allowance for the "

@@ -41,7 +41,7 @@ void Trees::finish(const Ended& ended, Time now, Actions& actions) {
         if (node->kind == Node::kItems) node->sum_up(part.why);
         if (!part.status.ok()) part.why.outcome = Outcome::kFailed;
       } else if (ended.how == policy::Ending::kRejected) {
-        part.why.outcome = Outcome::kRefusedDeadline;
+        part.why.outcome = Outcome::kRejectedDeadline;
         if (part.status.ok()) part.status = error(absl::StatusCode::kDeadlineExceeded, "too late");
       }
       return take(ended.id, std::move(part),
@@ -80,7 +80,7 @@ void Trees::reply(const Node& node, const Ended& ended, Time now) {
     job.answered(0, node.outputs(), node.run(now));
   } else if (ended.how == policy::Ending::kRejected) {
     const Duration budget = job.deadline() - job.request().arrival;
-    job.end(Outcome::kRefusedDeadline,
+    job.end(Outcome::kRejectedDeadline,
             error(absl::StatusCode::kDeadlineExceeded,
                   "cannot end in time: the budget was {:.3f} ms, {:.3f} ms of it are left; the "
                   "stages that are left are expected to wait {:.3f} ms and to run {:.3f} ms",

@@ -24,8 +24,8 @@ absl::Status check_rows(const std::vector<Tensor>& inputs, uint32_t items) {
 
 policy::Ending ending_of(const ReplyPart& part) {
   if (part.status.ok()) return policy::Ending::kAnswered;
-  return part.why.outcome == Outcome::kRefusedDeadline ? policy::Ending::kRejected
-                                                       : policy::Ending::kFailed;
+  return part.why.outcome == Outcome::kRejectedDeadline ? policy::Ending::kRejected
+                                                        : policy::Ending::kFailed;
 }
 
 // What a member answers that is no answer of its ensemble is a failure of the member.
@@ -319,7 +319,7 @@ OperatorRunner::Work Trees::operator_work(JobId id, std::shared_ptr<const operat
               const bool late = monotonic_now() > deadline;
               part.why.outcome = late ? Outcome::kLate : Outcome::kOnTime;
             } else if (absl::IsDeadlineExceeded(part.status)) {
-              part.why.outcome = Outcome::kRefusedDeadline;
+              part.why.outcome = Outcome::kRejectedDeadline;
             } else {
               part.why.outcome = Outcome::kFailed;
             }
