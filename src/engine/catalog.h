@@ -33,7 +33,7 @@ struct Variant {
   Signature signature;
   bool tried = false;              // it has run on made-up inputs, or on zeros
   Labels labels;                   // of its outputs' classes
-  std::vector<std::string> notes;  // settings of its configuration that are not followed
+  std::vector<std::string> notes;  // settings that are not followed, why it does not batch
   Profile profile;                 // beside the model, or measured when it was loaded
   // The same on unlike workers, by type, `profile` being the first's; empty where all are alike.
   std::vector<Profile> profile_by_type;

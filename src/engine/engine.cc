@@ -3,11 +3,14 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
+#include "engine/host/dependents.h"
 #include "engine/host/real_engine.h"
 #include "engine/services/adapter.h"
 #include "engine/services/dedicated.h"
@@ -74,31 +77,14 @@ absl::Status check(const EngineOptions& options) {
   return absl::OkStatus();
 }
 
-// All that have to be in the repository for it.
-std::vector<std::string> all_models_of(const ServiceOptions& service) {
-  if (service.stream) return {};  // its variants are services
-  const std::vector<std::string>* own = models_of(service);
-  std::vector<std::string> models;
-  if (own != nullptr) {
-    models = *own;
-  } else if (members_of(service).empty()) {
-    models = {service.model_name()};
-  }
-  const auto add = [&models](const std::string& model) {
-    if (!model.empty()) models.push_back(model);
-  };
-  if (service.variants && service.variants->evidence) add(service.variants->evidence->extractor);
-  if (service.ensemble) {
-    for (const std::string& model :
-         {service.ensemble->predictor, service.ensemble->gating, service.ensemble->meta}) {
-      add(model);
-    }
-  }
-  return models;
+// A line each.
+absl::Status all_of(absl::StatusCode code, const std::vector<std::string>& wrong) {
+  return wrong.empty() ? absl::OkStatus() : absl::Status(code, absl::StrJoin(wrong, "\n"));
 }
 
 // Every member is a service or a model, and none contains itself.
 absl::Status order_composites(EngineOptions& options, const std::vector<std::string>& models) {
+  std::vector<std::string> wrong;
   for (ServiceOptions& service : options.services) {
     if (service.pipeline) RETURN_IF_ERROR(order_stages(service.name, *service.pipeline));
     for (const std::string& member : members_of(service)) {
@@ -107,30 +93,34 @@ absl::Status order_composites(EngineOptions& options, const std::vector<std::str
                            return other.name == member;
                          });
       if (known) continue;
-      return not_found("service '{}': its member '{}' is no service and no model", service.name,
-                       member);
+      wrong.push_back(fmt::format("service '{}': its member '{}' is no service and no model",
+                                  service.name, member));
     }
   }
+  RETURN_IF_ERROR(all_of(absl::StatusCode::kNotFound, wrong));
   return composites_in_order(options.services).status();
 }
 
 // Every variant is a model or a service, of any other kind.
 absl::Status check_streams(const std::vector<ServiceOptions>& streams, const EngineOptions& options,
                            const std::vector<std::string>& models) {
+  std::vector<std::string> wrong;
   for (const ServiceOptions& service : streams) {
     for (const StreamOptions::Variant& variant : service.stream->variants) {
       const auto is_it = [&](const ServiceOptions& s) { return s.name == variant.service; };
       if (absl::c_any_of(streams, is_it)) {
-        return invalid("service '{}': its variant '{}' is a stream, expected another kind",
-                       service.name, variant.service);
+        wrong.push_back(
+            fmt::format("service '{}': its variant '{}' is a stream, expected another kind",
+                        service.name, variant.service));
+        continue;
       }
       if (absl::c_any_of(options.services, is_it)) continue;
       if (absl::c_binary_search(models, variant.service)) continue;
-      return not_found("service '{}': its variant '{}' is no service and no model", service.name,
-                       variant.service);
+      wrong.push_back(fmt::format("service '{}': its variant '{}' is no service and no model",
+                                  service.name, variant.service));
     }
   }
-  return absl::OkStatus();
+  return all_of(absl::StatusCode::kInvalidArgument, wrong);
 }
 
 std::vector<std::string> missing_models(const EngineOptions& options,
@@ -200,21 +190,7 @@ std::set<std::string> without_versions(const EngineOptions& options,
       names.insert(model);
     }
   }
-  const auto lacks = [&names](const std::string& name) { return names.contains(name); };
-  const auto composites = composites_in_order(options.services);
-  if (names.empty() || !composites.ok()) return names;
-  for (const ServiceOptions& service : options.services) {
-    if (absl::c_any_of(all_models_of(service), lacks)) names.insert(service.name);
-  }
-  for (const ServiceOptions* service : *composites) {
-    if (absl::c_any_of(members_of(*service), lacks)) names.insert(service->name);
-  }
-  for (const ServiceOptions& service : streams) {
-    const auto& variants = service.stream->variants;
-    if (absl::c_any_of(variants, [&](const auto& v) { return lacks(v.service); })) {
-      names.insert(service.name);
-    }
-  }
+  add_dependents(names, options.services, streams);
   return names;
 }
 
@@ -233,12 +209,14 @@ void add_troubles(const RealEngine& engine, const std::set<std::string>& skipped
   }
 }
 
-void add_notes(Examination& found) {
+void add_notes(const Catalog& catalog, const std::vector<std::string>& models, Examination& found) {
   std::set<std::string> told;
-  for (const auto& service : found.catalog->services) {
+  for (const auto& service : catalog.services) {
     for (const auto& variant : service->versions) {
       for (const std::string& note : variant->notes) {
-        const std::string line = fmt::format("model '{}': {}", variant->model, note);
+        const bool is_model = absl::c_linear_search(models, variant->model);
+        const std::string line =
+            fmt::format("{} '{}': {}", is_model ? "model" : "service", variant->model, note);
         if (told.insert(line).second) found.notes.push_back(line);
       }
     }
@@ -246,6 +224,11 @@ void add_notes(Examination& found) {
 }
 
 }  // namespace
+
+bool serves_any(const Catalog& catalog) {
+  return absl::c_any_of(catalog.services,
+                        [](const auto& service) { return !service->versions.empty(); });
+}
 
 std::vector<AdapterDecision> Engine::adapter_decisions() const { return {}; }
 uint32_t Engine::set_workers(uint32_t count) { return count; }
@@ -256,9 +239,7 @@ absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   ASSIGN_OR_RETURN(const std::vector<std::string> models, model_names(options.repository));
   RETURN_IF_ERROR(order_composites(options, models));
   RETURN_IF_ERROR(check_streams(streams, options, models));
-  if (const auto missing = missing_models(options, models); !missing.empty()) {
-    return not_found("{}", missing.front());
-  }
+  RETURN_IF_ERROR(all_of(absl::StatusCode::kNotFound, missing_models(options, models)));
   ASSIGN_OR_RETURN(auto engine, make_unstarted(std::move(options), streams));
   // A model that fails has said so, in the log and in the index.
   RETURN_IF_ERROR(engine->start(models));
@@ -276,17 +257,21 @@ Examination examine(EngineOptions options) {
     return true;
   };
   if (add(check(options))) return found;
-  const std::vector<ServiceOptions> streams = take_streams(options);
+  std::vector<ServiceOptions> streams = take_streams(options);
   const auto models = model_names(options.repository);
   if (add(models.status())) return found;
   if (models->empty()) {
-    found.notes.push_back(
-        fmt::format("{}: no folder, expected one for each model", options.repository));
+    found.findings.push_back(fmt::format(
+        "{}: no model, expected a folder for each: MODEL/1/model.onnx", options.repository));
   }
-  if (add(order_composites(options, *models))) return found;
-  if (add(check_streams(streams, options, *models))) return found;
-  found.findings = missing_models(options, *models);
-  if (!found.findings.empty()) return found;
+  bool wrong = add(order_composites(options, *models));
+  wrong = add(check_streams(streams, options, *models)) || wrong;
+  wrong = add(all_of(absl::StatusCode::kNotFound, missing_models(options, *models))) || wrong;
+  if (wrong) {  // nothing would be served, but what is wrong with models is worth to know too
+    options.services.clear();
+    streams.clear();
+  }
+  if (models->empty()) return found;
   if (std::string why = why_one_thread(options); !why.empty()) {
     found.notes.push_back(std::move(why));
   }
@@ -296,8 +281,13 @@ Examination examine(EngineOptions options) {
   const bool started = !add((*engine)->start(*models));
   if (started) add((*engine)->start_streams(streams));
   add_troubles(**engine, skipped, started ? nullptr : &*models, found);
-  found.catalog = (*engine)->catalog();
-  add_notes(found);
+  const auto catalog = (*engine)->catalog();
+  add_notes(*catalog, *models, found);
+  if (!wrong) found.catalog = catalog;
+  if (found.findings.empty() && !serves_any(*found.catalog)) {
+    found.findings.push_back(
+        fmt::format("{}: nothing would be served", (*engine)->options().repository));
+  }
   return found;
 }
 

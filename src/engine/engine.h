@@ -46,7 +46,9 @@ class Engine {
   // or JSON that replaces the file's. Blocks for seconds; NOT_FOUND,
   // INVALID_ARGUMENT or UNAVAILABLE say why not.
   virtual absl::Status load(std::string_view model, std::optional<std::string> config = {}) = 0;
-  // What waits is refused with UNAVAILABLE, what runs ends. Blocks.
+  // What waits is refused with UNAVAILABLE, what runs ends. Blocks. NOT_FOUND where it is not
+  // loaded; INVALID_ARGUMENT where it is the name of a service, which is served as long as its
+  // models are.
   virtual absl::Status unload(std::string_view model) = 0;
 
   // Where models live, planned anew from the rates since the last call; what a timer calls
@@ -82,14 +84,16 @@ class Engine {
   virtual bool overdue() const { return false; }
 };
 
+bool serves_any(const Catalog& catalog);  // O(services)
+
 // Loads the whole repository. A model that fails, or has no version yet, is UNAVAILABLE in the
 // index and in the log, the others are served; fails where the options themselves are wrong.
 absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options);
 
 // What make_engine() would say of these options, and what would be served.
 struct Examination {
-  // A line each; empty: everything would be served but models without a version and what needs
-  // them.
+  // A line each; empty: something would be served, and everything but models without a version and
+  // what needs them.
   std::vector<std::string> findings;
   std::vector<std::string> notes;  // these, and what is read and not followed
   std::shared_ptr<const Catalog> catalog;

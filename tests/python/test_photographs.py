@@ -123,7 +123,7 @@ def test_a_broken_picture_is_the_clients_fault(signs):
 
 
 def test_an_operators_mistakes_are_said(tmp_path):
-    (tmp_path / "repository").mkdir()
+    link_models(tmp_path / "repository", ["digits-mlp"])  # a repository without any is another mistake
     config = tmp_path / "fermata.yaml"
     for stage, complaint in [("{name: a, operator: shrink}", "decode-image"),
                              ("{name: a, operator: resize}", "either size"),

@@ -142,6 +142,19 @@ def check(folder, text):
     return subprocess.run([FERMATA, "check", folder / "fermata.yaml"], text=True, capture_output=True)
 
 
+def test_check_warns_of_variants_whose_accuracy_nobody_knows(tmp_path):
+    write_repository(tmp_path)
+    assert "no accuracy is known" not in check(tmp_path, CONFIG).stderr
+    at = tmp_path / "models" / "slow" / "profile.json"
+    known = json.loads(at.read_text())
+    at.write_text(json.dumps({k: v for k, v in known.items() if k not in ("accuracy", "recall")}))
+    done = check(tmp_path, CONFIG)
+    assert done.returncode == 0
+    warned = [line for line in done.stderr.splitlines() if "no accuracy is known for 'slow'" in line]
+    assert [line.split(":")[1] for line in warned] == [" service 'plain'", " service 'seen'"]
+    assert f"fermata profile {tmp_path}/models/slow --data" in warned[0]
+
+
 @pytest.mark.parametrize("penalty, said", [("step", None), ("sigmoid", "up to their whole budget"),
                                            ("none", "however late")])
 def test_check_says_what_a_penalty_lets_happen(tmp_path, penalty, said):

@@ -10,6 +10,7 @@
 namespace fermata::serve {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -60,7 +61,30 @@ TEST_F(Check, NamesAServiceWhoseModelIsMissing) {
   config_.engine.services = {{.name = "letters", .model = "alphabet"}, {.name = "b", .model = "c"}};
   EXPECT_THAT(check(config_).findings, ElementsAre(HasSubstr("service 'letters': model 'alphabet'"),
                                                    HasSubstr("service 'b': model 'c'")));
-  EXPECT_EQ(refusal(), check(config_).findings[0]);
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("service 'letters'"), HasSubstr("service 'b'")));
+}
+
+TEST_F(Check, NamesEveryWrongModelThoughServicesAreWrongToo) {
+  for (const char* name : {"first", "second", "third"}) {
+    folder_.copy_model("whole", name);
+    folder_.write(std::string(name) + "/config.pbtxt", "backend: 'python'");
+  }
+  EXPECT_THAT(check(config_).findings,
+              ElementsAre(HasSubstr("model 'first': "), HasSubstr("model 'second': "),
+                          HasSubstr("model 'third': ")));
+  engine::ServiceOptions chain{.name = "chain"}, stream{.name = "stream"};
+  chain.pipeline = engine::PipelineOptions{};
+  for (const char* member : {"nobody", "nothing"}) {
+    chain.pipeline->stages.push_back({.name = member, .service = member});
+  }
+  stream.stream = engine::StreamOptions{.variants = {{"x", 32, 0.5, 0}, {"y", 64, 0.6, 0}}};
+  config_.engine.services = {{.name = "letters", .model = "alphabet"}, chain, stream};
+  EXPECT_THAT(check(config_).findings,
+              ElementsAre(HasSubstr("'nobody' is no service"), HasSubstr("'nothing' is no service"),
+                          HasSubstr("variant 'x'"), HasSubstr("variant 'y'"),
+                          HasSubstr("model 'alphabet'"), HasSubstr("model 'first': "),
+                          HasSubstr("model 'second': "), HasSubstr("model 'third': ")));
+  EXPECT_THAT(check(config_).models, IsEmpty());
 }
 
 TEST_F(Check, SaysOfEveryServiceWhatIsWrongAndNothingOfTheOthers) {

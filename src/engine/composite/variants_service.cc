@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
@@ -106,6 +107,14 @@ std::string lets_happen(const plan::Penalty& penalty) {
 
 }  // namespace
 
+std::string unknown_accuracy(std::string_view model, std::string_view folder) {
+  return fmt::format(
+      "no accuracy is known for '{}', so it counts as right half of the time. Try: fermata "
+      "profile {} --data FEATURES --labels LABELS, or give the service `accuracy` or `labelled` "
+      "data",
+      model, folder);
+}
+
 policy::ServiceInfo VariantsService::info_for(const std::vector<KeyId>& keys) const {
   policy::VariantsInfo known = info;
   for (size_t v = 0; v < keys.size(); ++v) known.variants[v].key = keys[v];
@@ -162,6 +171,10 @@ absl::StatusOr<std::shared_ptr<const VariantsService>> make_variants_service(
                                 ? said->second
                                 : known.accuracy.value_or(kUnknownAccuracy);
     info.variants.push_back({KeyId::none(), accuracy, recall_of(known, accuracy)});
+    if (said == options.variants->accuracy.end() && !known.accuracy) {
+      const std::filesystem::path version = std::filesystem::path(variant->file).parent_path();
+      notes.push_back(unknown_accuracy(variant->model, version.parent_path().string()));
+    }
   }
   if (evidence != nullptr && (options.variants->data_aware || options.variants->short_circuit)) {
     const size_t classes = evidence->classes();

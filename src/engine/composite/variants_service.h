@@ -27,6 +27,9 @@ struct VariantsService final : Composite {
   std::vector<Tensor> short_circuit(const policy::Evidence& counts) const;
 };
 
+// Where neither its profile nor the service says how often a variant is right, and how to.
+std::string unknown_accuracy(std::string_view model, std::string_view folder);
+
 // `variants` in the order of the options; `answers` by model, for profiles that have none; `id` is
 // the service's own. INVALID_ARGUMENT where they do not have the same inputs and outputs, or recall
 // and evidence not the same classes.

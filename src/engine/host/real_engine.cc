@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "engine/host/dependents.h"
 #include "model/repository.h"
 
 namespace fermata::engine {
@@ -146,10 +147,8 @@ absl::Status RealEngine::try_out_variants(const ServiceOptions& service,
     if (it == opened.end() || service.variants->accuracy.contains(model)) continue;
     if (it->second.back()->profile.answers.accuracy) continue;
     if (!service.variants->labelled) {
-      spdlog::warn(
-          "service '{}': nobody says how often '{}' is right. Try: fermata profile {}/{} "
-          "--data FEATURES --labels LABELS, or give the service `labelled` data",
-          service.name, model, options_.repository, model);
+      spdlog::warn("service '{}': {}", service.name,
+                   unknown_accuracy(model, fmt::format("{}/{}", options_.repository, model)));
       continue;
     }
     spdlog::info("service '{}': trying out how often '{}' is right", service.name, model);
@@ -274,6 +273,7 @@ absl::StatusOr<RealEngine::Variants> RealEngine::open(const std::string& model,
 // One model that takes long, or does not end, keeps no other from being loaded.
 absl::Status RealEngine::load(std::string_view model, std::optional<std::string> config) {
   const std::string name(model);
+  RETURN_IF_ERROR(check_is_model(name));
   if (options_.refresh) RETURN_IF_ERROR(options_.refresh(name));
   const std::lock_guard one_at_a_time(opening_[std::hash<std::string>()(name) % opening_.size()]);
   if (!config) {
@@ -295,8 +295,23 @@ absl::Status RealEngine::load(std::string_view model, std::optional<std::string>
   return absl::OkStatus();
 }
 
+absl::Status RealEngine::check_is_model(const std::string& name) const {
+  const auto said = [&name](const ServiceOptions& service) { return service.name == name; };
+  for (const auto* services : {&options_.services, &stream_options_}) {
+    const auto service = absl::c_find_if(*services, said);
+    if (service == services->end() || is_stage(name, options_.services)) continue;
+    const auto models = model_names(options_.repository);
+    if (models.ok() && absl::c_linear_search(*models, name)) continue;
+    const std::vector<std::string> needs = all_models_of(*service);
+    return invalid("'{}' is a service, expected a model{}{}", name, needs.empty() ? "" : ": ",
+                   absl::StrJoin(needs, ", "));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status RealEngine::unload(std::string_view model) {
   const std::string name(model);
+  RETURN_IF_ERROR(check_is_model(name));
   const std::lock_guard one_at_a_time(opening_[std::hash<std::string>()(name) % opening_.size()]);
   const std::lock_guard lock(changing_);
   const auto it = registry_.loaded().find(name);

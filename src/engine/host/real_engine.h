@@ -44,6 +44,7 @@ class RealEngine : public Engine {
   }
   std::shared_ptr<const Catalog> catalog() const override { return routes_.read()->catalog; }
   JobId submit(InferRequest request, Reply reply) override;
+  const EngineOptions& options() const { return options_; }
   std::vector<ModelStatus> index() const override;
   absl::Status load(std::string_view model, std::optional<std::string> config) override;
   absl::Status unload(std::string_view model) override;
@@ -95,6 +96,8 @@ class RealEngine : public Engine {
   // Puts the registry in service; says in the log which services that takes away, and why.
   void publish();
   absl::Status ready(const std::string& model);
+  // INVALID_ARGUMENT where it is the name of a service, and no model has it.
+  absl::Status check_is_model(const std::string& name) const;
   absl::Status unavailable(const std::string& model, const absl::Status& why);
 
   // real_engine_streams.cc

@@ -1,6 +1,7 @@
 // Requests on their way to a scheduler.
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "base/status.h"
 #include "engine/host/real_engine.h"
 
@@ -30,6 +31,9 @@ uint64_t bytes_of(const std::vector<Tensor>& inputs) {
 void RealEngine::submit_as(JobId id, InferRequest request, Reply reply, bool of_stage) {
   const auto routes = routes_.read();
   auto route = routes->find(request.service, request.version);
+  const bool hidden = !of_stage && absl::StrContains(request.service, '/') &&
+                      routes->catalog->find(request.service) == nullptr;  // the stages of pipelines
+  if (hidden) route = routes->catalog->find(request.service, request.version).status();
   if (route.ok()) {
     return admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), false);
   }
@@ -42,7 +46,8 @@ void RealEngine::submit_as(JobId id, InferRequest request, Reply reply, bool of_
   }
   const auto outcome =
       absl::IsUnavailable(route.status()) ? Outcome::kUnavailable : Outcome::kInvalid;
-  if (const auto counters = routes->counters(request.service); counters != nullptr) {
+  const auto counters = hidden ? nullptr : routes->counters(request.service);
+  if (counters != nullptr) {
     counters->count_end(outcome, {.arrival = request.arrival, .ended = now()});
   } else {
     unknown_.fetch_add(1, std::memory_order_relaxed);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_join.h"
 #include "base/check.h"
 #include "base/status.h"
 
@@ -122,9 +123,20 @@ static void follow_queue_policy(const ServiceOptions& service, Route& route) {
   route.gate->limit = most == 0 ? service.queue_limit : std::min(service.queue_limit, most);
 }
 
-static std::shared_ptr<Service> new_service(const ServiceOptions& options, Catalog& catalog) {
+// Of variants that a pipeline's stage has to itself: no client calls those.
+bool is_stage(const std::string& name, const std::vector<ServiceOptions>& services) {
+  return absl::c_any_of(services, [&name](const ServiceOptions& service) {
+    return service.pipeline && name.starts_with(service.name) &&
+           absl::c_any_of(service.pipeline->stages, [&](const PipelineOptions::Stage& stage) {
+             return name == stage_route(service.name, stage.name);
+           });
+  });
+}
+
+std::shared_ptr<Service> Registry::new_service(const ServiceOptions& options,
+                                               Catalog& catalog) const {
   auto service = std::make_shared<Service>(Service{options.name, options.model_name(), {}, {}});
-  catalog.services.push_back(service);
+  if (!is_stage(options.name, options_.services)) catalog.services.push_back(service);
   return service;
 }
 
@@ -154,11 +166,15 @@ void Registry::set_ensemble(const std::string& service, EnsembleModel* model) {
 }
 
 absl::Status Registry::composites() const {
-  for (const auto& [name, known] : of_models_) RETURN_IF_ERROR(known.composite.status());
-  for (const auto& [name, known] : of_members_) {
-    if (absl::IsInvalidArgument(known.pipeline.status())) return known.pipeline.status();
+  std::vector<std::string> wrong;
+  for (const auto& [name, known] : of_models_) {
+    if (!known.composite.ok()) wrong.emplace_back(message(known.composite.status()));
   }
-  return absl::OkStatus();
+  for (const auto& [name, known] : of_members_) {
+    const absl::Status& status = known.pipeline.status();
+    if (absl::IsInvalidArgument(status)) wrong.emplace_back(message(status));
+  }
+  return wrong.empty() ? absl::OkStatus() : invalid("{}", absl::StrJoin(wrong, "\n"));
 }
 
 absl::StatusOr<std::shared_ptr<const Composite>> Registry::make(const ServiceOptions& service,

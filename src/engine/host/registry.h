@@ -40,6 +40,9 @@ const std::vector<std::string>* models_of(const ServiceOptions& service);
 // the defaults unless a service has taken that name.
 std::vector<ServiceOptions> services_of(const EngineOptions& options, const std::string& model);
 
+// Whether it names the variants that a stage of one of these has to itself.
+bool is_stage(const std::string& name, const std::vector<ServiceOptions>& services);
+
 // Which services there are, which versions of their models are loaded, and how each
 // service has fared; counters and queues outlive reloads. Not synchronised.
 class Registry {
@@ -79,6 +82,8 @@ class Registry {
 
  private:
   std::shared_ptr<Counters> counters(const std::string& service, const std::string& version);
+  // Clients find it in the catalog, unless it is a stage's.
+  std::shared_ptr<Service> new_service(const ServiceOptions& options, Catalog& catalog) const;
   std::shared_ptr<Route> route(const ServiceOptions& service,
                                const std::shared_ptr<const Variant>& variant, uint32_t subcluster);
   void add_service(const ServiceOptions& options, const Loaded& loaded, Catalog& catalog,

@@ -1,0 +1,50 @@
+#include "engine/host/dependents.h"
+
+#include "absl/algorithm/container.h"
+#include "engine/host/registry.h"
+
+namespace fermata::engine {
+
+std::vector<std::string> all_models_of(const ServiceOptions& service) {
+  if (service.stream) return {};
+  const std::vector<std::string>* own = models_of(service);
+  std::vector<std::string> models;
+  if (own != nullptr) {
+    models = *own;
+  } else if (members_of(service).empty()) {
+    models = {service.model_name()};
+  }
+  const auto add = [&models](const std::string& model) {
+    if (!model.empty()) models.push_back(model);
+  };
+  if (service.variants && service.variants->evidence) add(service.variants->evidence->extractor);
+  if (service.ensemble) {
+    for (const std::string& model :
+         {service.ensemble->predictor, service.ensemble->gating, service.ensemble->meta}) {
+      add(model);
+    }
+  }
+  return models;
+}
+
+void add_dependents(std::set<std::string>& names, const std::vector<ServiceOptions>& services,
+                    const std::vector<ServiceOptions>& streams) {
+  if (names.empty()) return;
+  const auto lacks = [&names](const std::string& name) { return names.contains(name); };
+  const auto composites = composites_in_order(services);
+  if (!composites.ok()) return;
+  for (const ServiceOptions& service : services) {
+    if (absl::c_any_of(all_models_of(service), lacks)) names.insert(service.name);
+  }
+  for (const ServiceOptions* service : *composites) {
+    if (absl::c_any_of(members_of(*service), lacks)) names.insert(service->name);
+  }
+  for (const ServiceOptions& service : streams) {
+    const auto& variants = service.stream->variants;
+    if (absl::c_any_of(variants, [&](const auto& v) { return lacks(v.service); })) {
+      names.insert(service.name);
+    }
+  }
+}
+
+}  // namespace fermata::engine

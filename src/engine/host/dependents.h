@@ -1,0 +1,20 @@
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "engine/options.h"
+
+namespace fermata::engine {
+
+// All models that have to be in the repository for a service. Of a stream none: its variants are
+// services.
+std::vector<std::string> all_models_of(const ServiceOptions& service);
+
+// Adds to the names of models the names of the services that need one of them, directly or through
+// other services. O(services x members x log names), as often as services are nested.
+void add_dependents(std::set<std::string>& names, const std::vector<ServiceOptions>& services,
+                    const std::vector<ServiceOptions>& streams);
+
+}  // namespace fermata::engine
