@@ -63,6 +63,8 @@ struct ServiceStatistics {
   // later stages ran wider than asked for.
   std::vector<uint64_t> exits;
   uint64_t widened = 0;
+  // Of a service of several models: the items that each has answered, or taken part in answering.
+  std::map<std::string, uint64_t> answers;
   // Measured over profiled time of a batch, 1 where they agree.
   double drift = 1;
 };

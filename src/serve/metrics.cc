@@ -153,6 +153,10 @@ void add_deadlines(const engine::ServiceStatistics& row, const Labels& labels, F
     out.counter("fermata_widened_batches_total", "Batches whose later stages ran wider than asked",
                 labels, static_cast<double>(row.widened));
   }
+  for (const auto& [variant, items] : row.answers) {
+    out.counter("fermata_variant_items_total", "Items by the variant or base model that answered",
+                with(labels, "variant", variant), static_cast<double>(items));
+  }
   out.gauge("fermata_profile_drift_ratio", "Measured over profiled time of a batch", labels,
             row.drift);
 }

@@ -36,5 +36,37 @@ TEST(Job, ItemsWhoseAnswersDoNotFitTogetherAreAnError) {
   EXPECT_THAT(std::string(replies[0].status.message()), HasSubstr("send one item a request"));
 }
 
+// An answer that comes when its request has ended is nobody's.
+TEST(Job, OnlyAnswersThatAreTakenCount) {
+  auto variant = std::make_shared<Variant>();
+  auto service = std::make_shared<VariantsService>();
+  service->variants = {variant};
+  std::atomic<uint64_t> answered{0};
+  auto route = std::make_shared<Route>();
+  route->variant = variant;
+  route->composite = service;
+  route->answers = {&answered};
+  route->counters = std::make_shared<Counters>();
+  route->gate = std::make_shared<Gate>(1);
+  const PartRun run{.variant = variant.get()};
+  const auto answer = [&run](Job& job, uint32_t part) {
+    job.answered(part, std::vector{floats("y", {1, 1}, {1})}, run);
+  };
+  Job whole(JobId(1), {}, [](ReplyPart) {}, route, {.items = 1});
+  answer(whole, 0);
+  EXPECT_EQ(answered, 1u);
+  Job cancelled(JobId(2), {}, [](ReplyPart) {}, route, {.items = 1});
+  EXPECT_TRUE(cancelled.end(Outcome::kCancelled, absl::CancelledError(), {}));
+  answer(cancelled, 0);
+  EXPECT_EQ(answered, 1u);
+  Job in_parts(JobId(3), {}, [](ReplyPart) {}, route, {.items = 2});
+  in_parts.split(2);
+  answer(in_parts, 0);
+  EXPECT_EQ(answered, 2u);
+  EXPECT_TRUE(in_parts.end(Outcome::kCancelled, absl::CancelledError(), {}));
+  answer(in_parts, 1);
+  EXPECT_EQ(answered, 2u);
+}
+
 }  // namespace
 }  // namespace fermata::engine

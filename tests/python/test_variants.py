@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import re
 import subprocess
 import urllib.error
 import urllib.request
@@ -128,6 +129,21 @@ def test_the_last_decisions_can_be_replayed(emulated):
                           capture_output=True)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["utility"] > 0
+
+
+def test_metrics_say_which_variant_answered(emulated):
+    def counts():
+        with urllib.request.urlopen(f"http://{emulated.metrics}/metrics") as reply:
+            found = re.findall(r'^fermata_variant_items_total\{(.*)\} (\d+)', reply.read().decode(), re.M)
+        return {tuple(re.findall(r'(?:model|variant)="(.*?)"', labels)): int(n) for labels, n in found}
+    before = counts()
+    assert set(before) == {("plain", "fast"), ("plain", "slow"), ("seen", "slow"), ("seen", "evidence")}
+    ask(emulated, "plain")
+    ask(emulated, "plain", timeout_us=300_000)
+    ask(emulated, "seen", [1, 1], timeout_us=100_000)
+    grown = {key: n - before[key] for key, n in counts().items()}
+    assert grown == {("plain", "fast"): 1, ("plain", "slow"): 1, ("seen", "slow"): 0,
+                     ("seen", "evidence"): 1}
 
 
 def test_a_refusal_names_the_servers_own_delay_apart(emulated):

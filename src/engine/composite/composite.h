@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/catalog.h"
 #include "policy/service.h"
 
 namespace fermata::engine {
+
+// Who answered a request that was short-circuited.
+inline constexpr std::string_view kEvidence = "evidence";
 
 // A service that several loaded variants answer: one of them (VariantsService), or some of them
 // together (EnsembleService). Immutable: a reload of one of them makes a new one.

@@ -9,6 +9,19 @@
 #include "base/status.h"
 
 namespace fermata::engine {
+namespace {
+
+void count_answers(Route& route) {
+  if (route.composite == nullptr) return;
+  for (const auto& variant : route.composite->variants) {
+    route.answers.push_back(&route.counters->answered_by(variant->model));
+  }
+  if (route.variants != nullptr && route.variants->evidence != nullptr) {
+    route.answers.push_back(&route.counters->answered_by(std::string(kEvidence)));
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<Route>> Routes::find(const std::string& service,
                                                     const std::string& version) const {
@@ -51,23 +64,6 @@ std::vector<ServiceOptions> services_of(const EngineOptions& options, const std:
   }
   if (!own_name_taken) services.push_back({.name = model});
   return services;
-}
-
-static bool answered_by_several(const ServiceOptions& service, const std::string& model) {
-  const std::vector<std::string>* models = models_of(service);
-  return models != nullptr && absl::c_linear_search(*models, model);
-}
-
-Duration Registry::tightest_slo(const std::string& model) const {
-  Duration tightest = Duration::infinite();
-  for (const ServiceOptions& service : services_of(options_, model)) {
-    if (service.slo) tightest = std::min(tightest, *service.slo);
-  }
-  for (const ServiceOptions& service : options_.services) {
-    if (service.slo && answered_by_several(service, model))
-      tightest = std::min(tightest, *service.slo);
-  }
-  return tightest;
 }
 
 // Of a stage: items that run apart are requests of their own, of which each request of the whole
@@ -236,6 +232,7 @@ void Registry::add_of_models(const ServiceOptions& options, Catalog& catalog, Ro
     made->ensemble = dynamic_cast<const EnsembleService*>(composite.get());
     // Each item is a question of its own, and may be answered by others.
     made->part_items = 1;
+    count_answers(*made);
     routes.by_service[options.name].push_back(std::move(made));
   }
 }
@@ -292,6 +289,7 @@ void Registry::add_of_members(const ServiceOptions& options, Catalog& catalog, R
       stage->ensemble = member.ensemble;
       stage->pipeline = member.pipeline;
       stage->dedicated = pipeline->stages[s].dedicated;
+      if (stage->pipeline == nullptr) count_answers(*stage);
       routes.by_service[name] = {std::move(stage)};
       for (const Pipeline::Option& option : pipeline->stages[s].options) {
         auto own = route(limited(option.route), option.variant, member.subcluster);
@@ -332,56 +330,6 @@ std::shared_ptr<const Routes> Registry::routes() {
   }
   routes->catalog = std::move(catalog);
   return routes;
-}
-
-std::vector<ServiceStatistics> Registry::statistics() const {
-  std::vector<ServiceStatistics> result;
-  for (const auto& [name, counters] : counters_) {
-    ServiceStatistics statistics = counters->snapshot();
-    statistics.service = name.first;
-    statistics.version = name.second;
-    const bool away = name.second.empty();
-    if (away && statistics.fail.count == 0) continue;  // always ready, so far
-    const auto gate = gates_.find(name.first);
-    statistics.is_operator = !away && gate == gates_.end();
-    if (!away && gate != gates_.end()) statistics.pending = gate->second->waiting.load();
-    result.push_back(std::move(statistics));
-  }
-  return result;
-}
-
-std::map<std::string, uint64_t> Registry::demand() const {
-  std::map<std::string, uint64_t> by_service, by_model;
-  for (const auto& [name, counters] : counters_) {
-    const ServiceStatistics row = counters->snapshot();
-    for (size_t i = 0; i < kOutcomes; ++i) {
-      const auto outcome = static_cast<Outcome>(i);
-      if (outcome == Outcome::kInvalid || outcome == Outcome::kUnavailable) continue;
-      by_service[name.first] += row.outcomes[i];
-    }
-  }
-  for (const ServiceOptions& service : options_.services) {
-    const std::vector<std::string> members = members_of(service);
-    for (size_t m = 0; m < members.size(); ++m) {
-      if (members[m].empty()) continue;
-      const std::string& name = service.pipeline ? service.pipeline->stages[m].name : members[m];
-      const std::string route = stage_route(service.name, name);
-      if (route != members[m]) by_service[members[m]] += by_service[route];
-    }
-  }
-  for (const auto& [model, loaded] : loaded_) {
-    for (const ServiceOptions& service : services_of(options_, model)) {
-      by_model[model] += by_service[service.name];
-    }
-    for (const ServiceOptions& service : options_.services) {
-      if (!answered_by_several(service, model)) continue;
-      by_model[model] += by_service[stage_route(service.name, model)];  // as an adapter planned
-      // One of the variants answers, or most of an ensemble's models do.
-      const size_t choices = service.variants ? service.variants->models.size() : 1;
-      by_model[model] += by_service[service.name] / choices;
-    }
-  }
-  return by_model;
 }
 
 }  // namespace fermata::engine

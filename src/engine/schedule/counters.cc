@@ -73,6 +73,11 @@ void Counters::count_stages(const std::vector<StageRun>& stages) {
   widened_.fetch_add(wider, std::memory_order_relaxed);
 }
 
+std::atomic<uint64_t>& Counters::answered_by(const std::string& model) {
+  const std::lock_guard lock(answers_mutex_);
+  return answers_[model];
+}
+
 ServiceStatistics Counters::snapshot() const {
   ServiceStatistics result;
   result.widened = widened_.load();
@@ -99,6 +104,8 @@ ServiceStatistics Counters::snapshot() const {
   result.queueing_ms = queueing_ms_.snapshot();
   result.latency_ms = latency_ms_.snapshot();
   result.drift = drift_.load();
+  const std::lock_guard lock(answers_mutex_);
+  for (const auto& [model, items] : answers_) result.answers[model] = items.load();
   return result;
 }
 

@@ -3,6 +3,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/time.h"
@@ -64,6 +68,8 @@ class Counters {
   void count_batch(uint32_t items, Duration input, Duration run, Duration output);
   // Of a dynamic network: how many items left after each stage.
   void count_stages(const std::vector<StageRun>& stages);
+  // Of a service of several models: the count of the items that this one answered, which stays.
+  std::atomic<uint64_t>& answered_by(const std::string& model);
   void set_drift(double drift) { drift_.store(drift, std::memory_order_relaxed); }
   double drift() const { return drift_.load(std::memory_order_relaxed); }
   uint64_t executions() const { return executions_.load(std::memory_order_relaxed); }
@@ -89,6 +95,8 @@ class Counters {
   std::atomic<int64_t> last_inference_ms_{0};
   std::atomic<double> drift_{1};
   std::array<std::atomic<BySize*>, kMaxSize + 1> sizes_{};
+  mutable std::mutex answers_mutex_;  // of the map, not of what it counts
+  std::map<std::string, std::atomic<uint64_t>> answers_;
 
  public:
   Counters() = default;

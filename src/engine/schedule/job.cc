@@ -36,13 +36,25 @@ void count_until_read(std::vector<Tensor>& outputs, const std::shared_ptr<ByteBu
   }
 }
 
-// Who answered a request that was short-circuited.
-constexpr std::string_view kEvidence = "evidence";
-
 }  // namespace
 
 bool Route::uses(VariantId id) const {
   return composite != nullptr ? composite->uses(id) : variant->id == id;
+}
+
+// A part of a composite's request is one item.
+void Route::count_answer(const PartRun& run) const {
+  if (answers.empty()) return;
+  const auto count = [this](size_t at) {
+    if (at < answers.size()) answers[at]->fetch_add(1, std::memory_order_relaxed);
+  };
+  const auto& members = composite->variants;
+  if (!run.ensemble && run.variant == nullptr) return count(members.size());  // its evidence
+  for (size_t v = 0; v < members.size(); ++v) {
+    const bool took_part =
+        run.ensemble ? (run.ensemble->how.ran >> v & 1) != 0 : run.variant->id == members[v]->id;
+    if (took_part) count(v);
+  }
 }
 
 Job::Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
@@ -111,6 +123,7 @@ bool Job::end(Outcome outcome, absl::Status status, Explanation why) {
 
 void Job::finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run, Explanation why) {
   if (ended_.exchange(true)) return;
+  if (split_ == nullptr && outputs.ok()) route_->count_answer(run);
   const Time now = monotonic_now();
   const Outcome outcome = !outputs.ok()      ? Outcome::kFailed
                           : now <= deadline_ ? Outcome::kOnTime
@@ -135,6 +148,7 @@ void Job::answered(uint32_t part, absl::StatusOr<std::vector<Tensor>> outputs, c
   if (split_ != nullptr && outputs.ok()) {
     const std::lock_guard lock(split_->mutex);
     if (ended()) return;
+    route_->count_answer(run);
     split_->join.take(part, *std::move(outputs));
     if (!split_->join.complete()) return;
     outputs = whole();

@@ -58,10 +58,14 @@ struct Route {
   std::shared_ptr<const Composite> composite;
   const VariantsService* variants = nullptr;
   const EnsembleService* ensemble = nullptr;
+  // Items that each variant of `composite` has answered, or taken part in answering, in their
+  // order, and then its evidence, where it has any. `counters` owns them.
+  std::vector<std::atomic<uint64_t>*> answers;
   bool dedicated = false;                    // replicas of its own, where there are any
   std::shared_ptr<const Pipeline> pipeline;  // its stages are services: nothing runs under its name
 
   bool uses(VariantId id) const;
+  void count_answer(const PartRun& run) const;
 };
 
 // One request from submit to its final reply: the root of a tree whose parts run in
