@@ -14,6 +14,7 @@
 #include "model/profile.h"
 #include "model/signature.h"
 #include "model_config.pb.h"
+#include "policy/service.h"
 
 namespace fermata::engine {
 
@@ -50,6 +51,8 @@ struct Service {
   std::string name, model;
   std::vector<std::shared_ptr<const Variant>> versions;  // ready ones, ascending
   std::string trouble;  // why a service of several variants is not ready; else empty
+  // Of one that several models answer what decisions know of them, without keys; else null.
+  std::shared_ptr<const policy::ServiceInfo> info;
 };
 
 // A row of the repository index.

@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -23,6 +24,8 @@
 #include "policy/variants/variants.h"
 
 namespace fermata::engine {
+
+class Observer;  // engine/observer.h
 
 // Paced: runs models and keeps their answers back until the time that profiles say has passed.
 enum class ExecutorKind : uint8_t { kOnnxRuntime, kEmulated, kPaced };
@@ -248,7 +251,8 @@ struct EngineOptions {
   std::function<absl::Status(std::string_view model)> refresh;
   std::string policy = "fermata";  // a name of policy::all_scheduler_names()
   policy::ServiceSettings groups;
-  policy::Listener listener;  // of each sub-cluster's scheduler; none where empty
+  std::shared_ptr<Observer> observer;  // of what happens; none where null
+  policy::Listener listener;           // of each sub-cluster's scheduler; none where empty
   // Model threads that batch, besides one that ranks workers (Symphony 4.5). 0: both happen where
   // requests come in and batches end, which is best up to some 100k requests/s; so they do where
   // a service has several models or these are loaded on demand.

@@ -8,6 +8,7 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "base/ids.h"
 #include "base/time.h"
 #include "engine/snapshot.h"
 #include "model/tensor.h"
@@ -33,6 +34,7 @@ struct InferRequest {
   Time start_from = Time::infinite();          // as policy::Task has it
   bool begun = false;                          // the same
   bool explain = false;                        // of a pipeline: Explanation::stages
+  JobId parent = JobId::none();                // the client's request that it is a part of
 };
 
 // Why the reply is what it is.

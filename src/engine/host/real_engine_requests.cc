@@ -64,6 +64,7 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
   const bool good = admitted.ok();
   auto job = std::make_shared<Job>(id, std::move(request), std::move(reply), std::move(route),
                                    good ? *std::move(admitted) : Admitted());
+  if (!has_a_slot) job->observe_coming();  // else it did when it came first
   if (!good) {
     if (has_a_slot) gate.leave();
     job->end(Outcome::kInvalid, admitted.status(), {});

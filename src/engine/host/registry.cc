@@ -81,7 +81,9 @@ static ServiceOptions stage_options(const std::string& route, const Pipeline& pi
 std::shared_ptr<Counters> Registry::counters(const std::string& service,
                                              const std::string& version) {
   auto& counters = counters_[{service, version}];
-  if (counters == nullptr) counters = std::make_shared<Counters>();
+  if (counters == nullptr) {
+    counters = std::make_shared<Counters>(service, options_.observer.get());
+  }
   return counters;
 }
 
@@ -230,6 +232,7 @@ void Registry::add_of_models(const ServiceOptions& options, Catalog& catalog, Ro
     made->composite = composite;
     made->variants = dynamic_cast<const VariantsService*>(composite.get());
     made->ensemble = dynamic_cast<const EnsembleService*>(composite.get());
+    service->info = made->info();
     // Each item is a question of its own, and may be answered by others.
     made->part_items = 1;
     count_answers(*made);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "engine/observer.h"
+
 namespace fermata::engine {
 
 const std::array<double, 15> Counters::kSlackBounds = {-1000, -300, -100, -30, -10, -3,  -1,  0,
@@ -16,6 +18,9 @@ std::string_view name(Outcome outcome) {
       "unavailable", "invalid", "cancelled",         "failed"};
   return kNames[static_cast<size_t>(outcome)];
 }
+
+Counters::Counters(std::string_view service, Observer* observer)
+    : observer_(observer), number_(observer == nullptr ? 0 : observer->service(service)) {}
 
 Counters::~Counters() {
   for (auto& size : sizes_) delete size.load();

@@ -16,6 +16,8 @@
 
 namespace fermata::engine {
 
+class Observer;  // engine/observer.h
+
 // A histogram that several threads count into and one reads, without a lock. A reading
 // beside writers may miss what is being counted, never tears a count.
 template <size_t N>
@@ -64,6 +66,9 @@ struct RequestTimes {
 // One service and version since the engine started.
 class Counters {
  public:
+  Observer* observer() const { return observer_; }
+  uint32_t number() const { return number_; }
+
   void count_end(Outcome outcome, const RequestTimes& times);
   void count_batch(uint32_t items, Duration input, Duration run, Duration output);
   // Of a dynamic network: how many items left after each stage.
@@ -77,6 +82,8 @@ class Counters {
   ServiceStatistics snapshot() const;
 
  private:
+  Observer* observer_ = nullptr;
+  uint32_t number_ = 0;
   static constexpr size_t kMaxSize = 1024;  // larger batches count as this one
   struct BySize {
     AtomicDuration input, run, output;
@@ -100,6 +107,8 @@ class Counters {
 
  public:
   Counters() = default;
+  // `observer` is told of the requests of this service too; null: nobody is.
+  Counters(std::string_view service, Observer* observer);
   ~Counters();
 };
 

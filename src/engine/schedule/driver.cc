@@ -97,6 +97,7 @@ void Driver::settle() {
 }
 
 void Driver::add(std::shared_ptr<const Variant> variant, Duration slo) {
+  if (shared_.observer != nullptr) shared_.observer->model(variant->id, variant->model);
   post_and_wait([&] { keys_.add(std::move(variant), slo); });
 }
 
@@ -200,7 +201,7 @@ void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
                             .items = std::min(most, job->items() - i * most),
                             .start_from = job->request().start_from,
                             .begun = job->request().begun};
-    parts_[id] = {task, job, i, i * most, false};
+    parts_[id] = {task, job, i, i * most, false, now};
     task_added(key);
   }
   batch_keys_.store(keys_.size(), std::memory_order_relaxed);
@@ -305,6 +306,7 @@ void Driver::launch(policy::Batch& batch, Time now) {
     if (part.job->route().ensemble != nullptr) join_query(part, *running, run.parts.back());
   }
   run.done = [this, running](BatchResult result) { completed(running, std::move(result)); };
+  observe_bound(batch, *running, now);
   keys_.task_added(batch.key);  // an ensemble's query may end before its batches do
   ++in_flight_;
   ++workers_[batch.worker.index()]->in_flight;
@@ -357,6 +359,7 @@ void Driver::reply(const std::shared_ptr<InFlight>& running, BatchResult result)
   Counters& counters = *running->shares.front().job->route().counters;
   counters.count_batch(running->items, result.input, result.run, result.output);
   counters.count_stages(result.stages);
+  observe_end(*running, result);
   for (size_t i = 0; i < result.parts.size(); ++i) {
     InFlight::Share& share = running->shares[i];
     if (share.base_model) take_answer(*running, i, std::move(result.parts[i]));

@@ -16,6 +16,7 @@
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "engine/execute/executor.h"
+#include "engine/observer.h"
 #include "engine/schedule/composite_keys.h"
 #include "engine/schedule/control_delay.h"
 #include "engine/schedule/job.h"
@@ -41,6 +42,7 @@ class Driver {
     std::vector<std::string> type_names = {"default"};
     Duration run_limit = Duration::seconds(10);  // the least after which a run is stopped
     uint32_t serving = ~uint32_t{0};             // of its workers, the first so many at the start
+    Observer* observer = nullptr;                // outlives the driver
     bool guests = true;  // the scheduler may be called from any thread, by one at a time
   };
   struct NewWorker {
@@ -149,6 +151,9 @@ class Driver {
   void publish(KeyId key, Time now);  // its corrected latency, if it moved
   void act(Time now);
   void launch(policy::Batch& batch, Time now);
+  void observe_bound(const policy::Batch& batch, InFlight& running, Time now);
+  void observe_end(const InFlight& running, const BatchResult& result) const;
+  void observe_load(const Worker& worker, VariantId variant, Time from) const;
   void refuse(const policy::Dropped& dropped, Time now);
   void withdraw_parts(Job& job, Time now);
   void withdraw_waiting(absl::FunctionRef<bool(const Route&)> of, const absl::Status& why,
@@ -190,6 +195,7 @@ class Driver {
   // Cancellations that overtook their job; the oldest are forgotten.
   absl::flat_hash_set<JobId> early_cancels_;
   std::deque<JobId> early_order_;
+  std::vector<Observer::Member> observed_;  // of the batch that is bound
   ControlDelay delay_;
   Duration overslept_;  // of the tick under way
   bool stopping_ = false;

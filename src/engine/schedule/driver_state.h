@@ -17,6 +17,7 @@ struct Driver::Part {
   std::shared_ptr<Job> job;
   uint32_t index = 0, first = 0;
   bool bound = false;
+  Time nominated = Time();
 };
 
 struct Driver::Query {
@@ -32,6 +33,7 @@ struct Driver::Query {
 
 struct Driver::InFlight {
   KeyId key;
+  uint64_t batch = 0;  // its number, where somebody observes
   std::shared_ptr<const Variant> variant;
   WorkerId worker;
   uint32_t items = 0;
@@ -43,9 +45,8 @@ struct Driver::InFlight {
     uint32_t index = 0;
     std::optional<uint32_t> base_model;  // of a query of an ensemble: which one this is
     std::shared_ptr<Query> query;        // whose inputs it reads
-    absl::StatusOr<std::vector<Tensor>> answer =
-        std::vector<Tensor>();  // when the batch has ended
-    bool failed = false;        // of any, when the batch has ended
+    absl::StatusOr<std::vector<Tensor>> answer = std::vector<Tensor>();  // when the batch has ended
+    bool failed = false;  // of any, when the batch has ended
   };
   std::vector<Share> shares;
   PartRun run;          // set when the batch has ended, but for the choice

@@ -10,7 +10,9 @@
 namespace fermata::engine {
 
 absl::Status Driver::load_into(Worker& worker, const std::shared_ptr<const Variant>& variant) {
+  const Time from = monotonic_now();
   RETURN_IF_ERROR(worker.executor->load(variant));
+  observe_load(worker, variant->id, from);
   const std::lock_guard lock(loaded_mutex_);
   worker.loaded.insert(variant->id);
   return absl::OkStatus();

@@ -1,5 +1,7 @@
 #include "engine/schedule/job.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 
 #include "base/clock.h"
@@ -7,6 +9,7 @@
 #include "engine/composite/ensemble_service.h"
 #include "engine/composite/explain.h"
 #include "engine/composite/variants_service.h"
+#include "engine/observer.h"
 
 namespace fermata::engine {
 namespace {
@@ -55,6 +58,12 @@ void Route::count_answer(const PartRun& run) const {
         run.ensemble ? (run.ensemble->how.ran >> v & 1) != 0 : run.variant->id == members[v]->id;
     if (took_part) count(v);
   }
+}
+
+std::shared_ptr<const policy::ServiceInfo> Route::info() const {
+  if (variants != nullptr) return std::make_shared<const policy::ServiceInfo>(variants->info);
+  if (ensemble != nullptr) return std::make_shared<const policy::ServiceInfo>(ensemble->info);
+  return nullptr;
 }
 
 Job::Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
@@ -107,6 +116,36 @@ void Job::send(absl::Status status, std::vector<Tensor> outputs, Explanation why
           request_.id, std::move(why)});
 }
 
+void Job::observe_end(const Explanation& why, Time now, const PartRun& run) const {
+  const Counters& counters = *route_->counters;
+  if (counters.observer() == nullptr) return;
+  const bool alone = run.variant != nullptr && !run.ensemble && route_->pipeline == nullptr;
+  counters.observer()->ended(
+      {.request = id_,
+       .service = counters.number(),
+       .outcome = why.outcome,
+       .at = now,
+       .queueing = why.queueing,
+       .run = why.run,
+       .model = alone ? run.variant->id : VariantId::none(),
+       .subset = run.ensemble ? static_cast<uint32_t>(run.ensemble->how.ran) : 0,
+       .accuracy = static_cast<float>(why.expected_accuracy)});
+}
+
+void Job::observe_coming() const {
+  const Counters& counters = *route_->counters;
+  if (counters.observer() == nullptr) return;
+  counters.observer()->came({.id = id_,
+                             .parent = request_.parent,
+                             .service = counters.number(),
+                             .items = admitted_.items,
+                             .arrival = request_.arrival,
+                             .submitted = monotonic_now(),
+                             .deadline = deadline_,
+                             .network = request_.network_time,
+                             .client_id = request_.id});
+}
+
 bool Job::end(Outcome outcome, absl::Status status, Explanation why) {
   if (ended_.exchange(true)) return false;
   const Time now = monotonic_now();
@@ -117,6 +156,9 @@ bool Job::end(Outcome outcome, absl::Status status, Explanation why) {
   why.remaining = deadline_.is_infinite() ? Duration::infinite() : deadline_ - now;
   route_->counters->count_end(
       outcome, {.arrival = request_.arrival, .deadline = deadline_, .ended = now, .run = why.run});
+  observe_end(why, now, {});
+  spdlog::debug("request {} ('{}') of '{}' ended as {}: {}", id_.value(), request_.id,
+                route_->service, name(outcome), message(status));
   send(std::move(status), {}, std::move(why));
   return true;
 }
@@ -137,6 +179,7 @@ void Job::finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run
                                         .output = run.output,
                                         .items = admitted_.items});
   why.outcome = outcome;
+  observe_end(why, now, run);
   absl::Status status = outputs.status();
   send(std::move(status), outputs.ok() ? *std::move(outputs) : std::vector<Tensor>(),
        std::move(why));

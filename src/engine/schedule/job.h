@@ -65,6 +65,7 @@ struct Route {
   std::shared_ptr<const Pipeline> pipeline;  // its stages are services: nothing runs under its name
 
   bool uses(VariantId id) const;
+  std::shared_ptr<const policy::ServiceInfo> info() const;  // as engine::Service has it
   void count_answer(const PartRun& run) const;
 };
 
@@ -74,6 +75,8 @@ class Job {
  public:
   Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route, Admitted admitted);
   void hold(HeldBytes bytes) { held_ = std::move(bytes); }  // of its inputs, before it is queued
+
+  void observe_coming() const;  // the one who observes is told; before anything else happens to it
 
   JobId id() const { return id_; }
   const InferRequest& request() const { return request_; }
@@ -114,6 +117,7 @@ class Job {
   Explanation explain(const PartRun& run, uint32_t part) const;
   void finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run, Explanation why);
   absl::StatusOr<std::vector<Tensor>> whole();  // the parts' outputs, of all of them
+  void observe_end(const Explanation& why, Time now, const PartRun& run) const;
   void send(absl::Status status, std::vector<Tensor> outputs, Explanation why);
 
   const JobId id_;

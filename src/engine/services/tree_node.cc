@@ -37,6 +37,7 @@ std::shared_ptr<Trees::Node> Trees::Node::branch(Kind of, std::vector<Tensor> gi
   node->inputs = std::move(given);
   node->arrival = now;
   node->explain = explained();
+  node->root = whole();
   node->pipeline = pipeline;
   node->children.resize(parts);
   return node;

@@ -35,6 +35,7 @@ struct Trees::Node {
   std::vector<Tensor> inputs;
   Time arrival;
   bool explain = false;
+  JobId root;  // the client's request
   std::shared_ptr<const Pipeline> pipeline;
   const Pipeline::Stage* stage = nullptr;  // whose items run apart; null: those of a choice
   uint32_t option = policy::kAnyOption;    // of that stage
@@ -44,6 +45,10 @@ struct Trees::Node {
   ReplyPart failure;  // of the child that ended it
   std::string failed_child;
 
+  JobId whole() const {
+    if (job == nullptr) return root;
+    return job->request().parent.is_none() ? job->id() : job->request().parent;
+  }
   const std::vector<Tensor>& given() const {
     return job != nullptr ? job->request().inputs : inputs;
   }

@@ -4,6 +4,7 @@
 #include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "engine/composite/ensemble_service.h"
+#include "engine/observer.h"
 #include "engine/services/tree_node.h"
 #include "engine/services/trees.h"
 
@@ -17,6 +18,9 @@ void Trees::OperatorRun::count(const Explanation& why, Time now) const {
                                     .queueing = why.queueing,
                                     .run = why.run,
                                     .items = items});
+  if (Observer* observer = counters->observer(); observer != nullptr) {
+    observer->ran({whole, counters->number(), started, why.queueing, why.run});
+  }
   if (why.run > Duration()) counters->count_batch(1, {}, why.run, {});
 }
 

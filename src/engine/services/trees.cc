@@ -265,7 +265,8 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
   const Pipeline::Stage& asked =
       node.stage != nullptr ? *node.stage : node.pipeline->stages[started.child];
   if (asked.op != nullptr) {
-    children_[started.id].of_operator = {asked.counters, now, started.due, started.items};
+    children_[started.id].of_operator = {asked.counters, now, started.due, started.items,
+                                         node.whole()};
     children_[started.id].submitted = false;
     actions.push_back([this, id = started.id,
                        work = operator_work(started.id, asked.op, std::move(request.inputs),
@@ -277,6 +278,7 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
   }
   if (!started.due.is_infinite()) request.timeout = started.due - now;
   request.begun = started.begun;
+  request.parent = node.whole();
   children_[started.id].submitted = false;
   actions.push_back([this, id = started.id, request = std::move(request)]() mutable {
     host_.submit(id, std::move(request),

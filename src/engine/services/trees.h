@@ -66,6 +66,7 @@ class Trees {
     std::shared_ptr<Counters> counters;  // null: it is none
     Time started, due;
     uint32_t items = 0;
+    JobId whole;  // the client's request
     void count(const Explanation& why, Time now) const;
   };
   struct Place {
