@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/status.h"
 #include "cli/cli.h"
@@ -18,14 +20,43 @@ constexpr const char* kGoodputExamples = R"(
 Examples:
   fermata goodput cluster.json
   fermata goodput cluster.yaml | jq .goodput_rps
+  fermata goodput cluster.yaml --rate 500 | jq .workers
 
 The document is that of `fermata simulate`; it needs no rate_rps. The search
 ends when the lowest bad rate found is within 0.5 % of the highest good one.
+With --rate it answers how many workers that rate needs (workers.count is not
+read), for every model with 99 % on time.
 Exit codes: 0 done, 2 wrong document, or nothing in it has a deadline, 3 no rate
 is good ("feasible": false, "binding": why).)";
 
 // Bisection takes about this many runs.
 constexpr double kUsualSteps = 12;
+
+int print(const Json& answer, const std::string& binding) {
+  std::cout << write_json(answer);
+  return binding.empty() ? kDone : kInfeasible;
+}
+
+int say_why(const absl::Status& status) {
+  std::cerr << message(status) << "\n";
+  return absl::IsInvalidArgument(status) ? kBadInput : kFailed;
+}
+
+int find_workers(const std::string& file, double rate_rps) {
+  int exit_code = kDone;
+  auto scenario = load_scenario(file, exit_code, simulate::read_goodput_scenario);
+  if (!scenario) return exit_code;
+  scenario->rate_rps = rate_rps;
+  Progress progress("workers");
+  double steps = 0;
+  const auto needed = simulate::find_workers(*scenario, [&](const simulate::NeededStep& step) {
+    progress.update(++steps / kUsualSteps, fmt::format("{} workers: worst model {:.2f} % bad",
+                                                       step.workers, 100 * step.worst_bad_rate));
+  });
+  progress.finish();
+  if (!needed.ok()) return say_why(needed.status());
+  return print(write_needed_workers(*needed), needed->binding);
+}
 
 int find(const std::string& file) {
   int exit_code = kDone;
@@ -38,24 +69,28 @@ int find(const std::string& file) {
                                                        step.rate_rps, 100 * step.worst_bad_rate));
   });
   progress.finish();
-  if (!goodput.ok()) {
-    std::cerr << message(goodput.status()) << "\n";
-    return absl::IsInvalidArgument(goodput.status()) ? kBadInput : kFailed;
-  }
-  std::cout << write_json(write_goodput(*goodput));
-  return goodput->binding.empty() ? kDone : kInfeasible;
+  if (!goodput.ok()) return say_why(goodput.status());
+  return print(write_goodput(*goodput), goodput->binding);
 }
 
 }  // namespace
 
 void add_goodput(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "goodput", "Find the highest rate at which every model keeps 99 % on time.");
+      "goodput",
+      "Find the highest rate at which every model keeps 99 % on time, or the workers for a rate.");
   auto file = std::make_shared<std::string>();
+  auto rate = std::make_shared<std::optional<double>>();
   command->add_option("FILE", *file, "The cluster as JSON or YAML; - is standard input")
       ->required();
+  command
+      ->add_option("--rate", *rate,
+                   "Requests a second: find the workers that they need, instead of the rate that "
+                   "the document's workers sustain")
+      ->check(CLI::Range(simulate::kLowestRate, simulate::kHighestRate));
   command->footer(kGoodputExamples);
-  command->callback([file, &exit_code] { exit_code = find(*file); });
+  command->callback(
+      [file, rate, &exit_code] { exit_code = *rate ? find_workers(*file, **rate) : find(*file); });
 }
 
 }  // namespace fermata::cli

@@ -15,6 +15,9 @@ constexpr double kStepDown = 0.7;            // most policies reach that share o
 constexpr double kLowestShare = 1.0 / 1024;  // of the bound: below, nothing is called good
 constexpr double kFewRequests = 100;         // for the result where no rate is good
 constexpr double kMostRequests = 1e9;        // of a run
+// Workers to try: so many times as many as full batches would keep busy, and so many at least.
+constexpr double kMostTimesIdeal = 64;
+constexpr double kFewWorkers = 64, kManyWorkers = 65'536;
 
 // Of a worker, for one item in the largest batch within `slo`, on the fastest type.
 double seconds_of(const std::vector<LatencyModel>& latency, uint32_t max_batch, Duration slo) {
@@ -100,6 +103,22 @@ void for_called(const Scenario& scenario, Each each) {
   all(scenario.pipelines);
 }
 
+absl::Status check_has_deadline(const Scenario& scenario) {
+  bool bounded = false;
+  for_called(scenario, [&](const auto& s, size_t) { bounded |= !s.slo.is_infinite(); });
+  if (bounded) return absl::OkStatus();
+  return invalid(
+      "$: no service that is called has a deadline, expected slo_ms of at least one: without it "
+      "every rate is good");
+}
+
+std::string why_bad(const Result& result, const std::string& with) {
+  const auto worst = absl::c_max_element(
+      result.models, [](const auto& a, const auto& b) { return a.bad_rate() < b.bad_rate(); });
+  return fmt::format("bad_rate of '{}' is {:.4g} even {}, expected at most {}", worst->name,
+                     worst->bad_rate(), with, kAllowedBadRate);
+}
+
 class Search {
  public:
   Search(Scenario scenario, const std::function<void(const GoodputStep&)>& progress)
@@ -109,7 +128,6 @@ class Search {
 
  private:
   absl::StatusOr<bool> good_at(double rate_rps);
-  std::string why_none() const;
 
   Scenario scenario_;
   const std::function<void(const GoodputStep&)>& progress_;
@@ -134,23 +152,8 @@ absl::StatusOr<bool> Search::good_at(double rate_rps) {
   return good;
 }
 
-std::string Search::why_none() const {
-  const GoodputStep& lowest = found_.steps.back();
-  const auto& all = found_.result.models;
-  const auto worst = absl::c_max_element(
-      all, [](const auto& a, const auto& b) { return a.bad_rate() < b.bad_rate(); });
-  return fmt::format("bad_rate of '{}' is {:.4g} even at {:.4g} requests/s, expected at most {}",
-                     worst->name, lowest.worst_bad_rate, lowest.rate_rps, kAllowedBadRate);
-}
-
 absl::StatusOr<Goodput> Search::go() {
-  bool bounded = false;
-  for_called(scenario_, [&](const auto& s, size_t) { bounded |= !s.slo.is_infinite(); });
-  if (!bounded) {
-    return invalid(
-        "$: no service that is called has a deadline, expected slo_ms of at least one: without it "
-        "every rate is good");
-  }
+  RETURN_IF_ERROR(check_has_deadline(scenario_));
   // 1 % may be dropped, and a short run may be lucky: start a little above the bound.
   double high = std::min(rate_bound(scenario_) * 1.05, kHighestRate), low = high;
   if (high == 0) {
@@ -168,7 +171,8 @@ absl::StatusOr<Goodput> Search::go() {
   }
   while (found_.rate_rps == 0) {
     if (low <= lowest) {
-      found_.binding = why_none();
+      found_.binding =
+          why_bad(found_.result, fmt::format("at {:.4g} requests/s", found_.steps.back().rate_rps));
       return std::move(found_);
     }
     high = low;
@@ -183,7 +187,74 @@ absl::StatusOr<Goodput> Search::go() {
   return std::move(found_);
 }
 
+class WorkerSearch {
+ public:
+  WorkerSearch(Scenario scenario, const std::function<void(const NeededStep&)>& progress)
+      : scenario_(std::move(scenario)), progress_(progress) {}
+
+  absl::StatusOr<NeededWorkers> go();
+
+ private:
+  absl::StatusOr<bool> good_with(uint32_t workers);
+
+  Scenario scenario_;
+  const std::function<void(const NeededStep&)>& progress_;
+  NeededWorkers found_;
+};
+
+absl::StatusOr<bool> WorkerSearch::good_with(uint32_t workers) {
+  scenario_.workers.front().count = workers;
+  ASSIGN_OR_RETURN(Result result, run(scenario_));
+  found_.steps.push_back({workers, result.worst_bad_rate()});
+  if (progress_) progress_(found_.steps.back());
+  const bool good = result.worst_bad_rate() <= kAllowedBadRate;
+  if (good) found_.workers = workers;
+  if (good || found_.workers == 0) found_.result = std::move(result);
+  return good;
+}
+
+absl::StatusOr<NeededWorkers> WorkerSearch::go() {
+  RETURN_IF_ERROR(check_has_deadline(scenario_));
+  if (scenario_.workers.size() != 1 || scenario_.workers.front().least) {
+    return invalid("$.workers: several types, or workers that come and go, expected one count");
+  }
+  scenario_.workers.front().count = 1;
+  const double bound = rate_bound(scenario_);
+  if (bound == 0) {
+    RETURN_IF_ERROR(good_with(1).status());
+    found_.workers = 0;
+    found_.binding = hopeless(scenario_);
+    return std::move(found_);
+  }
+  const double ideal = scenario_.rate_rps / bound;
+  const auto most = static_cast<uint32_t>(
+      std::clamp(kMostTimesIdeal * std::ceil(ideal), kFewWorkers, kManyWorkers));
+  uint32_t few = 0;  // not enough
+  uint32_t enough = static_cast<uint32_t>(std::clamp<double>(std::ceil(ideal), 1, most));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool good, good_with(enough));
+    if (good) break;
+    if (enough == most) {
+      found_.binding = why_bad(found_.result, fmt::format("with {} workers", most));
+      return std::move(found_);
+    }
+    few = enough;
+    enough = std::min(2 * enough, most);
+  }
+  while (enough - few > 1) {
+    const uint32_t middle = few + (enough - few) / 2;
+    ASSIGN_OR_RETURN(const bool good, good_with(middle));
+    (good ? enough : few) = middle;
+  }
+  return std::move(found_);
+}
+
 }  // namespace
+
+absl::StatusOr<NeededWorkers> find_workers(Scenario scenario,
+                                           const std::function<void(const NeededStep&)>& progress) {
+  return WorkerSearch(std::move(scenario), progress).go();
+}
 
 double rate_bound(const Scenario& scenario) {
   double worker_seconds = 0, shares = 0;  // for one request, by share, on the fastest type
@@ -209,6 +280,19 @@ Json write_goodput(const Goodput& goodput) {
   Json steps = Json::array();
   for (const GoodputStep& step : goodput.steps) {
     steps.push_back({{"rate_rps", step.rate_rps}, {"worst_bad_rate", step.worst_bad_rate}});
+  }
+  out["steps"] = std::move(steps);
+  return out;
+}
+
+Json write_needed_workers(const NeededWorkers& needed) {
+  Json out;
+  if (!needed.binding.empty()) out = {{"feasible", false}, {"binding", needed.binding}};
+  out.update(write_result(needed.result));
+  if (needed.binding.empty()) out["workers"] = needed.workers;
+  Json steps = Json::array();
+  for (const NeededStep& step : needed.steps) {
+    steps.push_back({{"workers", step.workers}, {"worst_bad_rate", step.worst_bad_rate}});
   }
   out["steps"] = std::move(steps);
   return out;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -26,9 +27,28 @@ struct Goodput {
 
 // The highest rate at which every model has bad_rate <= 1 %, by bisection from a
 // bound that no schedule exceeds, up to the highest rate that a document may have. `progress` hears
-// of each step. INVALID_ARGUMENT where nobody has a deadline, or a run would have over 1e9 requests.
+// of each step. INVALID_ARGUMENT where nobody has a deadline, or a run would have over 1e9
+// requests.
 absl::StatusOr<Goodput> find_goodput(Scenario scenario,
                                      const std::function<void(const GoodputStep&)>& progress = {});
+
+struct NeededStep {
+  uint32_t workers = 0;
+  double worst_bad_rate = 0;
+};
+
+struct NeededWorkers {
+  uint32_t workers = 0;  // 0: not even the most that were tried are enough
+  std::string binding;   // then what keeps them from it
+  Result result;         // of a run with so many, or with the most tried
+  std::vector<NeededStep> steps;
+};
+
+// The least number of workers with which every model has bad_rate <= 1 % at the scenario's rate,
+// by doubling and halving; `progress` hears of each step. INVALID_ARGUMENT where nobody has a
+// deadline, and where workers are of several types or come and go.
+absl::StatusOr<NeededWorkers> find_workers(
+    Scenario scenario, const std::function<void(const NeededStep&)>& progress = {});
 
 // Requests a second if every worker ran the largest batch that one request's SLO
 // allows, back to back; 0 where some model cannot run even one item in time. What is made of
@@ -36,5 +56,6 @@ absl::StatusOr<Goodput> find_goodput(Scenario scenario,
 double rate_bound(const Scenario& scenario);
 
 Json write_goodput(const Goodput& goodput);
+Json write_needed_workers(const NeededWorkers& needed);
 
 }  // namespace fermata::simulate

@@ -10,6 +10,7 @@
 #include "simulate/arrivals_document.h"
 #include "simulate/demand_document.h"
 #include "simulate/ensemble_document.h"
+#include "simulate/latency_fields.h"
 #include "simulate/pipeline_document.h"
 #include "simulate/services_document.h"
 #include "simulate/variants_document.h"
@@ -68,8 +69,7 @@ SimulatedModel read_model(Reader value, std::span<const std::string> worker_type
   ObjectReader fields = value.object();
   SimulatedModel model;
   model.name = fields["name"].name();
-  model.latency = read_latency_by_type(fields["latency_ms"], worker_types);
-  model.latency.resize(worker_types.size(), model.latency.front());
+  model.latency = read_run_times(fields, worker_types).latency;
   model.slo = read_slo(fields["slo_ms"], model.demand);
   model.demand.items = read_items(fields["items"], 1);
   model.share = read_share(fields["share"], 1.0);

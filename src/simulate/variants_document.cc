@@ -11,6 +11,7 @@
 #include "plan/variants/group_document.h"
 #include "simulate/arrivals_document.h"
 #include "simulate/demand_document.h"
+#include "simulate/latency_fields.h"
 
 namespace fermata::simulate {
 namespace {
@@ -37,7 +38,7 @@ void read_shared_model(Reader value, const Scenario& scenario, SimulatedVariant&
 }  // namespace
 
 SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenario& scenario,
-                               ServiceNames& named) {
+                               ServiceNames& named, AnswerProfile* answers) {
   SimulatedVariant variant;
   if (Reader service = fields["service"]; service.present()) {
     variant.name = variant.service_name = service.string();
@@ -51,11 +52,14 @@ SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenari
     variant.name = fields["name"].name();
     std::vector<std::string> types;
     for (const WorkerGroup& group : scenario.workers) types.push_back(group.type);
-    variant.latency = read_latency_by_type(fields["latency_ms"], types);
-    variant.latency.resize(types.size(), variant.latency.front());
+    RunTimes times = read_run_times(fields, types);
+    const Profile profiled = std::move(times.profile).value_or(Profile());
+    variant.latency = std::move(times.latency);
     variant.max_batch = static_cast<uint32_t>(fields["max_batch"].integer(1, kLargestBatch, 256));
-    variant.load = Duration::from_millis(fields["load_ms"].between(0, kLongestTimeMs, 0.0));
-    variant.memory_mb = fields["memory_mb"].non_negative(0);
+    variant.load =
+        Duration::from_millis(fields["load_ms"].between(0, kLongestTimeMs, profiled.load_ms));
+    variant.memory_mb = fields["memory_mb"].non_negative(profiled.memory_mb);
+    if (answers != nullptr) *answers = profiled.answers;
   }
   check_latencies(value, variant.latency, variant.max_batch);
   return variant;
@@ -64,13 +68,21 @@ SimulatedVariant read_runnable(Reader value, ObjectReader& fields, const Scenari
 SimulatedVariant read_variant(Reader value, const Scenario& scenario, size_t classes,
                               ServiceNames& named) {
   ObjectReader fields = value.object();
-  SimulatedVariant variant = read_runnable(value, fields, scenario, named);
-  variant.accuracy = fields["accuracy"].between(0, 1);
-  if (Reader recall = fields["recall"]; recall.present()) {
+  AnswerProfile profiled;
+  SimulatedVariant variant = read_runnable(value, fields, scenario, named, &profiled);
+  variant.accuracy = fields["accuracy"].between(0, 1, profiled.accuracy);
+  const Reader recall = fields["recall"];
+  if (recall.present()) {
     for (Reader entry : recall.list(1)) variant.recall.push_back(entry.between(0, 1));
-    if (classes > 0 && variant.recall.size() != classes && !value.failed()) {
-      recall.fail(fmt::format("{} recalls, one for each class of the prior", classes));
+  } else {
+    for (const auto& known : profiled.recall) {
+      variant.recall.push_back(known.value_or(variant.accuracy));
     }
+  }
+  const bool fits = variant.recall.empty() || variant.recall.size() == classes;
+  if (classes > 0 && !fits && !value.failed()) {
+    (recall.present() ? recall : value)
+        .fail(fmt::format("{} recalls, one for each class of the prior", classes));
   }
   return variant;
 }
@@ -187,8 +199,11 @@ SimulatedVariants read_variants_service(Reader value, const Scenario& scenario,
   }
   service.evidence_delay =
       Duration::from_millis(fields["evidence_delay_ms"].between(0, kLongestTimeMs, 0.0));
-  for (Reader entry : fields["examples"].list(1)) {
-    service.examples.push_back(read_example(entry, service));
+  // Without any, variants are right as often as they are profiled.
+  if (Reader examples = fields["examples"]; examples.present() || !service.prior.empty()) {
+    for (Reader entry : examples.list(1)) {
+      service.examples.push_back(read_example(entry, service));
+    }
   }
   if (Reader labels = fields["labels"]; labels.present()) {
     service.labels = read_labels(labels, service);

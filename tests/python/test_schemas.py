@@ -195,6 +195,84 @@ def test_goodput_needs_no_rate():
     assert "$.rate_rps: missing" in run("simulate", document).stderr
 
 
+def write_profile(folder):
+    """Of a model that takes 5 ms and 1 ms an item."""
+    rows = {str(b): {"runs": 9, "p50_ms": b + 4, "p90_ms": b + 5, "p99_ms": b + 6, "mean_ms": b + 4}
+            for b in (1, 2, 4, 8)}
+    file = folder / "profile.json"
+    file.write_text(json.dumps({
+        "format": 1, "version": 1, "model": "m", "model_version": "1", "batches": rows, "accuracy": 0.8,
+        "recall": [0.7, 0.9], "linear_ms": {"alpha": 1, "beta": 4, "error": 0},
+        "quadratic_ms": {"a": 0, "b": 1, "c": 4, "error": 0}}))
+    return str(file)
+
+
+def test_a_profile_stands_for_what_it_measured(tmp_path):
+    profile = write_profile(tmp_path)
+    table = {"table": {str(b): b + 5 for b in (1, 2, 4, 8)}}
+    model = {"name": "m", "slo_ms": 50}
+    document = {"workers": {"count": 2}, "rate_rps": 300, "duration_s": 0.5}
+    known = document | {"models": [model | {"latency_ms": table}]}
+    given = document | {"models": [model | {"profile": profile}]}
+    jsonschema.validate(given, schema("simulate"))
+    done = run("simulate", given)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == run("simulate", known).stdout
+    by_type = document | {"workers": [{"type": "a"}, {"type": "b"}],
+                          "models": [model | {"profile": {"a": profile, "b": profile}}]}
+    jsonschema.validate(by_type, schema("simulate"))
+    assert run("simulate", by_type).returncode == 0
+    application = {"name": "any", "slo_ms": 50, "prior": [1, 1], "variants": [{"name": "v", "profile": profile}],
+                   "examples": [{"label": 0, "correct": [True]}, {"label": 1, "correct": [True]}]}
+    variants = document | {"applications": [application]}
+    jsonschema.validate(variants, schema("simulate"))
+    assert run("simulate", variants).returncode == 0, run("simulate", variants).stderr
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"profile": "none.json"}, "none.json"), ({"profile": 3}, "$.models[0].profile"),
+    ({"latency_ms": {"alpha": 1, "beta": 1}}, "$.models[0].profile"),
+    ({"profile": {"default": 3}}, "$.models[0].profile.default"),
+    ({"profile": {"x": "y"}}, "a type of the workers")])
+def test_a_wrong_profile_is_named(tmp_path, change, said):
+    model = {"name": "m", "slo_ms": 50, "profile": write_profile(tmp_path)}
+    done = run("simulate", {"rate_rps": 1, "workers": {"count": 1}, "models": [model | change]})
+    assert done.returncode == 2 and said in done.stderr, done.stderr
+
+
+def workers_for(document, rate):
+    return subprocess.run([FERMATA, "goodput", "-", "--rate", str(rate)], input=json.dumps(document), text=True,
+                          capture_output=True, timeout=120)
+
+
+def test_goodput_says_how_many_workers_a_rate_needs():
+    model = {"name": "m", "latency_ms": {"alpha": 4, "beta": 2}, "slo_ms": 50}
+    document = {"workers": {"count": 40}, "duration_s": 5, "models": [model]}
+    done = workers_for(document, 500)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    jsonschema.validate(result, schema("simulate.result"))
+    needed = result["workers"]
+    tried = {step["workers"]: step["worst_bad_rate"] <= 0.01 for step in result["steps"]}
+    assert tried[needed] and not tried.get(needed - 1, False)
+    enough, few = (run("simulate", document | {"rate_rps": 500, "workers": {"count": n}})
+                   for n in (needed, needed - 1))
+    assert json.loads(enough.stdout)["bad_rate"] <= 0.01 < json.loads(few.stdout)["bad_rate"]
+
+
+def test_goodput_says_that_no_number_of_workers_is_enough():
+    slow = {"name": "m", "latency_ms": {"alpha": 1, "beta": 500}, "slo_ms": 25}
+    document = {"workers": {"count": 1}, "duration_s": 0.5, "models": [slow]}
+    done = workers_for(document, 10)
+    result = json.loads(done.stdout)
+    jsonschema.validate(result, schema("simulate.result"))
+    assert (done.returncode, result["feasible"]) == (3, False) and "'m'" in result["binding"]
+    two = changed(document, "workers", [{"type": "a"}, {"type": "b"}])
+    done = workers_for(two, 10)
+    assert done.returncode == 2 and "$.workers" in done.stderr
+    assert workers_for(document, -1).returncode == 2
+
+
 @pytest.mark.parametrize("words, wrong, known", [
     (["chekc", "x"], "chekc", "check"), (["plan", "grup", "-"], "grup", "group")])
 def test_a_mistyped_command_is_named(words, wrong, known):
