@@ -27,6 +27,7 @@ policy::StreamFrame any_frame(FuzzedDataProvider& data) {
   policy::StreamFrame f;
   f.client = std::string(1, static_cast<char>('a' + data.ConsumeIntegralInRange(0, 7)));
   f.owner = data.ConsumeIntegralInRange<uint64_t>(0, 2);
+  f.address = std::string(data.ConsumeIntegralInRange<size_t>(0, 2), 'x');
   if (data.ConsumeBool()) f.rate_rps = data.ConsumeFloatingPointInRange<double>(0, 130);
   number(f.bandwidth_mbps);
   number(f.sure_mbps);
@@ -74,7 +75,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
       const plan::StreamProblem problem = sessions.problem(now);
       sessions.planned(problem, plan::plan_streams(problem));
     }
-    const policy::StreamAdvice advice = sessions.advice(f.client);
+    const policy::StreamAdvice advice = sessions.advice(f.client, f.owner);
     FERMATA_CHECK(advice.input_size % 100 == 0);
   }
   return 0;

@@ -119,7 +119,7 @@ class Clients {
     for (size_t i = 0; i < n_; ++i) (void)sessions_.frame(frame(i), later());
   }
   void ask_all() {
-    for (size_t i = 0; i < n_; ++i) (void)sessions_.advice(number(i));
+    for (size_t i = 0; i < n_; ++i) (void)sessions_.advice(number(i), i + 1);
   }
   void leave_all() {
     for (size_t i = 0; i < n_; ++i) sessions_.leave(number(i), i + 1);

@@ -54,7 +54,7 @@ class Connection {
     Tcp::socket server(shard_.io);
     client_.connect(acceptor.local_endpoint());
     acceptor.accept(server);
-    std::make_shared<HttpConnection>(std::move(server), shard_, 1)->start();
+    std::make_shared<HttpConnection>(std::move(server), shard_)->start();
     read();
   }
   ~Connection() {

@@ -20,8 +20,9 @@ namespace fermata::engine {
 // they were received until an executor copies them into a batch, once.
 struct InferRequest {
   std::string service;
-  std::string version;  // empty: the newest that is ready
-  std::string id;       // echoed
+  std::string version;      // empty: the newest that is ready
+  std::string id;           // echoed
+  uint64_t connection = 0;  // that it came on, by a number of its own; 0: none
   std::vector<Tensor> inputs;
   std::vector<std::string> outputs;  // empty: all
   Time arrival;                      // of its last byte, on Engine::now()'s clock

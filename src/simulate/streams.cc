@@ -319,7 +319,7 @@ void StreamSimulation::end_batch(Pool& pool, policy::Batch batch, Time now) {
 
 void StreamSimulation::reply(uint64_t id, bool served, Time now) {
   const Frame& frame = under_way_.at(id);
-  advice_[id] = sessions_->advice(std::to_string(frame.client));
+  advice_[id] = sessions_->advice(std::to_string(frame.client), 0);
   const Duration way = Duration::from_millis(run_.clients[frame.client].rtt_ms / 2);
   const Duration in_server = now - frame.arrival;
   at(now + way, [this, id, served, in_server](Time t) {

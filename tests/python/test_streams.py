@@ -137,14 +137,19 @@ def test_over_http_a_hello_needs_no_inputs_and_errors_tell_what_replies_do(serve
     assert over_http(served, {"parameters": {"stream_client": "h", "stream_leave": True}})[0] == 200
 
 
-def test_one_id_is_one_client(served):
+def test_an_id_is_its_connections_alone(served):
+    """A stranger that knows it can neither keep its owner out, nor speak for it, nor make it leave, nor hear of it."""
     with stream(served, client="twin") as first:
         assert first.wait_until_ready(20)
-        with pytest.raises(tritonclient.utils.InferenceServerException,
-                           match="is the id of another client"):
-            infer(served, {"stream_client": "twin", "stream_rate": 10})
-        first.send(FRAME)
-        assert first.receive(timeout=20).ok
+        strange = {"stream_client": "twin", "stream_slo": 1000, "stream_bandwidth": 0.01}
+        with pytest.raises(tritonclient.utils.InferenceServerException, match="stream_rate is missing"):
+            infer(served, strange)
+        assert over_http(served, {"parameters": strange | {"stream_leave": True}})[0] == 200
+        status, body = over_http(served, {"parameters": strange | {"stream_rate": 10, "stream_hello": True}})
+        assert status == 200 and body["parameters"]["stream_size"] == 32  # as to a new one
+        for _ in range(5):
+            answered(first)
+        assert not first.session.unmapped
 
 
 def test_frames_of_a_wrong_size_end_with_an_error_and_others_are_served(served):
@@ -161,14 +166,15 @@ def test_who_lies_about_its_bandwidth_changes_only_what_it_gets_itself(served):
     with stream(served, client="honest") as honest:
         assert honest.wait_until_ready(20)
         for claim in (1e12, 1e-12):
-            parameters = {"stream_client": "liar", "stream_rate": 10, "stream_bandwidth": claim,
+            parameters = {"stream_client": "liar", "stream_rate": 100, "stream_bandwidth": claim,
                           "stream_sure_bandwidth": claim, "stream_slo": 15_000_000}
             if claim > 1:
                 infer(served, parameters)
-            else:  # the way alone takes longer than its objective, by what it says
+            else:  # the way alone takes longer than its objective, once its frames and a plan have said so
                 with pytest.raises(tritonclient.utils.InferenceServerException,
                                    match="cannot end in time|no DNN can serve"):
-                    infer(served, parameters)
+                    while True:
+                        infer(served, parameters)
             answered(honest)
             assert not honest.session.unmapped
 
@@ -217,9 +223,12 @@ def test_who_leaves_in_mid_frame_harms_nobody(served):
 
 def test_a_flood_is_rejected_and_others_are_served(served):
     errors = 0
+    client = tritonclient.grpc.InferenceServerClient(served.grpc)
+    tensor = tritonclient.grpc.InferInput("frame", [1, 3, 32, 32], "FP32")
+    tensor.set_data_from_numpy(numpy.zeros((1, 3, 32, 32), numpy.float32))
     for _ in range(60):
         try:
-            infer(served, {"stream_client": "flood", "stream_rate": 1})
+            client.infer("cameras", [tensor], parameters={"stream_client": "flood", "stream_rate": 1})
         except tritonclient.utils.InferenceServerException as error:
             assert "sends more than the 1 frames a second" in str(error)
             errors += 1

@@ -119,14 +119,27 @@ def test_an_error_names_its_request_and_the_socket_stays_open(served):
         assert exchange(ws, frame("11"))[0]["outputs"]
 
 
-def test_one_id_is_one_client_until_its_socket_closes(served):
+def test_names_that_a_socket_takes_are_free_on_others(served):
     with open_socket(served) as first:
-        assert "outputs" in exchange(first, frame("1", client("twin")))[0]
+        for name in ("twin", "door", "yard"):
+            assert "outputs" in exchange(first, frame("1", client(name)))[0]
         with open_socket(served) as second:
-            reply, _ = exchange(second, frame("1", client("twin")))
-            assert "is the id of another client" in reply["error"]
-            assert "stream_size" in reply["parameters"]
+            assert "outputs" in exchange(second, frame("1", client("twin")))[0]
+            leave = json.dumps({"id": "2", "parameters": client("twin", stream_leave=True)})
+            exchange(second, leave)
+        assert "outputs" in exchange(first, frame("2", client("twin")))[0]
     expect_well(served, "twin")
+
+
+def test_a_socket_has_a_limit_of_clients_and_others_get_in(served):
+    """One that says hello with many names is told whose limit it has met."""
+    with open_socket(served) as many:
+        hello = lambda i: json.dumps({"id": str(i), "parameters": client(f"name-{i}", stream_hello=True)})
+        replies = [exchange(many, hello(i))[0] for i in range(80)]
+        refused = [reply for reply in replies if "error" in reply]
+        assert len(refused) == 16 and all(reply["status"] == 429 for reply in refused)
+        assert "max_clients_per_connection" in refused[0]["error"]
+        expect_well(served, "another")
 
 
 @pytest.mark.parametrize("headers, path, status, says", [

@@ -54,7 +54,7 @@ class HttpShardTest : public ::testing::Test, public HttpHandler {
     Tcp::socket client(shard.io), server(shard.io);
     client.connect(acceptor.local_endpoint());
     acceptor.accept(server);
-    auto connection = std::make_shared<HttpConnection>(std::move(server), shard, ++ids_);
+    auto connection = std::make_shared<HttpConnection>(std::move(server), shard);
     connection->start();
     const std::string head =
         "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body) + "\r\n\r\n";
@@ -89,7 +89,6 @@ class HttpShardTest : public ::testing::Test, public HttpHandler {
   std::atomic<bool> draining_ = false;
   HttpShard first_{options_, *this, draining_}, second_{options_, *this, draining_};
   std::vector<Ends> stalled_;
-  uint64_t ids_ = 0;
   int requests_ = 0;
   size_t reply_bytes_ = 0;
 };

@@ -229,7 +229,7 @@ std::shared_ptr<const StreamReply> StreamService::reply_to(const policy::StreamF
                                                            Time arrival) const {
   if (frame == nullptr) return nullptr;
   const std::scoped_lock lock(mutex_);
-  policy::StreamAdvice advice = sessions_.advice(frame->client);
+  policy::StreamAdvice advice = sessions_.advice(frame->client, frame->owner);
   if (residents_) advice.input_size = size_that_is_there(advice.input_size);
   return std::make_shared<const StreamReply>(StreamReply{advice, monotonic_now() - arrival});
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -15,7 +16,9 @@
 #include "base/time.h"
 #include "model/latency.h"
 #include "plan/streams/stream_problem.h"
+#include "policy/stream/frame_rate.h"
 #include "policy/stream/frame_sizes.h"
+#include "policy/stream/stream_addresses.h"
 
 namespace fermata::policy {
 
@@ -42,6 +45,8 @@ struct StreamSettings {
   double phased_wait = 0.5;
   plan::StreamSolver solver = plan::StreamSolver::kBest;
   uint32_t most_clients = 256;
+  // Of one connection and of one address; 0: a quarter and half of all, rounded up.
+  uint32_t most_of_connection = 0, most_of_address = 0;
   double most_rate_rps = 120;  // of one client
 };
 
@@ -55,8 +60,9 @@ double highest_accuracy(const Variants& variants) {
 
 // What a client says of itself with a frame. What it leaves out stays as it was.
 struct StreamFrame {
-  std::string client;
-  uint64_t owner = 0;  // the connection; 0: none that lasts
+  std::string client;   // means nothing beyond its connection
+  uint64_t owner = 0;   // the connection; 0: there is none (a simulation)
+  std::string address;  // that the connection comes from; empty: none
   std::optional<double> rate_rps, bandwidth_mbps, sure_mbps, min_accuracy;
   std::optional<Duration> slo, round_trip;
   std::optional<uint32_t> input_size;
@@ -89,22 +95,23 @@ struct StreamTotals {
 
 // The clients of one service and what was planned for them. Pure: `now` never goes back; the
 // planner is asked outside, problem() and planned() go together. Whatever clients say changes
-// only what they get: rates are what was measured of them, at most what they registered, and who
-// sends more is rejected.
+// only what they get: they count with the rate that is measured of their frames (FrameRate), at
+// most what they registered; who sends more is rejected, and of a frame that is larger than the
+// client was told, its sender pays the difference. A client is known by its id and its connection.
 class StreamSessions {
  public:
   explicit StreamSessions(StreamSettings settings);
 
-  // INVALID_ARGUMENT: what is missing or out of range. ALREADY_EXISTS: the id is another
-  // connection's. RESOURCE_EXHAUSTED: too many clients, or faster than registered. UNAVAILABLE:
-  // unmapped. O(log clients).
+  // INVALID_ARGUMENT: what is missing or out of range. RESOURCE_EXHAUSTED: too many clients, of
+  // all, of the connection or of the address, or faster than registered. UNAVAILABLE: unmapped.
+  // O(log clients).
   absl::StatusOr<StreamRoute> frame(const StreamFrame& frame, Time now);
   // Registers, or says that it is still there.
   absl::Status hello(const StreamFrame& frame, Time now);
   void leave(std::string_view client, uint64_t owner);
   void close(uint64_t owner);  // all of a connection: O(log clients) for each
   // What a client should do after its last frame.
-  StreamAdvice advice(std::string_view client) const;
+  StreamAdvice advice(std::string_view client, uint64_t owner) const;
 
   // Whether the mapping should be planned anew: after a period, and soon after a client came or
   // went or its bandwidth changed by a quarter. Forgets clients that are silent for long.
@@ -122,44 +129,70 @@ class StreamSessions {
   size_t clients() const { return sessions_.size(); }
 
  private:
+  static constexpr uint32_t kFewFrames = 8;  // that decide how fast a link may be
+  static constexpr double kMostMbps = 1e5;
   struct Session {
-    uint64_t owner = 0;
-    double rate_rps = 0, min_accuracy = 0;
+    std::string address;
+    FrameRate rate;
+    double min_accuracy = 0;
     double bandwidth_mbps = 0, sure_mbps = 0, planned_mbps = 0;
+    bool told = false;  // its bandwidth
+    uint64_t frames = 0;
+    std::array<double, kFewFrames> lately_mbps{};  // its bandwidth at its last frames
     Duration slo, round_trip;
     Time heard, allowance_at;
-    double allowance = 0;  // frames that it may send at once
-    double measured_rps = 0;
+    double allowance = 0;  // frames that it may send at once; negative: it has sent larger ones
     Time last_frame;
-    bool planned = false;             // since it came
+    bool planned = false;             // since it came, or was silent
     std::optional<uint32_t> variant;  // that it is mapped to
+    // Of frames that may still be under way from before a plan: as large as this one's, until then.
+    uint32_t excused = 0;
+    Time excused_until;
+    // While it is unmapped: the rate that it was found too much with counts until then.
+    double refused_rps = 0;
+    Time refused_until;
+    Duration refused_for;
     FrameSizes sizes;
     bool unmapped_unseen = false;  // by the frames of others: none of its own has come
     Duration phase;                // when its frames should come, within its period
-    Duration interval() const { return Duration::from_seconds(1 / rate_rps); }
+    Duration interval() const { return Duration::from_seconds(1 / rate.said()); }
+    // What it counts with; 0: as one that is not there.
+    double rate_rps(Time now) const;
   };
-  using Sessions = std::map<std::string, Session, std::less<>>;
+  // By id and connection.
+  using Key = std::pair<std::string, uint64_t>;
+  using Sessions = std::map<Key, Session>;
+  static constexpr Duration kTogether = Duration::millis(3);  // within which a batch's frames come
 
   Sessions::iterator forget(Sessions::iterator session);
   absl::StatusOr<Session*> find_or_add(const StreamFrame& frame, Time now);
+  absl::Status admit(const StreamFrame& frame) const;
   absl::Status update(const StreamFrame& frame, Session& session, Time now);
-  absl::Status take_allowance(const StreamFrame& frame, Session& session, Time now);
+  double charge(uint32_t variant, const Session& session, Time now) const;
+  absl::Status take_allowance(const StreamFrame& frame, uint32_t variant, double charge,
+                              Session& session, Time now);
   absl::StatusOr<uint32_t> variant_of(const StreamFrame& frame, const Session& session) const;
   double request_kb(uint32_t variant) const;
   double own_kb(const Session& session, uint32_t variant) const;
   double scale(const Session& session, const std::vector<plan::StreamVariant>& variants) const;
   double planned_mbps(const Session& session, const std::vector<plan::StreamVariant>& variants,
-                      double slo_ms, double scale) const;
+                      double slo_ms, double rate, double scale) const;
+  double hoped_mbps(const Session& session) const;
+  Duration run_time(uint32_t variant) const;
+  Duration network_time(uint64_t bytes, const Session& session, uint32_t variant) const;
   std::optional<double> batches_ahead(const Session& session) const;
   Duration shift(const Session& session) const;
+  void map(Session& session, std::optional<uint32_t> variant, double asked_rps);
   void switch_to(uint32_t worker, uint32_t variant);
   void set_phases(const plan::StreamPlan::Worker& worker, std::vector<Session*> members);
 
   StreamSettings settings_;
   const double highest_accuracy_;  // of its variants
   Sessions sessions_;
-  std::set<std::pair<uint64_t, std::string>> owned_;  // clients by the connection they have
-  std::vector<uint32_t> current_;                     // by worker
+  std::map<uint64_t, std::set<std::string>> owned_;  // clients by the connection they have
+  StreamAddresses addresses_;
+  std::vector<Key> asked_;         // the clients of the last problem()
+  std::vector<uint32_t> current_;  // by worker
   bool changed_ = false;
   Time last_plan_;
   StreamTotals totals_;

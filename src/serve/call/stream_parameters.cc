@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <cmath>
 #include <limits>
 #include <optional>
@@ -47,9 +46,11 @@ Duration of_micros(double us) { return Duration::nanos(static_cast<int64_t>(us *
 
 }  // namespace
 
-uint64_t new_stream_owner() {
-  static std::atomic<uint64_t> last{0};
-  return ++last;
+void set_client(const Client& client, engine::InferRequest& request) {
+  request.connection = client.connection;
+  if (request.frame == nullptr) return;
+  request.frame->owner = client.connection;
+  request.frame->address = client.address;
 }
 
 bool is_stream_parameter(std::string_view name) {

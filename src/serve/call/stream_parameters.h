@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "engine/request.h"
+#include "serve/call/client.h"
 #include "serve/call/infer_call.h"
 
 namespace fermata::serve {
@@ -15,9 +16,8 @@ namespace fermata::serve {
 // (docs/protocol.md): stream_client and what goes with it, and network_time, which any client of
 // any service may give.
 
-// A number of its own for a connection whose end is the end of its clients
-// (policy::StreamFrame::owner). Thread-safe.
-uint64_t new_stream_owner();
+// Who sends a request: clients of streams on it are its own.
+void set_client(const Client& client, engine::InferRequest& request);
 
 bool is_stream_parameter(std::string_view name);
 // INVALID_ARGUMENT names the parameter, what it holds and what was expected.

@@ -297,6 +297,11 @@ engine::StreamOptions stream_options(ObjectReader& fields) {
   s.phased_wait = fields["phased_wait"].between(0, 1, s.phased_wait);
   s.most_clients = static_cast<uint32_t>(
       fields["max_clients"].integer(1, plan::StreamProblem::kMostClients, s.most_clients));
+  const int64_t all = s.most_clients;
+  s.most_of_connection =
+      static_cast<uint32_t>(fields["max_clients_per_connection"].integer(1, all, (all + 3) / 4));
+  s.most_of_address =
+      static_cast<uint32_t>(fields["max_clients_per_address"].integer(1, all, (all + 1) / 2));
   s.most_rate_rps = fields["max_rate_rps"].between(0.1, 10'000, s.most_rate_rps);
   s.solver =
       static_cast<plan::StreamSolver>(fields["solver"].choice({"best", "exact", "annealing"}, 0));

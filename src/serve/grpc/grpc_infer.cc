@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "serve/call/status_map.h"
+#include "serve/call/stream_parameters.h"
 #include "serve/grpc/grpc_codec.h"
 #include "serve/grpc/grpc_listener.h"
 #include "serve/grpc/grpc_message.h"
@@ -45,6 +46,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
       return finish(call.status());
     }
     wishes_ = std::move(call->wishes);
+    set_client(house_.listener.client_of(context_.peer()), call->request);
     job_ = house_.engine.submit(std::move(call->request),
                                 [this](engine::ReplyPart part) { answer(std::move(part)); });
   }

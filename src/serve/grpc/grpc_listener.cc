@@ -46,7 +46,10 @@ void GrpcListener::accepted(Acceptor::Socket socket) {
   boost::system::error_code failed;
   const auto from = socket.remote_endpoint(failed);
   if (failed) return;
-  Given given{socket.native_handle(), socket_identity(socket.native_handle()), whole_};
+  Given given{socket.native_handle(),
+              socket_identity(socket.native_handle()),
+              {new_connection_number(), address_of(from)},
+              whole_};
   if (whole_ != nullptr) given.budget = std::make_shared<ByteBudget>(of_each_, whole_);
   {
     const std::scoped_lock lock(mutex_);
@@ -69,6 +72,12 @@ std::shared_ptr<ByteBudget> GrpcListener::budget_of(const std::string& peer) {
   const std::scoped_lock lock(mutex_);
   const auto found = given_.find(peer);
   return found == given_.end() ? whole_ : found->second.budget;
+}
+
+Client GrpcListener::client_of(const std::string& peer) {
+  const std::scoped_lock lock(mutex_);
+  const auto found = given_.find(peer);
+  return found == given_.end() ? Client{new_connection_number(), peer} : found->second.client;
 }
 
 size_t GrpcListener::forget_closed() {

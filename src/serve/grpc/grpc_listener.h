@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "base/byte_budget.h"
+#include "serve/call/client.h"
 #include "serve/net/acceptor.h"
 
 namespace grpc::experimental {
@@ -39,11 +40,14 @@ class GrpcListener {
   // Any thread. What the connection from `peer`, as gRPC names it, may hold; of one that is not
   // known (it was closed just now), what all may.
   std::shared_ptr<ByteBudget> budget_of(const std::string& peer);
+  // Any thread. Who that is; of one that is not known, a connection of its own.
+  Client client_of(const std::string& peer);
 
  private:
   struct Given {
     int descriptor;
     uint64_t socket;  // tells it from another that has the descriptor later
+    Client client;
     std::shared_ptr<ByteBudget> budget;
   };
   GrpcListener(std::unique_ptr<Acceptor> acceptor, size_t max_connections)

@@ -11,6 +11,7 @@
 #include "serve/call/status_map.h"
 #include "serve/call/stream_parameters.h"
 #include "serve/grpc/grpc_codec.h"
+#include "serve/grpc/grpc_listener.h"
 #include "serve/grpc/grpc_message.h"
 #include "serve/grpc/grpc_service.h"
 
@@ -39,6 +40,7 @@ class StreamInfer final : public InferStream,
       : house_(house),
         context_(context),
         errors_end_stream_(errors_end_stream(context)),
+        client_{new_connection_number(), house.listener.client_of(context.peer()).address},
         budget_(std::make_shared<ByteBudget>(house.stream_bytes, house.budget)) {}
 
   void start() {
@@ -91,7 +93,7 @@ class StreamInfer final : public InferStream,
     cancel_waiting();  // behind one whose error has ended the stream
     house_.streams.remove(this);
     house_.under_way.fetch_sub(1, std::memory_order_relaxed);
-    if (has_clients_) house_.engine.close_streams(owner_);
+    if (has_clients_) house_.engine.close_streams(client_.connection);
     self_.reset();
   }
 
@@ -140,8 +142,8 @@ class StreamInfer final : public InferStream,
       return answer(*slot, std::move(refused));
     }
     slot->wishes = std::move(call->wishes);
+    set_client(client_, call->request);
     if (call->request.frame != nullptr) {
-      call->request.frame->owner = owner_;
       has_clients_ = true;
       if (call->request.frame->ack) acknowledge(*slot, call->request.arrival);
     }
@@ -233,8 +235,8 @@ class StreamInfer final : public InferStream,
   GrpcHouse& house_;
   grpc::CallbackServerContext& context_;
   const bool errors_end_stream_;
-  const uint64_t owner_ = new_stream_owner();  // of a stream service's clients
-  bool has_clients_ = false;                   // only between reads, and at the end
+  const Client client_;
+  bool has_clients_ = false;  // only between reads, and at the end
   std::shared_ptr<StreamInfer> self_;
   const std::shared_ptr<ByteBudget> budget_;
   grpc::ByteBuffer incoming_;  // only between StartRead and OnReadDone

@@ -51,6 +51,11 @@ std::string head_of(const HttpResponse& response) {
   return head;
 }
 
+Client client_of(const HttpConnection::Socket& socket) {
+  Failure failed;  // it is gone already
+  return {new_connection_number(), address_of(socket.remote_endpoint(failed))};
+}
+
 }  // namespace
 
 HttpMethod HttpRequestState::method() const {
@@ -65,10 +70,10 @@ HttpMethod HttpRequestState::method() const {
   }
 }
 
-HttpConnection::HttpConnection(Socket socket, HttpShard& shard, uint64_t id)
+HttpConnection::HttpConnection(Socket socket, HttpShard& shard)
     : socket_(std::move(socket)),
       shard_(shard),
-      id_(id),
+      client_(client_of(socket_)),
       budget_(std::make_shared<ByteBudget>(shard.options.connection_bytes, shard.options.budget)),
       parser_(shard.options.max_body_bytes),
       since_(std::chrono::steady_clock::now()) {}
@@ -76,8 +81,7 @@ HttpConnection::HttpConnection(Socket socket, HttpShard& shard, uint64_t id)
 void HttpConnection::start() {
   place_ = shard_.open.insert(shard_.open.end(), shared_from_this());
   shard_.count.fetch_add(1, std::memory_order_relaxed);
-  shard_.handler.opened(id_);
-  if (shard_.draining) return close();
+  shard_.handler.opened(client_.connection);
   proceed();
 }
 
@@ -89,7 +93,7 @@ void HttpConnection::close() {
   incoming_ = {};
   if (web_ != nullptr) web_->closed();
   shard_.count.fetch_sub(1, std::memory_order_relaxed);
-  shard_.handler.closed(id_);
+  shard_.handler.closed(client_.connection);
   const auto alive = std::move(*place_);
   shard_.open.erase(place_);
 }

@@ -69,7 +69,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   using Socket = boost::asio::ip::tcp::socket;
   using Moment = std::chrono::steady_clock::time_point;
 
-  HttpConnection(Socket socket, HttpShard& shard, uint64_t id);
+  HttpConnection(Socket socket, HttpShard& shard);
   void start();
   void close();
   bool idle() const;  // no request is under way
@@ -84,7 +84,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   // The client did something: it is the last one to be closed where connections are short.
   void touch();
 
-  uint64_t id() const { return id_; }
+  const Client& client() const { return client_; }
   const std::shared_ptr<ByteBudget>& budget() const { return budget_; }
   // Its body found no memory; one that stalled in another shard was `ended` for it, or none.
   void go_on(bool ended);
@@ -118,7 +118,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   Socket socket_;
   HttpShard& shard_;
-  const uint64_t id_;
+  const Client client_;
   const std::shared_ptr<ByteBudget> budget_;
   std::list<std::shared_ptr<HttpConnection>>::iterator place_;
   boost::beast::flat_buffer buffer_;

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "serve/call/status_map.h"
+#include "serve/call/stream_parameters.h"
 #include "serve/config/reach.h"
 #include "serve/http/http_front_end.h"
 #include "serve/http/http_pages.h"
@@ -171,7 +172,8 @@ void HttpFrontEnd::open_stream(HttpExchange exchange, const HttpRoute& route) {
   if (const auto found = engine_.catalog()->find(route.model, route.version); !found.ok()) {
     return exchange.respond(error_response(found.status()));
   }
-  exchange.upgrade(make_web_stream(web_, route.model, route.version));
+  Client client = exchange.client();
+  exchange.upgrade(make_web_stream(web_, std::move(client), route.model, route.version));
 }
 
 void HttpFrontEnd::start(std::unique_ptr<Infer> infer) {
@@ -192,6 +194,8 @@ void HttpFrontEnd::reject(Infer& infer, const absl::Status& bad) {
 
 void HttpFrontEnd::submit(std::unique_ptr<Infer> infer, engine::InferRequest request) {
   const uint64_t connection = infer->exchange.connection();
+  const bool has_client = request.frame != nullptr;
+  set_client(infer->exchange.client(), request);
   const JobId job = engine_.submit(
       std::move(request), [this, infer = std::move(infer)](engine::ReplyPart part) mutable {
         if (!is_long_reply(part)) return end(std::move(infer), std::move(part));
@@ -199,7 +203,9 @@ void HttpFrontEnd::submit(std::unique_ptr<Infer> infer, engine::InferRequest req
           end(std::move(infer), std::move(part));
         });
       });
-  if (!jobs_.add(connection, job)) engine_.cancel(job);
+  if (jobs_.add(connection, job)) return;
+  engine_.cancel(job);
+  if (has_client) engine_.close_streams(connection);
 }
 
 void HttpFrontEnd::end(std::unique_ptr<Infer> infer, engine::ReplyPart part) {
@@ -222,6 +228,7 @@ void HttpFrontEnd::answer(Infer& infer, engine::ReplyPart part) {
 
 void HttpFrontEnd::closed(uint64_t connection) {
   for (const JobId job : jobs_.close(connection)) engine_.cancel(job);
+  engine_.close_streams(connection);
 }
 
 HttpResponse error_response(const absl::Status& status) {

@@ -46,7 +46,7 @@ std::string_view HttpExchange::header(std::string_view name) const {
 
 std::string_view HttpExchange::body() const { return request_->message.body(); }
 std::shared_ptr<const void> HttpExchange::owner() const { return request_; }
-uint64_t HttpExchange::connection() const { return request_->connection->id(); }
+const Client& HttpExchange::client() const { return request_->connection->client(); }
 HeldBytes& HttpExchange::held() { return request_->held; }
 
 bool HttpExchange::wants_web_socket() const {
@@ -72,8 +72,7 @@ struct HttpServer::Impl {
   const HttpOptions options;
   HttpHandler& handler;
   std::atomic<bool> draining = false;
-  uint64_t next_id = 1;  // of the thread that accepts
-  size_t next_shard = 0;
+  size_t next_shard = 0;  // of the thread that accepts
   std::vector<std::unique_ptr<Shard>> shards;
   std::unique_ptr<Acceptor> acceptor;
 
@@ -116,14 +115,14 @@ struct HttpServer::Impl {
     Shard& shard = *shards[next_shard];
     next_shard = (next_shard + 1) % shards.size();
     const bool full = connections() >= options.max_connections;
-    net::dispatch(shard.io, [&shard, id = next_id++, full, socket = std::move(socket)]() mutable {
+    net::dispatch(shard.io, [&shard, full, socket = std::move(socket)]() mutable {
       if (full && !shard.evict()) {
         boost::system::error_code ignored;
         socket.non_blocking(true, ignored);
         socket.send(net::buffer(kTurnedAway.data(), kTurnedAway.size()), 0, ignored);
         return;
       }
-      std::make_shared<HttpConnection>(std::move(socket), shard, id)->start();
+      std::make_shared<HttpConnection>(std::move(socket), shard)->start();
     });
   }
 

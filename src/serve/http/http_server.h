@@ -12,6 +12,7 @@
 #include "base/byte_budget.h"
 #include "base/time.h"
 #include "model/tensor.h"
+#include "serve/call/client.h"
 
 namespace boost::asio {
 class io_context;
@@ -45,7 +46,8 @@ class HttpExchange {
   std::string_view body() const;
   // Keeps body() alive.
   std::shared_ptr<const void> owner() const;
-  uint64_t connection() const;
+  const Client& client() const;
+  uint64_t connection() const { return client().connection; }
   // What this request takes of the connection's and the server's memory until it is answered and
   // its owner is gone: its body, and what is made of it.
   HeldBytes& held();

@@ -24,8 +24,11 @@ constexpr size_t kLongestId = 4096;               // what replies repeat, read o
 
 class WebStream final : public WebSocketHandler, public std::enable_shared_from_this<WebStream> {
  public:
-  WebStream(WebHouse& house, std::string model, std::string version)
-      : house_(house), model_(std::move(model)), version_(std::move(version)) {}
+  WebStream(WebHouse& house, Client client, std::string model, std::string version)
+      : house_(house),
+        client_(std::move(client)),
+        model_(std::move(model)),
+        version_(std::move(version)) {}
 
   void opened(std::shared_ptr<WebSocket> socket) override { socket_ = std::move(socket); }
 
@@ -54,7 +57,7 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
     for (const auto& [number, job] : jobs) {
       if (!job.is_none()) house_.engine.cancel(job);
     }
-    if (has_clients_) house_.engine.close_streams(owner_);
+    if (has_clients_) house_.engine.close_streams(client_.connection);
   }
 
  private:
@@ -92,8 +95,8 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
     call->request.arrival = frame.arrival;
     frame.id = call->request.id;
     frame.wishes = std::move(call->wishes);
+    set_client(client_, call->request);
     if (call->request.frame != nullptr) {
-      call->request.frame->owner = owner_;
       has_clients_ = true;
       if (call->request.frame->ack) acknowledge(frame);
     }
@@ -126,7 +129,7 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
     }
     if (!gone) return;
     house_.engine.cancel(job);
-    house_.engine.close_streams(owner_);
+    house_.engine.close_streams(client_.connection);
   }
 
   void acknowledge(const Frame& frame) {
@@ -187,8 +190,8 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
   }
 
   WebHouse& house_;
+  const Client client_;
   const std::string model_, version_;
-  const uint64_t owner_ = new_stream_owner();
   std::shared_ptr<WebSocket> socket_;
   uint64_t last_ = 0;
   std::atomic<bool> has_clients_ = false;
@@ -200,9 +203,10 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
 
 }  // namespace
 
-std::shared_ptr<WebSocketHandler> make_web_stream(WebHouse& house, std::string model,
+std::shared_ptr<WebSocketHandler> make_web_stream(WebHouse& house, Client client, std::string model,
                                                   std::string version) {
-  return std::make_shared<WebStream>(house, std::move(model), std::move(version));
+  return std::make_shared<WebStream>(house, std::move(client), std::move(model),
+                                     std::move(version));
 }
 
 absl::StatusOr<InferBody> read_web_message(std::string_view bytes, bool binary,

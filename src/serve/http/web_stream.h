@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "engine/engine.h"
+#include "serve/call/client.h"
 #include "serve/call/shared_memory.h"
 #include "serve/http/web_socket.h"
 #include "serve/json/json_request.h"
@@ -25,7 +26,7 @@ struct WebHouse {
 
 // The infer requests of one WebSocket (docs/protocol.md): they run at the same time, and replies go
 // out as they come. Its end cancels them, and the clients of stream services on it have gone.
-std::shared_ptr<WebSocketHandler> make_web_stream(WebHouse& house, std::string model,
+std::shared_ptr<WebSocketHandler> make_web_stream(WebHouse& house, Client client, std::string model,
                                                   std::string version);
 
 // A message of a client as the body of an infer request: text is JSON; binary is the length of

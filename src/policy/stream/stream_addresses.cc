@@ -1,0 +1,48 @@
+#include "policy/stream/stream_addresses.h"
+
+#include <algorithm>
+
+namespace fermata::policy {
+namespace {
+
+constexpr double kMostCredit = 30;   // frames a second of all new clients of an address
+constexpr double kCreditBack = 1.0;  // of it, each second
+
+}  // namespace
+
+double StreamAddresses::credit(const Address& address, Time now) {
+  return std::min(address.credit_rps + (now - address.as_of).seconds() * kCreditBack, kMostCredit);
+}
+
+uint32_t StreamAddresses::clients(const std::string& address) const {
+  const auto known = addresses_.find(address);
+  return known == addresses_.end() ? 0 : known->second.clients;
+}
+
+double StreamAddresses::came(const std::string& address, double said_rps, Time now) {
+  if (address.empty()) return said_rps;
+  Address& known = addresses_.try_emplace(address, Address{0, kMostCredit, now}).first->second;
+  ++known.clients;
+  const double left = credit(known, now), believed = std::min(said_rps, left);
+  known.credit_rps = left - believed;
+  known.as_of = now;
+  return believed;
+}
+
+void StreamAddresses::proven(const std::string& address, double believed_rps) {
+  const auto known = addresses_.find(address);
+  if (known != addresses_.end()) known->second.credit_rps += believed_rps;
+}
+
+void StreamAddresses::left(const std::string& address) {
+  const auto known = addresses_.find(address);
+  if (known != addresses_.end()) --known->second.clients;
+}
+
+void StreamAddresses::forget_idle(Time now) {
+  std::erase_if(addresses_, [now](const auto& entry) {
+    return entry.second.clients == 0 && credit(entry.second, now) >= kMostCredit;
+  });
+}
+
+}  // namespace fermata::policy
