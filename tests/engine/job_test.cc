@@ -68,5 +68,26 @@ TEST(Job, OnlyAnswersThatAreTakenCount) {
   EXPECT_EQ(answered, 2u);
 }
 
+// Each takes half of what the others leave; together they fill the queue all the same.
+TEST(Gate, AConnectionLeavesHalfOfAQueueToOthers) {
+  Gate gate(8);
+  const auto enter = [&gate](uint64_t connection) {
+    int entered = 0;
+    while (gate.enter(connection) == Gate::Entry::kTaken) ++entered;
+    return entered;
+  };
+  EXPECT_EQ(enter(1), 4);
+  EXPECT_EQ(gate.enter(1), Gate::Entry::kShareIsFull);
+  EXPECT_EQ(enter(2), 2);
+  EXPECT_EQ(enter(3), 1);
+  EXPECT_EQ(enter(4), 1);
+  EXPECT_EQ(gate.enter(5), Gate::Entry::kFull);
+  gate.leave(1);
+  EXPECT_EQ(gate.enter(1), Gate::Entry::kShareIsFull);
+  EXPECT_EQ(gate.enter(5), Gate::Entry::kTaken);
+  Gate internal(3);  // of a pipeline's stages: no connection's
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(internal.enter(0), Gate::Entry::kTaken);
+}
+
 }  // namespace
 }  // namespace fermata::engine

@@ -120,7 +120,7 @@ struct Hand {
     auto job = std::make_shared<Job>(
         JobId(ids.fetch_add(1)), std::move(request),
         [&](ReplyPart part) { done.set_value(std::move(part)); }, route(of), std::move(admitted));
-    FERMATA_CHECK(job->route().gate->enter());
+    FERMATA_CHECK(job->route().gate->enter(0) == Gate::Entry::kTaken);
     driver.learned(job, {by_item.begin(), by_item.end()});
     driver.submit(std::move(job));
     return done.get_future().get();

@@ -96,7 +96,7 @@ void RealEngine::queue(const std::shared_ptr<Job>& job) {
   if (to.pipeline != nullptr) return trees_.submit(job);
   if (!to.dedicated) return pool_->submit(to.subcluster, job);
   if (replicas_->submit(job)) return;
-  to.gate->leave();
+  job->leave_queue();
   job->end(Outcome::kUnavailable,
            error(absl::StatusCode::kUnavailable,
                  "'{}' runs on dedicated replicas of pipelines alone, and none takes this request",

@@ -62,25 +62,24 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
   Gate& gate = *route->gate;
   if (route->pipeline != nullptr && !has_a_slot) gate.asked.fetch_add(1, std::memory_order_relaxed);
   const bool good = admitted.ok();
+  const uint64_t connection = request.connection;
+  const auto entry = good && !has_a_slot ? gate.enter(connection) : Gate::Entry::kTaken;
   auto job = std::make_shared<Job>(id, std::move(request), std::move(reply), std::move(route),
                                    good ? *std::move(admitted) : Admitted());
   if (!has_a_slot) job->observe_coming();  // else it did when it came first
   if (!good) {
-    if (has_a_slot) gate.leave();
+    if (has_a_slot) gate.leave(connection);
     job->end(Outcome::kInvalid, admitted.status(), {});
-  } else if (!has_a_slot && !gate.enter()) {
-    job->end(
-        Outcome::kRejectedQueue,
-        error(absl::StatusCode::kResourceExhausted, "the queue of '{}' is full: {} requests wait",
-              job->route().service, gate.limit.load()),
-        {});
-  } else if (const uint64_t bytes = bytes_of(job->request().inputs); !gate.bytes->take(bytes)) {
-    gate.leave();
+  } else if (entry != Gate::Entry::kTaken) {
+    const bool full = entry == Gate::Entry::kFull;
     job->end(Outcome::kRejectedQueue,
-             error(absl::StatusCode::kResourceExhausted,
-                   "'{}' takes no {} bytes more: requests under way and replies unread hold {} "
-                   "(limits.held_mb)",
-                   job->route().service, bytes, gate.bytes->used()),
+             full ? error(absl::StatusCode::kResourceExhausted,
+                          "the queue of '{}' is full: {} requests wait (queue_limit)",
+                          job->route().service, gate.limit.load())
+                  : error(absl::StatusCode::kResourceExhausted,
+                          "this connection holds half of what others leave free of the queue of "
+                          "'{}', which takes {} requests (queue_limit)",
+                          job->route().service, gate.limit.load()),
              {});
   } else {
     job->hold(HeldBytes(gate.bytes, bytes));
@@ -124,6 +123,7 @@ void RealEngine::look_at(std::shared_ptr<Job> job,
 // to where requests of its service go now, with its slot in the queue, or is refused.
 void RealEngine::adopt(std::shared_ptr<Job> job) {
   Gate& gate = *job->route().gate;
+  const uint64_t connection = job->request().connection;
   bool moved = false;
   job->move_to([&](InferRequest request, Reply reply, const Route& old, JobId id) {
     auto route = routes_.read()->find(old.service, request.version);
@@ -140,7 +140,7 @@ void RealEngine::adopt(std::shared_ptr<Job> job) {
            error(absl::StatusCode::kUnavailable, "model '{}' was unloaded", old.variant->model),
            Outcome::kUnavailable);
   });
-  if (!moved) gate.leave();
+  if (!moved) gate.leave(connection);
 }
 
 }  // namespace fermata::engine

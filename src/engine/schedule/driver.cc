@@ -168,7 +168,7 @@ void Driver::arrived(std::shared_ptr<Job> job, Time now) {
   if (stopping_) {
     job->end(Outcome::kUnavailable, shutting_down(), {});
   }
-  if (job->ended()) return job->route().gate->leave();
+  if (job->ended()) return job->leave_queue();
   if (!served(job->route())) return orphan_(std::move(job));
   const KeyId key = key_of(*job);
   if (key.is_none()) {
@@ -177,7 +177,7 @@ void Driver::arrived(std::shared_ptr<Job> job, Time now) {
                    "{} batch shapes of '{}' are in use, a new one has to wait", kMaxKeys,
                    job->route().service),
              {});
-    return job->route().gate->leave();
+    return job->leave_queue();
   }
   nominate(job, key, now);
 }
@@ -255,7 +255,7 @@ void Driver::withdraw_waiting(absl::FunctionRef<bool(const Route&)> of, const ab
 }
 
 void Driver::left_queue(Job& job) {
-  if (--job.waiting_parts == 0) job.route().gate->leave();
+  if (--job.waiting_parts == 0) job.leave_queue();
 }
 
 void Driver::forget(JobId part) {

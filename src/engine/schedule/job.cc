@@ -69,6 +69,7 @@ std::shared_ptr<const policy::ServiceInfo> Route::info() const {
 Job::Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
          Admitted admitted)
     : id_(id),
+      connection_(request.connection),
       request_(std::move(request)),
       reply_(std::move(reply)),
       route_(std::move(route)),

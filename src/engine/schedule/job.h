@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -25,8 +27,8 @@ struct EnsembleService;  // engine/composite/ensemble_service.h
 struct Pipeline;         // engine/services/pipeline.h
 struct VariantsService;  // engine/composite/variants_service.h
 
-// The queue of one service: how many of its requests wait, and the bytes of those that are under
-// way and of their replies that nobody has read.
+// The queue of one service: how many of its requests wait, of all and of one connection, and the
+// bytes of those that are under way and of their replies that nobody has read.
 struct Gate {
   explicit Gate(uint32_t most, std::shared_ptr<ByteBudget> budget = nullptr)
       : limit(most), bytes(std::move(budget)) {}
@@ -34,13 +36,25 @@ struct Gate {
   std::atomic<uint32_t> waiting{0};
   std::atomic<uint64_t> asked{0};  // of a pipeline: requests since the start
   const std::shared_ptr<ByteBudget> bytes;
-  // False where it is full.
-  bool enter() {
-    if (waiting.fetch_add(1) < limit) return true;
-    leave();
-    return false;
+  enum class Entry : uint8_t { kTaken, kFull, kShareIsFull };
+  // A connection may hold half of what the others leave free, rounded up. Those whose numbers are
+  // alike but for a multiple of kShares count as one, which takes no lock.
+  Entry enter(uint64_t connection) {
+    const uint32_t own = share(connection).fetch_add(1) + 1, all = waiting.fetch_add(1) + 1;
+    const uint32_t others = all - std::min(own, all), most = limit;
+    if (all <= most && (connection == 0 || own <= (most - others + 1) / 2)) return Entry::kTaken;
+    leave(connection);
+    return all > most ? Entry::kFull : Entry::kShareIsFull;
   }
-  void leave() { waiting.fetch_sub(1); }
+  void leave(uint64_t connection) {
+    share(connection).fetch_sub(1);
+    waiting.fetch_sub(1);
+  }
+
+ private:
+  static constexpr size_t kShares = 4096;
+  std::atomic<uint32_t>& share(uint64_t connection) { return shares_[connection % kShares]; }
+  std::array<std::atomic<uint32_t>, kShares> shares_{};  // that wait
 };
 
 // Where requests for one service and version go. `variant` is what clients see of it: for a
@@ -81,6 +95,7 @@ class Job {
   JobId id() const { return id_; }
   const InferRequest& request() const { return request_; }
   const Route& route() const { return *route_; }
+  void leave_queue() { route_->gate->leave(connection_); }
   uint32_t items() const { return admitted_.items; }
   const Shape& shape() const { return admitted_.shape; }
   Time deadline() const { return deadline_; }
@@ -121,6 +136,7 @@ class Job {
   void send(absl::Status status, std::vector<Tensor> outputs, Explanation why);
 
   const JobId id_;
+  const uint64_t connection_;
   InferRequest request_;
   Reply reply_;
   const std::shared_ptr<Route> route_;

@@ -67,7 +67,7 @@ void Trees::combine(const std::shared_ptr<Node>& node, JobId id, Time now) {
                  [this, node, id](absl::StatusOr<Outputs> outputs, const PartRun& run) {
                    if (node->job != nullptr) {
                      node->job->answered(0, std::move(outputs), run);
-                     return node->job->route().gate->leave();
+                     return node->job->leave_queue();
                    }
                    ReplyPart part{.status = outputs.status()};
                    if (outputs.ok()) part.outputs = *std::move(outputs);
@@ -103,7 +103,7 @@ void Trees::reply(const Node& node, const Ended& ended, Time now) {
             absl::Status(invalid ? absl::StatusCode::kInternal : why.code(), text),
             {.stages = node.explain_stages(now)});
   }
-  job.route().gate->leave();
+  job.leave_queue();
 }
 
 }  // namespace fermata::engine

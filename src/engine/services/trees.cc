@@ -85,7 +85,7 @@ void Trees::submit(std::shared_ptr<Job> job) {
   });
   if (taken) return;
   job->end(Outcome::kUnavailable, stopping(), {});
-  job->route().gate->leave();
+  job->leave_queue();
 }
 
 void Trees::learned(const std::shared_ptr<Job>& job, std::vector<policy::Estimate> by_item) {
@@ -138,7 +138,7 @@ void Trees::stop() {
   }
   for (const auto& job : jobs) {
     job->end(Outcome::kUnavailable, stopping(), {});
-    job->route().gate->leave();
+    job->leave_queue();
   }
 }
 
@@ -199,7 +199,7 @@ void Trees::withdraw(JobId id, std::string_view why, Actions& actions) {
     let_go(*it->second->pipeline);
     actions.push_back([job, why] {
       job->end(Outcome::kCancelled, error(absl::StatusCode::kCancelled, "{}", why), {});
-      job->route().gate->leave();
+      job->leave_queue();
     });
   }
   nodes_.erase(it);

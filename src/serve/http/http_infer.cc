@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <string>
@@ -56,6 +57,14 @@ bool is_long(const HttpExchange& exchange) {
   if (exchange.body().size() < kLong) return false;
   const auto json = read_header_length(exchange);
   return json.ok() && json->value_or(kLong) >= kLong;
+}
+
+// To read it, whatever it unpacks to.
+Background::Price price_of(const HttpExchange& exchange, size_t limit) {
+  constexpr uint64_t kMostRatio = 1032;  // of what deflate unpacks to what it was given
+  const uint64_t sent = exchange.body().size();
+  const bool is_packed = !exchange.header("Content-Encoding").empty();
+  return {exchange.connection(), is_packed ? std::min<uint64_t>(sent * kMostRatio, limit) : sent};
 }
 
 HttpResponse to_response(HttpReply reply, Encoding encoding) {
@@ -120,8 +129,9 @@ void HttpFrontEnd::request(HttpExchange exchange) {
     auto infer = std::make_unique<Infer>(
         Infer{std::move(exchange), std::move(route), engine_.now(), {}, {}});
     if (!in_background) return start(std::move(infer));
-    return background_.post(
-        [this, infer = std::move(infer)]() mutable { start(std::move(infer)); });
+    const Background::Price price = price_of(infer->exchange, max_body_bytes_);
+    return background_.post([this, infer = std::move(infer)]() mutable { start(std::move(infer)); },
+                            price);
   }
   if (route.call == HttpCall::kStream || is_admin(route.call)) {
     const absl::Status allowed =
@@ -142,7 +152,8 @@ void HttpFrontEnd::request(HttpExchange exchange) {
   if (exchange.body().size() < kLong) {
     return answer_operation(std::move(exchange), route, operations_);
   }
-  background_.post([this, exchange = std::move(exchange), route = std::move(route)]() mutable {
+  const Background::Price price = price_of(exchange, max_body_bytes_);
+  auto answer = [this, exchange = std::move(exchange), route = std::move(route)]() mutable {
     HeldBytes parsing = exchange.held().beside();
     if (!parsing.grow_by(document_json_weight(exchange.body()))) {
       return exchange.respond(
@@ -150,7 +161,8 @@ void HttpFrontEnd::request(HttpExchange exchange) {
                                "no memory is left for parsing the JSON; try again later")));
     }
     answer_operation(std::move(exchange), route, operations_);
-  });
+  };
+  background_.post(std::move(answer), price);
 }
 
 void HttpFrontEnd::open_page(HttpExchange exchange, const HttpRoute& route) {
@@ -180,10 +192,12 @@ void HttpFrontEnd::start(std::unique_ptr<Infer> infer) {
   auto call = prepare(*infer);
   if (!call.ok()) return reject(*infer, call.status());
   if (call->distant.empty()) return submit(std::move(infer), std::move(call->request));
-  background_.post([this, infer = std::move(infer), call = *std::move(call)]() mutable {
+  const Background::Price price{infer->exchange.connection(), bytes_of(*call)};
+  auto fetch = [this, infer = std::move(infer), call = *std::move(call)]() mutable {
     if (const absl::Status bad = regions_.fetch(call); !bad.ok()) return reject(*infer, bad);
     submit(std::move(infer), std::move(call.request));
-  });
+  };
+  background_.post(std::move(fetch), price);
 }
 
 void HttpFrontEnd::reject(Infer& infer, const absl::Status& bad) {
@@ -199,9 +213,11 @@ void HttpFrontEnd::submit(std::unique_ptr<Infer> infer, engine::InferRequest req
   const JobId job = engine_.submit(
       std::move(request), [this, infer = std::move(infer)](engine::ReplyPart part) mutable {
         if (!is_long_reply(part)) return end(std::move(infer), std::move(part));
-        background_.post([this, infer = std::move(infer), part = std::move(part)]() mutable {
+        const Background::Price price{infer->exchange.connection(), bytes_of(part)};
+        auto encode = [this, infer = std::move(infer), part = std::move(part)]() mutable {
           end(std::move(infer), std::move(part));
-        });
+        };
+        background_.post(std::move(encode), price);
       });
   if (jobs_.add(connection, job)) return;
   engine_.cancel(job);

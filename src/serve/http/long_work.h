@@ -1,18 +1,29 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "engine/request.h"
+#include "serve/call/infer_call.h"
 
 namespace fermata::serve {
 
 // From so many bytes on, what is read or written byte by byte goes to a background thread.
 constexpr size_t kLong = 64 * 1024;
 
-inline bool is_long_reply(const engine::ReplyPart& part) {
-  size_t bytes = 0;
+inline uint64_t bytes_of(const engine::ReplyPart& part) {
+  uint64_t bytes = 0;
   for (const Tensor& tensor : part.outputs) bytes += tensor.data.bytes.size();
-  return bytes >= kLong;
+  return bytes;
+}
+
+inline bool is_long_reply(const engine::ReplyPart& part) { return bytes_of(part) >= kLong; }
+
+// Of what has to be copied for it.
+inline uint64_t bytes_of(const InferCall& call) {
+  uint64_t bytes = 0;
+  for (const InferCall::Distant& input : call.distant) bytes += input.place.byte_size.value_or(0);
+  return bytes;
 }
 
 }  // namespace fermata::serve

@@ -44,7 +44,8 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
       return submit(std::move(frame), *body);
     }
     house_.background.post([self = shared_from_this(), frame = std::move(frame),
-                            body = *body]() mutable { self->submit(std::move(frame), body); });
+                            body = *body]() mutable { self->submit(std::move(frame), body); },
+                           {client_.connection, body->json_length.value_or(body->bytes.size())});
   }
 
   void closed() override {
@@ -101,13 +102,15 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
       if (call->request.frame->ack) acknowledge(frame);
     }
     if (call->distant.empty()) return start(std::move(frame), std::move(call->request));
-    house_.background.post(
-        [self = shared_from_this(), frame = std::move(frame), call = *std::move(call)]() mutable {
-          const absl::Status bad = self->house_.regions.fetch(call);
-          if (bad.ok()) return self->start(std::move(frame), std::move(call.request));
-          self->house_.counters.reject();
-          self->fail(std::move(frame), {.status = bad});
-        });
+    const Background::Price price{client_.connection, bytes_of(*call)};
+    auto fetch = [self = shared_from_this(), frame = std::move(frame),
+                  call = *std::move(call)]() mutable {
+      const absl::Status bad = self->house_.regions.fetch(call);
+      if (bad.ok()) return self->start(std::move(frame), std::move(call.request));
+      self->house_.counters.reject();
+      self->fail(std::move(frame), {.status = bad});
+    };
+    house_.background.post(std::move(fetch), price);
   }
 
   void start(Frame frame, engine::InferRequest request) {
@@ -145,10 +148,12 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
       return fail(std::move(frame), part, explained);
     }
     if (!is_long_reply(part)) return encode(std::move(frame), std::move(part));
-    house_.background.post(
-        [self = shared_from_this(), frame = std::move(frame), part = std::move(part)]() mutable {
-          self->encode(std::move(frame), std::move(part));
-        });
+    const Background::Price price{client_.connection, bytes_of(part)};
+    auto rest = [self = shared_from_this(), frame = std::move(frame),
+                 part = std::move(part)]() mutable {
+      self->encode(std::move(frame), std::move(part));
+    };
+    house_.background.post(std::move(rest), price);
   }
 
   void encode(Frame frame, engine::ReplyPart part) {

@@ -1,11 +1,13 @@
 #include "serve/net/background.h"
 
-#include <utility>
+#include <algorithm>
 
 namespace fermata::serve {
 
 Background::Background(size_t threads) {
-  for (size_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+  for (size_t i = 0; i < threads; ++i) {
+    threads_.emplace_back([this, takes_long = i == 0] { run(takes_long); });
+  }
 }
 
 Background::~Background() { finish(); }
@@ -20,26 +22,45 @@ void Background::finish() {
   threads_.clear();
 }
 
-void Background::post(absl::AnyInvocable<void()> work) {
+void Background::post(absl::AnyInvocable<void()> work, Price price) {
   std::unique_lock lock(mutex_);
   if (stopping_) {
     lock.unlock();
     return work();
   }
-  queue_.push_back(std::move(work));
+  uint64_t& last = last_[price.connection];
+  last = std::max(last, now_) + price.bytes;
+  Queue& queue = price.bytes >= kLong ? long_ : short_;
+  queue.emplace(Tag(last, posted_++), Work{std::move(work), price.connection});
   lock.unlock();
-  changed_.notify_one();
+  changed_.notify_all();  // some leave it alone
 }
 
-void Background::run() {
+Background::Queue* Background::first(bool takes_long) {
+  const bool has_long = takes_long && !long_.empty();
+  if (short_.empty()) return has_long ? &long_ : nullptr;
+  return has_long && long_.begin()->first < short_.begin()->first ? &long_ : &short_;
+}
+
+absl::AnyInvocable<void()> Background::take(Queue& queue) {
+  auto taken = queue.extract(queue.begin());
+  const uint64_t tag = taken.key().first;
+  now_ = std::max(now_, tag);
+  const auto last = last_.find(taken.mapped().connection);
+  if (last != last_.end() && last->second <= tag) last_.erase(last);  // nothing of it waits
+  return std::move(taken.mapped().run);
+}
+
+void Background::run(bool takes_long) {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    auto work = std::move(queue_.front());
-    queue_.pop_front();
+    changed_.wait(lock, [&] { return stopping_ || first(takes_long) != nullptr; });
+    Queue* const queue = first(takes_long);
+    if (queue == nullptr) return;
+    auto work = take(*queue);
     lock.unlock();
     work();
+    work = nullptr;
     lock.lock();
   }
 }

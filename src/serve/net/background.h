@@ -2,9 +2,12 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
+#include <cstdint>
+#include <map>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -12,24 +15,48 @@
 namespace fermata::serve {
 
 // Threads for calls that take long (loading a model, reading a large body), so that front ends
-// need not. They begin in the order in which they were posted.
+// need not. They are fair: of what waits, that begins first which would end first if every
+// connection had an equal share of the threads, by the work that it says to be (start-time fair
+// queueing with finish tags). All threads but the first leave alone what is long, so that it never
+// makes all of the rest wait.
 class Background {
  public:
+  struct Price {
+    uint64_t connection = 0;
+    uint64_t bytes = 0;  // that are read or written at most, one by one
+  };
+  // From so many bytes on, work is long.
+  static constexpr uint64_t kLong = uint64_t{1} << 20;
+
   explicit Background(size_t threads = 1);
   ~Background();
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  void post(absl::AnyInvocable<void()> work);
+  // Work of one price and connection begins in the order in which it was posted. O(log waiting).
+  void post(absl::AnyInvocable<void()> work, Price price);
+  void post(absl::AnyInvocable<void()> work) { post(std::move(work), Price()); }  // of little work
   // Returns when all of it has run. What is posted from then on runs where it is posted.
   void finish();
 
  private:
-  void run();
+  struct Work {
+    absl::AnyInvocable<void()> run;
+    uint64_t connection;
+  };
+  // By when it would end, in bytes of each connection, and as which it came.
+  using Tag = std::pair<uint64_t, uint64_t>;
+  using Queue = std::map<Tag, Work>;
+
+  void run(bool takes_long);
+  Queue* first(bool takes_long);
+  absl::AnyInvocable<void()> take(Queue& queue);
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<absl::AnyInvocable<void()>> queue_;
+  Queue short_, long_;
+  std::unordered_map<uint64_t, uint64_t> last_;  // tag by connection, of those in the queues
+  uint64_t now_ = 0, posted_ = 0;                // now_: the highest tag that has begun
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };
