@@ -13,8 +13,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const SharedMemory regions;
   const auto message = std::make_shared<inference::ModelInferRequest>();
   google::protobuf::io::ArrayInputStream wire(data, static_cast<int>(size));
+  fermata::HeldBytes unlimited;
   const absl::Status weighed =
-      hold_parsed(wire, *inference::ModelInferRequest::descriptor(), [](size_t) { return true; });
+      hold_parsed(wire, *inference::ModelInferRequest::descriptor(), unlimited);
   if (!message->ParseFromArray(data, static_cast<int>(size))) return 0;
   FERMATA_CHECK(weighed.ok());
   const auto call = decode_grpc_infer(message, regions);

@@ -11,6 +11,7 @@
 namespace fermata::engine {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 InferRequest emulated(const std::string& model, int64_t items = 1) {
@@ -167,7 +168,7 @@ TEST_P(Load, RequestsAndRepliesThatNobodyReadsAreBoundedByBytes) {
   const auto code = [&engine](const std::string& model, int64_t items) {
     return call(*engine, emulated(model, items)).status.code();
   };
-  EXPECT_EQ(code("m", 2'501), absl::StatusCode::kResourceExhausted);  // of 8 bytes each
+  EXPECT_EQ(code("m", 2'501), absl::StatusCode::kOutOfRange);  // of 8 bytes each: it never fits
   EXPECT_EQ(code("other", 2'501), absl::StatusCode::kOk);
   {
     const ReplyPart unread = call(*engine, emulated("m", 1'500));  // 18,000 bytes of outputs
@@ -177,6 +178,25 @@ TEST_P(Load, RequestsAndRepliesThatNobodyReadsAreBoundedByBytes) {
     EXPECT_EQ(code("other", 3'000), absl::StatusCode::kResourceExhausted);
   }
   EXPECT_EQ(code("m", 500), absl::StatusCode::kOk);
+}
+
+TEST(HeldBytes, StringsCountWithWhatTheyTakeWhileTheyRun) {
+  TemporaryFolder folder;
+  folder.copy_model("identity-bytes", "m");
+  EngineOptions options = options_for(folder.path());
+  options.limits.held_bytes = 20'000;
+  const auto engine = *make_engine(std::move(options));
+  const auto ask = [&engine](size_t strings) {
+    const std::vector<std::string> empty(strings);
+    return call(*engine,
+                {.service = "m", .inputs = {text("x", {1, static_cast<int64_t>(strings)}, empty)}})
+        .status;
+  };
+  EXPECT_TRUE(ask(400).ok()) << ask(400);
+  const absl::Status never = ask(600);  // 2,400 bytes on the wire
+  EXPECT_EQ(never.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(never.message()),
+              AllOf(HasSubstr("the inputs take 24000 bytes"), HasSubstr("may hold 20000")));
 }
 
 TEST_P(Load, ACancelledRequestIsWithdrawnAndAnsweredOnce) {

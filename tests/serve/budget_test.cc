@@ -19,6 +19,7 @@ namespace {
 
 using inference::ModelInferRequest;
 using inference::ModelInferResponse;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
@@ -196,8 +197,10 @@ TEST_F(BudgetTest, BoundsWhatTheInputsOfAMessageParseTo) {
   for (int i = 0; i < 400'000; ++i) request.add_inputs();
   for (const auto algorithm : {GRPC_COMPRESS_NONE, GRPC_COMPRESS_GZIP}) {
     const grpc::Status refused = infer(request, algorithm);
-    EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
-    EXPECT_THAT(refused.error_message(), HasSubstr("the parts of the message"));
+    EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);  // later is no better
+    EXPECT_THAT(refused.error_message(),
+                AllOf(HasSubstr("the message's parts would take 98 MiB"),
+                      HasSubstr("may hold 2 MiB"), HasSubstr("raw_input_contents")));
   }
   EXPECT_TRUE(infer(grpc_request(1)).ok());
 }
@@ -215,7 +218,7 @@ TEST_F(BudgetTest, BoundsMessagesOfOtherCalls) {
   EXPECT_TRUE(load().ok());
   for (int i = 0; i < 50'000; ++i) (*request.mutable_parameters())[std::to_string(i)];
   request.mutable_parameters()->erase("config");
-  EXPECT_EQ(load().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(load().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
 TEST_F(BudgetTest, TakesNothingForBodiesThatAreOnlyAnnounced) {
@@ -313,16 +316,17 @@ TEST_F(BudgetTest, BoundsWhatJsonParsesTo) {
     return client.post(path, body);
   };
   const auto short_ones = post(kEchoPath, tensor("1", 40'000));
-  EXPECT_EQ(short_ones.status, 429);
-  EXPECT_THAT(short_ones.body, HasSubstr("parsing the JSON"));
+  EXPECT_EQ(short_ones.status, 400);  // later is no better
+  EXPECT_THAT(short_ones.body,
+              AllOf(HasSubstr("parsing the JSON would take"), HasSubstr("binary part")));
   EXPECT_EQ(post(kEchoPath, tensor("0.123456789012345678901234", 3'000)).status, 200);
   const std::string outputs =
       R"({"inputs":[],"outputs":[)" + values(R"({"name":"OUT"})", 15'000) + "]}";
   const auto parts = post(kEchoPath, outputs);
-  EXPECT_EQ(parts.status, 429);
+  EXPECT_EQ(parts.status, 400);
   EXPECT_THAT(parts.body, HasSubstr("parts of the request"));
   const auto index = post("/v2/repository/index", R"({"x":[)" + values("1", 50'000) + "]}");
-  EXPECT_EQ(index.status, 429);
+  EXPECT_EQ(index.status, 400);
   EXPECT_THAT(index.body, HasSubstr("parsing the JSON"));
   EXPECT_EQ(post("/v2/repository/index", "").status, 200);
   while (held() > 0) {

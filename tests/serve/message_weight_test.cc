@@ -1,8 +1,10 @@
 #include "serve/grpc/message_weight.h"
 
+#include <gmock/gmock.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 
 #include "grpc_service.pb.h"
@@ -21,10 +23,9 @@ struct Weighed {
 Weighed weigh(const std::string& wire, size_t most = SIZE_MAX, int piece = -1) {
   google::protobuf::io::ArrayInputStream stream(wire.data(), static_cast<int>(wire.size()), piece);
   Weighed result;
-  result.status = hold_parsed(stream, *ModelInferRequest::descriptor(), [&](size_t more) {
-    result.bytes += more;
-    return result.bytes <= most;
-  });
+  HeldBytes held(std::make_shared<ByteBudget>(most));
+  result.status = hold_parsed(stream, *ModelInferRequest::descriptor(), held);
+  result.bytes = held.bytes();
   return result;
 }
 
@@ -97,12 +98,28 @@ TEST(MessageWeight, IsLittleMoreThanALongTensor) {
   EXPECT_LT(weigh(message.SerializeAsString()).bytes, 9'010'000u);
 }
 
-TEST(MessageWeight, StopsWhereThereIsNoMoreRoom) {
+TEST(MessageWeight, OfWhatNeverFitsSaysHowMuchItIsAndWhatToDo) {
   ModelInferRequest message;
-  for (int i = 0; i < 1'000'000; ++i) message.add_inputs();
-  const Weighed weighed = weigh(message.SerializeAsString(), 1'000'000);
-  EXPECT_EQ(weighed.status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_LT(weighed.bytes, 1'200'000u);
+  for (int i = 0; i < 1 << 16; ++i) message.add_inputs();
+  const Weighed weighed = weigh(message.SerializeAsString(), 1 << 20);
+  EXPECT_EQ(weighed.status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_LE(weighed.bytes, 1u << 20);
+  EXPECT_THAT(std::string(weighed.status.message()),
+              testing::AllOf(testing::HasSubstr("16 MiB"), testing::HasSubstr("may hold 1 MiB"),
+                             testing::HasSubstr("raw_input_contents")));
+}
+
+TEST(MessageWeight, WhereOthersHoldTheMemoryItMayComeLater) {
+  ModelInferRequest message;
+  for (int i = 0; i < 1 << 10; ++i) message.add_inputs();
+  const std::string wire = message.SerializeAsString();
+  const auto budget = std::make_shared<ByteBudget>(1 << 20);
+  ASSERT_TRUE(budget->take(1 << 19 | 1 << 18 | 1));
+  HeldBytes held(std::make_shared<ByteBudget>(SIZE_MAX, budget));
+  google::protobuf::io::ArrayInputStream stream(wire.data(), static_cast<int>(wire.size()));
+  const absl::Status status = hold_parsed(stream, *ModelInferRequest::descriptor(), held);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), testing::HasSubstr("retry later"));
 }
 
 TEST(MessageWeight, RefusesWhatIsNoMessage) {

@@ -20,10 +20,29 @@ void reject(const InferRequest& request, Reply& reply, absl::Status why, Outcome
          .why = {.outcome = outcome}});
 }
 
+// What they take until their request ends. Of BYTES, ONNX Runtime has a string for each element.
 uint64_t bytes_of(const std::vector<Tensor>& inputs) {
   uint64_t sum = 0;
-  for (const Tensor& input : inputs) sum += input.data.bytes.size();
+  for (const Tensor& input : inputs) {
+    sum += input.data.bytes.size();
+    if (input.datatype != DataType::kBytes) continue;
+    sum += input.data.bytes.size() + element_count(input.shape) * sizeof(std::string);
+  }
   return sum;
+}
+
+absl::Status no_room_for(uint64_t bytes, const std::string& service, const ByteBudget& budget) {
+  if (bytes > budget.most()) {
+    return error(absl::StatusCode::kOutOfRange,
+                 "the inputs take {} bytes while they run, but requests for '{}' may hold {} "
+                 "(limits.held_mb): send less in one request",
+                 bytes, service, budget.most());
+  }
+  return error(
+      absl::StatusCode::kResourceExhausted,
+      "memory limit reached (limits.held_mb): requests in flight and unread replies of '{}' "
+      "hold {} bytes, no room for {} more; retry later",
+      service, budget.used(), bytes);
 }
 
 }  // namespace
@@ -81,6 +100,10 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
                           "'{}', which takes {} requests (queue_limit)",
                           job->route().service, gate.limit.load()),
              {});
+  } else if (const uint64_t bytes = bytes_of(job->request().inputs); !gate.bytes->take(bytes)) {
+    gate.leave(connection);
+    const absl::Status full = no_room_for(bytes, job->route().service, *gate.bytes);
+    job->end(absl::IsOutOfRange(full) ? Outcome::kInvalid : Outcome::kRejectedQueue, full, {});
   } else {
     job->hold(HeldBytes(gate.bytes, bytes));
     std::shared_ptr<const std::vector<Tensor>> inputs;  // the job may give its own away

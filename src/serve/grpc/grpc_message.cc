@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "serve/call/memory.h"
 #include "serve/grpc/message_weight.h"
 #include "serve/net/compression.h"
 
@@ -32,9 +33,8 @@ std::string_view view(const grpc::Slice& slice) {
   return {reinterpret_cast<const char*>(slice.begin()), slice.size()};
 }
 
-absl::Status no_memory() {
-  return error(absl::StatusCode::kResourceExhausted,
-               "no memory is left for the message; try again later");
+absl::Status no_memory(uint64_t bytes, const HeldBytes& held) {
+  return no_memory_for("the message", held.bytes() + bytes, held, kSmaller);
 }
 
 absl::Status no_message(const google::protobuf::Message& expected) {
@@ -43,10 +43,10 @@ absl::Status no_message(const google::protobuf::Message& expected) {
 
 // What the whole stream of it says; empties `bytes`.
 absl::StatusOr<std::string> unpack(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held) {
-  if (!held.grow_by(bytes.Length())) return no_memory();
+  if (!held.grow_by(bytes.Length())) return no_memory(bytes.Length(), held);
   std::vector<grpc::Slice> slices;
   std::string packed;
-  if (!bytes.Dump(&slices).ok()) return no_memory();
+  if (!bytes.Dump(&slices).ok()) return internal("the message's pieces cannot be listed");
   for (const grpc::Slice& slice : slices) packed += view(slice);
   slices.clear();
   bytes.Clear();
@@ -68,19 +68,18 @@ absl::Status read_message(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held
   if (bytes.Length() > limit) {
     return invalid("the message has {} bytes, expected at most {}", bytes.Length(), limit);
   }
-  const auto hold = [&held](size_t more) { return held.grow_by(more); };
   if (is_packed(bytes)) {
     HeldBytes passing = held.beside();
     ASSIGN_OR_RETURN(const std::string plain, unpack(bytes, limit, passing));
     google::protobuf::io::ArrayInputStream wire(plain.data(), static_cast<int>(plain.size()));
-    RETURN_IF_ERROR(hold_parsed(wire, *message.GetDescriptor(), hold));
+    RETURN_IF_ERROR(hold_parsed(wire, *message.GetDescriptor(), held));
     return message.ParseFromString(plain) ? absl::OkStatus() : no_message(message);
   }
   if (bytes.Length() == 0) return absl::OkStatus();
   {
     grpc::ProtoBufferReader wire(&bytes);
     if (!wire.status().ok()) return internal("{}", wire.status().error_message());
-    RETURN_IF_ERROR(hold_parsed(wire, *message.GetDescriptor(), hold));
+    RETURN_IF_ERROR(hold_parsed(wire, *message.GetDescriptor(), held));
   }
   const grpc::Status parsed =
       grpc::GenericDeserialize<grpc::ProtoBufferReader, google::protobuf::Message>(&bytes,
@@ -90,7 +89,9 @@ absl::Status read_message(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held
 
 absl::Status write_message(const google::protobuf::Message& message, HeldBytes& held,
                            grpc::ByteBuffer& bytes) {
-  if (!held.grow_by(message.ByteSizeLong())) return no_memory();
+  if (const size_t size = message.ByteSizeLong(); !held.grow_by(size)) {
+    return no_memory(size, held);
+  }
   bool own = false;
   const grpc::Status written =
       grpc::GenericSerialize<grpc::ProtoBufferWriter, google::protobuf::Message>(message, &bytes,

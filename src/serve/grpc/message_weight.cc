@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "serve/call/memory.h"
 
 namespace fermata::serve {
 namespace {
@@ -44,10 +45,10 @@ bool has_fixed_size(const FieldDescriptor& field) {
 
 class Scale {
  public:
-  Scale(google::protobuf::io::ZeroCopyInputStream& wire, absl::FunctionRef<bool(size_t)> hold)
-      : in_(&wire), hold_(hold) {}
+  Scale(google::protobuf::io::ZeroCopyInputStream& wire, HeldBytes& held)
+      : in_(&wire), held_(held) {}
 
-  // False: it is damaged, or beyond what may be held.
+  // False: it is damaged.
   bool weigh(const Descriptor& type, int depth = 0) {
     if (depth == kDeepest) return false;
     while (const uint32_t tag = in_.ReadTag()) {
@@ -56,8 +57,12 @@ class Scale {
     }
     return in_.ConsumedEntireMessage();
   }
-  bool finish() { return add(0, true); }
-  bool exhausted() const { return exhausted_; }
+  // Once all is weighed; false: it is beyond what may be held.
+  bool holds() {
+    hold();
+    return !exhausted_;
+  }
+  uint64_t weight() const { return weight_; }
 
  private:
   bool weigh(uint32_t tag, const FieldDescriptor* field, int depth) {
@@ -106,15 +111,21 @@ class Scale {
     return true;
   }
 
-  bool add(size_t bytes, bool all = false) {
+  // Goes on where nothing more can be held, to tell how much it would be.
+  bool add(size_t bytes) {
+    weight_ += bytes;
     pending_ += bytes;
-    if (pending_ < kHeldAtATime && !all) return true;
-    exhausted_ = exhausted_ || !hold_(std::exchange(pending_, 0));
-    return !exhausted_;
+    if (pending_ >= kHeldAtATime) hold();
+    return true;
+  }
+  void hold() {
+    exhausted_ = exhausted_ || !held_.grow_by(pending_);
+    pending_ = 0;
   }
 
   google::protobuf::io::CodedInputStream in_;
-  const absl::FunctionRef<bool(size_t)> hold_;
+  HeldBytes& held_;
+  uint64_t weight_ = 0;
   size_t pending_ = 0;
   bool exhausted_ = false;
 };
@@ -122,12 +133,13 @@ class Scale {
 }  // namespace
 
 absl::Status hold_parsed(google::protobuf::io::ZeroCopyInputStream& wire, const Descriptor& type,
-                         absl::FunctionRef<bool(size_t)> hold) {
-  Scale scale(wire, hold);
-  if (scale.weigh(type) && scale.finish()) return absl::OkStatus();
-  if (!scale.exhausted()) return invalid("the message is not a {}", type.name());
-  return error(absl::StatusCode::kResourceExhausted,
-               "no memory is left for the parts of the message; try again later");
+                         HeldBytes& held) {
+  const uint64_t before = held.bytes();
+  Scale scale(wire, held);
+  if (!scale.weigh(type)) return invalid("the message is not a {}", type.name());
+  if (scale.holds()) return absl::OkStatus();
+  return no_memory_for("the message's parts", before + scale.weight(), held,
+                       "send tensors in raw_input_contents, or less in one request");
 }
 
 }  // namespace fermata::serve

@@ -2,8 +2,8 @@
 
 #include <cstddef>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "base/byte_budget.h"
 
 namespace google::protobuf {
 class Descriptor;
@@ -14,12 +14,11 @@ class ZeroCopyInputStream;
 
 namespace fermata::serve {
 
-// Walks a message as it came and asks `hold` for what its parts will take when it is parsed and
+// Walks a message as it came and takes into `held` what its parts will take when it is parsed and
 // when a request is made of it: an empty part has two bytes on the wire and hundreds in memory.
-// Nothing is kept; O(bytes). INVALID_ARGUMENT where it is no message of that type;
-// RESOURCE_EXHAUSTED, as soon as that is known, where `hold` says no.
+// Nothing is kept; O(bytes). INVALID_ARGUMENT where it is no message of that type; where `held`
+// cannot grow, as no_memory_for() says.
 absl::Status hold_parsed(google::protobuf::io::ZeroCopyInputStream& wire,
-                         const google::protobuf::Descriptor& type,
-                         absl::FunctionRef<bool(size_t)> hold);
+                         const google::protobuf::Descriptor& type, HeldBytes& held);
 
 }  // namespace fermata::serve

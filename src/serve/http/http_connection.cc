@@ -243,7 +243,8 @@ HttpConnection::Slot HttpConnection::make_slot(HttpResponse response, bool last,
   if (!slot.held.grow_to(size_of(response))) {
     response = HttpResponse();
     response.status = 429;
-    response.body = error_body("no memory is left for the reply; try again later");
+    response.body =
+        error_body("memory limit reached (listen.memory_mb): no room for the reply; retry later");
   }
   slot.head = head_of(response);
   if (without_body) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "serve/call/memory.h"
 #include "serve/call/status_map.h"
 #include "serve/call/stream_parameters.h"
 #include "serve/config/reach.h"
@@ -155,10 +156,10 @@ void HttpFrontEnd::request(HttpExchange exchange) {
   const Background::Price price = price_of(exchange, max_body_bytes_);
   auto answer = [this, exchange = std::move(exchange), route = std::move(route)]() mutable {
     HeldBytes parsing = exchange.held().beside();
-    if (!parsing.grow_by(document_json_weight(exchange.body()))) {
-      return exchange.respond(
-          error_response(error(absl::StatusCode::kResourceExhausted,
-                               "no memory is left for parsing the JSON; try again later")));
+    const size_t weight = document_json_weight(exchange.body());
+    if (!parsing.grow_by(weight)) {
+      return exchange.respond(error_response(no_memory_for(
+          "parsing the JSON", exchange.held().bytes() + weight, exchange.held(), kSmaller)));
     }
     answer_operation(std::move(exchange), route, operations_);
   };

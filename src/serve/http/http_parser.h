@@ -18,8 +18,8 @@ struct HttpRefusal {
   std::string says;
 };
 
-constexpr char kNoMemoryForBody[] =
-    "no memory is left for the body of this request; try again later";  // 429
+constexpr char kNoMemoryForBody[] =  // 429
+    "memory limit reached (listen.memory_mb): no room for the body of the request; retry later";
 
 // The requests of one connection, one after another, from its bytes as they come (RFC 9112).
 // What proxies and servers have read in different ways is refused: two Hosts, blanks in names,

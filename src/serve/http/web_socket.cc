@@ -75,7 +75,8 @@ void WebSocket::on_read(bool failed) {
   if (failed) return connection_.close();
   if (held_.empty()) held_ = HeldBytes(budget());
   if (!held_.grow_to(incoming_.capacity() + kMessageOverhead)) {
-    return end(websocket::close_code::try_again_later, "no memory is left for this message");
+    return end(websocket::close_code::try_again_later,
+               "memory limit reached (listen.memory_mb): no room for this message");
   }
   if (stream_.is_message_done() && !draining_) {
     connection_.touch();

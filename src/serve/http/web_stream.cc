@@ -160,7 +160,8 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
     engine::ReplyPart failed{.stream = part.stream};
     auto encoded = encode_json_reply(std::move(part), frame.wishes, house_.regions);
     if (encoded.ok() && !frame.held.grow_by(encoded->size())) {
-      encoded = absl::ResourceExhaustedError("no memory is left for the reply; try again later");
+      encoded = absl::ResourceExhaustedError(
+          "memory limit reached (listen.memory_mb): no room for the reply; retry later");
     }
     if (!encoded.ok()) {
       failed.status = encoded.status();

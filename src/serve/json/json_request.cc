@@ -9,6 +9,7 @@
 
 #include "base/status.h"
 #include "model/json_data.h"
+#include "serve/call/memory.h"
 #include "serve/json/json_weight.h"
 
 namespace fermata::serve {
@@ -23,11 +24,8 @@ constexpr size_t kKeptParser = 256 * 1024;  // texts up to so many bytes share o
 constexpr size_t kPart = 320;               // of an input or an output, beside its data
 constexpr size_t kMostOwed = 64 * 1024;
 
-absl::Status no_memory_for(std::string_view what) {
-  return error(absl::StatusCode::kResourceExhausted,
-               "no memory is left for {}; try again later, or send tensors in the binary part",
-               what);
-}
+constexpr std::string_view kInBinary =
+    "send tensors in the binary part (binary_data_size), or less in one request";
 
 std::string_view kind(element e) {
   switch (e.type()) {
@@ -155,10 +153,10 @@ class Decoder {
  private:
   absl::Status hold(size_t bytes, bool all = false) {
     owed_ += bytes;
-    if ((owed_ < kMostOwed && !all) || held_.grow_by(std::exchange(owed_, 0))) {
-      return absl::OkStatus();
-    }
-    return no_memory_for("the parts of the request");
+    if (owed_ < kMostOwed && !all) return absl::OkStatus();
+    const size_t owed = std::exchange(owed_, 0);
+    if (held_.grow_by(owed)) return absl::OkStatus();
+    return no_memory_for("the parts of the request", held_.bytes() + owed, held_, kInBinary);
   }
 
   absl::Status read_member(std::string_view key, element value) {
@@ -298,8 +296,9 @@ absl::StatusOr<InferCall> decode_json_infer(const InferBody& body, const SharedM
   const bool is_long = length > kKeptParser;
   simdjson::dom::parser& parser = is_long ? passing : kept;
   HeldBytes parsing = held.beside();
-  if (is_long && !parsing.grow_by(infer_json_weight(body.bytes.substr(0, length)))) {
-    return no_memory_for("parsing the JSON");
+  const std::string_view text = body.bytes.substr(0, length);
+  if (const size_t weight = is_long ? infer_json_weight(text) : 0; !parsing.grow_by(weight)) {
+    return no_memory_for("parsing the JSON", held.bytes() + weight, held, kInBinary);
   }
   element root;
   if (const auto failed = parser.parse(body.bytes.data(), length, copy).get(root);

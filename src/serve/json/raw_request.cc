@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "serve/call/memory.h"
 #include "serve/json/json_request.h"
 
 namespace fermata::serve {
@@ -60,8 +61,8 @@ absl::StatusOr<InferCall> decode_raw_infer(const InferBody& body, const engine::
   if (spec.datatype == DataType::kBytes) {
     if (body.bytes.size() > UINT32_MAX) return invalid("the body is longer than one BYTES element");
     if (!held.grow_by(body.bytes.size())) {
-      return error(absl::StatusCode::kResourceExhausted,
-                   "no memory is left for a copy of the body; try again later");
+      return no_memory_for("the body and its copy", held.bytes() + body.bytes.size(), held,
+                           kSmaller);
     }
     tensor.shape = signature.batches ? Shape{1, 1} : Shape{1};
     tensor.data = as_bytes_element(body.bytes);

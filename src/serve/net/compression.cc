@@ -100,8 +100,10 @@ absl::StatusOr<std::string> decompress(std::string_view text, Encoding encoding,
   std::string out;
   while (true) {
     if (!hold(kStep)) {
-      return error(absl::StatusCode::kResourceExhausted,
-                   "no memory is left to decompress the message; try again later");
+      return error(
+          absl::StatusCode::kResourceExhausted,
+          "memory limit reached (listen.memory_mb): no room for the decompressed message; retry "
+          "later");
     }
     const size_t before = grow(stream, out);
     const int result = inflate(&stream, Z_NO_FLUSH);
