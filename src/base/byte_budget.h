@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -11,13 +13,20 @@ namespace fermata {
 // belongs to. Thread-safe, lock-free.
 class ByteBudget {
  public:
-  explicit ByteBudget(uint64_t limit, std::shared_ptr<ByteBudget> whole = nullptr)
-      : limit_(limit), whole_(std::move(whole)) {}
+  // Who holds no more than this may take what is there for those.
+  static constexpr uint64_t kSmall = 64 * 1024;
 
-  // False, and nothing is taken, where this or the whole would exceed its limit.
-  bool take(uint64_t bytes) {
-    if (used_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= limit_ &&
-        (whole_ == nullptr || whole_->take(bytes))) {
+  // `more_for_small`: beyond the limit, for those who hold little.
+  explicit ByteBudget(uint64_t limit, std::shared_ptr<ByteBudget> whole = nullptr,
+                      uint64_t more_for_small = 0)
+      : limit_(limit), more_for_small_(more_for_small), whole_(std::move(whole)) {}
+
+  // False, and nothing is taken, where this or the whole would exceed its limit. `is_small`: for
+  // who then holds at most kSmall.
+  bool take(uint64_t bytes, bool is_small = false) {
+    const uint64_t limit = is_small ? limit_ + more_for_small_ : limit_;
+    if (used_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= limit &&
+        (whole_ == nullptr || whole_->take(bytes, is_small))) {
       return true;
     }
     used_.fetch_sub(bytes, std::memory_order_relaxed);
@@ -34,9 +43,13 @@ class ByteBudget {
   }
   uint64_t used() const { return used_.load(std::memory_order_relaxed); }
   uint64_t limit() const { return limit_; }
+  // Less than a quarter is left: who takes long to let go of what it holds is in others' way.
+  bool is_short() const { return used() > limit_ - limit_ / 4; }
+  // What one who takes from here alone may have: the whole may be less.
+  uint64_t most() const { return whole_ == nullptr ? limit_ : std::min(limit_, whole_->most()); }
 
  private:
-  const uint64_t limit_;
+  const uint64_t limit_, more_for_small_;
   const std::shared_ptr<ByteBudget> whole_;
   std::atomic<uint64_t> used_ = 0;
 };
@@ -62,12 +75,17 @@ class HeldBytes {
   // False where the budget is exhausted: then it holds what it held. Never shrinks.
   bool grow_to(uint64_t bytes) {
     if (bytes <= bytes_ || budget_ == nullptr) return true;
-    if (!budget_->take(bytes - bytes_)) return false;
+    if (!budget_->take(bytes - bytes_, bytes <= ByteBudget::kSmall)) return false;
     bytes_ = bytes;
     return true;
   }
   bool grow_by(uint64_t bytes) { return grow_to(bytes_ + bytes); }
   bool empty() const { return bytes_ == 0; }
+  uint64_t bytes() const { return bytes_; }
+  // What it can hold at most, while nobody else holds anything.
+  uint64_t most() const {
+    return budget_ == nullptr ? std::numeric_limits<uint64_t>::max() : budget_->most();
+  }
   // Another, empty, of the same budget.
   HeldBytes beside() const { return HeldBytes(budget_); }
 

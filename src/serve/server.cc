@@ -23,6 +23,7 @@ namespace {
 constexpr std::chrono::milliseconds kDrainPoll(5);
 constexpr Duration kArrivalGrace = Duration::seconds(2);  // of half a request, when it stops
 
+constexpr uint64_t kPartForSmall = 8;  // of listen.memory_mb, that these have beyond it
 constexpr size_t kMiB = 1 << 20;
 
 HttpOptions http_options(const ListenOptions& listen, uint16_t port, size_t max_connections,
@@ -79,7 +80,8 @@ struct Server::Parts {
 
   Parts(std::unique_ptr<engine::Engine> e, const ListenOptions& listen)
       : engine(std::move(e)),
-        budget(std::make_shared<ByteBudget>(listen.memory_mb * kMiB)),
+        budget(std::make_shared<ByteBudget>(listen.memory_mb * kMiB, nullptr,
+                                            listen.memory_mb * kMiB / kPartForSmall)),
         regions(shared_memory_options_of(listen), budget),
         http_front_end(*engine, operations, regions, listen.max_request_mb * kMiB,
                        serves_admin(listen), {listen.origins, is_loopback(listen.host)}),

@@ -97,7 +97,7 @@ TEST_F(HttpShardTest, ABodyThatWaitsForMemoryIsNoSlowOne) {
   Ends ends = begin_waiting(kBody, kBody);
   const auto much_later = now() + std::chrono::hours(1);
   EXPECT_FALSE(ends.server->overdue(much_later));
-  EXPECT_FALSE(ends.server->stalls(much_later));
+  EXPECT_EQ(ends.server->slowness(much_later), 0);
   stalled_.back().server->close();
   const auto before = now();
   while (requests_ == 0) turn_both();
@@ -111,7 +111,7 @@ TEST_F(HttpShardTest, OneThatWasGivenUpWhileItWaitedDoesNotGoOn) {
   for (int i = 0; i < 5; ++i) turn_both();
   EXPECT_THAT(received(ends), StartsWith("HTTP/1.1 408"));
   EXPECT_EQ(options_.budget->used(), kBodies * kBodyHolds);
-  EXPECT_FALSE(ends.server->stalls(now() + std::chrono::hours(1)));
+  EXPECT_EQ(ends.server->slowness(now() + std::chrono::hours(1)), 0);
   EXPECT_THAT(received(ends), IsEmpty());
 }
 
@@ -144,7 +144,7 @@ TEST_F(HttpShardTest, OneThatDoesNotReadItsReplyGivesWayToANewOne) {
 TEST_F(HttpShardTest, AsManyStalledBodiesOfAnotherShardEndAsOneNeeds) {
   const auto all_stall = [&] {
     return std::all_of(stalled_.begin(), stalled_.end(),
-                       [](const Ends& each) { return each.server->stalls(now()); });
+                       [](const Ends& each) { return each.server->slowness(now()) > 0; });
   };
   while (!all_stall()) {
   }

@@ -17,14 +17,8 @@ namespace net = boost::asio;
 namespace http = boost::beast::http;
 using Failure = boost::system::error_code;
 
-constexpr size_t kReadSize = 16 * 1024, kBodyReadSize = 64 * 1024;  // at most, at a time
+constexpr size_t kReadSize = 16 * 1024;  // at most, at a time; of a body kBodyReadSize
 constexpr size_t kRequestsUnderWay = 2;
-constexpr std::chrono::seconds kHeadLimit(60);     // from the first byte of a request to its head
-constexpr std::chrono::minutes kTransferLimit(5);  // for a body, a reply, and between requests
-constexpr std::chrono::seconds kReadLimit(10);     // for a reply, where others want the connection
-constexpr std::chrono::seconds kLingerLimit(2);
-constexpr std::chrono::seconds kStallLimit(1);  // of half a body whose memory is wanted
-constexpr size_t kOverhead = 1024;              // what a request takes beside its body
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kHeadEnds = "\r\n", kHeadEndsLast = "Connection: close\r\n\r\n";
 constexpr std::string_view kHeadEndsKept =
@@ -107,34 +101,6 @@ void HttpConnection::touch() {
   shard_.open.splice(shard_.open.end(), shard_.open, place_);
 }
 
-bool HttpConnection::overdue(Moment now) const {
-  const bool is_patient = now < shard_.patient_until;
-  if (web_ != nullptr && web_->idle() && !is_patient) return true;
-  if (web_ != nullptr) return web_->waits_for_client() && now - since_ > kTransferLimit;
-  if (closing_) return now - since_ > kLingerLimit;
-  if (writing_) return now - since_ > kTransferLimit;
-  if (!slots_.empty() || waiting_) return false;  // it waits for us
-  if (parser_.inside() && !is_patient) return true;
-  const bool in_head = parser_.inside() && incoming_.empty();
-  return now - since_ > (in_head ? std::chrono::seconds(kHeadLimit) : kTransferLimit);
-}
-
-bool HttpConnection::takes_long_to_read(Moment now) const {
-  const bool writes = web_ != nullptr ? web_->waits_for_client() : writing_;
-  return writes && now - since_ > kReadLimit;
-}
-
-bool HttpConnection::stalls(Moment now) const {
-  const bool waits_for_us = continue_ || writing_ || waiting_;
-  return !incoming_.empty() && !waits_for_us && now - heard_ > kStallLimit;
-}
-
-void HttpConnection::give_up() {
-  if (web_ != nullptr || closing_ || writing_ || !parser_.inside() || deaf_) return close();
-  if (shard_.draining) return refuse(503, "the server stops, and half a request has come");
-  refuse(408, "the request did not come to its end in time");
-}
-
 void HttpConnection::finish_when_idle() {
   if (web_ != nullptr) return web_->drain();
   if (idle() && !parser_.inside()) end();
@@ -165,46 +131,6 @@ void HttpConnection::proceed() {
   if (closed_ || waiting_) return;
   if (!sent_all_ && (deaf_ ? waits_for_last_reply() : slots_.size() < kRequestsUnderWay)) read();
   if (sent_all_ && slots_.empty() && !writing_) end();
-}
-
-// Memory for what has come of the body and may come with the next bytes: what is only announced
-// takes none from others.
-bool HttpConnection::hold_body() {
-  const uint64_t bytes =
-      kOverhead + parser_.received() + std::min(parser_.missing(), kBodyReadSize);
-  while (!incoming_.grow_to(bytes)) {
-    const bool is_own_share = budget_->used() - incoming_bytes_ + bytes > budget_->limit();
-    if (!is_own_share && shard_.end_stalled_body()) continue;
-    waiting_ = !is_own_share && !waited_ && shard_.end_stalled_body_elsewhere(weak_from_this());
-    if (!waiting_) refuse(429, kNoMemoryForBody);
-    return false;
-  }
-  incoming_bytes_ = std::max(incoming_bytes_, bytes);
-  waited_ = false;
-  return true;
-}
-
-bool HttpConnection::begin_body() {
-  incoming_ = HeldBytes(budget_);
-  incoming_bytes_ = 0;
-  if (!hold_body()) return false;
-  ask_for_body();
-  return true;
-}
-
-void HttpConnection::ask_for_body() {
-  if (!parser_.expects_continue() || buffer_.size() > 0 || parser_.received() > 0) return;
-  continue_ = true;
-  write();
-}
-
-void HttpConnection::go_on(bool ended) {
-  waiting_ = false;
-  if (closed_ || deaf_) return;
-  waited_ = !ended;
-  heard_ = std::chrono::steady_clock::now();  // it could not be heard
-  if (hold_body()) ask_for_body();
-  proceed();
 }
 
 void HttpConnection::dispatch() {
@@ -315,9 +241,14 @@ void HttpConnection::write() {
   if (pieces.empty()) return;
   writing_ = true;
   since_ = std::chrono::steady_clock::now();
+  writing_bytes_ = net::buffer_size(pieces);
+  pace_.start(since_);
   // A client that reads slowly is not one that does not read.
   auto progress = [this, taken = size_t{0}](const Failure& failed, size_t bytes) mutable {
-    if (bytes > taken) since_ = std::chrono::steady_clock::now();
+    if (bytes > taken) {
+      since_ = std::chrono::steady_clock::now();
+      pace_.add(bytes - taken, since_);
+    }
     taken = bytes;
     return net::transfer_all()(failed, bytes);
   };
@@ -331,6 +262,7 @@ void HttpConnection::on_written(bool failed) {
   writing_ = false;
   if (closed_) return;
   const bool last = !written_.empty() && written_.back().last;
+  served_ = served_ || !written_.empty();
   written_.clear();
   if (failed) return close();
   since_ = heard_ = std::chrono::steady_clock::now();
@@ -371,6 +303,7 @@ void HttpConnection::on_read(size_t bytes, const Failure& failed) {
   if (closing_) return failed ? close() : read();
   if (failed && failed != net::error::eof) return close();
   heard_ = std::chrono::steady_clock::now();
+  pace_.add(bytes, heard_);
   if (failed) {
     sent_all_ = true;
     if (slots_.empty() && !writing_) return close();

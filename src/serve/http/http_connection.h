@@ -15,6 +15,8 @@
 #include "base/byte_budget.h"
 #include "serve/http/http_parser.h"
 #include "serve/http/http_server.h"
+#include "serve/http/pace.h"
+#include "serve/http/upgraded.h"
 #include "serve/http/web_socket.h"
 
 namespace fermata::serve {
@@ -23,30 +25,34 @@ class HttpConnection;
 
 // The connections of one io thread; only that thread touches them.
 struct HttpShard {
+  // For what a connection holds to come or to go, where memory is short.
+  static constexpr std::chrono::seconds kSlow{10};
   const HttpOptions& options;
   HttpHandler& handler;
   const std::atomic<bool>& draining;
   boost::asio::io_context io{1};
   std::list<std::shared_ptr<HttpConnection>> open;  // the one longest unused first
   std::atomic<size_t> count = 0;
-  std::chrono::steady_clock::time_point searched;  // when no body had stalled
+  std::chrono::steady_clock::time_point searched;  // when none was slow
   // From when on half a request is not waited for.
   std::chrono::steady_clock::time_point patient_until =
       std::chrono::steady_clock::time_point::max();
   HttpShard* next = this;  // all shards of a server, round and round
 
-  // Closes the connection that has been without a request for longest, else one whose client does
-  // not read its reply. False: there is none.
+  // Closes the connection that has been without a request for longest, of those that have never
+  // had one if there are any, else one whose client does not read its reply, else the slowest of
+  // who holds memory. False: there is none.
   bool evict(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
   // Closes those whose client takes too long.
   void sweep();
-  // Gives up the body of which nothing has come for longest. False: they all come.
-  bool end_stalled_body();
+  // Gives up the slowest body or reply, of those that would take longer than that to come or to go
+  // with what they hold. False: there is none.
+  bool end_slowest(std::chrono::duration<double> than = {});
   // The same in the other shards, one after the other until one has one; then, on this shard's
   // thread, the connection goes on, if it still lives. False: there is no other.
-  bool end_stalled_body_elsewhere(std::weak_ptr<HttpConnection> waiting);
-  // Ends those without a request; the others end with their reply, those of half a request when the
-  // grace is over.
+  bool end_slowest_elsewhere(std::weak_ptr<HttpConnection> waiting);
+  // Ends those without a request for a second; the others end with their next reply, or when they
+  // have been without one for as long, those of half a request when the grace is over.
   void drain();
   void end();  // closes all
 };
@@ -72,14 +78,18 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpConnection(Socket socket, HttpShard& shard);
   void start();
   void close();
-  bool idle() const;  // no request is under way
+  bool idle() const;                       // no request is under way
+  bool served() const { return served_; }  // it has had a reply
   bool overdue(Moment now) const;
   bool takes_long_to_read(Moment now) const;  // its client, the reply
-  bool stalls(Moment now) const;              // half a body has come, and no more comes
-  Moment heard() const { return heard_; }     // of the body
+  // How many seconds what it holds would take to come or to go, as it came or went lately; 0: it
+  // is not slow.
+  double slowness(Moment now) const;
+  Moment heard() const { return heard_; }  // of the body
   // Answers 408 where half a request has come, 503 while the server stops, else closes.
   void give_up();
-  void finish_when_idle();
+  void give_way();          // the same, of one whose memory is wanted
+  void finish_when_idle();  // the server stops
   void upgrade(HttpRequestState& request, std::shared_ptr<WebSocketHandler> handler);
   // The client did something: it is the last one to be closed where connections are short.
   void touch();
@@ -92,6 +102,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void respond(const HttpRequestState& request, HttpResponse response);
 
  private:
+  static constexpr size_t kBodyReadSize = 64 * 1024;  // read at a time, at most
   // A request's place in the order of replies.
   struct Slot {
     bool ready = false, last = false;  // last: the connection ends after it
@@ -123,16 +134,19 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::list<std::shared_ptr<HttpConnection>>::iterator place_;
   boost::beast::flat_buffer buffer_;
   HttpParser parser_;
-  std::unique_ptr<WebSocket> web_;  // after upgrade()
-  HttpMessage upgrade_;             // the request for it, until what goes before it is written
-  HeldBytes incoming_;              // the body that is being read
-  uint64_t incoming_bytes_ = 0;     // of it
+  std::unique_ptr<Upgraded> web_;  // after upgrade() or stream_events()
+  HttpMessage upgrade_;            // the request for it, until what goes before it is written
+  HeldBytes incoming_;             // the body that is being read
+  uint64_t incoming_bytes_ = 0;    // of it
+  uint64_t writing_bytes_ = 0;     // while writing_
+  Pace pace_;                      // at which they come or go
   std::deque<Slot> slots_;
   std::deque<Slot> written_;  // while writing_, what is being written
   uint64_t first_ = 0;        // number of slots_.front()
   Moment since_;              // of the phase that overdue() looks at
   Moment heard_;              // when bytes came last
   bool reading_ = false, writing_ = false, proceeding_ = false, closed_ = false;
+  bool served_ = false;
   bool sent_all_ = false;   // the client sends no more
   bool deaf_ = false;       // no more requests are taken
   bool closing_ = false;    // our last byte is written, the client's end is awaited

@@ -12,6 +12,7 @@ namespace {
 namespace net = boost::asio;
 
 constexpr std::chrono::milliseconds kSearchEvery(10);  // where none was found: it takes O(open)
+constexpr int kEndedAtATime = 8;  // what a reply held comes back when its write has ended
 
 }  // namespace
 
@@ -23,8 +24,9 @@ bool HttpShard::evict(std::chrono::steady_clock::time_point now) {
     alive->close();
     return true;
   };
-  return close_first([](const auto& connection) { return connection->idle(); }) ||
-         close_first([now](const auto& connection) { return connection->takes_long_to_read(now); });
+  return close_first([](const auto& c) { return c->idle() && !c->served(); }) ||
+         close_first([](const auto& c) { return c->idle(); }) ||
+         close_first([now](const auto& c) { return c->takes_long_to_read(now); }) || end_slowest();
 }
 
 void HttpShard::sweep() {
@@ -33,29 +35,35 @@ void HttpShard::sweep() {
   for (const auto& connection : all) {
     if (connection->overdue(now)) connection->give_up();
   }
+  for (int i = 0; i < kEndedAtATime && options.budget != nullptr; ++i) {
+    if (!options.budget->is_short() || !end_slowest(kSlow)) return;
+  }
 }
 
-bool HttpShard::end_stalled_body() {
-  const auto earlier = [](const auto& a, const auto& b) { return a->heard() < b->heard(); };
+bool HttpShard::end_slowest(std::chrono::duration<double> than) {
   const auto now = std::chrono::steady_clock::now();
   if (now - searched < kSearchEvery) return false;
-  std::vector<std::shared_ptr<HttpConnection>> stalled;
+  std::shared_ptr<HttpConnection> slowest;
+  double most = than.count();
   for (const auto& connection : open) {
-    if (connection->stalls(now)) stalled.push_back(connection);
+    const double slowness = connection->slowness(now);
+    if (slowness <= most) continue;
+    most = slowness;
+    slowest = connection;
   }
-  if (stalled.empty()) {
+  if (slowest != nullptr) {
+    slowest->give_way();
+  } else if (than.count() == 0) {
     searched = now;
-    return false;
   }
-  (*std::min_element(stalled.begin(), stalled.end(), earlier))->give_up();
-  return true;
+  return slowest != nullptr;
 }
 
-bool HttpShard::end_stalled_body_elsewhere(std::weak_ptr<HttpConnection> waiting) {
+bool HttpShard::end_slowest_elsewhere(std::weak_ptr<HttpConnection> waiting) {
   if (next == this) return false;
   // Whatever holds a connection must end with its own shard: what waits elsewhere does not.
   const auto ask = [this, waiting = std::move(waiting)](auto& self, HttpShard& other) -> void {
-    const bool ended = &other != this && other.end_stalled_body();
+    const bool ended = &other != this && other.end_slowest();
     if (&other != this && !ended) {
       return net::post(other.next->io, [self, &next = *other.next] { self(self, next); });
     }

@@ -14,6 +14,7 @@
 #include "base/byte_budget.h"
 #include "model/tensor.h"
 #include "serve/http/http_parser.h"
+#include "serve/http/upgraded.h"
 
 namespace fermata::serve {
 
@@ -57,7 +58,7 @@ class WebSocketHandler {
 // a written reply, then no more is read of it. One that sends or takes nothing for as long as a
 // transfer may take is closed, and so is one that pings more than kMostPings times a second, or
 // whose messages find no memory.
-class WebSocket {
+class WebSocket final : public Upgraded {
  public:
   using Socket = boost::asio::ip::tcp::socket;
   static constexpr size_t kMostUnderWay = 256;
@@ -66,11 +67,13 @@ class WebSocket {
   WebSocket(HttpConnection& connection, Socket& socket, size_t max_message,
             std::shared_ptr<WebSocketHandler> handler);
   // Answers the request for it; once.
-  void accept(HttpMessage request);
-  bool idle() const { return under_way_ == 0; }  // every message has its reply
-  bool waits_for_client() const { return idle() || writing_; }
-  void drain();   // ends once idle
-  void closed();  // the connection is; no handler is called any more
+  void accept(HttpMessage request) override;
+  bool idle() const override { return under_way_ == 0; }  // every message has its reply
+  bool waits_for_client() const override { return idle() || writing_; }
+  // A message of which a part has come, or a reply that its client has not taken.
+  bool holds() const override { return writing_ || incoming_.size() > 0; }
+  void drain() override;
+  void closed() override;
   // From any thread. Never blocks; a client that is gone is no error.
   void send(WebReply reply);
   const std::shared_ptr<ByteBudget>& budget() const;
