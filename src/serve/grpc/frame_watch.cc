@@ -38,6 +38,7 @@ bool FrameWatch::begin_frame() {
   skip_ = size_t{byte(0)} << 16 | size_t{byte(1)} << 8 | byte(2);
   const uint8_t kind = byte(3), flags = byte(4);
   if (kind == kHeaders || kind == kContinuation) {
+    calls_ += kind == kHeaders;
     head_ += start_.size() + skip_;
     if (head_ > kHeadBytes) return false;
     if ((flags & kEndHeaders) != 0) head_ = 0;

@@ -30,6 +30,8 @@ class FrameWatch {
   // The server has sent its settings: only what comes from now on can acknowledge them. gRPC takes
   // an earlier acknowledgement, of a client that cannot have read them, for one of no limits.
   void answered() { answered_ = true; }
+  // How many calls have begun.
+  uint64_t calls() const { return calls_; }
 
  private:
   bool begin_frame();
@@ -39,6 +41,7 @@ class FrameWatch {
   std::chrono::steady_clock::time_point since_;
   uint32_t counted_ = 0;  // since then
   uint32_t unsettled_ = 0;
+  uint64_t calls_ = 0;
   bool answered_ = false, settled_ = false;
   size_t skip_ = 24;  // of the preface, or of a frame's body
   size_t head_ = 0;   // bytes of the head that has not ended yet

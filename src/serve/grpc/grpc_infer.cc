@@ -98,6 +98,16 @@ std::shared_ptr<ByteBudget> GrpcHouse::budget_of(const grpc::ServerContextBase& 
   return is_small ? budget : listener.budget_of(context.peer());
 }
 
+absl::Status GrpcHouse::hold_stream(HeldBytes& open) {
+  open = HeldBytes(stream_heads);
+  while (!open.grow_to(kStreamHolds)) {
+    if (streams.end_unused()) continue;
+    return error(absl::StatusCode::kResourceExhausted,
+                 "streams hold an eighth of listen.memory_mb; try again later");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<InferCall> GrpcHouse::decode(grpc::ByteBuffer& bytes, HeldBytes& held,
                                             const grpc::ServerContextBase& context,
                                             std::string* id) const {

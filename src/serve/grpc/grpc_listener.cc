@@ -1,12 +1,19 @@
 #include "serve/grpc/grpc_listener.h"
 
 #include <grpcpp/server_builder.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <utility>
 
 #include "base/status.h"
 #include "serve/grpc/watched_reads.h"
 
 namespace fermata::serve {
 namespace {
+
+// Without anything from it, where others want its connection; a call may run as long unseen.
+constexpr std::chrono::seconds kIdleLimit(10);
 
 // As gRPC names a client, which is a URI.
 std::string peer_of(const boost::asio::ip::tcp::endpoint& from) {
@@ -53,7 +60,9 @@ void GrpcListener::accepted(Acceptor::Socket socket) {
   if (whole_ != nullptr) given.budget = std::make_shared<ByteBudget>(of_each_, whole_);
   {
     const std::scoped_lock lock(mutex_);
-    if (given_.size() >= max_connections_ && forget_closed() >= max_connections_) return;
+    if (given_.size() >= max_connections_ && forget_closed() >= max_connections_ && !evict()) {
+      return;
+    }
     given_.insert_or_assign(peer_of(from), std::move(given));
   }
   socket.non_blocking(true, failed);
@@ -78,6 +87,25 @@ Client GrpcListener::client_of(const std::string& peer) {
   const std::scoped_lock lock(mutex_);
   const auto found = given_.find(peer);
   return found == given_.end() ? Client{new_connection_number(), peer} : found->second.client;
+}
+
+bool GrpcListener::evict() {
+  Given* first = nullptr;
+  SeenReads of_first;
+  for (auto& [peer, given] : given_) {
+    if (given.ended) continue;
+    const SeenReads seen = seen_reads(given.descriptor);
+    const bool before =
+        std::pair(seen.called, seen.last) < std::pair(of_first.called, of_first.last);
+    if (first != nullptr && !before) continue;
+    first = &given;
+    of_first = seen;
+  }
+  const auto idle = std::chrono::steady_clock::now() - of_first.last;
+  if (first == nullptr || (of_first.called && idle < kIdleLimit)) return false;
+  first->ended = true;
+  ::shutdown(first->descriptor, SHUT_RDWR);
+  return true;
 }
 
 size_t GrpcListener::forget_closed() {

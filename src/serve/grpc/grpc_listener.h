@@ -49,11 +49,16 @@ class GrpcListener {
     uint64_t socket;  // tells it from another that has the descriptor later
     Client client;
     std::shared_ptr<ByteBudget> budget;
+    bool ended = false;  // by us, for another one
   };
   GrpcListener(std::unique_ptr<Acceptor> acceptor, size_t max_connections)
       : acceptor_(std::move(acceptor)), max_connections_(max_connections) {}
   void accepted(Acceptor::Socket socket);
-  size_t forget_closed();  // how many are left; under the lock
+  // Both under the lock. How many are left.
+  size_t forget_closed();
+  // Ends the connection that came first of those that have never called, else the one over which
+  // nothing has come for longest, at least ten seconds. False: there is none.
+  bool evict();
 
   std::unique_ptr<Acceptor> acceptor_;
   const size_t max_connections_;

@@ -32,10 +32,20 @@ struct GrpcHouse {
   OpenStreams streams;
   std::atomic<uint64_t> under_way = 0;  // calls that somebody works on, or whose answer is sent
 
+  // Of it, what streams take as soon as they are opened.
+  const std::shared_ptr<ByteBudget> stream_heads =
+      budget == nullptr ? nullptr
+                        : std::make_shared<ByteBudget>(budget->limit() / kPartOfStreams, budget);
+  static constexpr uint64_t kPartOfStreams = 8;
+  static constexpr uint64_t kStreamHolds = 20 * 1024;
+
   // What a message and the reply to it are held against: small ones, of which a connection has few
   // at a time, against what all may hold.
   std::shared_ptr<ByteBudget> budget_of(const grpc::ServerContextBase& context,
                                         grpc::ByteBuffer& message) const;
+  // Takes into `open` what gRPC and we take for a stream, whether or not a message ever comes of
+  // it: the oldest of which none has come make room. RESOURCE_EXHAUSTED where that is not enough.
+  absl::Status hold_stream(HeldBytes& open);
   // Decodes a message as it came, and completes what only the engine and the transport know.
   // Empties `bytes`; `held` has grown by what was taken.
   absl::StatusOr<InferCall> decode(grpc::ByteBuffer& bytes, HeldBytes& held,

@@ -46,8 +46,23 @@ class StreamInfer final : public InferStream,
   void start() {
     self_ = shared_from_this();
     house_.under_way.fetch_add(1, std::memory_order_relaxed);
-    read_next();
-    house_.streams.add(self_);
+    const absl::Status room = house_.hold_stream(open_);
+    if (room.ok()) house_.streams.add(self_);  // the next one may end it from here on
+    const std::scoped_lock lock(mutex_);
+    if (room.ok()) {
+      read_next();
+    } else {
+      failed_ = room;
+    }
+    advance();
+  }
+
+  void give_way(const absl::Status& why) override {
+    const std::scoped_lock lock(mutex_);
+    if (!slots_.empty() || finished_) return;
+    open_ = {};
+    failed_ = why;
+    advance();
   }
 
   void drain() override {
@@ -126,6 +141,7 @@ class StreamInfer final : public InferStream,
   }
 
   void submit() {
+    if (!std::exchange(is_used_, true)) house_.streams.used(this);
     auto slot = std::make_shared<Slot>();
     slot->held = HeldBytes(budget_);
     {
@@ -240,6 +256,9 @@ class StreamInfer final : public InferStream,
   std::shared_ptr<StreamInfer> self_;
   const std::shared_ptr<ByteBudget> budget_;
   grpc::ByteBuffer incoming_;  // only between StartRead and OnReadDone
+
+  bool is_used_ = false;  // only between reads
+  HeldBytes open_;        // that it is there
 
   std::mutex mutex_;
   std::deque<std::shared_ptr<Slot>> slots_;        // in the order of the requests

@@ -4,6 +4,8 @@
 #include <google/protobuf/descriptor.pb.h>
 #include <grpcpp/grpcpp.h>
 
+#include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -103,23 +105,63 @@ ServerReflectionResponse answer_of(const ServerReflectionRequest& question) {
 }
 
 // One stream; a question is read when the answer to the one before is written.
-class Reflect final : public InferStream {
+class Reflect final : public InferStream,
+                      public OpenStreams::Stream,
+                      public std::enable_shared_from_this<Reflect> {
  public:
-  Reflect(const GrpcHouse& house, const grpc::CallbackServerContext& context)
-      : budget_(house.listener.budget_of(context.peer())) {
-    StartRead(&question_);
+  Reflect(GrpcHouse& house, const grpc::CallbackServerContext& context)
+      : house_(house), budget_(house.listener.budget_of(context.peer())) {
+    house_.under_way.fetch_add(1);
+  }
+  void start() {
+    self_ = shared_from_this();
+    const absl::Status room = house_.hold_stream(open_);
+    if (room.ok()) house_.streams.add(self_);  // the next one may end it from here on
+    const std::scoped_lock lock(mutex_);
+    if (!room.ok()) return finish(room);
+    if (!finished_) StartRead(&question_);
+  }
+
+  void give_way(const absl::Status& why) override {
+    const std::scoped_lock lock(mutex_);
+    if (is_used_) return;
+    open_ = {};
+    finish(why);
+  }
+
+  // A question that is being answered is answered.
+  void drain() override {
+    const std::scoped_lock lock(mutex_);
+    draining_ = true;
+    if (!answering_) stop();
   }
   void OnReadDone(bool ok) override {
+    house_.streams.used(this);
+    const std::scoped_lock lock(mutex_);
+    if (finished_) return;
+    is_used_ = true;
     const absl::Status bad = ok ? answer() : absl::OkStatus();
-    if (!ok || !bad.ok()) return Finish(grpc_status(bad));
+    if (!ok || !bad.ok()) return finish(bad);
+    answering_ = true;
     StartWrite(&answer_);
   }
   void OnWriteDone(bool ok) override {
+    const std::scoped_lock lock(mutex_);
+    answering_ = false;
     held_ = HeldBytes();
-    if (!ok) return Finish(grpc::Status::OK);
+    if (!ok) return finish(absl::OkStatus());
+    if (draining_) return stop();
     StartRead(&question_);
   }
-  void OnDone() override { delete this; }
+  void OnCancel() override {
+    const std::scoped_lock lock(mutex_);
+    if (!answering_) finish(absl::OkStatus());  // nobody reads it
+  }
+  void OnDone() override {
+    house_.streams.remove(this);
+    house_.under_way.fetch_sub(1);
+    self_.reset();
+  }
 
  private:
   absl::Status answer() {
@@ -128,16 +170,27 @@ class Reflect final : public InferStream {
     RETURN_IF_ERROR(read_message(question_, kLongestQuestion, held_, question));
     return write_message(answer_of(question), held_, answer_);
   }
+  void stop() { finish(error(absl::StatusCode::kUnavailable, "the server stops")); }
+  void finish(const absl::Status& status) {
+    if (!std::exchange(finished_, true)) Finish(grpc_status(status));
+  }
 
+  GrpcHouse& house_;
   const std::shared_ptr<ByteBudget> budget_;
+  std::shared_ptr<Reflect> self_;
+  std::mutex mutex_;
+  HeldBytes open_;  // that it is there
   HeldBytes held_;  // the question and its answer, until this is written
   grpc::ByteBuffer question_, answer_;
+  bool is_used_ = false, answering_ = false, draining_ = false, finished_ = false;
 };
 
 }  // namespace
 
 InferStream* ReflectionService::ServerReflectionInfo(grpc::CallbackServerContext* context) {
-  return new Reflect(house_, *context);
+  auto stream = std::make_shared<Reflect>(house_, *context);
+  stream->start();
+  return stream.get();
 }
 
 }  // namespace fermata::serve

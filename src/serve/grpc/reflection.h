@@ -13,11 +13,11 @@ using Reflection = grpc::reflection::v1alpha::ServerReflection;
 class ReflectionService final
     : public Reflection::WithRawCallbackMethod_ServerReflectionInfo<Reflection::Service> {
  public:
-  explicit ReflectionService(const GrpcHouse& house) : house_(house) {}
+  explicit ReflectionService(GrpcHouse& house) : house_(house) {}
   InferStream* ServerReflectionInfo(grpc::CallbackServerContext* context) override;
 
  private:
-  const GrpcHouse& house_;
+  GrpcHouse& house_;
 };
 
 }  // namespace fermata::serve

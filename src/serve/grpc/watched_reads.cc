@@ -25,8 +25,9 @@ std::chrono::steady_clock::time_point steady_now() { return std::chrono::steady_
 struct Watched {
   std::mutex mutex;
   FrameWatch frames{steady_now};
-  uint64_t identity = 0;              // 0: not watched
-  std::atomic<bool> written = false;  // something was sent
+  uint64_t identity = 0;                       // 0: not watched
+  std::chrono::steady_clock::time_point last;  // when something was read
+  std::atomic<bool> written = false;           // something was sent
 };
 
 // By descriptor. One that was made stays, for the next socket of its number.
@@ -55,6 +56,7 @@ bool allows(int descriptor, const msghdr& message, size_t bytes) {
   if (watched == nullptr) return true;
   const std::scoped_lock lock(watched->mutex);
   if (watched->written) watched->frames.answered();
+  watched->last = steady_now();
   if (watched->identity == 0 || see(*watched, message, bytes)) return true;
   const bool same = socket_identity(descriptor) == watched->identity;
   if (same) ended.fetch_add(1);
@@ -75,9 +77,17 @@ absl::Status watch_reads(int socket) {
   const std::scoped_lock lock(watched->mutex);
   watched->frames = FrameWatch(steady_now);
   watched->written = false;
+  watched->last = steady_now();
   watched->identity = socket_identity(socket);
   by_descriptor[index].store(watched);
   return absl::OkStatus();
+}
+
+SeenReads seen_reads(int socket) {
+  Watched* const watched = watched_at(socket);
+  if (watched == nullptr) return {true, steady_now()};
+  const std::scoped_lock lock(watched->mutex);
+  return {watched->frames.calls() > 0, watched->last};
 }
 
 uint64_t socket_identity(int descriptor) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -15,6 +16,13 @@ namespace fermata::serve {
 // recvmsg of its own (watched_reads.cc), which asks the system and then looks, and a sendmsg that
 // notes the first of a socket. A call for a socket that is not watched pays one look into a table.
 absl::Status watch_reads(int socket);
+
+// What has come over a watched socket; of one that is not, as if it had just come and called.
+struct SeenReads {
+  bool called = true;
+  std::chrono::steady_clock::time_point last;
+};
+SeenReads seen_reads(int socket);
 
 // Which socket has a descriptor: what tells it from another that has its number later. 0: none.
 uint64_t socket_identity(int descriptor);
