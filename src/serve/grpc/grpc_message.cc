@@ -56,11 +56,19 @@ absl::StatusOr<std::string> unpack(grpc::ByteBuffer& bytes, size_t limit, HeldBy
 
 }  // namespace
 
+// The pieces of a message end where reads from the socket did: any may have a byte, or none.
 bool is_packed(grpc::ByteBuffer& bytes) {
   grpc::Slice whole;  // of most, without a list of pieces
   if (bytes.TrySingleSlice(&whole).ok()) return encoding_of(view(whole)).has_value();
   std::vector<grpc::Slice> slices;
-  return bytes.Dump(&slices).ok() && !slices.empty() && encoding_of(view(slices.front()));
+  if (!bytes.Dump(&slices).ok()) return false;
+  constexpr size_t kTold = 2;  // bytes that encoding_of() looks at
+  std::string start;
+  for (const grpc::Slice& slice : slices) {
+    start += view(slice).substr(0, kTold - start.size());
+    if (start.size() == kTold) break;
+  }
+  return encoding_of(start).has_value();
 }
 
 absl::Status read_message(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held,
