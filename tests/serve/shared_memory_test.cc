@@ -154,6 +154,50 @@ TEST(SharedMemory, TakesOutputsWhereAsked) {
   EXPECT_FALSE(encode_json_reply(part, wishes, regions).ok());
 }
 
+TEST(SharedMemory, RequestsUnderWayKeepARegionThatIsRemovedAndTakenAnew) {
+  constexpr int64_t kLongInput = 1 << 20;
+  Region object(kLongInput + 8);
+  SharedMemory regions;
+  ASSERT_TRUE(regions.add({"r", object.name, 0, kLongInput + 8}).ok());
+  InferCall call;
+  TensorParameters output;
+  output.shared_memory = RegionPlace{"r", kLongInput, 4};
+  ASSERT_TRUE(add_output("y", output, regions, call).ok());
+  Tensor large{.name = "x", .datatype = DataType::kInt8, .shape = {kLongInput}};
+  ASSERT_TRUE(regions.input_of(large, {"r", 0, kLongInput}, call).ok());
+  call.request.inputs.push_back(large);
+  ASSERT_EQ(call.distant.size(), 1u);
+
+  regions.remove("r");
+  ASSERT_TRUE(regions.add({"r", object.name, 0, 8}).ok());  // another, of the same name
+  ASSERT_TRUE(regions.fetch(call).ok());
+  EXPECT_EQ(call.request.inputs[0].data.bytes.size(), size_t{kLongInput});
+  engine::ReplyPart part;
+  part.outputs.push_back(
+      {"y", DataType::kInt8, {4}, payload_of(std::vector<char>{'d', 'o', 'n', 'e'})});
+  inference::ModelInferResponse response;
+  ASSERT_TRUE(encode_grpc_reply(part, call.wishes, regions, response).ok());
+  EXPECT_EQ(std::memcmp(object.bytes + kLongInput, "done", 4), 0);
+  EXPECT_FALSE(add_output("z", output, regions, call).ok());  // it is not in the new one
+}
+
+TEST(SharedMemory, APlaceMayHaveNoBytesButMustSaySo) {
+  Region object(64);
+  SharedMemory regions;
+  ASSERT_TRUE(regions.add({"r", object.name, 0, 64}).ok());
+  InferCall call;
+  const Tensor empty{.name = "x", .datatype = DataType::kFp32, .shape = {1, 0, 4}};
+  const auto data = regions.input_of(empty, {"r", 64, 0}, call);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_TRUE(data->bytes.empty());
+  TensorParameters output;
+  output.shared_memory = RegionPlace{"r", 8, 0};
+  EXPECT_TRUE(add_output("y", output, regions, call).ok());
+  EXPECT_TRUE(regions.write(*output.shared_memory, {}).ok());
+  output.shared_memory->byte_size.reset();
+  EXPECT_FALSE(add_output("z", output, regions, call).ok());
+}
+
 TEST(SharedMemory, RefusesPlacesThatAreNotThere) {
   Region object(64);
   SharedMemory regions;

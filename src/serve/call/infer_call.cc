@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "serve/call/shared_memory.h"
 #include "serve/call/stream_parameters.h"
 
 namespace fermata::serve {
@@ -133,7 +134,7 @@ absl::Status set_tensor_parameter(std::string_view tensor, std::string_view name
   if (name == "shared_memory_region") return read(tensor, name, value, place(parameters).region);
   if (name == "shared_memory_offset") return read(tensor, name, value, place(parameters).offset);
   if (name == "shared_memory_byte_size") {
-    return read(tensor, name, value, place(parameters).byte_size);
+    return read(tensor, name, value, place(parameters).byte_size.emplace());
   }
   return absl::OkStatus();
 }
@@ -143,11 +144,10 @@ absl::Status check_tensor_parameters(std::string_view tensor, const TensorParame
   if (parameters.shared_memory->region.empty()) {
     return invalid("{}: parameter shared_memory_region is missing beside the others", tensor);
   }
-  if (parameters.shared_memory->byte_size == 0) {
+  if (!parameters.shared_memory->byte_size) {
     return invalid(
-        "{}: parameter shared_memory_byte_size is missing or 0, expected the bytes "
-        "in region {}",
-        tensor, parameters.shared_memory->region);
+        "{}: parameter shared_memory_byte_size is missing, expected the bytes in region {}", tensor,
+        parameters.shared_memory->region);
   }
   if (parameters.classification > 0) {
     return invalid("{}: a classification cannot go to shared memory", tensor);
@@ -155,9 +155,11 @@ absl::Status check_tensor_parameters(std::string_view tensor, const TensorParame
   return absl::OkStatus();
 }
 
-absl::Status add_output(std::string name, TensorParameters parameters, InferCall& call) {
+absl::Status add_output(std::string name, TensorParameters parameters, const SharedMemory& regions,
+                        InferCall& call) {
   if (name.empty()) return invalid("an output has no name");
   RETURN_IF_ERROR(check_tensor_parameters(name, parameters));
+  if (parameters.shared_memory) RETURN_IF_ERROR(regions.hold(*parameters.shared_memory));
   call.request.outputs.push_back(name);
   call.wishes.outputs.push_back({std::move(name), std::move(parameters)});
   return absl::OkStatus();

@@ -18,10 +18,17 @@ namespace fermata::serve {
 // message it was read from.
 using ParameterValue = std::variant<bool, int64_t, uint64_t, double, std::string_view>;
 
+struct SharedObject;  // serve/call/shared_memory.cc
+
 // A place in a registered shared memory region.
 struct RegionPlace {
   std::string region;
-  uint64_t offset = 0, byte_size = 0;
+  uint64_t offset = 0;
+  std::optional<uint64_t> byte_size;  // none: nobody has said; 0 is a place of no bytes
+  // After SharedMemory::hold(): what the region was then. The place stays, whatever becomes of the
+  // region's registration.
+  std::shared_ptr<const SharedObject> object = nullptr;
+  uint64_t object_offset = 0;
 };
 
 // The parameters of one tensor of a request, input or output.
@@ -49,6 +56,8 @@ struct ReplyWishes {
   bool classifies() const;
 };
 
+class SharedMemory;
+
 // One infer request as every codec decodes it. Shapes and datatypes are checked
 // by the engine against the model; codecs only check what the message says of itself.
 struct InferCall {
@@ -73,8 +82,10 @@ absl::Status set_tensor_parameter(std::string_view tensor, std::string_view name
 // Once after all parameters of a tensor: half a shared memory place is an error.
 absl::Status check_tensor_parameters(std::string_view tensor, const TensorParameters& parameters);
 
-// Adds an output the client asks for.
-absl::Status add_output(std::string name, TensorParameters parameters, InferCall& call);
+// Adds an output the client asks for; a place in shared memory is held from here on. Errors as
+// SharedMemory::hold() too.
+absl::Status add_output(std::string name, TensorParameters parameters, const SharedMemory& regions,
+                        InferCall& call);
 
 // Once after all outputs: two of the same name are an error. O(n log n).
 absl::Status check_outputs(const InferCall& call);

@@ -11,9 +11,9 @@ namespace fermata::serve {
 namespace {
 
 absl::Status write_to(const SharedMemory& regions, const RegionPlace& place, const Tensor& tensor) {
-  if (tensor.data.bytes.size() > place.byte_size) {
+  if (tensor.data.bytes.size() > place.byte_size.value_or(0)) {
     return invalid("output {} has {} bytes, its place in shared memory region {} {}", tensor.name,
-                   tensor.data.bytes.size(), place.region, place.byte_size);
+                   tensor.data.bytes.size(), place.region, place.byte_size.value_or(0));
   }
   return regions.write(place, tensor.data.bytes);
 }

@@ -15,14 +15,14 @@
 
 namespace fermata::serve {
 
-// An object, open for as long as a region or a copy under way needs it.
-struct SharedMemory::File {
+// Open for as long as a region or a request under way needs it.
+struct SharedObject {
   int file = -1;
 
-  File() = default;
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
+  SharedObject() = default;
+  SharedObject(const SharedObject&) = delete;
+  SharedObject& operator=(const SharedObject&) = delete;
+  ~SharedObject() {
     if (file >= 0) close(file);
   }
   bool holds(uint64_t end) const {
@@ -73,8 +73,11 @@ absl::Status check_size(const Tensor& tensor, const RegionPlace& place) {
     fits = fits && dim >= 0 && !__builtin_mul_overflow(bytes, static_cast<uint64_t>(dim), &bytes);
   }
   if (fits && bytes == place.byte_size) return absl::OkStatus();
-  return invalid("input {}: shared_memory_byte_size is {}, expected what {} of shape {} needs",
-                 tensor.name, place.byte_size, name(tensor.datatype), to_string(tensor.shape));
+  if (!fits)
+    return invalid("input {}: shape {} is too large", tensor.name, to_string(tensor.shape));
+  return invalid("input {}: shared_memory_byte_size is {}, but shape {} of {} needs {}",
+                 tensor.name, *place.byte_size, to_string(tensor.shape), name(tensor.datatype),
+                 bytes);
 }
 
 }  // namespace
@@ -117,13 +120,13 @@ absl::Status SharedMemory::add(Region region) {
                  "region {}: {} regions are registered already (shared_memory.regions)",
                  region.name, entries_.size());
   }
-  auto file = std::make_shared<File>();
-  file->file = shm_open(region.key.c_str(), O_RDWR | O_CLOEXEC, 0);
-  if (file->file < 0) {
+  auto object = std::make_shared<SharedObject>();
+  object->file = shm_open(region.key.c_str(), O_RDWR | O_CLOEXEC, 0);
+  if (object->file < 0) {
     return invalid("region {}: cannot open shared memory \"{}\": {}", region.name, region.key,
                    std::strerror(errno));
   }
-  if (!end || !file->holds(*end)) {
+  if (!end || !object->holds(*end)) {
     return invalid("region {}: shared memory \"{}\" is shorter than offset {} plus byte_size {}",
                    region.name, region.key, region.offset, region.byte_size);
   }
@@ -135,7 +138,7 @@ absl::Status SharedMemory::add(Region region) {
   }
   bytes_ += region.byte_size;
   std::string name = region.name;
-  entries_.emplace(std::move(name), Entry{std::move(region), std::move(file)});
+  entries_.emplace(std::move(name), Entry{std::move(region), std::move(object)});
   return absl::OkStatus();
 }
 
@@ -160,46 +163,55 @@ absl::StatusOr<std::vector<SharedMemory::Region>> SharedMemory::list(std::string
   return result;
 }
 
-absl::StatusOr<SharedMemory::Found> SharedMemory::find(const RegionPlace& place) const {
+absl::Status SharedMemory::hold(RegionPlace& place) const {
   const std::scoped_lock lock(mutex_);
   const auto found = entries_.find(place.region);
   if (found == entries_.end()) {
     return invalid("shared memory region {} is not registered", place.region);
   }
-  const auto& [region, file] = found->second;
-  const auto end = end_of(place.offset, place.byte_size);
+  const auto& [region, object] = found->second;
+  const uint64_t size = place.byte_size.value_or(0);
+  const auto end = end_of(place.offset, size);
   if (!end || *end > region.byte_size) {
-    return invalid("{} bytes from {} on are not in shared memory region {} of {} bytes",
-                   place.byte_size, place.offset, place.region, region.byte_size);
+    return invalid("{} bytes from {} on are not in shared memory region {} of {} bytes", size,
+                   place.offset, place.region, region.byte_size);
   }
-  return Found{file, region.offset + place.offset};
+  place.object = object;
+  place.object_offset = region.offset + place.offset;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<Payload> SharedMemory::input(const RegionPlace& place) const {
-  ASSIGN_OR_RETURN(const Found found, find(place));
-  if (!found.file->holds(found.offset + place.byte_size)) return cut(place);
+absl::StatusOr<RegionPlace> SharedMemory::held(const RegionPlace& place) const {
+  RegionPlace held = place;
+  if (held.object == nullptr) RETURN_IF_ERROR(hold(held));
+  return held;
+}
+
+absl::StatusOr<Payload> SharedMemory::input(const RegionPlace& wanted) const {
+  ASSIGN_OR_RETURN(const RegionPlace place, held(wanted));
+  const uint64_t size = place.byte_size.value_or(0);
+  if (!place.object->holds(place.object_offset + size)) return cut(place);
   auto copy = std::make_shared<CountedCopy>();
   copy->held = HeldBytes(copies_);
-  if (copy->held.grow_to(place.byte_size)) {
-    copy->bytes.reset(new (std::nothrow) std::byte[place.byte_size]);
-  }
+  if (copy->held.grow_to(size)) copy->bytes.reset(new (std::nothrow) std::byte[size]);
   if (copy->bytes == nullptr) {
-    return error(absl::StatusCode::kResourceExhausted,
-                 "no memory is left for {} bytes of shared memory region {} beside what is under "
-                 "way (shared_memory.mb, listen.memory_mb)",
-                 place.byte_size, place.region);
+    return error(
+        absl::StatusCode::kResourceExhausted,
+        "memory limit reached (shared_memory.mb, listen.memory_mb): no room for {} bytes of "
+        "shared memory region {}; retry later",
+        size, place.region);
   }
-  const absl::Span<std::byte> bytes = absl::MakeSpan(copy->bytes.get(), place.byte_size);
-  if (!found.file->move(pread, bytes, found.offset)) return cut(place);
+  const absl::Span<std::byte> bytes = absl::MakeSpan(copy->bytes.get(), size);
+  if (!place.object->move(pread, bytes, place.object_offset)) return cut(place);
   return Payload{bytes, std::move(copy)};
 }
 
-absl::StatusOr<Payload> SharedMemory::input_of(const Tensor& tensor, const RegionPlace& place,
+absl::StatusOr<Payload> SharedMemory::input_of(const Tensor& tensor, const RegionPlace& wanted,
                                                InferCall& call) const {
-  RETURN_IF_ERROR(check_size(tensor, place));
-  if (place.byte_size <= kCopiedAtOnce) return input(place);
-  RETURN_IF_ERROR(find(place).status());
-  call.distant.push_back({call.request.inputs.size(), place});
+  RETURN_IF_ERROR(check_size(tensor, wanted));
+  ASSIGN_OR_RETURN(RegionPlace place, held(wanted));
+  if (*place.byte_size <= kCopiedAtOnce) return input(place);
+  call.distant.push_back({call.request.inputs.size(), std::move(place)});
   return Payload{};
 }
 
@@ -210,14 +222,14 @@ absl::Status SharedMemory::fetch(InferCall& call) const {
   return absl::OkStatus();
 }
 
-absl::Status SharedMemory::write(const RegionPlace& place,
+absl::Status SharedMemory::write(const RegionPlace& wanted,
                                  absl::Span<const std::byte> bytes) const {
-  ASSIGN_OR_RETURN(const Found found, find(place));
-  const absl::Span<const std::byte> fitting =
-      bytes.first(std::min<size_t>(bytes.size(), place.byte_size));
+  ASSIGN_OR_RETURN(const RegionPlace place, held(wanted));
+  const uint64_t size = place.byte_size.value_or(0);
+  const absl::Span<const std::byte> fitting = bytes.first(std::min<size_t>(bytes.size(), size));
   // Beyond its end a write would make the object longer again.
-  if (!found.file->holds(found.offset + place.byte_size)) return cut(place);
-  if (!found.file->move(pwrite, fitting, found.offset)) return cut(place);
+  if (!place.object->holds(place.object_offset + size)) return cut(place);
+  if (!place.object->move(pwrite, fitting, place.object_offset)) return cut(place);
   return absl::OkStatus();
 }
 

@@ -30,6 +30,7 @@ struct SharedMemoryOptions {
 // The POSIX shared memory regions that clients registered (the protocol's
 // system shared memory extension). Objects are read and written by system calls and never
 // mapped: a client may cut one at any time, and touching what is gone would end the server.
+// A region that is removed takes no new request; those under way keep the object that they hold.
 // Thread-safe.
 class SharedMemory {
  public:
@@ -51,8 +52,12 @@ class SharedMemory {
   // Empty: all of them, by name. NOT_FOUND.
   absl::StatusOr<std::vector<Region>> list(std::string_view name) const;
 
-  // A copy of the place, which stays as it is. INVALID_ARGUMENT where the place is outside its
-  // region or the object has been cut since; RESOURCE_EXHAUSTED where too many copies are alive.
+  // From here on the place is in the object that its region is registered with now.
+  // INVALID_ARGUMENT where there is no such region, or the place is outside it.
+  absl::Status hold(RegionPlace& place) const;
+  // A copy of the place, which stays as it is. One that is not held is looked up. INVALID_ARGUMENT
+  // where the place is outside its region or the object has been cut since; RESOURCE_EXHAUSTED
+  // where too many copies are alive.
   absl::StatusOr<Payload> input(const RegionPlace& place) const;
   // The data of `tensor`, the next input of `call`: the copy; where that takes long, no bytes yet
   // and an entry in call.distant. INVALID_ARGUMENT too where the place is not as long as the
@@ -61,21 +66,17 @@ class SharedMemory {
                                    InferCall& call) const;
   // Copies what input_of() left. Blocks for as long as it takes. Errors as input().
   absl::Status fetch(InferCall& call) const;
-  // Writes to the start of the place, which is at least as long. Errors as input().
+  // Writes to the start of the place, which is at least as long; looked up as by input(), whose
+  // errors it has.
   absl::Status write(const RegionPlace& place, absl::Span<const std::byte> bytes) const;
 
  private:
-  struct File;
   struct Entry {
     Region region;
-    std::shared_ptr<const File> file;
-  };
-  struct Found {
-    std::shared_ptr<const File> file;
-    uint64_t offset = 0;  // in the file
+    std::shared_ptr<const SharedObject> object;
   };
   absl::Status check_names(const Region& region) const;
-  absl::StatusOr<Found> find(const RegionPlace& place) const;
+  absl::StatusOr<RegionPlace> held(const RegionPlace& place) const;
 
   const SharedMemoryOptions options_;
   const std::shared_ptr<ByteBudget> copies_;  // of inputs that are alive

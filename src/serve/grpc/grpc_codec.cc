@@ -141,7 +141,7 @@ absl::StatusOr<InferCall> decode_grpc_infer(std::shared_ptr<const ModelInferRequ
   for (const auto& output : from.outputs()) {
     ASSIGN_OR_RETURN(TensorParameters parameters,
                      read_parameters(output.name(), output.parameters()));
-    RETURN_IF_ERROR(add_output(output.name(), std::move(parameters), call));
+    RETURN_IF_ERROR(add_output(output.name(), std::move(parameters), regions, call));
   }
   RETURN_IF_ERROR(check_outputs(call));
   return call;

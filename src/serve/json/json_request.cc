@@ -267,7 +267,7 @@ class Decoder {
     RETURN_IF_ERROR(hold(kPart + name.size()));
     TensorParameters parameters;
     if (settings) RETURN_IF_ERROR(read_settings(*settings, name, parameters));
-    return add_output(std::string(name), std::move(parameters), call_);
+    return add_output(std::string(name), std::move(parameters), regions_, call_);
   }
 
   const InferBody& body_;
