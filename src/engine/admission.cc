@@ -119,15 +119,6 @@ absl::Status check_symbols(const std::vector<Tensor>& inputs, const Signature& s
   return absl::OkStatus();
 }
 
-// Such items would cost their sender nothing, and the server a task each.
-absl::Status check_items_have_bytes(const std::vector<Tensor>& inputs, const Signature& signature) {
-  const bool empty = std::all_of(inputs.begin(), inputs.end(),
-                                 [](const Tensor& tensor) { return tensor.data.bytes.empty(); });
-  if (!signature.batches || inputs.empty() || !empty) return absl::OkStatus();
-  return invalid("input '{}': the items of shape {} have no bytes, expected at least one",
-                 inputs[0].name, to_string(inputs[0].shape));
-}
-
 }  // namespace
 
 absl::Status check_parts(uint64_t items, const PartLimit& limit) {
@@ -169,7 +160,6 @@ absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature
                    request.inputs[place].name, names(signature.inputs));
   }
   if (signature.has_symbols()) RETURN_IF_ERROR(check_symbols(request.inputs, signature));
-  RETURN_IF_ERROR(check_items_have_bytes(request.inputs, signature));
   for (const std::string& output : request.outputs) {
     if (signature.output(output) == nullptr) {
       return invalid("output '{}' is not one of the model's: {}", output, names(signature.outputs));

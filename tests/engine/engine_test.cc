@@ -149,9 +149,6 @@ TEST_F(RealModels, BadRequestsAreToldWhatIsWrong) {
                    absl::StatusCode::kOutOfRange,
                    "1073741824 items run in 16777216 parts, expected at most 1024 "
                    "(limits.request_parts)"});
-  cases.push_back({{.service = "identity-int32", .inputs = {ints("x", {2, 0}, {})}},
-                   invalid,
-                   "items of shape [2,0] have no bytes"});
   cases.push_back({{.service = "pair", .inputs = {floats("a", {1, 4}, {1, 2, 3, 4}), b}},
                    invalid,
                    "datatype is FP32, expected INT32"});

@@ -159,6 +159,32 @@ def test_streaming_keeps_order_and_survives_errors(grpc):
     assert seen == [str(n) if n != 7 else "failed" for n in range(20)]
 
 
+@pytest.mark.parametrize("shape", [(1, 0), (3, 0)])
+def test_items_without_a_byte_are_items(triton, shape):
+    found = infer(triton, "identity-fp32", {"x": np.zeros(shape, np.float32)})
+    assert found["y"].shape == shape
+
+
+def test_items_without_a_byte_are_bounded_by_their_number(triton):
+    with pytest.raises(triton.module.InferenceServerException, match="limits.request_parts"):
+        infer(triton, "identity-fp32", {"x": np.zeros((64 * 1024 + 1, 0), np.float32)})
+
+
+def test_an_item_without_a_byte_in_shared_memory(triton):
+    region = shared_memory.create_shared_memory_region("empty", "/fermata-empty", 64)
+    try:
+        triton.client.register_system_shared_memory("empty", "/fermata-empty", 64)
+        into = triton.module.InferInput("x", [1, 0], "FP32")
+        into.set_shared_memory("empty", 0)
+        out = triton.module.InferRequestedOutput("y")
+        out.set_shared_memory("empty", 0)
+        for outputs in (None, [out]):
+            assert "y" in str(triton.client.infer("identity-fp32", [into], outputs=outputs).get_response())
+    finally:
+        triton.client.unregister_system_shared_memory("empty")
+        shared_memory.destroy_shared_memory_region(region)
+
+
 def test_shared_memory_both_ways(triton):
     x = np.arange(256, dtype=np.float32).reshape(1, -1)
     region = shared_memory.create_shared_memory_region("both", "/fermata-test", 2 * x.nbytes)
