@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does a simulated run predict the served one (row F3)?
+"""Does a simulated run predict the served one?
 
     make build && python3 bench/served_as_simulated.py [--seconds 30]
 

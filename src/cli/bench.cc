@@ -117,13 +117,13 @@ void add_scheduler_bench(CLI::App& bench, int& exit_code) {
   command->add_option("--models", load.models, "Models, equally popular")
       ->check(CLI::Range(1, 100'000))
       ->capture_default_str();
-  command->add_option("--workers", load.workers, "Workers; 0: one for each 500 requests/s")
+  command->add_option("--workers", load.workers, "Workers; 0: one per 500 requests/s")
       ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   command->add_option("--threads", load.threads, "Model threads")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command->add_option("--rate", options->rate_rps, "Requests/s; without it the highest is sought")
+  command->add_option("--rate", options->rate_rps, "Requests/s (default: find the highest rate)")
       ->check(CLI::Range(1.0, 1e9));
   command->add_option("--seconds", options->seconds, "Length of a run")
       ->check(CLI::Range(0.01, 3600.0))
@@ -134,13 +134,13 @@ void add_scheduler_bench(CLI::App& bench, int& exit_code) {
   command->add_option("--alpha", options->alpha_ms, "Latency of one more item, ms")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
-  command->add_option("--beta", options->beta_ms, "Latency of a batch besides, ms")
+  command->add_option("--beta", options->beta_ms, "Fixed latency of a batch, ms")
       ->check(CLI::Range(0.001, 1e6))
       ->capture_default_str();
   command->add_option("--seed", load.seed, "Seed of the arrivals")->capture_default_str();
   command
       ->add_option("--virtual-turn-us", options->virtual_turn_us,
-                   "No clock: each turn is so much later than the last, all on one thread")
+                   "Virtual clock step, microseconds; everything on one thread")
       ->check(CLI::Range(0.0, 1e4));
   command->footer(kBenchExamples);
   command->callback([options, &exit_code] { exit_code = run_scheduler_bench(*options); });

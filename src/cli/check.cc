@@ -47,7 +47,7 @@ int check_file(const std::string& file) {
 
 void add_check(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "check", "Check a configuration and its model repository as serve would read them.");
+      "check", "Check a configuration and its model repository as serve reads them.");
   auto file = std::make_shared<std::string>();
   command->add_option("file", *file, "The configuration, fermata.yaml")->required();
   command->footer("Example:\n  fermata check zoo/fermata.yaml");

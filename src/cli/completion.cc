@@ -166,7 +166,7 @@ void add_completion(CLI::App& app, int&) {
   auto shell = std::make_shared<std::string>();
   CLI::App* command = app.add_subcommand("completion", "Print a script that completes commands.");
   command->footer(kCompletionExamples);
-  command->add_option("SHELL", *shell, "Whose language the script is in")
+  command->add_option("SHELL", *shell, "Shell of the script")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   command->callback([shell, &app] {

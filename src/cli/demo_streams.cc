@@ -258,7 +258,7 @@ void add_demo(CLI::App& app, int& exit_code) {
   CLI::App* command = demo->add_subcommand(
       "streams", "Clients of a stream service on links whose bandwidth changes. Needs root.");
   command->footer(kDemoExamples);
-  command->add_option("--clients", arguments->clients, "How many")
+  command->add_option("--clients", arguments->clients, "Number of clients")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command->add_option("--duration", arguments->duration_s, "Seconds")
@@ -271,18 +271,20 @@ void add_demo(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(1.0, 3600e3))
       ->capture_default_str();
   command->add_option("--trace", arguments->traces,
-                      "A file with Mbit/s, one a line, each for a second; clients take the files "
-                      "in turn (made ones: lte, wifi, synthetic)");
-  command->add_option("--config", arguments->config, "Of the server")->capture_default_str();
-  command->add_option("--service", arguments->service, "The stream service")->capture_default_str();
-  command->add_option("--source", arguments->source, "The clients' pictures")
+                      "A file with Mbit/s, one per line and second; clients take the files in turn "
+                      "(default: the synthetic lte, wifi and synthetic)");
+  command->add_option("--config", arguments->config, "Configuration of the server")
       ->capture_default_str();
-  command->add_option("--http-port", arguments->http_port, "gRPC and metrics take the next two")
+  command->add_option("--service", arguments->service, "The stream service")->capture_default_str();
+  command->add_option("--source", arguments->source, "The clients' frames")->capture_default_str();
+  command
+      ->add_option("--http-port", arguments->http_port,
+                   "HTTP port; gRPC and metrics take the next two")
       ->check(CLI::Range(1, 65533))
       ->capture_default_str();
   command->add_option("--log", arguments->log,
-                      "Where the server's and the clients' words go (a file in the system's folder "
-                      "for temporary files)");
+                      "File for the output of the server and the clients (a file in the system's "
+                      "folder for temporary files)");
   command->callback([arguments, &exit_code] { exit_code = run_demo_streams(*arguments); });
 }
 

@@ -239,10 +239,12 @@ void add_ensemble_options(CLI::App& command, DifficultyArguments& arguments) {
   command.add_option("--task", arguments.task, "classification: outputs are scores by class")
       ->check(CLI::IsMember({"classification", "regression"}))
       ->capture_default_str();
-  command.add_option("--aggregation", arguments.aggregation, "How outputs become one")
+  command.add_option("--aggregation", arguments.aggregation, "How outputs are combined")
       ->check(CLI::IsMember({"vote", "weighted-vote", "average", "weighted-average", "stacking"}))
       ->capture_default_str();
-  command.add_option("--weights", spec.aggregator.weights, "By model, of the weighted kinds")
+  command
+      .add_option("--weights", spec.aggregator.weights,
+                  "Weights by model, for weighted aggregations")
       ->delimiter(',');
   command.add_option("--output", arguments.outputs,
                      "[MODEL=]OUTPUT of the base models (default: their first)");
@@ -250,7 +252,7 @@ void add_ensemble_options(CLI::App& command, DifficultyArguments& arguments) {
   command.add_option("--meta-output", spec.meta_output, "Its output (default: the first)");
   command
       .add_option("--neighbors", spec.neighbors,
-                  "Recorded queries that missing outputs are filled from, for stacking")
+                  "Recorded queries that fill missing outputs, for stacking")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command
@@ -270,7 +272,7 @@ void add_fit(CLI::App& difficulty, int& exit_code) {
   auto& options = arguments->options;
   command
       ->add_option("DATA", arguments->files.data,
-                   "The history: [INPUT=]FILE.npy with a query a row, or FILE.jsonl")
+                   "The history: [INPUT=]FILE.npy with a query per row, or FILE.jsonl")
       ->required();
   command->add_option("--labels", arguments->files.labels,
                       "FILE.npy: the true class of each query, for the temperatures");
@@ -278,23 +280,23 @@ void add_fit(CLI::App& difficulty, int& exit_code) {
   add_ensemble_options(*command, *arguments);
   command
       ->add_option("--bins", options.bins,
-                   "Bins of equal count (default: one for 50 queries, at most 10)")
+                   "Bins of equal count (default: one per 50 queries, at most 10)")
       ->check(CLI::Range(1, 1000));
   command
       ->add_option("--exact-up-to", options.exact_up_to,
-                   "Models up to which every subset is tried; of more, the larger are estimated")
+                   "Models up to which every subset is tried; with more, larger ones are estimated")
       ->check(CLI::Range(2, static_cast<int>(estimate::kMostBaseModels)))
       ->capture_default_str();
   CLI::Option* tolerance =
       command
           ->add_option("--tolerance", options.tolerance,
-                       "Of regression: right is within so many standard deviations of the ensemble")
+                       "Regression: right is within so many standard deviations of the ensemble")
           ->check(CLI::NonNegativeNumber)
           ->capture_default_str();
-  command->add_option("--within", options.within, "Of regression: right is so near to the ensemble")
+  command->add_option("--within", options.within, "Regression: right is this close to the ensemble")
       ->check(CLI::NonNegativeNumber)
       ->excludes(tolerance);
-  command->add_option("--seed", options.seed, "Of the larger subsets that are tried")
+  command->add_option("--seed", options.seed, "Seed of the larger subsets that are tried")
       ->capture_default_str();
   command->callback([arguments, &exit_code] {
     if (absl::Status done = run_difficulty(*arguments); !done.ok()) {

@@ -83,17 +83,17 @@ void add_evidence(CLI::App& app, int& exit_code) {
   command->add_option("LABELS", arguments->labels, "Their classes, .npy")->required();
   command
       ->add_option("--k-max", arguments->k_max,
-                   fmt::format("Largest k to try (default: {}, or all there is)", kUsualMost))
+                   fmt::format("Largest k to try (default: {}, or all examples)", kUsualMost))
       ->check(CLI::Range(1, 1024));
   command->add_option("--folds", options.folds, "Folds of the cross-validation")
       ->check(CLI::Range(2, 1000))
       ->capture_default_str();
-  command->add_option("--criterion", arguments->criterion, "What k is best by")
+  command->add_option("--criterion", arguments->criterion, "Criterion for the best k")
       ->check(CLI::IsMember({"accuracy", "log-loss"}))
       ->capture_default_str();
   command
       ->add_option("--classes", arguments->classes,
-                   "How many there are (default: as the highest label says)")
+                   "Number of classes (default: by the highest label)")
       ->check(CLI::Range(1, static_cast<int>(Confusion::kMostClasses)));
   command->add_option("--seed", arguments->seed, "Seed of the folds")->capture_default_str();
   command->callback([arguments, &exit_code] {

@@ -116,14 +116,14 @@ absl::Status run_forecast(const ForecastArguments& arguments) {
 }  // namespace
 
 void add_forecast(CLI::App& app, int& exit_code) {
-  CLI::App* command =
-      app.add_subcommand("forecast", "Try forecasts of the load on a trace: their errors.");
+  CLI::App* command = app.add_subcommand(
+      "forecast", "Try forecasts of the load on a trace and print their errors.");
   command->footer(kForecastExamples);
   auto arguments = std::make_shared<ForecastArguments>();
-  command->add_option("TRACE", arguments->trace, "Requests in each second, one a line")->required();
+  command->add_option("TRACE", arguments->trace, "Requests in each second, one number per line")
+      ->required();
   command->add_option("--model", arguments->model, "A trained network, .onnx");
-  command->add_option("--from", arguments->from,
-                      "Second (with requests) from which on errors count");
+  command->add_option("--from", arguments->from, "Second (with requests) from which errors count");
   command->add_option("--every", arguments->every, "Seconds between two forecasts")
       ->check(CLI::Range(1, 86400))
       ->capture_default_str();

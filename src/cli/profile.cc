@@ -162,7 +162,7 @@ absl::StatusOr<Profile> measure_into(const ProfileArguments& arguments, const Mo
 // Those that the machine has processors for, each into a profile of its own.
 absl::Status measure_by_threads(ProfileArguments arguments, const ModelFolder& folder) {
   if (!arguments.labelled.data.empty() || !arguments.worker.name.empty()) {
-    return invalid("--threads names several numbers, expected one beside --data or --worker-type");
+    return invalid("--threads names several numbers, expected one with --data or --worker-type");
   }
   const auto processors = static_cast<uint32_t>(engine::own_processors().size());
   Json all = Json::object();
@@ -208,7 +208,7 @@ absl::Status run_profile(ProfileArguments arguments) {
 
 void add_profile(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand(
-      "profile", "Measure a model by batch size; the server reads what this writes beside it.");
+      "profile", "Measure a model by batch size and write profile.json, which the server reads.");
   command->footer(kProfileExamples);
   auto arguments = std::make_shared<ProfileArguments>();
   auto& worker = arguments->worker;
@@ -229,7 +229,7 @@ void add_profile(CLI::App& app, int& exit_code) {
   worker.name.clear();
   command
       ->add_option("--worker-type", worker.name,
-                   "Of unlike workers the type that this is of: writes profile.TYPE.json")
+                   "Worker type of this profile: writes profile.TYPE.json")
       ->check([](const std::string& name) {
         return engine::is_worker_type_name(name) ? "" : "letters, digits, '-' and '_' expected";
       });
@@ -242,14 +242,14 @@ void add_profile(CLI::App& app, int& exit_code) {
                       "INPUT=DIM,DIM,...: one item of an input with free dimensions");
   command->add_option(
       "--data", arguments->labelled.data,
-      "[INPUT=]FILE.npy with an example a row, or FILE.jsonl: measures accuracy too");
+      "[INPUT=]FILE.npy with an example per row, or FILE.jsonl: measures accuracy too");
   command->add_option("--labels", arguments->labelled.labels,
                       "FILE.npy: the class of each example");
   command->add_option("--output", arguments->evaluation.output,
                       "Output that names the class (default: the first)");
   command
       ->add_option("--classes", arguments->evaluation.classes,
-                   "How many there are (default: as the output and the labels say)")
+                   "Number of classes (default: by the output and the labels)")
       ->check(CLI::Range(1, static_cast<int>(Confusion::kMostClasses)));
   command->add_flag("!--no-write", arguments->keep, "Only print, write nothing");
   command->callback([arguments, &exit_code] {

@@ -175,17 +175,17 @@ void add_serve(CLI::App& app, int& exit_code) {
                       "Model repository; replaces the one of the configuration");
   command->add_option("--host", arguments->host, "Address to listen on");
   command->add_flag("--public", arguments->is_public,
-                    "Other machines may reach it: needed where --host is not of this machine only");
+                    "Let other machines connect; needed unless --host is loopback");
   command->add_flag("--admin", arguments->admin,
-                    "Administrative calls, though --host is not of this machine only");
-  command->add_option("--http-port", arguments->http, "0: a free one; here and below");
-  command->add_option("--grpc-port", arguments->grpc);
-  command->add_option("--metrics-port", arguments->metrics);
-  command->add_option("--log-level", arguments->log_level)
+                    "Answer administrative calls although --host is not loopback");
+  command->add_option("--http-port", arguments->http, "HTTP port, 0: any free one");
+  command->add_option("--grpc-port", arguments->grpc, "gRPC port, 0: any free one");
+  command->add_option("--metrics-port", arguments->metrics, "Metrics port, 0: any free one");
+  command->add_option("--log-level", arguments->log_level, "What the log says")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
   command
       ->add_option("--drain", arguments->drain_s,
-                   "Seconds that requests under way have to end when the server stops")
+                   "Seconds that requests in flight have to end when the server stops")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
   command->footer(kServeExamples);

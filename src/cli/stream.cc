@@ -107,16 +107,16 @@ class Ledger {
                     {"local", local_},
                     {"seconds", (monotonic_now() - start_).seconds()},
                     {"connections", link.connections}};
-    if (answered > 0) {
-      summary["latency_ms"] = {
-          {"p50", at(0.5)}, {"p99", at(0.99)}, {"max", latencies_.max().millis()}};
-    }
-    if (link.sent > 0) {
-      const auto share = [&](Duration d) { return d.millis() / static_cast<double>(link.sent); };
-      summary["encoding_ms"] = share(link.encoding);
-      summary["client_ms"] = share(link.other);
-    }
-    if (link.mbps) summary["bandwidth_mbps"] = *link.mbps;
+    const auto among = [](uint64_t count, double value) {
+      return count > 0 ? Json(value) : Json(nullptr);
+    };
+    summary["latency_ms"] = {{"p50", among(answered, at(0.5))},
+                             {"p99", among(answered, at(0.99))},
+                             {"max", among(answered, latencies_.max().millis())}};
+    const auto sent = static_cast<double>(link.sent);
+    summary["encoding_ms"] = among(link.sent, link.encoding.millis() / sent);
+    summary["client_ms"] = among(link.sent, link.other.millis() / sent);
+    summary["bandwidth_mbps"] = link.mbps ? Json(*link.mbps) : Json(nullptr);
     summary["round_trip_ms"] = link.round_trip.millis();
     std::cout << Json{{"summary", summary}}.dump() << std::endl;
     std::cerr << fmt::format(
@@ -262,11 +262,11 @@ void add_stream(CLI::App& app, int& exit_code) {
   auto arguments = std::make_shared<StreamArguments>();
   client::StreamOptions& options = arguments->client;
   CLI::App* command = app.add_subcommand(
-      "stream", "Send frames to a stream service as its network and the server bear them.");
+      "stream", "Send frames to a stream service as the network and the server sustain them.");
   command->footer(kStreamExamples);
   command
       ->add_option("SOURCE", arguments->source,
-                   "A folder of pictures, a picture, a video file, a camera (/dev/video0), or an "
+                   "A folder of images, an image, a video file, a camera (/dev/video0), or an "
                    "address (rtsp://...)")
       ->required();
   command->add_option("--service", options.service, "The stream service")->required();
@@ -279,22 +279,25 @@ void add_stream(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(0.001, 1000.0));
   command->add_option("--url", options.address, "HOST:PORT of the server's gRPC")
       ->capture_default_str();
-  command->add_option("--client", options.client, "The name that the service knows us by");
+  command->add_option("--client", options.client, "This client's name for the service (generated)");
   command
-      ->add_option("--min-accuracy", options.min_accuracy, "Below which an answer is worth nothing")
+      ->add_option("--min-accuracy", options.min_accuracy,
+                   "Accuracy below which an answer is worth nothing")
       ->check(CLI::Range(0.0, 1.0));
-  command->add_option("--outputs", options.outputs, "Outputs to ask for, with commas (all)")
+  command->add_option("--outputs", options.outputs, "Outputs to ask for, separated by commas (all)")
       ->delimiter(',');
-  command->add_option("--quality", options.encoder.quality, "Of a JPEG")
+  command->add_option("--quality", options.encoder.quality, "JPEG quality")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
   command->add_option("--local", arguments->local,
-                      "An ONNX model that answers while no DNN of the service can in time");
-  command->add_option("--local-size", arguments->local_side, "The side that it takes (the file's)")
+                      "An ONNX model that answers while no DNN of the service can answer on time");
+  command
+      ->add_option("--local-size", arguments->local_side,
+                   "Side of the images that it takes (the file's)")
       ->check(CLI::Range(1, 16384));
   command->add_option("--duration", arguments->duration_s, "Seconds to stream (to the end)")
       ->check(CLI::Range(0.0, 1e6));
-  command->add_flag("--loop", arguments->loop, "Begin again at the end of a folder or a file");
+  command->add_flag("--loop", arguments->loop, "Start again at the end of a folder or a file");
   command->callback([arguments, &exit_code] { exit_code = run_stream(*arguments); });
 }
 

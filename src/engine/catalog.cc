@@ -33,8 +33,10 @@ absl::StatusOr<std::shared_ptr<const Variant>> Catalog::find(std::string_view se
   for (const auto& variant : found->versions) {
     if (variant->version == version) return variant;
   }
-  return not_found("model '{}' has no version '{}' that is ready; the newest is {}", service,
-                   version, found->versions.back()->version);
+  return not_found(
+      "Request for unknown model: '{}' version '{}' is not found; the newest that is "
+      "ready is {}",
+      service, version, found->versions.back()->version);
 }
 
 }  // namespace fermata::engine

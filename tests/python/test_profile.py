@@ -132,4 +132,4 @@ def test_several_numbers_of_threads_have_a_profile_each(model):
         assert written == measured[threads] and written["threads"] == int(threads)
     assert not (model / "profile.json").exists()
     done = profile(model, "--threads", "1,2", "--data", DIGITS)
-    assert done.returncode == 2 and "expected one beside --data" in done.stderr
+    assert done.returncode == 2 and "expected one with --data" in done.stderr

@@ -120,6 +120,39 @@ TEST(JsonRequest, RefusesElementsOutOfRange) {
   }
 }
 
+TEST(JsonRequest, SaysWhereItIsNoJsonAndWhatStandsThere) {
+  const auto says = [](std::string_view data) {
+    return std::string(message(
+        decode(
+            fmt::format(R"({{"inputs":[{{"name":"x","shape":[2],"datatype":"FP32","data":{}}}]}})",
+                        data))
+            .status()));
+  };
+  for (const char* word : {"NaN", "Infinity", "-Infinity", "nan", "inf"}) {
+    EXPECT_THAT(says(fmt::format("[1.5,{}]", word)),
+                testing::AllOf(HasSubstr(fmt::format("line 1: {} has no JSON form", word)),
+                               HasSubstr("binary_data_size")));
+  }
+  EXPECT_THAT(says("[1,\n2,,3]"), testing::AllOf(HasSubstr("line 2, column 3"),
+                                                 testing::Not(HasSubstr("json.exception"))));
+  EXPECT_THAT(says("[1e999]"), HasSubstr("1e999"));
+  EXPECT_THAT(says("[1,"), HasSubstr("is not JSON"));
+  EXPECT_THAT(says(std::string(2000, '[')), HasSubstr("is not JSON"));
+}
+
+TEST(JsonRequest, SaysOfAShapeThatCannotBeWhatIsWrongWithIt) {
+  const auto says = [](std::string_view shape) {
+    return std::string(message(
+        decode(
+            fmt::format(R"({{"inputs":[{{"name":"x","shape":{},"datatype":"FP32","data":[1]}}]}})",
+                        shape))
+            .status()));
+  };
+  EXPECT_THAT(says("[-1,2]"), HasSubstr("shape [-1,2] has -1, expected dimensions from 0"));
+  EXPECT_THAT(says("[4294967296,4294967296]"), HasSubstr("more elements than 64 bits count"));
+  EXPECT_THAT(says("[0,4294967296,4294967296]"), HasSubstr("data has 1 elements"));
+}
+
 TEST(JsonRequest, SharesTheBinaryPart) {
   const std::string json =
       R"({"inputs":[{"name":"x","shape":[2],"datatype":"INT8","parameters":{"binary_data_size":2}}]})";

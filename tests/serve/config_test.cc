@@ -142,8 +142,8 @@ TEST(Config, NoServiceHasTheNameOfAnotherOnesStage) {
   const std::string a =
       "models: m\nservices:\n  a: {kind: pipeline, stages: [{name: s, variants: [x, y]}]}\n";
   EXPECT_THAT(error_of(a + "  a/s: {model: z}"),
-              AllOf(HasSubstr("a/s"), HasSubstr("requests of 'a' to its 's' go under 'a/s'")));
-  EXPECT_THAT(error_of(a + "  a/s/x: {model: z}"), HasSubstr("under another name"));
+              AllOf(HasSubstr("a/s"), HasSubstr("'a/s' counts the requests of 'a' to its 's'")));
+  EXPECT_THAT(error_of(a + "  a/s/x: {model: z}"), HasSubstr("expected another name"));
   EXPECT_THAT(error_of("models: m\nservices:\n  b/c: {}\n  b: {kind: variants, variants: [x, "
                        "{service: c, accuracy: 0.9}]}"),
               HasSubstr("requests of 'b' to its 'c'"));

@@ -102,7 +102,7 @@ absl::StatusOr<std::shared_ptr<const EnsembleService>> make_ensemble_service(
   }
   if (!ensemble->same_inputs && !fixed) {
     return invalid(
-        "service '{}': models with unlike inputs need inputs of fixed shapes, none of them "
+        "service '{}': models with different inputs need inputs of fixed shapes, none of them "
         "optional",
         options.name);
   }

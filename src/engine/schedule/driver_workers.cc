@@ -107,7 +107,7 @@ uint32_t Driver::set_workers(uint32_t count) {
   for (uint32_t i = before; i < count; ++i) {
     const absl::Status prepared = prepare(*workers_[i]);
     if (prepared.ok()) continue;
-    spdlog::error("worker {} does not come: {}", i, message(prepared));
+    spdlog::error("cannot start worker {}: {}", i, message(prepared));
     count = i;
   }
   serving_ = count;

@@ -48,8 +48,8 @@ uint32_t room_for(const ServiceOptions& options, const StreamService::Loading& l
   }
   if (room > 1) return room;
   spdlog::warn(
-      "service '{}': workers.memory_mb has room for one of its variants: another is loaded when "
-      "its first frame has come, and frames wait for that",
+      "service '{}': workers.memory_mb fits one variant: each switch loads a model when its first "
+      "frame has arrived, and frames wait for that",
       options.name);
   return 0;
 }

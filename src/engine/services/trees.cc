@@ -210,7 +210,7 @@ void Trees::settle(Time now, Actions& actions) {
     std::swap(acting_on_, tree_.decisions());  // acting on one may decide the next
     for (const Started& started : acting_on_.started) start(started, now, actions);
     for (const JobId id : acting_on_.withdrawn) {
-      withdraw(id, "nobody waits for it any more", actions);
+      withdraw(id, "cancelled: no longer needed", actions);
     }
     for (const Ended& ended : acting_on_.ended) finish(ended, now, actions);
     acting_on_.clear();

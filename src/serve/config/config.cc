@@ -35,7 +35,7 @@ ListenOptions listen_options(Reader reader) {
   options.host = host.string(options.host);
   options.is_public = fields["public"].boolean(false);
   if (!check_reach(options).ok()) {
-    host.fail("a loopback address, or public: true beside it, as other machines can reach it");
+    host.fail("a loopback address, or public: true, to let other machines connect");
   }
   if (Reader admin = fields["admin"]; admin.present()) options.admin = admin.boolean();
   if (Reader own = fields["admin_port"]; own.present()) options.admin_port = port(own, 0);
@@ -115,7 +115,7 @@ void read_least(ObjectReader& fields, engine::WorkerOptions& options) {
   count.choice({"auto"});
   options.least = static_cast<uint32_t>(fields["min"].integer(1, options.types.front().count, 1));
   if (std::isfinite(options.least_memory_mb())) {
-    count.fail("a number, where memory_mb divides the workers");
+    count.fail("a number: memory_mb excludes auto");
   }
 }
 
@@ -142,7 +142,7 @@ engine::WorkerOptions worker_options(Reader reader) {
   options.residency = static_cast<engine::Residency>(residency.choice({"placed", "on_demand"}, 0));
   if (options.residency == engine::Residency::kOnDemand &&
       !std::isfinite(options.least_memory_mb())) {
-    residency.fail("memory_mb beside it, without which every worker holds every model");
+    residency.fail("memory_mb too: without it every worker holds every model");
   }
   return options;
 }
@@ -151,11 +151,11 @@ engine::PlacementOptions placement_options(Reader reader, const engine::WorkerOp
   engine::PlacementOptions options;
   if (!reader.present()) return options;
   if (!std::isfinite(workers.least_memory_mb())) {
-    reader.fail("workers.memory_mb beside it, without which every worker holds every model");
+    reader.fail("workers.memory_mb too: without it every worker holds every model");
     return options;
   }
   if (workers.residency == engine::Residency::kOnDemand) {
-    reader.fail("workers.residency placed beside it");
+    reader.fail("workers.residency: placed with it");
     return options;
   }
   ObjectReader fields = reader.object();

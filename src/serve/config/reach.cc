@@ -18,7 +18,7 @@ bool is_loopback(const std::string& host) {
 
 absl::Status check_reach(const ListenOptions& listen) {
   if (listen.is_public || is_loopback(listen.host)) return absl::OkStatus();
-  return invalid("host {} can be reached from other machines, expected public beside it",
+  return invalid("host {} can be reached from other machines, expected public: true or --public",
                  listen.host);
 }
 

@@ -355,9 +355,8 @@ void check_names(const std::vector<std::pair<std::string, Reader>>& services,
       const std::string route = engine::stage_route(owner.name, member);
       for (const auto& [name, reader] : services) {
         if (name != route && !name.starts_with(route + "/")) continue;
-        reader.fail(
-            fmt::format("one under another name: requests of '{}' to its '{}' go under '{}'",
-                        owner.name, member, route));
+        reader.fail(fmt::format("another name: '{}' counts the requests of '{}' to its '{}'", route,
+                                owner.name, member));
       }
     }
   }

@@ -8,6 +8,7 @@
 #include "base/document.h"
 #include "base/status.h"
 #include "serve/call/reply_outputs.h"
+#include "serve/call/shapes.h"
 #include "serve/call/stream_parameters.h"
 #include "serve/grpc/grpc_contents.h"
 
@@ -75,6 +76,7 @@ class InputReader {
     }
     tensor.datatype = *type;
     tensor.shape.assign(from.shape().begin(), from.shape().end());
+    RETURN_IF_ERROR(check_shape(tensor));
     ASSIGN_OR_RETURN(tensor.data, find_data(from, tensor));
     return tensor;
   }

@@ -10,6 +10,8 @@
 #include "base/status.h"
 #include "model/json_data.h"
 #include "serve/call/memory.h"
+#include "serve/call/shapes.h"
+#include "serve/json/json_fault.h"
 #include "serve/json/json_weight.h"
 
 namespace fermata::serve {
@@ -207,6 +209,7 @@ class Decoder {
     if (tensor.name.empty()) return invalid("an input has no name");
     if (!has_shape) return invalid("input {} has no shape", tensor.name);
     if (!has_datatype) return invalid("input {} has no datatype", tensor.name);
+    RETURN_IF_ERROR(check_shape(tensor));
     if (settings) RETURN_IF_ERROR(read_settings(*settings, tensor.name, parameters));
     ASSIGN_OR_RETURN(tensor.data, find_data(tensor, parameters, data));
     const size_t copies = tensor.datatype == DataType::kBytes ? 2 : 1;  // texts grow by doubling
@@ -303,7 +306,9 @@ absl::StatusOr<InferCall> decode_json_infer(const InferBody& body, const SharedM
   element root;
   if (const auto failed = parser.parse(body.bytes.data(), length, copy).get(root);
       failed != simdjson::SUCCESS) {
-    return invalid("the request is not JSON: {}", simdjson::error_message(failed));
+    const std::string fault = json_fault(text);
+    return invalid("the request is not JSON: {}",
+                   fault.empty() ? simdjson::error_message(failed) : fault);
   }
   return Decoder(body, regions, held).decode(root);
 }

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "model/tensor.h"
+
+namespace fermata::serve {
+
+// That no dimension of an input is negative and that its elements can be counted. INVALID_ARGUMENT
+// names it, its shape and what was expected.
+absl::Status check_shape(const Tensor& input);
+
+}  // namespace fermata::serve
