@@ -248,8 +248,16 @@ TEST_F(GrpcFrontEndTest, AnswersOperations) {
   {
     grpc::ClientContext context;
     inference::TraceSettingResponse response;
-    EXPECT_EQ(stub_->TraceSetting(&context, {}, &response).error_code(),
-              grpc::StatusCode::UNIMPLEMENTED);
+    inference::TraceSettingRequest request;  // as Triton's clients send it by habit
+    (*request.mutable_settings())["trace_level"].add_value("TIMESTAMPS");
+    EXPECT_TRUE(stub_->TraceSetting(&context, request, &response).ok());
+    EXPECT_EQ(response.settings().at("trace_level").value(0), "OFF");
+  }
+  {
+    grpc::ClientContext context;
+    inference::LogSettingsResponse response;
+    EXPECT_TRUE(stub_->LogSettings(&context, {}, &response).ok());
+    EXPECT_EQ(response.settings().at("log_format").string_param(), "default");
   }
 }
 

@@ -14,6 +14,7 @@
 namespace fermata::serve {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kInfer[] = "/v2/models/echo/infer";
@@ -298,9 +299,27 @@ TEST_F(HttpFrontEndTest, SaysWhatItDoesNotServe) {
   EXPECT_EQ(client_->get("/v2/models/nobody").status, 404);
   EXPECT_EQ(client_->get("/v2/models/nobody/ready").status, 503);
   EXPECT_EQ(client_->get(kInfer).status, 405);
-  EXPECT_EQ(client_->get("/v2/logging").status, 501);
+  EXPECT_EQ(client_->post("/v2/models/echo/generate", "{}").status, 501);
   EXPECT_EQ(client_->post("/v2/cudasharedmemory/region/r/register", "{}").status, 501);
   EXPECT_THAT(client_->get("/v3").body, HasSubstr("\"error\""));
+}
+
+// Triton's clients send them by habit.
+TEST_F(HttpFrontEndTest, TakesTraceAndLogSettingsAndSaysWhatHolds) {
+  for (const char* path : {"/v2/trace/setting", "/v2/models/echo/trace/setting"}) {
+    const auto asked = client_->post(path, R"({"trace_level":["TIMESTAMPS"],"trace_rate":null})");
+    EXPECT_EQ(asked.status, 200);
+    EXPECT_EQ(Json::parse(asked.body)["trace_level"].dump(), R"(["OFF"])");
+    EXPECT_EQ(nlohmann::json::parse(client_->get(path).body), nlohmann::json::parse(asked.body));
+  }
+  EXPECT_EQ(client_->get("/v2/models/nobody/trace/setting").status, 404);
+  const auto log = client_->post("/v2/logging", R"({"log_verbose_level":1,"log_info":false})");
+  EXPECT_EQ(log.status, 200);
+  const Json body = Json::parse(log.body);
+  EXPECT_TRUE(body["log_info"].is_boolean());
+  EXPECT_EQ(body["log_format"], "default");
+  EXPECT_EQ(nlohmann::json::parse(client_->get("/v2/logging").body), nlohmann::json(body));
+  EXPECT_EQ(client_->post("/v2/logging", "[]").status, 400);
 }
 
 TEST_F(HttpFrontEndTest, ShowsWhereModelsLiveAndWhy) {

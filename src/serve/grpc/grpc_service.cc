@@ -8,6 +8,7 @@
 #include "serve/call/status_map.h"
 #include "serve/config/reach.h"
 #include "serve/grpc/grpc_message.h"
+#include "serve/operations/settings.h"
 
 namespace fermata::serve {
 namespace {
@@ -54,6 +55,18 @@ template <class Request, class Response>
 Unary ask(const GrpcHouse& house, Context context, In from, Out to,
           absl::Status (Operations::*call)(const Request&, Response&) const) {
   return finish(context, answer<Request, Response>(house, context, from, to, call));
+}
+
+// The same of a function that takes the operations.
+template <class Request, class Response>
+Unary ask_of(const GrpcHouse& house, Context context, In from, Out to,
+             absl::Status (*call)(const Operations&, const Request&, Response&)) {
+  Request request;
+  Response response;
+  absl::Status status = read(house, context, from, request);
+  if (status.ok()) status = call(house.operations, request, response);
+  if (status.ok()) status = write(response, to);
+  return finish(context, status);
 }
 
 // The same where administrative calls are answered.
@@ -186,12 +199,14 @@ Unary GrpcService::CudaSharedMemoryUnregister(Context context, In, Out to) {
   return say(context, to, inference::CudaSharedMemoryUnregisterResponse());
 }
 
-Unary GrpcService::TraceSetting(Context context, In, Out) {
-  return finish(context, unimplemented("tracing is not served"));
+Unary GrpcService::TraceSetting(Context context, In from, Out to) {
+  return ask_of<inference::TraceSettingRequest, inference::TraceSettingResponse>(
+      house_, context, from, to, trace_setting);
 }
 
-Unary GrpcService::LogSettings(Context context, In, Out) {
-  return finish(context, unimplemented("log settings are those of the configuration file"));
+Unary GrpcService::LogSettings(Context context, In from, Out to) {
+  return ask_of<inference::LogSettingsRequest, inference::LogSettingsResponse>(
+      house_, context, from, to, log_settings);
 }
 
 }  // namespace fermata::serve

@@ -1,4 +1,6 @@
+#include <map>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <utility>
 
 #include "base/status.h"
@@ -6,6 +8,7 @@
 #include "serve/json/json_text.h"
 #include "serve/json/message_json.h"
 #include "serve/json/operation_bodies.h"
+#include "serve/operations/settings.h"
 
 namespace fermata::serve {
 namespace {
@@ -73,6 +76,54 @@ void unload(HttpExchange exchange, const HttpRoute& route, Operations& operation
   if (!request.ok()) return exchange.respond(error_response(request.status()));
   request->set_model_name(route.model);
   operations.unload(*request, respond_when_done(std::move(exchange)));
+}
+
+// A map of a message has no order that holds.
+template <class Settings>
+auto by_name(const Settings& settings) {
+  return std::map<std::string, typename Settings::mapped_type>(settings.begin(), settings.end());
+}
+
+// {"trace_level": ["OFF"], "trace_rate": "1000", ...}
+HttpResponse show_trace_setting(const HttpExchange& exchange, const HttpRoute& route,
+                                const Operations& operations) {
+  auto request = read_trace_body(exchange.body());
+  if (!request.ok()) return error_response(request.status());
+  request->set_model_name(route.model);
+  inference::TraceSettingResponse response;
+  if (const auto bad = trace_setting(operations, *request, response); !bad.ok()) {
+    return error_response(bad);
+  }
+  Json body = Json::object();
+  for (const auto& [name, setting] : by_name(response.settings())) {
+    if (name == "trace_level") {
+      body[name] = Json::array({setting.value(0)});
+    } else {
+      body[name] = setting.value(0);
+    }
+  }
+  return json_response(body);
+}
+
+// {"log_info": true, "log_verbose_level": 0, "log_file": "", ...}
+HttpResponse show_log_settings(const HttpExchange& exchange, const Operations& operations) {
+  const auto request = read_log_body(exchange.body());
+  if (!request.ok()) return error_response(request.status());
+  inference::LogSettingsResponse response;
+  if (const auto bad = log_settings(operations, *request, response); !bad.ok()) {
+    return error_response(bad);
+  }
+  Json body = Json::object();
+  for (const auto& [name, setting] : by_name(response.settings())) {
+    if (setting.has_bool_param()) {
+      body[name] = setting.bool_param();
+    } else if (setting.has_uint32_param()) {
+      body[name] = setting.uint32_param();
+    } else {
+      body[name] = setting.string_param();
+    }
+  }
+  return json_response(body);
 }
 
 HttpResponse memory_status(const HttpRoute& route, const Operations& operations) {
@@ -153,6 +204,10 @@ HttpResponse answer_now(const HttpExchange& exchange, const HttpRoute& route,
       return error_response(operations.cuda_memory_register());
     case HttpCall::kCudaMemoryUnregister:
       return {};
+    case HttpCall::kTraceSetting:
+      return show_trace_setting(exchange, route, operations);
+    case HttpCall::kLogSettings:
+      return show_log_settings(exchange, operations);
     case HttpCall::kUnserved:
       return error_response(unimplemented("{} is not served", exchange.target().substr(0, 200)));
     default:

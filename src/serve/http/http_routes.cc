@@ -54,12 +54,12 @@ constexpr Pattern kPatterns[] = {
     {kGet, "v2/fermata/decisions", HttpCall::kDecisions},
     {kPost, "v2/models/M/generate", HttpCall::kUnserved},
     {kPost, "v2/models/M/generate_stream", HttpCall::kUnserved},
-    {kGet, "v2/trace/setting", HttpCall::kUnserved},
-    {kPost, "v2/trace/setting", HttpCall::kUnserved},
-    {kGet, "v2/models/M/trace/setting", HttpCall::kUnserved},
-    {kPost, "v2/models/M/trace/setting", HttpCall::kUnserved},
-    {kGet, "v2/logging", HttpCall::kUnserved},
-    {kPost, "v2/logging", HttpCall::kUnserved},
+    {kGet, "v2/trace/setting", HttpCall::kTraceSetting},
+    {kPost, "v2/trace/setting", HttpCall::kTraceSetting},
+    {kGet, "v2/models/M/trace/setting", HttpCall::kTraceSetting},
+    {kPost, "v2/models/M/trace/setting", HttpCall::kTraceSetting},
+    {kGet, "v2/logging", HttpCall::kLogSettings},
+    {kPost, "v2/logging", HttpCall::kLogSettings},
 };
 
 constexpr size_t kMostSegments = 8;

@@ -34,6 +34,8 @@ enum class HttpCall : uint8_t {
   kMetrics,
   kPlacement,
   kDecisions,
+  kTraceSetting,
+  kLogSettings,
   kUnserved,  // of the protocol, but 501
 };
 

@@ -52,6 +52,16 @@ Message repository_request(Reader root) {
   return request;
 }
 
+// Whatever is to be set; null, which takes a setting back, sets nothing.
+template <class Message>
+Message settings_request(Reader root) {
+  Message request;
+  for (const auto& [name, value] : root.map()) {
+    if (!value.is_null()) (*request.mutable_settings())[name];
+  }
+  return request;
+}
+
 SystemSharedMemoryRegisterRequest register_request(Reader root) {
   SystemSharedMemoryRegisterRequest request;
   for (const auto& [name, value] : root.map()) {
@@ -77,6 +87,14 @@ absl::StatusOr<RepositoryModelLoadRequest> read_load_body(std::string_view body)
 
 absl::StatusOr<RepositoryModelUnloadRequest> read_unload_body(std::string_view body) {
   return read_operation(body, repository_request<RepositoryModelUnloadRequest>);
+}
+
+absl::StatusOr<inference::TraceSettingRequest> read_trace_body(std::string_view body) {
+  return read_operation(body, settings_request<inference::TraceSettingRequest>);
+}
+
+absl::StatusOr<inference::LogSettingsRequest> read_log_body(std::string_view body) {
+  return read_operation(body, settings_request<inference::LogSettingsRequest>);
 }
 
 absl::StatusOr<SystemSharedMemoryRegisterRequest> read_register_body(std::string_view body) {

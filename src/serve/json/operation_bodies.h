@@ -17,5 +17,8 @@ absl::StatusOr<inference::RepositoryModelLoadRequest> read_load_body(std::string
 absl::StatusOr<inference::RepositoryModelUnloadRequest> read_unload_body(std::string_view body);
 absl::StatusOr<inference::SystemSharedMemoryRegisterRequest> read_register_body(
     std::string_view body);
+// Settings by name, without their values.
+absl::StatusOr<inference::TraceSettingRequest> read_trace_body(std::string_view body);
+absl::StatusOr<inference::LogSettingsRequest> read_log_body(std::string_view body);
 
 }  // namespace fermata::serve
