@@ -12,6 +12,7 @@
 
 #include "base/status.h"
 #include "serve/grpc/watched_reads.h"
+#include "serve/http/compressed.h"
 #include "serve/http/http_front_end.h"
 
 namespace fermata::serve {
@@ -31,9 +32,11 @@ class Families {
   void gauge(const char* name, const char* help, Labels labels, double value) {
     add(MetricType::Gauge, name, help, std::move(labels)).gauge.value = value;
   }
-  // `scale`: from the snapshot's unit to the metric's.
+  // `scale`: from the snapshot's unit to the metric's. Nothing where nothing was observed: of many
+  // services that nobody asks, histograms would be most of the text.
   void histogram(const char* name, const char* help, Labels labels,
                  const engine::HistogramSnapshot& from, double scale) {
+    if (std::all_of(from.counts.begin(), from.counts.end(), [](auto n) { return n == 0; })) return;
     auto& to = add(MetricType::Histogram, name, help, std::move(labels)).histogram;
     for (size_t i = 0; i < from.counts.size(); ++i) {
       to.sample_count += from.counts[i];
@@ -347,6 +350,7 @@ void MetricsFrontEnd::request(HttpExchange exchange) {
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   response.body = metrics_text(engine_.snapshot(), front_ends_, *held_);
+  compress_response(response, choose_encoding(exchange.header("Accept-Encoding")));
   exchange.respond(std::move(response));
 }
 

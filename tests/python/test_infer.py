@@ -2,6 +2,8 @@
 asynchronous, streaming, compressed, and through shared memory."""
 
 import contextlib
+import gzip
+import json
 import os
 import pathlib
 import queue
@@ -112,6 +114,13 @@ def test_http_compression(http, way_in, way_out):
     found = http.infer("identity-fp32", [tensor(tritonclient.http, "x", x)],
                        request_compression_algorithm=way_in, response_compression_algorithm=way_out)
     np.testing.assert_array_equal(found.as_numpy("y"), x)
+
+
+def test_long_answers_of_operations_are_compressed(server):
+    request = urllib.request.Request(f"http://{server.http}/v2/models/stats", headers={"Accept-Encoding": "gzip"})
+    with urllib.request.urlopen(request) as reply:
+        assert reply.headers["Content-Encoding"] == "gzip"
+        assert json.loads(gzip.decompress(reply.read()))["model_stats"]
 
 
 def test_grpc_compression(grpc):

@@ -103,8 +103,8 @@ HttpReceived HttpClient::post(std::string_view path, std::string_view body,
   return receive();
 }
 
-HttpReceived HttpClient::get(std::string_view path) {
-  send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n\r\n", path));
+HttpReceived HttpClient::get(std::string_view path, std::string_view headers) {
+  send(fmt::format("GET {} HTTP/1.1\r\nHost: localhost\r\n{}\r\n", path, headers));
   return receive();
 }
 

@@ -32,7 +32,7 @@ class HttpClient {
   HttpReceived receive_head();  // the next of any kind, without its body
   void close();
 
-  HttpReceived get(std::string_view path);
+  HttpReceived get(std::string_view path, std::string_view headers = {});
   // `headers`: whole lines, each with its end.
   HttpReceived post(std::string_view path, std::string_view body, std::string_view headers = {});
 

@@ -16,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr char kInfer[] = "/v2/models/echo/infer";
 constexpr char kGood[] =
@@ -320,6 +321,26 @@ TEST_F(HttpFrontEndTest, TakesTraceAndLogSettingsAndSaysWhatHolds) {
   EXPECT_EQ(body["log_format"], "default");
   EXPECT_EQ(nlohmann::json::parse(client_->get("/v2/logging").body), nlohmann::json(body));
   EXPECT_EQ(client_->post("/v2/logging", "[]").status, 400);
+}
+
+TEST_F(HttpFrontEndTest, CompressesMetrics) {
+  HttpClient metrics(server_->ports().metrics);
+  const std::string plain = metrics.get("/metrics").body;
+  const auto packed = metrics.get("/metrics", "Accept-Encoding: gzip\r\n");
+  EXPECT_EQ(packed.headers.at("content-encoding"), "gzip");
+  EXPECT_LT(packed.body.size(), plain.size() / 2);
+  const auto text = decompress(packed.body, Encoding::kGzip, 1 << 20);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, HasSubstr("fermata_worker_busy_seconds_total"));
+  const auto small = client_->get("/v2/health/live", "Accept-Encoding: gzip\r\n");
+  EXPECT_EQ(small.body, R"({"live":true})");
+}
+
+TEST_F(HttpFrontEndTest, HistogramsWithoutAnObservationAreAbsent) {
+  HttpClient metrics(server_->ports().metrics);
+  EXPECT_THAT(metrics.get("/metrics").body,
+              AllOf(HasSubstr("fermata_slack_seconds_bucket"),
+                    Not(HasSubstr("fermata_queueing_seconds_bucket"))));
 }
 
 TEST_F(HttpFrontEndTest, ShowsWhereModelsLiveAndWhy) {

@@ -9,6 +9,7 @@
 #include "serve/call/status_map.h"
 #include "serve/call/stream_parameters.h"
 #include "serve/config/reach.h"
+#include "serve/http/compressed.h"
 #include "serve/http/http_front_end.h"
 #include "serve/http/http_pages.h"
 #include "serve/http/long_work.h"
@@ -22,7 +23,6 @@ namespace fermata::serve {
 namespace {
 
 constexpr std::string_view kHeaderLength = "Inference-Header-Content-Length";
-constexpr size_t kCompressedFrom = 1024;  // below, compressing costs more than it saves
 
 absl::StatusOr<std::optional<size_t>> read_header_length(const HttpExchange& exchange) {
   const std::string_view text = exchange.header(kHeaderLength);
@@ -74,17 +74,9 @@ HttpResponse to_response(HttpReply reply, Encoding encoding) {
     response.content_type = "application/octet-stream";
     response.headers.emplace_back(kHeaderLength, std::to_string(*reply.json_length));
   }
-  if (encoding == Encoding::kIdentity || reply.size() < kCompressedFrom) {
-    response.body = std::move(reply.text);
-    response.tail = std::move(reply.tail);
-    return response;
-  }
-  std::vector<std::string_view> pieces = {reply.text};
-  for (const Payload& payload : reply.tail) {
-    pieces.emplace_back(reinterpret_cast<const char*>(payload.bytes.data()), payload.bytes.size());
-  }
-  response.body = compress(pieces, encoding);
-  response.headers.emplace_back("Content-Encoding", name(encoding));
+  response.body = std::move(reply.text);
+  response.tail = std::move(reply.tail);
+  compress_response(response, encoding);
   return response;
 }
 

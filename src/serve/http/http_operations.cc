@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "serve/http/compressed.h"
 #include "serve/http/http_front_end.h"
 #include "serve/json/json_text.h"
 #include "serve/json/message_json.h"
@@ -221,6 +222,7 @@ void answer_operation(HttpExchange exchange, const HttpRoute& route, Operations&
   if (route.call == HttpCall::kModelLoad) return load(std::move(exchange), route, operations);
   if (route.call == HttpCall::kModelUnload) return unload(std::move(exchange), route, operations);
   HttpResponse response = answer_now(exchange, route, operations);
+  compress_response(response, choose_encoding(exchange.header("Accept-Encoding")));
   exchange.respond(std::move(response));
 }
 
