@@ -2,6 +2,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <csignal>
 #include <cstdlib>
@@ -31,7 +32,8 @@ constexpr char kServeExamples[] =
     "  fermata serve --models s3://bucket/models         # keys from AWS_ACCESS_KEY_ID and so on\n"
     "Standard output has one line, when the server is ready; the log goes to standard error, one\n"
     "JSON object a line. SIGINT or SIGTERM: what is under way ends first, for as long as --drain "
-    "says;\n"
+    "says,\n"
+    "after SIGTERM when --drain-delay is over;\n"
     "a second one ends the server at once, and so does the first before it is ready.";
 
 // What may take longer than the requests: a model that is being loaded.
@@ -41,7 +43,9 @@ struct ServeArguments {
   std::string config, models;
   std::optional<std::string> host, log_level;
   std::optional<uint16_t> http, grpc, metrics;
-  bool is_public = false, admin = false;
+  std::optional<std::string> ready;
+  std::optional<double> drain_delay_s;
+  bool is_public = false, admin = false, exit_on_error = false;
   double drain_s = 10;
 };
 
@@ -64,6 +68,11 @@ absl::StatusOr<serve::Config> configure(const ServeArguments& arguments) {
   if (const absl::Status same = serve::check_ports(listen); !same.ok()) {
     return invalid("{}, expected another port for each", message(same));
   }
+  if (arguments.ready) listen.ready_any = *arguments.ready == "any";
+  config.exit_on_error = config.exit_on_error || arguments.exit_on_error;
+  if (arguments.drain_delay_s) {
+    config.drain_delay = Duration::from_seconds(*arguments.drain_delay_s);
+  }
   config.log_level = arguments.log_level.value_or(config.log_level);
   return config;
 }
@@ -85,10 +94,11 @@ class StopSignals {
     const std::scoped_lock lock(mutex_);
     serving_ = true;
   }
-  void wait() {
+  // Until a signal asks the server to stop: which.
+  int wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return signal_ != 0; });
-    spdlog::info("stopping on signal {}; what is under way ends first", signal_);
+    return signal_;
   }
   // From now on another signal ends the process whatever it waits for, and so does time: a model
   // that runs without end, or a log that nobody reads.
@@ -126,6 +136,17 @@ void announce(const serve::ListenOptions& listen, const serve::Ports& ports) {
                ports.http);
 }
 
+// Else says in the log what is not served.
+bool serves_all(const engine::Engine& engine) {
+  const std::vector<engine::ModelStatus> unserved = engine.unserved();
+  for (const engine::ModelStatus& row : unserved) {
+    spdlog::error("exit_on_error: '{}' is not served: {}", row.name, row.reason);
+  }
+  const bool none = !engine::serves_any(*engine.catalog());
+  if (none) spdlog::error("exit_on_error: no model is served");
+  return unserved.empty() && !none;
+}
+
 int no_port(const absl::Status& why) {
   spdlog::error("{}; choose another, or 0 for a free port", message(why));
   return kFailed;
@@ -150,12 +171,20 @@ int serve_until_stopped(const ServeArguments& arguments) {
     spdlog::error("{}", message(engine.status()));
     return kBadInput;
   }
+  if (config->exit_on_error && !serves_all(**engine)) return kBadInput;
   auto server = serve::Server::start(config->listen, *std::move(engine));
   if (!server.ok()) return no_port(server.status());
   signals.begin_to_serve();
   announce(config->listen, (*server)->ports());
-  signals.wait();
-  signals.end_by_force_after(arguments.drain_s + kGraceS);
+  const int signal = signals.wait();
+  const double delay_s = signal == SIGTERM ? config->drain_delay.seconds() : 0;
+  signals.end_by_force_after(delay_s + arguments.drain_s + kGraceS);
+  if (delay_s > 0) {
+    (*server)->leave();
+    spdlog::info("not ready since signal {}; stops in {} s and serves until then", signal, delay_s);
+    std::this_thread::sleep_for(std::chrono::duration<double>(delay_s));
+  }
+  spdlog::info("stopping on signal {}; what is under way ends first", signal);
   (*server)->stop(Duration::from_seconds(arguments.drain_s));
   spdlog::info("stopped");
   if (engine::abandoned_runs() > 0) {
@@ -183,6 +212,18 @@ void add_serve(CLI::App& app, int& exit_code) {
   command->add_option("--metrics-port", arguments->metrics, "Metrics port, 0: any free one");
   command->add_option("--log-level", arguments->log_level, "What the log says")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
+  command
+      ->add_option("--ready", arguments->ready,
+                   "Which models must be served for the server to be ready: all, or any")
+      ->check(CLI::IsMember({"all", "any"}));
+  command->add_flag("--exit-on-error", arguments->exit_on_error,
+                    "Exit with code 2 if a model or a service cannot be served");
+  command
+      ->add_option(
+          "--drain-delay", arguments->drain_delay_s,
+          "Seconds after SIGTERM in which the server is not ready but serves as before, so that "
+          "load balancers stop sending")
+      ->check(CLI::Range(0.0, 3600.0));
   command
       ->add_option("--drain", arguments->drain_s,
                    "Seconds that requests in flight have to end when the server stops")

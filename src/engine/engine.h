@@ -50,6 +50,12 @@ class Engine {
   // loaded; INVALID_ARGUMENT where it is the name of a service, which is served as long as its
   // models are.
   virtual absl::Status unload(std::string_view model) = 0;
+  // What is configured and not served, each with why: the services, and the models that the
+  // repository had at the start or that were loaded since. What was unloaded is not asked for any
+  // more, nor what needs it. Cheap, never blocks for long.
+  virtual std::vector<ModelStatus> unserved() const { return {}; }
+  // Why a version that is served cannot run, on some worker at least; empty: it can. Cheap.
+  virtual std::string why_failing(const Variant&) const { return {}; }
 
   // Where models live, planned anew from the rates since the last call; what a timer calls
   // every epoch where memory is short. Blocks for as long as models load. Nothing where
@@ -87,7 +93,8 @@ class Engine {
 bool serves_any(const Catalog& catalog);  // O(services)
 
 // Loads the whole repository. A model that fails, or has no version yet, is UNAVAILABLE in the
-// index and in the log, the others are served; fails where the options themselves are wrong.
+// index and in the log, and among the unserved(); the others are served. Fails where the options
+// themselves are wrong.
 absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options);
 
 // What make_engine() would say of these options, and what would be served.

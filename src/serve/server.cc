@@ -68,7 +68,7 @@ struct Server::Parts {
   std::unique_ptr<engine::Engine> engine;
   const std::shared_ptr<ByteBudget> budget;
   SharedMemory regions;
-  Operations operations{*engine, regions};
+  Operations operations;
   HttpFrontEnd http_front_end;
   std::unique_ptr<HttpServer> http;
   HttpFrontEnd admin_front_end;
@@ -83,6 +83,7 @@ struct Server::Parts {
         budget(std::make_shared<ByteBudget>(listen.memory_mb * kMiB, nullptr,
                                             listen.memory_mb * kMiB / kPartForSmall)),
         regions(shared_memory_options_of(listen), budget),
+        operations(*engine, regions, listen.ready_any),
         http_front_end(*engine, operations, regions, listen.max_request_mb * kMiB,
                        serves_admin(listen), {listen.origins, is_loopback(listen.host)}),
         admin_front_end(*engine, operations, regions, listen.max_request_mb * kMiB, true,
@@ -122,13 +123,10 @@ struct Server::Parts {
   void drain(Duration patience) {
     const auto give_up =
         std::chrono::steady_clock::now() + std::chrono::nanoseconds(patience.nanos());
-    operations.stop_being_ready();
+    operations.stop();
     if (http != nullptr) http->drain();
     if (admin != nullptr) admin->drain();
-    if (grpc != nullptr) {
-      grpc->set_serving(false);
-      grpc->stop(patience);
-    }
+    if (grpc != nullptr) grpc->stop(patience);
     const auto open = [](const auto& server) { return server ? server->connections() : 0; };
     while (open(http) + open(admin) > 0 && std::chrono::steady_clock::now() < give_up) {
       std::this_thread::sleep_for(kDrainPoll);
@@ -177,6 +175,7 @@ Ports Server::ports() const {
 }
 
 engine::Engine& Server::engine() { return *parts_->engine; }
+void Server::leave() { parts_->operations.leave(); }
 
 void Server::stop(Duration patience) {
   parts_->stopped = true;

@@ -33,6 +33,8 @@ class Server {
   Ports ports() const;  // those that are bound
   engine::Engine& engine();
 
+  // Is not ready from now on, so that whoever looks at that sends no more, and answers as before.
+  void leave();
   // Stops being ready and accepting, waits up to `patience` for requests under way over both
   // protocols, cancels the rest, ends. Blocks; once. A model that is being loaded, or that runs
   // without end, is waited for.

@@ -161,7 +161,7 @@ def test_reflection_tells_a_client_all_that_it_needs(plain):
     with grpc.insecure_channel(plain.grpc) as channel:
         database = ProtoReflectionDescriptorDatabase(channel)
         assert set(database.get_services()) == {
-            "inference.GRPCInferenceService", "grpc.reflection.v1alpha.ServerReflection"}
+            "inference.GRPCInferenceService", "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
         pool = DescriptorPool(database)
         call = pool.FindServiceByName("inference.GRPCInferenceService").FindMethodByName("ModelReady")
         request, reply = map(message_factory.GetMessageClass, (call.input_type, call.output_type))

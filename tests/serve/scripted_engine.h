@@ -78,6 +78,8 @@ class ScriptedEngine : public engine::Engine {
     return model == "echo" ? absl::OkStatus() : not_found("no model {}", model);
   }
   absl::Status unload(std::string_view model) override { return load(model, {}); }
+  std::vector<engine::ModelStatus> unserved() const override { return missing; }
+  std::string why_failing(const engine::Variant&) const override { return failing; }
   void end_epoch() override {}
   std::vector<policy::Problem> last_problems() const override { return {}; }
   std::vector<engine::PlacementDecision> placement_decisions() const override {
@@ -131,6 +133,11 @@ class ScriptedEngine : public engine::Engine {
     const std::scoped_lock lock(mutex_);
     return last_;
   }
+
+  // Not beside other threads.
+  void serve_nothing() { catalog_ = std::make_shared<engine::Catalog>(); }
+  std::vector<engine::ModelStatus> missing;
+  std::string failing;
 
   bool hold = false;  // set before requests are sent
   absl::Status fail;

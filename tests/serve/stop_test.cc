@@ -100,6 +100,44 @@ TEST_F(StopTest, TurnsAwayLoadsThatHaveNotBegun) {
   stop.join();
 }
 
+TEST_F(StopTest, IsNotReadyBeforeItStopsAndAnswersAsBefore) {
+  HttpClient client(server_->ports().http);
+  EXPECT_EQ(client.get("/v2/health/ready").body, R"({"ready":true})");
+  server_->leave();
+  auto reply = client.get("/v2/health/ready");
+  EXPECT_EQ(reply.status, 503);
+  EXPECT_EQ(reply.body, R"({"ready":false,"reason":"the server stops"})");
+  EXPECT_EQ(client.get("/v2/models/echo/ready").status, 503);
+  EXPECT_EQ(client.get("/v2/health/live").status, 200);
+  EXPECT_EQ(client.post(kInferPath, kRequest).status, 200);
+  engine_->open();
+  EXPECT_EQ(client.post("/v2/repository/models/echo/load", "").status, 200);
+  EXPECT_EQ(HttpClient(server_->ports().http).post(kInferPath, kRequest).status, 200);
+}
+
+TEST(OperationsTest, IsReadyWhenAllIsServedOrAnyWhereThatIsAskedFor) {
+  ScriptedEngine engine;
+  SharedMemory regions;
+  const Operations strict(engine, regions), any(engine, regions, true);
+  EXPECT_TRUE(strict.ready().ready);
+  EXPECT_EQ(strict.ready().reason, "");
+  engine.missing = {{"late", "", engine::ModelState::kUnavailable, "no version"}};
+  EXPECT_FALSE(strict.ready().ready);
+  EXPECT_EQ(strict.ready().reason, "'late' is not served: no version");
+  EXPECT_TRUE(any.ready().ready);
+  EXPECT_EQ(any.ready().reason, strict.ready().reason);
+  EXPECT_TRUE(strict.ready("echo", "").ready);
+  EXPECT_FALSE(strict.ready("echo", "2").ready);
+  engine.failing = "a run never ended";
+  EXPECT_FALSE(strict.ready("echo", "").ready);
+  EXPECT_EQ(strict.ready("echo", "").reason, "a run never ended");
+  for (int i = 0; i < 20; ++i) engine.missing.push_back(engine.missing.front());
+  EXPECT_THAT(strict.ready().reason, testing::EndsWith("; and 16 more"));
+  engine.serve_nothing();
+  EXPECT_FALSE(any.ready().ready);
+  EXPECT_EQ(any.ready().reason, "no model is served");
+}
+
 TEST(OperationsTest, BoundsLoadsAndTheirConfigurations) {
   SlowToLoad engine;
   SharedMemory regions;

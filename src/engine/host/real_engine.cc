@@ -53,6 +53,10 @@ RealEngine::~RealEngine() {
 
 absl::Status RealEngine::start(const std::vector<std::string>& models) {
   const std::lock_guard lock(changing_);
+  {
+    const std::lock_guard registered(mutex_);
+    for (const std::string& model : models) wanted_[model] = true;
+  }
   std::map<std::string, Variants> opened;
   spdlog::info("loading {} models", models.size());
   for (size_t i = 0; i < models.size(); ++i) {
@@ -292,6 +296,7 @@ absl::Status RealEngine::load(std::string_view model, std::optional<std::string>
   RETURN_IF_ERROR(settle_in(name, *variants));
   const std::lock_guard registered(mutex_);
   if (config) overrides_[name] = *std::move(config);
+  wanted_[name] = true;
   return absl::OkStatus();
 }
 
@@ -314,6 +319,10 @@ absl::Status RealEngine::unload(std::string_view model) {
   RETURN_IF_ERROR(check_is_model(name));
   const std::lock_guard one_at_a_time(opening_[std::hash<std::string>()(name) % opening_.size()]);
   const std::lock_guard lock(changing_);
+  {
+    const std::lock_guard registered(mutex_);
+    if (const auto known = wanted_.find(name); known != wanted_.end()) known->second = false;
+  }
   const auto it = registry_.loaded().find(name);
   const bool waited_for_room = homeless_.erase(name) > 0;
   const bool loaded = it != registry_.loaded().end() && !it->second.variants.empty();

@@ -46,6 +46,8 @@ class RealEngine : public Engine {
   JobId submit(InferRequest request, Reply reply) override;
   const EngineOptions& options() const { return options_; }
   std::vector<ModelStatus> index() const override;
+  std::vector<ModelStatus> unserved() const override;
+  std::string why_failing(const Variant& variant) const override;
   absl::Status load(std::string_view model, std::optional<std::string> config) override;
   absl::Status unload(std::string_view model) override;
   void end_epoch() override;
@@ -151,6 +153,7 @@ class RealEngine : public Engine {
   Registry registry_;
   std::map<std::string, std::string> overrides_;  // by model: the configuration it was loaded with
   std::map<std::string, ModelStatus> troubled_;   // by model: loading, or why it failed
+  std::map<std::string, bool> wanted_;            // by model; false: it was unloaded
   Published<Routes> routes_;
   std::vector<ServiceOptions> stream_options_;             // under changing_
   size_t stream_faces_ = 0;                                // of those that have started

@@ -1,6 +1,8 @@
 // What the engine says of itself.
 #include <algorithm>
 
+#include "engine/execute/run_watch.h"
+#include "engine/host/dependents.h"
 #include "engine/host/real_engine.h"
 #include "model/repository.h"
 
@@ -15,8 +17,13 @@ std::vector<ModelStatus> RealEngine::index() const {
   std::vector<ModelStatus> rows;
   std::map<std::string, bool> listed;
   for (const auto& service : routes_.read()->catalog->services) {
+    const auto trouble = troubled.find(service->model);
+    const bool failed =
+        trouble != troubled.end() && trouble->second.state == ModelState::kUnavailable;
+    const std::string reason =
+        failed ? "served as before, since the last load failed: " + trouble->second.reason : "";
     for (const auto& variant : service->versions) {
-      rows.push_back({service->name, variant->version, ModelState::kReady, ""});
+      rows.push_back({service->name, variant->version, ModelState::kReady, reason});
       listed[service->name] = true;
     }
     if (service->trouble.empty()) continue;
@@ -35,6 +42,37 @@ std::vector<ModelStatus> RealEngine::index() const {
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto& a, const auto& b) { return a.name < b.name; });
   return rows;
+}
+
+std::vector<ModelStatus> RealEngine::unserved() const {
+  const auto catalog = routes_.read()->catalog;
+  std::vector<ModelStatus> rows;
+  std::set<std::string> unwanted;  // and what needs it
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [model, wanted] : wanted_) {
+      const auto loaded = registry_.loaded().find(model);
+      if (!wanted) {
+        unwanted.insert(model);
+      } else if (loaded == registry_.loaded().end() || loaded->second.variants.empty()) {
+        const auto why = troubled_.find(model);
+        rows.push_back(why == troubled_.end()
+                           ? ModelStatus{model, "", ModelState::kUnavailable, "not loaded"}
+                           : why->second);
+      }
+    }
+  }
+  add_dependents(unwanted, options_.services, stream_options_);
+  for (const auto& service : catalog->services) {
+    if (service->trouble.empty() || unwanted.contains(service->name)) continue;
+    rows.push_back({service->name, "", ModelState::kUnavailable, service->trouble});
+  }
+  return rows;
+}
+
+std::string RealEngine::why_failing(const Variant& variant) const {
+  if (!is_given_up(variant)) return {};
+  return "runs of it were given up and go on, so that a worker runs it no more: load it again";
 }
 
 EngineSnapshot RealEngine::snapshot() const {

@@ -198,6 +198,9 @@ Config config(Reader root, operators::Resolve resolve) {
   engine.repository = fields["models"].string();
   config.models_mirror = fields["models_mirror"].string("");
   config.listen = listen_options(fields["listen"]);
+  config.listen.ready_any = fields["ready"].choice({"all", "any"}, 0) == 1;
+  config.exit_on_error = fields["exit_on_error"].boolean(false);
+  config.drain_delay = Duration::from_seconds(fields["drain_delay_s"].between(0, 3600, 0));
   config.listen.shared_memory =
       shared_memory_options(fields["shared_memory"], config.listen.shared_memory);
   engine.policy = policy(fields["scheduler"], engine.policy);

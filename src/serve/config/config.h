@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/time.h"
 #include "engine/options.h"
 #include "serve/call/shared_memory.h"
 
@@ -26,6 +27,7 @@ struct ListenOptions {
   // That clients may hold at a time, a connection at most a quarter of it: messages that are being
   // read, decompressed or worked on, replies that are not taken yet.
   uint32_t memory_mb = 1024;
+  bool ready_any = false;  // ready as soon as any model is served; else all that is configured
   // Without a prefix: everything, where `host` is this machine, else nothing.
   SharedMemoryOptions shared_memory{.prefix = std::nullopt};
 };
@@ -34,6 +36,8 @@ struct ListenOptions {
 struct Config {
   ListenOptions listen;
   engine::EngineOptions engine;
+  bool exit_on_error = false;      // at the start, where something that is configured is not served
+  Duration drain_delay;            // after SIGTERM: not ready, and answers as before
   std::string models_mirror;       // folder for models from a store; empty: store::default_mirror()
   std::string log_level = "info";  // a name that spdlog knows
 };

@@ -2,7 +2,6 @@
 
 #include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
-#include <grpcpp/health_check_service_interface.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
@@ -12,8 +11,10 @@
 
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
+#include "engine/threads/periodic.h"
 #include "serve/grpc/grpc_listener.h"
 #include "serve/grpc/grpc_service.h"
+#include "serve/grpc/health.h"
 #include "serve/grpc/reflection.h"
 
 namespace fermata::serve {
@@ -23,6 +24,7 @@ constexpr int kHandshakeLimitMs = 10'000;  // from a connection to the client's 
 constexpr int kCallsOfAConnection = 1024;  // at a time; a client waits with the next
 constexpr int kMetadataBytes = 16 * 1024;
 constexpr std::chrono::milliseconds kLookAgain(20);
+constexpr Duration kTellAgain = Duration::millis(100);  // those who watch the server's health
 constexpr int kProbeAfterMs = 120'000, kProbeLimitMs = 20'000;  // of a client that is silent
 
 void bound(grpc::ServerBuilder& builder, const GrpcOptions& options) {
@@ -52,8 +54,10 @@ struct GrpcServerImpl {
   const Duration arrival_grace;
   GrpcService service{house};
   ReflectionService reflection{house};
+  HealthService health{house};
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<engine::Periodic> teller;  // of `health`
 };
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions& options,
@@ -81,7 +85,6 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
                                                                  options.arrival_grace});
   // Debian builds Abseil with its search for deadlocks, which every lock inside gRPC pays for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
-  grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
   impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
@@ -89,14 +92,15 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
   bound(builder, options);
   builder.RegisterService(&impl->service);
   builder.RegisterService(&impl->reflection);
+  builder.RegisterService(&impl->health);
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr) {
     return error(absl::StatusCode::kUnavailable, "cannot start gRPC; its log says why");
   }
   impl->listener->start(*impl->acceptor);
-  auto result = std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
-  result->set_serving(true);
-  return result;
+  impl->teller =
+      std::make_unique<engine::Periodic>(kTellAgain, [&health = impl->health] { health.look(); });
+  return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
 }
 
 GrpcServer::GrpcServer(std::unique_ptr<GrpcServerImpl> impl) : impl_(std::move(impl)) {}
@@ -106,14 +110,6 @@ uint16_t GrpcServer::port() const { return impl_->listener->port(); }
 const FrontEndCounters& GrpcServer::counters() const { return impl_->house.counters; }
 size_t GrpcServer::connections() const { return impl_->listener->connections(); }
 
-void GrpcServer::set_serving(bool serving) {
-  auto* health = impl_->server->GetHealthCheckService();
-  health->SetServingStatus(serving);
-  health->SetServingStatus("inference.GRPCInferenceService", serving);
-}
-
-// gRPC waits for every call whose head has come, and tells us of one when its message has: where
-// none that we know of is left, it is told to close the others' connections.
 void GrpcServer::stop(Duration patience) {
   boost::asio::post(impl_->io, [&listener = *impl_->listener] { listener.close(); });
   impl_->house.streams.drain();

@@ -53,10 +53,6 @@ class GrpcServer {
   uint16_t port() const;
   const FrontEndCounters& counters() const;
   size_t connections() const;  // that are open
-  // What health checks say.
-  void set_serving(bool serving);
-  // No new calls; returns when all have ended, cancelling those that take longer
-  // than `patience`. Once.
   void stop(Duration patience);
 
  private:

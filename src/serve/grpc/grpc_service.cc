@@ -123,7 +123,7 @@ Unary GrpcService::ServerLive(Context context, In, Out to) {
 
 Unary GrpcService::ServerReady(Context context, In, Out to) {
   inference::ServerReadyResponse response;
-  response.set_ready(house_.operations.ready());
+  response.set_ready(house_.operations.ready().ready);
   return say(context, to, response);
 }
 

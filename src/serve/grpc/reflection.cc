@@ -14,6 +14,8 @@
 #include "serve/call/status_map.h"
 #include "serve/grpc/grpc_listener.h"
 #include "serve/grpc/grpc_message.h"
+#include "serve/grpc/health.h"
+#include "serve/grpc/open_streams.h"
 
 namespace fermata::serve {
 namespace {
@@ -77,7 +79,8 @@ ServerReflectionResponse answer_of(const ServerReflectionRequest& question) {
   }
   switch (question.message_request_case()) {
     case ServerReflectionRequest::kListServices:
-      for (const char* service : {Protocol::service_full_name(), Reflection::service_full_name()}) {
+      for (const char* service : {Protocol::service_full_name(), Health::service_full_name(),
+                                  Reflection::service_full_name()}) {
         response.mutable_list_services_response()->add_service()->set_name(service);
       }
       break;

@@ -7,8 +7,7 @@ namespace fermata::serve {
 
 using Reflection = grpc::reflection::v1alpha::ServerReflection;
 
-// Says which services of ours there are and how their messages look; grpc.health.v1.Health is
-// gRPC's own, whose description is not here. Messages come as bytes, so that long
+// Says which services there are and how their messages look. Messages come as bytes, so that long
 // ones, which no question needs, are rejected before they are parsed.
 class ReflectionService final
     : public Reflection::WithRawCallbackMethod_ServerReflectionInfo<Reflection::Service> {

@@ -45,12 +45,11 @@ HttpResponse ask(const Operations& operations, const Request& request, const cha
   return json_response(field == nullptr ? body : body[field]);
 }
 
-HttpResponse model_ready(const HttpRoute& route, const Operations& operations) {
-  inference::ModelReadyResponse response;
-  const auto status = operations.model_ready(named<inference::ModelReadyRequest>(route), response);
-  if (!status.ok()) return error_response(status);
-  return json_response({{"name", route.model}, {"ready", response.ready()}},
-                       response.ready() ? 200 : 503);
+// `body` says whose it is.
+HttpResponse readiness_response(const Readiness& readiness, Json body = Json::object()) {
+  body["ready"] = readiness.ready;
+  if (!readiness.reason.empty()) body["reason"] = readiness.reason;
+  return json_response(body, readiness.ready ? 200 : 503);
 }
 
 HttpResponse repository_index(const HttpExchange& exchange, const Operations& operations) {
@@ -173,12 +172,13 @@ HttpResponse answer_now(const HttpExchange& exchange, const HttpRoute& route,
     case HttpCall::kServerLive:
       return json_response({{"live", true}});
     case HttpCall::kServerReady:
-      return json_response({{"ready", operations.ready()}}, operations.ready() ? 200 : 503);
+      return readiness_response(operations.ready());
     case HttpCall::kServerMetadata:
       return ask(operations, inference::ServerMetadataRequest(), nullptr,
                  &Operations::server_metadata);
     case HttpCall::kModelReady:
-      return model_ready(route, operations);
+      return readiness_response(operations.ready(route.model, route.version),
+                                {{"name", route.model}});
     case HttpCall::kModelMetadata:
       return ask(operations, named<ModelMetadataRequest>(route), nullptr,
                  &Operations::model_metadata);

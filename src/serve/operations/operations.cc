@@ -1,5 +1,6 @@
 #include "serve/operations/operations.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -45,20 +46,57 @@ absl::StatusOr<std::optional<std::string>> config_of(
   return config;
 }
 
+constexpr size_t kListed = 5;  // with their reasons; probes keep what they are told
+
+std::string list(const std::vector<engine::ModelStatus>& unserved) {
+  std::string text;
+  for (size_t i = 0; i < std::min(kListed, unserved.size()); ++i) {
+    text += fmt::format("{}'{}' is not served: {}", text.empty() ? "" : "; ", unserved[i].name,
+                        unserved[i].reason);
+  }
+  if (unserved.size() > kListed) text += fmt::format("; and {} more", unserved.size() - kListed);
+  return text;
+}
+
 }  // namespace
 
-Operations::Operations(engine::Engine& engine, SharedMemory& regions)
-    : engine_(engine), regions_(regions) {}
+Operations::Operations(engine::Engine& engine, SharedMemory& regions, bool ready_any)
+    : engine_(engine), regions_(regions), ready_any_(ready_any) {}
 
-bool Operations::ready() const {
-  return !stopping_.load(std::memory_order_relaxed) && !engine_.overdue();
+void Operations::stop() {
+  leave();
+  stopping_.store(true, std::memory_order_relaxed);
 }
-void Operations::stop_being_ready() { stopping_.store(true, std::memory_order_relaxed); }
+
+std::string Operations::why_not_here() const {
+  if (leaving_.load(std::memory_order_relaxed)) return "the server stops";
+  return engine_.overdue() ? "a run is beyond its limit and has not ended" : "";
+}
+
+Readiness Operations::ready() const {
+  if (std::string why = why_not_here(); !why.empty()) return {false, std::move(why)};
+  if (!engine::serves_any(*engine_.catalog())) return {false, "no model is served"};
+  const std::vector<engine::ModelStatus> unserved = engine_.unserved();
+  return {ready_any_ || unserved.empty(), list(unserved)};
+}
+
+Readiness Operations::ready(std::string_view model, std::string_view version) const {
+  if (std::string why = why_not_here(); !why.empty()) return {false, std::move(why)};
+  const auto found = engine_.catalog()->find(model, version);
+  if (found.ok()) {
+    if (std::string why = engine_.why_failing(**found); !why.empty())
+      return {false, std::move(why)};
+  }
+  std::string reason = found.ok() ? "" : std::string(message(found.status()));
+  for (const engine::ModelStatus& row : engine_.index()) {
+    if (row.name == model && !row.reason.empty()) reason = row.reason;
+  }
+  return {found.ok(), std::move(reason)};
+}
 
 absl::Status Operations::model_ready(const inference::ModelReadyRequest& request,
                                      inference::ModelReadyResponse& response) const {
-  const auto found = engine_.catalog()->find(request.name(), request.version());
-  response.set_ready(ready() && found.ok());
+  response.set_ready(ready(request.name(), request.version()).ready);
   return absl::OkStatus();
 }
 
@@ -137,8 +175,9 @@ void Operations::post(Done done, absl::AnyInvocable<absl::Status()> work) {
                       "{} loads and unloads are under way already; try again later", kMostLoads));
   }
   background_.post([this, done = std::move(done), work = std::move(work)]() mutable {
-    const absl::Status status =
-        ready() ? work() : error(absl::StatusCode::kUnavailable, "the server stops");
+    const absl::Status status = stopping_.load(std::memory_order_relaxed)
+                                    ? error(absl::StatusCode::kUnavailable, "the server stops")
+                                    : work();
     loads_.fetch_sub(1);
     done(status);
   });

@@ -12,6 +12,12 @@
 
 namespace fermata::serve {
 
+// Whether requests should come, as docs/protocol.md has it.
+struct Readiness {
+  bool ready = false;
+  std::string reason;  // why not; of what is ready: what is wrong all the same, else empty
+};
+
 // Every call of the protocol but infer, in its gRPC messages; the HTTP front end
 // prints the same messages as JSON. Thread-safe. Nothing blocks for long but
 // what takes `done`, which is called from another thread.
@@ -23,13 +29,19 @@ class Operations {
   static constexpr size_t kLongestRequest = size_t{4} << 20;  // of these calls, as sent
   static constexpr size_t kLongestConfig = size_t{1} << 20;   // of a model, in a load
 
-  // Both outlive it.
-  Operations(engine::Engine& engine, SharedMemory& regions);
+  // Both outlive it. `ready_any`: ready as soon as any model is served, instead of all.
+  Operations(engine::Engine& engine, SharedMemory& regions, bool ready_any = false);
 
-  bool ready() const;  // the server is not stopping, and no run is beyond its limit
-  void stop_being_ready();
-  // Waits for the load or unload under way; those behind it have been UNAVAILABLE since
-  // stop_being_ready().
+  // Of the server: something is served, all that is configured (or `ready_any`), it is not leaving,
+  // and no run is beyond its limit.
+  Readiness ready() const;
+  // Of a version, or where that is empty the newest.
+  Readiness ready(std::string_view model, std::string_view version) const;
+  // Is not ready from now on, and answers as before.
+  void leave() { leaving_.store(true, std::memory_order_relaxed); }
+  // The same; loads and unloads that have not begun are UNAVAILABLE from now on.
+  void stop();
+  // Waits for the load or unload under way.
   void finish() { background_.finish(); }
 
   absl::Status model_ready(const inference::ModelReadyRequest& request,
@@ -64,11 +76,13 @@ class Operations {
   absl::Status cuda_memory_register() const;
 
  private:
+  std::string why_not_here() const;  // whatever the models; empty: nothing
   void post(Done done, absl::AnyInvocable<absl::Status()> work);
 
   engine::Engine& engine_;
   SharedMemory& regions_;
-  std::atomic<bool> stopping_ = false;
+  const bool ready_any_;
+  std::atomic<bool> leaving_ = false, stopping_ = false;
   std::atomic<size_t> loads_ = 0;
   Background background_{kLoadsAtOnce};
 };
