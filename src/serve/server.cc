@@ -50,7 +50,6 @@ GrpcOptions grpc_options(const ListenOptions& listen, size_t max_connections,
   options.budget = budget;
   options.admin = serves_admin(listen);
   options.connection_bytes = listen.memory_mb * kMiB / 4;
-  options.arrival_grace = kArrivalGrace;
   return options;
 }
 

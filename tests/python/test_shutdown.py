@@ -3,13 +3,15 @@
 import http.client
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 
 import pytest
 
-from conftest import FERMATA, START_LIMIT_S, Server
+from closed_loops import ClosedLoops
+from conftest import FERMATA, ROOT, START_LIMIT_S, Server
 
 HOUR_MS = 3_600_000
 EMULATED = """
@@ -122,3 +124,31 @@ def test_a_log_that_nobody_reads_holds_nothing(tmp_path, models):
         assert client.getresponse().status == 200
     assert server.stop() == 0
     os.close(server.process.unread)
+
+
+IDENTITY = """
+models: {models}
+listen: {{http: 0, grpc: 0, metrics: 0}}
+workers: {{count: 1}}
+"""
+
+
+@pytest.mark.parametrize("delay_s", ["0", "0.2"])
+def test_clients_in_closed_loops_see_no_call_fail_but_as_unavailable(tmp_path, delay_s):
+    models = tmp_path / "models"
+    shutil.copytree(ROOT / "tests" / "data" / "repository" / "identity-fp32", models / "identity-fp32")
+
+    class Restarted(Server):
+        @staticmethod
+        def start(command, **how):
+            return subprocess.Popen(command + ["--drain-delay", delay_s], **how)
+
+    for _ in range(3):
+        server = Restarted(tmp_path, models, IDENTITY)
+        clients = ClosedLoops(server.grpc, server.http, "identity-fp32", 6)
+        clients.wait_for(300)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(START_LIMIT_S) == 0
+        ends = clients.stop()
+        assert set(ends) <= {"grpc OK", "grpc UNAVAILABLE", "http 200", "http 503"}, ends
+        assert ends["grpc OK"] > 0 and ends["http 200"] > 0

@@ -325,7 +325,7 @@ TEST_F(GrpcFrontEndTest, StopsWithoutPatienceByCancelling) {
   engine_->wait_held(1);
   server_->stop(Duration());
   call.join();
-  EXPECT_FALSE(status.ok());
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::UNAVAILABLE) << status.error_message();
 }
 
 TEST_F(GrpcFrontEndTest, AStreamWithoutRequestsDoesNotHoldAStop) {
@@ -384,9 +384,34 @@ TEST_F(GrpcFrontEndTest, ACallWhoseMessageNeverComesDoesNotHoldAStop) {
   stop.join();
   EXPECT_TRUE(next());
   EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE) << end.error_message();
-  watch_context.TryCancel();
+  watch->Read(&health, nullptr);
+  EXPECT_TRUE(next());  // that it is not ready any more
   watch->Finish(&end, nullptr);
   EXPECT_TRUE(next());
+  EXPECT_EQ(end.error_code(), grpc::StatusCode::UNAVAILABLE) << end.error_message();
+}
+
+TEST_F(GrpcFrontEndTest, NewCallsWhileItStopsAreUnavailable) {
+  engine_->hold = true;
+  grpc::Status busy;
+  ModelInferResponse response;
+  std::thread call([&] { busy = infer(good(), response); });
+  engine_->wait_held(1);
+  std::thread stop([this] { server_->stop(Duration::seconds(3600)); });
+  // Until it stops they are held, as the first is.
+  ModelInferResponse ignored;
+  grpc::Status later;
+  do {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::milliseconds(20));
+    later = stub_->ModelInfer(&context, good(), &ignored);
+  } while (later.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED);
+  EXPECT_EQ(later.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(later.error_message(), "the server stops");
+  engine_->release();
+  call.join();
+  EXPECT_TRUE(busy.ok()) << busy.error_message();
+  stop.join();
 }
 
 TEST(GrpcStatus, TooManyItemsAreTheClientsFault) {

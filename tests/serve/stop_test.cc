@@ -3,11 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "serve/http_client.h"
+#include "serve/net/acceptor.h"
 #include "serve/operations/operations.h"
 #include "serve/scripted_engine.h"
 #include "serve/server.h"
@@ -55,7 +59,8 @@ class StopTest : public ::testing::Test {
     options.http = options.grpc = options.metrics = 0;
     server_ = *Server::start(options, std::move(engine));
   }
-  // Has begun to stop when this returns: the connections without a request are closed.
+  // Has begun to stop when this returns: the connections without a request are closed, which it
+  // waits for.
   std::thread begin_to_stop() {
     HttpClient idle(server_->ports().http);
     EXPECT_EQ(idle.get("/v2/health/live").status, 200);
@@ -100,6 +105,26 @@ TEST_F(StopTest, TurnsAwayLoadsThatHaveNotBegun) {
   stop.join();
 }
 
+// One may be on its way when the server begins to stop.
+TEST_F(StopTest, AnswersTheNextRequestOfAConnectionBeforeItCloses) {
+  engine_->hold = true;
+  HttpClient busy(server_->ports().http), next(server_->ports().http);
+  busy.send(post_text(kInferPath, kRequest));
+  engine_->wait_held(1);
+  EXPECT_EQ(next.get("/v2/health/ready").status, 200);
+  std::thread stop([this] { server_->stop(Duration::seconds(600)); });
+  HttpReceived last;
+  do {
+    last = next.get("/v2/models/echo");
+    ASSERT_EQ(last.status, 200);
+  } while (last.headers["connection"] != "close");
+  engine_->release();
+  auto reply = busy.receive();
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.headers["connection"], "close");
+  stop.join();
+}
+
 TEST_F(StopTest, IsNotReadyBeforeItStopsAndAnswersAsBefore) {
   HttpClient client(server_->ports().http);
   EXPECT_EQ(client.get("/v2/health/ready").body, R"({"ready":true})");
@@ -113,6 +138,24 @@ TEST_F(StopTest, IsNotReadyBeforeItStopsAndAnswersAsBefore) {
   engine_->open();
   EXPECT_EQ(client.post("/v2/repository/models/echo/load", "").status, 200);
   EXPECT_EQ(HttpClient(server_->ports().http).post(kInferPath, kRequest).status, 200);
+}
+
+// Several have connected when it closes: that of the first is accepted already, and waits to be
+// told.
+TEST(AcceptorTest, TakesAllThatHaveConnectedBeforeItCloses) {
+  using Tcp = boost::asio::ip::tcp;
+  boost::asio::io_context io;
+  const auto acceptor = *Acceptor::open(io, "127.0.0.1", 0);
+  std::vector<Tcp::socket> clients;
+  for (int i = 0; i < 3; ++i) {
+    clients.emplace_back(io).connect({boost::asio::ip::address_v4::loopback(), acceptor->port()});
+  }
+  std::vector<Tcp::socket> taken;
+  acceptor->start({[&io]() -> boost::asio::io_context& { return io; },
+                   [&taken](Tcp::socket socket) { taken.push_back(std::move(socket)); }, [] {}});
+  acceptor->close();
+  io.poll();
+  EXPECT_EQ(taken.size(), clients.size());
 }
 
 TEST(OperationsTest, IsReadyWhenAllIsServedOrAnyWhereThatIsAskedFor) {

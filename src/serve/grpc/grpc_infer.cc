@@ -34,11 +34,17 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
  public:
   UnaryInfer(GrpcHouse& house, grpc::CallbackServerContext& context, grpc::ByteBuffer& response)
       : house_(house), context_(context), response_(response) {
-    house_.under_way.fetch_add(1, std::memory_order_relaxed);
+    house_.under_way.fetch_add(1);
   }
 
   void start(grpc::ByteBuffer& request) {
     house_.counters.begin();
+    if (house_.refusing.load()) {  // and those who stop it do not wait for this one
+      is_under_way_ = false;
+      house_.under_way.fetch_sub(1);
+      house_.counters.reject();
+      return finish(error(absl::StatusCode::kUnavailable, "the server stops"));
+    }
     held_ = HeldBytes(house_.budget_of(context_, request));
     auto call = house_.decode(request, held_, context_, nullptr);
     if (!call.ok()) {
@@ -55,7 +61,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
     if (!job_.is_none()) house_.engine.cancel(job_);
   }
   void OnDone() override {
-    house_.under_way.fetch_sub(1, std::memory_order_relaxed);
+    if (is_under_way_) house_.under_way.fetch_sub(1);
     delete this;
   }
   // Both are short and never block: gRPC may run them where it is, instead of
@@ -87,6 +93,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
   HeldBytes held_;  // the request and its reply
   ReplyWishes wishes_;
   JobId job_;
+  bool is_under_way_ = true;
 };
 
 }  // namespace

@@ -77,6 +77,14 @@ size_t GrpcListener::connections() {
   return forget_closed();
 }
 
+void GrpcListener::end_connections(bool gently) {
+  const std::scoped_lock lock(mutex_);
+  forget_closed();
+  for (const auto& [peer, given] : given_) {
+    ::shutdown(given.descriptor, gently ? SHUT_WR : SHUT_RDWR);
+  }
+}
+
 std::shared_ptr<ByteBudget> GrpcListener::budget_of(const std::string& peer) {
   const std::scoped_lock lock(mutex_);
   const auto found = given_.find(peer);

@@ -32,9 +32,13 @@ class GrpcListener {
   void set_budget(std::shared_ptr<ByteBudget> whole, uint64_t of_each);
   // Once, when the server behind `to` has started. `to` outlives the thread of `io`.
   void start(grpc::experimental::ExternalConnectionAcceptor& to);
-  void close() { acceptor_->close(); }  // on the thread of `io`
+  // On the thread of `io`. Those who have connected by then are accepted still.
+  void close() { acceptor_->close(); }
   uint16_t port() const { return acceptor_->port(); }
 
+  // Any thread, after close(). What was sent reaches their clients, which then see the end;
+  // `gently`: those may close them, else they are closed at once.
+  void end_connections(bool gently);
   // Any thread. Those that are open.
   size_t connections();
   // Any thread. What the connection from `peer`, as gRPC names it, may hold; of one that is not

@@ -1,12 +1,12 @@
 #include "serve/grpc/grpc_server.h"
 
-#include <grpc/grpc.h>
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <future>
+#include <thread>
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
@@ -23,7 +23,8 @@ namespace {
 constexpr int kHandshakeLimitMs = 10'000;  // from a connection to the client's first settings
 constexpr int kCallsOfAConnection = 1024;  // at a time; a client waits with the next
 constexpr int kMetadataBytes = 16 * 1024;
-constexpr std::chrono::milliseconds kLookAgain(20);
+constexpr std::chrono::milliseconds kLookAgain(5);      // whether calls and connections have ended
+constexpr std::chrono::seconds kFarewell(1);            // for clients to close what we have closed
 constexpr Duration kTellAgain = Duration::millis(100);  // those who watch the server's health
 constexpr int kProbeAfterMs = 120'000, kProbeLimitMs = 20'000;  // of a client that is silent
 
@@ -51,7 +52,6 @@ struct GrpcServerImpl {
   boost::asio::io_context& io;
   std::unique_ptr<GrpcListener> listener;
   GrpcHouse house;
-  const Duration arrival_grace;
   GrpcService service{house};
   ReflectionService reflection{house};
   HealthService health{house};
@@ -81,8 +81,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
                                                                   options.connection_bytes,
                                                                   {},
                                                                   {},
-                                                                  {}},
-                                                                 options.arrival_grace});
+                                                                  {}}});
   // Debian builds Abseil with its search for deadlocks, which every lock inside gRPC pays for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::ServerBuilder builder;
@@ -110,20 +109,31 @@ uint16_t GrpcServer::port() const { return impl_->listener->port(); }
 const FrontEndCounters& GrpcServer::counters() const { return impl_->house.counters; }
 size_t GrpcServer::connections() const { return impl_->listener->connections(); }
 
+// gRPC 1.51 resets what still comes while it shuts down, which clients see as CANCELLED and do not
+// try again. So it is shut down when nobody is connected any more: a client whose connection was
+// closed sees UNAVAILABLE, whatever it had there.
 void GrpcServer::stop(Duration patience) {
-  boost::asio::post(impl_->io, [&listener = *impl_->listener] { listener.close(); });
-  impl_->house.streams.drain();
-  const auto ended = std::async(std::launch::async, [this, patience] {
-    impl_->server->Shutdown(std::chrono::system_clock::now() +
-                            std::chrono::nanoseconds(patience.nanos()));
+  using Clock = std::chrono::steady_clock;
+  const auto wait_until = [](Clock::time_point limit, auto done) {
+    while (!done() && Clock::now() < limit) std::this_thread::sleep_for(kLookAgain);
+    return done();
+  };
+  const auto limit = Clock::now() + std::chrono::nanoseconds(patience.nanos());
+  std::promise<void> closed;
+  boost::asio::post(impl_->io, [&listener = *impl_->listener, &closed] {
+    listener.close();
+    closed.set_value();
   });
-  auto next = std::chrono::steady_clock::now() +
-              std::chrono::nanoseconds(std::min(impl_->arrival_grace, patience).nanos());
-  while (ended.wait_until(next) != std::future_status::ready) {
-    next = std::chrono::steady_clock::now() + kLookAgain;
-    if (impl_->house.under_way.load() > 0) continue;
-    grpc_server_cancel_all_calls(impl_->server->c_server());
-  }
+  closed.get_future().wait();
+  GrpcHouse& house = impl_->house;
+  house.refusing.store(true);
+  house.streams.drain();
+  impl_->health.drain();
+  const bool all_ended = wait_until(limit, [&house] { return house.under_way.load() == 0; });
+  impl_->listener->end_connections(all_ended);
+  wait_until(Clock::now() + kFarewell, [this] { return impl_->listener->connections() == 0; });
+  impl_->teller.reset();
+  impl_->server->Shutdown(std::chrono::system_clock::now());
   impl_->server->Wait();
 }
 

@@ -28,9 +28,6 @@ struct GrpcOptions {
   // connection): messages, what they unpack to, replies.
   std::shared_ptr<ByteBudget> budget;  // none: without limit
   size_t connection_bytes = size_t{1} << 30;
-  // After stop() calls whose message has not come whole, and health watches, end when no other is
-  // under way.
-  Duration arrival_grace;
 };
 
 // inference.GRPCInferenceService and grpc.health.v1.Health on gRPC's callback
@@ -53,6 +50,9 @@ class GrpcServer {
   uint16_t port() const;
   const FrontEndCounters& counters() const;
   size_t connections() const;  // that are open
+  // Calls under way end; new infer calls are UNAVAILABLE. Where no call is left, or `patience` is
+  // over, closes the connections, so that whatever a client still has there is UNAVAILABLE to it.
+  // Operations::stop() was called. Once; blocks. The thread of `io` runs.
   void stop(Duration patience);
 
  private:

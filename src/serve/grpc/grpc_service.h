@@ -31,6 +31,7 @@ struct GrpcHouse {
   FrontEndCounters counters;
   OpenStreams streams;
   std::atomic<uint64_t> under_way = 0;  // calls that somebody works on, or whose answer is sent
+  std::atomic<bool> refusing = false;   // new infer calls, since the server stops
 
   // Of it, what streams take as soon as they are opened.
   const std::shared_ptr<ByteBudget> stream_heads =

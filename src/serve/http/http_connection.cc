@@ -93,7 +93,7 @@ void HttpConnection::close() {
 }
 
 bool HttpConnection::idle() const {
-  return web_ != nullptr ? web_->idle() : slots_.empty() && !writing_;
+  return web_ != nullptr ? web_->idle() : slots_.empty() && !writing_ && incoming_.empty();
 }
 
 void HttpConnection::touch() {
@@ -103,7 +103,7 @@ void HttpConnection::touch() {
 
 void HttpConnection::finish_when_idle() {
   if (web_ != nullptr) return web_->drain();
-  if (idle() && !parser_.inside()) end();
+  if (idle() && !parser_.inside() && overdue(std::chrono::steady_clock::now())) close();
 }
 
 // Takes requests out of what has been read, then asks for more.
@@ -267,7 +267,7 @@ void HttpConnection::on_written(bool failed) {
   if (failed) return close();
   since_ = heard_ = std::chrono::steady_clock::now();
   if (web_ != nullptr) return web_->accept(std::move(upgrade_));
-  if (last || (shard_.draining && idle() && !parser_.inside())) return end();
+  if (last) return end();
   write();
   proceed();
 }

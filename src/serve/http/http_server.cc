@@ -6,6 +6,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/websocket/rfc6455.hpp>
+#include <future>
 #include <thread>
 
 #include "base/status.h"
@@ -17,14 +18,14 @@ namespace {
 
 namespace net = boost::asio;
 
-constexpr std::chrono::seconds kSweepEvery(1);
+constexpr std::chrono::milliseconds kSweepEvery(1000), kSweepWhenDraining(50);
 constexpr std::string_view kTurnedAway =
     "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 51\r\n"
     "Connection: close\r\nRetry-After: 1\r\n\r\n"
     R"({"error":"too many connections, try again shortly"})";
 
 void sweep_from_now_on(HttpShard& shard, net::steady_timer& timer) {
-  timer.expires_after(kSweepEvery);
+  timer.expires_after(shard.draining ? kSweepWhenDraining : kSweepEvery);
   timer.async_wait([&](const boost::system::error_code& failed) {
     if (failed) return;
     shard.sweep();
@@ -126,11 +127,21 @@ struct HttpServer::Impl {
     });
   }
 
+  // Clients are told to come again when nobody listens any more: one that comes in the moment in
+  // which the listener closes is reset.
   void drain() {
+    std::promise<void> closed;
+    net::post(shards[0]->io, [this, &closed] {
+      acceptor->close();
+      closed.set_value();
+    });
+    closed.get_future().wait();
     draining = true;
-    net::post(shards[0]->io, [this] { acceptor->close(); });
     for (const auto& shard : shards) {
-      net::post(shard->io, [&shard = *shard] { shard.drain(); });
+      net::post(shard->io, [&shard = *shard] {
+        shard.drain();
+        sweep_from_now_on(shard, shard.timer);
+      });
     }
   }
 

@@ -105,8 +105,9 @@ class HttpServer {
   size_t connections() const;  // that are open
   // An io thread, for others that wait for few events.
   boost::asio::io_context& io();
-  // No new connections; every open one ends with its next reply, those without a request at once,
-  // those of half a request after the grace.
+  // No new connections; every open one ends with its next reply, those without a request for a
+  // second then, those of half a request after the grace. Blocks for a moment; not from an io
+  // thread.
   void drain();
   // Ends the io threads and closes what is open: no handler runs any more. Exchanges that are still
   // held must be gone before the server is destroyed.

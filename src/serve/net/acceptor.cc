@@ -86,22 +86,34 @@ void Acceptor::start(Events events) {
 }
 
 void Acceptor::close() {
+  for (const auto& listener : listeners_) {
+    Failure failed;
+    listener->non_blocking(true, failed);
+    // No more than can wait in one: others may connect faster than they are accepted.
+    const int most = net::socket_base::max_listen_connections;
+    for (int i = 0; i < most && !failed && events_.home != nullptr; ++i) {
+      Socket socket(events_.home());
+      listener->accept(socket, failed);
+      if (!failed) take(std::move(socket));
+    }
+    listener->close(failed);
+  }
+}
+
+void Acceptor::take(Socket socket) {
   Failure ignored;
-  for (const auto& listener : listeners_) listener->close(ignored);
+  socket.set_option(tcp::no_delay(true), ignored);
+  fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
+  events_.accepted(std::move(socket));
 }
 
 void Acceptor::accept(Listener& listener) {
   listener.async_accept(events_.home(), [this, &listener](const Failure& failed, Socket socket) {
+    if (!failed) take(std::move(socket));  // also one that came just before close()
     if (!listener.is_open()) return;
     if (is_exhaustion(failed)) {
       events_.exhausted();
       return resume(listener);
-    }
-    if (!failed) {
-      Failure ignored;
-      socket.set_option(tcp::no_delay(true), ignored);
-      fcntl(socket.native_handle(), F_SETFD, FD_CLOEXEC);
-      events_.accepted(std::move(socket));
     }
     accept(listener);
   });

@@ -30,6 +30,7 @@ class Acceptor {
                                                         const std::string& host, uint16_t port);
   // Once. The acceptor is then only touched by the thread that runs `io`.
   void start(Events events);
+  // Those who have connected by now are accepted first: they would be reset.
   void close();
   uint16_t port() const { return port_; }
 
@@ -38,6 +39,7 @@ class Acceptor {
   explicit Acceptor(boost::asio::io_context& io) : io_(io) {}
   absl::Status listen(const std::vector<boost::asio::ip::tcp::endpoint>& where);
   void accept(Listener& listener);
+  void take(Socket socket);
   void resume(Listener& listener);
 
   boost::asio::io_context& io_;
