@@ -77,14 +77,19 @@ absl::StatusOr<serve::Config> configure(const ServeArguments& arguments) {
   return config;
 }
 
-// SIGINT and SIGTERM, blocked in every thread that is started from here on: one of its own gets
-// them. Make one, and let it live as long as the process.
+// SIGINT, SIGTERM and SIGHUP (but under nohup), blocked in every thread that is started from here
+// on: one of its own gets them. Make one, and let it live as long as the process.
 class StopSignals {
  public:
   StopSignals() {
     sigemptyset(&signals_);
     sigaddset(&signals_, SIGINT);
     sigaddset(&signals_, SIGTERM);
+    struct sigaction hangup = {};
+    sigaction(SIGHUP, nullptr, &hangup);
+    if (hangup.sa_handler != SIG_IGN) sigaddset(&signals_, SIGHUP);
+    // What mean nothing here must not end what is under way.
+    for (const int other : {SIGUSR1, SIGUSR2, SIGALRM}) std::signal(other, SIG_IGN);
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
     std::signal(SIGPIPE, SIG_IGN);
     std::thread([this] { listen(); }).detach();

@@ -56,6 +56,17 @@ def test_a_second_signal_ends_it_at_once(tmp_path, models):
     assert server.process.wait(START_LIMIT_S) == 1
 
 
+def test_signals_that_mean_nothing_end_nothing_and_a_hangup_drains(tmp_path, models):
+    server = Server(tmp_path, models, EMULATED)
+    for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
+        server.process.send_signal(number)
+    client = http.client.HTTPConnection(server.http, timeout=START_LIMIT_S)
+    client.request("GET", "/v2/health/live")
+    assert client.getresponse().read()
+    server.process.send_signal(signal.SIGHUP)
+    assert server.process.wait(START_LIMIT_S) == 0
+
+
 def test_a_signal_while_it_starts_ends_it(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as store:  # that never answers
         store.settimeout(START_LIMIT_S)
