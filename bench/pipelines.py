@@ -110,8 +110,8 @@ def end_to_end(given, weight, accuracy="pas"):
 
 def forecasts(given):
     names = [f for f in FORECASTS if f != "model" or given.model]
-    keys = list(itertools.product(RIM, names))
-    return cells(given, keys, lambda key, seed: document(key[0], "bursty", "IPA", key[1], seed, given.model))
+    keys = list(itertools.product(RIM, names, WORKLOADS))
+    return cells(given, keys, lambda key, seed: document(key[0], key[2], "IPA", key[1], seed, given.model))
 
 
 def trade_offs(given):
@@ -152,12 +152,13 @@ def draw_forecasts(rows):
     figure, axis = plot.axes("", "late or dropped, of all requests", width=7)
     names = sorted({key[1] for key in rows}, key=FORECASTS.index)
     for k, forecast in enumerate(names):
-        found = [1 - mean(rows, (name, forecast), "attainment") for name in RIM]
+        found = [1 - mean(rows, (name, forecast, "bursty"), "attainment") for name in RIM]
         axis.bar([i + 0.13 * k for i in range(len(RIM))], found, 0.13, label=forecast)
     axis.set_xticks([i + 0.3 for i in range(len(RIM))], RIM)
     axis.legend()
-    return plot.save("pipelines_forecasts", figure, {"lost": lost_by_forecast(rows)} | {
-        f"{n} {f}": row["mean"] for (n, f), row in rows.items()})
+    return plot.save("pipelines_forecasts", figure, {
+        "lost": lost_by_forecast(rows), "all workloads": by_workload(rows)} | {
+            f"{n} {w} {f}": row["mean"] for (n, f, w), row in rows.items()})
 
 
 def draw_latencies(rows):
@@ -221,15 +222,31 @@ def lost_by_forecast(by_forecast):
     """The share of requests that were late or dropped, and that of `reactive` less that of each, by the same seeds."""
     found = {}
     for forecast in FORECASTS:
-        if (next(iter(RIM)), forecast) not in by_forecast:
+        if (next(iter(RIM)), forecast, "bursty") not in by_forecast:
             continue
-        lost = lambda name, of: [1 - run["attainment"] for run in by_forecast[name, of]["runs"]]
+        lost = lambda name, of: [1 - run["attainment"] for run in by_forecast[name, of, "bursty"]["runs"]]
         own = {name: lost(name, forecast) for name in RIM}
         fewer = {name: [r - f for r, f in zip(lost(name, "reactive"), own[name])] for name in RIM}
         found[forecast] = {
             "lost": rounded([statistics.mean(each) for each in zip(*own.values())]),
             "fewer than reactive": rounded([statistics.mean(each) for each in zip(*fewer.values())]),
             "cases": {name: {"lost": rounded(own[name]), "fewer than reactive": rounded(fewer[name])} for name in RIM}}
+    return found
+
+
+def by_workload(by_forecast):
+    """By forecast: over the pipelines the mean share of requests that were late or dropped, and the mean cost over that of
+    `perfect`, in each workload and on average."""
+    found = {}
+    for forecast in sorted({key[1] for key in by_forecast}, key=FORECASTS.index):
+        lost, cost = {}, {}
+        for workload in WORKLOADS:
+            at = lambda name, of, field: mean(by_forecast, (name, of, workload), field)
+            lost[workload] = round(statistics.mean(1 - at(name, forecast, "attainment") for name in RIM), 5)
+            cost[workload] = round(statistics.mean(
+                at(name, forecast, "cost") / at(name, "perfect", "cost") for name in RIM), 4)
+        found[forecast] = {"lost": lost | {"mean": round(statistics.mean(lost.values()), 5)},
+                           "cost over perfect's": cost | {"mean": round(statistics.mean(cost.values()), 4)}}
     return found
 
 
@@ -254,7 +271,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=5, choices=range(1, 11))
     parser.add_argument("--jobs", type=int, default=1, help="simulations at once")
     parser.add_argument("--model", type=pathlib.Path, help="a trained forecast, .onnx")
-    parser.add_argument("--forecasts", action="store_true", help="only figure 16, what the forecasts lose")
+    parser.add_argument("--forecasts", action="store_true", help="only what the forecasts lose: figure 16, and the other workloads")
     given = parser.parse_args()
     if not pipeline.DATA.exists():
         raise SystemExit(f"no published profiles in {pipeline.DATA}; FERMATA_IPA_DATA names the folder")
@@ -262,6 +279,7 @@ def main():
     if given.forecasts:
         by_forecast = forecasts(given)
         print(draw_forecasts(by_forecast), json.dumps(lost_by_forecast(by_forecast), indent=1))
+        print(json.dumps(by_workload(by_forecast), indent=1))
         return
     rows = end_to_end(given, PERCENT)
     show(rows)
@@ -269,8 +287,8 @@ def main():
     by_forecast = forecasts(given)
     print()
     print(plot.table(["lost by forecast", *RIM], [
-        [f, *(1 - mean(by_forecast, (name, f), "attainment") for name in RIM)]
-        for f in FORECASTS if ("video", f) in by_forecast]))
+        [f, *(1 - mean(by_forecast, (name, f, "bursty"), "attainment") for name in RIM)]
+        for f in FORECASTS if ("video", f, "bursty") in by_forecast]))
     for name in RIM:
         print(draw_pipeline(name, rows, ""))
     print(draw_latencies(rows))

@@ -150,6 +150,26 @@ TEST(Config, NoServiceHasTheNameOfAnotherOnesStage) {
   EXPECT_TRUE(parse_config(a + "  a/t: {model: z}", "").ok());
 }
 
+// What loses least in bursts of the published loads, where no other's time is left to fall back on.
+TEST(Config, DedicatedReplicasAreForecastByTheMovingMaximum) {
+  const auto forecast = [](std::string_view adapter) {
+    const auto config = parse_config(
+        fmt::format("models: m\nservices:\n  p: {{kind: pipeline, stages: [{{name: s, model: x}}], "
+                    "adapter: {{{}}}}}",
+                    adapter),
+        "");
+    EXPECT_TRUE(config.ok()) << config.status();
+    for (const engine::ServiceOptions& service : config->engine.services) {
+      if (service.name == "p") return service.pipeline->adapter->forecast;
+    }
+    ADD_FAILURE() << "no service p";
+    return engine::Forecast::kModel;
+  };
+  EXPECT_EQ(forecast("alpha: 1"), engine::Forecast::kSquareRoot);
+  EXPECT_EQ(forecast("replicas: dedicated"), engine::Forecast::kMovingMaximum);
+  EXPECT_EQ(forecast("replicas: dedicated, forecast: square-root"), engine::Forecast::kSquareRoot);
+}
+
 TEST(Config, NamesAreNotBlankAndHaveNoControlCharacters) {
   for (const char* name : {"' '", "\"x\\n\"", "\"nul\\0l\"", "\"\\x7f\""}) {
     EXPECT_THAT(error_of(fmt::format("models: m\nservices: {{{}: {{model: z}}}}", name)),

@@ -213,8 +213,13 @@ engine::AdapterOptions adapter_options(Reader reader, operators::Resolve resolve
   engine::AdapterOptions options;
   ObjectReader fields = reader.object();
   options.interval = Duration::seconds(fields["interval_s"].integer(1, 86'400, 10));
+  options.dedicated = fields["replicas"].choice({"shared", "dedicated"}, 0) == 1;
+  // Dedicated replicas have no others' time to fall back on in a burst: there what loses least.
+  const auto usual =
+      options.dedicated ? engine::Forecast::kMovingMaximum : engine::Forecast::kSquareRoot;
   options.forecast = static_cast<engine::Forecast>(  // in their order
-      fields["forecast"].choice({"reactive", "moving-maximum", "square-root", "model"}, 2));
+      fields["forecast"].choice({"reactive", "moving-maximum", "square-root", "model"},
+                                static_cast<size_t>(usual)));
   options.quantile = fields["quantile"].between(0.01, 0.99, options.quantile);
   const Reader model = fields["model"];
   if (options.forecast == engine::Forecast::kModel) {
@@ -233,7 +238,6 @@ engine::AdapterOptions adapter_options(Reader reader, operators::Resolve resolve
   limits.max_replicas =
       std::min(fields["max_replicas"].positive(limits.max_replicas), limits.max_replicas);
   limits.max_cost = fields["max_cost"].positive(limits.max_cost);
-  options.dedicated = fields["replicas"].choice({"shared", "dedicated"}, 0) == 1;
   if (options.dedicated && limits.max_replicas < 1) {
     fields["max_replicas"].fail("at least 1 where replicas are dedicated");
   }
