@@ -92,7 +92,7 @@ int run_command(const LoadOptions& options) {
         *spec, [&](double share, std::string_view note) { progress.update(share, note); });
   }
   if (!result.ok()) return fail(result.status());
-  std::cerr << load::report_table(*spec, *result);
+  (options.json ? std::cerr : std::cout) << load::report_table(*spec, *result);
   if (options.json) std::cout << load::report_json(*spec, *result);
   return kDone;
 }
@@ -102,41 +102,40 @@ int run_command(const LoadOptions& options) {
 void add_load(CLI::App& app, int& exit_code) {
   auto options = std::make_shared<LoadOptions>();
   CLI::App* command = app.add_subcommand(
-      "load", "Send requests at a given rate and say how many came back in time.");
+      "load", "Send requests at a given rate and count how many are answered on time.");
   command->footer(kLoadExamples);
   command->add_option("FILE", options->file, "A YAML or JSON document that describes the load");
   command
       ->add_option(
           "--service", options->services,
-          "NAME:RATE[:INPUTS][:SLO_MS]: requests a second, a JSON Lines file with "
-          "inputs (else made up), milliseconds within which an answer is on time; repeatable")
+          "NAME:RATE[:INPUTS][:SLO_MS]: requests a second, a file with inputs (.jsonl, or .npy "
+          "with one per row; else synthetic), milliseconds within which an answer is on time; "
+          "repeatable")
       ->allow_extra_args(false);
   command->add_option("--protocol", options->protocol, "grpc (the default) or http")
       ->check(CLI::IsMember({"grpc", "http"}));
   command->add_option("--url", options->url,
                       "HOST:PORT of the server (localhost:8001, or 8000 for http)");
   command->add_option("--arrivals", options->arrivals,
-                      "poisson (the default), uniform, gamma:SHAPE, or trace:FILE with a count a "
-                      "second in each line");
+                      "poisson (the default), uniform, gamma:SHAPE, or trace:FILE with one "
+                      "count per second on each line");
   command->add_option("--duration", options->duration_s, "Seconds to measure (10)")
       ->check(CLI::Range(0.001, 86400.0));
-  command->add_option("--warmup", options->warmup_s, "Seconds before, sent but not counted (1)")
+  command->add_option("--warmup", options->warmup_s, "Seconds before it, sent but not counted (1)")
       ->check(CLI::Range(0.0, 86400.0));
   command->add_option("--drain", options->drain_s, "Seconds to wait for the last answers (10)")
       ->check(CLI::Range(0.0, 86400.0));
-  command
-      ->add_option("--slo-ms", options->slo_ms,
-                   "On time means within this, for services that do not say themselves")
+  command->add_option("--slo-ms", options->slo_ms, "SLO of services without their own")
       ->check(CLI::Range(1e-3, 86400e3));
   command
       ->add_option("--timeout-ms", options->timeout_ms,
-                   "The deadline that the server is told, with each request; also the SLO where "
-                   "none is given")
+                   "Deadline that each request tells the server; also the SLO if there is no other")
       ->check(CLI::Range(1e-3, 86400e3));
-  command->add_option("--seed", options->seed, "Of arrivals and made-up inputs (1)");
+  command->add_option("--seed", options->seed, "Seed of arrivals and synthetic inputs (1)");
   command->add_flag("--explain", options->explain,
-                    "Ask the server why: batch sizes, queueing and run times");
-  command->add_flag("--json", options->json, "Print the result as JSON on standard output");
+                    "Ask the server for batch sizes, queueing and run times");
+  command->add_flag("--json", options->json,
+                    "Print the result as JSON; the table then goes to standard error");
   command->callback([options, &exit_code] { exit_code = run_command(*options); });
 }
 

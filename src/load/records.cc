@@ -1,12 +1,17 @@
 #include "load/records.h"
 
+#include <fmt/ranges.h>
 #include <simdjson.h>
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "base/file.h"
 #include "base/status.h"
 #include "load/json_tensor.h"
+#include "model/npy.h"
 #include "model/signature.h"
 
 namespace fermata::load {
@@ -96,6 +101,56 @@ absl::StatusOr<Tensor> random_tensor(const InputInfo& input, Random& random) {
   return Tensor{input.name, input.datatype, std::move(shape), own(std::move(bytes))};
 }
 
+// Whose array it is: "INPUT=FILE", or the only one's.
+absl::StatusOr<const InputInfo*> input_of(std::string_view part,
+                                          const std::vector<InputInfo>& inputs) {
+  const size_t equals = part.find('=');
+  if (equals == part.npos && inputs.size() == 1) return &inputs.front();
+  std::vector<std::string_view> names;
+  for (const InputInfo& input : inputs) {
+    if (equals != part.npos && part.substr(0, equals) == input.name) return &input;
+    names.push_back(input.name);
+  }
+  return invalid("'{}', expected INPUT=FILE.npy with an input of the model: {}", part,
+                 fmt::join(names, ", "));
+}
+
+// Of a model that batches, the first dimension of whose inputs is free, a row is an item.
+bool has_batch_dimension(const Tensor& array, const InputInfo& input) {
+  return input.shape.size() == array.shape.size() && !input.shape.empty() && input.shape[0] == -1;
+}
+
+absl::Status check_rows(const Tensor& array, const InputInfo& input, const std::string& file) {
+  if (array.shape.empty() || array.shape[0] == 0) return invalid("{} has no rows", file);
+  if (array.datatype != input.datatype) {
+    return invalid("{} has {}, input {} takes {}", file, name(array.datatype), input.name,
+                   name(input.datatype));
+  }
+  const bool batches = has_batch_dimension(array, input);
+  Shape row(array.shape.begin() + 1, array.shape.end());
+  const Shape wanted(input.shape.begin() + (batches ? 1 : 0), input.shape.end());
+  const bool fits = std::equal(row.begin(), row.end(), wanted.begin(), wanted.end(),
+                               [](int64_t d, int64_t w) { return w == -1 || d == w; });
+  if (fits) return absl::OkStatus();
+  return invalid("a row of {} has the shape {}, input {} takes {}", file, to_string(row),
+                 input.name, to_string(wanted));
+}
+
+// A handle into the array's bytes.
+Tensor row_of(const Tensor& array, size_t row, const InputInfo& input) {
+  const size_t bytes = array.data.bytes.size() / static_cast<size_t>(array.shape[0]);
+  Tensor tensor{input.name,
+                array.datatype,
+                array.shape,
+                {array.data.bytes.subspan(row * bytes, bytes), array.data.owner}};
+  if (has_batch_dimension(array, input)) {
+    tensor.shape[0] = 1;
+  } else {
+    tensor.shape.erase(tensor.shape.begin());
+  }
+  return tensor;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Record>> parse_records(std::string_view text) {
@@ -118,6 +173,33 @@ absl::StatusOr<std::vector<Record>> load_records(const std::string& file) {
   ASSIGN_OR_RETURN(const std::string text, read_file(file, kLargestFile));
   auto records = parse_records(text);
   if (!records.ok()) return invalid("{}: {}", file, message(records.status()));
+  return records;
+}
+
+bool is_npy(std::string_view inputs) { return inputs.ends_with(".npy"); }
+
+absl::StatusOr<std::vector<Record>> npy_records(std::string_view text,
+                                                const std::vector<InputInfo>& inputs) {
+  std::vector<Record> records;
+  std::set<std::string_view> given;
+  for (const absl::string_view piece :
+       absl::StrSplit(absl::string_view(text.data(), text.size()), ',')) {
+    const std::string_view part = view(piece);
+    ASSIGN_OR_RETURN(const InputInfo* input, input_of(part, inputs));
+    if (!given.insert(input->name).second) return invalid("{} gives {} twice", text, input->name);
+    const std::string file(part.substr(part.find('=') + 1));  // npos + 1 is 0
+    ASSIGN_OR_RETURN(const Tensor array, read_npy(file));
+    RETURN_IF_ERROR(check_rows(array, *input, file));
+    const auto rows = static_cast<size_t>(array.shape[0]);
+    if (records.empty()) records.resize(rows);
+    if (records.size() != rows) {
+      return invalid("{} has {} rows, the array before {}", file, rows, records.size());
+    }
+    for (size_t r = 0; r < rows; ++r) records[r].inputs.push_back(row_of(array, r, *input));
+  }
+  for (const InputInfo& input : inputs) {
+    if (!given.contains(input.name)) return invalid("{} leaves out {}", text, input.name);
+  }
   return records;
 }
 

@@ -29,6 +29,14 @@ struct Record {
 absl::StatusOr<std::vector<Record>> parse_records(std::string_view text);
 absl::StatusOr<std::vector<Record>> load_records(const std::string& file);
 
+// Whether inputs are the names of arrays, for npy_records().
+bool is_npy(std::string_view inputs);
+// A record of one item for each row of a NumPy array: "FILE.npy" for a model with one input, else
+// "INPUT=FILE.npy,INPUT=FILE.npy". INVALID_ARGUMENT where they are not what these inputs take, or
+// have unlike numbers of rows. Reads files: blocks.
+absl::StatusOr<std::vector<Record>> npy_records(std::string_view text,
+                                                const std::vector<InputInfo>& inputs);
+
 // `count` records of one item each for a model with these inputs: floats in
 // [0, 1), small whole numbers, short words. INVALID_ARGUMENT where a dimension
 // other than the first is variable.

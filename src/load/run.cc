@@ -25,17 +25,19 @@ constexpr uint64_t kRecordStream = uint64_t{1} << 32;
 
 using Records = std::vector<std::vector<Record>>;
 
-// The input records of every service that has a file.
+// The input records of every service that has a file of requests.
 absl::StatusOr<Records> load_files(const LoadSpec& spec) {
   Records records(spec.services.size());
   for (size_t i = 0; i < records.size(); ++i) {
-    if (spec.services[i].inputs.empty()) continue;
-    ASSIGN_OR_RETURN(records[i], load_records(spec.services[i].inputs));
+    const std::string& inputs = spec.services[i].inputs;
+    if (inputs.empty() || is_npy(inputs)) continue;
+    ASSIGN_OR_RETURN(records[i], load_records(inputs));
   }
   return records;
 }
 
-// Makes sure that every service is there, and makes up the inputs that are missing.
+// Makes sure that every service is there, and takes the inputs that are missing from arrays, or
+// makes them up.
 absl::Status meet(const LoadSpec& spec, Transport& transport, Records& records) {
   for (size_t i = 0; i < records.size(); ++i) {
     const ServiceLoad& service = spec.services[i];
@@ -45,6 +47,10 @@ absl::Status meet(const LoadSpec& spec, Transport& transport, Records& records) 
                    message(inputs.status()));
     }
     if (!records[i].empty()) continue;
+    if (is_npy(service.inputs)) {
+      ASSIGN_OR_RETURN(records[i], npy_records(service.inputs, *inputs));
+      continue;
+    }
     ASSIGN_OR_RETURN(records[i],
                      random_records(*inputs, kMadeUpRecords, Random(spec.seed, kRecordStream + i)));
   }

@@ -18,7 +18,7 @@ struct ServiceLoad {
   std::string name, version;  // version empty: the server's choice
   double rate_rps = 0;
   std::optional<simulate::ArrivalProcess> arrivals;  // none: that of the whole load
-  std::string inputs;                                // a JSON Lines file; empty: made up
+  std::string inputs;                                // a file, see records.h; empty: made up
   // An answer counts as on time within `slo` of its scheduled arrival. `timeout`
   // is what the server is told; an slo alone tells it nothing.
   std::optional<Duration> slo, timeout;

@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "load/agreement.h"
 #include "load/json_tensor.h"
+#include "model/npy.h"
 
 namespace fermata::load {
 namespace {
@@ -40,6 +41,36 @@ TEST(Records, ReadsInputsAndLabels) {
   EXPECT_EQ(std::get<int64_t>(*(*records)[0].label), 7);
   EXPECT_THAT(elements<int8_t>((*records)[1].inputs[0]), ElementsAre(-1));
   EXPECT_EQ(std::get<std::string>(*(*records)[1].label), "cat");
+}
+
+// Two rows of two numbers, for a model that batches and for one that does not.
+TEST(Records, TakesTheRowsOfArrays) {
+  const std::string file = testing::TempDir() + "records_rows.npy";
+  const Tensor array = output<float>(DataType::kFp32, {1, 2, 3, 4});
+  ASSERT_TRUE(write_npy({"a", array.datatype, {2, 2}, array.data}, file).ok());
+  ASSERT_TRUE(is_npy(file));
+  for (const Shape& shape : {Shape{-1, 2}, Shape{2}, Shape{-1}}) {
+    const auto records = npy_records(file, {{"x", DataType::kFp32, shape}});
+    ASSERT_TRUE(records.ok()) << message(records.status());
+    ASSERT_EQ(records->size(), 2);
+    const Tensor& second = (*records)[1].inputs[0];
+    EXPECT_EQ(second.name, "x");
+    EXPECT_EQ(second.shape, shape.size() == 2 ? (Shape{1, 2}) : (Shape{2}));
+    EXPECT_THAT(elements<float>(second), ElementsAre(3, 4));
+  }
+  const InputInfo x{"x", DataType::kFp32, {-1, 2}}, y{"y", DataType::kFp32, {-1, 2}};
+  const auto both = npy_records("y=" + file + ",x=" + file, {x, y});
+  ASSERT_TRUE(both.ok()) << message(both.status());
+  EXPECT_EQ((*both)[0].inputs.size(), 2);
+  const auto said = [&](const std::string& text, const std::vector<InputInfo>& inputs) {
+    return std::string(message(npy_records(text, inputs).status()));
+  };
+  EXPECT_THAT(said(file, {x, y}), HasSubstr("expected INPUT=FILE.npy with an input of the model"));
+  EXPECT_THAT(said("x=" + file, {x, y}), HasSubstr("leaves out y"));
+  EXPECT_THAT(said("x=" + file + ",x=" + file, {x, y}), HasSubstr("gives x twice"));
+  EXPECT_THAT(said(file, {{"x", DataType::kFp32, {-1, 3}}}),
+              HasSubstr("has the shape [2], input x takes [3]"));
+  EXPECT_THAT(said(file, {{"x", DataType::kInt64, {-1, 2}}}), HasSubstr("has FP32, input x takes"));
 }
 
 std::string problem(std::string_view text) {
