@@ -21,6 +21,7 @@
 #include "serve/config/reach.h"
 #include "serve/log.h"
 #include "serve/server.h"
+#include "tune/recorder.h"
 
 namespace fermata::cli {
 namespace {
@@ -47,6 +48,7 @@ struct ServeArguments {
   std::optional<double> drain_delay_s;
   bool is_public = false, admin = false, exit_on_error = false;
   double drain_s = 10;
+  std::string record;
 };
 
 absl::StatusOr<serve::Config> configure(const ServeArguments& arguments) {
@@ -72,6 +74,9 @@ absl::StatusOr<serve::Config> configure(const ServeArguments& arguments) {
   config.exit_on_error = config.exit_on_error || arguments.exit_on_error;
   if (arguments.drain_delay_s) {
     config.drain_delay = Duration::from_seconds(*arguments.drain_delay_s);
+  }
+  if (!arguments.record.empty() && !config.recorder.on) {
+    return invalid("--record, but recorder is off in {}", arguments.config);
   }
   config.log_level = arguments.log_level.value_or(config.log_level);
   return config;
@@ -171,13 +176,17 @@ int serve_until_stopped(const ServeArguments& arguments) {
     spdlog::error("{}", message(brought));
     return kBadInput;
   }
+  std::shared_ptr<tune::Recorder> recorder;
+  if (config->recorder.on) recorder = std::make_shared<tune::Recorder>(config->recorder);
+  config->engine.observer = recorder;
   auto engine = engine::make_engine(config->engine);
   if (!engine.ok()) {
     spdlog::error("{}", message(engine.status()));
     return kBadInput;
   }
   if (config->exit_on_error && !serves_all(**engine)) return kBadInput;
-  auto server = serve::Server::start(config->listen, *std::move(engine));
+  auto server = serve::Server::start(config->listen, *std::move(engine),
+                                     {config->engine, recorder, arguments.record});
   if (!server.ok()) return no_port(server.status());
   signals.begin_to_serve();
   announce(config->listen, (*server)->ports());
@@ -234,6 +243,9 @@ void add_serve(CLI::App& app, int& exit_code) {
                    "Seconds that requests in flight have to end when the server stops")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
+  command->add_option("--record", arguments->record,
+                      "Append the recorder's content to this file, a line whenever it is full, for "
+                      "fermata simulate --recorded");
   command->footer(kServeExamples);
   command->callback([arguments, &exit_code] { exit_code = serve_until_stopped(*arguments); });
 }

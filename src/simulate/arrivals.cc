@@ -1,5 +1,6 @@
 #include "simulate/arrivals.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -11,6 +12,13 @@ double mean_rate(const TraceArrivals& trace) {
   const std::vector<double>& counts = *trace.counts;
   if (counts.empty()) return 0;
   return std::accumulate(counts.begin(), counts.end(), 0.0) / static_cast<double>(counts.size());
+}
+
+double mean_rate(const RecordedArrivals& recorded) {
+  const auto& requests = *recorded.requests;
+  if (requests.empty()) return 0;
+  const double seconds = std::max(requests.back().at.seconds(), 1.0);
+  return static_cast<double>(requests.size()) / seconds;
 }
 
 Arrivals::Arrivals(ArrivalProcess process, double rate_rps, Time start, Random random)
@@ -30,6 +38,16 @@ Time Arrivals::next() {
   if (mean_gap_s_ == 0) return Time::infinite();
   last_ = std::visit([this](const auto& process) { return next(process); }, process_);
   return last_;
+}
+
+const RecordedArrivals::Request* Arrivals::recorded() const {
+  const auto* own = std::get_if<RecordedArrivals>(&process_);
+  return own == nullptr || drawn_ == 0 ? nullptr : &(*own->requests)[drawn_ - 1];
+}
+
+Time Arrivals::next(const RecordedArrivals& recorded) {
+  if (drawn_ == recorded.requests->size()) return Time::infinite();
+  return start_ + (*recorded.requests)[drawn_++].at;
 }
 
 Time Arrivals::next(const PoissonArrivals&) {

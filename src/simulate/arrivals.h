@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -23,27 +24,41 @@ struct UniformArrivals {};
 struct TraceArrivals {
   std::shared_ptr<const std::vector<double>> counts;
 };
-using ArrivalProcess = std::variant<PoissonArrivals, GammaArrivals, UniformArrivals, TraceArrivals>;
+// Each request as it came once, in the order of time, then no more.
+struct RecordedArrivals {
+  struct Request {
+    Duration at;                       // from the start
+    std::optional<Duration> slo = {};  // none: the source's own; infinite: no deadline
+    uint32_t items = 1;
+  };
+  std::shared_ptr<const std::vector<Request>> requests;
+};
+using ArrivalProcess =
+    std::variant<PoissonArrivals, GammaArrivals, UniformArrivals, TraceArrivals, RecordedArrivals>;
 
-// The requests a second of a trace, averaged over its length.
+// The requests a second of a trace or recording, averaged over its length.
 double mean_rate(const TraceArrivals& trace);
+double mean_rate(const RecordedArrivals& recorded);
 
 // Arrival times of one source, pulled one by one; an endless stream but for
-// traces. Times never go back, several may be equal. O(1) each.
+// traces and recordings. Times never go back, several may be equal. O(1) each.
 class Arrivals {
  public:
-  // rate_rps >= 0 is the mean; a trace's counts are scaled to it. The first
-  // uniform arrival comes half a gap after `start`, others as the process says.
+  // rate_rps >= 0 is the mean; a trace's counts are scaled to it, a recording comes as it is. The
+  // first uniform arrival comes half a gap after `start`, others as the process says.
   Arrivals(ArrivalProcess process, double rate_rps, Time start, Random random);
 
   // Time::infinite(): no more.
   Time next();
+  // The request that next() gave last, of a recording; else null.
+  const RecordedArrivals::Request* recorded() const;
 
  private:
   Time next(const PoissonArrivals&);
   Time next(const GammaArrivals& gamma);
   Time next(const UniformArrivals&);
   Time next(const TraceArrivals& trace);
+  Time next(const RecordedArrivals& recorded);
 
   ArrivalProcess process_;
   Random random_;

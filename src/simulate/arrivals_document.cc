@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cmath>
 #include <utility>
+#include <vector>
 
 #include "base/file.h"
 #include "base/status.h"
@@ -43,23 +44,73 @@ TraceArrivals read_trace(Reader file) {
   return *std::move(trace);
 }
 
-}  // namespace
+constexpr double kLongestRecordingUs = 86'400e6, kLongestSloUs = 1e12;
+constexpr int64_t kMostRecordedItems = 100'000;
 
-ArrivalProcess read_arrivals(Reader value) {
+// A list has one for each request, anything else is of all.
+template <class T, class Read>
+std::vector<T> read_each(Reader value, size_t requests, Read read) {
+  if (!value.is_list()) return {read(value)};
+  std::vector<T> all;
+  all.reserve(requests);
+  for (Reader entry : value.list()) all.push_back(read(entry));
+  if (all.size() != requests && !value.failed()) {
+    value.fail(fmt::format("{} entries, one for each request", requests));
+  }
+  return all;
+}
+
+RecordedArrivals read_recorded(ObjectReader& fields) {
+  auto requests = std::make_shared<std::vector<RecordedArrivals::Request>>();
+  for (Reader entry : fields["at_us"].list(1)) {
+    const Duration at = Duration::from_millis(entry.between(0, kLongestRecordingUs) * 1e-3);
+    if (!requests->empty() && at < requests->back().at) {
+      entry.fail("times that do not go back");
+      break;
+    }
+    requests->push_back({at});
+  }
+  const auto slos = read_each<std::optional<Duration>>(
+      fields["slo_us"], requests->size(), [](Reader value) -> std::optional<Duration> {
+        if (!value.present()) return std::nullopt;
+        if (value.is_null()) return Duration::infinite();
+        return Duration::from_millis(value.between(1, kLongestSloUs) * 1e-3);
+      });
+  const auto items = read_each<uint32_t>(fields["items"], requests->size(), [](Reader value) {
+    return static_cast<uint32_t>(value.integer(1, kMostRecordedItems, 1));
+  });
+  for (size_t i = 0; i < requests->size(); ++i) {
+    if (slos.size() != 1 && slos.size() <= i) break;
+    if (items.size() != 1 && items.size() <= i) break;
+    (*requests)[i].slo = slos[slos.size() == 1 ? 0 : i];
+    (*requests)[i].items = items[items.size() == 1 ? 0 : i];
+  }
+  return {std::move(requests)};
+}
+
+ArrivalProcess read_process(Reader value, bool may_be_recorded) {
   static const std::vector<std::string_view> kPlain = {"poisson", "uniform"};
-  static const std::vector<std::string_view> kAll = {"poisson", "uniform", "gamma", "trace"};
+  static const std::vector<std::string_view> kDrawn = {"poisson", "uniform", "gamma", "trace"};
+  static const std::vector<std::string_view> kAll = {"poisson", "uniform", "gamma", "trace",
+                                                     "recorded"};
   size_t kind = 0;
   if (!value.is_object()) {
     kind = value.choice(kPlain);
   } else {
     ObjectReader fields = value.object();
-    kind = fields["process"].choice(kAll);
+    kind = fields["process"].choice(may_be_recorded ? kAll : kDrawn);
     if (kind == 2) return GammaArrivals{fields["shape"].between(kLeastShape, kMostShape)};
+    if (kind == 4) return read_recorded(fields);
     if (kind == 3) return read_trace(fields["file"]);
   }
   if (kind == 1) return UniformArrivals{};
   return PoissonArrivals{};
 }
+
+}  // namespace
+
+ArrivalProcess read_arrivals(Reader value) { return read_process(value, false); }
+ArrivalProcess read_scenario_arrivals(Reader value) { return read_process(value, true); }
 
 absl::StatusOr<TraceArrivals> parse_trace(std::string_view text) {
   auto counts = std::make_shared<std::vector<double>>();

@@ -12,6 +12,8 @@ namespace fermata::simulate {
 // The contract's arrival: "poisson", "uniform", or {"process": ...} with the
 // "shape" of gamma or the "file" of a trace, which is read here. Blocks.
 ArrivalProcess read_arrivals(Reader value);
+// The same, or the requests of a recording.
+ArrivalProcess read_scenario_arrivals(Reader value);
 
 // Text with one count a line, the requests of one second each; blank lines at
 // the end are ignored. At most a week. Errors name the line.

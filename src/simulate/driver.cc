@@ -167,9 +167,11 @@ void Run::arrive(Time now) {
   const size_t i = next_arrival_.top_index();
   Source& source = sources_[i];
   const JobId id(jobs_++);
-  const Duration slo = draw_slo(source);
+  const RecordedArrivals::Request* const recorded = source.arrivals.recorded();
+  const Duration slo = recorded != nullptr && recorded->slo ? *recorded->slo : draw_slo(source);
   const Time deadline = slo.is_infinite() ? Time::infinite() : now + slo;
-  const uint32_t items = draw_items(source.demand->items, source.drawn);
+  const uint32_t items =
+      recorded != nullptr ? recorded->items : draw_items(source.demand->items, source.drawn);
   if (source.pipeline != nullptr)
     adaptation_.asked(i - (sources_.size() - scenario_.pipelines.size()));
   if (measured(now)) {

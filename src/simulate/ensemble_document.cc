@@ -112,7 +112,7 @@ SimulatedEnsemble read_ensemble(Reader value, const Scenario& scenario, ServiceN
   ensemble.demand.items = read_items(fields["items"], 1);
   ensemble.share = read_share(fields["share"], 1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) {
-    ensemble.arrival = read_arrivals(arrival);
+    ensemble.arrival = read_scenario_arrivals(arrival);
   }
   std::set<std::string> names;
   Reader models = fields["models"];

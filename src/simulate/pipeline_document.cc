@@ -113,7 +113,7 @@ SimulatedPipeline read_pipeline(Reader value, Scenario& scenario, ServiceNames& 
   pipeline.demand.items = read_items(fields["items"], 1);
   pipeline.share = read_share(fields["share"], 1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) {
-    pipeline.arrival = read_arrivals(arrival);
+    pipeline.arrival = read_scenario_arrivals(arrival);
   }
   if (Reader adapter = fields["adapter"]; adapter.present()) {
     pipeline.adapter = read_adapter(adapter);

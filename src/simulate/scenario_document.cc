@@ -75,7 +75,8 @@ SimulatedModel read_model(Reader value, std::span<const std::string> worker_type
   model.share = read_share(fields["share"], 1.0);
   model.max_batch = static_cast<uint32_t>(fields["max_batch"].integer(1, kLargestBatch, 256));
   model.drift = fields["drift"].between(kLeastDrift, kMostDrift, 1.0);
-  if (Reader arrival = fields["arrival"]; arrival.present()) model.arrival = read_arrivals(arrival);
+  if (Reader arrival = fields["arrival"]; arrival.present())
+    model.arrival = read_scenario_arrivals(arrival);
   if (Reader memory = fields["memory_mb"]; memory.present()) {
     ObjectReader parts = memory.object();
     model.static_mb = parts["static"].non_negative(0);
@@ -102,7 +103,8 @@ std::vector<SimulatedModel> read_models(Reader value, const std::vector<WorkerGr
 // Traces say themselves how many requests come; other processes need a rate.
 double read_rate(Reader value, const Scenario& scenario, bool needed) {
   const auto trace = [](const auto& source) {
-    return source.share == 0 || std::holds_alternative<TraceArrivals>(source.arrival);
+    return source.share == 0 || std::holds_alternative<TraceArrivals>(source.arrival) ||
+           std::holds_alternative<RecordedArrivals>(source.arrival);
   };
   const bool counted = std::all_of(scenario.models.begin(), scenario.models.end(), trace) &&
                        std::all_of(scenario.variants.begin(), scenario.variants.end(), trace) &&
@@ -151,7 +153,9 @@ void check_scheduler(Reader value, const Scenario& scenario) {
 void rate_from_traces(Scenario& scenario) {
   const auto count = [&scenario](auto& source) {
     if (source.share == 0) return;
-    source.share = mean_rate(std::get<TraceArrivals>(source.arrival));
+    const auto* trace = std::get_if<TraceArrivals>(&source.arrival);
+    source.share = trace != nullptr ? mean_rate(*trace)
+                                    : mean_rate(std::get<RecordedArrivals>(source.arrival));
     scenario.rate_rps += source.share;
   };
   for (SimulatedModel& m : scenario.models) count(m);
@@ -169,6 +173,7 @@ Scenario read(Reader root, bool rate_needed) {
       Duration::from_seconds(fields["warmup_s"].between(0, kLongestTimeMs / 1e3, 2.0));
   scenario.duration =
       Duration::from_seconds(fields["duration_s"].between(1e-3, kLongestTimeMs / 1e3, 20.0));
+  fields["recorded"];  // of a recording, what happened: for others to read
   const Reader scheduler = fields["scheduler"];
   scenario.scheduler = kSchedulers[scheduler.choice(kSchedulers, 0)];
   scenario.workers = read_workers(fields["workers"]);

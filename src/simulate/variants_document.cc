@@ -180,7 +180,7 @@ SimulatedVariants read_variants_service(Reader value, const Scenario& scenario,
   service.demand.items = read_items(fields["items"], 1);
   service.share = read_share(fields["share"], 1.0);
   if (Reader arrival = fields["arrival"]; arrival.present()) {
-    service.arrival = read_arrivals(arrival);
+    service.arrival = read_scenario_arrivals(arrival);
   }
   service.penalty = plan::read_penalty(fields["penalty"]);
   if (Reader prior = fields["prior"]; prior.present()) {

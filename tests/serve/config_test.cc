@@ -30,6 +30,19 @@ TEST(Config, OnlyTheModelsAreRequired) {
   EXPECT_TRUE(config->engine.services.empty());
 }
 
+TEST(Config, TheRecorderIsBoundedOrOff) {
+  const auto usual = parse_config("models: m", "/srv");
+  EXPECT_TRUE(usual->recorder.on);
+  EXPECT_EQ(usual->recorder.memory_mb, 64);
+  const auto own = parse_config("models: m\nrecorder: {seconds: 20, memory_mb: 9}", "/srv");
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(own->recorder.keep, Duration::seconds(20));
+  EXPECT_EQ(own->recorder.memory_mb, 9);
+  EXPECT_FALSE(parse_config("models: m\nrecorder: off", "/srv")->recorder.on);
+  EXPECT_THAT(error_of("models: m\nrecorder: on"), HasSubstr("$.recorder"));
+  EXPECT_THAT(error_of("models: m\nrecorder: {memory_mb: 1}"), HasSubstr("$.recorder.memory_mb"));
+}
+
 TEST(Config, ReadsEveryField) {
   const absl::StatusOr<Config> config = parse_config(R"(
 models: /models

@@ -33,6 +33,41 @@ TEST(ArrivalsDocument, ReadsATraceFile) {
   EXPECT_THAT(*std::get<TraceArrivals>(*trace).counts, ElementsAre(3, 0, 4.5));
 }
 
+absl::StatusOr<ArrivalProcess> read_recorded(std::string_view text) {
+  auto document = Document::parse(text);
+  if (!document.ok()) return document.status();
+  return document->read(read_scenario_arrivals);
+}
+
+TEST(ArrivalsDocument, ReadsARecordingWithOneDeadlineForAllOrOneForEach) {
+  auto recorded =
+      read_recorded(R"({"process": "recorded", "at_us": [5, 5, 1000], "slo_us": 2000})");
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  const auto& all = *std::get<RecordedArrivals>(*recorded).requests;
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(all[2].at, Duration::millis(1));
+  EXPECT_EQ(all[1].slo, Duration::millis(2));
+  EXPECT_EQ(all[1].items, 1u);
+  recorded = read_recorded(
+      R"({"process": "recorded", "at_us": [5, 6], "slo_us": [null, 9], "items": [3, 4]})");
+  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  const auto& each = *std::get<RecordedArrivals>(*recorded).requests;
+  EXPECT_EQ(each[0].slo, Duration::infinite());
+  EXPECT_EQ(each[1].items, 4u);
+}
+
+TEST(ArrivalsDocument, RefusesRecordingsThatGoBackOrDoNotFit) {
+  const auto why = [](const char* fields) {
+    return std::string(
+        message(read_recorded(std::string(R"({"process": "recorded", )") + fields + "}").status()));
+  };
+  EXPECT_THAT(why(R"("at_us": [5, 4])"), HasSubstr("$.at_us[1]: 4, expected times"));
+  EXPECT_THAT(why(R"("at_us": [5, 6], "items": [1])"), HasSubstr("2 entries"));
+  EXPECT_THAT(why(R"("at_us": [])"), HasSubstr("$.at_us"));
+  EXPECT_THAT(message(read(R"({"process": "recorded", "at_us": [1]})").status()),
+              HasSubstr("expected one of"));
+}
+
 TEST(ArrivalsDocument, SaysWhatIsWrong) {
   EXPECT_THAT(message(read("bursty").status()), HasSubstr("$: \"bursty\", expected one of"));
   EXPECT_THAT(message(read("gamma").status()), HasSubstr("expected one of"));

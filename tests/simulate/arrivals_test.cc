@@ -37,6 +37,19 @@ TEST(Arrivals, RateZeroNeverComes) {
   EXPECT_TRUE(Arrivals(PoissonArrivals{}, 0, Time(), Random(1)).next().is_infinite());
 }
 
+TEST(Arrivals, ARecordingComesAsItIsWhateverTheRate) {
+  using Request = RecordedArrivals::Request;
+  const RecordedArrivals recorded{std::make_shared<const std::vector<Request>>(std::vector<Request>{
+      {Duration::millis(3), Duration::millis(9), 2}, {Duration::millis(3), {}, 1}})};
+  Arrivals arrivals(recorded, 12'345, Time(), Random(1));
+  EXPECT_EQ(arrivals.recorded(), nullptr);
+  EXPECT_EQ(arrivals.next(), Time() + Duration::millis(3));
+  EXPECT_EQ(arrivals.recorded()->items, 2u);
+  EXPECT_EQ(arrivals.next(), Time() + Duration::millis(3));
+  EXPECT_FALSE(arrivals.recorded()->slo.has_value());
+  EXPECT_TRUE(arrivals.next().is_infinite());
+}
+
 TEST(Arrivals, TraceGivesItsCountsInEachSecondAndEnds) {
   Arrivals arrivals(trace({3, 0, 5}), 8.0 / 3, Time(), Random(3));
   std::vector<int> seen(3);

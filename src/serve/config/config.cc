@@ -181,6 +181,25 @@ engine::Limits limits(Reader reader) {
   return limits;
 }
 
+constexpr double kLongestRecordS = 3600;
+
+// A map, or `off`.
+tune::RecorderOptions recorder_options(Reader reader) {
+  tune::RecorderOptions options;
+  if (!reader.present()) return options;
+  if (!reader.is_object()) {
+    reader.choice({"off"});
+    options.on = false;
+    return options;
+  }
+  ObjectReader fields = reader.object();
+  options.keep =
+      Duration::from_seconds(fields["seconds"].between(1, kLongestRecordS, options.keep.seconds()));
+  options.memory_mb =
+      fields["memory_mb"].between(tune::kLeastRecorderMb, tune::kMostRecorderMb, options.memory_mb);
+  return options;
+}
+
 std::string policy(Reader reader, const std::string& fallback) {
   const std::vector<std::string_view> names = policy::all_scheduler_names();
   const auto at = std::find(names.begin(), names.end(), fallback);
@@ -203,6 +222,7 @@ Config config(Reader root, operators::Resolve resolve) {
   config.drain_delay = Duration::from_seconds(fields["drain_delay_s"].between(0, 3600, 0));
   config.listen.shared_memory =
       shared_memory_options(fields["shared_memory"], config.listen.shared_memory);
+  config.recorder = recorder_options(fields["recorder"]);
   engine.policy = policy(fields["scheduler"], engine.policy);
   engine.groups.window =
       Duration::from_millis(fields["scheduler_window_ms"].between(0, 1e6, 100.0));

@@ -10,6 +10,7 @@
 #include "base/time.h"
 #include "engine/options.h"
 #include "serve/call/shared_memory.h"
+#include "tune/recorder_options.h"
 
 namespace fermata::serve {
 
@@ -38,6 +39,7 @@ struct Config {
   engine::EngineOptions engine;
   bool exit_on_error = false;      // at the start, where something that is configured is not served
   Duration drain_delay;            // after SIGTERM: not ready, and answers as before
+  tune::RecorderOptions recorder;
   std::string models_mirror;       // folder for models from a store; empty: store::default_mirror()
   std::string log_level = "info";  // a name that spdlog knows
 };

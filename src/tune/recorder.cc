@@ -1,0 +1,359 @@
+#include "tune/recorder.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace fermata::tune {
+namespace {
+
+constexpr std::chrono::milliseconds kCollectEvery(50);
+constexpr size_t kEventsAtOnce = 4096, kMostEarly = 4096;
+constexpr double kQueueShare = 0.25;  // of the memory
+constexpr double kMebibyte = 1 << 20;
+constexpr size_t kIndexBytes = 32;  // of an entry of a hash map, with what it leaves free
+constexpr int kNice = 10;
+constexpr size_t kLookedAt = 16384;  // of the last requests, for those that wait
+
+}  // namespace
+
+Recorder::Recorder(RecorderOptions options)
+    : options_(options),
+      queue_(static_cast<size_t>(options.memory_mb * kMebibyte * kQueueShare / sizeof(Event))) {
+  taken_.resize(kEventsAtOnce);
+  thread_ = std::thread([this] { run(); });
+}
+
+Recorder::~Recorder() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  stopping_.notify_all();
+  thread_.join();
+}
+
+void Recorder::run() {
+  setpriority(PRIO_PROCESS, 0, kNice);  // of this thread, on Linux
+  std::unique_lock lock(mutex_);
+  while (!stopping_.wait_for(lock, kCollectEvery, [this] { return stop_; })) collect_locked();
+}
+
+void Recorder::put(Event event) {
+  if (!queue_.try_enqueue(std::move(event))) lost_.fetch_add(1, std::memory_order_relaxed);
+}
+
+uint32_t Recorder::service(std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  const auto [at, is_new] =
+      numbers_.try_emplace(std::string(name), static_cast<uint32_t>(services_.size()));
+  if (is_new) services_.emplace_back(name);
+  return at->second;
+}
+
+void Recorder::model(VariantId id, std::string_view name) {
+  const std::lock_guard lock(mutex_);
+  models_[id] = name;
+}
+
+void Recorder::came(const Came& event) {
+  CameEvent kept{event};
+  const size_t length = std::min(event.client_id.size(), kIdLength);
+  std::memcpy(kept.client_id.data(), event.client_id.data(), length);
+  kept.event.client_id = {};
+  put(kept);
+}
+
+void Recorder::bound(const Bound& event) {
+  BoundEvent kept{event};
+  kept.event.members = {};
+  put(kept);
+  for (size_t i = 0; i < event.members.size(); i += kMembersAtOnce) {
+    Members some{.batch = event.batch};
+    some.count = static_cast<uint32_t>(std::min(kMembersAtOnce, event.members.size() - i));
+    for (size_t k = 0; k < some.count; ++k) some.members[k] = event.members[i + k];
+    put(some);
+  }
+}
+
+void Recorder::ended(const BatchEnded& event) { put(event); }
+void Recorder::ended(const Ended& event) { put(event); }
+void Recorder::ran(const OperatorRan& event) { put(event); }
+void Recorder::loaded(const Loaded& event) { put(event); }
+
+RecordedRequest* Recorder::request(JobId id) {
+  const auto found = request_at_.find(id);
+  return found == request_at_.end() ? nullptr : &requests_[found->second - requests_gone_];
+}
+
+RecordedBatch* Recorder::batch(uint64_t id) {
+  const auto found = batch_at_.find(id);
+  return found == batch_at_.end() ? nullptr : &batches_[found->second - batches_gone_];
+}
+
+void Recorder::changed(uint64_t batch) {
+  if (!watched_) return;
+  if (changed_.size() < 2 * kMostChanges) {
+    changed_.push_back(batch);
+  } else {
+    ++left_out_;
+  }
+}
+
+void Recorder::collect() {
+  const std::lock_guard lock(mutex_);
+  collect_locked();
+}
+
+// An event may overtake one of another thread that it is about, by a moment: it is tried again
+// the next time, once.
+void Recorder::collect_locked() {
+  const size_t tried = early_.size();
+  std::vector<Event> events = std::exchange(early_, {});
+  size_t got = 0;
+  while ((got = queue_.try_dequeue_bulk(taken_.begin(), taken_.size())) > 0) {
+    events.insert(events.end(), taken_.begin(), taken_.begin() + static_cast<ptrdiff_t>(got));
+  }
+  // Those of a kind come after those that they may be about.
+  for (size_t kind = 1; kind < std::variant_size_v<Event>; ++kind) {
+    for (size_t i = 0; i < events.size(); ++i) {
+      if (events[i].index() != kind || take(events[i])) continue;
+      if (i >= tried && early_.size() < kMostEarly) {
+        early_.push_back(events[i]);
+      } else {
+        lost_.fetch_add(1, std::memory_order_relaxed);
+      }
+    }
+  }
+  forget_the_old(monotonic_now());
+}
+
+bool Recorder::take(const Event& event) {
+  if (const auto* came = std::get_if<CameEvent>(&event)) {
+    const Came& e = came->event;
+    const size_t length = strnlen(came->client_id.data(), kIdLength);
+    if (RecordedRequest* const whole = request(e.parent); whole != nullptr) whole->has_parts = true;
+    request_at_[e.id] = requests_gone_ + requests_.size();
+    requests_.push_back({.id = e.id,
+                         .parent = e.parent,
+                         .service = e.service,
+                         .items = e.items,
+                         .arrival = e.arrival,
+                         .submitted = e.submitted,
+                         .deadline = e.deadline,
+                         .network_ms = static_cast<float>(e.network.millis()),
+                         .client_id = std::string(came->client_id.data(), length)});
+    return true;
+  }
+  if (const auto* bound = std::get_if<BoundEvent>(&event)) {
+    const Bound& e = bound->event;
+    batch_at_[e.batch] = batches_gone_ + batches_.size();
+    batches_.push_back({.id = e.batch,
+                        .worker = e.worker,
+                        .service = e.service,
+                        .items = e.items,
+                        .model = e.model,
+                        .bound = e.at,
+                        .wanted = e.wanted,
+                        .expected_start = e.start,
+                        .expected_end = e.finish,
+                        .rule = e.rule,
+                        .load = e.load,
+                        .requests = {}});
+    changed(e.batch);
+    return true;
+  }
+  if (const auto* members = std::get_if<Members>(&event)) {
+    RecordedBatch* const to = batch(members->batch);
+    if (to == nullptr) return false;
+    for (size_t i = 0; i < members->count; ++i) {
+      const Member& member = members->members[i];
+      if (to->requests.empty() || to->requests.back() != member.request) {
+        to->requests.push_back(member.request);
+        ++members_;
+      }
+      if (RecordedRequest* const own = request(member.request); own != nullptr) {
+        own->nominated = std::min(own->nominated, member.nominated);
+        if (own->batch == 0) own->batch = members->batch;
+      }
+    }
+    return true;
+  }
+  if (const auto* end = std::get_if<BatchEnded>(&event)) {
+    RecordedBatch* const own = batch(end->batch);
+    if (own == nullptr) return false;
+    own->start = end->started;
+    own->end = end->ended;
+    own->failed = end->failed;
+    changed(own->id);
+    return true;
+  }
+  if (const auto* end = std::get_if<Ended>(&event)) return take_end(*end);
+  if (const auto* ran = std::get_if<OperatorRan>(&event)) {
+    operators_.push_back({ran->request, ran->service, ran->from, ran->waited, ran->ran});
+    return true;
+  }
+  const auto& e = std::get<Loaded>(event);
+  loads_.push_back({e.worker, e.model, e.from, e.to});
+  if (watched_ && new_loads_.size() < kMostChanges) new_loads_.push_back(loads_.back());
+  return true;
+}
+
+bool Recorder::take_end(const Ended& event) {
+  RecordedRequest* const own = request(event.request);
+  if (own == nullptr) return false;
+  own->end = event.at;
+  own->outcome = event.outcome;
+  own->queueing = event.queueing;
+  own->run = event.run;
+  own->model = event.model;
+  own->subset = event.subset;
+  own->accuracy = event.accuracy;
+  if (!own->answered()) return true;
+  Answers& answers = answers_[event.service];
+  answers.latency.record(own->end - own->arrival);
+  if (!event.model.is_none() || event.subset != 0) ++answers.by[{event.model, event.subset}];
+  if (event.accuracy > 0) {
+    answers.accuracy += event.accuracy;
+    ++answers.judged;
+  }
+  return true;
+}
+
+size_t Recorder::bytes() const {
+  return requests_.size() * (sizeof(RecordedRequest) + kIndexBytes) +
+         batches_.size() * (sizeof(RecordedBatch) + kIndexBytes) + members_ * 2 * sizeof(JobId) +
+         operators_.size() * sizeof(RecordedOperator) + loads_.size() * sizeof(RecordedLoad);
+}
+
+double Recorder::memory_mb() const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<double>(bytes()) / kMebibyte + options_.memory_mb * kQueueShare;
+}
+
+void Recorder::forget_request() {
+  request_at_.erase(requests_.front().id);
+  requests_.pop_front();
+  ++requests_gone_;
+}
+
+void Recorder::forget_batch() {
+  batch_at_.erase(batches_.front().id);
+  members_ -= batches_.front().requests.size();
+  batches_.pop_front();
+  ++batches_gone_;
+}
+
+// Of all kinds what began before the same moment, so that what is left is whole.
+void Recorder::forget_the_old(Time now) {
+  Time before = now - options_.keep;
+  const auto most = static_cast<size_t>(options_.memory_mb * kMebibyte * (1 - kQueueShare));
+  const auto forget = [this, &before] {
+    while (!requests_.empty() && requests_.front().arrival < before) forget_request();
+    while (!batches_.empty() && batches_.front().bound < before) forget_batch();
+    while (!operators_.empty() && operators_.front().from < before) operators_.pop_front();
+    while (!loads_.empty() && loads_.front().from < before) loads_.pop_front();
+  };
+  forget();
+  while (bytes() > most) {
+    const size_t some = requests_.size() / 16 + 1;
+    const size_t some_batches = batches_.size() / 16 + 1;
+    before = now;
+    if (some < requests_.size()) {
+      before = requests_[some].arrival;
+    } else if (some_batches < batches_.size()) {
+      before = batches_[some_batches].bound;
+    }
+    if (!requests_.empty()) forget_request();
+    if (!batches_.empty() && requests_.empty()) forget_batch();
+    forget();
+  }
+}
+
+Recording Recorder::copy(Duration most, Time now) const {
+  const std::lock_guard lock(mutex_);
+  Recording made{.services = services_, .models = models_, .lost = lost()};
+  made.to = now;
+  made.from = now - std::min(most, options_.keep);
+  // What was before the first request is not known, or nothing.
+  if (!requests_.empty()) made.from = std::max(made.from, requests_.front().arrival);
+  for (const RecordedRequest& each : requests_) {
+    if (each.arrival >= made.from) made.requests.push_back(each);
+  }
+  for (const RecordedBatch& each : batches_) {
+    if (each.bound >= made.from) made.batches.push_back(each);
+  }
+  for (const RecordedOperator& each : operators_) {
+    if (each.from >= made.from) made.operators.push_back(each);
+  }
+  for (const RecordedLoad& each : loads_) {
+    if (each.from >= made.from) made.loads.push_back(each);
+  }
+  return made;
+}
+
+std::map<std::string, Answers> Recorder::take_answers() {
+  const std::lock_guard lock(mutex_);
+  std::map<std::string, Answers> taken;
+  for (auto& [number, answers] : answers_) taken[services_[number]] = std::move(answers);
+  answers_.clear();
+  return taken;
+}
+
+void Recorder::watch(bool on) {
+  const std::lock_guard lock(mutex_);
+  watched_ = on;
+  changed_.clear();
+  new_loads_.clear();
+  left_out_ = 0;
+}
+
+Recorder::Changes Recorder::take_changes(size_t most_waiting) {
+  const std::lock_guard lock(mutex_);
+  Changes changes;
+  std::sort(changed_.begin(), changed_.end());
+  changed_.erase(std::unique(changed_.begin(), changed_.end()), changed_.end());
+  changes.left_out = std::exchange(left_out_, 0);
+  for (const uint64_t id : changed_) {
+    const RecordedBatch* const own = batch(id);
+    if (own == nullptr) continue;
+    if (changes.batches.size() == kMostChanges) {
+      ++changes.left_out;
+      continue;
+    }
+    changes.batches.push_back(*own);
+    auto& shown = changes.requests.emplace_back();
+    for (size_t i = 0; i < std::min(own->requests.size(), kMostShown); ++i) {
+      if (const RecordedRequest* each = request(own->requests[i])) shown.push_back(*each);
+    }
+  }
+  changed_.clear();
+  changes.loads = std::exchange(new_loads_, {});
+  const size_t first = requests_.size() - std::min(requests_.size(), kLookedAt);
+  for (size_t i = first; i < requests_.size(); ++i) {
+    const RecordedRequest& each = requests_[i];
+    if (!each.ended() && each.batch == 0 && !each.has_parts) changes.waiting.push_back(each);
+  }
+  std::stable_sort(changes.waiting.begin(), changes.waiting.end(),
+                   [](const auto& a, const auto& b) { return a.deadline < b.deadline; });
+  if (changes.waiting.size() > most_waiting) changes.waiting.resize(most_waiting);
+  return changes;
+}
+
+std::string Recorder::service_name(uint32_t number) const {
+  const std::lock_guard lock(mutex_);
+  return number < services_.size() ? services_[number] : std::string();
+}
+
+std::string Recorder::model_name(VariantId id) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = models_.find(id);
+  return found == models_.end() ? std::string() : found->second;
+}
+
+}  // namespace fermata::tune

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "by_hand.h"
+#include "engine/catalog.h"
+#include "engine/observer.h"
+#include "engine/options.h"
+#include "engine/snapshot.h"
+#include "tune/recorder.h"
+#include "tune/scenario.h"
+
+namespace fermata::tune {
+
+// A server with the model "m" and a service "front" of it beside, and what a test says happened.
+struct RecordedServer {
+  engine::EngineOptions options;
+  engine::Catalog catalog;
+  std::vector<engine::WorkerStatistics> workers = {{.worker = 0}, {.worker = 1}};
+  VariantId m = VariantId(7);
+
+  RecordedServer() {
+    auto variant = std::make_shared<engine::Variant>();
+    variant->id = m;
+    variant->model = "m";
+    variant->version = "1";
+    variant->signature.batches = true;
+    variant->signature.max_batch = 8;
+    for (const char* name : {"front", "m"}) {
+      auto service = std::make_shared<engine::Service>();
+      service->name = name;
+      service->model = "m";
+      service->versions = {variant};
+      catalog.services.push_back(std::move(service));
+    }
+    engine::ServiceOptions front;
+    front.name = "front";
+    front.model = "m";
+    front.slo = Duration::millis(50);
+    options.services = {front};
+    options.workers.types.front().count = 2;
+  }
+  Server server() const { return {options, catalog, workers}; }
+};
+
+// One request of "m" that runs alone from `start` for `run` milliseconds.
+struct RunAlone {
+  uint64_t id;
+  double arrival_ms, start_ms, run_ms, slo_ms;
+};
+
+inline void observe(engine::Observer& observer, uint32_t service, VariantId model,
+                    const RunAlone& one) {
+  using engine::Observer;
+  const Time arrival = at_ms(one.arrival_ms), start = at_ms(one.start_ms);
+  const Time end = at_ms(one.start_ms + one.run_ms);
+  const Time deadline = arrival + Duration::from_millis(one.slo_ms);
+  observer.came({.id = JobId(one.id),
+                 .service = service,
+                 .items = 1,
+                 .arrival = arrival,
+                 .submitted = arrival,
+                 .deadline = deadline,
+                 .client_id = "client's"});
+  const Observer::Member member{JobId(one.id), arrival};
+  observer.bound({.batch = one.id + 1'000'000,
+                  .worker = 0,
+                  .model = model,
+                  .service = service,
+                  .items = 1,
+                  .at = start,
+                  .wanted = arrival,
+                  .start = start,
+                  .finish = end,
+                  .rule = policy::StartRule::kNoMatesExpected,
+                  .members = {&member, 1}});
+  observer.ended(Observer::BatchEnded{one.id + 1'000'000, start, end, false});
+  observer.ended(Observer::Ended{
+      .request = JobId(one.id),
+      .service = service,
+      .outcome = end <= deadline ? engine::Outcome::kOnTime : engine::Outcome::kLate,
+      .at = end,
+      .queueing = start - arrival,
+      .run = end - start,
+      .model = model});
+}
+
+}  // namespace fermata::tune

@@ -1,0 +1,143 @@
+#include "tune/what_if.h"
+
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/clock.h"
+#include "simulate/scenario_document.h"
+#include "tune/fixture.h"
+#include "tune/record_file.h"
+
+namespace fermata::tune {
+namespace {
+
+using testing::HasSubstr;
+
+// 20 s in which two workers had a request of 8 ms each 10 ms: half of what they can do.
+class WhatIfTest : public testing::Test {
+ protected:
+  static constexpr double kSeconds = 20;
+  WhatIfTest() {
+    Recorder recorder(RecorderOptions{.keep = Duration::seconds(3600), .memory_mb = 64});
+    recorder.model(server.m, "m");
+    const uint32_t m = recorder.service("m"), front = recorder.service("front");
+    const double now = (monotonic_now() - Time()).millis();
+    const double t = now - kSeconds * 1e3 - 100;
+    for (uint64_t i = 0; i < static_cast<uint64_t>(kSeconds * 100); ++i) {
+      const double at = t + static_cast<double>(i) * 10;
+      observe(recorder, i % 4 == 0 ? front : m, server.m, {i + 1, at, at, 8, 50});
+      if (i % 100 == 0) recorder.collect();
+    }
+    recorder.collect();
+    server.options.policy = "eager";
+    recording = recorder.copy(Duration::from_seconds(kSeconds + 0.1), at_ms(now));
+  }
+  Json document() const { return scenario_document(recording, server.server()); }
+
+  RecordedServer server;
+  Recording recording;
+};
+
+TEST_F(WhatIfTest, ARecordingIsAScenario) {
+  const Json made = document();
+  EXPECT_EQ(made["recorded"]["on_time"], 1.0);
+  EXPECT_EQ(made["recorded"]["services"].size(), 2u);
+  EXPECT_TRUE(made["recorded"]["not_replayed"].empty());
+  auto text = Document::parse(made.dump());
+  ASSERT_TRUE(text.ok());
+  const auto scenario = text->read(simulate::read_scenario);
+  ASSERT_TRUE(scenario.ok()) << scenario.status();
+  // The first service of the model is the model, the other a pipeline of it: they share batches.
+  ASSERT_EQ(scenario->models.size(), 1u);
+  ASSERT_EQ(scenario->pipelines.size(), 1u);
+  EXPECT_EQ(scenario->worker_count(), 2u);
+}
+
+TEST_F(WhatIfTest, AReplayOfWhatHappenedIsNearIt) {
+  const auto answer = what_if(document(), {});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_LT((*answer)["error"].get<double>(), 0.01);
+  EXPECT_EQ((*answer)["replayed"]["requests"], (*answer)["recorded"]["requests"]);
+  EXPECT_NEAR((*answer)["replayed"]["services"]["m"]["p99_ms"].get<double>(), 8, 0.2);
+}
+
+TEST_F(WhatIfTest, MoreLoadAndFewerWorkersLoseRequests) {
+  Case heavy{.load = 20}, few{.workers = 1, .load = 9}, other{.scheduler = "edf"};
+  const auto answer = what_if(document(), {heavy, few, other});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  const Json& cases = (*answer)["cases"];
+  const auto requests = (*answer)["recorded"]["requests"].get<double>();
+  EXPECT_NEAR(cases[0]["requests"].get<double>(), 20 * requests, 0.2 * requests);
+  EXPECT_LT(cases[0]["on_time"].get<double>(), 0.9);
+  EXPECT_LT(cases[1]["on_time"].get<double>(), 0.95);
+  EXPECT_EQ(cases[2]["on_time"], 1.0);
+  EXPECT_EQ(cases[2]["case"]["scheduler"], "edf");
+}
+
+TEST_F(WhatIfTest, ADeadlineThatNobodyMeetsLosesItsServiceAlone) {
+  Case tight;
+  tight.slo["front"] = Duration::millis(2);
+  const auto answer = what_if(document(), {tight});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  const Json& services = (*answer)["cases"][0]["services"];
+  EXPECT_EQ(services["front"]["on_time"], 0.0);
+  EXPECT_EQ(services["m"]["on_time"], 1.0);
+}
+
+TEST_F(WhatIfTest, ASmallerLoadDrawsSomeOfTheRequests) {
+  auto text = Document::parse(document().dump());
+  const auto scenario = text->read(simulate::read_scenario);
+  const auto half = apply({.load = 0.5}, *scenario);
+  ASSERT_TRUE(half.ok());
+  const auto count = [](const simulate::Scenario& s) {
+    return std::get<simulate::RecordedArrivals>(s.models[0].arrival).requests->size();
+  };
+  EXPECT_NEAR(static_cast<double>(count(*half)), 0.5 * static_cast<double>(count(*scenario)), 100);
+}
+
+TEST_F(WhatIfTest, NamesWhatItCannotReplay) {
+  server.options.services.emplace_back().name = "video";
+  server.options.services.back().stream.emplace();
+  auto service = std::make_shared<engine::Service>(*server.catalog.services[0]);
+  service->name = "video";
+  server.catalog.services.push_back(service);
+  recording.services.push_back("video");
+  recording.requests[500].service = static_cast<uint32_t>(recording.services.size() - 1);
+  const Json made = document();
+  ASSERT_EQ(made["recorded"]["not_replayed"].size(), 1u);
+  EXPECT_EQ(made["recorded"]["not_replayed"][0]["service"], "video");
+}
+
+TEST_F(WhatIfTest, RefusesQuestionsThatMakeNoSense) {
+  const auto ask = [](const char* text) {
+    auto question = Document::parse(text);
+    return question->read(read_question).status();
+  };
+  EXPECT_TRUE(ask(R"({"load": 2, "cases": [{"workers": 3}, {"scheduler": "edf"}]})").ok());
+  EXPECT_THAT(std::string(ask(R"({"load": 0})").message()), HasSubstr("$.load"));
+  EXPECT_THAT(std::string(ask(R"({"cases": [{"scheduler": "x"}]})").message()),
+              HasSubstr("$.cases[0].scheduler"));
+  Case unknown;
+  unknown.slo["nobody"] = Duration::millis(5);
+  EXPECT_THAT(std::string(what_if(document(), {unknown}).status().message()), HasSubstr("nobody"));
+}
+
+TEST_F(WhatIfTest, AFileOfRecordingsGivesTheLastAndStaysBounded) {
+  const std::string file = testing::TempDir() + "/recordings.jsonl";
+  std::filesystem::remove(file);
+  std::filesystem::remove(file + ".1");
+  Json made = document();
+  RecordFile records(file, made.dump().size() * 5 / 2);
+  for (int i = 0; i < 5; ++i) {
+    made["seed"] = i + 1;
+    ASSERT_TRUE(records.append(made).ok());
+  }
+  EXPECT_EQ((*read_last_recording(file))["seed"], 5);
+  EXPECT_EQ((*read_last_recording(file + ".1"))["seed"], 4);
+  EXPECT_FALSE(read_last_recording(file + ".2").ok());
+}
+
+}  // namespace
+}  // namespace fermata::tune
