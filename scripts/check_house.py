@@ -59,6 +59,7 @@ INSIDE = {
         "operations": {"call", "net"},
         "grpc": {"call", "config", "net", "operations"},
         "http": {"call", "config", "json", "net", "operations"},
+        "live": {"call", "json", "net", "operations", "http"},
     },
 }
 PURE = {"policy", "plan", "estimate", "simulate"}

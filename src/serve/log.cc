@@ -32,10 +32,20 @@ class QuotedMessage : public spdlog::custom_flag_formatter {
   }
 };
 
+struct Told {
+  std::mutex mutex;
+  LogListener listener;
+};
+Told& told() {
+  static Told& one = *new Told;
+  return one;
+}
+
 // Writes only as much as standard error takes at once.
 class PatientlessSink : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
+    if (message.level >= spdlog::level::warn) tell(message);
     spdlog::memory_buf_t line;
     formatter_->format(message, line);
     if (cut_ && !write("\n")) return;
@@ -45,6 +55,12 @@ class PatientlessSink : public spdlog::sinks::base_sink<std::mutex> {
   void flush_() override {}
 
  private:
+  static void tell(const spdlog::details::log_msg& message) {
+    const std::lock_guard lock(told().mutex);
+    const auto level = spdlog::level::to_string_view(message.level);
+    const auto& text = message.payload;
+    if (told().listener) told().listener({level.data(), level.size()}, {text.data(), text.size()});
+  }
   bool write(std::string_view bytes) {
     begun_ = false;
     while (!bytes.empty()) {
@@ -64,6 +80,11 @@ class PatientlessSink : public spdlog::sinks::base_sink<std::mutex> {
 };
 
 }  // namespace
+
+void tell_of_log(LogListener listener) {
+  const std::lock_guard lock(told().mutex);
+  told().listener = std::move(listener);
+}
 
 void log_as_json(const std::string& level) {
   auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);

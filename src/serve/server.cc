@@ -12,6 +12,7 @@
 #include "serve/grpc/grpc_server.h"
 #include "serve/http/http_front_end.h"
 #include "serve/http/http_server.h"
+#include "serve/live/live.h"
 #include "serve/metrics.h"
 #include "serve/net/acceptor.h"
 #include "serve/net/descriptors.h"
@@ -68,6 +69,8 @@ struct Server::Parts {
   const std::shared_ptr<ByteBudget> budget;
   SharedMemory regions;
   Operations operations;
+  const LiveOptions live_options;
+  Live live;
   HttpFrontEnd http_front_end;
   std::unique_ptr<HttpServer> http;
   HttpFrontEnd admin_front_end;
@@ -77,12 +80,15 @@ struct Server::Parts {
   std::unique_ptr<HttpServer> metrics;
   bool stopped = false;
 
-  Parts(std::unique_ptr<engine::Engine> e, const ListenOptions& listen)
+  Parts(std::unique_ptr<engine::Engine> e, const ListenOptions& listen, LiveOptions shown)
       : engine(std::move(e)),
         budget(std::make_shared<ByteBudget>(listen.memory_mb * kMiB, nullptr,
                                             listen.memory_mb * kMiB / kPartForSmall)),
         regions(shared_memory_options_of(listen), budget),
         operations(*engine, regions, listen.ready_any),
+        live_options(std::move(shown)),
+        live(*engine, live_options.engine, operations, live_options.recorder.get(),
+             live_options.record_file),
         http_front_end(*engine, operations, regions, listen.max_request_mb * kMiB,
                        serves_admin(listen), {listen.origins, is_loopback(listen.host)}),
         admin_front_end(*engine, operations, regions, listen.max_request_mb * kMiB, true,
@@ -108,6 +114,8 @@ struct Server::Parts {
         budget);
     http_front_end.show(*metrics_front_end);
     admin_front_end.show(*metrics_front_end);
+    http_front_end.show_live(live);
+    admin_front_end.show_live(live);
     HttpOptions options = http_options(listen, listen.metrics, limits.metrics, nullptr);
     options.threads = 1;
     ASSIGN_OR_RETURN(metrics, HttpServer::start(options, *metrics_front_end));
@@ -138,6 +146,7 @@ struct Server::Parts {
     if (http != nullptr) http->stop();
     if (metrics != nullptr) metrics->stop();
     if (admin != nullptr) admin->stop();
+    live.finish();
     http_front_end.finish();
     admin_front_end.finish();
     operations.finish();
@@ -155,8 +164,9 @@ absl::Status Server::try_ports(const ListenOptions& options) {
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::start(const ListenOptions& options,
-                                                      std::unique_ptr<engine::Engine> engine) {
-  auto parts = std::make_unique<Parts>(std::move(engine), options);
+                                                      std::unique_ptr<engine::Engine> engine,
+                                                      LiveOptions live) {
+  auto parts = std::make_unique<Parts>(std::move(engine), options, std::move(live));
   auto server = std::unique_ptr<Server>(new Server(std::move(parts)));
   RETURN_IF_ERROR(server->parts_->start(options));
   return server;

@@ -10,7 +10,18 @@
 #include "serve/config/config.h"
 #include "serve/net/counters.h"
 
+namespace fermata::tune {
+class Recorder;
+}
+
 namespace fermata::serve {
+
+// What the live page shows beside the engine's own statistics.
+struct LiveOptions {
+  engine::EngineOptions engine;                        // that it was made with
+  std::shared_ptr<tune::Recorder> recorder = nullptr;  // its observer; null: nothing is recorded
+  std::string record_file = {};                        // recordings go there too; empty: nowhere
+};
 
 struct Ports {
   uint16_t http = 0, grpc = 0, metrics = 0;
@@ -24,7 +35,8 @@ class Server {
   static absl::Status try_ports(const ListenOptions& options);
   // The same where it cannot be had any more.
   static absl::StatusOr<std::unique_ptr<Server>> start(const ListenOptions& options,
-                                                       std::unique_ptr<engine::Engine> engine);
+                                                       std::unique_ptr<engine::Engine> engine,
+                                                       LiveOptions live = {});
   // Stops without patience where stop() was not called.
   ~Server();
   Server(const Server&) = delete;

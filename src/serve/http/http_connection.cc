@@ -189,24 +189,6 @@ void HttpConnection::respond(const HttpRequestState& request, HttpResponse respo
   });
 }
 
-void HttpConnection::upgrade(HttpRequestState& request, std::shared_ptr<WebSocketHandler> handler) {
-  if (shard_.draining || slots_.size() != 1 || buffer_.size() > 0 || reading_) {
-    request.keep_alive = false;
-    HttpResponse response;
-    response.status = shard_.draining ? 503 : 400;
-    response.body =
-        error_body(shard_.draining ? "the server stops"
-                                   : "a request for a WebSocket has others before it or behind it");
-    return respond(request, std::move(response));
-  }
-  deaf_ = true;
-  slots_.clear();
-  web_ = std::make_unique<WebSocket>(*this, socket_, shard_.options.max_body_bytes,
-                                     std::move(handler));
-  upgrade_ = std::move(request.message);
-  if (!writing_) web_->accept(std::move(upgrade_));
-}
-
 void HttpConnection::complete(uint64_t number, Slot slot) {
   if (closed_) return;
   deaf_ = deaf_ || slot.last;

@@ -21,6 +21,7 @@
 
 namespace fermata::serve {
 
+class EventListener;
 class HttpConnection;
 
 // The connections of one io thread; only that thread touches them.
@@ -69,7 +70,8 @@ struct HttpRequestState {
 };
 
 // HTTP/1.1 on one socket. At most two requests are under way; replies go out in the order of their
-// requests. All runs on the shard's thread but respond(). After upgrade() it is a WebSocket.
+// requests. All runs on the shard's thread but respond(). After upgrade() or stream_events() it is
+// what that says.
 class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
  public:
   using Socket = boost::asio::ip::tcp::socket;
@@ -91,6 +93,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void give_way();          // the same, of one whose memory is wanted
   void finish_when_idle();  // the server stops
   void upgrade(HttpRequestState& request, std::shared_ptr<WebSocketHandler> handler);
+  void stream_events(HttpRequestState& request, std::shared_ptr<EventListener> listener);
   // The client did something: it is the last one to be closed where connections are short.
   void touch();
 
@@ -111,6 +114,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     HeldBytes held;
   };
 
+  bool may_upgrade(HttpRequestState& request);  // else it is answered
+  void become(HttpRequestState& request, std::unique_ptr<Upgraded> what);
   void proceed();
   void read();
   void on_read(size_t bytes, const boost::system::error_code& failed);

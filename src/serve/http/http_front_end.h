@@ -42,6 +42,8 @@ class HttpFrontEnd : public HttpHandler {
 
   // Answers GET /metrics too, on its behalf: an administrative call.
   void show(HttpHandler& metrics) { metrics_ = &metrics; }
+  // The same of the calls under /v2/live.
+  void show_live(HttpHandler& live) { live_ = &live; }
   // Once no request comes any more: those on background threads are with the engine then.
   void finish() { background_.finish(); }
 
@@ -67,7 +69,7 @@ class HttpFrontEnd : public HttpHandler {
   const size_t max_body_bytes_;
   const bool admin_;
   const TrustedPages trusted_;
-  std::atomic<HttpHandler*> metrics_ = nullptr;
+  std::atomic<HttpHandler*> metrics_ = nullptr, live_ = nullptr;
   RunningJobs jobs_;
   FrontEndCounters counters_;
   Background background_{kBackgroundThreads};

@@ -137,6 +137,9 @@ void HttpFrontEnd::request(HttpExchange exchange) {
   if (HttpHandler* metrics = metrics_; metrics != nullptr && route.call == HttpCall::kMetrics) {
     return metrics->request(std::move(exchange));
   }
+  if (HttpHandler* live = live_; live != nullptr && route.call == HttpCall::kLive) {
+    return live->request(std::move(exchange));
+  }
   if (exchange.body().size() > Operations::kLongestRequest) {
     return exchange.respond(
         error_response(invalid("the body has {} bytes, expected at most {}", exchange.body().size(),

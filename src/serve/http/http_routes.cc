@@ -52,6 +52,13 @@ constexpr Pattern kPatterns[] = {
     {kGet, "metrics", HttpCall::kMetrics},
     {kGet, "v2/fermata/placement", HttpCall::kPlacement},
     {kGet, "v2/fermata/decisions", HttpCall::kDecisions},
+    {kGet, "v2/live/events", HttpCall::kLive},
+    {kGet, "v2/live/requests", HttpCall::kLive},
+    {kGet, "v2/live/requests/R", HttpCall::kLive},
+    {kGet, "v2/live/decisions", HttpCall::kLive},
+    {kPost, "v2/live/what_if", HttpCall::kLive},
+    {kGet, "v2/live/recording", HttpCall::kLive},
+    {kGet, "v2/live/trace", HttpCall::kLive},
     {kPost, "v2/models/M/generate", HttpCall::kUnserved},
     {kPost, "v2/models/M/generate_stream", HttpCall::kUnserved},
     {kGet, "v2/trace/setting", HttpCall::kTraceSetting},
@@ -82,23 +89,6 @@ Segments split(std::string_view path) {
       result.parts[result.count++] = path.substr(0, end);
     }
     path.remove_prefix(std::min(end + 1, path.size()));
-  }
-  return result;
-}
-
-std::string decode_percent(std::string_view text) {
-  std::string result;
-  for (size_t i = 0; i < text.size(); ++i) {
-    unsigned value = 0;
-    if (text[i] == '%' && i + 2 < text.size()) {
-      const char* digits = text.data() + i + 1;
-      if (std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
-        result.push_back(static_cast<char>(value));
-        i += 2;
-        continue;
-      }
-    }
-    result.push_back(text[i]);
   }
   return result;
 }
@@ -142,6 +132,23 @@ std::string_view allow(std::string_view before, HttpMethod method) {
 
 }  // namespace
 
+std::string decode_percent(std::string_view text) {
+  std::string result;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned value = 0;
+    if (text[i] == '%' && i + 2 < text.size()) {
+      const char* digits = text.data() + i + 1;
+      if (std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
+        result.push_back(static_cast<char>(value));
+        i += 2;
+        continue;
+      }
+    }
+    result.push_back(text[i]);
+  }
+  return result;
+}
+
 bool is_admin(HttpCall call) {
   switch (call) {
     case HttpCall::kModelLoad:
@@ -152,6 +159,7 @@ bool is_admin(HttpCall call) {
     case HttpCall::kMetrics:
     case HttpCall::kPlacement:
     case HttpCall::kDecisions:
+    case HttpCall::kLive:
       return true;
     default:
       return false;

@@ -34,6 +34,7 @@ enum class HttpCall : uint8_t {
   kMetrics,
   kPlacement,
   kDecisions,
+  kLive,      // serve/live/ reads the path itself
   kTraceSetting,
   kLogSettings,
   kUnserved,  // of the protocol, but 501
@@ -49,6 +50,7 @@ struct HttpRoute {
   std::string_view allow;  // of kWrongMethod: the methods that the path has
 };
 
+std::string decode_percent(std::string_view text);
 HttpRoute find_route(HttpMethod method, std::string_view target);
 
 }  // namespace fermata::serve

@@ -59,6 +59,12 @@ void HttpExchange::upgrade(std::shared_ptr<WebSocketHandler> handler) {
   request->connection->upgrade(*request, std::move(handler));
 }
 
+void HttpExchange::stream_events(std::shared_ptr<EventListener> listener) {
+  if (request_->is_head) return respond({.content_type = "text/event-stream"});
+  const auto request = std::exchange(request_, nullptr);
+  request->connection->stream_events(*request, std::move(listener));
+}
+
 void HttpExchange::respond(HttpResponse response) {
   const auto request = std::exchange(request_, nullptr);
   request->connection->respond(*request, std::move(response));

@@ -31,6 +31,7 @@ struct HttpResponse {
 };
 
 struct HttpRequestState;
+class EventListener;  // serve/http/event_stream.h
 class WebSocketHandler;
 
 // One request and the duty to answer it. Move-only; may go to another thread.
@@ -57,6 +58,8 @@ class HttpExchange {
   // server stops, the client is told.
   bool wants_web_socket() const;
   void upgrade(std::shared_ptr<WebSocketHandler> handler);
+  // The same with server-sent events; any request may be answered by them.
+  void stream_events(std::shared_ptr<EventListener> listener);
 
   // Exactly once; from any thread. Never blocks; a client that is gone is no error.
   void respond(HttpResponse response);

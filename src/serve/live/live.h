@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/engine.h"
+#include "serve/http/event_stream.h"
+#include "serve/http/http_server.h"
+#include "serve/live/live_calls.h"
+#include "serve/live/live_json.h"
+#include "tune/history.h"
+#include "tune/record_file.h"
+#include "tune/recorder.h"
+
+namespace fermata::serve {
+
+// What the live page shows: counts of every second, pushed to whoever listens, and answers to its
+// questions (docs/protocol.md, /v2/live). Works on threads of its own, of low priority.
+class Live : public HttpHandler {
+ public:
+  static constexpr size_t kMostListeners = 16;
+
+  // All outlive it; `recorder` null: nothing is recorded. `record_file`: what was recorded goes
+  // there too, as often as the recorder is full; empty: nowhere.
+  Live(engine::Engine& engine, const engine::EngineOptions& options, const Operations& operations,
+       tune::Recorder* recorder, const std::string& record_file = {});
+  ~Live() override;
+
+  // A call under /v2/live, which find_route() knows.
+  void request(HttpExchange exchange) override;
+  void opened(uint64_t) override {}
+  void closed(uint64_t) override {}
+  // What the log says that a person should read goes to whoever listens, the last few lines to
+  // who comes later. Any thread.
+  void log(std::string_view level, std::string_view text);
+  // No exchange is answered any more.
+  void finish();
+
+ private:
+  class Listener;
+
+  void run();
+  void second();
+  void timeline();
+  void greet();
+  void write_record();
+  std::string hello() const;
+  void broadcast(std::string_view event, const std::string& data);
+  std::set<std::string> called() const;
+
+  engine::Engine& engine_;
+  const engine::EngineOptions options_;
+  tune::Recorder* const recorder_;
+  LiveCalls calls_;
+  std::unique_ptr<tune::RecordFile> record_file_;
+  Time written_;  // what came before it
+  // Of the thread:
+  tune::History history_;
+  std::vector<tune::ServiceFacts> services_;
+  Json workers_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::shared_ptr<EventStream>> waiting_, listening_;
+  std::vector<std::pair<std::string, std::string>> logged_;  // event, data
+  std::atomic<size_t> listeners_{0};
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace fermata::serve
