@@ -1,4 +1,4 @@
-# The pages of web/ as a source of the room `serve`: HTML, CSS, and JavaScript as it was compiled
+# The pages of web/ as a source of the room `serve`: HTML, CSS, and what scripts/web.sh made
 # from web/*.ts (scripts/web.sh; tests/python/test_pages.py checks that it still is).
 include_guard()
 
@@ -6,7 +6,8 @@ function(fermata_pages TARGET)
   set(text "#include \"serve/http/http_pages.h\"\n\nnamespace fermata::serve {\n\n")
   string(APPEND text "std::span<const Page> pages() {\n  static constexpr Page kPages[] = {\n")
   file(GLOB files CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/web/*.html ${CMAKE_SOURCE_DIR}/web/*.css
-                                    ${CMAKE_SOURCE_DIR}/web/built/*.js)
+                                    ${CMAKE_SOURCE_DIR}/web/built/*.js
+                                    ${CMAKE_SOURCE_DIR}/web/built/*.css)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})
   foreach(file ${files})
     get_filename_component(name ${file} NAME)

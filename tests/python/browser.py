@@ -1,5 +1,6 @@
 """A real Chromium without a window, driven through its DevTools protocol over a pair of pipes."""
 
+import base64
 import json
 import os
 import select
@@ -21,6 +22,7 @@ class Page:
     def __init__(self, folder, url):
         if find() is None:
             pytest.skip("no Chromium is installed (scripts/deps.sh browser)")
+        folder.mkdir(exist_ok=True)
         arguments = [find(), "--headless=new", "--remote-debugging-pipe", f"--user-data-dir={folder}",
                      "--use-fake-device-for-media-stream", "--use-fake-ui-for-media-stream", "--disable-gpu",
                      "--disable-dev-shm-usage", "--no-first-run", "about:blank"]
@@ -44,7 +46,7 @@ class Page:
         self._session = {"sessionId": attached["sessionId"]}
         for domain in ("Page", "Runtime", "Log"):
             self._call(f"{domain}.enable")
-        self._call("Page.navigate", url=url)
+        self.open(url)
 
     def _message(self):
         while b"\0" not in self._received:
@@ -90,6 +92,25 @@ class Page:
 
     def text(self, id):
         return self.run(shown(id))
+
+    def press(self, key):
+        """A key as a person presses it: one letter or sign, or a name such as ArrowLeft."""
+        text = {"text": key} if len(key) == 1 else {}
+        self._call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
+        self._call("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+    def open(self, url):
+        self._call("Page.navigate", url=url)
+
+    def look(self, width, height, scheme="light"):
+        """As on a screen of that size, light or dark."""
+        self._call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
+        self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def screenshot(self, whole=True):
+        """The whole page as PNG, or what the screen shows of it."""
+        shot = self._call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        return base64.b64decode(shot["data"])
 
     def close(self):
         self._process.terminate()

@@ -1,6 +1,7 @@
 """The pages on the HTTP port: what is served, and what a real browser makes of them."""
 
 import filecmp
+import gzip
 import re
 import subprocess
 import urllib.error
@@ -47,25 +48,32 @@ def page(served, tmp_path):
         one.close()
 
 
-def start(page, source, slo_ms=20000):
-    page.wait(f"{shown('state')} === 'ready'")
+def start(page, source, slo_ms=20000, clients=0):
+    """One more client than there are."""
+    page.wait(f"{shown('state')} === 'ready'" if clients == 0 else f"document.querySelectorAll('.client').length === {clients}")
     page.run(f"document.getElementById('source').value = '{source}';"
              f"document.getElementById('slo').value = {slo_ms};"
              "document.getElementById('start').click()")
+
+
+def said(is_):
+    """The expression of what the newest client says of itself."""
+    return f"(document.querySelector('.client [data-is={is_}]')?.textContent ?? '')"
 
 
 @pytest.mark.parametrize("source", ["film", "camera"])
 def test_a_browser_streams_and_draws_what_comes_back(page, source):
     view = page("/stream")
     start(view, source)
-    view.wait(f"Number({shown('answered')}) >= 15")
-    assert view.text("misses") == "0.0 %", view.text("error")
-    assert int(view.text("size")) in (96, 160, 256)
-    assert view.text("latency").endswith("ms") and view.text("bandwidth").endswith("Mbit/s")
+    view.wait(f"Number({said('answered')}) >= 15")
+    assert view.run(said("misses")) == "0 %", view.run(said("error"))
+    assert view.run(said("size")) in ("96 px", "160 px", "256 px")
+    assert view.run(said("latency")).endswith("ms") and view.run(said("bandwidth")).endswith("Mbit/s")
+    view.wait("document.querySelectorAll('.client .uplot').length === 4")
     if source == "film":
-        view.wait(f"{shown('size')} === '256'")
-        view.wait(f"Number({shown('boxes')}) >= 3")
-        yellow = ("[...document.getElementById('picture').getContext('2d').getImageData(0, 0, 512, 512).data]"
+        view.wait(f"{said('size')} === '256 px'")
+        view.wait(f"Number({said('boxes')}) >= 3")
+        yellow = ("[...document.querySelector('.client canvas.picture').getContext('2d').getImageData(0, 0, 512, 512).data]"
                   ".filter((v, i, d) => i % 4 === 0 && v === 255 && d[i + 1] === 255 && d[i + 2] === 51).length")
         view.wait(f"{yellow} > 100")
     view.run("document.getElementById('stop').click()")
@@ -76,17 +84,27 @@ def test_a_browser_streams_and_draws_what_comes_back(page, source):
 def test_a_client_that_no_model_can_serve_is_told_so(page):
     view = page("/stream")
     start(view, "film", slo_ms=1)
-    view.wait(f"{shown('told')}.includes('no model can serve')")
+    view.wait(f"{said('told')}.includes('no model can serve')")
 
 
-def test_the_pool_is_shown_live(page, served):
-    view = page("/")
-    first = view.wait("document.querySelector('#workers td')?.textContent")
-    assert first.startswith("0")
-    view.wait(f"{shown('services')}.includes('shapes-96')")
-    view.wait("document.querySelector('#streams td')?.textContent === 'shapes'")
-    assert view.wait("document.querySelector('#stages').closest('table').hidden") is True, "no pipeline has an adapter"
+def test_several_clients_stream_beside_each_other(page):
+    view = page("/stream")
+    for clients in range(2):
+        start(view, "film", clients=clients)
+    view.wait("[...document.querySelectorAll('.client [data-is=answered]')].filter(cell => Number(cell.textContent) >= 3).length === 2")
+    view.run("document.querySelector('.client button').click()")
+    view.wait(f"{shown('state')} === '1 client streams'")
     assert not view.errors
+
+
+def test_pages_are_compressed_for_those_who_can_read_it(served):
+    url = f"http://{served.http}/pages/uplot.js"
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"Accept-Encoding": "gzip"})) as reply:
+        assert reply.headers["Content-Encoding"] == "gzip"
+        compressed = reply.read()
+    with urllib.request.urlopen(url) as reply:
+        assert "Content-Encoding" not in reply.headers
+        assert reply.read() == gzip.decompress(compressed)
 
 
 def test_what_is_no_page_is_not_found_and_pages_keep_strangers_out(served):

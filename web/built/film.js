@@ -1,5 +1,3 @@
-// A film drawn here: shapes of the classes that the demo zoo's detector knows wander over a soft
-// ground. The same at every start.
 const SHAPES = 8, BLOTCHES = 4;
 function random(seed) {
     return () => {
@@ -7,7 +5,6 @@ function random(seed) {
         return seed / 2 ** 32;
     };
 }
-// The corners of a star, square, triangle or cross around (0, 0).
 function corners(kind, radius) {
     const around = (radii) => radii.map((r, i) => [r * Math.cos(2 * Math.PI * i / radii.length), r * Math.sin(2 * Math.PI * i / radii.length)]);
     const arm = radius * 0.36;

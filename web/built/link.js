@@ -1,22 +1,17 @@
-// What a client knows of its way to the server, and what it may send so that it is answered in
-// time (docs/protocol.md, streams). Seconds, bytes, Mbit/s; no clock of its own.
 const WINDOW = 1, REMEMBERED = 16, SHORTEST = 1e-5;
-const TELLING = 6000; // bytes from which on a transfer tells how fast the link is
-const SLOWER = 0.5; // than what told: then the link is, whatever small ones are
-const UNSURE = 0.05, FIRST_SHARE = 0.8, STEP = 0.05, SOFT = 0.1; // of the sure bandwidth
+const TELLING = 6000;
+const SLOWER = 0.5;
+const UNSURE = 0.05, FIRST_SHARE = 0.8, STEP = 0.05, SOFT = 0.1;
 const FORGET = 0.95, NEW = 0.1, BEARABLE = 0.95;
-// Frames are acknowledged in the order in which they were sent. Small transfers tell too much: what
-// shapes a link lets a few packets pass at once. So what the last larger one told counts, until the
-// small ones are half as fast.
 export class Link {
-    transfers = []; // of two windows
-    told; // the last that tells
+    transfers = [];
+    told;
     ways = [];
     sureShare = Math.log(FIRST_SHARE);
     underWay = [];
-    lastEnd = -Infinity; // when the last acknowledged frame had left
-    acknowledgedAfter = 0; // the longest of late
-    answeredAfter = 0; // the mean
+    lastEnd = -Infinity;
+    acknowledgedAfter = 0;
+    answeredAfter = 0;
     get echoes() { return this.ways.length; }
     get roundTrip() { return this.ways.length > 0 ? Math.min(...this.ways) : 0; }
     get toldAt() { return this.told?.at ?? -Infinity; }
@@ -27,7 +22,6 @@ export class Link {
             this.ways.shift();
     }
     sent(bytes, now) { this.underWay.push({ at: now, bytes }); }
-    // The oldest frame under way, which the server had had for so long by then.
     acknowledged(inServer, now) {
         const oldest = this.underWay[0];
         if (oldest === undefined)
@@ -39,20 +33,16 @@ export class Link {
     }
     answered(inServer) { this.answeredAfter += NEW * (inServer - this.answeredAfter); }
     lost() { this.underWay = []; }
-    // The harmonic mean of the last second's transfers.
     mbps(now) {
         while (this.transfers.length > 1 && this.transfers[0].at + 2 * WINDOW < now)
             this.transfers.shift();
         const last = this.transfers.at(-1);
         return last && (this.mean(now - WINDOW, now) ?? this.mean(last.at, now));
     }
-    // What 19 of 20 transfers reach, by how far the earlier ones stayed behind the mean.
     sureMbps(now) {
         const mbps = this.mbps(now);
         return mbps === undefined ? undefined : mbps * Math.min(Math.exp(this.sureShare), 1);
     }
-    // The index in `bytes` (ascending) of what to send now: the largest whose rate the link bears and
-    // that would be answered within `slo`; 0 if none would; undefined: it would only wait.
     choose(bytes, rate, slo, now) {
         const mean = this.mbps(now), lately = this.lately(now);
         let size = Math.max(bytes.length - 1, 0);
@@ -92,7 +82,6 @@ export class Link {
         const slow = small.length > 0 ? mean(small) : Infinity;
         return told === Infinity || slow < SLOWER * told ? slow : told;
     }
-    // A frame that should have been acknowledged by now tells that the link has become slower.
     lately(now) {
         const mean = this.mbps(now), last = this.transfers.at(-1), oldest = this.underWay[0];
         if (mean === undefined || last === undefined)

@@ -1,9 +1,7 @@
-// One client of a stream service, without clocks or sockets: which frame to send, how large, when,
-// and what the replies mean. Seconds.
 import { Link } from "./link.js";
-const HELLO = 1; // between two measurements of the round trip
-const PADDING = 8000; // bytes of a hello that measures the bandwidth
-const PROBE = 3; // between two of these, where frames are too small to tell
+const HELLO = 1;
+const PADDING = 8000;
+const PROBE = 3;
 const LEAST_MOVE = 2e-3;
 export class Session {
     client;
@@ -12,14 +10,14 @@ export class Session {
     link = new Link();
     unmapped = false;
     dropped = 0;
-    asked; // the size that the service asked for last
-    bytes = new Map(); // of a frame, by size
+    asked;
+    bytes = new Map();
     underWay = new Map();
     lastId = 0;
     helloAt = -Infinity;
     frameAt = -Infinity;
-    connected = false; // something came back
-    next; // when the next frame is due
+    connected = false;
+    next;
     shift = 0;
     movedAt = -Infinity;
     constructor(client, slo, rate) {
@@ -27,7 +25,6 @@ export class Session {
         this.slo = slo;
         this.rate = rate;
     }
-    // When the next frame should be sent: every 1/rate, moved as the service asks for.
     due(now) {
         if (this.next === undefined || this.next < now - 1 / this.rate)
             this.next = now;
@@ -44,7 +41,6 @@ export class Session {
             this.movedAt = this.next;
         }
     }
-    // A message without a frame, if it is time for one.
     hello(now) {
         const again = this.connected && this.link.echoes === 0;
         const greets = [...this.underWay.values()].some(sent => sent.hello);
@@ -54,7 +50,7 @@ export class Session {
         if (probes && this.link.busy && now < this.helloAt + 2 * HELLO)
             return undefined;
         this.helloAt = now;
-        const padded = (this.unmapped && !again) || probes; // no frames measure the bandwidth
+        const padded = (this.unmapped && !again) || probes;
         const message = this.message(now, { at: now, size: 0, hello: true, bytes: padded ? PADDING : 0,
             alone: this.connected && !this.link.busy, arrived: false });
         message.parameters["stream_hello"] = true;
@@ -64,7 +60,6 @@ export class Session {
         }
         return message;
     }
-    // The side to send at; undefined: the frame would only wait, and is dropped.
     side(now) {
         const frames = [...this.underWay.values()].filter(sent => !sent.hello).length;
         const asked = this.asked;
@@ -77,7 +72,6 @@ export class Session {
         const chosen = this.link.choose(sides.map(s => this.bytes.get(s) ?? largest), this.rate, this.slo, now);
         return chosen === undefined ? undefined : sides[chosen];
     }
-    // What goes with a frame of `bytes` that leaves now.
     frame(side, bytes, now) {
         this.bytes.set(side, bytes);
         this.link.sent(bytes, now);
@@ -86,7 +80,6 @@ export class Session {
         message.parameters["stream_size"] = side;
         return message;
     }
-    // What became of a frame; undefined where the reply was no frame's last.
     answered(reply, now) {
         const sent = this.underWay.get(reply.id ?? "");
         if (sent === undefined)
@@ -105,7 +98,6 @@ export class Session {
         return { latency: now - sent.at, size: sent.size, error: reply.error,
             outputs: new Map((reply.outputs ?? []).map(tensor => [tensor.name, tensor])) };
     }
-    // The connection is gone; how many frames were under way on it.
     lost() {
         const frames = [...this.underWay.values()].filter(sent => !sent.hello).length;
         this.underWay.clear();
@@ -116,7 +108,7 @@ export class Session {
     }
     hasToProbe(now) {
         if (this.unmapped || this.frameAt === -Infinity || this.link.roundTrip === 0)
-            return false; // the way comes first
+            return false;
         return now >= this.link.toldAt + PROBE;
     }
     message(now, sent) {

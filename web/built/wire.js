@@ -1,9 +1,6 @@
-// Messages of a WebSocket as docs/protocol.md has them: JSON, and behind it bytes.
-// A request that is JSON only.
 export function plain(id, parameters) {
     return JSON.stringify({ id, parameters, inputs: [] });
 }
-// A request with one picture, as a BYTES tensor of `shape`.
 export function withPicture(id, parameters, input, shape, picture) {
     const inputs = [{ name: input, datatype: "BYTES", shape,
             parameters: { binary_data_size: picture.length + 4 } }];
@@ -16,7 +13,6 @@ export function withPicture(id, parameters, input, shape, picture) {
     message.set(picture, 8 + json.length);
     return message;
 }
-// Outputs are asked for as JSON, so that replies are text.
 export function read(text) {
     return JSON.parse(text);
 }

@@ -164,7 +164,8 @@ void HttpFrontEnd::request(HttpExchange exchange) {
 void HttpFrontEnd::open_page(HttpExchange exchange, const HttpRoute& route) {
   const std::string_view path = exchange.target().substr(0, exchange.target().find('?'));
   const std::string_view start = path.size() > 1 ? "stream.html" : "index.html";
-  auto page = find_page(route.page.empty() ? start : route.page);
+  auto page =
+      find_page(route.page.empty() ? start : route.page, exchange.header("Accept-Encoding"));
   if (!page) return exchange.respond(error_response(not_found("no page {}", route.page)));
   exchange.respond(*std::move(page));
 }

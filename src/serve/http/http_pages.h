@@ -15,7 +15,8 @@ struct Page {
 std::span<const Page> pages();
 
 // The page of that name: stream.html; none: nothing. Its scripts and styles come from this server
-// only, and no other page may frame it.
-std::optional<HttpResponse> find_page(std::string_view name);
+// only, and no other page may frame it. Compressed where the client accepts
+// gzip (all pages once, when one is first asked for); thread-safe.
+std::optional<HttpResponse> find_page(std::string_view name, std::string_view accept_encoding);
 
 }  // namespace fermata::serve

@@ -1,0 +1,43 @@
+import { count, percent } from "./format.js";
+import { element, find } from "./page.js";
+import { allIsWell } from "./reasons.js";
+export class Banner {
+    state;
+    steps;
+    shown = "";
+    acted = "";
+    constructor(state, steps) {
+        this.state = state;
+        this.steps = steps;
+    }
+    draw(found) {
+        const first = found[0];
+        find("findings").classList.toggle("wrong", first !== undefined);
+        const [lead, why, also] = first === undefined ? [allIsWell(this.state.lately(1)), this.spare(), ""] : [first.what, `${first.why} ${first.advice}`, others(found)];
+        const text = [lead, why, also].join("\n");
+        if (text !== this.shown) {
+            find("finding").replaceChildren(element("p", { class: "lead" }, lead), element("p", {}, why), element("p", { class: "note" }, also));
+        }
+        this.shown = text;
+        const key = first === undefined ? "" : `${first.service} ${first.rejected}`;
+        if (key === this.acted)
+            return;
+        this.acted = key;
+        find("acts").replaceChildren(...(first === undefined ? [] : this.acts(first)));
+    }
+    spare() {
+        const pool = this.state.pool, spare = pool === undefined || pool.workers_wanted === null ? 0 : pool.workers - pool.workers_wanted;
+        return spare > 0 ? `The workers have time to spare: ${count(spare)} of ${count(pool.workers)} could be given back.`
+            : "When a service loses more than 1 % of its requests, this says why.";
+    }
+    acts(first) {
+        const button = (text, act) => element("button", { type: "button", onclick: act }, text);
+        return [button("What would more workers bring?", () => this.steps.whatIf(first.service)),
+            button(first.rejected ? "Why was a request rejected?" : "Why was a request late?", () => this.steps.request(first.rejected ? "rejected" : "late", first.service)),
+            button(`Show ${first.service}`, () => this.steps.select(first.service))];
+    }
+}
+function others(found) {
+    const rest = found.slice(1).map(finding => `${finding.service} ${percent(finding.share)}`);
+    return rest.length === 0 ? "" : `Also lost in the last minute: ${rest.join(", ")}.`;
+}

@@ -1,0 +1,9 @@
+import { element, say } from "./page.js";
+export async function save(path, name) {
+    const response = await fetch(path);
+    if (!response.ok)
+        return say("state", `${path} answers ${response.status}: ${await response.text()}`);
+    const url = URL.createObjectURL(await response.blob());
+    element("a", { href: url, download: name }).click();
+    window.setTimeout(() => URL.revokeObjectURL(url), 10000);
+}

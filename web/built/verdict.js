@@ -1,0 +1,62 @@
+import { count, many, percent, points } from "./format.js";
+export const NOTICEABLE = 0.002;
+export function usualCases(workers, policy, tightest) {
+    const cases = [{ workers: workers + 1 }, { workers: workers + 2 }];
+    if (workers > 1)
+        cases.push({ workers: workers - 1 });
+    cases.push({ load: 2 }, { load: 0.5 });
+    for (const scheduler of ["edf", "eager"])
+        if (scheduler !== policy)
+            cases.push({ scheduler });
+    if (tightest !== undefined)
+        cases.push({ slo_ms: { [tightest.name]: 1.5 * tightest.slo_ms } });
+    return cases;
+}
+const POLICIES = { edf: "earliest deadline first", eager: "no holding (eager)" };
+export function nameOf(one, workers) {
+    const parts = [];
+    if (one.workers !== undefined && one.workers !== null) {
+        const more = one.workers - workers;
+        parts.push(more === 0 ? `${many(one.workers, "worker")}` : `${many(Math.abs(more), "worker")} ${more > 0 ? "more" : "fewer"} (${one.workers})`);
+    }
+    if (one.scheduler)
+        parts.push(POLICIES[one.scheduler] ?? one.scheduler);
+    if (one.load !== undefined && one.load !== 1)
+        parts.push(one.load === 2 ? "twice the load" : one.load === 0.5 ? "half the load" : `load × ${one.load}`);
+    for (const [name, slo] of Object.entries(one.slo_ms ?? {}))
+        parts.push(`objective of ${name} ${slo} ms`);
+    return parts.join(", ") || "as it was";
+}
+const moreOnTime = (to, from) => (to.on_time - from.on_time) * from.requests / Math.max(from.seconds, 1);
+export function verdict(answer, workers) {
+    const only = answer.cases.filter(c => c.case.workers && !c.case.scheduler && (c.case.load ?? 1) === 1 && Object.keys(c.case.slo_ms ?? {}).length === 0);
+    const two = only.find(c => c.case.workers === workers + 2) ?? only.find(c => c.case.workers > workers);
+    const said = [];
+    if (two !== undefined)
+        said.push(aboutMore(two, answer.replayed, two.case.workers - workers));
+    const one = only.find(c => c.case.workers === workers + 1);
+    if (one !== undefined && two !== undefined && one !== two)
+        said.push(aboutOne(one, two, answer.replayed));
+    const fewer = only.find(c => c.case.workers === workers - 1);
+    if (fewer !== undefined)
+        said.push(aboutFewer(fewer, answer.replayed));
+    return said.join(" ");
+}
+function aboutMore(more, now, n) {
+    const gain = more.on_time - now.on_time, much = `${percent(more.on_time)} on time instead of ${percent(now.on_time)}`;
+    const who = n === 1 ? "One more worker" : n === 2 ? "Two more workers" : many(n, "more worker");
+    if (gain < NOTICEABLE)
+        return `${who} would not help: ${much}, busy ${percent(more.busy)} instead of ${percent(now.busy)}.`;
+    return `${who} would help: ${much} (${points(gain)} more, about ${count(Math.max(1, moreOnTime(more, now)))} requests/s), busy ${percent(more.busy)} instead of ${percent(now.busy)}.`;
+}
+function aboutOne(one, two, now) {
+    const gain = two.on_time - now.on_time;
+    if (gain < NOTICEABLE)
+        return "";
+    const part = (one.on_time - now.on_time) / gain;
+    return part > 0.95 ? `One would do: ${percent(one.on_time)}.` : `One alone: ${percent(one.on_time)}.`;
+}
+function aboutFewer(fewer, now) {
+    const loss = now.on_time - fewer.on_time;
+    return loss < NOTICEABLE ? `One fewer would do as well: ${percent(fewer.on_time)}.` : `One fewer: ${percent(fewer.on_time)}.`;
+}

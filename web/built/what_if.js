@@ -1,0 +1,93 @@
+import { accuracy, count, percent } from "./format.js";
+import { element, find, json, say } from "./page.js";
+import { nameOf, NOTICEABLE, usualCases, verdict } from "./verdict.js";
+const ROUTE = "/v2/live/what_if", SCHEDULERS = ["fermata", "edf", "eager", "deferred", "clockwork", "nexus"];
+export class WhatIfPanel {
+    state;
+    run = find("what-if-run");
+    form = find("what-if-form");
+    cases = [];
+    asked = false;
+    constructor(state) {
+        this.state = state;
+        this.run.onclick = () => void this.usual();
+        this.form.onsubmit = event => { event.preventDefault(); void this.own(); };
+    }
+    choices(schedulers) {
+        this.select("scheduler", [new Option("as now", ""), ...(schedulers ?? SCHEDULERS).map(name => new Option(name))]);
+        const limited = [...this.state.services.values()].filter(service => service.slo_ms !== null && service.configured !== false);
+        this.select("service", limited.map(service => new Option(service.name)));
+    }
+    select(name, options) {
+        const field = this.form.elements.namedItem(name), key = options.map(option => option.value).join("\n");
+        if (field.dataset["options"] === key)
+            return;
+        field.dataset["options"] = key;
+        field.replaceChildren(...options);
+    }
+    async usual(worst) {
+        const called = new Set(this.state.lately(1).flatMap(second => Object.keys(second.services)));
+        const limited = [...this.state.services.values()].filter(service => service.slo_ms !== null && called.has(service.name));
+        const name = worst ?? this.state.selected ?? [...limited].sort((a, b) => a.slo_ms - b.slo_ms)[0]?.name;
+        const chosen = limited.find(service => service.name === name);
+        this.cases = usualCases(this.workers, this.state.hello?.policy ?? "", chosen && { name: chosen.name, slo_ms: chosen.slo_ms });
+        await this.ask();
+    }
+    prepare() {
+        if (this.asked)
+            return;
+        const names = usualCases(this.workers, this.state.hello?.policy ?? "", undefined).map(one => nameOf(one, this.workers));
+        find("case-rows").replaceChildren(...["as it was", ...names].map(name => element("tr", {}, element("td", {}, name), element("td", { class: "left note", colspan: "4" }, "not asked yet"))));
+    }
+    get workers() { return this.state.pool?.workers ?? this.state.workers.length; }
+    async own() {
+        const field = (name) => this.form.elements.namedItem(name).value;
+        const one = {};
+        if (field("scheduler") !== "")
+            one.scheduler = field("scheduler");
+        if (field("workers") !== "")
+            one.workers = Number(field("workers"));
+        if (field("load") !== "")
+            one.load = Number(field("load"));
+        if (field("slo") !== "")
+            one.slo_ms = { [field("service")]: Number(field("slo")) };
+        if (Object.keys(one).length === 0)
+            return say("what-if-state", "change something first: the policy, the workers, the load or an objective");
+        this.cases = [...this.cases, one];
+        await this.ask();
+    }
+    async ask() {
+        this.run.disabled = this.asked = true;
+        say("what-if-state", "the server plays the last minute again …");
+        const workers = this.workers;
+        try {
+            const answer = await json(ROUTE, { seconds: 60, cases: this.cases });
+            this.show({ ...answer, cases: answer.cases.map((one, i) => ({ ...one, case: this.cases[i] })) }, workers);
+        }
+        catch (error) {
+            this.cases.pop();
+            say("what-if-state", error instanceof Error ? error.message : `${error}`);
+        }
+        this.run.disabled = false;
+    }
+    show(answer, workers) {
+        const { recorded, replayed } = answer;
+        say("what-if-state", `${count(recorded.requests)} requests of ${count(recorded.seconds)} s, ${answer.cases.length + 1} runs in ` +
+            `${(answer.took_ms / 1000).toFixed(1)} s; the simulator is ${percent(Math.abs(answer.error))} off what happened`);
+        const words = verdict(answer, workers);
+        find("what-if-notes").textContent = [...(recorded.not_replayed ?? []).map(n => `Left out: ${count(n.requests)} of ${n.service}, ${n.why}.`), ...recorded.notes ?? []].join(" ");
+        if (words !== "")
+            find("verdict").replaceChildren(element("b", {}, words));
+        const least = Math.min(...[recorded, replayed, ...answer.cases].map(o => o.on_time), 0.9);
+        const floor = Math.max(0, Math.floor(10 * least - 0.5) / 10);
+        find("case-rows").replaceChildren(row("as it was", recorded, floor, "base"), row("the same, simulated", replayed, floor, "base"), ...answer.cases.map(one => row(nameOf(one.case, workers), one, floor, judged(one.on_time - replayed.on_time))), element("tr", {}, element("td", {}), axis(floor)));
+    }
+}
+const judged = (gain) => gain > NOTICEABLE ? "better" : gain < -NOTICEABLE ? "worse" : "";
+function row(name, outcome, floor, tone) {
+    const fill = element("i");
+    fill.style.width = `${100 * Math.max(0, outcome.on_time - floor) / (1 - floor)}%`;
+    const services = Object.entries(outcome.services).map(([who, o]) => `${who}: ${percent(o.on_time)} on time`).join("\n");
+    return element("tr", { class: tone, title: services }, element("td", {}, name), element("td", { class: "left" }, element("span", { class: "bar", "aria-hidden": "true" }, fill)), element("td", {}, percent(outcome.on_time)), element("td", {}, accuracy(outcome.accuracy)), element("td", {}, percent(outcome.busy)));
+}
+const axis = (floor) => element("td", { class: "left note", colspan: "4" }, `the bars begin at ${percent(floor)}`);

@@ -1,0 +1,57 @@
+// What the planners last decided, with the command that replays it, and the server's log.
+
+import type { Decision, LogEvent } from "./contract.js";
+import { element, find, json } from "./page.js";
+import type { State } from "./state.js";
+
+const MOST_LINES = 100, SAID_MS = 1500;
+
+export class Decisions {
+  private known = "";
+  constructor(private readonly state: State) {}
+
+  async refresh(): Promise<void> {
+    try {
+      const { decisions } = await json<{ decisions: Decision[] }>("/v2/live/decisions");
+      const key = JSON.stringify(decisions);
+      if (key === this.known) return; // so that a selected text stays selected
+      this.known = key;
+      const rows = decisions.sort((a, b) => (b.at_us ?? 0) - (a.at_us ?? 0)).map(decision => this.row(decision));
+      find("decision-rows").replaceChildren(...(rows.length > 0 ? rows : ["Nothing has been planned yet: no service here has a planner that decided something."]));
+    } catch (error) {
+      find("decision-rows").textContent = error instanceof Error ? error.message : `${error}`;
+    }
+  }
+
+  private row(decision: Decision): HTMLElement {
+    const title = element("p", {}, element("b", {}, [decision.kind, decision.service].filter(part => part).join(": ")),
+                          element("span", { class: "note" }, decision.at_us === null ? " " : ` ${this.state.clock(decision.at_us, false)} `));
+    if (decision.document) title.append(element("a", { href: decision.document }, "what it saw"));
+    const made = element("article", {}, title, element("p", {}, decision.summary));
+    if (decision.replay) made.append(replay(decision.replay));
+    return made;
+  }
+}
+
+function replay(command: string): HTMLElement {
+  const button = element("button", { type: "button", onclick: () => void copy(command, button) }, "copy");
+  return element("div", { class: "replay" }, element("code", {}, command), button);
+}
+
+async function copy(text: string, button: HTMLButtonElement): Promise<void> {
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "copied";
+  } catch {
+    button.textContent = "select it and copy"; // browsers give the clipboard only to https and localhost
+  }
+  window.setTimeout(() => { button.textContent = "copy"; }, SAID_MS);
+}
+
+export function log(event: LogEvent, state: State): void {
+  const list = find("log-rows");
+  list.querySelector("li.note")?.remove();
+  const tone = event.level === "error" ? "bad" : event.level.startsWith("warn") ? "warn" : "";
+  list.prepend(element("li", {}, element("span", { class: "note" }, `${state.clock(event.at_us, false)} `), element("span", { class: tone }, event.text)));
+  while (list.children.length > MOST_LINES) list.lastElementChild!.remove();
+}

@@ -1,0 +1,101 @@
+// The table of services: those that are configured or were called lately; models that nobody calls
+// are folded away.
+
+import { classOf, hueOf, tint } from "./colours.js";
+import type { Second, Service } from "./contract.js";
+import { many, ms, percent, rate } from "./format.js";
+import { ended, lost, total, worst } from "./history.js";
+import { element, find, say } from "./page.js";
+import type { State } from "./state.js";
+
+const KINDS: Record<string, string> = { model: "model", variants: "variants service", ensemble: "ensemble",
+                                        pipeline: "pipeline", stream: "stream service" };
+
+export function describeKind(service: Service | undefined): string {
+  if (service === undefined) return "";
+  const n = service.members.length;
+  if (service.kind === "model") return "model";
+  return n > 0 ? `${service.kind} of ${n}` : service.kind;
+}
+
+interface Row { row: HTMLTableRowElement; cells: HTMLElement[]; meter: HTMLElement; fill: HTMLElement; text: HTMLElement }
+
+export class Services {
+  private readonly rows = new Map<string, Row>();
+  private readonly filter = find<HTMLInputElement>("filter");
+  private readonly more = find<HTMLButtonElement>("more-services");
+  private unfolded = false;
+
+  constructor(private readonly state: State, private readonly choose: (name: string | undefined) => void) {
+    this.filter.oninput = () => this.draw();
+    this.more.onclick = () => { this.unfolded = !this.unfolded; this.draw(); };
+  }
+
+  draw(): void {
+    const five = this.state.lately(5), minute = this.state.lately(1);
+    const called = new Set(five.flatMap(second => Object.keys(second.services)));
+    const known = new Set([...this.state.services.keys(), ...called]);
+    const lately = (name: string): boolean => called.has(name) || this.state.services.get(name)?.configured !== false;
+    const wanted = this.filter.value.trim().toLowerCase();
+    const matches = (name: string): boolean => wanted === "" || `${name} ${this.state.services.get(name)?.kind ?? ""}`.toLowerCase().includes(wanted);
+    const shown = [...known].filter(name => matches(name) && (this.unfolded || wanted !== "" || lately(name))).sort(this.order(called));
+    const folded = [...known].filter(name => !lately(name));
+    this.kinds(called);
+    this.more.hidden = folded.length === 0 || wanted !== "";
+    this.more.textContent = this.unfolded ? "fold away the models that nobody called" : `${many(folded.length, "model")} that nobody called`;
+    this.place(["", ...shown], minute);
+  }
+
+  private order(called: Set<string>): (a: string, b: string) => number {
+    return (a, b) => Number(called.has(b)) - Number(called.has(a)) || a.localeCompare(b);
+  }
+
+  private kinds(called: Set<string>): void {
+    const counts = new Map<string, number>();
+    for (const service of this.state.services.values()) {
+      if (service.configured !== false || called.has(service.name)) counts.set(service.kind, (counts.get(service.kind) ?? 0) + 1);
+    }
+    say("kinds", [...counts].map(([kind, n]) => many(n, KINDS[kind] ?? kind)).join(" · ") + `; ${called.size} called in the last 5 minutes`);
+  }
+
+  // Rows stay where they are while their numbers change; "" stands for all services.
+  private place(names: string[], minute: Second[]): void {
+    const body = find("service-rows");
+    const rows = names.map(name => {
+      const row = this.rows.get(name) ?? this.make(name);
+      this.fill(name, row, minute);
+      return row.row;
+    });
+    if (rows.length !== body.children.length || rows.some((row, i) => body.children[i] !== row)) body.replaceChildren(...rows);
+  }
+
+  private make(name: string): Row {
+    const fill = element("i"), meter = element("span", { class: "meter", "aria-hidden": "true" }, fill), text = element("span", { class: "note" });
+    const cells = [element("td"), element("td"), element("td", { class: "left" }, meter, text)];
+    const label = element("button", { type: "button", class: "name" }, name || "all services");
+    if (name !== "") label.prepend(element("i", { class: `dot ${classOf(name)}` }));
+    const first = element("td", {}, label, element("span", { class: "kind" }, name === "" ? "" : describeKind(this.state.services.get(name))));
+    const row = element("tr", { onclick: () => this.choose(name || undefined) }, first, ...cells);
+    row.dataset["service"] = name;
+    const made = { row, cells, meter, fill, text };
+    this.rows.set(name, made);
+    return made;
+  }
+
+  private fill(name: string, row: Row, minute: Second[]): void {
+    const tally = total(minute, name || undefined), all = ended(tally), share = all === 0 ? 0 : lost(tally) / all;
+    const set = (cell: HTMLElement, text: string): void => { if (cell.textContent !== text) cell.textContent = text; };
+    set(row.cells[0]!, tally.offered === 0 ? "0" : rate(tally.offered / minute.length));
+    set(row.cells[1]!, all === 0 ? "–" : percent(tally.on_time / all));
+    row.cells[1]!.className = share > 0.05 ? "bad" : share > 0.01 ? "warn" : "";
+    row.row.setAttribute("aria-selected", String((this.state.selected ?? "") === name));
+    row.meter.hidden = name === "";
+    if (name === "") return;
+    const slo = this.state.services.get(name)?.slo_ms ?? null, p99 = worst(minute.slice(-10), name, "p99_ms");
+    set(row.text, p99 === null ? (slo === null ? "no objective" : `of ${ms(slo)}`) : slo === null ? `${ms(p99)}, no objective` : `${ms(p99).replace(/ ms$/, "")} of ${ms(slo)}`);
+    row.meter.hidden = slo === null;
+    row.fill.style.width = `${slo === null || p99 === null ? 0 : Math.min(100, 100 * p99 / slo)}%`;
+    row.fill.style.background = tint(hueOf(name), 0.85);
+    row.meter.classList.toggle("over", slo !== null && p99 !== null && p99 > slo);
+  }
+}

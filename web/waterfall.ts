@@ -1,0 +1,53 @@
+// Where a request's time went, as bars on one time axis up to its deadline.
+
+import { classOf } from "./colours.js";
+import type { RequestRecord, Span } from "./contract.js";
+import { fine } from "./format.js";
+import { element, find } from "./page.js";
+
+const TONES: Record<string, string> = { queue: "queue", worker: "queue", held: "held" }, TICKS = 4, ROOM = 1.06;
+
+export function waterfall(request: RequestRecord): void {
+  const start = Math.min(request.arrival_us, ...request.spans.map(span => span.start_us));
+  const end = Math.max(request.end_us ?? 0, request.deadline_us ?? 0, ...request.spans.map(span => span.end_us ?? span.start_us));
+  const length = Math.max((end - start) * ROOM, 1), share = (us: number): number => 100 * (us - start) / length;
+  const due = request.deadline_us === null ? undefined : share(request.deadline_us);
+  const rows = request.spans.map(span => row(span, request, share, due));
+  find("waterfall").replaceChildren(...rows, dueNote(due, request, start), axis(length));
+}
+
+function place(mark: HTMLElement, left: number, width?: number): HTMLElement {
+  mark.style.left = `${left}%`;
+  if (width !== undefined) mark.style.width = `${width}%`;
+  return mark;
+}
+
+function row(span: Span, request: RequestRecord, share: (us: number) => number, due: number | undefined): HTMLElement {
+  const end = span.end_us ?? span.start_us;
+  const left = share(span.start_us), right = share(end), long = span.end_us === null ? "runs still" : fine(end - span.start_us);
+  const tone = span.name === "run" ? classOf(request.service) : TONES[span.name] ?? "plain";
+  const words = element("em", {}, long);
+  if (right > 82) { words.style.right = `${100 - left}%`; } else words.style.left = `${right}%`;
+  const line = element("div", {}, place(element("i", { class: tone }), left, right - left), words);
+  if (due !== undefined) line.append(place(element("span", { class: "due" }), due));
+  return element("div", { class: "fall", role: "img", "aria-label": `${span.label}: ${long}` },
+                 element("span", { title: span.label }, span.label), line);
+}
+
+function dueNote(due: number | undefined, request: RequestRecord, start: number): HTMLElement {
+  const line = element("div");
+  if (due !== undefined) {
+    const words = element("em", { class: "bad" }, `deadline, ${fine(request.deadline_us! - start)}`);
+    words.style.right = `${100 - due}%`;
+    line.append(place(element("span", { class: "due" }), due), words);
+  }
+  return element("div", { class: "fall" }, element("span"), line);
+}
+
+function axis(length_us: number): HTMLElement {
+  const line = element("div", {}, ...Array.from({ length: TICKS + 1 }, (_, i) => {
+    const words = element("em", i === TICKS ? { class: "last" } : {}, i === 0 ? "0 ms" : fine(length_us * i / TICKS));
+    return place(words, 100 * i / TICKS);
+  }));
+  return element("div", { class: "fall axis" }, element("span", { class: "note" }, "time since it came"), line);
+}

@@ -1,0 +1,109 @@
+// The last minute's requests again in the server's simulator, with other workers, policies, loads and
+// objectives, beside what happened.
+
+import type { Case, Outcome, WhatIf } from "./contract.js";
+import { accuracy, count, percent } from "./format.js";
+import { element, find, json, say } from "./page.js";
+import type { State } from "./state.js";
+import { nameOf, NOTICEABLE, usualCases, verdict } from "./verdict.js";
+
+const ROUTE = "/v2/live/what_if", SCHEDULERS = ["fermata", "edf", "eager", "deferred", "clockwork", "nexus"];
+
+export class WhatIfPanel {
+  private readonly run = find<HTMLButtonElement>("what-if-run");
+  private readonly form = find<HTMLFormElement>("what-if-form");
+  private cases: Case[] = [];
+  private asked = false;
+
+  constructor(private readonly state: State) {
+    this.run.onclick = () => void this.usual();
+    this.form.onsubmit = event => { event.preventDefault(); void this.own(); };
+  }
+
+  // What may be chosen.
+  choices(schedulers: string[] | undefined): void {
+    this.select("scheduler", [new Option("as now", ""), ...(schedulers ?? SCHEDULERS).map(name => new Option(name))]);
+    const limited = [...this.state.services.values()].filter(service => service.slo_ms !== null && service.configured !== false);
+    this.select("service", limited.map(service => new Option(service.name)));
+  }
+
+  private select(name: string, options: HTMLOptionElement[]): void {
+    const field = this.form.elements.namedItem(name) as HTMLSelectElement, key = options.map(option => option.value).join("\n");
+    if (field.dataset["options"] === key) return;
+    field.dataset["options"] = key;
+    field.replaceChildren(...options);
+  }
+
+  async usual(worst?: string): Promise<void> {
+    const called = new Set(this.state.lately(1).flatMap(second => Object.keys(second.services)));
+    const limited = [...this.state.services.values()].filter(service => service.slo_ms !== null && called.has(service.name));
+    const name = worst ?? this.state.selected ?? [...limited].sort((a, b) => a.slo_ms! - b.slo_ms!)[0]?.name;
+    const chosen = limited.find(service => service.name === name);
+    this.cases = usualCases(this.workers, this.state.hello?.policy ?? "", chosen && { name: chosen.name, slo_ms: chosen.slo_ms! });
+    await this.ask();
+  }
+
+  // What would be asked, before anybody does.
+  prepare(): void {
+    if (this.asked) return;
+    const names = usualCases(this.workers, this.state.hello?.policy ?? "", undefined).map(one => nameOf(one, this.workers));
+    find("case-rows").replaceChildren(...["as it was", ...names].map(name =>
+      element("tr", {}, element("td", {}, name), element("td", { class: "left note", colspan: "4" }, "not asked yet"))));
+  }
+
+  private get workers(): number { return this.state.pool?.workers ?? this.state.workers.length; }
+
+  private async own(): Promise<void> {
+    const field = (name: string): string => (this.form.elements.namedItem(name) as HTMLInputElement | HTMLSelectElement).value;
+    const one: Case = {};
+    if (field("scheduler") !== "") one.scheduler = field("scheduler");
+    if (field("workers") !== "") one.workers = Number(field("workers"));
+    if (field("load") !== "") one.load = Number(field("load"));
+    if (field("slo") !== "") one.slo_ms = { [field("service")]: Number(field("slo")) };
+    if (Object.keys(one).length === 0) return say("what-if-state", "change something first: the policy, the workers, the load or an objective");
+    this.cases = [...this.cases, one];
+    await this.ask();
+  }
+
+  private async ask(): Promise<void> {
+    this.run.disabled = this.asked = true;
+    say("what-if-state", "the server plays the last minute again …");
+    const workers = this.workers;
+    try {
+      const answer = await json<WhatIf>(ROUTE, { seconds: 60, cases: this.cases });
+      this.show({ ...answer, cases: answer.cases.map((one, i) => ({ ...one, case: this.cases[i]! })) }, workers);
+    } catch (error) {
+      this.cases.pop(); // so that the next question is not answered the same
+      say("what-if-state", error instanceof Error ? error.message : `${error}`);
+    }
+    this.run.disabled = false;
+  }
+
+  private show(answer: WhatIf, workers: number): void {
+    const { recorded, replayed } = answer;
+    say("what-if-state", `${count(recorded.requests)} requests of ${count(recorded.seconds)} s, ${answer.cases.length + 1} runs in ` +
+        `${(answer.took_ms / 1000).toFixed(1)} s; the simulator is ${percent(Math.abs(answer.error))} off what happened`);
+    const words = verdict(answer, workers);
+    find("what-if-notes").textContent = [...(recorded.not_replayed ?? []).map(n => `Left out: ${count(n.requests)} of ${n.service}, ${n.why}.`), ...recorded.notes ?? []].join(" ");
+    if (words !== "") find("verdict").replaceChildren(element("b", {}, words));
+    const least = Math.min(...[recorded, replayed, ...answer.cases].map(o => o.on_time), 0.9);
+    const floor = Math.max(0, Math.floor(10 * least - 0.5) / 10);
+    find("case-rows").replaceChildren(
+      row("as it was", recorded, floor, "base"), row("the same, simulated", replayed, floor, "base"),
+      ...answer.cases.map(one => row(nameOf(one.case, workers), one, floor, judged(one.on_time - replayed.on_time))),
+      element("tr", {}, element("td", {}), axis(floor)));
+  }
+}
+
+const judged = (gain: number): string => gain > NOTICEABLE ? "better" : gain < -NOTICEABLE ? "worse" : "";
+
+function row(name: string, outcome: Outcome, floor: number, tone: string): HTMLElement {
+  const fill = element("i");
+  fill.style.width = `${100 * Math.max(0, outcome.on_time - floor) / (1 - floor)}%`;
+  const services = Object.entries(outcome.services).map(([who, o]) => `${who}: ${percent(o.on_time)} on time`).join("\n");
+  return element("tr", { class: tone, title: services }, element("td", {}, name),
+                 element("td", { class: "left" }, element("span", { class: "bar", "aria-hidden": "true" }, fill)),
+                 element("td", {}, percent(outcome.on_time)), element("td", {}, accuracy(outcome.accuracy)), element("td", {}, percent(outcome.busy)));
+}
+
+const axis = (floor: number): HTMLElement => element("td", { class: "left note", colspan: "4" }, `the bars begin at ${percent(floor)}`);
