@@ -1,7 +1,7 @@
 """Clients of Fermata's stream services.
 
     import fermata
-    with fermata.Client("localhost:8001").stream("cameras", slo=0.1, rate=15, input="frame") as s:
+    with fermata.Client("localhost:8001").stream("shapes", slo=0.2, rate=5) as s:
         for frame in camera:             # numpy, [height, width, 3] of bytes
             s.pace()                     # frames of many clients come to the server as batches
             s.send(frame)                # resized and encoded as the service asks; or dropped
@@ -11,8 +11,9 @@
 fermata.aio has the same for asyncio."""
 
 from .client import Client, Stream
-from .encode import Jpeg, Pixels
+from .encode import Bytes, Jpeg, Pixels, ServiceError
 from .link import Bandwidth, Uplink, back_off
 from .session import Answer, Session
 
-__all__ = ["Answer", "Bandwidth", "Client", "Jpeg", "Pixels", "Session", "Stream", "Uplink", "back_off"]
+__all__ = ["Answer", "Bandwidth", "Bytes", "Client", "Jpeg", "Pixels", "ServiceError", "Session", "Stream",
+           "Uplink", "back_off"]

@@ -6,7 +6,8 @@ import time
 import grpc
 from tritonclient.grpc import service_pb2_grpc
 
-from .client import _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _OPTIONS
+from .client import _FIRST_PAUSE_S, _LONGEST_PAUSE_S, _METADATA_S, _OPTIONS, raise_if_final
+from .encode import ServiceError
 from .session import Answer, Session
 
 
@@ -14,8 +15,9 @@ class Client:
     def __init__(self, address="localhost:8001"):
         self._address = address
 
-    def stream(self, service, slo, rate, input, **options):
-        """A Stream, to be used with `async with`; the other options are Session's."""
+    def stream(self, service, slo, rate, input=None, **options):
+        """A Stream, to be used with `async with`, which raises what fermata.Client.stream() does; the
+        other options are Session's."""
         return Stream(self._address, Session(service, slo, rate, input, **options))
 
 
@@ -29,8 +31,11 @@ class Stream:
         self._answers = asyncio.Queue()
         self._ready = asyncio.Event()
         self._task = None
+        self._failure = None  # a ServiceError
 
     async def __aenter__(self):
+        async with grpc.aio.insecure_channel(self._address, options=_OPTIONS) as channel:
+            await self._describe(service_pb2_grpc.GRPCInferenceServiceStub(channel))
         self._task = asyncio.create_task(self._run())
         return self
 
@@ -43,6 +48,23 @@ class Stream:
             await asyncio.wait_for(self._ready.wait(), timeout)
         except asyncio.TimeoutError:
             return False
+        self._raise_failure()
+        return True
+
+    def _raise_failure(self):
+        if self._failure is not None:
+            raise self._failure
+
+    async def _describe(self, stub):
+        request = self.session.metadata_request()
+        if request is None:
+            return True
+        try:
+            metadata = await stub.ModelMetadata(request, timeout=_METADATA_S)
+        except grpc.RpcError as error:
+            raise_if_final(error, self.session.service, self._address)
+            return False
+        self.session.described(metadata)
         return True
 
     async def pace(self):
@@ -51,6 +73,7 @@ class Stream:
         self.session.sent_on_time()
 
     async def send(self, frame, tag=None):
+        self._raise_failure()
         now = time.monotonic()
         side = self.session.admit(now)
         if side is not None:
@@ -64,6 +87,7 @@ class Stream:
         return True
 
     async def receive(self, timeout=None):
+        self._raise_failure()
         try:
             return await asyncio.wait_for(self._answers.get(), timeout)
         except asyncio.TimeoutError:
@@ -85,17 +109,25 @@ class Stream:
             async with grpc.aio.insecure_channel(self._address, options=_OPTIONS) as channel:
                 stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
                 try:
-                    async for message in stub.ModelStreamInfer(self._feed(self._requests)):
-                        pause = _FIRST_PAUSE_S
-                        answer = self.session.answered(message, time.monotonic())
-                        if self.session.told:
-                            self._ready.set()
-                        if answer is not None:
-                            self._answers.put_nowait(answer)
+                    if await self._describe(stub):
+                        async for message in stub.ModelStreamInfer(self._feed(self._requests)):
+                            pause = _FIRST_PAUSE_S
+                            self._take(message)
                 except grpc.RpcError:
                     pass
+                except ServiceError as failure:
+                    self._failure = failure
+                    self._ready.set()
+                    return
             self._requests = asyncio.Queue()  # a frame of before has waited too long
             for answer in self.session.lost():
                 self._answers.put_nowait(answer)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def _take(self, message):
+        answer = self.session.answered(message, time.monotonic())
+        if self.session.told:
+            self._ready.set()
+        if answer is not None:
+            self._answers.put_nowait(answer)

@@ -7,20 +7,30 @@ import time
 import grpc
 from tritonclient.grpc import service_pb2_grpc
 
+from .encode import ServiceError
 from .session import Answer, Session
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 2.0
+_METADATA_S = 5.0  # to wait for an answer
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
+def raise_if_final(error, service, address):
+    """What trying again does not help with."""
+    if error.code() in (grpc.StatusCode.NOT_FOUND, grpc.StatusCode.INVALID_ARGUMENT):
+        raise ServiceError(f"service '{service}' at {address}: {error.details()}") from None
+
+
 class Client:
-    """`Client("localhost:8001").stream("cameras", slo=0.1, rate=15, input="frame")`."""
+    """`Client("localhost:8001").stream("cameras", slo=0.1, rate=15)`."""
 
     def __init__(self, address="localhost:8001"):
         self._address = address
 
-    def stream(self, service, slo, rate, input, **options):
-        """A Stream; the other options are Session's."""
+    def stream(self, service, slo, rate, input=None, **options):
+        """A Stream; the other options are Session's. Raises ServiceError where the server has no such
+        service, or one that takes no frames. Of a server that does not answer (yet) the stream finds
+        out when it does, and then wait_until_ready(), send() and receive() raise it."""
         return Stream(self._address, Session(service, slo, rate, input, **options))
 
 
@@ -35,6 +45,9 @@ class Stream:
         self._requests = queue.SimpleQueue()
         self._answers = queue.SimpleQueue()
         self._closing = threading.Event()
+        self._failure = None  # a ServiceError
+        with grpc.insecure_channel(address, options=_OPTIONS) as channel:
+            self._describe(service_pb2_grpc.GRPCInferenceServiceStub(channel))
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -56,7 +69,9 @@ class Stream:
     def wait_for(self, condition, timeout=None):
         """Until the service has said what makes `condition(session)` true; whether it has."""
         with self._lock:
-            return self._lock.wait_for(lambda: condition(self.session), timeout)
+            self._lock.wait_for(lambda: self._failure or condition(self.session), timeout)
+            self._raise_failure()
+            return condition(self.session)
 
     def pace(self):
         """Sleeps until the next frame is due, as the service asks for it."""
@@ -69,6 +84,7 @@ class Stream:
     def send(self, frame, tag=None):
         """Whether the frame was sent, or answered by the local model; else it is dropped."""
         with self._lock:
+            self._raise_failure()
             now = time.monotonic()
             side = self.session.admit(now)
             unmapped = self.session.unmapped
@@ -86,10 +102,31 @@ class Stream:
 
     def receive(self, timeout=None):
         """The next Answer; None after `timeout` seconds without one."""
+        with self._lock:
+            self._raise_failure()
         try:
             return self._answers.get(timeout=timeout)
         except queue.Empty:
             return None
+
+    def _raise_failure(self):
+        if self._failure is not None:
+            raise self._failure
+
+    # Whether we know what the service takes; raises ServiceError where nothing will ever help.
+    def _describe(self, stub):
+        with self._lock:
+            request = self.session.metadata_request()
+        if request is None:
+            return True
+        try:
+            metadata = stub.ModelMetadata(request, timeout=_METADATA_S)
+        except grpc.RpcError as error:
+            raise_if_final(error, self.session.service, self._address)
+            return False
+        with self._lock:
+            self.session.described(metadata)
+        return True
 
     # Requests for one connection, with a hello now and then.
     def _feed(self, requests):
@@ -113,11 +150,17 @@ class Stream:
             with grpc.insecure_channel(self._address, options=_OPTIONS) as channel:
                 stub = service_pb2_grpc.GRPCInferenceServiceStub(channel)
                 try:
-                    for message in stub.ModelStreamInfer(self._feed(requests)):
-                        pause = _FIRST_PAUSE_S
-                        self._take(message)
+                    if self._describe(stub):
+                        for message in stub.ModelStreamInfer(self._feed(requests)):
+                            pause = _FIRST_PAUSE_S
+                            self._take(message)
                 except grpc.RpcError:
                     pass
+                except ServiceError as failure:
+                    with self._lock:
+                        self._failure = failure
+                        self._lock.notify_all()
+                    return
             with self._lock:
                 lost = self.session.lost()
                 self._requests = queue.SimpleQueue()  # a frame of before has waited too long

@@ -10,7 +10,7 @@ from tritonclient.grpc import service_pb2
 from tritonclient.utils import np_to_triton_dtype, serialize_byte_tensor, triton_to_np_dtype
 from tritonclient.utils import deserialize_bytes_tensor
 
-from .encode import Jpeg
+from .encode import Jpeg, ServiceError, encoder_for
 from .link import Uplink
 
 _HELLO_S = 1.0  # between two measurements of the round trip
@@ -47,17 +47,20 @@ class _Sent:
 
 
 class Session:
-    """`slo` in seconds, `rate` in frames a second. `encode(frame, side)` gives the array to send.
-    `local(frame)` gives outputs by name where the service says that no DNN can serve us in time."""
+    """`slo` in seconds, `rate` in frames a second. `input` and `encode`, where they are not given, are
+    what the service's metadata say: its only input, and what that takes. `encode(frame, side)` gives
+    the array to send. `local(frame)` gives outputs by name where the service says that no DNN can
+    serve us in time."""
 
-    def __init__(self, service, slo, rate, input, encode=None, outputs=(), client=None,
+    def __init__(self, service, slo, rate, input=None, encode=None, outputs=(), client=None,
                  min_accuracy=None, local=None):
         if not (slo > 0 and rate > 0):
             raise ValueError(f"slo is {slo} and rate {rate}, expected positive numbers")
         self.service, self.slo, self.rate = service, slo, rate
         self.client = client or f"{uuid.uuid4()}"
         self._input, self._outputs = input, tuple(outputs)
-        self._encode, self._min_accuracy = encode or Jpeg(), min_accuracy
+        self._encode, self._min_accuracy = encode, min_accuracy
+        self._described = False
         self.local = local
         self.link = Uplink()
         self.unmapped = False
@@ -76,6 +79,27 @@ class Session:
     def told(self):
         """Whether the service has said what to send."""
         return self._asked is not None or self.unmapped
+
+    def metadata_request(self):
+        """Ask the server this first; None: we know what we send."""
+        return None if self._described else service_pb2.ModelMetadataRequest(name=self.service)
+
+    def described(self, metadata):
+        """A ModelMetadataResponse. Raises ServiceError where the service takes no such frames."""
+        inputs = {tensor.name: tensor for tensor in metadata.inputs}
+        if self._input is None and len(inputs) != 1:
+            raise ServiceError(f"service '{self.service}' has the inputs {', '.join(inputs)}: say which takes "
+                               "frames, input=NAME")
+        name = self._input if self._input is not None else next(iter(inputs))
+        if name not in inputs:
+            raise ServiceError(f"service '{self.service}' has no input '{name}', expected one of "
+                               f"{', '.join(inputs)}")
+        if self._encode is None:
+            try:
+                self._encode = encoder_for(name, inputs[name].datatype, inputs[name].shape)
+            except ServiceError as why:
+                raise ServiceError(f"service '{self.service}': {why}") from None
+        self._input, self._described = name, True
 
     # -- when ------------------------------------------------------------------------------
     def due(self, now):
@@ -149,6 +173,8 @@ class Session:
 
     def encode(self, frame, side):
         """Any thread; how long it takes is no time of the network."""
+        if self._encode is None:
+            self._encode = Jpeg()
         array = self._encode(frame, side)
         return array, *_raw(array)
 

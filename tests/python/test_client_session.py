@@ -9,7 +9,8 @@ from tritonclient.grpc import service_pb2
 from conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "python"))
-from fermata import Bandwidth, Jpeg, Pixels, Session, Uplink, back_off  # noqa: E402
+from fermata import (Bandwidth, Bytes, Jpeg, Pixels, ServiceError, Session, Uplink,  # noqa: E402
+                     back_off)
 
 FRAME = numpy.zeros((60, 80, 3), numpy.uint8)
 
@@ -235,9 +236,44 @@ def test_what_is_lost_with_the_connection_is_said():
     assert s.hello(1.01) is not None  # registers again at once
 
 
-@pytest.mark.parametrize("encode, shape", [(Jpeg(), (1, 1)), (Pixels(), (1, 3, 32, 32))])
+@pytest.mark.parametrize("encode, shape", [
+    (Jpeg(), (1, 1)), (Jpeg(batched=False), (1,)), (Pixels(), (1, 3, 32, 32)),
+    (Pixels(batched=False), (3, 32, 32)), (Bytes(), (1, 32, 32, 3)), (Bytes(batched=False), (32, 32, 3))])
 def test_encoders_resize(encode, shape):
     assert encode(FRAME, 32).shape == shape
+
+
+def metadata(*inputs):
+    return service_pb2.ModelMetadataResponse(name="s", inputs=[
+        service_pb2.ModelMetadataResponse.TensorMetadata(name=n, datatype=d, shape=s) for n, d, s in inputs])
+
+
+@pytest.mark.parametrize("given, datatype, shape", [
+    (("BYTES", [-1, 1]), "BYTES", [1, 1]), (("BYTES", [1]), "BYTES", [1]),
+    (("UINT8", [-1, -1, -1, 3]), "UINT8", [1, 32, 32, 3]), (("FP32", [3, 32, 32]), "FP32", [3, 32, 32]),
+    (("FP32", [-1, 3, -1, -1]), "FP32", [1, 3, 32, 32])])
+def test_the_metadata_say_what_a_frame_is_sent_as(given, datatype, shape):
+    s = Session("s", slo=0.1, rate=10)
+    assert s.metadata_request().name == "s"
+    s.described(metadata(("picture", *given)))
+    assert s.metadata_request() is None
+    tensor, = s.frame(s.encode(FRAME, 32), 32, None, 0.0, 0.0).inputs
+    assert (tensor.name, tensor.datatype, list(tensor.shape)) == ("picture", datatype, shape)
+
+
+def test_what_the_caller_says_counts():
+    s = Session("s", slo=0.1, rate=10, input="b", encode=Bytes())
+    s.described(metadata(("a", "FP32", [4]), ("b", "INT64", [4])))
+    assert s.frame(s.encode(FRAME, 32), 32, None, 0.0, 0.0).inputs[0].name == "b"
+
+
+@pytest.mark.parametrize("options, inputs, said", [
+    ({}, [("a", "FP32", [4])], "input 'a' is FP32"), ({}, [("a", "FP32", [4]), ("b", "FP32", [4])], "a, b"),
+    ({"input": "c"}, [("a", "FP32", [4])], "no input 'c'")])
+def test_a_service_that_takes_no_frames_is_named(options, inputs, said):
+    with pytest.raises(ServiceError, match="'s'") as wrong:
+        Session("s", slo=0.1, rate=10, **options).described(metadata(*inputs))
+    assert said in str(wrong.value)
 
 
 @pytest.mark.parametrize("slo, rate", [(0, 10), (0.1, 0), (-1, 5)])

@@ -284,6 +284,37 @@ def test_a_server_that_is_not_there_yet(served):
         assert s.wait_until_ready(20)
 
 
+def test_nothing_but_the_name_is_needed(served):
+    with fermata.Client(served.grpc).stream("cameras", slo=20, rate=50) as s:
+        assert s.wait_until_ready(20) and s.send(FRAME)
+        assert s.receive(timeout=20).ok
+
+    async def one():
+        async with fermata.aio.Client(served.grpc).stream("cameras", slo=20, rate=50) as s:
+            assert await s.wait_until_ready(20) and await s.send(FRAME)
+            assert (await s.receive(timeout=20)).ok
+    asyncio.run(one())
+
+
+def test_a_misspelt_service_is_named(served):
+    with pytest.raises(fermata.ServiceError, match="camreas"):
+        fermata.Client(served.grpc).stream("camreas", slo=20, rate=50)
+
+    async def one():
+        async with fermata.aio.Client(served.grpc).stream("camreas", slo=20, rate=50):
+            pass
+    with pytest.raises(fermata.ServiceError, match="camreas"):
+        asyncio.run(one())
+
+
+def test_a_misspelt_service_of_a_server_that_comes_later_is_named(served):
+    with fermata.Client("127.0.0.1:1").stream("camreas", slo=20, rate=50) as s:
+        s._address = served.grpc
+        for call in (lambda: s.wait_until_ready(20), lambda: s.send(FRAME), lambda: s.receive(0)):
+            with pytest.raises(fermata.ServiceError, match="camreas"):
+                call()
+
+
 def test_two_services_share_the_workers(tmp_path):
     """Of one worker each gets its part, in one problem that `fermata plan streams` takes."""
     import urllib.request
