@@ -24,6 +24,10 @@ bench: build ## measure against other servers, solvers and bounds (BENCHES="mlse
 	cmake --build --preset release -j$(JOBS) --target $(patsubst bench/%.cc,bench_%,$(wildcard bench/*.cc)) bench_triton_backend
 	for bench in $(BENCHES); do .deps/bench/bin/python bench/$$bench.py || exit 1; done
 
+attack: build ## what one stranger can do, a canary beside each: a table, bench/results/attack.json and .png (ONLY="slow_bodies ...")
+	@scripts/deps.sh test
+	.deps/test/bin/python bench/attack.py --record $(if $(ONLY),--only "$(ONLY)")
+
 fuzz: deps ## fuzz every parser for a minute each (SECONDS=n)
 	scripts/deps.sh test
 	scripts/fuzz.sh $(or $(SECONDS),60)
