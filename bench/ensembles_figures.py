@@ -11,6 +11,7 @@ import numpy
 
 import ensembles_records
 import ensembles_simulated as simulated
+import drawings
 import plot
 
 PAPER = ("original", "static", "dynamic", "gating", "schemble(ea)", "schemble(t)", "schemble")
@@ -102,6 +103,10 @@ def document(found):
 
 
 def draw(name, found, xlabel, what, methods, **more):
+    record = {**more, "results": document(found)}
+    if name in drawings.DRAWN:
+        print(plot.save(name, drawings.DRAWN[name](record), record))
+        return
     figure, axes = plot.axes(xlabel, "", columns=len(what))
     for axis, w in zip(axes, what):
         for m in methods:
@@ -112,7 +117,7 @@ def draw(name, found, xlabel, what, methods, **more):
         axis.set_xticks(range(len(cases)), list(map(str, cases)))
         axis.set_ylabel(w.replace("_", " "))
     axes[0].legend(fontsize=7)
-    print(plot.save(name, figure, {**more, "results": document(found)}))
+    print(plot.save(name, figure, record))
 
 
 def claims(found, where):

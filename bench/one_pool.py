@@ -28,6 +28,7 @@ import sys
 import tempfile
 
 import ensembles_random
+import drawings
 import plot
 import server
 import variants_zoo
@@ -177,14 +178,8 @@ def main():
     by_request = statistics.mean(row["ratio_by_request"] for row in rows)
     print(f"mean {mean:.3f}, least {min(row['ratio'] for row in rows):.3f}; by request {by_request:.3f}")
     if arguments.name:
-        figure, axis = plot.axes("load", "utility, one pool over the best partition")
-        for pattern in arguments.patterns:
-            axis.plot(arguments.loads, [r["ratio"] for r in rows if r["pattern"] == pattern], "o-",
-                      label=pattern)
-        axis.axhline(1, color=plot.NEUTRAL)
-        axis.legend()
-        print(plot.save(arguments.name, figure, {"workers": WORKERS, "mean": mean,
-                                                "mean_by_request": by_request, "rows": rows}))
+        document = {"workers": WORKERS, "mean": mean, "mean_by_request": by_request, "rows": rows}
+        print(plot.save(arguments.name, drawings.one_pool(document), document))
     if mean < LEAST:
         sys.exit(f"MISSED: one pool is {mean:.3f} times the best partition, not {LEAST}")
 

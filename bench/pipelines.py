@@ -20,6 +20,7 @@ import statistics
 import subprocess
 
 import pipeline
+import drawings
 import plot
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -122,29 +123,9 @@ def trade_offs(given):
 
 
 def draw_pipeline(name, rows, tag):
-    """Figures 8 to 12 and 18: over time in the bursty load, and averages by workload."""
-    figure, axes = plot.axes("time, s", "", rows=2, columns=4, width=3.2, height=2.4)
-    for method in METHODS + BESIDE:
-        series = rows[name, "bursty", method]["series"]
-        times = [10 * k for k in range(len(series))]
-        for column, field in enumerate((1, 2, 3, 4)):
-            axes[0][column].plot(times, [row[field] for row in series], label=method, linewidth=0.9)
-    for axis, label in zip(axes[0], ("accuracy", "cost, cores", "attainment", "drops in 10 s")):
-        axis.set_ylabel(label)
-    axes[0][1].set_yscale("log")
-    for column, field in enumerate(("accuracy", "cost", "attainment", "dropped")):
-        for k, method in enumerate(METHODS + BESIDE):
-            found = [rows[name, workload, method]["mean"][field] for workload in WORKLOADS]
-            axes[1][column].bar([i + 0.13 * k for i in range(4)], [f[0] for f in found], 0.13,
-                                yerr=[f[1] for f in found])
-        axes[1][column].set_xticks([i + 0.3 for i in range(4)],
-                                   [w.replace("steady_", "").replace("fluctuating", "fluct.") for w in WORKLOADS])
-        axes[1][column].set_xlabel("")
-        axes[1][column].set_ylabel(field)
-    axes[1][1].set_yscale("log")
-    axes[0][0].legend(fontsize=6)
+    """Figures 8 to 12 and 18: averages by workload."""
     kept = {f"{w} {m}": {"mean": rows[name, w, m]["mean"]} for w in WORKLOADS for m in METHODS + BESIDE}
-    return plot.save(f"pipelines_{tag}{name}", figure, kept)
+    return plot.save(f"pipelines_{tag}{name}", drawings.pipelines(kept), kept)
 
 
 def draw_forecasts(rows):

@@ -17,7 +17,22 @@ import matplotlib.pyplot as plt  # noqa: E402  (after the choice of backend)
 
 # Okabe and Ito's colours, told apart by nearly everybody; ours comes first.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999"]
-NEUTRAL = COLOURS[-1]  # bounds, deadlines, what was offered
+NEUTRAL = "#555555"  # bounds, deadlines, what was offered
+BLUE, RED, GREEN, PINK, ORANGE, SKY, GREY = COLOURS
+# One colour a policy, server or method in every plot; dashed and dotted lines are its variations.
+STYLES = {
+    "fermata": (BLUE, "-"), "fermata(t)": (BLUE, "--"), "fermata, no SC": (BLUE, "--"),
+    "deferred": (GREEN, "-"), "deferred-beta-lambda": (GREEN, ":"), "deferred-prefix": (GREEN, "--"),
+    "eager": (ORANGE, "-"), "clockwork": (RED, "-"), "edf": (PINK, "-"), "nexus": (GREY, "-"),
+    "sneakpeek": (RED, "-"), "sneakpeek, window of 25 ms": (RED, "--"), "sneakpeek, no SC": (RED, ":"),
+    "grouped": (PINK, "-"), "lo-priority": (SKY, "-"), "lo-edf": (ORANGE, "-"), "maxacc-edf": (GREY, "-"),
+    "schemble": (RED, "-"), "schemble(ea)": (RED, "--"), "schemble(t)": (RED, ":"),
+    "greedy-edf": (PINK, "-"), "greedy-fifo": (PINK, "--"), "greedy-sjf": (PINK, ":"),
+    "original": (GREY, "-"), "static": (ORANGE, "-"), "dynamic": (SKY, "-"), "gating": (GREEN, "-"),
+    "IPA": (RED, "-"), "IPA ahead": (RED, "--"), "FA2-low": (ORANGE, "-"), "FA2-high": (PINK, "-"),
+    "RIM": (GREY, "-"), "SlackFit": (GREEN, "-"),
+    "DNN alone": (GREEN, "-"), "low": (SKY, "-"), "middle": (ORANGE, "-"), "high": (RED, "-"),
+}
 
 plt.rcParams.update({
     "figure.dpi": 120,
@@ -40,6 +55,23 @@ def axes(xlabel, ylabel, rows=1, columns=1, width=5.0, height=3.4):
         axis.set_xlabel(xlabel)
         axis.set_ylabel(ylabel)
     return figure, made
+
+
+def style(name):
+    """The colour and line of a policy or method, for plot() and the like."""
+    colour, line = STYLES[name]
+    return {"color": colour, "linestyle": line, "label": name}
+
+
+def legend(axis, **more):
+    """To the right of the axis, where it hides nothing; of all axes of its figure, each name once."""
+    named = {label: handle for a in axis.figure.axes for handle, label in zip(*a.get_legend_handles_labels())}
+    axis.legend(named.values(), named.keys(), loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=8, handlelength=2.6, **more)
+
+
+def says(figure, sentence):
+    """What the plot shows, in one sentence under it."""
+    figure.supxlabel(sentence, fontsize=8.5, color=NEUTRAL)
 
 
 def save(name, figure, document, **about):

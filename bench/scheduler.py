@@ -14,6 +14,7 @@ import pathlib
 import re
 import subprocess
 
+import drawings
 import plot
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -56,20 +57,8 @@ def cost(binary, models, threads, workers):
 
 
 def draw(lags, costs):
-    figure, (left, right) = plot.axes("", "", columns=2)
-    for threads, rows in lags.items():
-        rates = [row["handled_rps"] / 1e6 for row in rows]
-        for share, style in (("p50", "-"), ("p99", ":")):
-            left.plot(rates, [row[f"lag_{share}_us"] for row in rows], style, marker="o",
-                      label=f"{threads} model thread{'s' * (threads > 1)}, {share}")
-    left.axhline(50, color=plot.NEUTRAL, linestyle="--", label="bound on the median")
-    left.set(xlabel="requests/s, millions", ylabel="lag, us", yscale="log")
-    left.legend()
-    right.barh([f"{c['models']} models, {c['threads']} threads, {c['workers']} workers"
-                for c in costs], [c["instructions_per_request"] for c in costs])
-    right.invert_yaxis()
-    right.set(xlabel="instructions a request, load included")
-    return plot.save("scheduler", figure, {"lag": lags, "cost": costs})
+    document = {"lag": {str(threads): rows for threads, rows in lags.items()}, "cost": costs}
+    return plot.save("scheduler", drawings.scheduler(document), document)
 
 
 def main():

@@ -14,7 +14,7 @@ import record
 import streams_traces
 from server import Server
 from streams_links import Links, in_own_network
-from streams_setting import (ACCURACY, LOAD_MS, MEMORY_MB, METHODS, MIDDLE, MOST_BATCH, SIDES, VARIANTS, clients_of, draw_rows,
+from streams_setting import (ACCURACY, LOAD_MS, MEMORY_MB, METHODS, MIDDLE, MOST_BATCH, SIDES, VARIANTS, clients_of,
                              judge, settings)
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -190,7 +190,9 @@ def draw(files):
         sys.exit(f"streams: {len(missing)} of {len(wanted)} cells are missing, the first is {missing[0]}")
     ordered = [rows[key] for key in wanted]
     document = {"traces": about["traces"], "seconds": about["seconds"], "wrong": judge(ordered), "rows": ordered}
-    draw_rows(ordered, "streams_served", document, before=[file.about["drawn"] for file in files])
+    import drawings  # needs matplotlib, which a run that only measures does not
+    import plot
+    plot.save("streams_served", drawings.streams_served(document), document, before=[file.about["drawn"] for file in files])
     print(json.dumps(document["wrong"], indent=1))
 
 

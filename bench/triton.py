@@ -20,6 +20,7 @@ import sys
 import tempfile
 
 import front_end
+import drawings
 import plot
 import record
 import triton_protocol
@@ -226,32 +227,6 @@ def protocol(folder, _):
     return {"cases": len(compared), "differing": [r for r in compared if r["differs"]], "checks": {"differences that docs/protocol.md does not name": (-len(unexplained), 0)}}
 
 
-def draw(found):
-    figure, made = plot.axes("", "", rows=2, columns=2)
-    for axis, part in zip(made.flat, ("overload", "shared", "mixed", "idle")):
-        axis.set_title(part)
-        if part not in found:
-            continue
-        if part == "idle":
-            for server, marker in (("fermata", "o-"), ("triton", "s--")):
-                for name in ("grpc", "http"):
-                    points = [(int(k.split()[1]), statistics.median(r["rps"] for r in v[server]))
-                              for k, v in found[part]["rounds"].items() if k.startswith(name)]
-                    axis.plot(*zip(*points), marker, label=f"{server}, {name}")
-            axis.set_xscale("log", base=2)
-            axis.set_xlabel("concurrency")
-            axis.set_ylabel("requests/s")
-        else:
-            for name, runs in found[part]["runs"].items():
-                ours = name == "fermata"
-                axis.plot([float(load) for load in runs], [on_time(run) for run in runs.values()],
-                          "o-" if ours else "--", label=name if ours else f"Triton: {name}")
-            axis.set_xlabel("offered / capacity")
-            axis.set_ylabel("on time, share")
-        axis.legend(fontsize=6)
-    return figure
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART")
@@ -279,7 +254,7 @@ def main():
     missed = [f"{name}: {value:.3g}, at least {least} is asked" for part in (kept | found).values()
               for name, (value, least) in part["checks"].items() if value < least]
     document = {"missed": missed, **kept, **found}
-    print(plot.save("triton", draw(kept | found), document, triton=version(),
+    print(plot.save("triton", drawings.triton(kept | found), document, triton=version(),
                     before=record.left(before) if kept else None))
     print("\n".join(f"MISSED: {m}" for m in missed))
     return 1 if missed else 0

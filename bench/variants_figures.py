@@ -11,6 +11,7 @@ import math
 import statistics
 
 import variants_zoo
+import drawings
 import plot
 import variants_estimates
 import variants_unlike
@@ -161,17 +162,8 @@ class Figures:
                          [[f"{r['slo_ms']} ms, {r['load']}x", *(r[p] for p in GOAL_POLICIES),
                            r["bound"], r["fermata"] / r["sneakpeek"], r["bound"] / r["sneakpeek"]]
                           for r in rows]))
-        figure, axes = plot.axes("load, of what the best variants bear", "utility", columns=3)
-        for axis, slo in zip(axes, GOAL_SLOS_MS):
-            own = [r for r in rows if r["slo_ms"] == slo]
-            for policy in GOAL_POLICIES:
-                axis.plot(range(len(own)), [r[policy] for r in own], "o-", label=policy)
-            axis.plot(range(len(own)), [r["bound"] for r in own], ":", color=plot.NEUTRAL,
-                      label="no policy exceeds")
-            axis.set_xticks(range(len(own)), [f"{r['load']}x" for r in own])
-            axis.set_title(f"SLO {slo} ms")
-            axis.legend()
-        print(plot.save("variants_goal", figure, {"seeds": self.seeds, "best": best, "rows": rows}))
+        document = {"seeds": self.seeds, "best": best, "rows": rows}
+        print(plot.save("variants_goal", drawings.variants_goal(document), document))
         for r in rows:
             yield from variants_zoo.falls_short(
                 f"goal, SLO {r['slo_ms']} ms, {r['load']}x", r["fermata"] / r["sneakpeek"], 0,

@@ -22,6 +22,7 @@ import tqdm
 import variants_zoo
 import open_loop
 import paced
+import drawings
 import plot
 import server
 import variants_bound
@@ -203,24 +204,6 @@ def falls_short(found):
         yield f"served: sneakpeek over lo-edf is {most:.2f} at most, not 2"
 
 
-def draw(rows, found):
-    figure, axes = plot.axes("load, of what the best variants bear", "utility", columns=3)
-    for axis, slo in zip(axes, SLOS_MS):
-        for name in METHODS:
-            own = [[r["utility"] for r in rows[slo, load, name]] for load in LOADS]
-            middle = [statistics.median(o) for o in own]
-            axis.errorbar(range(len(own)), middle, [[m - min(o) for m, o in zip(middle, own)],
-                                                    [max(o) - m for m, o in zip(middle, own)]],
-                          fmt="o-", capsize=2, label=name)
-        axis.plot(range(len(LOADS)), [r["bound"] for r in found if r["slo_ms"] == slo], ":",
-                  color=plot.NEUTRAL, label="no policy exceeds")
-        axis.set_xticks(range(len(LOADS)), [f"{load}x" for load in LOADS])
-        axis.set_ylim(0, 1)
-        axis.set_title(f"SLO {slo} ms")
-    axes[0].legend()
-    return figure
-
-
 def apart(results):
     """How far those rounds that are to be trusted are from each other, in utility."""
     own = [r["utility"] for r, well in zip(results, trusted(results)) if well] or [0]
@@ -260,7 +243,7 @@ def served(rounds, share, keep):
                      "rounds": [{w: x for w, x in r.items() if w != "each"} for r in s]}
                     for (slo, load, name), s in rows.items()]}
     if keep:
-        print(plot.save("variants_served", draw(rows, found), document))
+        print(plot.save("variants_served", drawings.variants_served(document), document))
     return list(falls_short(found)) + [
         f"served, SLO {slo} ms, {load}x: rounds of {name} are {apart(s):.3f} apart" for (slo, load, name), s in rows.items()
         if apart(s) > AGREE]

@@ -62,6 +62,7 @@ for purpose in "${@:-build}"; do
       need_venv clients "$root/bench/clients/requirements.txt"
       need_venv triton "$root/bench/triton/requirements.txt"
       ;;
+    pictures) need_venv bench "$root/bench/requirements.txt" ;;
     lint) debian lint ;;
     *) fail "unknown purpose '$purpose'" "name some of: build video gstreamer test npm browser zoo train predictors optional bench pictures lint" ;;
   esac

@@ -126,20 +126,6 @@ def long_tailed(document):
     return document | {"models": [m | {"share": 1 / rank} for rank, m in enumerate(document["models"], 1)]}
 
 
-def draw(plot, found):
-    """Each figure that something must be, by claim, beside what it must be."""
-    figure, axes = plot.axes("", "", rows=(len(MUST) + 1) // 2, columns=2, width=6, height=2.6)
-    for axis, (key, most) in zip(axes.flat, MUST.items()):
-        own = {claim: figures[key] for claim, figures in found.items() if key in figures}
-        axis.barh(range(len(own)), own.values(), color=[plot.COLOURS[value > most + 1e-9] for value in own.values()])
-        axis.set_yticks(range(len(own)), own, fontsize=6)
-        axis.axvline(most, color=plot.NEUTRAL, linestyle=":")
-        axis.set_xlabel(key)
-    for axis in axes.flat[len(MUST):]:
-        axis.axis("off")
-    return figure
-
-
 def missed(found):
     """The figures that are not reached: (claim, figure, what it is, what it must be)."""
     return [(claim, key, value, MUST[key]) for claim, figures in found.items() for key, value in figures.items()

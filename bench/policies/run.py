@@ -31,6 +31,7 @@ import yaml
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import claims  # noqa: E402
+import drawings  # noqa: E402
 import figures  # noqa: E402
 import plot  # noqa: E402
 import pools  # noqa: E402
@@ -116,14 +117,7 @@ def table(args):
     print(plot.table(["workload", "must", *policies],
                      [[name, row["must"], *(row[p] for p in policies)]
                       for name, row in rows.items()]))
-    figure, axis = plot.axes("", "goodput / must", width=8)
-    for i, policy in enumerate(policies):
-        axis.bar([x + i / (len(policies) + 1) for x in range(len(rows))],
-                 [row[policy] / row["must"] for row in rows.values()],
-                 1 / (len(policies) + 2), label=policy)
-    axis.set_xticks([x + 0.4 for x in range(len(rows))], list(rows), rotation=15)
-    axis.legend(fontsize=7, ncol=4)
-    plot.save("policies_table", figure, rows, before=left_by(before, args))
+    plot.save("policies_table", drawings.policies_table(rows), rows, before=left_by(before, args))
 
 
 def measure_case(args, suite, case, policy, confirm):
@@ -254,13 +248,8 @@ def overload(args):
                      [[share, *(curves[p][i]["on_time_rps"] for p in args.policies),
                        curves[DEFAULT][i]["idle"]] for i, share in enumerate(shares)]))
     print(f"peak {peak:.0f}/s; 9000/s for 900 s: {long['on_time_rps']:.0f}/s on time")
-    figure, axis = plot.axes("offered / peak", "on time, requests/s")
-    for policy, points in curves.items():
-        axis.plot(shares, [p["on_time_rps"] for p in points], label=policy)
-    axis.legend(fontsize=7)
-    plot.save("policies_overload", figure,
-              {"peak_rps": peak, "on_time_at_9000_for_900_s": long["on_time_rps"],
-               "curves": curves})
+    document = {"peak_rps": peak, "on_time_at_9000_for_900_s": long["on_time_rps"], "curves": curves}
+    plot.save("policies_overload", drawings.policies_overload(document), document)
 
 
 def hold(args):
@@ -291,7 +280,8 @@ def hold(args):
     wrong = claims.missed(found)
     if args.only:
         return
-    plot.save("policies_claims", claims.draw(plot, found), {"must": claims.MUST, "claims": found, "missed": wrong})
+    document = {"must": claims.MUST, "claims": found, "missed": wrong}
+    plot.save("policies_claims", drawings.policies_claims(document), document)
     if wrong:
         sys.exit("MISSED: " + "; ".join(f"{claim}: {key} is {value:.4g}, must be at most {must}" for claim, key, value, must in wrong))
 

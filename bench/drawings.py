@@ -1,0 +1,249 @@
+"""Plots that are drawn from a record alone: each takes what bench/results/NAME.json holds and returns the figure.
+
+A benchmark draws with the function of its record; `pictures.py` draws all of them again.
+"""
+
+import statistics
+
+import plot
+
+ROWS = {"resnet50": "ResNet50,\n8 workers", "inception_resnet_v2": "InceptionResNetV2,\n8 workers",
+        "zoo_1080ti": "35 models,\n64 workers", "zoo_a100": "35 models\n(A100), 64", "densenet121": "16 DenseNet121,\n64 workers"}
+
+
+def policies_of(record):
+    return [p for p in plot.STYLES if p in record]
+
+
+def policies_table(found):
+    figure, axis = plot.axes("", "goodput, share of the best policy", width=8.6)
+    names = [name for name in ROWS if name in found]
+    for policy in policies_of(found[names[0]]):
+        ratios = [found[n][policy] / max(found[n][p] for p in policies_of(found[n])) for n in names]
+        axis.plot(range(len(names)), ratios, "o", color=plot.style(policy)["color"], label=policy,
+                  markersize=9 if policy == "fermata" else 6, fillstyle="none" if "-" in policy else "full")
+    axis.set_xticks(range(len(names)), [ROWS[n] for n in names])
+    axis.set_ylim(0.4, 1.04)
+    plot.legend(axis)
+    plot.says(figure, "The default reaches the best goodput on four of five workloads and 0.997 of it on the fifth.")
+    return figure
+
+
+def policies_overload(found):
+    figure, axis = plot.axes("offered load, multiples of the peak", "on time, requests/s", width=6.6)
+    for policy, points in found["curves"].items():
+        axis.plot([p["offered_of_peak"] for p in points], [p["on_time_rps"] for p in points], **plot.style(policy),
+                  linewidth=2.4 if policy == "fermata" else 1.3)
+    axis.axhline(found["peak_rps"], color=plot.NEUTRAL, linestyle=":", linewidth=1)
+    axis.text(3.0, found["peak_rps"] - 80, "goodput of the default", va="top", ha="right", fontsize=8, color=plot.NEUTRAL)
+    axis.set_ylim(0)
+    plot.legend(axis)
+    plot.says(figure, "Offered up to three times its peak, the default answers more on time, not less.")
+    return figure
+
+
+def policies_claims(found):
+    """Each figure as a share of its target, so that all stand on one axis."""
+    figure, axis = plot.axes("", "", width=9, height=7.5)
+    rows = [(f"{claim}: {key}", figures[key], most) for key, most in found["must"].items()
+            for claim, figures in found["claims"].items() if key in figures]
+    for y, (_, value, most) in enumerate(reversed(rows)):
+        share = value / most if most else float(value > 1e-9) * 2
+        axis.plot([0, share], [y, y], color=plot.GREY, linewidth=1)
+        axis.plot([share], [y], "o", color=plot.RED if value > most + 1e-9 else plot.BLUE)
+    axis.axvline(1, color=plot.NEUTRAL, linestyle=":")
+    axis.set_yticks(range(len(rows)), [name for name, *_ in reversed(rows)], fontsize=6)
+    axis.set_xlabel("found / target (left of the line: reached; a target of none: 0 or 2)")
+    missed = sum(value > most + 1e-9 for _, value, most in rows)
+    plot.says(figure, f"The default reaches {len(rows) - missed} of {len(rows)} targets; the red ones are missed.")
+    return figure
+
+
+def ensembles_burst(found):
+    methods = [m for m in ("original", "static", "gating", "schemble", "greedy-edf", "fermata") if m in found["results"]]
+    figure, axes = plot.axes("deadline, ms", "", columns=2, width=4.6)
+    for axis in axes:
+        for method in methods:
+            cases = found["results"][method]
+            runs = [cases[c]["accuracy"] for c in cases]
+            middle = [statistics.mean(r) for r in runs]
+            axis.errorbar([float(c) for c in cases], middle, [[m - min(r) for m, r in zip(middle, runs)],
+                                                              [max(r) - m for m, r in zip(middle, runs)]],
+                          marker="o", markersize=4, capsize=2, **plot.style(method))
+    axes[0].set_ylabel("right answers, share of all queries")
+    axes[0].set_ylim(0.3, 1.01)
+    axes[1].set_ylim(0.945, 1.0)
+    axes[1].set_title("the best of them, closer", fontsize=9)
+    plot.legend(axes[1])
+    plot.says(figure, "In the burst of a day, the default answers most queries right at every deadline (least and most of five seeds).")
+    return figure
+
+
+def spread(axis, x, runs, **style):
+    middle = [statistics.median(r) for r in runs]
+    axis.errorbar(x, middle, [[m - min(r) for m, r in zip(middle, runs)], [max(r) - m for m, r in zip(middle, runs)]],
+                  marker="o", markersize=4, capsize=2, **style)
+
+
+def by_load(axis, rows, slo, least):
+    """The axis of one SLO, its loads doubling, and what no policy exceeds at each."""
+    loads = [r["load"] for r in rows]
+    axis.plot(loads, [r["bound"] for r in rows], ":", color=plot.NEUTRAL, label="no policy exceeds")
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(loads, [f"{load:g}" for load in loads])
+    axis.set_ylim(least, 1)
+    axis.set_title(f"SLO {slo} ms")
+
+
+def variants_served(found):
+    slos = sorted({r["slo_ms"] for r in found["rows"]})
+    methods = [m for m in ("grouped", "lo-edf", "sneakpeek", "sneakpeek, window of 25 ms", "fermata")
+               if any(r["method"] == m for r in found["rows"])]
+    figure, axes = plot.axes("load (1: the best variants sustain it)", "utility", columns=len(slos), width=3.6)
+    for axis, slo in zip(axes, slos):
+        for method in methods:
+            own = [r for r in found["rows"] if r["slo_ms"] == slo and r["method"] == method]
+            if own:
+                spread(axis, [r["load"] for r in own], [[x["utility"] for x in r["rounds"]] for r in own], **plot.style(method))
+        by_load(axis, [r for r in found["goal"] if r["slo_ms"] == slo], slo, least=0)
+    plot.legend(axes[-1])
+    plot.says(figure, "The default has the highest utility where the SLO is tight; with SneakPeek's best window the rest is close.")
+    return figure
+
+
+def streams_served(found):
+    traces, methods = ("lte", "wifi", "synthetic"), ("fermata", "middle", "high", "low", "DNN alone")
+    figure, axes = plot.axes("", "", columns=2, width=4.8)
+    for axis, what, label in zip(axes, ("miss_rate", "accuracy"), ("frames missed, %", "accuracy of answers on time")):
+        for k, method in enumerate(methods):
+            for t, trace in enumerate(traces):
+                values = sorted((100 if what == "miss_rate" else 1) * r[what] for r in found["rows"]
+                                if r["method"] == method and r["trace"] == trace and r[what] is not None)
+                if not values:
+                    continue
+                x = t + 0.14 * (k - 2)
+                axis.plot([x, x], [values[0], values[-1]], color=plot.STYLES[method][0], linewidth=1, alpha=0.6)
+                axis.plot([x], [statistics.median(values)], "o", color=plot.STYLES[method][0],
+                          label=method if t == 0 else None)
+        axis.set_xticks(range(len(traces)), ["LTE", "WiFi", "synthetic"])
+        axis.set_ylabel(label)
+    axes[0].set_yscale("symlog", linthresh=1)
+    axes[0].set_ylim(-0.1, 120)
+    axes[0].set_yticks([0, 1, 10, 100], ["0", "1", "10", "100"])
+    plot.legend(axes[1])
+    plot.says(figure, "Clients that are told their size miss few frames and are more accurate than the low DNN (medians; lines: all settings).")
+    return figure
+
+
+def pipelines(found):
+    """Averages by workload; found is one pipeline's record."""
+    workloads = ("bursty", "steady_low", "steady_high", "fluctuating")
+    methods = [m for m in ("IPA", "IPA ahead", "FA2-low", "FA2-high", "RIM", "SlackFit") if f"bursty {m}" in found]
+    figure, axes = plot.axes("", "", columns=3, width=3.6)
+    for axis, field, label in zip(axes, ("accuracy", "cost", "attainment"), ("accuracy", "cost, cores", "answered within the SLA, share")):
+        for k, method in enumerate(methods):
+            means = [found[f"{w} {method}"]["mean"][field] for w in workloads]
+            axis.errorbar([i + 0.12 * (k - 2.5) for i in range(4)], [m for m, _ in means], [half for _, half in means],
+                          fmt="o", color=plot.STYLES[method][0], label=method, capsize=2,
+                          fillstyle="none" if method == "IPA ahead" else "full")
+        axis.set_xticks(range(4), ["bursty", "steady,\nlow", "steady,\nhigh", "fluctu-\nating"])
+        axis.set_ylabel(label)
+    axes[1].set_yscale("log")
+    plot.legend(axes[2])
+    plot.says(figure, "IPA's planner lies between the cheapest and the most accurate fixed variants (mean, 95 % interval).")
+    return figure
+
+
+def scheduler(found):
+    figure, (left, right) = plot.axes("", "", columns=2, width=5.4)
+    colours = dict(zip(found["lag"], (plot.BLUE, plot.ORANGE, plot.GREEN, plot.PINK)))
+    for threads, rows in found["lag"].items():
+        for share, line in (("p50", "-"), ("p99", ":")):
+            left.plot([row["handled_rps"] / 1e6 for row in rows], [row[f"lag_{share}_us"] for row in rows], line, marker="o",
+                      color=colours[threads], label=f"{threads} model thread{'s' * (threads != '1')}, {share}")
+    left.axhline(50, color=plot.NEUTRAL, linestyle="--", linewidth=1, label="bound on the median")
+    left.set(xlabel="requests/s, millions", ylabel="lag of decisions, µs", yscale="log")
+    left.legend(fontsize=7, loc="lower right")
+    costs = sorted(found["cost"], key=lambda c: c["instructions_per_request"])
+    names = [f"{c['models']} model{'s' * (c['models'] > 1)}, {c['threads']} thread{'s' * (c['threads'] > 1)}, {c['workers']} workers" for c in costs]
+    right.barh(names, [c["instructions_per_request"] for c in costs], color=plot.BLUE)
+    right.tick_params(axis="y", labelsize=7)
+    right.set(xlabel="instructions a request, load included")
+    plot.says(figure, "One thread decides on millions of requests a second; more models cost more instructions a request.")
+    return figure
+
+
+def one_pool(found):
+    figure, (left, right) = plot.axes("load, multiples of what twelve workers sustain", "", columns=2, width=4.6)
+    patterns = dict(zip(dict.fromkeys(r["pattern"] for r in found["rows"]), (plot.BLUE, plot.RED, plot.GREEN)))
+    for axis, key, label in ((left, "ratio", "every kind counts the same"), (right, "ratio_by_request", "every request counts the same")):
+        for pattern, colour in patterns.items():
+            own = [r for r in found["rows"] if r["pattern"] == pattern]
+            axis.plot([r["load"] for r in own], [r[key] for r in own], "o-", color=colour, label=pattern)
+        axis.axhline(1, color=plot.NEUTRAL, linestyle=":")
+        axis.set_title(label, fontsize=9)
+        axis.set_ylim(0.97, 1.03)
+    left.set_ylabel("utility, one pool / its best division")
+    plot.legend(right)
+    plot.says(figure, "One pool for all kinds is worth as much as the best fixed division of its workers, which nobody knows beforehand.")
+    return figure
+
+
+def variants_goal(found):
+    slos = sorted({r["slo_ms"] for r in found["rows"]})
+    figure, axes = plot.axes("load (1: the best variants sustain it)", "utility", columns=len(slos), width=3.6)
+    for axis, slo in zip(axes, slos):
+        own = [r for r in found["rows"] if r["slo_ms"] == slo]
+        for policy in [p for p in plot.STYLES if p in own[0]]:
+            axis.plot([r["load"] for r in own], [r[policy] for r in own], marker="o", markersize=4, **plot.style(policy))
+        by_load(axis, own, slo, least=0.5)
+    plot.legend(axes[-1])
+    plot.says(figure, "The default is near what no policy can exceed; SneakPeek's window of 25 ms comes close at tight SLOs.")
+    return figure
+
+
+def triton(found):
+    """Beside Triton's best policy at each load, not each of its nine."""
+    figure, made = plot.axes("", "", rows=2, columns=2, width=4.6, height=2.9)
+    for axis, part in zip(made.flat, ("overload", "shared", "mixed")):
+        runs = found[part]["runs"]
+        for name, line in (("fermata", "o-"), ("best", "s--"), ("none", "x:")):
+            loads = sorted(runs["fermata"], key=float)
+            rivals = [n for n in runs if n != "fermata"]
+            if name == "best":
+                share = [max(on_time(runs[n][load]) for n in rivals if load in runs[n]) for load in loads]
+            elif name == "none" and "none" in runs:
+                share = [on_time(runs["none"][load]) for load in loads]
+            elif name == "fermata":
+                share = [on_time(runs[name][load]) for load in loads]
+            else:
+                continue
+            axis.plot([float(load) for load in loads], share, line, color={"fermata": plot.BLUE, "best": plot.RED, "none": plot.GREY}[name],
+                      label={"fermata": "Fermata", "best": "Triton, its best of nine queue policies", "none": "Triton as it comes"}[name])
+        axis.set(xlabel="offered / capacity", ylabel="on time, share of offered", ylim=(0, 1.03))
+        axis.set_title({"overload": "one model of 20 ms, deadlines of 50 ms", "shared": "two models on one worker",
+                        "mixed": "deadlines of 50 and 200 ms in one queue"}[part], fontsize=9)
+    idle = made[1][1]
+    for server, colour in (("fermata", plot.BLUE), ("triton", plot.RED)):
+        for name, line in (("grpc", "-"), ("http", "--")):
+            points = [(int(k.split()[1]), [r["rps"] for r in v[server]]) for k, v in found["idle"]["rounds"].items() if k.startswith(name)]
+            spread(idle, [x for x, _ in points], [runs for _, runs in points], color=colour, linestyle=line,
+                   label=f"{server.capitalize()}, {'gRPC' if name == 'grpc' else 'HTTP'}")
+    idle.set_xscale("log", base=2)
+    idle.set_xticks([1, 4, 16, 64], ["1", "4", "16", "64"])
+    idle.set(xlabel="requests at a time", ylabel="requests/s")
+    idle.set_title("a tiny model, closed loop", fontsize=9)
+    made[0][0].legend(fontsize=7, loc="upper right")
+    idle.legend(fontsize=7, handlelength=3)
+    plot.says(figure, "Under overload Fermata keeps more answers on time than Triton with the best of its queue policies.")
+    return figure
+
+
+def on_time(run):
+    return run["on_time"] / run["offered"] if "on_time" in run else statistics.mean(map(on_time, run.values()))
+
+
+DRAWN = {"policies_table": policies_table, "policies_overload": policies_overload, "policies_claims": policies_claims,
+         "ensembles_burst": ensembles_burst, "variants_served": variants_served, "streams_served": streams_served,
+         "scheduler": scheduler, "one_pool": one_pool, "variants_goal": variants_goal, "triton": triton,
+         **{f"pipelines_{name}": pipelines for name in ("video", "audio-qa", "audio-sent", "sum-qa", "nlp", "prime_video", "prime_sum-qa")}}
