@@ -10,7 +10,7 @@
 namespace fermata::policy {
 namespace {
 
-// fermata.h says what each stands for, docs/policies.md what other values do.
+// fermata.h says what each stands for, docs/trials.md what other values do.
 constexpr double kLeastMargin = 0.1;  // of ℓ(b)
 constexpr double kNotWorth = 0.1;     // of items per worker second
 constexpr double kRoom = 0.25;        // of the pool's load, were each item alone; of a worker

@@ -8,7 +8,7 @@ namespace fermata::policy {
 
 // Symphony 4.3. A batch is held back until its latest start, dl - ℓ(b+1): up to
 // then another item can join it and the head still ends in time. Drops by window. The least slack,
-// dl - ℓ(b), goes first, not the earliest latest start as in 4.3: docs/policies.md says why.
+// dl - ℓ(b), goes first, not the earliest latest start as in 4.3: docs/trials.md says why.
 std::unique_ptr<Batcher> make_deferred(KeyId key, KeyInfo info, DelayBound delay);
 // The same, but a batch of more than β·λ items may start at once: waiting for one
 // more then costs more than the share of β that it saves (4.3).

@@ -6,7 +6,7 @@
 
 namespace fermata::policy {
 
-// Items made late, by item of a batch, that nobody leaves time for. docs/policies.md says why.
+// Items made late, by item of a batch, that nobody leaves time for. docs/trials.md says why.
 inline constexpr double kNegligible = 0.005;
 
 // Whether more may still come: until a second after the last, or three of their gaps.

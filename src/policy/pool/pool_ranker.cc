@@ -13,7 +13,7 @@ namespace {
 // A grant's share in the moving averages: the last 500 grants count.
 constexpr double kGrantWeight = 0.002;
 constexpr Duration kLoadEvery = Duration::millis(50);  // as often as rates change
-// fermata.h and docs/policies.md say what these stand for.
+// fermata.h and docs/trials.md say what these stand for.
 constexpr uint32_t kMostLeft = 16;  // workers: with more, nobody is late
 constexpr int64_t kOverdue = 20;    // of its runs
 
