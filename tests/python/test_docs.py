@@ -1,15 +1,18 @@
 """Every YAML and JSON block of the documentation is what the commands take and give."""
 
 import json
+import os
 import pathlib
 import re
 import shutil
 import subprocess
+import sys
 import urllib.request
 
 import pytest
 
-from conftest import Server
+from conftest import Server, link_models, serve_part
+from test_pages import shapes_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FERMATA = ROOT / "build" / "fermata"
@@ -31,7 +34,7 @@ BLOCKS = list(blocks())
 # What reads a document with such a field at its top; the first that is there says it.
 COMMANDS = {"loads:": "adapt", "threshold_rps:": "plan cores", "subclusters:": "plan placement",
             "requests:": "plan group", "queries:": "plan ensemble", "clients:": "plan streams",
-            "sla_ms:": "plan pipeline", "protocol:": "load", "listen:": "check",
+            "sla_ms:": "plan pipeline", "protocol:": "load", "listen:": "check", "services:": "check",
             "duration_s:": "simulate"}
 
 
@@ -57,7 +60,8 @@ def test_a_command_takes_it(page, line, language, text, tmp_path):
         file.write_text(re.sub(r"^models: .*$", "", text, flags=re.M) + "\nmodels: repository\n")
         done = run("check", file)
         # The example's models are not here; its words are known, and hold what they may hold.
-        wrong = [x for x in done.stderr.splitlines() if "is not in the repository" not in x]
+        absent = ("is not in the repository", ": no model, expected a folder for each")
+        wrong = [x for x in done.stderr.splitlines() if not any(of in x for of in absent)]
         assert not any("$" in x or "expected" in x for x in wrong if "note:" not in x), done.stderr
     elif command == "load":
         text = re.sub(r"(duration_s|warmup_s|drain_s): \d+", r"\1: 0.1", text)
@@ -68,6 +72,61 @@ def test_a_command_takes_it(page, line, language, text, tmp_path):
         done = run(*command.split(), file, cwd=ROOT)
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)
+
+
+STAGE = "{name: s, model: m}"
+
+
+@pytest.mark.parametrize("text", [
+    "unknown: 1", "listen: {unknown: 1}", "shared_memory: {unknown: 1}", "workers: {unknown: 1}",
+    "workers: {count: auto, max: 2, unknown: 1}", "workers: {types: [{name: a, unknown: 1}]}",
+    "workers: {memory_mb: 9}\nplacement: {unknown: 1}", "limits: {unknown: 1}", "recorder: {unknown: 1}",
+    "services: {a: {unknown: 1}}", "services: {a: {kind: variants, variants: [m], unknown: 1}}",
+    "services: {a: {kind: variants, variants: [m], evidence: {features: f, labels: l, unknown: 1}}}",
+    "services: {a: {kind: ensemble, models: [m], profile: p, unknown: 1}}",
+    "services: {a: {kind: ensemble, models: [m], profile: p, selector: {kind: gating, model: g, unknown: 1}}}",
+    f"services: {{a: {{kind: pipeline, stages: [{STAGE}], unknown: 1}}}}",
+    "services: {a: {kind: pipeline, stages: [{name: s, model: m, unknown: 1}]}}",
+    "services: {a: {kind: pipeline, stages: [{name: s, model: m, when: {output: a.b, above: 1, unknown: 1}}]}}",
+    f"services: {{a: {{kind: pipeline, stages: [{STAGE}], adapter: {{unknown: 1}}}}}}",
+    "services: {a: {kind: stream, variants: [{service: s, input_size: 1, accuracy: 1}], unknown: 1}}",
+    "services: {a: {kind: stream, variants: [{service: s, input_size: 1, accuracy: 1, unknown: 1}]}}"])
+def test_the_page_of_the_configuration_has_every_key(text, tmp_path):
+    (tmp_path / "repository").mkdir()
+    file = tmp_path / "fermata.yaml"
+    file.write_text(f"models: repository\n{text}\n")
+    says = run("check", file).stderr
+    known = re.search(r"unknown: .*, expected no such field, but (.*)$", says, re.M)
+    assert known, says
+    page = (ROOT / "docs/configuration.md").read_text()
+    named = {part for row in re.findall(r"^\| (`.*?) \|", page, re.M)
+             for key in re.findall(r"`([\w.\[\]]+)`", row) for part in key.split(".")}
+    sections = {word for heading in re.findall(r"^### (.*)$", page, re.M) for word in heading.split()}
+    assert set(known[1].split(", ")) - named - sections == set()
+
+
+def pages():
+    return sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md"), ROOT / "zoo/README.md", ROOT / "bench/README.md"])
+
+
+def anchors(page):
+    """As GitHub makes them of headings."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+            for heading in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_its_links_lead_somewhere(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.M | re.S)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if ":" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), f"{page.name}: {link}"
+        if anchor:
+            assert anchor in anchors(target), f"{page.name}: {link}: {target.name} has no such heading"
 
 
 @pytest.mark.parametrize("page, line, language, text",
@@ -124,3 +183,49 @@ def test_check_and_serve_skip_the_same_models_where_packages_were_not_fetched(tm
     assert {re.search("model '(.*)' is skipped: ", note)[1] for note in notes if "skipped" in note} == away
     assert {"ocr-detection", "signs", "text"} <= away
     assert re.search(r"^scans +version 1 ", served, re.M)
+
+
+def code_block(page, language, words):
+    """The one block of the page with these words in it."""
+    text, = (found[1] for found in re.finditer(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(), re.M | re.S)
+             if words in found[1])
+    return text
+
+
+def ask_digit(server, service, record):
+    body = json.dumps({"inputs": record["inputs"]}).encode()
+    with urllib.request.urlopen(f"http://{server.http}/v2/models/{service}/infer", body) as reply:
+        return {o["name"]: o["data"] for o in json.load(reply)["outputs"]}
+
+
+def test_the_cascade_asks_the_careful_model_where_the_quick_one_is_unsure(tmp_path):
+    services = code_block("docs/configuration.md", "yaml", "digits-cascade:").removeprefix("services:\n")
+    server = serve_part(tmp_path, link_models(tmp_path / "repository", ["digits-linear", "digits-mlp"]), services)
+    records = [json.loads(line) for line in (ROOT / "zoo/data/digits-test.jsonl").read_text().splitlines()[:40]]
+    unsure = 0
+    for record in records:
+        quick = ask_digit(server, "digits-linear", record)
+        if max(quick["probabilities"]) < 0.9:
+            unsure += 1
+            assert ask_digit(server, "digits-cascade", record) == ask_digit(server, "digits-mlp", record)
+        else:
+            assert ask_digit(server, "digits-cascade", record) == quick
+    with urllib.request.urlopen(f"http://{server.metrics}/metrics") as reply:
+        asked, = re.findall(r'^nv_inference_request_success\{model="digits-cascade/careful",.*\} (\d+)',
+                            reply.read().decode(), re.M)
+    assert 0 < unsure < len(records) and int(asked) == unsure
+    assert server.stop() == 0
+
+
+def test_the_example_of_the_python_client_runs_on_the_demos_service(tmp_path):
+    (tmp_path / "models").mkdir()
+    for model in (ROOT / "zoo/repository").glob("shapes-*"):
+        (tmp_path / "models" / model.name).symlink_to(model)
+    server = Server(tmp_path, tmp_path / "models", shapes_config())
+    text = code_block("docs/clients.md", "python", "fermata.Client").replace("localhost:8001", server.grpc)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=ROOT, timeout=300,
+                          env=os.environ | {"PYTHONPATH": str(ROOT / "python")})
+    assert done.returncode == 0, done.stderr
+    answers = done.stdout.splitlines()
+    assert answers and all(re.fullmatch(r"\d+ (96|160|256) \(.*\) ", line) for line in answers), done.stdout
+    assert server.stop() == 0
