@@ -29,19 +29,34 @@ std::string names(const std::vector<FileTensor>& tensors) {
 
 bool leads_free(const FileTensor& tensor) { return !tensor.shape.empty() && tensor.shape[0] == -1; }
 
-// Exporters name the outputs' dimensions themselves, so that only those of the inputs tell.
-bool has_free_batch_dimension(const FileSignature& file) {
-  std::string symbol;
-  const auto leads = [&symbol](const FileTensor& tensor) {
-    if (!leads_free(tensor)) return false;
-    const std::string own = tensor.symbols.empty() ? "" : tensor.symbols[0];
-    if (symbol.empty()) symbol = own;
-    return own.empty() || own == symbol;
-  };
-  return !file.inputs.empty() && std::all_of(file.inputs.begin(), file.inputs.end(), leads) &&
-         std::all_of(file.outputs.begin(), file.outputs.end(), [](const FileTensor& tensor) {
-           return tensor.any_rank || leads_free(tensor);
-         });
+constexpr std::string_view kLetsBatch = "; max_batch_size lets it batch";
+
+std::string leads_fixed(std::string_view kind, const FileTensor& tensor) {
+  return fmt::format("{} '{}' has shape {} in the model, whose first dimension is not free", kind,
+                     tensor.name, to_string(tensor.shape));
+}
+
+// Why nothing in the file counts items; empty where a first dimension does. Exporters name the
+// outputs' dimensions themselves, so that only those of the inputs tell.
+std::string lacks_batch_dimension(const FileSignature& file) {
+  if (file.inputs.empty()) return "it has no inputs";
+  const FileTensor* first = nullptr;
+  for (const FileTensor& input : file.inputs) {
+    if (input.any_rank) {
+      return fmt::format("input '{}' has no rank in the model{}", input.name, kLetsBatch);
+    }
+    if (!leads_free(input)) return leads_fixed("input", input);
+    if (input.symbols.empty() || input.symbols[0].empty()) continue;
+    if (first == nullptr) first = &input;
+    if (input.symbols[0] == first->symbols[0]) continue;
+    return fmt::format(
+        "the first dimension of input '{}' is '{}' in the model, that of '{}' '{}'{}", first->name,
+        first->symbols[0], input.name, input.symbols[0], kLetsBatch);
+  }
+  for (const FileTensor& output : file.outputs) {
+    if (!output.any_rank && !leads_free(output)) return leads_fixed("output", output);
+  }
+  return {};
 }
 
 // Their values are not by items.
@@ -223,8 +238,8 @@ absl::StatusOr<ModelConfig> complete_model_config(ModelConfig config, const File
   config.set_platform("onnxruntime_onnx");
   config.set_backend("onnxruntime");
   if (!config.has_max_batch_size()) {
-    const bool batches = has_free_batch_dimension(file) && !declared_without_batch(config, file) &&
-                         !declares_defaults(config, file);
+    const bool batches = lacks_batch_dimension(file).empty() &&
+                         !declared_without_batch(config, file) && !declares_defaults(config, file);
     config.set_max_batch_size(batches ? static_cast<int32_t>(default_max_batch) : 0);
   }
   const bool batches = config.max_batch_size() > 0;
@@ -261,6 +276,15 @@ absl::StatusOr<ModelConfig> complete_model_config(ModelConfig config, const File
     }
   }
   return config;
+}
+
+std::string why_not_batching(const ModelConfig& written, const FileSignature& file) {
+  const bool could = std::any_of(file.inputs.begin(), file.inputs.end(), [](const auto& input) {
+    return input.any_rank || leads_free(input);
+  });
+  if (written.has_max_batch_size() || !could || declared_without_batch(written, file)) return {};
+  if (declares_defaults(written, file)) return "it is given initializers, which have no items";
+  return lacks_batch_dimension(file);
 }
 
 void lower_max_batch(ModelConfig& config, uint32_t most) {

@@ -45,6 +45,10 @@ absl::StatusOr<inference::ModelConfig> complete_model_config(inference::ModelCon
                                                              std::string_view model,
                                                              uint32_t default_max_batch);
 
+// Why a model of free dimensions does not batch, where its configuration leaves max_batch_size and
+// whole shapes out; empty where it does, or where its rows decide.
+std::string why_not_batching(const inference::ModelConfig& written, const FileSignature& file);
+
 // Of a model that batches.
 void lower_max_batch(inference::ModelConfig& config, uint32_t most);
 

@@ -56,6 +56,31 @@ TEST(ModelConfig, LeadingDimensionsOfInputsOfDifferentNamesAreNoBatch) {
   EXPECT_EQ(complete("", file)->max_batch_size(), 0);
 }
 
+TEST(ModelConfig, SaysWhyAModelOfFreeDimensionsDoesNotBatch) {
+  const auto why = [](const FileSignature& file, std::string_view text = "") {
+    return why_not_batching(*parse_model_config(text, "config.pbtxt"), file);
+  };
+  EXPECT_EQ(why(batched()), "");
+  FileSignature file = batched();
+  file.inputs.push_back({"z", DataType::kFp32, {-1}, {"queries"}});
+  EXPECT_THAT(why(file), HasSubstr("of input 'x' is 'n' in the model, that of 'z' 'queries'"));
+  EXPECT_EQ(why(file, "max_batch_size: 0"), "");
+  EXPECT_EQ(why(file, "input { name: 'z' data_type: TYPE_FP32 dims: [ -1 ] }"), "");
+  file.inputs[1].shape = {4};
+  EXPECT_THAT(why(file), HasSubstr("input 'z' has shape [4]"));
+  file.inputs[1].any_rank = true;
+  EXPECT_THAT(why(file), HasSubstr("input 'z' has no rank"));
+  file = batched();
+  file.outputs[0].shape = {10};
+  EXPECT_THAT(why(file), HasSubstr("output 'y' has shape [10]"));
+  file.inputs[0].shape[0] = 1;  // as fixed as the output
+  EXPECT_EQ(why(file), "");
+  file = batched();
+  file.defaults = {{"factor", DataType::kFp32, {1}, {""}}};
+  EXPECT_THAT(why(file, "input { name: 'factor' data_type: TYPE_FP32 dims: [ 1 ] }"),
+              HasSubstr("initializers"));
+}
+
 TEST(ModelConfig, AnInputWithoutARankTakesWhatIsDeclaredOrAnything) {
   FileSignature file{{{"x", DataType::kFp32, {}, {}}}, {{"y", DataType::kFp32, {}, {}}}};
   file.inputs[0].any_rank = file.outputs[0].any_rank = true;

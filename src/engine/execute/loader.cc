@@ -200,6 +200,9 @@ absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version,
   if (absl::Status apart = judge_rows(folder.config, trial.rows, variant.notes); !apart.ok()) {
     return folder.in_config(apart);
   }
+  if (const std::string why = why_not_batching(folder.config, trial.face); !why.empty()) {
+    variant.notes.push_back(fmt::format("it does not batch, since {}", why));
+  }
   if (!variant.signature.batches && dynamic_network(folder.config)->has_value()) {
     return folder.in_config(invalid("max_batch_size is 0: a dynamic network has to batch"));
   }
