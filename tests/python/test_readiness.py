@@ -138,12 +138,13 @@ def test_a_load_that_fails_leaves_ready_what_is_served(start, models):
 def test_what_was_unloaded_is_not_missed_nor_what_needs_it(start, models):
     shutil.copytree(REPOSITORY / "identity-fp32", models / "other")
     server = start("services:\n  named: {{model: other}}\n  chain: {{kind: pipeline, stages: "
-                   "[{{name: one, model: other}}]}}\n")
+                   "[{{name: one, model: other}}]}}\n"
+                   "  nested: {{kind: pipeline, stages: [{{name: one, service: chain}}, {{name: two, model: good}}]}}\n")
     assert readiness(server) == (True, "")
-    for service, needs in (("named", "other"), ("chain", "")):
+    for service, needs in (("named", "other"), ("chain", "other"), ("nested", "other, good")):
         for call in ("load", "unload"):
             status, body = ask(server, f"/v2/repository/models/{service}/{call}", "{}")
-            assert status == 400 and f"'{service}' is a service" in body["error"] and needs in body["error"]
+            assert status == 400 and f"'{service}' is a service" in body["error"] and body["error"].endswith(f"expected a model: {needs}")
     assert ask(server, "/v2/repository/models/other/unload", "{}")[0] == 200
     assert model_readiness(server, "named")[0] is False
     assert model_readiness(server, "chain")[0] is False

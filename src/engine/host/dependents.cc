@@ -27,6 +27,27 @@ std::vector<std::string> all_models_of(const ServiceOptions& service) {
   return models;
 }
 
+std::vector<std::string> all_models_under(const ServiceOptions& service,
+                                          const std::vector<ServiceOptions>& services) {
+  std::vector<std::string> models = all_models_of(service);
+  std::vector<std::string> members = members_of(service);
+  if (service.stream) {
+    for (const auto& variant : service.stream->variants) members.push_back(variant.service);
+  }
+  for (const std::string& member : members) {
+    if (member.empty()) continue;  // an operator
+    const auto own = absl::c_find_if(services, [&](const auto& s) { return s.name == member; });
+    const auto below =
+        own == services.end() ? std::vector<std::string>{member} : all_models_under(*own, services);
+    models.insert(models.end(), below.begin(), below.end());
+  }
+  std::vector<std::string> once;
+  for (std::string& model : models) {
+    if (!absl::c_linear_search(once, model)) once.push_back(std::move(model));
+  }
+  return once;
+}
+
 void add_dependents(std::set<std::string>& names, const std::vector<ServiceOptions>& services,
                     const std::vector<ServiceOptions>& streams) {
   if (names.empty()) return;

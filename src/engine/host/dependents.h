@@ -12,6 +12,10 @@ namespace fermata::engine {
 // services.
 std::vector<std::string> all_models_of(const ServiceOptions& service);
 
+// The models under all of its members, however deep; each once, in their order.
+std::vector<std::string> all_models_under(const ServiceOptions& service,
+                                          const std::vector<ServiceOptions>& services);
+
 // Adds to the names of models the names of the services that need one of them, directly or through
 // other services. O(services x members x log names), as often as services are nested.
 void add_dependents(std::set<std::string>& names, const std::vector<ServiceOptions>& services,

@@ -307,7 +307,7 @@ absl::Status RealEngine::check_is_model(const std::string& name) const {
     if (service == services->end() || is_stage(name, options_.services)) continue;
     const auto models = model_names(options_.repository);
     if (models.ok() && absl::c_linear_search(*models, name)) continue;
-    const std::vector<std::string> needs = all_models_of(*service);
+    const std::vector<std::string> needs = all_models_under(*service, options_.services);
     return invalid("'{}' is a service, expected a model{}{}", name, needs.empty() ? "" : ": ",
                    absl::StrJoin(needs, ", "));
   }
