@@ -178,6 +178,8 @@ TEST(OperationsTest, IsReadyWhenAllIsServedOrAnyWhereThatIsAskedFor) {
   EXPECT_THAT(strict.ready().reason, testing::EndsWith("; and 16 more"));
   engine.serve_nothing();
   EXPECT_FALSE(any.ready().ready);
+  EXPECT_THAT(any.ready().reason, testing::StartsWith("no model is served: 'late' is not"));
+  engine.missing.clear();
   EXPECT_EQ(any.ready().reason, "no model is served");
 }
 

@@ -75,8 +75,11 @@ std::string Operations::why_not_here() const {
 
 Readiness Operations::ready() const {
   if (std::string why = why_not_here(); !why.empty()) return {false, std::move(why)};
-  if (!engine::serves_any(*engine_.catalog())) return {false, "no model is served"};
   const std::vector<engine::ModelStatus> unserved = engine_.unserved();
+  if (!engine::serves_any(*engine_.catalog())) {
+    return {false,
+            fmt::format("no model is served{}{}", unserved.empty() ? "" : ": ", list(unserved))};
+  }
   return {ready_any_ || unserved.empty(), list(unserved)};
 }
 
