@@ -135,7 +135,9 @@ TEST(JsonRequest, SaysWhereItIsNoJsonAndWhatStandsThere) {
   }
   EXPECT_THAT(says("[1,\n2,,3]"), testing::AllOf(HasSubstr("line 2, column 3"),
                                                  testing::Not(HasSubstr("json.exception"))));
-  EXPECT_THAT(says("[1e999]"), HasSubstr("1e999"));
+  EXPECT_THAT(says("[1,\n1e999]"), testing::AllOf(HasSubstr("line 2: "), HasSubstr("1e999")));
+  EXPECT_THAT(says("[123456789012345678901]"), HasSubstr("123456789012345678901 has no place"));
+  EXPECT_THAT(says(fmt::format("[{}]", std::string(100, '7'))), HasSubstr(": 77777"));
   EXPECT_THAT(says("[1,"), HasSubstr("is not JSON"));
   EXPECT_THAT(says(std::string(2000, '[')), HasSubstr("is not JSON"));
 }

@@ -12,6 +12,8 @@
 namespace fermata::serve {
 namespace {
 
+constexpr size_t kLongestNumber = 40;  // of a number in an error
+
 // Keeps where the parser stopped, and nothing of the text.
 class FaultFinder {
  public:
@@ -25,7 +27,11 @@ class FaultFinder {
   bool boolean(bool) { return true; }
   bool number_integer(number_integer_t) { return true; }
   bool number_unsigned(number_unsigned_t) { return true; }
-  bool number_float(number_float_t, const string_t&) { return true; }
+  bool number_float(number_float_t, const string_t& text) {
+    const bool whole = text.find_first_of(".eE") == string_t::npos;
+    if (whole && beyond.empty()) beyond = text;  // which the server's parser does not take
+    return true;
+  }
   bool string(string_t&) { return true; }
   bool binary(binary_t&) { return true; }
   bool start_object(size_t) { return true; }
@@ -40,7 +46,7 @@ class FaultFinder {
   }
 
   size_t at = 0;  // bytes that were read
-  std::string says;
+  std::string says, beyond;
 };
 
 // The word, or a part of it, in which the parser stopped.
@@ -66,10 +72,14 @@ bool is_no_number(std::string_view word) {
 
 std::string json_fault(std::string_view text) {
   FaultFinder finder;
-  if (nlohmann::json::sax_parse(text, &finder)) return {};
+  if (nlohmann::json::sax_parse(text, &finder)) {
+    if (finder.beyond.empty()) return {};
+    return fmt::format("{} has no place in 64 bits, expected a smaller number",
+                       std::string_view(finder.beyond).substr(0, kLongestNumber));
+  }
   const std::string_view before = text.substr(0, std::min(finder.at, text.size()));
+  const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
   if (const std::string_view word = word_at(text, finder.at); is_no_number(word)) {
-    const size_t line = 1 + static_cast<size_t>(std::count(before.begin(), before.end(), '\n'));
     return fmt::format(
         "line {}: {} has no JSON form, expected a number: send such tensors in the "
         "binary part (binary_data_size)",
@@ -77,7 +87,8 @@ std::string json_fault(std::string_view text) {
   }
   // "[json.exception.parse_error.101] parse error at line 1, column 9: ..."
   const size_t name = finder.says.find("] ");
-  return name == std::string::npos ? finder.says : finder.says.substr(name + 2);
+  std::string says = name == std::string::npos ? finder.says : finder.says.substr(name + 2);
+  return absl::StrContains(says, " line ") ? says : fmt::format("line {}: {}", line, says);
 }
 
 }  // namespace fermata::serve
