@@ -127,6 +127,21 @@ def test_floods_end_with_their_connection(plain, frames):
         assert metric(plain, "fermata_held_bytes") <= metric(plain, "fermata_held_limit_bytes")
 
 
+def test_a_client_may_ask_often_whether_the_server_is_there(plain):
+    """As keepalive does; gRPC's own servers close such clients with ENHANCE_YOUR_CALM."""
+    most = 20
+    asked = [frame(PING, 0, 0, b"%08d" % number) for number in range(most)]
+    host, port = plain.grpc.split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(SETTINGS, 1, 0) + b"".join(asked))
+        read = b""
+        while not all(frame(PING, 1, 0, b"%08d" % number) in read for number in range(most)):
+            more = client.recv(65536)
+            assert more, read
+            read += more
+    assert b"too_many_pings" not in read
+
+
 def test_calls_beyond_the_most_at_a_time_end_the_connection(plain):
     before = resident(plain)
     assert flood(plain, settled(), 64 * MIB) is not None

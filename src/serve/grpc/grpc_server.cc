@@ -35,6 +35,8 @@ void bound(grpc::ServerBuilder& builder, const GrpcOptions& options) {
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kProbeAfterMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kProbeLimitMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // gRPC would close clients that ping more often than every five minutes; FrameWatch bounds pings.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
   // gRPC would decompress without a limit; serve/grpc_message.h does it with one.
   builder.AddChannelArgument(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0);
   grpc::ResourceQuota quota;
