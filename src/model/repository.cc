@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 // A configuration is a page of text; what is larger is not one.
 constexpr uintmax_t kMaxConfigBytes = 4 << 20;
 constexpr const char* kModelFile = "model.onnx";
+constexpr std::string_view kOfTheVolume = "lost+found";  // where a repository is one
 
 absl::StatusOr<std::string> read_text(const fs::path& file) {
   std::error_code failed;
@@ -139,6 +140,7 @@ absl::StatusOr<std::vector<std::string>> model_names(const fs::path& repository)
        it.increment(failed)) {
     const std::string name = it->path().filename().string();
     std::error_code ignored;
+    if (name == kOfTheVolume) continue;
     if (name[0] != '.' && it->is_directory(ignored)) names.push_back(name);
   }
   if (failed) {

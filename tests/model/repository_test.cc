@@ -134,6 +134,16 @@ TEST_F(Repository, PointersOfGitLfsAreNotReadAsTheFilesTheyStandFor) {
               HasSubstr("l.txt: a Git LFS pointer"));
 }
 
+TEST_F(Repository, FoldersOfFilesystemsAndToolsAreNoModels) {
+  for (const char* folder : {"m", "lost+found", ".ipynb_checkpoints", "..data"}) {
+    fs::create_directory(path_ / folder);
+  }
+  write("README.md", "models");
+  const auto names = model_names(path_);
+  ASSERT_TRUE(names.ok()) << names.status();
+  EXPECT_THAT(*names, ElementsAre("m"));
+}
+
 TEST_F(Repository, ErrorsOfAGivenConfigurationDoNotNameTheFile) {
   write("m/1/model.onnx", kModel);
   for (const char* config :
