@@ -89,6 +89,23 @@ std::optional<DataType> from_proto(inference::DataType type) {
   return static_cast<DataType>(it - kProtoTypes.begin());
 }
 
+void set_signature(const Signature& signature, inference::ModelConfig& config) {
+  config.set_max_batch_size(signature.batches ? static_cast<int32_t>(signature.max_batch) : 0);
+  config.clear_input();
+  config.clear_output();
+  const auto fill = [](const TensorSpec& spec, auto& tensor) {
+    tensor.set_name(spec.name);
+    tensor.set_data_type(to_proto(spec.datatype));
+    for (const int64_t dim : spec.dims) tensor.add_dims(dim);
+  };
+  for (const TensorSpec& spec : signature.inputs) {
+    auto& input = *config.add_input();
+    fill(spec, input);
+    input.set_optional(spec.optional);
+  }
+  for (const TensorSpec& spec : signature.outputs) fill(spec, *config.add_output());
+}
+
 absl::StatusOr<inference::ModelConfig> parse_model_config(std::string_view text,
                                                           std::string_view source) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // as editors on Windows write it

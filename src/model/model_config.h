@@ -56,6 +56,10 @@ void lower_max_batch(inference::ModelConfig& config, uint32_t most);
 // name, is the file's.
 Signature signature_of(const inference::ModelConfig& config, const FileSignature& file = {});
 
+// Makes the tensors and the largest batch of `config` those of `signature`, as of a service that
+// several models answer.
+void set_signature(const Signature& signature, inference::ModelConfig& config);
+
 inference::DataType to_proto(DataType type);
 // None of TYPE_INVALID.
 std::optional<DataType> from_proto(inference::DataType type);

@@ -219,6 +219,14 @@ def test_clients_see_one_model(pipelines):
     seen = metadata(pipelines, "diamond")
     assert [i["name"] for i in seen["inputs"]] == ["x"]
     assert [(o["name"], o["shape"]) for o in seen["outputs"]] == [("sum", [-1, 2]), ("left", [-1, 2])]
+    seen = metadata(pipelines, "found")  # its first stage makes the items
+    assert [(i["name"], i["shape"]) for i in seen["inputs"]] == [("image", [-1, -1])]
+    assert [(o["name"], o["shape"]) for o in seen["outputs"]] == [("places", [-1, 2]), ("y", [-1, 2])]
+    for service, most, dims in (("diamond", 4, [[2], [2]]), ("found", 0, [[-1, 2], [-1, 2]])):
+        config = metadata(pipelines, f"{service}/config")
+        assert config["max_batch_size"] == most
+        assert [o["name"] for o in config["output"]] == [o["name"] for o in metadata(pipelines, service)["outputs"]]
+        assert [[int(d) for d in o["dims"]] for o in config["output"]] == dims
 
 
 def test_many_at_once_are_all_answered(pipelines):

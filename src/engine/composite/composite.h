@@ -37,6 +37,7 @@ inline std::shared_ptr<Variant> make_public_model(const std::string& service, co
   auto public_model = std::make_shared<Variant>(first);
   public_model->id = id;
   public_model->model = service;
+  public_model->notes.clear();                  // they are of `first` itself
   public_model->version = std::string(1, '1');  // a literal trips over a warning of g++ 12
   return public_model;
 }

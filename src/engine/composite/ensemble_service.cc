@@ -5,6 +5,7 @@
 #include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "estimate/subset.h"
+#include "model/model_config.h"
 
 namespace fermata::engine {
 namespace {
@@ -107,6 +108,7 @@ absl::StatusOr<std::shared_ptr<const EnsembleService>> make_ensemble_service(
         options.name);
   }
   public_model->signature.outputs = {model->output()};
+  set_signature(public_model->signature, public_model->config);
   const estimate::SubsetProfile& profile = model->profile();
   policy::EnsembleInfo& info = ensemble->info;
   info.name = options.name;

@@ -150,7 +150,6 @@ absl::StatusOr<std::shared_ptr<const VariantsService>> make_variants_service(
   info.name = options.name;
   info.penalty = options.variants->penalty;
   std::vector<std::string>& notes = public_model->notes;
-  notes = {};  // those of the first variant are its own
   if (info.penalty.shape != plan::PenaltyShape::kStep) notes.push_back(lets_happen(info.penalty));
   for (const auto& variant : variants) {
     const Signature& signature = variant->signature;

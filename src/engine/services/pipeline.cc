@@ -10,6 +10,7 @@
 #include "engine/composite/variants_service.h"
 #include "engine/schedule/job.h"
 #include "engine/schedule/key_table.h"
+#include "model/model_config.h"
 
 namespace fermata::engine {
 namespace {
@@ -75,7 +76,8 @@ class Maker {
       return invalid("service '{}': no stage reads the request", options_.name);
     }
     find_dimensions();
-    RETURN_IF_ERROR(add_outputs(public_model->signature));
+    RETURN_IF_ERROR(add_outputs(*public_model));
+    set_signature(public_model->signature, public_model->config);
     name_outputs();
     note_slo(*public_model);
     made_->public_model = std::move(public_model);
@@ -273,9 +275,9 @@ class Maker {
     return absl::OkStatus();
   }
 
-  absl::Status add_outputs(Signature& seen) {
-    PipelineOptions::Tensors wanted = own_.outputs;
-    if (wanted.empty()) wanted = last_outputs();
+  absl::Status add_outputs(Variant& seen) {
+    seen.labels.clear();
+    const PipelineOptions::Tensors wanted = own_.outputs.empty() ? last_outputs() : own_.outputs;
     for (const auto& [name, text] : wanted) {
       const Source from = source_of(text, own_.stages);
       if (from.stage == Source::kRequest) {
@@ -283,21 +285,27 @@ class Maker {
                        name, text);
       }
       ASSIGN_OR_RETURN(Form form, form_of(static_cast<uint32_t>(own_.stages.size()), from));
-      TensorSpec spec{.name = name, .datatype = form.datatype, .dims = std::move(form.dims)};
-      spec.model_dims = spec.dims;
-      if (const TensorSpec* first = seen.output(name); first != nullptr) {
-        if (first->datatype != spec.datatype || !agree(first->dims, spec.dims)) {
+      TensorSpec spec{name, form.datatype, form.dims, form.dims};
+      const auto known = absl::c_find_if(
+          made_->outputs, [&](const auto& output) { return output.spec.name == spec.name; });
+      if (known != made_->outputs.end()) {
+        if (const TensorSpec& first = known->spec;
+            first.datatype != spec.datatype || !agree(first.dims, spec.dims)) {
           return invalid("service '{}': output '{}' is {} of shape {} or {} of {}", options_.name,
-                         name, fermata::name(first->datatype), to_string(first->dims),
+                         name, fermata::name(first.datatype), to_string(first.dims),
                          fermata::name(spec.datatype), to_string(spec.dims));
         }
-        absl::c_find_if(made_->outputs, [&](const auto& output) {
-          return output.spec.name == spec.name;
-        })->from.push_back(from);
+        known->from.push_back(from);
         continue;
       }
       made_->outputs.push_back({spec, {from}});
-      seen.outputs.push_back(std::move(spec));
+      const Pipeline::Stage& stage = made_->stages[from.stage];
+      if (!batches_ && stage.gives_items()) form.dims.insert(form.dims.begin(), -1);
+      spec.dims = spec.model_dims = std::move(form.dims);
+      if (stage.member != nullptr && stage.member->labels.contains(from.tensor)) {
+        seen.labels[name] = stage.member->labels.at(from.tensor);
+      }
+      seen.signature.outputs.push_back(std::move(spec));
     }
     return absl::OkStatus();
   }
