@@ -39,7 +39,7 @@ const REASONS: Record<string, string> = {
   deadline: "their deadline could no longer be met",
   queue: "their service's queue was full",
   unavailable: "their model was not ready",
-  invalid: "they did not fit the model",
+  invalid: "they did not fit the model, or it rejected them",
 };
 export const reason = (name: string): string => REASONS[name] ?? name.replaceAll("_", " ");
 

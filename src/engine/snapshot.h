@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "base/time.h"
 
 namespace fermata::engine {
@@ -18,12 +19,16 @@ enum class Outcome : uint8_t {
   kRejectedDeadline,  // could not have made it: DEADLINE_EXCEEDED
   kRejectedQueue,     // the queue was full: RESOURCE_EXHAUSTED
   kUnavailable,       // its model went away before it ran
-  kInvalid,           // did not fit the model: INVALID_ARGUMENT
+  kInvalid,           // did not fit the model, or the model rejected it: INVALID_ARGUMENT
   kCancelled,
   kFailed,  // the model failed on it
 };
 inline constexpr size_t kOutcomes = 8;
 std::string_view name(Outcome outcome);  // "on_time", "rejected_deadline", ...
+// Of what ran and was not answered: what is wrong with the request is not the model's failure.
+inline Outcome outcome_of_failure(const absl::Status& why) {
+  return absl::IsInvalidArgument(why) ? Outcome::kInvalid : Outcome::kFailed;
+}
 
 // A count and the time they took together, as Triton's StatisticDuration.
 struct DurationCount {

@@ -247,7 +247,10 @@ std::string Explainer::sentence(const RecordedRequest& request) const {
           "the repository index for the reason.",
           service);
     case Outcome::kInvalid:
-      return fmt::format("It did not fit the inputs of '{}'; the reply says which.", service);
+      return fmt::format(
+          "It did not fit the inputs of '{}', or the model rejected their values; the reply says "
+          "which.",
+          service);
     case Outcome::kCancelled:
       return fmt::format("The client went away after {}{}.", ms(took), parts(request));
     case Outcome::kFailed:

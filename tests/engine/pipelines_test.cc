@@ -80,7 +80,8 @@ TEST_F(Pipelines, AFailureNamesItsStageAndWhatCannotMakeItDoesNotBegin) {
   ASSERT_TRUE(engine.ok()) << engine.status();
   ReplyPart reply = ask(**engine, "p", {4, 0});
   EXPECT_THAT(std::string(reply.status.message()), HasSubstr("stage 'b': "));
-  EXPECT_EQ(reply.why.outcome, Outcome::kFailed);
+  EXPECT_EQ(reply.status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(reply.why.outcome, Outcome::kInvalid);
   reply = ask(**engine, "p", {1, 1}, Duration::nanos(1));
   EXPECT_EQ(reply.why.outcome, Outcome::kRejectedDeadline);
   for (const ServiceStatistics& row : (*engine)->snapshot().services) {

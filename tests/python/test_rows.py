@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import urllib.request
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ def served(tmp_path_factory):
         write(folder / "models" / name, *make())
     server = Server(folder, folder / "models", CONFIG)
     with tritonclient.http.InferenceServerClient(server.http) as client:
+        client.metrics = lambda: urllib.request.urlopen(f"http://{server.metrics}/metrics").read().decode()
         client.log = [json.loads(line)["message"] for line in server.log.read_text().splitlines()]
         yield client
     assert server.stop() == 0
@@ -171,6 +173,11 @@ def test_what_a_model_rejects_for_its_input_is_the_clients_error(served):
         ask(served, "picky", x=np.full((1, 6), 7, np.int64))
     assert caught.value.status() == "400"
     assert "/onnxruntime" not in caught.value.message()
+    samples = [line.rpartition(" ") for line in served.metrics().splitlines() if 'model="picky"' in line]
+    ends = {name: float(count) for name, _, count in samples}
+    assert [count for name, count in ends.items() if 'outcome="invalid"' in name] == [1]
+    assert [count for name, count in ends.items() if 'reason="OTHER"' in name] == [1]
+    assert [count for name, count in ends.items() if 'reason="BACKEND"' in name] in ([], [0])
 
 
 def test_an_input_with_a_default_can_be_given_where_it_is_declared(served):

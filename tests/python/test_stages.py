@@ -85,15 +85,15 @@ def test_metrics_of_stages_agree_with_what_the_requests_say(pipelines):
 def test_requests_that_fail_show_every_stage_that_they_got_to(pipelines):
     before = totals(pipelines, "broken/")
     code, body = unanswered(pipelines, "broken", [[6, 0]], timeout_us=30_000_000)
-    assert code == 400 and body["parameters"]["outcome"] == "failed"  # the model ran before
+    assert code == 400 and body["parameters"]["outcome"] == "invalid"  # the model ran before
     first, second = json.loads(body["parameters"]["stages"])
     assert (first["stage"], first["outcome"]) == ("one", "on_time")
-    assert (second["stage"], second["outcome"]) == ("two", "failed")
+    assert (second["stage"], second["outcome"]) == ("two", "invalid")
     assert second["error"] and second["run_ms"] > 0 and second["wait_ms"] >= 0
     assert first["remaining_before_ms"] > first["remaining_ms"] >= second["remaining_before_ms"]
     assert second["remaining_before_ms"] > second["remaining_ms"] > 0
     after = totals(pipelines, "broken/")
-    for stage, outcome in (("one", "on_time"), ("two", "failed")):
+    for stage, outcome in (("one", "on_time"), ("two", "invalid")):
         key = f"fermata_requests_total{outcome}"
         assert after[f"broken/{stage}"][key] - before[f"broken/{stage}"][key] == 1
 
@@ -102,7 +102,7 @@ def test_requests_that_fail_show_every_stage_that_they_got_to(pipelines):
 def test_what_runs_beside_a_stage_that_fails_is_shown(pipelines):
     code, body = unanswered(pipelines, "forked", [[7, 0]])
     one, two = json.loads(body["parameters"]["stages"])
-    assert code == 400 and one["outcome"] == "failed"
+    assert code == 400 and one["outcome"] == "invalid"
     assert two["stage"] == "two" and two["outcome"] in ("on_time", "cancelled")
 
 
@@ -131,7 +131,7 @@ def test_grpc_says_why_there_is_no_answer(pipelines):
     with pytest.raises(grpc.RpcError) as failed:
         stub.ModelInfer(request)
     why = json.loads(dict(failed.value.trailing_metadata())["fermata-explain"])
-    assert [row["outcome"] for row in json.loads(why["stages"])] == ["on_time", "failed"]
+    assert [row["outcome"] for row in json.loads(why["stages"])] == ["on_time", "invalid"]
     (answer,) = stub.ModelStreamInfer(iter([request]))
     stages = answer.infer_response.parameters["stages"].string_param
     assert [row["stage"] for row in json.loads(stages)] == ["one", "two"]

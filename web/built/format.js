@@ -28,7 +28,7 @@ const REASONS = {
     deadline: "their deadline could no longer be met",
     queue: "their service's queue was full",
     unavailable: "their model was not ready",
-    invalid: "they did not fit the model",
+    invalid: "they did not fit the model, or it rejected them",
 };
 export const reason = (name) => REASONS[name] ?? name.replaceAll("_", " ");
 const RULES = { mates: "other requests to join its batch", worker: "a free worker",

@@ -168,7 +168,7 @@ void Job::finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run
   if (ended_.exchange(true)) return;
   if (split_ == nullptr && outputs.ok()) route_->count_answer(run);
   const Time now = monotonic_now();
-  const Outcome outcome = !outputs.ok()      ? Outcome::kFailed
+  const Outcome outcome = !outputs.ok()      ? outcome_of_failure(outputs.status())
                           : now <= deadline_ ? Outcome::kOnTime
                                              : Outcome::kLate;
   route_->counters->count_end(outcome, {.arrival = request_.arrival,

@@ -179,7 +179,8 @@ Json Trees::Node::row_of(uint32_t at, const Child& child, Time now) const {
   const Time from = job == nullptr ? arrival : job->request().arrival;
   const bool open = child.ended.is_infinite();
   const Time ended = open ? now : child.ended;
-  const bool ran = !open && (child.answered || why.outcome == Outcome::kFailed);
+  const bool ran = !open && (child.answered || why.outcome == Outcome::kFailed ||
+                             (why.outcome == Outcome::kInvalid && why.batch_items > 0));
   Json row = {{"stage", pipeline->stages[at].name},
               {"outcome", name(open ? Outcome::kCancelled : why.outcome)},
               {"variant", why.variant},

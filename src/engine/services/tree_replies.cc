@@ -43,7 +43,7 @@ void Trees::finish(const Ended& ended, Time now, Actions& actions) {
             absl::c_find_if(node->children, [](const Node::Child& c) { return c.answered; });
         if (first != node->children.end()) part.why = first->why;
         if (node->kind == Node::kItems) node->sum_up(part.why);
-        if (!part.status.ok()) part.why.outcome = Outcome::kFailed;
+        if (!part.status.ok()) part.why.outcome = outcome_of_failure(part.status);
       } else if (ended.how == policy::Ending::kRejected) {
         part.why.outcome = Outcome::kRejectedDeadline;
         if (part.status.ok()) part.status = error(absl::StatusCode::kDeadlineExceeded, "too late");
@@ -73,7 +73,8 @@ void Trees::combine(const std::shared_ptr<Node>& node, JobId id, Time now) {
                    if (outputs.ok()) part.outputs = *std::move(outputs);
                    part.why.variant = node->pipeline->ensemble->name_of(run.ensemble->how.ran);
                    part.why.run = run.run;
-                   part.why.outcome = part.status.ok() ? Outcome::kOnTime : Outcome::kFailed;
+                   part.why.outcome =
+                       part.status.ok() ? Outcome::kOnTime : outcome_of_failure(part.status);
                    child_ended(id, std::move(part));
                  });
 }
@@ -95,8 +96,10 @@ void Trees::reply(const Node& node, const Ended& ended, Time now) {
              .stages = node.explain_stages(now, ended.hopeless)});
   } else {
     const absl::Status& why = node.failure.status;
-    // What does not fit a stage is the service's own fault, unless there is too much of it.
-    const bool invalid = node.failure.why.outcome == Outcome::kInvalid && !absl::IsOutOfRange(why);
+    // What does not fit a stage is the service's own fault, unless there is too much of it or the
+    // stage ran on it: then its values are at fault, which come from the client.
+    const bool invalid = node.failure.why.outcome == Outcome::kInvalid &&
+                         !absl::IsOutOfRange(why) && node.failure.why.batch_items == 0;
     std::string text(message(why));
     if (!node.failed_child.empty()) text = fmt::format("stage '{}': {}", node.failed_child, text);
     job.end(invalid ? Outcome::kFailed : node.failure.why.outcome,

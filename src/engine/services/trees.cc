@@ -323,7 +323,7 @@ OperatorRunner::Work Trees::operator_work(JobId id, std::shared_ptr<const operat
             } else if (absl::IsDeadlineExceeded(part.status)) {
               part.why.outcome = Outcome::kRejectedDeadline;
             } else {
-              part.why.outcome = Outcome::kFailed;
+              part.why.outcome = outcome_of_failure(part.status);
             }
             part.why.batch_items = 1;
             part.why.queueing = answer.waited;
