@@ -34,6 +34,8 @@ struct PartRun {
   Choice choice;
   std::optional<EnsembleRun> ensemble;
   std::string stages;  // of a pipeline, as Explanation has them
+
+  Time ended() const { return started + input + run + output; }
 };
 
 }  // namespace fermata::engine

@@ -375,6 +375,7 @@ void Driver::reply(const std::shared_ptr<InFlight>& running, BatchResult result)
     // What a reply led to may run on another worker while this one still replies.
     if (i == 0 && result.parts.size() > 1 && serving_ > 1) turns_.call();
   }
+  worker.reply_nanos.store((monotonic_now() - run.ended()).nanos(), std::memory_order_relaxed);
 }
 
 void Driver::batch_ended(InFlight& running, Time now) {

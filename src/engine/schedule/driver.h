@@ -21,6 +21,7 @@
 #include "engine/schedule/control_delay.h"
 #include "engine/schedule/job.h"
 #include "engine/schedule/key_table.h"
+#include "engine/schedule/reply_delay.h"
 #include "engine/schedule/turns.h"
 #include "policy/scheduler.h"
 
@@ -197,6 +198,7 @@ class Driver {
   std::deque<JobId> early_order_;
   std::vector<Observer::Member> observed_;  // of the batch that is bound
   ControlDelay delay_;
+  ReplyDelay reply_delay_;
   Duration overslept_;  // of the tick under way
   bool stopping_ = false;
   uint64_t in_flight_ = 0;

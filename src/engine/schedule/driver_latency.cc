@@ -36,14 +36,16 @@ Duration Driver::fastest(KeyId key, uint32_t items) const {
 }
 
 Time Driver::deadline_for(const Job& job, KeyId key, Time now) const {
-  const Time deadline = job.deadline();
+  const Time whole = job.deadline();
+  if (whole.is_infinite()) return whole;
+  const Time deadline = whole - reply_delay_.allowance(whole - now);
   const bool idle = in_flight_ == 0 && parts_.empty();
   const Route& route = job.route();
-  if (deadline.is_infinite() || !idle || job.items() > route.part_items) return deadline;
+  if (!idle || job.items() > route.part_items) return deadline;
   // These end at their deadline with what they have.
   if (route.ensemble != nullptr) return deadline;
   if (route.variants != nullptr && route.variants->evidence != nullptr) return deadline;
-  return delay_.deadline_when_idle(deadline, now, fastest(key, job.items()));
+  return delay_.deadline_when_idle(whole, now, fastest(key, job.items()));
 }
 
 void Driver::learn(const InFlight& running, Time now) {
@@ -53,7 +55,11 @@ void Driver::learn(const InFlight& running, Time now) {
   Worker& worker = *workers_[running.worker.index()];
   Time& last_end = worker.last_end;
   if (!running.load) observe_delay(run.started - std::max(running.due, last_end), now);
-  last_end = run.started + run.input + run.run + run.output;
+  last_end = run.ended();
+  // That of the batch before: this one is being answered.
+  if (const int64_t nanos = worker.reply_nanos.exchange(0); nanos > 0) {
+    reply_delay_.observe(Duration::nanos(nanos));
+  }
   if (!running.all_good) return;
   BatchKey& key = keys_.at(running.key);
   key.last_evidence = now;

@@ -57,10 +57,11 @@ struct Driver::InFlight {
 struct Driver::Worker {
   std::shared_ptr<Executor> executor;
   uint32_t type = 0;
-  uint32_t in_flight = 0;      // its batches under way
-  bool leaving = false;        // its models go when it runs nothing
-  std::set<VariantId> loaded;  // under loaded_mutex_
-  Time last_end;               // of its batches, as the owner knows
+  uint32_t in_flight = 0;               // its batches under way
+  bool leaving = false;                 // its models go when it runs nothing
+  std::set<VariantId> loaded;           // under loaded_mutex_
+  Time last_end;                        // of its batches, as the owner knows
+  std::atomic<int64_t> reply_nanos{0};  // from its last batch's end until all were answered
   std::atomic<uint64_t> batches{0};
   std::atomic<int64_t> busy_nanos{0};
 };

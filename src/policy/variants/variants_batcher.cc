@@ -96,11 +96,11 @@ Time VariantsBatcher::last_moment(const Waiting& w) const {
   if (deadline.is_infinite()) return deadline;
   const plan::GroupService& service = queue_.services()[w.service];
   const plan::Penalty& penalty = service.penalty;
-  if (short_circuits(w)) return deadline;
-  if (!penalty.depends_on_time()) return Time::infinite();
+  if (!penalty.depends_on_time()) return short_circuits(w) ? deadline : Time::infinite();
   const Duration grace =
       penalty.shape == plan::PenaltyShape::kStep ? kTick : deadline - w.task.arrival;
   const Time of_use = deadline + grace - queue_.fastest(w.service);
+  if (short_circuits(w)) return std::min(deadline, of_use);
   // Evidence may still come, and answer.
   return service.short_circuit ? std::max(deadline, of_use) : of_use;
 }
