@@ -1,11 +1,11 @@
 #include "engine/execute/first_runs.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/execute/machine.h"
-#include "engine/execute/profiler.h"
 
 namespace fermata::engine {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 // A latency that is too short is corrected by the runs that come. One that is too long, since the
 // machine was busy, would have all requests rejected, and never be corrected.
 const MeasureOptions kMoment{
-    .runs = 8, .each = Duration::millis(40), .all = Duration::millis(400), .fastest = true};
+    .runs = 8, .each = Duration::millis(40), .all = kMostMeasured, .fastest = true};
 
 }  // namespace
 
@@ -25,9 +25,9 @@ void FirstRuns::loaded() {
 }
 
 absl::StatusOr<Profile> FirstRuns::measure(Executor& executor, const Variant& variant,
-                                           Duration item) {
+                                           MadeRuns made) {
   MeasureOptions options = kMoment;
-  options.item = item;
+  options.made = std::move(made);
   absl::StatusOr<Profile> profile =
       fermata::engine::measure(executor, variant, options, [](double) {});
   if (!profile.ok()) {

@@ -4,9 +4,13 @@
 #include "base/time.h"
 #include "engine/catalog.h"
 #include "engine/execute/executor.h"
+#include "engine/execute/profiler.h"
 #include "model/profile.h"
 
 namespace fermata::engine {
+
+// That may take about this long, or two runs of an item.
+inline constexpr Duration kMostMeasured = Duration::millis(400);
 
 // Loads a variant and measures it for a moment: enough for deadlines to mean something, short
 // enough for a start.
@@ -15,8 +19,8 @@ class FirstRuns {
   FirstRuns();    // before it is loaded
   void loaded();  // just now
   Duration loading() const { return loading_; }
-  // `item`: as MeasureOptions has it. Blocks. FAILED_PRECONDITION where it does not run on zeros.
-  absl::StatusOr<Profile> measure(Executor& executor, const Variant& variant, Duration item = {});
+  // `made`: as MeasureOptions has it. Blocks. FAILED_PRECONDITION where it does not run on zeros.
+  absl::StatusOr<Profile> measure(Executor& executor, const Variant& variant, MadeRuns made = {});
 
  private:
   Time start_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/histogram.h"
@@ -50,45 +51,52 @@ absl::StatusOr<BatchProfile> measure_size(Executor& executor, const Variant& var
                                           const MeasureOptions& options,
                                           std::optional<BatchResult> first,
                                           absl::FunctionRef<void(double)> progress) {
+  const auto before = options.made.find(items);
+  size_t made = 0;
+  const auto run = [&]() -> absl::StatusOr<BatchResult> {
+    if (before == options.made.end() || made == before->second.size()) {
+      return run_once(executor, variant, shapes, items);
+    }
+    BatchResult result;
+    result.run = before->second[made++];
+    return result;
+  };
+  Duration spent;
   Histogram times;
   std::vector<Duration> each;
   std::vector<std::vector<Duration>> stages;
   const auto count = [&](const BatchResult& result) {
     times.record(result.total());
     each.push_back(result.total());
+    spent = spent + result.total();
     stages.resize(result.stages.size());
     for (size_t s = 0; s < stages.size(); ++s) stages[s].push_back(result.stages[s].took);
     progress(static_cast<double>(each.size()) / options.runs);
   };
   if (!first) {
-    ASSIGN_OR_RETURN(first, run_once(executor, variant, shapes, items));
+    ASSIGN_OR_RETURN(first, run());
   }
   if (options.fastest && first->total() > options.each) count(*first);
-  const Time end = monotonic_now() + options.each;
   while (each.empty() ||
-         (each.front() <= options.each && each.size() < options.runs && monotonic_now() < end)) {
-    ASSIGN_OR_RETURN(const BatchResult result, run_once(executor, variant, shapes, items));
+         (each.front() <= options.each && each.size() < options.runs && spent < options.each)) {
+    ASSIGN_OR_RETURN(const BatchResult result, run());
     count(result);
   }
   if (options.fastest) each.assign(each.size(), *std::min_element(each.begin(), each.end()));
   return summary(times, std::move(each), std::move(stages));
 }
 
-// And what one item of them took.
+// And what one item of them took, where that was tried.
 struct FoundShapes {
   Shapes shapes;
-  BatchResult first;
+  std::optional<BatchResult> first;
 };
 
 absl::StatusOr<FoundShapes> find_shapes(Executor& executor, const Variant& variant,
                                         const MeasureOptions& options) {
   const Shapes& given = options.shapes;
   RETURN_IF_ERROR(check_shapes(variant, given));
-  if (options.fastest && options.item > options.each) {
-    BatchResult first;
-    first.run = options.item;
-    return FoundShapes{item_shapes(variant, given, 1), std::move(first)};
-  }
+  if (!options.made.empty()) return FoundShapes{item_shapes(variant, given, 1), std::nullopt};
   absl::Status refused;
   for (int64_t free_dimension : {1, 32}) {
     Shapes shapes = item_shapes(variant, given, free_dimension);
@@ -122,13 +130,13 @@ absl::StatusOr<Profile> measure(Executor& executor, const Variant& variant,
   const uint32_t most = variant.signature.max_batch;
   const std::vector<uint32_t> sizes =
       sizes_up_to(options.max_batch == 0 ? most : std::min(options.max_batch, most));
-  const Time end =
-      monotonic_now() + std::min(options.all, Duration::seconds(86'400)) - options.item;
+  Time end = monotonic_now() + std::min(options.all, Duration::seconds(86'400));
+  for (const auto& [_, took] : options.made) end = end - took.front();
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (i > 0 && monotonic_now() >= end) break;
     if (input_bytes(variant, profile.shapes, sizes[i]) > kMostInputBytes) break;
     std::optional<BatchResult> first;
-    if (i == 0 && sizes[i] == 1) first = std::move(found.first);
+    if (i == 0 && sizes[i] == 1) first = std::exchange(found.first, std::nullopt);
     ASSIGN_OR_RETURN(profile.batches[sizes[i]],
                      measure_size(executor, variant, profile.shapes, sizes[i], options,
                                   std::move(first), [&](double share) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -13,6 +14,9 @@
 
 namespace fermata::engine {
 
+// How long runs took, by items, in their order.
+using MadeRuns = std::map<uint32_t, std::vector<Duration>>;
+
 struct MeasureOptions {
   uint32_t max_batch = 0;                // 0: the model's
   uint32_t runs = 30;                    // of each batch size, at most
@@ -22,9 +26,7 @@ struct MeasureOptions {
   // first run that is longer than `each` counts, and no other is made.
   bool fastest = false;
   std::map<std::string, Shape> shapes;  // per item, of inputs with free dimensions
-  // What one item took in a run that was made before; counted, and not made again, where a first
-  // run of that length is.
-  Duration item;
+  MadeRuns made;  // before, of a model without free dimensions: they stand for as many of its own
 };
 
 // Measures a variant by batch size (1, 2, 4, ... and the largest) through the executor, so

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/execute/child.h"
+#include "engine/execute/first_runs.h"
 #include "engine/execute/gather.h"
 #include "engine/execute/row_distance.h"
 
@@ -21,8 +22,7 @@ using Verdict = RowTrial::Verdict;
 using Rows = std::vector<uint32_t>;
 using Answer = std::vector<Tensor>;  // to one item
 
-constexpr Duration kBrief = Duration::millis(50), kSlow = Duration::seconds(1),
-                   kStopped = Duration::seconds(5);
+constexpr Duration kBrief = Duration::millis(50), kStopped = Duration::seconds(5);
 constexpr double kMostTriedBytes = 64 << 20;  // of one batch
 constexpr double kSlight = 0.05;              // of an output's largest number
 constexpr double kClearly = 4;                // so much more than from run to run
@@ -36,8 +36,7 @@ class TrialRun {
   absl::StatusOr<RowTrial> run(const Shapes& given) {
     if (absl::Status found = find_inputs(given); !found.ok()) return refused_with(found);
     result_.ran = true;
-    if (shapes_.empty()) result_.item = took_;
-    if (took_ > kSlow) {
+    if (took_ > kMostMeasured) {
       return untried(fmt::format("an item takes {:.1f} s", took_.seconds()));
     }
     // By processor time, since what others do is not to change what is found.
@@ -62,7 +61,7 @@ class TrialRun {
 
  private:
   RowTrial untried(std::string why) {
-    return {Verdict::kUntried, std::move(why), result_.ran, result_.item};
+    return {Verdict::kUntried, std::move(why), result_.ran, std::move(result_.runs)};
   }
 
   absl::StatusOr<RowTrial> refused_with(const absl::Status& why) {
@@ -99,7 +98,8 @@ class TrialRun {
           return absl::OkStatus();
         }
         refused = answers.status();
-        if (lacks_memory(refused) || is_not_by_items(refused) || took_ > kSlow) return refused;
+        if (lacks_memory(refused) || is_not_by_items(refused) || took_ > kMostMeasured)
+          return refused;
       }
     }
     return refused;
@@ -115,6 +115,7 @@ class TrialRun {
         {.variant = variant_.id, .parts = {{&inputs, &all_outputs, 0, count}}, .limit = kStopped});
     took_ = monotonic_now() - start;
     RETURN_IF_ERROR(ran.parts.front().status());
+    if (shapes_.empty() && ran.stages.empty()) result_.runs[count].push_back(ran.total());
     std::vector<Answer> answers(count);
     for (uint32_t i = 0; i < count; ++i) {
       for (const Tensor& output : *ran.parts.front()) {

@@ -6,6 +6,7 @@
 #include "base/time.h"
 #include "engine/execute/executor.h"
 #include "engine/execute/made_up.h"
+#include "engine/execute/profiler.h"
 
 namespace fermata::engine {
 
@@ -21,15 +22,15 @@ struct RowTrial {
   Verdict verdict = Verdict::kNotAsked;
   std::string seen;  // which output, of which batch, how far; or why it could not be tried
   bool ran = false;  // on some made-up input
-  Duration item;     // what one took, where no input has free dimensions; else 0
+  MadeRuns runs;     // that were made, where no input has free dimensions
 };
 
 // Runs a loaded variant that batches on unlike made-up items, alone and in batches of several
 // sizes, and compares the answers, each within what the order of additions may change: where the
 // batch is of the same size and an item has the same place in it, hardly at all. A batch of two is
-// always compared, others while `budget` of processor time lasts. An item that takes over a second
-// is not tried. `given`: shapes of items to try first. Blocks. RESOURCE_EXHAUSTED where memory is
-// missing.
+// always compared, others while `budget` of processor time lasts. An item that takes as long as a
+// model is measured when it is loaded is not tried. `given`: shapes of items to try first. Blocks.
+// RESOURCE_EXHAUSTED where memory is missing.
 absl::StatusOr<RowTrial> try_rows(Executor& executor, const Variant& variant, const Shapes& given,
                                   Duration budget);
 
