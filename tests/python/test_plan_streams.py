@@ -5,11 +5,14 @@ import json
 import pathlib
 import random
 import subprocess
+import sys
 
 import jsonschema
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench"))
+import streams_exact
 FERMATA = ROOT / "build" / "fermata"
 
 
@@ -105,3 +108,11 @@ def test_help_has_an_example():
     assert done.returncode == 0
     example = done.stdout.split("mapping.json\n")[1].split("Exit code")[0]
     assert planned(example)["served"] == 2
+
+
+# Two workers with different models, and clients that only one of them can serve: whatever the random numbers.
+def test_overloaded_workers_are_dealt_their_clients_together():
+    document = streams_exact.draw(1144)
+    for seed in range(114400, 114408):
+        result = planned(document | {"seed": seed})
+        assert result["served"] == 15 and result["objective"] > 266

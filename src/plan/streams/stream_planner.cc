@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kRefillSteps = 800'000, kMoves = 36'000, kExactSteps = 700'000'000,
                    kMappingSteps = 500'000'000;
 // What `best` may spend on the optimum; after how many steps it looks for no other start.
-constexpr uint64_t kQuickSteps = 70'000'000, kStartSteps = 250'000;
+constexpr uint64_t kQuickSteps = 30'000'000, kStartSteps = 250'000;
 constexpr int kMostStarts = 6;
 constexpr uint32_t kFewClients = 64;
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr uint64_t kSlices = 16;
 constexpr double kHotDeal = 1;                    // in what a client of mean rate is worth at most
-constexpr double kPerClient[] = {3, 1};      // the same, in turn by slice
+constexpr double kPerClient[] = {3, 1};           // the same, in turn by slice
 constexpr double kTradesFirst = 0.6;              // of all steps, before the first slice
 constexpr size_t kMostDealt = 3;                  // workers at once
 constexpr uint64_t kRefill = 100, kPerDealt = 8;  // steps, about
@@ -134,6 +134,18 @@ size_t StreamRefill::count(const Setting& setting, const Pool& pool) {
   return count;
 }
 
+void StreamRefill::raise(const Setting& setting, Pool& clients, double& load, Pool& others) const {
+  for (size_t i = clients.size(); i-- > 0;) {
+    const double own = tables_.rate(clients[i]), most = setting.capacity - load + own;
+    const auto after = std::partition_point(others.begin(), others.end(),
+                                            [&](uint32_t c) { return tables_.rate(c) <= most; });
+    if (after == others.begin() || tables_.rate(*std::prev(after)) <= own) continue;
+    clients[i] = *std::prev(after);
+    others.erase(std::prev(after));
+    load += tables_.rate(clients[i]) - own;
+  }
+}
+
 // As many as it can serve, then each of them for one of a higher rate.
 StreamRefill::Worker StreamRefill::fill(const Setting& setting, const Pool& pool) {
   Pool clients, others;
@@ -145,15 +157,7 @@ StreamRefill::Worker StreamRefill::fill(const Setting& setting, const Pool& pool
     (fits ? clients : others).push_back(c);
   }
   steps_ += pool.size();
-  for (size_t i = clients.size(); i-- > 0;) {
-    const double own = tables_.rate(clients[i]), most = setting.capacity - load + own;
-    const auto after = std::partition_point(others.begin(), others.end(),
-                                            [&](uint32_t c) { return tables_.rate(c) <= most; });
-    if (after == others.begin() || tables_.rate(*std::prev(after)) <= own) continue;
-    clients[i] = *std::prev(after);
-    others.erase(std::prev(after));
-    load += tables_.rate(clients[i]) - own;
-  }
+  raise(setting, clients, load, others);
   Worker filled;
   set(filled, setting.rank, std::move(clients));
   return filled;
@@ -233,6 +237,7 @@ const StreamGroups& StreamRefill::run(uint64_t max_steps) {
       refill();
     }
     trade_all(max_steps);
+    exchange_all(max_steps);
     keep_best();
   }
   return best_;

@@ -57,11 +57,17 @@ class StreamRefill {
   Worker fill_best(const Pool& pool);
   size_t count(const Setting& setting, const Pool& pool);
   Worker fill(const Setting& setting, const Pool& pool);
+  // Each of the clients for one of the others of a higher rate, as far as the setting has room.
+  void raise(const Setting& setting, Pool& clients, double& load, Pool& others) const;
 
   void trade_all(uint64_t max_steps);
   bool trade(uint32_t a, uint32_t b);
   std::vector<Setting> settings_of(const Pool& pool);
   bool split(const Pool& pool, const Setting& a, const Setting& b, Worker& to_a, Worker& to_b);
+  void exchange_all(uint64_t max_steps);
+  bool exchange(uint32_t a, uint32_t b);
+  bool serve_most(const Pool& pool, const Setting& a, const Setting& b, const Worth& than,
+                  Worker& to_a, Worker& to_b);
 
   const StreamTables& tables_;
   Random& random_;

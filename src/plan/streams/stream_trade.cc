@@ -1,5 +1,6 @@
 // What two workers make of all their clients together.
 #include <algorithm>
+#include <tuple>
 
 #include "plan/streams/stream_refill.h"
 
@@ -129,6 +130,103 @@ void StreamRefill::trade_all(uint64_t max_steps) {
         traded = ++now_;
         any = any || better;
         ++steps_;
+      }
+    }
+  }
+}
+
+// The clients of the lowest rates that the two can serve together, each of a higher rate as far as
+// there is room; what is worth more than `than`.
+bool StreamRefill::serve_most(const Pool& pool, const Setting& a, const Setting& b,
+                              const Worth& than, Worker& to_a, Worker& to_b) {
+  Setting first = a, second = b;
+  first.allowed = second.allowed = 0;
+  Pool taken;
+  double room = a.capacity + b.capacity, room_a = a.capacity, room_b = b.capacity;
+  for (size_t i = 0; i < pool.size(); ++i) {
+    const bool in_a = a.allowed >> i & 1, in_b = b.allowed >> i & 1;
+    const double rate = tables_.rate(pool[i]);
+    if (rate > room) break;
+    if (!in_a && !in_b) continue;
+    if (double* only = in_a == in_b ? nullptr : in_a ? &room_a : &room_b; only != nullptr) {
+      if (rate > *only) continue;
+      *only -= rate;
+    }
+    room -= rate;
+    first.allowed |= (a.allowed >> i & 1) << taken.size();
+    second.allowed |= (b.allowed >> i & 1) << taken.size();
+    taken.push_back(pool[i]);
+  }
+  steps_ += pool.size();
+  for (; !taken.empty() && taken.size() >= than.first; taken.pop_back()) {
+    if (!split(taken, first, second, to_a, to_b)) continue;
+    for (const auto& [setting, own, other] :
+         {std::tuple(&a, &to_a, &to_b), std::tuple(&b, &to_b, &to_a)}) {
+      Pool clients = own->clients, others;
+      for (size_t i = 0; i < pool.size(); ++i) {
+        const auto has = [&](const Worker* worker) {
+          return std::find(worker->clients.begin(), worker->clients.end(), pool[i]) !=
+                 worker->clients.end();
+        };
+        if ((setting->allowed >> i & 1) && !has(own) && !has(other)) others.push_back(pool[i]);
+      }
+      double carried = own->load;
+      raise(*setting, clients, carried, others);
+      set(*own, setting->rank, std::move(clients));
+      steps_ += 2 * pool.size();
+    }
+    return Worth(taken.size(), to_a.worth + to_b.worth) > than;
+  }
+  return false;
+}
+
+// With the clients that nobody serves: whether the two serve more now, or are worth more.
+bool StreamRefill::exchange(uint32_t a, uint32_t b) {
+  const Pool pool = pool_of({a, b}, unmapped_);
+  if (pool.size() > kMostTraded) return false;
+  Worth best(workers_[a].clients.size() + workers_[b].clients.size(),
+             (workers_[a].worth + workers_[b].worth) * (1 + kSame));
+  const std::vector<Setting> settings = settings_of(pool);
+  std::vector<double> sums;
+  for (const uint32_t c : pool) sums.push_back((sums.empty() ? 0 : sums.back()) + tables_.rate(c));
+  bool better = false;
+  Worker next_a, next_b;
+  for (size_t i = 0; i < settings.size(); ++i) {
+    steps_ += (settings.size() - i) / 4;
+    for (size_t j = i; j < settings.size(); ++j) {
+      const double capacity = settings[i].capacity + settings[j].capacity;
+      const auto most = std::upper_bound(sums.begin(), sums.end(), capacity) - sums.begin();
+      const double worth = worth_at_most(settings[i]) + worth_at_most(settings[j]);
+      if (Worth(static_cast<size_t>(most), worth) <= best) continue;
+      if (!serve_most(pool, settings[i], settings[j], best, next_a, next_b)) continue;
+      best = {next_a.clients.size() + next_b.clients.size(),
+              (next_a.worth + next_b.worth) * (1 + kSame)};
+      workers_[a] = next_a;
+      workers_[b] = next_b;
+      better = true;
+    }
+  }
+  if (!better) return false;
+  unmapped_ = pool;
+  std::erase_if(unmapped_, [&](uint32_t c) {
+    const auto has = [&](const Worker& worker) {
+      return std::find(worker.clients.begin(), worker.clients.end(), c) != worker.clients.end();
+    };
+    return has(workers_[a]) || has(workers_[b]);
+  });
+  return true;
+}
+
+// Until no two of them gain anything.
+void StreamRefill::exchange_all(uint64_t max_steps) {
+  const auto workers = static_cast<uint32_t>(workers_.size());
+  for (bool any = !unmapped_.empty(); any;) {
+    any = false;
+    for (uint32_t a = 0; a < workers; ++a) {
+      for (uint32_t b = a + 1; b < workers && steps_ < max_steps; ++b) {
+        if (!exchange(a, b)) continue;
+        workers_[a].changed = workers_[b].changed = ++now_;
+        any = true;
       }
     }
   }
