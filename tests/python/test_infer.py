@@ -1,6 +1,7 @@
 """Inference through every door of Triton's clients: binary and JSON, all datatypes,
 asynchronous, streaming, compressed, and through shared memory."""
 
+import asyncio
 import contextlib
 import gzip
 import json
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
+import tritonclient.http.aio
 import tritonclient.utils.shared_memory as shared_memory
 
 from tensors import digits, infer, tensor
@@ -116,11 +118,21 @@ def test_http_compression(http, way_in, way_out):
     np.testing.assert_array_equal(found.as_numpy("y"), x)
 
 
-def test_long_answers_of_operations_are_compressed(server):
-    request = urllib.request.Request(f"http://{server.http}/v2/models/stats", headers={"Accept-Encoding": "gzip"})
+def test_long_metrics_are_compressed(server):
+    request = urllib.request.Request(f"http://{server.metrics}/metrics", headers={"Accept-Encoding": "gzip"})
     with urllib.request.urlopen(request) as reply:
         assert reply.headers["Content-Encoding"] == "gzip"
-        assert json.loads(gzip.decompress(reply.read()))["model_stats"]
+        assert b"fermata_uptime_seconds" in gzip.decompress(reply.read())
+
+
+# It sends Accept-Encoding by habit and reads what it gets as plain text.
+def test_tritons_asynchronous_client_reads_long_answers_of_operations(server):
+    async def ask():
+        async with tritonclient.http.aio.InferenceServerClient(server.http) as client:
+            return await client.get_inference_statistics(), await client.get_model_repository_index()
+
+    statistics, index = asyncio.run(ask())
+    assert len(json.dumps(statistics)) > 1024 and len(statistics["model_stats"]) > 1 and len(index) > 1
 
 
 def test_grpc_compression(grpc):

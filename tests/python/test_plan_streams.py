@@ -12,7 +12,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench"))
-import streams_exact
+import streams_exact  # noqa: E402
+
 FERMATA = ROOT / "build" / "fermata"
 
 

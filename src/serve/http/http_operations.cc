@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "base/status.h"
-#include "serve/http/compressed.h"
 #include "serve/http/http_front_end.h"
 #include "serve/json/json_text.h"
 #include "serve/json/message_json.h"
@@ -221,9 +220,8 @@ HttpResponse answer_now(const HttpExchange& exchange, const HttpRoute& route,
 void answer_operation(HttpExchange exchange, const HttpRoute& route, Operations& operations) {
   if (route.call == HttpCall::kModelLoad) return load(std::move(exchange), route, operations);
   if (route.call == HttpCall::kModelUnload) return unload(std::move(exchange), route, operations);
-  HttpResponse response = answer_now(exchange, route, operations);
-  compress_response(response, choose_encoding(exchange.header("Accept-Encoding")));
-  exchange.respond(std::move(response));
+  // Not compressed: Triton's asynchronous client says that it takes that and does not.
+  exchange.respond(answer_now(exchange, route, operations));
 }
 
 }  // namespace fermata::serve
