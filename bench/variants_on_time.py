@@ -50,7 +50,7 @@ def asked(port, rate, seconds, seed):
     found = json.loads(done.stdout)
     rejected = found["rejected_deadline"] + found["rejected_queue"]
     return {"on_time": 1 - found["bad_rate"], "late": found["late"] / found["sent"], "rejected": rejected / found["sent"],
-            **{what: found[what] for what in WHAT if what in found}}
+            **{what: found[what] for what in WHAT[3:]}}
 
 
 def main():
