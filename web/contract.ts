@@ -33,6 +33,7 @@ export interface Hello {
   workers: Worker[]; services: Service[];
   schedulers?: string[]; // that what-if knows
   history: Steps & { coarse?: Steps };
+  timeline?: TimelineEvent; // the last batches; absent where the recorder is off
 }
 
 export interface Seat { id: number | string; service: string; arrival_us: number; nominated_us?: number; deadline_us: number | null; items: number }
@@ -42,7 +43,7 @@ export interface Batch {
   rule: string; why: string; waited_for: string;
   requests: Seat[]; more?: number;
 }
-export interface Waiting { model: string; service: string; arrival_us: number; deadline_us: number | null }
+export interface Waiting { id: number | string; model: string; service: string; arrival_us: number; deadline_us: number | null }
 export interface Load { worker: number; model: string; start_us: number; end_us: number | null }
 export interface Death { worker: number; model: string; at_us: number; signal: string | number }
 export interface TimelineEvent { now_us: number; batches: Batch[]; waiting: Waiting[]; loads: Load[]; deaths?: Death[]; more?: number }

@@ -45,6 +45,7 @@ function draw(): void {
 }
 
 function hold(on = state.heldAt === undefined): void {
+  if (on) timeline.stay();
   state.hold(on);
   find("hold").setAttribute("aria-pressed", String(on));
   document.body.classList.toggle("held", on);
@@ -64,6 +65,7 @@ function known(list: Service[]): void {
 follow({
   hello: (hello: Hello) => {
     state.begin(hello);
+    if (hello.timeline !== undefined) timeline.add(hello.timeline);
     known(hello.services);
     say("server", `${hello.server.version}, policy ${hello.policy}`);
     draw();

@@ -42,7 +42,8 @@ export class Timeline {
   }
 
   add(event: TimelineEvent): void {
-    this.data.add(event);
+    this.data.add(event, this.state.heldAt);
+    this.canvas.dataset["batches"] = `${this.data.batches}`;
     const span = this.fitted ? undefined : this.data.fittingSpan(FITS);
     if (span === undefined) return;
     this.fitted = true;
@@ -71,15 +72,21 @@ export class Timeline {
     this.paint();
   }
 
+  // The picture stands as it is; a person may go on from there to the moment when the page was held.
+  stay(): void { this.end_us ??= this.live; }
+
   release(): void {
     this.end_us = this.slowed === 0 ? undefined : this.live;
     this.forget();
   }
 
-  // The batch before or after the chosen one, on its worker.
+  // The batch before or after the chosen one, on its worker; on one that ran any, where it ran none.
   next(by: number): void {
     this.canvas.focus();
-    const worker = this.state.workers[this.chosenLane], lane = worker === undefined ? [] : this.data.lane(worker.id);
+    if (this.started(this.chosenLane).length === 0) {
+      this.chosenLane = Math.max(0, this.state.workers.findIndex((_, i) => this.started(i).length > 0));
+    }
+    const lane = this.started(this.chosenLane);
     let at = this.chosen === undefined ? -1 : lane.findIndex(batch => batch.id === this.chosen!.id);
     if (at < 0) at = lane.filter(batch => batch.start_us < this.now).length - (by > 0 ? 1 : 0);
     this.choose(lane[clamp(at + by, 0, lane.length - 1)]);
@@ -87,10 +94,14 @@ export class Timeline {
 
   lane(by: number): void {
     this.chosenLane = clamp(this.chosenLane + by, 0, this.state.workers.length - 1);
-    const at = this.chosen?.start_us ?? this.now, worker = this.state.workers[this.chosenLane];
-    if (worker === undefined) return;
-    const lane = this.data.lane(worker.id);
+    const at = this.chosen?.start_us ?? this.now, lane = this.started(this.chosenLane);
     this.choose(lane.filter(batch => batch.start_us <= at).at(-1) ?? lane[0]);
+  }
+
+  // What a lane may show.
+  private started(lane: number): Batch[] {
+    const worker = this.state.workers[lane];
+    return worker === undefined ? [] : this.data.lane(worker.id).filter(batch => batch.start_us <= this.live);
   }
 
   get focused(): boolean { return document.activeElement === this.canvas; }
@@ -99,7 +110,7 @@ export class Timeline {
     if (first !== undefined) this.open(first.id);
   }
 
-  private get live(): number { return this.state.nowUs - DELAY_US; }
+  private get live(): number { return this.state.heldAt ?? this.state.nowUs - DELAY_US; }
   private get now(): number { return this.end_us ?? this.live; }
 
   private get window(): Window {
@@ -117,7 +128,7 @@ export class Timeline {
     }
     if (still && this.end_us === undefined) this.end_us = this.live;
     else if (!still && this.slowed === 0) this.end_us = undefined;
-    const what = this.state.hello?.recorder === null ? "the recorder is off" : this.state.heldAt !== undefined ? "held" : still ? "still while you look" : this.slowed > 0 ? "slow motion" : "live";
+    const what = this.state.hello?.recorder === null ? "the recorder is off" : this.data.empty ? "no batch in the last minute" : this.state.heldAt !== undefined ? "held" : still ? "still while you look" : this.slowed > 0 ? "slow motion" : "live";
     say("timeline-state", what);
     if (CALM.matches && !still && ms - this.paintedMs < 1000) return; // a picture a second, for those who want little motion
     this.paintedMs = ms;

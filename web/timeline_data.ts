@@ -5,7 +5,7 @@ import type { Batch, Death, Load, Seat, TimelineEvent, Waiting } from "./contrac
 const KEPT_US = 60e6, MOST = 20000, FINAL_RUNS = 200;
 
 export type Runs = Map<string, { shortest: number; longest: number }>;
-export interface Waiter { service: string; model: string; arrival_us: number; deadline_us: number | null }
+export interface Waiter { id: number | string; service: string; model: string; arrival_us: number; deadline_us: number | null }
 
 export class TimelineData {
   private readonly lanes = new Map<number, Batch[]>(); // by worker, in the order of their starts
@@ -15,13 +15,17 @@ export class TimelineData {
   deaths: Death[] = [];
   newest_us = 0;
 
-  add(event: TimelineEvent): void {
+  get empty(): boolean { return this.known.size === 0; }
+  get batches(): number { return this.known.size; }
+
+  // What a person holds, the minute before `held_us`, stays as it was.
+  add(event: TimelineEvent, held_us?: number): void {
     this.newest_us = event.now_us;
-    this.waiting = event.waiting;
+    if (held_us === undefined || event.now_us <= held_us) this.waiting = event.waiting;
     for (const batch of event.batches) this.put(batch);
     for (const load of event.loads) this.putLoad(load);
     this.deaths.push(...event.deaths ?? []);
-    this.forget(event.now_us - KEPT_US);
+    this.forget(event.now_us, held_us);
   }
 
   // A batch comes when it is bound, and again when it has ended.
@@ -45,15 +49,18 @@ export class TimelineData {
     else before.end_us = load.end_us;
   }
 
-  private forget(before_us: number): void {
-    const old = (end: number | null, start: number): boolean => (end ?? start) < before_us;
-    for (const lane of this.lanes.values()) {
-      let gone = 0;
-      while (gone < lane.length && (old(lane[gone]!.end_us, lane[gone]!.start_us) || lane.length - gone > MOST)) ++gone;
-      for (const batch of lane.splice(0, gone)) this.known.delete(batch.id);
+  private forget(now_us: number, held_us: number | undefined): void {
+    const kept = (start: number, end: number): boolean => end >= now_us - KEPT_US || isHeld(start, end, held_us);
+    for (const [worker, all] of this.lanes) {
+      const lane = all.filter(batch => kept(firstArrival(batch), batch.end_us ?? batch.start_us));
+      const free = lane.filter(batch => isHeld(firstArrival(batch), batch.end_us ?? batch.start_us, held_us)).length;
+      lane.splice(free, Math.max(0, lane.length - free - MOST));
+      const here = new Set(lane);
+      for (const batch of all) if (!here.has(batch)) this.known.delete(batch.id);
+      this.lanes.set(worker, lane);
     }
-    this.loads = this.loads.filter(load => load.end_us === null || load.end_us >= before_us);
-    this.deaths = this.deaths.filter(death => death.at_us >= before_us);
+    this.loads = this.loads.filter(load => kept(load.start_us, load.end_us ?? now_us));
+    this.deaths = this.deaths.filter(death => kept(death.at_us, death.at_us));
   }
 
   lane(worker: number): Batch[] { return this.lanes.get(worker) ?? []; }
@@ -68,15 +75,17 @@ export class TimelineData {
 
   // Requests without a batch at that moment: those that still wait, and those whose batch started later.
   waitingAt(at_us: number): Waiter[] {
-    const result: Waiter[] = this.waiting.filter(w => w.arrival_us <= at_us);
+    const result: Waiter[] = [], later = new Set<number | string>();
     for (const lane of this.lanes.values()) {
       for (let i = lane.length - 1; i >= 0 && lane[i]!.start_us > at_us; --i) {
         for (const seat of lane[i]!.requests) {
-          if (seat.arrival_us <= at_us) result.push({ ...seat, model: lane[i]!.model });
+          if (seat.arrival_us > at_us) continue;
+          later.add(seat.id);
+          result.push({ ...seat, model: lane[i]!.model });
         }
       }
     }
-    return result;
+    return [...this.waiting.filter(w => w.arrival_us <= at_us && !later.has(w.id)), ...result];
   }
 
   // How long the last batches of each service ran, in ms.
@@ -99,6 +108,9 @@ export class TimelineData {
     return runs.length < 3 ? undefined : batches * runs[runs.length >> 1]!;
   }
 }
+
+const isHeld = (from: number, end: number, held_us: number | undefined): boolean =>
+  held_us !== undefined && from <= held_us && end >= held_us - KEPT_US;
 
 // The first batch of a lane that ends after `at`; a lane's batches do not overlap.
 function firstFrom(lane: Batch[], at_us: number): number {

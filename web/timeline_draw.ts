@@ -175,7 +175,7 @@ function waiting(to: CanvasRenderingContext2D, { data, window: w, only }: Pictur
     to.globalAlpha = 1;
     at += ROW;
   }
-  if (rows.size === 0) label(to, "nobody waits", at);
+  if (rows.size === 0) label(to, "no request waits", at);
 }
 
 function wait(to: CanvasRenderingContext2D, w: Window, waiter: Waiter, y: number): void {

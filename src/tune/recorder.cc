@@ -86,9 +86,13 @@ void Recorder::ended(const Ended& event) { put(event); }
 void Recorder::ran(const OperatorRan& event) { put(event); }
 void Recorder::loaded(const Loaded& event) { put(event); }
 
-RecordedRequest* Recorder::request(JobId id) {
+const RecordedRequest* Recorder::request(JobId id) const {
   const auto found = request_at_.find(id);
   return found == request_at_.end() ? nullptr : &requests_[found->second - requests_gone_];
+}
+
+RecordedRequest* Recorder::request(JobId id) {
+  return const_cast<RecordedRequest*>(std::as_const(*this).request(id));
 }
 
 RecordedBatch* Recorder::batch(uint64_t id) {
@@ -326,14 +330,35 @@ Recorder::Changes Recorder::take_changes(size_t most_waiting) {
       ++changes.left_out;
       continue;
     }
-    changes.batches.push_back(*own);
-    auto& shown = changes.requests.emplace_back();
-    for (size_t i = 0; i < std::min(own->requests.size(), kMostShown); ++i) {
-      if (const RecordedRequest* each = request(own->requests[i])) shown.push_back(*each);
-    }
+    add_to(changes, *own);
   }
   changed_.clear();
   changes.loads = std::exchange(new_loads_, {});
+  add_waiting(changes, most_waiting);
+  return changes;
+}
+
+Recorder::Changes Recorder::latest(size_t most_batches, size_t most_waiting) const {
+  const std::lock_guard lock(mutex_);
+  Changes changes;
+  const size_t shown = std::min(batches_.size(), most_batches);
+  for (auto each = batches_.end() - static_cast<ptrdiff_t>(shown); each != batches_.end(); ++each) {
+    add_to(changes, *each);
+  }
+  changes.loads.assign(loads_.begin(), loads_.end());
+  add_waiting(changes, most_waiting);
+  return changes;
+}
+
+void Recorder::add_to(Changes& changes, const RecordedBatch& batch) const {
+  changes.batches.push_back(batch);
+  auto& shown = changes.requests.emplace_back();
+  for (size_t i = 0; i < std::min(batch.requests.size(), kMostShown); ++i) {
+    if (const RecordedRequest* each = request(batch.requests[i])) shown.push_back(*each);
+  }
+}
+
+void Recorder::add_waiting(Changes& changes, size_t most) const {
   const size_t first = requests_.size() - std::min(requests_.size(), kLookedAt);
   for (size_t i = first; i < requests_.size(); ++i) {
     const RecordedRequest& each = requests_[i];
@@ -341,8 +366,7 @@ Recorder::Changes Recorder::take_changes(size_t most_waiting) {
   }
   std::stable_sort(changes.waiting.begin(), changes.waiting.end(),
                    [](const auto& a, const auto& b) { return a.deadline < b.deadline; });
-  if (changes.waiting.size() > most_waiting) changes.waiting.resize(most_waiting);
-  return changes;
+  if (changes.waiting.size() > most) changes.waiting.resize(most);
 }
 
 std::string Recorder::service_name(uint32_t number) const {

@@ -64,6 +64,8 @@ class Recorder : public engine::Observer {
   static constexpr size_t kMostChanges = 512, kMostShown = 32;
   void watch(bool on);  // changes are kept while somebody watches
   Changes take_changes(size_t most_waiting);
+  // The last batches, and what waits, for someone who begins to look. Takes nothing.
+  Changes latest(size_t most_batches, size_t most_waiting) const;
 
   std::string service_name(uint32_t number) const;
   std::string model_name(VariantId id) const;
@@ -107,7 +109,10 @@ class Recorder : public engine::Observer {
   void forget_request();
   void forget_batch();
   RecordedRequest* request(JobId id);
+  const RecordedRequest* request(JobId id) const;
   RecordedBatch* batch(uint64_t id);
+  void add_to(Changes& changes, const RecordedBatch& batch) const;
+  void add_waiting(Changes& changes, size_t most) const;
   size_t bytes() const;
   void changed(uint64_t batch);
 

@@ -22,6 +22,7 @@ services:
 """
 RUN_MS = {"long": 100, "short": 2, "uncalled": 2}
 FIRST_VISIT_BYTES = 150_000
+BATCHES = "Number(document.getElementById('timeline-canvas')?.dataset.batches) > 0"  # the timeline has some
 
 
 def write_models(folder):
@@ -156,7 +157,7 @@ def test_what_if_says_in_words_what_more_workers_bring(crowded, opened):
 
 def test_the_timeline_is_driven_by_keys(crowded, opened):
     page = opened(crowded)
-    page.wait(f"{shown('timeline-legend')}.includes('crowded')")
+    page.wait(BATCHES)
     page.press(" ")
     page.wait(f"{shown('state')}.startsWith('held at')")
     page.press(",")
@@ -176,6 +177,36 @@ def test_the_timeline_is_driven_by_keys(crowded, opened):
     page.wait(f"{shown('timeline-state')} === 'slow motion'")
     page.press("?")
     page.wait("document.getElementById('help').open")
+
+
+def test_a_page_that_is_held_as_soon_as_it_opens_shows_what_ran_before(tmp_path, opened):
+    """All batches ended before the page was opened: nothing comes that could fill the picture later."""
+    server = start(tmp_path)
+    load(server, 2).wait()
+    page = opened(server)
+    page.wait(BATCHES)
+    page.press(" ")
+    page.press(",")
+    page.wait("!document.getElementById('tip').hidden")
+    assert re.match(r"(crowded|steady) × 1\b", page.text("tip")), page.text("tip")
+    assert server.stop() == 0
+
+
+def test_the_batches_of_a_held_minute_stay_however_long_it_is_held(crowded, opened):
+    page = opened(crowded)
+    kept = page.run("""import('/pages/timeline_data.js').then(({ TimelineData }) => {
+        const data = new TimelineData(), second = i => i * 1e6, held = second(100);
+        const batch = i => ({ id: i, worker: 0, start_us: second(i), end_us: second(i) + 1, requests: [
+            { id: 'r' + i, service: 'a', arrival_us: second(i - 2), deadline_us: null }] });
+        const waits = id => ({ id, service: 'a', model: 'a', arrival_us: second(99), deadline_us: null });
+        const event = (i, waiting) => ({ now_us: second(i), batches: [batch(i)], loads: [], waiting });
+        for (let i = 1; i <= 100; ++i) data.add(event(i, [waits('r101'), waits('rejected')]));
+        for (let i = 101; i <= 300; ++i) data.add(event(i, []), held);
+        const whileHeld = [data.lane(0).map(b => b.id), data.waitingAt(held).map(w => w.id).sort()];
+        data.add(event(301, []));
+        return [...whileHeld, data.lane(0).map(b => b.id), data.batches];
+    })""")
+    assert kept == [[*range(40, 103), *range(240, 301)], ["r101", "r102", "rejected"], [*range(241, 302)], 61]
 
 
 def test_models_that_nobody_calls_are_folded_away_until_they_are_asked_for(crowded, opened):

@@ -37,6 +37,8 @@ function draw() {
     timelineLegend(called);
 }
 function hold(on = state.heldAt === undefined) {
+    if (on)
+        timeline.stay();
     state.hold(on);
     find("hold").setAttribute("aria-pressed", String(on));
     document.body.classList.toggle("held", on);
@@ -55,6 +57,8 @@ function known(list) {
 follow({
     hello: (hello) => {
         state.begin(hello);
+        if (hello.timeline !== undefined)
+            timeline.add(hello.timeline);
         known(hello.services);
         say("server", `${hello.server.version}, policy ${hello.policy}`);
         draw();

@@ -38,7 +38,8 @@ export class Timeline {
         requestAnimationFrame(frame);
     }
     add(event) {
-        this.data.add(event);
+        this.data.add(event, this.state.heldAt);
+        this.canvas.dataset["batches"] = `${this.data.batches}`;
         const span = this.fitted ? undefined : this.data.fittingSpan(FITS);
         if (span === undefined)
             return;
@@ -63,13 +64,17 @@ export class Timeline {
         this.end_us = Math.min(this.now + share * this.span_us, this.live);
         this.paint();
     }
+    stay() { this.end_us ??= this.live; }
     release() {
         this.end_us = this.slowed === 0 ? undefined : this.live;
         this.forget();
     }
     next(by) {
         this.canvas.focus();
-        const worker = this.state.workers[this.chosenLane], lane = worker === undefined ? [] : this.data.lane(worker.id);
+        if (this.started(this.chosenLane).length === 0) {
+            this.chosenLane = Math.max(0, this.state.workers.findIndex((_, i) => this.started(i).length > 0));
+        }
+        const lane = this.started(this.chosenLane);
         let at = this.chosen === undefined ? -1 : lane.findIndex(batch => batch.id === this.chosen.id);
         if (at < 0)
             at = lane.filter(batch => batch.start_us < this.now).length - (by > 0 ? 1 : 0);
@@ -77,11 +82,12 @@ export class Timeline {
     }
     lane(by) {
         this.chosenLane = clamp(this.chosenLane + by, 0, this.state.workers.length - 1);
-        const at = this.chosen?.start_us ?? this.now, worker = this.state.workers[this.chosenLane];
-        if (worker === undefined)
-            return;
-        const lane = this.data.lane(worker.id);
+        const at = this.chosen?.start_us ?? this.now, lane = this.started(this.chosenLane);
         this.choose(lane.filter(batch => batch.start_us <= at).at(-1) ?? lane[0]);
+    }
+    started(lane) {
+        const worker = this.state.workers[lane];
+        return worker === undefined ? [] : this.data.lane(worker.id).filter(batch => batch.start_us <= this.live);
     }
     get focused() { return document.activeElement === this.canvas; }
     openChosen() {
@@ -89,7 +95,7 @@ export class Timeline {
         if (first !== undefined)
             this.open(first.id);
     }
-    get live() { return this.state.nowUs - DELAY_US; }
+    get live() { return this.state.heldAt ?? this.state.nowUs - DELAY_US; }
     get now() { return this.end_us ?? this.live; }
     get window() {
         return { from_us: this.now - PAST * this.span_us, span_us: this.span_us, now_us: this.now, width: this.canvas.clientWidth };
@@ -108,7 +114,7 @@ export class Timeline {
             this.end_us = this.live;
         else if (!still && this.slowed === 0)
             this.end_us = undefined;
-        const what = this.state.hello?.recorder === null ? "the recorder is off" : this.state.heldAt !== undefined ? "held" : still ? "still while you look" : this.slowed > 0 ? "slow motion" : "live";
+        const what = this.state.hello?.recorder === null ? "the recorder is off" : this.data.empty ? "no batch in the last minute" : this.state.heldAt !== undefined ? "held" : still ? "still while you look" : this.slowed > 0 ? "slow motion" : "live";
         say("timeline-state", what);
         if (CALM.matches && !still && ms - this.paintedMs < 1000)
             return;

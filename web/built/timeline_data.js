@@ -6,15 +6,18 @@ export class TimelineData {
     loads = [];
     deaths = [];
     newest_us = 0;
-    add(event) {
+    get empty() { return this.known.size === 0; }
+    get batches() { return this.known.size; }
+    add(event, held_us) {
         this.newest_us = event.now_us;
-        this.waiting = event.waiting;
+        if (held_us === undefined || event.now_us <= held_us)
+            this.waiting = event.waiting;
         for (const batch of event.batches)
             this.put(batch);
         for (const load of event.loads)
             this.putLoad(load);
         this.deaths.push(...event.deaths ?? []);
-        this.forget(event.now_us - KEPT_US);
+        this.forget(event.now_us, held_us);
     }
     put(batch) {
         const before = this.known.get(batch.id);
@@ -37,17 +40,20 @@ export class TimelineData {
         else
             before.end_us = load.end_us;
     }
-    forget(before_us) {
-        const old = (end, start) => (end ?? start) < before_us;
-        for (const lane of this.lanes.values()) {
-            let gone = 0;
-            while (gone < lane.length && (old(lane[gone].end_us, lane[gone].start_us) || lane.length - gone > MOST))
-                ++gone;
-            for (const batch of lane.splice(0, gone))
-                this.known.delete(batch.id);
+    forget(now_us, held_us) {
+        const kept = (start, end) => end >= now_us - KEPT_US || isHeld(start, end, held_us);
+        for (const [worker, all] of this.lanes) {
+            const lane = all.filter(batch => kept(firstArrival(batch), batch.end_us ?? batch.start_us));
+            const free = lane.filter(batch => isHeld(firstArrival(batch), batch.end_us ?? batch.start_us, held_us)).length;
+            lane.splice(free, Math.max(0, lane.length - free - MOST));
+            const here = new Set(lane);
+            for (const batch of all)
+                if (!here.has(batch))
+                    this.known.delete(batch.id);
+            this.lanes.set(worker, lane);
         }
-        this.loads = this.loads.filter(load => load.end_us === null || load.end_us >= before_us);
-        this.deaths = this.deaths.filter(death => death.at_us >= before_us);
+        this.loads = this.loads.filter(load => kept(load.start_us, load.end_us ?? now_us));
+        this.deaths = this.deaths.filter(death => kept(death.at_us, death.at_us));
     }
     lane(worker) { return this.lanes.get(worker) ?? []; }
     within(worker, from_us, to_us) {
@@ -58,16 +64,18 @@ export class TimelineData {
         return lane.slice(first, last);
     }
     waitingAt(at_us) {
-        const result = this.waiting.filter(w => w.arrival_us <= at_us);
+        const result = [], later = new Set();
         for (const lane of this.lanes.values()) {
             for (let i = lane.length - 1; i >= 0 && lane[i].start_us > at_us; --i) {
                 for (const seat of lane[i].requests) {
-                    if (seat.arrival_us <= at_us)
-                        result.push({ ...seat, model: lane[i].model });
+                    if (seat.arrival_us > at_us)
+                        continue;
+                    later.add(seat.id);
+                    result.push({ ...seat, model: lane[i].model });
                 }
             }
         }
-        return result;
+        return [...this.waiting.filter(w => w.arrival_us <= at_us && !later.has(w.id)), ...result];
     }
     runs() {
         const result = new Map();
@@ -87,6 +95,7 @@ export class TimelineData {
         return runs.length < 3 ? undefined : batches * runs[runs.length >> 1];
     }
 }
+const isHeld = (from, end, held_us) => held_us !== undefined && from <= held_us && end >= held_us - KEPT_US;
 function firstFrom(lane, at_us) {
     let low = 0, high = lane.length;
     while (low < high) {

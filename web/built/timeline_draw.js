@@ -161,7 +161,7 @@ function waiting(to, { data, window: w, only }, y) {
         at += ROW;
     }
     if (rows.size === 0)
-        label(to, "nobody waits", at);
+        label(to, "no request waits", at);
 }
 function wait(to, w, waiter, y) {
     const colour = css(hueOf(waiter.service)), from = xOf(w, waiter.arrival_us), now = xOf(w, w.now_us);

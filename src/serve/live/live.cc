@@ -24,6 +24,7 @@ constexpr std::chrono::milliseconds kTick(250);
 constexpr int kTicksASecond = 4, kNice = 10;
 constexpr Duration kShortestRecord = Duration::seconds(1);
 constexpr size_t kMostWaitingShown = 256, kMostLogged = 64;
+constexpr size_t kBatchesAtFirst = 128;  // about what the picture of a few workers shows
 constexpr size_t kHistoryBytes = size_t{16} << 20;
 constexpr double kMebibyte = 1 << 20;
 
@@ -214,7 +215,7 @@ std::string Live::hello() const {
                 {"memory_mb", recorder_->options().memory_mb},
                 {"lost", recorder_->lost()}};
   }
-  return live_text(
+  std::string text = live_text(
       {{"server", {{"name", "fermata"}, {"version", FERMATA_VERSION}}},
        {"epoch_ms", epoch},
        {"now_us", engine_.now().nanos() / 1000},
@@ -228,12 +229,23 @@ std::string Live::hello() const {
          {"seconds", std::move(seconds)},
          {"coarse",
           {{"step_s", tune::History::kCoarseSeconds}, {"seconds", std::move(coarse)}}}}}});
+  if (recorder_ == nullptr) return text;
+  LiveNames names(*recorder_);
+  text.pop_back();
+  return text + ",\"timeline\":" +
+         timeline_json(recorder_->latest(kBatchesAtFirst, kMostWaitingShown), names, engine_.now()) +
+         "}";
 }
 
+// Changes are kept from before the hello on, which has what was before: no batch is left out.
 void Live::greet() {
+  if (recorder_ != nullptr) {
+    const std::lock_guard lock(mutex_);
+    if (listening_.empty()) recorder_->watch(true);
+  }
+  if (recorder_ != nullptr) recorder_->collect();
   const auto text = std::make_shared<const std::string>(event_text("hello", hello()));
   const std::lock_guard lock(mutex_);
-  if (listening_.empty() && recorder_ != nullptr) recorder_->watch(true);
   for (auto& stream : waiting_) {
     stream->send(text);
     listening_.push_back(std::move(stream));

@@ -173,7 +173,7 @@ std::string timeline_json(const tune::Recorder::Changes& changes, LiveNames& nam
   close(']', out);
   fmt::format_to(std::back_inserter(out), ",\"more\":{},\"waiting\":[", changes.left_out);
   for (const tune::RecordedRequest& request : changes.waiting) {
-    out += '{';
+    fmt::format_to(std::back_inserter(out), "{{\"id\":{},", request.id.value());
     append_text("model", names.service(request.service), out);
     append_text("service", names.service(request.service), out);
     append_time("arrival_us", request.arrival, out);
