@@ -21,7 +21,7 @@ FERMATA = ROOT / "build" / "fermata"
 def blocks():
     """(page, line, language, text), in their order."""
     for page in sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md"), ROOT / "zoo/README.md",
-                        ROOT / "bench/README.md"]):
+                        ROOT / "bench/README.md", *ROOT.glob("bench/reports/*.md")]):
         text = page.read_text()
         for found in re.finditer(r"^```(yaml|json)\n(.*?)^```$", text, re.M | re.S):
             before = text[:found.start()]
@@ -106,7 +106,7 @@ def test_the_page_of_the_configuration_has_every_key(text, tmp_path):
 
 
 def pages():
-    return sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md"), ROOT / "zoo/README.md", ROOT / "bench/README.md"])
+    return sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("*.md"), ROOT / "zoo/README.md", ROOT / "bench/README.md", *ROOT.glob("bench/reports/*.md")])
 
 
 def anchors(page):
