@@ -3,6 +3,7 @@
 A benchmark draws with the function of its record; `pictures.py` draws all of them again.
 """
 
+import functools
 import statistics
 
 import plot
@@ -77,6 +78,71 @@ def ensembles_burst(found):
     plot.legend(axes[1])
     plot.says(figure, "In the burst of a day, the default answers most queries right at every deadline (least and most of five seeds).")
     return figure
+
+
+def ensembles_by_case(found, xlabel, methods, says):
+    """Right answers and misses of methods by case, with the least and the most of the seeds."""
+    figure, axes = plot.axes(xlabel, "", columns=2, width=4.6)
+    for axis, (what, label) in zip(axes, (("accuracy", "right answers, share of all queries"), ("miss_rate", "missed, share of all queries"))):
+        for method in (m for m in methods if m in found["results"]):
+            cases = found["results"][method]
+            spread(axis, range(len(cases)), [cases[c][what] for c in cases], **plot.style(method))
+            axis.set_xticks(range(len(cases)), list(cases))
+        axis.set_ylabel(label)
+    plot.legend(axes[-1])
+    plot.says(figure, says)
+    return figure
+
+
+ALL = ("original", "static", "dynamic", "gating", "greedy-edf", "schemble(t)", "schemble", "fermata(t)", "fermata")
+SPREAD = " (least and most of the seeds; (t): no predictor)."
+ENSEMBLES = {
+    "ensembles_count_loads": ("load, multiples of what the original sustains", (*ALL, "fermata, true scores"),
+                              "Where difficulty decides, the default and its predictor keep most answers right"),
+    "ensembles_gamma": ("mean of the scores' gamma distribution", ALL, "The default loses least as queries become harder"),
+    "ensembles_normal": ("mean of the scores' normal distribution", ALL, "The default loses least as queries become harder"),
+    "ensembles_scans-stacked": ("deadline, ms", ALL, "The stacked ensemble in the burst: the default answers most right at every deadline"),
+    "ensembles_schedulers": ("deadline, ms", ("greedy-edf", "greedy-fifo", "greedy-sjf", "schemble", "fermata", "fermata, true scores"),
+                             "Of the schedulers in the burst, the default answers most right at every deadline")}
+
+
+def ensembles_serve_all(found):
+    figure, axis = plot.axes("mean latency, ms", "accuracy", width=6.2)
+    for method, cases in found["results"].items():
+        own = plot.style(method)
+        axis.plot([statistics.mean(cases["all"]["mean_ms"])], [statistics.mean(cases["all"]["processed_accuracy"])], markersize=8,
+                  marker={"-": "o", "--": "s", ":": "^"}.get(own["linestyle"], "D"), linestyle="", color=own["color"],
+                  fillstyle="full" if own["linestyle"] == "-" else "none", label=method)
+    axis.set_xscale("log")
+    plot.legend(axis)
+    plot.says(figure, "If no query may be rejected, the default is nearest to the original at a low latency.")
+    return figure
+
+
+def variants_swept(found, xlabel, says):
+    figure, axis = plot.axes(xlabel, "utility", width=5.8)
+    for policy, values in found["utility"].items():
+        axis.plot(range(len(values)), values, marker="o", markersize=4, **plot.style(policy))
+    axis.set_xticks(range(len(found["x"])), [str(x) for x in found["x"]])
+    plot.legend(axis)
+    plot.says(figure, says)
+    return figure
+
+
+SHORT = "SLOs shorter than the rivals' window decide"
+VARIANTS = {
+    "variants_deadlines": ("SLO, ms", f"{SHORT}."), "variants_deadlines_one_resident": ("SLO, ms", f"{SHORT}; a worker holds one variant."),
+    "variants_deadlines_two_workers": ("SLO, ms", f"{SHORT}, on two workers too."),
+    "variants_deadlines_varied": ("standard deviation of SLOs of 150 ms, ms", "Where SLOs vary, policies that plan by windows lose."),
+    "variants_penalty_linear": ("SLO, ms", f"{SHORT} under a linear penalty."), "variants_penalty_step": ("SLO, ms", f"{SHORT} under a step."),
+    "variants_unlike_workers": ("SLO, ms", f"{SHORT}, one of two workers being half as fast."),
+    "variants_unlike_workers_pairs": ("pairs of a fast and a slow worker", "More heterogeneous workers change little."),
+    "variants_workers": ("workers", "With more workers and as much more load, the default stays."),
+    "variants_applications": ("services, 24 requests a window, SLO 200 ms", "The default loses nothing with more services; per-request choice does."),
+    "variants_rates": ("requests a window, SLO 200 ms", "The default loses least as load grows."),
+    "variants_unlike": ("accuracies and latencies apart by, %", "Where variants differ more, choosing among them is worth more."),
+    "variants_unlike_tenfold": ("accuracies apart by, %; latencies by ten times that", "Where latencies differ most, all policies gain."),
+    "variants_evidence": ("share of neighbours of the true class", "Better evidence is worth more, and bad evidence costs little.")}
 
 
 def spread(axis, x, runs, **style):
@@ -246,4 +312,8 @@ def on_time(run):
 DRAWN = {"policies_table": policies_table, "policies_overload": policies_overload, "policies_claims": policies_claims,
          "ensembles_burst": ensembles_burst, "variants_served": variants_served, "streams_served": streams_served,
          "scheduler": scheduler, "one_pool": one_pool, "variants_goal": variants_goal, "triton": triton,
+         **{name: functools.partial(ensembles_by_case, xlabel=xlabel, methods=methods, says=says + SPREAD)
+            for name, (xlabel, methods, says) in ENSEMBLES.items()},
+         **{f"ensembles_serve_all_{name}": ensembles_serve_all for name in ("scans-averaged", "scans-stacked", "count-weighted")},
+         **{name: functools.partial(variants_swept, xlabel=xlabel, says=says) for name, (xlabel, says) in VARIANTS.items()},
          **{f"pipelines_{name}": pipelines for name in ("video", "audio-qa", "audio-sent", "sum-qa", "nlp", "prime_video", "prime_sum-qa")}}

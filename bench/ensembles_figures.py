@@ -203,14 +203,8 @@ def serve_all(records, seeds):
             [m, *(mean(r["all"], w)
                   for w in ("processed_accuracy", "mean_ms", "p95_ms", "max_ms"))]
             for m, r in found.items()]))
-        figure, axis = plot.axes("mean latency, ms", "accuracy")
-        for m, r in found.items():
-            axis.plot([mean(r["all"], "mean_ms")], [mean(r["all"], "processed_accuracy")], "o",
-                      label=m)
-        axis.set_xscale("log")
-        axis.legend(fontsize=7)
-        print(plot.save(f"ensembles_serve_all_{name}", figure,
-                        {"seeds": seeds, "results": document(found)}))
+        record = {"seeds": seeds, "results": document(found)}
+        print(plot.save(f"ensembles_serve_all_{name}", drawings.ensembles_serve_all(record), record))
         if "schemble" not in found:
             continue
         true = mean(found["schemble, true scores"]["all"], "processed_accuracy")

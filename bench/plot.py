@@ -28,6 +28,7 @@ STYLES = {
     "grouped": (PINK, "-"), "lo-priority": (SKY, "-"), "lo-edf": (ORANGE, "-"), "maxacc-edf": (GREY, "-"),
     "schemble": (RED, "-"), "schemble(ea)": (RED, "--"), "schemble(t)": (RED, ":"),
     "greedy-edf": (PINK, "-"), "greedy-fifo": (PINK, "--"), "greedy-sjf": (PINK, ":"),
+    "schemble, true scores": (RED, (0, (1, 3))), "fermata, true scores": (BLUE, ":"),
     "original": (GREY, "-"), "static": (ORANGE, "-"), "dynamic": (SKY, "-"), "gating": (GREEN, "-"),
     "IPA": (RED, "-"), "IPA ahead": (RED, "--"), "FA2-low": (ORANGE, "-"), "FA2-high": (PINK, "-"),
     "RIM": (GREY, "-"), "SlackFit": (GREEN, "-"),

@@ -64,13 +64,8 @@ class Figures:
         rows = {p: [found[p, x]["utility"] for x in points] for p in policies}
         print(f"\n{name}: utility by {xlabel}")
         print(plot.table([xlabel, *map(str, points)], [[p, *row] for p, row in rows.items()]))
-        figure, axis = plot.axes(xlabel, "utility")
-        for policy, values in rows.items():
-            axis.plot(range(len(points)), values, "o-", label=policy)
-        axis.set_xticks(range(len(points)), list(map(str, points)))
-        axis.legend()
-        print(plot.save(f"variants_{name}", figure,
-                        {"seeds": self.seeds, "x": list(points), "utility": rows}))
+        record = {"seeds": self.seeds, "x": list(points), "utility": rows}
+        print(plot.save(f"variants_{name}", drawings.DRAWN[f"variants_{name}"](record), record))
         return rows
 
     def by_deadline(self, name, **how):
