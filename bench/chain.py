@@ -74,7 +74,7 @@ def write_profile(folder):
 
 def members_asked(server):
     """By the ensemble, for one item each."""
-    return server.metrics().get('fermata_batch_size_sum{model="ensemble",version="1"}', 0)
+    return server.metrics().get('fermata_batch_size_sum{service="ensemble",version="1"}', 0)
 
 
 def main():

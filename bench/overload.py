@@ -119,7 +119,7 @@ class Bench:
 
     def ended_at_server(self):
         return sum(value for name, value in self.server.metrics().items()
-                   if name.startswith("fermata_requests_total") and f'model="{SERVICE}"' in name)
+                   if name.startswith("fermata_requests_total") and f'service="{SERVICE}"' in name)
 
 
 def judge(bench, runs, alone, memory):

@@ -104,8 +104,8 @@ def serve_once(args, traces, models, key, room=None):
         "p99_ms": latencies[int(len(latencies) * 0.99)] if latencies else None,
         "estimate_error": median_error(reports, links),
         "client_late_ms": max(r["late_ms"] for r in reports.values()),
-        "mismatches": metrics.get('fermata_stream_mismatches_total{model="cameras"}')} | (
-        {"room": room} | {what: metrics.get(f'fermata_stream_{what}_total{{model="cameras"}}')
+        "mismatches": metrics.get('fermata_stream_mismatches_total{service="cameras"}')} | (
+        {"room": room} | {what: metrics.get(f'fermata_stream_{what}_total{{service="cameras"}}')
                           for what in ("switches", "prefetched", "stale")} if room else {})
 
 

@@ -273,7 +273,7 @@ void add_house(const engine::EngineSnapshot& snapshot, Families& out) {
 
 void add_streams(const engine::EngineSnapshot& snapshot, Families& out) {
   for (const engine::StreamStatistics& s : snapshot.streams) {
-    const Labels labels = {{"model", s.service}};
+    const Labels labels = {{"service", s.service}};
     const auto of = [](uint64_t count) { return static_cast<double>(count); };
     out.gauge("fermata_stream_clients", "Clients that are connected", labels, of(s.clients));
     out.gauge("fermata_stream_mapped_clients", "Clients that the last plan serves", labels,
@@ -328,9 +328,8 @@ std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds
                          const ByteBudget& held) {
   Families families;
   for (const engine::ServiceStatistics& row : snapshot.services) {
-    const Labels labels = {{"model", row.service}, {"version", row.version}};
-    add_known_names(row, labels, families);
-    add_deadlines(row, labels, families);
+    add_known_names(row, {{"model", row.service}, {"version", row.version}}, families);  // Triton's
+    add_deadlines(row, {{"service", row.service}, {"version", row.version}}, families);
   }
   add_house(snapshot, families);
   add_placement(snapshot, families);

@@ -251,7 +251,7 @@ def test_over_grpc_too(real, alone):
 def counted(server, model):
     with urllib.request.urlopen(f"http://{server.metrics}/metrics") as reply:
         rows = re.findall(r'fermata_requests_total\{(.*)\} (\d+)', reply.read().decode())
-    return sum(int(count) for labels, count in rows if f'model="{model}"' in labels)
+    return sum(int(count) for labels, count in rows if f'service="{model}"' in labels)
 
 
 def test_metrics_count_each_request_once(real):

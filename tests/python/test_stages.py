@@ -47,7 +47,7 @@ def totals(server, prefix):
     """Of every service whose name begins so: what the metrics add up to."""
     sums = collections.defaultdict(lambda: collections.defaultdict(float))
     for name, labels, value in re.findall(r"^(\w+)\{(.*)\} (\S+)$", metrics(server), re.M):
-        service = re.search(r'model="([^"]*)"', labels)
+        service = re.search(r'(?:model|service)="([^"]*)"', labels)
         if service is None or not service[1].startswith(prefix):
             continue
         outcome = re.search(r'(?:outcome|reason)="([^"]*)"', labels)

@@ -135,7 +135,7 @@ def test_metrics_say_which_variant_answered(emulated):
     def counts():
         with urllib.request.urlopen(f"http://{emulated.metrics}/metrics") as reply:
             found = re.findall(r'^fermata_variant_items_total\{(.*)\} (\d+)', reply.read().decode(), re.M)
-        return {tuple(re.findall(r'(?:model|variant)="(.*?)"', labels)): int(n) for labels, n in found}
+        return {tuple(re.findall(r'(?:service|variant)="(.*?)"', labels)): int(n) for labels, n in found}
     before = counts()
     assert set(before) == {("plain", "fast"), ("plain", "slow"), ("seen", "slow"), ("seen", "evidence")}
     ask(emulated, "plain")
