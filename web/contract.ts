@@ -56,7 +56,7 @@ export interface RequestRecord {
   answered_by: string | null; accuracy: number | null; budget_ms: number | null; spans: Span[];
 }
 
-export interface Decision { kind: string; service: string | null; at_us: number | null; summary: string; document: string; replay: string }
+export interface Decision { kind: string; service: string | null; at_us: number | null; took_ms: number | null; summary: string; document: string; replay: string }
 
 export interface Case { seconds?: number; scheduler?: string | null; workers?: number | null; load?: number; slo_ms?: Record<string, number> }
 export interface Outcome {

@@ -1,6 +1,7 @@
 // What the planners last decided, with the command that replays it, and the server's log.
 
 import type { Decision, LogEvent } from "./contract.js";
+import { fine } from "./format.js";
 import { element, find, json } from "./page.js";
 import type { State } from "./state.js";
 
@@ -23,12 +24,17 @@ export class Decisions {
     }
   }
 
+  private when({ at_us, took_ms }: Decision): string {
+    const at = at_us === null ? "each time a worker becomes free" : this.state.clock(at_us, false);
+    return took_ms === null ? at : `${at}, planned in ${fine(1000 * took_ms)}`;
+  }
+
   private row(decision: Decision): HTMLElement {
     const title = element("p", {}, element("b", {}, [decision.kind, decision.service].filter(part => part).join(": ")),
-                          element("span", { class: "note" }, decision.at_us === null ? " " : ` ${this.state.clock(decision.at_us, false)} `));
+                          element("span", { class: "note" }, ` ${this.when(decision)} `));
     if (decision.document) title.append(element("a", { href: decision.document }, "what it saw"));
     const made = element("article", {}, title, element("p", {}, decision.summary));
-    if (decision.replay) made.append(replay(decision.replay));
+    if (decision.replay) made.append(replay(`curl -s ${location.origin}${encodeURI(decision.document)} | ${decision.replay}`));
     return made;
   }
 }

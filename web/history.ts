@@ -4,7 +4,8 @@ import type { Counts, Hello, PoolSecond, Second, ServiceSecond, Tally } from "./
 
 const FINE = 300, COARSE = 360, STEP_S = 10;
 
-export interface Slice { step_s: number; end_us: number; seconds: Second[] }
+// `minutes` that were asked for, or fewer where less is known.
+export interface Slice { step_s: number; end_us: number; minutes: number; seconds: Second[] }
 
 export class History {
   private fine: Second[] = [];
@@ -41,7 +42,9 @@ export class History {
     const all = fine ? this.fine : this.open.length > 0 ? [...this.coarse, merge(this.open)] : this.coarse;
     const before = all.filter(second => second.at_us <= until);
     const end_us = before.at(-1)?.at_us ?? 0;
-    return { step_s: fine ? 1 : STEP_S, end_us, seconds: before.filter(second => second.at_us > end_us - minutes * 60e6) };
+    const seconds = before.filter(second => second.at_us > end_us - minutes * 60e6);
+    const known = Math.ceil((end_us - (seconds[0]?.at_us ?? end_us)) / 60e6);
+    return { step_s: fine ? 1 : STEP_S, end_us, minutes: Math.min(minutes, Math.max(known, 1)), seconds };
   }
 }
 

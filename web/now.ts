@@ -69,7 +69,7 @@ export class Now {
     this.coloured("wanted", wanted === null ? "–" : count(wanted), more > 0 ? "bad" : "");
     say("wanted-of", `of ${count(pool.workers)}`);
     say("wanted-note", wanted === null ? "after 10 s" : more > 0 ? `${count(more)} more needed`
-        : more < 0 ? `${count(-more)} could be given back` : "as many as there are");
+        : more < 0 ? `${count(-more)} to spare` : "as many as there are");
   }
 
   private coloured(id: string, text: string, tone: string): void {

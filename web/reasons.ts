@@ -51,12 +51,12 @@ function cause(name: string, seconds: Second[], service: Service | undefined, ru
   const own = runs.get(name)?.shortest;
   if (slo !== null && own !== undefined && own > TIGHT * slo) {
     return { why: `The workers are busy only ${percent(pool.busy)} of the time, but even its shortest batch runs for ${ms(own)}: ` +
-                  `the objective of ${ms(slo)} leaves almost no room for waiting.`,
-             advice: "A longer objective or a faster variant would help; more workers would not.", helped: 0 };
+                  `the SLO of ${ms(slo)} leaves almost no room for waiting.`,
+             advice: "A longer SLO or a faster variant would help; more workers would not.", helped: 0 };
   }
   const other = [...runs].filter(([who]) => who !== name).sort(([, a], [, b]) => b.longest - a.longest)[0];
   if (slo !== null && other !== undefined && other[1].longest > slo / 2) {
-    return { why: `Batches of ${other[0]} run for up to ${ms(other[1].longest)}, and hold a worker longer than the objective of ${ms(slo)} can wait.`,
+    return { why: `Batches of ${other[0]} run for up to ${ms(other[1].longest)}, and hold a worker longer than the SLO of ${ms(slo)} can wait.`,
              advice: "One more worker, or another place for that model, would help.", helped: 1 };
   }
   const mean = tally.offered / Math.max(seconds.length, 1);
@@ -94,6 +94,6 @@ function overloaded(pool: { busy: number; workers: number; more: number }, secon
 // What to say where nothing is lost.
 export function allIsWell(seconds: Second[]): string {
   const tally = total(seconds), all = ended(tally);
-  if (all === 0) return "Nobody has called in the last minute.";
+  if (all === 0) return "No request came in the last minute.";
   return `Every service kept its deadlines in the last minute: ${percent(tally.on_time / all)} of ${many(all, "request")} ended on time.`;
 }

@@ -1,4 +1,4 @@
-// The table of services: those that are configured or were called lately; models that nobody calls
+// The table of services: those that are configured or were called lately; models without requests
 // are folded away.
 
 import { classOf, hueOf, tint } from "./colours.js";
@@ -42,7 +42,7 @@ export class Services {
     const folded = [...known].filter(name => !lately(name));
     this.kinds(called);
     this.more.hidden = folded.length === 0 || wanted !== "";
-    this.more.textContent = this.unfolded ? "fold away the models that nobody called" : `${many(folded.length, "model")} that nobody called`;
+    this.more.textContent = this.unfolded ? "fold away the models without requests" : `${many(folded.length, "model")} without requests`;
     this.place(["", ...shown], minute);
   }
 
@@ -92,7 +92,7 @@ export class Services {
     row.meter.hidden = name === "";
     if (name === "") return;
     const slo = this.state.services.get(name)?.slo_ms ?? null, p99 = worst(minute.slice(-10), name, "p99_ms");
-    set(row.text, p99 === null ? (slo === null ? "no objective" : `of ${ms(slo)}`) : slo === null ? `${ms(p99)}, no objective` : `${ms(p99).replace(/ ms$/, "")} of ${ms(slo)}`);
+    set(row.text, p99 === null ? (slo === null ? "no SLO" : `of ${ms(slo)}`) : slo === null ? `${ms(p99)}, no SLO` : `${ms(p99).replace(/ ms$/, "")} of ${ms(slo)}`);
     row.meter.hidden = slo === null;
     row.fill.style.width = `${slo === null || p99 === null ? 0 : Math.min(100, 100 * p99 / slo)}%`;
     row.fill.style.background = tint(hueOf(name), 0.85);

@@ -25,7 +25,7 @@ export function nameOf(one: Case, workers: number): string {
   }
   if (one.scheduler) parts.push(POLICIES[one.scheduler] ?? one.scheduler);
   if (one.load !== undefined && one.load !== 1) parts.push(one.load === 2 ? "twice the load" : one.load === 0.5 ? "half the load" : `load × ${one.load}`);
-  for (const [name, slo] of Object.entries(one.slo_ms ?? {})) parts.push(`objective of ${name} ${slo} ms`);
+  for (const [name, slo] of Object.entries(one.slo_ms ?? {})) parts.push(`SLO of ${name} ${slo} ms`);
   return parts.join(", ") || "as it was";
 }
 

@@ -1,5 +1,5 @@
 // The last minute's requests again in the server's simulator, with other workers, policies, loads and
-// objectives, beside what happened.
+// SLOs, beside what happened.
 
 import type { Case, Outcome, WhatIf } from "./contract.js";
 import { accuracy, count, percent } from "./format.js";
@@ -60,14 +60,14 @@ export class WhatIfPanel {
     if (field("workers") !== "") one.workers = Number(field("workers"));
     if (field("load") !== "") one.load = Number(field("load"));
     if (field("slo") !== "") one.slo_ms = { [field("service")]: Number(field("slo")) };
-    if (Object.keys(one).length === 0) return say("what-if-state", "change something first: the policy, the workers, the load or an objective");
+    if (Object.keys(one).length === 0) return say("what-if-state", "change something first: the policy, the workers, the load or an SLO");
     this.cases = [...this.cases, one];
     await this.ask();
   }
 
   private async ask(): Promise<void> {
     this.run.disabled = this.asked = true;
-    say("what-if-state", "the server plays the last minute again …");
+    say("what-if-state", "the server simulates the last minute again …");
     const workers = this.workers;
     try {
       const answer = await json<WhatIf>(ROUTE, { seconds: 60, cases: this.cases });

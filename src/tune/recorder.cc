@@ -124,9 +124,11 @@ void Recorder::collect_locked() {
     events.insert(events.end(), taken_.begin(), taken_.begin() + static_cast<ptrdiff_t>(got));
   }
   // Those of a kind come after those that they may be about.
-  for (size_t kind = 1; kind < std::variant_size_v<Event>; ++kind) {
-    for (size_t i = 0; i < events.size(); ++i) {
-      if (events[i].index() != kind || take(events[i])) continue;
+  std::array<std::vector<uint32_t>, std::variant_size_v<Event>> by_kind;
+  for (uint32_t i = 0; i < events.size(); ++i) by_kind[events[i].index()].push_back(i);
+  for (const std::vector<uint32_t>& kind : by_kind) {
+    for (const uint32_t i : kind) {
+      if (take(events[i])) continue;
       if (i >= tried && early_.size() < kMostEarly) {
         early_.push_back(events[i]);
       } else {
@@ -141,7 +143,10 @@ bool Recorder::take(const Event& event) {
   if (const auto* came = std::get_if<CameEvent>(&event)) {
     const Came& e = came->event;
     const size_t length = strnlen(came->client_id.data(), kIdLength);
-    if (RecordedRequest* const whole = request(e.parent); whole != nullptr) whole->has_parts = true;
+    if (!e.parent.is_none()) {
+      RecordedRequest* const whole = request(e.parent);
+      if (whole != nullptr) whole->has_parts = true;
+    }
     request_at_[e.id] = requests_gone_ + requests_.size();
     requests_.push_back({.id = e.id,
                          .parent = e.parent,

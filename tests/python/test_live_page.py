@@ -125,7 +125,7 @@ def test_it_says_who_loses_deadlines_and_why(crowded, opened):
     assert float(page.text("offered")) > 0 and page.text("memory").endswith("B")
     choose(page, "crowded")
     page.wait(f"{shown('service-why')}.includes('beyond what 2 workers can run')")
-    assert "objective 250 ms" in page.text("service-kind")
+    assert "SLO 250 ms" in page.text("service-kind")
 
 
 def test_a_rejected_request_is_explained_with_its_waterfall(crowded, opened):

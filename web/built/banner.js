@@ -27,7 +27,7 @@ export class Banner {
     }
     spare() {
         const pool = this.state.pool, spare = pool === undefined || pool.workers_wanted === null ? 0 : pool.workers - pool.workers_wanted;
-        return spare > 0 ? `The workers have time to spare: ${count(spare)} of ${count(pool.workers)} could be given back.`
+        return spare > 0 ? `The workers have time to spare: ${count(pool.workers - spare)} of ${count(pool.workers)} would do.`
             : "When a service loses more than 1 % of its requests, this says why.";
     }
     acts(first) {

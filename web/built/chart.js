@@ -106,7 +106,7 @@ export class Spark {
         return new uPlot({
             width: Math.max(60, this.host.clientWidth), height: this.host.clientHeight, legend: { show: false }, cursor: { show: false },
             padding: [3, 0, 1, 0], axes: [{ show: false }, { show: false }],
-            scales: { x: { time: false, range: () => [-300, 0] },
+            scales: { x: { time: false, range: (_, first) => [Math.min(first ?? 0, -60), 0] },
                 y: { range: (_, __, max) => [0, this.top ?? Math.max(max * 1.1, 1e-3)] } },
             series: [{}, { points: { show: false }, width: 1.5, stroke: () => css(this.colour), fill: () => `${css(this.colour)}22` }],
         }, [[], []], this.host);

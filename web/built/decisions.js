@@ -1,3 +1,4 @@
+import { fine } from "./format.js";
 import { element, find, json } from "./page.js";
 const MOST_LINES = 100, SAID_MS = 1500;
 export class Decisions {
@@ -20,13 +21,17 @@ export class Decisions {
             find("decision-rows").textContent = error instanceof Error ? error.message : `${error}`;
         }
     }
+    when({ at_us, took_ms }) {
+        const at = at_us === null ? "each time a worker becomes free" : this.state.clock(at_us, false);
+        return took_ms === null ? at : `${at}, planned in ${fine(1000 * took_ms)}`;
+    }
     row(decision) {
-        const title = element("p", {}, element("b", {}, [decision.kind, decision.service].filter(part => part).join(": ")), element("span", { class: "note" }, decision.at_us === null ? " " : ` ${this.state.clock(decision.at_us, false)} `));
+        const title = element("p", {}, element("b", {}, [decision.kind, decision.service].filter(part => part).join(": ")), element("span", { class: "note" }, ` ${this.when(decision)} `));
         if (decision.document)
             title.append(element("a", { href: decision.document }, "what it saw"));
         const made = element("article", {}, title, element("p", {}, decision.summary));
         if (decision.replay)
-            made.append(replay(decision.replay));
+            made.append(replay(`curl -s ${location.origin}${encodeURI(decision.document)} | ${decision.replay}`));
         return made;
     }
 }

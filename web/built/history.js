@@ -33,7 +33,9 @@ export class History {
         const all = fine ? this.fine : this.open.length > 0 ? [...this.coarse, merge(this.open)] : this.coarse;
         const before = all.filter(second => second.at_us <= until);
         const end_us = before.at(-1)?.at_us ?? 0;
-        return { step_s: fine ? 1 : STEP_S, end_us, seconds: before.filter(second => second.at_us > end_us - minutes * 60e6) };
+        const seconds = before.filter(second => second.at_us > end_us - minutes * 60e6);
+        const known = Math.ceil((end_us - (seconds[0]?.at_us ?? end_us)) / 60e6);
+        return { step_s: fine ? 1 : STEP_S, end_us, minutes: Math.min(minutes, Math.max(known, 1)), seconds };
     }
 }
 function called(second) {

@@ -30,22 +30,22 @@ export class ServicePanel {
         this.title(name);
         this.why(name, found);
         this.counts(name, slice.seconds);
-        const { minutes } = state, flow = { minutes, unit: "requests/s", say: rate };
+        const minutes = slice.minutes, flow = { minutes, unit: "requests/s", say: rate };
         this.outcomes.show(at, outcomeLines(slice.seconds, name, slice.step_s), flow);
         this.answered.show(at, this.answerLines(slice.seconds, name, slice.step_s), flow);
         this.latency.show(at, this.latencyLines(slice.seconds, name), name === undefined
-            ? { minutes, unit: "% of the objective", say: v => `${v.toFixed(0)} %` } : { minutes, unit: "ms", say: ms });
+            ? { minutes, unit: "% of the SLO", say: v => `${v.toFixed(0)} %` } : { minutes, unit: "ms", say: ms });
         const side = this.sideLines(slice.seconds, name);
-        this.side.show(at, side, { minutes, unit: "share of 1", top: 1.02, bottom: name === undefined ? 0 : floorOf(side), say: v => v.toFixed(3) });
+        this.side.show(at, side, { minutes, unit: "share", top: 1.02, bottom: name === undefined ? 0 : floorOf(side), say: v => v.toFixed(3) });
     }
     title(name) {
         const service = name === undefined ? undefined : this.state.services.get(name);
         say("service-name", name ?? "All services");
         find("service-dot").className = name === undefined ? "" : `dot ${classOf(name)}`;
         const stated = service?.accuracy === null || service?.accuracy === undefined ? "" : `, accuracy up to ${accuracy(service.accuracy)}`;
-        say("service-kind", service === undefined ? "" : `${describeKind(service)}, ${service.slo_ms === null ? "no objective" : `objective ${ms(service.slo_ms)}`}${stated}`);
+        say("service-kind", service === undefined ? "" : `${describeKind(service)}, ${service.slo_ms === null ? "no SLO" : `SLO ${ms(service.slo_ms)}`}${stated}`);
         say("answered-title", name === undefined ? "Requests by service" : service?.kind === "model" ? "Who answered" : "Which members answered");
-        say("latency-title", name === undefined ? "Latency p99 against each objective" : "Latency against the objective");
+        say("latency-title", name === undefined ? "Latency p99 against each SLO" : "Latency against the SLO");
         say("side-title", name === undefined ? "Workers busy, and accuracy" : "Accuracy served");
     }
     why(name, found) {
@@ -105,13 +105,13 @@ export class ServicePanel {
             const slo = (who) => this.state.services.get(who)?.slo_ms ?? null;
             const limited = busiest(seconds).filter(who => slo(who) !== null);
             return [...limited.map(who => ({ label: who, colour: hueOf(who), values: of("p99_ms", who).map(v => v === null ? null : 100 * v / slo(who)) })),
-                { label: "objective", colour: "--bad", dashed: true, values: seconds.map(() => 100) }];
+                { label: "SLO", colour: "--bad", dashed: true, values: seconds.map(() => 100) }];
         }
         const slo = this.state.services.get(name)?.slo_ms ?? null;
         const lines = [{ label: "p50", colour: tint(hueOf(name), 0.55), values: of("p50_ms", name) },
             { label: "p99", colour: hueOf(name), values: of("p99_ms", name) }];
         if (slo !== null)
-            lines.push({ label: "objective", colour: "--bad", dashed: true, values: seconds.map(() => slo) });
+            lines.push({ label: "SLO", colour: "--bad", dashed: true, values: seconds.map(() => slo) });
         return lines;
     }
     sideLines(seconds, name) {

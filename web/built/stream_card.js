@@ -33,7 +33,7 @@ export class StreamCard {
         this.ended = ended;
         this.picture.width = this.picture.height = SIDE;
         const stop = element("button", { type: "button", onclick: () => this.stop() }, "Stop");
-        const title = element("h2", {}, element("span", {}, name, element("span", { class: "note" }, ` ${rate} frames/s, objective ${slo * 1000} ms `), this.state), stop);
+        const title = element("h2", {}, element("span", {}, name, element("span", { class: "note" }, ` ${rate} frames/s, SLO ${slo * 1000} ms `), this.state), stop);
         const list = element("dl", {}, ...NUMBERS.flatMap(([is, what]) => [element("dt", {}, what), this.numbers.get(is)]));
         const charts = element("div", { class: "charts" }, this.chart("latency", "Latency"), this.chart("size", "Size of the frames"), this.chart("bandwidth", "Bandwidth"), this.chart("drops", "Dropped, late or failed"));
         this.root.append(title, element("div", { class: "body" }, element("div", {}, this.picture, list), charts), this.error);
@@ -103,7 +103,7 @@ export class StreamCard {
         const minutes = MINUTES, constant = (value) => seconds.map(() => value);
         this.charts.get("latency").show(at, [
             { label: "p50", colour: "--s5", values: seconds.map(s => s.p50) }, { label: "p99", colour: "--s1", values: seconds.map(s => s.p99) },
-            { label: "objective", colour: "--bad", dashed: true, values: constant(this.slo * 1000) }
+            { label: "SLO", colour: "--bad", dashed: true, values: constant(this.slo * 1000) }
         ], { minutes, unit: "ms", say: v => `${v.toFixed(0)} ms` });
         this.charts.get("size").show(at, [
             { label: "sent", colour: "--s3", values: seconds.map(s => s.size) }, { label: "asked for", colour: "--mute", dashed: true, values: seconds.map(s => s.asked) }

@@ -24,7 +24,7 @@ export function nameOf(one, workers) {
     if (one.load !== undefined && one.load !== 1)
         parts.push(one.load === 2 ? "twice the load" : one.load === 0.5 ? "half the load" : `load × ${one.load}`);
     for (const [name, slo] of Object.entries(one.slo_ms ?? {}))
-        parts.push(`objective of ${name} ${slo} ms`);
+        parts.push(`SLO of ${name} ${slo} ms`);
     return parts.join(", ") || "as it was";
 }
 const moreOnTime = (to, from) => (to.on_time - from.on_time) * from.requests / Math.max(from.seconds, 1);

@@ -52,13 +52,13 @@ export class WhatIfPanel {
         if (field("slo") !== "")
             one.slo_ms = { [field("service")]: Number(field("slo")) };
         if (Object.keys(one).length === 0)
-            return say("what-if-state", "change something first: the policy, the workers, the load or an objective");
+            return say("what-if-state", "change something first: the policy, the workers, the load or an SLO");
         this.cases = [...this.cases, one];
         await this.ask();
     }
     async ask() {
         this.run.disabled = this.asked = true;
-        say("what-if-state", "the server plays the last minute again …");
+        say("what-if-state", "the server simulates the last minute again …");
         const workers = this.workers;
         try {
             const answer = await json(ROUTE, { seconds: 60, cases: this.cases });
