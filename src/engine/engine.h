@@ -21,6 +21,13 @@ namespace fermata::engine {
 
 struct AdapterDecision;  // engine/services/adapter.h
 
+// What was planned for the stream services, which share the workers.
+struct StreamDecision {
+  plan::StreamProblem problem;  // `fermata plan streams` answers it alike
+  Time at;                      // when it was begun
+  Duration took;
+};
+
 // The real-time driver: takes requests from front ends, runs the policy on its
 // own thread, hands batches to workers, and replies. Front ends, metrics and the
 // command line see only this class and the snapshots it returns. All of it may
@@ -80,8 +87,8 @@ class Engine {
   // The last decisions of all adapters, the newest of each first.
   virtual std::vector<AdapterDecision> adapter_decisions() const;
 
-  // What was last planned for the stream services, which share the workers.
-  virtual std::optional<plan::StreamProblem> last_stream_problem() const { return {}; }
+  // The last of those with clients, if any.
+  virtual std::optional<StreamDecision> last_stream_decision() const { return {}; }
   // A connection ended: the streams' clients on it (StreamFrame::owner) have gone.
   virtual void close_streams(uint64_t /*owner*/) {}
 

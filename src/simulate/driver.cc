@@ -69,9 +69,10 @@ void Run::add_models() {
     const KeyId key =
         add_key({.name = model.name, .slo = model.slo, .rate_rps = scenario_.rate_of(model.share)},
                 model.latency, model.max_batch);
-    if (model.drift != 1) {
+    if (model.drift != 1 || model.measured != nullptr) {
       Drift& drift = drifts_[key];
       drift.factor = model.drift;
+      drift.measured = model.measured;
       drift.learned = latencies_[key.index()];
       for (const auto& table : latencies_[key.index()].tables()) {
         drift.corrections.emplace_back(table, kLatencyQuantile, /*guessed=*/false);
@@ -244,11 +245,13 @@ void Run::measure(const Running& batch, uint32_t worker_type, Time now) {
 void Run::drift_away(policy::Batch& batch, const WorkerState& worker) const {
   const auto drift = drifts_.find(batch.key);
   Duration run = batch.finish - batch.start;
-  if (drift != drifts_.end()) {
-    const Duration said = latencies_[batch.key.index()].on(worker.type)(batch.items);
-    run += said.scaled(drift->second.factor) - drift->second.learned.on(worker.type)(batch.items);
-  }
   if (worker.bound > 0) batch.start = std::max(batch.start, worker.batches[0].end);
+  if (drift != drifts_.end()) {
+    const auto& [factor, measured, learned, corrections] = drift->second;
+    const Duration said = latencies_[batch.key.index()].on(worker.type)(batch.items);
+    const double took = measured == nullptr ? factor : measured->at(batch.start - Time());
+    run += said.scaled(took) - learned.on(worker.type)(batch.items);
+  }
   batch.finish = batch.start + run;
 }
 

@@ -69,8 +69,9 @@ class Run {
   // Of a model whose batches take longer or shorter than it is said.
   struct Drift {
     double factor = 1;
-    LatencyByType learned;                       // what the policy knows by now
-    std::vector<LatencyCorrection> corrections;  // by worker type, as the server has them
+    std::shared_ptr<const MeasuredDrift> measured;  // instead, where it is there
+    LatencyByType learned;                          // what the policy knows by now
+    std::vector<LatencyCorrection> corrections;     // by worker type, as the server has them
   };
   // A request that has children, or is one: of a service, a stage of one, or a part.
   struct Branch {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -31,6 +32,17 @@ struct Demand {
   std::vector<Items> items;  // the same; empty: one item each
 };
 
+// How long batches of a model took over what its latency says, by when they started.
+struct MeasuredDrift {
+  struct Run {
+    Duration at;
+    double ratio = 1;
+  };
+  std::vector<Run> runs;  // in the order of time, at least one
+
+  double at(Duration moment) const;  // of the last that had started, else the first
+};
+
 // One model of a simulated cluster and the requests for it.
 struct SimulatedModel {
   std::string name;
@@ -41,7 +53,9 @@ struct SimulatedModel {
   uint32_t max_batch = 256;
   ArrivalProcess arrival;
   double static_mb = 0, dynamic_mb = 0;
-  double drift = 1;  // how long batches really take, by `latency`; the policy learns it, as served
+  // How long batches really take, by `latency`; the policy learns it, as served.
+  double drift = 1;
+  std::shared_ptr<const MeasuredDrift> measured = {};  // then instead of `drift`
 };
 
 // A variant that may answer a variants service's requests.

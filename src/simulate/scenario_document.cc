@@ -19,6 +19,8 @@ namespace fermata::simulate {
 namespace {
 
 constexpr double kLeastDrift = 0.1, kMostDrift = 10;
+constexpr double kLeastMeasuredDrift = 1e-6, kMostMeasuredDrift = 1e6;
+constexpr double kLongestDriftUs = 86'400e6;
 constexpr int64_t kMostWorkers = 1'000'000;
 constexpr double kLongestApplySeconds = 86'400;
 constexpr double kAnyRate = 1000;  // where only the shares count
@@ -65,6 +67,29 @@ std::vector<WorkerGroup> read_workers(Reader value) {
   return groups;
 }
 
+std::shared_ptr<const MeasuredDrift> read_measured_drift(Reader value) {
+  ObjectReader fields = value.object();
+  auto drift = std::make_shared<MeasuredDrift>();
+  for (Reader entry : fields["at_us"].list(1)) {
+    drift->runs.push_back({Duration::from_millis(entry.between(0, kLongestDriftUs) * 1e-3), 1});
+  }
+  size_t next = 0;
+  Reader ratios = fields["ratio"];
+  for (Reader entry : ratios.list(1)) {
+    const double ratio = entry.between(kLeastMeasuredDrift, kMostMeasuredDrift);
+    if (next < drift->runs.size()) drift->runs[next].ratio = ratio;
+    ++next;
+  }
+  if (value.failed()) return nullptr;
+  if (next != drift->runs.size()) {
+    ratios.fail(fmt::format("as many as at_us has, {}", drift->runs.size()));
+    return nullptr;
+  }
+  std::stable_sort(drift->runs.begin(), drift->runs.end(),
+                   [](const auto& a, const auto& b) { return a.at < b.at; });
+  return drift;
+}
+
 SimulatedModel read_model(Reader value, std::span<const std::string> worker_types) {
   ObjectReader fields = value.object();
   SimulatedModel model;
@@ -74,7 +99,11 @@ SimulatedModel read_model(Reader value, std::span<const std::string> worker_type
   model.demand.items = read_items(fields["items"], 1);
   model.share = read_share(fields["share"], 1.0);
   model.max_batch = static_cast<uint32_t>(fields["max_batch"].integer(1, kLargestBatch, 256));
-  model.drift = fields["drift"].between(kLeastDrift, kMostDrift, 1.0);
+  if (Reader drift = fields["drift"]; drift.is_object()) {
+    model.measured = read_measured_drift(drift);
+  } else {
+    model.drift = drift.between(kLeastDrift, kMostDrift, 1.0);
+  }
   if (Reader arrival = fields["arrival"]; arrival.present())
     model.arrival = read_scenario_arrivals(arrival);
   if (Reader memory = fields["memory_mb"]; memory.present()) {

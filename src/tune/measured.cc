@@ -7,8 +7,7 @@
 namespace fermata::tune {
 namespace {
 
-constexpr uint64_t kFewRuns = 3;
-constexpr double kLeastMs = 1e-3;
+constexpr Duration kLeastRun = Duration::micros(1);
 
 class Mean {
  public:
@@ -25,49 +24,19 @@ class Mean {
 
 }  // namespace
 
-void MeasuredLatency::add(uint32_t items, Duration run) {
-  Size& size = sizes_[items];
-  ++size.runs;
-  size.total += run;
-}
-
-TableLatency MeasuredLatency::table(const LatencyTable& profile) const {
-  Duration measured, profiled;
-  for (const auto& [items, size] : sizes_) {
-    measured += size.total;
-    profiled += profile(items) * static_cast<int64_t>(size.runs);
-  }
-  const double scale = profiled > Duration() ? measured.seconds() / profiled.seconds() : 1;
-  TableLatency table;
-  const auto set = [&](uint32_t items) {
-    const auto own = sizes_.find(items);
-    const bool known = own != sizes_.end() && own->second.runs >= kFewRuns;
-    const Duration run = known ? own->second.total / static_cast<int64_t>(own->second.runs)
-                               : profile(items).scaled(scale);
-    table.points_ms[items] = std::max(run.millis(), kLeastMs);
-  };
-  for (uint32_t items = 1; items < profile.max_batch(); items *= 2) set(items);
-  set(profile.max_batch());
-  for (const auto& [items, size] : sizes_) {
-    if (items <= profile.max_batch()) set(items);
-  }
-  double longest = 0;
-  for (auto& [items, ms] : table.points_ms) ms = longest = std::max(longest, ms);
-  return table;
-}
-
-MeasuredModels measured_models(const Recording& recording, std::span<const uint32_t> types) {
-  MeasuredModels models;
+MeasuredRuns measured_runs(const Recording& recording, Duration start) {
+  MeasuredRuns runs;
+  absl::flat_hash_map<uint32_t, Time> last_end;  // by worker
   for (const RecordedBatch& batch : recording.batches) {
-    if (batch.end.is_infinite() || batch.load || batch.failed || batch.worker >= types.size()) {
-      continue;
-    }
-    std::vector<MeasuredLatency>& by_type = models[batch.model];
-    const uint32_t type = types[batch.worker];
-    by_type.resize(std::max<size_t>(by_type.size(), type + 1));
-    by_type[type].add(batch.items, batch.end - batch.start);
+    if (batch.end.is_infinite()) continue;
+    Time& last = last_end[batch.worker];
+    const Time from = std::max(last, batch.bound + start);
+    last = std::max(last, batch.end);
+    if (batch.load || batch.failed) continue;
+    const Duration took = std::max(batch.end - from, kLeastRun);
+    runs[batch.model].push_back({from, batch.worker, batch.items, took});
   }
-  return models;
+  return runs;
 }
 
 MeasuredDelays measured_delays(const Recording& recording) {

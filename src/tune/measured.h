@@ -2,40 +2,30 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "base/time.h"
-#include "model/latency.h"
 #include "tune/recording.h"
 
 namespace fermata::tune {
 
-// How long batches of one model took on one type of worker: the means of the sizes that ran, and
-// others as the profile has them, scaled by how the measured compare to it. Non-decreasing.
-class MeasuredLatency {
- public:
-  void add(uint32_t items, Duration run);
-  bool empty() const { return sizes_.empty(); }
-  TableLatency table(const LatencyTable& profile) const;
-
- private:
-  struct Size {
-    uint64_t runs = 0;
-    Duration total;
-  };
-  std::map<uint32_t, Size> sizes_;
-};
-
-using MeasuredModels = std::map<VariantId, std::vector<MeasuredLatency>>;  // by type of worker
-// `types`: of each worker.
-MeasuredModels measured_models(const Recording& recording, std::span<const uint32_t> types);
-
 // What the server itself takes: from a decision until its batch starts on an idle worker, and from
-// the end of a batch to the reply.
+// the end of a batch to the reply. Means.
 struct MeasuredDelays {
   Duration start, reply;
 };
 MeasuredDelays measured_delays(const Recording& recording);
+
+// A batch as its worker was kept by it.
+struct MeasuredRun {
+  Time at;
+  uint32_t worker = 0, items = 0;
+  Duration took;
+};
+// By model, in the order in which they were bound. A run begins `start` after its decision, or when
+// the batch before it ended, and ends when it did: what it waited longer for its thread is in it.
+using MeasuredRuns = std::map<VariantId, std::vector<MeasuredRun>>;
+MeasuredRuns measured_runs(const Recording& recording, Duration start);
 
 }  // namespace fermata::tune

@@ -47,8 +47,9 @@ ScenarioMaker::ScenarioMaker(const Recording& recording, const Server& server)
   for (const engine::WorkerType& type : server.options.workers.types) {
     type_names_.push_back(type.name);
   }
-  measured_ = measured_models(recording, types_);
   delays_ = measured_delays(recording);
+  if (server.control_delay > Duration()) delays_.start = server.control_delay;
+  measured_ = measured_runs(recording, delays_.start);
   // A recording too short for a warm-up and a tail counts whole.
   const Duration length = recording.to - recording.from;
   const bool is_short = length < kLongestWarmup + kLongestTail;
@@ -59,6 +60,14 @@ ScenarioMaker::ScenarioMaker(const Recording& recording, const Server& server)
   }
   const Duration tail = is_short ? Duration() : std::min({slowest, kLongestTail, length / 4});
   to_ = std::max(from_ + Duration::millis(1), recording.to - tail);
+  // Nor is there anything to warm up where all requests came in that time.
+  const auto counts = [this](const RecordedRequest& request) {
+    return request.parent.is_none() && is_replayed(request) && request.submitted >= from_ &&
+           request.submitted < to_;
+  };
+  if (absl::c_any_of(recording.requests, counts)) return;
+  from_ = recording.from;
+  to_ = std::max(from_ + Duration::millis(1), recording.to);
 }
 
 // A request of a client goes to its service; a part of one is what its stage made of it.
@@ -91,6 +100,41 @@ void ScenarioMaker::skip(const std::string& service, std::string why) {
   skipped_.emplace(service, std::move(why));
 }
 
+// The services that it is made of; models of the repository among them only of a pipeline's stages.
+std::vector<std::string> ScenarioMaker::services_in(const engine::ServiceOptions* options) {
+  std::vector<std::string> members;
+  if (options == nullptr) return members;
+  if (options->variants) {
+    for (const auto& [member, accuracy] : options->variants->services) members.push_back(member);
+  } else if (options->ensemble) {
+    members = {options->ensemble->services.begin(), options->ensemble->services.end()};
+  } else if (options->pipeline) {
+    for (const auto& stage : options->pipeline->stages) {
+      if (!stage.service.empty()) members.push_back(stage.service);
+    }
+  }
+  return members;
+}
+
+// Frames of stream services came to the services of their variants, by what their clients had been
+// told.
+Json ScenarioMaker::streams() {
+  Json all = Json::object();
+  for (const engine::ServiceOptions& options : server_.options.services) {
+    if (!options.stream) continue;
+    Json variants = Json::array();
+    for (const auto& variant : options.stream->variants) {
+      if (done_.contains(variant.service) && direct_.contains(variant.service)) {
+        variants.push_back(variant.service);
+      }
+    }
+    if (variants.empty()) continue;
+    note(fmt::format("the frames of '{}' keep the sizes that its clients had", options.name));
+    all[options.name] = std::move(variants);
+  }
+  return all;
+}
+
 // Adds it and what it is made of. False: it cannot be, and why is noted.
 bool ScenarioMaker::replays(const std::string& name, int depth) {
   if (done_.contains(name)) return true;
@@ -105,27 +149,14 @@ bool ScenarioMaker::replays(const std::string& name, int depth) {
     return false;
   }
   const engine::ServiceOptions* options = options_of(name);
-  if (options != nullptr && options->stream) {
-    skip(name, "streams are not replayed");
+  for (const std::string& member : services_in(options)) {
+    if (replays(member, depth + 1)) continue;
+    skip(name, fmt::format("its member '{}' cannot be replayed", member));
     return false;
   }
-  std::vector<std::string> members;
-  if (options != nullptr && options->variants) {
-    for (const auto& [member, accuracy] : options->variants->services) members.push_back(member);
-  } else if (options != nullptr && options->ensemble) {
-    members = {options->ensemble->services.begin(), options->ensemble->services.end()};
-  }
-  if (!members.empty() || (service->info == nullptr && options != nullptr &&
-                           (options->variants || options->ensemble))) {
-    skip(name, "its variants or members are services themselves");
+  if (options != nullptr && !have_names_of_their_own(*options)) {
+    skip(name, "two of its members are the same model");
     return false;
-  }
-  if (options != nullptr && options->pipeline) {
-    for (const auto& stage : options->pipeline->stages) {
-      if (stage.service.empty() || replays(stage.service, depth + 1)) continue;
-      skip(name, fmt::format("its stage '{}' cannot be replayed", stage.name));
-      return false;
-    }
   }
   Json own = {{"name", name}};
   const auto asked = direct_.find(name);
@@ -192,7 +223,8 @@ Json ScenarioMaker::workers() const {
   return all;
 }
 
-Json ScenarioMaker::recorded() const {
+Json ScenarioMaker::recorded() {
+  Json streams = this->streams();
   Json services = Json::object();
   uint64_t requests = 0, on_time = 0, judged = 0;
   double accuracy = 0;
@@ -242,6 +274,7 @@ Json ScenarioMaker::recorded() const {
           {"accuracy", share(accuracy, judged)},
           {"busy", std::min(1.0, busy.seconds() / time)},
           {"services", std::move(services)},
+          {"streams", std::move(streams)},
           {"not_replayed", std::move(skipped)},
           {"notes", notes_},
           {"lost_events", recording_.lost}};
@@ -274,7 +307,7 @@ Json ScenarioMaker::make() {
       }
     }
     if (variant == nullptr) continue;
-    added["latency_ms"] = latency(*variant);
+    add_latency(*variant, added);
     added["max_batch"] = variant->signature.max_batch;
     made_models_.push_back(std::move(added));
   }

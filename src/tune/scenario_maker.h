@@ -25,6 +25,7 @@ class ScenarioMaker {
   void sort_requests();
   const engine::Service* find(const std::string& service) const;
   const engine::ServiceOptions* options_of(const std::string& service) const;
+  static std::vector<std::string> services_in(const engine::ServiceOptions* options);
   bool replays(const std::string& service, int depth = 0);
   void skip(const std::string& service, std::string why);
   void note(std::string text) { notes_.insert(std::move(text)); }
@@ -33,6 +34,9 @@ class ScenarioMaker {
   // whose requests it takes itself.
   std::string model(const std::string& model, const std::string& service = {});
   void add_model_service(const engine::Service& service, Json own);
+  bool have_names_of_their_own(const engine::ServiceOptions& of);  // its variants or base models
+  // Of a variant or base model: a service, or a model of the scenario.
+  Json member(const std::string& name, bool is_service);
   Json variants_service(const engine::Service& service, Json own);
   Json ensemble(const engine::Service& service, Json own);
   Json pipeline(const engine::Service& service, Json own);  // scenario_pipelines.cc
@@ -40,15 +44,16 @@ class ScenarioMaker {
   double share_that_ran(const std::string& before, const std::string& stage) const;
   std::vector<std::string> before(const engine::PipelineOptions& options, size_t stage) const;
   Json arrivals(const Requests& requests, Json& own) const;
-  Json latency(const engine::Variant& variant) const;
+  void add_latency(const engine::Variant& variant, Json& model) const;
   Json workers() const;
-  Json recorded() const;
+  Json streams();
+  Json recorded();
 
   const Recording& recording_;
   const Server& server_;
   std::vector<uint32_t> types_;  // of each worker
   std::vector<std::string> type_names_;
-  MeasuredModels measured_;
+  MeasuredRuns measured_;
   MeasuredDelays delays_;
   Time from_, to_;                          // of the requests that are measured
   std::map<std::string, Requests> direct_;  // by service, of clients

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "engine/schedule/key_table.h"
 #include "model/latency_document.h"
 #include "tune/scenario_maker.h"
@@ -14,6 +16,7 @@
 namespace fermata::tune {
 namespace {
 
+constexpr double kLeastMs = 1e-3, kLeastRatio = 1e-4;
 constexpr uint32_t kExamples = 100;  // that stand for an ensemble's queries
 
 std::string_view name_of(plan::PenaltyShape shape) {
@@ -27,6 +30,26 @@ std::string_view name_of(plan::PenaltyShape shape) {
     default:
       return "none";
   }
+}
+
+// Of the powers of two, the largest batch, and the sizes that ran.
+TableLatency table_of(const LatencyTable& latency, std::set<uint32_t> sizes, double scale) {
+  for (uint32_t items = 1; items < latency.max_batch(); items *= 2) sizes.insert(items);
+  sizes.insert(latency.max_batch());
+  TableLatency table;
+  double longest = 0;
+  for (const uint32_t items : sizes) {
+    longest = std::max(longest, std::max(latency(items).millis() * scale, kLeastMs));
+    table.points_ms[items] = longest;
+  }
+  return table;
+}
+
+double quantile_of(std::vector<double> values, double quantile) {
+  if (values.empty()) return 1;
+  const auto at = static_cast<ptrdiff_t>(quantile * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), values.begin() + at, values.end());
+  return values[static_cast<size_t>(at)];
 }
 
 Json write_penalty(const plan::Penalty& penalty) {
@@ -57,25 +80,67 @@ void ScenarioMaker::add_model_service(const engine::Service& service, Json own) 
     return;
   }
   model(service.model, service.name);
-  own["latency_ms"] = latency(variant);
+  add_latency(variant, own);
   own["max_batch"] = variant.signature.max_batch;
   made_models_.push_back(std::move(own));
 }
 
-Json ScenarioMaker::latency(const engine::Variant& variant) const {
+// What the server believed of it, as far as it was right about all but one of ten runs, and how
+// long each really took over that.
+void ScenarioMaker::add_latency(const engine::Variant& variant, Json& model) const {
+  const double quantile = server_.options.latency_quantile;
+  std::vector<std::shared_ptr<const LatencyTable>> believed;
+  for (uint32_t type = 0; type < std::max<size_t>(type_names_.size(), 1); ++type) {
+    believed.push_back(engine::believed_latency(variant, quantile, 1, type));
+  }
   const auto measured = measured_.find(variant.id);
-  const auto on = [&](uint32_t type) {
-    const auto profile = engine::believed_latency(variant, 0.5, 1, type);
-    if (measured != measured_.end() && type < measured->second.size() &&
-        !measured->second[type].empty()) {
-      return write_latency(measured->second[type].table(*profile));
+  std::set<uint32_t> sizes;
+  Json at = Json::array();
+  std::vector<double> ratios;
+  if (measured != measured_.end()) {
+    for (const MeasuredRun& run : measured->second) {
+      const uint32_t type = run.worker < types_.size() ? types_[run.worker] : 0;
+      if (type >= believed.size() || run.items > believed[type]->max_batch()) continue;
+      sizes.insert(run.items);
+      at.push_back(std::max<int64_t>(0, (run.at - recording_.from).nanos() / 1000));
+      ratios.push_back(run.took.seconds() / (*believed[type])(run.items).seconds());
     }
-    return write_latency(MeasuredLatency().table(*profile));
+  }
+  const double scale = quantile_of(ratios, quantile);
+  const auto table = [&](uint32_t type) {
+    return write_latency(table_of(*believed[type], sizes, scale));
   };
-  if (type_names_.size() <= 1) return on(0);
-  Json by_type = Json::object();
-  for (uint32_t type = 0; type < type_names_.size(); ++type) by_type[type_names_[type]] = on(type);
-  return by_type;
+  if (type_names_.size() <= 1) {
+    model["latency_ms"] = table(0);
+  } else {
+    for (uint32_t t = 0; t < type_names_.size(); ++t)
+      model["latency_ms"][type_names_[t]] = table(t);
+  }
+  if (ratios.empty()) return;
+  Json over = Json::array();
+  for (const double ratio : ratios)
+    over.push_back(std::max(kLeastRatio, std::round(ratio / scale * 1e4) / 1e4));
+  model["drift"] = {{"at_us", std::move(at)}, {"ratio", std::move(over)}};
+}
+
+bool ScenarioMaker::have_names_of_their_own(const engine::ServiceOptions& of) {
+  std::set<std::string> names;
+  const auto fits = [&](const std::string& each, bool is_service) {
+    return names.insert(is_service ? each : model(each)).second;
+  };
+  if (of.variants) {
+    return absl::c_all_of(of.variants->models, [&](const std::string& each) {
+      return fits(each, of.variants->services.contains(each));
+    });
+  }
+  return !of.ensemble || absl::c_all_of(of.ensemble->models, [&](const std::string& each) {
+    return fits(each, of.ensemble->services.contains(each));
+  });
+}
+
+Json ScenarioMaker::member(const std::string& name, bool is_service) {
+  if (is_service) return {{"service", name}};
+  return {{"model", model(name)}};
 }
 
 Json ScenarioMaker::variants_service(const engine::Service& service, Json own) {
@@ -89,7 +154,9 @@ Json ScenarioMaker::variants_service(const engine::Service& service, Json own) {
   Json variants = Json::array();
   const auto& models = options.variants->models;
   for (size_t v = 0; v < std::min(models.size(), info.variants.size()); ++v) {
-    variants.push_back({{"model", model(models[v])}, {"accuracy", info.variants[v].accuracy}});
+    Json variant = member(models[v], options.variants->services.contains(models[v]));
+    variant["accuracy"] = info.variants[v].accuracy;
+    variants.push_back(std::move(variant));
   }
   own["variants"] = std::move(variants);
   return own;
@@ -98,12 +165,12 @@ Json ScenarioMaker::variants_service(const engine::Service& service, Json own) {
 // Its queries are examples that are as often right, by subset and difficulty, as its profile says.
 Json ScenarioMaker::ensemble(const engine::Service& service, Json own) {
   const auto& info = std::get<policy::EnsembleInfo>(*service.info);
-  const std::vector<std::string>& models = options_of(service.name)->ensemble->models;
+  const engine::EnsembleOptions& options = *options_of(service.name)->ensemble;
   Json members = Json::array(), profile = Json::array(), examples = Json::array();
   std::vector<std::string> names;
-  for (const std::string& each : models) {
-    names.push_back(model(each));
-    members.push_back({{"model", names.back()}});
+  for (const std::string& each : options.models) {
+    members.push_back(member(each, options.services.contains(each)));
+    names.push_back(*members.back().begin());
   }
   note(fmt::format("the answers of '{}' are right as often as its profile says", service.name));
   for (size_t bin = 0; bin < info.utility.size(); ++bin) {

@@ -180,6 +180,16 @@ absl::StatusOr<Json> replay(const simulate::Scenario& scenario) {
               {"services", std::move(services)}};
 }
 
+// A stream service's SLO is that of its frames, which came to the services of its variants.
+static Case with_streams(Case given, const Json& streams) {
+  for (const auto& [stream, variants] : streams.items()) {
+    const auto slo = given.slo.extract(stream);
+    if (slo.empty()) continue;
+    for (const auto& variant : variants) given.slo.try_emplace(variant, slo.mapped());
+  }
+  return given;
+}
+
 absl::StatusOr<Json> what_if(const Json& document, const std::vector<Case>& cases) {
   const Json& recorded = document.at("recorded");
   if (recorded.at("requests") == 0) {
@@ -193,7 +203,8 @@ absl::StatusOr<Json> what_if(const Json& document, const std::vector<Case>& case
   ASSIGN_OR_RETURN(answer["replayed"], replay(scenario));
   answer["cases"] = Json::array();
   for (const Case& given : cases) {
-    ASSIGN_OR_RETURN(const simulate::Scenario changed, apply(given, scenario));
+    const Case whole = with_streams(given, recorded.value("streams", Json::object()));
+    ASSIGN_OR_RETURN(const simulate::Scenario changed, apply(whole, scenario));
     ASSIGN_OR_RETURN(Json each, replay(changed));
     each["case"] = write_case(given);
     answer["cases"].push_back(std::move(each));

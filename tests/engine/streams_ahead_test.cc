@@ -94,7 +94,7 @@ TEST(StreamsAhead, APipelineOfOneModelIsLoadedAheadAsTheModelIs) {
 TEST(StreamsAhead, APipelineIsPlannedWithWhatItsModelTakesByBatchSize) {
   Cameras cameras(25, 2, true);
   EXPECT_EQ(cameras.until_told(400), 0u);
-  const plan::StreamVariant largest = cameras.engine().last_stream_problem()->variants[3];
+  const plan::StreamVariant largest = cameras.engine().last_stream_decision()->problem.variants[3];
   EXPECT_EQ(largest.latency->max_batch(), 4u);
   EXPECT_GE((*largest.latency)(4), Duration::from_millis(16.5));
   EXPECT_EQ(largest.delay_ms, 0);

@@ -8,6 +8,7 @@ import urllib.request
 
 import pytest
 from conftest import FERMATA, Server
+from live_decisions import replayed
 
 MODEL = """
 max_batch_size: 8
@@ -100,7 +101,7 @@ def counted(server):
     counts = {}
     for labels, count in row.findall(text):
         names = dict(re.findall(r'(\w+)="(.*?)"', labels))
-        key = names["model"], names["outcome"]
+        key = names["service"], names["outcome"]
         counts[key] = counts.get(key, 0) + int(count)
     return counts
 
@@ -287,9 +288,37 @@ def test_the_trace_has_every_batch(live, asked):
 
 
 def test_decisions_name_the_command_that_replays_them(live, asked):
-    decisions = call(f"http://{live.http}/v2/live/decisions")["decisions"]
-    assert {"variants"} <= {d["kind"] for d in decisions}
-    assert all(d["replay"].startswith("fermata plan ") for d in decisions)
+    variants = replayed(live)["variants"]
+    assert variants["at_us"] > 0 and variants["took_ms"] is None  # decided whenever a worker becomes free
+    assert failure(f"http://{live.http}/v2/live/decisions/nobody")[0] == 404
+
+
+NESTED = """
+models: {models}
+listen: {{http: 0, grpc: 0, metrics: 0}}
+workers: {{executor: emulated, count: 2}}
+recorder: {{seconds: 600, memory_mb: 16}}
+services:
+  inner: {{kind: variants, variants: [fast, slow], slo_ms: 30000, penalty: step}}
+  outer:
+    kind: variants
+    variants: [fast, {{service: inner, accuracy: 0.9}}]
+    slo_ms: 30000
+    penalty: step
+"""
+
+
+def test_what_if_knows_services_of_services(tmp_path):
+    server = Server(tmp_path, write_models(tmp_path / "models"), NESTED)
+    for _ in range(6):
+        infer(server, "outer")
+    infer(server, "inner")
+    answer = call(f"http://{server.http}/v2/live/what_if", {"cases": [{"workers": 4}, {"slo_ms": {"outer": 1}}]})
+    assert answer["recorded"]["not_replayed"] == []
+    assert set(answer["replayed"]["services"]) == {"inner", "outer"}
+    assert answer["replayed"]["on_time"] == answer["recorded"]["on_time"] == answer["cases"][0]["on_time"] == 1
+    assert answer["cases"][1]["services"]["outer"]["on_time"] == 0 and answer["cases"][1]["services"]["inner"]["on_time"] == 1
+    assert server.stop() == 0
 
 
 def test_a_listener_that_goes_makes_room_for_another(live):

@@ -13,6 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from conftest import FERMATA, Server
+from live_decisions import is_timed, replayed
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 CHAIN = """
@@ -255,6 +256,7 @@ def test_an_adapter_decides_and_its_decisions_replay(pipelines):
     done = subprocess.run([FERMATA, "plan", "pipeline", "-"], input=json.dumps(decision["problem"]),
                           capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == decision["answer"]
+    assert is_timed(replayed(pipelines)["pipeline"])
     assert [stage["variant"] for stage in decision["answer"]["stages"]] == ["a", "twice"]
     outputs, _ = ask(pipelines, "planned", [[5, 5]])
     assert outputs["y"].tolist() == [[12, 12]]

@@ -8,6 +8,7 @@ import jsonschema
 import pytest
 
 from conftest import FERMATA, ROOT, Server
+from live_decisions import is_timed, replayed
 
 CONFIG = """
 models: {models}
@@ -90,6 +91,10 @@ def test_every_decision_gives_the_same_answer_offline(short_of_memory):
         offline = subprocess.run([FERMATA, "plan", "placement", "-"], text=True, timeout=120,
                                  input=json.dumps(decision["problem"]), capture_output=True)
         assert json.loads(offline.stdout) == decision["answer"]
+
+
+def test_the_live_page_has_the_last_decision(short_of_memory):
+    assert is_timed(replayed(short_of_memory)["placement"])
 
 
 def test_epochs_end_by_themselves(short_of_memory):

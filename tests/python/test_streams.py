@@ -12,6 +12,7 @@ import pytest
 import tritonclient.grpc
 
 from conftest import FERMATA, ROOT, Server
+from live_decisions import is_timed, replayed
 from stream_models import CONFIG, SIDES, write_models
 
 sys.path.insert(0, str(ROOT / "python"))
@@ -247,6 +248,22 @@ def test_unmapped_clients_run_their_own_model(served):
         assert answer.local and answer.frame == "mine"
 
 
+def test_what_if_knows_frames_of_streams(served):
+    with stream(served) as s:
+        assert s.wait_until_ready(20)
+        for _ in range(3):
+            s.pace()
+            assert s.send(FRAME) and s.receive(timeout=20).ok
+    question = {"cases": [{"workers": 1}, {"slo_ms": {"cameras": 0.001}}]}
+    request = urllib.request.Request(f"http://{served.http}/v2/live/what_if", json.dumps(question).encode())
+    with urllib.request.urlopen(request, timeout=120) as reply:
+        answer = json.load(reply)
+    assert answer["recorded"]["not_replayed"] == [] and list(answer["recorded"]["streams"]) == ["cameras"]
+    assert "the frames of 'cameras' keep the sizes that its clients had" in answer["recorded"]["notes"]
+    assert answer["replayed"]["requests"] == answer["recorded"]["requests"] > 0
+    assert answer["cases"][1]["on_time"] == 0
+
+
 def test_metrics_decisions_and_metadata_tell_of_streams(served):
     with stream(served) as s:
         assert s.wait_until_ready(20)
@@ -259,8 +276,9 @@ def test_metrics_decisions_and_metadata_tell_of_streams(served):
         done = subprocess.run([FERMATA, "plan", "streams", "-"], input=json.dumps(problem),
                               capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+        assert is_timed(replayed(served)["streams"])
         text = urllib.request.urlopen(f"http://{served.metrics}/metrics").read().decode()
-        assert 'fermata_stream_frames_total{model="cameras"}' in text
+        assert 'fermata_stream_frames_total{service="cameras"}' in text
     client = tritonclient.grpc.InferenceServerClient(served.grpc)
     assert client.is_model_ready("cameras")
     assert client.get_model_metadata("cameras").name == "cameras"

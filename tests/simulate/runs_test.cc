@@ -159,6 +159,22 @@ TEST(Simulation, WrongProfilesAreLearned) {
   }
 }
 
+TEST(Simulation, ARecordingSaysWhenBatchesTookLonger) {
+  Scenario steady = cluster("fermata", 4, {model("m", 1, 5, 30)}, 400);
+  Scenario measured = steady;
+  steady.models[0].drift = 1.25;
+  measured.models[0].measured =
+      std::make_shared<MeasuredDrift>(MeasuredDrift{{{Duration::seconds(1), 1.25}}});
+  const auto as_said = run(steady), as_measured = run(measured);
+  ASSERT_TRUE(as_said.ok() && as_measured.ok());
+  EXPECT_EQ(as_said->busy, as_measured->busy);
+  EXPECT_EQ(as_said->models[0].on_time, as_measured->models[0].on_time);
+  const MeasuredDrift twice{{{Duration::seconds(1), 1}, {Duration::seconds(2), 3}}};
+  EXPECT_EQ(twice.at(Duration()), 1);
+  EXPECT_EQ(twice.at(Duration::seconds(2)), 3);
+  EXPECT_EQ(twice.at(Duration::seconds(9)), 3);
+}
+
 TEST(Goodput, IsTheHighestGoodRateWithinHalfAPercent) {
   const Scenario s = cluster("deferred", 4, {model("m", 1, 5, 20)}, 1);
   const auto goodput = find_goodput(s);

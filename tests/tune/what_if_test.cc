@@ -55,12 +55,30 @@ TEST_F(WhatIfTest, ARecordingIsAScenario) {
   EXPECT_EQ(scenario->worker_count(), 2u);
 }
 
+// Requests of its first seconds alone, which otherwise warm up what is measured after them.
+TEST_F(WhatIfTest, AFewRequestsLongAgoAreMeasured) {
+  recording.requests.resize(200);
+  recording.batches.resize(200);
+  EXPECT_EQ(document()["recorded"]["requests"], 200);
+}
+
 TEST_F(WhatIfTest, AReplayOfWhatHappenedIsNearIt) {
   const auto answer = what_if(document(), {});
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_LT((*answer)["error"].get<double>(), 0.01);
   EXPECT_EQ((*answer)["replayed"]["requests"], (*answer)["recorded"]["requests"]);
   EXPECT_NEAR((*answer)["replayed"]["services"]["m"]["p99_ms"].get<double>(), 8, 0.2);
+}
+
+// Not as long as on average: what a busy machine made of some is in the replay when it was.
+TEST_F(WhatIfTest, BatchesTakeAsLongAsTheyTook) {
+  for (size_t i = 1000; i < 1100; ++i) {
+    RecordedBatch& batch = recording.batches[i];
+    batch.end = batch.end + Duration::from_millis(1.5);
+  }
+  const auto answer = what_if(document(), {});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_NEAR((*answer)["replayed"]["services"]["m"]["p99_ms"].get<double>(), 9.5, 0.3);
 }
 
 TEST_F(WhatIfTest, MoreLoadAndFewerWorkersLoseRequests) {
@@ -98,16 +116,53 @@ TEST_F(WhatIfTest, ASmallerLoadDrawsSomeOfTheRequests) {
 }
 
 TEST_F(WhatIfTest, NamesWhatItCannotReplay) {
-  server.options.services.emplace_back().name = "video";
-  server.options.services.back().stream.emplace();
-  auto service = std::make_shared<engine::Service>(*server.catalog.services[0]);
-  service->name = "video";
-  server.catalog.services.push_back(service);
   recording.services.push_back("video");
   recording.requests[500].service = static_cast<uint32_t>(recording.services.size() - 1);
   const Json made = document();
   ASSERT_EQ(made["recorded"]["not_replayed"].size(), 1u);
   EXPECT_EQ(made["recorded"]["not_replayed"][0]["service"], "video");
+}
+
+TEST_F(WhatIfTest, AStreamsSloIsThatOfItsFrames) {
+  engine::ServiceOptions& video = server.options.services.emplace_back();
+  video.name = "video";
+  video.stream.emplace().variants = {{"m", 96, 0.5, 0}, {"other", 160, 0.9, 0}};
+  EXPECT_EQ(document()["recorded"]["streams"], Json({{"video", {"m"}}}));
+  Case tight;
+  tight.slo["video"] = Duration::millis(2);
+  const auto answer = what_if(document(), {tight});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  const Json& services = (*answer)["cases"][0]["services"];
+  EXPECT_EQ(services["m"]["on_time"], 0.0);
+  EXPECT_EQ(services["front"]["on_time"], 1.0);
+}
+
+// A service of which one variant is a service: both answer as the profile says, and run what they
+// ran.
+TEST_F(WhatIfTest, AServiceOfServicesIsReplayed) {
+  engine::ServiceOptions& outer = server.options.services.emplace_back();
+  outer.name = "outer";
+  outer.slo = Duration::millis(50);
+  outer.variants.emplace().models = {"m", "front"};
+  outer.variants->services = {{"front", 0.9}};
+  policy::VariantsInfo info;
+  info.variants.resize(2);
+  info.variants[0].accuracy = 0.7;
+  info.variants[1].accuracy = 0.9;
+  auto service = std::make_shared<engine::Service>(*server.catalog.services[0]);
+  service->name = service->model = "outer";
+  service->info = std::make_shared<const policy::ServiceInfo>(info);
+  server.catalog.services.push_back(service);
+  recording.services.push_back("outer");
+  for (size_t i = 500; i < 520; ++i) {
+    recording.requests[i].service = static_cast<uint32_t>(recording.services.size() - 1);
+  }
+  const auto answer = what_if(document(), {});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  const Json& left_out = (*answer)["recorded"]["not_replayed"];
+  ASSERT_EQ(left_out.size(), 1u);
+  EXPECT_EQ(left_out[0]["service"], "outer");
+  EXPECT_EQ(left_out[0]["why"], "two of its members are the same model");
 }
 
 TEST_F(WhatIfTest, RefusesQuestionsThatMakeNoSense) {

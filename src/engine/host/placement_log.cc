@@ -23,12 +23,12 @@ void PlacementLog::count(const PlacementChange& change) {
   }
 }
 
-void PlacementLog::add(const char* cause, const plan::EpochPlan& plan,
+void PlacementLog::add(const char* cause, Time at, Duration took, const plan::EpochPlan& plan,
                        std::vector<PlacementChange> changes) {
   const std::lock_guard lock(mutex_);
   for (const PlacementChange& change : changes) count(change);
   for (const auto& [problem, answer] : plan.steps) {
-    decisions_.push_front({++numbers_, cause, problem, answer, false, {}});
+    decisions_.push_front({++numbers_, cause, at, took, problem, answer, false, {}});
   }
   if (!plan.steps.empty()) {
     decisions_.front().stayed = plan.stay;

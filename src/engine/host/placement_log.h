@@ -33,6 +33,8 @@ std::string_view name(PlacementChange::Result result);  // "done", ...
 struct PlacementDecision {
   uint64_t number = 0;  // counts from 1
   std::string cause;    // "start", "epoch" or "load"
+  Time at;              // when it was begun
+  Duration took;        // the planning, of all steps of its plan
   plan::PlacementProblem problem;
   plan::Placement answer;
   bool stayed = false;  // what moving would have gained was too little
@@ -43,7 +45,8 @@ struct PlacementDecision {
 class PlacementLog {
  public:
   // All steps of a plan; the changes are the last one's.
-  void add(const char* cause, const plan::EpochPlan& plan, std::vector<PlacementChange> changes);
+  void add(const char* cause, Time at, Duration took, const plan::EpochPlan& plan,
+           std::vector<PlacementChange> changes);
   // `now`: the figures of where everything is after it.
   void epoch_ended(Duration took, Duration planned, const plan::Placement& now);
 

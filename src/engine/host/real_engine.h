@@ -57,8 +57,8 @@ class RealEngine : public Engine {
   void close_window() override;
   uint32_t set_workers(uint32_t count) override;
   std::vector<AdapterDecision> adapter_decisions() const override;
-  std::optional<plan::StreamProblem> last_stream_problem() const override {
-    return streams_.last_problem();
+  std::optional<StreamDecision> last_stream_decision() const override {
+    return streams_.last_decision();
   }
   void close_streams(uint64_t owner) override { streams_.close(owner); }
   EngineSnapshot snapshot() const override;

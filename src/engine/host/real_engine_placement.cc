@@ -168,7 +168,7 @@ Duration RealEngine::place(const char* cause, double max_change_cost,
     changes = changes_of(plan.steps.back(), homeless);
     carry_out(changes, homeless);
   }
-  log_.add(cause, plan, std::move(changes));
+  log_.add(cause, start, planned, plan, std::move(changes));
   return planned;
 }
 

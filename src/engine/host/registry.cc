@@ -274,6 +274,7 @@ void Registry::add_of_members(const ServiceOptions& options, Catalog& catalog, R
     made->composite = pipeline->choice;
     made->variants = pipeline->variants;
     made->ensemble = pipeline->ensemble;
+    service->info = made->info();
     if (pipeline->choice != nullptr) made->part_items = 1;
     routes.by_service[options.name].push_back(std::move(made));
     for (size_t s = 0; s < pipeline->stages.size(); ++s) {

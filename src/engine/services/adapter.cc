@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/status.h"
 #include "plan/pipeline/pipeline_document.h"
 
@@ -157,12 +158,16 @@ std::vector<plan::PipelineStage> Adapter::stages(const Pipeline& pipeline,
 }
 
 const AdapterDecision& Adapter::decide(const Pipeline& pipeline, const StageMeasures& measures) {
+  const Time start = monotonic_now();
   plan::PipelineProblem problem = options_.limits;
   problem.stages = stages(pipeline, measures);
   const std::optional<Duration> sla = options_.sla ? options_.sla : slo_;
   const double sla_ms = sla ? sla->millis() : plan::derived_sla_ms(problem);
   planner_.measured(std::move(problem.stages), sla_ms);
-  AdapterDecision decision{service_, ++decisions_, 0, planner_.decide(demands()), options_.cores};
+  AdapterDecision decision{
+      .service = service_, .number = ++decisions_, .at = start, .cores = options_.cores};
+  decision.decision = planner_.decide(demands());
+  decision.took = monotonic_now() - start;
   decision.forecast_rps = decision.decision.demand.forecast_rps;
   infeasible_ += decision.decision.answer.feasible ? 0 : 1;
   runs_now_ = planner_.to_run(decision.decision);

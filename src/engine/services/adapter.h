@@ -23,6 +23,8 @@ struct AdapterDecision {
   std::string service;
   uint64_t number = 0;  // counts from 1
   double forecast_rps = 0;
+  Time at;  // when it was begun
+  Duration took;
   plan::PipelineDecision decision;
   // Of dedicated replicas: by which equation their threads were counted.
   std::vector<AdapterOptions::Cores> cores;

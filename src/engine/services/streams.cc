@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/clock.h"
 #include "base/status.h"
 
 namespace fermata::engine {
@@ -47,15 +48,17 @@ void Streams::plan() {
   bool wanted = false;
   for (const auto& service : *all) wanted |= service->wants_plan();
   if (!wanted) return;
+  const Time start = monotonic_now();
   std::vector<policy::StreamPool::Service> problems;
   for (const auto& service : *all) problems.push_back({service->name(), service->problem()});
   policy::StreamPool::Planned planned = pool_->plan(problems);
+  const Duration took = monotonic_now() - start;
   for (size_t s = 0; s < all->size(); ++s) {
     (*all)[s]->planned(problems[s].problem, planned.plans[s]);
   }
   if (planned.problem.clients.empty()) return;
   const std::lock_guard lock(mutex_);
-  last_problem_ = std::move(planned.problem);
+  last_decision_ = {std::move(planned.problem), start, took};
 }
 
 void Streams::stop() {
@@ -105,9 +108,9 @@ std::vector<std::shared_ptr<const Service>> Streams::faces() const {
   return faces;
 }
 
-std::optional<plan::StreamProblem> Streams::last_problem() const {
+std::optional<StreamDecision> Streams::last_decision() const {
   const std::lock_guard lock(mutex_);
-  return last_problem_;
+  return last_decision_;
 }
 
 std::vector<StreamStatistics> Streams::statistics() const {

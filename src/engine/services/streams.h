@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/engine.h"
 #include "engine/services/stream_service.h"
 #include "engine/threads/periodic.h"
 #include "engine/threads/published.h"
@@ -34,7 +35,7 @@ class Streams {
 
   std::vector<std::shared_ptr<const Service>> faces() const;
   // Of all services that had clients; none has been planned yet: nothing.
-  std::optional<plan::StreamProblem> last_problem() const;
+  std::optional<StreamDecision> last_decision() const;
   std::vector<StreamStatistics> statistics() const;
 
  private:
@@ -45,7 +46,7 @@ class Streams {
   Published<Services> services_{std::make_shared<Services>()};
   std::optional<policy::StreamPool> pool_;  // the planner's thread
   mutable std::mutex mutex_;
-  std::optional<plan::StreamProblem> last_problem_;
+  std::optional<StreamDecision> last_decision_;
   std::unique_ptr<Periodic> planner_;
 };
 

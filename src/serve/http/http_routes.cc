@@ -56,6 +56,7 @@ constexpr Pattern kPatterns[] = {
     {kGet, "v2/live/requests", HttpCall::kLive},
     {kGet, "v2/live/requests/R", HttpCall::kLive},
     {kGet, "v2/live/decisions", HttpCall::kLive},
+    {kGet, "v2/live/decisions/R", HttpCall::kLive},
     {kPost, "v2/live/what_if", HttpCall::kLive},
     {kGet, "v2/live/recording", HttpCall::kLive},
     {kGet, "v2/live/trace", HttpCall::kLive},

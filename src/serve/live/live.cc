@@ -64,12 +64,12 @@ class Live::Listener final : public EventListener {
   EventStream* stream_ = nullptr;
 };
 
-Live::Live(engine::Engine& engine, const engine::EngineOptions& options,
-           const Operations& operations, tune::Recorder* recorder, const std::string& record_file)
+Live::Live(engine::Engine& engine, const engine::EngineOptions& options, tune::Recorder* recorder,
+           const std::string& record_file)
     : engine_(engine),
       options_(options),
       recorder_(recorder),
-      calls_(engine, options_, operations, recorder),
+      calls_(engine, options_, recorder),
       written_(engine.now()),
       history_(kHistoryBytes) {
   if (!record_file.empty() && recorder != nullptr) {
@@ -102,8 +102,9 @@ void Live::write_record() {
   if (record_file_ == nullptr || now - written_ < kShortestRecord) return;
   recorder_->collect();
   const engine::EngineSnapshot snapshot = engine_.snapshot();
-  const Json document = tune::scenario_document(recorder_->copy(now - written_, now),
-                                                {options_, *engine_.catalog(), snapshot.workers});
+  const Json document = tune::scenario_document(
+      recorder_->copy(now - written_, now),
+      {options_, *engine_.catalog(), snapshot.workers, snapshot.control_delay});
   written_ = now;
   if (document["recorded"]["requests"] == 0) return;
   const absl::Status written = record_file_->append(document);
@@ -233,7 +234,8 @@ std::string Live::hello() const {
   LiveNames names(*recorder_);
   text.pop_back();
   return text + ",\"timeline\":" +
-         timeline_json(recorder_->latest(kBatchesAtFirst, kMostWaitingShown), names, engine_.now()) +
+         timeline_json(recorder_->latest(kBatchesAtFirst, kMostWaitingShown), names,
+                       engine_.now()) +
          "}";
 }
 

@@ -30,8 +30,8 @@ class Live : public HttpHandler {
 
   // All outlive it; `recorder` null: nothing is recorded. `record_file`: what was recorded goes
   // there too, as often as the recorder is full; empty: nowhere.
-  Live(engine::Engine& engine, const engine::EngineOptions& options, const Operations& operations,
-       tune::Recorder* recorder, const std::string& record_file = {});
+  Live(engine::Engine& engine, const engine::EngineOptions& options, tune::Recorder* recorder,
+       const std::string& record_file = {});
   ~Live() override;
 
   // A call under /v2/live, which find_route() knows.

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "serve/http/http_front_end.h"
 #include "serve/http/http_routes.h"
+#include "serve/live/live_decisions.h"
 #include "serve/live/live_json.h"
 #include "serve/live/live_trace.h"
 #include "tune/explain.h"
@@ -133,23 +134,6 @@ absl::Status not_recorded() {
                "nothing is recorded; say recorder: {{seconds: 60}} in fermata.yaml");
 }
 
-// Of a planner's last document; absent where it has not decided.
-void add_decision(Json& all, const Json& documents, std::string_view kind, std::string summary,
-                  std::string_view replay) {
-  if (documents.empty()) return;
-  all.push_back({{"kind", kind},
-                 {"service", nullptr},
-                 {"at_us", nullptr},
-                 {"summary", std::move(summary)},
-                 {"document", "/v2/fermata/decisions"},
-                 {"replay", replay}});
-}
-
-size_t count_of(const Json& documents, const char* field) {
-  return documents.empty() || !documents.front().contains(field) ? 0
-                                                                 : documents.front()[field].size();
-}
-
 }  // namespace
 
 void LiveCalls::request(HttpExchange exchange) {
@@ -179,7 +163,9 @@ absl::StatusOr<std::string> LiveCalls::answer(std::string_view target,
   std::string_view path = target.substr(0, target.find('?'));
   while (path.ends_with('/')) path.remove_suffix(1);
   path.remove_prefix(std::min(path.find(kRoot) + kRoot.size(), path.size()));
-  if (path == "decisions") return decisions();
+  if (path == "decisions")
+    return live_text({{"decisions", decisions_json(last_decisions(engine_))}});
+  if (path.starts_with("decisions/")) return decision(path.substr(path.find('/') + 1));
   if (recorder_ == nullptr) return not_recorded();
   if (path == "requests") return requests(target);
   if (path.starts_with("requests/")) return one_request(path.substr(path.find('/') + 1));
@@ -187,8 +173,8 @@ absl::StatusOr<std::string> LiveCalls::answer(std::string_view target,
   const tune::Recording recorded = recording(recorder_->options().keep);
   if (path == "trace") return trace_json(recorded);
   const engine::EngineSnapshot snapshot = engine_.snapshot();
-  return live_text(
-      tune::scenario_document(recorded, {options_, *engine_.catalog(), snapshot.workers}));
+  return live_text(tune::scenario_document(
+      recorded, {options_, *engine_.catalog(), snapshot.workers, snapshot.control_delay}));
 }
 
 tune::Recording LiveCalls::recording(Duration most) const {
@@ -250,6 +236,14 @@ absl::StatusOr<std::string> LiveCalls::one_request(std::string_view id) const {
   return live_text({{"requests", Json::array({writer.write(*found)})}});
 }
 
+absl::StatusOr<std::string> LiveCalls::decision(std::string_view id) const {
+  const std::string wanted = decode_percent(id);
+  for (const Decided& each : last_decisions(engine_)) {
+    if (each.id == wanted) return live_text(each.problem);
+  }
+  return not_found("no decision '{}'; GET /v2/live/decisions lists them", wanted.substr(0, 80));
+}
+
 absl::StatusOr<std::string> LiveCalls::what_if(std::string_view body) const {
   const Time began = engine_.now();
   ASSIGN_OR_RETURN(Document question, Document::parse(body.empty() ? "{}" : body));
@@ -257,56 +251,11 @@ absl::StatusOr<std::string> LiveCalls::what_if(std::string_view body) const {
   const Duration most =
       std::min(asked.last.value_or(recorder_->options().keep), recorder_->options().keep);
   const engine::EngineSnapshot snapshot = engine_.snapshot();
-  const Json document =
-      tune::scenario_document(recording(most), {options_, *engine_.catalog(), snapshot.workers});
+  const Json document = tune::scenario_document(
+      recording(most), {options_, *engine_.catalog(), snapshot.workers, snapshot.control_delay});
   ASSIGN_OR_RETURN(Json answer, tune::what_if(document, asked.cases));
   answer["took_ms"] = (engine_.now() - began).millis();
   return live_text(answer);
-}
-
-std::string LiveCalls::decisions() const {
-  const Json last = operations_.decisions();
-  Json all = Json::array();
-  const Json& pipelines = last["pipelines"];
-  std::set<std::string> seen;
-  for (const Json& each : pipelines) {
-    const std::string service = each["service"];
-    if (!seen.insert(service).second) continue;
-    all.push_back(
-        {{"kind", "pipeline"},
-         {"service", service},
-         {"at_us", nullptr},
-         {"summary", fmt::format("Decision {}: planned for {:.1f} requests/s, {}.",
-                                 each["number"].get<uint64_t>(), each["forecast_rps"].get<double>(),
-                                 each["applied"].get<bool>() ? "and applied" : "not applied")},
-         {"document", "/v2/fermata/decisions"},
-         {"replay", "fermata plan pipeline decision.json"}});
-  }
-  const Json &streams = last["streams"], &group = last["group"], &ensemble = last["ensemble"];
-  add_decision(all, streams, "streams",
-               fmt::format("Divided {} clients among {} variants.", count_of(streams, "clients"),
-                           count_of(streams, "variants")),
-               "fermata plan streams decision.json");
-  add_decision(all, group, "variants",
-               fmt::format("Chose variants for {} requests of {} services.",
-                           count_of(group, "requests"), count_of(group, "applications")),
-               "fermata plan group decision.json");
-  add_decision(all, ensemble, "ensemble",
-               fmt::format("Chose base models for {} queries.", count_of(ensemble, "queries")),
-               "fermata plan ensemble decision.json");
-  const auto placements = engine_.placement_decisions();
-  if (!placements.empty()) {
-    const engine::PlacementDecision& newest = placements.front();
-    all.push_back({{"kind", "placement"},
-                   {"service", nullptr},
-                   {"at_us", nullptr},
-                   {"summary", fmt::format("Decision {} ({}): {} models were to move{}.",
-                                           newest.number, newest.cause, newest.changes.size(),
-                                           newest.stayed ? "; it was not worth it" : "")},
-                   {"document", "/v2/fermata/placement"},
-                   {"replay", "fermata plan placement decision.json"}});
-  }
-  return live_text({{"decisions", std::move(all)}});
 }
 
 }  // namespace fermata::serve

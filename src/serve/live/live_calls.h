@@ -11,7 +11,6 @@
 #include "engine/engine.h"
 #include "serve/http/http_server.h"
 #include "serve/net/background.h"
-#include "serve/operations/operations.h"
 #include "tune/recorder.h"
 
 namespace fermata::serve {
@@ -24,9 +23,8 @@ class LiveCalls {
   static constexpr size_t kMostWaiting = 8;  // one more is rejected
 
   // All outlive it; `recorder` null: nothing is recorded.
-  LiveCalls(engine::Engine& engine, const engine::EngineOptions& options,
-            const Operations& operations, tune::Recorder* recorder)
-      : engine_(engine), options_(options), operations_(operations), recorder_(recorder) {}
+  LiveCalls(engine::Engine& engine, const engine::EngineOptions& options, tune::Recorder* recorder)
+      : engine_(engine), options_(options), recorder_(recorder) {}
 
   void request(HttpExchange exchange);
   // Waits for the question that is being answered.
@@ -37,12 +35,11 @@ class LiveCalls {
   absl::StatusOr<std::string> requests(std::string_view query) const;
   absl::StatusOr<std::string> one_request(std::string_view id) const;
   absl::StatusOr<std::string> what_if(std::string_view body) const;
-  std::string decisions() const;
+  absl::StatusOr<std::string> decision(std::string_view id) const;
   tune::Recording recording(Duration most) const;
 
   engine::Engine& engine_;
   const engine::EngineOptions& options_;
-  const Operations& operations_;
   tune::Recorder* const recorder_;
   std::atomic<size_t> waiting_{0};
   Background background_{1};

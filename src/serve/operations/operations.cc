@@ -194,8 +194,8 @@ Json Operations::decisions() const {
         .push_back(std::visit([](const auto& each) { return plan::to_document(each); }, problem));
   }
   Json streams = Json::array();
-  if (const auto problem = engine_.last_stream_problem()) {
-    streams.push_back(plan::write_stream_problem(*problem));
+  if (const auto decision = engine_.last_stream_decision()) {
+    streams.push_back(plan::write_stream_problem(decision->problem));
   }
   Json pipelines = Json::array();
   for (const engine::AdapterDecision& each : engine_.adapter_decisions()) {

@@ -1,0 +1,122 @@
+#include "serve/live/live_decisions.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "engine/services/adapter.h"
+#include "plan/ensemble/ensemble_document.h"
+#include "plan/ensemble/pool_document.h"
+#include "plan/pipeline/pipeline_document.h"
+#include "plan/placement/placement_document.h"
+#include "plan/streams/stream_document.h"
+#include "plan/variants/group_document.h"
+#include "serve/live/live_json.h"
+
+namespace fermata::serve {
+namespace {
+
+size_t count_of(const Json& document, const char* field) {
+  const auto found = document.find(field);
+  return found == document.end() ? 0 : found->size();
+}
+
+void add_pipelines(const engine::Engine& engine, std::vector<Decided>& to) {
+  std::set<std::string> seen;
+  for (const engine::AdapterDecision& each : engine.adapter_decisions()) {
+    if (!seen.insert(each.service).second) continue;
+    to.push_back({.id = "pipeline:" + each.service,
+                  .kind = "pipeline",
+                  .service = each.service,
+                  .at = each.at,
+                  .took = each.took,
+                  .summary = fmt::format("Decision {}: planned for {:.1f} requests/s; {}.",
+                                         each.number, each.forecast_rps,
+                                         each.decision.applied
+                                             ? "the variants, batch sizes or replicas changed"
+                                             : "nothing had to change"),
+                  .problem = plan::write_pipeline_problem(each.decision.problem),
+                  .command = "plan pipeline"});
+  }
+}
+
+void add_streams(const engine::Engine& engine, std::vector<Decided>& to) {
+  const auto last = engine.last_stream_decision();
+  if (!last) return;
+  Json problem = plan::write_stream_problem(last->problem);
+  std::string summary = fmt::format("Divided {} clients among {} variants.",
+                                    count_of(problem, "clients"), count_of(problem, "variants"));
+  to.push_back({.id = "streams",
+                .kind = "streams",
+                .at = last->at,
+                .took = last->took,
+                .summary = std::move(summary),
+                .problem = std::move(problem),
+                .command = "plan streams"});
+}
+
+// The newest of each kind. Schedulers decide these whenever a worker becomes free, and do not take
+// the time.
+void add_choices(const engine::Engine& engine, std::vector<Decided>& to) {
+  bool variants = false, ensembles = false;
+  for (const policy::Problem& each : engine.last_problems()) {
+    const auto* const group = std::get_if<plan::GroupProblem>(&each);
+    if (std::exchange(group != nullptr ? variants : ensembles, true)) continue;
+    Json problem = std::visit([](const auto& own) { return plan::to_document(own); }, each);
+    Decided& made = to.emplace_back();
+    made.id = made.kind = group != nullptr ? "variants" : "ensemble";
+    made.command = group != nullptr ? "plan group" : "plan ensemble";
+    if (group != nullptr) {
+      made.at = group->now;
+      made.summary = fmt::format("Chose variants for {} requests of {} services.",
+                                 count_of(problem, "requests"), count_of(problem, "applications"));
+    } else {
+      made.summary = fmt::format("Chose base models for {} queries.", count_of(problem, "queries"));
+    }
+    made.problem = std::move(problem);
+  }
+}
+
+void add_placement(const engine::Engine& engine, std::vector<Decided>& to) {
+  const auto decisions = engine.placement_decisions();
+  if (decisions.empty()) return;
+  const engine::PlacementDecision& newest = decisions.front();
+  to.push_back({.id = "placement",
+                .kind = "placement",
+                .at = newest.at,
+                .took = newest.took,
+                .summary = fmt::format("Decision {} ({}): {} models were to move{}.", newest.number,
+                                       newest.cause, newest.changes.size(),
+                                       newest.stayed ? "; it was not worth it" : ""),
+                .problem = plan::write_placement_problem(newest.problem),
+                .command = "plan placement"});
+}
+
+}  // namespace
+
+std::vector<Decided> last_decisions(engine::Engine& engine) {
+  std::vector<Decided> all;
+  add_pipelines(engine, all);
+  add_streams(engine, all);
+  add_choices(engine, all);
+  add_placement(engine, all);
+  return all;
+}
+
+Json decisions_json(const std::vector<Decided>& decisions) {
+  Json all = Json::array();
+  for (const Decided& each : decisions) {
+    all.push_back({{"kind", each.kind},
+                   {"service", each.service.empty() ? Json(nullptr) : Json(each.service)},
+                   {"at_us", each.at ? us_or_null(*each.at) : Json(nullptr)},
+                   {"took_ms", each.took ? Json(each.took->millis()) : Json(nullptr)},
+                   {"summary", each.summary},
+                   {"document", "/v2/live/decisions/" + each.id},
+                   {"replay", fmt::format("fermata {} -", each.command)}});
+  }
+  return all;
+}
+
+}  // namespace fermata::serve
