@@ -48,7 +48,6 @@ ScenarioMaker::ScenarioMaker(const Recording& recording, const Server& server)
     type_names_.push_back(type.name);
   }
   delays_ = measured_delays(recording);
-  if (server.control_delay > Duration()) delays_.start = server.control_delay;
   measured_ = measured_runs(recording, delays_.start);
   // A recording too short for a warm-up and a tail counts whole.
   const Duration length = recording.to - recording.from;

@@ -20,7 +20,6 @@ struct Server {
   const engine::EngineOptions& options;
   const engine::Catalog& catalog;
   const std::vector<engine::WorkerStatistics>& workers;
-  Duration control_delay = {};  // that decisions allowed for; 0: as long as it was on average
 };
 
 // A scenario of `fermata simulate` (docs/simulate.md) whose arrivals are those of the recording,
