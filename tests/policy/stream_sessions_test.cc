@@ -371,6 +371,16 @@ TEST(StreamSessions, ClientsCountWithWhatTheySend) {
   EXPECT_TRUE(sessions.wants_plan(second(at + 4)));
 }
 
+// One frame in ten seconds is not one in the second after it, and none between.
+TEST(FrameRate, OfFewFramesIsTheirRateAllTheTime) {
+  FrameRate rate(0.1, 0.1, second(0));
+  for (int at = 0; at <= 100; at += 10) rate.count(1, second(at));
+  for (int at = 100; at < 110; ++at) {
+    EXPECT_NEAR(rate.per_second(second(at)), 0.09, 0.02) << at;
+  }
+  EXPECT_EQ(rate.per_second(second(130)), 0);
+}
+
 // Sessions that are all silent are no clients to plan for, and the plan of none is nobody's.
 TEST(StreamSessions, NobodyIsPlannedForWhereAllAreSilent) {
   using plan::StreamSolver;

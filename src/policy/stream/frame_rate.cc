@@ -10,6 +10,7 @@ namespace {
 
 constexpr Duration kRemembered = Duration::seconds(3);  // of a silent client, at least
 constexpr double kFramesRemembered = 2;                 // of one that sends few
+constexpr double kAveragedOver = 1;                     // seconds, at least
 constexpr double kMargin = 1.05;                        // on what was measured
 constexpr double kProof = 0.5;                          // of its word
 
@@ -22,9 +23,12 @@ Duration FrameRate::patience() const {
   return std::max(kRemembered, Duration::from_seconds(kFramesRemembered / said_rps_));
 }
 
+double FrameRate::window() const { return std::max(kAveragedOver, kFramesRemembered / said_rps_); }
+
+// Frames, each worth less the older it is.
 double FrameRate::measured(Time now) const {
   if (level_ == 0 || now - last_ > patience()) return 0;
-  return level_ * portable_exp(-(now - last_).seconds());
+  return level_ * portable_exp(-(now - last_).seconds() / window());
 }
 
 void FrameRate::count(double frames, Time now) {
@@ -34,11 +38,11 @@ void FrameRate::count(double frames, Time now) {
 
 double FrameRate::per_second(Time now) const {
   const double word = now - came_ <= patience() ? believed_rps_ : 0;
-  return std::min(std::max(measured(now) * kMargin, word), said_rps_);
+  return std::min(std::max(measured(now) / window() * kMargin, word), said_rps_);
 }
 
 double FrameRate::take_proven() {
-  return level_ < owed_rps_ * kProof ? 0 : std::exchange(owed_rps_, 0);
+  return level_ / window() < owed_rps_ * kProof ? 0 : std::exchange(owed_rps_, 0);
 }
 
 }  // namespace fermata::policy

@@ -5,9 +5,10 @@
 namespace fermata::policy {
 
 // How many frames a second a client of a stream counts for: those that were taken of it, averaged
-// over the last second or so. A new one counts with what it says, as far as it is believed, for as
-// long as a silent one is remembered: three seconds, or two of its frames. Then a client that
-// sends nothing counts nothing. Pure; `now` never goes back; every call is O(1).
+// over the last second or so, or over two of its frames where it sends few. A new one counts with
+// what it says, as far as it is believed, for as long as a silent one is remembered: three seconds,
+// or two of its frames. Then a client that sends nothing counts nothing. Pure; `now` never goes
+// back; every call is O(1).
 class FrameRate {
  public:
   FrameRate() = default;
@@ -25,6 +26,7 @@ class FrameRate {
 
  private:
   Duration patience() const;
+  double window() const;  // seconds
   double measured(Time now) const;
 
   double said_rps_ = 0, believed_rps_ = 0;

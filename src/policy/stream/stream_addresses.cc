@@ -5,13 +5,12 @@
 namespace fermata::policy {
 namespace {
 
-constexpr double kMostCredit = 30;   // frames a second of all new clients of an address
-constexpr double kCreditBack = 1.0;  // of it, each second
+constexpr double kCreditBack = 1.0;  // frames a second, each second
 
 }  // namespace
 
-double StreamAddresses::credit(const Address& address, Time now) {
-  return std::min(address.credit_rps + (now - address.as_of).seconds() * kCreditBack, kMostCredit);
+double StreamAddresses::credit(const Address& address, Time now) const {
+  return std::min(address.credit_rps + (now - address.as_of).seconds() * kCreditBack, most_rps_);
 }
 
 uint32_t StreamAddresses::clients(const std::string& address) const {
@@ -21,7 +20,7 @@ uint32_t StreamAddresses::clients(const std::string& address) const {
 
 double StreamAddresses::came(const std::string& address, double said_rps, Time now) {
   if (address.empty()) return said_rps;
-  Address& known = addresses_.try_emplace(address, Address{0, kMostCredit, now}).first->second;
+  Address& known = addresses_.try_emplace(address, Address{0, most_rps_, now}).first->second;
   ++known.clients;
   const double left = credit(known, now), believed = std::min(said_rps, left);
   known.credit_rps = left - believed;
@@ -40,8 +39,8 @@ void StreamAddresses::left(const std::string& address) {
 }
 
 void StreamAddresses::forget_idle(Time now) {
-  std::erase_if(addresses_, [now](const auto& entry) {
-    return entry.second.clients == 0 && credit(entry.second, now) >= kMostCredit;
+  std::erase_if(addresses_, [this, now](const auto& entry) {
+    return entry.second.clients == 0 && credit(entry.second, now) >= most_rps_;
   });
 }
 

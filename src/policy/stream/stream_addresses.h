@@ -14,6 +14,8 @@ namespace fermata::policy {
 // O(log addresses).
 class StreamAddresses {
  public:
+  // `believed_rps`: of all new clients of an address.
+  explicit StreamAddresses(double believed_rps) : most_rps_(believed_rps) {}
   uint32_t clients(const std::string& address) const;
   // A client came that says to send so much; what of it is believed.
   double came(const std::string& address, double said_rps, Time now);
@@ -29,8 +31,9 @@ class StreamAddresses {
     double credit_rps;  // at `as_of`, before what came back since
     Time as_of;
   };
-  static double credit(const Address& address, Time now);
+  double credit(const Address& address, Time now) const;
 
+  const double most_rps_;
   std::map<std::string, Address> addresses_;
 };
 

@@ -26,6 +26,7 @@ constexpr Duration kShortestSlo = Duration::millis(1), kLongestSlo = Duration::s
 StreamSessions::StreamSessions(StreamSettings settings)
     : settings_(std::move(settings)),
       highest_accuracy_(highest_accuracy(settings_.variants)),
+      addresses_(settings_.new_clients_rps),
       current_(settings_.workers, 0) {}
 
 absl::StatusOr<StreamSessions::Session*> StreamSessions::find_or_add(const StreamFrame& frame,

@@ -47,7 +47,8 @@ struct StreamSettings {
   uint32_t most_clients = 256;
   // Of one connection and of one address; 0: a quarter and half of all, rounded up.
   uint32_t most_of_connection = 0, most_of_address = 0;
-  double most_rate_rps = 120;  // of one client
+  double most_rate_rps = 120;   // of one client
+  double new_clients_rps = 30;  // with which all new ones of an address count
 };
 
 // Of variants in whatever type says their accuracy; 0: there are none.
