@@ -224,12 +224,12 @@ void HttpConnection::write() {
   writing_ = true;
   since_ = std::chrono::steady_clock::now();
   writing_bytes_ = net::buffer_size(pieces);
-  pace_.start(since_);
+  outgoing_pace_.start(since_);
   // A client that reads slowly is not one that does not read.
   auto progress = [this, taken = size_t{0}](const Failure& failed, size_t bytes) mutable {
     if (bytes > taken) {
       since_ = std::chrono::steady_clock::now();
-      pace_.add(bytes - taken, since_);
+      outgoing_pace_.add(bytes - taken, since_);
     }
     taken = bytes;
     return net::transfer_all()(failed, bytes);
@@ -285,7 +285,7 @@ void HttpConnection::on_read(size_t bytes, const Failure& failed) {
   if (closing_) return failed ? close() : read();
   if (failed && failed != net::error::eof) return close();
   heard_ = std::chrono::steady_clock::now();
-  pace_.add(bytes, heard_);
+  incoming_pace_.add(bytes, heard_);
   if (failed) {
     sent_all_ = true;
     if (slots_.empty() && !writing_) return close();

@@ -15,9 +15,9 @@
 #include "base/byte_budget.h"
 #include "serve/http/http_parser.h"
 #include "serve/http/http_server.h"
-#include "serve/http/pace.h"
 #include "serve/http/upgraded.h"
 #include "serve/http/web_socket.h"
+#include "serve/net/pace.h"
 
 namespace fermata::serve {
 
@@ -49,6 +49,8 @@ struct HttpShard {
   // Gives up the slowest body or reply, of those that would take longer than that to come or to go
   // with what they hold. False: there is none.
   bool end_slowest(std::chrono::duration<double> than = {});
+  // The same of any, without a word: its connection is wanted.
+  bool close_slowest();
   // The same in the other shards, one after the other until one has one; then, on this shard's
   // thread, the connection goes on, if it still lives. False: there is no other.
   bool end_slowest_elsewhere(std::weak_ptr<HttpConnection> waiting);
@@ -56,6 +58,9 @@ struct HttpShard {
   // have been without one for as long, those of half a request when the grace is over.
   void drain();
   void end();  // closes all
+
+ private:
+  std::shared_ptr<HttpConnection> find_slowest(std::chrono::duration<double> than);
 };
 
 // One request and where its reply goes; what an HttpExchange holds.
@@ -144,7 +149,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HeldBytes incoming_;             // the body that is being read
   uint64_t incoming_bytes_ = 0;    // of it
   uint64_t writing_bytes_ = 0;     // while writing_
-  Pace pace_;                      // at which they come or go
+  Pace incoming_pace_, outgoing_pace_;
   std::deque<Slot> slots_;
   std::deque<Slot> written_;  // while writing_, what is being written
   uint64_t first_ = 0;        // number of slots_.front()

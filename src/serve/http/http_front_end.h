@@ -56,6 +56,10 @@ class HttpFrontEnd : public HttpHandler {
   void open_page(HttpExchange exchange, const HttpRoute& route);
   void open_stream(HttpExchange exchange, const HttpRoute& route);
   void start(std::unique_ptr<Infer> infer);
+  // The same on a background thread, after what has to be unpacked there.
+  void begin_unpacking(std::unique_ptr<Infer> infer);
+  void unpack_later(std::unique_ptr<Infer> infer);
+  void start_later(std::unique_ptr<Infer> infer);
   absl::StatusOr<InferCall> decode(Infer& infer);
   absl::StatusOr<InferCall> prepare(Infer& infer);
   void submit(std::unique_ptr<Infer> infer, engine::InferRequest request);

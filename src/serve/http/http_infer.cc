@@ -35,37 +35,15 @@ absl::StatusOr<std::optional<size_t>> read_header_length(const HttpExchange& exc
   return value;
 }
 
-absl::StatusOr<InferBody> read_body(HttpExchange& exchange, size_t limit) {
-  InferBody body{exchange.body(), {}, exchange.owner()};
-  ASSIGN_OR_RETURN(const Encoding encoding,
-                   parse_content_encoding(exchange.header("Content-Encoding")));
-  if (encoding != Encoding::kIdentity) {
-    ASSIGN_OR_RETURN(std::string plain,
-                     decompress(body.bytes, encoding, limit, [&exchange](size_t more) {
-                       return exchange.held().grow_by(more);
-                     }));
-    auto owner = std::make_shared<std::string>(std::move(plain));
-    body.bytes = *owner;
-    body.owner = std::move(owner);
-  }
-  ASSIGN_OR_RETURN(body.json_length, read_header_length(exchange));
-  return body;
-}
-
 // Whether the io thread would have to read many bytes for it.
 bool is_long(const HttpExchange& exchange) {
-  if (!exchange.header("Content-Encoding").empty()) return true;
   if (exchange.body().size() < kLong) return false;
   const auto json = read_header_length(exchange);
   return json.ok() && json->value_or(kLong) >= kLong;
 }
 
-// To read it, whatever it unpacks to.
-Background::Price price_of(const HttpExchange& exchange, size_t limit) {
-  constexpr uint64_t kMostRatio = 1032;  // of what deflate unpacks to what it was given
-  const uint64_t sent = exchange.body().size();
-  const bool is_packed = !exchange.header("Content-Encoding").empty();
-  return {exchange.connection(), is_packed ? std::min<uint64_t>(sent * kMostRatio, limit) : sent};
+bool is_packed(const HttpExchange& exchange) {
+  return !exchange.header("Content-Encoding").empty();
 }
 
 HttpResponse to_response(HttpReply reply, Encoding encoding) {
@@ -87,13 +65,22 @@ struct HttpFrontEnd::Infer {
   HttpExchange exchange;
   HttpRoute route;
   Time arrival;
-  ReplyWishes wishes;
-  Encoding encoding = Encoding::kIdentity;
+  ReplyWishes wishes = {};
+  Encoding encoding = Encoding::kIdentity;  // of the reply
+  // Of a compressed body, until it is whole; then what it says.
+  std::unique_ptr<Unpacking> unpacking = nullptr;
+  std::shared_ptr<const std::string> plain = nullptr;
+
+  InferBody body() const {
+    if (plain == nullptr) return {exchange.body(), {}, exchange.owner()};
+    return {*plain, {}, plain};
+  }
 };
 
 absl::StatusOr<InferCall> HttpFrontEnd::decode(Infer& infer) {
   const HttpRoute& route = infer.route;
-  ASSIGN_OR_RETURN(const InferBody body, read_body(infer.exchange, max_body_bytes_));
+  InferBody body = infer.body();
+  ASSIGN_OR_RETURN(body.json_length, read_header_length(infer.exchange));
   if (body.json_length != size_t{0})
     return decode_json_infer(body, regions_, infer.exchange.held());
   ASSIGN_OR_RETURN(const auto variant, engine_.catalog()->find(route.model, route.version));
@@ -118,13 +105,11 @@ void HttpFrontEnd::request(HttpExchange exchange) {
   HttpRoute route = find_route(exchange.method(), exchange.target());
   if (route.call == HttpCall::kInfer) {
     counters_.begin();
-    const bool in_background = is_long(exchange);
-    auto infer = std::make_unique<Infer>(
-        Infer{std::move(exchange), std::move(route), engine_.now(), {}, {}});
-    if (!in_background) return start(std::move(infer));
-    const Background::Price price = price_of(infer->exchange, max_body_bytes_);
-    return background_.post([this, infer = std::move(infer)]() mutable { start(std::move(infer)); },
-                            price);
+    auto infer =
+        std::make_unique<Infer>(Infer{std::move(exchange), std::move(route), engine_.now()});
+    if (is_packed(infer->exchange)) return begin_unpacking(std::move(infer));
+    if (!is_long(infer->exchange)) return start(std::move(infer));
+    return start_later(std::move(infer));
   }
   if (route.call == HttpCall::kStream || is_admin(route.call)) {
     const absl::Status allowed =
@@ -148,7 +133,7 @@ void HttpFrontEnd::request(HttpExchange exchange) {
   if (exchange.body().size() < kLong) {
     return answer_operation(std::move(exchange), route, operations_);
   }
-  const Background::Price price = price_of(exchange, max_body_bytes_);
+  const Background::Price price{exchange.connection(), exchange.body().size()};
   auto answer = [this, exchange = std::move(exchange), route = std::move(route)]() mutable {
     HeldBytes parsing = exchange.held().beside();
     const size_t weight = document_json_weight(exchange.body());
@@ -159,6 +144,36 @@ void HttpFrontEnd::request(HttpExchange exchange) {
     answer_operation(std::move(exchange), route, operations_);
   };
   background_.post(std::move(answer), price);
+}
+
+void HttpFrontEnd::begin_unpacking(std::unique_ptr<Infer> infer) {
+  const auto encoding = parse_content_encoding(infer->exchange.header("Content-Encoding"));
+  if (!encoding.ok()) return reject(*infer, encoding.status());
+  if (*encoding == Encoding::kIdentity) return start_later(std::move(infer));
+  infer->unpacking =
+      std::make_unique<Unpacking>(infer->exchange.body(), *encoding, max_body_bytes_);
+  unpack_later(std::move(infer));
+}
+
+// A step at a time, each with its price: nobody knows before what a body unpacks to.
+void HttpFrontEnd::unpack_later(std::unique_ptr<Infer> infer) {
+  const Background::Price price{infer->exchange.connection(), Unpacking::kAtATime};
+  auto step = [this, infer = std::move(infer)]() mutable {
+    const absl::StatusOr<bool> whole = infer->unpacking->step(
+        [&infer](size_t more) { return infer->exchange.held().grow_by(more); });
+    if (!whole.ok()) return reject(*infer, whole.status());
+    if (!*whole) return unpack_later(std::move(infer));
+    infer->plain = std::make_shared<const std::string>(infer->unpacking->take());
+    infer->unpacking.reset();
+    if (infer->plain->size() <= Unpacking::kAtATime) return start(std::move(infer));  // it is paid
+    start_later(std::move(infer));
+  };
+  background_.post(std::move(step), price);
+}
+
+void HttpFrontEnd::start_later(std::unique_ptr<Infer> infer) {
+  const Background::Price price{infer->exchange.connection(), infer->body().bytes.size()};
+  background_.post([this, infer = std::move(infer)]() mutable { start(std::move(infer)); }, price);
 }
 
 void HttpFrontEnd::open_page(HttpExchange exchange, const HttpRoute& route) {

@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kStallLimit(1);  // of half a body whose memory i
 // From a connection's last reply until the server that stops takes it for one without a request:
 // one may be on its way.
 constexpr std::chrono::seconds kQuietLimit(1);
-constexpr size_t kOverhead = 1024;              // what a request takes beside its body
+constexpr size_t kOverhead = 1024;  // what a request takes beside its body
 
 }  // namespace
 
@@ -45,11 +45,11 @@ double HttpConnection::slowness(Moment now) const {
   const std::chrono::duration<double> silent = now - heard_, unread = now - since_;
   if (web_ != nullptr) return web_->holds() && unread > HttpShard::kSlow ? unread.count() : 0;
   if (writing_) {
-    const auto left = pace_.time_for(writing_bytes_, now);
+    const auto left = outgoing_pace_.time_for(writing_bytes_, now);
     return left > HttpShard::kSlow ? left.count() : 0;
   }
   if (incoming_.empty() || continue_ || waiting_) return 0;  // it has none, or waits for us
-  const auto left = pace_.time_for(incoming_bytes_, now);
+  const auto left = incoming_pace_.time_for(incoming_bytes_, now);
   return left > HttpShard::kSlow || silent > kStallLimit ? std::max(left, silent).count() : 0;
 }
 
@@ -86,7 +86,7 @@ bool HttpConnection::hold_body() {
 bool HttpConnection::begin_body() {
   incoming_ = HeldBytes(budget_);
   incoming_bytes_ = 0;
-  pace_.start(std::chrono::steady_clock::now());
+  incoming_pace_.start(std::chrono::steady_clock::now());
   if (!hold_body()) return false;
   ask_for_body();
   return true;

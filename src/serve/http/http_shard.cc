@@ -26,7 +26,8 @@ bool HttpShard::evict(std::chrono::steady_clock::time_point now) {
   };
   return close_first([](const auto& c) { return c->idle() && !c->served(); }) ||
          close_first([](const auto& c) { return c->idle(); }) ||
-         close_first([now](const auto& c) { return c->takes_long_to_read(now); }) || end_slowest();
+         close_first([now](const auto& c) { return c->takes_long_to_read(now); }) ||
+         close_slowest();
 }
 
 void HttpShard::sweep() {
@@ -40,9 +41,21 @@ void HttpShard::sweep() {
   }
 }
 
+bool HttpShard::close_slowest() {
+  const auto slowest = find_slowest({});
+  if (slowest != nullptr) slowest->close();
+  return slowest != nullptr;
+}
+
 bool HttpShard::end_slowest(std::chrono::duration<double> than) {
+  const auto slowest = find_slowest(than);
+  if (slowest != nullptr) slowest->give_way();
+  return slowest != nullptr;
+}
+
+std::shared_ptr<HttpConnection> HttpShard::find_slowest(std::chrono::duration<double> than) {
   const auto now = std::chrono::steady_clock::now();
-  if (now - searched < kSearchEvery) return false;
+  if (now - searched < kSearchEvery) return nullptr;
   std::shared_ptr<HttpConnection> slowest;
   double most = than.count();
   for (const auto& connection : open) {
@@ -51,12 +64,8 @@ bool HttpShard::end_slowest(std::chrono::duration<double> than) {
     most = slowness;
     slowest = connection;
   }
-  if (slowest != nullptr) {
-    slowest->give_way();
-  } else if (than.count() == 0) {
-    searched = now;
-  }
-  return slowest != nullptr;
+  if (slowest == nullptr && than.count() == 0) searched = now;
+  return slowest;
 }
 
 bool HttpShard::end_slowest_elsewhere(std::weak_ptr<HttpConnection> waiting) {

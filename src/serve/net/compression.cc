@@ -17,13 +17,6 @@ constexpr int kMemory = 8;
 constexpr int kWindow = 15, kGzipWindow = 16 + kWindow, kAnyWindow = 32 + kWindow;
 constexpr int kBareWindow = -kWindow;  // without zlib's own header
 
-struct Inflater : z_stream {
-  explicit Inflater(int window) : z_stream{} { FERMATA_CHECK(inflateInit2(this, window) == Z_OK); }
-  ~Inflater() { inflateEnd(this); }
-  Inflater(const Inflater&) = delete;
-  Inflater& operator=(const Inflater&) = delete;
-};
-
 struct Deflater : z_stream {
   explicit Deflater(int window) : z_stream{} {
     FERMATA_CHECK(deflateInit2(this, kFastest, Z_DEFLATED, window, kMemory, Z_DEFAULT_STRATEGY) ==
@@ -92,35 +85,89 @@ Encoding choose_encoding(std::string_view accept) {
   return Encoding::kIdentity;
 }
 
+struct Unpacking::Inflater : z_stream {
+  explicit Inflater(int window) : z_stream{} { FERMATA_CHECK(inflateInit2(this, window) == Z_OK); }
+  ~Inflater() { inflateEnd(this); }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+};
+
+Unpacking::Unpacking(std::string_view text, Encoding encoding, size_t limit)
+    : encoding_(encoding),
+      limit_(limit),
+      is_too_large_(text.size() > UINT32_MAX),
+      inflater_(
+          std::make_unique<Inflater>(lacks_header(text, encoding) ? kBareWindow : kAnyWindow)) {
+  set_input(*inflater_, text);
+  constexpr size_t kTrailer = 4;  // how long it was, little-endian (RFC 1952, section 2.3.1)
+  if (encoding != Encoding::kGzip || text.size() < kTrailer) return;
+  said_ = 0;
+  for (size_t i = 0; i < kTrailer; ++i) {
+    said_ = *said_ | size_t{static_cast<unsigned char>(text[text.size() - kTrailer + i])} << 8 * i;
+  }
+}
+
+Unpacking::~Unpacking() = default;
+
+absl::Status Unpacking::too_long() const {
+  return invalid("the body is larger than {} bytes when decompressed", limit_);
+}
+
+// Makes room for the next bytes at the end.
+absl::Status Unpacking::grow(Hold hold) {
+  const size_t before = out_.size(), wanted = before + kStep;
+  if (said_ && out_.capacity() < wanted) out_.reserve(std::max(*said_ + kStep, wanted));
+  if (out_.capacity() < wanted) {
+    out_.reserve(std::max(std::min(2 * out_.capacity(), limit_ + kStep), wanted));
+  }
+  // What is not written yet takes nothing; where the length is not known, room is made by doubling.
+  const size_t holds = said_ ? wanted : std::min(out_.capacity(), limit_ + kStep);
+  if (holds > held_) {
+    if (!hold(holds - held_)) {
+      return error(absl::StatusCode::kResourceExhausted,
+                   "memory limit reached (listen.memory_mb): no room for the decompressed message; "
+                   "retry later");
+    }
+    held_ = holds;
+  }
+  out_.resize(wanted);
+  inflater_->next_out = reinterpret_cast<Bytef*>(out_.data() + before);
+  inflater_->avail_out = kStep;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Unpacking::step(Hold hold) {
+  if (is_too_large_) return invalid("the compressed body is larger than 4 GiB");
+  if (said_ && *said_ > limit_) return too_long();
+  for (size_t done = 0; done < kAtATime; done += kStep) {
+    const size_t before = out_.size();
+    RETURN_IF_ERROR(grow(hold));
+    const int result = inflate(inflater_.get(), Z_NO_FLUSH);
+    out_.resize(before + kStep - inflater_->avail_out);
+    if (out_.size() > limit_) return too_long();
+    if (result == Z_STREAM_END) {
+      if (inflater_->avail_in == 0) return true;
+      return invalid("the body goes on after the end of its {} stream", name(encoding_));
+    }
+    if (result != Z_OK || (inflater_->avail_in == 0 && inflater_->avail_out > 0)) {
+      return invalid("the body is not whole {}: {}", name(encoding_),
+                     inflater_->msg != nullptr ? inflater_->msg : "it ends too early");
+    }
+    if (said_ && out_.size() > *said_) {
+      return invalid("the body is longer than the {} bytes that its {} stream says", *said_,
+                     name(encoding_));
+    }
+  }
+  return false;
+}
+
 absl::StatusOr<std::string> decompress(std::string_view text, Encoding encoding, size_t limit,
-                                       absl::FunctionRef<bool(size_t)> hold) {
-  if (text.size() > UINT32_MAX) return invalid("the compressed body is larger than 4 GiB");
-  Inflater stream(lacks_header(text, encoding) ? kBareWindow : kAnyWindow);
-  set_input(stream, text);
-  std::string out;
-  while (true) {
-    if (!hold(kStep)) {
-      return error(
-          absl::StatusCode::kResourceExhausted,
-          "memory limit reached (listen.memory_mb): no room for the decompressed message; retry "
-          "later");
-    }
-    const size_t before = grow(stream, out);
-    const int result = inflate(&stream, Z_NO_FLUSH);
-    out.resize(before + kStep - stream.avail_out);
-    if (out.size() > limit) {
-      return invalid("the body is larger than {} bytes when decompressed", limit);
-    }
-    if (result == Z_STREAM_END) break;
-    if (result != Z_OK || (stream.avail_in == 0 && stream.avail_out > 0)) {
-      return invalid("the body is not whole {}: {}", name(encoding),
-                     stream.msg != nullptr ? stream.msg : "it ends too early");
-    }
+                                       Unpacking::Hold hold) {
+  Unpacking unpacking(text, encoding, limit);
+  for (bool whole = false; !whole;) {
+    ASSIGN_OR_RETURN(whole, unpacking.step(hold));
   }
-  if (stream.avail_in > 0) {
-    return invalid("the body goes on after the end of its {} stream", name(encoding));
-  }
-  return out;
+  return unpacking.take();
 }
 
 std::string compress(const std::vector<std::string_view>& pieces, Encoding encoding) {
