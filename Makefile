@@ -27,6 +27,7 @@ bench: build ## measure against other servers, solvers and bounds (BENCHES="mlse
 attack: build ## what one stranger can do, a canary beside each: a table, bench/results/attack.json and .png (ONLY="slow_bodies ...")
 	@scripts/deps.sh test
 	.deps/test/bin/python bench/attack.py --record $(if $(ONLY),--only "$(ONLY)")
+	$(if $(ONLY),,.deps/test/bin/python bench/attack_streams.py --record)
 
 pictures: build test-deps ## draw docs/pictures and the records' plots again
 	@scripts/deps.sh pictures

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "engine/threads/periodic.h"
 #include "serve/call/shared_memory.h"
 #include "serve/config/reach.h"
 #include "serve/grpc/grpc_server.h"
@@ -16,12 +17,14 @@
 #include "serve/metrics.h"
 #include "serve/net/acceptor.h"
 #include "serve/net/descriptors.h"
+#include "serve/net/memory_return.h"
 #include "serve/operations/operations.h"
 
 namespace fermata::serve {
 namespace {
 
 constexpr std::chrono::milliseconds kDrainPoll(5);
+constexpr Duration kMemoryLook = Duration::seconds(2);
 constexpr Duration kArrivalGrace = Duration::seconds(2);  // of half a request, when it stops
 
 constexpr uint64_t kPartForSmall = 8;  // of listen.memory_mb, that these have beyond it
@@ -51,6 +54,9 @@ GrpcOptions grpc_options(const ListenOptions& listen, size_t max_connections,
   options.budget = budget;
   options.admin = serves_admin(listen);
   options.connection_bytes = listen.memory_mb * kMiB / 4;
+  options.arriving_bytes = listen.arriving_mb * kMiB;
+  options.streams_bytes = listen.streams_mb * kMiB;
+  options.max_calls = listen.max_calls;
   return options;
 }
 
@@ -78,6 +84,8 @@ struct Server::Parts {
   std::unique_ptr<GrpcServer> grpc;
   std::unique_ptr<MetricsFrontEnd> metrics_front_end;
   std::unique_ptr<HttpServer> metrics;
+  MemoryReturn memory{budget};
+  engine::Periodic memory_look{kMemoryLook, [this] { memory.look(); }};
   bool stopped = false;
 
   Parts(std::unique_ptr<engine::Engine> e, const ListenOptions& listen, LiveOptions shown)

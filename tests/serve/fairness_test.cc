@@ -13,8 +13,8 @@
 #include "health.grpc.pb.h"
 #include "reflection.grpc.pb.h"
 #include "serve/call/client.h"
-#include "serve/http/pace.h"
 #include "serve/net/background.h"
+#include "serve/net/pace.h"
 #include "serve/scripted_engine.h"
 #include "serve/server.h"
 
@@ -121,7 +121,8 @@ class StreamsTest : public ::testing::Test {
   std::shared_ptr<grpc::Channel> channel_;
 };
 
-// Of streams that have only been opened one ends for each that finds no room, whatever they are.
+// Of streams that have only been opened one ends for each that finds no room, whatever they are: an
+// address has room for three.
 TEST_F(StreamsTest, OneOfWhichNothingHasComeGivesWayToTheNext) {
   using Protocol = inference::GRPCInferenceService;
   using Reflection = grpc::reflection::v1alpha::ServerReflection;
@@ -145,7 +146,8 @@ TEST_F(StreamsTest, OneOfWhichNothingHasComeGivesWayToTheNext) {
     if (!answers(*streams[i], unreadable)) ended.push_back(streams[i]->Finish().error_code());
     if (!answers(*others[i], list)) ended.push_back(others[i]->Finish().error_code());
   }
-  EXPECT_THAT(ended, ElementsAre(grpc::StatusCode::RESOURCE_EXHAUSTED));
+  constexpr auto kNoRoom = grpc::StatusCode::RESOURCE_EXHAUSTED;
+  EXPECT_THAT(ended, ElementsAre(kNoRoom, kNoRoom, kNoRoom, kNoRoom));
   EXPECT_TRUE(answers(*first, unreadable));
   used.TryCancel();
   for (grpc::ClientContext& context : contexts) context.TryCancel();

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace fermata::serve {
 namespace {
@@ -25,9 +27,24 @@ constexpr uint8_t kEndStream = 1, kEndHeaders = 4, kAcknowledged = 1;
 steady_clock::time_point now;
 steady_clock::time_point clock_of_test() { return now; }
 
+std::string frame_of(Kind kind, uint8_t flags, uint8_t stream, const std::string& body) {
+  return std::string{char(body.size() >> 16),
+                     char(body.size() >> 8),
+                     char(body.size()),
+                     char(kind),
+                     char(flags),
+                     0,
+                     0,
+                     0,
+                     char(stream)} +
+         body;
+}
 std::string frame(Kind kind, uint8_t flags, size_t body) {
-  std::string text = {char(body >> 16), char(body >> 8), char(body), char(kind), char(flags)};
-  return text + std::string(4 + body, '\1');
+  return frame_of(kind, flags, 1, std::string(body, '\1'));
+}
+std::string message_of(size_t bytes, size_t of_which) {
+  return std::string{0, char(bytes >> 24), char(bytes >> 16), char(bytes >> 8), char(bytes)} +
+         std::string(of_which, 'x');
 }
 
 // How many frames until it is a flood; `most` where it is none.
@@ -82,8 +99,7 @@ TEST_F(FrameWatchTest, CountsFramesOfAHeadThatHaveNoBody) {
 }
 
 TEST_F(FrameWatchTest, EndsResetsAndPingsThatComeTooFast) {
-  for (const auto& each : {frame(kHeaders, kEndHeaders, 50) + frame(kReset, 0, 4),
-                           frame(kPing, 0, 8), frame(kData, 0, 0)}) {
+  for (const auto& each : {frame(kReset, 0, 4), frame(kPing, 0, 8), frame(kData, 0, 0)}) {
     FrameWatch watch(clock_of_test);
     watch.answered();
     EXPECT_TRUE(watch.see(std::string(24, 'P') + frame(kSettings, kAcknowledged, 0)));
@@ -98,13 +114,127 @@ TEST_F(FrameWatchTest, LetsResetsPassThatComeOverTime) {
   }
 }
 
+constexpr uint64_t kCall = FrameWatch::kCallHolds, kPiece = FrameWatch::kPieceHolds;
+
+TEST_F(FrameWatchTest, KnowsWhatIsHeldOfMessagesThatAreNotWhole) {
+  EXPECT_TRUE(watch_.see(frame_of(kHeaders, kEndHeaders, 1, "head")));
+  EXPECT_EQ(watch_.unfinished(), kCall);
+  EXPECT_TRUE(watch_.see(frame_of(kData, 0, 1, message_of(1000, 400))));
+  EXPECT_EQ(watch_.unfinished(), kCall + kPiece + 405);
+  EXPECT_TRUE(watch_.see(frame_of(kData, 0, 1, std::string(600, 'x'))));
+  EXPECT_EQ(watch_.unfinished(), 0u);  // who is given it counts it
+  const std::string two = message_of(1, 1) + message_of(70'000, 10);
+  EXPECT_TRUE(watch_.see(frame_of(kData, 0, 1, two)));
+  EXPECT_EQ(watch_.unfinished(), 15u);
+  EXPECT_TRUE(watch_.see(frame_of(kReset, 0, 1, "1234")));
+  EXPECT_EQ(watch_.unfinished(), 0u);
+}
+
+TEST_F(FrameWatchTest, ForgetsCallsThatTheServerEnds) {
+  for (const auto& end : {frame_of(kReset, 0, 3, "1234"),
+                          frame_of(kHeaders, kEndStream | kEndHeaders, 3, "status")}) {
+    EXPECT_TRUE(watch_.see(frame_of(kHeaders, kEndHeaders, 3, "head")));
+    EXPECT_TRUE(watch_.see(frame_of(kData, 0, 3, message_of(1000, 400))));
+    EXPECT_GT(watch_.unfinished(), 400u);
+    watch_.sent(frame_of(kSettings, 0, 0, "") + frame_of(kHeaders, kEndHeaders, 3, "first"));
+    EXPECT_GT(watch_.unfinished(), 400u);
+    watch_.sent(end);
+    EXPECT_EQ(watch_.unfinished(), 0u);
+    EXPECT_TRUE(watch_.see(frame_of(kData, 0, 3, std::string(600, 'x'))));  // was on its way
+    EXPECT_EQ(watch_.unfinished(), 0u);
+  }
+}
+
+// Calls of which nothing comes but the head.
+class SilentCalls : public FrameWatchTest {
+ protected:
+  // How many heads until it is a flood.
+  static size_t heads_until_flood(FrameWatch& watch, size_t most) {
+    for (size_t i = 0; i < most; ++i) {
+      if (!watch.see(frame_of(kHeaders, kEndHeaders, static_cast<uint8_t>(next_), "")
+                         .replace(5, 4,
+                                  {char(next_ >> 24), char(next_ >> 16), char(next_ >> 8),
+                                   char(next_)}))) {
+        return i;
+      }
+      next_ += 2;
+    }
+    return most;
+  }
+  static void settle(FrameWatch& watch) {
+    watch.answered();
+    EXPECT_TRUE(watch.see(std::string(24, 'P') + frame_of(kSettings, kAcknowledged, 0, "")));
+  }
+  static inline uint32_t next_ = 1;
+};
+
+TEST_F(SilentCalls, AreAFloodAtSome) {
+  EXPECT_EQ(heads_until_flood(watch_, 10'000), FrameWatch::kSilentCalls);
+}
+
+TEST_F(SilentCalls, OfAnAddressWithManyAreAFloodAtFew) {
+  constexpr int64_t kMost = 1000;
+  const auto address = std::make_shared<AddressAccount>(kMost);
+  std::vector<std::unique_ptr<FrameWatch>> open;
+  const auto more = [&open, &address]() -> FrameWatch& {
+    open.push_back(std::make_unique<FrameWatch>(clock_of_test, address));
+    settle(*open.back());
+    return *open.back();
+  };
+  FrameWatch& proven = more();
+  EXPECT_TRUE(proven.see(frame_of(kHeaders, kEndHeaders, 1, "") +
+                         frame_of(kData, kEndStream, 1, message_of(1, 1))));
+  for (int64_t all = 0; all <= kMost; all += FrameWatch::kSilentCalls) {
+    heads_until_flood(more(), FrameWatch::kSilentCalls);
+  }
+  EXPECT_EQ(heads_until_flood(more(), 10'000), FrameWatch::kFewFirstCalls);
+  EXPECT_EQ(heads_until_flood(proven, 10'000), FrameWatch::kFewCalls);
+  open.clear();  // their connections are closed
+  EXPECT_EQ(heads_until_flood(more(), 10'000), FrameWatch::kSilentCalls);
+}
+
+// A call that is given up before it has sent anything has cost more than a ping.
+TEST_F(SilentCalls, ThatAreResetAreAFloodSooner) {
+  FrameWatch watch(clock_of_test);
+  settle(watch);
+  const std::string wasted =
+      frame_of(kHeaders, kEndHeaders, 1, "") + frame_of(kReset, 0, 1, "1234");
+  EXPECT_EQ(frames_until_flood(watch, wasted, 10'000),
+            (FrameWatch::kFramesASecond - 2) / FrameWatch::kWastedCall);
+}
+
+TEST_F(SilentCalls, ThatAreResetOnceServedAreNot) {
+  FrameWatch watch(clock_of_test);
+  settle(watch);
+  const std::string given_up = frame_of(kHeaders, kEndHeaders, 1, "") +
+                               frame_of(kData, 0, 1, message_of(1, 1)) +
+                               frame_of(kReset, 0, 1, "1234");
+  EXPECT_EQ(frames_until_flood(watch, given_up, 1500), 1500u);
+}
+
+TEST_F(FrameWatchTest, EndsResetsOfAnAddressWhoseConnectionsAreMadeAgain) {
+  const auto address = std::make_shared<AddressAccount>(1000);
+  size_t resets = 0;
+  for (int i = 0; i < 100; ++i) {
+    FrameWatch watch(clock_of_test, address);
+    EXPECT_TRUE(watch.see(std::string(24, 'P')));
+    resets += frames_until_flood(watch, frame(kReset, 0, 4), 100'000);
+  }
+  EXPECT_LE(resets, AddressAccount::kFramesAtOnce + 100 * FrameWatch::kFewFrames);
+  FrameWatch honest(clock_of_test, address);
+  EXPECT_TRUE(honest.see(std::string(24, 'P')));
+  EXPECT_EQ(frames_until_flood(honest, frame(kPing, 0, 8), 10), 10u);
+  now += seconds(2);
+  EXPECT_EQ(frames_until_flood(honest, frame(kPing, 0, 8), 1000), 1000u);
+}
+
 TEST_F(FrameWatchTest, SeesTheSameInPieces) {
   watch_.answered();
   EXPECT_TRUE(watch_.see(frame(kSettings, kAcknowledged, 0)));
   const std::string call = frame(kHeaders, kEndHeaders, 5) + frame(kReset, 0, 4);
   size_t bytes = 0;
   while (watch_.see({&call[bytes % call.size()], 1})) ++bytes;
-  EXPECT_EQ(bytes / call.size(), FrameWatch::kFramesASecond - 2);
+  EXPECT_EQ(bytes / call.size(), (FrameWatch::kFramesASecond - 2) / FrameWatch::kWastedCall);
 }
 
 }  // namespace

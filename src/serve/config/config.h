@@ -28,7 +28,11 @@ struct ListenOptions {
   // That clients may hold at a time, a connection at most a quarter of it: messages that are being
   // read, decompressed or worked on, replies that are not taken yet.
   uint32_t memory_mb = 1024;
-  bool ready_any = false;  // ready as soon as any model is served; else all that is configured
+  // Of that, over gRPC: messages that have not come whole, and open streams. 0: a quarter and an
+  // eighth of it.
+  uint32_t arriving_mb = 0, streams_mb = 0;
+  uint32_t max_calls = 1024;  // of a gRPC connection at a time
+  bool ready_any = false;     // ready as soon as any model is served; else all that is configured
   // Without a prefix: everything, where `host` is this machine, else nothing.
   SharedMemoryOptions shared_memory{.prefix = std::nullopt};
 };
@@ -37,8 +41,8 @@ struct ListenOptions {
 struct Config {
   ListenOptions listen;
   engine::EngineOptions engine;
-  bool exit_on_error = false;      // at the start, where something that is configured is not served
-  Duration drain_delay;            // after SIGTERM: not ready, and answers as before
+  bool exit_on_error = false;  // at the start, where something that is configured is not served
+  Duration drain_delay;        // after SIGTERM: not ready, and answers as before
   tune::RecorderOptions recorder;
   std::string models_mirror;       // folder for models from a store; empty: store::default_mirror()
   std::string log_level = "info";  // a name that spdlog knows

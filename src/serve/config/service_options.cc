@@ -307,6 +307,7 @@ engine::StreamOptions stream_options(ObjectReader& fields) {
   s.most_of_address =
       static_cast<uint32_t>(fields["max_clients_per_address"].integer(1, all, (all + 1) / 2));
   s.most_rate_rps = fields["max_rate_rps"].between(0.1, 10'000, s.most_rate_rps);
+  s.new_clients_rps = fields["new_clients_rps"].between(0, 1e6, s.new_clients_rps);
   s.solver =
       static_cast<plan::StreamSolver>(fields["solver"].choice({"best", "exact", "annealing"}, 0));
   return options;

@@ -1,62 +1,141 @@
 #include "serve/grpc/frame_watch.h"
 
-#include <algorithm>
-#include <cstring>
+#include <utility>
 
 namespace fermata::serve {
 namespace {
 
-// RFC 9113, section 6.
-enum FrameKind : uint8_t {
-  kData = 0,
-  kHeaders = 1,
-  kSettings = 4,
-  kWindowUpdate = 8,
-  kContinuation = 9
-};
-constexpr uint8_t kEndStream = 1, kEndHeaders = 4, kAcknowledged = 1;
+constexpr size_t kPreface = 24;
+constexpr size_t kFrameHead = 9;
+
+bool ends_call(const FrameHead& frame) {
+  return frame.kind == FrameKind::kReset ||
+         ((frame.kind == FrameKind::kData || frame.kind == FrameKind::kHeaders) &&
+          frame.has(FrameHead::kEndStream));
+}
 
 }  // namespace
 
+FrameWatch::FrameWatch(Clock now, std::shared_ptr<AddressAccount> address)
+    : now_(now),
+      address_(std::move(address)),
+      since_(now()),
+      from_client_(kPreface),
+      to_client_(0) {}
+
 bool FrameWatch::see(std::string_view bytes) {
-  for (;;) {
-    const size_t skipped = std::min(skip_, bytes.size());
-    skip_ -= skipped;
-    bytes.remove_prefix(skipped);
-    const size_t taken = std::min(start_.size() - have_, bytes.size());
-    std::memcpy(start_.data() + have_, bytes.data(), taken);
-    have_ += taken;
-    bytes.remove_prefix(taken);
-    if (have_ < start_.size()) return true;
-    have_ = 0;
-    if (!begin_frame()) return false;
-  }
+  return from_client_.read(
+      bytes, [this](const FrameHead& frame) { return begin_frame(frame); },
+      [this](const FrameHead& frame, std::string_view piece) {
+        if (frame.kind == FrameKind::kData) add_data(frame, piece);
+      },
+      [this](const FrameHead& frame) {
+        if (ends_call(frame)) end_call(frame.stream);
+      });
 }
 
-bool FrameWatch::begin_frame() {
-  const auto byte = [this](size_t i) { return static_cast<uint8_t>(start_[i]); };
-  skip_ = size_t{byte(0)} << 16 | size_t{byte(1)} << 8 | byte(2);
-  const uint8_t kind = byte(3), flags = byte(4);
-  if (kind == kHeaders || kind == kContinuation) {
-    calls_ += kind == kHeaders;
-    head_ += start_.size() + skip_;
+void FrameWatch::sent(std::string_view bytes) {
+  to_client_.read(
+      bytes, [](const FrameHead&) { return true; }, [](const FrameHead&, std::string_view) {},
+      [this](const FrameHead& frame) {
+        if (ends_call(frame)) end_call(frame.stream);
+      });
+}
+
+bool FrameWatch::begin_frame(const FrameHead& frame) {
+  if (frame.kind == FrameKind::kHeaders || frame.kind == FrameKind::kContinuation) {
+    head_ += kFrameHead + frame.size;
     if (head_ > kHeadBytes) return false;
-    if ((flags & kEndHeaders) != 0) head_ = 0;
-    return settled_ || kind != kHeaders || ++unsettled_ <= kCallsUnsettled;
+    if (frame.has(FrameHead::kEndHeaders)) head_ = 0;
+    return frame.kind != FrameKind::kHeaders || begin_call(frame.stream);
   }
-  if (kind == kWindowUpdate) return true;  // as many as a reply has pieces; nothing answers them
-  if (kind == kData && (skip_ > 0 || (flags & kEndStream) != 0)) return true;
-  if (kind == kSettings && (flags & kAcknowledged) != 0) settled_ = settled_ || answered_;
-  return count();
+  // As many as a reply has pieces; nothing answers them.
+  if (frame.kind == FrameKind::kWindowUpdate) return true;
+  const bool is_data = frame.kind == FrameKind::kData;
+  if (is_data && (frame.size > 0 || frame.has(FrameHead::kEndStream))) return true;
+  if (frame.kind == FrameKind::kSettings && frame.has(FrameHead::kAcknowledged)) {
+    settled_ = settled_ || answered_;
+  }
+  const auto call = frame.kind == FrameKind::kReset ? calls_.find(frame.stream) : calls_.end();
+  return count(call != calls_.end() && !call->second.whole ? kWastedCall : 1);
 }
 
-bool FrameWatch::count() {
-  if (++counted_ < kFramesASecond) return true;
+bool FrameWatch::begin_call(uint32_t stream) {
+  ++begun_;
+  if (calls_.try_emplace(stream).second) {
+    unfinished_ += kCallHolds;
+    ++silent_;
+    if (address_ != nullptr) address_->add_calls(1);
+  }
+  if (silent_ > kSilentCalls) return false;
+  const bool is_crowded = address_ != nullptr && address_->is_crowded();
+  if (is_crowded && calls_.size() > (proven_ ? kFewCalls : kFewFirstCalls)) return false;
+  return settled_ || ++unsettled_ <= kCallsUnsettled;
+}
+
+void FrameWatch::speaks(Call& call) {
+  if (std::exchange(call.silent, false)) --silent_;
+}
+
+void FrameWatch::end_call(uint32_t stream) {
+  const auto found = calls_.find(stream);
+  if (found == calls_.end()) return;
+  speaks(found->second);
+  unfinished_ -= found->second.holds;
+  calls_.erase(found);
+  if (address_ != nullptr) address_->add_calls(-1);
+}
+
+void FrameWatch::forget_calls() {
+  if (address_ != nullptr) address_->add_calls(-static_cast<int64_t>(calls_.size()));
+  silent_ = 0;
+  unfinished_ = 0;
+  calls_.clear();
+}
+
+void FrameWatch::add_data(const FrameHead& frame, std::string_view piece) {
+  const auto found = calls_.find(frame.stream);
+  if (found == calls_.end()) return;
+  Call& call = found->second;
+  speaks(call);
+  call.holds += kPieceHolds;
+  unfinished_ += kPieceHolds;
+  while (!piece.empty()) {
+    size_t taken = 0;
+    if (call.have < call.prefix.size()) {
+      call.prefix[call.have++] = static_cast<uint8_t>(piece.front());
+      taken = 1;
+      if (call.have == call.prefix.size()) {
+        call.left = uint32_t{call.prefix[1]} << 24 | uint32_t{call.prefix[2]} << 16 |
+                    uint32_t{call.prefix[3]} << 8 | call.prefix[4];
+      }
+    } else {
+      taken = std::min<size_t>(call.left, piece.size());
+      call.left -= static_cast<uint32_t>(taken);
+    }
+    piece.remove_prefix(taken);
+    call.holds += taken;
+    unfinished_ += taken;
+    if (call.have == call.prefix.size() && call.left == 0) take_message(call);
+  }
+}
+
+// It is whole: gRPC hands it on, and who has it counts it.
+void FrameWatch::take_message(Call& call) {
+  call.have = 0;
+  call.whole = proven_ = true;
+  unfinished_ -= std::exchange(call.holds, 0);
+}
+
+bool FrameWatch::count(uint32_t weight) {
   const auto now = now_();
-  const bool slow = now - since_ >= std::chrono::seconds(1);
-  since_ = now;
-  counted_ = 0;
-  return slow;
+  if (now - since_ >= std::chrono::seconds(1)) {
+    since_ = now;
+    counted_ = 0;
+  }
+  counted_ += weight;
+  const bool is_crowded = address_ != nullptr && !address_->take_frame(weight, now);
+  return counted_ < (is_crowded ? kFewFrames : kFramesASecond);
 }
 
 }  // namespace fermata::serve

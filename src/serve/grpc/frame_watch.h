@@ -4,16 +4,22 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string_view>
+
+#include "absl/container/flat_hash_map.h"
+#include "serve/grpc/address_account.h"
+#include "serve/grpc/frame_reader.h"
 
 namespace fermata::serve {
 
-// Looks at what a client sends over one HTTP/2 connection, in pieces of any size, and says when it
+// Looks at what goes over one HTTP/2 connection, in pieces of any size, and says when its client
 // floods the server with frames that are no calls, none of which gRPC 1.51 bounds: a head that goes
 // on for ever in CONTINUATION frames (RFC 9113, section 10.5.1), streams that are reset as fast as
-// they are opened, settings and pings that ask for answers, and calls of a client that never says
-// that it has seen how many it may have at a time, which gRPC then does not hold it to. What is no
-// HTTP/2 is gRPC's to reject.
+// they are opened, settings and pings that ask for answers, calls of which nothing comes but the
+// head, and calls of a client that never says that it has seen how many it may have at a time,
+// which gRPC then does not hold it to. What is no HTTP/2 is gRPC's to reject. Knows how much gRPC
+// holds of messages that are not whole, which it hands to nobody.
 class FrameWatch {
  public:
   using Clock = std::chrono::steady_clock::time_point (*)();
@@ -21,32 +27,66 @@ class FrameWatch {
   static constexpr size_t kHeadBytes = 256 * 1024;
   static constexpr uint32_t kFramesASecond = 2048;   // resets, settings, pings and the like
   static constexpr uint32_t kCallsUnsettled = 1024;  // before settings are acknowledged
+  static constexpr uint32_t kSilentCalls = 256;      // at a time
+  // Where the address exhausts what it has: of such frames, of calls whose client may still send,
+  // and of those before a message has come whole.
+  static constexpr uint32_t kFewFrames = 32, kFewCalls = 64, kFewFirstCalls = 2;
+  // Of a call that is reset before a message of it was whole, in frames: it has cost more.
+  static constexpr uint32_t kWastedCall = 8;
+  // What gRPC takes beside a message's bytes: for a call, and for a piece of it.
+  static constexpr uint64_t kCallHolds = 20 * 1024, kPieceHolds = 64;
 
-  explicit FrameWatch(Clock now) : now_(now), since_(now()) {}
+  // `address`: what it shares with others; none: nothing.
+  explicit FrameWatch(Clock now, std::shared_ptr<AddressAccount> address = nullptr);
+  ~FrameWatch() { forget_calls(); }
+  FrameWatch(FrameWatch&&) = default;
+  FrameWatch& operator=(FrameWatch&&) = delete;
 
-  // False: it is a flood, and nothing that comes is looked at any more. O(bytes), less their
-  // bodies.
+  // False: it is a flood, and nothing that comes is looked at any more. O(bytes of frames that are
+  // no data).
   bool see(std::string_view bytes);
   // The server has sent its settings: only what comes from now on can acknowledge them. gRPC takes
   // an earlier acknowledgement, of a client that cannot have read them, for one of no limits.
   void answered() { answered_ = true; }
+  // What the server sent: it may end calls whose client goes on.
+  void sent(std::string_view bytes);
   // How many calls have begun.
-  uint64_t calls() const { return calls_; }
+  uint64_t calls() const { return begun_; }
+  // What gRPC holds of messages that are not whole, and of calls of which none has come.
+  uint64_t unfinished() const { return unfinished_; }
+  // The connection is at its end, or ended.
+  void forget_calls();
 
  private:
-  bool begin_frame();
-  bool count();
+  // A call whose client may still send.
+  struct Call {
+    std::array<uint8_t, 5> prefix{};  // of a message: whether it is packed, and how long it is
+    uint8_t have = 0;                 // of that
+    bool silent = true;               // nothing but the head has come
+    bool whole = false;               // a message has
+    uint32_t left = 0;                // of a message
+    uint64_t holds = kCallHolds;
+  };
+  bool begin_frame(const FrameHead& frame);
+  void add_data(const FrameHead& frame, std::string_view piece);
+  void take_message(Call& call);
+  bool begin_call(uint32_t stream);
+  void end_call(uint32_t stream);
+  void speaks(Call& call);
+  bool count(uint32_t weight);
 
   Clock now_;
+  std::shared_ptr<AddressAccount> address_;
   std::chrono::steady_clock::time_point since_;
   uint32_t counted_ = 0;  // since then
   uint32_t unsettled_ = 0;
-  uint64_t calls_ = 0;
+  uint64_t begun_ = 0, unfinished_ = 0;
+  int64_t silent_ = 0;
   bool answered_ = false, settled_ = false;
-  size_t skip_ = 24;  // of the preface, or of a frame's body
-  size_t head_ = 0;   // bytes of the head that has not ended yet
-  std::array<char, 9> start_{};
-  size_t have_ = 0;  // of the start of a frame
+  bool proven_ = false;  // a message has come whole
+  size_t head_ = 0;      // bytes of the head that has not ended yet
+  FrameReader from_client_, to_client_;
+  absl::flat_hash_map<uint32_t, Call> calls_;  // by stream
 };
 
 }  // namespace fermata::serve

@@ -1,13 +1,16 @@
 #include <grpc/support/time.h>
 #include <grpcpp/grpcpp.h>
 
+#include <memory>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "base/status.h"
 #include "serve/call/status_map.h"
 #include "serve/call/stream_parameters.h"
 #include "serve/grpc/grpc_codec.h"
-#include "serve/grpc/grpc_listener.h"
+#include "serve/grpc/grpc_connections.h"
 #include "serve/grpc/grpc_message.h"
 #include "serve/grpc/grpc_service.h"
 
@@ -45,20 +48,24 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
       house_.counters.reject();
       return finish(error(absl::StatusCode::kUnavailable, "the server stops"));
     }
-    held_ = HeldBytes(house_.budget_of(context_, request));
-    auto call = house_.decode(request, held_, context_, nullptr);
-    if (!call.ok()) {
-      house_.counters.reject();
-      return finish(call.status());
-    }
-    wishes_ = std::move(call->wishes);
-    set_client(house_.listener.client_of(context_.peer()), call->request);
-    job_ = house_.engine.submit(std::move(call->request),
-                                [this](engine::ReplyPart part) { answer(std::move(part)); });
+    const bool is_late = is_packed(request);
+    const GrpcHouse::Share share = house_.share_of(context_, request.Length(), is_late);
+    held_ = HeldBytes(share.budget);
+    client_ = share.client;
+    if (is_late) late_ = std::make_shared<LateJob>();
+    house_.decode(
+        request, is_late, held_, house_.arrived(context_, client_.connection),
+        [this](absl::StatusOr<InferCall> call, const std::string&) { submit(std::move(call)); });
   }
 
   void OnCancel() override {
-    if (!job_.is_none()) house_.engine.cancel(job_);
+    JobId job = job_;
+    if (late_ != nullptr) {
+      const std::scoped_lock lock(late_->mutex);
+      late_->cancelled = true;
+      job = late_->job;
+    }
+    if (!job.is_none()) house_.engine.cancel(job);
   }
   void OnDone() override {
     if (is_under_way_) house_.under_way.fetch_sub(1);
@@ -69,6 +76,36 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
   bool InternalInlineable() override { return true; }
 
  private:
+  // The job of a message that was decoded elsewhere, where the call may end before it is known.
+  struct LateJob {
+    std::mutex mutex;
+    JobId job;
+    bool cancelled = false;
+  };
+
+  void submit(absl::StatusOr<InferCall> call) {
+    if (!call.ok()) {
+      house_.counters.reject();
+      return finish(call.status());
+    }
+    wishes_ = std::move(call->wishes);
+    set_client(client_, call->request);
+    const std::shared_ptr<LateJob> late = late_;
+    GrpcHouse& house = house_;  // the reply may end this object
+    const JobId job = house.engine.submit(
+        std::move(call->request), [this](engine::ReplyPart part) { answer(std::move(part)); });
+    if (late == nullptr) {
+      job_ = job;
+      return;
+    }
+    bool gone;
+    {
+      const std::scoped_lock lock(late->mutex);
+      late->job = job;
+      gone = late->cancelled;
+    }
+    if (gone) house.engine.cancel(job);
+  }
   void answer(engine::ReplyPart part) {
     absl::Status status = part.status;
     if (!status.ok() && wishes_.explain) {
@@ -92,40 +129,123 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
   grpc::ByteBuffer& response_;
   HeldBytes held_;  // the request and its reply
   ReplyWishes wishes_;
-  JobId job_;
+  Client client_;
+  JobId job_;                      // where it was decoded at once
+  std::shared_ptr<LateJob> late_;  // else
   bool is_under_way_ = true;
 };
 
 }  // namespace
 
-std::shared_ptr<ByteBudget> GrpcHouse::budget_of(const grpc::ServerContextBase& context,
-                                                 grpc::ByteBuffer& message) const {
-  constexpr size_t kSmall = 4 * 1024;
-  const bool is_small = message.Length() <= kSmall && !is_packed(message);
-  return is_small ? budget : listener.budget_of(context.peer());
+GrpcHouse::Share GrpcHouse::share_of(const grpc::ServerContextBase& context, size_t message,
+                                     bool is_late) const {
+  if (message <= kSmallMessage && !is_late) {
+    return {connections.client_of(context.peer()), budget, nullptr};
+  }
+  return connections.share_of(context.peer());
 }
 
-absl::Status GrpcHouse::hold_stream(HeldBytes& open) {
-  open = HeldBytes(stream_heads);
+std::shared_ptr<ByteBudget> GrpcHouse::budget_of(const grpc::ServerContextBase& context,
+                                                 grpc::ByteBuffer& message) const {
+  const bool is_small = message.Length() <= kSmallMessage && !is_packed(message);
+  return is_small ? budget : connections.share_of(context.peer()).budget;
+}
+
+absl::Status GrpcHouse::hold_stream(std::shared_ptr<ByteBudget> of_address, HeldBytes& open) {
+  open = HeldBytes(of_address);
   while (!open.grow_to(kStreamHolds)) {
-    if (streams.end_unused()) continue;
+    const bool is_own_share = of_address->used() + kStreamHolds > of_address->limit();
+    if (streams.end_idle(is_own_share ? of_address.get() : nullptr)) continue;
     return error(absl::StatusCode::kResourceExhausted,
-                 "streams hold an eighth of listen.memory_mb; try again later");
+                 "open streams{} hold all that they may (listen.streams_mb); try again later",
+                 is_own_share ? " of this address" : "");
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<InferCall> GrpcHouse::decode(grpc::ByteBuffer& bytes, HeldBytes& held,
-                                            const grpc::ServerContextBase& context,
-                                            std::string* id) const {
-  const Time arrival = engine.now();
-  auto message = std::make_shared<inference::ModelInferRequest>();
-  RETURN_IF_ERROR(read_message(bytes, max_message_bytes, held, *message));
-  if (id != nullptr) *id = message->id();
+GrpcHouse::Arrived GrpcHouse::arrived(const grpc::ServerContextBase& context,
+                                      uint64_t connection) const {
+  const Time now = engine.now();
+  return {connection, now, cutoff_of(context, now)};
+}
+
+struct GrpcHouse::Packed {
+  std::unique_ptr<PackedMessage> message;
+  HeldBytes& held;
+  const Arrived from;
+  Decoded then;
+};
+
+GrpcHouse::Turns::~Turns() = default;
+
+void GrpcHouse::decode(grpc::ByteBuffer& bytes, bool is_late, HeldBytes& held, const Arrived& from,
+                       Decoded then) {
+  if (!is_late || bytes.Length() > max_message_bytes) {
+    auto message = std::make_shared<inference::ModelInferRequest>();
+    const absl::Status bad = read_message(bytes, max_message_bytes, held, *message);
+    std::string id = message->id();
+    return then(bad.ok() ? complete(std::move(message), from) : bad, std::move(id));
+  }
+  auto message = PackedMessage::take(bytes, max_message_bytes, held.beside());
+  if (!message.ok()) return then(message.status(), "");
+  auto packed = std::make_unique<Packed>(Packed{*std::move(message), held, from, std::move(then)});
+  {
+    const std::scoped_lock lock(unpacking.mutex);
+    const auto [others, is_first] = unpacking.waiting.try_emplace(from.connection);
+    if (!is_first) return others->second.push_back(std::move(packed));
+  }
+  unpack(std::move(packed));
+}
+
+void GrpcHouse::unpack_next(uint64_t connection) {
+  std::unique_ptr<Packed> next;
+  {
+    const std::scoped_lock lock(unpacking.mutex);
+    const auto others = unpacking.waiting.find(connection);
+    if (others->second.empty()) {
+      unpacking.waiting.erase(others);
+      return;
+    }
+    next = std::move(others->second.front());
+    others->second.pop_front();
+  }
+  unpack(std::move(next));
+}
+
+// A step at a time, each with its price; what it unpacks to is read as one more.
+void GrpcHouse::unpack(std::unique_ptr<Packed> packed) {
+  const uint64_t connection = packed->from.connection;
+  auto step = [this, connection, packed = std::move(packed)]() mutable {
+    const absl::StatusOr<bool> whole = packed->message->step();
+    if (whole.ok() && !*whole) return unpack(std::move(packed));
+    if (!whole.ok()) {
+      packed->message.reset();
+      packed->then(whole.status(), "");
+      packed.reset();
+      return unpack_next(connection);
+    }
+    const uint64_t bytes = packed->message->size();
+    auto read = [this, connection, packed = std::move(packed)]() mutable {
+      auto message = std::make_shared<inference::ModelInferRequest>();
+      const absl::Status bad = packed->message->parse(packed->held, *message);
+      packed->message.reset();
+      std::string id = message->id();
+      packed->then(bad.ok() ? complete(std::move(message), packed->from) : bad, std::move(id));
+      packed.reset();
+      unpack_next(connection);
+    };
+    if (bytes <= Unpacking::kAtATime) return read();  // it is paid
+    background.post(std::move(read), {connection, bytes});
+  };
+  background.post(std::move(step), {connection, Unpacking::kAtATime});
+}
+
+absl::StatusOr<InferCall> GrpcHouse::complete(std::shared_ptr<inference::ModelInferRequest> message,
+                                              const Arrived& from) const {
   ASSIGN_OR_RETURN(InferCall call, decode_grpc_infer(std::move(message), regions));
   RETURN_IF_ERROR(regions.fetch(call));
-  call.request.arrival = arrival;
-  call.request.cutoff = cutoff_of(context, arrival);
+  call.request.arrival = from.at;
+  call.request.cutoff = from.cutoff;
   if (call.wishes.classifies()) {
     ASSIGN_OR_RETURN(call.wishes.classifier,
                      engine.catalog()->find(call.request.service, call.request.version));

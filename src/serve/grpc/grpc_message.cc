@@ -8,12 +8,12 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "serve/call/memory.h"
 #include "serve/grpc/message_weight.h"
-#include "serve/net/compression.h"
 
 namespace fermata::serve {
 namespace {
@@ -41,19 +41,6 @@ absl::Status no_message(const google::protobuf::Message& expected) {
   return invalid("the message is not a {}", expected.GetDescriptor()->name());
 }
 
-// What the whole stream of it says; empties `bytes`.
-absl::StatusOr<std::string> unpack(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held) {
-  if (!held.grow_by(bytes.Length())) return no_memory(bytes.Length(), held);
-  std::vector<grpc::Slice> slices;
-  std::string packed;
-  if (!bytes.Dump(&slices).ok()) return internal("the message's pieces cannot be listed");
-  for (const grpc::Slice& slice : slices) packed += view(slice);
-  slices.clear();
-  bytes.Clear();
-  return decompress(packed, *encoding_of(packed), limit,
-                    [&held](size_t more) { return held.grow_by(more); });
-}
-
 }  // namespace
 
 // The pieces of a message end where reads from the socket did: any may have a byte, or none.
@@ -71,17 +58,48 @@ bool is_packed(grpc::ByteBuffer& bytes) {
   return encoding_of(start).has_value();
 }
 
+PackedMessage::PackedMessage(std::string packed, size_t limit, HeldBytes held)
+    : held_(std::move(held)),
+      packed_(std::move(packed)),
+      unpacking_(packed_, *encoding_of(packed_), limit) {}
+
+absl::StatusOr<std::unique_ptr<PackedMessage>> PackedMessage::take(grpc::ByteBuffer& bytes,
+                                                                   size_t limit,
+                                                                   HeldBytes passing) {
+  if (!passing.grow_by(bytes.Length())) return no_memory(bytes.Length(), passing);
+  std::vector<grpc::Slice> slices;
+  std::string packed;
+  packed.reserve(bytes.Length());
+  if (!bytes.Dump(&slices).ok()) return internal("the message's pieces cannot be listed");
+  for (const grpc::Slice& slice : slices) packed += view(slice);
+  slices.clear();
+  bytes.Clear();
+  return std::unique_ptr<PackedMessage>(
+      new PackedMessage(std::move(packed), limit, std::move(passing)));
+}
+
+absl::StatusOr<bool> PackedMessage::step() {
+  return unpacking_.step([this](size_t more) { return held_.grow_by(more); });
+}
+
+absl::Status PackedMessage::parse(HeldBytes& held, google::protobuf::Message& message) {
+  const std::string plain = unpacking_.take();
+  google::protobuf::io::ArrayInputStream wire(plain.data(), static_cast<int>(plain.size()));
+  RETURN_IF_ERROR(hold_parsed(wire, *message.GetDescriptor(), held));
+  return message.ParseFromString(plain) ? absl::OkStatus() : no_message(message);
+}
+
 absl::Status read_message(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held,
                           google::protobuf::Message& message) {
   if (bytes.Length() > limit) {
     return invalid("the message has {} bytes, expected at most {}", bytes.Length(), limit);
   }
   if (is_packed(bytes)) {
-    HeldBytes passing = held.beside();
-    ASSIGN_OR_RETURN(const std::string plain, unpack(bytes, limit, passing));
-    google::protobuf::io::ArrayInputStream wire(plain.data(), static_cast<int>(plain.size()));
-    RETURN_IF_ERROR(hold_parsed(wire, *message.GetDescriptor(), held));
-    return message.ParseFromString(plain) ? absl::OkStatus() : no_message(message);
+    ASSIGN_OR_RETURN(const auto packed, PackedMessage::take(bytes, limit, held.beside()));
+    for (bool whole = false; !whole;) {
+      ASSIGN_OR_RETURN(whole, packed->step());
+    }
+    return packed->parse(held, message);
   }
   if (bytes.Length() == 0) return absl::OkStatus();
   {

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
+#include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "base/byte_budget.h"
+#include "serve/net/compression.h"
 
 namespace google::protobuf {
 class Message;
@@ -23,6 +26,27 @@ absl::Status read_message(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held
 
 // Whether read_message() would decompress it.
 bool is_packed(grpc::ByteBuffer& bytes);
+
+// The same a little at a time, for a message that may take long.
+class PackedMessage {
+ public:
+  // Empties `bytes`, which is_packed(). RESOURCE_EXHAUSTED where `passing`, which holds them and
+  // what they unpack to as long as this is there, cannot grow.
+  static absl::StatusOr<std::unique_ptr<PackedMessage>> take(grpc::ByteBuffer& bytes, size_t limit,
+                                                             HeldBytes passing);
+  // Unpacking::step() of it.
+  absl::StatusOr<bool> step();
+  // Once it is whole; `held` as for read_message().
+  absl::Status parse(HeldBytes& held, google::protobuf::Message& message);
+  size_t size() const { return unpacking_.size(); }  // of what is unpacked
+
+ private:
+  PackedMessage(std::string packed, size_t limit, HeldBytes held);
+
+  HeldBytes held_;
+  const std::string packed_;
+  Unpacking unpacking_;
+};
 
 // RESOURCE_EXHAUSTED where `held` cannot grow by the message.
 absl::Status write_message(const google::protobuf::Message& message, HeldBytes& held,

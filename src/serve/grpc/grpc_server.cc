@@ -12,6 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "base/status.h"
 #include "engine/threads/periodic.h"
+#include "serve/grpc/grpc_connections.h"
 #include "serve/grpc/grpc_listener.h"
 #include "serve/grpc/grpc_service.h"
 #include "serve/grpc/health.h"
@@ -21,7 +22,6 @@ namespace fermata::serve {
 namespace {
 
 constexpr int kHandshakeLimitMs = 10'000;  // from a connection to the client's first settings
-constexpr int kCallsOfAConnection = 1024;  // at a time; a client waits with the next
 constexpr int kMetadataBytes = 16 * 1024;
 constexpr std::chrono::milliseconds kLookAgain(5);      // whether calls and connections have ended
 constexpr std::chrono::seconds kFarewell(1);            // for clients to close what we have closed
@@ -30,7 +30,7 @@ constexpr int kProbeAfterMs = 120'000, kProbeLimitMs = 20'000;  // of a client t
 
 void bound(grpc::ServerBuilder& builder, const GrpcOptions& options) {
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeLimitMs);
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsOfAConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, static_cast<int>(options.max_calls));
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kProbeAfterMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kProbeLimitMs);
@@ -52,6 +52,7 @@ void bound(grpc::ServerBuilder& builder, const GrpcOptions& options) {
 
 struct GrpcServerImpl {
   boost::asio::io_context& io;
+  const std::shared_ptr<GrpcConnections> connections;
   std::unique_ptr<GrpcListener> listener;
   GrpcHouse house;
   GrpcService service{house};
@@ -67,23 +68,26 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
                                                               engine::Engine& engine,
                                                               Operations& operations,
                                                               const SharedMemory& regions) {
+  const auto connections =
+      GrpcConnections::make({options.max_connections, options.budget, options.connection_bytes,
+                             options.arriving_bytes, options.streams_bytes});
   ASSIGN_OR_RETURN(auto listener,
-                   GrpcListener::open(io, options.address, options.port, options.max_connections));
-  listener->set_budget(options.budget, options.connection_bytes);
-  GrpcListener* const at = listener.get();
+                   GrpcListener::open(io, options.address, options.port, connections));
   auto impl = std::unique_ptr<GrpcServerImpl>(new GrpcServerImpl{io,
+                                                                 connections,
                                                                  std::move(listener),
                                                                  {engine,
                                                                   operations,
                                                                   regions,
                                                                   options.admin,
                                                                   options.max_message_bytes,
-                                                                  *at,
+                                                                  *connections,
                                                                   options.budget,
                                                                   options.connection_bytes,
                                                                   {},
                                                                   {},
                                                                   {}}});
+  connections->tell([&engine](uint64_t connection) { engine.close_streams(connection); });
   // Debian builds Abseil with its search for deadlocks, which every lock inside gRPC pays for.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   grpc::ServerBuilder builder;
@@ -105,11 +109,11 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
 }
 
 GrpcServer::GrpcServer(std::unique_ptr<GrpcServerImpl> impl) : impl_(std::move(impl)) {}
-GrpcServer::~GrpcServer() = default;
+GrpcServer::~GrpcServer() { impl_->connections->tell(nullptr); }
 
 uint16_t GrpcServer::port() const { return impl_->listener->port(); }
 const FrontEndCounters& GrpcServer::counters() const { return impl_->house.counters; }
-size_t GrpcServer::connections() const { return impl_->listener->connections(); }
+size_t GrpcServer::connections() const { return impl_->connections->count(); }
 
 // gRPC 1.51 resets what still comes while it shuts down, which clients see as CANCELLED and do not
 // try again. So it is shut down when nobody is connected any more: a client whose connection was
@@ -132,11 +136,12 @@ void GrpcServer::stop(Duration patience) {
   house.streams.drain();
   impl_->health.drain();
   const bool all_ended = wait_until(limit, [&house] { return house.under_way.load() == 0; });
-  impl_->listener->end_connections(all_ended);
-  wait_until(Clock::now() + kFarewell, [this] { return impl_->listener->connections() == 0; });
+  impl_->connections->end_all(all_ended);
+  wait_until(Clock::now() + kFarewell, [this] { return impl_->connections->count() == 0; });
   impl_->teller.reset();
   impl_->server->Shutdown(std::chrono::system_clock::now());
   impl_->server->Wait();
+  impl_->connections->tell(nullptr);
 }
 
 }  // namespace fermata::serve

@@ -2,21 +2,25 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/any_invocable.h"
 #include "base/byte_budget.h"
 #include "engine/engine.h"
 #include "grpc_service.grpc.pb.h"
 #include "serve/call/infer_call.h"
 #include "serve/call/shared_memory.h"
+#include "serve/grpc/grpc_connections.h"
 #include "serve/grpc/open_streams.h"
+#include "serve/net/background.h"
 #include "serve/net/counters.h"
 #include "serve/operations/operations.h"
 
 namespace fermata::serve {
-
-class GrpcListener;
 
 // What a call of gRPC needs from the house; all outlive it.
 struct GrpcHouse {
@@ -25,7 +29,7 @@ struct GrpcHouse {
   const SharedMemory& regions;
   const bool admin;
   const size_t max_message_bytes;
-  GrpcListener& listener;                    // knows what each connection may hold
+  GrpcConnections& connections;              // knows what each may hold
   const std::shared_ptr<ByteBudget> budget;  // of all calls
   const size_t stream_bytes;
   FrontEndCounters counters;
@@ -33,24 +37,49 @@ struct GrpcHouse {
   std::atomic<uint64_t> under_way = 0;  // calls that somebody works on, or whose answer is sent
   std::atomic<bool> refusing = false;   // new infer calls, since the server stops
 
-  // Of it, what streams take as soon as they are opened.
-  const std::shared_ptr<ByteBudget> stream_heads =
-      budget == nullptr ? nullptr
-                        : std::make_shared<ByteBudget>(budget->limit() / kPartOfStreams, budget);
-  static constexpr uint64_t kPartOfStreams = 8;
   static constexpr uint64_t kStreamHolds = 20 * 1024;
+  struct Packed;
+  // Messages to unpack, by connection: of each one after the other, so that few are half unpacked.
+  // One that is here has one under way.
+  struct Turns {
+    std::mutex mutex;
+    absl::flat_hash_map<uint64_t, std::deque<std::unique_ptr<Packed>>> waiting;
+    ~Turns();
+  };
+  Turns unpacking;
+  // For what takes long, which gRPC's own threads must not do.
+  Background background{2};
 
-  // What a message and the reply to it are held against: small ones, of which a connection has few
-  // at a time, against what all may hold.
+  // Who sends a message, and what it and the reply to it are held against: small ones, of which a
+  // connection has few at a time, against what all may hold. `is_late`: it has to be unpacked.
+  using Share = GrpcConnections::Share;
+  static constexpr size_t kSmallMessage = 4 * 1024;
+  Share share_of(const grpc::ServerContextBase& context, size_t message, bool is_late) const;
   std::shared_ptr<ByteBudget> budget_of(const grpc::ServerContextBase& context,
                                         grpc::ByteBuffer& message) const;
   // Takes into `open` what gRPC and we take for a stream, whether or not a message ever comes of
-  // it: the oldest of which none has come make room. RESOURCE_EXHAUSTED where that is not enough.
-  absl::Status hold_stream(HeldBytes& open);
-  // Decodes a message as it came, and completes what only the engine and the transport know.
-  // Empties `bytes`; `held` has grown by what was taken.
-  absl::StatusOr<InferCall> decode(grpc::ByteBuffer& bytes, HeldBytes& held,
-                                   const grpc::ServerContextBase& context, std::string* id) const;
+  // it: of the same address, and else of all, idle ones make room. RESOURCE_EXHAUSTED where that
+  // is not enough.
+  absl::Status hold_stream(std::shared_ptr<ByteBudget> of_address, HeldBytes& open);
+
+  // Of a message: who sent it, when, and how long its client waits.
+  struct Arrived {
+    uint64_t connection = 0;
+    Time at, cutoff;
+  };
+  Arrived arrived(const grpc::ServerContextBase& context, uint64_t connection) const;
+  using Decoded = absl::AnyInvocable<void(absl::StatusOr<InferCall>, std::string id)>;
+  // Decodes a message as it came, and completes what only the engine and the transport know: here,
+  // or on a background thread where it is packed, which `is_late` says. Empties `bytes`; `held`,
+  // which lives until then, has grown by what was taken.
+  void decode(grpc::ByteBuffer& bytes, bool is_late, HeldBytes& held, const Arrived& from,
+              Decoded then);
+
+ private:
+  void unpack(std::unique_ptr<Packed> packed);
+  void unpack_next(uint64_t connection);
+  absl::StatusOr<InferCall> complete(std::shared_ptr<inference::ModelInferRequest> message,
+                                     const Arrived& from) const;
 };
 
 using InferStream = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;

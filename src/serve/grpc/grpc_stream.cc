@@ -1,5 +1,7 @@
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -11,7 +13,7 @@
 #include "serve/call/status_map.h"
 #include "serve/call/stream_parameters.h"
 #include "serve/grpc/grpc_codec.h"
-#include "serve/grpc/grpc_listener.h"
+#include "serve/grpc/grpc_connections.h"
 #include "serve/grpc/grpc_message.h"
 #include "serve/grpc/grpc_service.h"
 
@@ -40,13 +42,16 @@ class StreamInfer final : public InferStream,
       : house_(house),
         context_(context),
         errors_end_stream_(errors_end_stream(context)),
-        client_{new_connection_number(), house.listener.client_of(context.peer()).address},
-        budget_(std::make_shared<ByteBudget>(house.stream_bytes, house.budget)) {}
+        share_(house.connections.share_of(context.peer())),
+        client_{new_connection_number(), share_.client.address},
+        budget_(share_.budget != nullptr
+                    ? share_.budget
+                    : std::make_shared<ByteBudget>(house.stream_bytes, house.budget)) {}
 
   void start() {
     self_ = shared_from_this();
     house_.under_way.fetch_add(1, std::memory_order_relaxed);
-    const absl::Status room = house_.hold_stream(open_);
+    const absl::Status room = house_.hold_stream(share_.of_its_streams, open_);
     if (room.ok()) house_.streams.add(self_);  // the next one may end it from here on
     const std::scoped_lock lock(mutex_);
     if (room.ok()) {
@@ -57,13 +62,19 @@ class StreamInfer final : public InferStream,
     advance();
   }
 
-  void give_way(const absl::Status& why) override {
+  bool give_way(const absl::Status& why) override {
     const std::scoped_lock lock(mutex_);
-    if (!slots_.empty() || finished_) return;
+    if (!is_idle()) return false;
     open_ = {};
     failed_ = why;
     advance();
+    return true;
   }
+  std::optional<OpenStreams::Moment> idle_since() override {
+    const std::scoped_lock lock(mutex_);
+    return is_idle() ? std::optional(last_) : std::nullopt;
+  }
+  const ByteBudget* share() const override { return share_.of_its_streams.get(); }
 
   void drain() override {
     const std::scoped_lock lock(mutex_);
@@ -91,6 +102,7 @@ class StreamInfer final : public InferStream,
     } else {
       slots_.pop_front();
     }
+    last_ = std::chrono::steady_clock::now();
     advance();
     if (paused_ && slots_.size() < kMostUnderWay) {
       paused_ = false;
@@ -123,6 +135,9 @@ class StreamInfer final : public InferStream,
     std::optional<grpc::ByteBuffer> response;
   };
 
+  // Under the lock.
+  bool is_idle() const { return slots_.empty() && !finished_; }
+
   // Nobody is left to read what these are answered.
   void cancel_waiting() {
     std::vector<JobId> waiting;
@@ -150,7 +165,16 @@ class StreamInfer final : public InferStream,
       slots_.push_back(slot);
     }
     house_.counters.begin();
-    auto call = house_.decode(incoming_, slot->held, context_, &slot->id);
+    const auto from = house_.arrived(context_, share_.client.connection);
+    house_.decode(
+        incoming_, is_packed(incoming_), slot->held, from,
+        [self = shared_from_this(), slot](absl::StatusOr<InferCall> call, std::string id) {
+          slot->id = std::move(id);
+          self->submit(slot, std::move(call));
+        });
+  }
+
+  void submit(const std::shared_ptr<Slot>& slot, absl::StatusOr<InferCall> call) {
     if (!call.ok()) {
       house_.counters.reject();
       engine::ReplyPart refused;
@@ -173,7 +197,9 @@ class StreamInfer final : public InferStream,
       slot->job = job;
       gone = cancelled_;
     }
-    if (gone) house_.engine.cancel(job);
+    if (!gone) return;
+    house_.engine.cancel(job);
+    if (has_clients_) house_.engine.close_streams(client_.connection);
   }
 
   // Tells a stream's client that its message has come, ahead of all replies.
@@ -251,8 +277,9 @@ class StreamInfer final : public InferStream,
   GrpcHouse& house_;
   grpc::CallbackServerContext& context_;
   const bool errors_end_stream_;
+  const GrpcHouse::Share share_;
   const Client client_;
-  bool has_clients_ = false;  // only between reads, and at the end
+  std::atomic<bool> has_clients_ = false;
   std::shared_ptr<StreamInfer> self_;
   const std::shared_ptr<ByteBudget> budget_;
   grpc::ByteBuffer incoming_;  // only between StartRead and OnReadDone
@@ -267,6 +294,7 @@ class StreamInfer final : public InferStream,
   bool writing_ = false, reads_done_ = false, paused_ = false, cancelled_ = false;
   bool draining_ = false, finished_ = false;
   absl::Status failed_;
+  OpenStreams::Moment last_ = std::chrono::steady_clock::now();  // when it became idle
 };
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "base/status.h"
 #include "serve/call/status_map.h"
-#include "serve/grpc/grpc_listener.h"
+#include "serve/grpc/grpc_connections.h"
 #include "serve/grpc/grpc_message.h"
 #include "serve/grpc/health.h"
 #include "serve/grpc/open_streams.h"
@@ -113,24 +113,30 @@ class Reflect final : public InferStream,
                       public std::enable_shared_from_this<Reflect> {
  public:
   Reflect(GrpcHouse& house, const grpc::CallbackServerContext& context)
-      : house_(house), budget_(house.listener.budget_of(context.peer())) {
+      : house_(house), share_(house.connections.share_of(context.peer())) {
     house_.under_way.fetch_add(1);
   }
   void start() {
     self_ = shared_from_this();
-    const absl::Status room = house_.hold_stream(open_);
+    const absl::Status room = house_.hold_stream(share_.of_its_streams, open_);
     if (room.ok()) house_.streams.add(self_);  // the next one may end it from here on
     const std::scoped_lock lock(mutex_);
     if (!room.ok()) return finish(room);
     if (!finished_) StartRead(&question_);
   }
 
-  void give_way(const absl::Status& why) override {
+  bool give_way(const absl::Status& why) override {
     const std::scoped_lock lock(mutex_);
-    if (is_used_) return;
+    if (answering_ || finished_) return false;
     open_ = {};
     finish(why);
+    return true;
   }
+  std::optional<OpenStreams::Moment> idle_since() override {
+    const std::scoped_lock lock(mutex_);
+    return answering_ || finished_ ? std::nullopt : std::optional(last_);
+  }
+  const ByteBudget* share() const override { return share_.of_its_streams.get(); }
 
   // A question that is being answered is answered.
   void drain() override {
@@ -142,7 +148,6 @@ class Reflect final : public InferStream,
     house_.streams.used(this);
     const std::scoped_lock lock(mutex_);
     if (finished_) return;
-    is_used_ = true;
     const absl::Status bad = ok ? answer() : absl::OkStatus();
     if (!ok || !bad.ok()) return finish(bad);
     answering_ = true;
@@ -151,6 +156,7 @@ class Reflect final : public InferStream,
   void OnWriteDone(bool ok) override {
     const std::scoped_lock lock(mutex_);
     answering_ = false;
+    last_ = std::chrono::steady_clock::now();
     held_ = HeldBytes();
     if (!ok) return finish(absl::OkStatus());
     if (draining_) return stop();
@@ -168,7 +174,7 @@ class Reflect final : public InferStream,
 
  private:
   absl::Status answer() {
-    held_ = HeldBytes(budget_);
+    held_ = HeldBytes(share_.budget);
     ServerReflectionRequest question;
     RETURN_IF_ERROR(read_message(question_, kLongestQuestion, held_, question));
     return write_message(answer_of(question), held_, answer_);
@@ -179,13 +185,14 @@ class Reflect final : public InferStream,
   }
 
   GrpcHouse& house_;
-  const std::shared_ptr<ByteBudget> budget_;
+  const GrpcHouse::Share share_;
   std::shared_ptr<Reflect> self_;
   std::mutex mutex_;
   HeldBytes open_;  // that it is there
   HeldBytes held_;  // the question and its answer, until this is written
   grpc::ByteBuffer question_, answer_;
-  bool is_used_ = false, answering_ = false, draining_ = false, finished_ = false;
+  bool answering_ = false, draining_ = false, finished_ = false;
+  OpenStreams::Moment last_ = std::chrono::steady_clock::now();  // when it became idle
 };
 
 }  // namespace

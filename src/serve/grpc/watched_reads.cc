@@ -1,7 +1,6 @@
 #include "serve/grpc/watched_reads.h"
 
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,7 +9,9 @@
 #include <atomic>
 #include <cerrno>
 #include <mutex>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/status.h"
 #include "serve/grpc/frame_watch.h"
@@ -24,49 +25,89 @@ std::chrono::steady_clock::time_point steady_now() { return std::chrono::steady_
 
 struct Watched {
   std::mutex mutex;
-  FrameWatch frames{steady_now};
-  uint64_t identity = 0;                       // 0: not watched
+  std::optional<FrameWatch> frames;
+  std::shared_ptr<const SocketEvents> events;
+  std::atomic<uint64_t> watch = 0;             // 0: not watched; changes under the lock
+  uint64_t held = 0;                           // as of the last event
+  bool ended = false;                          // by us: nothing more is read
   std::chrono::steady_clock::time_point last;  // when something was read
   std::atomic<bool> written = false;           // something was sent
 };
 
 // By descriptor. One that was made stays, for the next socket of its number.
 std::array<std::atomic<Watched*>, kDescriptors> by_descriptor;
-std::atomic<uint64_t> ended = 0;
+std::atomic<uint64_t> floods = 0, watches = 0;
 
-bool see(Watched& watched, const msghdr& message, size_t left) {
-  for (size_t i = 0; i < message.msg_iovlen && left > 0; ++i) {
+// The first `bytes` of a message, piece by piece, until one is refused.
+template <class See>
+bool each_piece(const msghdr& message, size_t bytes, See see) {
+  for (size_t i = 0; i < message.msg_iovlen && bytes > 0; ++i) {
     const iovec& piece = message.msg_iov[i];
-    const size_t size = std::min(left, piece.iov_len);
-    if (!watched.frames.see({static_cast<const char*>(piece.iov_base), size})) return false;
-    left -= size;
+    const size_t size = std::min(bytes, piece.iov_len);
+    if (!see({static_cast<const char*>(piece.iov_base), size})) return false;
+    bytes -= size;
   }
   return true;
 }
 
-// Null: it was never watched.
+// Null: it is not watched. One that is may not be any more, once it is locked.
 Watched* watched_at(int descriptor) {
   if (descriptor < 0 || static_cast<size_t>(descriptor) >= kDescriptors) return nullptr;
-  return by_descriptor[static_cast<size_t>(descriptor)].load();
+  Watched* const found =
+      by_descriptor[static_cast<size_t>(descriptor)].load(std::memory_order_acquire);
+  return found == nullptr || found->watch == 0 ? nullptr : found;
 }
 
-// False: the bytes are a flood.
-bool allows(int descriptor, const msghdr& message, size_t bytes) {
-  Watched* const watched = watched_at(descriptor);
-  if (watched == nullptr) return true;
-  const std::scoped_lock lock(watched->mutex);
-  if (watched->written) watched->frames.answered();
-  watched->last = steady_now();
-  if (watched->identity == 0 || see(*watched, message, bytes)) return true;
-  const bool same = socket_identity(descriptor) == watched->identity;
-  if (same) ended.fetch_add(1);
-  if (!same) watched->identity = 0;
-  return !same;
+// False: the bytes are a flood, or come after one.
+bool allows(Watched& watched, const msghdr& message, size_t bytes) {
+  std::shared_ptr<const SocketEvents> events;
+  uint64_t held = 0;
+  bool good = true;
+  {
+    const std::scoped_lock lock(watched.mutex);
+    if (watched.watch == 0) return true;
+    if (watched.ended) return false;
+    if (watched.written) watched.frames->answered();
+    watched.last = steady_now();
+    good = each_piece(message, bytes,
+                      [&](std::string_view piece) { return watched.frames->see(piece); });
+    if (!good) {
+      watched.ended = true;
+      watched.frames->forget_calls();
+      floods.fetch_add(1);
+    }
+    held = watched.frames->unfinished();
+    if (held > 0 || watched.held > 0) events = watched.events;
+    watched.held = held;
+  }
+  if (events != nullptr && events->arrived) events->arrived(held, bytes);
+  return good;
+}
+
+void note_sent(Watched& watched, const msghdr& message, size_t bytes) {
+  const std::scoped_lock lock(watched.mutex);
+  if (watched.watch == 0 || watched.ended) return;
+  each_piece(message, bytes, [&](std::string_view piece) {
+    watched.frames->sent(piece);
+    return true;
+  });
+}
+
+void forget(Watched& watched) {
+  std::shared_ptr<const SocketEvents> events;
+  {
+    const std::scoped_lock lock(watched.mutex);
+    if (watched.watch == 0) return;
+    watched.watch = 0;
+    watched.frames.reset();
+    events = std::move(watched.events);
+  }
+  if (events->closed) events->closed();
 }
 
 }  // namespace
 
-absl::Status watch_reads(int socket) {
+absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address, SocketEvents events) {
   const auto index = static_cast<size_t>(socket);
   if (index >= kDescriptors) {
     return error(absl::StatusCode::kResourceExhausted, "descriptor {} is beyond {}", socket,
@@ -75,10 +116,12 @@ absl::Status watch_reads(int socket) {
   Watched* watched = by_descriptor[index].load();
   if (watched == nullptr) watched = new Watched;
   const std::scoped_lock lock(watched->mutex);
-  watched->frames = FrameWatch(steady_now);
-  watched->written = false;
+  watched->frames.emplace(steady_now, std::move(address));
+  watched->events = std::make_shared<const SocketEvents>(std::move(events));
+  watched->written = watched->ended = false;
+  watched->held = 0;
   watched->last = steady_now();
-  watched->identity = socket_identity(socket);
+  watched->watch = watches.fetch_add(1) + 1;
   by_descriptor[index].store(watched);
   return absl::OkStatus();
 }
@@ -87,15 +130,29 @@ SeenReads seen_reads(int socket) {
   Watched* const watched = watched_at(socket);
   if (watched == nullptr) return {true, steady_now()};
   const std::scoped_lock lock(watched->mutex);
-  return {watched->frames.calls() > 0, watched->last};
+  if (watched->watch == 0) return {true, steady_now()};
+  return {watched->frames->calls() > 0, watched->last};
 }
 
-uint64_t socket_identity(int descriptor) {
-  struct stat info;
-  return fstat(descriptor, &info) == 0 ? info.st_ino : 0;
+void end_watched(int socket, uint64_t watch, int how) {
+  Watched* const watched = watched_at(socket);
+  if (watched == nullptr || watch == 0) return;
+  const std::scoped_lock lock(watched->mutex);  // close() waits for it
+  if (watched->watch != watch) return;
+  ::shutdown(socket, how);
+  if (how != SHUT_RDWR) return;
+  watched->ended = true;
+  watched->frames->forget_calls();
 }
 
-uint64_t floods_ended() { return ended.load(); }
+uint64_t watched_as(int socket) {
+  Watched* const watched = watched_at(socket);
+  if (watched == nullptr) return 0;
+  const std::scoped_lock lock(watched->mutex);
+  return watched->watch;
+}
+
+uint64_t floods_ended() { return floods.load(); }
 
 }  // namespace fermata::serve
 
@@ -103,13 +160,28 @@ uint64_t floods_ended() { return ended.load(); }
 extern "C" ssize_t sendmsg(int descriptor, const msghdr* message, int flags) {
   fermata::serve::Watched* const watched = fermata::serve::watched_at(descriptor);
   if (watched != nullptr && !watched->written) watched->written = true;
-  return syscall(SYS_sendmsg, descriptor, message, flags);
+  const ssize_t sent = syscall(SYS_sendmsg, descriptor, message, flags);
+  if (watched != nullptr && sent > 0) {
+    const int failed = errno;
+    fermata::serve::note_sent(*watched, *message, static_cast<size_t>(sent));
+    errno = failed;
+  }
+  return sent;
 }
 
 extern "C" ssize_t recvmsg(int descriptor, msghdr* message, int flags) {
   const ssize_t got = syscall(SYS_recvmsg, descriptor, message, flags);
   if (got <= 0 || (flags & MSG_PEEK) != 0) return got;
-  if (fermata::serve::allows(descriptor, *message, static_cast<size_t>(got))) return got;
+  fermata::serve::Watched* const watched = fermata::serve::watched_at(descriptor);
+  if (watched == nullptr || fermata::serve::allows(*watched, *message, static_cast<size_t>(got))) {
+    return got;
+  }
   errno = ECONNRESET;
   return -1;
+}
+
+extern "C" int close(int descriptor) {
+  fermata::serve::Watched* const watched = fermata::serve::watched_at(descriptor);
+  if (watched != nullptr) fermata::serve::forget(*watched);
+  return static_cast<int>(syscall(SYS_close, descriptor));
 }

@@ -2,20 +2,33 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 #include "absl/status/status.h"
+#include "serve/grpc/address_account.h"
 
 namespace fermata::serve {
 
-// From here on what anybody reads from this connected socket, which nobody reads yet, is looked at
-// (serve/grpc/frame_watch.h); once it is a flood, reading fails with ECONNRESET, and who reads
-// closes it. It ends with the socket: another one that is given the number is left alone.
+// What becomes known of a watched socket.
+struct SocketEvents {
+  // gRPC holds so much of messages that are not whole, `more` of which has just come; called where
+  // it holds some or did until now.
+  std::function<void(uint64_t held, uint64_t more)> arrived;
+  std::function<void()> closed;  // once, by whoever has it
+};
+
+// From here on what anybody reads from this connected socket and sends over it, which nobody does
+// yet, is looked at (serve/grpc/frame_watch.h); once it is a flood, reading fails with ECONNRESET,
+// and who reads closes it. It ends with the socket: another one that is given the number is left
+// alone. `events` are called on the threads that read or close, outside of all locks here.
 // RESOURCE_EXHAUSTED: the number is beyond what can be watched. Thread-safe.
 //
-// gRPC lets nobody between a socket and itself, but reads by recvmsg(2); the program has a
-// recvmsg of its own (watched_reads.cc), which asks the system and then looks, and a sendmsg that
-// notes the first of a socket. A call for a socket that is not watched pays one look into a table.
-absl::Status watch_reads(int socket);
+// gRPC lets nobody between a socket and itself, but reads by recvmsg(2), writes by sendmsg(2) and
+// closes by close(2); the program has those of its own (watched_reads.cc), which ask the system and
+// look. A call for a descriptor that is not watched pays one look into a table.
+absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address = nullptr,
+                         SocketEvents events = {});
 
 // What has come over a watched socket; of one that is not, as if it had just come and called.
 struct SeenReads {
@@ -24,8 +37,11 @@ struct SeenReads {
 };
 SeenReads seen_reads(int socket);
 
-// Which socket has a descriptor: what tells it from another that has its number later. 0: none.
-uint64_t socket_identity(int descriptor);
+// shutdown(2) of a socket that is watched still: a socket that was closed is left alone, and so is
+// another one that has its number. `watch`: the number that watched_as() gave.
+void end_watched(int socket, uint64_t watch, int how);
+// What tells a watched socket from others that have its number before and after. 0: it is not.
+uint64_t watched_as(int socket);
 
 // Connections ended as floods, since the program started.
 uint64_t floods_ended();

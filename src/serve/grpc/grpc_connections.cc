@@ -1,0 +1,172 @@
+#include "serve/grpc/grpc_connections.h"
+
+#include <sys/socket.h>
+
+#include <chrono>
+#include <utility>
+
+#include "base/status.h"
+#include "serve/grpc/frame_watch.h"
+#include "serve/grpc/watched_reads.h"
+
+namespace fermata::serve {
+namespace {
+
+// Without anything from it, where others want its connection; a call may run as long unseen.
+constexpr std::chrono::seconds kIdleLimit(10);
+constexpr uint64_t kPartOfAddress = 2;  // of what open streams may hold
+constexpr size_t kFewAddresses = 1024;  // beyond it those without a connection are forgotten
+
+// As gRPC names a client, which is a URI.
+std::string peer_of(const boost::asio::ip::tcp::endpoint& from) {
+  auto address = from.address();
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    address = boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, address.to_v6());
+  }
+  return fmt::format(fmt::runtime(address.is_v4() ? "ipv4:{}:{}" : "ipv6:%5B{}%5D:{}"),
+                     address.to_string(), from.port());
+}
+
+std::shared_ptr<ByteBudget> part_of(const std::shared_ptr<ByteBudget>& whole, uint64_t bytes) {
+  return whole == nullptr ? nullptr : std::make_shared<ByteBudget>(bytes, whole);
+}
+
+GrpcConnections::Limits complete(GrpcConnections::Limits limits) {
+  if (limits.whole == nullptr) return limits;
+  if (limits.arriving == 0) limits.arriving = limits.whole->limit() / 4;
+  if (limits.streams == 0) limits.streams = limits.whole->limit() / 8;
+  return limits;
+}
+
+}  // namespace
+
+GrpcConnections::GrpcConnections(Limits limits)
+    : limits_(complete(std::move(limits))), streams_(part_of(limits_.whole, limits_.streams)) {
+  if (limits_.whole == nullptr) return;
+  arrivals_ = std::make_unique<Arrivals>(limits_.arriving, limits_.whole,
+                                         [this](uint64_t connection) { end(connection); });
+}
+
+std::shared_ptr<GrpcConnections> GrpcConnections::make(Limits limits) {
+  return std::shared_ptr<GrpcConnections>(new GrpcConnections(std::move(limits)));
+}
+
+GrpcConnections::Address& GrpcConnections::address(const std::string& name) {
+  const auto now = std::chrono::steady_clock::now();
+  if (addresses_.size() > kFewAddresses) {
+    absl::erase_if(addresses_, [now](const auto& entry) {
+      const Address& known = entry.second;
+      return known.account.use_count() == 1 && known.account->is_quiet(now) &&
+             (known.streams == nullptr || known.streams.use_count() == 1);
+    });
+  }
+  Address& known = addresses_[name];
+  if (known.account == nullptr) {
+    const uint64_t streams = limits_.streams / kPartOfAddress;
+    const uint64_t calls = limits_.whole == nullptr ? INT32_MAX : streams / FrameWatch::kCallHolds;
+    known = {std::make_shared<AddressAccount>(static_cast<int64_t>(calls)),
+             part_of(streams_, streams)};
+  }
+  return known;
+}
+
+bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from) {
+  const std::string peer = peer_of(from);
+  const Client client{new_connection_number(), address_of(from)};
+  SocketEvents events;
+  events.closed = [weak = weak_from_this(), peer, number = client.connection] {
+    if (const auto self = weak.lock()) self->closed(peer, number);
+  };
+  if (arrivals_ != nullptr) {
+    events.arrived = [weak = weak_from_this(), number = client.connection](uint64_t held,
+                                                                           uint64_t more) {
+      if (const auto self = weak.lock()) {
+        self->arrivals_->set(number, held, more, std::chrono::steady_clock::now());
+      }
+    };
+  }
+  const std::scoped_lock lock(mutex_);
+  if (given_.size() >= limits_.connections && !evict()) return false;
+  const Address& home = address(client.address);
+  if (!watch_reads(socket, home.account, std::move(events)).ok()) return false;
+  given_.insert_or_assign(peer, Given{socket, watched_as(socket), client,
+                                      part_of(limits_.whole, limits_.of_each), home.streams});
+  by_number_[client.connection] = peer;
+  return true;
+}
+
+void GrpcConnections::closed(const std::string& peer, uint64_t connection) {
+  if (arrivals_ != nullptr) arrivals_->forget(connection);
+  {
+    const std::scoped_lock lock(mutex_);
+    by_number_.erase(connection);
+    const auto found = given_.find(peer);
+    if (found != given_.end() && found->second.client.connection == connection) {
+      given_.erase(found);
+    }
+  }
+  const std::scoped_lock lock(telling_);
+  if (tell_) tell_(connection);
+}
+
+void GrpcConnections::tell(Closed closed) {
+  const std::scoped_lock lock(telling_);
+  tell_ = std::move(closed);
+}
+
+size_t GrpcConnections::count() const {
+  const std::scoped_lock lock(mutex_);
+  return given_.size();
+}
+
+void GrpcConnections::end(uint64_t connection) {
+  const std::scoped_lock lock(mutex_);
+  const auto peer = by_number_.find(connection);
+  if (peer == by_number_.end()) return;
+  const auto found = given_.find(peer->second);
+  if (found == given_.end() || found->second.client.connection != connection) return;
+  found->second.ended = true;
+  end_watched(found->second.descriptor, found->second.watch, SHUT_RDWR);
+}
+
+void GrpcConnections::end_all(bool gently) {
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [peer, given] : given_) {
+    end_watched(given.descriptor, given.watch, gently ? SHUT_WR : SHUT_RDWR);
+  }
+}
+
+GrpcConnections::Share GrpcConnections::share_of(const std::string& peer) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = given_.find(peer);
+  if (found == given_.end())
+    return {Client{new_connection_number(), peer}, limits_.whole, streams_};
+  return {found->second.client, found->second.budget, found->second.of_its_streams};
+}
+
+Client GrpcConnections::client_of(const std::string& peer) const {
+  const std::scoped_lock lock(mutex_);
+  const auto found = given_.find(peer);
+  return found == given_.end() ? Client{new_connection_number(), peer} : found->second.client;
+}
+
+bool GrpcConnections::evict() {
+  Given* first = nullptr;
+  SeenReads of_first;
+  for (auto& [peer, given] : given_) {
+    if (given.ended) continue;
+    const SeenReads seen = seen_reads(given.descriptor);
+    const bool before =
+        std::pair(seen.called, seen.last) < std::pair(of_first.called, of_first.last);
+    if (first != nullptr && !before) continue;
+    first = &given;
+    of_first = seen;
+  }
+  const auto idle = std::chrono::steady_clock::now() - of_first.last;
+  if (first == nullptr || (of_first.called && idle < kIdleLimit)) return false;
+  first->ended = true;
+  end_watched(first->descriptor, first->watch, SHUT_RDWR);
+  return true;
+}
+
+}  // namespace fermata::serve

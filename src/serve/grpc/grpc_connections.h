@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "base/byte_budget.h"
+#include "serve/call/client.h"
+#include "serve/grpc/address_account.h"
+#include "serve/grpc/arrivals.h"
+
+namespace fermata::serve {
+
+// The connections that gRPC has: who they are, what each and what each address may hold, who ends
+// for another. gRPC closes them; until then each is watched (serve/grpc/watched_reads.h).
+// Thread-safe.
+class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
+ public:
+  using Closed = std::function<void(uint64_t connection)>;
+  // What a connection from somewhere may hold.
+  struct Share {
+    Client client;
+    std::shared_ptr<ByteBudget> budget;          // of its messages; none: without limit
+    std::shared_ptr<ByteBudget> of_its_streams;  // its address's, for streams that are open
+  };
+
+  struct Limits {
+    size_t connections = 0;
+    std::shared_ptr<ByteBudget> whole;  // none: without limit
+    uint64_t of_each = 0;               // connection, of the whole
+    // All of them: of messages that are not whole, and for open streams, of which an address has
+    // half. 0: a quarter and an eighth of the whole.
+    uint64_t arriving = 0, streams = 0;
+  };
+  static std::shared_ptr<GrpcConnections> make(Limits limits);
+
+  // Watches a socket that gRPC is then given. False: there is no room for it.
+  bool add(int socket, const boost::asio::ip::tcp::endpoint& from);
+  // Those that are open. O(1).
+  size_t count() const;
+  // What the connection from `peer`, as gRPC names it, may hold; of one that is not known, since it
+  // was closed just now, a connection of its own that holds what all may.
+  Share share_of(const std::string& peer) const;
+  Client client_of(const std::string& peer) const;
+  // What was sent reaches their clients, which then see the end; `gently`: those may close them,
+  // else they are closed at once.
+  void end_all(bool gently);
+  // Who hears of each that was closed, until tell(nullptr) has returned.
+  void tell(Closed closed);
+
+ private:
+  // What connections of one address have together.
+  struct Address {
+    std::shared_ptr<AddressAccount> account;
+    std::shared_ptr<ByteBudget> streams;
+  };
+  struct Given {
+    int descriptor;
+    uint64_t watch;  // tells it from another that has the descriptor later
+    Client client;
+    std::shared_ptr<ByteBudget> budget, of_its_streams;
+    bool ended = false;  // by us, for another one
+  };
+  explicit GrpcConnections(Limits limits);
+  void closed(const std::string& peer, uint64_t connection);
+  void end(uint64_t connection);
+  // Both under the lock. Ends the connection that came first of those that have never called, else
+  // the one over which nothing has come for longest, at least ten seconds. False: there is none.
+  bool evict();
+  Address& address(const std::string& name);
+
+  const Limits limits_;
+  const std::shared_ptr<ByteBudget> streams_;  // none: without limit
+  std::unique_ptr<Arrivals> arrivals_;         // the same
+
+  std::mutex telling_;
+  Closed tell_;
+
+  mutable std::mutex mutex_;
+  absl::flat_hash_map<std::string, Given> given_;         // by peer
+  absl::flat_hash_map<uint64_t, std::string> by_number_;  // peer by connection
+  absl::flat_hash_map<std::string, Address> addresses_;
+};
+
+}  // namespace fermata::serve

@@ -1,0 +1,82 @@
+// Who gives way of those whose messages have half come.
+#include "serve/grpc/arrivals.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "serve/net/memory_return.h"
+
+namespace fermata::serve {
+namespace {
+
+using std::chrono::seconds;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr uint64_t kMega = 1 << 20;
+
+class ArrivalsTest : public ::testing::Test {
+ protected:
+  // `bytes` more of a connection that holds as many before.
+  void comes(uint64_t connection, uint64_t before, uint64_t bytes) {
+    arrivals_.set(connection, before + bytes, bytes, now_);
+  }
+  std::vector<uint64_t> ended_;
+  Arrivals::Moment now_{};
+  const std::shared_ptr<ByteBudget> whole_ = std::make_shared<ByteBudget>(100 * kMega);
+  Arrivals arrivals_{10 * kMega, whole_, [this](uint64_t one) { ended_.push_back(one); }};
+};
+
+TEST_F(ArrivalsTest, TheSlowestGivesWay) {
+  comes(1, 0, 4 * kMega);
+  comes(2, 0, 3 * kMega);
+  now_ += seconds(30);
+  comes(2, 3 * kMega, 1 * kMega);
+  EXPECT_EQ(whole_->used(), 8 * kMega);
+  EXPECT_THAT(ended_, IsEmpty());
+  comes(3, 0, 5 * kMega);
+  EXPECT_THAT(ended_, ElementsAre(1));
+  EXPECT_EQ(arrivals_.bytes(), 9 * kMega);
+}
+
+TEST_F(ArrivalsTest, ElseTheLargest) {
+  comes(1, 0, 6 * kMega);
+  comes(2, 0, 4 * kMega);
+  comes(3, 0, 1 * kMega);
+  EXPECT_THAT(ended_, ElementsAre(1));
+  comes(3, 1 * kMega, 8 * kMega);
+  EXPECT_THAT(ended_, ElementsAre(1, 3));
+}
+
+TEST_F(ArrivalsTest, WhatIsWholeOrClosedHoldsNothing) {
+  comes(1, 0, 6 * kMega);
+  arrivals_.set(1, 0, kMega, now_);
+  EXPECT_EQ(whole_->used(), 0u);
+  comes(2, 0, 6 * kMega);
+  arrivals_.forget(2);
+  arrivals_.forget(2);
+  EXPECT_EQ(whole_->used(), 0u);
+  EXPECT_THAT(ended_, IsEmpty());
+}
+
+// What the allocator keeps goes back when a load is over, not under it.
+TEST(MemoryReturn, IsDueOnceItIsCalmAndTheProcessHasGrown) {
+  const auto clients = std::make_shared<ByteBudget>(100 * kMega);
+  MemoryReturn memory(clients);
+  const auto due = [&memory](uint64_t mib) { return memory.is_due(mib * kMega); };
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(due(80));
+  {
+    const HeldBytes load(clients, clients->take(50 * kMega) ? 50 * kMega : 0);
+    for (int i = 0; i < 5; ++i) EXPECT_FALSE(due(300));
+  }
+  EXPECT_FALSE(due(300));
+  EXPECT_FALSE(due(300));
+  EXPECT_TRUE(due(300));
+  memory.settle(90 * kMega);
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(due(95));
+}
+
+}  // namespace
+}  // namespace fermata::serve
