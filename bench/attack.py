@@ -197,7 +197,7 @@ def verdict(row):
 
 
 def run(attack, seconds, recover):
-    extra = {"large_pictures": "pictures", "full_queue": "slow"}.get(attack)
+    extra = {"large_pictures": "pictures", "bad_pictures": "pictures", "full_queue": "slow"}.get(attack)
     with Served() as served:
         watch(served, extra, 3)  # what is made once
         rest, _ = watch(served, extra, seconds / 2)

@@ -18,7 +18,7 @@ import time
 import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "python"))
-from http2 import (DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, PREFACE, RST_STREAM, SETTINGS,  # noqa: E402
+from http2 import (DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, PING, PREFACE, RST_STREAM, SETTINGS,  # noqa: E402
                    WINDOW_UPDATE, field, frame)
 
 MIB = 1 << 20
@@ -274,8 +274,329 @@ def half_messages(stranger):
     stranger.each(30, one)
 
 
-ATTACKS = [grpc_heads, slow_bodies, slow_replies, prefaces, gzip_bodies, gzip_replies, grpc_gzip, rapid_resets,
-           idle_connections, large_pictures, full_queue, half_messages]
+def grpc_calls(stranger, connections, calls, head=HEAD, message=b"", settled=SETTLED, pause=0.0, end=True, again=False):
+    """So many calls on each connection; what the server says is read and forgotten. `again`: and then another connection."""
+    def one(_):
+        with stranger.connect(stranger.grpc) as s:
+            s.sendall(settled)
+            for stream in range(1, 2 * calls, 2):
+                s.sendall(frame(HEADERS, END_HEADERS, stream, head) + b"".join(data_frames(stream, message, end) if message else ()))
+                if pause:
+                    time.sleep(pause)
+                if not stranger.on():
+                    return
+            while stranger.on() and not again and s.recv(65536):
+                pass
+    stranger.each(connections, one)
+
+
+def one_byte_messages(stranger):
+    """Calls of whose message one byte comes."""
+    grpc_calls(stranger, 64, 1023, message=b"\0", end=False)
+
+
+def growing_messages(stranger):
+    """Large messages in frames of one byte."""
+    start = grpc_message(bytes(15 * MIB))[:5]
+    bytes_one_by_one = frame(DATA, 0, 1, b"x") * 1000
+    def one(_):
+        with stranger.connect(stranger.grpc) as s:
+            s.sendall(SETTLED + frame(HEADERS, END_HEADERS, 1, HEAD) + frame(DATA, 0, 1, start))
+            while stranger.on():
+                s.sendall(bytes_one_by_one)
+    stranger.each(8, one)
+
+
+def large_metadata(stranger):
+    """Calls with 15 kB of metadata each, of which nothing else comes."""
+    grpc_calls(stranger, 16, 200, head=HEAD + field("a", "b" * 120) * 60)
+
+
+def unknown_methods(stranger):
+    """Calls of what there is not, as fast as they go."""
+    head = HEAD.replace(field(":path", "/inference.GRPCInferenceService/ModelInfer"), field(":path", "/nobody/Nothing"))
+    grpc_calls(stranger, 4, 1000, head=head, message=grpc_message(b""), again=True)
+
+
+def watchers(stranger):
+    """Thousands that watch the server's health."""
+    head = HEAD.replace(field(":path", "/inference.GRPCInferenceService/ModelInfer"), field(":path", "/grpc.health.v1.Health/Watch"))
+    grpc_calls(stranger, 16, 1000, head=head, message=grpc_message(b""))
+
+
+def idle_streams(stranger):
+    """Streams of one request each, that are kept."""
+    grpc_calls(stranger, 16, 1000, head=STREAM_HEAD, message=grpc_message(b"\x0a\x05quick"), end=False)
+
+
+def packed_streams(stranger):
+    """Gzip messages over streams, which unpack to 15 MB of zeros."""
+    packed = grpc_message(gzip.compress(bytes(15 * MIB), 9), True)
+    grpc_calls(stranger, 4, 1000, head=STREAM_HEAD + field("grpc-encoding", "gzip"), message=packed, pause=0.05)
+
+
+def packed_operations(stranger):
+    """The same to a call that asks for little."""
+    head = HEAD.replace(field(":path", "/inference.GRPCInferenceService/ModelInfer"),
+                        field(":path", "/inference.GRPCInferenceService/ModelMetadata"))
+    packed = grpc_message(gzip.compress(bytes(15 * MIB), 9), True)
+    grpc_calls(stranger, 4, 1000, head=head + field("grpc-encoding", "gzip"), message=packed, pause=0.05)
+
+
+def many_parts(stranger):
+    """Messages of a million empty inputs."""
+    grpc_calls(stranger, 8, 1000, message=grpc_message(b"\x2a\x00" * 1_000_000), pause=0.1)
+
+
+def closed_windows(stranger):
+    """Answers that gRPC must keep, since the client takes none."""
+    data = bytes(2 * MIB)
+    from tritonclient.grpc import service_pb2
+    request = service_pb2.ModelInferRequest(model_name="identity-uint8")
+    request.inputs.add(name="x", datatype="UINT8", shape=[1, len(data)])
+    request.raw_input_contents.append(data)
+    shut = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)) + frame(SETTINGS, 1, 0)
+    grpc_calls(stranger, 16, 60, message=grpc_message(request.SerializeToString()), settled=shut)
+
+
+def resets_below(stranger):
+    """Fewer resets than end a connection, on connections that are made again."""
+    def one(_):
+        with stranger.connect(stranger.grpc) as s:
+            s.sendall(SETTLED + b"".join(frame(HEADERS, END_HEADERS, stream, HEAD) + frame(RST_STREAM, 0, stream, b"\0\0\0\x08")
+                                         for stream in range(1, 4001, 2)))
+    stranger.each(3, one)
+
+
+def pings(stranger):
+    """Pings and settings, each of which asks for an answer."""
+    def one(_):
+        with stranger.connect(stranger.grpc) as s:
+            s.sendall(SETTLED)
+            while stranger.on():
+                s.sendall((frame(PING, 0, 0, b"12345678") + frame(SETTINGS, 0, 0)) * 100)
+    stranger.each(8, one)
+
+
+def new_grpc_connections(stranger):
+    """gRPC connections that are made and closed as fast as that goes."""
+    def one(_):
+        with stranger.connect(stranger.grpc) as s:
+            s.sendall(SETTLED)
+            s.recv(100)
+    stranger.each(8, one)
+
+
+def slow_heads(stranger):
+    """Two thousand HTTP heads that come byte by byte."""
+    held, at = [], 0
+    text = b"POST /v2/models/quick/infer HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 10_000
+    while stranger.on():
+        try:
+            if len(held) < 2000:
+                held.append(stranger.connect(stranger.http))
+            for s in held[at % 20::20]:
+                s.send(text[at // 20:at // 20 + 1])
+            at += len(held) >= 2000
+        except OSError:
+            held = [s for s in held if s.fileno() >= 0][-1000:]
+            time.sleep(0.01)
+
+
+def small_chunks(stranger):
+    """Bodies in chunks of one byte."""
+    head = b"POST /v2/models/quick/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    def one(_):
+        with stranger.connect(stranger.http) as s:
+            s.sendall(head)
+            while stranger.on():
+                s.sendall(b"1\r\nx\r\n" * 2000)
+    stranger.each(8, one)
+
+
+def deep_json(stranger):
+    """Megabytes of brackets."""
+    text = b'{"inputs":' + b"[" * (8 * MIB)
+    def one(_):
+        with stranger.connect(stranger.http) as s:
+            s.sendall(head_of(len(text)) + text)
+            s.recv(65536)
+    stranger.each(8, one)
+
+
+def long_json(stranger):
+    """Fifteen megabytes of numbers a request."""
+    text = b'{"inputs":[{"name":"x","datatype":"UINT8","shape":[1,7000000],"data":[' + b"0," * 6_999_999 + b"0]}]}"
+    def one(_):
+        with stranger.connect(stranger.http) as s:
+            s.settimeout(30)
+            s.sendall(head_of(len(text)) + text)
+            s.recv(65536)
+    stranger.each(8, one)
+
+
+def pipelines(stranger):
+    """Requests one behind the other, whose replies nobody reads."""
+    def one(_):
+        with stranger.connect(stranger.http) as s:
+            while stranger.on():
+                s.sendall(b"GET /v2/models/quick/config HTTP/1.1\r\nHost: x\r\n\r\n" * 500)
+    stranger.each(8, one)
+
+
+def announced_bodies(stranger):
+    """Bodies that are only announced."""
+    def one(_):
+        with stranger.connect(stranger.http) as s:
+            s.settimeout(30)
+            s.sendall(head_of(15 * MIB, "Expect: 100-continue\r\n"))
+            while stranger.on() and s.recv(65536):
+                pass
+    stranger.each(200, one)
+
+
+def bad_requests(stranger):
+    """Wrong ones as fast as they are refused."""
+    wrong = head_of(40, path="/v2/models/nobody/infer") + b"{" * 40
+    def one(_):
+        with stranger.connect(stranger.http) as s:
+            while stranger.on():
+                s.sendall(wrong)
+                if not s.recv(65536):
+                    return
+    stranger.each(8, one)
+
+
+def scrapes(stranger):
+    """Metrics, asked for without a pause."""
+    def one(_):
+        with stranger.connect(stranger.http) as s:
+            while stranger.on():
+                s.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+                if not s.recv(1 << 20):
+                    return
+    stranger.each(4, one)
+
+
+def pages(stranger):
+    """The live page's events, of more than may listen."""
+    def one(_):
+        with stranger.connect(stranger.http) as s:
+            s.settimeout(30)
+            s.sendall(b"GET /v2/live/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            while stranger.on() and s.recv(65536):
+                pass
+    stranger.each(100, one)
+
+
+UPGRADE = (b"GET /v2/models/quick/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+           b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+
+
+def web_frame(data, kind=2, final=True):
+    """Of a client, masked with zeros; `kind` 0: a continuation, 1: text, 2: binary, 9: a ping."""
+    head = bytes([kind | 128 * final])
+    size = len(data)
+    head += bytes([128 | size]) if size < 126 else struct.pack(">BH", 254, size) if size < 65536 else struct.pack(">BQ", 255, size)
+    return head + bytes(4) + data
+
+
+def web(stranger, count, send):
+    def one(_):
+        with stranger.connect(stranger.http) as s:
+            s.settimeout(30)
+            s.sendall(UPGRADE)
+            s.recv(4096)
+            send(s)
+    stranger.each(count, one)
+
+
+def idle_web_sockets(stranger):
+    """WebSockets that say nothing."""
+    web(stranger, 400, lambda s: s.recv(100))
+
+
+def half_web_messages(stranger):
+    """Half of a large message on each of 30 WebSockets."""
+    half = web_frame(bytes(15 * MIB))[:8 * MIB]
+    def send(s):
+        s.sendall(half)
+        while stranger.on() and s.recv(65536):
+            pass
+    web(stranger, 30, send)
+
+
+def web_fragments(stranger):
+    """A message in fragments of one byte."""
+    def send(s):
+        s.sendall(web_frame(b"x", 2, False))
+        while stranger.on():
+            s.sendall(web_frame(b"x", 0, False) * 2000)
+    web(stranger, 8, send)
+
+
+def web_pings(stranger):
+    """Pings whose answers nobody reads."""
+    def send(s):
+        while stranger.on():
+            s.sendall(web_frame(b"x" * 100, 9) * 200)
+    web(stranger, 8, send)
+
+
+def unread_web_replies(stranger):
+    """Wrong messages, whose errors nobody reads."""
+    def send(s):
+        while stranger.on():
+            s.sendall(web_frame(b"{}", 1) * 500)
+    web(stranger, 8, send)
+
+
+def long_web_json(stranger):
+    """Megabytes of numbers over WebSockets."""
+    text = web_frame(b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2000000],"data":[' + b"0," * 1_999_999 + b"0]}]}", 1)
+    def send(s):
+        while stranger.on():
+            s.sendall(text)
+            s.recv(65536)
+    web(stranger, 8, send)
+
+
+def bad_pictures(stranger):
+    """Pictures that end in the middle, and that say to be larger than they are."""
+    whole = png(3000, 3000)
+    wrong = [whole[:len(whole) // 2], png(30000, 30000)[:2000], b"\xff\xd8\xff" + bytes(100_000)]
+    def one(number):
+        request, data = picture_request(wrong[number % len(wrong)])
+        with stranger.connect(stranger.http) as s:
+            s.sendall(head_of(len(request) + len(data), f"Inference-Header-Content-Length: {len(request)}\r\n",
+                              "/v2/models/pictures/infer") + request + data)
+            s.recv(65536)
+    stranger.each(6, one)
+
+
+def many_models(stranger):
+    """Calls of models that there are not, each of another name, over gRPC."""
+    from tritonclient.grpc import service_pb2
+    def one(number):
+        with stranger.connect(stranger.grpc) as s:
+            s.sendall(SETTLED)
+            for stream in range(1, 20001, 2):
+                name = service_pb2.ModelInferRequest(model_name=f"nobody-{number}-{stream}" * 10)
+                s.sendall(frame(HEADERS, END_HEADERS, stream, HEAD)
+                          + b"".join(data_frames(stream, grpc_message(name.SerializeToString()))))
+                if stream % 200 == 1:
+                    s.recv(1 << 20)
+                if not stranger.on():
+                    return
+    stranger.each(4, one)
+
+
+ATTACKS = [grpc_heads, one_byte_messages, half_messages, growing_messages, large_metadata, unknown_methods, watchers, idle_streams,
+           grpc_gzip, packed_streams, packed_operations, many_parts, closed_windows, rapid_resets, resets_below, pings, prefaces,
+           new_grpc_connections, many_models, full_queue,
+           slow_bodies, slow_replies, slow_heads, small_chunks, announced_bodies, gzip_bodies, gzip_replies, deep_json, long_json,
+           pipelines, bad_requests, scrapes, pages, idle_connections, large_pictures, bad_pictures,
+           idle_web_sockets, half_web_messages, web_fragments, web_pings, unread_web_replies, long_web_json]
 
 
 if __name__ == "__main__":
