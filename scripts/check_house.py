@@ -46,6 +46,7 @@ INSIDE = {
     "engine": {
         "threads": set(),
         "execute": {"threads"},
+        "apart": {"threads", "execute"},
         "composite": {"threads", "execute"},
         "schedule": {"threads", "execute", "composite"},
         "services": {"threads", "execute", "composite", "schedule"},

@@ -17,6 +17,7 @@ void add_evidence(CLI::App& app, int& exit_code);
 void add_forecast(CLI::App& app, int& exit_code);
 void add_goodput(CLI::App& app, int& exit_code);
 void add_load(CLI::App& app, int& exit_code);
+void add_model_process(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
 void add_serve(CLI::App& app, int& exit_code);
@@ -37,6 +38,7 @@ inline constexpr AddCommand kCommands[] = {
     add_forecast,
     add_goodput,
     add_load,
+    add_model_process,
     add_plan,
     add_profile,
     add_serve,

@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "base/status.h"
+#include "engine/apart/apart_executor.h"
 #include "engine/host/dependents.h"
 #include "engine/host/real_engine.h"
 #include "engine/services/adapter.h"
@@ -173,9 +174,10 @@ absl::StatusOr<std::unique_ptr<RealEngine>> make_unstarted(
   }
   RETURN_IF_ERROR(check_policy(options));
   RETURN_IF_ERROR(prepare_dedicated(options, streams));
+  options.workers.program = options.probe_program;
   std::vector<std::unique_ptr<ExecutorFactory>> executors(options.workers.types.size());
   for (uint32_t type = 0; type < executors.size(); ++type) {
-    ASSIGN_OR_RETURN(executors[type], make_executors(options.workers, type));
+    ASSIGN_OR_RETURN(executors[type], make_workers(options.workers, type));
   }
   return std::make_unique<RealEngine>(std::move(options), std::move(executors));
 }

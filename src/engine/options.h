@@ -30,6 +30,9 @@ class Observer;  // engine/observer.h
 // Paced: runs models and keeps their answers back until the time that profiles say has passed.
 enum class ExecutorKind : uint8_t { kOnnxRuntime, kEmulated, kPaced };
 
+// Where models run: on threads of the server, or in processes of their own, whose end is theirs.
+enum class Isolation : uint8_t { kThread, kProcess };
+
 // What becomes of models where not all of them fit into a worker's memory: each lives in one
 // sub-cluster, or workers load what they need and drop the least recently used.
 enum class Residency : uint8_t { kPlaced, kOnDemand };
@@ -52,6 +55,12 @@ struct WorkerOptions {
   Residency residency = Residency::kPlaced;
   // A run that takes longer, and 20 times as long as is expected of it, is stopped.
   Duration run_limit = Duration::seconds(10);
+  Isolation isolation = Isolation::kThread;
+  // Workers of a type that use the same process of a model; none: all of those with one thread,
+  // one of others.
+  std::optional<uint32_t> per_process;
+  std::optional<double> process_memory_mb;  // that each may write to; none: as trial_memory_mb
+  std::string program = "/proc/self/exe";   // the fermata command, which those processes run
   // That a model may take when it is tried in a child process; none: by the size of its files.
   std::optional<double> trial_memory_mb;
   // At least one, with a name each; several where workers are unlike (SneakPeek, section 7). Of

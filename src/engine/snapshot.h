@@ -80,6 +80,15 @@ struct RunHealth {
   uint64_t renewals = 0;  // of the worker, because one never did
 };
 
+// The processes that a model has had; of the one that it has, its number.
+struct ProcessStatistics {
+  std::string model;
+  int64_t pid = 0;
+  uint64_t starts = 0;
+  std::map<std::string, uint64_t> deaths_by;  // "SIGSEGV", "exit"
+  bool there = false, quarantined = false;
+};
+
 struct WorkerStatistics {
   uint32_t worker = 0;
   uint32_t type = 0;  // of EngineSnapshot::worker_types
@@ -143,6 +152,7 @@ struct EngineSnapshot {
   std::vector<ServiceStatistics> services;  // by service, then version
   std::vector<std::string> worker_types;
   std::vector<WorkerStatistics> workers;
+  std::vector<ProcessStatistics> processes;
   std::vector<SubclusterStatistics> subclusters;
   PlacementSnapshot placement;
   AutoscaleSignal autoscale;

@@ -271,6 +271,26 @@ void add_house(const engine::EngineSnapshot& snapshot, Families& out) {
   }
 }
 
+void add_processes(const engine::EngineSnapshot& snapshot, Families& out) {
+  std::map<std::string, engine::ProcessStatistics> by_model;  // several where it has several
+  for (const engine::ProcessStatistics& process : snapshot.processes) {
+    engine::ProcessStatistics& row = by_model[process.model];
+    row.starts += process.starts;
+    row.quarantined = row.quarantined || process.quarantined;
+    for (const auto& [cause, count] : process.deaths_by) row.deaths_by[cause] += count;
+  }
+  for (const auto& [model, row] : by_model) {
+    out.counter("fermata_model_process_starts_total", "Processes that were started for a model",
+                {{"model", model}}, static_cast<double>(row.starts));
+    out.gauge("fermata_model_quarantined", "1: its processes keep dying, and it is not run",
+              {{"model", model}}, row.quarantined ? 1 : 0);
+    for (const auto& [cause, count] : row.deaths_by) {
+      out.counter("fermata_model_process_deaths_total", "Processes of a model that ended unasked",
+                  {{"model", model}, {"signal", cause}}, static_cast<double>(count));
+    }
+  }
+}
+
 void add_streams(const engine::EngineSnapshot& snapshot, Families& out) {
   for (const engine::StreamStatistics& s : snapshot.streams) {
     const Labels labels = {{"service", s.service}};
@@ -334,6 +354,7 @@ std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds
   add_house(snapshot, families);
   add_placement(snapshot, families);
   add_autoscale(snapshot.autoscale, families);
+  add_processes(snapshot, families);
   add_streams(snapshot, families);
   add_pipelines(snapshot, families);
   add_front_ends(front_ends, families);

@@ -25,6 +25,8 @@
 #include "absl/strings/match.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/execute/confine.h"
+#include "engine/execute/machine.h"
 
 extern char** environ;
 
@@ -182,15 +184,35 @@ void limit_this_process(const ChildLimits& limits) {
     setrlimit(resource, &both);
   };
   limit(RLIMIT_CORE, 0);
-  const rlimit processor{static_cast<rlim_t>(limits.processor_s) + 1,
-                         static_cast<rlim_t>(limits.processor_s) + 5};  // SIGXCPU, SIGKILL
-  setrlimit(RLIMIT_CPU, &processor);
-  limit(RLIMIT_FSIZE, 16 << 20);
+  if (limits.processor_s > 0) {
+    const rlimit processor{static_cast<rlim_t>(limits.processor_s) + 1,
+                           static_cast<rlim_t>(limits.processor_s) + 5};  // SIGXCPU, SIGKILL
+    setrlimit(RLIMIT_CPU, &processor);
+  }
+  if (limits.processor_s > 0) limit(RLIMIT_FSIZE, 16 << 20);  // one that serves writes its log
   // What it writes to, and not the addresses that libraries and threads reserve.
   if (std::isfinite(limits.memory_mb) && !kSanitized) {
     limit(RLIMIT_DATA, static_cast<rlim_t>(limits.memory_mb) << 20);
   }
-  deny_internet();
+  if (limits.serves) {
+    confine_to_serving();
+  } else {
+    deny_internet();
+  }
+}
+
+double size_mb(const std::filesystem::path& folder) {
+  double bytes = 0;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, ignored)) {
+    if (entry.is_regular_file(ignored)) bytes += static_cast<double>(entry.file_size(ignored));
+  }
+  return bytes / (1 << 20);
+}
+
+double usual_limit_mb(const std::filesystem::path& folder) {
+  constexpr double kLibrariesMb = 4096, kTimesFiles = 8;
+  return std::min(machine_mb(), kLibrariesMb + kTimesFiles * size_mb(folder));
 }
 
 bool limits_memory() { return !kSanitized; }

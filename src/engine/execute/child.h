@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <string_view>
@@ -29,14 +30,22 @@ struct TrialLimits {
 };
 
 struct ChildLimits {
-  double processor_s = 120;
+  double processor_s = 120;                                    // 0: any
   double memory_mb = std::numeric_limits<double>::infinity();  // that it writes to
+  // It serves: it may open files to read them only, change none, start no process and signal no
+  // other, open no socket, and has no privilege of root's but to read.
+  bool serves = false;
 };
 // For a child to call before it does anything that it was made for: no core file, no large file,
 // no internet, and so much processor time and memory.
 void limit_this_process(const ChildLimits& limits);
 
 bool limits_memory();  // not where sanitizers reserve terabytes
+
+// What a model of these files may take: libraries, weights as they are read, prepared and copied,
+// and what its largest batches have between their layers.
+double usual_limit_mb(const std::filesystem::path& folder);
+double size_mb(const std::filesystem::path& folder);  // of all files in it
 
 // Of a model's own failure. ONNX Runtime has no code for it: its allocators and std::bad_alloc say
 // so in words.

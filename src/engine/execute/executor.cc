@@ -5,7 +5,7 @@
 
 #include "base/status.h"
 #include "engine/execute/emulated_executor.h"
-#include "engine/execute/onnx_executor.h"
+#include "engine/execute/thread_executor.h"
 
 namespace fermata::engine {
 
@@ -26,13 +26,13 @@ absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_executors(const WorkerOpti
     case ExecutorKind::kEmulated:
       return make_emulated_executors(type);
     case ExecutorKind::kPaced: {
-      ASSIGN_OR_RETURN(auto real, make_onnx_executors(options.types[type]));
+      ASSIGN_OR_RETURN(auto real, make_thread_executors(options.types[type]));
       return make_emulated_executors(type, std::move(real));
     }
     case ExecutorKind::kOnnxRuntime:
       break;
   }
-  return make_onnx_executors(options.types[type]);
+  return make_thread_executors(options.types[type]);
 }
 
 }  // namespace fermata::engine

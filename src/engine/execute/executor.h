@@ -26,6 +26,10 @@ struct BatchPart {
                                                       // alive until done is called
   const std::vector<std::string>* outputs = nullptr;  // names asked for; empty: all
   uint32_t first_item = 0, items = 1;
+  bool alone = false;    // runs by itself, although it came in a batch: it may end its process
+  bool last = false;     // it has lost a process before: its end is told with all that is known
+  uint64_t request = 0;  // its number
+  Time deadline = Time::infinite();  // and deadline
 };
 
 // One stage of a dynamic network in a batch.
@@ -76,6 +80,9 @@ class Executor {
   // order with run(), and like that from one thread at a time. Calls
   // `done` once, from a thread of its own; not at all when the worker goes first.
   virtual void load_ahead(VariantId, absl::AnyInvocable<void(absl::Status)> /*done*/) {}
+  // Calls `there` once, from any thread, when a variant that was away (Absence) may be run again;
+  // at once where it may already. Not any more when the executor is gone.
+  virtual void when_back(VariantId, absl::AnyInvocable<void()> there) { there(); }
   virtual void let_go(VariantId) {}  // of what it has loaded; a batch may want it again
   // Asks the run under way to stop; it may not heed that. Any thread.
   virtual void terminate() {}
@@ -99,6 +106,9 @@ class ExecutorFactory {
   // Opens a variant's files before it is complete; what they say, by stage. Executors that
   // are made later share them. Not beside make(). UNIMPLEMENTED where nothing is really loaded.
   virtual absl::StatusOr<std::vector<FileSignature>> open(const Variant& variant);
+  virtual std::vector<ProcessStatistics> processes() const { return {}; }
+  // Why a loaded variant does not run, for longer than a restart takes; empty: it does.
+  virtual std::string why_away(const Variant& /*variant*/) const { return {}; }
 };
 
 // For workers of one type. INVALID_ARGUMENT where its provider is not available.

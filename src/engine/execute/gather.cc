@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "base/status.h"
+#include "engine/execute/absence.h"
 
 namespace fermata::engine {
 namespace {
@@ -110,6 +112,45 @@ absl::StatusOr<std::vector<OnnxInput>> Gatherer::gather(const Signature& signatu
   return inputs;
 }
 
+absl::StatusOr<std::vector<OnnxInput>> gather_into(const Signature& signature,
+                                                   absl::Span<const BatchPart> parts,
+                                                   absl::Span<std::byte> memory, size_t alignment) {
+  const std::vector<Tensor>& given = *parts[0].inputs;
+  std::vector<OnnxInput> inputs;
+  size_t used = 0;
+  for (const TensorSpec& spec : signature.inputs) {
+    const size_t index = inputs.size();
+    if (index == given.size() || given[index].name != spec.name) continue;  // optional, left out
+    used = std::min((used + alignment - 1) / alignment * alignment, memory.size());
+    const size_t start = used;
+    for (const BatchPart& part : parts) {
+      Payload slice = (*part.inputs)[index].data;
+      if (signature.batches) {
+        ASSIGN_OR_RETURN(slice, rows((*part.inputs)[index], part.first_item, part.items));
+      }
+      if (slice.bytes.size() > memory.size() - used) {
+        return error(absl::StatusCode::kResourceExhausted,
+                     "the batch takes more than the {} MiB that a worker's process has for inputs",
+                     memory.size() >> 20);
+      }
+      if (!slice.bytes.empty()) {
+        std::memcpy(memory.data() + used, slice.bytes.data(), slice.bytes.size());
+      }
+      used += slice.bytes.size();
+    }
+    inputs.push_back({&spec.name, spec.datatype,
+                      model_shape(spec, given[index], signature.batches, items_of(parts)),
+                      memory.subspan(start, used - start)});
+  }
+  return inputs;
+}
+
+bool are_strings(absl::Span<const std::byte> bytes, uint64_t elements) {
+  if (elements > bytes.size() / sizeof(uint32_t)) return false;
+  const auto end = skip_strings(bytes, 0, elements);
+  return end.ok() && *end == bytes.size();
+}
+
 absl::StatusOr<std::vector<Tensor>> scatter(const Signature& signature,
                                             const std::vector<Tensor>& outputs,
                                             const BatchPart& part, uint32_t first_in_batch,
@@ -143,6 +184,59 @@ absl::StatusOr<std::vector<Tensor>> scatter(const Signature& signature,
     }
   }
   return mine;
+}
+
+absl::Status scatter_all(const Signature& signature, const std::vector<Tensor>& outputs,
+                         absl::Span<const BatchPart> parts,
+                         std::vector<absl::StatusOr<std::vector<Tensor>>>& results) {
+  const uint32_t items = items_of(parts);
+  uint32_t first = 0;
+  std::vector<absl::StatusOr<std::vector<Tensor>>> scattered;
+  for (const BatchPart& part : parts) {
+    scattered.push_back(scatter(signature, outputs, part, first, items));
+    if (!scattered.back().ok()) return scattered.back().status();
+    first += part.items;
+  }
+  std::move(scattered.begin(), scattered.end(), std::back_inserter(results));
+  return absl::OkStatus();
+}
+
+std::vector<std::string> output_names(const Signature& signature,
+                                      absl::Span<const BatchPart> parts) {
+  std::vector<std::string> names;
+  for (const BatchPart& part : parts) {
+    if (part.outputs->empty()) {
+      names.clear();
+      for (const TensorSpec& spec : signature.outputs) names.push_back(spec.name);
+      return names;
+    }
+    for (const std::string& name : *part.outputs) {
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+void run_parts(
+    absl::Span<const BatchPart> parts, BatchResult& result,
+    absl::FunctionRef<absl::Status(absl::Span<const BatchPart>, BatchResult&)> together) {
+  const bool apart =
+      std::any_of(parts.begin(), parts.end(), [](const BatchPart& part) { return part.alone; });
+  if (!apart || parts.size() == 1) {
+    const absl::Status whole = together(parts, result);
+    if (whole.ok()) return;
+    if (parts.size() == 1 || absence_of(whole) != Absence::kNone) {
+      result.parts.resize(parts.size(), whole);
+      return;
+    }
+    result.parts.clear();
+    result.stages.clear();
+  }
+  for (const BatchPart& part : parts) {
+    if (absl::Status alone = together({&part, 1}, result); !alone.ok()) {
+      result.parts.push_back(std::move(alone));
+    }
+  }
 }
 
 absl::Status not_by_items(const Tensor& output, uint64_t items) {

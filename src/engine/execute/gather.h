@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/execute/executor.h"
@@ -29,12 +30,35 @@ class Gatherer {
   std::vector<std::vector<std::byte>> buffers_;  // by input, only grow
 };
 
+// The same into memory of somebody else: all parts are copied there, one input behind the other at
+// multiples of `alignment`. RESOURCE_EXHAUSTED where they do not fit.
+absl::StatusOr<std::vector<OnnxInput>> gather_into(const Signature& signature,
+                                                   absl::Span<const BatchPart> parts,
+                                                   absl::Span<std::byte> memory, size_t alignment);
+
+// Whether bytes are so many BYTES elements and nothing else.
+bool are_strings(absl::Span<const std::byte> bytes, uint64_t elements);
+
 // The outputs of one part: views of its rows of the batch's outputs, which must lead
 // with `batch_items`, reshaped to what the signature promises.
 absl::StatusOr<std::vector<Tensor>> scatter(const Signature& signature,
                                             const std::vector<Tensor>& outputs,
                                             const BatchPart& part, uint32_t first_in_batch,
                                             uint32_t batch_items);
+
+// The same of all parts, in order; adds none where one fails.
+absl::Status scatter_all(const Signature& signature, const std::vector<Tensor>& outputs,
+                         absl::Span<const BatchPart> parts,
+                         std::vector<absl::StatusOr<std::vector<Tensor>>>& results);
+
+// The outputs that some part asks for.
+std::vector<std::string> output_names(const Signature& signature,
+                                      absl::Span<const BatchPart> parts);
+
+// Runs all parts together, by `together`, which adds one result for each, or none where they fail
+// as one. Then each is run alone; so are those from the start that ask for it.
+void run_parts(absl::Span<const BatchPart> parts, BatchResult& result,
+               absl::FunctionRef<absl::Status(absl::Span<const BatchPart>, BatchResult&)> together);
 
 // Of scatter() and of a dynamic network's stages: an output does not lead with the batch's items.
 absl::Status not_by_items(const Tensor& output, uint64_t items);

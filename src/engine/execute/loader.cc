@@ -19,10 +19,6 @@ namespace fermata::engine {
 namespace {
 
 constexpr Duration kTrialLimit = Duration::seconds(120);
-// What a model may take when it is tried: libraries, weights as they are read, prepared and copied,
-// and what its largest batches have between their layers.
-constexpr double kTrialMemoryMb = 4096, kTrialMemoryOfFiles = 8;
-
 // What an emulated model would have in its file.
 absl::StatusOr<FileSignature> declared_signature(const inference::ModelConfig& config) {
   FileSignature file;
@@ -42,15 +38,6 @@ absl::StatusOr<FileSignature> declared_signature(const inference::ModelConfig& c
   for (const auto& input : config.input()) file.inputs.push_back(declare(input));
   for (const auto& output : config.output()) file.outputs.push_back(declare(output));
   return file;
-}
-
-double size_mb(const std::filesystem::path& folder) {
-  double bytes = 0;
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder, ignored)) {
-    if (entry.is_regular_file(ignored)) bytes += static_cast<double>(entry.file_size(ignored));
-  }
-  return bytes / (1 << 20);
 }
 
 // A library needs the weights, wherever the profile was measured.
@@ -118,8 +105,7 @@ uint32_t Loader::batch_limit(std::string_view model) const {
 
 TrialLimits Loader::trial_limits(const Variant& variant, Duration time) const {
   if (options_.workers.trial_memory_mb) return {time, *options_.workers.trial_memory_mb};
-  const double files_mb = size_mb(std::filesystem::path(variant.file).parent_path());
-  return {time, std::min(machine_mb(), kTrialMemoryMb + kTrialMemoryOfFiles * files_mb)};
+  return {time, usual_limit_mb(std::filesystem::path(variant.file).parent_path())};
 }
 
 TrialOptions Loader::trial_of(const Variant& variant, const inference::ModelConfig& config,

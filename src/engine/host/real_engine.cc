@@ -43,7 +43,9 @@ RealEngine::~RealEngine() {
   streams_.stop();
   trees_.stop();
   pool_->close();
-  for (auto* timer : {&epoch_timer_, &window_timer_, &second_timer_}) timer->reset();
+  for (auto* timer : {&process_timer_, &epoch_timer_, &window_timer_, &second_timer_}) {
+    timer->reset();
+  }
   stopping_ = true;
   pool_->settle();
   replicas_->settle();
@@ -79,6 +81,7 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
   }
   window_timer_ = std::make_unique<Periodic>(kAutoscaleWindow, [this] { close_window(); });
   RETURN_IF_ERROR(make_adapters());
+  watch_processes();
   if (memory_is_limited()) {
     epoch_timer_ = std::make_unique<Periodic>(options_.placement.epoch, [this] { end_epoch(); });
   }

@@ -102,6 +102,11 @@ class RealEngine : public Engine {
   absl::Status check_is_model(const std::string& name) const;
   absl::Status unavailable(const std::string& model, const absl::Status& why);
 
+  // Of models in processes of their own: real_engine_processes.cc.
+  void watch_processes();
+  void withdraw_dying(Time now);
+  void serve_again(Time now);
+
   // real_engine_streams.cc
   StreamService::Loading loading();
   StreamCosts::Sources stream_costs();
@@ -174,7 +179,12 @@ class RealEngine : public Engine {
   PoolTotals window_start_;                         // the timer's own
   AutoscaleSignal autoscale_;
   std::optional<plan::PoolSize> pool_size_;  // the timer's own
-  std::unique_ptr<Periodic> window_timer_, epoch_timer_, second_timer_;
+  struct Withdrawn {
+    Time since, again;  // again: infinite where it is served
+    uint32_t times = 0;
+  };
+  std::map<std::string, Withdrawn> withdrawn_;  // the process timer's own
+  std::unique_ptr<Periodic> window_timer_, epoch_timer_, second_timer_, process_timer_;
 };
 
 }  // namespace fermata::engine

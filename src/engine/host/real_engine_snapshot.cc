@@ -71,6 +71,9 @@ std::vector<ModelStatus> RealEngine::unserved() const {
 }
 
 std::string RealEngine::why_failing(const Variant& variant) const {
+  for (const auto& executors : executors_) {
+    if (std::string why = executors->why_away(variant); !why.empty()) return why;
+  }
   if (!is_given_up(variant)) return {};
   return "runs of it were given up and go on, so that a worker runs it no more: load it again";
 }
@@ -93,6 +96,11 @@ EngineSnapshot RealEngine::snapshot() const {
   }
   for (const WorkerType& type : options_.workers.types) snapshot.worker_types.push_back(type.name);
   snapshot.workers = pool_->worker_statistics();
+  for (const auto& executors : executors_) {
+    for (ProcessStatistics& one : executors->processes()) {
+      snapshot.processes.push_back(std::move(one));
+    }
+  }
   snapshot.subclusters = pool_->subcluster_statistics();
   snapshot.control_delay = pool_->control_delay();
   snapshot.batch_keys = pool_->batch_keys();

@@ -135,6 +135,7 @@ Turns::Left Driver::work(bool guest) {
       return {.more = true};
     }
   }
+  if (!aside_.empty()) refuse_aside(now);
   if (const Time due = scheduler_->next_wake(); due <= now) {
     overslept_ = now - due;
     observe_delay(overslept_, now);
@@ -143,7 +144,8 @@ Turns::Left Driver::work(bool guest) {
     overslept_ = Duration();
   }
   if (stopping_ && in_flight_ == 0) return {.for_resident = guest, .over = !guest};
-  return {.more = more, .due = scheduler_->next_wake()};
+  const Time aside = aside_.empty() ? Time::infinite() : aside_.begin()->first;
+  return {.more = more, .due = std::min(scheduler_->next_wake(), aside)};
 }
 
 void Driver::handle(Event& event, Time now) {
@@ -231,45 +233,6 @@ void Driver::cancelled(JobId id, Time now) {
   withdraw_parts(*job, now);
 }
 
-// Once: what is not waiting then is bound, or on its way out, and will not wait again.
-void Driver::withdraw_parts(Job& job, Time now) {
-  if (std::exchange(job.withdrawn, true)) return;
-  for (const JobId id : job.parts()) {
-    const auto it = parts_.find(id);
-    if (it == parts_.end()) continue;
-    if (it->second.bound && job.route().ensemble == nullptr) continue;
-    if (scheduler_->withdraw(policy::Task(it->second.task), now, decisions_)) forget(id);
-  }
-}
-
-void Driver::withdraw_waiting(absl::FunctionRef<bool(const Route&)> of, const absl::Status& why,
-                              Time now) {
-  std::vector<std::shared_ptr<Job>> jobs;
-  for (const auto& [id, part] : parts_) {
-    if (!part.bound && of(part.job->route())) jobs.push_back(part.job);
-  }
-  for (const std::shared_ptr<Job>& job : jobs) {
-    job->end(Outcome::kUnavailable, why, {});
-    withdraw_parts(*job, now);
-  }
-}
-
-void Driver::left_queue(Job& job) {
-  if (--job.waiting_parts == 0) job.leave_queue();
-}
-
-void Driver::forget(JobId part) {
-  const auto it = parts_.find(part);
-  FERMATA_CHECK(it != parts_.end());
-  const std::shared_ptr<Job> job = std::move(it->second.job);
-  const KeyId key = it->second.task.key;
-  if (!it->second.bound) left_queue(*job);
-  parts_.erase(it);
-  queries_.erase(part);
-  if (--job->open_parts == 0 && !job->part_ids.empty()) split_jobs_.erase(job->id());
-  task_ended(key);
-}
-
 void Driver::act(Time now) {
   while (!decisions_.empty()) {
     std::swap(acting_, decisions_);  // acting on one may decide the next
@@ -297,12 +260,17 @@ void Driver::launch(policy::Batch& batch, Time now) {
   run.parts.reserve(batch.tasks.size());
   for (const policy::Task& task : batch.tasks) {
     Part& part = parts_.at(task.job);
-    if (!part.bound) left_queue(*part.job);
+    if (!std::exchange(part.left, true)) left_queue(*part.job);
     part.bound = true;
     part.job->decided = true;
     running->shares.push_back({task.job, part.job, part.index});
+    running->shares.back().lost = part.lost;
     const InferRequest& request = part.job->request();
     run.parts.push_back({&request.inputs, &request.outputs, part.first, task.items});
+    BatchPart& bound = run.parts.back();
+    bound.alone = bound.last = part.lost > 0;
+    bound.request = task.job.value();
+    bound.deadline = part.task.deadline;
     if (part.job->route().ensemble != nullptr) join_query(part, *running, run.parts.back());
   }
   run.done = [this, running](BatchResult result) { completed(running, std::move(result)); };
@@ -364,12 +332,15 @@ void Driver::reply(const std::shared_ptr<InFlight>& running, BatchResult result)
     InFlight::Share& share = running->shares[i];
     if (share.base_model) take_answer(*running, i, std::move(result.parts[i]));
     share.failed = !(share.base_model ? share.answer : result.parts[i]).ok();
+    if (share.base_model || !share.failed) continue;
+    const Absence absence = absence_of(result.parts[i].status());
+    if (absence == Absence::kAway || share.lost == 0) share.absence = absence;
   }
   events_.enqueue(running);
   auto run = running->run;  // a copy: the owner reads the batch's from now on
   for (size_t i = 0; i < result.parts.size(); ++i) {
     const InFlight::Share& share = running->shares[i];
-    if (share.base_model) continue;
+    if (share.base_model || share.absence != Absence::kNone) continue;
     run.choice.joined = i >= running->chosen;
     share.job->answered(share.index, std::move(result.parts[i]), run);
     // What a reply led to may run on another worker while this one still replies.
@@ -385,8 +356,13 @@ void Driver::batch_ended(InFlight& running, Time now) {
   Worker& worker = *workers_[running.worker.index()];
   --worker.in_flight;
   leave_if_idle(worker);
-  for (const InFlight::Share& share : running.shares) {
+  for (size_t i = 0; i < running.shares.size(); ++i) {
+    const InFlight::Share& share = running.shares[i];
     if (share.base_model) continue;  // it ends when it is concluded
+    if (share.absence != Absence::kNone) {
+      again(running, i, now);
+      continue;
+    }
     forget(share.part);
     if (share.job->ended() && share.job->open_parts > 0) {
       withdraw_parts(*share.job, now);

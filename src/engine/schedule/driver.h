@@ -8,6 +8,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -144,6 +146,12 @@ class Driver {
   void conclude(const policy::Concluded& concluded, Time now);
   void cancelled(JobId id, Time now);
   void batch_ended(InFlight& running, Time now);
+  // A process ended, or was not there: its parts run again, when there is one.
+  void again(InFlight& running, size_t share, Time now);
+  void set_aside(JobId part, InFlight& running);
+  void take_back(VariantId variant);
+  void leave_aside(Part& part);  // no more
+  void refuse_aside(Time now);   // those whose deadline has passed
   void observe_delay(Duration delay, Time now);
   void publish_delay();
   void learn(const InFlight& running, Time now);
@@ -196,6 +204,7 @@ class Driver {
   // Cancellations that overtook their job; the oldest are forgotten.
   absl::flat_hash_set<JobId> early_cancels_;
   std::deque<JobId> early_order_;
+  std::set<std::pair<Time, JobId>> aside_;  // parts that wait for a process, by deadline
   std::vector<Observer::Member> observed_;  // of the batch that is bound
   ControlDelay delay_;
   ReplyDelay reply_delay_;

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "engine/execute/absence.h"
 #include "engine/schedule/driver.h"
 
 namespace fermata::engine {
@@ -18,6 +19,9 @@ struct Driver::Part {
   uint32_t index = 0, first = 0;
   bool bound = false;
   Time nominated = Time();
+  bool left = false;                   // the queue, when it was first bound
+  uint32_t lost = 0;                   // processes that ended while they ran it
+  VariantId away = VariantId::none();  // it waits, beside the scheduler, for this one's process
 };
 
 struct Driver::Query {
@@ -46,7 +50,9 @@ struct Driver::InFlight {
     std::optional<uint32_t> base_model;  // of a query of an ensemble: which one this is
     std::shared_ptr<Query> query;        // whose inputs it reads
     absl::StatusOr<std::vector<Tensor>> answer = std::vector<Tensor>();  // when the batch has ended
-    bool failed = false;  // of any, when the batch has ended
+    bool failed = false;               // of any, when the batch has ended
+    uint32_t lost = 0;                 // as the part's, when it was bound
+    Absence absence = Absence::kNone;  // why it runs again
   };
   std::vector<Share> shares;
   PartRun run;          // set when the batch has ended, but for the choice

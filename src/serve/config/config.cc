@@ -139,6 +139,15 @@ engine::WorkerOptions worker_options(Reader reader) {
   }
   options.run_limit = Duration::from_seconds(
       fields["run_limit_s"].between(0.01, 86'400, options.run_limit.seconds()));
+  // In the order of Isolation.
+  options.isolation = static_cast<engine::Isolation>(
+      fields["isolation"].choice({"thread", "process"}, static_cast<size_t>(options.isolation)));
+  if (Reader workers = fields["per_process"]; workers.present()) {
+    options.per_process = static_cast<uint32_t>(workers.integer(1, 4096));
+  }
+  if (Reader memory = fields["process_memory_mb"]; memory.present()) {
+    options.process_memory_mb = memory.between(64, 1 << 24);
+  }
   if (Reader memory = fields["trial_memory_mb"]; memory.present()) {
     options.trial_memory_mb = memory.between(64, 1 << 24);
   }

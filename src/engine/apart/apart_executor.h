@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+
+#include "engine/execute/executor.h"
+
+namespace fermata::engine {
+
+// Executors whose models run in processes of their own: one for each model and every
+// `workers.per_process` workers. INVALID_ARGUMENT where such workers cannot be had here.
+absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_apart_executors(const WorkerOptions& options,
+                                                                      uint32_t type);
+
+// As make_executors(), in processes of their own where the options say so.
+absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_workers(const WorkerOptions& options,
+                                                              uint32_t type = 0);
+
+}  // namespace fermata::engine

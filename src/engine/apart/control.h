@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "base/document.h"
+#include "base/time.h"
+#include "engine/catalog.h"
+#include "engine/options.h"
+
+namespace fermata::engine::apart {
+
+// A stream of JSON objects, a line each, between a server and a model process: for what happens
+// now and then. docs/processes.md lists them.
+class Lines {
+ public:
+  explicit Lines(int fd) : fd_(fd) {}  // which it closes
+  ~Lines();
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
+
+  absl::Status write(const Json& message, Time until = Time::infinite());
+  // UNAVAILABLE at the end of the stream, DEADLINE_EXCEEDED where none came until then.
+  absl::StatusOr<std::string> read(Time until);
+
+ private:
+  const int fd_;
+  std::string buffer_;
+};
+
+// The server's side. Thread-safe.
+class Control {
+ public:
+  explicit Control(int fd) : lines_(fd) {}
+  // Until the process has said that it is there.
+  absl::Status hello(Time until);
+  // Blocks for its answer. What it says went wrong has its code.
+  absl::Status ask(const Json& message, Time until);
+  // Without an answer; not at all where the process does not read.
+  void tell(const Json& message);
+
+ private:
+  absl::Status answer(Time until);
+
+  Lines lines_;
+  std::mutex asking_, writing_;
+};
+
+Json load_message(const Variant& variant, const WorkerType& worker);
+// What it says: the process's side.
+struct LoadRequest {
+  std::shared_ptr<const Variant> variant;
+  WorkerType worker;
+};
+absl::StatusOr<LoadRequest> read_load(std::string_view line);
+
+}  // namespace fermata::engine::apart

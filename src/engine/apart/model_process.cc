@@ -1,0 +1,229 @@
+#include "engine/apart/model_process.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/apart/area.h"
+#include "engine/apart/control.h"
+#include "engine/apart/record.h"
+#include "engine/execute/backend.h"
+
+namespace fermata::engine::apart {
+namespace {
+
+// Which variants are loaded, by any of the slots.
+class Known {
+ public:
+  void put(std::shared_ptr<const Variant> variant) {
+    const std::lock_guard lock(mutex_);
+    const uint32_t id = variant->id.value();
+    variants_[id] = std::move(variant);
+  }
+  void remove(uint32_t id) {
+    const std::lock_guard lock(mutex_);
+    variants_.erase(id);
+  }
+  std::shared_ptr<const Variant> find(uint32_t id) {
+    const std::lock_guard lock(mutex_);
+    const auto it = variants_.find(id);
+    return it == variants_.end() ? nullptr : it->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  absl::flat_hash_map<uint32_t, std::shared_ptr<const Variant>> variants_;
+};
+
+// Runs what one of the server's workers asks, on a thread that lives as long as the process.
+class Slot {
+ public:
+  Slot(const Area& area, uint32_t number, Known& known, std::unique_ptr<ModelRunner> runner)
+      : area_(area), number_(number), known_(known), runner_(std::move(runner)) {
+    thread_ = std::thread([this] { loop(); });
+    thread_.detach();
+  }
+
+  ModelRunner& runner() { return *runner_; }
+  void pin(const std::vector<uint32_t>& processors) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const uint32_t processor : processors) CPU_SET(processor, &set);
+    (void)sched_setaffinity(thread_id_, sizeof(set), &set);
+    runner_->pin(processors);
+  }
+
+ private:
+  [[noreturn]] void loop() {
+    thread_id_ = gettid();
+    SlotHead& head = area_.slot(number_);
+    for (uint32_t done = 0;;) {
+      const uint32_t asked = load_word(&head.asked);
+      if (asked == done) {
+        futex_wait(&head.asked, asked, Time::infinite());
+        continue;
+      }
+      run(asked);
+      done = asked;
+      store_word(&head.answered, asked);
+      futex_wake(&head.answered);
+    }
+  }
+
+  void run(uint32_t number) {
+    const Time start = monotonic_now();
+    std::vector<StageRun> stages;
+    std::vector<Written> written;
+    absl::StatusOr<std::vector<Tensor>> outputs = run_asked(stages);
+    absl::Status status = outputs.status();
+    if (outputs.ok()) status = put(*outputs, written);
+    if (!status.ok()) written.clear();
+    write_reply(number, status, written, stages, monotonic_now() - start, area_.reply(number_));
+  }
+
+  absl::StatusOr<std::vector<Tensor>> run_asked(std::vector<StageRun>& stages) {
+    ASSIGN_OR_RETURN(const Request request, read_request(area_.request(number_)));
+    variant_ = known_.find(request.variant);
+    if (variant_ == nullptr) return internal("variant {} is not loaded", request.variant);
+    const Signature& signature = variant_->signature;
+    std::vector<OnnxInput> inputs;
+    for (const Request::Input& input : request.inputs) {
+      if (input.tensor >= signature.inputs.size()) return internal("there is no such input");
+      const TensorSpec& spec = signature.inputs[input.tensor];
+      inputs.push_back(
+          {&spec.name, spec.datatype, input.shape, area_.at(input.offset, input.bytes)});
+    }
+    wanted_ = request.outputs;
+    std::vector<std::string> names;
+    for (const uint32_t output : request.outputs) {
+      if (output >= signature.outputs.size()) return internal("there is no such output");
+      names.push_back(signature.outputs[output].name);
+    }
+    return runner_->run({variant_->id, &inputs, &names, request.to_the_end}, stages);
+  }
+
+  absl::Status put(const std::vector<Tensor>& outputs, std::vector<Written>& written) {
+    const absl::Span<std::byte> room = area_.outputs(number_);
+    size_t used = 0;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const absl::Span<const std::byte> bytes = outputs[i].data.bytes;
+      used = (used + kAlignment - 1) / kAlignment * kAlignment;
+      if (used > room.size() || bytes.size() > room.size() - used) {
+        return error(absl::StatusCode::kResourceExhausted,
+                     "the outputs take more than the {} MiB that a worker's process has for them",
+                     room.size() >> 20);
+      }
+      if (!bytes.empty()) std::memcpy(room.data() + used, bytes.data(), bytes.size());
+      written.push_back({wanted_[i], &outputs[i], area_.offset_of(room.data() + used)});
+      used += bytes.size();
+    }
+    return absl::OkStatus();
+  }
+
+  const Area& area_;
+  const uint32_t number_;
+  Known& known_;
+  const std::unique_ptr<ModelRunner> runner_;
+  std::atomic<pid_t> thread_id_{0};
+  std::shared_ptr<const Variant> variant_;  // of the run under way
+  std::vector<uint32_t> wanted_;
+  std::thread thread_;
+};
+
+Json said(const absl::Status& status) {
+  if (status.ok()) return {{"ok", true}};
+  return {{"ok", false},
+          {"code", static_cast<uint32_t>(status.code())},
+          {"error", std::string(message(status))}};
+}
+
+class Process {
+ public:
+  explicit Process(const Area& area) : area_(area) {}
+
+  absl::Status load(std::string_view line) {
+    ASSIGN_OR_RETURN(const LoadRequest request, read_load(line));
+    if (slots_.empty()) {
+      runners_ = make_runners(request.worker);
+      for (uint32_t k = 0; k < area_.slots(); ++k) {
+        slots_.push_back(std::make_unique<Slot>(area_, k, known_, runners_->make()));
+      }
+    }
+    for (const auto& slot : slots_) RETURN_IF_ERROR(slot->runner().load(request.variant));
+    known_.put(request.variant);
+    return absl::OkStatus();
+  }
+
+  void unload(uint32_t id) {
+    known_.remove(id);
+    for (const auto& slot : slots_) slot->runner().unload(VariantId(id));
+  }
+
+  Slot* slot(uint32_t k) { return k < slots_.size() ? slots_[k].get() : nullptr; }
+
+ private:
+  const Area& area_;
+  Known known_;
+  std::unique_ptr<ModelRunners> runners_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+};
+
+absl::Status serve(const Area& area, Lines& lines) {
+  auto& process = *new Process(area);  // threads use it until the process ends
+  RETURN_IF_ERROR(lines.write(said(absl::OkStatus())));
+  while (true) {
+    const absl::StatusOr<std::string> line = lines.read(Time::infinite());
+    if (!line.ok()) return absl::OkStatus();  // the server has gone, or wants it to
+    const Json asked = Json::parse(*line, nullptr, false);
+    if (!asked.is_object()) return invalid("a control message is no object: {}", *line);
+    const std::string op = asked.value("op", "");
+    Slot* const slot = process.slot(asked.value("slot", 0u));
+    if (op == "load") {
+      RETURN_IF_ERROR(lines.write(said(process.load(*line))));
+    } else if (op == "unload") {
+      process.unload(asked.value("variant", 0u));
+      RETURN_IF_ERROR(lines.write(said(absl::OkStatus())));
+    } else if (op == "stop") {
+      if (slot != nullptr) slot->runner().terminate();
+    } else if (op == "pin") {
+      if (slot != nullptr) slot->pin(asked.value("processors", std::vector<uint32_t>()));
+    } else {
+      RETURN_IF_ERROR(lines.write(said(unimplemented("there is no '{}'", op))));
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status be_model_process(const ModelProcessOptions& options) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // of the thread that started it, which lives as long
+  limit_this_process(options.limits);
+  if (!options.command.empty()) {
+    std::vector<char*> arguments;
+    for (const std::string& word : options.command) {
+      arguments.push_back(const_cast<char*>(word.c_str()));
+    }
+    arguments.push_back(nullptr);
+    execvp(arguments[0], arguments.data());
+    return internal("cannot start {}: {}", options.command[0], strerror(errno));
+  }
+  ASSIGN_OR_RETURN(const Area area, Area::adopt(kAreaFd));
+  show_life(area);
+  Lines lines(kControlFd);
+  return serve(area, lines);
+}
+
+}  // namespace fermata::engine::apart

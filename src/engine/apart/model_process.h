@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "engine/execute/child.h"
+
+namespace fermata::engine::apart {
+
+struct ModelProcessOptions {
+  ChildLimits limits;
+  std::vector<std::string> command;  // another program that is it; empty: this one
+};
+
+// What `fermata model-process` does: takes the limits on, then loads and runs what the server at
+// the other end of the two file descriptors says (layout.h, docs/processes.md), until it closes
+// them.
+absl::Status be_model_process(const ModelProcessOptions& options);
+
+}  // namespace fermata::engine::apart

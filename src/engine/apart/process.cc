@@ -1,0 +1,176 @@
+#include "engine/apart/process.h"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "base/clock.h"
+#include "base/status.h"
+
+extern char** environ;
+
+namespace fermata::engine::apart {
+namespace {
+
+// Its own death is told at once; this is for a word that it has written itself.
+constexpr Duration kLookForLife = Duration::millis(500);
+constexpr int kHigh = 16;  // descriptors that are not those that the child gets
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+  int release() { return std::exchange(fd_, -1); }
+
+ private:
+  int fd_;
+};
+
+// Signals that the server blocks or ignores mean to it what they mean to others.
+void reset_signals(posix_spawnattr_t& attributes) {
+  sigset_t none, usual;
+  sigemptyset(&none);
+  sigemptyset(&usual);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM, SIGFPE}) {
+    sigaddset(&usual, signal);
+  }
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
+  posix_spawnattr_setpgroup(&attributes, 0);  // what ends the server's group does not end it
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+}
+
+absl::StatusOr<pid_t> start_child(const std::vector<std::string>& command, int area, int control) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, area, kAreaFd);
+  posix_spawn_file_actions_adddup2(&actions, control, kControlFd);
+  posix_spawn_file_actions_addclosefrom_np(&actions, kControlFd + 1);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  reset_signals(attributes);
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  const int failed =
+      posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (failed != 0) return internal("cannot start {}: {}", command[0], strerror(failed));
+  return child;
+}
+
+std::string signal_name(int signal, bool in_full) {
+  const char* const short_name = sigabbrev_np(signal);
+  if (short_name == nullptr) return fmt::format("signal {}", signal);
+  return in_full ? fmt::format("SIG{} ({})", short_name, strsignal(signal))
+                 : fmt::format("SIG{}", short_name);
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<ModelProcess>> ModelProcess::start(const Options& options,
+                                                                  Time until) {
+  ASSIGN_OR_RETURN(Area area, Area::make(options.slots, options.inputs_each, options.outputs_each));
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+    return internal("cannot make a socket for a model process: {}", strerror(errno));
+  }
+  Descriptor own(ends[0]), theirs(ends[1]);
+  const Descriptor area_end(fcntl(area.fd(), F_DUPFD_CLOEXEC, kHigh));
+  const Descriptor control_end(fcntl(theirs.get(), F_DUPFD_CLOEXEC, kHigh));
+  ASSIGN_OR_RETURN(const pid_t pid,
+                   start_child(options.command, area_end.get(), control_end.get()));
+  std::shared_ptr<ModelProcess> process(new ModelProcess(std::move(area), own.release(), pid));
+  close(theirs.release());
+  if (absl::Status there = process->control_.hello(until); !there.ok()) {
+    process->kill();
+    return internal("a model process did not start: it {}", process->how_it_ended());
+  }
+  return process;
+}
+
+ModelProcess::~ModelProcess() {
+  kill();
+  (void)await_end();
+}
+
+void ModelProcess::await_death() {
+  uint32_t* const life = area_.life();
+  while (true) {
+    uint32_t word = load_word(life);
+    if ((word & FUTEX_OWNER_DIED) != 0 || (word & FUTEX_TID_MASK) == 0) break;
+    const uint32_t waited = word | FUTEX_WAITERS;
+    if (word != waited && !__atomic_compare_exchange_n(life, &word, waited, false, __ATOMIC_SEQ_CST,
+                                                       __ATOMIC_SEQ_CST)) {
+      continue;
+    }
+    futex_wait(life, waited, monotonic_now() + kLookForLife);
+    // Where the word lies, or the owner was no thread of it.
+    siginfo_t info = {};
+    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid == pid_) {
+      break;
+    }
+  }
+  kill();
+  dead_ = true;
+  for (uint32_t k = 0; k < area_.slots(); ++k) {
+    SlotHead& slot = area_.slot(k);
+    __atomic_fetch_add(&slot.answered, 0x80000000U, __ATOMIC_SEQ_CST);  // whoever looks looks again
+    futex_wake(&slot.answered);
+  }
+}
+
+void ModelProcess::kill() {
+  const std::lock_guard lock(ending_);
+  if (!ended_) ::kill(pid_, SIGKILL);
+}
+
+int ModelProcess::await_end() {
+  // What it was ended by first is what is said: kill() comes after a death.
+  while (true) {
+    siginfo_t info = {};
+    {
+      const std::lock_guard lock(ending_);
+      if (ended_) return *ended_;
+    }
+    const int waited = waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT);
+    if (waited != 0 && errno == EINTR) continue;
+    const std::lock_guard lock(ending_);
+    if (ended_) return *ended_;
+    int status = 0;
+    if (waitpid(pid_, &status, 0) < 0) status = 0;
+    ended_ = status;
+  }
+}
+
+std::string ModelProcess::how_it_ended() {
+  const int status = await_end();
+  if (WIFSIGNALED(status)) return "was ended by " + signal_name(WTERMSIG(status), true);
+  return fmt::format("ended by itself with exit code {}", WEXITSTATUS(status));
+}
+
+std::string ModelProcess::cause() {
+  const int status = await_end();
+  return WIFSIGNALED(status) ? signal_name(WTERMSIG(status), false) : "exit";
+}
+
+}  // namespace fermata::engine::apart

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+
+namespace fermata::engine {
+
+// Whether a part of a batch failed because of the process that it should have run in, and not of
+// the model: then it may run again.
+enum class Absence : uint8_t {
+  kNone,
+  kLost,  // the process ended while it ran it
+  kAway,  // there was no process: it has not run
+};
+
+absl::Status absent(Absence how, absl::Status why);
+Absence absence_of(const absl::Status& status);
+
+}  // namespace fermata::engine

@@ -1,0 +1,114 @@
+#include "engine/execute/backend.h"
+
+#include <array>
+#include <map>
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/check.h"
+#include "engine/execute/onnx_runner.h"
+
+namespace fermata::engine {
+namespace {
+
+constexpr std::array kBackends = {
+    Backend{.name = "onnxruntime",
+            .reads = [](const inference::ModelConfig&) { return true; },
+            .probe = probe_onnx,
+            .make = make_onnx_runners},
+};
+
+// By backend, made when a model first needs it.
+class AllRunners : public ModelRunners {
+ public:
+  explicit AllRunners(const WorkerType& type) : type_(type) {}
+
+  absl::StatusOr<std::vector<FileSignature>> open(const Variant& variant) override {
+    return of(backend_of(variant.config)).open(variant);
+  }
+  std::unique_ptr<ModelRunner> make() override;
+
+  ModelRunners& of(const Backend& backend) {
+    const std::lock_guard lock(mutex_);
+    auto& runners = made_[&backend];
+    if (runners == nullptr) runners = backend.make(type_);
+    return *runners;
+  }
+
+ private:
+  const WorkerType type_;
+  std::mutex mutex_;
+  std::map<const Backend*, std::unique_ptr<ModelRunners>> made_;
+};
+
+class AnyRunner : public ModelRunner {
+ public:
+  explicit AnyRunner(AllRunners& all) : all_(all) {}
+
+  absl::Status load(std::shared_ptr<const Variant> variant) override {
+    ModelRunner* runner = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      auto& made = runners_[&backend_of(variant->config)];
+      if (made == nullptr) made = all_.of(backend_of(variant->config)).make();
+      if (pinned_) made->pin(processors_);
+      runner = by_variant_[variant->id] = made.get();
+    }
+    return runner->load(std::move(variant));
+  }
+  void unload(VariantId id) override {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = by_variant_.find(id); it != by_variant_.end()) {
+      it->second->unload(id);
+      by_variant_.erase(it);
+    }
+  }
+  absl::StatusOr<std::vector<Tensor>> run(const WholeBatch& batch,
+                                          std::vector<StageRun>& ran) override {
+    ModelRunner* runner = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      const auto it = by_variant_.find(batch.variant);
+      FERMATA_CHECK(it != by_variant_.end());
+      runner = it->second;
+    }
+    return runner->run(batch, ran);
+  }
+  void terminate() override {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [backend, runner] : runners_) runner->terminate();
+  }
+  void pin(const std::vector<uint32_t>& processors) override {
+    const std::lock_guard lock(mutex_);
+    pinned_ = true;
+    processors_ = processors;
+    for (const auto& [backend, runner] : runners_) runner->pin(processors);
+  }
+
+ private:
+  AllRunners& all_;
+  std::mutex mutex_;
+  bool pinned_ = false;
+  std::vector<uint32_t> processors_;
+  std::map<const Backend*, std::unique_ptr<ModelRunner>> runners_;
+  absl::flat_hash_map<VariantId, ModelRunner*> by_variant_;
+};
+
+std::unique_ptr<ModelRunner> AllRunners::make() { return std::make_unique<AnyRunner>(*this); }
+
+}  // namespace
+
+absl::Span<const Backend> backends() { return kBackends; }
+
+const Backend& backend_of(const inference::ModelConfig& config) {
+  for (size_t i = 1; i < kBackends.size(); ++i) {
+    if (kBackends[i].reads(config)) return kBackends[i];
+  }
+  return kBackends.front();
+}
+
+std::unique_ptr<ModelRunners> make_runners(const WorkerType& type) {
+  return std::make_unique<AllRunners>(type);
+}
+
+}  // namespace fermata::engine

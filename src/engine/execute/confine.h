@@ -1,0 +1,10 @@
+#pragma once
+
+namespace fermata::engine {
+
+// From now on this process and what it becomes: opens files to read them only and changes none,
+// opens no socket, starts no process, signals and watches no other, and keeps no privilege of
+// root's but to read files. Threads it may start.
+void confine_to_serving();
+
+}  // namespace fermata::engine
