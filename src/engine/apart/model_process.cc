@@ -156,6 +156,7 @@ class Process {
 
   absl::Status load(std::string_view line) {
     ASSIGN_OR_RETURN(const LoadRequest request, read_load(line));
+    RETURN_IF_ERROR(backend_of(request.variant->config).probe(request.worker));
     if (slots_.empty()) {
       runners_ = make_runners(request.worker);
       for (uint32_t k = 0; k < area_.slots(); ++k) {

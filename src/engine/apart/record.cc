@@ -192,7 +192,7 @@ class Judge {
     }
     Reply reply;
     if (head.code != 0) {
-      ASSIGN_OR_RETURN(reply.status, status_of(head.code, head.text, head.text_bytes));
+      RETURN_IF_ERROR(read_status(head.code, head.text, head.text_bytes, reply.status));
       return reply;
     }
     const uint64_t bytes = head.outputs * uint64_t{sizeof(TensorRecord)} +
@@ -220,8 +220,8 @@ class Judge {
       if (part.part >= expected_.parts || part.code == 0) {
         return internal("part {} of {} failed with code {}", part.part, expected_.parts, part.code);
       }
-      ASSIGN_OR_RETURN(absl::Status why, status_of(part.code, part.text, part.text_bytes));
-      reply.failed.emplace_back(part.part, std::move(why));
+      absl::Status& why = reply.failed.emplace_back(part.part, absl::OkStatus()).second;
+      RETURN_IF_ERROR(read_status(part.code, part.text, part.text_bytes, why));
     }
     RETURN_IF_ERROR(complete(reply));
     return reply;
@@ -230,7 +230,7 @@ class Judge {
  private:
   static constexpr uint64_t kLongestRun = 1'000'000'000'000'000;
 
-  absl::StatusOr<absl::Status> status_of(uint32_t code, uint64_t text, uint64_t bytes) const {
+  absl::Status read_status(uint32_t code, uint64_t text, uint64_t bytes, absl::Status& why) const {
     if (code > static_cast<uint32_t>(absl::StatusCode::kUnauthenticated)) {
       return internal("its code is {}, which there is not", code);
     }
@@ -241,7 +241,8 @@ class Judge {
     for (char& c : words) {
       if (static_cast<unsigned char>(c) < ' ') c = ' ';
     }
-    return absl::Status(static_cast<absl::StatusCode>(code), words);
+    why = absl::Status(static_cast<absl::StatusCode>(code), words);
+    return absl::OkStatus();
   }
 
   absl::StatusOr<Reply::Output> output_of(const TensorRecord& record) const {

@@ -150,6 +150,10 @@ class EmulatedExecutor : public Executor {
   void end_soon(Duration limit) override {
     if (inner_ != nullptr) inner_->end_soon(limit);
   }
+  void when_back(VariantId id, absl::AnyInvocable<void()> there) override {
+    if (inner_ == nullptr) return there();
+    inner_->when_back(id, std::move(there));
+  }
   RunHealth health() const override {
     return inner_ != nullptr ? inner_->health() : Executor::health();
   }
@@ -182,6 +186,13 @@ class EmulatedExecutors : public ExecutorFactory {
   std::shared_ptr<Executor> make() override {
     return std::make_shared<EmulatedExecutor>(timer_, type_,
                                               inner_ != nullptr ? inner_->make() : nullptr);
+  }
+
+  std::vector<ProcessStatistics> processes() const override {
+    return inner_ != nullptr ? inner_->processes() : ExecutorFactory::processes();
+  }
+  std::string why_away(const Variant& variant) const override {
+    return inner_ != nullptr ? inner_->why_away(variant) : "";
   }
 
  private:

@@ -59,6 +59,9 @@ class ResidentExecutor final : public Executor {
   void run(BatchRun batch) override { post_in_order(std::move(batch)); }
   void terminate() override { inner_->terminate(); }
   void end_soon(Duration limit) override { inner_->end_soon(limit); }
+  void when_back(VariantId id, absl::AnyInvocable<void()> there) override {
+    inner_->when_back(id, std::move(there));
+  }
   RunHealth health() const override { return inner_->health(); }
 
  private:

@@ -1,0 +1,285 @@
+// What models in processes of their own cost beside models on threads of the server, without any
+// protocol. Rounds of both take turns in one process. Prints one JSON object.
+//   bench_apart REPOSITORY FERMATA ROUNDS      (bench/apart.py writes the repository)
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <future>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <semaphore>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/document.h"
+#include "base/histogram.h"
+#include "engine/engine.h"
+#include "engine/observer.h"
+
+namespace {
+
+using namespace fermata;
+using namespace fermata::engine;
+
+constexpr int kAlone = 2000, kMany = 4000, kInFlight = 32;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+std::unique_ptr<Engine> engine_of(const char* repository, const char* fermata, Isolation isolation,
+                                  uint32_t workers) {
+  EngineOptions options;
+  options.repository = repository;
+  options.probe_program = fermata;
+  options.workers.isolation = isolation;
+  options.workers.types[0].count = workers;
+  auto made = make_engine(std::move(options));
+  if (!made.ok()) {
+    std::cerr << made.status() << "\n";
+    std::exit(1);
+  }
+  return *std::move(made);
+}
+
+Tensor input_of(const Engine& engine, const std::string& model) {
+  const auto variant = engine.catalog()->find(model, "");
+  if (!variant.ok()) {
+    std::cerr << variant.status() << "\n";
+    std::exit(1);
+  }
+  const TensorSpec& spec = (*variant)->signature.inputs[0];
+  return zeros(spec, spec.dims, 1);
+}
+
+double alone_us(Engine& engine, const std::string& model, const Tensor& input) {
+  Histogram whole;
+  for (int i = 0; i < kAlone; ++i) {
+    std::promise<void> done;
+    const Time start = engine.now();
+    engine.submit({.service = model, .inputs = {input}, .arrival = start},
+                  [&](const ReplyPart&) { done.set_value(); });
+    done.get_future().wait();
+    whole.record(engine.now() - start);
+  }
+  return whole.quantile(0.5).micros();
+}
+
+double per_second(Engine& engine, const std::string& model, const Tensor& input) {
+  std::counting_semaphore<> room(kInFlight);
+  std::atomic<int> failed{0};
+  const Time start = engine.now();
+  for (int i = 0; i < kMany; ++i) {
+    room.acquire();
+    engine.submit({.service = model, .inputs = {input}, .arrival = engine.now()},
+                  [&](const ReplyPart& part) {
+                    if (!part.status.ok()) ++failed;
+                    room.release();
+                  });
+  }
+  for (int i = 0; i < kInFlight; ++i) room.acquire();
+  if (failed > 0) std::exit(1);
+  return kMany / (engine.now() - start).seconds();
+}
+
+Json compare(const std::string& model, int rounds, Engine& thread, Engine& process,
+             double (*measure)(Engine&, const std::string&, const Tensor&)) {
+  const Tensor input = input_of(thread, model);
+  std::vector<double> threads, processes, ratios, differences;
+  for (int i = 0; i < rounds; ++i) {
+    // Whoever is first differs from round to round.
+    double a = 0, b = 0;
+    if (i % 2 == 0) a = measure(thread, model, input);
+    b = measure(process, model, input);
+    if (i % 2 == 1) a = measure(thread, model, input);
+    threads.push_back(a);
+    processes.push_back(b);
+    ratios.push_back(b / a);
+    differences.push_back(b - a);
+  }
+  return {{"thread", median(threads)},
+          {"process", median(processes)},
+          {"ratio", median(ratios)},
+          {"difference", median(differences)}};
+}
+
+// How long a model is away after its process was killed, one request at a time; ms.
+Json deaths(Engine& engine, const std::string& model, int count) {
+  const Tensor input = input_of(engine, model);
+  std::vector<double> away;
+  int64_t last = 0;
+  for (int i = 0; i < count; ++i) {
+    int64_t pid = last;
+    while (pid == last) {
+      for (const ProcessStatistics& process : engine.snapshot().processes) {
+        if (process.model == model && process.there) pid = process.pid;
+      }
+    }
+    last = pid;
+    const Time start = engine.now();
+    ::kill(static_cast<pid_t>(pid), SIGKILL);
+    std::promise<absl::Status> done;
+    engine.submit({.service = model, .inputs = {input}, .arrival = start},
+                  [&](const ReplyPart& part) { done.set_value(part.status); });
+    if (!done.get_future().get().ok()) std::exit(1);
+    away.push_back((engine.now() - start).millis());
+  }
+  std::sort(away.begin(), away.end());
+  return {{"deaths", count}, {"p50_ms", median(away)}, {"most_ms", away.back()}};
+}
+
+// Sees when the scheduler binds a batch of the model.
+class Bindings : public Observer {
+ public:
+  explicit Bindings(std::string model) : model_(std::move(model)) {}
+  uint32_t service(std::string_view) override { return 0; }
+  void model(VariantId id, std::string_view name) override {
+    if (name == model_) id_ = id.value();
+  }
+  void came(const Came&) override {}
+  void bound(const Bound& event) override {
+    if (event.model.value() == id_) ++count, last_ = event.at.nanos();
+  }
+  void ended(const BatchEnded&) override {}
+  void ended(const Ended&) override {}
+  void ran(const OperatorRan&) override {}
+  void loaded(const Loaded&) override {}
+  Time last() const { return Time::from_nanos(last_); }
+  std::atomic<int> count{0};
+
+ private:
+  const std::string model_;
+  std::atomic<uint32_t> id_{~0U};
+  std::atomic<int64_t> last_{0};
+};
+
+// From a kill in the middle of a run to the moment at which its request is bound again; ms.
+Json renominations(const char* repository, const char* fermata, int count) {
+  auto bindings = std::make_shared<Bindings>("endless300");
+  EngineOptions options;
+  options.repository = repository;
+  options.probe_program = fermata;
+  options.workers.isolation = Isolation::kProcess;
+  options.observer = bindings;
+  auto engine = *make_engine(std::move(options));
+  Tensor input = input_of(*engine, "endless300");
+  const auto one = std::make_shared<float>(1.0F);
+  input.data = {{reinterpret_cast<const std::byte*>(one.get()), sizeof(float)}, one};
+  std::vector<double> all;
+  for (int i = 0; i < count; ++i) {
+    const int before = bindings->count;
+    std::promise<void> done;
+    engine->submit({.service = "endless300", .inputs = {input}, .arrival = engine->now()},
+                   [&](const ReplyPart&) { done.set_value(); });
+    std::future<void> reply = done.get_future();
+    int seen = before, deaths = 0;
+    int64_t last = 0;
+    while (reply.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready) {
+      int64_t pid = last;
+      for (const ProcessStatistics& process : engine->snapshot().processes) {
+        if (process.model == "endless300" && process.there) pid = process.pid;
+      }
+      if (pid == last || bindings->count == seen) continue;
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));  // it runs
+      seen = bindings->count;
+      last = pid;
+      const Time start = engine->now();
+      ::kill(static_cast<pid_t>(pid), SIGKILL);
+      if (deaths++ > 0) continue;  // after the second it fails
+      while (bindings->count == seen) std::this_thread::yield();
+      all.push_back((bindings->last() - start).millis());
+    }
+  }
+  std::sort(all.begin(), all.end());
+  return {{"deaths", all.size()}, {"p50_ms", median(all)}, {"most_ms", all.back()}};
+}
+
+// A model that is killed again and again, and one beside it, each asked at a fixed rate by a
+// deadline.
+Json under_load(Engine& engine, int deaths) {
+  struct Stream {
+    std::string model;
+    std::array<std::atomic<int>, kOutcomes> ends{};
+    std::atomic<int> asked{0}, ended{0};
+  };
+  const Duration slo = Duration::millis(500), period = Duration::millis(4);
+  std::array<Stream, 2> streams{Stream{"victim"}, Stream{"canary"}};
+  std::vector<Tensor> inputs;
+  for (const Stream& stream : streams) inputs.push_back(input_of(engine, stream.model));
+  const auto drive = [&](int kills) {
+    for (Stream& stream : streams) {
+      for (auto& end : stream.ends) end = 0;
+    }
+    constexpr std::array kSignals = {SIGKILL, SIGSEGV, SIGFPE, SIGABRT};
+    const int rounds = deaths * 50;  // one death in 200 ms
+    Time due = engine.now();
+    int64_t last = 0;
+    for (int i = 0, killed = 0; i < rounds; ++i, due = due + period) {
+      while (engine.now() < due) std::this_thread::sleep_for(std::chrono::microseconds(200));
+      for (size_t s = 0; s < streams.size(); ++s) {
+        Stream& stream = streams[s];
+        ++stream.asked;
+        engine.submit(
+            {.service = stream.model, .inputs = {inputs[s]}, .arrival = due, .timeout = slo},
+            [&stream](const ReplyPart& part) {
+              ++stream.ends[static_cast<size_t>(part.why.outcome)];
+              ++stream.ended;
+            });
+      }
+      if (i % 50 != 25 || killed == kills) continue;
+      for (const ProcessStatistics& process : engine.snapshot().processes) {
+        if (process.model != "victim" || !process.there || process.pid == last) continue;
+        last = process.pid;
+        ::kill(static_cast<pid_t>(last), kSignals[killed++ % kSignals.size()]);
+      }
+    }
+    for (Stream& stream : streams) {
+      while (stream.ended < stream.asked) std::this_thread::yield();
+    }
+    Json row;
+    for (const Stream& stream : streams) {
+      for (size_t o = 0; o < kOutcomes; ++o) {
+        if (stream.ends[o] > 0) {
+          row[stream.model][std::string(name(static_cast<Outcome>(o)))] = stream.ends[o].load();
+        }
+      }
+    }
+    return row;
+  };
+  Json result = {{"without", drive(0)}, {"with", drive(deaths)}, {"deaths", deaths}};
+  for (const ProcessStatistics& process : engine.snapshot().processes) {
+    if (process.model == "victim") result["signals"] = process.deaths_by;
+  }
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::cerr << "usage: bench_apart REPOSITORY FERMATA ROUNDS\n";
+    return 2;
+  }
+  const int rounds = std::atoi(argv[3]);
+  const auto thread = engine_of(argv[1], argv[2], Isolation::kThread, 1);
+  const auto process = engine_of(argv[1], argv[2], Isolation::kProcess, 1);
+  Json result;
+  for (const char* model : {"kb1", "kb150"}) {
+    result["p50_us"][model] = compare(model, rounds, *thread, *process, alone_us);
+  }
+  for (const char* model : {"kb1", "us100", "ms1"}) {
+    result["per_second"][model] = compare(model, rounds, *thread, *process, per_second);
+  }
+  result["under_load"] = under_load(*process, 40);
+  result["again"] = renominations(argv[1], argv[2], 20);
+  result["back"]["kb1"] = deaths(*process, "kb1", 20);
+  result["back"]["mb100"] = deaths(*process, "mb100", 5);
+  std::cout << write_json(result);
+  return 0;
+}
