@@ -224,6 +224,45 @@ INSTANTIATE_TEST_SUITE_P(
                       std::pair("shrink", "sealed"), std::pair("code", "no such model")),
     [](const auto& info) { return std::string(info.param.first); });
 
+// The server itself, of which one model's processes die whenever they run something.
+class Dying : public Hostile {
+ protected:
+  // What tries models is the command itself.
+  std::unique_ptr<Engine> engine() {
+    (void)program("segv");
+    folder_.write("either.sh", "#!/bin/sh\ncase \"$1\" in try-model) exec " + fermata_command() +
+                                   " \"$@\";; esac\nexec " +
+                                   (folder_.path() / "program.sh").string() + "\n");
+    const std::filesystem::path file = folder_.path() / "either.sh";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    repository_.copy_model("gather", "gather");
+    EngineOptions options = apart_options(repository_.path());
+    options.probe_program = file.string();
+    return *make_engine(std::move(options));
+  }
+  TemporaryFolder repository_;
+};
+
+// Whatever comes first: it ends once, and the server goes on.
+TEST_F(Dying, ARequestWhoseProcessIsNotBackInTimeIsRejected) {
+  const auto engine = this->engine();
+  for (int i = 0; i < 3; ++i) {
+    const ReplyPart part = call(
+        *engine, {.service = "gather", .inputs = {rows_at({2})}, .timeout = Duration::millis(20)});
+    EXPECT_FALSE(part.status.ok());
+    EXPECT_THAT(part.why.outcome, AnyOf(Outcome::kRejectedDeadline, Outcome::kFailed));
+  }
+}
+
+TEST_F(Dying, AModelThatKeepsDyingIsNotServed) {
+  const auto engine = this->engine();
+  EXPECT_TRUE(engine->unserved().empty());
+  while (engine->unserved().empty()) {
+    (void)call(*engine, {.service = "gather", .inputs = {rows_at({2})}});
+  }
+  EXPECT_THAT(engine->unserved().front().reason, HasSubstr("died"));
+}
+
 TEST_F(Hostile, WhatKeepsDyingIsInQuarantine) {
   OneApart model(models(), "gather", program("segv"));
   ASSERT_TRUE(model.load().ok());

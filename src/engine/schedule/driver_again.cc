@@ -43,10 +43,10 @@ void Driver::left_queue(Job& job) {
 void Driver::forget(JobId part) {
   const auto it = parts_.find(part);
   FERMATA_CHECK(it != parts_.end());
+  leave_aside(it->second);
   const std::shared_ptr<Job> job = std::move(it->second.job);
   const KeyId key = it->second.task.key;
   if (!it->second.left) left_queue(*job);
-  leave_aside(it->second);
   parts_.erase(it);
   queries_.erase(part);
   if (--job->open_parts == 0 && !job->part_ids.empty()) split_jobs_.erase(job->id());
