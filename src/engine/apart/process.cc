@@ -131,6 +131,9 @@ void ModelProcess::await_death() {
     }
   }
   kill();
+}
+
+void ModelProcess::declare_dead() {
   dead_ = true;
   for (uint32_t k = 0; k < area_.slots(); ++k) {
     SlotHead& slot = area_.slot(k);

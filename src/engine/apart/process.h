@@ -36,8 +36,10 @@ class ModelProcess {
   Control& control() { return control_; }
   pid_t pid() const { return pid_; }
 
-  // Blocks until it has ended, or lost its sign of life; wakes whoever waits for a slot of it then.
+  // Blocks until it has ended, or lost its sign of life.
   void await_death();
+  // Then, when nobody can take it any more: wakes whoever waits for a slot of it.
+  void declare_dead();
   bool dead() const { return dead_; }
   void kill();
   // In words: "was ended by SIGSEGV". Blocks until it has ended and its memory is free.

@@ -197,6 +197,7 @@ void Supervised::supervise() {
       lock.lock();
       process_ = nullptr;
       state_ = State::kAway;
+      (*started)->declare_dead();
       if (ending_) return;
       in_a_row_ = (*started)->good_runs > 0 ? 1 : in_a_row_ + 1;
       if ((*started)->good_runs > 0) quarantines_ = 0;
