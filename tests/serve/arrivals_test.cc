@@ -50,6 +50,14 @@ TEST_F(ArrivalsTest, ElseTheLargest) {
   EXPECT_THAT(ended_, ElementsAre(1, 3));
 }
 
+// Clients that have opened a stream and say nothing yet are the slowest, and free next to nothing.
+TEST_F(ArrivalsTest, WhoHoldsFarLessThanAnEqualShareStays) {
+  for (uint64_t quiet = 1; quiet <= 10; ++quiet) comes(quiet, 0, 20 * 1024);
+  now_ += seconds(30);
+  comes(11, 0, 11 * kMega);
+  EXPECT_THAT(ended_, ElementsAre(11));
+}
+
 TEST_F(ArrivalsTest, WhatIsWholeOrClosedHoldsNothing) {
   comes(1, 0, 6 * kMega);
   arrivals_.set(1, 0, kMega, now_);

@@ -210,12 +210,16 @@ TEST(Config, ErrorsSayWhereWhatAndWhatWasExpected) {
   EXPECT_THAT(error_of("models: m\nlisten: {http: 70000}"), HasSubstr("$.listen.http: 70000"));
   EXPECT_THAT(error_of("models: m\nworkers: {count: 0}"), HasSubstr("$.workers.count: 0"));
   const auto listen = parse_config(
-      "models: m\nlisten: {memory_mb: 1024, arriving_mb: 9, streams_mb: 8, max_calls: 7}", "/srv");
+      "models: m\nlisten: {max_request_mb: 8, memory_mb: 1024, arriving_mb: 9, streams_mb: 8, "
+      "max_calls: 7}",
+      "/srv");
   ASSERT_TRUE(listen.ok()) << listen.status();
   EXPECT_EQ(listen->listen.arriving_mb, 9);
   EXPECT_EQ(listen->listen.streams_mb, 8);
   EXPECT_EQ(listen->listen.max_calls, 7);
   EXPECT_THAT(error_of("models: m\nlisten: {streams_mb: 1025}"), HasSubstr("$.listen.streams_mb"));
+  EXPECT_THAT(error_of("models: m\nlisten: {arriving_mb: 64}"),
+              HasSubstr("$.listen.arriving_mb: 64, expected more than max_request_mb"));
   EXPECT_THAT(error_of("models: m\nworkers: {memory_mb: 0}"), HasSubstr("$.workers.memory_mb: 0"));
   EXPECT_THAT(error_of("models: m\nplacement: {weight: 1}"), HasSubstr("$.placement: "));
   const std::string short_memory = "models: m\nworkers: {count: 2, memory_mb: 10}\nplacement: ";

@@ -170,10 +170,13 @@ class SilentCalls : public FrameWatchTest {
 
 TEST_F(SilentCalls, AreAFloodAtSome) {
   EXPECT_EQ(heads_until_flood(watch_, 10'000), FrameWatch::kSilentCalls);
+  FrameWatch few(clock_of_test, nullptr, 7);
+  settle(few);
+  EXPECT_EQ(heads_until_flood(few, 10'000), 7u);
 }
 
 TEST_F(SilentCalls, OfAnAddressWithManyAreAFloodAtFew) {
-  constexpr int64_t kMost = 1000;
+  constexpr int64_t kMost = 2000;
   const auto address = std::make_shared<AddressAccount>(kMost);
   std::vector<std::unique_ptr<FrameWatch>> open;
   const auto more = [&open, &address]() -> FrameWatch& {
@@ -226,6 +229,32 @@ TEST_F(FrameWatchTest, EndsResetsOfAnAddressWhoseConnectionsAreMadeAgain) {
   EXPECT_EQ(frames_until_flood(honest, frame(kPing, 0, 8), 10), 10u);
   now += seconds(2);
   EXPECT_EQ(frames_until_flood(honest, frame(kPing, 0, 8), 1000), 1000u);
+}
+
+// As clients in Go measure their link: a ping for each piece of a reply.
+TEST_F(FrameWatchTest, LetsAPingPassForEachPieceOfAReply) {
+  const auto address = std::make_shared<AddressAccount>(1000);
+  FrameWatch watch(clock_of_test, address);
+  EXPECT_TRUE(watch.see(std::string(24, 'P')));
+  for (int i = 0; i < 10'000; ++i) {
+    watch.sent(frame(kData, 0, 100));
+    ASSERT_TRUE(watch.see(frame(kPing, 0, 8))) << i;
+  }
+  EXPECT_EQ(frames_until_flood(watch, frame(kPing, 0, 8), 10'000), FrameWatch::kFramesASecond - 1);
+}
+
+TEST_F(FrameWatchTest, CallsThatAreGivenUpAtTheirDeadlineCostTheirAddressNothing) {
+  const auto address = std::make_shared<AddressAccount>(1000);
+  const std::string given_up = frame_of(kHeaders, kEndHeaders, 1, "") +
+                               frame_of(kData, kEndStream, 1, message_of(1, 1)) +
+                               frame_of(kReset, 0, 1, "1234");
+  for (int connection = 0; connection < 10; ++connection) {
+    FrameWatch watch(clock_of_test, address);
+    watch.answered();
+    EXPECT_TRUE(watch.see(std::string(24, 'P') + frame_of(kSettings, kAcknowledged, 0, "")));
+    EXPECT_EQ(frames_until_flood(watch, given_up, 1000), 1000u);
+    EXPECT_EQ(frames_until_flood(watch, given_up, 10'000), FrameWatch::kFramesASecond - 1002);
+  }
 }
 
 TEST_F(FrameWatchTest, SeesTheSameInPieces) {

@@ -60,8 +60,11 @@ ListenOptions listen_options(Reader reader) {
   if (options.memory_mb < 8 * options.max_request_mb) {
     memory.fail("at least 8 times max_request_mb");
   }
-  options.arriving_mb =
-      static_cast<uint32_t>(fields["arriving_mb"].integer(1, options.memory_mb, 0));
+  Reader arriving = fields["arriving_mb"];
+  options.arriving_mb = static_cast<uint32_t>(arriving.integer(1, options.memory_mb, 0));
+  if (arriving.present() && options.arriving_mb <= options.max_request_mb) {
+    arriving.fail("more than max_request_mb, or a message could be larger");
+  }
   options.streams_mb = static_cast<uint32_t>(fields["streams_mb"].integer(1, options.memory_mb, 0));
   options.max_calls =
       static_cast<uint32_t>(fields["max_calls"].integer(1, 1'000'000, options.max_calls));

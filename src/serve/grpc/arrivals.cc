@@ -5,7 +5,8 @@
 namespace fermata::serve {
 namespace {
 
-constexpr double kSlowS = 1;  // for the rest of what is held to come
+constexpr double kSlowS = 1;       // for the rest of what is held to come
+constexpr uint64_t kFarBelow = 4;  // an equal share by this factor: to end these frees too little
 
 }  // namespace
 
@@ -48,6 +49,7 @@ uint64_t Arrivals::find_slowest(Moment now) const {
   uint64_t slowest = 0;
   std::tuple<double, uint64_t> most(-1, 0);
   for (const auto& [connection, holder] : holders_) {
+    if (holder.bytes * holders_.size() * kFarBelow < budget_.used()) continue;
     const double left = holder.pace.time_for(holder.bytes, now).count();
     const std::tuple<double, uint64_t> here(left > kSlowS ? left : 0, holder.bytes);
     if (here <= most) continue;

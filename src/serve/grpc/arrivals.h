@@ -15,7 +15,8 @@ namespace fermata::serve {
 
 // What gRPC holds of messages that have not come whole, by connection. Beyond `limit` the
 // connection gives way that would take longest to bring what it holds, of those that take more than
-// a second, else the one that holds most. Thread-safe.
+// a second, else the one that holds most; never one that holds less than a quarter of an equal
+// share. Thread-safe.
 class Arrivals {
  public:
   using Moment = std::chrono::steady_clock::time_point;

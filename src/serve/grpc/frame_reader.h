@@ -15,6 +15,7 @@ enum class FrameKind : uint8_t {
   kHeaders = 1,
   kReset = 3,
   kSettings = 4,
+  kPing = 6,
   kWindowUpdate = 8,
   kContinuation = 9
 };

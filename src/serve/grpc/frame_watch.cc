@@ -1,5 +1,6 @@
 #include "serve/grpc/frame_watch.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace fermata::serve {
@@ -16,10 +17,11 @@ bool ends_call(const FrameHead& frame) {
 
 }  // namespace
 
-FrameWatch::FrameWatch(Clock now, std::shared_ptr<AddressAccount> address)
+FrameWatch::FrameWatch(Clock now, std::shared_ptr<AddressAccount> address, uint32_t most_silent)
     : now_(now),
       address_(std::move(address)),
       since_(now()),
+      most_silent_(most_silent),
       from_client_(kPreface),
       to_client_(0) {}
 
@@ -30,7 +32,11 @@ bool FrameWatch::see(std::string_view bytes) {
         if (frame.kind == FrameKind::kData) add_data(frame, piece);
       },
       [this](const FrameHead& frame) {
-        if (ends_call(frame)) end_call(frame.stream);
+        if (!ends_call(frame)) return;
+        const auto call = calls_.find(frame.stream);
+        const bool whole = call != calls_.end() && call->second.whole;
+        if (whole && frame.kind != FrameKind::kReset) asked_.insert(frame.stream);
+        end_call(frame.stream);
       });
 }
 
@@ -38,7 +44,12 @@ void FrameWatch::sent(std::string_view bytes) {
   to_client_.read(
       bytes, [](const FrameHead&) { return true; }, [](const FrameHead&, std::string_view) {},
       [this](const FrameHead& frame) {
-        if (ends_call(frame)) end_call(frame.stream);
+        if (frame.kind == FrameKind::kData && frame.size > 0) {
+          replies_ = std::min(replies_ + 1, kFramesASecond);
+        }
+        if (!ends_call(frame)) return;
+        asked_.erase(frame.stream);
+        end_call(frame.stream);
       });
 }
 
@@ -56,8 +67,15 @@ bool FrameWatch::begin_frame(const FrameHead& frame) {
   if (frame.kind == FrameKind::kSettings && frame.has(FrameHead::kAcknowledged)) {
     settled_ = settled_ || answered_;
   }
-  const auto call = frame.kind == FrameKind::kReset ? calls_.find(frame.stream) : calls_.end();
-  return count(call != calls_.end() && !call->second.whole ? kWastedCall : 1);
+  if (frame.kind == FrameKind::kPing && replies_ > 0) {
+    --replies_;
+    return true;
+  }
+  if (frame.kind != FrameKind::kReset) return count(1, false);
+  // Who gives up a call that it has sent, as at its deadline, costs its address nothing.
+  if (asked_.erase(frame.stream) > 0) return count(1, true);
+  const auto call = calls_.find(frame.stream);
+  return count(call != calls_.end() && !call->second.whole ? kWastedCall : 1, false);
 }
 
 bool FrameWatch::begin_call(uint32_t stream) {
@@ -67,7 +85,7 @@ bool FrameWatch::begin_call(uint32_t stream) {
     ++silent_;
     if (address_ != nullptr) address_->add_calls(1);
   }
-  if (silent_ > kSilentCalls) return false;
+  if (silent_ > most_silent_) return false;
   const bool is_crowded = address_ != nullptr && address_->is_crowded();
   if (is_crowded && calls_.size() > (proven_ ? kFewCalls : kFewFirstCalls)) return false;
   return settled_ || ++unsettled_ <= kCallsUnsettled;
@@ -91,6 +109,7 @@ void FrameWatch::forget_calls() {
   silent_ = 0;
   unfinished_ = 0;
   calls_.clear();
+  asked_.clear();
 }
 
 void FrameWatch::add_data(const FrameHead& frame, std::string_view piece) {
@@ -127,14 +146,14 @@ void FrameWatch::take_message(Call& call) {
   unfinished_ -= std::exchange(call.holds, 0);
 }
 
-bool FrameWatch::count(uint32_t weight) {
+bool FrameWatch::count(uint32_t weight, bool alone) {
   const auto now = now_();
   if (now - since_ >= std::chrono::seconds(1)) {
     since_ = now;
     counted_ = 0;
   }
   counted_ += weight;
-  const bool is_crowded = address_ != nullptr && !address_->take_frame(weight, now);
+  const bool is_crowded = !alone && address_ != nullptr && !address_->take_frame(weight, now);
   return counted_ < (is_crowded ? kFewFrames : kFramesASecond);
 }
 

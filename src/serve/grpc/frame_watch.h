@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "serve/grpc/address_account.h"
 #include "serve/grpc/frame_reader.h"
 
@@ -18,8 +19,9 @@ namespace fermata::serve {
 // on for ever in CONTINUATION frames (RFC 9113, section 10.5.1), streams that are reset as fast as
 // they are opened, settings and pings that ask for answers, calls of which nothing comes but the
 // head, and calls of a client that never says that it has seen how many it may have at a time,
-// which gRPC then does not hold it to. What is no HTTP/2 is gRPC's to reject. Knows how much gRPC
-// holds of messages that are not whole, which it hands to nobody.
+// which gRPC then does not hold it to. A ping for each piece of a reply is none: clients in Go
+// measure their link so. What is no HTTP/2 is gRPC's to reject. Knows how much gRPC holds of
+// messages that are not whole, which it hands to nobody.
 class FrameWatch {
  public:
   using Clock = std::chrono::steady_clock::time_point (*)();
@@ -27,7 +29,7 @@ class FrameWatch {
   static constexpr size_t kHeadBytes = 256 * 1024;
   static constexpr uint32_t kFramesASecond = 2048;   // resets, settings, pings and the like
   static constexpr uint32_t kCallsUnsettled = 1024;  // before settings are acknowledged
-  static constexpr uint32_t kSilentCalls = 256;      // at a time
+  static constexpr uint32_t kSilentCalls = 1024;     // at a time, where nothing else is said
   // Where the address exhausts what it has: of such frames, of calls whose client may still send,
   // and of those before a message has come whole.
   static constexpr uint32_t kFewFrames = 32, kFewCalls = 64, kFewFirstCalls = 2;
@@ -36,8 +38,11 @@ class FrameWatch {
   // What gRPC takes beside a message's bytes: for a call, and for a piece of it.
   static constexpr uint64_t kCallHolds = 20 * 1024, kPieceHolds = 64;
 
-  // `address`: what it shares with others; none: nothing.
-  explicit FrameWatch(Clock now, std::shared_ptr<AddressAccount> address = nullptr);
+  // `address`: what it shares with others; none: nothing. `most_silent`: calls of which nothing but
+  // the head has come, at a time; as many as a connection may have, since a client whose window is
+  // full sends the heads of all.
+  explicit FrameWatch(Clock now, std::shared_ptr<AddressAccount> address = nullptr,
+                      uint32_t most_silent = kSilentCalls);
   ~FrameWatch() { forget_calls(); }
   FrameWatch(FrameWatch&&) = default;
   FrameWatch& operator=(FrameWatch&&) = delete;
@@ -73,7 +78,8 @@ class FrameWatch {
   bool begin_call(uint32_t stream);
   void end_call(uint32_t stream);
   void speaks(Call& call);
-  bool count(uint32_t weight);
+  // `alone`: of this connection, and not of its address.
+  bool count(uint32_t weight, bool alone);
 
   Clock now_;
   std::shared_ptr<AddressAccount> address_;
@@ -83,10 +89,13 @@ class FrameWatch {
   uint64_t begun_ = 0, unfinished_ = 0;
   int64_t silent_ = 0;
   bool answered_ = false, settled_ = false;
-  bool proven_ = false;  // a message has come whole
-  size_t head_ = 0;      // bytes of the head that has not ended yet
+  bool proven_ = false;   // a message has come whole
+  size_t head_ = 0;       // bytes of the head that has not ended yet
+  uint32_t replies_ = 0;  // pieces of replies that no ping has come for
+  const uint32_t most_silent_;
   FrameReader from_client_, to_client_;
   absl::flat_hash_map<uint32_t, Call> calls_;  // by stream
+  absl::flat_hash_set<uint32_t> asked_;        // streams of calls that came whole, not yet answered
 };
 
 }  // namespace fermata::serve

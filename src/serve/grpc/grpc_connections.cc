@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -15,6 +16,7 @@ namespace {
 // Without anything from it, where others want its connection; a call may run as long unseen.
 constexpr std::chrono::seconds kIdleLimit(10);
 constexpr uint64_t kPartOfAddress = 2;  // of what open streams may hold
+constexpr uint64_t kConnections = 4;    // whose calls an address may have at least
 constexpr size_t kFewAddresses = 1024;  // beyond it those without a connection are forgotten
 
 // As gRPC names a client, which is a URI.
@@ -33,7 +35,7 @@ std::shared_ptr<ByteBudget> part_of(const std::shared_ptr<ByteBudget>& whole, ui
 
 GrpcConnections::Limits complete(GrpcConnections::Limits limits) {
   if (limits.whole == nullptr) return limits;
-  if (limits.arriving == 0) limits.arriving = limits.whole->limit() / 4;
+  if (limits.arriving == 0) limits.arriving = limits.whole->limit() / 2;
   if (limits.streams == 0) limits.streams = limits.whole->limit() / 8;
   return limits;
 }
@@ -51,6 +53,13 @@ std::shared_ptr<GrpcConnections> GrpcConnections::make(Limits limits) {
   return std::shared_ptr<GrpcConnections>(new GrpcConnections(std::move(limits)));
 }
 
+// Well above what streams may hold, so that a stream is rejected before a connection ends.
+int64_t GrpcConnections::most_calls(uint64_t streams) const {
+  if (limits_.whole == nullptr) return INT32_MAX;
+  const uint64_t open = streams / FrameWatch::kCallHolds;
+  return static_cast<int64_t>(std::max<uint64_t>(2 * open, kConnections * limits_.calls));
+}
+
 GrpcConnections::Address& GrpcConnections::address(const std::string& name) {
   const auto now = std::chrono::steady_clock::now();
   if (addresses_.size() > kFewAddresses) {
@@ -63,9 +72,7 @@ GrpcConnections::Address& GrpcConnections::address(const std::string& name) {
   Address& known = addresses_[name];
   if (known.account == nullptr) {
     const uint64_t streams = limits_.streams / kPartOfAddress;
-    const uint64_t calls = limits_.whole == nullptr ? INT32_MAX : streams / FrameWatch::kCallHolds;
-    known = {std::make_shared<AddressAccount>(static_cast<int64_t>(calls)),
-             part_of(streams_, streams)};
+    known = {std::make_shared<AddressAccount>(most_calls(streams)), part_of(streams_, streams)};
   }
   return known;
 }
@@ -88,7 +95,7 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
   const std::scoped_lock lock(mutex_);
   if (given_.size() >= limits_.connections && !evict()) return false;
   const Address& home = address(client.address);
-  if (!watch_reads(socket, home.account, std::move(events)).ok()) return false;
+  if (!watch_reads(socket, home.account, std::move(events), limits_.calls).ok()) return false;
   given_.insert_or_assign(peer, Given{socket, watched_as(socket), client,
                                       part_of(limits_.whole, limits_.of_each), home.streams});
   by_number_[client.connection] = peer;

@@ -12,6 +12,7 @@
 #include "serve/call/client.h"
 #include "serve/grpc/address_account.h"
 #include "serve/grpc/arrivals.h"
+#include "serve/grpc/frame_watch.h"
 
 namespace fermata::serve {
 
@@ -33,8 +34,9 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
     std::shared_ptr<ByteBudget> whole;  // none: without limit
     uint64_t of_each = 0;               // connection, of the whole
     // All of them: of messages that are not whole, and for open streams, of which an address has
-    // half. 0: a quarter and an eighth of the whole.
+    // half. 0: a half and an eighth of the whole.
     uint64_t arriving = 0, streams = 0;
+    uint32_t calls = FrameWatch::kSilentCalls;  // of a connection at a time
   };
   static std::shared_ptr<GrpcConnections> make(Limits limits);
 
@@ -72,6 +74,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   // the one over which nothing has come for longest, at least ten seconds. False: there is none.
   bool evict();
   Address& address(const std::string& name);
+  int64_t most_calls(uint64_t streams) const;  // of an address
 
   const Limits limits_;
   const std::shared_ptr<ByteBudget> streams_;  // none: without limit

@@ -176,6 +176,7 @@ struct GrpcHouse::Packed {
   Decoded then;
 };
 
+GrpcHouse::Turns::Turns() = default;
 GrpcHouse::Turns::~Turns() = default;
 
 void GrpcHouse::decode(grpc::ByteBuffer& bytes, bool is_late, HeldBytes& held, const Arrived& from,

@@ -59,9 +59,7 @@ bool is_packed(grpc::ByteBuffer& bytes) {
 }
 
 PackedMessage::PackedMessage(std::string packed, size_t limit, HeldBytes held)
-    : held_(std::move(held)),
-      packed_(std::move(packed)),
-      unpacking_(packed_, *encoding_of(packed_), limit) {}
+    : held_(std::move(held)), packed_(std::move(packed)), limit_(limit) {}
 
 absl::StatusOr<std::unique_ptr<PackedMessage>> PackedMessage::take(grpc::ByteBuffer& bytes,
                                                                    size_t limit,
@@ -79,11 +77,12 @@ absl::StatusOr<std::unique_ptr<PackedMessage>> PackedMessage::take(grpc::ByteBuf
 }
 
 absl::StatusOr<bool> PackedMessage::step() {
-  return unpacking_.step([this](size_t more) { return held_.grow_by(more); });
+  if (!unpacking_) unpacking_.emplace(packed_, *encoding_of(packed_), limit_);
+  return unpacking_->step([this](size_t more) { return held_.grow_by(more); });
 }
 
 absl::Status PackedMessage::parse(HeldBytes& held, google::protobuf::Message& message) {
-  const std::string plain = unpacking_.take();
+  const std::string plain = unpacking_->take();
   google::protobuf::io::ArrayInputStream wire(plain.data(), static_cast<int>(plain.size()));
   RETURN_IF_ERROR(hold_parsed(wire, *message.GetDescriptor(), held));
   return message.ParseFromString(plain) ? absl::OkStatus() : no_message(message);

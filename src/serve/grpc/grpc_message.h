@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -38,14 +39,15 @@ class PackedMessage {
   absl::StatusOr<bool> step();
   // Once it is whole; `held` as for read_message().
   absl::Status parse(HeldBytes& held, google::protobuf::Message& message);
-  size_t size() const { return unpacking_.size(); }  // of what is unpacked
+  size_t size() const { return unpacking_ ? unpacking_->size() : 0; }  // of what is unpacked
 
  private:
   PackedMessage(std::string packed, size_t limit, HeldBytes held);
 
   HeldBytes held_;
   const std::string packed_;
-  Unpacking unpacking_;
+  const size_t limit_;
+  std::optional<Unpacking> unpacking_;  // once it is its turn: it holds kilobytes
 };
 
 // RESOURCE_EXHAUSTED where `held` cannot grow by the message.

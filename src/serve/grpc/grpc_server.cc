@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
                                                               const SharedMemory& regions) {
   const auto connections =
       GrpcConnections::make({options.max_connections, options.budget, options.connection_bytes,
-                             options.arriving_bytes, options.streams_bytes});
+                             options.arriving_bytes, options.streams_bytes, options.max_calls});
   ASSIGN_OR_RETURN(auto listener,
                    GrpcListener::open(io, options.address, options.port, connections));
   auto impl = std::unique_ptr<GrpcServerImpl>(new GrpcServerImpl{io,

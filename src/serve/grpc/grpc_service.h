@@ -44,6 +44,7 @@ struct GrpcHouse {
   struct Turns {
     std::mutex mutex;
     absl::flat_hash_map<uint64_t, std::deque<std::unique_ptr<Packed>>> waiting;
+    Turns();
     ~Turns();
   };
   Turns unpacking;

@@ -195,7 +195,7 @@ class StreamInfer final : public InferStream,
     {
       const std::scoped_lock lock(mutex_);
       slot->job = job;
-      gone = cancelled_;
+      gone = cancelled_ || finished_;
     }
     if (!gone) return;
     house_.engine.cancel(job);

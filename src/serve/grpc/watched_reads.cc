@@ -107,7 +107,8 @@ void forget(Watched& watched) {
 
 }  // namespace
 
-absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address, SocketEvents events) {
+absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address, SocketEvents events,
+                         uint32_t most_silent) {
   const auto index = static_cast<size_t>(socket);
   if (index >= kDescriptors) {
     return error(absl::StatusCode::kResourceExhausted, "descriptor {} is beyond {}", socket,
@@ -116,7 +117,7 @@ absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address, So
   Watched* watched = by_descriptor[index].load();
   if (watched == nullptr) watched = new Watched;
   const std::scoped_lock lock(watched->mutex);
-  watched->frames.emplace(steady_now, std::move(address));
+  watched->frames.emplace(steady_now, std::move(address), most_silent);
   watched->events = std::make_shared<const SocketEvents>(std::move(events));
   watched->written = watched->ended = false;
   watched->held = 0;
