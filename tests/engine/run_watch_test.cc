@@ -234,7 +234,7 @@ TEST(Divide, WhatCannotBeDividedFailsAlone) {
   for (const auto& [a, b] : {std::pair{INT_MIN, -1}, std::pair{7, 0}}) {
     const ReplyPart reply = ask(a, b);
     EXPECT_THAT(std::string(reply.status.message()), HasSubstr("by zero"));
-    EXPECT_EQ(reply.why.outcome, Outcome::kFailed);
+    EXPECT_EQ(reply.why.outcome, Outcome::kInvalid);
   }
   EXPECT_THAT(values<int32_t>(ask(INT_MIN, 1).outputs[0]), ElementsAre(INT_MIN));
 }

@@ -286,6 +286,8 @@ void Driver::refuse(const policy::Dropped& dropped, Time now) {
   FERMATA_CHECK(it != parts_.end());
   const std::shared_ptr<Job> job = it->second.job;
   const Duration budget = job->deadline() - job->request().arrival;
+  // What decisions kept free for the reply is an allowance too.
+  const Duration kept = std::max(job->deadline() - dropped.task.deadline, Duration());
   const bool refused =
       job->end(Outcome::kRejectedDeadline,
                error(absl::StatusCode::kDeadlineExceeded,
@@ -293,7 +295,7 @@ void Driver::refuse(const policy::Dropped& dropped, Time now) {
                      "expected wait is {:.3f} ms, the run time {:.3f} ms and the allowance for the "
                      "server's own delay {:.3f} ms",
                      budget.millis(), (job->deadline() - now).millis(), dropped.wait.millis(),
-                     dropped.run.millis(), dropped.allowance.millis()),
+                     dropped.run.millis(), (dropped.allowance + kept).millis()),
                {.queueing = dropped.wait, .run = dropped.run});
   if (refused) doubt(dropped.task, now);
   forget(dropped.task.job);
