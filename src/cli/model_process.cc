@@ -23,6 +23,7 @@ void add_model_process(CLI::App& app, int& /*exit_code*/) {
   command->add_flag_callback(
       "--devices", [options] { options->limits.serves = false; },
       "It may open what GPUs' libraries do");
+  command->add_option("--backend", options->backend, "Whose program the command reads");
   command->add_option("command", options->command, "Another program that is it");
   command->callback([options] {
     spdlog::set_default_logger(spdlog::stderr_logger_st("model-process"));

@@ -16,6 +16,7 @@
 #include "cli/commands.h"
 #include "cli/labelled_data.h"
 #include "cli/progress.h"
+#include "engine/apart/apart_executor.h"
 #include "engine/execute/evaluate.h"
 #include "engine/execute/loader.h"
 #include "engine/execute/machine.h"
@@ -133,7 +134,8 @@ absl::StatusOr<Profile> measure_folder(const ProfileArguments& arguments,
   options.repository = folder.path.parent_path().string();
   options.workers.types = {arguments.worker};
   std::vector<std::unique_ptr<engine::ExecutorFactory>> executors(1);
-  ASSIGN_OR_RETURN(executors[0], engine::make_executors(options.workers));
+  if (is_python(folder.config)) options.workers.isolation = engine::Isolation::kProcess;
+  ASSIGN_OR_RETURN(executors[0], engine::make_workers(options.workers));
   engine::Loader loader(options, executors);
   const int64_t version = arguments.version == 0 ? folder.versions.back() : arguments.version;
   ASSIGN_OR_RETURN(engine::Variant opened, loader.open(folder, version));

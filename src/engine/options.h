@@ -61,6 +61,7 @@ struct WorkerOptions {
   std::optional<uint32_t> per_process;
   std::optional<double> process_memory_mb;  // that each may write to; none: as trial_memory_mb
   std::string program = "/proc/self/exe";   // the fermata command, which those processes run
+  std::string python = "python3";           // of Python models that name no other
   // That a model may take when it is tried in a child process; none: by the size of its files.
   std::optional<double> trial_memory_mb;
   // At least one, with a name each; several where workers are unlike (SneakPeek, section 7). Of

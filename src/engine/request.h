@@ -22,6 +22,7 @@ struct InferRequest {
   std::string service;
   std::string version;      // empty: the newest that is ready
   std::string id;           // echoed
+  std::string parameters;   // those that are the model's own, as a JSON object; empty: none
   uint64_t connection = 0;  // that it came on, by a number of its own; 0: none
   std::vector<Tensor> inputs;
   std::vector<std::string> outputs;  // empty: all

@@ -108,6 +108,14 @@ absl::Status check_dims(const auto& tensor, std::string_view where) {
   return absl::OkStatus();
 }
 
+absl::Status check_declared(const auto& tensor, const std::string& where) {
+  if (!from_proto(tensor.data_type())) {
+    return invalid("{}: data_type is {}, expected one of the protocol's", where,
+                   inference::DataType_Name(tensor.data_type()));
+  }
+  return check_dims(tensor, where);
+}
+
 absl::Status check_tensor(const auto& tensor, std::string_view kind, bool batches,
                           const std::vector<FileTensor>& file,
                           const std::vector<FileTensor>& defaults = {}) {
@@ -203,24 +211,45 @@ absl::Status check_unique(const auto& tensors, std::string_view kind) {
 
 }  // namespace
 
+bool is_python(const ModelConfig& config) { return config.backend() == "python"; }
+
+absl::StatusOr<ModelConfig> complete_python_config(ModelConfig config, std::string_view model) {
+  RETURN_IF_ERROR(check_kind(config, model));
+  config.set_name(std::string(model));
+  config.set_platform("python");
+  if (!config.has_max_batch_size()) config.set_max_batch_size(0);
+  if (config.output().empty()) {
+    return invalid("no output is declared, expected them here or from auto_complete_config");
+  }
+  RETURN_IF_ERROR(check_unique(config.input(), "input"));
+  RETURN_IF_ERROR(check_unique(config.output(), "output"));
+  for (const auto& input : config.input()) {
+    RETURN_IF_ERROR(check_declared(input, fmt::format("input '{}'", input.name())));
+  }
+  for (const auto& output : config.output()) {
+    RETURN_IF_ERROR(check_declared(output, fmt::format("output '{}'", output.name())));
+  }
+  return config;
+}
+
 absl::Status check_kind(const ModelConfig& config, std::string_view model) {
   if (!config.name().empty() && config.name() != model) {
     return invalid("name is '{}', but the folder is '{}'", config.name(), model);
   }
-  if (!config.platform().empty() && config.platform() != "onnxruntime_onnx") {
-    return invalid("platform is '{}', expected onnxruntime_onnx{}", config.platform(),
+  const std::string_view platform = is_python(config) ? "python" : "onnxruntime_onnx";
+  if (!config.platform().empty() && config.platform() != platform) {
+    return invalid("platform is '{}', expected {}{}", config.platform(), platform,
                    config.platform() == "ensemble" ? kAsPipeline : "");
   }
-  if (!config.backend().empty() && config.backend() != "onnxruntime") {
-    return invalid("backend is '{}', expected onnxruntime: only ONNX models are served",
-                   config.backend());
+  if (!config.backend().empty() && config.backend() != "onnxruntime" && !is_python(config)) {
+    return invalid("backend is '{}', expected onnxruntime or python", config.backend());
   }
   if (config.has_sequence_batching())
     return invalid("sequence_batching is not served: no state is kept between requests");
   if (config.has_ensemble_scheduling())
     return invalid("ensemble_scheduling is not served{}", kAsPipeline);
   if (config.model_transaction_policy().decoupled()) {
-    return invalid("model_transaction_policy.decoupled is true, but ONNX models give one reply");
+    return invalid("model_transaction_policy.decoupled is true, but every request gets one reply");
   }
   if (config.batch_input_size() > 0) return invalid("batch_input is not served");
   if (config.batch_output_size() > 0) return invalid("batch_output is not served");

@@ -35,6 +35,12 @@ absl::StatusOr<inference::ModelConfig> parse_model_config(std::string_view text,
 // file says. INVALID_ARGUMENT names the field and what was expected.
 absl::Status check_kind(const inference::ModelConfig& config, std::string_view model);
 
+bool is_python(const inference::ModelConfig& config);  // its code says what is left open
+
+// Of one with code of its own: names and checks; all its tensors have to be declared.
+absl::StatusOr<inference::ModelConfig> complete_python_config(inference::ModelConfig config,
+                                                              std::string_view model);
+
 // Fills in what the configuration leaves open (name, platform, tensors, and, where it
 // does not name max_batch_size, whether the model may batch: all leads with a free dimension,
 // that of the inputs of one name) and checks what it does say against the file. Inputs with a

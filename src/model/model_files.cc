@@ -67,10 +67,21 @@ std::string names(const std::vector<fs::path>& files) {
                      more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
+constexpr std::string_view kServed = "only ONNX models and Python models (model.py) are served";
+
+bool is_python_file(const fs::path& file) {
+  return absl::AsciiStrToLower(file.extension().string()) == ".py";
+}
+
 absl::Status not_there(const fs::path& file) {
   const std::string where = file.string();
   const std::vector<fs::path> beside = entries(file.parent_path());
   if (beside.empty()) return invalid("{}: no such file, its folder is empty", where);
+  if (is_python_file(file)) {
+    return invalid(
+        "{}: no such file, its folder has {}: expected the class TritonPythonModel there", where,
+        names(beside));
+  }
   const auto onnx = absl::c_find_if(beside, is_onnx);
   if (onnx != beside.end()) {
     const std::string name = onnx->filename().string();
@@ -78,13 +89,13 @@ absl::Status not_there(const fs::path& file) {
         "{}: no such file, but '{}' is there: rename it, or set default_model_filename: \"{}\"",
         where, name, name);
   }
-  return invalid("{}: no such file, its folder has {}: only ONNX models are served", where,
-                 names(beside));
+  return invalid("{}: no such file, its folder has {}: {}", where, names(beside), kServed);
 }
 
 absl::Status check_content(const fs::path& file) {
-  if (is_other_kind(file)) return invalid("{}: only ONNX models are served", file.string());
   const std::string start = start_of(file);
+  if (is_python_file(file) && !start.empty()) return absl::OkStatus();
+  if (is_other_kind(file)) return invalid("{}: {}", file.string(), kServed);
   if (start.empty()) return invalid("{}: the file is empty", file.string());
   const bool text = absl::c_all_of(
       start, [](unsigned char c) { return absl::ascii_isprint(c) || absl::ascii_isspace(c); });
@@ -115,7 +126,8 @@ absl::Status check_model_file(const fs::path& file) {
 
 absl::Status no_version(const fs::path& folder) {
   constexpr std::string_view kExpected =
-      "no version, expected a folder with a positive number such as 1 that holds model.onnx";
+      "no version, expected a folder with a positive number such as 1 that holds model.onnx "
+      "or model.py";
   std::vector<fs::path> models = entries(folder);
   std::vector<fs::path> folders = models;
   std::error_code ignored;
@@ -129,8 +141,7 @@ absl::Status no_version(const fs::path& folder) {
                    onnx->filename().string(), (folder / "1/model.onnx").string());
   }
   if (!models.empty()) {
-    return invalid("{}: {}; {} is there: only ONNX models are served", folder.string(), kExpected,
-                   names(models));
+    return invalid("{}: {}; {} is there: {}", folder.string(), kExpected, names(models), kServed);
   }
   return error(absl::StatusCode::kFailedPrecondition, "{}: {}{}", folder.string(), kExpected,
                folders.empty() ? "" : fmt::format("; its folders are {}", names(folders)));

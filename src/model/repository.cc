@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 constexpr uintmax_t kMaxConfigBytes = 4 << 20;
 constexpr const char* kModelFile = "model.onnx";
 constexpr std::string_view kOfTheVolume = "lost+found";  // where a repository is one
+constexpr const char* kPythonFile = "model.py";
 
 absl::StatusOr<std::string> read_text(const fs::path& file) {
   std::error_code failed;
@@ -88,6 +89,18 @@ absl::Status check_kinds(const fs::path& folder) {
   return absl::OkStatus();
 }
 
+// A folder with Python's file and no other says of itself what it is.
+void take_for_python(ModelFolder& folder) {
+  if (!folder.config.backend().empty() || !folder.config.platform().empty()) return;
+  const fs::path version = folder.files / std::to_string(folder.versions.back());
+  std::error_code ignored;
+  if (fs::is_regular_file(version / kPythonFile, ignored) &&
+      !fs::exists(version / kModelFile, ignored) &&
+      folder.config.default_model_filename().empty()) {
+    folder.config.set_backend("python");
+  }
+}
+
 // Nothing that a configuration names lies outside the model's own folder.
 absl::Status check_file_names(const inference::ModelConfig& config) {
   const auto check = [](std::string_view field, const std::string& name) -> absl::Status {
@@ -128,7 +141,8 @@ absl::Status ModelFolder::in_config(const absl::Status& status) const {
 
 fs::path ModelFolder::file(int64_t version) const {
   const std::string& name = config.default_model_filename();
-  fs::path file = files / std::to_string(version) / (name.empty() ? kModelFile : name);
+  const char* const usual = is_python(config) ? kPythonFile : kModelFile;
+  fs::path file = files / std::to_string(version) / (name.empty() ? usual : name);
   std::error_code ignored;
   return fs::is_directory(file, ignored) ? file / kModelFile : file;
 }
@@ -182,6 +196,7 @@ absl::StatusOr<ModelFolder> read_model_folder(const fs::path& repository, std::s
   auto picked = pick(folder.config.version_policy(), versions);
   RETURN_IF_ERROR(folder.in_config(picked.status()));
   folder.versions = *std::move(picked);
+  take_for_python(folder);
   RETURN_IF_ERROR(check_kinds(folder.files));
   for (const int64_t version : folder.versions) {
     RETURN_IF_ERROR(check_kinds(folder.files / std::to_string(version)));

@@ -105,7 +105,7 @@ bool has_rows_below(std::string_view path) {
 
 class Walk {
  public:
-  explicit Walk(std::vector<std::string>& notes) : notes_(notes) {}
+  Walk(std::vector<std::string>& notes, bool python) : notes_(notes), python_(python) {}
 
   // `path` is that of kSettings with its last dot, `where` what a reader is told.
   void message(const Message& message, const std::string& path, const std::string& where) {
@@ -119,6 +119,7 @@ class Walk {
              const std::string& where) {
     const std::string own = path + field.name();
     if (const Setting* row = row_of(own)) {
+      if (python_ && (own == "runtime" || own == "input.optional")) return;
       if (!row->instead.empty()) add(fmt::format("{}{}: {}", where, field.name(), row->instead));
     } else if (has_rows_below(own)) {
       below(message, field, own + ".", where + field.name());
@@ -151,6 +152,7 @@ class Walk {
   }
 
   std::vector<std::string>& notes_;
+  const bool python_;  // its code reads parameters, and inputs may be left out
 };
 
 void add_queue_policy(const inference::ModelQueuePolicy& queue, std::vector<std::string>& notes) {
@@ -233,10 +235,10 @@ void add_warmups(const inference::ModelConfig& config, const Signature& model,
 std::vector<std::string> unserved_settings(const inference::ModelConfig& config,
                                            const Signature& model, std::string_view provider) {
   std::vector<std::string> notes;
-  Walk(notes).message(config, "", "");
+  Walk(notes, is_python(config)).message(config, "", "");
   add_queue_policy(config.dynamic_batching().default_queue_policy(), notes);
   add_groups(config, provider, notes);
-  add_parameters(config, notes);
+  if (!is_python(config)) add_parameters(config, notes);
   add_warmups(config, model, notes);
   return notes;
 }

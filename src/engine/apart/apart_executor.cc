@@ -41,8 +41,8 @@ constexpr uint64_t kKeptOfSlot = uint64_t{32} << 20;
 
 class ApartExecutor : public Executor {
  public:
-  ApartExecutor(std::shared_ptr<Processes> processes, uint32_t group, uint32_t slot)
-      : processes_(std::move(processes)), group_(group), slot_(slot), thread_([this] { loop(); }) {}
+  ApartExecutor(std::shared_ptr<Processes> processes, uint32_t worker)
+      : processes_(std::move(processes)), worker_(worker), thread_([this] { loop(); }) {}
 
   ~ApartExecutor() override {
     stopped_ = true;
@@ -52,7 +52,9 @@ class ApartExecutor : public Executor {
   }
 
   absl::Status load(std::shared_ptr<const Variant> variant) override {
-    Loaded loaded{variant, processes_->of(*variant, group_)};
+    Processes::Seat seat = processes_->of(*variant, worker_);
+    Loaded loaded{variant, std::move(seat.supervised), seat.slot,
+                  backend_of(variant->config).command != nullptr};
     RETURN_IF_ERROR(loaded.supervised->load(this, variant));
     const std::lock_guard lock(mutex_);
     loaded_[variant->id] = std::move(loaded);
@@ -93,13 +95,15 @@ class ApartExecutor : public Executor {
     for (const uint32_t processor : processors) CPU_SET(processor, &set);
     (void)pthread_setaffinity_np(thread_.native_handle(), sizeof(set), &set);
     const std::lock_guard lock(mutex_);
-    for (const auto& [id, loaded] : loaded_) loaded.supervised->pin(slot_, processors);
+    for (const auto& [id, loaded] : loaded_) loaded.supervised->pin(loaded.slot, processors);
   }
 
  private:
   struct Loaded {
     std::shared_ptr<const Variant> variant;
     std::shared_ptr<Supervised> supervised;
+    uint32_t slot = 0;
+    bool notes = false;  // it reads what clients say of their requests
   };
 
   // The scheduler's thread does not wait for a process that ends.
@@ -148,7 +152,7 @@ class ApartExecutor : public Executor {
     const Time start = monotonic_now();
     ASSIGN_OR_RETURN(const auto process, loaded.supervised->take());
     const apart::Area& area = process->area();
-    const absl::Span<std::byte> memory = area.inputs(slot_);
+    const absl::Span<std::byte> memory = area.inputs(loaded.slot);
     ASSIGN_OR_RETURN(const std::vector<OnnxInput> inputs,
                      gather_into(signature, parts, memory, apart::kAlignment));
     const std::vector<std::string> names = output_names(signature, parts);
@@ -159,25 +163,27 @@ class ApartExecutor : public Executor {
                                           .inputs = inputs,
                                           .base = memory.data() - area.offset_of(memory.data()),
                                           .outputs = names,
-                                          .parts = parts},
-                                         signature, area.request(slot_)));
+                                          .parts = parts,
+                                          .notes = loaded.notes},
+                                         signature, area.request(loaded.slot)));
     const Time gathered = monotonic_now();
     result.input += gathered - start;
-    apart::SlotHead& head = area.slot(slot_);
+    apart::SlotHead& head = area.slot(loaded.slot);
     apart::store_word(&head.asked, number);
     apart::futex_wake(&head.asked);
-    absl::Status ended = await(*process, number, parts);
+    absl::Status ended = await(*process, loaded.slot, number, parts);
     const Time ran = monotonic_now();
     result.run += ran - gathered;
     RETURN_IF_ERROR(ended);
-    absl::Status taken = take_reply(*process, number, signature, names, parts, result);
+    absl::Status taken = take_reply(*process, loaded.slot, number, signature, names, parts, result);
     result.output += monotonic_now() - ran;
     return taken;
   }
 
   // Until the run has ended or its process has; asks it to stop at its limit, and kills it.
-  absl::Status await(ModelProcess& process, uint32_t number, absl::Span<const BatchPart> parts) {
-    uint32_t* const answered = &process.area().slot(slot_).answered;
+  absl::Status await(ModelProcess& process, uint32_t slot, uint32_t number,
+                     absl::Span<const BatchPart> parts) {
+    uint32_t* const answered = &process.area().slot(slot).answered;
     Time told = Time::infinite();
     const Time began = monotonic_now();
     while (true) {
@@ -189,7 +195,7 @@ class ApartExecutor : public Executor {
       if (told.is_infinite() && (now >= limit || stop_now_)) {
         told = now;
         overdue_ = true;
-        process.control().tell({{"op", "stop"}, {"slot", slot_}});
+        process.control().tell({{"op", "stop"}, {"slot", slot}});
       } else if (now >= told + kGrace) {
         process.kill();
       }
@@ -216,19 +222,19 @@ class ApartExecutor : public Executor {
                                            last ? " request, as another did before" : ""));
   }
 
-  absl::Status take_reply(ModelProcess& process, uint32_t number, const Signature& signature,
-                          const std::vector<std::string>& names, absl::Span<const BatchPart> parts,
-                          BatchResult& result) {
+  absl::Status take_reply(ModelProcess& process, uint32_t slot, uint32_t number,
+                          const Signature& signature, const std::vector<std::string>& names,
+                          absl::Span<const BatchPart> parts, BatchResult& result) {
     const apart::Area& area = process.area();
-    const absl::Span<std::byte> room = area.outputs(slot_);
+    const absl::Span<std::byte> room = area.outputs(slot);
     const uint64_t begin = area.offset_of(room.data());
     absl::StatusOr<apart::Reply> reply =
-        apart::read_reply(area.reply(slot_), {.number = number,
-                                              .signature = &signature,
-                                              .outputs = names,
-                                              .parts = static_cast<uint32_t>(parts.size()),
-                                              .begin = begin,
-                                              .end = begin + room.size()});
+        apart::read_reply(area.reply(slot), {.number = number,
+                                             .signature = &signature,
+                                             .outputs = names,
+                                             .parts = static_cast<uint32_t>(parts.size()),
+                                             .begin = begin,
+                                             .end = begin + room.size()});
     if (!reply.ok()) return lies(process, reply.status());
     RETURN_IF_ERROR(reply->status);
     std::vector<Tensor> whole;
@@ -251,7 +257,7 @@ class ApartExecutor : public Executor {
       (of_parts ? by_part[output.part] : whole).push_back(std::move(tensor));
     }
     RETURN_IF_ERROR(hand_out(signature, *reply, of_parts, whole, by_part, parts, result.parts));
-    if (std::max(used, items_bytes(parts)) > kKeptOfSlot) area.trim(slot_);
+    if (std::max(used, items_bytes(parts)) > kKeptOfSlot) area.trim(slot);
     for (const StageRun& stage : reply->stages) result.stages.push_back(stage);
     process.good_runs.fetch_add(1, std::memory_order_relaxed);
     return absl::OkStatus();
@@ -303,7 +309,7 @@ class ApartExecutor : public Executor {
   }
 
   const std::shared_ptr<Processes> processes_;
-  const uint32_t group_, slot_;
+  const uint32_t worker_;
   moodycamel::ConcurrentQueue<BatchRun> batches_;
   moodycamel::ProducerToken in_order_{batches_};  // whichever threads they come from
   std::atomic<bool> stopped_{false}, overdue_{false}, stop_now_{false};
@@ -323,9 +329,10 @@ class ApartExecutors : public ExecutorFactory {
   ApartExecutors(const WorkerOptions& options, uint32_t type, uint32_t slots)
       : processes_(std::make_shared<Processes>(options, type, slots)) {}
   std::shared_ptr<Executor> make() override {
-    const uint32_t number = made_++;
-    return std::make_shared<ApartExecutor>(processes_, number / processes_->slots(),
-                                           number % processes_->slots());
+    return std::make_shared<ApartExecutor>(processes_, made_++);
+  }
+  absl::StatusOr<inference::ModelConfig> complete(const Variant& variant) override {
+    return processes_->complete(variant);
   }
   std::vector<ProcessStatistics> processes() const override { return processes_->statistics(); }
   std::string why_away(const Variant& variant) const override {

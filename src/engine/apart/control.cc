@@ -84,13 +84,13 @@ absl::StatusOr<std::string> Lines::read(Time until) {
   }
 }
 
-absl::Status Control::answer(Time until) {
+absl::StatusOr<Json> Control::answer(Time until) {
   ASSIGN_OR_RETURN(const std::string line, lines_.read(until));
-  const Json answer = Json::parse(line, nullptr, false);
+  Json answer = Json::parse(line, nullptr, false);
   if (!answer.is_object() || !answer.contains("ok") || !answer["ok"].is_boolean()) {
     return internal("a model process gave no sound answer");
   }
-  if (answer["ok"].get<bool>()) return absl::OkStatus();
+  if (answer["ok"].get<bool>()) return answer;
   const bool says = answer.contains("error") && answer["error"].is_string();
   const bool has_code = answer.contains("code") && answer["code"].is_number_unsigned() &&
                         answer["code"].get<uint64_t>() > 0 && answer["code"].get<uint64_t>() <= 16;
@@ -101,10 +101,14 @@ absl::Status Control::answer(Time until) {
 
 absl::Status Control::hello(Time until) {
   const std::lock_guard lock(asking_);
-  return answer(until);
+  return answer(until).status();
 }
 
 absl::Status Control::ask(const Json& message, Time until) {
+  return inquire(message, until).status();
+}
+
+absl::StatusOr<Json> Control::inquire(const Json& message, Time until) {
   const std::lock_guard lock(asking_);
   {
     const std::lock_guard writing(writing_);
@@ -150,9 +154,16 @@ std::vector<TensorSpec> read_specs(const Json& list) {
 
 }  // namespace
 
+std::string config_text(const inference::ModelConfig& config) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  options.always_print_primitive_fields = true;
+  std::string text;
+  (void)google::protobuf::util::MessageToJsonString(config, &text, options).ok();
+  return text;
+}
+
 Json load_message(const Variant& variant, const WorkerType& worker) {
-  std::string config;
-  (void)google::protobuf::util::MessageToJsonString(variant.config, &config).ok();
   const Profile& profile = variant.profile;
   return {{"op", "load"},
           {"variant", variant.id.value()},
@@ -160,7 +171,7 @@ Json load_message(const Variant& variant, const WorkerType& worker) {
           {"model", variant.model},
           {"version", variant.version},
           {"file", variant.file},
-          {"config", config},
+          {"config", config_text(variant.config)},
           {"batches", variant.signature.batches},
           {"max_batch", variant.signature.max_batch},
           {"inputs", to_json(variant.signature.inputs)},

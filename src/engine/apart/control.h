@@ -39,16 +39,20 @@ class Control {
   absl::Status hello(Time until);
   // Blocks for its answer. What it says went wrong has its code.
   absl::Status ask(const Json& message, Time until);
+  // The same with what it answers.
+  absl::StatusOr<Json> inquire(const Json& message, Time until);
   // Without an answer; not at all where the process does not read.
   void tell(const Json& message);
 
  private:
-  absl::Status answer(Time until);
+  absl::StatusOr<Json> answer(Time until);
 
   Lines lines_;
   std::mutex asking_, writing_;
 };
 
+// A configuration for whoever reads no protobufs: its fields by their own names.
+std::string config_text(const inference::ModelConfig& config);
 Json load_message(const Variant& variant, const WorkerType& worker);
 // What it says: the process's side.
 struct LoadRequest {

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 #include "base/status.h"
@@ -207,10 +208,23 @@ absl::Status serve(const Area& area, Lines& lines) {
   }
 }
 
+// What the other program reads from its standard input: no file that may be gone.
+absl::Status give_program(std::string_view name) {
+  const auto known = absl::c_find_if(backends(), [&](const Backend& b) { return b.name == name; });
+  if (known == backends().end() || known->program == nullptr) return absl::OkStatus();
+  const int file = file_in_memory(known->program());
+  if (file < 0 || dup2(file, STDIN_FILENO) < 0) {
+    return internal("cannot make a file in memory: {}", strerror(errno));
+  }
+  close(file);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status be_model_process(const ModelProcessOptions& options) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // of the thread that started it, which lives as long
+  RETURN_IF_ERROR(give_program(options.backend));
   limit_this_process(options.limits);
   if (!options.command.empty()) {
     std::vector<char*> arguments;

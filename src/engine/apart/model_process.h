@@ -10,6 +10,7 @@ namespace fermata::engine::apart {
 
 struct ModelProcessOptions {
   ChildLimits limits;
+  std::string backend;               // whose program its standard input is; empty: nobody's
   std::vector<std::string> command;  // another program that is it; empty: this one
 };
 

@@ -1,13 +1,18 @@
 #include "engine/apart/processes.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
+#include "base/clock.h"
+#include "base/status.h"
 #include "engine/execute/backend.h"
 #include "engine/execute/child.h"
+#include "model/model_config.h"
 
 namespace fermata::engine::apart {
 namespace {
@@ -16,6 +21,7 @@ namespace {
 // touches takes memory.
 constexpr uint64_t kFreeSize = uint64_t{1} << 30;
 constexpr uint64_t kLeastSize = uint64_t{64} << 10;
+constexpr Duration kStarting = Duration::seconds(30), kCompleting = Duration::seconds(120);
 
 uint64_t most_bytes(const std::vector<TensorSpec>& specs, const Signature& signature) {
   uint64_t sum = kLeastSize;
@@ -34,14 +40,47 @@ uint64_t most_bytes(const std::vector<TensorSpec>& specs, const Signature& signa
 
 }  // namespace
 
-std::shared_ptr<Supervised> Processes::of(const Variant& variant, uint32_t group) {
+Processes::Seat Processes::of(const Variant& variant, uint32_t worker) {
+  const ModelProcess::Options process = process_for(variant);
+  const uint32_t group = worker / process.slots, slot = worker % process.slots;
   const std::lock_guard lock(mutex_);
   std::erase_if(known_, [](const auto& one) { return one.second.expired(); });
   std::weak_ptr<Supervised>& known = known_[{variant.loads(), group}];
-  if (auto there = known.lock()) return there;
-  auto made = std::make_shared<Supervised>(variant.model, process_for(variant), type_, ledger_);
+  if (auto there = known.lock()) return {std::move(there), slot};
+  auto made = std::make_shared<Supervised>(variant.model, process, type_, ledger_);
   known = made;
-  return made;
+  return {std::move(made), slot};
+}
+
+absl::StatusOr<inference::ModelConfig> Processes::complete(const Variant& variant) const {
+  absl::StatusOr<std::shared_ptr<ModelProcess>> process =
+      ModelProcess::start(process_for(variant), monotonic_now() + kStarting);
+  if (!process.ok()) {
+    return invalid("{}: {}; {} should run it (workers.python)", variant.file,
+                   message(process.status()), fmt::join(command_of(variant), " "));
+  }
+  const auto answer = (*process)->control().inquire({{"op", "complete"},
+                                                     {"model", variant.model},
+                                                     {"version", variant.version},
+                                                     {"file", variant.file},
+                                                     {"config", config_text(variant.config)}},
+                                                    monotonic_now() + kCompleting);
+  if (absl::IsUnavailable(answer.status())) {
+    (*process)->kill();
+    return invalid("{}: its process {} as it read it", variant.file, (*process)->how_it_ended());
+  }
+  RETURN_IF_ERROR(answer.status());
+  if (!answer->contains("config") || !(*answer)["config"].is_string()) {
+    return internal("{}: its process answered without a configuration", variant.file);
+  }
+  return parse_model_config((*answer)["config"].get<std::string>(), variant.file);
+}
+
+// The loader has seen that there is one.
+std::vector<std::string> Processes::command_of(const Variant& variant) const {
+  const Backend& backend = backend_of(variant.config);
+  if (backend.command == nullptr) return {};
+  return backend.command(variant, options_).value_or(std::vector<std::string>());
 }
 
 std::map<Processes::Key, std::shared_ptr<Supervised>> Processes::all() const {
@@ -77,7 +116,8 @@ std::string Processes::why_away(const Variant& variant) const {
 }
 
 ModelProcess::Options Processes::process_for(const Variant& variant) const {
-  ModelProcess::Options process{.slots = slots_};
+  const Backend& backend = backend_of(variant.config);
+  ModelProcess::Options process{.slots = backend.command == nullptr ? slots_ : 1};
   process.command = {options_.program, "model-process"};
   const double memory_mb = options_.process_memory_mb.value_or(
       usual_limit_mb(std::filesystem::path(variant.file).parent_path()));
@@ -86,9 +126,10 @@ ModelProcess::Options Processes::process_for(const Variant& variant) const {
     process.command.push_back(fmt::format("--memory-mb={:.0f}", memory_mb));
   }
   if (type_.provider != "cpu") process.command.emplace_back("--devices");
-  if (const Backend& backend = backend_of(variant.config); backend.command != nullptr) {
+  if (backend.command != nullptr) {
+    process.command.push_back(fmt::format("--backend={}", backend.name));
     process.command.emplace_back("--");
-    for (std::string& word : backend.command(variant)) process.command.push_back(std::move(word));
+    for (std::string& word : command_of(variant)) process.command.push_back(std::move(word));
   }
   const bool widths = variant.loads() != variant.id;  // of which others are larger
   const Signature& signature = variant.signature;

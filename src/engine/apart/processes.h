@@ -21,16 +21,23 @@ class Processes {
   Processes(const WorkerOptions& options, uint32_t type, uint32_t slots)
       : options_(options), type_(options.types[type]), slots_(slots) {}
 
-  std::shared_ptr<Supervised> of(const Variant& variant, uint32_t group);
+  // Where a worker's runs of a variant go: a process, and its slot there.
+  struct Seat {
+    std::shared_ptr<Supervised> supervised;
+    uint32_t slot = 0;
+  };
+  Seat of(const Variant& variant, uint32_t worker);
+  // As ExecutorFactory has it: asks a process that ends then.
+  absl::StatusOr<inference::ModelConfig> complete(const Variant& variant) const;
   // Sweeps it, on a thread of its own, and ends it where nobody else has it.
   void end_later(std::shared_ptr<Supervised> one) { (void)ending_.submit(one); }
-  uint32_t slots() const { return slots_; }
   std::vector<ProcessStatistics> statistics() const;
   std::string why_away(const Variant& variant) const;  // as Supervised's, of any of its
 
  private:
   static constexpr size_t kMostEnding = 1 << 20;
   using Key = std::pair<VariantId, uint32_t>;
+  std::vector<std::string> command_of(const Variant& variant) const;
   ModelProcess::Options process_for(const Variant& variant) const;
   std::map<Key, std::shared_ptr<Supervised>> all() const;
 

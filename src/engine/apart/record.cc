@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
+#include "base/document.h"
 #include "base/status.h"
 
 namespace fermata::engine::apart {
@@ -72,6 +74,17 @@ std::optional<uint32_t> place_of(const std::vector<TensorSpec>& specs, std::stri
   return std::nullopt;
 }
 
+// What the client said of a request; empty: nothing.
+std::string notes_of(const BatchPart& part) {
+  const bool has_id = part.id != nullptr && !part.id->empty();
+  const bool has_parameters = part.parameters != nullptr && !part.parameters->empty();
+  if (!has_id && !has_parameters) return {};
+  Json notes = Json::object();
+  if (has_id) notes["id"] = *part.id;
+  if (has_parameters) notes["parameters"] = Json::parse(*part.parameters, nullptr, false);
+  return notes.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 absl::Status cut_off() { return internal("the record is cut off"); }
 
 }  // namespace
@@ -99,11 +112,20 @@ absl::Status write_request(const Asked& asked, const Signature& signature,
     fits = fits && writer.add(place_of(signature.outputs, output).value_or(kWhole));
   }
   fits = fits && writer.align();
+  std::string texts;
+  const size_t behind = writer.used() + asked.parts.size() * sizeof(PartRecord);
   for (const BatchPart& part : asked.parts) {
-    fits = fits && writer.add(PartRecord{.items = part.items,
-                                         .request = part.request,
-                                         .deadline_nanos = part.deadline.nanos()});
+    PartRecord record{
+        .items = part.items, .request = part.request, .deadline_nanos = part.deadline.nanos()};
+    const std::string notes = asked.notes ? notes_of(part) : std::string();
+    if (!notes.empty() && behind + texts.size() + notes.size() <= room.size()) {
+      record.notes = static_cast<uint32_t>(behind + texts.size());
+      record.notes_bytes = static_cast<uint32_t>(notes.size());
+      texts += notes;
+    }
+    fits = fits && writer.add(record);
   }
+  fits = fits && writer.add(texts.data(), texts.size());
   if (fits) return absl::OkStatus();
   return error(
       absl::StatusCode::kResourceExhausted,

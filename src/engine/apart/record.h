@@ -24,6 +24,7 @@ struct Asked {
   const std::byte* base = nullptr;
   absl::Span<const std::string> outputs;
   absl::Span<const BatchPart> parts;
+  bool notes = false;  // the parts' ids and parameters too, as far as there is room
 };
 absl::Status write_request(const Asked& asked, const Signature& signature,
                            absl::Span<std::byte> record);

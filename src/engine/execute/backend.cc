@@ -6,7 +6,9 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
+#include "base/status.h"
 #include "engine/execute/onnx_runner.h"
+#include "engine/execute/python_backend.h"
 
 namespace fermata::engine {
 namespace {
@@ -16,6 +18,12 @@ constexpr std::array kBackends = {
             .reads = [](const inference::ModelConfig&) { return true; },
             .probe = probe_onnx,
             .make = make_onnx_runners},
+    Backend{.name = "python",
+            .reads = is_python,
+            .probe = [](const WorkerType&) { return absl::OkStatus(); },
+            .make = nullptr,
+            .command = python_command,
+            .program = python_program},
 };
 
 // By backend, made when a model first needs it.
@@ -46,6 +54,9 @@ class AnyRunner : public ModelRunner {
   explicit AnyRunner(AllRunners& all) : all_(all) {}
 
   absl::Status load(std::shared_ptr<const Variant> variant) override {
+    if (backend_of(variant->config).make == nullptr) {
+      return unimplemented("{}: runs in a process of its own only", variant->file);
+    }
     ModelRunner* runner = nullptr;
     {
       const std::lock_guard lock(mutex_);

@@ -54,8 +54,12 @@ struct Backend {
   absl::Status (*probe)(const WorkerType& type);
   std::unique_ptr<ModelRunners> (*make)(const WorkerType& type);
   // Of one whose models run in a process of another program (docs/processes.md): the command that
-  // starts it. Null: `make` is there, and `fermata model-process` runs it.
-  std::vector<std::string> (*command)(const Variant& variant) = nullptr;
+  // starts it, and what that reads from its standard input. A process of its own for each worker;
+  // its code says what the configuration leaves open. Null: `make` is there, and
+  // `fermata model-process` runs it. INVALID_ARGUMENT says what is missing.
+  absl::StatusOr<std::vector<std::string>> (*command)(const Variant& variant,
+                                                      const WorkerOptions& options) = nullptr;
+  std::string (*program)() = nullptr;
 };
 
 // Those there are. The first runs what no other reads.

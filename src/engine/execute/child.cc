@@ -67,20 +67,6 @@ struct Pipe {
   }
 };
 
-// A file in memory, at its start.
-int file_of(std::string_view text) {
-  const int file = memfd_create("input", MFD_CLOEXEC);
-  if (file < 0) return file;
-  size_t done = 0;
-  for (ssize_t n = 1; done < text.size() && n > 0;
-       done += static_cast<size_t>(std::max<ssize_t>(n, 0))) {
-    n = write(file, text.data() + done, text.size() - done);
-  }
-  if (done == text.size() && lseek(file, 0, SEEK_SET) == 0) return file;
-  close(file);
-  return -1;
-}
-
 absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command, int input, const Pipe& out,
                             const Pipe& error) {
   posix_spawn_file_actions_t actions;
@@ -123,10 +109,23 @@ bool collect(const Pipe& out, const Pipe& error, Time end, ChildResult& result) 
 
 }  // namespace
 
+int file_in_memory(std::string_view text) {
+  const int file = memfd_create("input", MFD_CLOEXEC);
+  if (file < 0) return file;
+  size_t done = 0;
+  for (ssize_t n = 1; done < text.size() && n > 0;
+       done += static_cast<size_t>(std::max<ssize_t>(n, 0))) {
+    n = write(file, text.data() + done, text.size() - done);
+  }
+  if (done == text.size() && lseek(file, 0, SEEK_SET) == 0) return file;
+  close(file);
+  return -1;
+}
+
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
                                       std::string_view text) {
   Pipe input, out, error;
-  input.read = file_of(text);
+  input.read = file_in_memory(text);
   if (input.read < 0 || !out.open() || !error.open()) {
     return internal("cannot make a pipe: {}", strerror(errno));
   }

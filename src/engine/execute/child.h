@@ -23,6 +23,9 @@ struct ChildResult {
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
                                       std::string_view input = {});
 
+// A file in memory that holds it, to be read from its start; -1 where there can be none.
+int file_in_memory(std::string_view text);
+
 // What a model has to be tried with.
 struct TrialLimits {
   Duration time;

@@ -188,6 +188,9 @@ class EmulatedExecutors : public ExecutorFactory {
                                               inner_ != nullptr ? inner_->make() : nullptr);
   }
 
+  absl::StatusOr<inference::ModelConfig> complete(const Variant& variant) override {
+    return inner_ != nullptr ? inner_->complete(variant) : ExecutorFactory::complete(variant);
+  }
   std::vector<ProcessStatistics> processes() const override {
     return inner_ != nullptr ? inner_->processes() : ExecutorFactory::processes();
   }

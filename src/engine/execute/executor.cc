@@ -20,6 +20,11 @@ absl::StatusOr<std::vector<FileSignature>> ExecutorFactory::open(const Variant& 
   return unimplemented("emulated workers open no files");
 }
 
+absl::StatusOr<inference::ModelConfig> ExecutorFactory::complete(const Variant& /*variant*/) {
+  return unimplemented(
+      "such models run in processes of their own only: set workers.isolation to process");
+}
+
 absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_executors(const WorkerOptions& options,
                                                                 uint32_t type) {
   switch (options.executor) {

@@ -30,6 +30,9 @@ struct BatchPart {
   bool last = false;     // it has lost a process before: its end is told with all that is known
   uint64_t request = 0;  // its number
   Time deadline = Time::infinite();  // and deadline
+  // What the request's client said of it, for models that read it; null: nothing.
+  const std::string* id = nullptr;
+  const std::string* parameters = nullptr;  // as InferRequest has them
 };
 
 // One stage of a dynamic network in a batch.
@@ -106,6 +109,8 @@ class ExecutorFactory {
   // Opens a variant's files before it is complete; what they say, by stage. Executors that
   // are made later share them. Not beside make(). UNIMPLEMENTED where nothing is really loaded.
   virtual absl::StatusOr<std::vector<FileSignature>> open(const Variant& variant);
+  // The variant's configuration with what its own code adds to it (Backend::command). Blocks.
+  virtual absl::StatusOr<inference::ModelConfig> complete(const Variant& variant);
   virtual std::vector<ProcessStatistics> processes() const { return {}; }
   // Why a loaded variant does not run, for longer than a restart takes; empty: it does.
   virtual std::string why_away(const Variant& /*variant*/) const { return {}; }

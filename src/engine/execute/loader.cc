@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
+#include "engine/execute/backend.h"
 #include "engine/execute/first_runs.h"
 #include "engine/execute/machine.h"
 #include "model/dynamic_network.h"
@@ -92,6 +93,12 @@ absl::Status judge_rows(const inference::ModelConfig& written, const RowTrial& r
   return absl::OkStatus();
 }
 
+void tell(const Variant& variant) {
+  for (const std::string& note : variant.notes) {
+    spdlog::warn("model '{}': {}", variant.model, note);
+  }
+}
+
 }  // namespace
 
 uint32_t Loader::batch_limit(std::string_view model) const {
@@ -152,8 +159,35 @@ absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version)
   return open(folder, version, profiles, false);
 }
 
+absl::StatusOr<Variant> Loader::open_python(const ModelFolder& folder, int64_t version,
+                                            uint32_t type) {
+  ASSIGN_OR_RETURN(Variant variant, opened(folder, version));
+  variant.config = folder.config;
+  if (options_.workers.executor != ExecutorKind::kEmulated) {
+    RETURN_IF_ERROR(check_model_file(variant.file));
+    const auto command = backend_of(variant.config).command(variant, options_.workers);
+    RETURN_IF_ERROR(folder.in_config(command.status()));
+    ASSIGN_OR_RETURN(variant.config, executors_[type]->complete(variant));
+  }
+  auto config = complete_python_config(variant.config, folder.name);
+  if (!config.ok()) return folder.in_config(config.status());
+  variant.config = *std::move(config);
+  finish(variant, folder, {});
+  tell(variant);
+  return variant;
+}
+
+// Of a complete configuration.
+void Loader::finish(Variant& variant, const ModelFolder& folder, const FileSignature& face) const {
+  lower_max_batch(variant.config, batch_limit(folder.name));
+  variant.signature = signature_of(variant.config, face);
+  variant.notes =
+      unserved_settings(folder.config, variant.signature, options_.workers.types.front().provider);
+}
+
 absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version, Profiles& profiles,
                                      bool measure) {
+  if (is_python(folder.config)) return open_python(folder, version, profiles.type_to_try());
   ASSIGN_OR_RETURN(Variant variant, opened(folder, version));
   const bool emulated = options_.workers.executor == ExecutorKind::kEmulated;
   std::error_code ignored;
@@ -178,11 +212,8 @@ absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version,
                                       folder.name, options_.default_max_batch);
   if (!config.ok()) return folder.in_config(config.status());
   variant.config = *std::move(config);
-  lower_max_batch(variant.config, batch_limit(folder.name));
-  variant.signature = signature_of(variant.config, trial.face);
+  finish(variant, folder, trial.face);
   variant.tried = trial.rows.ran;
-  variant.notes =
-      unserved_settings(folder.config, variant.signature, options_.workers.types.front().provider);
   if (absl::Status apart = judge_rows(folder.config, trial.rows, variant.notes); !apart.ok()) {
     return folder.in_config(apart);
   }
@@ -192,9 +223,7 @@ absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version,
   if (!variant.signature.batches && dynamic_network(folder.config)->has_value()) {
     return folder.in_config(invalid("max_batch_size is 0: a dynamic network has to batch"));
   }
-  for (const std::string& note : variant.notes) {
-    spdlog::warn("model '{}': {}", folder.name, note);
-  }
+  tell(variant);
   return variant;
 }
 
@@ -256,7 +285,7 @@ Profile Loader::measured(const Variant& variant, const ModelFolder& folder, uint
 absl::StatusOr<Profile> Loader::measure(const Variant& variant, const ModelFolder& folder,
                                         uint32_t type) const {
   Trial trial;
-  if (options_.workers.executor == ExecutorKind::kEmulated) {
+  if (options_.workers.executor == ExecutorKind::kEmulated || is_python(variant.config)) {
     absl::StatusOr<Profile> profile = make_first_runs(*executors_[type], variant);
     if (profile.ok()) {
       trial.profile = *std::move(profile);

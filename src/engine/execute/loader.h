@@ -56,6 +56,9 @@ class Loader {
   absl::StatusOr<std::optional<Profile>> written(const ModelFolder& folder,
                                                  const std::optional<Profile>& common,
                                                  uint32_t type) const;
+  // One with code of its own, which says what its configuration leaves open.
+  absl::StatusOr<Variant> open_python(const ModelFolder& folder, int64_t version, uint32_t type);
+  void finish(Variant& variant, const ModelFolder& folder, const FileSignature& face) const;
   absl::StatusOr<Profile> measure(const Variant& variant, const ModelFolder& folder,
                                   uint32_t type) const;
   // Empty where the trial could not measure.

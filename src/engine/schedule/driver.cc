@@ -271,6 +271,8 @@ void Driver::launch(policy::Batch& batch, Time now) {
     bound.alone = bound.last = part.lost > 0;
     bound.request = task.job.value();
     bound.deadline = part.task.deadline;
+    bound.id = &request.id;
+    bound.parameters = &request.parameters;
     if (part.job->route().ensemble != nullptr) join_query(part, *running, run.parts.back());
   }
   run.done = [this, running](BatchResult result) { completed(running, std::move(result)); };

@@ -1,8 +1,10 @@
 #include "serve/call/infer_call.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/document.h"
 #include "base/status.h"
 #include "serve/call/shared_memory.h"
 #include "serve/call/stream_parameters.h"
@@ -80,6 +82,21 @@ bool asks_for_sequence(const ParameterValue& value) {
       value);
 }
 
+// One more field of a JSON object.
+void keep_for_model(std::string_view name, const ParameterValue& value, std::string& parameters) {
+  if (parameters.empty()) {
+    parameters = "{";
+  } else {
+    parameters.back() = ',';
+  }
+  const auto text = [](const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  parameters += text(std::string(name)) + ":";
+  std::visit([&](const auto& v) { parameters += text(v); }, value);
+  parameters += '}';
+}
+
 RegionPlace& place(TensorParameters& parameters) {
   if (!parameters.shared_memory) parameters.shared_memory.emplace();
   return *parameters.shared_memory;
@@ -116,6 +133,7 @@ absl::Status set_request_parameter(std::string_view name, const ParameterValue& 
     return unimplemented("request: parameter {} is {}, but sequences are not served", name,
                          shown(value));
   }
+  keep_for_model(name, value, call.request.parameters);
   return absl::OkStatus();
 }
 

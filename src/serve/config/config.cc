@@ -151,6 +151,7 @@ engine::WorkerOptions worker_options(Reader reader) {
   if (Reader memory = fields["process_memory_mb"]; memory.present()) {
     options.process_memory_mb = memory.between(64, 1 << 24);
   }
+  if (Reader python = fields["python"]; python.present()) options.python = python.string();
   if (Reader memory = fields["trial_memory_mb"]; memory.present()) {
     options.trial_memory_mb = memory.between(64, 1 << 24);
   }

@@ -8,7 +8,7 @@
 
 namespace fermata::serve {
 
-// A file of web/, which the program carries (cmake/Pages.cmake).
+// A file of web/, which the program carries (cmake/Carry.cmake).
 struct Page {
   std::string_view name, text;
 };
