@@ -2,6 +2,7 @@
 
 import collections
 import ctypes
+import gc
 import json
 import os
 import socket
@@ -56,6 +57,8 @@ class Runner(threading.Thread):
 
     def load(self, message):
         self._models[message["variant"]] = model.Model(message)
+        gc.collect()
+        gc.freeze()  # what stays is not looked at again while requests wait
 
     def unload(self, variant):
         if gone := self._models.pop(variant, None):

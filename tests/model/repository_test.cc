@@ -64,7 +64,7 @@ TEST_F(Repository, WithoutAVersionItIsNamedForWhatItIs) {
       {"platform: 'ensemble'", "kind pipeline"},
       {"ensemble_scheduling { }", "kind pipeline"},
       {"platform: 'pytorch_libtorch'", "platform is 'pytorch_libtorch'"},
-      {"backend: 'python'", "only ONNX models"},
+      {"backend: 'tensorrt'", "expected onnxruntime or python"},
       {"sequence_batching { }", "sequence_batching is not served"},
       {"model_transaction_policy { decoupled: true }", "decoupled"},
   };
@@ -84,7 +84,7 @@ TEST_F(Repository, WithoutAVersionWhatStandsThereIsNamed) {
   EXPECT_THAT(says(read()), HasSubstr("its folders are 'v1'"));
   write("m/model.py", "");
   EXPECT_EQ(read().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(says(read()), HasSubstr("'model.py' is there: only ONNX models are served"));
+  EXPECT_THAT(says(read()), HasSubstr("'model.py' is there: only ONNX models and Python models"));
   write("m/net.onnx", kModel);
   EXPECT_THAT(says(read()),
               AllOf(HasSubstr("'net.onnx' is there: move it to "), HasSubstr("m/1/model.onnx")));
@@ -95,16 +95,29 @@ TEST_F(Repository, WhatStandsInTheModelsPlaceIsNamed) {
   EXPECT_THAT(says_of_file(), HasSubstr("no such file, its folder is empty"));
   write("m/1/.keep", "");
   EXPECT_THAT(says_of_file(), HasSubstr("its folder is empty"));
-  for (const char* name : {"model.plan", "model.pt", "model.py", "model.graphdef"}) {
+  for (const char* name : {"model.plan", "model.pt", "model.graphdef"}) {
     write(std::string("m/1/") + name, "x");
     EXPECT_THAT(says_of_file(), HasSubstr(name));
   }
-  EXPECT_THAT(says_of_file(), HasSubstr("only ONNX models are served"));
+  EXPECT_THAT(says_of_file(), HasSubstr("only ONNX models and Python models (model.py) are served"));
   write("m/1/net.onnx", kModel);
   EXPECT_THAT(says_of_file(), HasSubstr("default_model_filename: \"net.onnx\""));
   for (char name : {'a', 'b', 'c'}) write(std::string("m/1/") + name, "x");
   fs::remove(path_ / "m/1/net.onnx");
   EXPECT_THAT(says_of_file(), HasSubstr("and 2 more"));
+}
+
+TEST_F(Repository, AFolderWithModelPyIsAPythonModel) {
+  write("m/1/model.py", "class TritonPythonModel: pass");
+  EXPECT_EQ(read_model_folder(path_, "m")->file(1), path_ / "m/1/model.py");
+  EXPECT_EQ(read_model_folder(path_, "m")->config.backend(), "python");
+  EXPECT_EQ(says_of_file(), "");
+  write("m/1/model.onnx", kModel);
+  EXPECT_EQ(read_model_folder(path_, "m")->file(1), path_ / "m/1/model.onnx");
+  write("m/config.pbtxt", "backend: 'python'");
+  EXPECT_EQ(read_model_folder(path_, "m")->file(1), path_ / "m/1/model.py");
+  fs::remove(path_ / "m/1/model.py");
+  EXPECT_THAT(says_of_file(), HasSubstr("expected the class TritonPythonModel there"));
 }
 
 TEST_F(Repository, WhatIsNoModelIsNotGivenToTheRuntime) {

@@ -193,3 +193,63 @@ def test_a_python_without_numpy_says_what_to_do(tmp_path):
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     result = check(tmp_path)
     assert "cannot import numpy" in result.stderr and "pip install" in result.stderr
+
+
+def test_a_loop_without_an_end_is_stopped(tmp_path):
+    """Its process goes on; the next request of it is answered."""
+    loop = WRONG.replace('if how == "error"', 'while how == "loop":\n            pass\n        if how == "error"')
+    write(tmp_path / "models", "wrong", loop, WRONG_CONFIG)
+    server = Server(tmp_path, tmp_path / "models", CONFIG.replace("isolation:", "run_limit_s: 0.3, isolation:"))
+    with tritonclient.http.InferenceServerClient(server.http) as http:
+        client = types.SimpleNamespace(module=tritonclient.http, client=http)
+        with pytest.raises(InferenceServerException, match="was stopped after"):
+            wrong(client, "loop")
+        assert wrong(client, "well").as_numpy("OUT").tolist() == [1]
+    with tritonclient.http.InferenceServerClient(server.metrics) as metrics:
+        text = metrics._get("metrics", None, None).read().decode()
+    assert 'fermata_model_process_deaths_total{model="wrong"' not in text
+    assert server.stop() == 0, server.log.read_text()
+
+
+def test_it_is_a_stage_of_a_pipeline(tmp_path):
+    write(tmp_path / "models", "add-sub", ADD_SUB, ADD_SUB_CONFIG)
+    server = Server(tmp_path, tmp_path / "models", CONFIG + """
+services:
+  twice:
+    kind: pipeline
+    slo_ms: 60000
+    stages:
+      - {{name: first, service: add-sub}}
+      - {{name: second, service: add-sub, after: [first], inputs: {{A: first.SUM, B: first.DIFFERENCE}}}}
+    outputs: {{TOTAL: second.SUM}}
+""")
+    with tritonclient.http.InferenceServerClient(server.http) as http:
+        client = types.SimpleNamespace(module=tritonclient.http, client=http)
+        a, b = np.arange(4, dtype=np.float32), np.ones(4, np.float32)
+        np.testing.assert_array_equal(infer(client, "twice", {"A": a, "B": b}).as_numpy("TOTAL"), 2 * a)
+    assert server.stop() == 0, server.log.read_text()
+
+
+def test_it_is_loaded_and_unloaded(client, served):
+    client.client.unload_model("add-sub")
+    assert not client.client.is_model_ready("add-sub")
+    client.client.load_model("add-sub")
+    a = np.ones(4, np.float32)
+    assert infer(client, "add-sub", {"A": a, "B": a}).as_numpy("SUM").tolist() == [2] * 4
+
+
+def test_threads_of_the_server_do_not_run_it(tmp_path):
+    write(tmp_path / "models", "add-sub", ADD_SUB, ADD_SUB_CONFIG)
+    config = tmp_path / "fermata.yaml"
+    config.write_text(CONFIG.format(models=tmp_path / "models").replace("isolation: process", "isolation: thread"))
+    result = subprocess.run([FERMATA, "check", config], capture_output=True, text=True, timeout=120)
+    assert "set workers.isolation to process" in result.stderr
+
+
+def test_it_can_be_profiled(tmp_path):
+    """With the Python that its configuration names."""
+    write(tmp_path / "models", "upper", COUNT,
+          f'backend: "python"\nparameters {{ key: "EXECUTION_ENV_PATH" value {{ string_value: "{sys.executable}" }} }}\n')
+    subprocess.run([FERMATA, "profile", tmp_path / "models" / "upper", "--runs", "3"], check=True, timeout=120)
+    profile = json.loads((tmp_path / "models" / "upper" / "profile.json").read_text())
+    assert "1" in profile["batches"]

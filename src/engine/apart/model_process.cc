@@ -210,8 +210,9 @@ absl::Status serve(const Area& area, Lines& lines) {
 
 // What the other program reads from its standard input: no file that may be gone.
 absl::Status give_program(std::string_view name) {
-  const auto known = absl::c_find_if(backends(), [&](const Backend& b) { return b.name == name; });
-  if (known == backends().end() || known->program == nullptr) return absl::OkStatus();
+  const absl::Span<const Backend> all = backends();
+  const auto known = absl::c_find_if(all, [&](const Backend& b) { return b.name == name; });
+  if (known == all.end() || known->program == nullptr) return absl::OkStatus();
   const int file = file_in_memory(known->program());
   if (file < 0 || dup2(file, STDIN_FILENO) < 0) {
     return internal("cannot make a file in memory: {}", strerror(errno));

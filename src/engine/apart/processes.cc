@@ -21,7 +21,8 @@ namespace {
 // touches takes memory.
 constexpr uint64_t kFreeSize = uint64_t{1} << 30;
 constexpr uint64_t kLeastSize = uint64_t{64} << 10;
-constexpr Duration kStarting = Duration::seconds(30), kCompleting = Duration::seconds(120);
+constexpr Duration kAtMostStarting = Duration::seconds(30);
+constexpr Duration kCompleting = Duration::seconds(120);
 
 uint64_t most_bytes(const std::vector<TensorSpec>& specs, const Signature& signature) {
   uint64_t sum = kLeastSize;
@@ -54,7 +55,7 @@ Processes::Seat Processes::of(const Variant& variant, uint32_t worker) {
 
 absl::StatusOr<inference::ModelConfig> Processes::complete(const Variant& variant) const {
   absl::StatusOr<std::shared_ptr<ModelProcess>> process =
-      ModelProcess::start(process_for(variant), monotonic_now() + kStarting);
+      ModelProcess::start(process_for(variant), monotonic_now() + kAtMostStarting);
   if (!process.ok()) {
     return invalid("{}: {}; {} should run it (workers.python)", variant.file,
                    message(process.status()), fmt::join(command_of(variant), " "));

@@ -93,7 +93,7 @@ absl::Status judge_rows(const inference::ModelConfig& written, const RowTrial& r
   return absl::OkStatus();
 }
 
-void tell(const Variant& variant) {
+void tell_notes(const Variant& variant) {
   for (const std::string& note : variant.notes) {
     spdlog::warn("model '{}': {}", variant.model, note);
   }
@@ -173,7 +173,7 @@ absl::StatusOr<Variant> Loader::open_python(const ModelFolder& folder, int64_t v
   if (!config.ok()) return folder.in_config(config.status());
   variant.config = *std::move(config);
   finish(variant, folder, {});
-  tell(variant);
+  tell_notes(variant);
   return variant;
 }
 
@@ -223,7 +223,7 @@ absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version,
   if (!variant.signature.batches && dynamic_network(folder.config)->has_value()) {
     return folder.in_config(invalid("max_batch_size is 0: a dynamic network has to batch"));
   }
-  tell(variant);
+  tell_notes(variant);
   return variant;
 }
 

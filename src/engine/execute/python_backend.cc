@@ -25,7 +25,7 @@ bool is_program(const fs::path& file) {
 }
 
 // As a shell finds it.
-absl::StatusOr<std::string> found(const std::string& python) {
+absl::StatusOr<std::string> python_found(const std::string& python) {
   if (absl::StrContains(python, '/')) {
     if (is_program(python)) return python;
     return invalid("workers.python is '{}', expected a Python that is there", python);
@@ -67,7 +67,7 @@ absl::StatusOr<std::vector<std::string>> python_command(const Variant& variant,
     python = python_in(absl::StrReplaceAll(own->second.string_value(),
                                            {{"$$TRITON_MODEL_DIRECTORY", model.string()}}));
   } else {
-    python = found(options.python);
+    python = python_found(options.python);
   }
   RETURN_IF_ERROR(python.status());
   // No bytecode is written, which is not allowed there, and prints are seen at once.
