@@ -30,6 +30,8 @@ def refuse(why):
 
 if sys.version_info < (3, 8):
     refuse(f"{sys.executable} is Python {sys.version.split()[0]}, expected 3.8 or later (workers.python)")
+for library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", sys.argv[2])  # workers.threads
 try:
     import numpy  # noqa: F401
 except ImportError as missing:

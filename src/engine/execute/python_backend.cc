@@ -71,7 +71,8 @@ absl::StatusOr<std::vector<std::string>> python_command(const Variant& variant,
   }
   RETURN_IF_ERROR(python.status());
   // No bytecode is written, which is not allowed there, and prints are seen at once.
-  return std::vector<std::string>{*python, "-B", "-u", "-", variant.model};
+  return std::vector<std::string>{
+      *python, "-B", "-u", "-", variant.model, std::to_string(options.types.front().threads)};
 }
 
 std::string python_program() {
