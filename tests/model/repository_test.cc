@@ -99,10 +99,11 @@ TEST_F(Repository, WhatStandsInTheModelsPlaceIsNamed) {
     write(std::string("m/1/") + name, "x");
     EXPECT_THAT(says_of_file(), HasSubstr(name));
   }
-  EXPECT_THAT(says_of_file(), HasSubstr("only ONNX models and Python models (model.py) are served"));
+  EXPECT_THAT(says_of_file(),
+              HasSubstr("only ONNX models and Python models (model.py) are served"));
   write("m/1/net.onnx", kModel);
   EXPECT_THAT(says_of_file(), HasSubstr("default_model_filename: \"net.onnx\""));
-  for (char name : {'a', 'b', 'c'}) write(std::string("m/1/") + name, "x");
+  for (char name : {'a', 'b', 'c', 'd'}) write(std::string("m/1/") + name, "x");
   fs::remove(path_ / "m/1/net.onnx");
   EXPECT_THAT(says_of_file(), HasSubstr("and 2 more"));
 }
@@ -160,7 +161,7 @@ TEST_F(Repository, FoldersOfFilesystemsAndToolsAreNoModels) {
 TEST_F(Repository, ErrorsOfAGivenConfigurationDoNotNameTheFile) {
   write("m/1/model.onnx", kModel);
   for (const char* config :
-       {"max_batch_size: many", "backend: 'python'", "default_model_filename: '../x'",
+       {"max_batch_size: many", "backend: 'tensorrt'", "default_model_filename: '../x'",
         "version_policy { specific { versions: [ 7 ] } }"}) {
     const absl::Status status = read_model_folder(path_, "m", config).status();
     EXPECT_THAT(says(status),
