@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -253,3 +254,37 @@ def test_it_can_be_profiled(tmp_path):
     subprocess.run([FERMATA, "profile", tmp_path / "models" / "upper", "--runs", "3"], check=True, timeout=120)
     profile = json.loads((tmp_path / "models" / "upper" / "profile.json").read_text())
     assert "1" in profile["batches"]
+
+
+def test_scikit_learn_runs_in_it(tmp_path):
+    """Trained and stored as its users do, with its own threads and no others."""
+    linear = pytest.importorskip("sklearn.linear_model", reason="scikit-learn is not installed")
+    x = np.array([[0, 0], [0, 1], [4, 4], [4, 5]], np.float32)
+    trained = linear.LogisticRegression().fit(x, [0, 0, 1, 1])
+    version = write(tmp_path / "models", "classes", '''
+import os
+import pickle
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        with open(os.path.join(pb_utils.get_model_dir(), "trained.pickle"), "rb") as file:
+            self.trained = pickle.load(file)
+
+    def execute(self, requests):
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("CLASS", self.trained.predict(
+            pb_utils.get_input_tensor_by_name(request, "X").as_numpy()).astype(np.int64).reshape(-1, 1))])
+            for request in requests]
+''', '''
+backend: "python"
+max_batch_size: 16
+input { name: "X" data_type: TYPE_FP32 dims: [ 2 ] }
+output { name: "CLASS" data_type: TYPE_INT64 dims: [ 1 ] }
+''')
+    (version / "trained.pickle").write_bytes(pickle.dumps(trained))
+    server = Server(tmp_path, tmp_path / "models", CONFIG)
+    with tritonclient.http.InferenceServerClient(server.http) as http:
+        client = types.SimpleNamespace(module=tritonclient.http, client=http)
+        assert infer(client, "classes", {"X": x}).as_numpy("CLASS").ravel().tolist() == trained.predict(x).tolist()
+    assert server.stop() == 0, server.log.read_text()
