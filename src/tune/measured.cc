@@ -33,7 +33,8 @@ MeasuredRuns measured_runs(const Recording& recording, Duration start) {
     const Time from = std::max(last, batch.bound + start);
     last = std::max(last, batch.end);
     if (batch.load || batch.failed) continue;
-    const Duration took = std::max(batch.end - from, kLeastRun);
+    // No less than it ran: it may have started sooner than others do on average.
+    const Duration took = std::max({batch.end - from, batch.end - batch.start, kLeastRun});
     runs[batch.model].push_back({from, batch.worker, batch.items, took});
   }
   return runs;

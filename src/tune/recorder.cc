@@ -350,7 +350,8 @@ Recorder::Changes Recorder::latest(size_t most_batches, size_t most_waiting) con
   for (auto each = batches_.end() - static_cast<ptrdiff_t>(shown); each != batches_.end(); ++each) {
     add_to(changes, *each);
   }
-  changes.loads.assign(loads_.begin(), loads_.end());
+  const auto few = static_cast<ptrdiff_t>(std::min(loads_.size(), kMostChanges));
+  changes.loads.assign(loads_.end() - few, loads_.end());
   add_waiting(changes, most_waiting);
   return changes;
 }

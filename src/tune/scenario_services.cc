@@ -16,7 +16,7 @@
 namespace fermata::tune {
 namespace {
 
-constexpr double kLeastMs = 1e-3, kLeastRatio = 1e-4;
+constexpr double kLeastMs = 1e-3, kLeastRatio = 1e-4, kMostRatio = 1e6;
 constexpr uint32_t kExamples = 100;  // that stand for an ensemble's queries
 
 std::string_view name_of(plan::PenaltyShape shape) {
@@ -119,7 +119,7 @@ void ScenarioMaker::add_latency(const engine::Variant& variant, Json& model) con
   if (ratios.empty()) return;
   Json over = Json::array();
   for (const double ratio : ratios)
-    over.push_back(std::max(kLeastRatio, std::round(ratio / scale * 1e4) / 1e4));
+    over.push_back(std::clamp(std::round(ratio / scale * 1e4) / 1e4, kLeastRatio, kMostRatio));
   model["drift"] = {{"at_us", std::move(at)}, {"ratio", std::move(over)}};
 }
 

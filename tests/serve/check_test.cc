@@ -119,7 +119,7 @@ TEST_F(Check, SaysOfEveryModelWhatTheServerWouldSay) {
   const std::pair<const char*, const char*> broken[] = {
       {"max_batch_size: many", "line 1"},
       {"name: 'other'", "name is 'other', but the folder is 'broken'"},
-      {"backend: 'python'", "backend is 'python'"},
+      {"backend: 'python'", "expected the class TritonPythonModel there"},
       {"platform: 'ensemble'", "platform is 'ensemble'"},
       {"sequence_batching { }", "sequence_batching is not served"},
       {"model_transaction_policy { decoupled: true }", "decoupled is true"},
@@ -136,7 +136,7 @@ TEST_F(Check, SaysOfEveryModelWhatTheServerWouldSay) {
   }
   std::filesystem::remove(folder_.path() / "broken/1/model.onnx");
   folder_.write("broken/config.pbtxt", "backend: 'python'");
-  EXPECT_THAT(check(config_).findings, ElementsAre(HasSubstr("backend is 'python'")));
+  EXPECT_THAT(check(config_).findings, ElementsAre(HasSubstr("no such file, its folder is empty")));
 }
 
 TEST_F(Check, ModelsWithoutAVersionAreSkippedAsTheServerDoes) {

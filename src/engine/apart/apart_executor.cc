@@ -1,8 +1,5 @@
 #include "engine/apart/apart_executor.h"
 
-#include <concurrentqueue.h>
-#include <pthread.h>
-#include <sched.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -12,7 +9,7 @@
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
-#include <thread>
+#include <optional>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -21,9 +18,9 @@
 #include "engine/apart/record.h"
 #include "engine/execute/absence.h"
 #include "engine/execute/backend.h"
+#include "engine/execute/batch_thread.h"
 #include "engine/execute/emulated_executor.h"
 #include "engine/execute/gather.h"
-#include "engine/threads/parker.h"
 
 namespace fermata::engine {
 namespace {
@@ -42,41 +39,48 @@ constexpr uint64_t kKeptOfSlot = uint64_t{32} << 20;
 class ApartExecutor : public Executor {
  public:
   ApartExecutor(std::shared_ptr<Processes> processes, uint32_t worker)
-      : processes_(std::move(processes)), worker_(worker), thread_([this] { loop(); }) {}
+      : processes_(std::move(processes)),
+        worker_(worker),
+        thread_(std::in_place, [this](BatchRun& batch) { run_batch(batch); }) {}
 
   ~ApartExecutor() override {
-    stopped_ = true;
-    parker_.unpark();
-    thread_.join();
-    for (auto& [id, loaded] : loaded_) leave(std::move(loaded), id);
+    thread_.reset();
+    for (auto& [id, loaded] : loaded_) {
+      loaded.supervised->forget(this);
+      leave(std::move(loaded), id);
+    }
   }
 
   absl::Status load(std::shared_ptr<const Variant> variant) override {
+    thread_->wait();  // an earlier unload of it
     Processes::Seat seat = processes_->of(*variant, worker_);
     Loaded loaded{variant, std::move(seat.supervised), seat.slot,
                   backend_of(variant->config).command != nullptr};
     RETURN_IF_ERROR(loaded.supervised->load(this, variant));
     const std::lock_guard lock(mutex_);
+    if (!processors_.empty()) loaded.supervised->pin(loaded.slot, processors_);
     loaded_[variant->id] = std::move(loaded);
     return absl::OkStatus();
   }
 
   void unload(VariantId id) override {
-    Loaded gone;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto it = loaded_.find(id);
-      if (it == loaded_.end()) return;
-      gone = std::move(it->second);
-      loaded_.erase(it);
-    }
-    leave(std::move(gone), id);
+    thread_->post([this, id] {
+      Loaded gone;
+      {
+        const std::lock_guard lock(mutex_);
+        const auto it = loaded_.find(id);
+        if (it == loaded_.end()) return;
+        gone = std::move(it->second);
+        loaded_.erase(it);
+      }
+      // Who waits for the process may be served elsewhere.
+      std::vector<absl::AnyInvocable<void()>> waited = gone.supervised->forget(this);
+      leave(std::move(gone), id);
+      for (auto& there : waited) there();
+    });
   }
 
-  void run(BatchRun batch) override {
-    batches_.enqueue(in_order_, std::move(batch));
-    parker_.unpark();
-  }
+  void run(BatchRun batch) override { thread_->run(std::move(batch)); }
 
   void when_back(VariantId id, absl::AnyInvocable<void()> there) override {
     const std::optional<Loaded> loaded = find(id);
@@ -88,13 +92,10 @@ class ApartExecutor : public Executor {
   void end_soon(Duration limit) override { latest_ = (monotonic_now() + limit).nanos(); }
   RunHealth health() const override { return {overdue_, lost_}; }
 
-  // A wish: where the system does not grant it the thread runs anywhere.
   void pin(const std::vector<uint32_t>& processors) override {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const uint32_t processor : processors) CPU_SET(processor, &set);
-    (void)pthread_setaffinity_np(thread_.native_handle(), sizeof(set), &set);
+    thread_->pin(processors);
     const std::lock_guard lock(mutex_);
+    processors_ = processors;
     for (const auto& [id, loaded] : loaded_) loaded.supervised->pin(loaded.slot, processors);
   }
 
@@ -108,7 +109,6 @@ class ApartExecutor : public Executor {
 
   // The scheduler's thread does not wait for a process that ends.
   void leave(Loaded gone, VariantId id) {
-    gone.supervised->forget(this);
     gone.supervised->unload(this, id);
     processes_->end_later(std::move(gone.supervised));
   }
@@ -117,19 +117,6 @@ class ApartExecutor : public Executor {
     const std::lock_guard lock(mutex_);
     const auto it = loaded_.find(id);
     return it == loaded_.end() ? std::nullopt : std::optional(it->second);
-  }
-
-  void loop() {
-    while (true) {
-      BatchRun batch;
-      if (batches_.try_dequeue(batch)) {
-        run_batch(batch);
-      } else if (stopped_) {
-        return;
-      } else {
-        parker_.park_until(Time::infinite());
-      }
-    }
   }
 
   void run_batch(BatchRun& batch) {
@@ -310,18 +297,16 @@ class ApartExecutor : public Executor {
 
   const std::shared_ptr<Processes> processes_;
   const uint32_t worker_;
-  moodycamel::ConcurrentQueue<BatchRun> batches_;
-  moodycamel::ProducerToken in_order_{batches_};  // whichever threads they come from
-  std::atomic<bool> stopped_{false}, overdue_{false}, stop_now_{false};
+  std::atomic<bool> overdue_{false}, stop_now_{false};
   std::atomic<int64_t> latest_{std::numeric_limits<int64_t>::max()};  // for any run to end
   std::atomic<uint64_t> lost_{0};
   mutable std::mutex mutex_;
   std::map<VariantId, Loaded> loaded_;
-  Parker parker_;
+  std::vector<uint32_t> processors_;  // empty: any
   // The thread's own:
   Time limit_;
   uint32_t number_ = 0;
-  std::thread thread_;
+  std::optional<BatchThread> thread_;  // last: uses the above
 };
 
 class ApartExecutors : public ExecutorFactory {

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "engine/execute/backend.h"
 #include "engine/execute/child.h"
+#include "model/dynamic_network.h"
 #include "model/model_config.h"
 
 namespace fermata::engine::apart {
@@ -132,7 +133,8 @@ ModelProcess::Options Processes::process_for(const Variant& variant) const {
     process.command.emplace_back("--");
     for (std::string& word : command_of(variant)) process.command.push_back(std::move(word));
   }
-  const bool widths = variant.loads() != variant.id;  // of which others are larger
+  const auto network = dynamic_network(variant.config);
+  const bool widths = network.ok() && network->has_value();  // of which others are larger
   const Signature& signature = variant.signature;
   process.inputs_each = widths ? kFreeSize : most_bytes(signature.inputs, signature);
   process.outputs_each = widths ? kFreeSize : most_bytes(signature.outputs, signature);

@@ -224,10 +224,13 @@ class Judge {
     copy_.assign(shared_.begin() + sizeof(head), shared_.begin() + sizeof(head) + bytes);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     Scanner scanner(copy_);
+    uint64_t all = 0;
     for (uint32_t i = 0; i < head.outputs; ++i) {
       TensorRecord record{};
       scanner.take(record);
       ASSIGN_OR_RETURN(reply.outputs.emplace_back(), output_of(record));
+      all += record.bytes;  // each at most the room
+      if (all > expected_.end - expected_.begin) return internal("its outputs overlap");
     }
     for (uint32_t i = 0; i < head.stages; ++i) {
       StageRecord stage{};

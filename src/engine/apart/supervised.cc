@@ -137,9 +137,14 @@ void Supervised::when_back(const void* user, absl::AnyInvocable<void()> there) {
   there();
 }
 
-void Supervised::forget(const void* user) {
+std::vector<absl::AnyInvocable<void()>> Supervised::forget(const void* user) {
+  std::vector<absl::AnyInvocable<void()>> forgotten;
   const std::lock_guard lock(mutex_);
+  for (Waiting& waiting : waiting_) {
+    if (waiting.user == user) forgotten.push_back(std::move(waiting.there));
+  }
   std::erase_if(waiting_, [user](const Waiting& waiting) { return waiting.user == user; });
+  return forgotten;
 }
 
 void Supervised::pin(uint32_t slot, const std::vector<uint32_t>& processors) {

@@ -52,7 +52,8 @@ class Supervised {
   absl::StatusOr<std::shared_ptr<ModelProcess>> take();
   // As Executor's, for a user.
   void when_back(const void* user, absl::AnyInvocable<void()> there);
-  void forget(const void* user);  // calls nothing of its any more
+  // Calls nothing of its any more: what it was to call.
+  std::vector<absl::AnyInvocable<void()>> forget(const void* user);
   void pin(uint32_t slot, const std::vector<uint32_t>& processors);
 
   const std::string& model() const { return model_; }

@@ -100,8 +100,11 @@ absl::Status take_status(OrtStatus* status) {
 absl::Status take_run_status(OrtStatus* status) {
   const absl::Status taken = take_status(status);
   const std::string_view text = message(taken);
-  if (taken.ok() || text.find("alloc") != std::string_view::npos ||
-      text.find("terminate flag") != std::string_view::npos) {
+  // Of the machine or of us; whatever else it says of a run is the input's.
+  constexpr std::string_view kNotOfTheInput[] = {"alloc", "terminate flag", "CUDA",
+                                                 "CUDNN", "CUBLAS",         "TensorRT"};
+  const auto says = [text](std::string_view word) { return text.find(word) != text.npos; };
+  if (taken.ok() || std::any_of(std::begin(kNotOfTheInput), std::end(kNotOfTheInput), says)) {
     return taken;
   }
   return invalid("{}{}", node_of(text), reason_of(text));

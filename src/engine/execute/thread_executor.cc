@@ -1,22 +1,16 @@
 #include "engine/execute/thread_executor.h"
 
-#include <concurrentqueue.h>
-#include <pthread.h>
-#include <sched.h>
-
-#include <algorithm>
 #include <mutex>
-#include <thread>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/catalog.h"
 #include "engine/execute/backend.h"
+#include "engine/execute/batch_thread.h"
 #include "engine/execute/gather.h"
 #include "engine/execute/run_watch.h"
-#include "engine/threads/parker.h"
 
 namespace fermata::engine {
 namespace {
@@ -24,15 +18,10 @@ namespace {
 class ThreadExecutor : public Executor {
  public:
   explicit ThreadExecutor(std::unique_ptr<ModelRunner> runner)
-      : runner_(std::move(runner)), thread_([this] { loop(); }) {}
-
-  ~ThreadExecutor() override {
-    stopped_ = true;
-    parker_.unpark();
-    thread_.join();
-  }
+      : runner_(std::move(runner)), thread_([this](BatchRun& batch) { run_batch(batch); }) {}
 
   absl::Status load(std::shared_ptr<const Variant> variant) override {
+    thread_.wait();  // an earlier unload of it
     RETURN_IF_ERROR(runner_->load(variant));
     const std::lock_guard lock(mutex_);
     variants_[variant->id] = std::move(variant);
@@ -40,56 +29,42 @@ class ThreadExecutor : public Executor {
   }
 
   void unload(VariantId id) override {
-    runner_->unload(id);
-    const std::lock_guard lock(mutex_);
-    variants_.erase(id);
+    thread_.post([this, id] {
+      runner_->unload(id);
+      const std::lock_guard lock(mutex_);
+      variants_.erase(id);
+    });
   }
 
-  void run(BatchRun batch) override {
-    batches_.enqueue(in_order_, std::move(batch));
-    parker_.unpark();
-  }
+  void run(BatchRun batch) override { thread_.run(std::move(batch)); }
 
-  // A wish: where the system does not grant it the thread runs anywhere.
   void pin(const std::vector<uint32_t>& processors) override {
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const uint32_t processor : processors) CPU_SET(processor, &set);
-    (void)pthread_setaffinity_np(thread_.native_handle(), sizeof(set), &set);
+    thread_.pin(processors);
     runner_->pin(processors);
   }
 
   void terminate() override { runner_->terminate(); }
 
  private:
-  void loop() {
-    while (true) {
-      BatchRun batch;
-      if (batches_.try_dequeue(batch)) {
-        run_batch(batch);
-      } else if (stopped_) {
-        return;
-      } else {
-        parker_.park_until(Time::infinite());
-      }
-    }
-  }
-
   void run_batch(BatchRun& batch) {
-    std::shared_ptr<const Variant> variant;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto it = variants_.find(batch.variant);
-      FERMATA_CHECK(it != variants_.end());
-      variant = it->second;
-    }
+    const std::shared_ptr<const Variant> variant = find(batch.variant);
     BatchResult result;
     result.started = monotonic_now();
     first_ = true;
     run_parts(batch.parts, result, [&](absl::Span<const BatchPart> parts, BatchResult& into) {
+      // An executor in the place of one that was stuck may not have been able to load it again.
+      if (variant == nullptr)
+        return error(absl::StatusCode::kUnavailable, "the model is not loaded on this worker");
       return try_parts(*variant, batch.to_the_end, parts, into);
     });
     batch.done(std::move(result));
+  }
+
+  // Null where it is not loaded.
+  std::shared_ptr<const Variant> find(VariantId id) {
+    const std::lock_guard lock(mutex_);
+    const auto it = variants_.find(id);
+    return it == variants_.end() ? nullptr : it->second;
   }
 
   // Adds one result for each part, or none where all of them fail together.
@@ -112,16 +87,12 @@ class ThreadExecutor : public Executor {
   }
 
   const std::unique_ptr<ModelRunner> runner_;
-  moodycamel::ConcurrentQueue<BatchRun> batches_;
-  moodycamel::ProducerToken in_order_{batches_};  // whichever threads they come from
-  std::atomic<bool> stopped_{false};
   std::mutex mutex_;
   absl::flat_hash_map<VariantId, std::shared_ptr<const Variant>> variants_;
-  Parker parker_;
   // The thread's own:
   Gatherer gatherer_;
   bool first_ = true;
-  std::thread thread_;
+  BatchThread thread_;  // last: uses the above
 };
 
 class ThreadExecutors : public ExecutorFactory {
