@@ -52,9 +52,19 @@ def _texts(data, count):
     return texts
 
 
+def _as_bytes(name, array):
+    """An array of the same shape that holds bytes only."""
+    texts = numpy.empty(array.size, dtype=object)
+    for i, text in enumerate(array.ravel()):
+        try:
+            texts[i] = text if isinstance(text, bytes) else str(text).encode()
+        except UnicodeError as error:
+            raise Wrong(f"output '{name}': text {i} cannot be written as UTF-8 ({error})")
+    return texts.reshape(array.shape)
+
+
 def _text_bytes(array):
-    texts = [text if isinstance(text, bytes) else str(text).encode() for text in array.ravel()]
-    return b"".join(struct.pack("<I", len(text)) + text for text in texts)
+    return b"".join(struct.pack("<I", len(text)) + text for text in array.ravel())
 
 
 class Area:
@@ -92,11 +102,11 @@ class Area:
     def variant(self):
         return struct.unpack_from("<I", self._map, _SLOTS + _REQUEST + 4)[0]
 
-    def fail(self, number, text, nanos=0):
+    def fail(self, number, text, nanos=0, code=8):
         """The whole batch."""
         said = text.encode("utf-8", "replace")[:_LONGEST_TEXT]
         at = _SLOTS + _REPLY
-        _REPLY_HEAD.pack_into(self._map, at, number, 8, _REPLY_HEAD.size, len(said), 0, 0, 0, 0, nanos)
+        _REPLY_HEAD.pack_into(self._map, at, number, code, _REPLY_HEAD.size, len(said), 0, 0, 0, 0, nanos)
         self._map[at + _REPLY_HEAD.size:at + _REPLY_HEAD.size + len(said)] = said
 
     def read(self, inputs, batches):
@@ -207,4 +217,4 @@ def as_output(name, array, spec, batches, items):
         fits = array.ndim > 0 and array.shape[0] == items
     if not fits or array.ndim > 16:
         raise Wrong(f"output '{name}' has shape {list(array.shape)}, expected {dims}")
-    return array
+    return _as_bytes(name, array) if datatype == _BYTES else array

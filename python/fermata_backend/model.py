@@ -30,7 +30,7 @@ def said(error, file):
         place = f"{error.filename}:{error.lineno}: "
     text = traceback.format_exception_only(type(error), error)[-1].strip().replace("\n", " ")
     denied = isinstance(error, PermissionError) and error.errno in (1, 13)
-    return place + text + (_FORBIDDEN if denied else "")
+    return (place + text + (_FORBIDDEN if denied else "")).encode("utf-8", "replace").decode()
 
 
 def numbered(value, key=""):
@@ -93,12 +93,16 @@ class Model:
             _part=(part.notes, part.deadline, stopped)) for part in batch.parts]
         try:
             responses = self._instance.execute(requests)
-        except Exception as error:
+        except (SystemExit, Stopped):
+            raise
+        except BaseException as error:  # asyncio.CancelledError is no Exception
             pb_utils.Logger.write("".join(traceback.format_exception(type(error), error, error.__traceback__)), "error")
             return [(_INTERNAL, said(error, self.file))] * len(requests)
-        if responses is None or len(responses) != len(requests):
-            count = "None" if responses is None else len(responses)
-            return [(_INTERNAL, f"{self.file}: execute returned {count} responses to {len(requests)} "
+        if not isinstance(responses, (list, tuple)):
+            return [(_INTERNAL, f"{self.file}: execute returned {type(responses).__name__}, expected a list with an "
+                                "InferenceResponse for each request")] * len(requests)
+        if len(responses) != len(requests):
+            return [(_INTERNAL, f"{self.file}: execute returned {len(responses)} responses to {len(requests)} "
                                 "requests")] * len(requests)
         return [self._result(response, part, names, batch.outputs)
                 for response, part in zip(responses, batch.parts)]
@@ -109,11 +113,14 @@ class Model:
                                "InferenceResponse")
         if response.has_error():
             code = response.error().code()
-            return (_CODES[code] if code in range(len(_CODES)) else _INTERNAL, response.error().message())
+            known = isinstance(code, int) and 0 <= code < len(_CODES)
+            return (_CODES[code] if known else _INTERNAL, str(response.error().message()))
         try:
             return [self._output(response, name, place, part.items) for name, place in zip(names, places)]
         except area.Wrong as wrong:
             return (_INTERNAL, f"{self.file}: {wrong}")
+        except Exception as error:  # of a text's __str__
+            return (_INTERNAL, said(error, self.file))
 
     def _output(self, response, name, place, items):
         tensor = pb_utils.get_output_tensor_by_name(response, name)

@@ -21,7 +21,7 @@ class Carried(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def refuse(why):
     """Says it as the answer to whatever is asked."""
-    stream = socket.socket(fileno=4).makefile("rw")
+    stream = socket.socket(fileno=4).makefile("rw", encoding="utf-8")
     print(json.dumps({"ok": True}), file=stream, flush=True)
     for _ in stream:
         print(json.dumps({"ok": False, "code": 3, "error": why}), file=stream, flush=True)

@@ -238,8 +238,15 @@ class Logger:
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + f".{int(now % 1 * 1e6):06}Z"
         for line in text.rstrip("\n").split("\n"):
             said = {"time": stamp, "level": level, "message": f"model '{cls.model}': {line}"}
-            cls.stream.write(json.dumps(said, separators=(",", ":")) + "\n")
-        cls.stream.flush()
+            cls._line(json.dumps(said, separators=(",", ":")) + "\n")
+
+    @classmethod
+    def _line(cls, line):
+        try:
+            cls.stream.write(line)
+            cls.stream.flush()
+        except (OSError, ValueError):  # the log is full or closed: no reason to fail a request
+            pass
 
     @classmethod
     def log_info(cls, text):

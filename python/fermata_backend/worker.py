@@ -44,6 +44,7 @@ class Runner(threading.Thread):
         super().__init__(daemon=True)
         self._memory, self._models, self._tasks = memory, {}, collections.deque()
         self._lock, self._running, self._stop = threading.Lock(), False, False
+        self._begun = self._done = 0
 
     def do(self, task):
         """What it returns, or the exception."""
@@ -77,30 +78,36 @@ class Runner(threading.Thread):
                                                        ctypes.py_object(model.Stopped))
 
     def run(self):
-        done = 0
         while True:
             try:
-                while self._tasks:
-                    self._do_task(*self._tasks.popleft())
-                asked = self._memory.asked()
-                if asked == done:
-                    self._memory.wait(asked)
-                    continue
-                done = asked
-                self._run_batch(asked)
-                self._memory.answer(asked)
-            except model.Stopped:  # that came late
-                self._memory.answer(done)
+                self._turn()
             except SystemExit as left:
                 leave(left)
+            except BaseException:  # a Stopped that came late: the next turn answers
+                pass
+
+    def _turn(self):
+        while self._tasks:
+            self._do_task(*self._tasks.popleft())
+        asked = self._memory.asked()
+        if asked == self._done:
+            return self._memory.wait(asked)
+        if asked != self._begun:
+            self._begun = asked
+            self._run_batch(asked)
+        else:
+            self._end()
+            self._memory.fail(asked, "the run was stopped", code=4)
+        self._done = asked
+        self._memory.answer(asked)
 
     def _do_task(self, task, done, box):
         try:
             box.append(task())
-        except Exception as error:
-            box.append(error)
         except SystemExit as left:
             leave(left)
+        except BaseException as error:
+            box.append(error)
         done.set()
 
     def _run_batch(self, number):
@@ -109,29 +116,45 @@ class Runner(threading.Thread):
         loaded = self._models.get(variant)
         if loaded is None:
             return memory.fail(number, f"variant {variant} is not loaded")
-        batch = memory.read(loaded.inputs, loaded.batches)
+        try:
+            batch = memory.read(loaded.inputs, loaded.batches)
+            results = self._results(loaded, batch)
+            memory.reply(batch, loaded.outputs, loaded.batches, results, time.monotonic_ns() - start)
+        except (SystemExit, model.Stopped):
+            raise
+        except BaseException as error:
+            memory.fail(number, model.said(error, loaded.file), time.monotonic_ns() - start, 13)
+
+    def _results(self, loaded, batch):
         with self._lock:
             self._running, self._stop = True, False
         try:
-            results = loaded.run(batch, lambda: self._stop)
+            return loaded.run(batch, lambda: self._stop)
         except model.Stopped:
-            results = [(4, "the run was stopped")] * len(batch.parts)
+            return [(4, "the run was stopped")] * len(batch.parts)
         finally:
-            with self._lock:
-                self._running = False
-        memory.reply(batch, loaded.outputs, loaded.batches, results, time.monotonic_ns() - start)
+            self._end()
+
+    def _end(self):
+        """After it no Stopped comes, not even one that is on its way."""
+        with self._lock:
+            self._running = False
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), None)
 
 
 def leave(left):
-    pb_utils.Logger.write(f"sys.exit({left.code!r}) ends its process", "error")
-    os._exit(left.code if isinstance(left.code, int) else 1)
+    code = left.code if isinstance(left.code, int) else 1
+    try:
+        pb_utils.Logger.write(f"sys.exit({left.code!r}) ends its process", "error")
+    finally:
+        os._exit(code & 0xFF)
 
 
 class Server:
     """The control stream: one JSON object a line."""
 
     def __init__(self, control_fd):
-        self._stream = socket.socket(fileno=control_fd).makefile("rw")
+        self._stream = socket.socket(fileno=control_fd).makefile("rw", encoding="utf-8")
 
     def say(self, **answer):
         self._stream.write(json.dumps(answer) + "\n")
@@ -157,7 +180,7 @@ class Server:
         task = {"complete": lambda: model.complete(message), "load": lambda: runner.load(message),
                 "unload": lambda: runner.unload(message["variant"])}[operation]
         result = runner.do(task)
-        if isinstance(result, Exception):
+        if isinstance(result, BaseException):
             self.say(ok=False, code=3, error=model.said(result, message.get("file", "")))
         elif result is not None:
             self.say(ok=True, config=result)

@@ -22,6 +22,24 @@ models: {models}
 listen: {{http: 0, grpc: 0, metrics: 0}}
 workers: {{count: 1, threads: 1, isolation: process, python: PYTHON}}
 """.replace("PYTHON", sys.executable)
+# Answers as no model should.
+ODD = WRONG.replace("""        return [self.answer(request) for request in requests]
+""", """        how = pb_utils.get_input_tensor_by_name(requests[0], "HOW").as_numpy().item().decode()
+        if how == "single":
+            return self.answer(requests[0])
+        answers = (self.answer(request) for request in requests)
+        return {"generator": answers, "none": None}[how] if how in ("generator", "none") else list(answers)
+""").replace("""        if how == "error":
+""", """        if how == "cancelled":
+            import asyncio
+            raise asyncio.CancelledError("by itself")
+        if how == "code":
+            return pb_utils.InferenceResponse(error=pb_utils.TritonError("an odd code", 1.0))
+        if how == "surrogate":
+            return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.ones(1, np.float32)),
+                                               pb_utils.Tensor("TOLD", np.array(["a" + chr(0xd800)], dtype=object))])
+        if how == "error":
+""")
 WEIGHTS = np.array([[1, 0], [0, 1], [1, 1]], np.float32)
 
 
@@ -34,6 +52,7 @@ def served(tmp_path_factory):
     write(models, "count", COUNT)
     np.save(write(models, "regression", REGRESSION, REGRESSION_CONFIG) / "weights.npy", WEIGHTS)
     write(models, "wrong", WRONG, WRONG_CONFIG)
+    write(models, "odd", ODD, WRONG_CONFIG)
     write(models, "not-ready", NOT_READY, ADD_SUB_CONFIG)
     server = Server(folder, models, CONFIG)
     yield server
@@ -57,8 +76,8 @@ def infer(client, model, arrays, **more):
     return client.client.infer(model, inputs, **more)
 
 
-def wrong(client, how, **more):
-    return infer(client, "wrong", {"HOW": np.array([how], dtype=object)}, **more)
+def wrong(client, how, model="wrong", **more):
+    return infer(client, model, {"HOW": np.array([how], dtype=object)}, **more)
 
 
 def test_it_adds_and_subtracts(client):
@@ -122,6 +141,26 @@ def test_what_goes_wrong_is_said(client, how, expected):
     with pytest.raises(InferenceServerException, match=expected):
         wrong(client, how)
     assert wrong(client, "well").as_numpy("OUT").tolist() == [1]
+
+
+@pytest.mark.parametrize("how, expected", [
+    ("single", "execute returned InferenceResponse, expected a list"),
+    ("generator", "execute returned generator, expected a list"),
+    ("none", "execute returned NoneType, expected a list"),
+    ("cancelled", r"model.py:\d+: .*CancelledError: by itself"),
+    ("code", "an odd code"),
+    ("surrogate", "output 'TOLD': text 0 cannot be written as UTF-8"),
+])
+def test_an_odd_answer_ends_its_request_only(client, how, expected):
+    """Its process answers at once and serves on."""
+    with pytest.raises(InferenceServerException, match=expected):
+        wrong(client, how, "odd")
+    assert wrong(client, "well", "odd").as_numpy("OUT").tolist() == [1]
+
+
+def test_an_odd_load_is_an_error(tmp_path):
+    write(tmp_path / "models", "odd", "import asyncio\nraise asyncio.CancelledError('by itself')\n", ADD_SUB_CONFIG)
+    assert re.search(r"odd/1/model.py:2: .*CancelledError: by itself", check(tmp_path).stderr)
 
 
 def test_it_is_told_of_the_request(client):
