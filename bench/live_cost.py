@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the live page costs, and how well a what-if knows what happened: the figures of bench/README.md, "The live page".
+"""What the live page costs, and how well a what-if knows what happened.
 
     bench/live_cost.py [recorder] [page] [what_if] [replay] [--write]
 
@@ -8,7 +8,8 @@ page      What a listener of /v2/live/events adds to that.
 what_if   The page's usual questions about the last minute at 1,000 requests/s, asked while the server serves.
 replay    A recorded minute simulated as it was, at 0.5, 1 and 1.5 times what the workers can do.
 
-Each part puts its figures into bench/results/live_cost.json, and leaves the others'. Needs build/bench_recorder and
+With --write each part puts its figures into bench/results/live_cost.json, and leaves the others'. Exits with 1 where a part
+misses its target (TARGETS). Needs build/bench_recorder and
 valgrind for `recorder`: what the threads that serve do for it is counted in instructions (callgrind), next to its own thread's.
 """
 
@@ -21,6 +22,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -31,6 +33,7 @@ from server import BINARY, ROOT, Server, emulated_model, write_profile
 
 NICE = 10  # tune/recorder.cc, serve/live/live.cc
 TARGETS = {"page": 0.02, "recorder": 0.02, "what_if_s": 5, "replay": 0.05}
+FIGURES = {"page": ("page", "added"), "recorder": ("recorder", "added"), "what_if_s": ("what_if", "took_s"), "replay": ("replay", "off")}
 MODELS = ROOT / "tests" / "data" / "repository"
 ZOO = ROOT / "zoo"
 
@@ -258,6 +261,11 @@ def replay(loads=(0.5, 1, 1.5), seconds=30):
     return {"rows": rows, "off": max(abs(row["off"]) for row in rows)}
 
 
+def missed(measured):
+    return [f"{part}: {key} is {measured[part][key]:.3g}, at most {TARGETS[name]} is asked" for name, (part, key) in FIGURES.items()
+            if part in measured and measured[part][key] > TARGETS[name]]
+
+
 PARTS = {"recorder": recorder, "page": page, "what_if": what_if, "replay": replay}
 
 
@@ -274,7 +282,11 @@ def main():
     if arguments.write:
         kept = {key: before[key] for key in PARTS if key in before}
         record.write("live_cost", {"targets": TARGETS} | kept | measured, before=record.left(before))
+    wrong = missed(measured)
+    if wrong:
+        print("\n".join(wrong), file=sys.stderr)
+    return 1 if wrong else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
