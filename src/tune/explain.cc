@@ -211,6 +211,10 @@ std::string Explainer::rejection(const RecordedRequest& request) const {
   text += request.queueing > Duration()
               ? fmt::format(" after an expected wait of {}.", ms(request.queueing))
               : std::string(".");
+  const Duration own = left - request.queueing - request.run;
+  if (own > Duration()) {
+    text += fmt::format(" It keeps over {} free for its own delay.", ms(own));
+  }
   text += around(request);
   text +=
       " More workers, a longer deadline or fewer requests would have saved it: ask the what-if "

@@ -283,7 +283,7 @@ def test_threads_of_the_server_do_not_run_it(tmp_path):
     config = tmp_path / "fermata.yaml"
     config.write_text(CONFIG.format(models=tmp_path / "models").replace("isolation: process", "isolation: thread"))
     result = subprocess.run([FERMATA, "check", config], capture_output=True, text=True, timeout=120)
-    assert "set workers.isolation to process" in result.stderr
+    assert "write `workers: {isolation: process}` in fermata.yaml" in result.stderr
 
 
 def test_it_can_be_profiled(tmp_path):

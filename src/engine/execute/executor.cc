@@ -22,7 +22,8 @@ absl::StatusOr<std::vector<FileSignature>> ExecutorFactory::open(const Variant& 
 
 absl::StatusOr<inference::ModelConfig> ExecutorFactory::complete(const Variant& /*variant*/) {
   return unimplemented(
-      "such models run in processes of their own only: set workers.isolation to process");
+      "such models run in processes of their own only: write `workers: {{isolation: process}}` in "
+      "fermata.yaml");
 }
 
 absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_executors(const WorkerOptions& options,
