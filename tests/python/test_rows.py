@@ -173,7 +173,7 @@ def test_what_a_model_rejects_for_its_input_is_the_clients_error(served):
         ask(served, "picky", x=np.full((1, 6), 7, np.int64))
     assert caught.value.status() == "400"
     assert "/onnxruntime" not in caught.value.message()
-    samples = [line.rpartition(" ") for line in served.metrics().splitlines() if 'model="picky"' in line]
+    samples = [line.rpartition(" ") for line in served.metrics().splitlines() if '="picky"' in line]
     ends = {name: float(count) for name, _, count in samples}
     assert [count for name, count in ends.items() if 'outcome="invalid"' in name] == [1]
     assert [count for name, count in ends.items() if 'reason="OTHER"' in name] == [1]

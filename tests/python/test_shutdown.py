@@ -57,7 +57,11 @@ def test_a_second_signal_ends_it_at_once(tmp_path, models):
 
 
 def test_signals_that_mean_nothing_end_nothing_and_a_hangup_drains(tmp_path, models):
-    server = Server(tmp_path, models, EMULATED)
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup the server is to ignore it
+    try:
+        server = Server(tmp_path, models, EMULATED)
+    finally:
+        signal.signal(signal.SIGHUP, before)
     for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM):
         server.process.send_signal(number)
     client = http.client.HTTPConnection(server.http, timeout=START_LIMIT_S)
