@@ -137,9 +137,9 @@ TEST_F(WhatIfTest, AStreamsSloIsThatOfItsFrames) {
   EXPECT_EQ(services["front"]["on_time"], 1.0);
 }
 
-// A service of which one variant is a service: both answer as the profile says, and run what they
-// ran.
-TEST_F(WhatIfTest, AServiceOfServicesIsReplayed) {
+// A service of which one variant is a service of the same model as another: a scenario has each
+// model once, so it is left out, with the reason.
+TEST_F(WhatIfTest, AServiceOfWhichTwoMembersAreOneModelIsNotReplayed) {
   engine::ServiceOptions& outer = server.options.services.emplace_back();
   outer.name = "outer";
   outer.slo = Duration::millis(50);
