@@ -34,6 +34,9 @@ class Timed final : public Scheduler {
     inner_->update_latency(key, std::move(latency), now, out);
   }
   void set_delay_bound(DelayBound bound) override { inner_->set_delay_bound(bound); }
+  bool set_rules(const Rules& rules, Time now, Decisions& out) override {
+    return inner_->set_rules(rules, now, out);
+  }
   WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory) override {
     return inner_->add_worker(now, out, type, memory);
   }

@@ -21,6 +21,7 @@ Examples:
   fermata goodput cluster.json
   fermata goodput cluster.yaml | jq .goodput_rps
   fermata goodput cluster.yaml --rate 500 | jq .workers
+  fermata goodput cluster.yaml --set hold=off --set margin=0.2
 
 The document is that of `fermata simulate`; it needs no rate_rps. The search
 ends when the lowest bad rate found is within 0.5 % of the highest good one.
@@ -42,9 +43,9 @@ int say_why(const absl::Status& status) {
   return absl::IsInvalidArgument(status) ? kBadInput : kFailed;
 }
 
-int find_workers(const std::string& file, double rate_rps) {
+int find_workers(const std::string& file, const std::vector<std::string>& rules, double rate_rps) {
   int exit_code = kDone;
-  auto scenario = load_scenario(file, exit_code, simulate::read_goodput_scenario);
+  auto scenario = load_scenario(file, rules, exit_code, simulate::read_goodput_scenario);
   if (!scenario) return exit_code;
   scenario->rate_rps = rate_rps;
   Progress progress("workers");
@@ -58,9 +59,9 @@ int find_workers(const std::string& file, double rate_rps) {
   return print(write_needed_workers(*needed), needed->binding);
 }
 
-int find(const std::string& file) {
+int find(const std::string& file, const std::vector<std::string>& rules) {
   int exit_code = kDone;
-  const auto scenario = load_scenario(file, exit_code, simulate::read_goodput_scenario);
+  const auto scenario = load_scenario(file, rules, exit_code, simulate::read_goodput_scenario);
   if (!scenario) return exit_code;
   Progress progress("goodput");
   double steps = 0;
@@ -88,9 +89,12 @@ void add_goodput(CLI::App& app, int& exit_code) {
                    "Requests a second: find the workers that they need, instead of the rate that "
                    "the document's workers sustain")
       ->check(CLI::Range(simulate::kLowestRate, simulate::kHighestRate));
+  auto rules = std::make_shared<std::vector<std::string>>();
+  add_rules(command, *rules);
   command->footer(kGoodputExamples);
-  command->callback(
-      [file, rate, &exit_code] { exit_code = *rate ? find_workers(*file, **rate) : find(*file); });
+  command->callback([file, rate, rules, &exit_code] {
+    exit_code = *rate ? find_workers(*file, *rules, **rate) : find(*file, *rules);
+  });
 }
 
 }  // namespace fermata::cli

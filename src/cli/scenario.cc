@@ -6,21 +6,44 @@
 #include "base/document.h"
 #include "base/status.h"
 #include "cli/cli.h"
+#include "policy/rules.h"
 
 namespace fermata::cli {
 namespace {
 
+absl::Status change_rules(simulate::Scenario& scenario, const std::vector<std::string>& changes) {
+  if (changes.empty()) return absl::OkStatus();
+  const policy::Rules* row = policy::policy_rules(scenario.scheduler);
+  if (row == nullptr) return invalid("--set: the policy '{}' has no rules", scenario.scheduler);
+  std::optional<policy::Rules>& rules = scenario.groups.rules;
+  if (!rules) rules = *row;
+  for (const std::string& change : changes) RETURN_IF_ERROR(policy::set_rule(*rules, change));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<simulate::Scenario> read(const std::string& file,
+                                        const std::vector<std::string>& rules,
                                         simulate::Scenario (*from)(Reader)) {
   ASSIGN_OR_RETURN(Document document, Document::load(file));
-  return document.read(from);
+  ASSIGN_OR_RETURN(simulate::Scenario scenario, document.read(from));
+  RETURN_IF_ERROR(change_rules(scenario, rules));
+  return scenario;
 }
 
 }  // namespace
 
-std::optional<simulate::Scenario> load_scenario(const std::string& file, int& exit_code,
+void add_rules(CLI::App* command, std::vector<std::string>& changes) {
+  command
+      ->add_option("--set", changes,
+                   "RULE=VALUE: the policy with another rule (hold=off, margin=0.2); repeatable")
+      ->type_name("RULE=VALUE");
+}
+
+std::optional<simulate::Scenario> load_scenario(const std::string& file,
+                                                const std::vector<std::string>& rules,
+                                                int& exit_code,
                                                 simulate::Scenario (*from)(Reader)) {
-  auto scenario = read(file, from);
+  auto scenario = read(file, rules, from);
   if (!scenario.ok()) {
     std::cerr << message(scenario.status()) << "\n";
     exit_code = kBadInput;

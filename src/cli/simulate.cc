@@ -21,6 +21,7 @@ constexpr const char* kSimulateExamples = R"(
 Examples:
   fermata simulate cluster.json
   fermata simulate cluster.yaml > result.json
+  fermata simulate cluster.yaml --set burst=off
   fermata simulate --recorded minutes.jsonl --scheduler edf --workers 6
   echo '{"workers": {"count": 8}, "rate_rps": 5000, "models": [{"name": "resnet50",
          "latency_ms": {"alpha": 1.053, "beta": 5.072}, "slo_ms": 25}]}' | fermata simulate -
@@ -29,9 +30,9 @@ The document: seed, warmup_s, duration_s, scheduler, workers, network, models,
 rate_rps (docs/simulate.md). Exit codes: 0 done, 2 wrong document, 3 the models
 do not fit into the workers' memory.)";
 
-int simulate_file(const std::string& file) {
+int simulate_file(const std::string& file, const std::vector<std::string>& rules) {
   int exit_code = kDone;
-  const auto scenario = load_scenario(file, exit_code);
+  const auto scenario = load_scenario(file, rules, exit_code);
   if (!scenario) return exit_code;
   Progress progress("simulate");
   const auto result = simulate::run(*scenario, {.progress = [&](double share) {
@@ -109,15 +110,17 @@ void add_simulate(CLI::App& app, int& exit_code) {
   auto file = std::make_shared<std::string>();
   auto replayed = std::make_shared<ReplayArguments>();
   command->add_option("FILE", *file, "The cluster as JSON or YAML; - is standard input");
+  auto rules = std::make_shared<std::vector<std::string>>();
+  add_rules(command, *rules);
   add_replay(command, *replayed);
   command->footer(kSimulateExamples);
-  command->callback([file, replayed, &exit_code] {
+  command->callback([file, replayed, rules, &exit_code] {
     if (file->empty() == replayed->file.empty()) {
       std::cerr << "expected FILE or --recorded FILE; fermata simulate --help has examples\n";
       exit_code = kBadInput;
       return;
     }
-    exit_code = replayed->file.empty() ? simulate_file(*file) : replay_file(*replayed);
+    exit_code = replayed->file.empty() ? simulate_file(*file, *rules) : replay_file(*replayed);
   });
 }
 

@@ -8,6 +8,8 @@
 
 namespace fermata::policy {
 
+struct Rules;
+
 // With whom: the waiting tasks of one key and the batch that they would make.
 // Knows nothing of workers or of other keys, so that batchers of different keys
 // may run on different threads; offers go to the ranker, grants come back.
@@ -30,6 +32,8 @@ class Batcher {
   virtual void join(Batch&, uint32_t /*type*/, Time /*limit*/, Time /*now*/, Decisions&) {}
   virtual void set_latency(LatencyByType latency, Time now, Decisions& out) = 0;
   virtual void set_delay_bound(DelayBound bound) = 0;
+  // What waits is decided on anew, by these. Nothing where it does not follow rules.
+  virtual void set_rules(const Rules&, Time /*now*/, Decisions&) {}
   // The pool's view, which outlives the batcher, where one thread runs both; else it is not called.
   virtual void see(const PoolView&) {}
 

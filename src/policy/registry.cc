@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "policy/batch/fermata.h"
 #include "policy/batch/nexus.h"
-#include "policy/batch/published.h"
 #include "policy/ensemble/ensemble_batcher.h"
 #include "policy/ensemble/ensemble_scheduler.h"
 #include "policy/parts.h"
@@ -19,22 +17,6 @@ namespace fermata::policy {
 namespace {
 
 constexpr std::string_view kNexus = "nexus";  // a scheduler of its own, not in two parts
-
-struct Entry {
-  std::string_view name;
-  MakeBatcher make_batcher;
-};
-
-// The default first.
-constexpr Entry kPolicies[] = {
-    {"fermata", make_fermata},
-    {"deferred", make_deferred},
-    {"deferred-beta-lambda", make_deferred_beta_lambda},
-    {"deferred-prefix", make_deferred_prefix},
-    {"eager", make_eager},
-    {"clockwork", make_clockwork},
-    {"edf", make_edf},
-};
 
 struct EnsembleEntry {
   std::string_view name;
@@ -50,17 +32,16 @@ constexpr EnsembleEntry kEnsembleMethods[] = {
 
 }  // namespace
 
-absl::StatusOr<Parts> make_parts(std::string_view policy) {
-  std::vector<std::string_view> names;
-  for (const Entry& entry : kPolicies) {
-    if (entry.name == policy) {
-      const bool is_default = entry.make_batcher == make_fermata;
-      return Parts{entry.make_batcher, std::make_unique<PoolRanker>(is_default)};
-    }
-    names.push_back(entry.name);
+absl::StatusOr<Parts> make_parts(std::string_view policy, const std::optional<Rules>& rules) {
+  const Rules* row = policy_rules(policy);
+  if (row == nullptr) {
+    std::vector<std::string_view> names;
+    for (const PolicyRow& known : policy_rows()) names.push_back(known.policy);
+    return invalid("no policy made of rules is called '{}', expected one of {}", policy,
+                   fmt::join(names, ", "));
   }
-  return invalid("no policy made of batchers and a ranker is called '{}', expected one of {}",
-                 policy, fmt::join(names, ", "));
+  const Rules& own = rules ? *rules : *row;
+  return Parts{own, std::make_unique<PoolRanker>(own)};
 }
 
 std::unique_ptr<SharedBatcher> make_shared_batcher(Kind kind, KeyId key, DelayBound delay,
@@ -72,6 +53,11 @@ std::unique_ptr<SharedBatcher> make_shared_batcher(Kind kind, KeyId key, DelayBo
 
 absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view policy,
                                                           const ServiceSettings& settings) {
+  if (policy_rules(policy) != nullptr) {
+    ASSIGN_OR_RETURN(Parts parts, make_parts(policy, settings.rules));
+    return std::make_unique<PoolScheduler>(std::move(parts), settings);
+  }
+  if (settings.rules) return invalid("the policy '{}' has no rules to change", policy);
   const auto groups = plan::published_group_policy_names();
   if (const auto it = std::find(groups.begin(), groups.end(), policy); it != groups.end()) {
     return std::make_unique<WindowScheduler>(static_cast<plan::GroupPolicy>(it - groups.begin()),
@@ -82,18 +68,13 @@ absl::StatusOr<std::unique_ptr<Scheduler>> make_scheduler(std::string_view polic
       return std::make_unique<EnsembleScheduler>(entry.method, settings.delta);
   }
   if (policy == kNexus) return std::make_unique<NexusScheduler>();
-  for (const std::string_view name : scheduler_names()) {
-    if (name != policy) continue;
-    ASSIGN_OR_RETURN(Parts parts, make_parts(policy));
-    return std::make_unique<PoolScheduler>(std::move(parts), settings);
-  }
   return invalid("no policy is called '{}', expected one of {}", policy,
                  fmt::join(all_scheduler_names(), ", "));
 }
 
 std::vector<std::string_view> scheduler_names() {
   std::vector<std::string_view> names;
-  for (const Entry& entry : kPolicies) names.push_back(entry.name);
+  for (const PolicyRow& row : policy_rows()) names.push_back(row.policy);
   names.push_back(kNexus);
   return names;
 }

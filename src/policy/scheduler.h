@@ -81,6 +81,9 @@ class Scheduler {
   virtual bool workers_may_leave() const { return false; }
   virtual void planned(const Plan& plan, Time now, Decisions& out);
 
+  // Follows these rules from now on; nothing that waits is lost. False: this policy has none.
+  virtual bool set_rules(const Rules&, Time /*now*/, Decisions&) { return false; }
+
   // Whether it serves services of the kind. Of no other may one be added.
   virtual bool serves(Kind) const { return false; }
   // A key for tasks of one item, which batches of the keys that the service names answer; those

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "model/latency_document.h"
+#include "policy/rules_document.h"
 #include "policy/scheduler.h"
 #include "simulate/arrivals_document.h"
 #include "simulate/demand_document.h"
@@ -205,6 +206,7 @@ Scenario read(Reader root, bool rate_needed) {
   fields["recorded"];  // of a recording, what happened: for others to read
   const Reader scheduler = fields["scheduler"];
   scenario.scheduler = kSchedulers[scheduler.choice(kSchedulers, 0)];
+  scenario.groups.rules = policy::read_rules(fields["rules"], scenario.scheduler);
   scenario.workers = read_workers(fields["workers"]);
   if (Reader network = fields["network"]; network.present()) {
     ObjectReader delays = network.object();

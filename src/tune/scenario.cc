@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/histogram.h"
+#include "policy/rules_document.h"
 #include "tune/scenario_maker.h"
 
 namespace fermata::tune {
@@ -318,6 +319,7 @@ Json ScenarioMaker::make() {
                    {"network", {{"control_ms", delays_.start.millis()}}}};
   const policy::ServiceSettings& groups = server_.options.groups;
   document["window_ms"] = groups.window.millis();
+  if (groups.rules) document["rules"] = policy::write_rules(*groups.rules, server_.options.policy);
   if (!made_models_.empty()) document["models"] = std::move(made_models_);
   if (!made_variants_.empty()) document["applications"] = std::move(made_variants_);
   if (!made_ensembles_.empty()) document["ensembles"] = std::move(made_ensembles_);

@@ -75,9 +75,11 @@ std::vector<std::string> schedulers_for(const engine::EngineOptions& options) {
     variants = variants || each.variants;
     ensembles = ensembles || each.ensemble;
   }
+  policy::ServiceSettings settings = options.groups;
+  settings.rules.reset();  // they are the server's own policy's
   std::vector<std::string> names;
   for (const std::string_view name : policy::all_scheduler_names()) {
-    const auto made = policy::make_scheduler(name, options.groups);
+    const auto made = policy::make_scheduler(name, settings);
     if (!made.ok() || (variants && !(*made)->serves(policy::Kind::kVariants))) continue;
     if (ensembles && !(*made)->serves(policy::Kind::kEnsemble)) continue;
     names.emplace_back(name);

@@ -122,7 +122,10 @@ Json write_case(const Case& given) {
 }
 
 absl::StatusOr<simulate::Scenario> apply(const Case& given, simulate::Scenario scenario) {
-  if (given.scheduler) scenario.scheduler = *given.scheduler;
+  if (given.scheduler) {
+    scenario.scheduler = *given.scheduler;
+    scenario.groups.rules.reset();
+  }
   if (given.workers) {
     scenario.workers.front().count = *given.workers;
     scenario.workers.front().least.reset();

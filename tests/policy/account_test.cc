@@ -12,6 +12,8 @@
 namespace fermata::policy {
 namespace {
 
+const Rules& kRules = *policy_rules("fermata");
+
 // Of key 0 is asked; key 1 has what the test says.
 class Account : public testing::Test {
  protected:
@@ -117,10 +119,11 @@ TEST_F(Account, WorkersThatAreLeftServeSomeOfThem) {
 TEST_F(Account, TheLoadIsWhatTheWorkersAreWantedFor) {
   other_.outlook.load = 0.5;
   expect(100, 20);
-  EXPECT_DOUBLE_EQ(load(view_, at_ms(0)).batched, 0.5);
+  EXPECT_DOUBLE_EQ(load(view_, at_ms(0), kRules).batched, 0.5);
   view_.add_worker(0);
-  EXPECT_DOUBLE_EQ(load(view_, at_ms(0)).batched, 0.25);
-  EXPECT_NEAR(load(view_, at_ms(10'000)).batched, 0.25 * 0.3 / 100, 1e-12);  // it has gone silent
+  EXPECT_DOUBLE_EQ(load(view_, at_ms(0), kRules).batched, 0.25);
+  EXPECT_NEAR(load(view_, at_ms(10'000), kRules).batched, 0.25 * 0.3 / 100,
+              1e-12);  // it has gone silent
 }
 
 // 100 a second in half of a worker's time: all_busy is 0.240, and what waits is above x with
@@ -131,7 +134,7 @@ TEST_F(Account, ABurstIsWhatOneInAThousandFindsWaiting) {
     other_.outlook.alone = Duration::from_seconds(load / rate);
     other_.outlook.variation = variation;
     expect(rate, 20);
-    return policy::load(view_, at_ms(0)).burst(Duration::millis(20)).millis();
+    return policy::load(view_, at_ms(0), kRules).burst(Duration::millis(20), kRules).millis();
   };
   EXPECT_NEAR(burst_ms(0.5, 100, 1), 13.7, 0.1);
   EXPECT_NEAR(burst_ms(0.5, 100, 4), 58.9, 0.1);
@@ -151,7 +154,7 @@ TEST_F(Account, ABurstIsServedAloneAsFarAsTheWorkersBearThat) {
     other_.outlook.load = 0.5;
     other_.outlook.alone = Duration::from_millis(alone_ms);
     expect(100, 20);
-    return load(view_, at_ms(0)).burst(Duration::millis(20)).millis();
+    return load(view_, at_ms(0), kRules).burst(Duration::millis(20), kRules).millis();
   };
   double before = burst_ms(5);
   EXPECT_NEAR(before, 13.7, 0.1);
@@ -172,7 +175,7 @@ TEST_F(Account, RareLongRunsDoNotWidenTheMarginsOfThoseWhoCannotWaitForThem) {
   other_.outlook.alone = Duration::millis(6);
   expect(1000, 44);
   const auto burst_ms = [&](int64_t slack_ms) {
-    return load(view_, at_ms(0)).burst(Duration::millis(slack_ms)).millis();
+    return load(view_, at_ms(0), kRules).burst(Duration::millis(slack_ms), kRules).millis();
   };
   const double alone = burst_ms(44);
   Offer rare{KeyId(0)};
@@ -251,7 +254,7 @@ class LastFreeWorker : public testing::Test {
     ranker_.offered(offer, at_ms(0), grants_);
   }
 
-  PoolRanker ranker_{true};
+  PoolRanker ranker_{kRules};
   std::vector<Grant> grants_;
 };
 

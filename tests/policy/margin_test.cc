@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "policy/batch/fermata.h"
+#include "policy/batch/rule_batcher.h"
 
 namespace fermata::policy {
 namespace {
@@ -14,7 +14,7 @@ class Margin : public testing::Test {
     KeyInfo info;
     info.latency = *LatencyTable::make(LinearLatency{1, 5}, 64);
     info.slo = Duration::millis(30);
-    batcher_ = make_fermata(KeyId(0), info, {});
+    batcher_ = make_batcher(*policy_rules("fermata"), KeyId(0), info, {});
     for (int ms = 0; ms < 100; ++ms) {
       arrive(ms);
       if (ms % 5 == 4) serve(ms, Duration());
@@ -56,7 +56,7 @@ TEST(Fermata, ImpossibleDeadlinesSayNothingOfThoseToCome) {
   KeyInfo info;
   info.latency = *LatencyTable::make(LinearLatency{1, 5}, 64);
   info.slo = Duration::infinite();
-  const auto batcher = make_fermata(KeyId(0), info, {});
+  const auto batcher = make_batcher(*policy_rules("fermata"), KeyId(0), info, {});
   Decisions decisions;
   const auto come = [&](double ms, double budget_ms) {
     const Time now = at_ms(ms);

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/random.h"
+#include "policy/any_rules.h"
 #include "policy/hand.h"
 #include "policy/story.h"
 
@@ -42,6 +43,11 @@ class MixedStorm {
     if (what >= 4 && what < 9) end_batches(/*all=*/false);
     if (what >= 9 && what < 12) hand_.tick(now_);
     if (what >= 12) arrive();
+    note();
+  }
+  void change_rules() {
+    if (random_.below(8) != 0) return;
+    EXPECT_TRUE(hand_.scheduler->set_rules(any_rules(random_), at_ms(now_), hand_.out));
     note();
   }
   void calm() {
@@ -171,6 +177,18 @@ TEST(MixedStorm, CheckersFindNothing) {
         ASSERT_THAT(check(storm.story()), IsEmpty()) << policy << " " << seed;
       }
     }
+  }
+}
+
+TEST(MixedStorm, CheckersFindNothingWhileRulesChange) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    MixedStorm storm("fermata", seed);
+    for (int i = 0; i < 1500; ++i) {
+      storm.step();
+      storm.change_rules();
+    }
+    storm.calm();
+    for (const Check check : kChecks) ASSERT_THAT(check(storm.story()), IsEmpty()) << seed;
   }
 }
 

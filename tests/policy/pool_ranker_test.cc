@@ -55,7 +55,7 @@ TEST(PoolRanker, WhatWasBoundAheadStartsAsLateAsTheOneBeforeItEnded) {
 
 // Of 40 ms, 30 go to a batch that would have run for 1 ms when it was offered.
 TEST(PoolRanker, TellsWhatOfTheWorkersTimeGoesToBatchesThatBeginAtAnyTime) {
-  PoolRanker ranker(/*considerate=*/true);
+  PoolRanker ranker(*policy_rules("fermata"));
   std::vector<Grant> grants;
   for (uint32_t k = 0; k < 2; ++k) ranker.add_key(KeyId(k));
   ranker.add_worker(WorkerId(0), 0, kUnlimitedMemory, at(0), grants);
@@ -88,7 +88,7 @@ TEST(PoolRanker, TellsWhatOfTheWorkersTimeGoesToBatchesThatBeginAtAnyTime) {
 // Of two workers the last one is kept for those who come a hundred times a second, from work that
 // is longer than they can wait and cannot be cut. Once they come no more it may run.
 TEST(PoolRanker, KeepsTheLastWorkerFromLongBestEffortWorkWhileOthersCome) {
-  PoolRanker ranker(/*considerate=*/true);
+  PoolRanker ranker(*policy_rules("fermata"));
   std::vector<Grant> grants;
   for (uint32_t k = 0; k < 3; ++k) ranker.add_key(KeyId(k));
   for (uint32_t w = 0; w < 2; ++w) {
@@ -126,7 +126,7 @@ TEST(PoolRanker, KeepsTheLastWorkerFromLongBestEffortWorkWhileOthersCome) {
 
 // It has waited for twenty of its runs then, and so does the next.
 TEST(PoolRanker, LongBestEffortWorkRunsNowAndThenBesideOthersThatKeepComing) {
-  PoolRanker ranker(/*considerate=*/true);
+  PoolRanker ranker(*policy_rules("fermata"));
   std::vector<Grant> grants;
   for (uint32_t k = 0; k < 2; ++k) ranker.add_key(KeyId(k));
   for (uint32_t w = 0; w < 2; ++w) {
@@ -162,7 +162,7 @@ TEST(PoolRanker, LongBestEffortWorkRunsNowAndThenBesideOthersThatKeepComing) {
 
 // Of two unlike ones the first that is free waits for the other, if that may run it.
 TEST(PoolRanker, TheOnlyWorkerThatMayRunLongBestEffortWorkDoes) {
-  PoolRanker ranker(/*considerate=*/true);
+  PoolRanker ranker(*policy_rules("fermata"));
   std::vector<Grant> grants;
   for (uint32_t k = 0; k < 2; ++k) ranker.add_key(KeyId(k));
   for (uint32_t w = 0; w < 2; ++w) {
@@ -172,9 +172,7 @@ TEST(PoolRanker, TheOnlyWorkerThatMayRunLongBestEffortWorkDoes) {
   service.outlook.rate = 100;
   service.outlook.load = 0.5;
   service.outlook.slack = Duration::millis(50);
-  const auto latency = [](double alpha) {
-    return *LatencyTable::make(LinearLatency{alpha, 1}, 4);
-  };
+  const auto latency = [](double alpha) { return *LatencyTable::make(LinearLatency{alpha, 1}, 4); };
   const LatencyByType unlike({latency(1), latency(10)});
   ranker.view().add_model(KeyId(0), {.name = "m", .latency = unlike});
   ranker.offered(service, at(0), grants);

@@ -1,5 +1,6 @@
 #include <map>
 
+#include "any_rules.h"
 #include "base/random.h"
 #include "hand.h"
 
@@ -48,6 +49,12 @@ class Storm {
       default:
         arrive();
     }
+    settle();
+  }
+
+  void change_rules() {
+    if (random_.below(8) != 0) return;
+    EXPECT_TRUE(hand_.scheduler->set_rules(any_rules(random_), at_ms(now_), hand_.out));
     settle();
   }
 
@@ -148,6 +155,18 @@ TEST_P(InAStorm, EveryTaskEndsExactlyOnce) {
   for (uint64_t seed = 1; seed <= 40; ++seed) {
     Storm storm(GetParam(), seed);
     for (int i = 0; i < 1500; ++i) storm.step();
+    storm.calm();
+    ASSERT_FALSE(HasFailure()) << "seed " << seed;
+  }
+}
+
+TEST(InAStormOfRules, EveryTaskEndsExactlyOnce) {
+  for (uint64_t seed = 1; seed <= 80; ++seed) {
+    Storm storm("fermata", seed);
+    for (int i = 0; i < 1500; ++i) {
+      storm.step();
+      storm.change_rules();
+    }
     storm.calm();
     ASSERT_FALSE(HasFailure()) << "seed " << seed;
   }

@@ -160,6 +160,11 @@ class Teller final : public Scheduler {
     listen(out, [&] { inner_->update_latency(key, std::move(latency), now, out); });
   }
   void set_delay_bound(DelayBound bound) override { inner_->set_delay_bound(bound); }
+  bool set_rules(const Rules& rules, Time now, Decisions& out) override {
+    bool taken = false;
+    listen(out, [&] { taken = inner_->set_rules(rules, now, out); });
+    return taken;
+  }
   WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory) override {
     WorkerId worker;
     listen(out, [&] { worker = inner_->add_worker(now, out, type, memory); });

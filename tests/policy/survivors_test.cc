@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "by_hand.h"
-#include "policy/batch/fermata.h"
+#include "policy/batch/rule_batcher.h"
 
 namespace fermata::policy {
 namespace {
@@ -13,7 +13,7 @@ class Survivors : public testing::Test {
     KeyInfo info;
     info.latency = linear(1, 5);
     info.slo = Duration::millis(100);
-    batcher_ = make_fermata(KeyId(0), info, {});
+    batcher_ = make_batcher(*policy_rules("fermata"), KeyId(0), info, {});
     pool_.add_key(KeyId(0));
     for (int ms = 0; ms < 3000; ++ms) {
       arrive(ms, 100);

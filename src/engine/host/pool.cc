@@ -20,9 +20,9 @@ bool on_demand(const EngineOptions& options) {
   return options.workers.residency == Residency::kOnDemand;
 }
 
-// Whether one decision may take long: services of several models, and published policies.
+// Whether one decision may take long: of services of several models, and where a policy plans.
 bool plans(const EngineOptions& options) {
-  return options.policy != "fermata" ||
+  return policy::policy_rules(options.policy) == nullptr ||
          std::any_of(
              options.services.begin(), options.services.end(),
              [](const ServiceOptions& service) { return service.variants || service.ensemble; });
@@ -39,8 +39,8 @@ absl::StatusOr<MadeScheduler> make_one(const EngineOptions& options) {
     ASSIGN_OR_RETURN(made.scheduler, policy::make_scheduler(options.policy, options.groups));
     return made;
   }
-  ASSIGN_OR_RETURN(auto threaded,
-                   ThreadedScheduler::make(options.policy, options.scheduler_threads));
+  ASSIGN_OR_RETURN(auto threaded, ThreadedScheduler::make(options.policy, options.scheduler_threads,
+                                                          options.groups.rules));
   made.threaded = threaded.get();
   made.scheduler = std::move(threaded);
   return made;

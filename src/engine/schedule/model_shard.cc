@@ -38,6 +38,14 @@ void ModelShard::set_delay_bound(policy::DelayBound bound) {
   }
 }
 
+void ModelShard::set_rules(const policy::Rules& rules, Time now, policy::Decisions& out) {
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    if (keys_[i].batcher == nullptr) continue;
+    keys_[i].batcher->set_rules(rules, now, out);
+    changed(i);
+  }
+}
+
 bool ModelShard::turn(Time now, ShardDecisions& out) {
   out.decisions.clear();
   out.withdrawn.clear();

@@ -27,6 +27,7 @@ class ModelShard {
   void remove_key(KeyId key);  // nothing of it may wait
   void set_latency(KeyId key, LatencyByType latency, Time now, policy::Decisions& out);
   void set_delay_bound(policy::DelayBound bound);
+  void set_rules(const policy::Rules& rules, Time now, policy::Decisions& out);
 
   // Takes in at most kMessages nominations, serves grants and wakes batchers.
   // False: there was nothing to do. Answers are on their way to the ranker before

@@ -5,20 +5,21 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "policy/batch/rule_batcher.h"
 
 namespace fermata::engine {
 
-absl::StatusOr<std::unique_ptr<ShardedScheduler>> ShardedScheduler::make(std::string_view policy,
-                                                                         size_t shards,
-                                                                         Decided decided) {
+absl::StatusOr<std::unique_ptr<ShardedScheduler>> ShardedScheduler::make(
+    std::string_view policy, size_t shards, Decided decided,
+    const std::optional<policy::Rules>& rules) {
   FERMATA_CHECK(shards >= 1);
-  ASSIGN_OR_RETURN(policy::Parts parts, policy::make_parts(policy));
+  ASSIGN_OR_RETURN(policy::Parts parts, policy::make_parts(policy, rules));
   return std::unique_ptr<ShardedScheduler>(
       new ShardedScheduler(std::move(parts), shards, std::move(decided)));
 }
 
 ShardedScheduler::ShardedScheduler(policy::Parts parts, size_t shards, Decided decided)
-    : make_batcher_(parts.make_batcher), decided_(std::move(decided)) {
+    : rules_(parts.rules), decided_(std::move(decided)) {
   std::vector<ShardInbox*> inboxes;
   for (size_t s = 0; s < shards; ++s) {
     shards_.push_back(std::make_unique<Shard>(rank_inbox_, static_cast<uint32_t>(shards)));
@@ -89,7 +90,7 @@ KeyId ShardedScheduler::add_key(policy::KeyInfo info) {
     slots_.emplace_back();
   }
   OfferSlot* slot = &slots_[key.index()];
-  auto batcher = make_batcher_(key, std::move(info), delay_);
+  auto batcher = policy::make_batcher(rules_, key, std::move(info), delay_);
   auto known = std::make_shared<std::promise<void>>(),
        ready = std::make_shared<std::promise<void>>();
   tell_rank([key, known](policy::PoolRanker& ranker, Time, auto&) {
@@ -125,6 +126,18 @@ void ShardedScheduler::update_latency(KeyId key, LatencyByType latency) {
   tell_shard(key, [key, latency = std::move(latency)](ModelShard& shard, Time now, auto& out) {
     shard.set_latency(key, latency, now, out);
   });
+}
+
+void ShardedScheduler::set_rules(const policy::Rules& rules) {
+  rules_ = rules;
+  tell_rank([rules](policy::PoolRanker& ranker, Time now, auto& grants) {
+    ranker.set_rules(rules, now, grants);
+  });
+  for (const auto& shard : shards_) {
+    shard->inbox.commands.enqueue(
+        [rules](ModelShard& core, Time now, auto& out) { core.set_rules(rules, now, out); });
+    shard->inbox.parker.unpark();
+  }
 }
 
 void ShardedScheduler::set_delay_bound(policy::DelayBound bound) {

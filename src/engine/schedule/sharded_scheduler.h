@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -28,8 +29,9 @@ class ShardedScheduler {
   using Decided = std::function<void(size_t shard, ShardDecisions& decisions, Time now)>;
 
   // 1 <= shards. An unknown policy is INVALID_ARGUMENT.
-  static absl::StatusOr<std::unique_ptr<ShardedScheduler>> make(std::string_view policy,
-                                                                size_t shards, Decided decided);
+  static absl::StatusOr<std::unique_ptr<ShardedScheduler>> make(
+      std::string_view policy, size_t shards, Decided decided,
+      const std::optional<policy::Rules>& rules = {});
   ~ShardedScheduler();  // stops
 
   // Starts shards() model threads and the rank thread on the monotonic clock;
@@ -46,6 +48,7 @@ class ShardedScheduler {
   WorkerId add_worker(uint32_t type = 0);
   void update_latency(KeyId key, LatencyByType latency);
   void set_delay_bound(policy::DelayBound bound);
+  void set_rules(const policy::Rules& rules);
 
   // The request path, from any thread; never block.
   void nominate(const policy::Task& task) { post({task, false}); }
@@ -83,7 +86,7 @@ class ShardedScheduler {
   void run_shard(size_t shard);
   void run_rank();
 
-  const policy::MakeBatcher make_batcher_;
+  policy::Rules rules_;
   const Decided decided_;
   RankInbox rank_inbox_;
   std::vector<std::unique_ptr<Shard>> shards_;

@@ -4,14 +4,14 @@
 
 namespace fermata::engine {
 
-absl::StatusOr<std::unique_ptr<ThreadedScheduler>> ThreadedScheduler::make(std::string_view policy,
-                                                                           size_t threads) {
+absl::StatusOr<std::unique_ptr<ThreadedScheduler>> ThreadedScheduler::make(
+    std::string_view policy, size_t threads, const std::optional<policy::Rules>& rules) {
   std::unique_ptr<ThreadedScheduler> scheduler(new ThreadedScheduler());
-  ASSIGN_OR_RETURN(scheduler->sharded_,
-                   ShardedScheduler::make(
-                       policy, threads, [s = scheduler.get()](size_t, ShardDecisions& d, Time now) {
-                         s->decided(d, now);
-                       }));
+  ASSIGN_OR_RETURN(scheduler->sharded_, ShardedScheduler::make(
+                                            policy, threads,
+                                            [s = scheduler.get()](size_t, ShardDecisions& d,
+                                                                  Time now) { s->decided(d, now); },
+                                            rules));
   return scheduler;
 }
 

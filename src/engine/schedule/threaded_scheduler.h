@@ -3,6 +3,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -21,8 +22,9 @@ class ThreadedScheduler final : public policy::Scheduler {
  public:
   // 1 <= threads. A policy that is unknown, or not made of batchers and a
   // ranker, is INVALID_ARGUMENT.
-  static absl::StatusOr<std::unique_ptr<ThreadedScheduler>> make(std::string_view policy,
-                                                                 size_t threads);
+  static absl::StatusOr<std::unique_ptr<ThreadedScheduler>> make(
+      std::string_view policy, size_t threads,
+      const std::optional<policy::Rules>& rules = std::nullopt);
   // Starts the threads. `decided` is called from them when next_wake() has come
   // nearer; it must not block. Before any other call but add_worker() and
   // set_delay_bound().
@@ -32,6 +34,10 @@ class ThreadedScheduler final : public policy::Scheduler {
   void remove_key(KeyId key) override { sharded_->remove_key(key); }
   void update_latency(KeyId key, LatencyByType latency, Time now, policy::Decisions& out) override;
   void set_delay_bound(policy::DelayBound bound) override { sharded_->set_delay_bound(bound); }
+  bool set_rules(const policy::Rules& rules, Time, policy::Decisions&) override {
+    sharded_->set_rules(rules);
+    return true;
+  }
   WorkerId add_worker(Time now, policy::Decisions& out, uint32_t type,
                       int64_t memory_bytes) override;
 

@@ -56,6 +56,7 @@ class QueueBatcher : public Batcher {
   virtual void holds(size_t /*waiting*/, Time /*now*/) {}
 
   const TaskQueue& queue() const { return queue_; }
+  Outlook& outlook() { return offer_.outlook; }
   // While the queue is cut for a worker its own; else those of the slowest that may run the batch.
   const BatchTimes& times() const { return *times_; }
   const estimate::RateMeter& rate() const { return rate_; }

@@ -11,8 +11,7 @@ namespace {
 
 // What of those with a deadline may come at once, by what comes on average.
 constexpr double kSurge = 3;
-constexpr double kOneIn = 1000;   // waits longer than Load::burst
-constexpr double kBusiest = 0.8;  // of the workers, by items that run alone
+constexpr double kOneIn = 1000;   // waits longer than is left free of work without deadline
 constexpr double kFarOff = 3;     // slacks: a run that is longer counts as this
 constexpr double kEnough = 0.04;  // of what those with a deadline can wait
 constexpr double kForEver = 1e6;  // seconds
@@ -104,17 +103,17 @@ void Work::add(double rate, double busy, double variation, double deadline_s) {
 // What waits is a random walk that the workers' spare time keeps down: it is above x with
 // probability exp(-2 spare x / variance), where all workers are busy; that they are is likely as
 // the normal distribution says of the number that the work would keep busy.
-Duration Work::burst(double workers, Duration slack) const {
-  if (busy_ <= 0) return Duration();
+Duration Work::burst(double workers, Duration slack, double one_in, double run_cap) const {
+  if (busy_ <= 0 || one_in <= 0) return Duration();
   const double spare = workers - busy_;
   if (spare <= 0) return Duration::from_seconds(kForEver);
   if (clumped_ <= 0) return Duration();
-  const double most = kFarOff * slack.seconds();
+  const double most = run_cap > 0 ? run_cap * slack.seconds() : kForEver;
   double variance = 0;
   for (const Runs& runs : runs_) variance += std::min(runs.variance, runs.rate * most * most);
   const double all_busy = portable_erfc(spare / std::sqrt(2 * clumped_)) / 2;
-  if (all_busy * kOneIn <= 1) return Duration();
-  const double waits = variance / (2 * spare * workers) * portable_log(all_busy * kOneIn);
+  if (all_busy * one_in <= 1) return Duration();
+  const double waits = variance / (2 * spare * workers) * portable_log(all_busy * one_in);
   return Duration::from_seconds(std::min(waits, kForEver));
 }
 
@@ -146,13 +145,13 @@ double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Tim
   return late * blocked;
 }
 
-Load load(const PoolView& view, Time now) {
+Load load(const PoolView& view, Time now, const Rules& rules) {
   double batched = 0, singly = 0;
   each_expected(view, now, [&](const Outlook&, double, double own_batched, double own_singly) {
     batched += own_batched;
     singly += own_singly;
   });
-  const double workers = std::max(view.serving(), 1u), most = kBusiest * workers;
+  const double workers = std::max(view.serving(), 1u), most = rules.busiest * workers;
   double alone = 1;  // how far each is from its share of a batch of the target size
   if (singly > most) alone = std::clamp((most - batched) / (singly - batched), 0.0, 1.0);
   Work work;
@@ -183,8 +182,7 @@ Time needed_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
 
 Time next_free(const PoolView& view, WorkerId worker) {
   Time next = Time::infinite();
-  each_other(view, worker,
-             [&](const WorkerView& other) { next = std::min(next, other.free_at); });
+  each_other(view, worker, [&](const WorkerView& other) { next = std::min(next, other.free_at); });
   return next;
 }
 
@@ -193,7 +191,8 @@ Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   if (slack.is_infinite()) return Time::infinite();
   const Work work = expected_work(view, now);
   const uint32_t others = free_by(view, worker, now + slack);
-  if (others > 0 && work.burst(others, slack) <= slack.scaled(kEnough)) return Time::infinite();
+  if (others > 0 && work.burst(others, slack, kOneIn, kFarOff) <= slack.scaled(kEnough))
+    return Time::infinite();
   return now + slack.scaled(1 / (1 + kSurge * work.busy() / std::max(view.serving(), 1u)));
 }
 
@@ -208,7 +207,7 @@ bool others_bear(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   }
   if (only) return true;
   const uint32_t others = free_by(view, worker, now + slack);
-  return others > 0 && expected_work(view, now).burst(others, slack) <= slack;
+  return others > 0 && expected_work(view, now).burst(others, slack, kOneIn, kFarOff) <= slack;
 }
 
 }  // namespace fermata::policy

@@ -3,10 +3,12 @@
 #include <array>
 
 #include "policy/pool/view.h"
+#include "policy/rules.h"
 
 namespace fermata::policy {
 
-// Items made late, by item of a batch, that nobody leaves time for. docs/trials.md says why.
+// Items made late, by item of a batch, that no service of several models leaves time for; for
+// single models see Rules. docs/trials.md says why.
 inline constexpr double kNegligible = 0.005;
 
 // Whether more may still come: until a second after the last, or three of their gaps.
@@ -26,10 +28,10 @@ class Work {
   // `variation` of items that come in clumps; what a deadline has no time for is never served.
   void add(double rate, double busy, double variation, double deadline_s);
 
-  // What one in a thousand of those that come, if they can wait for as long as `slack`, will find
+  // What one in so many of those that come, if they can wait for as long as `slack`, will find
   // waiting before it, in time until one of so many workers is free. No run counts for longer than
-  // three times that: one of two seconds does not let those start at once who have 40 ms.
-  Duration burst(double workers, Duration slack) const;
+  // run_cap times that, if any: one of two seconds does not let those start at once who have 40 ms.
+  Duration burst(double workers, Duration slack, double one_in, double run_cap) const;
 
   double busy() const { return busy_; }  // workers that it keeps busy
 
@@ -52,13 +54,15 @@ struct Load {
   double batched = 0, singly = 0;
   // Of a burst most come at once, and then nobody who could join, so each counts as it is alone, as
   // far as the workers bear that, and else between that and its share of a batch of the target
-  // size, so that they would be busy for 0.8 of the time.
+  // size, so that they would be busy for Rules::busiest of the time.
   Work work;
   double workers = 1;
-  Duration burst(Duration slack) const { return work.burst(workers, slack); }
+  Duration burst(Duration slack, const Rules& rules) const {
+    return work.burst(workers, slack, rules.burst, rules.run_cap);
+  }
 };
 // O(keys).
-Load load(const PoolView& view, Time now);
+Load load(const PoolView& view, Time now, const Rules& rules);
 
 // What a second of one worker more, of the type that takes longest, is worth to the other key to
 // which it is worth most, in items on time or their utility: a part of what that loses without it.

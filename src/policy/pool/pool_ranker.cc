@@ -13,7 +13,7 @@ namespace {
 // A grant's share in the moving averages: the last 500 grants count.
 constexpr double kGrantWeight = 0.002;
 constexpr Duration kLoadEvery = Duration::millis(50);  // as often as rates change
-// fermata.h and docs/trials.md say what these stand for.
+// rules.h and docs/trials.md say what these stand for.
 constexpr uint32_t kMostLeft = 16;  // workers: with more, nobody is late
 constexpr int64_t kOverdue = 20;    // of its runs
 
@@ -111,6 +111,14 @@ void PoolRanker::set_available(WorkerId worker, bool available, Time now, std::v
   match(now, out);
 }
 
+void PoolRanker::set_rules(const Rules& rules, Time now, std::vector<Grant>& out) {
+  rules_ = rules;
+  load_until_ = now;
+  look_again();
+  release_held(now);
+  match(now, out);
+}
+
 // Something has changed: whoever waits for others' sake is looked at again.
 void PoolRanker::release_held(Time now) {
   for (const size_t k : held_) {
@@ -151,8 +159,8 @@ bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
   const size_t k = first->due.top_index();
   const WorkerId worker(static_cast<uint32_t>(first->available.top_index()));
   Harm harm;
-  const bool may_wait = considerate_ && !view_.offers()[k].planned;
-  if (may_wait && holds(k, worker, now, harm)) return true;
+  const bool looks = (rules_.hold || rules_.cap) && !view_.offers()[k].planned;
+  if (looks && holds(k, worker, now, harm)) return true;
   learn(view_.offers()[k], now);
   grant(KeyId(static_cast<uint32_t>(k)), worker, harm, now, out);
   return true;
@@ -165,7 +173,7 @@ void PoolRanker::learn(const Offer& offer, Time now) {
 // By what a batch really takes: that of a shared offer is chosen when it is granted.
 void PoolRanker::learn(const Answer& answer, Time now) {
   const Offer& offer = view_.offer(granted_to_[answer.worker.index()]);
-  if (!considerate_ || offer.patient) return;
+  if (offer.patient) return;
   const WorkerView& w = view_.worker(answer.worker);
   const Time start = w.running == 0 ? now : std::max(now, w.free_at);
   const double run = std::max(answer.free_at - start, kTick).seconds();
@@ -188,19 +196,19 @@ bool PoolRanker::holds(size_t key, WorkerId worker, Time now, Harm& harm) {
     next = std::min(next, view_.next_free(type, worker));
   }
   const uint32_t left = idle - (w.running == 0 ? 1 : 0);
-  if (left > kMostLeft) return false;
+  if (left > (rules_.last_few ? kMostLeft : 0)) return false;
   const auto late = [&](Duration run) {
     return made_late(view_, offer.key, w.type, start, std::min(next, start + run), left);
   };
-  if (late(offer.run) <= kNegligible * offer.items) return false;
+  if (late(offer.run) <= rules_.negligible * offer.items) return false;
   const Time until = std::min(offer.urgency, next) - delay_(offer.items);
-  if (!next.is_infinite() && until > now) {
+  if (rules_.hold && !next.is_infinite() && until > now) {
     later_.set(key, until);
     set_due(key, false);
     held_.push_back(key);
     return true;
   }
-  if (left > 0) return false;
+  if (left > 0 || !rules_.cap) return false;
   harm.run = offer.run;
   for (size_t i = 0; i < kHarmSteps; ++i) {
     harm.late[i] = static_cast<float>(late(offer.run * static_cast<int64_t>(i + 1) / kHarmSteps));
@@ -251,12 +259,12 @@ PoolRanker::Given PoolRanker::grant_patient(KeyId key, std::vector<Room>& rooms,
     Room own;
     Room& room = as_others ? rooms[t] : own;
     if (!room.until) {
-      room.until = considerate_ ? free_again_by(view_, key, worker, now) : Time::infinite();
+      room.until = rules_.best_effort ? free_again_by(view_, key, worker, now) : Time::infinite();
     }
     Time until = *room.until;
     const Duration least = offer.least > Duration() ? offer.least : offer.run;
     bool overdue = false;
-    if (considerate_ && now + least > until) {
+    if (rules_.best_effort && now + least > until) {
       if (!room.others_bear) room.others_bear = others_bear(view_, key, worker, now);
       if (!*room.others_bear) {
         if (now - std::max(offer.urgency, overdue_until_) < least * kOverdue) {
@@ -277,7 +285,7 @@ PoolRanker::Given PoolRanker::grant_patient(KeyId key, std::vector<Room>& rooms,
       first = std::min(first, later_[k]);
     }
     if (idle <= wanted) {
-      if (!considerate_ || offer.least <= Duration() || now + offer.least > first) continue;
+      if (!rules_.best_effort || offer.least <= Duration() || now + offer.least > first) continue;
       until = first;
     }
     grant(key, worker, Harm(), now, out);
@@ -290,8 +298,8 @@ PoolRanker::Given PoolRanker::grant_patient(KeyId key, std::vector<Room>& rooms,
 
 void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
                        std::vector<Grant>& out) {
-  if (considerate_ && now >= load_until_) {
-    load_ = load(view_, now);
+  if (now >= load_until_) {
+    load_ = load(view_, now, rules_);
     load_until_ = now + kLoadEvery;
   }
   const WorkerView& w = view_.worker(worker);
@@ -302,9 +310,9 @@ void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
   place(worker);
   forget(key);
   epoch_[key.index()] = offer.epoch + 1;
-  const Duration slack = considerate_ ? view_.least_slack(key) : Duration::infinite();
-  out.push_back({key, worker, w.type, free_at, wait_, at_any_time_, offer.epoch, slack, harm,
-                 load_.batched, load_.singly, load_.burst(offer.outlook.slack)});
+  out.push_back({key, worker, w.type, free_at, wait_, at_any_time_, offer.epoch,
+                 view_.least_slack(key), harm, load_.batched, load_.singly,
+                 load_.burst(offer.outlook.slack, rules_)});
 }
 
 Time PoolRanker::next_wake() const {

@@ -8,6 +8,7 @@
 #include "policy/batch/min_tree.h"
 #include "policy/pool/account.h"
 #include "policy/pool/view.h"
+#include "policy/rules.h"
 
 namespace fermata::policy {
 
@@ -20,7 +21,7 @@ namespace fermata::policy {
 // offer among those that want to start and may run on its type. Of several free workers
 // the lowest type is taken (by an offer without deadline the highest), and of these the lowest
 // id, so that the highest ones stay idle and can be given back.
-// The default's ranker keeps the account of account.h besides: an offer that would take one of the
+// Rules may make it keep the account of account.h besides. Then an offer that would take one of the
 // last free workers and make others late waits until its own last moment or until the next worker
 // is expected to be free, whichever is first; where it cannot wait and takes the last one,
 // Grant::harm says what its run does to others. Each call is O(types * (log keys + log workers))
@@ -28,13 +29,14 @@ namespace fermata::policy {
 // deadline wait, and O(log keys) for each of these once in 50 ms.
 class PoolRanker {
  public:
-  // `considerate`: keeps the account of made_late(), for the default.
-  explicit PoolRanker(bool considerate = false) : considerate_(considerate) {}
+  explicit PoolRanker(const Rules& rules = {}) : rules_(rules) {}
 
   void add_key(KeyId key);
   void add_worker(WorkerId worker, uint32_t type, int64_t memory_bytes, Time now,
                   std::vector<Grant>& out);
   void set_delay_bound(DelayBound bound) { delay_ = bound; }
+  // Whoever waits for others' sake is looked at again, by these.
+  void set_rules(const Rules& rules, Time now, std::vector<Grant>& out);
 
   void offered(const Offer& offer, Time now, std::vector<Grant>& out);
   void answered(const Answer& answer, Time now, std::vector<Grant>& out);
@@ -81,7 +83,7 @@ class PoolRanker {
   void place(WorkerId worker);  // enters its state into available_
   Time decide_at(const Offer& o) const { return o.start_at - delay_(o.items); }
 
-  const bool considerate_;
+  Rules rules_;
   PoolView view_;
   DelayBound delay_;
   std::vector<uint64_t> epoch_;  // by key: what its next offer must have at least

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
+#include "policy/batch/rule_batcher.h"
 
 namespace fermata::policy {
 
@@ -20,7 +21,7 @@ KeyId PoolScheduler::new_key() {
 KeyId PoolScheduler::add_key(KeyInfo info) {
   const KeyId key = new_key();
   view_.add_model(key, info);
-  batchers_[key.index()] = make_batcher_(key, std::move(info), delay_);
+  batchers_[key.index()] = make_batcher(rules_, key, std::move(info), delay_);
   batchers_[key.index()]->see(view_);
   ranker_->add_key(key);
   return key;
@@ -118,6 +119,20 @@ void PoolScheduler::planned(const Plan& plan, Time now, Decisions& out) {
     if (view_.is_model(key) && view_.info(key).variant == loaded.variant) settle(key, now, out);
   }
   explain_drops(dropped, now, out);
+}
+
+bool PoolScheduler::set_rules(const Rules& rules, Time now, Decisions& out) {
+  const size_t dropped = out.dropped.size();
+  rules_ = rules;
+  ranker_->set_rules(rules, now, grants_);
+  serve_grants(now, out);
+  for (size_t k = 0; k < batchers_.size(); ++k) {
+    if (batchers_[k] == nullptr) continue;
+    batchers_[k]->set_rules(rules, now, out);
+    settle(KeyId(static_cast<uint32_t>(k)), now, out);
+  }
+  explain_drops(dropped, now, out);
+  return true;
 }
 
 void PoolScheduler::nominate(const Task& task, Time now, Decisions& out) {

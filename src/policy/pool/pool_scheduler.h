@@ -16,7 +16,7 @@ namespace fermata::policy {
 class PoolScheduler final : public Scheduler {
  public:
   explicit PoolScheduler(Parts parts, const ServiceSettings& settings = {})
-      : make_batcher_(parts.make_batcher),
+      : rules_(parts.rules),
         ranker_(std::move(parts.ranker)),
         view_(ranker_->view()),
         settings_(settings) {}
@@ -32,6 +32,7 @@ class PoolScheduler final : public Scheduler {
   WorkerId add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) override;
   bool workers_may_leave() const override { return true; }
   void planned(const Plan& plan, Time now, Decisions& out) override;
+  bool set_rules(const Rules& rules, Time now, Decisions& out) override;
   void nominate(const Task& task, Time now, Decisions& out) override;
   bool withdraw(const Task& task, Time now, Decisions& out) override;
   void ended(const BatchEnd& batch, Time now, Decisions& out) override;
@@ -55,7 +56,7 @@ class PoolScheduler final : public Scheduler {
   void serve_grants(Time now, Decisions& out);
   void explain_drops(size_t from, Time now, Decisions& out) const;
 
-  const MakeBatcher make_batcher_;
+  Rules rules_;
   const std::unique_ptr<PoolRanker> ranker_;
   PoolView& view_;
   const ServiceSettings settings_;

@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "plan/ensemble/ensemble_problem.h"
 #include "plan/variants/group_problem.h"
+#include "policy/rules.h"
 
 namespace fermata::policy {
 
@@ -40,6 +41,8 @@ struct ServiceSettings {
   // Of the published policies: up to so many groups are planned exactly, and larger ones are split.
   uint32_t tau = plan::GroupProblem().tau, max_group = plan::GroupProblem().max_group;
   double delta = plan::EnsembleProblem().delta;  // of `schemble`
+  // Of a policy that has a row in policy_rules(): these instead.
+  std::optional<Rules> rules;
 };
 
 // How often each class stands among the nearest neighbours of a request (SneakPeek 4.2).

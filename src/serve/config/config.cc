@@ -11,6 +11,7 @@
 #include "base/document.h"
 #include "base/status.h"
 #include "engine/execute/machine.h"
+#include "policy/rules_document.h"
 #include "policy/scheduler.h"
 #include "serve/config/reach.h"
 #include "serve/config/service_options.h"
@@ -242,6 +243,7 @@ Config config(Reader root, operators::Resolve resolve) {
       shared_memory_options(fields["shared_memory"], config.listen.shared_memory);
   config.recorder = recorder_options(fields["recorder"]);
   engine.policy = policy(fields["scheduler"], engine.policy);
+  engine.groups.rules = policy::read_rules(fields["scheduler_rules"], engine.policy);
   engine.groups.window =
       Duration::from_millis(fields["scheduler_window_ms"].between(0, 1e6, 100.0));
   engine.groups.data_aware = flag(fields["scheduler_data_aware"]);

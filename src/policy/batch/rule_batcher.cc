@@ -1,0 +1,267 @@
+#include "policy/batch/rule_batcher.h"
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "estimate/growth.h"
+#include "policy/batch/queue_batcher.h"
+#include "policy/batch/window.h"
+
+namespace fermata::policy {
+namespace {
+
+// rules.h says what each stands for, docs/trials.md what other values do.
+constexpr double kDense = 0.8, kFull = 0.95;  // of the pool's load: fade_load
+constexpr double kCheap = 0.4, kDear = 0.5;   // of what a deadline leaves: fade_cost
+constexpr double kLossWeight = 1.0 / 1024;    // of a request in the recent ones
+constexpr double kBatchWeight = 0.05;         // of a batch in the recent ones
+constexpr double kFarFromNow = 1e6;           // items: more than any wait brings
+constexpr double kNobodyComes = 1e9;          // seconds
+
+class RuleBatcher final : public QueueBatcher {
+ public:
+  RuleBatcher(const Rules& rules, KeyId key, KeyInfo info, DelayBound delay)
+      : QueueBatcher(key, std::move(info), delay), rules_(rules) {
+    retarget();
+  }
+
+  void see(const PoolView& pool) override { pool_ = &pool; }
+
+  void set_rules(const Rules& rules, Time now, Decisions& out) override {
+    rules_ = rules;
+    wanted_ = Time::infinite();
+    retarget();
+    sparse_ = sparse();
+    tell(outlook());
+    tick(now, out);
+  }
+
+ protected:
+  Cut cut(const Moment& m) override {
+    const bool prefix = !rules_.window ||
+                        (rules_.idle_prefix && pool_ != nullptr && pool_->any_idle(offer().types));
+    return prefix ? prefix_cut(queue(), times(), m)
+                  : window_cut(queue(), times(), size_to_save(), m);
+  }
+
+  void schedule(Time deadline, Time now, Offer& offer) override {
+    const Time latest = deadline - times().run(offer.items + 1);
+    offer.start_at = start(offer, latest, now);
+    if (rules_.keep_start) {
+      wanted_ = offer.start_at = std::max(offer.start_at, std::min(now, wanted_));
+    }
+    tell(offer.outlook);
+    offer.urgency = rules_.by_deadline ? deadline : deadline - offer.run;
+    offer.planned = false;
+    if (rules_.planned) follow_plan(offer, latest);
+  }
+
+  void learned(const Grant& grant) override {
+    wanted_ = Time::infinite();
+    pool_wait_ = grant.wait;
+    harm_ = grant.harm;
+    others_slack_ = grant.others_slack;
+    alone_load_ = grant.singly;
+    burst_ = grant.burst;
+    others_share_ = grant.at_any_time;
+    pool_load_ = grant.load;
+    sparse_ = sparse();
+  }
+
+  // The size at which an item costs least: items of others that are made late, and the items that
+  // the time is worth to its own model, all of them in overload, next to none in calm.
+  size_t cap(size_t first, size_t take) override {
+    if (!rules_.cap || harm_.late.back() == 0) return take;
+    const double price = (rules_.calm_price + losing()) * capacity_;
+    size_t best = take;
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t n = 1; n <= take; ++n) {
+      const uint32_t b = static_cast<uint32_t>(queue().items(first, n));
+      const Duration run = times().run(b);
+      const double cost = (late(run) + price * run.seconds()) / b;
+      if (cost <= least) {
+        least = cost;
+        best = n;
+      }
+    }
+    return best;
+  }
+
+  void ran(uint32_t items) override {
+    recent_batch_ += kBatchWeight * (items - recent_batch_);
+    for (uint32_t i = 0; i < items; ++i) loss_ -= kLossWeight * loss_;
+  }
+  void refused() override { loss_ += kLossWeight * (1 - loss_); }
+  void holds(size_t waiting, Time now) override { growth_.length(waiting, now, tasks_rate()); }
+
+  void retarget() override {
+    target_ = target_size(times(), rate(), budget());
+    capacity_ = efficiency(target_);
+    nearly_target_ = 1;
+    while (efficiency(nearly_target_) < (1 - rules_.smaller_target) * capacity_) ++nearly_target_;
+    load_ = rate().per_second() / capacity_;
+    alone_ = std::min(1.0, efficiency(1) / capacity_);
+    const double fixed_s = fixed_cost(times(), target_).seconds();
+    enough_ = fixed_s * rate().per_second();
+    cheap_ = 1;
+    if (rules_.fade_cost) {
+      cheap_ -= rising(fixed_s, (budget().seconds() - fixed_s) * kCheap,
+                       (budget().seconds() - fixed_s) * kDear);
+    }
+    gap_s_ = rate().per_second() > 0 ? 1 / rate().per_second() : kNobodyComes;
+    find_worth_waiting_for();
+  }
+
+ private:
+  static double rising(double x, double from, double to) {
+    return from < to ? std::clamp((x - from) / (to - from), 0.0, 1.0) : 1;
+  }
+  double efficiency(uint32_t b) const { return b / times().run(b).seconds(); }
+  // How far the rejections are from what switches early starts off: 1 at that.
+  double losing() const { return rules_.overload > 0 ? std::min(1.0, loss_ / rules_.overload) : 0; }
+  double calm() const {
+    return rules_.overload > 0 ? std::max(0.0, 1 - loss_ / rules_.overload) : 1;
+  }
+  double sparse() const {
+    if (!rules_.fade_load) return 1;
+    const double kept = rules_.fade_alone ? alone_ * alone_ : 0;
+    return 1 - rising(pool_load_, kDense, kFull) * (1 - kept);
+  }
+
+  void tell(Outlook& outlook) const {
+    outlook.load = rules_.tells ? load_ : 0;
+    outlook.lost = rules_.tells ? loss_ * std::min(rate().per_second(), capacity_) : 0;
+  }
+
+  void follow_plan(Offer& offer, Time latest) const {
+    const Task& head = queue()[0];
+    offer.planned = !head.start_from.is_infinite();
+    if (offer.planned) {
+      offer.start_at = std::min(head.start_from, latest);
+      offer.rule = StartRule::kPlanned;
+    }
+    // Worker time would be lost with it.
+    if (head.begun) offer.urgency = std::min(offer.urgency, head.arrival);
+    offer.planned = offer.planned || head.begun;
+  }
+
+  // Of other keys, by what the last grant said.
+  double late(Duration run) const {
+    const double at = std::min(run.seconds() / harm_.run.seconds(), 1.0) * kHarmSteps;
+    const size_t i = static_cast<size_t>(at);
+    const double low = i == 0 ? 0 : harm_.late[i - 1];
+    return i == kHarmSteps ? low : low + (at - static_cast<double>(i)) * (harm_.late[i] - low);
+  }
+
+  // Tasks a second, as large as those that wait.
+  double tasks_rate() const {
+    const size_t tasks = queue().size();
+    const uint64_t items = queue().items_from(0);
+    if (tasks == items) [[likely]]
+      return rate().per_second();
+    return rate().per_second() * static_cast<double>(tasks) / static_cast<double>(items);
+  }
+
+  Time start(Offer& offer, Time latest, Time now) const {
+    const auto at_once = [&](StartRule rule) {
+      offer.rule = rule;
+      return now;
+    };
+    if (!rules_.defer) return at_once(StartRule::kAtOnce);
+    if (offer.items >= times().max_batch()) return at_once(StartRule::kFullBatch);
+    if (rules_.enough && offer.items > enough_) return at_once(StartRule::kHeldLongEnough);
+    if (rules_.no_mates && (latest - now).seconds() <= gap_s_) {
+      return at_once(StartRule::kNoMatesExpected);
+    }
+    if (rules_.spare > 0 && alone_load_ <= rules_.spare && others_slack_ >= offer.run) {
+      return at_once(StartRule::kSpareWorkers);
+    }
+    return hold(offer, latest, now);
+  }
+
+  // Until the first rule that ends it.
+  Time hold(Offer& offer, Time latest, Time now) const {
+    const Time came = queue()[0].arrival;
+    const Time wanted = latest - margin(offer, std::max(latest - came, Duration()));
+    const bool harmless = rules_.longest_hold > 0 && others_slack_ >= offer.run;
+    const Time at_most = harmless ? came + offer.run.scaled(rules_.longest_hold) : latest;
+    const Time hope = rules_.no_growth ? growth_.hope() : Time::infinite();
+    const Time held = std::max(now, std::min(hope, at_most));
+    offer.rule = held < wanted
+                     ? hope <= at_most ? StartRule::kNoMatesExpected : StartRule::kHeldLongEnough
+                 : wanted < latest ? StartRule::kEarly
+                                   : StartRule::kLatestStart;
+    return std::min(wanted, held);
+  }
+
+  // At most `longest`, which is to start when the head came. What it waits for a worker is counted
+  // from its start and widens the next margins: an earlier start would make them grow by
+  // themselves.
+  Duration margin(const Offer& offer, Duration longest) const {
+    const double calmness = calm();
+    const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
+    Duration early = std::min(burst_, longest);
+    if (rules_.others_share) early = std::max(early, longest.scaled(others_share_));
+    Duration own = std::max(std::min(worth.scaled(calmness), longest),
+                            early.scaled(sparse_ * cheap_ * calmness));
+    if (rules_.long_later) {
+      own = own.scaled(std::min(1.0, others_slack_.seconds() / offer.run.seconds()));
+    }
+    Duration least = offer.run.scaled(rules_.margin);
+    if (rules_.pool_wait) least = std::max(least, pool_wait_);
+    return std::min(std::max(least.scaled(calmness), own), longest);
+  }
+
+  // The batch for which heads may be dropped.
+  uint32_t size_to_save() const {
+    if (rules_.smaller_target == 0) return target_;
+    const double least = std::min<double>(nearly_target_, recent_batch_);
+    return std::max(1u, static_cast<uint32_t>(least + (target_ - least) * (1 - calm()) + 0.5));
+  }
+
+  // By batch size: how many more items make a difference.
+  void find_worth_waiting_for() {
+    const uint32_t most = times().max_batch();
+    worth_waiting_for_.assign(most + 1, 0);
+    uint32_t grown = 1;
+    for (uint32_t b = 1; b <= most && rules_.gain > 0; ++b) {
+      while (grown < most && (1 - rules_.gain) * efficiency(grown + 1) <= efficiency(b)) ++grown;
+      worth_waiting_for_[b] = grown < most ? grown - b : kFarFromNow;
+    }
+  }
+
+  Rules rules_;
+  uint32_t target_ = 1, nearly_target_ = 1;
+  double capacity_ = 0;  // items a second in batches of the target size
+  double enough_ = 0;    // items that come in the time of a batch's fixed cost
+  std::vector<double> worth_waiting_for_;
+  double gap_s_ = kNobodyComes;  // 1/λ
+  estimate::QueueGrowth growth_;
+  double recent_batch_ = 1;
+  double loss_ = 0;    // share of the recent requests that were refused
+  double load_ = 0;    // see Outlook
+  double alone_ = 1;   // efficiency of one item, by that of the target
+  double cheap_ = 1;   // how far the own fixed cost lets batches start early
+  double sparse_ = 1;  // how far the pool's load lets them
+  // What the last grant said.
+  Duration pool_wait_;
+  Harm harm_;
+  Duration others_slack_ = Duration::infinite();
+  double pool_load_ = 0, alone_load_ = std::numeric_limits<double>::infinity();
+  Duration burst_;
+  double others_share_ = 0;
+  const PoolView* pool_ = nullptr;
+  // From when on it has wanted to start since it last did; what it waits is counted from there, so
+  // not from before it wanted to.
+  Time wanted_ = Time::infinite();
+};
+
+}  // namespace
+
+std::unique_ptr<Batcher> make_batcher(const Rules& rules, KeyId key, KeyInfo info,
+                                      DelayBound delay) {
+  return std::make_unique<RuleBatcher>(rules, key, std::move(info), delay);
+}
+
+}  // namespace fermata::policy
