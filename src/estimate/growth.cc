@@ -5,10 +5,10 @@
 namespace fermata::estimate {
 namespace {
 
-constexpr double kPatience = 8;       // times as many promised as came
-constexpr double kRecent = 16;        // arrivals
-constexpr uint32_t kHopeAgain = 100;  // times that the queue gets so long
-constexpr size_t kLongest = 256;      // longer queues count as this
+constexpr double kPromisedByCame = 8;  // times as many promised as came
+constexpr double kRecent = 16;         // arrivals
+constexpr uint32_t kHopeAgain = 100;   // times that the queue gets so long
+constexpr size_t kLongest = 256;       // longer queues count as this
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void QueueGrowth::length(size_t waiting, Time now, double per_second) {
     if (count.came >= kRecent) count = {count.promised / 2, count.came / 2, count.times};
     Count& longer = at(waiting);
     if (++longer.times >= kHopeAgain) {
-      const double known = std::min(longer.promised, kPatience * (longer.came + 1));
+      const double known = std::min(longer.promised, kPromisedByCame * (longer.came + 1));
       longer = {known / 2, longer.came / 2, 0};
     }
   }
@@ -39,7 +39,7 @@ void QueueGrowth::length(size_t waiting, Time now, double per_second) {
 Time QueueGrowth::hope() const {
   const size_t length = std::min(waiting_, kLongest);
   const Count count = length < counts_.size() ? counts_[length] : Count{};
-  const double left = kPatience * (count.came + 1) - count.promised;
+  const double left = kPromisedByCame * (count.came + 1) - count.promised;
   if (left <= 0) return since_;
   return per_second_ > 0 ? since_ + Duration::from_seconds(left / per_second_) : Time::infinite();
 }

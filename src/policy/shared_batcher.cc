@@ -32,7 +32,7 @@ void SharedBatcher::renew(Time now, size_t items) {
   offer_.types = declined_.types(now);
   offer_.start_at = std::max(now, declined_.from());
   offer_.items = static_cast<uint32_t>(items);
-  offer_.patient = false;
+  offer_.best_effort = false;
   if (now >= expected_until_) {
     const double lost = offer_.outlook.lost;
     offer_.outlook = expected(now);
@@ -42,8 +42,8 @@ void SharedBatcher::renew(Time now, size_t items) {
   set_waiting(0, Time::infinite(), Time::infinite());
 }
 
-void SharedBatcher::set_patient(Time arrival, Time now) {
-  offer_.patient = true;
+void SharedBatcher::set_best_effort(Time arrival, Time now) {
+  offer_.best_effort = true;
   offer_.start_at = now;
   offer_.urgency = arrival;
   if (now < declined_.from()) offer_.items = 0;

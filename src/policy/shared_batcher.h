@@ -57,9 +57,9 @@ class SharedBatcher : public Batcher {
   // Makes the offer, which is renewed, one of nothing with a deadline: an idle worker is theirs as
   // soon as nobody else wants it, in this order. One that was declined is asked again later, when
   // asks_again() says.
-  void set_patient(Time arrival, Time now);
+  void set_best_effort(Time arrival, Time now);
   Time asks_again() const {
-    return offer_.patient && offer_.items == 0 ? declined_.from() : Time::infinite();
+    return offer_.best_effort && offer_.items == 0 ? declined_.from() : Time::infinite();
   }
   // Of those that wait with a deadline, and the first and last moments to start them.
   void set_waiting(size_t items, Time first_by, Time last_by);

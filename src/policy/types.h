@@ -45,8 +45,8 @@ struct Outlook {
   double lost = 0;
   Duration slack = Duration::infinite();  // how long one that comes can wait before it must start
   // Of rate, those that can wait more than twice as long, and how long on average.
-  double patient = 0;
-  Duration patience;
+  double loose_rate = 0;
+  Duration loose_slack;
   uint32_t waiting = 0;    // items with a deadline, that may be in time
   Time first_by, last_by;  // of these, when the first and the last must start, alone
 };
@@ -70,11 +70,11 @@ std::string_view name(StartRule rule);  // "latest_start"
 // Only the latest offer of a key counts.
 struct Offer {
   KeyId key;
-  uint32_t items = 0;    // 0: nothing waits
-  Time start_at;         // from when on it wants to start; before, it hopes to grow
-  Time urgency;          // among offers that want to start, the earliest is served first
-  bool planned = false;  // when it starts, or begun (Task): it is not held for others' sake
-  bool patient = false;  // nothing in it has a deadline: runs when no one else wants the worker
+  uint32_t items = 0;        // 0: nothing waits
+  Time start_at;             // from when on it wants to start; before, it hopes to grow
+  Time urgency;              // among offers that want to start, the earliest is served first
+  bool planned = false;      // when it starts, or begun (Task): it is not held for others' sake
+  bool best_effort = false;  // nothing in it has a deadline: runs when no one else wants the worker
   // Its batches begin whenever a worker is free and may be long: others who wait for their last
   // moment to start would find no worker then, as among bursts.
   bool at_any_time = false;
@@ -107,9 +107,9 @@ struct Grant {
   uint64_t epoch = 0;
   Duration others_slack = Duration::infinite();  // the least Outlook::slack of the other keys
   Harm harm;
-  double load = 0;    // Outlook::load of all keys, by worker
-  double singly = 0;  // what it would be if each item ran alone
-  Duration burst;     // see Load in policy/pool/account.h
+  double load = 0;       // Outlook::load of all keys, by worker
+  double unbatched = 0;  // what it would be if each item ran alone
+  Duration burst;        // see Load in policy/pool/account.h
   // When a batch of which nothing has a deadline had better end, for others' sake.
   Time until = Time::infinite();
 };
@@ -145,7 +145,7 @@ struct Dropped {
   Task task;
   Duration wait, run, allowance;
   // No worker could have saved it, even if one had been free when it came.
-  bool hopeless() const { return task.deadline - run - allowance < task.arrival; }
+  bool infeasible() const { return task.deadline - run - allowance < task.arrival; }
 };
 
 struct KeyInfo {

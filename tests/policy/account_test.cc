@@ -318,7 +318,7 @@ uint32_t backlog_batch(Asked asked) {
     EXPECT_EQ(hand.batch().finish, at_ms(now + 6));
     hand.freed(worker, now + 6);
   }
-  for (int i = 0; i < 61; ++i) hand.arrive_patient(backlog, 2050);
+  for (int i = 0; i < 61; ++i) hand.arrive_best_effort(backlog, 2050);
   EXPECT_EQ(hand.batch().items, 1u);
   hand.freed(worker, 2058);
   const Batch batch = hand.batch();
@@ -361,12 +361,12 @@ TEST(ServiceDemand, ForgetsServicesThatNobodyAsksAnyMore) {
     const std::array each = {loose.outlook(alone, share), tight.outlook(alone, share)};
     return merged(each, at_ms(now_ms));
   };
-  ServiceDemand once, hopeless, nobody;
+  ServiceDemand once, infeasible, nobody;
   come(once, 0, 50);
   EXPECT_TRUE(has_come_lately(once.outlook(Duration(), Duration()), at_ms(900)));
   EXPECT_FALSE(has_come_lately(once.outlook(Duration(), Duration()), at_ms(5000)));
-  come(hopeless, 0, 1);
-  EXPECT_TRUE(hopeless.outlook(Duration::millis(5), Duration()).slack.is_infinite());
+  come(infeasible, 0, 1);
+  EXPECT_TRUE(infeasible.outlook(Duration::millis(5), Duration()).slack.is_infinite());
   EXPECT_TRUE(nobody.outlook(Duration(), Duration()).slack.is_infinite());
   EXPECT_EQ(both(10'000).slack, Duration::millis(195));
   EXPECT_NEAR(both(10'000).rate, 100, 1);

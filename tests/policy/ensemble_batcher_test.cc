@@ -252,7 +252,7 @@ TEST(EnsembleBatcher, AnIdleWorkerIsNotAskedForeverWhatItAddsToAQueryWithoutDead
   const KeyId e = hand.ensemble({10, 10}, {{0, 0.9, 0.8, 0.9}});
   hand.worker();
   hand.worker();
-  hand.arrive_patient(e, 0);
+  hand.arrive_best_effort(e, 0);
   EXPECT_EQ(hand.out.bound.size(), 1u);
   hand.run_until(1000);
   EXPECT_EQ(hand.concluded.size(), 1u);

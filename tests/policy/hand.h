@@ -33,7 +33,7 @@ class Hand {
     scheduler->nominate(t, at_ms(now_ms), out);
     return t;
   }
-  Task arrive_patient(KeyId key, double now_ms, uint32_t items = 1) {
+  Task arrive_best_effort(KeyId key, double now_ms, uint32_t items = 1) {
     const Task t{JobId(++jobs_), key, at_ms(now_ms), Time::infinite(), items};
     scheduler->nominate(t, at_ms(now_ms), out);
     return t;

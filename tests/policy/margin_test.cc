@@ -36,7 +36,7 @@ class Margin : public testing::Test {
     grant.key = KeyId(0);
     grant.worker = WorkerId(0);
     grant.free_at = at_ms(ms);
-    grant.singly = 6;  // workers would be needed, were each request alone
+    grant.unbatched = 6;  // workers would be needed, were each request alone
     grant.epoch = batcher_->offer().epoch;
     batcher_->granted(grant, at_ms(ms), decisions_);
   }

@@ -75,7 +75,7 @@ TEST(PoolRanker, TellsWhatOfTheWorkersTimeGoesToBatchesThatBeginAtAnyTime) {
   ranker.answered({WorkerId(0), true, at(50)}, at(40), grants);
   ranker.freed(WorkerId(0), at(50), grants);
   Offer backlog = due_at(KeyId(1), 1, 50);  // keeps nobody waiting, and tells nothing
-  backlog.at_any_time = backlog.patient = true;
+  backlog.at_any_time = backlog.best_effort = true;
   ranker.offered(backlog, at(50), grants);
   ASSERT_THAT(grants, SizeIs(4));
   ranker.answered({WorkerId(0), true, at(5050)}, at(50), grants);
@@ -102,7 +102,7 @@ TEST(PoolRanker, KeepsTheLastWorkerFromLongBestEffortWorkWhileOthersCome) {
   ranker.offered(service, at(0), grants);
   const auto backlog = [&](uint32_t key, uint64_t epoch, int64_t run_ms) {
     Offer offer = due_at(KeyId(key), epoch, 0);
-    offer.patient = true;
+    offer.best_effort = true;
     offer.run = offer.least = Duration::millis(run_ms);
     ranker.offered(offer, at(0), grants);
   };
@@ -143,7 +143,7 @@ TEST(PoolRanker, LongBestEffortWorkRunsNowAndThenBesideOthersThatKeepComing) {
     service.outlook.slack = Duration::millis(50);
     ranker.offered(service, at(ms), grants);
     Offer backlog = due_at(KeyId(1), epoch, 0);
-    backlog.patient = true;
+    backlog.best_effort = true;
     backlog.run = backlog.least = Duration::millis(300);
     ranker.offered(backlog, at(ms), grants);
     ranker.tick(at(ms), grants);
@@ -160,7 +160,7 @@ TEST(PoolRanker, LongBestEffortWorkRunsNowAndThenBesideOthersThatKeepComing) {
   EXPECT_NEAR(static_cast<double>(ran_at[1]), 12'300, 100);
 }
 
-// Of two unlike ones the first that is free waits for the other, if that may run it.
+// Of two by_type ones the first that is free waits for the other, if that may run it.
 TEST(PoolRanker, TheOnlyWorkerThatMayRunLongBestEffortWorkDoes) {
   PoolRanker ranker(*policy_rules("fermata"));
   std::vector<Grant> grants;
@@ -173,11 +173,11 @@ TEST(PoolRanker, TheOnlyWorkerThatMayRunLongBestEffortWorkDoes) {
   service.outlook.load = 0.5;
   service.outlook.slack = Duration::millis(50);
   const auto latency = [](double alpha) { return *LatencyTable::make(LinearLatency{alpha, 1}, 4); };
-  const LatencyByType unlike({latency(1), latency(10)});
-  ranker.view().add_model(KeyId(0), {.name = "m", .latency = unlike});
+  const LatencyByType by_type({latency(1), latency(10)});
+  ranker.view().add_model(KeyId(0), {.name = "m", .latency = by_type});
   ranker.offered(service, at(0), grants);
   Offer backlog = due_at(KeyId(1), 0, 0);
-  backlog.patient = true;
+  backlog.best_effort = true;
   backlog.run = backlog.least = Duration::seconds(10);
   ranker.offered(backlog, at(0), grants);
   EXPECT_THAT(grants, SizeIs(0));

@@ -70,7 +70,7 @@ TEST_F(TreeByHand, ARequestThatCannotFinishTheRestIsRejectedAtOnce) {
   const auto ended = ending();
   EXPECT_EQ(ended.how, Ending::kRejected);
   EXPECT_EQ(ended.met.run, Duration::millis(40));
-  EXPECT_EQ(ended.hopeless, 0u);
+  EXPECT_EQ(ended.infeasible, 0u);
 }
 
 TEST_F(TreeByHand, WhoIsRejectedBetweenStagesIsSoBeforeTheNext) {
@@ -78,10 +78,10 @@ TEST_F(TreeByHand, WhoIsRejectedBetweenStagesIsSoBeforeTheNext) {
   arrive(chain, 0, 100);
   end(one().id, 71);
   EXPECT_THAT(started(), IsEmpty());
-  EXPECT_EQ(ending().hopeless, 1u);
+  EXPECT_EQ(ending().infeasible, 1u);
   arrive(chain, 0, 100);
   end(one().id, 99, 0, Ending::kRejected);
-  EXPECT_EQ(ending().hopeless, kNoChild);
+  EXPECT_EQ(ending().infeasible, kNoChild);
 }
 
 // Its option went away while the request was on its way there, and the plan may be back by then.

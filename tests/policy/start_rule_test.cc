@@ -69,7 +69,7 @@ TEST(StartRule, WithoutDeadlinesItIsBestEffort) {
   Hand hand("fermata");
   const KeyId key = hand.key(1, 5, 100);
   hand.worker();
-  hand.arrive_patient(key, 3);
+  hand.arrive_best_effort(key, 3);
   EXPECT_EQ(hand.batch().rule, StartRule::kBestEffort);
 }
 

@@ -93,9 +93,9 @@ class Storm {
   }
   void arrive() {
     const uint32_t items = 1 + static_cast<uint32_t>(random_.below(12)) / 9;
-    const bool patient = random_.below(8) == 0;
-    const Task task = patient ? hand_.arrive_patient(any_key(), now_, items)
-                              : hand_.arrive(any_key(), now_, 40 * random_.uniform(), items);
+    const bool best_effort = random_.below(8) == 0;
+    const Task task = best_effort ? hand_.arrive_best_effort(any_key(), now_, items)
+                                  : hand_.arrive(any_key(), now_, 40 * random_.uniform(), items);
     waiting_.emplace(task.job, task);
   }
   void withdraw() {

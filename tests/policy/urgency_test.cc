@@ -34,10 +34,10 @@ TEST_P(EveryPolicy, WithoutDeadlineATaskRunsWhenAWorkerIsIdle) {
   Hand hand(GetParam());
   const KeyId key = hand.key(1, 5, 50);
   hand.worker();
-  hand.arrive_patient(key, 0, 2);
+  hand.arrive_best_effort(key, 0, 2);
   EXPECT_EQ(hand.batch().items, 2u);
-  hand.arrive_patient(key, 1);
-  hand.arrive_patient(key, 1);
+  hand.arrive_best_effort(key, 1);
+  hand.arrive_best_effort(key, 1);
   hand.freed(WorkerId(0), 7);
   EXPECT_EQ(hand.batch().items, 2u);
 }

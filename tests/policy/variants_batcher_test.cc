@@ -215,7 +215,7 @@ TEST(Variants, AreServedByUrgencyAmongOtherServices) {
 
 TEST(Variants, WithoutADeadlineTheyRunWhenAWorkerIsThere) {
   TwoClasses h;
-  h.arrive_patient(h.app, 0);
+  h.arrive_best_effort(h.app, 0);
   EXPECT_TRUE(h.scheduler->next_wake().is_infinite());
   h.worker(7);
   EXPECT_EQ(h.batch().finish, at_ms(12));
@@ -229,7 +229,7 @@ TEST(Variants, WithoutADeadlineTheyKeepNobodyWaiting) {
   const WorkerId w = h.worker();
   h.arrive(plain, 0, 5);
   h.batch();
-  h.arrive_patient(app, 1);
+  h.arrive_best_effort(app, 1);
   const Task urgent = h.arrive(plain, 1, 16);
   h.freed(w, 5);
   EXPECT_EQ(h.batch().tasks[0].job, urgent.job);

@@ -206,7 +206,7 @@ Json Trees::Node::row_of(uint32_t at, const Child& child, Time now) const {
   return row;
 }
 
-std::string Trees::Node::explain_stages(Time now, uint32_t hopeless) const {
+std::string Trees::Node::explain_stages(Time now, uint32_t infeasible) const {
   if (!explained() || kind == kItems) return {};
   Json list = Json::array();
   for (uint32_t c = 0; c < children.size(); ++c) {
@@ -214,7 +214,7 @@ std::string Trees::Node::explain_stages(Time now, uint32_t hopeless) const {
       if (at == c) list.push_back(row_of(c, child, now));
     }
     if (!children[c].id.is_none()) list.push_back(row_of(c, children[c], now));
-    if (c != hopeless) continue;
+    if (c != infeasible) continue;
     list.push_back(row_of(c,
                           {.started = now,
                            .ended = now,

@@ -73,8 +73,8 @@ struct Trees::Node {
   void sum_up(Explanation& why) const;
   bool explained() const { return job != nullptr ? job->request().explain : explain; }
   // A row for each time that a stage was started, and one for the stage before which the request
-  // was `hopeless`; where that was asked, else empty.
-  std::string explain_stages(Time now, uint32_t hopeless = policy::kNoChild) const;
+  // was `infeasible`; where that was asked, else empty.
+  std::string explain_stages(Time now, uint32_t infeasible = policy::kNoChild) const;
 
  private:
   Json row_of(uint32_t at, const Child& child, Time now) const;

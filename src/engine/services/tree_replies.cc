@@ -93,7 +93,7 @@ void Trees::reply(const Node& node, const Ended& ended, Time now) {
                   ended.met.run.millis()),
             {.queueing = ended.met.wait,
              .run = ended.met.run,
-             .stages = node.explain_stages(now, ended.hopeless)});
+             .stages = node.explain_stages(now, ended.infeasible)});
   } else {
     const absl::Status& why = node.failure.status;
     // What does not fit a stage is the service's own fault, unless there is too much of it or the

@@ -18,7 +18,7 @@ namespace fermata::policy {
 // Rates are those the keys were added with; of keys that have none, what came in the last epoch
 // of 30 s, and the mean of the others before one has ended. Placed again when keys or workers are
 // added and every epoch; what waits where it was dealt stays there. Placement
-// takes unlike workers for the slowest of them.
+// takes workers of several types for the slowest of them.
 class NexusScheduler final : public Scheduler {
  public:
   KeyId add_key(KeyInfo info) override;

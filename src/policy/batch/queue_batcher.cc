@@ -74,7 +74,7 @@ void QueueBatcher::set_latency(LatencyByType latency, Time now, Decisions& out) 
 void QueueBatcher::nominated(const Task& task, Time now) {
   FERMATA_CHECK(task.items >= 1 && task.items <= slowest_.max_batch());
   if (task.deadline.is_infinite()) {
-    patient_.insert(task);
+    best_effort_.insert(task);
   } else {
     queue_.insert(task);
     if (task.items > 1) remember_larger(task);
@@ -102,13 +102,13 @@ Duration QueueBatcher::slack(Time now) const {
 }
 
 bool QueueBatcher::withdrawn(const Task& task) {
-  return (task.deadline.is_infinite() ? patient_ : queue_).erase(task);
+  return (task.deadline.is_infinite() ? best_effort_ : queue_).erase(task);
 }
 
 void QueueBatcher::update(Time now, Decisions& out) {
-  // A longer latency or delay leaves no bound behind for tasks that it makes hopeless.
+  // A longer latency or delay leaves no bound behind for tasks that it makes infeasible.
   const bool longer = !alike() && !queue_.empty() && types_for(queue_[0], now) == 0;
-  if (now > refuse_after_ || longer) refuse_hopeless(now, out);
+  if (now > refuse_after_ || longer) refuse_infeasible(now, out);
   Cut c;
   if (!queue_.empty()) {
     if (!alike()) count_with(types_for(queue_[0], now));
@@ -119,7 +119,7 @@ void QueueBatcher::update(Time now, Decisions& out) {
   holds(queue_.size(), now);
   if (queue_.empty()) {
     refuse_after_ = Time::infinite();
-    offer_patient(now);
+    offer_best_effort(now);
   } else {
     offer_urgent(c, now);
   }
@@ -130,7 +130,7 @@ void QueueBatcher::update(Time now, Decisions& out) {
 
 // Single items are in the order of their last moments, so the head is enough; with larger tasks
 // among them any of these may be first. O(log(queue)) for each that is refused.
-void QueueBatcher::refuse_hopeless(Time now, Decisions& out) {
+void QueueBatcher::refuse_infeasible(Time now, Decisions& out) {
   while (!queue_.empty() && now > latest_alone(queue_[0])) refuse_first(1, out);
   while (!larger_.empty() && now > larger_.front().latest) {
     std::pop_heap(larger_.begin(), larger_.end(), std::greater<>());
@@ -168,7 +168,7 @@ void QueueBatcher::refuse(const Task& task, Decisions& out) {
   const Duration allowance = delay_(task.items);
   const Duration run = task.deadline - latest_alone(task) - allowance;
   const Dropped& dropped = out.dropped.emplace_back(Dropped{task, Duration(), run, allowance});
-  if (!dropped.hopeless()) refused();
+  if (!dropped.infeasible()) refused();
 }
 
 void QueueBatcher::offer_urgent(const Cut& c, Time now) {
@@ -177,7 +177,7 @@ void QueueBatcher::offer_urgent(const Cut& c, Time now) {
   const size_t first = alike() ? 0 : c.drop;
   offer_.items = static_cast<uint32_t>(queue_.items(first, c.take));
   offer_.outlook.waiting = offer_.items;
-  offer_.patient = false;
+  offer_.best_effort = false;
   offer_.types = counted_types_;
   offer_.run = times_->run(offer_.items);
   offer_.epoch = epoch_;
@@ -206,17 +206,17 @@ void QueueBatcher::expect(Time now) {
   outlook.last_by = latest_alone(queue_[queue_.size() - 1]);
 }
 
-void QueueBatcher::offer_patient(Time now) {
-  const size_t n = patient_.most_within(0, slowest_.max_batch());
-  offer_.items = static_cast<uint32_t>(patient_.items(0, n));
-  offer_.patient = true;
+void QueueBatcher::offer_best_effort(Time now) {
+  const size_t n = best_effort_.most_within(0, slowest_.max_batch());
+  offer_.items = static_cast<uint32_t>(best_effort_.items(0, n));
+  offer_.best_effort = true;
   offer_.rule = StartRule::kBestEffort;
   offer_.types = kAnyType;
   offer_.run = n == 0 ? Duration() : slowest_.run(offer_.items);
-  offer_.least = n == 0 ? Duration() : slowest_.run(patient_[0].items);
+  offer_.least = n == 0 ? Duration() : slowest_.run(best_effort_[0].items);
   offer_.epoch = epoch_;
   offer_.start_at = now;
-  offer_.urgency = n == 0 ? Time::infinite() : patient_[0].arrival;
+  offer_.urgency = n == 0 ? Time::infinite() : best_effort_[0].arrival;
   wake_ = Time::infinite();
 }
 
@@ -263,14 +263,14 @@ Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   if (grant.epoch != epoch_) return answer;
   ++epoch_;
   learned(grant);
-  if (now > refuse_after_) refuse_hopeless(now, out);
+  if (now > refuse_after_) refuse_infeasible(now, out);
   const Moment m{now, std::max(now, grant.free_at)};
   const BatchTimes& times = times_on(grant.worker_type);
   size_t first = 0, take = 0;
   if (!queue_.empty()) take_for(grant.worker_type, m, first, take, out);
   if (take > 1) take = cap(first, take);
   const bool spared = take == 0 && !queue_.empty();
-  if (take > 0 || (!spared && !patient_.empty())) {
+  if (take > 0 || (!spared && !best_effort_.empty())) {
     Batch& batch = out.add_batch();
     batch.key = key_;
     batch.worker = grant.worker;
@@ -306,7 +306,7 @@ void QueueBatcher::join(Batch& batch, uint32_t type, Time limit, Time now, Decis
     }
   };
   take(queue_);
-  take(patient_);
+  take(best_effort_);
   update(now, out);
 }
 
@@ -314,8 +314,9 @@ void QueueBatcher::join(Batch& batch, uint32_t type, Time limit, Time now, Decis
 void QueueBatcher::fill(size_t first, size_t take, const BatchTimes& times, const Moment& m,
                         Time until, Batch& batch) {
   uint32_t most = times.max_batch();
-  if (!patient_.empty()) {
-    until = take > 0 ? queue_[first].deadline : std::max(until, times.finish(patient_[0].items, m));
+  if (!best_effort_.empty()) {
+    until =
+        take > 0 ? queue_[first].deadline : std::max(until, times.finish(best_effort_[0].items, m));
     if (!until.is_infinite()) most = times.largest(until, m);
   }
   batch.items = 0;
@@ -328,10 +329,10 @@ void QueueBatcher::fill(size_t first, size_t take, const BatchTimes& times, cons
       queue_.erase_at(first);
     }
   }
-  while (!patient_.empty() && batch.items + patient_[0].items <= most) {
-    batch.items += patient_[0].items;
-    batch.tasks.push_back(patient_[0]);
-    patient_.pop_front();
+  while (!best_effort_.empty() && batch.items + best_effort_[0].items <= most) {
+    batch.items += best_effort_[0].items;
+    batch.tasks.push_back(best_effort_[0]);
+    best_effort_.pop_front();
   }
 }
 

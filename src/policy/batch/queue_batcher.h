@@ -17,10 +17,10 @@ struct Cut {
 // What the batchers of all policies share: the queue by deadline, the tasks
 // without one, refusal in time, and binding. A policy says how to cut the queue
 // and when the resulting batch wants to start.
-// On unlike workers a batch counts as long as on the slowest type on which its head can still end
-// in time; where a head is too late for some, what waits behind it is offered to these at once. A
-// task is refused when it cannot end on any type; none is given up for the batch of a type while
-// another can still save it.
+// On workers of several types a batch counts as long as on the slowest type on which its head can
+// still end in time; where a head is too late for some, what waits behind it is offered to these at
+// once. A task is refused when it cannot end on any type; none is given up for the batch of a type
+// while another can still save it.
 class QueueBatcher : public Batcher {
  public:
   QueueBatcher(KeyId key, KeyInfo info, DelayBound delay);
@@ -35,7 +35,7 @@ class QueueBatcher : public Batcher {
 
   const Offer& offer() const final { return offer_; }
   Time next_wake() const final { return wake_; }
-  uint64_t waiting_items() const final { return queue_.items_from(0) + patient_.items_from(0); }
+  uint64_t waiting_items() const final { return queue_.items_from(0) + best_effort_.items_from(0); }
 
  protected:
   // The queue is not empty, and each of its tasks could still end in time alone.
@@ -73,14 +73,14 @@ class QueueBatcher : public Batcher {
   void take_for(uint32_t type, const Moment& m, size_t& first, size_t& take, Decisions& out);
   Duration slack(Time now) const;  // see Outlook
   void update(Time now, Decisions& out);
-  void refuse_hopeless(Time now, Decisions& out);
+  void refuse_infeasible(Time now, Decisions& out);
   void refuse_first(size_t n, Decisions& out);
   void remember_larger(const Task& task);
   void find_larger();
   void refuse(const Task& task, Decisions& out);
   void offer_urgent(const Cut& c, Time now);
   void expect(Time now);
-  void offer_patient(Time now);
+  void offer_best_effort(Time now);
   void fill(size_t first, size_t take, const BatchTimes& times, const Moment& m, Time until,
             Batch& batch);
   Time latest_alone(const Task& task) const {
@@ -104,8 +104,8 @@ class QueueBatcher : public Batcher {
   Duration budget_;
   Time last_urgent_ = Time::infinite();  // when one with a deadline came last; never
 
-  TaskQueue queue_;    // with a deadline
-  TaskQueue patient_;  // without
+  TaskQueue queue_;        // with a deadline
+  TaskQueue best_effort_;  // without
   // Tasks of more than one item by their last moment alone, which is in no order in the queue; a
   // heap, the first at its front. Some have left the queue; as many as wait at most, or few.
   struct Larger {

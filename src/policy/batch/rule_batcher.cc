@@ -62,7 +62,7 @@ class RuleBatcher final : public QueueBatcher {
     pool_wait_ = grant.wait;
     harm_ = grant.harm;
     others_slack_ = grant.others_slack;
-    alone_load_ = grant.singly;
+    alone_load_ = grant.unbatched;
     burst_ = grant.burst;
     others_share_ = grant.at_any_time;
     pool_load_ = grant.load;

@@ -79,7 +79,7 @@ void EnsembleBatcher::update(Time now) {
     for (const KeyId model : queries_.ensemble((*open.begin())->ensemble).info.models) {
       offer_.least = std::max(offer_.least, queries_.slowest(model)(1));
     }
-    return set_patient((*open.begin())->task.arrival, now);
+    return set_best_effort((*open.begin())->task.arrival, now);
   }
   const EnsembleQueries::ByDeadline& unanswered = queries_.unanswered();
   const bool late = (*open.begin())->task.deadline < now;
@@ -126,13 +126,13 @@ void EnsembleBatcher::read_ensembles() {
                                   .models = {},
                                   .serve_all = own.info.serve_all,
                                   .utility = own.utility,
-                                  .company = own.company.value(),
+                                  .company = own.co_arrivals.value(),
                                   .rate_rps = own.demand.rate_rps(problem_.start),
                                   .spread = own.demand.slo().is_infinite()
                                                 ? Duration()
-                                                : own.demand.slo().scaled(own.company.spread()),
+                                                : own.demand.slo().scaled(own.co_arrivals.spread()),
                                   .slo = own.demand.slo(),
-                                  .last = own.company.last()});
+                                  .last = own.co_arrivals.last()});
   }
   problem_.models.clear();
   model_keys_.clear();

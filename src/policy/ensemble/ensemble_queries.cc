@@ -41,7 +41,7 @@ void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
     }
   }
   worthy.push_back(mean);
-  ensembles_[at] = {.key = key, .info = info, .utility = {}, .company = {}, .by_deadline = {}};
+  ensembles_[at] = {.key = key, .info = info, .utility = {}, .co_arrivals = {}, .by_deadline = {}};
   ensembles_[at].info.utility.clear();
   ensembles_[at].utility = std::make_shared<const plan::PoolProblem::Utilities>(std::move(worthy));
   ensemble_of_[key] = at;
@@ -58,7 +58,7 @@ EnsembleQueries::Query& EnsembleQueries::insert(const Task& task, Time now) {
   const uint32_t at = ensemble_of_.at(task.key);
   Ensemble& ensemble = ensembles_[at];
   ensemble.demand.count(task, now);
-  ensemble.company.count(now, ensemble.demand.slo());
+  ensemble.co_arrivals.count(now, ensemble.demand.slo());
   auto entry = std::make_unique<Entry>();
   entry->query.task = task;
   entry->query.ensemble = at;

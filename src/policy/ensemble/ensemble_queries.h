@@ -8,7 +8,7 @@
 
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
-#include "estimate/company.h"
+#include "estimate/co_arrivals.h"
 #include "plan/ensemble/pool_problem.h"
 #include "policy/ensemble/ensemble.h"
 #include "policy/pool/service_demand.h"
@@ -54,9 +54,9 @@ class EnsembleQueries {
     // By bin and Subset; and, last, over all bins as often as they come.
     std::shared_ptr<const plan::PoolProblem::Utilities> utility;
     ServiceDemand demand;
-    estimate::Company company;  // of a query, within an SLO
-    ByDeadline by_deadline;     // of its own
-    uint64_t items = 0;         // of them, and of withdrawn ones
+    estimate::CoArrivals co_arrivals;  // of a query, within an SLO
+    ByDeadline by_deadline;            // of its own
+    uint64_t items = 0;                // of them, and of withdrawn ones
 
     plan::Subset all() const { return (plan::Subset{1} << info.models.size()) - 1; }
   };

@@ -63,7 +63,7 @@ uint32_t free_by(const PoolView& view, WorkerId worker, Time then) {
   return free;
 }
 
-// Calls visit(outlook, rate, batched, singly) for every key that has deadlines: how many are
+// Calls visit(outlook, rate, batched, unbatched) for every key that has deadlines: how many are
 // expected to come a second, and the workers that these keep busy, see Load.
 template <class Visit>
 void each_expected(const PoolView& view, Time now, const Visit& visit) {
@@ -131,12 +131,12 @@ double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Tim
     const Duration short_of = until - start - outlook.slack;
     if (short_of > Duration()) {
       const double rate = expected_rate(outlook, start);
-      const double patient = outlook.patient > 0 ? rate * outlook.patient / outlook.rate : 0;
-      late += (rate - patient) * short_of.seconds() +
-              patient * std::max(0.0, (until - start - outlook.patience).seconds());
+      const double loose = outlook.loose_rate > 0 ? rate * outlook.loose_rate / outlook.rate : 0;
+      late += (rate - loose) * short_of.seconds() +
+              loose * std::max(0.0, (until - start - outlook.loose_slack).seconds());
       offered += rate * outlook.alone.seconds();
     }
-    if (offer.items > 0 && !offer.patient) {
+    if (offer.items > 0 && !offer.best_effort) {
       late += between(outlook.waiting, outlook.first_by, outlook.last_by, start, until);
     }
   });
@@ -146,22 +146,22 @@ double made_late(const PoolView& view, KeyId key, uint32_t type, Time start, Tim
 }
 
 Load load(const PoolView& view, Time now, const Rules& rules) {
-  double batched = 0, singly = 0;
-  each_expected(view, now, [&](const Outlook&, double, double own_batched, double own_singly) {
+  double batched = 0, unbatched = 0;
+  each_expected(view, now, [&](const Outlook&, double, double own_batched, double own_unbatched) {
     batched += own_batched;
-    singly += own_singly;
+    unbatched += own_unbatched;
   });
   const double workers = std::max(view.serving(), 1u), most = rules.busiest * workers;
   double alone = 1;  // how far each is from its share of a batch of the target size
-  if (singly > most) alone = std::clamp((most - batched) / (singly - batched), 0.0, 1.0);
+  if (unbatched > most) alone = std::clamp((most - batched) / (unbatched - batched), 0.0, 1.0);
   Work work;
   each_expected(view, now,
-                [&](const Outlook& outlook, double rate, double own_batched, double own_singly) {
+                [&](const Outlook& outlook, double rate, double own_batched, double own_unbatched) {
                   const double deadline_s = workers * (outlook.slack + outlook.alone).seconds();
-                  work.add(rate, own_batched + alone * (own_singly - own_batched),
+                  work.add(rate, own_batched + alone * (own_unbatched - own_batched),
                            outlook.variation, deadline_s);
                 });
-  return {batched / workers, singly / workers, work, workers};
+  return {batched / workers, unbatched / workers, work, workers};
 }
 
 double price(const PoolView& view, KeyId key, Time now) {

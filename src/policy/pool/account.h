@@ -51,7 +51,7 @@ class Work {
 // is, and one of which a key may use a part less busy for that key.
 struct Load {
   // 1 where batches of their target sizes keep every worker busy, or where each of them alone does.
-  double batched = 0, singly = 0;
+  double batched = 0, unbatched = 0;
   // Of a burst most come at once, and then nobody who could join, so each counts as it is alone, as
   // far as the workers bear that, and else between that and its share of a batch of the target
   // size, so that they would be busy for Rules::busiest of the time.

@@ -9,8 +9,8 @@
 
 namespace fermata::policy {
 
-// Types of workers that were granted for an offer and had no use for it (unlike workers: the
-// batch is worth more elsewhere), so that the others are asked before they are asked again; and
+// Types of workers that were granted for an offer and had no use for it (workers of several types:
+// the batch is worth more elsewhere), so that the others are asked before they are asked again; and
 // from when on it is worth asking at all.
 class DeclinedTypes {
  public:

@@ -27,7 +27,7 @@ void PoolRanker::add_key(KeyId key) {
   due_.resize(n);
   due_run_.resize(n);
   for (Type& type : types_) type.due.resize(n);
-  patient_.resize(n);
+  best_effort_.resize(n);
   forget(key);
   epoch_[key.index()] = 0;
 }
@@ -71,7 +71,7 @@ void PoolRanker::set_due(size_t key, bool due) {
 void PoolRanker::forget(KeyId key) {
   later_.set(key.index(), Time::infinite());
   set_due(key.index(), false);
-  patient_.set(key.index(), Time::infinite());
+  best_effort_.set(key.index(), Time::infinite());
 }
 
 void PoolRanker::offered(const Offer& own, Time now, std::vector<Grant>& out) {
@@ -79,11 +79,11 @@ void PoolRanker::offered(const Offer& own, Time now, std::vector<Grant>& out) {
   if (own.epoch < epoch_[k]) return;  // crossed a grant
   view_.set_offer(own);
   const Offer& offer = view_.offer(own.key);
-  const bool urgent = offer.items > 0 && !offer.patient;
+  const bool urgent = offer.items > 0 && !offer.best_effort;
   const bool due = urgent && decide_at(offer) <= now;
   later_.set(k, urgent && !due ? decide_at(offer) : Time::infinite());
   set_due(k, due);
-  patient_.set(k, offer.items > 0 && offer.patient ? offer.urgency : Time::infinite());
+  best_effort_.set(k, offer.items > 0 && offer.best_effort ? offer.urgency : Time::infinite());
   match(now, out);
 }
 
@@ -137,7 +137,7 @@ void PoolRanker::match(Time now, std::vector<Grant>& out) {
   }
   while (grant_due(now, out)) {
   }
-  while (grant_patient(now, out)) {
+  while (grant_best_effort(now, out)) {
   }
 }
 
@@ -173,7 +173,7 @@ void PoolRanker::learn(const Offer& offer, Time now) {
 // By what a batch really takes: that of a shared offer is chosen when it is granted.
 void PoolRanker::learn(const Answer& answer, Time now) {
   const Offer& offer = view_.offer(granted_to_[answer.worker.index()]);
-  if (offer.patient) return;
+  if (offer.best_effort) return;
   const WorkerView& w = view_.worker(answer.worker);
   const Time start = w.running == 0 ? now : std::max(now, w.free_at);
   const double run = std::max(answer.free_at - start, kTick).seconds();
@@ -221,16 +221,16 @@ bool PoolRanker::holds(size_t key, WorkerId worker, Time now, Harm& harm) {
 // default's is cut so that it ends before the first of them wants one, or one that may still come;
 // where even one item runs longer, it waits until the workers that are left bear these, or until
 // what came first has waited for kOverdue of its runs, and so has whoever else had waited so long.
-bool PoolRanker::grant_patient(Time now, std::vector<Grant>& out) {
+bool PoolRanker::grant_best_effort(Time now, std::vector<Grant>& out) {
   if (look_again_ <= now) look_again();
-  if (patient_.top().is_infinite()) return false;
+  if (best_effort_.top().is_infinite()) return false;
   std::vector<Room> rooms(types_.size());
-  while (!patient_.top().is_infinite()) {
-    const size_t key = patient_.top_index();
-    const Given given = grant_patient(KeyId(static_cast<uint32_t>(key)), rooms, now, out);
+  while (!best_effort_.top().is_infinite()) {
+    const size_t key = best_effort_.top_index();
+    const Given given = grant_best_effort(KeyId(static_cast<uint32_t>(key)), rooms, now, out);
     if (given != Given::kTooLong) return given == Given::kWorker;
     // Shorter ones behind it may run.
-    patient_.set(key, Time::infinite());
+    best_effort_.set(key, Time::infinite());
     too_long_.push_back(key);
     if (look_again_.is_infinite()) look_again_ = now + kLoadEvery;
   }
@@ -241,14 +241,14 @@ void PoolRanker::look_again() {
   look_again_ = Time::infinite();
   for (const size_t k : too_long_) {
     const Offer& offer = view_.offers()[k];
-    const bool waits = offer.items > 0 && offer.patient && offer.epoch >= epoch_[k];
-    if (waits) patient_.set(k, offer.urgency);
+    const bool waits = offer.items > 0 && offer.best_effort && offer.epoch >= epoch_[k];
+    if (waits) best_effort_.set(k, offer.urgency);
   }
   too_long_.clear();
 }
 
-PoolRanker::Given PoolRanker::grant_patient(KeyId key, std::vector<Room>& rooms, Time now,
-                                            std::vector<Grant>& out) {
+PoolRanker::Given PoolRanker::grant_best_effort(KeyId key, std::vector<Room>& rooms, Time now,
+                                                std::vector<Grant>& out) {
   const Offer& offer = view_.offer(key);
   const bool as_others = offer.outlook.slack.is_infinite() && offer.types == kAnyType;
   Given given = Given::kNothing;
@@ -311,7 +311,7 @@ void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
   forget(key);
   epoch_[key.index()] = offer.epoch + 1;
   out.push_back({key, worker, w.type, free_at, wait_, at_any_time_, offer.epoch,
-                 view_.least_slack(key), harm, load_.batched, load_.singly,
+                 view_.least_slack(key), harm, load_.batched, load_.unbatched,
                  load_.burst(offer.outlook.slack, rules_)});
 }
 

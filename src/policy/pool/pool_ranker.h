@@ -64,14 +64,14 @@ class PoolRanker {
 
   void match(Time now, std::vector<Grant>& out);
   bool grant_due(Time now, std::vector<Grant>& out);
-  bool grant_patient(Time now, std::vector<Grant>& out);
+  bool grant_best_effort(Time now, std::vector<Grant>& out);
   enum class Given { kWorker, kNothing, kTooLong };  // the last: it waits for others' sake
   // What a type's next worker may be given, the same for all keys of which nobody has a deadline.
   struct Room {
     std::optional<Time> until;
     std::optional<bool> others_bear;
   };
-  Given grant_patient(KeyId key, std::vector<Room>& rooms, Time now, std::vector<Grant>& out);
+  Given grant_best_effort(KeyId key, std::vector<Room>& rooms, Time now, std::vector<Grant>& out);
   void look_again();
   bool holds(size_t key, WorkerId worker, Time now, Harm& harm);
   void release_held(Time now);
@@ -91,7 +91,7 @@ class PoolRanker {
   std::vector<bool> due_;  // by key: whether its offer wants to start
   std::vector<Duration> due_run_;       // by key: how long that runs, if it does
   Duration backlog_;                    // the sum of these
-  MinTree patient_;                     // by key: arrival of what has no deadline
+  MinTree best_effort_;                 // by key: arrival of what has no deadline
   std::vector<size_t> too_long_;        // of these, who waits for others' sake
   Time look_again_ = Time::infinite();  // at them
   Time overdue_until_;                  // the last that had waited too long for that ran until then

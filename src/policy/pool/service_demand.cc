@@ -54,10 +54,10 @@ Outlook merged(std::span<const Outlook> services, Time now) {
     all.load += one.load;
     if (all.load > 0) all.variation += (one.variation - all.variation) * one.load / all.load;
     if (one.slack <= all.slack * 2) continue;
-    all.patient += one.rate;
+    all.loose_rate += one.rate;
     wait += one.rate * one.slack.seconds();
   }
-  if (all.patient > 0) all.patience = Duration::from_seconds(wait / all.patient);
+  if (all.loose_rate > 0) all.loose_slack = Duration::from_seconds(wait / all.loose_rate);
   return all;
 }
 

@@ -60,7 +60,7 @@ void PoolView::set_offer(const Offer& offer) {
   const uint32_t there = offer.types & types_for(offer.key);
   if (there != 0) offers_[offer.key.index()].types = there;  // else it is loaded where it may run
   slack_.set(offer.key.index(), Time() + offer.outlook.slack);
-  const bool waits = offer.items > 0 && !offer.patient;
+  const bool waits = offer.items > 0 && !offer.best_effort;
   first_by_.set(offer.key.index(), waits ? offer.outlook.first_by : Time::infinite());
 }
 

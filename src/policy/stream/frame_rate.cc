@@ -19,7 +19,7 @@ constexpr double kProof = 0.5;                          // of its word
 FrameRate::FrameRate(double said_rps, double believed_rps, Time now)
     : said_rps_(said_rps), believed_rps_(believed_rps), owed_rps_(believed_rps), came_(now) {}
 
-Duration FrameRate::patience() const {
+Duration FrameRate::longest_silence() const {
   return std::max(kRemembered, Duration::from_seconds(kFramesRemembered / said_rps_));
 }
 
@@ -27,7 +27,7 @@ double FrameRate::window() const { return std::max(kAveragedOver, kFramesRemembe
 
 // Frames, each worth less the older it is.
 double FrameRate::measured(Time now) const {
-  if (level_ == 0 || now - last_ > patience()) return 0;
+  if (level_ == 0 || now - last_ > longest_silence()) return 0;
   return level_ * portable_exp(-(now - last_).seconds() / window());
 }
 
@@ -37,7 +37,7 @@ void FrameRate::count(double frames, Time now) {
 }
 
 double FrameRate::per_second(Time now) const {
-  const double word = now - came_ <= patience() ? believed_rps_ : 0;
+  const double word = now - came_ <= longest_silence() ? believed_rps_ : 0;
   return std::min(std::max(measured(now) / window() * kMargin, word), said_rps_);
 }
 

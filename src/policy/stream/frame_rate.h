@@ -25,7 +25,7 @@ class FrameRate {
   double take_proven();
 
  private:
-  Duration patience() const;
+  Duration longest_silence() const;
   double window() const;  // seconds
   double measured(Time now) const;
 

@@ -47,7 +47,7 @@ struct Node {
   Time wake = Time::infinite();  // see ServiceTree::wake
   // The chooser's own: counts, and what it believes that members, or subsets of them, are worth.
   uint32_t open = 0, made = 0;
-  uint32_t hopeless = kNoChild;  // not started, since the rest could not make it: the node ends
+  uint32_t infeasible = kNoChild;  // not started, since the rest could not make it: the node ends
   std::vector<double> worth;
 };
 

@@ -140,7 +140,7 @@ bool PipelineChooser::start(Node& node, uint32_t stage, const Ahead& least, cons
     }
     child.last = node.deadline - least.total();
     if (now + own.run > child.last) {
-      node.hopeless = stage;
+      node.infeasible = stage;
       tree.end(node, Ending::kRejected, 0, sum({Duration(), own.run}, least));
       return false;
     }

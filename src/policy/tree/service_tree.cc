@@ -196,7 +196,7 @@ void ServiceTree::forget(Node& node) {
 }
 
 void ServiceTree::end(Node& node, Ending how, uint32_t made, const Ahead& met) {
-  const TreeDecisions::Ended ended{node.id, how, made, met, node.hopeless};
+  const TreeDecisions::Ended ended{node.id, how, made, met, node.infeasible};
   forget(node);
   out_.ended.push_back(ended);
 }

@@ -33,8 +33,8 @@ struct TreeDecisions {
     JobId id;
     Ending how = Ending::kAnswered;
     uint32_t made = 0;
-    Ahead met;                     // of one that was rejected
-    uint32_t hopeless = kNoChild;  // before which child that was; none: one was rejected itself
+    Ahead met;                       // of one that was rejected
+    uint32_t infeasible = kNoChild;  // before which child that was; none: one was rejected itself
   };
   std::vector<Started> started;
   std::vector<JobId> withdrawn;  // children that nobody waits for any more

@@ -147,7 +147,7 @@ void VariantsBatcher::update(Time now) {
   wake_ = std::min(wake_, declined_.until());
   if (queue_.waiting().empty()) return;
   const Waiting& first = queue_.waiting().begin()->second;
-  if (first.task.deadline.is_infinite()) return offer_patient(now);
+  if (first.task.deadline.is_infinite()) return offer_best_effort(now);
   offer_.run = queue_.fastest(first.service);
   offer_.urgency = urgency(now);
   if (offer_.urgency == kLast) return;
@@ -167,7 +167,7 @@ Time VariantsBatcher::urgency(Time now) const {
   return kLast;
 }
 
-void VariantsBatcher::offer_patient(Time now) {
+void VariantsBatcher::offer_best_effort(Time now) {
   offer_.run = offer_.least = Duration();
   const plan::GroupService& service = queue_.services()[queue_.waiting().begin()->second.service];
   for (const plan::GroupVariant& variant : service.variants) {
@@ -176,7 +176,7 @@ void VariantsBatcher::offer_patient(Time now) {
       offer_.least = std::max(offer_.least, (*latency)(1));
     }
   }
-  set_patient(queue_.waiting().begin()->second.task.arrival, now);
+  set_best_effort(queue_.waiting().begin()->second.task.arrival, now);
   wake_ = std::min(wake_, asks_again());
 }
 

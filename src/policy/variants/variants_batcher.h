@@ -52,7 +52,7 @@ class VariantsBatcher final : public SharedBatcher {
   bool decide(const Grant& grant, Time start, Time now, Decisions& out) override;
   void update(Time now) override;
   Outlook expected(Time now) override { return queue_.outlook(now); }
-  void offer_patient(Time now);
+  void offer_best_effort(Time now);
   Time urgency(Time now) const;
   void end_the_late(Time now, Decisions& out);
   bool knows_better(const Waiting& w);

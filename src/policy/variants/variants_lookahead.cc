@@ -175,8 +175,8 @@ double VariantsLookahead::price_unit() const {
       slowest = std::max(slowest, run);
     }
     if (slowest == 0) continue;
-    const bool unlike = slowest > fastest && most > least;
-    unit = std::max(unit, unlike ? (most - least) / (slowest - fastest) : 1 / slowest);
+    const bool differ = slowest > fastest && most > least;
+    unit = std::max(unit, differ ? (most - least) / (slowest - fastest) : 1 / slowest);
   }
   return unit;
 }

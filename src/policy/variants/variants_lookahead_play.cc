@@ -32,7 +32,7 @@ double VariantsLookahead::play(double price, Order order) {
   played_.feasible = true;
   played_.expected_accuracy.assign(problem.requests.size(), 0);
   value_ = real_value_ = 0;
-  // What a worker has loaded makes it unlike any other.
+  // What a worker has loaded makes it different from any other.
   play_.clear(problem.workers.size());
   for (uint32_t w = 0; w < free_at_.size(); ++w) play_.add(w, w, free_at_[w]);
   play_.run(

@@ -1,4 +1,4 @@
-#include "estimate/company.h"
+#include "estimate/co_arrivals.h"
 
 #include <algorithm>
 
@@ -9,7 +9,7 @@ constexpr size_t kRemembered = 256;  // arrivals that the mean is about
 
 }  // namespace
 
-void Company::count(Time now, Duration window) {
+void CoArrivals::count(Time now, Duration window) {
   if (window.is_infinite()) return;
   ages_ += (now - last_) * static_cast<int64_t>(size_);
   last_ = now;
@@ -25,7 +25,7 @@ void Company::count(Time now, Duration window) {
   recent_[(first_ + size_++) % kMost] = now;
 }
 
-void Company::forget_first() {
+void CoArrivals::forget_first() {
   ages_ -= last_ - recent_[first_];
   first_ = (first_ + 1) % kMost;
   --size_;

@@ -11,7 +11,7 @@ namespace fermata::estimate {
 // it, which is the mean number within a window after it too. As many as the rate says for Poisson
 // arrivals; more where arrivals come in bursts, and decisions are mostly made in bursts.
 // Counts up to 64.
-class Company {
+class CoArrivals {
  public:
   // `now` never goes back. With an infinite window nothing is counted. O(1) amortised.
   void count(Time now, Duration window);

@@ -11,14 +11,14 @@ using ::testing::SizeIs;
 
 constexpr uint32_t kSlow = 0, kFast = 1;
 
-LatencyByType unlike(double slow_ms, double fast_ms) {
+LatencyByType by_type(double slow_ms, double fast_ms) {
   return LatencyByType({linear(0, slow_ms), linear(0, fast_ms)});
 }
 
 // With the two workers, the slow one first.
-struct Unlike : Hand {
-  explicit Unlike(std::string_view policy) : Hand(policy) {
-    key = scheduler->add_key({.name = "k", .latency = unlike(50, 5)});
+struct TwoTypes : Hand {
+  explicit TwoTypes(std::string_view policy) : Hand(policy) {
+    key = scheduler->add_key({.name = "k", .latency = by_type(50, 5)});
     for (const uint32_t type : {kSlow, kFast}) {
       workers.push_back(scheduler->add_worker(Time(), out, type));
     }
@@ -43,7 +43,7 @@ TEST(LatencyByType, KnowsTheSlowestAndTheFastestOfEachSize) {
 class OnUnlikeWorkers : public testing::TestWithParam<std::string_view> {};
 
 TEST_P(OnUnlikeWorkers, WhatOnlyOneTypeCanEndInTimeGoesThere) {
-  Unlike pool(GetParam());
+  TwoTypes pool(GetParam());
   pool.arrive(pool.key, 0, 20);
   pool.tick(15);
   const Batch batch = pool.batch();
@@ -53,7 +53,7 @@ TEST_P(OnUnlikeWorkers, WhatOnlyOneTypeCanEndInTimeGoesThere) {
 
 // Though the slow one is idle, and would end it too late.
 TEST_P(OnUnlikeWorkers, WaitsForTheOneThatCan) {
-  Unlike pool(GetParam());
+  TwoTypes pool(GetParam());
   pool.arrive(pool.key, 0, 6);
   pool.tick(1);
   EXPECT_EQ(pool.batch().worker, pool.workers[kFast]);
@@ -66,7 +66,7 @@ TEST_P(OnUnlikeWorkers, WaitsForTheOneThatCan) {
 }
 
 TEST_P(OnUnlikeWorkers, IsRefusedWhenNoTypeCan) {
-  Unlike pool(GetParam());
+  TwoTypes pool(GetParam());
   pool.arrive(pool.key, 0, 5.5);
   pool.tick(0.5);
   EXPECT_EQ(pool.batch().worker, pool.workers[kFast]);
@@ -79,11 +79,11 @@ TEST_P(OnUnlikeWorkers, IsRefusedWhenNoTypeCan) {
 }
 
 TEST_P(OnUnlikeWorkers, TheFirstTypeIsTakenFirst) {
-  Unlike pool(GetParam());
+  TwoTypes pool(GetParam());
   pool.arrive(pool.key, 0, 1000);
   pool.tick(950);
   EXPECT_EQ(pool.batch().worker, pool.workers[kSlow]);
-  pool.arrive_patient(pool.key, 951);
+  pool.arrive_best_effort(pool.key, 951);
   EXPECT_EQ(pool.batch().worker, pool.workers[kFast]);
 }
 
@@ -120,7 +120,7 @@ TEST_P(OnUnlikeWorkers, WhichTypeIsFasterMayDependOnTheSize) {
 }
 
 TEST_P(OnUnlikeWorkers, WhatWaitsBehindALateHeadRunsWhereItIsInTime) {
-  Unlike pool(GetParam());
+  TwoTypes pool(GetParam());
   pool.arrive(pool.key, 0, 5.5);
   pool.tick(0.5);
   EXPECT_EQ(pool.batch().worker, pool.workers[kFast]);
@@ -136,8 +136,8 @@ TEST_P(OnUnlikeWorkers, WhatWaitsBehindALateHeadRunsWhereItIsInTime) {
 }
 
 TEST_P(OnUnlikeWorkers, OneTypesLatencyMayChange) {
-  Unlike pool(GetParam());
-  pool.scheduler->update_latency(pool.key, unlike(50, 60), at_ms(0), pool.out);
+  TwoTypes pool(GetParam());
+  pool.scheduler->update_latency(pool.key, by_type(50, 60), at_ms(0), pool.out);
   pool.arrive(pool.key, 0, 55);
   pool.tick(5);
   EXPECT_EQ(pool.batch().worker, pool.workers[kSlow]);
@@ -152,8 +152,8 @@ INSTANTIATE_TEST_SUITE_P(All, OnUnlikeWorkers,
 TEST(VariantsOnUnlikeWorkers, WaitForTheFastOneHoweverManySlowOnesIdle) {
   for (const size_t slow : {1, 3, 6, 15}) {
     VariantsHand pool("fermata");
-    const KeyId model = pool.scheduler->add_key(
-        {.name = "v", .latency = unlike(50, 5), .variant = VariantId(0)});
+    const KeyId model =
+        pool.scheduler->add_key({.name = "v", .latency = by_type(50, 5), .variant = VariantId(0)});
     std::vector<WorkerId> workers;
     for (size_t w = 0; w < slow; ++w) {
       workers.push_back(pool.scheduler->add_worker(Time(), pool.out, kSlow));
