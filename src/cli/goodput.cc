@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/scenario.h"
+#include "tune/tuned_scheduler.h"
 
 namespace fermata::cli {
 namespace {
@@ -43,32 +44,37 @@ int say_why(const absl::Status& status) {
   return absl::IsInvalidArgument(status) ? kBadInput : kFailed;
 }
 
-int find_workers(const std::string& file, const std::vector<std::string>& rules, double rate_rps) {
+int find_workers(const std::string& file, const std::vector<std::string>& rules, bool tune,
+                 double rate_rps) {
   int exit_code = kDone;
   auto scenario = load_scenario(file, rules, exit_code, simulate::read_goodput_scenario);
   if (!scenario) return exit_code;
   scenario->rate_rps = rate_rps;
   Progress progress("workers");
   double steps = 0;
-  const auto needed = simulate::find_workers(*scenario, [&](const simulate::NeededStep& step) {
+  const auto show = [&](const simulate::NeededStep& step) {
     progress.update(++steps / kUsualSteps, fmt::format("{} workers: worst model {:.2f} % bad",
                                                        step.workers, 100 * step.worst_bad_rate));
-  });
+  };
+  const auto needed =
+      simulate::find_workers(*scenario, show, tune ? tune::tuning_for(*scenario) : nullptr);
   progress.finish();
   if (!needed.ok()) return say_why(needed.status());
   return print(write_needed_workers(*needed), needed->binding);
 }
 
-int find(const std::string& file, const std::vector<std::string>& rules) {
+int find(const std::string& file, const std::vector<std::string>& rules, bool tune) {
   int exit_code = kDone;
   const auto scenario = load_scenario(file, rules, exit_code, simulate::read_goodput_scenario);
   if (!scenario) return exit_code;
   Progress progress("goodput");
   double steps = 0;
-  const auto goodput = simulate::find_goodput(*scenario, [&](const simulate::GoodputStep& step) {
+  const auto show = [&](const simulate::GoodputStep& step) {
     progress.update(++steps / kUsualSteps, fmt::format("{:.1f}/s: worst model {:.2f} % bad",
                                                        step.rate_rps, 100 * step.worst_bad_rate));
-  });
+  };
+  const auto goodput =
+      simulate::find_goodput(*scenario, show, tune ? tune::tuning_for(*scenario) : nullptr);
   progress.finish();
   if (!goodput.ok()) return say_why(goodput.status());
   return print(write_goodput(*goodput), goodput->binding);
@@ -91,9 +97,11 @@ void add_goodput(CLI::App& app, int& exit_code) {
       ->check(CLI::Range(simulate::kLowestRate, simulate::kHighestRate));
   auto rules = std::make_shared<std::vector<std::string>>();
   add_rules(command, *rules);
+  auto tune = std::make_shared<bool>(true);
+  add_tune(command, *tune);
   command->footer(kGoodputExamples);
-  command->callback([file, rate, rules, &exit_code] {
-    exit_code = *rate ? find_workers(*file, *rules, **rate) : find(*file, *rules);
+  command->callback([file, rate, rules, tune, &exit_code] {
+    exit_code = *rate ? find_workers(*file, *rules, *tune, **rate) : find(*file, *rules, *tune);
   });
 }
 

@@ -1,6 +1,7 @@
 #include "cli/scenario.h"
 
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/document.h"
@@ -37,6 +38,17 @@ void add_rules(CLI::App* command, std::vector<std::string>& changes) {
       ->add_option("--set", changes,
                    "RULE=VALUE: the policy with another rule (hold=off, margin=0.2); repeatable")
       ->type_name("RULE=VALUE");
+}
+
+void add_tune(CLI::App* command, bool& tune) {
+  static const std::map<std::string, bool> kChoices = {{"on", true}, {"off", false}};
+  command
+      ->add_option("--tune", tune,
+                   "Whether the default tries other rules on its load while it runs, and moves to "
+                   "the best (on), or keeps its own (off)")
+      ->transform(CLI::CheckedTransformer(kChoices))
+      ->type_name("on|off")
+      ->default_str("on");
 }
 
 std::optional<simulate::Scenario> load_scenario(const std::string& file,

@@ -12,6 +12,7 @@
 #include "policy/scheduler.h"
 #include "simulate/driver.h"
 #include "tune/record_file.h"
+#include "tune/tuned_scheduler.h"
 #include "tune/what_if.h"
 
 namespace fermata::cli {
@@ -30,20 +31,25 @@ The document: seed, warmup_s, duration_s, scheduler, workers, network, models,
 rate_rps (docs/simulate.md). Exit codes: 0 done, 2 wrong document, 3 the models
 do not fit into the workers' memory.)";
 
-int simulate_file(const std::string& file, const std::vector<std::string>& rules) {
+int simulate_file(const std::string& file, const std::vector<std::string>& rules, bool tune) {
   int exit_code = kDone;
   const auto scenario = load_scenario(file, rules, exit_code);
   if (!scenario) return exit_code;
   Progress progress("simulate");
-  const auto result = simulate::run(*scenario, {.progress = [&](double share) {
+  tune::TuningLog log;
+  const auto listener = tune ? tune::tuning_for(*scenario, &log) : policy::Listener();
+  const auto show = [&](double share) {
     progress.update(share, fmt::format("{} workers", scenario->worker_count()));
-  }});
+  };
+  const auto result = simulate::run(*scenario, {.listener = listener, .progress = show});
   progress.finish();
   if (!result.ok()) {
     std::cerr << message(result.status()) << "\n";
     return kBadInput;
   }
-  std::cout << write_json(write_result(*result));
+  Json answer = write_result(*result);
+  if (listener) answer["tuning"] = tune::write_tuning(log);
+  std::cout << write_json(answer);
   return kDone;
 }
 
@@ -112,15 +118,18 @@ void add_simulate(CLI::App& app, int& exit_code) {
   command->add_option("FILE", *file, "The cluster as JSON or YAML; - is standard input");
   auto rules = std::make_shared<std::vector<std::string>>();
   add_rules(command, *rules);
+  auto tune = std::make_shared<bool>(true);
+  add_tune(command, *tune);
   add_replay(command, *replayed);
   command->footer(kSimulateExamples);
-  command->callback([file, replayed, rules, &exit_code] {
+  command->callback([file, replayed, rules, tune, &exit_code] {
     if (file->empty() == replayed->file.empty()) {
       std::cerr << "expected FILE or --recorded FILE; fermata simulate --help has examples\n";
       exit_code = kBadInput;
       return;
     }
-    exit_code = replayed->file.empty() ? simulate_file(*file, *rules) : replay_file(*replayed);
+    exit_code =
+        replayed->file.empty() ? simulate_file(*file, *rules, *tune) : replay_file(*replayed);
   });
 }
 

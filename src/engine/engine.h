@@ -15,6 +15,7 @@
 #include "engine/request.h"
 #include "engine/snapshot.h"
 #include "plan/streams/stream_problem.h"
+#include "policy/rules.h"
 #include "policy/service.h"
 
 namespace fermata::engine {
@@ -74,6 +75,10 @@ class Engine {
   // From what each sub-cluster last chose among variants and base models, as its scheduler keeps
   // it. Blocks for a moment.
   virtual std::vector<policy::Problem> last_problems() const = 0;
+
+  // How all sub-clusters' schedulers decide from now on, also on what waits; of policies that have
+  // rules. Returns at once.
+  virtual void set_rules(const policy::Rules&) {}
 
   // Another second of the load of pipelines that have an adapter, which decides when its interval
   // is over; what a timer calls every second. Blocks for milliseconds.

@@ -121,8 +121,9 @@ std::string why_bad(const Result& result, const std::string& with) {
 
 class Search {
  public:
-  Search(Scenario scenario, const std::function<void(const GoodputStep&)>& progress)
-      : scenario_(std::move(scenario)), progress_(progress) {}
+  Search(Scenario scenario, const std::function<void(const GoodputStep&)>& progress,
+         const policy::Listener& listener)
+      : scenario_(std::move(scenario)), progress_(progress), options_{.listener = listener} {}
 
   absl::StatusOr<Goodput> go();
 
@@ -131,6 +132,7 @@ class Search {
 
   Scenario scenario_;
   const std::function<void(const GoodputStep&)>& progress_;
+  const RunOptions options_;
   Goodput found_;
 };
 
@@ -143,7 +145,7 @@ absl::StatusOr<bool> Search::good_at(double rate_rps) {
         rate_rps, requests, scenario_.duration.seconds(), kMostRequests);
   }
   scenario_.rate_rps = rate_rps;
-  ASSIGN_OR_RETURN(Result result, run(scenario_));
+  ASSIGN_OR_RETURN(Result result, run(scenario_, options_));
   found_.steps.push_back({rate_rps, result.worst_bad_rate()});
   if (progress_) progress_(found_.steps.back());
   const bool good = result.worst_bad_rate() <= kAllowedBadRate;
@@ -189,8 +191,9 @@ absl::StatusOr<Goodput> Search::go() {
 
 class WorkerSearch {
  public:
-  WorkerSearch(Scenario scenario, const std::function<void(const NeededStep&)>& progress)
-      : scenario_(std::move(scenario)), progress_(progress) {}
+  WorkerSearch(Scenario scenario, const std::function<void(const NeededStep&)>& progress,
+               const policy::Listener& listener)
+      : scenario_(std::move(scenario)), progress_(progress), options_{.listener = listener} {}
 
   absl::StatusOr<NeededWorkers> go();
 
@@ -199,12 +202,13 @@ class WorkerSearch {
 
   Scenario scenario_;
   const std::function<void(const NeededStep&)>& progress_;
+  const RunOptions options_;
   NeededWorkers found_;
 };
 
 absl::StatusOr<bool> WorkerSearch::good_with(uint32_t workers) {
   scenario_.workers.front().count = workers;
-  ASSIGN_OR_RETURN(Result result, run(scenario_));
+  ASSIGN_OR_RETURN(Result result, run(scenario_, options_));
   found_.steps.push_back({workers, result.worst_bad_rate()});
   if (progress_) progress_(found_.steps.back());
   const bool good = result.worst_bad_rate() <= kAllowedBadRate;
@@ -252,8 +256,9 @@ absl::StatusOr<NeededWorkers> WorkerSearch::go() {
 }  // namespace
 
 absl::StatusOr<NeededWorkers> find_workers(Scenario scenario,
-                                           const std::function<void(const NeededStep&)>& progress) {
-  return WorkerSearch(std::move(scenario), progress).go();
+                                           const std::function<void(const NeededStep&)>& progress,
+                                           const policy::Listener& listener) {
+  return WorkerSearch(std::move(scenario), progress, listener).go();
 }
 
 double rate_bound(const Scenario& scenario) {
@@ -268,8 +273,9 @@ double rate_bound(const Scenario& scenario) {
 }
 
 absl::StatusOr<Goodput> find_goodput(Scenario scenario,
-                                     const std::function<void(const GoodputStep&)>& progress) {
-  return Search(std::move(scenario), progress).go();
+                                     const std::function<void(const GoodputStep&)>& progress,
+                                     const policy::Listener& listener) {
+  return Search(std::move(scenario), progress, listener).go();
 }
 
 Json write_goodput(const Goodput& goodput) {

@@ -28,9 +28,10 @@ struct Goodput {
 // The highest rate at which every model has bad_rate <= 1 %, by bisection from a
 // bound that no schedule exceeds, up to the highest rate that a document may have. `progress` hears
 // of each step. INVALID_ARGUMENT where nobody has a deadline, or a run would have over 1e9
-// requests.
+// requests. `listener` as in RunOptions, of every run.
 absl::StatusOr<Goodput> find_goodput(Scenario scenario,
-                                     const std::function<void(const GoodputStep&)>& progress = {});
+                                     const std::function<void(const GoodputStep&)>& progress = {},
+                                     const policy::Listener& listener = {});
 
 struct NeededStep {
   uint32_t workers = 0;
@@ -48,7 +49,8 @@ struct NeededWorkers {
 // by doubling and halving; `progress` hears of each step. INVALID_ARGUMENT where nobody has a
 // deadline, and where workers are of several types or come and go.
 absl::StatusOr<NeededWorkers> find_workers(
-    Scenario scenario, const std::function<void(const NeededStep&)>& progress = {});
+    Scenario scenario, const std::function<void(const NeededStep&)>& progress = {},
+    const policy::Listener& listener = {});
 
 // Requests a second if every worker ran the largest batch that one request's SLO
 // allows, back to back; 0 where some model cannot run even one item in time. What is made of

@@ -127,6 +127,10 @@ std::vector<policy::Problem> Pool::last_problems() const {
   return problems;
 }
 
+void Pool::set_rules(const policy::Rules& rules) {
+  for (const auto& part : parts_) part->driver.set_rules(rules);
+}
+
 // A job may be on its way from one scheduler to another; the others forget what never came.
 void Pool::cancel(JobId id) {
   for (const auto& part : parts_) part->driver.cancel(id);

@@ -45,6 +45,9 @@ class Pool {
   // As Driver::retire; the room is free again when the workers have unloaded it.
   void retire(uint32_t subcluster, VariantId id, bool refuse_waiting);
 
+  // As the driver's, of all.
+  void set_rules(const policy::Rules& rules);
+
   // As the driver's, of a pool that is not divided.
   void load_ahead(uint32_t worker, std::shared_ptr<const Variant> variant,
                   absl::AnyInvocable<void(absl::Status)> done);

@@ -53,6 +53,7 @@ class RealEngine : public Engine {
   void end_epoch() override;
   std::vector<PlacementDecision> placement_decisions() const override { return log_.decisions(); }
   std::vector<policy::Problem> last_problems() const override { return pool_->last_problems(); }
+  void set_rules(const policy::Rules& rules) override { pool_->set_rules(rules); }
   void end_second() override;
   void close_window() override;
   uint32_t set_workers(uint32_t count) override;

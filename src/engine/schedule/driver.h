@@ -66,6 +66,8 @@ class Driver {
   void learned(std::shared_ptr<Job> job, std::vector<policy::Estimate> by_item);
   // As the scheduler's, with the names that users know. Blocks.
   std::vector<policy::Problem> last_problems();
+  // As the scheduler's. Returns at once.
+  void set_rules(const policy::Rules& rules);
 
   // The workers have it loaded already. Blocks until the scheduler knows it.
   void add(std::shared_ptr<const Variant> variant, Duration slo);

@@ -133,6 +133,10 @@ void Driver::limit_batches(uint32_t most) {
   });
 }
 
+void Driver::set_rules(const policy::Rules& rules) {
+  leave(Command([this, rules] { scheduler_->set_rules(rules, monotonic_now(), decisions_); }));
+}
+
 bool Driver::idle() {
   bool idle = false;
   post_and_wait([&] { idle = parts_.empty() && in_flight_ == 0; });
