@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
 """What one stranger may do to a server, each as a function that goes on until it is stopped.
 
-    bench/attacks.py NAME HTTP GRPC SECONDS     # bench/attack.py runs each so, in a process of its own
-
-Every one speaks raw bytes, from as many connections as it says. None needs an administrative call."""
+bench/attack.py runs each in a process of its own. Every one speaks raw bytes, from as many connections as it says. None
+needs an administrative call. Further ones are in attacks_more.py."""
 
 import gzip
 import http.client
@@ -597,8 +596,3 @@ ATTACKS = [grpc_heads, one_byte_messages, half_messages, growing_messages, large
            slow_bodies, slow_replies, slow_heads, small_chunks, announced_bodies, gzip_bodies, gzip_replies, deep_json, long_json,
            pipelines, bad_requests, scrapes, pages, idle_connections, large_pictures, bad_pictures,
            idle_web_sockets, half_web_messages, web_fragments, web_pings, unread_web_replies, long_web_json]
-
-
-if __name__ == "__main__":
-    name, http_port, grpc_port, seconds = sys.argv[1:]
-    {attack.__name__: attack for attack in ATTACKS}[name](Stranger(int(http_port), int(grpc_port), float(seconds)))

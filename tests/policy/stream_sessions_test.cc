@@ -317,7 +317,7 @@ TEST(StreamSessions, OneConnectionAndOneAddressLeaveRoomForOthers) {
   const auto come = [&](int number, uint64_t owner, const char* address) {
     StreamFrame f = frame_of(std::to_string(number), owner);
     f.address = address;
-    return std::string(sessions.hello(f, second(1)).message());
+    return std::string(sessions.frame(f, second(1)).status().message());
   };
   for (int i = 0; i < 4; ++i) EXPECT_EQ(come(i, 1, "10.0.0.1"), "");
   EXPECT_EQ(come(4, 1, "10.0.0.1"),
@@ -329,6 +329,32 @@ TEST(StreamSessions, OneConnectionAndOneAddressLeaveRoomForOthers) {
   EXPECT_EQ(come(0, 4, "10.0.0.2"), "");
   sessions.close(2);
   EXPECT_EQ(come(0, 3, "10.0.0.1"), "");
+}
+
+// Where there is no room, who has sent no frame lately makes some: first of the connection that has
+// the most, and of those that are as new and as few as the newcomer only once they count nothing.
+TEST(StreamSessions, SilentClientsMakeRoomForOthers) {
+  StreamSettings settings = three_sizes();
+  settings.most_clients = 16;
+  settings.new_clients_rps = 1000;
+  StreamSessions sessions(settings);
+  const auto come = [&](int number, uint64_t owner, double at) {
+    StreamFrame f = frame_of(std::to_string(number), owner);
+    f.address = "10.0.0.1";
+    return sessions.hello(f, second(at)).ok();
+  };
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(come(i, 1, 1));
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(come(i, 2 + static_cast<uint64_t>(i), 1));
+  for (uint64_t owner = 10; owner < 13; ++owner) EXPECT_TRUE(come(0, owner, 1.1)) << owner;
+  EXPECT_EQ(sessions.clients(), 8u);
+  EXPECT_FALSE(come(0, 13, 1.2));  // one of each connection, and all of them new
+  StreamFrame sends = frame_of("0", 10);
+  sends.address = "10.0.0.1";
+  ASSERT_TRUE(sessions.frame(sends, second(3)).ok());
+  for (uint64_t owner = 13; owner < 20; ++owner) EXPECT_TRUE(come(0, owner, 4.2)) << owner;
+  sends.rate_rps.reset();
+  EXPECT_TRUE(sessions.frame(sends, second(4.3)).ok());  // it is known still
+  EXPECT_EQ(sessions.clients(), 8u);
 }
 
 // Who only says hello counts for three seconds with what it says, as far as its address is
@@ -354,6 +380,23 @@ TEST(StreamSessions, WordsWithoutFramesCountForLittle) {
   sessions.close(7);
   for (const char* client : {"a", "b", "c"}) hello(client, 5);
   EXPECT_LE(counted(5), 5);  // a second brings one frame back
+}
+
+TEST(StreamSessions, NewClientsOfAnAddressAreBelievedAsFarAsIsSet) {
+  for (const double most : {0.0, 7.0, 45.0, 1000.0}) {
+    StreamSettings settings = three_sizes();
+    settings.new_clients_rps = most;
+    StreamSessions sessions(settings);
+    for (const char* client : {"a", "b", "c"}) {
+      StreamFrame f = frame_of(client, 7);
+      f.rate_rps = 20;
+      f.address = "10.0.0.1";
+      ASSERT_TRUE(sessions.hello(f, second(1)).ok());
+    }
+    double counted = 0;
+    for (const auto& c : sessions.problem(second(1)).clients) counted += c.rate_rps;
+    EXPECT_EQ(counted, std::min(most, 60.0));
+  }
 }
 
 // The rate of those that are sent, once they are, and nothing after a few silent seconds.

@@ -240,6 +240,25 @@ TEST(Config, ErrorsSayWhereWhatAndWhatWasExpected) {
   EXPECT_THAT(error_of(""), HasSubstr("$"));
 }
 
+TEST(Config, LimitsOfStreamServices) {
+  const std::string service =
+      "models: m\nservices: {a: {kind: stream, variants: [{service: s, input_size: 1, accuracy: "
+      "1}]";
+  const auto usual = parse_config(service + "}}", "/srv");
+  ASSERT_TRUE(usual.ok()) << usual.status();
+  EXPECT_EQ(usual->engine.services[0].stream->settings.new_clients_rps, 30);
+  EXPECT_EQ(usual->engine.services[0].stream->settings.most_of_address, 128u);
+  const auto own =
+      parse_config(service + ", new_clients_rps: 5.5, max_clients: 8, max_rate_rps: 60}}", "/srv");
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_EQ(own->engine.services[0].stream->settings.new_clients_rps, 5.5);
+  EXPECT_EQ(own->engine.services[0].stream->settings.most_clients, 8u);
+  EXPECT_EQ(own->engine.services[0].stream->settings.most_of_connection, 2u);
+  EXPECT_EQ(own->engine.services[0].stream->settings.most_rate_rps, 60);
+  EXPECT_THAT(error_of(service + ", new_clients_rps: -1}}"),
+              HasSubstr("$.services.a.new_clients_rps: -1"));
+}
+
 TEST(Reach, OnlyAddressesOfThisMachineAreLoopback) {
   for (const char* host : {"localhost", "127.0.0.1", "127.255.3.4", "::1", "[::1]"}) {
     EXPECT_TRUE(is_loopback(host)) << host;

@@ -192,8 +192,45 @@ TEST_F(SilentCalls, OfAnAddressWithManyAreAFloodAtFew) {
   }
   EXPECT_EQ(heads_until_flood(more(), 10'000), FrameWatch::kFewFirstCalls);
   EXPECT_EQ(heads_until_flood(proven, 10'000), FrameWatch::kFewCalls);
-  open.clear();  // their connections are closed
+  open.clear();  // their connections are closed, which has cost something
+  EXPECT_EQ(heads_until_flood(more(), 10'000), FrameWatch::kFewFirstCalls);
+  now += seconds(10);
   EXPECT_EQ(heads_until_flood(more(), 10'000), FrameWatch::kSilentCalls);
+}
+
+// As streams of which only the heads come, each of which makes room for the next.
+TEST_F(SilentCalls, ThatTheServerEndsAreAFloodOfTheirAddress) {
+  const auto address = std::make_shared<AddressAccount>(100'000);
+  constexpr int kEnded = 1 + AddressAccount::kFramesAtOnce / FrameWatch::kWastedCall;
+  for (int i = 0; i < kEnded; ++i) {
+    FrameWatch watch(clock_of_test, address);
+    settle(watch);
+    ASSERT_TRUE(watch.see(frame_of(kHeaders, kEndHeaders, 1, "head"))) << i;
+    watch.sent(frame_of(kHeaders, kEndStream | kEndHeaders, 1, "status"));
+  }
+  FrameWatch next(clock_of_test, address);
+  settle(next);
+  EXPECT_EQ(heads_until_flood(next, 100), FrameWatch::kFewFirstCalls);
+  FrameWatch honest(clock_of_test, address);
+  settle(honest);
+  const std::string call =
+      frame_of(kHeaders, kEndHeaders, 1, "") + frame_of(kData, kEndStream, 1, message_of(1, 1));
+  EXPECT_EQ(frames_until_flood(honest, call, 1000), 1000u);
+  now += seconds(1);
+  FrameWatch later(clock_of_test, address);
+  settle(later);
+  EXPECT_EQ(heads_until_flood(later, 100), 100u);
+}
+
+TEST_F(SilentCalls, OfAConnectionThatEndsAreAFloodOfItsAddress) {
+  const auto address = std::make_shared<AddressAccount>(100'000);
+  const auto open_many = [&address] {
+    FrameWatch watch(clock_of_test, address);
+    settle(watch);
+    return heads_until_flood(watch, 1000);
+  };
+  EXPECT_EQ(open_many(), 1000u);
+  EXPECT_EQ(open_many(), FrameWatch::kFewFirstCalls);
 }
 
 // A call that is given up before it has sent anything has cost more than a ping.
@@ -255,6 +292,25 @@ TEST_F(FrameWatchTest, CallsThatAreGivenUpAtTheirDeadlineCostTheirAddressNothing
     EXPECT_EQ(frames_until_flood(watch, given_up, 1000), 1000u);
     EXPECT_EQ(frames_until_flood(watch, given_up, 10'000), FrameWatch::kFramesASecond - 1002);
   }
+}
+
+TEST_F(FrameWatchTest, EndsMessagesThatComeInCrumbs) {
+  EXPECT_TRUE(watch_.see(frame_of(kHeaders, kEndHeaders, 1, "head") +
+                         frame_of(kData, 0, 1, message_of(1 << 24, 0))));
+  EXPECT_EQ(frames_until_flood(watch_, frame_of(kData, 0, 1, "x"), 100'000),
+            FrameWatch::kFramesASecond + FrameWatch::kFewCrumbs - 2);
+}
+
+// Some send what stands before a message, and what is left of one, in frames of their own.
+TEST_F(FrameWatchTest, LetsMessagesPassOfWhichAPieceIsShort) {
+  const std::string call = frame_of(kHeaders, kEndHeaders, 1, "head") +
+                           frame_of(kData, 0, 1, message_of(30'000, 0)) +
+                           frame_of(kData, 0, 1, std::string(16'384, 'x')) +
+                           frame_of(kData, 0, 1, std::string(100, 'x')) +
+                           frame_of(kData, kEndStream, 1, std::string(13'516, 'x'));
+  watch_.answered();
+  EXPECT_TRUE(watch_.see(frame(kSettings, kAcknowledged, 0)));
+  EXPECT_EQ(frames_until_flood(watch_, call, 10'000), 10'000u);
 }
 
 TEST_F(FrameWatchTest, SeesTheSameInPieces) {

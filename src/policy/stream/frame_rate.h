@@ -17,6 +17,9 @@ class FrameRate {
 
   void say(double rps) { said_rps_ = rps; }
   double said() const { return said_rps_; }
+  Time came() const { return came_; }
+  // Of which some were taken lately.
+  bool has_frames(Time now) const { return measured(now) > 0; }
   // A frame was taken, which counts as so many.
   void count(double frames, Time now);
   // 0: it is silent. At most what it says.

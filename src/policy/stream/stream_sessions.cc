@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "base/status.h"
@@ -43,7 +44,7 @@ absl::StatusOr<StreamSessions::Session*> StreamSessions::find_or_add(const Strea
         "connection names it");
   }
   if (!frame.slo && !settings_.slo) return invalid("stream_slo is missing, expected microseconds");
-  RETURN_IF_ERROR(admit(frame));
+  RETURN_IF_ERROR(admit(frame, now));
   Session session;
   session.address = frame.address;
   session.slo = settings_.slo.value_or(Duration());
@@ -59,25 +60,58 @@ absl::StatusOr<StreamSessions::Session*> StreamSessions::find_or_add(const Strea
   return &sessions_.emplace(key, std::move(session)).first->second;
 }
 
-// Whether there is room for one more.
-absl::Status StreamSessions::admit(const StreamFrame& frame) const {
+size_t StreamSessions::clients_of(uint64_t owner) const {
+  const auto own = owned_.find(owner);
+  return owner == 0 || own == owned_.end() ? 0 : own->second.size();
+}
+
+// Whether there is room for one more, which silent ones make.
+absl::Status StreamSessions::admit(const StreamFrame& frame, Time now) {
   const auto full = [](std::string_view who, size_t has, std::string_view limit) {
     return error(absl::StatusCode::kResourceExhausted, "{} {} clients already, expected at most {}",
                  who, has, limit);
   };
   const uint32_t all = settings_.most_clients;
-  if (sessions_.size() >= all) return full("the service has", sessions_.size(), "max_clients");
-  const auto own = owned_.find(frame.owner);
-  const size_t of_connection = frame.owner == 0 || own == owned_.end() ? 0 : own->second.size();
+  const size_t of_connection = clients_of(frame.owner);
   const uint32_t most_own = settings_.most_of_connection;
   if (of_connection >= (most_own > 0 ? most_own : (all + 3) / 4)) {
     return full("this connection has", of_connection, "max_clients_per_connection");
   }
   const uint32_t of_address = addresses_.clients(frame.address);
   const uint32_t most_there = settings_.most_of_address;
-  if (of_address < (most_there > 0 ? most_there : (all + 1) / 2)) return absl::OkStatus();
-  return full(fmt::format("the address {} has", frame.address), of_address,
-              "max_clients_per_address");
+  if (of_address >= (most_there > 0 ? most_there : (all + 1) / 2)) {
+    if (make_room(frame, true, now)) return absl::OkStatus();
+    return full(fmt::format("the address {} has", frame.address), of_address,
+                "max_clients_per_address");
+  }
+  if (sessions_.size() < all || make_room(frame, false, now)) return absl::OkStatus();
+  return full("the service has", sessions_.size(), "max_clients");
+}
+
+// Forgets a client that only says that it is there: of the address and the connection that have the
+// most, the one that came first. Not one that is new and has no more beside it than the newcomer.
+bool StreamSessions::make_room(const StreamFrame& newcomer, bool at_its_address, Time now) {
+  if (newcomer.owner == 0) return false;
+  const std::pair<size_t, size_t> own(addresses_.clients(newcomer.address) + 1,
+                                      clients_of(newcomer.owner) + 1);
+  std::tuple<size_t, size_t, Duration> most;
+  auto silent = sessions_.end();
+  for (auto each = sessions_.begin(); each != sessions_.end(); ++each) {
+    const auto& [key, session] = *each;
+    if (session.rate.has_frames(now)) continue;
+    if (at_its_address && session.address != newcomer.address) continue;
+    const std::pair<size_t, size_t> beside(addresses_.clients(session.address),
+                                           clients_of(key.second));
+    const bool crowds = at_its_address ? beside.second > own.second : beside > own;
+    if (!crowds && session.rate.per_second(now) > 0) continue;
+    const std::tuple here(beside.first, beside.second, now - session.rate.came());
+    if (silent != sessions_.end() && here <= most) continue;
+    most = here;
+    silent = each;
+  }
+  if (silent == sessions_.end()) return false;
+  forget(silent);
+  return true;
 }
 
 absl::Status StreamSessions::update(const StreamFrame& frame, Session& session, Time now) {

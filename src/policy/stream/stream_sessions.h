@@ -105,7 +105,7 @@ class StreamSessions {
 
   // INVALID_ARGUMENT: what is missing or out of range. RESOURCE_EXHAUSTED: too many clients, of
   // all, of the connection or of the address, or faster than registered. UNAVAILABLE: unmapped.
-  // O(log clients).
+  // O(log clients); of one that comes where there is no room O(clients).
   absl::StatusOr<StreamRoute> frame(const StreamFrame& frame, Time now);
   // Registers, or says that it is still there.
   absl::Status hello(const StreamFrame& frame, Time now);
@@ -167,7 +167,9 @@ class StreamSessions {
 
   Sessions::iterator forget(Sessions::iterator session);
   absl::StatusOr<Session*> find_or_add(const StreamFrame& frame, Time now);
-  absl::Status admit(const StreamFrame& frame) const;
+  absl::Status admit(const StreamFrame& frame, Time now);
+  size_t clients_of(uint64_t owner) const;
+  bool make_room(const StreamFrame& newcomer, bool at_its_address, Time now);
   absl::Status update(const StreamFrame& frame, Session& session, Time now);
   double charge(uint32_t variant, const Session& session, Time now) const;
   absl::Status take_allowance(const StreamFrame& frame, uint32_t variant, double charge,

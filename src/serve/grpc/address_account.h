@@ -15,6 +15,7 @@ class AddressAccount {
   using Moment = std::chrono::steady_clock::time_point;
   static constexpr uint32_t kFramesASecond = 2048;  // that are no calls and ask for work
   static constexpr uint32_t kFramesAtOnce = 2 * kFramesASecond;
+  static constexpr uint32_t kMostOwed = 8 * kFramesASecond;
 
   // `most_calls`: whose clients may still send, of all its connections.
   explicit AddressAccount(int64_t most_calls) : most_calls_(most_calls) {}
@@ -27,6 +28,16 @@ class AddressAccount {
     frames_ -= weight;
     return true;
   }
+  // Calls were for nothing, which cost so many frames' work: what its frames may not bear it owes,
+  // and is crowded until that is paid.
+  void waste(uint64_t weight, Moment now) {
+    const std::scoped_lock lock(mutex_);
+    refill(now);
+    frames_ = std::max(frames_ - static_cast<double>(weight), -double{kMostOwed});
+    if (frames_ >= 0) return;
+    const std::chrono::duration<double> to_pay(-frames_ / kFramesASecond);
+    crowded_until_ = now + std::chrono::duration_cast<Moment::duration>(to_pay);
+  }
   // Whether it may be forgotten while it has no connection.
   bool is_quiet(Moment now) {
     const std::scoped_lock lock(mutex_);
@@ -34,7 +45,13 @@ class AddressAccount {
     return frames_ >= kFramesAtOnce && calls_ == 0;
   }
   void add_calls(int64_t calls) { calls_.fetch_add(calls, std::memory_order_relaxed); }
-  bool is_crowded() const { return calls_.load(std::memory_order_relaxed) > most_calls_; }
+  // Asks for the time only where it has ever owed something.
+  template <class Clock>
+  bool is_crowded(Clock now) const {
+    if (calls_.load(std::memory_order_relaxed) > most_calls_) return true;
+    const Moment until = crowded_until_.load(std::memory_order_relaxed);
+    return until != Moment() && now() < until;
+  }
 
  private:
   void refill(Moment now) {
@@ -48,6 +65,7 @@ class AddressAccount {
   double frames_ = kFramesAtOnce;
   Moment as_of_{};
   std::atomic<int64_t> calls_ = 0;
+  std::atomic<Moment> crowded_until_ = Moment();
 };
 
 }  // namespace fermata::serve

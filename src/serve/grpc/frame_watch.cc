@@ -26,18 +26,20 @@ FrameWatch::FrameWatch(Clock now, std::shared_ptr<AddressAccount> address, uint3
       to_client_(0) {}
 
 bool FrameWatch::see(std::string_view bytes) {
-  return from_client_.read(
+  const bool is_good = from_client_.read(
       bytes, [this](const FrameHead& frame) { return begin_frame(frame); },
       [this](const FrameHead& frame, std::string_view piece) {
         if (frame.kind == FrameKind::kData) add_data(frame, piece);
       },
       [this](const FrameHead& frame) {
+        if (frame.kind == FrameKind::kData) end_piece(frame);
         if (!ends_call(frame)) return;
         const auto call = calls_.find(frame.stream);
         const bool whole = call != calls_.end() && call->second.whole;
         if (whole && frame.kind != FrameKind::kReset) asked_.insert(frame.stream);
         end_call(frame.stream);
       });
+  return is_good && !crumbled_;
 }
 
 void FrameWatch::sent(std::string_view bytes) {
@@ -49,6 +51,8 @@ void FrameWatch::sent(std::string_view bytes) {
         }
         if (!ends_call(frame)) return;
         asked_.erase(frame.stream);
+        const auto call = calls_.find(frame.stream);
+        if (call != calls_.end() && !call->second.whole) wasted(1);
         end_call(frame.stream);
       });
 }
@@ -86,7 +90,7 @@ bool FrameWatch::begin_call(uint32_t stream) {
     if (address_ != nullptr) address_->add_calls(1);
   }
   if (silent_ > most_silent_) return false;
-  const bool is_crowded = address_ != nullptr && address_->is_crowded();
+  const bool is_crowded = address_ != nullptr && address_->is_crowded(now_);
   if (is_crowded && calls_.size() > (proven_ ? kFewCalls : kFewFirstCalls)) return false;
   return settled_ || ++unsettled_ <= kCallsUnsettled;
 }
@@ -106,6 +110,8 @@ void FrameWatch::end_call(uint32_t stream) {
 
 void FrameWatch::forget_calls() {
   if (address_ != nullptr) address_->add_calls(-static_cast<int64_t>(calls_.size()));
+  wasted(static_cast<uint64_t>(std::count_if(calls_.begin(), calls_.end(),
+                                             [](const auto& call) { return !call.second.whole; })));
   silent_ = 0;
   unfinished_ = 0;
   calls_.clear();
@@ -139,11 +145,26 @@ void FrameWatch::add_data(const FrameHead& frame, std::string_view piece) {
   }
 }
 
+// A frame of data has ended. One byte in a frame of its own costs gRPC as much as 16 KiB do.
+void FrameWatch::end_piece(const FrameHead& frame) {
+  const auto found = calls_.find(frame.stream);
+  if (found == calls_.end() || found->second.have == 0 || frame.size >= kCrumb) return;
+  if (found->second.crumbs < kFewCrumbs) {
+    ++found->second.crumbs;
+  } else if (!count(1, false)) {
+    crumbled_ = true;
+  }
+}
+
 // It is whole: gRPC hands it on, and who has it counts it.
 void FrameWatch::take_message(Call& call) {
-  call.have = 0;
+  call.have = call.crumbs = 0;
   call.whole = proven_ = true;
   unfinished_ -= std::exchange(call.holds, 0);
+}
+
+void FrameWatch::wasted(uint64_t calls) {
+  if (address_ != nullptr && calls > 0) address_->waste(calls * kWastedCall, now_());
 }
 
 bool FrameWatch::count(uint32_t weight, bool alone) {

@@ -18,10 +18,11 @@ namespace fermata::serve {
 // floods the server with frames that are no calls, none of which gRPC 1.51 bounds: a head that goes
 // on for ever in CONTINUATION frames (RFC 9113, section 10.5.1), streams that are reset as fast as
 // they are opened, settings and pings that ask for answers, calls of which nothing comes but the
-// head, and calls of a client that never says that it has seen how many it may have at a time,
-// which gRPC then does not hold it to. A ping for each piece of a reply is none: clients in Go
-// measure their link so. What is no HTTP/2 is gRPC's to reject. Knows how much gRPC holds of
-// messages that are not whole, which it hands to nobody.
+// head, calls that come to nothing before a message of theirs is whole, messages in crumbs, and
+// calls of a client that never says that it has seen how many it may have at a time, which gRPC
+// then does not hold it to. A ping for each piece of a reply is none: clients in Go measure their
+// link so. What is no HTTP/2 is gRPC's to reject. Knows how much gRPC holds of messages that are
+// not whole, which it hands to nobody.
 class FrameWatch {
  public:
   using Clock = std::chrono::steady_clock::time_point (*)();
@@ -33,8 +34,11 @@ class FrameWatch {
   // Where the address exhausts what it has: of such frames, of calls whose client may still send,
   // and of those before a message has come whole.
   static constexpr uint32_t kFewFrames = 32, kFewCalls = 64, kFewFirstCalls = 2;
-  // Of a call that is reset before a message of it was whole, in frames: it has cost more.
+  // Of a call that ends before a message of it was whole, whoever ends it, in frames: it has cost
+  // more.
   static constexpr uint32_t kWastedCall = 8;
+  // A piece of a message that is shorter and not its last; as many of each are no flood.
+  static constexpr uint32_t kCrumb = 256, kFewCrumbs = 8;
   // What gRPC takes beside a message's bytes: for a call, and for a piece of it.
   static constexpr uint64_t kCallHolds = 20 * 1024, kPieceHolds = 64;
 
@@ -69,15 +73,18 @@ class FrameWatch {
     uint8_t have = 0;                 // of that
     bool silent = true;               // nothing but the head has come
     bool whole = false;               // a message has
+    uint8_t crumbs = 0;               // of this message
     uint32_t left = 0;                // of a message
     uint64_t holds = kCallHolds;
   };
   bool begin_frame(const FrameHead& frame);
   void add_data(const FrameHead& frame, std::string_view piece);
+  void end_piece(const FrameHead& frame);
   void take_message(Call& call);
   bool begin_call(uint32_t stream);
   void end_call(uint32_t stream);
   void speaks(Call& call);
+  void wasted(uint64_t calls);
   // `alone`: of this connection, and not of its address.
   bool count(uint32_t weight, bool alone);
 
@@ -89,9 +96,10 @@ class FrameWatch {
   uint64_t begun_ = 0, unfinished_ = 0;
   int64_t silent_ = 0;
   bool answered_ = false, settled_ = false;
-  bool proven_ = false;   // a message has come whole
-  size_t head_ = 0;       // bytes of the head that has not ended yet
-  uint32_t replies_ = 0;  // pieces of replies that no ping has come for
+  bool proven_ = false;    // a message has come whole
+  bool crumbled_ = false;  // messages in more crumbs than may be
+  size_t head_ = 0;        // bytes of the head that has not ended yet
+  uint32_t replies_ = 0;   // pieces of replies that no ping has come for
   const uint32_t most_silent_;
   FrameReader from_client_, to_client_;
   absl::flat_hash_map<uint32_t, Call> calls_;  // by stream
