@@ -12,7 +12,7 @@ there); rows of attacks that are not run now stay, each with what drew it. Exit 
 what they lose at rest, their 99th percentile was more than 5 times that at rest (and 20 ms), the memory grew by more than
 1.2 times listen.memory_mb, or a minute later was not within 10 % of that of before.
 
-The stranger has the canary's address, and runs at nice 19: it would be on another machine, and what it takes of this
+The stranger has the canary's address, and runs ten below it in priority (nice): it would be on another machine, and what it takes of this
 one's cores to make its bytes is no fault of the server's."""
 
 import argparse
@@ -74,6 +74,8 @@ class Served(server.Started):
         self._start([server.BINARY, "serve", "--config", config], folder / "log")
 
     def memory_mb(self):
+        if (code := self._process.poll()) is not None:
+            sys.exit(f"the server has ended with {code}:\n{(pathlib.Path(self._folder.name) / 'log').read_text()}")
         status = pathlib.Path(f"/proc/{self.pid}/status").read_text()
         return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024
 
@@ -207,7 +209,7 @@ def verdict(row):
 
 
 def be_stranger(attack, http_port, grpc_port, seconds):
-    os.nice(19)
+    os.nice(10)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     attack(attacks.Stranger(http_port, grpc_port, seconds))
 
@@ -263,7 +265,7 @@ def show(row):
 
 def draw(document, before):
     import plot
-    figure, (lost, slower, memory) = plot.axes("", "", columns=3, width=4.2, height=0.42 * len(document["rows"]) + 1)
+    figure, (lost, slower, memory) = plot.axes("", "", columns=3, width=4.2, height=0.22 * len(document["rows"]) + 1)
     names = [row["attack"].replace("_", " ") for row in document["rows"]]
     at = range(len(names))
     def worst(row, of):

@@ -127,9 +127,10 @@ TEST(Apart, AProcessThatWasKilledIsStartedAgain) {
       }
       EXPECT_THAT(std::string(result.parts[0].status().message()),
                   AnyOf(HasSubstr("is started again"), HasSubstr("died while it ran this")));
-      std::promise<void> back;
-      model.executor().when_back(model.variant().id, [&back] { back.set_value(); });
-      back.get_future().wait();
+      const auto back = std::make_shared<std::promise<void>>();
+      model.executor().when_back(model.variant().id, [back] { back->set_value(); });
+      ASSERT_EQ(back->get_future().wait_for(std::chrono::minutes(10)), std::future_status::ready)
+          << "its process does not come back";
     }
   }
 }

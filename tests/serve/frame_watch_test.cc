@@ -233,6 +233,39 @@ TEST_F(SilentCalls, OfAConnectionThatEndsAreAFloodOfItsAddress) {
   EXPECT_EQ(open_many(), FrameWatch::kFewFirstCalls);
 }
 
+// Calls whose connection is closed before they are answered, and made again, as fast as that goes.
+TEST_F(SilentCalls, NobodyWaitsForAreAFloodOfTheirAddress) {
+  const auto address = std::make_shared<AddressAccount>(100'000);
+  const auto ask = [](FrameWatch& watch, size_t most) {
+    const auto call_of = [](uint8_t stream) {
+      return frame_of(kHeaders, kEndHeaders, stream, "") +
+             frame_of(kData, kEndStream, stream, message_of(1, 1));
+    };
+    for (size_t i = 0; i < most; ++i) {
+      if (!watch.see(call_of(static_cast<uint8_t>(2 * i + 1)))) return i;
+    }
+    return most;
+  };
+  constexpr int kConnections = 1 + AddressAccount::kFramesAtOnce / FrameWatch::kWastedCall / 100;
+  for (int i = 0; i < kConnections; ++i) {
+    FrameWatch watch(clock_of_test, address);
+    settle(watch);
+    EXPECT_EQ(ask(watch, 100), 100u) << i;
+  }
+  FrameWatch next(clock_of_test, address);
+  settle(next);
+  EXPECT_EQ(ask(next, 100), FrameWatch::kFewAsked + 1);
+  FrameWatch honest(clock_of_test, address);  // waits for its answers
+  settle(honest);
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_EQ(ask(honest, 10), 10u) << i;
+    for (uint8_t stream = 1; stream < 20; stream += 2) {
+      honest.sent(frame_of(kHeaders, kEndStream | kEndHeaders, stream, "status"));
+    }
+  }
+  EXPECT_EQ(ask(honest, 100), FrameWatch::kFewCalls + 1);
+}
+
 // A call that is given up before it has sent anything has cost more than a ping.
 TEST_F(SilentCalls, ThatAreResetAreAFloodSooner) {
   FrameWatch watch(clock_of_test);
@@ -280,17 +313,59 @@ TEST_F(FrameWatchTest, LetsAPingPassForEachPieceOfAReply) {
   EXPECT_EQ(frames_until_flood(watch, frame(kPing, 0, 8), 10'000), FrameWatch::kFramesASecond - 1);
 }
 
+// Whole calls of one connection, given up once `after` has passed: how many until it is a flood.
+size_t given_up(FrameWatch& watch, std::chrono::milliseconds after, size_t most) {
+  constexpr uint8_t kAtATime = 100;
+  watch.answered();
+  EXPECT_TRUE(watch.see(std::string(24, 'P') + frame_of(kSettings, kAcknowledged, 0, "")));
+  for (size_t all = 0; all < most;) {
+    for (uint8_t stream = 1; stream <= kAtATime; ++stream) {
+      if (!watch.see(frame_of(kHeaders, kEndHeaders, stream, "") +
+                     frame_of(kData, kEndStream, stream, message_of(1, 1)))) {
+        return all;
+      }
+    }
+    now += after;
+    for (uint8_t stream = 1; stream <= kAtATime; ++stream, ++all) {
+      if (!watch.see(frame_of(kReset, 0, stream, "1234"))) return all;
+    }
+  }
+  return most;
+}
+
 TEST_F(FrameWatchTest, CallsThatAreGivenUpAtTheirDeadlineCostTheirAddressNothing) {
   const auto address = std::make_shared<AddressAccount>(1000);
-  const std::string given_up = frame_of(kHeaders, kEndHeaders, 1, "") +
-                               frame_of(kData, kEndStream, 1, message_of(1, 1)) +
-                               frame_of(kReset, 0, 1, "1234");
   for (int connection = 0; connection < 10; ++connection) {
     FrameWatch watch(clock_of_test, address);
-    watch.answered();
-    EXPECT_TRUE(watch.see(std::string(24, 'P') + frame_of(kSettings, kAcknowledged, 0, "")));
-    EXPECT_EQ(frames_until_flood(watch, given_up, 1000), 1000u);
-    EXPECT_EQ(frames_until_flood(watch, given_up, 10'000), FrameWatch::kFramesASecond - 1002);
+    EXPECT_EQ(given_up(watch, std::chrono::milliseconds(5), 10'000),
+              FrameWatch::kFramesASecond - 2);
+  }
+}
+
+TEST_F(FrameWatchTest, CallsThatAreGivenUpAtOnceAreAFloodOfTheirAddress) {
+  const auto address = std::make_shared<AddressAccount>(1000);
+  size_t all = 0;
+  for (int connection = 0; connection < 10; ++connection) {
+    FrameWatch watch(clock_of_test, address);
+    all += given_up(watch, std::chrono::milliseconds(0), 10'000);
+  }
+  EXPECT_LE(all, AddressAccount::kFramesAtOnce + 10 * FrameWatch::kFewFrames);
+}
+
+// Each makes gRPC look for what it could send.
+TEST_F(FrameWatchTest, EndsWindowsThatOpenWithoutAReply) {
+  FrameWatch idle(clock_of_test);
+  EXPECT_TRUE(idle.see(std::string(24, 'P')));
+  EXPECT_EQ(frames_until_flood(idle, frame(kUpdate, 0, 4), 100'000),
+            FrameWatch::kFramesASecond - 1);
+  const auto address = std::make_shared<AddressAccount>(1000);
+  FrameWatch reads(clock_of_test, address);
+  EXPECT_TRUE(reads.see(std::string(24, 'P')));
+  for (int i = 0; i < 10'000; ++i) {
+    reads.sent(frame(kData, 0, 16'384));
+    for (int update = 0; update < 20; ++update) {
+      ASSERT_TRUE(reads.see(frame(kUpdate, 0, 4))) << i;
+    }
   }
 }
 

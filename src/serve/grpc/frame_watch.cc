@@ -36,7 +36,7 @@ bool FrameWatch::see(std::string_view bytes) {
         if (!ends_call(frame)) return;
         const auto call = calls_.find(frame.stream);
         const bool whole = call != calls_.end() && call->second.whole;
-        if (whole && frame.kind != FrameKind::kReset) asked_.insert(frame.stream);
+        if (whole && frame.kind != FrameKind::kReset) asked_[frame.stream] = now_();
         end_call(frame.stream);
       });
   return is_good && !crumbled_;
@@ -48,9 +48,10 @@ void FrameWatch::sent(std::string_view bytes) {
       [this](const FrameHead& frame) {
         if (frame.kind == FrameKind::kData && frame.size > 0) {
           replies_ = std::min(replies_ + 1, kFramesASecond);
+          updates_ = std::min(updates_ + kUpdates + frame.size / kBytesOfUpdate, kMostUpdates);
         }
         if (!ends_call(frame)) return;
-        asked_.erase(frame.stream);
+        answered_one_ = asked_.erase(frame.stream) > 0 || answered_one_;
         const auto call = calls_.find(frame.stream);
         if (call != calls_.end() && !call->second.whole) wasted(1);
         end_call(frame.stream);
@@ -64,8 +65,10 @@ bool FrameWatch::begin_frame(const FrameHead& frame) {
     if (frame.has(FrameHead::kEndHeaders)) head_ = 0;
     return frame.kind != FrameKind::kHeaders || begin_call(frame.stream);
   }
-  // As many as a reply has pieces; nothing answers them.
-  if (frame.kind == FrameKind::kWindowUpdate) return true;
+  if (frame.kind == FrameKind::kWindowUpdate && updates_ > 0) {
+    --updates_;
+    return true;
+  }
   const bool is_data = frame.kind == FrameKind::kData;
   if (is_data && (frame.size > 0 || frame.has(FrameHead::kEndStream))) return true;
   if (frame.kind == FrameKind::kSettings && frame.has(FrameHead::kAcknowledged)) {
@@ -76,23 +79,33 @@ bool FrameWatch::begin_frame(const FrameHead& frame) {
     return true;
   }
   if (frame.kind != FrameKind::kReset) return count(1, false);
-  // Who gives up a call that it has sent, as at its deadline, costs its address nothing.
-  if (asked_.erase(frame.stream) > 0) return count(1, true);
+  // Who gives up a call that it has sent, as at its deadline, costs its address nothing; who does
+  // so at once does it for nothing else.
+  if (const auto asked = asked_.find(frame.stream); asked != asked_.end()) {
+    const bool is_soon = now_() - asked->second < kSoon;
+    asked_.erase(asked);
+    return count(1, !is_soon);
+  }
   const auto call = calls_.find(frame.stream);
   return count(call != calls_.end() && !call->second.whole ? kWastedCall : 1, false);
 }
 
 bool FrameWatch::begin_call(uint32_t stream) {
   ++begun_;
+  updates_ = std::min(updates_ + kUpdates, kMostUpdates);
   if (calls_.try_emplace(stream).second) {
     unfinished_ += kCallHolds;
     ++silent_;
     if (address_ != nullptr) address_->add_calls(1);
   }
   if (silent_ > most_silent_) return false;
-  const bool is_crowded = address_ != nullptr && address_->is_crowded(now_);
-  if (is_crowded && calls_.size() > (proven_ ? kFewCalls : kFewFirstCalls)) return false;
+  if (address_ != nullptr && address_->is_crowded(now_) && is_beyond_few()) return false;
   return settled_ || ++unsettled_ <= kCallsUnsettled;
+}
+
+bool FrameWatch::is_beyond_few() const {
+  return calls_.size() > (proven_ ? kFewCalls : kFewFirstCalls) ||
+         asked_.size() > (answered_one_ ? kFewCalls : kFewAsked);
 }
 
 void FrameWatch::speaks(Call& call) {
@@ -110,8 +123,9 @@ void FrameWatch::end_call(uint32_t stream) {
 
 void FrameWatch::forget_calls() {
   if (address_ != nullptr) address_->add_calls(-static_cast<int64_t>(calls_.size()));
-  wasted(static_cast<uint64_t>(std::count_if(calls_.begin(), calls_.end(),
-                                             [](const auto& call) { return !call.second.whole; })));
+  const auto unfinished = std::count_if(calls_.begin(), calls_.end(),
+                                        [](const auto& call) { return !call.second.whole; });
+  wasted(static_cast<uint64_t>(unfinished) + asked_.size());
   silent_ = 0;
   unfinished_ = 0;
   calls_.clear();

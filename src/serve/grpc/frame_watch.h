@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "serve/grpc/address_account.h"
 #include "serve/grpc/frame_reader.h"
 
@@ -17,12 +16,12 @@ namespace fermata::serve {
 // Looks at what goes over one HTTP/2 connection, in pieces of any size, and says when its client
 // floods the server with frames that are no calls, none of which gRPC 1.51 bounds: a head that goes
 // on for ever in CONTINUATION frames (RFC 9113, section 10.5.1), streams that are reset as fast as
-// they are opened, settings and pings that ask for answers, calls of which nothing comes but the
-// head, calls that come to nothing before a message of theirs is whole, messages in crumbs, and
-// calls of a client that never says that it has seen how many it may have at a time, which gRPC
-// then does not hold it to. A ping for each piece of a reply is none: clients in Go measure their
-// link so. What is no HTTP/2 is gRPC's to reject. Knows how much gRPC holds of messages that are
-// not whole, which it hands to nobody.
+// they are opened, settings and pings that ask for answers, windows that open without a reply,
+// calls of which nothing comes but the head, calls that come to nothing before a message of theirs
+// is whole, messages in crumbs, and calls of a client that never says that it has seen how many it
+// may have at a time, which gRPC then does not hold it to. A ping for each piece of a reply is
+// none: clients in Go measure their link so. What is no HTTP/2 is gRPC's to reject. Knows how much
+// gRPC holds of messages that are not whole, which it hands to nobody.
 class FrameWatch {
  public:
   using Clock = std::chrono::steady_clock::time_point (*)();
@@ -34,8 +33,14 @@ class FrameWatch {
   // Where the address exhausts what it has: of such frames, of calls whose client may still send,
   // and of those before a message has come whole.
   static constexpr uint32_t kFewFrames = 32, kFewCalls = 64, kFewFirstCalls = 2;
-  // Of a call that ends before a message of it was whole, whoever ends it, in frames: it has cost
-  // more.
+  // Who gives up a call sooner than this had no deadline for it, or a server that is late.
+  static constexpr std::chrono::milliseconds kSoon{1};
+  // And of calls that came whole and are not answered, before any was.
+  static constexpr uint32_t kFewAsked = 16;
+  // Of windows, for a call, a piece of a reply and its bytes, which are no flood.
+  static constexpr uint32_t kUpdates = 4, kBytesOfUpdate = 1024, kMostUpdates = 1 << 20;
+  // Of a call that ends before a message of it was whole, whoever ends it, or whose connection ends
+  // before it is answered, in frames: it has cost more.
   static constexpr uint32_t kWastedCall = 8;
   // A piece of a message that is shorter and not its last; as many of each are no flood.
   static constexpr uint32_t kCrumb = 256, kFewCrumbs = 8;
@@ -85,6 +90,7 @@ class FrameWatch {
   void end_call(uint32_t stream);
   void speaks(Call& call);
   void wasted(uint64_t calls);
+  bool is_beyond_few() const;  // more calls than may be where the address has too many
   // `alone`: of this connection, and not of its address.
   bool count(uint32_t weight, bool alone);
 
@@ -96,14 +102,17 @@ class FrameWatch {
   uint64_t begun_ = 0, unfinished_ = 0;
   int64_t silent_ = 0;
   bool answered_ = false, settled_ = false;
-  bool proven_ = false;    // a message has come whole
+  bool proven_ = false;  // a message has come whole
+  bool answered_one_ = false;
   bool crumbled_ = false;  // messages in more crumbs than may be
   size_t head_ = 0;        // bytes of the head that has not ended yet
   uint32_t replies_ = 0;   // pieces of replies that no ping has come for
+  uint32_t updates_ = 0;   // of windows that replies may still have
   const uint32_t most_silent_;
   FrameReader from_client_, to_client_;
   absl::flat_hash_map<uint32_t, Call> calls_;  // by stream
-  absl::flat_hash_set<uint32_t> asked_;        // streams of calls that came whole, not yet answered
+  // Calls that came whole and are not answered yet, and when, by stream.
+  absl::flat_hash_map<uint32_t, std::chrono::steady_clock::time_point> asked_;
 };
 
 }  // namespace fermata::serve
