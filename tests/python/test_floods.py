@@ -171,6 +171,15 @@ def test_calls_of_reflection_have_no_threads_of_their_own(plain):
         assert len(list(threads.iterdir())) - before < 30
 
 
+def test_reflection_answers_the_questions_of_a_stream_one_after_the_other(plain):
+    """As command-line clients ask: first for the services, then for what each is."""
+    with grpc.insecure_channel(plain.grpc) as channel:
+        call = channel.stream_stream(REFLECTION)
+        services = list(call(iter([b"\x3a\0"] * 5), timeout=30))
+        assert len(services) == 5 and len(set(services)) == 1 and b"GRPCInferenceService" in services[0]
+    assert plain.process.poll() is None
+
+
 def test_reflection_tells_a_client_all_that_it_needs(plain):
     """One that has none of our files makes a request of what it is told."""
     with grpc.insecure_channel(plain.grpc) as channel:

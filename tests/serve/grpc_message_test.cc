@@ -98,6 +98,18 @@ TEST(GrpcMessage, ReadsOtherMessagesSplitAtEveryByte) {
   expect_every_split(region);
 }
 
+// As the second answer of a stream, where the first was written.
+TEST(GrpcMessage, WritesInPlaceOfWhatIsThere) {
+  grpc::ByteBuffer bytes;
+  for (const size_t length : {1000, 3000, 10, 2000}) {
+    inference::ModelInferRequest message;
+    message.set_id(std::string(length, 'x'));
+    HeldBytes held;
+    ASSERT_TRUE(write_message(message, held, bytes).ok());
+    EXPECT_EQ(bytes.Length(), message.ByteSizeLong());
+  }
+}
+
 TEST(GrpcMessage, ReadsNothingFromAnyNumberOfPieces) {
   inference::ServerLiveRequest read;
   HeldBytes held;

@@ -122,6 +122,15 @@ TEST(MessageWeight, WhereOthersHoldTheMemoryItMayComeLater) {
   EXPECT_THAT(std::string(status.message()), testing::HasSubstr("retry later"));
 }
 
+TEST(MessageWeight, StopsAtMorePartsThanAnyRequestHas) {
+  std::string parts;
+  while (parts.size() < 2 * 100'000) parts += std::string{0x2a, 0};  // an empty input
+  EXPECT_TRUE(weigh(parts).status.ok());
+  const Weighed beyond = weigh(parts + std::string{0x2a, 0} + "no message");
+  EXPECT_EQ(beyond.status.message(),
+            "the message has more than 100000 parts (tensors, parameters and the like)");
+}
+
 TEST(MessageWeight, RefusesWhatIsNoMessage) {
   using namespace std::string_literals;
   // Cut before a length and in a number; a text longer than its part; a zero; groups without their

@@ -117,6 +117,7 @@ absl::Status write_message(const google::protobuf::Message& message, HeldBytes& 
   if (const size_t size = message.ByteSizeLong(); !held.grow_by(size)) {
     return no_memory(size, held);
   }
+  bytes.Clear();  // gRPC stops the program where something is in it
   bool own = false;
   const grpc::Status written =
       grpc::GenericSerialize<grpc::ProtoBufferWriter, google::protobuf::Message>(message, &bytes,

@@ -23,6 +23,9 @@ constexpr size_t kSubmessage = 256, kText = 64, kNumber = 32;
 constexpr size_t kUnknownByte = 32;         // of groups, which we have none of
 constexpr size_t kHeldAtATime = 64 * 1024;  // held at a time
 constexpr int kDeepest = 32;
+// Tensors, parameters and the like of one message: to weigh more takes long, where gRPC's others
+// wait.
+constexpr size_t kMostParts = 100'000;
 
 size_t size_in_list(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
@@ -63,6 +66,7 @@ class Scale {
     return !exhausted_;
   }
   uint64_t weight() const { return weight_; }
+  bool has_too_many_parts() const { return parts_ > kMostParts; }
 
  private:
   bool weigh(uint32_t tag, const FieldDescriptor* field, int depth) {
@@ -88,7 +92,7 @@ class Scale {
     if (is_number && field->is_repeated()) return weigh_list(*field, length);
     // A text, or what is kept as one: it is unknown, or stands where one number is expected.
     if (!is_message) return add(kText + static_cast<size_t>(length)) && in_.Skip(length);
-    if (!add(kSubmessage)) return false;
+    if (++parts_ > kMostParts || !add(kSubmessage)) return false;
     const auto limit = in_.PushLimit(length);
     const bool whole = in_.BytesUntilLimit() == length && weigh(*field->message_type(), depth + 1);
     in_.PopLimit(limit);
@@ -126,6 +130,7 @@ class Scale {
   google::protobuf::io::CodedInputStream in_;
   HeldBytes& held_;
   uint64_t weight_ = 0;
+  size_t parts_ = 0;
   size_t pending_ = 0;
   bool exhausted_ = false;
 };
@@ -136,7 +141,11 @@ absl::Status hold_parsed(google::protobuf::io::ZeroCopyInputStream& wire, const 
                          HeldBytes& held) {
   const uint64_t before = held.bytes();
   Scale scale(wire, held);
-  if (!scale.weigh(type)) return invalid("the message is not a {}", type.name());
+  if (!scale.weigh(type)) {
+    if (!scale.has_too_many_parts()) return invalid("the message is not a {}", type.name());
+    return invalid("the message has more than {} parts (tensors, parameters and the like)",
+                   kMostParts);
+  }
   if (scale.holds()) return absl::OkStatus();
   return no_memory_for("the message's parts", before + scale.weight(), held,
                        "send tensors in raw_input_contents, or less in one request");
