@@ -94,7 +94,7 @@ export class Chart {
       ...this.size(), legend: { show: false }, padding: [6, 12, 0, 0],
       cursor: { drag: { x: false, y: false }, points: { show: !shape.stacked, size: 6 } },
       scales: { x: { time: false, range: () => [-60 * this.frame.minutes, 0] },
-                y: { range: (_, __, max) => [this.frame.bottom ?? 0, this.frame.top ?? Math.max(max * 1.08, 1e-3)] } },
+                y: { range: (_, __, max) => [this.frame.bottom ?? 0, this.frame.top ?? Math.max(max * 1.08, 1)] } },
       axes: [{ ...axis, size: 22, splits: plot => ticks(this.frame.minutes, plot.width), values: (_, at) => at.map(ago) },
              { ...axis, size: 52, label: this.frame.unit, labelSize: 14, labelGap: 0, labelFont: FONT, space: 28,
                values: (_, at) => at.map(v => v >= 1000 ? `${v / 1000}k` : `${v}`) }],

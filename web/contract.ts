@@ -10,14 +10,16 @@ export interface Tally {
 export interface PoolSecond extends Tally {
   busy: number; workers: number; idle: number; memory_mb: number;
   workers_wanted: number | null; accuracy: number | null;
+  control_delay_ms?: number; // from a decision until its batch starts, as decisions allow for it
   renewals?: number; // workers that were replaced, since a run never ended
 }
 export interface ServiceSecond extends Tally {
   answered_by: Counts; accuracy: number | null; p50_ms: number | null; p99_ms: number | null;
   batches: Counts; waiting: number;
+  drift?: number; // measured over profiled run time
   stage?: boolean; // no client calls it: it is a stage or member of others
 }
-export interface Second { at_us: number; pool: PoolSecond; services: Record<string, ServiceSecond> }
+export interface Second { at_us: number; length_us?: number; pool: PoolSecond; services: Record<string, ServiceSecond> }
 
 export interface Worker { id: number; name: string; type: string; serving?: boolean }
 export interface Service {

@@ -34,7 +34,7 @@ export class Decisions {
                           element("span", { class: "note" }, ` ${this.when(decision)} `));
     if (decision.document) title.append(element("a", { href: decision.document }, "what it saw"));
     const made = element("article", {}, title, element("p", {}, decision.summary));
-    if (decision.replay) made.append(replay(`curl -s ${location.origin}${encodeURI(decision.document)} | ${decision.replay}`));
+    if (decision.replay) made.append(replay(`curl -s ${location.origin}${decision.document} | ${decision.replay}`));
     return made;
   }
 }

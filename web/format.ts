@@ -46,3 +46,9 @@ export const reason = (name: string): string => REASONS[name] ?? name.replaceAll
 const RULES: Record<string, string> = { mates: "other requests to join its batch", worker: "a free worker",
                                         start_time: "its start time", nothing: "nothing" };
 export const waitedFor = (name: string): string => RULES[name] ?? name.replaceAll("_", " ");
+
+// The least of 1, 2, 5, 10, ... that is no less.
+export function roundStep(least: number): number {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map(n => n * power).find(n => n >= least * (1 - 1e-9))!;
+}

@@ -5,7 +5,7 @@ import type { Counts, Hello, PoolSecond, Second, ServiceSecond, Tally } from "./
 const FINE = 300, COARSE = 360, STEP_S = 10;
 
 // `minutes` that were asked for, or fewer where less is known.
-export interface Slice { step_s: number; end_us: number; minutes: number; seconds: Second[] }
+export interface Slice { end_us: number; minutes: number; seconds: Second[] }
 
 export class History {
   private fine: Second[] = [];
@@ -44,7 +44,7 @@ export class History {
     const end_us = before.at(-1)?.at_us ?? 0;
     const seconds = before.filter(second => second.at_us > end_us - minutes * 60e6);
     const known = Math.ceil((end_us - (seconds[0]?.at_us ?? end_us)) / 60e6);
-    return { step_s: fine ? 1 : STEP_S, end_us, minutes: Math.min(minutes, Math.max(known, 1)), seconds };
+    return { end_us, minutes: Math.min(minutes, Math.max(known, 1)), seconds };
   }
 }
 
@@ -77,6 +77,9 @@ function addTally(to: Tally, from: Tally): void {
 }
 
 export const sum = (counts: Counts): number => Object.values(counts).reduce((total, value) => total + value, 0);
+
+// A second that the server could not close in time lasted longer.
+export const lengthOf = (second: Second): number => (second.length_us ?? 1e6) / 1e6;
 
 // Requests that ended, and those that ended badly by no wish of their client.
 export const ended = (t: Tally): number => t.on_time + t.late + t.failed + sum(t.rejected);
@@ -111,7 +114,7 @@ export function meanAccuracy(seconds: Second[], service?: string): number | null
   return weight > 0 ? all / weight : null;
 }
 
-const largest = (values: (number | null | undefined)[]): number | null =>
+export const largest = (values: (number | null | undefined)[]): number | null =>
   values.reduce<number | null>((most, v) => v === null || v === undefined ? most : Math.max(most ?? v, v), null);
 
 // The largest of the seconds' percentiles: no second was worse.
@@ -133,8 +136,9 @@ function merge(seconds: Second[]): Second {
     services[name] = { ...total(seconds, name), answered_by: countsOf(seconds, name, "answered_by"),
                        batches: countsOf(seconds, name, "batches"), accuracy: meanAccuracy(seconds, name),
                        p50_ms: usual(seconds, name, "p50_ms"), p99_ms: worst(seconds, name, "p99_ms"),
-                       waiting: last.services[name]?.waiting ?? 0 };
+                       waiting: last.services[name]?.waiting ?? 0, drift: largest(seconds.map(second => second.services[name]?.drift)) ?? 1 };
   }
-  return { at_us: last.at_us, services,
-           pool: { ...last.pool, ...total(seconds), accuracy: meanAccuracy(seconds), busy: mean(p => p.busy), idle: mean(p => p.idle) } };
+  return { at_us: last.at_us, length_us: 1e6 * seconds.reduce((all, second) => all + lengthOf(second), 0), services,
+           pool: { ...last.pool, ...total(seconds), accuracy: meanAccuracy(seconds), busy: mean(p => p.busy), idle: mean(p => p.idle),
+                   control_delay_ms: largest(seconds.map(second => second.pool.control_delay_ms)) ?? 0 } };
 }

@@ -35,8 +35,9 @@ function select(name: string | undefined): void {
 }
 
 function draw(): void {
-  const found = findings(state.lately(1), state.services, timeline.data.runs());
-  now.draw();
+  state.budgets = timeline.data.budgets();
+  const found = findings(state.lately(1), { services: state.services, runs: timeline.data.runs(), simulated: state.simulated, budget: name => state.budgetOf(name)?.least });
+  now.draw(found[0] === undefined ? undefined : found[0].helped > 0);
   banner.draw(found);
   services.draw();
   service.draw(found);

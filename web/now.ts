@@ -1,16 +1,17 @@
 // The numbers of the last second, each with its last five minutes as a line.
 
 import { Spark } from "./chart.js";
-import type { PoolSecond } from "./contract.js";
+import type { PoolSecond, Second } from "./contract.js";
 import { accuracy, count, many, megabytes, percent, rate } from "./format.js";
-import { ended, lost, sum } from "./history.js";
+import { ended, lengthOf, lost, sum } from "./history.js";
 import { find, say } from "./page.js";
+import { lacking } from "./reasons.js";
 import type { State } from "./state.js";
 
 interface Number {
   id: string;
   line: Spark;
-  of: (p: PoolSecond) => number | null;
+  of: (p: PoolSecond, length: number) => number | null;
 }
 
 const share = (part: number, whole: number): number | null => whole === 0 ? null : part / whole;
@@ -20,10 +21,10 @@ export class Now {
   private readonly shown = new Set<string>();
 
   constructor(private readonly state: State) {
-    const add = (id: string, colour: string, of: (p: PoolSecond) => number | null, top?: number): void => {
+    const add = (id: string, colour: string, of: (p: PoolSecond, length: number) => number | null, top?: number): void => {
       this.numbers.push({ id, line: new Spark(find(`${id}-line`), colour, top), of });
     };
-    add("offered", "--mute", p => p.offered);
+    add("offered", "--mute", (p, length) => p.offered / length);
     add("on-time", "--good", p => share(p.on_time, ended(p)), 1.02);
     add("rejected", "--warn", p => share(sum(p.rejected), ended(p)));
     add("late", "--bad", p => share(p.late + p.failed, ended(p)));
@@ -33,43 +34,51 @@ export class Now {
     add("accuracy", "--s3", p => p.accuracy, 1.02);
   }
 
-  draw(): void {
+  // `helped`: whether the first finding says that more workers would help; undefined: nothing is lost.
+  draw(helped?: boolean): void {
     const seconds = this.state.lately(5), pool = seconds.at(-1)?.pool;
     if (pool === undefined) return;
     const last = seconds.at(-1)!.at_us;
     for (const { line, of } of this.numbers) {
-      line.show(seconds.map(second => (second.at_us - last) / 1e6), seconds.map(second => of(second.pool)));
+      line.show(seconds.map(second => (second.at_us - last) / 1e6), seconds.map(second => of(second.pool, lengthOf(second))));
     }
-    this.values(pool, seconds.at(-1)!.services);
+    this.values(seconds.at(-1)!);
+    this.wanted(pool, helped);
   }
 
-  private values(pool: PoolSecond, services: Record<string, unknown>): void {
-    const all = ended(pool), bad = lost(pool);
+  private values(second: Second): void {
+    const { pool, services } = second, length = lengthOf(second), all = ended(pool), bad = lost(pool);
     for (const name of Object.keys(services)) this.shown.add(name);
-    say("offered", rate(pool.offered));
+    say("offered", rate(pool.offered / length));
     say("offered-note", `to ${many(Object.keys(services).length, "service")}`);
-    this.coloured("on-time", all === 0 ? "–" : percent(pool.on_time / all), all > 0 && bad / all > 0.01 ? "bad" : "good");
-    say("on-time-note", all === 0 ? "no request ended" : `${count(pool.on_time)} of ${count(all)}/s`);
+    this.coloured("on-time", all === 0 ? "–" : percent(pool.on_time / all), all > 0 && bad / all > 0.01 ? "bad" : all > 0 ? "good" : "");
+    say("on-time-note", all === 0 ? "no request ended" : `${rate(pool.on_time / length)} of ${rate(all / length)}/s`);
     const rejected = sum(pool.rejected);
     this.coloured("rejected", all === 0 ? "–" : percent(rejected / all), all > 0 && rejected / all > 0.01 ? "warn" : "");
-    say("rejected-note", Object.entries(pool.rejected).filter(([, n]) => n > 0).map(([name, n]) => `${name} ${count(n)}/s`).join(" · ") || "none");
+    say("rejected-note", Object.entries(pool.rejected).filter(([, n]) => n > 0).map(([name, n]) => `${name} ${rate(n / length)}/s`).join(" · ") || "none");
     this.coloured("late", all === 0 ? "–" : percent((pool.late + pool.failed) / all), pool.late + pool.failed > 0 ? "bad" : "");
-    say("late-note", `late ${count(pool.late)}/s · failed ${count(pool.failed)}/s`);
+    say("late-note", `late ${rate(pool.late / length)}/s · failed ${rate(pool.failed / length)}/s`);
     say("busy", percent(pool.busy));
     const replaced = this.state.lately(5).reduce((all, second) => all + (second.pool.renewals ?? 0), 0);
     say("busy-note", `${many(pool.workers, "worker")}, ${count(pool.idle)} idle${replaced > 0 ? `, ${count(replaced)} replaced` : ""}`);
-    this.wanted(pool);
     say("memory", megabytes(pool.memory_mb));
-    say("accuracy", accuracy(pool.accuracy));
-    say("accuracy-note", pool.accuracy === null ? "no service states one" : "mean, last second");
+    this.accuracy();
   }
 
-  private wanted(pool: PoolSecond): void {
+  // Of the last second that has any: few are answered by what states one in each.
+  private accuracy(): void {
+    const latest = [...this.state.lately(1)].reverse(), ago = latest.findIndex(second => second.pool.accuracy !== null);
+    say("accuracy", ago < 0 ? "–" : accuracy(latest[ago]!.pool.accuracy));
+    say("accuracy-note", ago < 0 ? "none stated" : ago === 0 ? "mean, last second" : `mean, ${ago} s ago`);
+  }
+
+  private wanted(pool: PoolSecond, helped: boolean | undefined): void {
     const wanted = pool.workers_wanted, more = wanted === null ? 0 : wanted - pool.workers;
+    const most = Math.max(0, ...this.state.lately(1).map(second => lacking(second.pool)));
     this.coloured("wanted", wanted === null ? "–" : count(wanted), more > 0 ? "bad" : "");
     say("wanted-of", `of ${count(pool.workers)}`);
-    say("wanted-note", wanted === null ? "after 10 s" : more > 0 ? `${count(more)} more needed`
-        : more < 0 ? `${count(-more)} to spare` : "as many as there are");
+    say("wanted-note", wanted === null ? "after 10 s" : more > 0 ? `${count(more)} more ${helped === false ? "won't help" : "needed"}`
+        : most > 0 ? `up to ${count(pool.workers + most)} in 1 min` : more < 0 ? `${count(-more)} to spare` : "as many as there are");
   }
 
   private coloured(id: string, text: string, tone: string): void {

@@ -2,8 +2,8 @@
 // draws or asks the server.
 
 import type { PoolSecond, Second, Service } from "./contract.js";
-import { count, many, ms, percent, rate, reason } from "./format.js";
-import { ended, lost, sum, total } from "./history.js";
+import { count, many, ms, percent, points, rate, reason } from "./format.js";
+import { ended, largest, lost, sum, total } from "./history.js";
 import type { Runs } from "./timeline_data.js";
 
 export interface Finding {
@@ -16,16 +16,25 @@ export interface Finding {
   helped: number; // by so many more workers; 0: workers are not what it lacks
 }
 
+// What a what-if of the last minute said of more workers: by so much more of each service's requests on time.
+export interface Simulated { at_us: number; more: number; gains: Record<string, number> }
+
+// What the page knows besides the seconds.
+export interface Known { services: Map<string, Service>; runs: Runs; simulated?: Simulated | undefined;
+                         budget?: (name: string) => number | undefined } // of its requests, in ms
+
 const TOLERATED = 0.01, BUSY = 0.9, BURST = 2, FEW = 3, TIGHT = 0.7;
+const DELAYED = 0.2; // of the SLO: the server's own delay
+const DRIFTED = 1.5; // run times over their profile
+export const NOTICEABLE = 0.002, FRESH_US = 60e6; // of the requests on time; a simulation's age
 
-
-export function findings(seconds: Second[], services: Map<string, Service>, runs: Runs): Finding[] {
+export function findings(seconds: Second[], known: Known): Finding[] {
   const names = new Set(seconds.flatMap(second => Object.keys(second.services)));
-  return [...names].map(name => finding(name, seconds, services.get(name), runs))
+  return [...names].map(name => finding(name, seconds, known))
     .filter(found => found !== undefined).sort((a, b) => b.share - a.share);
 }
 
-export function finding(name: string, seconds: Second[], service: Service | undefined, runs: Runs): Finding | undefined {
+export function finding(name: string, seconds: Second[], known: Known): Finding | undefined {
   const tally = total(seconds, name), all = ended(tally), bad = lost(tally);
   if (all === 0 || bad / all <= TOLERATED || bad < FEW) return undefined;
   const rejected = sum(tally.rejected);
@@ -35,26 +44,28 @@ export function finding(name: string, seconds: Second[], service: Service | unde
   if (tally.failed > 0) parts.push(`${percent(tally.failed / all)} failed`);
   return { service: name, share: bad / all, rejected: rejected > tally.late + tally.failed,
            what: `${name} lost ${percent(bad / all)} of its requests in the last minute (${count(bad)} of ${count(all)}): ${parts.join(", ")}.`,
-           ...cause(name, seconds, service, runs) };
+           ...cause(name, seconds, known) };
 }
 
 interface Cause { why: string; advice: string; helped: number }
 
-function cause(name: string, seconds: Second[], service: Service | undefined, runs: Runs): Cause {
+function cause(name: string, seconds: Second[], known: Known): Cause {
   const tally = total(seconds, name), bad = lost(tally), pool = poolOf(seconds, name);
   if (tally.failed > bad / 2) return failing();
   if ((tally.rejected["unavailable"] ?? 0) > bad / 2) {
     return { why: "Its model is not ready.", advice: "The log below says what the server does about it.", helped: 0 };
   }
-  if (pool.more > 0 || pool.busy >= BUSY) return overloaded(pool, seconds, name);
-  const slo = service?.slo_ms ?? null;
-  const own = runs.get(name)?.shortest;
+  const slo = known.budget?.(name) ?? known.services.get(name)?.slo_ms ?? null, slower = drifted(name, seconds, known);
+  const delayed = slo !== null && pool.delay_ms >= DELAYED * slo ? `The server's own delay is ${ms(pool.delay_ms)} of the ${ms(slo)}` : "";
+  if (delayed !== "" && pool.busy < BUSY) return shortOfProcessor(delayed, slower);
+  if (pool.more > 0 || pool.busy >= BUSY) return overloaded(pool, seconds, name, known.simulated, [delayed === "" ? "" : `${delayed} besides.`, slower]);
+  const own = known.runs.get(name)?.shortest;
   if (slo !== null && own !== undefined && own > TIGHT * slo) {
-    return { why: `The workers are busy only ${percent(pool.busy)} of the time, but even its shortest batch runs for ${ms(own)}: ` +
-                  `the SLO of ${ms(slo)} leaves almost no room for waiting.`,
+    return { why: sentences(`The workers are busy only ${percent(pool.busy)} of the time, but even its shortest batch runs for ${ms(own)}: ` +
+                            `the SLO of ${ms(slo)} leaves almost no room for waiting.`, slower),
              advice: "A longer SLO or a faster variant would help; more workers would not.", helped: 0 };
   }
-  const other = [...runs].filter(([who]) => who !== name).sort(([, a], [, b]) => b.longest - a.longest)[0];
+  const other = [...known.runs].filter(([who]) => who !== name).sort(([, a], [, b]) => b.longest - a.longest)[0];
   if (slo !== null && other !== undefined && other[1].longest > slo / 2) {
     return { why: `Batches of ${other[0]} run for up to ${ms(other[1].longest)}, and hold a worker longer than the SLO of ${ms(slo)} can wait.`,
              advice: "One more worker, or another place for that model, would help.", helped: 1 };
@@ -65,30 +76,62 @@ function cause(name: string, seconds: Second[], service: Service | undefined, ru
     return { why: `Its requests come in bursts: up to ${rate(peak)} in one second, ${rate(mean)} on average, while the workers are busy ${percent(pool.busy)} of the time.`,
              advice: "More workers would help only while a burst lasts.", helped: 1 };
   }
-  return { why: `The workers are busy only ${percent(pool.busy)} of the time; the load alone does not explain it.`,
+  return { why: sentences(`The workers are busy only ${percent(pool.busy)} of the time; the load alone does not explain it.`, slower),
            advice: "Look at one of its rejected or late requests below.", helped: 0 };
 }
+
+const sentences = (...all: string[]): string => all.filter(one => one !== "").join(" ");
+
+// Of the service and its members, which run for it.
+function drifted(name: string, seconds: Second[], known: Known): string {
+  const names = [name, ...known.services.get(name)?.members ?? []];
+  const drift = largest(seconds.slice(-10).flatMap(second => names.map(one => second.services[one]?.drift))) ?? 1;
+  return drift < DRIFTED ? "" : `Its batches run ${drift.toFixed(1)} times as long as their profile says.`;
+}
+
+const shortOfProcessor = (delayed: string, slower: string): Cause => ({
+  why: sentences(`${delayed}: the machine starts and answers batches too late, since its processors are busy.`, slower), helped: 0,
+  advice: "More workers would not help; other programs elsewhere, fewer threads or a longer SLO would." });
 
 const failing = (): Cause => ({ why: "Its model ended with errors.", helped: 0,
                                 advice: "One of its failed requests and the log below have the message." });
 
 // While it lost requests.
-function poolOf(seconds: Second[], name: string): { busy: number; workers: number; more: number } {
+interface Pool { busy: number; workers: number; more: number; now: number; delay_ms: number }
+function poolOf(seconds: Second[], name: string): Pool {
   const bad = seconds.filter(second => second.services[name] !== undefined && lost(second.services[name]) > 0);
   const pools: PoolSecond[] = (bad.length > 0 ? bad : seconds).map(second => second.pool);
-  const more = pools.map(p => p.workers_wanted === null ? 0 : p.workers_wanted - p.workers);
+  const delays = pools.map(p => p.control_delay_ms ?? 0).sort((a, b) => a - b);
   return { busy: pools.reduce((all, p) => all + p.busy, 0) / Math.max(pools.length, 1),
-           workers: pools.at(-1)?.workers ?? 0, more: Math.max(0, ...more) };
+           workers: pools.at(-1)?.workers ?? 0, more: Math.max(0, ...pools.map(lacking)), now: lacking(seconds.at(-1)?.pool),
+           delay_ms: delays[delays.length >> 1] ?? 0 };
 }
 
-function overloaded(pool: { busy: number; workers: number; more: number }, seconds: Second[], name: string): Cause {
+// How many more workers the server's signal asks for; the banner and the tile say the same.
+export const lacking = (pool: PoolSecond | undefined): number =>
+  pool === undefined || pool.workers_wanted === null ? 0 : Math.max(0, pool.workers_wanted - pool.workers);
+
+function overloaded(pool: Pool, seconds: Second[], name: string, simulated: Simulated | undefined, more: string[]): Cause {
   const all = total(seconds), own = total(seconds, name), share = own.offered / Math.max(all.offered, 1);
-  const part = share < 0.99 ? ` ${percent(share)} of all requests are its own.` : "";
+  const part = share < 0.99 ? `${percent(share)} of all requests are its own.` : "";
   const busy = pool.busy >= BUSY ? `The load is beyond what ${many(pool.workers, "worker")} can run: busy ${percent(pool.busy)} of the time.`
     : `No worker was free in time for them: ${many(pool.workers, "worker")}, busy ${percent(pool.busy)} of the time on average, more when requests come together.`;
-  const wanted = pool.more > 0 ? ` The server wants ${many(pool.workers + pool.more, "worker")}, ${count(pool.more)} more.` : "";
-  return { why: `${busy}${part}${wanted}`,
-           advice: "More workers, a faster variant or less load would help.", helped: Math.max(pool.more, 1) };
+  const gain = simulated !== undefined && (seconds.at(-1)?.at_us ?? 0) - simulated.at_us < FRESH_US ? simulated.gains[name] : undefined;
+  return { why: sentences(busy, part, asksFor(pool), ...more), ...advised(pool, gain, simulated?.more ?? 0) };
+}
+
+function asksFor(pool: Pool): string {
+  if (pool.now > 0) return `The server wants ${many(pool.workers + pool.now, "worker")}, ${count(pool.now)} more.`;
+  return pool.more > 0 ? `The server wanted up to ${many(pool.workers + pool.more, "worker")} then, and no more than there are now.` : "";
+}
+
+// A simulation of what happened knows better than the signal, which counts what was lost.
+function advised(pool: Pool, gain: number | undefined, more: number): { advice: string; helped: number } {
+  if (gain === undefined) return { advice: "More workers, a faster variant or less load would help.", helped: Math.max(pool.more, 1) };
+  if (gain < NOTICEABLE) {
+    return { advice: `Simulated, ${many(more, "more worker")} would not help; a faster variant, a longer SLO or less load would.`, helped: 0 };
+  }
+  return { advice: `Simulated, ${many(more, "more worker")} would bring ${points(gain)} more of its requests on time.`, helped: more };
 }
 
 // What to say where nothing is lost.

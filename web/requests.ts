@@ -11,6 +11,7 @@ type Pick = "latest" | "slowest" | "rejected" | "late";
 const ROUTE = "/v2/live/requests", MOST = 20, TONES: Record<string, string> = { on_time: "good", late: "bad", failed: "bad", rejected: "warn", cancelled: "" };
 
 const took = (request: RequestRecord): string => request.end_us === null ? "runs still" : `ended after ${fine(request.end_us - request.arrival_us)}`;
+const NONE: Record<Pick, string> = { latest: "ended", slowest: "was answered", rejected: "was rejected", late: "was late" };
 export const outcomeWords = (outcome: string): string => outcome.replaceAll("_", " ");
 
 export class Requests {
@@ -67,7 +68,7 @@ export class Requests {
       if (turn !== this.asked) return;
       this.list(requests);
       if (requests.length > 0) this.show(requests[0]!);
-      else this.nothing(`No ${this.pick} request${this.service.value === "" ? "" : ` of ${this.service.value}`} in what the server has kept.`);
+      else this.nothing(`No request${this.service.value === "" ? "" : ` of ${this.service.value}`} ${NONE[this.pick]} in the last ${Math.round(this.state.hello?.recorder?.seconds ?? 60)} s, which is what the server keeps.`);
     } catch (error) {
       if (turn === this.asked) this.nothing(error instanceof Error ? error.message : `${error}`);
     }

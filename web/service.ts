@@ -5,7 +5,7 @@ import type { Line } from "./chart.js";
 import { classOf, hueOf, OUTCOMES, tint } from "./colours.js";
 import type { Second, Tally } from "./contract.js";
 import { accuracy, count, ms, percent, rate, reason } from "./format.js";
-import { countsOf, ended, meanAccuracy, sum, total } from "./history.js";
+import { countsOf, ended, lengthOf, meanAccuracy, sum, total } from "./history.js";
 import { element, find, say } from "./page.js";
 import type { Finding } from "./reasons.js";
 import { describeKind } from "./services.js";
@@ -38,8 +38,8 @@ export class ServicePanel {
     this.why(name, found);
     this.counts(name, slice.seconds);
     const minutes = slice.minutes, flow = { minutes, unit: "requests/s", say: rate };
-    this.outcomes.show(at, outcomeLines(slice.seconds, name, slice.step_s), flow);
-    this.answered.show(at, this.answerLines(slice.seconds, name, slice.step_s), flow);
+    this.outcomes.show(at, outcomeLines(slice.seconds, name), flow);
+    this.answered.show(at, this.answerLines(slice.seconds, name), flow);
     this.latency.show(at, this.latencyLines(slice.seconds, name), name === undefined
       ? { minutes, unit: "% of the SLO", say: v => `${v.toFixed(0)} %` } : { minutes, unit: "ms", say: ms });
     const side = this.sideLines(slice.seconds, name);
@@ -95,30 +95,30 @@ export class ServicePanel {
     }));
   }
 
-  private answerLines(seconds: Second[], name: string | undefined, step: number): Line[] {
-    if (name === undefined) return byService(seconds, step);
+  private answerLines(seconds: Second[], name: string | undefined): Line[] {
+    if (name === undefined) return byService(seconds);
     const totals = countsOf(seconds, name, "answered_by"), names = Object.keys(totals).sort();
     if (names.length === 0) { // none but itself
-      return [{ label: name, colour: hueOf(name), values: seconds.map(second => answers(second.services[name]) / step) }];
+      return [{ label: name, colour: hueOf(name), values: seconds.map(second => answers(second.services[name]) / lengthOf(second)) }];
     }
     const main = names.sort((a, b) => totals[b]! - totals[a]!).slice(0, MOST_LINES).sort();
     return main.map((member, i) => ({
       label: member, colour: tint(hueOf(name), 1 - 0.55 * i / Math.max(main.length - 1, 1)),
-      values: seconds.map(second => (second.services[name]?.answered_by[member] ?? 0) / step) }));
+      values: seconds.map(second => (second.services[name]?.answered_by[member] ?? 0) / lengthOf(second)) }));
   }
 
   private latencyLines(seconds: Second[], name: string | undefined): Line[] {
     const of = (what: "p50_ms" | "p99_ms", who: string): (number | null)[] => seconds.map(second => second.services[who]?.[what] ?? null);
     if (name === undefined) {
-      const slo = (who: string): number | null => this.state.services.get(who)?.slo_ms ?? null;
+      const slo = (who: string): number | null => this.state.budgetOf(who)?.most ?? null;
       const limited = busiest(seconds).filter(who => slo(who) !== null);
       return [...limited.map(who => ({ label: who, colour: hueOf(who), values: of("p99_ms", who).map(v => v === null ? null : 100 * v / slo(who)!) })),
               { label: "SLO", colour: "--bad", dashed: true, values: seconds.map(() => 100) }];
     }
-    const slo = this.state.services.get(name)?.slo_ms ?? null;
+    const due = this.state.budgetOf(name);
     const lines: Line[] = [{ label: "p50", colour: tint(hueOf(name), 0.55), values: of("p50_ms", name) },
                            { label: "p99", colour: hueOf(name), values: of("p99_ms", name) }];
-    if (slo !== null) lines.push({ label: "SLO", colour: "--bad", dashed: true, values: seconds.map(() => slo) });
+    if (due !== undefined) lines.push({ label: due.own ? "longest own deadline" : "SLO", colour: "--bad", dashed: true, values: seconds.map(() => due.most) });
     return lines;
   }
 
@@ -137,10 +137,10 @@ export class ServicePanel {
 
 const answers = (part: Tally | undefined): number => part === undefined ? 0 : part.on_time + part.late;
 
-function outcomeLines(seconds: Second[], name: string | undefined, step: number): Line[] {
+function outcomeLines(seconds: Second[], name: string | undefined): Line[] {
   const of = (get: (t: Tally) => number): number[] => seconds.map(second => {
     const part = name === undefined ? second.pool : second.services[name];
-    return part === undefined ? 0 : get(part) / step;
+    return part === undefined ? 0 : get(part) / lengthOf(second);
   });
   const other = (t: Tally): number => Object.entries(t.rejected).reduce((all, [why, n]) => all + (KNOWN_REASONS.includes(why) ? 0 : n), 0);
   const values: Record<keyof typeof OUTCOMES, number[]> = {
@@ -157,8 +157,8 @@ function busiest(seconds: Second[]): string[] {
   return Object.entries(counts).sort(([, a], [, b]) => b - a).slice(0, MOST_LINES).map(([name]) => name).sort();
 }
 
-const byService = (seconds: Second[], step: number): Line[] => busiest(seconds).map(name => ({
-  label: name, colour: hueOf(name), values: seconds.map(second => (second.services[name]?.offered ?? 0) / step) }));
+const byService = (seconds: Second[]): Line[] => busiest(seconds).map(name => ({
+  label: name, colour: hueOf(name), values: seconds.map(second => (second.services[name]?.offered ?? 0) / lengthOf(second)) }));
 
 // Differences of a hundredth should be seen: the axis begins a little below the least.
 function floorOf(lines: Line[]): number {

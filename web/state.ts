@@ -2,6 +2,12 @@
 
 import type { Hello, PoolSecond, Second, Service, Worker } from "./contract.js";
 import { History } from "./history.js";
+import type { Simulated } from "./reasons.js";
+import type { Budgets } from "./timeline_data.js";
+
+const SAME = 0.02; // what the network took is not in a budget
+
+export interface Budget { least: number; most: number; own: boolean }
 
 export class State {
   readonly history = new History();
@@ -11,6 +17,8 @@ export class State {
   minutes = 5;
   heldAt: number | undefined; // of the server's clock; nothing after it is shown
   hello: Hello | undefined;
+  budgets: Budgets = new Map();
+  simulated: Simulated | undefined; // by the last what-if
   private ahead: number | undefined; // of the server's clock before the browser's, in µs
 
   begin(hello: Hello): void {
@@ -20,6 +28,14 @@ export class State {
     this.setWorkers(hello.workers);
     this.ahead = undefined;
     this.tick(hello.now_us);
+  }
+
+  // How long the requests of a service have, in ms: its SLO, or deadlines of their own; undefined: for ever.
+  budgetOf(name: string): Budget | undefined {
+    const slo = this.services.get(name)?.slo_ms ?? null, own = this.budgets.get(name);
+    const same = (a: number): boolean => slo !== null && Math.abs(a - slo) <= SAME * Math.max(a, slo);
+    if (own !== undefined && !(same(own.least) && same(own.most))) return { ...own, own: true };
+    return slo === null ? undefined : { least: slo, most: slo, own: false };
   }
 
   setWorkers(workers: Worker[]): void { this.workers = workers.filter(worker => worker.serving !== false); }

@@ -11,6 +11,7 @@ import type { Window } from "./timeline_draw.js";
 
 const DELAY_US = 400e3; // events come four times a second; what is shown is complete
 const SPANS = { least: 2e3, most: 60e6, first: 1e6 }, SPEEDS = [1, 10, 100], FITS = 26, TIP = 350;
+const FITTED = { least: 100e3, most: 10e6 }, AFRESH = 4; // the load is so many times what it was
 const CALM = window.matchMedia("(prefers-reduced-motion: reduce)");
 
 export class Timeline {
@@ -19,6 +20,7 @@ export class Timeline {
   private readonly tip = find("tip");
   private span_us = SPANS.first;
   private fitted = false;
+  private zoomed = false; // by a person
   private end_us: number | undefined; // where the picture's now is, unless it is live
   private slowed = 0; // index of SPEEDS
   private drawnMs = 0;
@@ -44,10 +46,15 @@ export class Timeline {
   add(event: TimelineEvent): void {
     this.data.add(event, this.state.heldAt);
     this.canvas.dataset["batches"] = `${this.data.batches}`;
-    const span = this.fitted ? undefined : this.data.fittingSpan(FITS);
-    if (span === undefined) return;
+    const fits = this.zoomed || this.state.heldAt !== undefined ? undefined : this.fitting();
+    if (fits === undefined || (this.fitted && fits < AFRESH * this.span_us && fits > this.span_us / AFRESH)) return;
     this.fitted = true;
-    this.span_us = clamp(span, 100e3, 10e6);
+    this.span_us = fits;
+  }
+
+  private fitting(): number | undefined {
+    const span = this.data.fittingSpan(FITS);
+    return span === undefined ? undefined : clamp(span, FITTED.least, FITTED.most);
   }
 
   slower(): void {
@@ -58,11 +65,12 @@ export class Timeline {
 
   zoom(factor: number): void {
     this.span_us = clamp(this.span_us * factor, SPANS.least, SPANS.most);
-    this.fitted = true;
+    this.zoomed = true;
     this.paint();
   }
   fit(): void {
-    this.span_us = clamp(this.data.fittingSpan(FITS) ?? SPANS.first, 100e3, 10e6);
+    this.zoomed = false;
+    this.span_us = this.fitting() ?? SPANS.first;
     this.paint();
   }
 

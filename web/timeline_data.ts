@@ -2,9 +2,10 @@
 
 import type { Batch, Death, Load, Seat, TimelineEvent, Waiting } from "./contract.js";
 
-const KEPT_US = 60e6, MOST = 20000, FINAL_RUNS = 200;
+const KEPT_US = 60e6, MOST = 20000, FINAL_RUNS = 200, SOME = 12;
 
 export type Runs = Map<string, { shortest: number; longest: number }>;
+export type Budgets = Map<string, { least: number; most: number }>;
 export interface Waiter { id: number | string; service: string; model: string; arrival_us: number; deadline_us: number | null }
 
 export class TimelineData {
@@ -101,11 +102,26 @@ export class TimelineData {
     return result;
   }
 
-  // A span in which about `batches` of a worker find room; undefined: nothing has ended yet.
+  // A span in which about `batches` of a worker find room, and where few run, some of them; undefined: nothing has ended yet.
   fittingSpan(batches: number): number | undefined {
-    const runs = [...this.lanes.values()].flatMap(lane => lane.slice(-FINAL_RUNS)).filter(b => b.end_us !== null)
-      .map(b => b.end_us! - b.start_us).sort((a, b) => a - b);
-    return runs.length < 3 ? undefined : batches * runs[runs.length >> 1]!;
+    const last = [...this.lanes.values()].flatMap(lane => lane.slice(-FINAL_RUNS)).filter(b => b.end_us !== null);
+    if (last.length < 3) return undefined;
+    const runs = last.map(b => b.end_us! - b.start_us).sort((a, b) => a - b), starts = last.map(b => b.start_us).sort((a, b) => a - b);
+    const gap = (starts.at(-1)! - starts[0]!) / (starts.length - 1);
+    return Math.max(batches * runs[runs.length >> 1]!, SOME * gap);
+  }
+
+  // How long the requests of each service had, in ms: their own deadlines, where they brought any.
+  budgets(): Budgets {
+    const result: Budgets = new Map();
+    for (const lane of this.lanes.values()) {
+      for (const seat of lane.slice(-FINAL_RUNS).flatMap(batch => batch.requests)) {
+        if (seat.deadline_us === null) continue;
+        const ms = (seat.deadline_us - seat.arrival_us) / 1000, before = result.get(seat.service) ?? { least: ms, most: ms };
+        result.set(seat.service, { least: Math.min(before.least, ms), most: Math.max(before.most, ms) });
+      }
+    }
+    return result;
   }
 }
 

@@ -2,7 +2,7 @@
 
 import { css, hueOf, wholeOf } from "./colours.js";
 import type { Batch, Worker } from "./contract.js";
-import { count } from "./format.js";
+import { count, roundStep } from "./format.js";
 import { firstArrival, firstDeadline } from "./timeline_data.js";
 import type { TimelineData, Waiter } from "./timeline_data.js";
 
@@ -44,13 +44,8 @@ function label(to: CanvasRenderingContext2D, text: string, y: number): void {
   to.fillText(text, 2, y, LEFT - 8);
 }
 
-function step(span_us: number): number {
-  const least = span_us / 12, power = 10 ** Math.floor(Math.log10(least));
-  return [1, 2, 5, 10].map(n => n * power).find(n => n >= least)!;
-}
-
 function axis(to: CanvasRenderingContext2D, w: Window, height: number): void {
-  const every = step(w.span_us);
+  const every = roundStep(w.span_us / 12);
   const text = (us: number): string => us === 0 ? "now" : every >= 1e6 ? `${(us / 1e6).toFixed(0)} s` : `${(us / 1e3).toFixed(every < 1000 ? 1 : 0)} ms`;
   to.textAlign = "center";
   for (let at = Math.ceil((w.from_us - w.now_us) / every) * every; at + w.now_us < w.from_us + w.span_us; at += every) {
@@ -105,7 +100,8 @@ function bar(to: CanvasRenderingContext2D, { window: w, chosen, only }: Picture,
   to.roundRect(x, y + 15, right - x, BAR, 3);
   to.fill();
   if (batch.end_us === null || batch.end_us > w.now_us) expected(to, w, batch, right, y, colour);
-  inside(to, batch, x, right - x, y);
+  const seen = Math.max(x, LEFT);
+  inside(to, batch, seen, right - seen, y);
   if (batch.id === chosen) {
     to.strokeStyle = css("--ink");
     to.lineWidth = 2;

@@ -2,9 +2,9 @@
 // here draws or asks the server.
 
 import type { Case, Outcome, WhatIf } from "./contract.js";
-import { count, many, percent, points } from "./format.js";
-
-export const NOTICEABLE = 0.002; // of the requests on time
+import { count, many, ms, percent, points } from "./format.js";
+import { NOTICEABLE } from "./reasons.js";
+import type { Simulated } from "./reasons.js";
 
 export function usualCases(workers: number, policy: string, tightest: { name: string; slo_ms: number } | undefined): Case[] {
   const cases: Case[] = [{ workers: workers + 1 }, { workers: workers + 2 }];
@@ -31,16 +31,38 @@ export function nameOf(one: Case, workers: number): string {
 
 const moreOnTime = (to: Outcome, from: Outcome): number => (to.on_time - from.on_time) * from.requests / Math.max(from.seconds, 1);
 
-// Whether more workers would help, from the cases that have only them.
-export function verdict(answer: WhatIf, workers: number): string {
-  const only = answer.cases.filter(c => c.case.workers && !c.case.scheduler && (c.case.load ?? 1) === 1 && Object.keys(c.case.slo_ms ?? {}).length === 0);
-  const two = only.find(c => c.case.workers === workers + 2) ?? only.find(c => c.case.workers! > workers);
+// The cases that change nothing but the workers, and of these the one with two more, or else with any more.
+const ofWorkers = (answer: WhatIf): WhatIf["cases"] =>
+  answer.cases.filter(c => c.case.workers && !c.case.scheduler && (c.case.load ?? 1) === 1 && Object.keys(c.case.slo_ms ?? {}).length === 0);
+const twoMore = (only: WhatIf["cases"], workers: number): WhatIf["cases"][number] | undefined =>
+  only.find(c => c.case.workers === workers + 2) ?? only.find(c => c.case.workers! > workers);
+
+// What more workers would bring each service, for those who say why it loses requests.
+export function simulated(answer: WhatIf, workers: number, at_us: number): Simulated | undefined {
+  const two = twoMore(ofWorkers(answer), workers);
+  if (two === undefined) return undefined;
+  const gains = Object.entries(two.services).map(([name, o]) => [name, o.on_time - (answer.replayed.services[name]?.on_time ?? o.on_time)] as const);
+  return { at_us, more: two.case.workers! - workers, gains: Object.fromEntries(gains) };
+}
+
+// How far the simulator is from what happened, in each of what it says.
+export function farOff({ recorded, replayed }: WhatIf): string {
+  return `simulated as it was, ${points(replayed.on_time - recorded.on_time)} off on time and ${points(replayed.busy - recorded.busy)} off busy`;
+}
+
+// Whether more workers would help, from the cases that have only them. `delay`: the server's
+// own, next to the shortest SLO.
+export function verdict(answer: WhatIf, workers: number, delay?: { ms: number; slo_ms: number }): string {
+  const only = ofWorkers(answer), two = twoMore(only, workers);
   const said: string[] = [];
   if (two !== undefined) said.push(aboutMore(two, answer.replayed, two.case.workers! - workers));
   const one = only.find(c => c.case.workers === workers + 1);
   if (one !== undefined && two !== undefined && one !== two) said.push(aboutOne(one, two, answer.replayed));
   const fewer = only.find(c => c.case.workers === workers - 1);
   if (fewer !== undefined) said.push(aboutFewer(fewer, answer.replayed));
+  if (said.length > 0 && delay !== undefined && delay.ms >= 0.2 * delay.slo_ms) {
+    said.push(`The simulator gives each worker a processor of its own; here the server's own delay is ${ms(delay.ms)} of ${ms(delay.slo_ms)}, which more workers do not shorten.`);
+  }
   return said.join(" ");
 }
 

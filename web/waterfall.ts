@@ -2,10 +2,10 @@
 
 import { classOf } from "./colours.js";
 import type { RequestRecord, Span } from "./contract.js";
-import { fine } from "./format.js";
+import { fine, roundStep } from "./format.js";
 import { element, find } from "./page.js";
 
-const TONES: Record<string, string> = { queue: "queue", worker: "queue", held: "held" }, TICKS = 4, ROOM = 1.06;
+const TONES: Record<string, string> = { queue: "queue", worker: "queue", held: "held" }, MOST_TICKS = 6, ROOM = 1.06;
 
 export function waterfall(request: RequestRecord): void {
   const start = Math.min(request.arrival_us, ...request.spans.map(span => span.start_us));
@@ -45,9 +45,8 @@ function dueNote(due: number | undefined, request: RequestRecord, start: number)
 }
 
 function axis(length_us: number): HTMLElement {
-  const line = element("div", {}, ...Array.from({ length: TICKS + 1 }, (_, i) => {
-    const words = element("em", i === TICKS ? { class: "last" } : {}, i === 0 ? "0 ms" : fine(length_us * i / TICKS));
-    return place(words, 100 * i / TICKS);
-  }));
+  const step = roundStep(length_us / MOST_TICKS), text = (us: number): string => us === 0 ? "0" : `${us / 1000} ms`;
+  const line = element("div", {}, ...Array.from({ length: Math.floor(length_us / step) + 1 }, (_, i) =>
+    place(element("em", step * i > 0.92 * length_us ? { class: "last" } : {}, text(step * i)), 100 * step * i / length_us)));
   return element("div", { class: "fall axis" }, element("span", { class: "note" }, "time since it came"), line);
 }

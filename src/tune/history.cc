@@ -31,12 +31,13 @@ std::map<std::string, ServiceCounts> rows_of(const engine::EngineSnapshot& snaps
       counts.batches[items] += batch.compute_infer.count;
     }
     counts.waiting = std::max(counts.waiting, row.pending);  // the same for all of its versions
+    counts.drift = std::max(counts.drift, row.drift);
   }
   return rows;
 }
 
 ServiceCounts difference(const ServiceCounts& now, const ServiceCounts& before) {
-  ServiceCounts counts{.waiting = now.waiting};
+  ServiceCounts counts{.waiting = now.waiting, .drift = now.drift};
   for (size_t i = 0; i < counts.outcomes.size(); ++i) {
     counts.outcomes[i] = now.outcomes[i] - before.outcomes[i];
   }
@@ -77,7 +78,7 @@ size_t Period::bytes() const {
 const Period* History::add(const engine::EngineSnapshot& now, const std::set<std::string>& called,
                            std::map<std::string, Answers> answers, double memory_mb) {
   Rows rows = rows_of(now);
-  Period period{.at = now.now, .memory_mb = memory_mb};
+  Period period{.at = now.now, .memory_mb = memory_mb, .control_delay = now.control_delay};
   Duration busy;
   uint64_t renewals = 0;
   for (const engine::WorkerStatistics& worker : now.workers) {
@@ -131,11 +132,13 @@ void History::add_to_coarse(const Period& second) {
   sum.renewals += second.renewals;
   sum.memory_mb = std::max(sum.memory_mb, second.memory_mb);
   sum.workers_wanted = second.workers_wanted;
+  sum.control_delay = std::max(sum.control_delay, second.control_delay);
   for (const auto& [name, counts] : second.services) {
     ServiceCounts& own = sum.services[name];
     tune::add(own, counts);
     own.waiting = counts.waiting;
     own.called = counts.called;
+    own.drift = counts.drift;
   }
   if (++grown_ < kCoarseSeconds) return;
   for (auto& [name, latency] : latencies_) {

@@ -27,6 +27,7 @@ struct ServiceCounts {
   uint64_t judged = 0;                          // of how many
   Duration p50, p99;
   bool called = false;  // clients call it: the others are stages of pipelines
+  double drift = 1;     // measured over profiled run time of its batches, at its end
 
   uint64_t offered() const;  // that ended, however
   uint64_t of(engine::Outcome outcome) const { return outcomes[static_cast<size_t>(outcome)]; }
@@ -43,6 +44,7 @@ struct Period {
   uint64_t renewals = 0;                          // of workers whose run never ended
   double memory_mb = 0;                           // of the process
   std::optional<int64_t> workers_wanted;          // by the last window of the autoscaling signal
+  Duration control_delay;                         // that decisions allow for, the longest
 
   ServiceCounts pool() const;  // of what clients call, together
   size_t bytes() const;        // that it takes, about

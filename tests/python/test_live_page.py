@@ -258,12 +258,56 @@ def test_words_for_numbers(crowded, opened):
                     "One fewer: 70.0 %.")
     second = """{ at_us: %d, pool: { busy: 0.3, workers: 2, workers_wanted: null, offered: 10 }, services: {
                  a: { offered: 10, on_time: 8, late: 0, failed: %d, cancelled: 0, rejected: { %s: %d } } } }"""
-    find = "import('/pages/reasons.js').then(({ finding }) => finding('a', %s, { slo_ms: 50 }, new Map(%s)).why)"
+    find = """import('/pages/reasons.js').then(({ finding }) => {
+        const found = finding('a', %s, { services: new Map([['a', { members: [], slo_ms: 50 }]]), runs: new Map(%s) });
+        return `${found.why} ${found.advice}`; })"""
     seconds = "[" + ", ".join(second % (i, 2, "queue", 0) for i in range(3)) + "]"
-    assert page.run(find % (seconds, "[]")) == "Its model ended with errors."
+    assert page.run(find % (seconds, "[]")).startswith("Its model ended with errors.")
     seconds = "[" + ", ".join(second % (i, 0, "deadline", 2) for i in range(3)) + "]"
     assert "even its shortest batch runs for 45 ms" in page.run(find % (seconds, "[['a', { shortest: 45, longest: 46 }]]"))
     assert "Batches of b run for up to 90 ms" in page.run(find % (seconds, "[['b', { shortest: 9, longest: 90 }]]"))
+
+
+def test_three_places_agree_whether_workers_would_help(crowded, opened):
+    """The banner, the tile and the what-if, where the server's own delay takes the budget, where its signal asks for workers that
+    a simulation shows to be useless, and where it asked for some only once."""
+    page = opened(crowded)
+    script = """Promise.all([import('/pages/reasons.js'), import('/pages/verdict.js')]).then(([{ finding }, { simulated, verdict, farOff }]) => {
+        const second = (i, wanted, delay, busy) => ({ at_us: i * 1e6, pool: { busy, workers: 1, workers_wanted: wanted, offered: 10, control_delay_ms: delay },
+            services: { a: { offered: 10, on_time: 5, late: 5, failed: 0, cancelled: 0, rejected: {}, drift: 2.5 } } });
+        const outcome = on_time => ({ requests: 600, seconds: 60, on_time, accuracy: null, busy: 0.6, services: { a: { on_time } } });
+        const answer = { recorded: { ...outcome(0.502), busy: 0.99 }, replayed: outcome(0.5), cases: [{ ...outcome(0.501), case: { workers: 3 } }] };
+        const say = (seconds, known = {}) => {
+            const found = finding('a', seconds, { services: new Map([['a', { members: [], slo_ms: 200 }]]), runs: new Map(), ...known });
+            return [`${found.why} ${found.advice}`, found.helped > 0];
+        };
+        const overloaded = [1, 2, 3].map(i => second(i, 10, 1, 0.95));
+        return [say([1, 2, 3].map(i => second(i, 10, 65, 0.5))), say(overloaded), say(overloaded, { simulated: simulated(answer, 1, 2e6) }),
+                say([second(1, 10, 1, 0.95), second(2, 1, 1, 0.95)]), verdict(answer, 1, { ms: 65, slo_ms: 200 }), farOff(answer)];
+    })"""
+    delayed, asked, useless, once, verdict, off = page.run(script)
+    assert delayed == ["The server's own delay is 65 ms of the 200 ms: the machine starts and answers batches too late, since its processors are "
+                       "busy. Its batches run 2.5 times as long as their profile says. More workers would not help; other programs elsewhere, "
+                       "fewer threads or a longer SLO would.", False]
+    assert "The server wants 10 workers, 9 more." in asked[0] and asked[1]
+    assert "Simulated, 2 more workers would not help" in useless[0] and not useless[1]
+    assert "The server wanted up to 10 workers then, and no more than there are now." in once[0]
+    assert verdict.startswith("Two more workers would not help") and "the server's own delay is 65 ms of 200 ms" in verdict
+    assert off == "simulated as it was, 0.2 points off on time and 39.0 points off busy"
+
+
+def test_what_requests_have_is_their_own_deadline_where_they_bring_one(crowded, opened):
+    page = opened(crowded)
+    said = page.run("""Promise.all([import('/pages/state.js'), import('/pages/timeline_data.js')]).then(([{ State }, { TimelineData }]) => {
+        const state = new State(), data = new TimelineData();
+        const seat = (service, ms) => ({ id: service + ms, service, arrival_us: 0, deadline_us: 1000 * ms, items: 1 });
+        data.add({ now_us: 1e6, loads: [], waiting: [], batches: [{ id: 1, worker: 0, model: 'm', service: 'a', items: 3, start_us: 1, end_us: 9e5,
+            requests: [seat('a', 300), seat('a', 400), seat('b', 199)] }] });
+        state.setServices(['a', 'b', 'c'].map(name => ({ name, slo_ms: 200, members: [] })));
+        state.budgets = data.budgets();
+        return ['a', 'b', 'c'].map(name => state.budgetOf(name));
+    })""")
+    assert said == [{"least": 300, "most": 400, "own": True}] + [{"least": 200, "most": 200, "own": False}] * 2
 
 
 def test_the_timeline_and_the_minute_can_be_saved(crowded, opened):

@@ -31,7 +31,7 @@ export class Decisions {
             title.append(element("a", { href: decision.document }, "what it saw"));
         const made = element("article", {}, title, element("p", {}, decision.summary));
         if (decision.replay)
-            made.append(replay(`curl -s ${location.origin}${encodeURI(decision.document)} | ${decision.replay}`));
+            made.append(replay(`curl -s ${location.origin}${decision.document} | ${decision.replay}`));
         return made;
     }
 }

@@ -34,3 +34,7 @@ export const reason = (name) => REASONS[name] ?? name.replaceAll("_", " ");
 const RULES = { mates: "other requests to join its batch", worker: "a free worker",
     start_time: "its start time", nothing: "nothing" };
 export const waitedFor = (name) => RULES[name] ?? name.replaceAll("_", " ");
+export function roundStep(least) {
+    const power = 10 ** Math.floor(Math.log10(least));
+    return [1, 2, 5, 10].map(n => n * power).find(n => n >= least * (1 - 1e-9));
+}

@@ -35,7 +35,7 @@ export class History {
         const end_us = before.at(-1)?.at_us ?? 0;
         const seconds = before.filter(second => second.at_us > end_us - minutes * 60e6);
         const known = Math.ceil((end_us - (seconds[0]?.at_us ?? end_us)) / 60e6);
-        return { step_s: fine ? 1 : STEP_S, end_us, minutes: Math.min(minutes, Math.max(known, 1)), seconds };
+        return { end_us, minutes: Math.min(minutes, Math.max(known, 1)), seconds };
     }
 }
 function called(second) {
@@ -64,6 +64,7 @@ function addTally(to, from) {
     addCounts(to.rejected, from.rejected);
 }
 export const sum = (counts) => Object.values(counts).reduce((total, value) => total + value, 0);
+export const lengthOf = (second) => (second.length_us ?? 1e6) / 1e6;
 export const ended = (t) => t.on_time + t.late + t.failed + sum(t.rejected);
 export const lost = (t) => t.late + t.failed + sum(t.rejected);
 export function total(seconds, service) {
@@ -93,7 +94,7 @@ export function meanAccuracy(seconds, service) {
     }
     return weight > 0 ? all / weight : null;
 }
-const largest = (values) => values.reduce((most, v) => v === null || v === undefined ? most : Math.max(most ?? v, v), null);
+export const largest = (values) => values.reduce((most, v) => v === null || v === undefined ? most : Math.max(most ?? v, v), null);
 export function worst(seconds, service, what) {
     return largest(seconds.map(second => second.services[service]?.[what]));
 }
@@ -108,8 +109,9 @@ function merge(seconds) {
         services[name] = { ...total(seconds, name), answered_by: countsOf(seconds, name, "answered_by"),
             batches: countsOf(seconds, name, "batches"), accuracy: meanAccuracy(seconds, name),
             p50_ms: usual(seconds, name, "p50_ms"), p99_ms: worst(seconds, name, "p99_ms"),
-            waiting: last.services[name]?.waiting ?? 0 };
+            waiting: last.services[name]?.waiting ?? 0, drift: largest(seconds.map(second => second.services[name]?.drift)) ?? 1 };
     }
-    return { at_us: last.at_us, services,
-        pool: { ...last.pool, ...total(seconds), accuracy: meanAccuracy(seconds), busy: mean(p => p.busy), idle: mean(p => p.idle) } };
+    return { at_us: last.at_us, length_us: 1e6 * seconds.reduce((all, second) => all + lengthOf(second), 0), services,
+        pool: { ...last.pool, ...total(seconds), accuracy: meanAccuracy(seconds), busy: mean(p => p.busy), idle: mean(p => p.idle),
+            control_delay_ms: largest(seconds.map(second => second.pool.control_delay_ms)) ?? 0 } };
 }

@@ -4,6 +4,7 @@ import { element, find, json, say } from "./page.js";
 import { waterfall } from "./waterfall.js";
 const ROUTE = "/v2/live/requests", MOST = 20, TONES = { on_time: "good", late: "bad", failed: "bad", rejected: "warn", cancelled: "" };
 const took = (request) => request.end_us === null ? "runs still" : `ended after ${fine(request.end_us - request.arrival_us)}`;
+const NONE = { latest: "ended", slowest: "was answered", rejected: "was rejected", late: "was late" };
 export const outcomeWords = (outcome) => outcome.replaceAll("_", " ");
 export class Requests {
     state;
@@ -60,7 +61,7 @@ export class Requests {
             if (requests.length > 0)
                 this.show(requests[0]);
             else
-                this.nothing(`No ${this.pick} request${this.service.value === "" ? "" : ` of ${this.service.value}`} in what the server has kept.`);
+                this.nothing(`No request${this.service.value === "" ? "" : ` of ${this.service.value}`} ${NONE[this.pick]} in the last ${Math.round(this.state.hello?.recorder?.seconds ?? 60)} s, which is what the server keeps.`);
         }
         catch (error) {
             if (turn === this.asked)

@@ -1,6 +1,6 @@
 import { classOf, hueOf, tint } from "./colours.js";
 import { many, ms, percent, rate } from "./format.js";
-import { ended, lost, total, worst } from "./history.js";
+import { ended, lengthOf, lost, total, worst } from "./history.js";
 import { element, find, say } from "./page.js";
 const KINDS = { model: "model", variants: "variants service", ensemble: "ensemble",
     pipeline: "pipeline", stream: "stream service" };
@@ -11,6 +11,20 @@ export function describeKind(service) {
     if (service.kind === "model")
         return "model";
     return n > 0 ? `${service.kind} of ${n}` : service.kind;
+}
+function against(p99, due) {
+    if (due === undefined)
+        return p99 === null ? "no SLO" : `${ms(p99)}, no SLO`;
+    const plain = (value) => ms(value).replace(/ ms$/, "");
+    if (!due.own)
+        return p99 === null ? `of ${ms(due.most)}` : `${plain(p99)} of ${ms(due.most)}`;
+    const own = due.most - due.least < 0.02 * due.most ? `own deadline ${ms(due.most)}` : `own deadlines ${plain(due.least)}–${ms(due.most)}`;
+    return p99 === null ? own : `${ms(p99)}, ${own}`;
+}
+const MOST_ROWS = 12;
+function foldedWords(services, models) {
+    const parts = [...services > 0 ? [many(services, "service")] : [], ...models > 0 ? [many(models, "model")] : []];
+    return `${parts.join(" and ")} without requests`;
 }
 export class Services {
     state;
@@ -32,11 +46,12 @@ export class Services {
         const lately = (name) => called.has(name) || this.state.services.get(name)?.configured !== false;
         const wanted = this.filter.value.trim().toLowerCase();
         const matches = (name) => wanted === "" || `${name} ${this.state.services.get(name)?.kind ?? ""}`.toLowerCase().includes(wanted);
-        const shown = [...known].filter(name => matches(name) && (this.unfolded || wanted !== "" || lately(name))).sort(this.order(called));
-        const folded = [...known].filter(name => !lately(name));
+        const order = this.order(called), all = [...known].filter(matches).sort(order);
+        const usual = all.filter(lately).filter((name, i) => called.has(name) || i < MOST_ROWS);
+        const shown = this.unfolded || wanted !== "" ? all : usual, folded = all.filter(name => !usual.includes(name));
         this.kinds(called);
         this.more.hidden = folded.length === 0 || wanted !== "";
-        this.more.textContent = this.unfolded ? "fold away the models without requests" : `${many(folded.length, "model")} without requests`;
+        this.more.textContent = this.unfolded ? "fold away what has no requests" : foldedWords(folded.filter(lately).length, folded.filter(name => !lately(name)).length);
         this.place(["", ...shown], minute);
     }
     order(called) {
@@ -77,18 +92,18 @@ export class Services {
         const tally = total(minute, name || undefined), all = ended(tally), share = all === 0 ? 0 : lost(tally) / all;
         const set = (cell, text) => { if (cell.textContent !== text)
             cell.textContent = text; };
-        set(row.cells[0], tally.offered === 0 ? "0" : rate(tally.offered / minute.length));
+        set(row.cells[0], tally.offered === 0 ? "0" : rate(tally.offered / minute.reduce((all, second) => all + lengthOf(second), 0)));
         set(row.cells[1], all === 0 ? "–" : percent(tally.on_time / all));
         row.cells[1].className = share > 0.05 ? "bad" : share > 0.01 ? "warn" : "";
         row.row.setAttribute("aria-selected", String((this.state.selected ?? "") === name));
         row.meter.hidden = name === "";
         if (name === "")
             return;
-        const slo = this.state.services.get(name)?.slo_ms ?? null, p99 = worst(minute.slice(-10), name, "p99_ms");
-        set(row.text, p99 === null ? (slo === null ? "no SLO" : `of ${ms(slo)}`) : slo === null ? `${ms(p99)}, no SLO` : `${ms(p99).replace(/ ms$/, "")} of ${ms(slo)}`);
-        row.meter.hidden = slo === null;
-        row.fill.style.width = `${slo === null || p99 === null ? 0 : Math.min(100, 100 * p99 / slo)}%`;
+        const due = this.state.budgetOf(name), least = due === undefined || due.own ? null : due.most, p99 = worst(minute.slice(-10), name, "p99_ms");
+        set(row.text, against(p99, due));
+        row.meter.hidden = least === null;
+        row.fill.style.width = `${least === null || p99 === null ? 0 : Math.min(100, 100 * p99 / least)}%`;
         row.fill.style.background = tint(hueOf(name), 0.85);
-        row.meter.classList.toggle("over", slo !== null && p99 !== null && p99 > slo);
+        row.meter.classList.toggle("over", least !== null && p99 !== null && p99 > least);
     }
 }

@@ -1,4 +1,5 @@
 import { History } from "./history.js";
+const SAME = 0.02;
 export class State {
     history = new History();
     services = new Map();
@@ -7,6 +8,8 @@ export class State {
     minutes = 5;
     heldAt;
     hello;
+    budgets = new Map();
+    simulated;
     ahead;
     begin(hello) {
         this.hello = hello;
@@ -15,6 +18,13 @@ export class State {
         this.setWorkers(hello.workers);
         this.ahead = undefined;
         this.tick(hello.now_us);
+    }
+    budgetOf(name) {
+        const slo = this.services.get(name)?.slo_ms ?? null, own = this.budgets.get(name);
+        const same = (a) => slo !== null && Math.abs(a - slo) <= SAME * Math.max(a, slo);
+        if (own !== undefined && !(same(own.least) && same(own.most)))
+            return { ...own, own: true };
+        return slo === null ? undefined : { least: slo, most: slo, own: false };
     }
     setWorkers(workers) { this.workers = workers.filter(worker => worker.serving !== false); }
     setServices(services) {

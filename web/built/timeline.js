@@ -5,6 +5,7 @@ import { TimelineData } from "./timeline_data.js";
 import { draw, heightFor, LANE, laneAt, LEFT, PAST, TOP, usAt, xOf } from "./timeline_draw.js";
 const DELAY_US = 400e3;
 const SPANS = { least: 2e3, most: 60e6, first: 1e6 }, SPEEDS = [1, 10, 100], FITS = 26, TIP = 350;
+const FITTED = { least: 100e3, most: 10e6 }, AFRESH = 4;
 const CALM = window.matchMedia("(prefers-reduced-motion: reduce)");
 export class Timeline {
     state;
@@ -14,6 +15,7 @@ export class Timeline {
     tip = find("tip");
     span_us = SPANS.first;
     fitted = false;
+    zoomed = false;
     end_us;
     slowed = 0;
     drawnMs = 0;
@@ -40,11 +42,15 @@ export class Timeline {
     add(event) {
         this.data.add(event, this.state.heldAt);
         this.canvas.dataset["batches"] = `${this.data.batches}`;
-        const span = this.fitted ? undefined : this.data.fittingSpan(FITS);
-        if (span === undefined)
+        const fits = this.zoomed || this.state.heldAt !== undefined ? undefined : this.fitting();
+        if (fits === undefined || (this.fitted && fits < AFRESH * this.span_us && fits > this.span_us / AFRESH))
             return;
         this.fitted = true;
-        this.span_us = clamp(span, 100e3, 10e6);
+        this.span_us = fits;
+    }
+    fitting() {
+        const span = this.data.fittingSpan(FITS);
+        return span === undefined ? undefined : clamp(span, FITTED.least, FITTED.most);
     }
     slower() {
         this.slowed = (this.slowed + 1) % SPEEDS.length;
@@ -53,11 +59,12 @@ export class Timeline {
     }
     zoom(factor) {
         this.span_us = clamp(this.span_us * factor, SPANS.least, SPANS.most);
-        this.fitted = true;
+        this.zoomed = true;
         this.paint();
     }
     fit() {
-        this.span_us = clamp(this.data.fittingSpan(FITS) ?? SPANS.first, 100e3, 10e6);
+        this.zoomed = false;
+        this.span_us = this.fitting() ?? SPANS.first;
         this.paint();
     }
     move(share) {

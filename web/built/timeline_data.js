@@ -1,4 +1,4 @@
-const KEPT_US = 60e6, MOST = 20000, FINAL_RUNS = 200;
+const KEPT_US = 60e6, MOST = 20000, FINAL_RUNS = 200, SOME = 12;
 export class TimelineData {
     lanes = new Map();
     known = new Map();
@@ -90,9 +90,24 @@ export class TimelineData {
         return result;
     }
     fittingSpan(batches) {
-        const runs = [...this.lanes.values()].flatMap(lane => lane.slice(-FINAL_RUNS)).filter(b => b.end_us !== null)
-            .map(b => b.end_us - b.start_us).sort((a, b) => a - b);
-        return runs.length < 3 ? undefined : batches * runs[runs.length >> 1];
+        const last = [...this.lanes.values()].flatMap(lane => lane.slice(-FINAL_RUNS)).filter(b => b.end_us !== null);
+        if (last.length < 3)
+            return undefined;
+        const runs = last.map(b => b.end_us - b.start_us).sort((a, b) => a - b), starts = last.map(b => b.start_us).sort((a, b) => a - b);
+        const gap = (starts.at(-1) - starts[0]) / (starts.length - 1);
+        return Math.max(batches * runs[runs.length >> 1], SOME * gap);
+    }
+    budgets() {
+        const result = new Map();
+        for (const lane of this.lanes.values()) {
+            for (const seat of lane.slice(-FINAL_RUNS).flatMap(batch => batch.requests)) {
+                if (seat.deadline_us === null)
+                    continue;
+                const ms = (seat.deadline_us - seat.arrival_us) / 1000, before = result.get(seat.service) ?? { least: ms, most: ms };
+                result.set(seat.service, { least: Math.min(before.least, ms), most: Math.max(before.most, ms) });
+            }
+        }
+        return result;
     }
 }
 const isHeld = (from, end, held_us) => held_us !== undefined && from <= held_us && end >= held_us - KEPT_US;

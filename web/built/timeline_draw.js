@@ -1,5 +1,5 @@
 import { css, hueOf, wholeOf } from "./colours.js";
-import { count } from "./format.js";
+import { count, roundStep } from "./format.js";
 import { firstArrival, firstDeadline } from "./timeline_data.js";
 export const LEFT = 124, TOP = 20, LANE = 46, WAITING = 96, FOOT = 6, BAR = 22, PAST = 0.8;
 const ROW = 12, MOST_ROWS = 7, LEAST_NAME = 90, LEAST_SIZE = 14;
@@ -31,12 +31,8 @@ function label(to, text, y) {
     to.textAlign = "left";
     to.fillText(text, 2, y, LEFT - 8);
 }
-function step(span_us) {
-    const least = span_us / 12, power = 10 ** Math.floor(Math.log10(least));
-    return [1, 2, 5, 10].map(n => n * power).find(n => n >= least);
-}
 function axis(to, w, height) {
-    const every = step(w.span_us);
+    const every = roundStep(w.span_us / 12);
     const text = (us) => us === 0 ? "now" : every >= 1e6 ? `${(us / 1e6).toFixed(0)} s` : `${(us / 1e3).toFixed(every < 1000 ? 1 : 0)} ms`;
     to.textAlign = "center";
     for (let at = Math.ceil((w.from_us - w.now_us) / every) * every; at + w.now_us < w.from_us + w.span_us; at += every) {
@@ -95,7 +91,8 @@ function bar(to, { window: w, chosen, only }, batch, y) {
     to.fill();
     if (batch.end_us === null || batch.end_us > w.now_us)
         expected(to, w, batch, right, y, colour);
-    inside(to, batch, x, right - x, y);
+    const seen = Math.max(x, LEFT);
+    inside(to, batch, seen, right - seen, y);
     if (batch.id === chosen) {
         to.strokeStyle = css("--ink");
         to.lineWidth = 2;

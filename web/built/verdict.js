@@ -1,5 +1,5 @@
-import { count, many, percent, points } from "./format.js";
-export const NOTICEABLE = 0.002;
+import { count, many, ms, percent, points } from "./format.js";
+import { NOTICEABLE } from "./reasons.js";
 export function usualCases(workers, policy, tightest) {
     const cases = [{ workers: workers + 1 }, { workers: workers + 2 }];
     if (workers > 1)
@@ -28,9 +28,20 @@ export function nameOf(one, workers) {
     return parts.join(", ") || "as it was";
 }
 const moreOnTime = (to, from) => (to.on_time - from.on_time) * from.requests / Math.max(from.seconds, 1);
-export function verdict(answer, workers) {
-    const only = answer.cases.filter(c => c.case.workers && !c.case.scheduler && (c.case.load ?? 1) === 1 && Object.keys(c.case.slo_ms ?? {}).length === 0);
-    const two = only.find(c => c.case.workers === workers + 2) ?? only.find(c => c.case.workers > workers);
+const ofWorkers = (answer) => answer.cases.filter(c => c.case.workers && !c.case.scheduler && (c.case.load ?? 1) === 1 && Object.keys(c.case.slo_ms ?? {}).length === 0);
+const twoMore = (only, workers) => only.find(c => c.case.workers === workers + 2) ?? only.find(c => c.case.workers > workers);
+export function simulated(answer, workers, at_us) {
+    const two = twoMore(ofWorkers(answer), workers);
+    if (two === undefined)
+        return undefined;
+    const gains = Object.entries(two.services).map(([name, o]) => [name, o.on_time - (answer.replayed.services[name]?.on_time ?? o.on_time)]);
+    return { at_us, more: two.case.workers - workers, gains: Object.fromEntries(gains) };
+}
+export function farOff({ recorded, replayed }) {
+    return `simulated as it was, ${points(replayed.on_time - recorded.on_time)} off on time and ${points(replayed.busy - recorded.busy)} off busy`;
+}
+export function verdict(answer, workers, delay) {
+    const only = ofWorkers(answer), two = twoMore(only, workers);
     const said = [];
     if (two !== undefined)
         said.push(aboutMore(two, answer.replayed, two.case.workers - workers));
@@ -40,6 +51,9 @@ export function verdict(answer, workers) {
     const fewer = only.find(c => c.case.workers === workers - 1);
     if (fewer !== undefined)
         said.push(aboutFewer(fewer, answer.replayed));
+    if (said.length > 0 && delay !== undefined && delay.ms >= 0.2 * delay.slo_ms) {
+        said.push(`The simulator gives each worker a processor of its own; here the server's own delay is ${ms(delay.ms)} of ${ms(delay.slo_ms)}, which more workers do not shorten.`);
+    }
     return said.join(" ");
 }
 function aboutMore(more, now, n) {

@@ -1,7 +1,7 @@
 import { classOf } from "./colours.js";
-import { fine } from "./format.js";
+import { fine, roundStep } from "./format.js";
 import { element, find } from "./page.js";
-const TONES = { queue: "queue", worker: "queue", held: "held" }, TICKS = 4, ROOM = 1.06;
+const TONES = { queue: "queue", worker: "queue", held: "held" }, MOST_TICKS = 6, ROOM = 1.06;
 export function waterfall(request) {
     const start = Math.min(request.arrival_us, ...request.spans.map(span => span.start_us));
     const end = Math.max(request.end_us ?? 0, request.deadline_us ?? 0, ...request.spans.map(span => span.end_us ?? span.start_us));
@@ -41,9 +41,7 @@ function dueNote(due, request, start) {
     return element("div", { class: "fall" }, element("span"), line);
 }
 function axis(length_us) {
-    const line = element("div", {}, ...Array.from({ length: TICKS + 1 }, (_, i) => {
-        const words = element("em", i === TICKS ? { class: "last" } : {}, i === 0 ? "0 ms" : fine(length_us * i / TICKS));
-        return place(words, 100 * i / TICKS);
-    }));
+    const step = roundStep(length_us / MOST_TICKS), text = (us) => us === 0 ? "0" : `${us / 1000} ms`;
+    const line = element("div", {}, ...Array.from({ length: Math.floor(length_us / step) + 1 }, (_, i) => place(element("em", step * i > 0.92 * length_us ? { class: "last" } : {}, text(step * i)), 100 * step * i / length_us)));
     return element("div", { class: "fall axis" }, element("span", { class: "note" }, "time since it came"), line);
 }

@@ -1,6 +1,7 @@
 import { accuracy, count, percent } from "./format.js";
 import { element, find, json, say } from "./page.js";
-import { nameOf, NOTICEABLE, usualCases, verdict } from "./verdict.js";
+import { NOTICEABLE } from "./reasons.js";
+import { farOff, nameOf, simulated, usualCases, verdict } from "./verdict.js";
 const ROUTE = "/v2/live/what_if", SCHEDULERS = ["fermata", "edf", "eager", "deferred", "clockwork", "nexus"];
 export class WhatIfPanel {
     state;
@@ -73,21 +74,24 @@ export class WhatIfPanel {
     show(answer, workers) {
         const { recorded, replayed } = answer;
         say("what-if-state", `${count(recorded.requests)} requests of ${count(recorded.seconds)} s, ${answer.cases.length + 1} runs in ` +
-            `${(answer.took_ms / 1000).toFixed(1)} s; the simulator is ${percent(Math.abs(answer.error))} off what happened`);
-        const words = verdict(answer, workers);
+            `${(answer.took_ms / 1000).toFixed(1)} s; ${farOff(answer)}`);
+        this.state.simulated = simulated(answer, workers, this.state.runningUs);
+        const words = verdict(answer, workers, this.delay());
         find("what-if-notes").textContent = [...(recorded.not_replayed ?? []).map(n => `Left out: ${count(n.requests)} of ${n.service}, ${n.why}.`), ...recorded.notes ?? []].join(" ");
         if (words !== "")
             find("verdict").replaceChildren(element("b", {}, words));
-        const least = Math.min(...[recorded, replayed, ...answer.cases].map(o => o.on_time), 0.9);
-        const floor = Math.max(0, Math.floor(10 * least - 0.5) / 10);
-        find("case-rows").replaceChildren(row("as it was", recorded, floor, "base"), row("the same, simulated", replayed, floor, "base"), ...answer.cases.map(one => row(nameOf(one.case, workers), one, floor, judged(one.on_time - replayed.on_time))), element("tr", {}, element("td", {}), axis(floor)));
+        find("case-rows").replaceChildren(row("as it was", recorded, "base"), row("the same, simulated", replayed, "base"), ...answer.cases.map(one => row(nameOf(one.case, workers), one, judged(one.on_time - replayed.on_time))));
+    }
+    delay() {
+        const called = this.state.lately(1).flatMap(second => Object.keys(second.services));
+        const slos = called.map(name => this.state.services.get(name)?.slo_ms ?? Infinity), least = Math.min(...slos);
+        return Number.isFinite(least) ? { ms: this.state.pool?.control_delay_ms ?? 0, slo_ms: least } : undefined;
     }
 }
 const judged = (gain) => gain > NOTICEABLE ? "better" : gain < -NOTICEABLE ? "worse" : "";
-function row(name, outcome, floor, tone) {
+function row(name, outcome, tone) {
     const fill = element("i");
-    fill.style.width = `${100 * Math.max(0, outcome.on_time - floor) / (1 - floor)}%`;
+    fill.style.width = `${100 * outcome.on_time}%`;
     const services = Object.entries(outcome.services).map(([who, o]) => `${who}: ${percent(o.on_time)} on time`).join("\n");
     return element("tr", { class: tone, title: services }, element("td", {}, name), element("td", { class: "left" }, element("span", { class: "bar", "aria-hidden": "true" }, fill)), element("td", {}, percent(outcome.on_time)), element("td", {}, accuracy(outcome.accuracy)), element("td", {}, percent(outcome.busy)));
 }
-const axis = (floor) => element("td", { class: "left note", colspan: "4" }, `the bars begin at ${percent(floor)}`);

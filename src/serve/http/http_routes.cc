@@ -1,8 +1,13 @@
 #include "serve/http/http_routes.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <optional>
+
+#include "absl/strings/ascii.h"
 
 namespace fermata::serve {
 namespace {
@@ -146,6 +151,19 @@ std::string decode_percent(std::string_view text) {
       }
     }
     result.push_back(text[i]);
+  }
+  return result;
+}
+
+std::string encode_percent(std::string_view text) {
+  std::string result;
+  for (const char c : text) {
+    if (absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+        std::string_view("-._~").find(c) != std::string_view::npos) {
+      result.push_back(c);
+    } else {
+      fmt::format_to(std::back_inserter(result), "%{:02X}", static_cast<unsigned char>(c));
+    }
   }
   return result;
 }

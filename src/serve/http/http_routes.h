@@ -51,6 +51,8 @@ struct HttpRoute {
 };
 
 std::string decode_percent(std::string_view text);
+// All but letters, digits and -._~ as %XX, so that it is one piece of a path.
+std::string encode_percent(std::string_view text);
 HttpRoute find_route(HttpMethod method, std::string_view target);
 
 }  // namespace fermata::serve

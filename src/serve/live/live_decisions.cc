@@ -13,14 +13,18 @@
 #include "plan/placement/placement_document.h"
 #include "plan/streams/stream_document.h"
 #include "plan/variants/group_document.h"
+#include "serve/http/http_routes.h"
 #include "serve/live/live_json.h"
 
 namespace fermata::serve {
 namespace {
 
-size_t count_of(const Json& document, const char* field) {
+// "1 request", "2 requests"
+std::string count_of(const Json& document, const char* field, std::string_view one,
+                     std::string_view more) {
   const auto found = document.find(field);
-  return found == document.end() ? 0 : found->size();
+  const size_t count = found == document.end() ? 0 : found->size();
+  return fmt::format("{} {}", count, count == 1 ? one : more);
 }
 
 void add_pipelines(const engine::Engine& engine, std::vector<Decided>& to) {
@@ -46,8 +50,9 @@ void add_streams(const engine::Engine& engine, std::vector<Decided>& to) {
   const auto last = engine.last_stream_decision();
   if (!last) return;
   Json problem = plan::write_stream_problem(last->problem);
-  std::string summary = fmt::format("Divided {} clients among {} variants.",
-                                    count_of(problem, "clients"), count_of(problem, "variants"));
+  std::string summary =
+      fmt::format("Divided {} among {}.", count_of(problem, "clients", "client", "clients"),
+                  count_of(problem, "variants", "variant", "variants"));
   to.push_back({.id = "streams",
                 .kind = "streams",
                 .at = last->at,
@@ -70,10 +75,12 @@ void add_choices(const engine::Engine& engine, std::vector<Decided>& to) {
     made.command = group != nullptr ? "plan group" : "plan ensemble";
     if (group != nullptr) {
       made.at = group->now;
-      made.summary = fmt::format("Chose variants for {} requests of {} services.",
-                                 count_of(problem, "requests"), count_of(problem, "applications"));
+      made.summary = fmt::format("Chose variants for {} of {}.",
+                                 count_of(problem, "requests", "request", "requests"),
+                                 count_of(problem, "applications", "service", "services"));
     } else {
-      made.summary = fmt::format("Chose base models for {} queries.", count_of(problem, "queries"));
+      made.summary = fmt::format("Chose base models for {}.",
+                                 count_of(problem, "queries", "query", "queries"));
     }
     made.problem = std::move(problem);
   }
@@ -87,8 +94,9 @@ void add_placement(const engine::Engine& engine, std::vector<Decided>& to) {
                 .kind = "placement",
                 .at = newest.at,
                 .took = newest.took,
-                .summary = fmt::format("Decision {} ({}): {} models were to move{}.", newest.number,
+                .summary = fmt::format("Decision {} ({}): {} model{} to move{}.", newest.number,
                                        newest.cause, newest.changes.size(),
+                                       newest.changes.size() == 1 ? " was" : "s were",
                                        newest.stayed ? "; it was not worth it" : ""),
                 .problem = plan::write_placement_problem(newest.problem),
                 .command = "plan placement"});
@@ -113,7 +121,7 @@ Json decisions_json(const std::vector<Decided>& decisions) {
                    {"at_us", each.at ? us_or_null(*each.at) : Json(nullptr)},
                    {"took_ms", each.took ? Json(each.took->millis()) : Json(nullptr)},
                    {"summary", each.summary},
-                   {"document", "/v2/live/decisions/" + each.id},
+                   {"document", "/v2/live/decisions/" + encode_percent(each.id)},
                    {"replay", fmt::format("fermata {} -", each.command)}});
   }
   return all;

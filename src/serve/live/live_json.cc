@@ -45,6 +45,7 @@ Json service_json(const tune::ServiceCounts& counts) {
   for (const auto& [items, count] : counts.batches) batches[std::to_string(items)] = count;
   json["batches"] = std::move(batches);
   json["waiting"] = counts.waiting;
+  json["drift"] = counts.drift;
   if (!counts.called) json["stage"] = true;
   return json;
 }
@@ -115,6 +116,7 @@ Json json_of(const tune::Period& period) {
   pool["idle"] = std::lround((1 - period.busy) * period.workers);
   pool["memory_mb"] = std::lround(period.memory_mb);
   pool["workers_wanted"] = period.workers_wanted ? Json(*period.workers_wanted) : Json(nullptr);
+  pool["control_delay_ms"] = period.control_delay.millis();
   pool["accuracy"] = accuracy_json(all);
   pool["waiting"] = all.waiting;
   pool["renewals"] = period.renewals;
