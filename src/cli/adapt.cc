@@ -12,15 +12,19 @@ namespace fermata::cli {
 namespace {
 
 constexpr const char* kAdaptHelp = R"(
-Example:
+Example, with this document as day.yaml:
   fermata adapt day.yaml | jq '{attainment, accuracy, cost}'
 
   pipeline:                 # as for fermata plan pipeline, without a rate
     sla_ms: 600
     alpha: 2
     beta: 1
-    stages: [...]
-  trace: requests.txt       # requests in each second
+    stages:
+      - name: detect
+        variants:
+          - {name: yolov5n, accuracy: 0.457, cost: 1, latency_ms: {table: {1: 80, 8: 481}}}
+          - {name: yolov5m, accuracy: 0.641, cost: 2, latency_ms: {table: {1: 347, 8: 1654}}}
+  loads: [5, 7, 6, 5, 20, 22, 21, 20, 8, 7]    # requests in each second, or trace: FILE
   method: ipa               # fa2, rim
   forecast: square-root     # reactive, moving-maximum, perfect, model
 

@@ -29,7 +29,8 @@ namespace {
 constexpr const char* kDemoExamples = R"(Examples:
   sudo fermata demo streams                                  # from the project's folder: the zoo's shapes
   sudo fermata demo streams --clients 8 --duration 60 --rate 5
-  sudo fermata demo streams --trace uplink.txt --trace other.txt
+  seq 40 -1 1 > uplink.txt                                   # Mbit/s, one a second
+  sudo fermata demo streams --trace uplink.txt
 
 Starts a server and clients, each in a network namespace of its own behind a link whose bandwidth
 follows a trace, and shows what becomes of their frames. The server's pages are at the address that

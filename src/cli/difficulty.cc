@@ -24,12 +24,16 @@ namespace {
 constexpr const char* kDifficultyExamples = R"(Examples:
   fermata difficulty fit zoo/data/digits-test.jsonl --repository zoo/repository \
     --models digits-linear,digits-mlp,digits-cnn-small --out digits-difficulty
-  fermata difficulty fit images.npy --labels labels.npy --repository models --models a,b,c \
-    --aggregation weighted-average --weights 1,2,2 --out difficulty | jq .utility
-  fermata difficulty fit images.npy --repository models --models a,b --aggregation stacking \
-    --meta xgboost --meta-output probabilities --out difficulty
-  fermata difficulty fit left=left.npy right=right.npy --repository models --models x,y \
-    --task regression --within 0.5 --out difficulty)";
+  fermata difficulty fit zoo/data/scans/history-features.npy --labels zoo/data/scans/history-labels.npy \
+    --repository zoo/repository --models scans-dense,scans-recurrent,scans-convolutional \
+    --output probabilities --out scans-difficulty | jq .utility
+  fermata difficulty fit zoo/data/scans/history-features.npy --labels zoo/data/scans/history-labels.npy \
+    --repository zoo/repository --models scans-dense,scans-glance,scans-recurrent,scans-convolutional \
+    --output probabilities --aggregation stacking --meta scans-stacking --meta-output probabilities \
+    --out scans-stacked
+  fermata difficulty fit zoo/data/count/history-features.npy --repository zoo/repository \
+    --models count-rows,count-recurrent,count-convolutional --output value --task regression \
+    --within 0.5 --out count-difficulty)";
 
 constexpr size_t kMostRows = 31;  // of subsets in the table for people
 

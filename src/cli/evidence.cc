@@ -19,10 +19,12 @@ namespace fermata::cli {
 namespace {
 
 constexpr const char* kEvidenceExamples = R"(Examples:
-  fermata evidence features.npy labels.npy | jq '{k, accuracy}'
-  fermata evidence features.npy labels.npy --k-max 64 --folds 10 --criterion log-loss
+  fermata evidence zoo/data/exercise/calibration-features.npy \
+    zoo/data/exercise/calibration-labels.npy | jq '{k, accuracy}'
+  fermata evidence zoo/data/exercise/calibration-features.npy \
+    zoo/data/exercise/calibration-labels.npy --k-max 64 --folds 10 --criterion log-loss
 
-features.npy: [n, ...], a row for each training example; labels.npy: [n], its class from 0.)";
+FEATURES: [n, ...], a row for each training example; LABELS: [n], its class from 0.)";
 
 constexpr uint32_t kUsualMost = 32;  // k is tried up to it, unless --k-max says otherwise
 

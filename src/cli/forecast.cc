@@ -20,8 +20,10 @@ namespace fermata::cli {
 namespace {
 
 constexpr const char* kForecastExamples = R"(Examples:
+  awk 'BEGIN { for (t = 0; t < 3600; ++t) print int(60 + 40 * sin(t / 300)) }' > requests.txt
   fermata forecast requests.txt
-  fermata forecast requests.txt --model load.onnx --from 1209600 | jq '.methods.model'
+  python -m fermata_train forecast requests.txt --out load.onnx
+  fermata forecast requests.txt --model load.onnx --from 2400 | jq '.methods.model'
 
 TRACE: requests in each second, one a line. Seconds without a request count as missing data
 and are left out. python -m fermata_train forecast trains a model.)";

@@ -19,23 +19,25 @@ namespace {
 
 constexpr const char* kGoodputExamples = R"(
 Examples:
-  fermata goodput cluster.json
-  fermata goodput cluster.yaml | jq .goodput_rps
-  fermata goodput cluster.yaml --rate 500 | jq .workers
-  fermata goodput cluster.yaml --set hold=off --set margin=0.2
+  fermata goodput bench/policies/resnet50.yaml
+  fermata goodput bench/policies/resnet50.yaml --rate 500 | jq .workers
+  fermata goodput bench/policies/resnet50.yaml --set hold=off --set margin=0.2
 
-The document is that of `fermata simulate`; it needs no rate_rps. The search
+The document is that of `fermata simulate`; it needs no rate_rps. The answer,
+goodput_rps, comes first; the run at that rate and the search follow. The search
 ends when the lowest bad rate found is within 0.5 % of the highest good one.
-With --rate it answers how many workers that rate needs (workers.count is not
-read), for every model with 99 % on time.
+With --rate the answer is how many workers that rate needs (workers.count is not
+read) for every model to keep 99 % on time.
 Exit codes: 0 done, 2 wrong document, or nothing in it has a deadline, 3 no rate
 is good ("feasible": false, "binding": why).)";
 
 // Bisection takes about this many runs.
 constexpr double kUsualSteps = 12;
 
-int print(const Json& answer, const std::string& binding) {
-  std::cout << write_json(answer);
+// `said` for people, who may be reading the JSON too; what is binding where there is no answer.
+int print(const Json& answer, const std::string& binding, const std::string& said) {
+  std::cout << write_json(answer) << std::flush;
+  std::cerr << (binding.empty() ? said : "no answer: " + binding) << "\n";
   return binding.empty() ? kDone : kInfeasible;
 }
 
@@ -60,7 +62,10 @@ int find_workers(const std::string& file, const std::vector<std::string>& rules,
       simulate::find_workers(*scenario, show, tune ? tune::tuning_for(*scenario) : nullptr);
   progress.finish();
   if (!needed.ok()) return say_why(needed.status());
-  return print(write_needed_workers(*needed), needed->binding);
+  return print(
+      write_needed_workers(*needed), needed->binding,
+      fmt::format("{:.6g} requests/s need {} worker{} for every model to keep 99 % on time",
+                  rate_rps, needed->workers, needed->workers == 1 ? "" : "s"));
 }
 
 int find(const std::string& file, const std::vector<std::string>& rules, bool tune) {
@@ -77,7 +82,12 @@ int find(const std::string& file, const std::vector<std::string>& rules, bool tu
       simulate::find_goodput(*scenario, show, tune ? tune::tuning_for(*scenario) : nullptr);
   progress.finish();
   if (!goodput.ok()) return say_why(goodput.status());
-  return print(write_goodput(*goodput), goodput->binding);
+  return print(
+      write_goodput(*goodput), goodput->binding,
+      fmt::format("{:.6g} requests/s is the highest rate at which every model keeps 99 % on "
+                  "time, on {} worker{}",
+                  goodput->rate_rps, scenario->worker_count(),
+                  scenario->worker_count() == 1 ? "" : "s"));
 }
 
 }  // namespace

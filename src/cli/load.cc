@@ -17,11 +17,12 @@ namespace fermata::cli {
 namespace {
 
 constexpr const char* kLoadExamples = R"(Examples:
-  fermata load --service digits-cnn:500
-  fermata load --service digits-cnn:500:zoo/data/digits.jsonl:25 --timeout-ms 25 --duration 30
-  fermata load --protocol http --service a:100 --service b:50 --arrivals gamma:0.5 --json
-  fermata load rush-hour.yaml --explain
+  fermata load --service digits:100
+  fermata load --service digits:100:zoo/data/digits-test.jsonl:25 --timeout-ms 25 --duration 30
+  fermata load --protocol http --service digits:50 --service scans:20 --arrivals gamma:0.5 --json
+  fermata load zoo/load.yaml --explain
 
+The services are those of the demo zoo: make serve, or fermata serve --config zoo/fermata.yaml.
 Latency counts from the moment at which a request was to be sent (open loop),
 so a slow server cannot slow the load down. docs/cli.md shows the document.
 

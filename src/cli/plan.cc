@@ -12,7 +12,7 @@ namespace fermata::cli {
 namespace {
 
 constexpr const char* kPlacementHelp = R"(
-Example:
+Example, with this document as epoch.yaml:
   fermata plan placement epoch.yaml > placement.json
 
   subclusters: 2

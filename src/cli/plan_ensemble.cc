@@ -13,7 +13,7 @@ namespace fermata::cli {
 namespace {
 
 constexpr const char* kEnsembleHelp = R"(
-Example:
+Example, with this document as queue.yaml:
   fermata plan ensemble queue.yaml > tasks.json
 
   models:

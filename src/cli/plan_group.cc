@@ -11,7 +11,7 @@ namespace fermata::cli {
 namespace {
 
 constexpr const char* kGroupHelp = R"(
-Example:
+Example, with this document as window.yaml:
   fermata plan group window.yaml > schedule.json
 
   now_ms: 0

@@ -13,7 +13,7 @@ namespace fermata::cli {
 namespace {
 
 constexpr const char* kPipelineHelp = R"(
-Example:
+Example, with this document as video.yaml:
   fermata plan pipeline video.yaml > configuration.json
 
   rate_rps: 20
@@ -47,10 +47,11 @@ Exit run_pipeline(const std::string& file) {
 }
 
 constexpr const char* kCoresHelp = R"(
-Example:
+Example, with this document as detectors.yaml:
   fermata plan cores detectors.yaml > cores.json
 
   threshold_rps: 4
+  batch_sizes: [1, 2, 4]
   variants:
     - name: yolov5n
       latency_ms: {1: {alpha: 60, beta: 20}, 2: {alpha: 33, beta: 14}}   # by cores of a replica

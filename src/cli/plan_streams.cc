@@ -11,7 +11,7 @@ namespace fermata::cli {
 namespace {
 
 constexpr const char* kStreamsHelp = R"(
-Example:
+Example, with this document as cameras.yaml:
   fermata plan streams cameras.yaml > mapping.json
 
   workers: 2

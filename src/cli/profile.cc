@@ -26,13 +26,14 @@ namespace fermata::cli {
 namespace {
 
 constexpr const char* kProfileExamples = R"(Examples:
-  fermata profile models/digits-cnn
-  fermata profile models/ocr-detect --shape x=3,640,640 --max-batch 4
-  fermata profile models/digits-cnn --threads 2 --runs 500 | jq .linear_ms
-  fermata profile models/digits-cnn --threads 4 --worker-type wide
-  fermata profile models/digits-cnn --threads 1,2,4
-  fermata profile models/digits-cnn --data images.npy --labels labels.npy
-  fermata profile models/digits-cnn --data zoo/data/digits-test.jsonl --output label)";
+  fermata profile zoo/repository/digits-cnn-large
+  fermata profile zoo/repository/ocr-detection --shape x=3,640,640 --max-batch 4    # after make fetch
+  fermata profile zoo/repository/digits-cnn-large --threads 2 --runs 500 | jq .linear_ms
+  fermata profile zoo/repository/digits-cnn-large --threads 4 --worker-type wide
+  fermata profile zoo/repository/digits-cnn-large --threads 1,2,4
+  fermata profile zoo/repository/handwriting-small --data zoo/data/handwriting/calibration-features.npy \
+    --labels zoo/data/handwriting/calibration-labels.npy
+  fermata profile zoo/repository/digits-cnn-large --data zoo/data/digits-test.jsonl --output label)";
 
 struct ProfileArguments {
   std::string folder;

@@ -29,7 +29,8 @@ namespace {
 constexpr char kServeExamples[] =
     "Examples:\n"
     "  fermata serve --config zoo/fermata.yaml\n"
-    "  fermata serve --models repository --http-port 0   # a free port, named on standard output\n"
+    "  fermata serve --models zoo/repository --http-port 0   # a free port, named on standard "
+    "output\n"
     "  fermata serve --models s3://bucket/models         # keys from AWS_ACCESS_KEY_ID and so on\n"
     "Standard output has one line, when the server is ready; the log goes to standard error, one\n"
     "JSON object a line. SIGINT or SIGTERM: what is under way ends first, for as long as --drain "

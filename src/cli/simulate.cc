@@ -20,9 +20,10 @@ namespace {
 
 constexpr const char* kSimulateExamples = R"(
 Examples:
-  fermata simulate cluster.json
-  fermata simulate cluster.yaml > result.json
-  fermata simulate cluster.yaml --set burst=off
+  fermata simulate bench/policies/resnet50.yaml
+  fermata simulate bench/policies/resnet50.yaml > result.json
+  fermata simulate bench/policies/resnet50.yaml --set burst=off
+  fermata serve --config zoo/fermata.yaml --record minutes.jsonl    # under load, then:
   fermata simulate --recorded minutes.jsonl --scheduler edf --workers 6
   echo '{"workers": {"count": 8}, "rate_rps": 5000, "models": [{"name": "resnet50",
          "latency_ms": {"alpha": 1.053, "beta": 5.072}, "slo_ms": 25}]}' | fermata simulate -

@@ -30,10 +30,10 @@ namespace fermata::cli {
 namespace {
 
 constexpr const char* kStreamExamples = R"(Examples:
-  fermata stream zoo/data/photographs --service cameras --slo 200 --rate 5
-  fermata stream film.mp4 --service cameras --slo 100 --url edge:8001 | jq .outputs.boxes.data
-  fermata stream /dev/video0 --service cameras --slo 100 --rate 15 --local small.onnx
-  fermata stream rtsp://camera/live --service cameras --slo 150 --duration 60 --outputs boxes,scores
+  fermata stream zoo/data/shapes --service shapes --slo 200 --rate 5
+  fermata stream zoo/data/shapes --service shapes --url localhost:8001 --loop | jq .outputs.boxes.data
+  fermata stream /dev/video0 --service shapes --rate 15 --local zoo/repository/shapes-96/1/model.onnx
+  fermata stream rtsp://camera/live --service shapes --slo 150 --duration 60 --outputs boxes,scores
 
 A frame that would have to wait is dropped before it is sent, so the delay never grows. Standard
 output has a JSON object a line for every frame, and one with the summary at the end. Ctrl-C ends it

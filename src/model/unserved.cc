@@ -164,8 +164,8 @@ void add_queue_policy(const inference::ModelQueuePolicy& queue, std::vector<std:
                     kQueue));
   }
   if (queue.default_timeout_microseconds() > 0 && !queue.allow_timeout_override()) {
-    notes.push_back(
-        fmt::format("{}.allow_timeout_override false: a request's own timeout counts", kQueue));
+    notes.push_back(fmt::format(
+        "{}: a request's own timeout counts, as if allow_timeout_override were true", kQueue));
   }
 }
 

@@ -281,8 +281,8 @@ absl::StatusOr<Goodput> find_goodput(Scenario scenario,
 Json write_goodput(const Goodput& goodput) {
   Json out;
   if (!goodput.binding.empty()) out = {{"feasible", false}, {"binding", goodput.binding}};
+  out["goodput_rps"] = goodput.rate_rps;  // first: it is what was asked for
   out.update(write_result(goodput.result));
-  out["goodput_rps"] = goodput.rate_rps;
   Json steps = Json::array();
   for (const GoodputStep& step : goodput.steps) {
     steps.push_back({{"rate_rps", step.rate_rps}, {"worst_bad_rate", step.worst_bad_rate}});
@@ -294,6 +294,7 @@ Json write_goodput(const Goodput& goodput) {
 Json write_needed_workers(const NeededWorkers& needed) {
   Json out;
   if (!needed.binding.empty()) out = {{"feasible", false}, {"binding", needed.binding}};
+  if (needed.binding.empty()) out["workers"] = needed.workers;  // first: it is what was asked for
   out.update(write_result(needed.result));
   if (needed.binding.empty()) out["workers"] = needed.workers;
   Json steps = Json::array();
