@@ -28,6 +28,7 @@ attack: build ## what one stranger can do, a canary beside each: a table, bench/
 	@scripts/deps.sh test
 	.deps/test/bin/python bench/attack.py --record $(if $(ONLY),--only "$(ONLY)")
 	$(if $(ONLY),,.deps/test/bin/python bench/attack_streams.py --record)
+	$(if $(ONLY),,.deps/test/bin/python bench/attack_models.py --record)
 
 pictures: build test-deps ## draw docs/pictures and the records' plots again
 	@scripts/deps.sh pictures
