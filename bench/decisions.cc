@@ -84,7 +84,7 @@ class Timed final : public Scheduler {
 
 int main() {
   int exit_code = 0;
-  const auto scenario = cli::load_scenario("-", exit_code);
+  const auto scenario = cli::load_scenario("-", {}, exit_code);
   if (!scenario) return exit_code;
   std::vector<double> micros;
   const auto result = simulate::run(*scenario, {.listener = [&micros](auto inner) {

@@ -1,0 +1,147 @@
+"""What each rule of the default earns: each switched off by itself, on several sets of scenarios, beside the
+default and the best of five simple policies."""
+
+import copy
+import hashlib
+import json
+import math
+import pathlib
+import statistics
+
+import pools
+
+SIMPLE = ("deferred", "deferred-prefix", "eager", "clockwork", "edf")
+ENOUGH = 120  # requests of the rarest model, for a share of 1 % to be measured
+EARNS_MEAN, EARNS_WORST = 0.003, 0.02
+BEST_EFFORT = {"name": "best_effort", "slo_ms": None, "latency_ms": {"alpha": 2.0, "beta": 20.0}}
+
+
+def zoo_cases(load, rows, seconds):
+    return {name: load(f"{name}.yaml") | {"duration_s": seconds, "warmup_s": 2} for name in rows}
+
+
+def suite_cases(load, case_document, every, seconds):
+    suite = load("suite.yaml")
+    return {c["name"]: case_document(copy.deepcopy(c), suite) | {"duration_s": seconds, "warmup_s": 2}
+            for c in suite["cases"][::every]}
+
+
+def small_cases(count):
+    return {str(n): pools.pool(n) for n in range(count)}
+
+
+def drawn_cases(seed, count):
+    return {f"{seed}/{n}": pools.drawn(seed, n) for n in range(count)}
+
+
+def beside_best_effort(seed, count):
+    """A tenth of the requests is work without a deadline, in long runs."""
+    cases = {}
+    for n in range(count):
+        document = pools.drawn(f"{seed} best effort", n)
+        share = 0.1 * sum(m["share"] for m in document["models"])
+        document["models"].append(BEST_EFFORT | {"share": round(share, 4)})
+        cases[f"{seed}/{n}"] = document
+    return cases
+
+
+def enough(document, rate):
+    rarest = min(m.get("share", 1) for m in document["models"] if m["slo_ms"] is not None)
+    rarest /= sum(m.get("share", 1) for m in document["models"])
+    return rate * rarest * document["duration_s"] >= ENOUGH
+
+
+def geometric(ratios):
+    return math.exp(statistics.mean(map(math.log, ratios))) if ratios else math.nan
+
+
+def row(off, default):
+    """A rule's figures on a set: what is left without it."""
+    ratios = [off[c] / default[c] for c in off if default[c] > 0 and off[c] > 0]
+    return {"cases": len(ratios), "to_default": geometric(ratios), "least": min(ratios), "most": max(ratios)}
+
+
+def to_best(values, best):
+    ratios = {c: values[c] / best[c] for c in values if best.get(c, 0) > 0}
+    return {"worst": min(ratios.values()), "mean": geometric(list(ratios.values())),
+            "below_0.95": sum(r < 0.95 for r in ratios.values())}
+
+
+def earns(rows):
+    """Whether the rule earns its place on one of the sets: its figures without it."""
+    return any(r["to_default"] < 1 - EARNS_MEAN or r["least"] < 1 - EARNS_WORST for r in rows)
+
+
+def measure(cases, changes, value, each, simple=SIMPLE):
+    """{case: {label: value}} of the simple policies, the default and each change of it."""
+    labels = [*simple, "fermata", *changes]
+    jobs = [(name, label) for name in cases for label in labels]
+
+    def one(job):
+        name, label = job
+        policy = label if label in simple else "fermata"
+        return value(cases[name], policy, changes.get(label, ()))
+
+    found = {}
+    for (name, label), figure in zip(jobs, each(jobs, one)):
+        found.setdefault(name, {})[label] = figure
+    return found
+
+
+def table(found, changes, cases, simple=SIMPLE):
+    kept = {n: f for n, f in found.items() if f["fermata"] > 0 and enough(cases[n], f["fermata"])}
+    default = {n: f["fermata"] for n, f in kept.items()}
+    best = {n: max((f[p] for p in simple), default=0) for n, f in kept.items()}
+    rows = {}
+    for label in ("fermata", *changes):
+        values = {n: f[label] for n, f in kept.items()}
+        rows[label] = row(values, default) | (to_best(values, best) if simple else {})
+    return rows
+
+
+def changes_of(rules, together):
+    """Each rule off by itself, and those off at once: {"a+b": "a=off,b=off"}."""
+    changes = {rule: (f"{rule}=off",) for rule in rules}
+    for label, own in together.items():
+        changes[label] = tuple(own.split(","))
+    return changes
+
+
+class Kept:
+    """What has been measured already, in a file, so that a long run can be made in pieces."""
+
+    def __init__(self, file):
+        self.file = pathlib.Path(file) if file else None
+        self.values = json.loads(self.file.read_text()) if self.file and self.file.exists() else {}
+
+    def get(self, document, policy, changes, measure):
+        asked = json.dumps([dict(document, scheduler=policy, seed=1), list(changes), ""])
+        key = hashlib.md5(asked.encode()).hexdigest()
+        if key not in self.values:
+            self.values[key] = measure()
+        return self.values[key]
+
+    def save(self):
+        if self.file:
+            self.file.write_text(json.dumps(self.values))
+
+
+def lines(rows):
+    """Of a set, for print: the rules that are missed most first."""
+    order = sorted(rows.items(), key=lambda item: item[1]["to_default"])
+    return [[name, r["to_default"], r["least"], r["most"], r.get("worst", ""), r.get("mean", "")] for name, r in order]
+
+
+def plot_rows(plot, sets):
+    figure, axes = plot.axes("", "", columns=len(sets), width=4.2, height=5.5)
+    for axis, (name, rows) in zip(axes if len(sets) > 1 else [axes], sets.items()):
+        order = sorted((r["to_default"], rule, r) for rule, r in rows.items() if rule != "fermata")[::-1]
+        for i, (mean, _, r) in enumerate(order):
+            axis.plot([r["least"], r["most"]], [i, i], color=plot.NEUTRAL, linewidth=1)
+            axis.plot([mean], [i], "o", color=plot.COLOURS[0], markersize=4)
+        axis.axvline(1, color=plot.NEUTRAL)
+        axis.set_yticks(range(len(order)), [rule for _, rule, _ in order], fontsize=6)
+        axis.set(xlabel=f"{name}: without the rule / default", xscale="log")
+    return figure
+
+
