@@ -34,8 +34,6 @@ class Batcher {
   virtual void set_delay_bound(DelayBound bound) = 0;
   // What waits is decided on anew, by these. Nothing where it does not follow rules.
   virtual void set_rules(const Rules&, Time /*now*/, Decisions&) {}
-  // The pool's view, which outlives the batcher, where one thread runs both; else it is not called.
-  virtual void see(const PoolView&) {}
 
   virtual const Offer& offer() const = 0;
   virtual Time next_wake() const = 0;

@@ -25,13 +25,11 @@ struct Rules {
   double spare = 0;         // where all items alone would keep at most this share of the pool busy
   double longest_hold = 0;  // after so many of its own runs
   double margin = 0;        // by this share of its run time, as workers come free late
-  bool pool_wait = false;   // by the time that batches of the pool lately waited for a worker
   double gain = 0;          // by the time in which λ lets a worker second serve this share more
   double burst = 0;         // by the wait that one in so many requests will find
   double busiest = 0;       // ... where each counts alone as far as this share of the workers bears
   double run_cap = 0;       // ... and no run for more than so many times what requests can wait
   bool others_share = false;  // by the share of worker time that goes to services of several models
-  bool keep_start = false;    // never earlier than it wanted to since the last batch, but now
   bool planned = false;       // when a pipeline has planned it; what has had worker time goes first
   // burst and others_share count for less
   bool fade_load = false;   // from a load of 0.8 to one of 0.95
@@ -42,7 +40,6 @@ struct Rules {
   // -- Whom it gives up: requests that would be late even alone, or by window --
   bool window = false;        // who stands in the way of a batch of the target size
   double smaller_target = 0;  // which is no larger than recent ones, or this less efficient
-  bool idle_prefix = false;   // beside an idle worker only who would be late even alone
   // As this share of the model's recent requests is rejected, what starts batches before their
   // latest start and smaller_target fade: the largest batches bear the largest load.
   double overload = 0;
@@ -51,11 +48,10 @@ struct Rules {
   bool by_deadline = false;  // the earliest deadline
 
   // -- What the pool is kept free for --
-  bool hold = false;      // the last free worker waits with a batch that makes others late
-  bool last_few = false;  // the last free ones do
-  bool cap = false;       // a batch on the last free worker is cut to where an item costs least
-  double calm_price = 0;  // ... where worker time is worth this share of the items that it serves
-  double negligible = 0;  // so many late items by item of the batch count as none
+  bool hold = false;         // the last free worker waits with a batch that makes others late
+  bool last_few = false;     // the last free ones do
+  bool cap = false;          // a batch on the last free worker is cut to where an item costs least
+  double negligible = 0;     // so many late items by item of the batch count as none
   bool best_effort = false;  // work without deadline ends before those who may come need the worker
 
   // Services of variants and of ensembles pay for worker time what this model's requests lose.

@@ -101,9 +101,8 @@ struct Grant {
   WorkerId worker;
   uint32_t worker_type = 0;
   Time free_at;  // when the worker is, or is expected to be, free
-  // What the pool's offers lately were like, as moving averages over the grants.
-  Duration wait;           // how long they wanted to start before a worker came
-  double at_any_time = 0;  // of the worker time, what went to Offer::at_any_time
+  // Of the worker time, what lately went to Offer::at_any_time.
+  double at_any_time = 0;
   uint64_t epoch = 0;
   Duration others_slack = Duration::infinite();  // the least Outlook::slack of the other keys
   Harm harm;

@@ -17,7 +17,7 @@ class Margin : public testing::Test {
     batcher_ = make_batcher(*policy_rules("fermata"), KeyId(0), info, {});
     for (int ms = 0; ms < 100; ++ms) {
       arrive(ms);
-      if (ms % 5 == 4) serve(ms, Duration());
+      if (ms % 5 == 4) serve(ms);
     }
   }
 
@@ -26,13 +26,7 @@ class Margin : public testing::Test {
     batcher_->nominated({JobId(jobs_), KeyId(0), at_ms(ms), at_ms(ms + 30)}, at_ms(ms));
     batcher_->tick(at_ms(ms), decisions_);
   }
-  // Serves what waits, on a worker of a pool whose offers lately waited so long.
-  void serve(double ms, Duration wait) {
-    Grant grant;
-    grant.wait = wait;
-    serve(ms, grant);
-  }
-  void serve(double ms, Grant grant) {
+  void serve(double ms, Grant grant = {}) {
     grant.key = KeyId(0);
     grant.worker = WorkerId(0);
     grant.free_at = at_ms(ms);
@@ -45,12 +39,6 @@ class Margin : public testing::Test {
   Decisions decisions_;
   std::unique_ptr<Batcher> batcher_;
 };
-
-TEST_F(Margin, IsThePoolsWait) {
-  serve(100, Duration::millis(10));
-  arrive(101);
-  EXPECT_EQ(batcher_->offer().start_at, at_ms(101 + 30 - 7 - 10));  // ℓ(2) = 7
-}
 
 TEST(Fermata, ImpossibleDeadlinesSayNothingOfThoseToCome) {
   KeyInfo info;
@@ -99,17 +87,6 @@ TEST_F(Margin, IsTheShareOfThoseWhoBeginAtAnyTime) {
   EXPECT_EQ(batcher_->offer().start_at, at_ms(101 + 23 - 11.5));
 }
 
-// Of 40 that came at once as many start as end in time. The others would have wanted to start at
-// once, had they known; what they wait for a worker begins now.
-TEST_F(Margin, WhatIsLeftHasNotWaitedForAWorkerBeforeItWantedOne) {
-  for (int i = 0; i < 40; ++i) arrive(101);
-  Grant grant;
-  grant.burst = Duration::seconds(12);
-  serve(104, grant);
-  ASSERT_GT(batcher_->offer().items, 0u);
-  EXPECT_EQ(batcher_->offer().start_at, at_ms(104));
-}
-
 // What has no deadline comes in no burst that anybody has to survive.
 TEST_F(Margin, BestEffortWorkIsNoBurst) {
   const Outlook before = batcher_->offer().outlook;
@@ -122,10 +99,10 @@ TEST_F(Margin, BestEffortWorkIsNoBurst) {
   EXPECT_NEAR(batcher_->offer().outlook.rate, before.rate, 0.1 * before.rate);
 }
 
-// A pool's wait is counted from start_at. Were start_at earlier than the request, then the wait
-// would be as long as the margin even on an idle pool, and the margin never shrink again.
 TEST_F(Margin, NeverReachesBackBeforeTheRequestCame) {
-  serve(100, Duration::millis(200));
+  Grant grant;
+  grant.burst = Duration::millis(200);
+  serve(100, grant);
   arrive(101);
   EXPECT_EQ(batcher_->offer().start_at, at_ms(101));
 }

@@ -52,7 +52,7 @@ TEST(Rules, AChangeThatMakesNoSenseSaysWhatWouldDo) {
     return std::string(set_rule(rules, change).message());
   };
   EXPECT_THAT(error("holt=off"), HasSubstr("no rule is called 'holt'"));
-  EXPECT_THAT(error("holt=off"), HasSubstr("margin, pool_wait"));
+  EXPECT_THAT(error("holt=off"), HasSubstr("margin, gain"));
   EXPECT_EQ(error("hold"), "rule hold is '', expected on or off");
   EXPECT_EQ(error("hold=0.5"), "rule hold is '0.5', expected on or off");
   EXPECT_EQ(error("margin=on"),

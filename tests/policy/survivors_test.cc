@@ -14,7 +14,6 @@ class Survivors : public testing::Test {
     info.latency = linear(1, 5);
     info.slo = Duration::millis(100);
     batcher_ = make_batcher(*policy_rules("fermata"), KeyId(0), info, {});
-    pool_.add_key(KeyId(0));
     for (int ms = 0; ms < 3000; ++ms) {
       arrive(ms, 100);
       if (ms % 30 == 29) serve(ms, {});
@@ -41,25 +40,12 @@ class Survivors : public testing::Test {
 
   uint64_t jobs_ = 0;
   Decisions decisions_;
-  PoolView pool_;
   std::unique_ptr<Batcher> batcher_;
 };
 
-TEST_F(Survivors, OneInAHurryGivesWayToALargeBatchWhereNoWorkerIsIdle) {
-  batcher_->see(pool_);
+TEST_F(Survivors, OneInAHurryGivesWayToALargeBatch) {
   one_in_a_hurry();
   EXPECT_EQ(decisions_.dropped.size(), 1u);
-}
-
-TEST_F(Survivors, NobodyIsGivenUpBesideAnIdleWorker) {
-  pool_.add_worker(0);
-  batcher_->see(pool_);
-  one_in_a_hurry();
-  EXPECT_TRUE(decisions_.dropped.empty());
-  serve(3000, {});
-  ASSERT_EQ(decisions_.bound.size(), 1u);
-  EXPECT_EQ(decisions_.bound[0].tasks[0].job, JobId(jobs_));
-  EXPECT_LE(decisions_.bound[0].finish, at_ms(3007));
 }
 
 // Up to 20 ms of a run of 40 ms keep nobody waiting, from then on 10 requests a millisecond.

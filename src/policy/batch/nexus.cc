@@ -220,8 +220,8 @@ void NexusScheduler::serve(WorkerId id, Time now, Decisions& out) {
     const Offer& offer = replica.batcher->offer();
     if (offer.items == 0) continue;
     const size_t dropped = out.dropped.size();
-    const Answer answer = replica.batcher->granted(
-        {replica.key, id, worker.type, now, Duration(), 0, offer.epoch}, now, out);
+    const Answer answer =
+        replica.batcher->granted({replica.key, id, worker.type, now, 0, offer.epoch}, now, out);
     wakes_.set(r, replica.batcher->next_wake());
     worker.busy = answer.started;
     worker.free_at = answer.free_at;

@@ -26,11 +26,8 @@ class RuleBatcher final : public QueueBatcher {
     retarget();
   }
 
-  void see(const PoolView& pool) override { pool_ = &pool; }
-
   void set_rules(const Rules& rules, Time now, Decisions& out) override {
     rules_ = rules;
-    wanted_ = Time::infinite();
     retarget();
     sparse_ = sparse();
     tell(outlook());
@@ -39,18 +36,13 @@ class RuleBatcher final : public QueueBatcher {
 
  protected:
   Cut cut(const Moment& m) override {
-    const bool prefix = !rules_.window ||
-                        (rules_.idle_prefix && pool_ != nullptr && pool_->any_idle(offer().types));
-    return prefix ? prefix_cut(queue(), times(), m)
-                  : window_cut(queue(), times(), size_to_save(), m);
+    return rules_.window ? window_cut(queue(), times(), size_to_save(), m)
+                         : prefix_cut(queue(), times(), m);
   }
 
   void schedule(Time deadline, Time now, Offer& offer) override {
     const Time latest = deadline - times().run(offer.items + 1);
     offer.start_at = start(offer, latest, now);
-    if (rules_.keep_start) {
-      wanted_ = offer.start_at = std::max(offer.start_at, std::min(now, wanted_));
-    }
     tell(offer.outlook);
     offer.urgency = rules_.by_deadline ? deadline : deadline - offer.run;
     offer.planned = false;
@@ -58,8 +50,6 @@ class RuleBatcher final : public QueueBatcher {
   }
 
   void learned(const Grant& grant) override {
-    wanted_ = Time::infinite();
-    pool_wait_ = grant.wait;
     harm_ = grant.harm;
     others_slack_ = grant.others_slack;
     alone_load_ = grant.unbatched;
@@ -69,11 +59,11 @@ class RuleBatcher final : public QueueBatcher {
     sparse_ = sparse();
   }
 
-  // The size at which an item costs least: items of others that are made late, and the items that
-  // the time is worth to its own model, all of them in overload, next to none in calm.
+  // The size at which an item costs least: items of others that are made late, and in overload the
+  // items that the time is worth to its own model.
   size_t cap(size_t first, size_t take) override {
     if (!rules_.cap || harm_.late.back() == 0) return take;
-    const double price = (rules_.calm_price + losing()) * capacity_;
+    const double price = losing() * capacity_;
     size_t best = take;
     double least = std::numeric_limits<double>::infinity();
     for (size_t n = 1; n <= take; ++n) {
@@ -130,7 +120,7 @@ class RuleBatcher final : public QueueBatcher {
   }
 
   void tell(Outlook& outlook) const {
-    outlook.load = rules_.tells ? load_ : 0;
+    outlook.load = load_;
     outlook.lost = rules_.tells ? loss_ * std::min(rate().per_second(), capacity_) : 0;
   }
 
@@ -195,9 +185,7 @@ class RuleBatcher final : public QueueBatcher {
     return std::min(wanted, held);
   }
 
-  // At most `longest`, which is to start when the head came. What it waits for a worker is counted
-  // from its start and widens the next margins: an earlier start would make them grow by
-  // themselves.
+  // At most `longest`, which is to start when the head came.
   Duration margin(const Offer& offer, Duration longest) const {
     const double calmness = calm();
     const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
@@ -208,9 +196,8 @@ class RuleBatcher final : public QueueBatcher {
     if (rules_.long_later) {
       own = own.scaled(std::min(1.0, others_slack_.seconds() / offer.run.seconds()));
     }
-    Duration least = offer.run.scaled(rules_.margin);
-    if (rules_.pool_wait) least = std::max(least, pool_wait_);
-    return std::min(std::max(least.scaled(calmness), own), longest);
+    const Duration least = offer.run.scaled(rules_.margin).scaled(calmness);
+    return std::min(std::max(least, own), longest);
   }
 
   // The batch for which heads may be dropped.
@@ -245,16 +232,11 @@ class RuleBatcher final : public QueueBatcher {
   double cheap_ = 1;   // how far the own fixed cost lets batches start early
   double sparse_ = 1;  // how far the pool's load lets them
   // What the last grant said.
-  Duration pool_wait_;
   Harm harm_;
   Duration others_slack_ = Duration::infinite();
   double pool_load_ = 0, alone_load_ = std::numeric_limits<double>::infinity();
   Duration burst_;
   double others_share_ = 0;
-  const PoolView* pool_ = nullptr;
-  // From when on it has wanted to start since it last did; what it waits is counted from there, so
-  // not from before it wanted to.
-  Time wanted_ = Time::infinite();
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace fermata::policy {
 namespace {
 
-// A grant's share in the moving averages: the last 500 grants count.
+// A grant's share in the moving average: the last 500 grants count.
 constexpr double kGrantWeight = 0.002;
 constexpr Duration kLoadEvery = Duration::millis(50);  // as often as rates change
 // rules.h and docs/trials.md say what these stand for.
@@ -161,13 +161,8 @@ bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
   Harm harm;
   const bool looks = (rules_.hold || rules_.cap) && !view_.offers()[k].planned;
   if (looks && holds(k, worker, now, harm)) return true;
-  learn(view_.offers()[k], now);
   grant(KeyId(static_cast<uint32_t>(k)), worker, harm, now, out);
   return true;
-}
-
-void PoolRanker::learn(const Offer& offer, Time now) {
-  wait_ += (now - decide_at(offer)).scaled(kGrantWeight) - wait_.scaled(kGrantWeight);
 }
 
 // By what a batch really takes: that of a shared offer is chosen when it is granted.
@@ -310,9 +305,8 @@ void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
   place(worker);
   forget(key);
   epoch_[key.index()] = offer.epoch + 1;
-  out.push_back({key, worker, w.type, free_at, wait_, at_any_time_, offer.epoch,
-                 view_.least_slack(key), harm, load_.batched, load_.unbatched,
-                 load_.burst(offer.outlook.slack, rules_)});
+  out.push_back({key, worker, w.type, free_at, at_any_time_, offer.epoch, view_.least_slack(key),
+                 harm, load_.batched, load_.unbatched, load_.burst(offer.outlook.slack, rules_)});
 }
 
 Time PoolRanker::next_wake() const {

@@ -75,7 +75,6 @@ class PoolRanker {
   void look_again();
   bool holds(size_t key, WorkerId worker, Time now, Harm& harm);
   void release_held(Time now);
-  void learn(const Offer& offer, Time now);  // from what is granted
   void learn(const Answer& answer, Time now);
   void grant(KeyId key, WorkerId worker, const Harm& harm, Time now, std::vector<Grant>& out);
   void set_due(size_t key, bool due);
@@ -98,8 +97,7 @@ class PoolRanker {
   std::vector<Type> types_{1};
   std::vector<size_t> held_;       // keys whose offers are due, but wait for others' sake
   std::vector<KeyId> granted_to_;  // by worker
-  // Moving averages over grants, see kGrantWeight; the second by worker time.
-  Duration wait_;
+  // A moving average over grants, by worker time, see kGrantWeight.
   double at_any_time_ = 0, granted_ = 0;
   Load load_;
   Time load_until_;  // when it is due to be computed again
