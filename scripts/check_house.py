@@ -40,6 +40,7 @@ INSIDE = {
         "variants": {"batch", "lookahead", "pool"},
         "ensemble": {"batch", "lookahead", "pool"},
         "tree": {"ensemble", "variants"},
+        "rivals": {"batch", "pool", "variants", "ensemble"},
     },
     "plan": {"placement": set(), "variants": set(), "ensemble": set(), "pipeline": set(), "streams": set()},
     "simulate": {"dedicated": set()},

@@ -3,15 +3,15 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "policy/batch/nexus.h"
 #include "policy/ensemble/ensemble_batcher.h"
-#include "policy/ensemble/ensemble_scheduler.h"
 #include "policy/parts.h"
 #include "policy/pool/pool_ranker.h"
 #include "policy/pool/pool_scheduler.h"
+#include "policy/rivals/ensemble_scheduler.h"
+#include "policy/rivals/nexus.h"
+#include "policy/rivals/window_scheduler.h"
 #include "policy/shared_batcher.h"
 #include "policy/variants/variants_batcher.h"
-#include "policy/variants/window_scheduler.h"
 
 namespace fermata::policy {
 namespace {

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "hand.h"
-#include "policy/batch/nexus_placement.h"
+#include "policy/rivals/nexus_placement.h"
 
 namespace fermata::policy {
 namespace {

@@ -13,8 +13,6 @@ constexpr uint32_t kNoModel = 32;
 // Any answer is worth more than none: where nothing is refused, nobody waits for ever for what a
 // profile calls worthless.
 constexpr double kLeastUtility = 1e-4;
-// How often a predicted difficulty is not to be believed.
-constexpr double kDoubt = 0.1;
 
 // Of the ensemble's models, or kNoModel.
 uint32_t model_of(const EnsembleInfo& info, KeyId key) {
@@ -35,10 +33,8 @@ void EnsembleQueries::add_ensemble(KeyId key, const EnsembleInfo& info) {
     for (plan::Subset s = 1; s < row.size(); ++s) row[s] = std::max(row[s], kLeastUtility);
   }
   const std::vector<double> mean = mean_utility(worthy, info.share);
-  if (!as_published_) {
-    for (auto& row : worthy) {
-      for (plan::Subset s = 1; s < row.size(); ++s) row[s] += kDoubt * (mean[s] - row[s]);
-    }
+  for (auto& row : worthy) {
+    for (plan::Subset s = 1; s < row.size(); ++s) row[s] += doubt_ * (mean[s] - row[s]);
   }
   worthy.push_back(mean);
   ensembles_[at] = {.key = key, .info = info, .utility = {}, .co_arrivals = {}, .by_deadline = {}};
@@ -229,7 +225,7 @@ Time EnsembleQueries::moment_of(const Query& query) const {
   const Time deadline = query.task.deadline;
   if (query.withdrawn || deadline.is_infinite()) return Time::infinite();
   const EnsembleInfo& info = ensembles_[query.ensemble].info;
-  if (info.serve_all && as_published_) return Time::infinite();
+  if (info.serve_all && waits_for_plan_) return Time::infinite();
   if (query.done != 0) return deadline - delay_(0);
   if (query.running != 0 || info.serve_all) return Time::infinite();
   const Duration least = fastest(ensembles_[query.ensemble], query.task.items);

@@ -61,12 +61,12 @@ class EnsembleQueries {
     plan::Subset all() const { return (plan::Subset{1} << info.models.size()) - 1; }
   };
 
-  // As published, queries of ensembles that serve all wait for what was planned for them beyond
-  // their deadline, and their predicted difficulty is taken at its word. Otherwise they end there
-  // if they have an answer, and a prediction may be wrong: a tenth of what a subset is worth
-  // is what it is worth to any query.
-  EnsembleQueries(const PoolView& pool, DelayBound delay, bool as_published = false)
-      : pool_(pool), delay_(delay), as_published_(as_published) {}
+  // A prediction may be wrong: `doubt` of what a subset is worth is what it is worth to any query.
+  // Queries of ensembles that serve all end at their deadline if they have an answer, or wait for
+  // what was planned for them beyond it.
+  EnsembleQueries(const PoolView& pool, DelayBound delay, double doubt = 0.1,
+                  bool waits_for_plan = false)
+      : pool_(pool), delay_(delay), doubt_(doubt), waits_for_plan_(waits_for_plan) {}
 
   void add_ensemble(KeyId key, const EnsembleInfo& info);  // the pool knows its models' keys
   void remove(KeyId key);
@@ -143,7 +143,8 @@ class EnsembleQueries {
 
   const PoolView& pool_;
   DelayBound delay_;
-  const bool as_published_;
+  const double doubt_;
+  const bool waits_for_plan_;
   absl::flat_hash_map<KeyId, uint32_t> ensemble_of_;
   std::deque<Ensemble> ensembles_;  // queries point into them
   absl::flat_hash_map<JobId, std::unique_ptr<Entry>> queries_;

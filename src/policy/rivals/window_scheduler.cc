@@ -1,4 +1,4 @@
-#include "policy/variants/window_scheduler.h"
+#include "policy/rivals/window_scheduler.h"
 
 #include <algorithm>
 

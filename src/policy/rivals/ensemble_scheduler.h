@@ -97,7 +97,7 @@ class EnsembleScheduler final : public Scheduler {
   const EnsembleMethod method_;
   DelayBound delay_;
   PoolView pool_;
-  EnsembleQueries queries_{pool_, delay_, /*as_published=*/true};
+  EnsembleQueries queries_{pool_, delay_, /*doubt=*/0, /*waits_for_plan=*/true};
   plan::EnsemblePlanner planner_;
   plan::EnsembleTask task_;  // the last one that was planned
   KeptDecisions<plan::EnsembleTask> kept_;

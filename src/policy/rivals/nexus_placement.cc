@@ -1,4 +1,4 @@
-#include "policy/batch/nexus_placement.h"
+#include "policy/rivals/nexus_placement.h"
 
 #include <algorithm>
 #include <cmath>

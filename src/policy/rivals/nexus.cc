@@ -1,12 +1,12 @@
-#include "policy/batch/nexus.h"
+#include "policy/rivals/nexus.h"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "base/check.h"
-#include "policy/batch/nexus_placement.h"
 #include "policy/batch/rule_batcher.h"
+#include "policy/rivals/nexus_placement.h"
 
 namespace fermata::policy {
 namespace {

@@ -1,4 +1,4 @@
-#include "policy/ensemble/ensemble_scheduler.h"
+#include "policy/rivals/ensemble_scheduler.h"
 
 #include <algorithm>
 #include <bit>
