@@ -7,13 +7,33 @@ import json
 import math
 import pathlib
 import statistics
+import subprocess
 
+import plot
 import pools
 
+DEFAULT = "fermata"
 SIMPLE = ("deferred", "deferred-prefix", "eager", "clockwork", "edf")
 ENOUGH = 120  # requests of the rarest model, for a share of 1 % to be measured
 EARNS_MEAN, EARNS_WORST = 0.003, 0.02
 BEST_EFFORT = {"name": "best_effort", "slo_ms": None, "latency_ms": {"alpha": 2.0, "beta": 20.0}}
+
+
+def drawn(seed, number):
+    """1 to 16 workers, 1 to 12 models with SLOs of 2.8 to 40 times a run of one."""
+    draw = random.Random(f"{seed} {number}")
+    models = []
+    for i in range(draw.randint(1, 12)):
+        alpha = pools.log_uniform(draw, 0.16, 8)
+        beta = alpha * pools.log_uniform(draw, 0.4, 20)
+        models.append({"name": f"m{i}", "slo_ms": round((alpha + beta) * pools.log_uniform(draw, 2.8, 40), 2),
+                       "latency_ms": {"alpha": round(alpha, 4), "beta": round(beta, 4)},
+                       "share": round(math.exp(draw.gauss(0, 0.8)), 3)})
+    shape = draw.choice([1, 1, 1, 0.3, 0.1])
+    for model in models:
+        model["arrival"] = {"process": "gamma", "shape": shape}
+    return {"workers": {"count": draw.randint(1, 16)}, "models": models, "rate_rps": 100.0,
+            "warmup_s": 2, "duration_s": 20}
 
 
 def zoo_cases(load, rows, seconds):
@@ -31,14 +51,14 @@ def small_cases(count):
 
 
 def drawn_cases(seed, count):
-    return {f"{seed}/{n}": pools.drawn(seed, n) for n in range(count)}
+    return {f"{seed}/{n}": drawn(seed, n) for n in range(count)}
 
 
 def beside_best_effort(seed, count):
     """A tenth of the requests is work without a deadline, in long runs."""
     cases = {}
     for n in range(count):
-        document = pools.drawn(f"{seed} best effort", n)
+        document = drawn(f"{seed} best effort", n)
         share = 0.1 * sum(m["share"] for m in document["models"])
         document["models"].append(BEST_EFFORT | {"share": round(share, 4)})
         cases[f"{seed}/{n}"] = document
@@ -132,7 +152,7 @@ def lines(rows):
     return [[name, r["to_default"], r["least"], r["most"], r.get("worst", ""), r.get("mean", "")] for name, r in order]
 
 
-def plot_rows(plot, sets):
+def plot_rows(sets):
     figure, axes = plot.axes("", "", columns=len(sets), width=4.2, height=5.5)
     for axis, (name, rows) in zip(axes if len(sets) > 1 else [axes], sets.items()):
         order = sorted((r["to_default"], rule, r) for rule, r in rows.items() if rule != "fermata")[::-1]
@@ -145,3 +165,52 @@ def plot_rows(plot, sets):
     return figure
 
 
+def rules_of(binary, load):
+    """Their names, as the error about one that there is not lists them."""
+    document = load("resnet50.yaml")
+    done = subprocess.run([binary, "goodput", "-", "--set", "?=off"], input=json.dumps(document), text=True, capture_output=True)
+    return [name.strip() for name in done.stderr.split("one of", 1)[1].split(",")]
+
+
+def closed_loop(args, changes, each):
+    """{pool: {label: on time a second}} of clients that wait for their answers."""
+    binary = pathlib.Path(args.binary).parent / "bench" / "bench_closed_loop"
+    labels = {"fermata": (), **changes}
+    run = each(args, labels, lambda label: json.loads(subprocess.run(
+        [args.closed or binary, str(args.seed), str(args.count), *labels[label]], text=True, capture_output=True, check=True).stdout))
+    return {str(n): {label: rates[n] for label, rates in zip(labels, run)} for n in range(args.count)}
+
+
+def run(args, load, rows, case_document, each):
+    rules = [r for r in rules_of(args.binary, load) if r not in ("defer", "enough", "by_deadline")]
+    changes = changes_of(rules, dict(t.split(":", 1) for t in args.together_off))
+    cases = {"five": lambda: zoo_cases(load, rows, 10),
+             "suite": lambda: suite_cases(load, case_document, 5, 5),
+             "pools": lambda: small_cases(args.count),
+             "drawn": lambda: drawn_cases(args.seed, args.count),
+             "best_effort": lambda: beside_best_effort(args.seed, args.count)}
+    kept, sets = Kept(args.kept), {}
+
+    def value(document, policy, own):
+        # The default's rules are set too, so that nothing else chooses them.
+        command = ["goodput", "-", *(word for change in ("defer=on", *own) for word in ("--set", change) if policy == DEFAULT)]
+        asked = dict(document, scheduler=policy, seed=1)
+        def measure():
+            done = subprocess.run([args.binary, *command], input=json.dumps(asked), text=True, capture_output=True)
+            return json.loads(done.stdout)["goodput_rps"]
+        return kept.get(document, policy, own, measure)
+
+    for name in args.sets.split(","):
+        if name == "closed":
+            found = closed_loop(args, changes, each)
+            default = {n: f["fermata"] for n, f in found.items()}
+            sets[name] = {label: row({n: f[label] for n, f in found.items()}, default) for label in ("fermata", *changes)}
+        else:
+            own = cases[name]()
+            simple = () if name in ("five", "best_effort") else SIMPLE
+            found = measure(own, changes, value, lambda jobs, one: each(args, jobs, one), simple)
+            sets[name] = table(found, changes, own, simple)
+            kept.save()
+        print(name)
+        print(plot.table(["off", "mean of the default", "least", "most", "worst of the best other", "mean of it"], lines(sets[name])))
+    plot.save("policies_ablation", plot_rows(sets), {"seed": args.seed, "count": args.count, "sets": sets})

@@ -1,7 +1,6 @@
 """Random small pools, each a scenario drawn from its number: 1 to 12 workers, 1 to 8 unlike models
 with SLOs of 10 ms to 2 s, Poisson arrivals or bursts (gaps of a gamma distribution). Run as a
-program it prints the scenario of a number. drawn() are others, from a seed that nobody tuned on: 1 to
-16 workers, 1 to 12 models, with SLOs of 2.8 to 40 times a run of one."""
+program it prints the scenario of a number."""
 
 import json
 import math
@@ -57,22 +56,6 @@ def pool(number):
         document, most = draw_pool(draw)
         if document["duration_s"] * most < MOST_REQUESTS:
             return document
-
-
-def drawn(seed, number):
-    draw = random.Random(f"{seed} {number}")
-    models = []
-    for i in range(draw.randint(1, 12)):
-        alpha = log_uniform(draw, 0.16, 8)
-        beta = alpha * log_uniform(draw, 0.4, 20)
-        models.append({"name": f"m{i}", "slo_ms": round((alpha + beta) * log_uniform(draw, 2.8, 40), 2),
-                       "latency_ms": {"alpha": round(alpha, 4), "beta": round(beta, 4)},
-                       "share": round(math.exp(draw.gauss(0, 0.8)), 3)})
-    shape = draw.choice([1, 1, 1, 0.3, 0.1])
-    for model in models:
-        model["arrival"] = {"process": "gamma", "shape": shape}
-    return {"workers": {"count": draw.randint(1, 16)}, "models": models, "rate_rps": 100.0,
-            "warmup_s": 2, "duration_s": 20}
 
 
 if __name__ == "__main__":

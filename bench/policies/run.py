@@ -234,56 +234,6 @@ def small_pools(args):
                                               "left_out": left_out}, before=left_by(before, args))
 
 
-def rules_of(binary):
-    """Their names, as the error about one that there is not lists them."""
-    document = load("resnet50.yaml")
-    done = subprocess.run([binary, "goodput", "-", "--set", "?=off"], input=json.dumps(document), text=True, capture_output=True)
-    return [name.strip() for name in done.stderr.split("one of", 1)[1].split(",")]
-
-
-def closed_loop(args, changes):
-    """{pool: {label: on time a second}} of clients that wait for their answers."""
-    binary = pathlib.Path(args.binary).parent / "bench" / "bench_closed_loop"
-    labels = {"fermata": (), **changes}
-    run = each(args, labels, lambda label: json.loads(subprocess.run(
-        [args.closed or binary, str(args.seed), str(args.count), *labels[label]], text=True, capture_output=True, check=True).stdout))
-    return {str(n): {label: rates[n] for label, rates in zip(labels, run)} for n in range(args.count)}
-
-
-def ablation(args):
-    rules = [r for r in rules_of(args.binary) if r not in ("defer", "enough", "by_deadline")]
-    changes = ablate.changes_of(rules, dict(t.split(":", 1) for t in args.together_off))
-    cases = {"five": lambda: ablate.zoo_cases(load, ROWS, 10),
-             "suite": lambda: ablate.suite_cases(load, case_document, 5, 5),
-             "pools": lambda: ablate.small_cases(args.count),
-             "drawn": lambda: ablate.drawn_cases(args.seed, args.count),
-             "best_effort": lambda: ablate.beside_best_effort(args.seed, args.count)}
-    kept, sets = ablate.Kept(args.kept), {}
-
-    def value(document, policy, own):
-        command = ["goodput", "-", *(word for change in own for word in ("--set", change))]
-        asked = dict(document, scheduler=policy, seed=1)
-        def measure():
-            done = subprocess.run([args.binary, *command], input=json.dumps(asked), text=True, capture_output=True)
-            return json.loads(done.stdout)["goodput_rps"]
-        return kept.get(document, policy, own, measure)
-
-    for name in args.sets.split(","):
-        if name == "closed":
-            found = closed_loop(args, changes)
-            default = {n: f["fermata"] for n, f in found.items()}
-            sets[name] = {label: ablate.row({n: f[label] for n, f in found.items()}, default) for label in ("fermata", *changes)}
-        else:
-            own = cases[name]()
-            simple = () if name in ("five", "best_effort") else ablate.SIMPLE
-            found = ablate.measure(own, changes, value, lambda jobs, one: each(args, jobs, one), simple)
-            sets[name] = ablate.table(found, changes, own, simple)
-            kept.save()
-        print(name)
-        print(plot.table(["off", "mean of the default", "least", "most", "worst of the best other", "mean of it"], ablate.lines(sets[name])))
-    plot.save("policies_ablation", ablate.plot_rows(plot, sets), {"seed": args.seed, "count": args.count, "sets": sets})
-
-
 def overload(args):
     document = load("resnet50.yaml")
     peak = statistics.median(goodput(args.binary, document, DEFAULT, s, 60) for s in (1, 2, 3))
@@ -366,7 +316,7 @@ def main():
     parser.add_argument("--together", type=int, default=os.cpu_count(), help="runs at a time")
     args = parser.parse_args()
     args.policies = args.policies.split(",")
-    {"table": table, "suite": suite, "pools": small_pools, "ablate": ablation, "overload": overload, "claims": hold, "figures": symphony}[args.what](args)
+    {"table": table, "suite": suite, "pools": small_pools, "ablate": lambda own: ablate.run(own, load, ROWS, case_document, each), "overload": overload, "claims": hold, "figures": symphony}[args.what](args)
 
 
 if __name__ == "__main__":
