@@ -187,7 +187,7 @@ int serve_until_stopped(const ServeArguments& arguments) {
   }
   if (config->exit_on_error && !serves_all(**engine)) return kBadInput;
   auto server = serve::Server::start(config->listen, *std::move(engine),
-                                     {config->engine, recorder, arguments.record});
+                                     {config->engine, recorder, arguments.record, config->tune});
   if (!server.ok()) return no_port(server.status());
   signals.begin_to_serve();
   announce(config->listen, (*server)->ports());

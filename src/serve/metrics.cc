@@ -342,10 +342,29 @@ void add_held(const ByteBudget& held, Families& out) {
             static_cast<double>(held.limit()));
 }
 
+void add_tuning(const tune::TuningStatus& tuning, Families& out) {
+  const auto row_labels = [](std::string_view name) -> Labels {
+    return {{"rules", std::string(name)}};
+  };
+  out.gauge("fermata_rules_active", "1: the scheduler follows these rules",
+            row_labels(tuning.rules), 1);
+  out.gauge("fermata_rules_since_seconds", "When it began to, on the server's monotonic clock", {},
+            (tuning.since - Time()).seconds());
+  out.counter("fermata_rules_moves_total", "Moves to other rules", {},
+              static_cast<double>(tuning.moves));
+  out.counter("fermata_rules_trials_total", "Trials of all rules on recorded requests", {},
+              static_cast<double>(tuning.trials));
+  for (const tune::TuningStatus::Row& row : tuning.rows) {
+    if (!row.loss) continue;
+    out.gauge("fermata_rules_loss", "Share that the rules would lose of the worst service",
+              row_labels(row.name), *row.loss);
+  }
+}
+
 }  // namespace
 
 std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds& front_ends,
-                         const ByteBudget& held) {
+                         const ByteBudget& held, const tune::TuningStatus& tuning) {
   Families families;
   for (const engine::ServiceStatistics& row : snapshot.services) {
     add_known_names(row, {{"model", row.service}, {"version", row.version}}, families);  // Triton's
@@ -359,6 +378,7 @@ std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds
   add_pipelines(snapshot, families);
   add_front_ends(front_ends, families);
   add_held(held, families);
+  add_tuning(tuning, families);
   return prometheus::TextSerializer().Serialize(families.all());
 }
 
@@ -369,7 +389,7 @@ void MetricsFrontEnd::request(HttpExchange exchange) {
   }
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
-  response.body = metrics_text(engine_.snapshot(), front_ends_, *held_);
+  response.body = metrics_text(engine_.snapshot(), front_ends_, *held_, tuner_.status());
   compress_response(response, choose_encoding(exchange.header("Accept-Encoding")));
   exchange.respond(std::move(response));
 }

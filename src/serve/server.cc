@@ -16,15 +16,17 @@
 #include "serve/live/live.h"
 #include "serve/metrics.h"
 #include "serve/net/acceptor.h"
+#include "serve/net/background.h"
 #include "serve/net/descriptors.h"
 #include "serve/net/memory_return.h"
 #include "serve/operations/operations.h"
+#include "tune/served_tuner.h"
 
 namespace fermata::serve {
 namespace {
 
 constexpr std::chrono::milliseconds kDrainPoll(5);
-constexpr Duration kMemoryLook = Duration::seconds(2);
+constexpr Duration kMemoryLook = Duration::seconds(2), kTunerLook = Duration::seconds(1);
 constexpr Duration kArrivalGrace = Duration::seconds(2);  // of half a request, when it stops
 
 constexpr uint64_t kPartForSmall = 8;  // of listen.memory_mb, that these have beyond it
@@ -76,6 +78,7 @@ struct Server::Parts {
   SharedMemory regions;
   Operations operations;
   const LiveOptions live_options;
+  tune::ServedTuner tuner;
   Live live;
   HttpFrontEnd http_front_end;
   std::unique_ptr<HttpServer> http;
@@ -86,6 +89,7 @@ struct Server::Parts {
   std::unique_ptr<HttpServer> metrics;
   MemoryReturn memory{budget};
   engine::Periodic memory_look{kMemoryLook, [this] { memory.look(); }};
+  std::unique_ptr<engine::Periodic> tuner_look;
   bool stopped = false;
 
   Parts(std::unique_ptr<engine::Engine> e, const ListenOptions& listen, LiveOptions shown)
@@ -95,7 +99,10 @@ struct Server::Parts {
         regions(shared_memory_options_of(listen), budget),
         operations(*engine, regions, listen.ready_any),
         live_options(std::move(shown)),
-        live(*engine, live_options.engine, live_options.recorder.get(), live_options.record_file),
+        tuner(*engine, live_options.engine, live_options.recorder.get(), work_of_thread,
+              live_options.tune),
+        live(*engine, live_options.engine, live_options.recorder.get(), tuner,
+             live_options.record_file),
         http_front_end(*engine, operations, regions, listen.max_request_mb * kMiB,
                        serves_admin(listen), {listen.origins, is_loopback(listen.host)}),
         admin_front_end(*engine, operations, regions, listen.max_request_mb * kMiB, true,
@@ -113,7 +120,7 @@ struct Server::Parts {
     ASSIGN_OR_RETURN(grpc, GrpcServer::start(grpc_options(listen, limits.grpc, budget), http->io(),
                                              *engine, operations, regions));
     metrics_front_end = std::make_unique<MetricsFrontEnd>(
-        *engine,
+        *engine, tuner,
         FrontEnds{
             {"http", http_front_end.counters(), [this] { return http->connections(); }},
             {"grpc", grpc->counters(), [this] { return grpc->connections(); }},
@@ -126,6 +133,10 @@ struct Server::Parts {
     HttpOptions options = http_options(listen, listen.metrics, limits.metrics, nullptr);
     options.threads = 1;
     ASSIGN_OR_RETURN(metrics, HttpServer::start(options, *metrics_front_end));
+    tuner_look = std::make_unique<engine::Periodic>(kTunerLook, [this] {
+      give_way();
+      if (const auto moved = tuner.look()) spdlog::info("{}", *moved);
+    });
     if (!listen.admin_port) return absl::OkStatus();
     options = http_options(listen, *listen.admin_port, limits.metrics, budget);
     options.address = "localhost";
@@ -153,6 +164,7 @@ struct Server::Parts {
     if (http != nullptr) http->stop();
     if (metrics != nullptr) metrics->stop();
     if (admin != nullptr) admin->stop();
+    tuner_look.reset();
     live.finish();
     http_front_end.finish();
     admin_front_end.finish();

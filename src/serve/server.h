@@ -21,6 +21,7 @@ struct LiveOptions {
   engine::EngineOptions engine;                        // that it was made with
   std::shared_ptr<tune::Recorder> recorder = nullptr;  // its observer; null: nothing is recorded
   std::string record_file = {};                        // recordings go there too; empty: nowhere
+  bool tune = true;                                    // rules are chosen by what is recorded
 };
 
 struct Ports {

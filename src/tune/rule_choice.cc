@@ -7,11 +7,14 @@ namespace fermata::tune {
 namespace {
 
 constexpr Duration kPause = Duration::seconds(10);  // between two moves
-constexpr Duration kLeastGap = Duration::seconds(4), kMostGap = Duration::seconds(20);  // of trials
+constexpr Duration kLeastGap = Duration::seconds(5), kMostGap = Duration::seconds(10);  // of trials
 constexpr Duration kHalfLife = Duration::seconds(60);
+constexpr double kFewOthers = 10;
 constexpr double kOthers = 60;        // requests that a service has beside its own
 constexpr double kAllServices = 0.1;  // weight of what is lost of all requests
-constexpr double kLeastMargin = 0.001, kMarginShare = 0.1, kChance = 1.5;
+constexpr double kLeastMargin = 0.001, kMarginShare = 0.1, kChance = 1;
+constexpr Duration kLittle = Duration::seconds(10);  // until then evidence is little
+constexpr double kOfLittle = 3;                      // margins for what chance does then
 
 }  // namespace
 
@@ -50,8 +53,8 @@ double RuleChoice::worst_of(size_t row) const {
 
 // By how much a row must be better than the one that holds: what chance may make of the worst
 // service's requests, and a little.
-double RuleChoice::margin(size_t better) const {
-  const double now = worst_of(active_);
+double RuleChoice::margin(size_t better, Time now) const {
+  const double loss = worst_of(active_);
   double fewest = 0;
   for (const Losses& sums : {sums_[active_], sums_[better]}) {
     const auto worst = std::max_element(sums.begin(), sums.end(), [](const auto& a, const auto& b) {
@@ -60,8 +63,9 @@ double RuleChoice::margin(size_t better) const {
     if (worst == sums.end()) continue;
     if (fewest == 0 || worst->second.requests < fewest) fewest = worst->second.requests;
   }
-  const double of = fewest + kOthers;
-  return std::max(kLeastMargin, kMarginShare * now) + kChance * std::sqrt((now + 1 / of) / of);
+  const double of = fewest + kFewOthers;
+  const double chance = now - known_since_ < kLittle ? kOfLittle * kChance : kChance;
+  return std::max(kLeastMargin, kMarginShare * loss) + chance * std::sqrt((loss + 1 / of) / of);
 }
 
 std::optional<size_t> RuleChoice::tried(const std::vector<Losses>& by_row, Time now) {
@@ -84,7 +88,8 @@ std::optional<size_t> RuleChoice::tried(const std::vector<Losses>& by_row, Time 
   for (size_t row = 0; row < sums_.size(); ++row) {
     if (worst_of(row) < worst_of(best)) best = row;
   }
-  if (best == active_ || worst_of(active_) - worst_of(best) <= margin(best)) return std::nullopt;
+  if (best == active_ || worst_of(active_) - worst_of(best) <= margin(best, now))
+    return std::nullopt;
   active_ = best;
   active_since_ = now;
   moved_ = now;

@@ -39,7 +39,7 @@ class RuleChoice {
 
  private:
   double worst_of(size_t row) const;
-  double margin(size_t better) const;
+  double margin(size_t better, Time now) const;
 
   std::vector<Losses> sums_;  // by row and service
   size_t active_;

@@ -7,6 +7,7 @@
 
 #include "engine/engine.h"
 #include "engine/fixture.h"
+#include "policy/rules.h"
 
 namespace fermata::engine {
 namespace {
@@ -51,6 +52,7 @@ uint64_t count(const ServiceStatistics& statistics, Outcome outcome) {
   return statistics.outcomes[static_cast<size_t>(outcome)];
 }
 
+// Whatever rules the scheduler is told to follow meanwhile.
 TEST_P(Load, EveryRequestEndsOnceAndIsCounted) {
   TemporaryFolder folder;
   write_emulated(folder, "quick", 8, 0.05, 0.1);
@@ -74,6 +76,8 @@ TEST_P(Load, EveryRequestEndsOnceAndIsCounted) {
           ended.count_down();
         });
         if (i % 7 == t) engine->cancel(job);
+        const auto rows = policy::policy_rows();
+        if (i % 40 == 0) engine->set_rules(rows[static_cast<size_t>(i / 40) % rows.size()].rules);
       }
     });
   }

@@ -244,6 +244,7 @@ Config config(Reader root, operators::Resolve resolve) {
   config.recorder = recorder_options(fields["recorder"]);
   engine.policy = policy(fields["scheduler"], engine.policy);
   engine.groups.rules = policy::read_rules(fields["scheduler_rules"], engine.policy);
+  config.tune = fields["scheduler_tuning"].choice({"on", "off"}, 0) == 0;
   engine.groups.window =
       Duration::from_millis(fields["scheduler_window_ms"].between(0, 1e6, 100.0));
   engine.groups.data_aware = flag(fields["scheduler_data_aware"]);

@@ -44,6 +44,7 @@ struct Config {
   bool exit_on_error = false;  // at the start, where something that is configured is not served
   Duration drain_delay;        // after SIGTERM: not ready, and answers as before
   tune::RecorderOptions recorder;
+  bool tune = true;            // the default's rules are chosen by what is recorded
   std::string models_mirror;       // folder for models from a store; empty: store::default_mirror()
   std::string log_level = "info";  // a name that spdlog knows
 };

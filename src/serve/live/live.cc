@@ -65,11 +65,12 @@ class Live::Listener final : public EventListener {
 };
 
 Live::Live(engine::Engine& engine, const engine::EngineOptions& options, tune::Recorder* recorder,
-           const std::string& record_file)
+           const tune::ServedTuner& tuner, const std::string& record_file)
     : engine_(engine),
       options_(options),
       recorder_(recorder),
-      calls_(engine, options_, recorder),
+      tuner_(tuner),
+      calls_(engine, options_, recorder, tuner),
       written_(engine.now()),
       history_(kHistoryBytes) {
   if (!record_file.empty() && recorder != nullptr) {
@@ -167,6 +168,10 @@ void Live::second() {
   if (std::exchange(workers_, workers) != workers_) {
     broadcast("workers", live_text({{"workers", workers_}}));
   }
+  Json tuning = tune::write_tuning(tuner_.status());
+  if (std::exchange(tuning_, tuning) != tuning_) {
+    broadcast("tuning", live_text({{"tuning", tuning_}}));
+  }
   std::map<std::string, tune::Answers> answers;
   if (recorder_ != nullptr) {
     answers = recorder_->take_answers();
@@ -223,6 +228,7 @@ std::string Live::hello() const {
        {"recorder", std::move(recorder)},
        {"schedulers", tune::schedulers_for(options_)},
        {"workers", workers_},
+       {"tuning", tuning_},
        {"services", json_of(services_)},
        {"history",
         {{"step_s", 1},

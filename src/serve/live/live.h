@@ -31,7 +31,7 @@ class Live : public HttpHandler {
   // All outlive it; `recorder` null: nothing is recorded. `record_file`: what was recorded goes
   // there too, as often as the recorder is full; empty: nowhere.
   Live(engine::Engine& engine, const engine::EngineOptions& options, tune::Recorder* recorder,
-       const std::string& record_file = {});
+       const tune::ServedTuner& tuner, const std::string& record_file = {});
   ~Live() override;
 
   // A call under /v2/live, which find_route() knows.
@@ -59,13 +59,14 @@ class Live : public HttpHandler {
   engine::Engine& engine_;
   const engine::EngineOptions options_;
   tune::Recorder* const recorder_;
+  const tune::ServedTuner& tuner_;
   LiveCalls calls_;
   std::unique_ptr<tune::RecordFile> record_file_;
   Time written_;  // what came before it
   // Of the thread:
   tune::History history_;
   std::vector<tune::ServiceFacts> services_;
-  Json workers_;
+  Json workers_, tuning_;
 
   std::mutex mutex_;
   std::condition_variable changed_;

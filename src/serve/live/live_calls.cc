@@ -1,7 +1,6 @@
 #include "serve/live/live_calls.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
@@ -28,7 +27,6 @@ namespace {
 using engine::Outcome;
 using tune::RecordedRequest;
 
-constexpr int kLowestPriority = 19;
 constexpr size_t kLongestLiveQuestion = size_t{1} << 20;
 constexpr int64_t kMostRequests = 500, kUsualRequests = 20;
 constexpr std::string_view kRoot = "/v2/live/";
@@ -148,7 +146,7 @@ void LiveCalls::request(HttpExchange exchange) {
               "{} questions wait for an answer already; ask again in a second", kMostWaiting)));
   }
   background_.post([this, exchange = std::move(exchange)]() mutable {
-    setpriority(PRIO_PROCESS, 0, kLowestPriority);  // of this thread, on Linux
+    give_way();
     auto text = answer(exchange.target(), exchange.body());
     HttpResponse response = text.ok() ? HttpResponse() : error_response(text.status());
     if (text.ok()) response.body = *std::move(text);
@@ -163,8 +161,10 @@ absl::StatusOr<std::string> LiveCalls::answer(std::string_view target,
   std::string_view path = target.substr(0, target.find('?'));
   while (path.ends_with('/')) path.remove_suffix(1);
   path.remove_prefix(std::min(path.find(kRoot) + kRoot.size(), path.size()));
-  if (path == "decisions")
-    return live_text({{"decisions", decisions_json(last_decisions(engine_))}});
+  if (path == "decisions") {
+    return live_text({{"decisions", decisions_json(last_decisions(engine_))},
+                      {"tuning", tune::write_tuning(tuner_.status())}});
+  }
   if (path.starts_with("decisions/")) return decision(path.substr(path.find('/') + 1));
   if (recorder_ == nullptr) return not_recorded();
   if (path == "requests") return requests(target);

@@ -12,6 +12,7 @@
 #include "serve/http/http_server.h"
 #include "serve/net/background.h"
 #include "tune/recorder.h"
+#include "tune/served_tuner.h"
 
 namespace fermata::serve {
 
@@ -23,8 +24,9 @@ class LiveCalls {
   static constexpr size_t kMostWaiting = 8;  // one more is rejected
 
   // All outlive it; `recorder` null: nothing is recorded.
-  LiveCalls(engine::Engine& engine, const engine::EngineOptions& options, tune::Recorder* recorder)
-      : engine_(engine), options_(options), recorder_(recorder) {}
+  LiveCalls(engine::Engine& engine, const engine::EngineOptions& options, tune::Recorder* recorder,
+            const tune::ServedTuner& tuner)
+      : engine_(engine), options_(options), recorder_(recorder), tuner_(tuner) {}
 
   void request(HttpExchange exchange);
   // Waits for the question that is being answered.
@@ -41,6 +43,7 @@ class LiveCalls {
   engine::Engine& engine_;
   const engine::EngineOptions& options_;
   tune::Recorder* const recorder_;
+  const tune::ServedTuner& tuner_;
   std::atomic<size_t> waiting_{0};
   Background background_{1};
 };

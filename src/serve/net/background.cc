@@ -1,8 +1,22 @@
 #include "serve/net/background.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <ctime>
 
 namespace fermata::serve {
+
+void give_way() {
+  constexpr int kLowestPriority = 19;
+  setpriority(PRIO_PROCESS, 0, kLowestPriority);  // of this thread, on Linux
+}
+
+Duration work_of_thread() {
+  timespec worked{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &worked);
+  return Duration::seconds(worked.tv_sec) + Duration::nanos(worked.tv_nsec);
+}
 
 Background::Background(size_t threads) {
   for (size_t i = 0; i < threads; ++i) {

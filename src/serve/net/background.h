@@ -11,8 +11,14 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "base/time.h"
 
 namespace fermata::serve {
+
+// Makes the calling thread one that runs where nobody else wants to.
+void give_way();
+// How long the calling thread has worked so far.
+Duration work_of_thread();
 
 // Threads for calls that take long (loading a model, reading a large body), so that front ends
 // need not. They are fair: of what waits, that begins first which would end first if every
