@@ -58,5 +58,31 @@ def pool(number):
             return document
 
 
+def widely_unlike(number):
+    """1 to 16 workers, 1 to 12 models whose time for one more item is 0.16 to 8 ms, whose fixed time is 0.4 to 20 times
+    that and whose SLO 2.8 to 40 times a run of one; three fifths Poisson, the rest bursts. 60 s after 20 s to warm up."""
+    draw = random.Random(f"widely unlike {number}")
+    while True:
+        workers, models = draw.randint(1, 16), []
+        by_work = draw.random()
+        shape = 1 if draw.random() < 0.6 else draw.choice([0.3, 0.1])
+        for i in range(draw.randint(1, 12)):
+            alpha = log_uniform(draw, 0.16, 8)
+            beta = alpha * log_uniform(draw, 0.4, 20)
+            models.append({"name": f"m{i}", "slo_ms": round((alpha + beta) * log_uniform(draw, 2.8, 40), 2),
+                           "latency_ms": {"alpha": round(alpha, 4), "beta": round(beta, 4)}})
+        for model in models:
+            model["share"] = math.exp(draw.gauss(0, 0.8)) * cheapest_ms(model) ** -by_work
+            model["arrival"] = {"process": "gamma", "shape": shape}
+        shares = sum(m["share"] for m in models)
+        for model in models:
+            model["share"] = round(model["share"] / shares, 5)
+        most = workers * 1000 / sum(m["share"] * cheapest_ms(m) for m in models)
+        document = {"workers": {"count": workers}, "models": models, "rate_rps": round(most / 2, 3), "warmup_s": 20, "duration_s": 60}
+        rarest = min(m["share"] for m in models)
+        if rarest * most / 2 * 60 >= LEAST_REQUESTS and most * 80 < MOST_REQUESTS:
+            return document
+
+
 if __name__ == "__main__":
     print(json.dumps(pool(int(sys.argv[1])), indent=1))

@@ -7,6 +7,8 @@
     run.py pools      random small pools (pools.py), --count of them from --first on, of which the
                       rarest model has enough requests for a share of 1 % to be measured; the medians
                       of --seeds; of other pools or more seeds no record is kept without a --name
+    run.py tuned      --count pools of widely unlike models: the default that chooses its rules while it runs,
+                      the same with its own rules, and five simple policies
     run.py overload   ResNet50 on 8 workers from half its peak to three times, and
                       9000/s for 900 s
     run.py ablate     each rule of the default off by itself (ablate.py): --sets of five, suite, pools, drawn,
@@ -56,8 +58,8 @@ def load(name):
     return yaml.safe_load((HERE / name).read_text())
 
 
-def fermata(binary, command, document):
-    done = subprocess.run([binary, command, "-"], input=json.dumps(document), text=True,
+def fermata(binary, command, document, *options):
+    done = subprocess.run([binary, command, "-", *options], input=json.dumps(document), text=True,
                           capture_output=True)
     if done.returncode not in (0, 3):  # 3: no rate is good
         sys.exit(f"{command}: {done.stderr}")
@@ -234,6 +236,49 @@ def small_pools(args):
                                               "left_out": left_out}, before=left_by(before, args))
 
 
+SIMPLE = ["deferred", "deferred-prefix", "clockwork", "eager", "edf"]
+
+
+def tuned(args):
+    """Of pools whose rarest model has enough requests where the best simple policy ends."""
+    name = args.name or "policies_tuned"
+    results, left_out, number = {}, 0, args.first
+
+    def measure(job):
+        document = dict(pools.widely_unlike(job[0]), seed=1, scheduler=DEFAULT if job[1] in ("tuned", "fixed") else job[1])
+        return fermata(args.binary, "goodput", document, "--tune", "off" if job[1] == "fixed" else "on")["goodput_rps"]
+
+    while (missing := args.count - len(results)) > 0:
+        numbers = range(number, number + missing)
+        number += missing
+        jobs = [(n, policy) for n in numbers for policy in [*SIMPLE, "fixed", "tuned"]]
+        measured = {}
+        for (n, policy), rate in zip(jobs, each(args, jobs, measure)):
+            measured.setdefault(n, {})[policy] = rate
+        for n, rates in measured.items():
+            document = pools.widely_unlike(n)
+            rarest = min(m["share"] for m in document["models"]) * document["duration_s"]
+            best = max(rates[p] for p in SIMPLE)
+            if best * rarest >= pools.LEAST_REQUESTS:
+                results[str(n)] = rates
+            else:
+                left_out += 1
+    totals = {"pools": len(results), "left_out": left_out}
+    for which in ("tuned", "fixed"):
+        found = sorted(m[which] / max(m[p] for p in SIMPLE) for m in results.values())
+        totals[which] = {"worst": found[0], "below_0.95": sum(r < 0.95 for r in found), "below_0.90": sum(r < 0.9 for r in found),
+                         "geometric_mean": math.exp(statistics.mean(map(math.log, found)))}
+    print(json.dumps(totals, indent=1))
+    figure, axis = plot.axes("pools, by ratio", "goodput by the best of five simple policies'")
+    for which, label in (("tuned", "rules chosen while it runs"), ("fixed", "its own rules")):
+        found = sorted(m[which] / max(m[p] for p in SIMPLE) for m in results.values())
+        axis.plot(range(1, len(found) + 1), found, label=label)
+    axis.axhline(1, color=plot.NEUTRAL, linewidth=0.8)
+    axis.set_yscale("log")
+    axis.legend()
+    plot.save(name, figure, {"summary": totals, "pools": results})
+
+
 def overload(args):
     document = load("resnet50.yaml")
     peak = statistics.median(goodput(args.binary, document, DEFAULT, s, 60) for s in (1, 2, 3))
@@ -299,7 +344,7 @@ def symphony(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["table", "suite", "pools", "ablate", "overload", "claims", "figures"])
+    parser.add_argument("what", choices=["table", "suite", "pools", "tuned", "ablate", "overload", "claims", "figures"])
     parser.add_argument("--binary", default=str(HERE.parent.parent / "build" / "fermata"))
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--only", default="", help="suite, claims: cases whose name contains this")
@@ -316,7 +361,7 @@ def main():
     parser.add_argument("--together", type=int, default=os.cpu_count(), help="runs at a time")
     args = parser.parse_args()
     args.policies = args.policies.split(",")
-    {"table": table, "suite": suite, "pools": small_pools, "ablate": lambda own: ablate.run(own, load, ROWS, case_document, each), "overload": overload, "claims": hold, "figures": symphony}[args.what](args)
+    {"table": table, "suite": suite, "pools": small_pools, "tuned": tuned, "ablate": lambda own: ablate.run(own, load, ROWS, case_document, each), "overload": overload, "claims": hold, "figures": symphony}[args.what](args)
 
 
 if __name__ == "__main__":
