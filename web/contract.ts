@@ -60,6 +60,11 @@ export interface RequestRecord {
 
 export interface Decision { kind: string; service: string | null; at_us: number | null; took_ms: number | null; summary: string; document: string; replay: string }
 
+export interface Tuning {
+  rules: string; since_us: number; fixed: string | null; moves: number; trials: number;
+  tried: { rules: string; loss: number | null }[];
+}
+
 export interface Case { seconds?: number; scheduler?: string | null; workers?: number | null; load?: number; slo_ms?: Record<string, number> }
 export interface Outcome {
   requests: number; seconds: number; on_time: number; accuracy: number | null; busy: number;

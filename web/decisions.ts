@@ -1,6 +1,6 @@
 // What the planners last decided, with the command that replays it, and the server's log.
 
-import type { Decision, LogEvent } from "./contract.js";
+import type { Decision, LogEvent, Tuning } from "./contract.js";
 import { fine } from "./format.js";
 import { element, find, json } from "./page.js";
 import type { State } from "./state.js";
@@ -13,12 +13,12 @@ export class Decisions {
 
   async refresh(): Promise<void> {
     try {
-      const { decisions } = await json<{ decisions: Decision[] }>("/v2/live/decisions");
-      const key = JSON.stringify(decisions);
+      const { decisions, tuning } = await json<{ decisions: Decision[]; tuning: Tuning }>("/v2/live/decisions");
+      const key = JSON.stringify([decisions, tuning]);
       if (key === this.known) return; // so that a selected text stays selected
       this.known = key;
       const rows = decisions.sort((a, b) => (b.at_us ?? 0) - (a.at_us ?? 0)).map(decision => this.row(decision));
-      find("decision-rows").replaceChildren(...(rows.length > 0 ? rows : ["Nothing has been planned yet: no service here has a planner that decided something."]));
+      find("decision-rows").replaceChildren(this.rules(tuning), ...(rows.length > 0 ? rows : ["Nothing has been planned yet: no service here has a planner that decided something."]));
     } catch (error) {
       find("decision-rows").textContent = error instanceof Error ? error.message : `${error}`;
     }
@@ -27,6 +27,18 @@ export class Decisions {
   private when({ at_us, took_ms }: Decision): string {
     const at = at_us === null ? "each time a worker becomes free" : this.state.clock(at_us, false);
     return took_ms === null ? at : `${at}, planned in ${fine(1000 * took_ms)}`;
+  }
+
+  // Which rules the scheduler follows, and what the others would have lost.
+  private rules(tuning: Tuning): HTMLElement {
+    const since = tuning.moves > 0 ? ` since ${this.state.clock(tuning.since_us, false)}` : " since the start";
+    const known = tuning.tried.filter(row => row.loss !== null).sort((a, b) => a.loss! - b.loss!);
+    const lost = known.map(row => `${row.rules} ${(100 * row.loss!).toFixed(2)} %`).join(", ");
+    const why = tuning.fixed !== null ? `They stay: ${tuning.fixed}.`
+      : lost === "" ? "No others have been tried on this load yet."
+      : `Of its worst service's last requests each would have lost: ${lost}.`;
+    return element("article", {}, element("p", {}, element("b", {}, `rules: ${tuning.rules}`), element("span", { class: "note" }, since)),
+                   element("p", {}, why));
   }
 
   private row(decision: Decision): HTMLElement {

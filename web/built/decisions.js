@@ -9,13 +9,13 @@ export class Decisions {
     }
     async refresh() {
         try {
-            const { decisions } = await json("/v2/live/decisions");
-            const key = JSON.stringify(decisions);
+            const { decisions, tuning } = await json("/v2/live/decisions");
+            const key = JSON.stringify([decisions, tuning]);
             if (key === this.known)
                 return;
             this.known = key;
             const rows = decisions.sort((a, b) => (b.at_us ?? 0) - (a.at_us ?? 0)).map(decision => this.row(decision));
-            find("decision-rows").replaceChildren(...(rows.length > 0 ? rows : ["Nothing has been planned yet: no service here has a planner that decided something."]));
+            find("decision-rows").replaceChildren(this.rules(tuning), ...(rows.length > 0 ? rows : ["Nothing has been planned yet: no service here has a planner that decided something."]));
         }
         catch (error) {
             find("decision-rows").textContent = error instanceof Error ? error.message : `${error}`;
@@ -24,6 +24,15 @@ export class Decisions {
     when({ at_us, took_ms }) {
         const at = at_us === null ? "each time a worker becomes free" : this.state.clock(at_us, false);
         return took_ms === null ? at : `${at}, planned in ${fine(1000 * took_ms)}`;
+    }
+    rules(tuning) {
+        const since = tuning.moves > 0 ? ` since ${this.state.clock(tuning.since_us, false)}` : " since the start";
+        const known = tuning.tried.filter(row => row.loss !== null).sort((a, b) => a.loss - b.loss);
+        const lost = known.map(row => `${row.rules} ${(100 * row.loss).toFixed(2)} %`).join(", ");
+        const why = tuning.fixed !== null ? `They stay: ${tuning.fixed}.`
+            : lost === "" ? "No others have been tried on this load yet."
+                : `Of its worst service's last requests each would have lost: ${lost}.`;
+        return element("article", {}, element("p", {}, element("b", {}, `rules: ${tuning.rules}`), element("span", { class: "note" }, since)), element("p", {}, why));
     }
     row(decision) {
         const title = element("p", {}, element("b", {}, [decision.kind, decision.service].filter(part => part).join(": ")), element("span", { class: "note" }, ` ${this.when(decision)} `));
