@@ -3,6 +3,7 @@
 
     make attack                                    # or, with build/fermata there:
     .deps/test/bin/python bench/attack.py [--only grpc_heads,slow_bodies] [--seconds 15] [--recover 60]
+    .deps/bench/bin/python bench/attack.py --draw  # the plot again, from the record
 
 For each attack of bench/attacks.py and attacks_more.py a server of its own, and beside it a canary: 20 requests a second
 over each of HTTP, new HTTP connections, gRPC and new gRPC connections, and where the attack is on a service of its own
@@ -263,24 +264,31 @@ def show(row):
           f"{'; '.join(row['harm']) or 'no harm'}", flush=True)
 
 
-def draw(document, before):
+def draw(document):
+    """bench/results/attack.png."""
     import plot
-    figure, (lost, slower, memory) = plot.axes("", "", columns=3, width=4.2, height=0.22 * len(document["rows"]) + 1)
-    names = [row["attack"].replace("_", " ") for row in document["rows"]]
-    at = range(len(names))
+    rows = document["rows"]
+    figure, axes = plot.axes("", "", columns=3, width=3.6, height=0.16 * len(rows) + 1)
+
     def worst(row, of):
         return max(of(row["during"][way], row["rest"][way]) for way in row["during"])
-    lost.barh(at, [100 * worst(r, lambda d, q: d["lost"] / d["sent"] - q["lost"] / q["sent"]) for r in document["rows"]])
-    slower.barh(at, [worst(r, lambda d, q: (d["p99_ms"] or 2000) / (q["p99_ms"] or 2000)) for r in document["rows"]])
-    memory.barh(at, [(r["peak_mb"] - r["rest_mb"]) / MEMORY_MB for r in document["rows"]])
-    bounds = ((lost, 100 * MOST_LOST, "% of requests lost"), (slower, MOST_SLOWER, "99th percentile, times that at rest"),
-              (memory, MOST_MEMORY, "memory, of listen.memory_mb"))
-    for axis, bound, label in bounds:
+    bars = ((100 * MOST_LOST, "% of requests lost beyond rest",
+             lambda r: 100 * worst(r, lambda d, q: d["lost"] / d["sent"] - q["lost"] / q["sent"])),
+            (MOST_SLOWER, "99th percentile, times that at rest",
+             lambda r: worst(r, lambda d, q: (d["p99_ms"] or 1000 * PATIENCE_S) / max(q["p99_ms"], LEAST_MS / MOST_SLOWER))),
+            (MOST_MEMORY, "memory, times listen.memory_mb", lambda r: (r["peak_mb"] - r["rest_mb"]) / document["memory_mb"]))
+    for axis, (bound, label, of) in zip(axes, bars):
+        lengths = [of(row) for row in rows]
+        axis.barh(range(len(rows)), lengths, color=[plot.COLOURS[0] if length <= bound else plot.COLOURS[1] for length in lengths])
         axis.axvline(bound, color=plot.NEUTRAL, linestyle="--")
         axis.set_xlabel(label)
-        axis.set_yticks(list(at), names if axis is lost else [""] * len(names))
+        axis.set_yticks(range(len(rows)), [row["attack"].replace("_", " ") for row in rows] if axis is axes[0] else [""] * len(rows),
+                        fontsize=7)
+        axis.margins(y=0.01)
         axis.invert_yaxis()
-    plot.save("attack", figure, document, before=before)
+    harmed = sum(bool(row["harm"]) for row in rows)
+    plot.says(figure, f"What a canary loses beside each of {len(rows)} attacks; dashed: what it may. {len(rows) - harmed} harm nobody.")
+    figure.savefig(record.RESULTS / "attack.png")
 
 
 def save(rows, options):
@@ -291,11 +299,11 @@ def save(rows, options):
     order = [a.__name__ for a in ATTACKS]
     rows = sorted((row for row in kept + [row | now for row in rows] if row["attack"] in order), key=lambda r: order.index(r["attack"]))
     document = {"memory_mb": MEMORY_MB, "seconds": options.seconds, "recover": options.recover, "rows": rows}
-    before = record.left(earlier) if kept else None
+    record.write("attack", document, before=record.left(earlier) if kept else None)
     try:
-        draw(document, before)
+        draw(document)
     except ImportError:
-        record.write("attack", document, before=before)
+        print("no plot: matplotlib is not there; bench/attack.py --draw draws it from the record")
 
 
 def main():
@@ -304,7 +312,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=15)
     parser.add_argument("--recover", type=float, default=60)
     parser.add_argument("--record", action="store_true", help="write bench/results/attack.json and .png")
+    parser.add_argument("--draw", action="store_true", help="only the plot, from the record")
     options = parser.parse_args()
+    if options.draw:
+        return draw(record.read("attack"))
     wanted = options.only.replace(",", " ").split()
     chosen = [a for a in ATTACKS if not wanted or a.__name__ in wanted]
     rows = []

@@ -154,12 +154,31 @@ def run(attack, seconds):
     return row | {"harm": beside["on_time"] < LEAST_ON_TIME or accuracy < LEAST_ACCURACY}
 
 
+def draw(document):
+    """bench/results/attack_streams.png."""
+    import plot
+    rows = document["rows"]
+    figure, axis = plot.axes("beside the attack, of what it gets alone", "", width=6.5, height=0.35 * len(rows) + 1.2)
+    at = range(len(rows))
+    axis.barh([y - 0.2 for y in at], [r["beside"]["on_time"] / r["alone"]["on_time"] for r in rows], 0.38, label="frames on time")
+    axis.barh([y + 0.2 for y in at], [r["of_accuracy"] for r in rows], 0.38, label="accuracy")
+    axis.axvline(LEAST_ON_TIME, color=plot.NEUTRAL, linestyle="--")
+    axis.set_yticks(at, [r["attack"].replace("_", " ") for r in rows])
+    axis.invert_yaxis()
+    plot.legend(axis)
+    plot.says(figure, "What an honest client of a stream service gets beside each attack; dashed: what it must get.")
+    figure.savefig(record.RESULTS / "attack_streams.png", bbox_inches="tight")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="")
     parser.add_argument("--seconds", type=float, default=15)
-    parser.add_argument("--record", action="store_true", help="write bench/results/attack_streams.json")
+    parser.add_argument("--record", action="store_true", help="write bench/results/attack_streams.json and .png")
+    parser.add_argument("--draw", action="store_true", help="only the plot, from the record")
     options = parser.parse_args()
+    if options.draw:
+        return draw(record.read("attack_streams"))
     rows = []
     for attack in ATTACKS:
         if options.only and attack.__name__ not in options.only.replace(",", " ").split():
@@ -169,7 +188,11 @@ def main():
               f"{row['alone']['accuracy']:.3f} -> {row['beside']['accuracy']:.3f} ({row['of_accuracy']:.3f}): "
               f"{'harm' if row['harm'] else 'no harm'}", flush=True)
     if options.record:
-        record.write("attack_streams", {"seconds": options.seconds, "rows": rows})
+        record.write("attack_streams", document := {"seconds": options.seconds, "rows": rows})
+        try:
+            draw(document)
+        except ImportError:
+            print("no plot: matplotlib is not there; --draw draws it from the record")
     sys.exit(any(row["harm"] for row in rows))
 
 

@@ -72,9 +72,11 @@ absl::Status StreamSessions::admit(const StreamFrame& frame, Time now) {
                  who, has, limit);
   };
   const uint32_t all = settings_.most_clients;
+  const bool is_full = sessions_.size() >= all;
   const size_t of_connection = clients_of(frame.owner);
   const uint32_t most_own = settings_.most_of_connection;
   if (of_connection >= (most_own > 0 ? most_own : (all + 3) / 4)) {
+    if (is_full) return full("the service has", sessions_.size(), "max_clients");
     return full("this connection has", of_connection, "max_clients_per_connection");
   }
   const uint32_t of_address = addresses_.clients(frame.address);
@@ -84,7 +86,7 @@ absl::Status StreamSessions::admit(const StreamFrame& frame, Time now) {
     return full(fmt::format("the address {} has", frame.address), of_address,
                 "max_clients_per_address");
   }
-  if (sessions_.size() < all || make_room(frame, false, now)) return absl::OkStatus();
+  if (!is_full || make_room(frame, false, now)) return absl::OkStatus();
   return full("the service has", sessions_.size(), "max_clients");
 }
 
