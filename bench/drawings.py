@@ -6,7 +6,10 @@ A benchmark draws with the function of its record; `pictures.py` draws all of th
 import functools
 import statistics
 
+import drawings_papers
+import drawings_times
 import plot
+from drawings_times import spread
 
 ROWS = {"resnet50": "ResNet50,\n8 workers", "inception_resnet_v2": "InceptionResNetV2,\n8 workers",
         "zoo_1080ti": "35 models,\n64 workers", "zoo_a100": "35 models\n(A100), 64", "densenet121": "16 DenseNet121,\n64 workers"}
@@ -143,12 +146,6 @@ VARIANTS = {
     "variants_unlike": ("accuracies and latencies apart by, %", "Where variants differ more, choosing among them is worth more."),
     "variants_unlike_tenfold": ("accuracies apart by, %; latencies by ten times that", "Where latencies differ most, all policies gain."),
     "variants_evidence": ("share of neighbours of the true class", "Better evidence is worth more, and bad evidence costs little.")}
-
-
-def spread(axis, x, runs, **style):
-    middle = [statistics.median(r) for r in runs]
-    axis.errorbar(x, middle, [[m - min(r) for m, r in zip(middle, runs)], [max(r) - m for m, r in zip(middle, runs)]],
-                  marker="o", markersize=4, capsize=2, **style)
 
 
 def by_load(axis, rows, slo, least):
@@ -309,7 +306,8 @@ def on_time(run):
     return run["on_time"] / run["offered"] if "on_time" in run else statistics.mean(map(on_time, run.values()))
 
 
-DRAWN = {"policies_table": policies_table, "policies_overload": policies_overload, "policies_claims": policies_claims,
+OTHER_RECORDS = drawings_papers.OTHER_RECORDS  # of plots that are not named as their record
+DRAWN = {**drawings_times.DRAWN, **drawings_papers.DRAWN, "policies_table": policies_table, "policies_overload": policies_overload, "policies_claims": policies_claims,
          "ensembles_burst": ensembles_burst, "variants_served": variants_served, "streams_served": streams_served,
          "scheduler": scheduler, "one_pool": one_pool, "variants_goal": variants_goal, "triton": triton,
          **{name: functools.partial(ensembles_by_case, xlabel=xlabel, methods=methods, says=says + SPREAD)

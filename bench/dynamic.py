@@ -163,22 +163,9 @@ def exits(models, images, labels, requests):
 
 
 def draw(document, **about):
+    import drawings
     import plot
-    figure, axes = plot.axes("clients", "frames on the DNN before", rows=1, columns=2)
-    first, second = figure.axes[:2]
-    for rate, slo in itertools.product((15, 30), (50, 100, 150)):
-        mine = [r for r in document["mismatches"]["rows"] if r["trace"] == "lte" and (r["rate"], r["slo_ms"]) == (rate, slo)]
-        first.plot([r["clients"] for r in mine], [r["static_stale"] for r in mine], marker="o",
-                   label=f"{slo} ms, {rate} a second")
-    first.set_title("static DNNs, LTE")
-    first.legend()
-    for side in SIDES:
-        mine = [r for r in document["exits"]["rows"] if r["side"] == side]
-        second.plot([r["batch"] for r in mine], [r["ratio"] for r in mine], marker="o", label=f"scans-slim-{side}")
-    second.set_title("median latency with exits / without")
-    second.set_xlabel("batch")
-    second.legend()
-    plot.save("dynamic", figure, document, **about)
+    plot.save("dynamic", drawings.DRAWN["dynamic"](document), document, **about)
 
 
 def main():

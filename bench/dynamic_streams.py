@@ -115,18 +115,9 @@ def serve_once(args, server, links, key):
 
 
 def draw(document):
+    import drawings
     import plot
-    figure, axes = plot.axes("clients", "median latency, ms", rows=2, columns=2)
-    for axis, below, slo in zip(figure.axes[:2], figure.axes[2:], SLOS):
-        for rate, kind in itertools.product(RATES, KINDS):
-            mine = [r for r in document["rows"] if (r["slo_ms"], r["rate"], r["service"]) == (slo, rate, kind)]
-            name = f"{'early exits' if kind == 'exits' else 'none'}, {rate}/s"
-            axis.plot([r["clients"] for r in mine], [r["median_ms"] for r in mine], marker="o", label=name)
-            below.plot([r["clients"] for r in mine], [100 * r["accuracy"] for r in mine], marker="o")
-        axis.set_title(f"WiFi, {slo} ms")
-        below.set_ylabel("answers that are right, %")
-    figure.axes[0].legend()
-    plot.save("dynamic_streams", figure, document)
+    plot.save("dynamic_streams", drawings.DRAWN["dynamic_streams"](document), document)
 
 
 def main():

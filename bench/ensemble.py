@@ -16,41 +16,12 @@ import pathlib
 import subprocess
 import sys
 
+import drawings
 import plot
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WITHIN_US = {(32, 3, 3): 500, (64, 3, 3): 2000, (64, 3, 20): 15000}  # queries, models, reach
 DEFAULT_WITHIN_US = 1000  # of 64 queries of 6 models, or 16 of 8
-
-
-def draw(measured):
-    figure, axes = plot.axes("", "one decision, p50, µs of a core", columns=3)
-    for models in dict.fromkeys(r["models"] for r in measured["sizes"]):
-        for reach, style in [(3, "-"), (20, "--")]:
-            points = [(r["queries"], r["p50_us"]) for r in measured["sizes"]
-                      if (r["models"], r["reach"]) == (models, reach)]
-            axes[0].plot(*zip(*points), marker=".", linestyle=style, color=f"C{models - 2}",
-                         label=f"{models} models" if reach == 3 else None)
-    axes[0].set_xlabel("queries (dashed: deadlines up to 20 times the slowest)")
-    axes[0].set_xscale("log", base=2)
-    axes[0].set_yscale("log")
-    for color, queries in enumerate(dict.fromkeys(r["queries"] for r in measured["published"])):
-        rows = [r for r in measured["published"] if r["queries"] == queries]
-        deltas = [r["delta"] for r in rows]
-        axes[1].plot(deltas, [r["p50_us"] for r in rows], marker=".", color=f"C{color}",
-                     label=f"{queries} queries, published")
-        axes[1].plot(deltas, [r["planner_p50_us"] for r in rows], linestyle=":", color=f"C{color}",
-                     label=f"{queries} queries, planner")
-        axes[2].plot(deltas, [100 * (1 - r["utility"] / r["best"]) for r in rows], marker=".",
-                     color=f"C{color}", label=f"{queries} queries")
-    for axis in axes[1:]:
-        axis.set_xscale("log")
-        axis.set_xlabel("delta")
-    axes[1].set_yscale("log")
-    axes[2].set_ylabel("utility below the planner's, %")
-    for axis in axes:
-        axis.legend(fontsize="x-small")
-    return plot.save("ensemble", figure, measured)
 
 
 def missed(measured):
@@ -85,7 +56,7 @@ def main():
     print(plot.table(["queries", "models", "default p50 us", "p99 us", "all prices p50 us", "p99 us"],
                      [[r["queries"], r["models"], r["few"]["p50_us"], r["few"]["p99_us"],
                        r["all"]["p50_us"], r["all"]["p99_us"]] for r in measured["default"]]))
-    print(draw(measured))
+    print(plot.save("ensemble", drawings.DRAWN["ensemble"](measured), measured))
     problems = list(missed(measured))
     print("\n".join(problems) if problems else "within its figures")
     sys.exit(1 if problems else 0)

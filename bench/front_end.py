@@ -25,6 +25,7 @@ import subprocess
 import tempfile
 import time
 
+import drawings
 import plot
 from server import ROOT, Server, cpu_seconds, free_ports
 
@@ -145,25 +146,6 @@ def measure(protocol, server, runs, requests):
             **{key: statistics.median(row[key] for row in rows) for key in rows[0]}}
 
 
-def draw(results):
-    figure, (left, right) = plot.axes("", "", columns=2, width=4)
-    places = range(len(results))
-    names = [result["protocol"] for result in results]
-    left.bar(places, [result["ratio"] for result in results], 0.5)
-    left.axhline(MUST_RATIO, color=plot.NEUTRAL, linestyle=":", label=f"must: {MUST_RATIO}")
-    left.set_ylabel("requests/s, ratio to a bare echo")
-    bottom = [0.0] * len(results)
-    for label, key in [("echo", "echo_us"), ("model", "model_us"), ("added", "added_us")]:
-        heights = [result[key] for result in results]
-        right.bar(places, heights, 0.5, bottom=bottom, label=label)
-        bottom = [b + h for b, h in zip(bottom, heights)]
-    right.set_ylabel("median at concurrency 1, µs")
-    for axis in (left, right):
-        axis.set_xticks(places, names)
-        axis.legend()
-    return figure
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -176,9 +158,8 @@ def main():
     columns = ["protocol", "echo_rps", "rps", "ratio", "echo_cpu_us", "cpu_us", "client_cpu_us",
                "echo_us", "us", "model_us", "added_us"]
     print(plot.table(columns, [[result[key] for key in columns] for result in results]))
-    print(plot.save("front_end", draw(results),
-                    {"must": {"ratio": MUST_RATIO, "added_us": MUST_ADDED_US},
-                     "results": results}))
+    document = {"must": {"ratio": MUST_RATIO, "added_us": MUST_ADDED_US}, "results": results}
+    print(plot.save("front_end", drawings.DRAWN["front_end"](document), document))
 
 
 if __name__ == "__main__":

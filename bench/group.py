@@ -16,26 +16,11 @@ import pathlib
 import subprocess
 import sys
 
+import drawings
 import plot
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WITHIN_US = 100
-
-
-def draw(measured):
-    figure, axes = plot.axes("", "one decision, p50, µs", columns=2)
-    for axis, rows, field, label in [
-            (axes[0], measured["by_requests"], "requests", "requests, of 3 applications"),
-            (axes[1], measured["by_applications"], "applications", "applications, 24 requests")]:
-        for policy in dict.fromkeys(row["policy"] for row in rows):
-            points = [(r[field], r["p50_us"]) for r in rows if r["policy"] == policy]
-            axis.plot(*zip(*points), marker=".", label=policy)
-        axis.set_xlabel(label)
-        axis.set_yscale("log")
-    axes[0].set_xscale("log", base=2)
-    axes[0].axhline(WITHIN_US, color=plot.NEUTRAL, linestyle=":")
-    axes[0].legend()
-    return plot.save("group", figure, measured)
 
 
 def missed(measured):
@@ -65,7 +50,7 @@ def main():
                       for r in measured["by_requests"] + measured["by_applications"]]))
     print(plot.table(["waiting", "an event, p50 us"],
                      [[r["waiting"], r["p50_us"]] for r in measured["by_waiting"]]))
-    print(draw(measured))
+    print(plot.save("group", drawings.DRAWN["group"](measured), measured))
     problems = list(missed(measured))
     print("\n".join(problems) if problems else "within its figures")
     sys.exit(1 if problems else 0)

@@ -64,7 +64,7 @@ def held_batch():
 
 def records(names):
     for name in names:
-        figure = drawings.DRAWN[name](record.read(name))
+        figure = drawings.DRAWN[name](record.read(drawings.OTHER_RECORDS.get(name, name)))
         figure.savefig(record.RESULTS / f"{name}.png")
         plot.plt.close(figure)
 

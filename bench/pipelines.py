@@ -128,43 +128,23 @@ def draw_pipeline(name, rows, tag):
     return plot.save(f"pipelines_{tag}{name}", drawings.pipelines(kept), kept)
 
 
+def draw(name, document):
+    return plot.save(f"pipelines_{name}", drawings.DRAWN[f"pipelines_{name}"](document), document)
+
+
 def draw_forecasts(rows):
     """Figure 16: requests that were late or dropped in the bursty load."""
-    figure, axis = plot.axes("", "late or dropped, of all requests", width=7)
-    names = sorted({key[1] for key in rows}, key=FORECASTS.index)
-    for k, forecast in enumerate(names):
-        found = [1 - mean(rows, (name, forecast, "bursty"), "attainment") for name in RIM]
-        axis.bar([i + 0.13 * k for i in range(len(RIM))], found, 0.13, label=forecast)
-    axis.set_xticks([i + 0.3 for i in range(len(RIM))], RIM)
-    axis.legend()
-    return plot.save("pipelines_forecasts", figure, {
-        "lost": lost_by_forecast(rows), "all workloads": by_workload(rows)} | {
-            f"{n} {w} {f}": row["mean"] for (n, f, w), row in rows.items()})
+    return draw("forecasts", {"lost": lost_by_forecast(rows), "all workloads": by_workload(rows)} | {
+        f"{n} {w} {f}": row["mean"] for (n, f, w), row in rows.items()})
 
 
 def draw_latencies(rows):
     """Figure 15: the distribution of latencies in the bursty load."""
-    figure, axes = plot.axes("latency, s", "share of answers", columns=5, width=2.6, height=2.4)
-    for axis, name in zip(axes, RIM):
-        for method in METHODS:
-            values = rows[name, "bursty", method]["latency_ms"]
-            axis.plot([ms / 1e3 for ms in values], [k / 20 for k in range(1, 21)], label=method)
-        axis.set_title(name, fontsize=8)
-    axes[0].legend(fontsize=6)
-    return plot.save("pipelines_latencies", figure, {
-        f"{name} {method}": rows[name, "bursty", method]["latency_ms"] for name in RIM for method in METHODS})
+    return draw("latencies", {f"{name} {method}": rows[name, "bursty", method]["latency_ms"] for name in RIM for method in METHODS})
 
 
 def draw_trade_offs(rows):
-    figure, axis = plot.axes("cost, cores", "accuracy")
-    for name in RIM:
-        points = [(mean(rows, (name, w), "cost"), mean(rows, (name, w), "accuracy"))
-                  for w in (1, 10, 100, 1000)]
-        axis.plot([x for x, _ in points], [y for _, y in points], marker="o", label=name)
-    axis.set_xscale("log")
-    axis.legend()
-    return plot.save("pipelines_trade_offs", figure,
-                     {f"{n} {w}": row["mean"] for (n, w), row in rows.items()})
+    return draw("trade_offs", {f"{n} {w}": row["mean"] for (n, w), row in rows.items()})
 
 
 def claims(rows, by_forecast):

@@ -30,7 +30,7 @@ import sys
 import record
 import streams_served
 import streams_traces
-from streams_setting import DIVIDED, HOPELESS, METHODS, MIXED, RATES, SIDES, SLOS, VARIANTS, clients_of, draw_rows, judge, plot_divided, plot_more, settings
+from streams_setting import DIVIDED, HOPELESS, METHODS, MIXED, RATES, SIDES, SLOS, VARIANTS, clients_of, judge, plot_divided, settings
 
 # Of Student's t, by degrees of freedom: what 95 % lie within.
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
@@ -148,8 +148,11 @@ def simulated(args):
              for name in traces for slo in (100, 150) for count in (8, 16, 24, 32) if name == "lte" or (slo, count) == (100, 32)]
     document = {"traces": "the authors'" if args.traces else "made", "wrong": judge(rows), "rows": rows, "large": large,
                 "latencies": latencies(args.binary, traces["synthetic"]), "chosen": chosen(args.binary, traces["synthetic"])}
-    draw_rows(rows, "streams_simulated", document)
-    plot_more(document, traces, "streams_simulated_more")
+    import drawings
+    import plot
+    plot.save("streams_simulated", drawings.DRAWN["streams_simulated"](document), document)
+    more = drawings.DRAWN["streams_simulated_more"](document)
+    more.savefig(plot.record.RESULTS / "streams_simulated_more.png")
     print(json.dumps({key: document[key] for key in ("wrong", "large")}, indent=1))
 
 

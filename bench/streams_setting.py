@@ -63,23 +63,6 @@ def judge(rows):
     return wrong
 
 
-def draw_rows(rows, name, document, **about):
-    import plot
-    figure, axes = plot.axes("clients", "", rows=2, columns=3)
-    for axis, slo in zip(figure.axes[:3], SLOS):
-        below = figure.axes[figure.axes.index(axis) + 3]
-        for method in dict.fromkeys(r["method"] for r in rows):
-            mine = [r for r in rows if r["method"] == method and r["slo_ms"] == slo and r["trace"] == "lte" and r["rate"] == 15]
-            axis.plot([r["clients"] for r in mine], [100 * r["miss_rate"] for r in mine], marker="o", label=method)
-            below.plot([r["clients"] for r in mine], [r["accuracy"] for r in mine], marker="o")
-        axis.set_title(f"LTE, 15 frames/s, {slo} ms")
-        axis.set_ylabel("misses, %")
-        axis.set_yscale("symlog", linthresh=1)
-        below.set_ylabel("accuracy of answers on time")
-    figure.axes[0].legend()
-    plot.save(name, figure, document, **about)
-
-
 def plot_divided(rows, name):
     """Figure 16: every setting a point."""
     import plot
@@ -89,40 +72,4 @@ def plot_divided(rows, name):
         axis.plot([100 * r["miss_rate"] for r in mine], [r["accuracy"] for r in mine], "o", label=method)
     axis.set_xscale("symlog", linthresh=0.1)
     axis.legend()
-    figure.savefig(plot.record.RESULTS / f"{name}.png")
-
-
-def plot_more(document, traces, name):
-    """Figures 11, 13, 14 and 17."""
-    import plot
-    figure, _ = plot.axes("s", "", rows=2, columns=3)
-    sent, link, cdf, bandwidth, many, accuracy = figure.axes
-    for client in (0, 1):
-        mine = [row for row in document["chosen"] if row[0] == client]
-        at = [row[1] for row in mine]
-        sent.step(at, [row[2] for row in mine], label=f"client {client + 1}")
-        link.step(at, [row[3] for row in mine], label=f"client {client + 1}, its link")
-        link.plot(at, [row[4] for row in mine], ":", label="what it estimates")
-    sent.set_title("synthetic trace, 25/s, 100 ms")
-    sent.set_ylabel("pixels a side that are sent")
-    link.set_ylabel("Mbit/s")
-    for row in (r for r in document["latencies"] if r["rate"] == 15):
-        cdf.plot(row["percentiles_ms"], range(101), label=f"{row['slo_ms']} ms, {row['clients']} clients")
-    cdf.set_xlabel("latency end to end, ms (synthetic trace, 15/s)")
-    cdf.set_ylabel("answers, %")
-    for trace, (mbps, hold_s) in traces.items():
-        values = sorted(mbps)
-        bandwidth.plot(values, [100 * (i + 1) / len(values) for i in range(len(values))], label=trace)
-    bandwidth.set_xlabel("bandwidth of the traces, Mbit/s")
-    bandwidth.set_ylabel("time, %")
-    for slo in (100, 150):
-        mine = [r for r in document["large"] if r["slo_ms"] == slo and r["trace"] == "lte"]
-        many.plot([r["clients"] for r in mine], [100 * r["miss_rate"] for r in mine], marker="o", label=f"{slo} ms")
-        accuracy.plot([r["clients"] for r in mine], [r["accuracy"] for r in mine], marker="o")
-    many.set_ylabel("misses, % (8 workers, LTE, 15/s)")
-    accuracy.set_ylabel("accuracy")
-    for axis in (many, accuracy):
-        axis.set_xlabel("clients")
-    for axis in (sent, link, cdf, bandwidth, many):
-        axis.legend(fontsize=6)
     figure.savefig(plot.record.RESULTS / f"{name}.png")

@@ -87,19 +87,10 @@ class Figures:
         print(plot.table(["penalty", "policy", "short circuit", *what],
                          [[penalty, policy, "yes" if short else "no", *(row[w] for w in what)]
                           for (policy, short, penalty), row in rows.items()]))
-        figure, axes = plot.axes("", "", columns=3)
-        for axis, part in zip(axes, what):
-            for i, short in enumerate((True, False)):
-                axis.bar([p + 0.4 * i for p in range(len(POLICIES))],
-                         [rows[policy, short, "sigmoid"][part] for policy in POLICIES], 0.4,
-                         label="short circuit" if short else "none")
-            axis.set_xticks([p + 0.2 for p in range(len(POLICIES))], POLICIES, rotation=30)
-            axis.set_ylabel(part)
-            axis.legend()
-        print(plot.save(f"variants_policies_{residency.replace(' ', '_')}", figure, {
-            "seeds": self.seeds, "rows": [
-                {"policy": p, "short_circuit": s, "penalty": penalty, **row}
-                for (p, s, penalty), row in rows.items()]}))
+        name = f"variants_policies_{residency.replace(' ', '_')}"
+        document = {"seeds": self.seeds, "rows": [{"policy": p, "short_circuit": s, "penalty": penalty, **row}
+                                                  for (p, s, penalty), row in rows.items()]}
+        print(plot.save(name, drawings.DRAWN[name](document), document))
         # The claims of section 6.2.
         ours, local = (rows[p, True, "sigmoid"]["utility"] for p in ("sneakpeek", "lo-edf"))
         if ours < 2 * local:
@@ -129,13 +120,8 @@ class Figures:
             [[p, row["oblivious"]["utility"],
               *("{:+.4f} to {:+.4f}".format(*row[way]["added"]) for way in ways[1:])]
              for p, row in document.items()]))
-        figure, axis = plot.axes("", "utility", width=7)
-        for i, what in enumerate(WAYS):
-            axis.bar([p + 0.27 * i for p in range(len(POLICIES))],
-                     [document[policy][what]["utility"] for policy in POLICIES], 0.27, label=what)
-        axis.set_xticks([p + 0.27 for p in range(len(POLICIES))], POLICIES)
-        axis.legend()
-        print(plot.save("variants_awareness", figure, {"runs": len(seeds), **document}))
+        whole = {"runs": len(seeds), **document}
+        print(plot.save("variants_awareness", drawings.DRAWN["variants_awareness"](whole), whole))
         for policy, row in document.items():
             low, high = row["data-aware"]["added"]
             if high < 0:

@@ -20,6 +20,7 @@ import tempfile
 
 import numpy
 
+import drawings
 import plot
 import server
 
@@ -89,20 +90,6 @@ def measure(folder, kind, workers, rate, seconds):
             **simulated(kind, workers, rate, seconds)}
 
 
-def draw(rows):
-    figure, axes = plot.axes("requests/s a worker", "", columns=3, width=4)
-    for axis, what in zip(axes, ("on_time", "p99_ms", "server_us")):
-        for kind, style in zip(MODELS, ("o-", "^:", "s--")):
-            for workers, colour in zip(POOLS, plot.COLOURS):
-                own = [r for r in rows if (r["kind"], r["workers"]) == (kind, workers)]
-                axis.plot([r["rate_rps"] / workers for r in own], [r[what] for r in own], style, color=colour,
-                          label=f"{kind}, {workers}")
-        axis.set_ylabel({"on_time": "share on time", "p99_ms": "latency, 99 %, ms", "server_us": "of a core for a request, µs"}[what])
-    axes[0].legend(fontsize=7, title="models, workers")
-    axes[2].set_ylim(0)
-    return figure
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5, help="of each run")
@@ -121,7 +108,8 @@ def main():
     what = list(rows[0])
     print(plot.table(what, [list(r.values()) for r in rows]))
     if (tuple(arguments.workers), tuple(arguments.rates)) == (POOLS, RATES):
-        print(plot.save("variants_rate", draw(rows), {"must": MUST, "models": MODELS, "rows": rows}))
+        document = {"must": MUST, "models": MODELS, "rows": rows}
+        print(plot.save("variants_rate", drawings.DRAWN["variants_rate"](document), document))
     for row in rows:
         where = f"{row['kind']} models, {row['rate_rps']:.0f}/s on {row['workers']} workers"
         if row["lag_p99_ms"] > TRUSTED_LAG_MS:

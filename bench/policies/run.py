@@ -338,7 +338,7 @@ def symphony(args):
     found = figures.measure(args, lambda document, policy: goodput(args.binary, document, policy, 1, document["duration_s"]),
                             lambda document: fermata(args.binary, "simulate", document), load)
     print(json.dumps(found, indent=1))
-    plot.save("policies_figures", figures.draw(plot, found, record.read("policies_overload")["curves"]), found)
+    plot.save("policies_figures", drawings.DRAWN["policies_figures"](found), found)
 
 
 def main():
