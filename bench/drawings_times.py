@@ -56,7 +56,7 @@ def ensemble(found):
     axes[1].set(ylabel="one decision, median, µs", yscale="log")
     axes[2].set_ylabel("utility below the planner's, %")
     for axis in axes[:2]:
-        axis.legend(fontsize=7, ncol=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
+        axis.legend(fontsize=7, ncol=2, loc="upper center", bbox_to_anchor=(0.5, -0.32))
     plot.says(figure, "The planner takes less time than the published table at any step that is nearly as good, and its plans are worth no less.")
     return figure
 
@@ -119,8 +119,8 @@ def dynamic(found):
     second.set(xlabel="batch", ylabel="latency, with early exits / without")
     second.legend(fontsize=7, ncol=2, loc="upper center", bbox_to_anchor=(0.5, -0.2))
     least = min(r["ratio"] for r in found["exits"]["rows"])
-    plot.says(figure, f"A dynamic DNN switches without a load: in all settings {found['mismatches']['dynamic']} of its frames ran on the DNN before, of "
-                      f"static ones {found['mismatches']['static']}. Early exits shorten the widest DNN's batches by up to {1 - least:.0%}.")
+    plot.says(figure, f"A dynamic DNN switches without a load: {found['mismatches']['dynamic']} of its frames ran on the DNN before, of static ones "
+                      f"{found['mismatches']['static']}.\nEarly exits shorten the widest DNN's batches by up to {1 - least:.0%}.")
     return figure
 
 
