@@ -7,6 +7,7 @@ import type { Source } from "./stream_source.js";
 import { plain, read, withPicture } from "./wire.js";
 
 const QUALITY = 0.9, TICK_MS = 200, PAUSE_MS = 1000;
+const KEPT_PX = 512, MOST_KEPT = 32; // of frames whose answers have not come
 const MOST_WAITING = 64 * 1024; // bytes that the browser has not sent yet
 
 const now = (): number => performance.now() / 1000;
@@ -16,7 +17,7 @@ export interface Watcher {
   state(text: string): void;
   frame(picture: CanvasImageSource): void;
   sent(): void;
-  answered(answer: Answer): void;
+  answered(answer: Answer, picture: CanvasImageSource | undefined): void; // the frame that it is about
   lost(frames: number): void; // with their connection
 }
 
@@ -24,6 +25,7 @@ export class StreamClient {
   readonly session: Session;
   private readonly small = document.createElement("canvas");
   private socket: WebSocket | undefined;
+  private readonly pictures = new Map<string, HTMLCanvasElement>(); // by the id of their frame
   private encoding = false;
   private stopped = false;
   private readonly tick: number;
@@ -51,6 +53,7 @@ export class StreamClient {
     socket.onmessage = event => { if (typeof event.data === "string") this.received(event.data); };
     socket.onclose = event => {
       this.watcher.lost(this.session.lost());
+      this.pictures.clear();
       if (this.stopped) return this.watcher.state("stopped");
       this.watcher.state(`no connection ${event.reason}; trying again`);
       window.setTimeout(() => { if (!this.stopped) this.connect(); }, PAUSE_MS);
@@ -88,10 +91,11 @@ export class StreamClient {
     this.encoding = true;
     this.small.width = this.small.height = side;
     this.small.getContext("2d")!.drawImage(picture, 0, 0, side, side);
-    this.small.toBlob(blob => void this.encoded(blob, side), "image/jpeg", QUALITY);
+    const kept = copyOf(picture);
+    this.small.toBlob(blob => void this.encoded(blob, side, kept), "image/jpeg", QUALITY);
   }
 
-  private async encoded(blob: Blob | null, side: number): Promise<void> {
+  private async encoded(blob: Blob | null, side: number, kept: HTMLCanvasElement): Promise<void> {
     const picture = blob === null ? undefined : new Uint8Array(await blob.arrayBuffer());
     this.encoding = false;
     if (picture === undefined || !this.open) return;
@@ -99,11 +103,22 @@ export class StreamClient {
     const { id, parameters } = this.session.frame(side, picture.length, now());
     const shape = input.shape.map(dimension => Math.max(dimension, 1));
     this.socket!.send(withPicture(id, parameters, input.name, shape, picture));
+    this.pictures.set(id, kept);
+    if (this.pictures.size > MOST_KEPT) this.pictures.delete(this.pictures.keys().next().value!);
     this.watcher.sent();
   }
 
   private received(text: string): void {
-    const answer = this.session.answered(read(text), now());
-    if (answer !== undefined) this.watcher.answered(answer);
+    const reply = read(text), answer = this.session.answered(reply, now());
+    if (answer === undefined) return;
+    this.watcher.answered(answer, this.pictures.get(reply.id ?? ""));
+    this.pictures.delete(reply.id ?? "");
   }
+}
+
+function copyOf(picture: CanvasImageSource): HTMLCanvasElement {
+  const copy = document.createElement("canvas");
+  copy.width = copy.height = KEPT_PX;
+  copy.getContext("2d")!.drawImage(picture, 0, 0, KEPT_PX, KEPT_PX);
+  return copy;
 }

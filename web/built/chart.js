@@ -46,7 +46,7 @@ export class Chart {
     make(key) {
         this.plot?.destroy();
         this.made = key;
-        this.legend.replaceChildren(...this.lines.map(line => {
+        this.legend.replaceChildren(...this.named.map(line => {
             const mark = element("i");
             mark.style.background = css(line.colour);
             return element("span", {}, mark, `${line.label} `, element("b"));
@@ -73,17 +73,19 @@ export class Chart {
         const shared = { points: { show: false }, stroke: colour };
         if (this.shape.stacked)
             return { ...shared, width: 0.5, fill: colour };
-        return { ...shared, width: 1.6, ...(this.lines[i].dashed ? { dash: [5, 4] } : {}) };
+        const points = this.shape.sparse === true && !this.lines[i].dashed ? { points: { show: true, size: 4, fill: colour } } : {};
+        return { ...shared, width: 1.6, ...points, ...(this.lines[i].dashed ? { dash: [5, 4] } : {}) };
     }
+    get named() { return this.lines.filter(line => line.unnamed !== true); }
     read(index) {
         const at = index ?? this.at.length - 1, when = this.at[at];
-        const said = this.lines.map(({ values }) => typeof values[at] === "number" ? this.frame.say(values[at]) : "–");
+        const said = this.named.map(({ values }) => typeof values[at] === "number" ? this.frame.say(values[at]) : "–");
         this.legend.querySelectorAll("b").forEach((b, i) => { if (b.textContent !== said[i])
             b.textContent = said[i] ?? ""; });
-        this.legend.querySelectorAll("i").forEach((mark, i) => { mark.style.background = css(this.lines[i]?.colour ?? ""); });
+        this.legend.querySelectorAll("i").forEach((mark, i) => { mark.style.background = css(this.named[i]?.colour ?? ""); });
         this.legend.title = when === undefined ? "" : `values ${ago(Math.round(when))}`;
         this.area.setAttribute("aria-label", `${this.shape.title}, ${this.frame.unit}: ` +
-            this.lines.map((line, i) => `${line.label} ${said[i]}`).join(", "));
+            this.named.map((line, i) => `${line.label} ${said[i]}`).join(", "));
     }
 }
 export class Spark {

@@ -3,13 +3,14 @@ import { Chart } from "./chart.js";
 import { percent } from "./format.js";
 import { element } from "./page.js";
 import { Account } from "./stream_account.js";
-const SIDE = 512, MINUTES = 2;
+const SIDE = 512, MOST_MINUTES = 2, QUIET_MS = 2000;
 const NUMBERS = [
     ["latency", "latency, median"], ["misses", "late or failed, of the last 100"], ["size", "input size"],
     ["told", "size that the service asks for"], ["bandwidth", "bandwidth"], ["roundtrip", "round trip"],
     ["sent", "frames sent"], ["answered", "answered"], ["dropped", "dropped, since they would wait"], ["boxes", "boxes"]
 ];
 const CHART_PX = 160;
+const bits = (mbps) => mbps >= 1000 ? `${(mbps / 1000).toFixed(1)} Gbit/s` : `${mbps.toFixed(mbps < 1 ? 2 : 1)} Mbit/s`;
 const milliseconds = (s) => s === undefined ? "–" : `${(s * 1000).toFixed(1)} ms`;
 export class StreamCard {
     slo;
@@ -21,22 +22,23 @@ export class StreamCard {
     numbers = new Map(NUMBERS.map(([is]) => [is, element("dd", { "data-is": is }, "–")]));
     error = element("p", { class: "error note bad", "data-is": "error" });
     state = element("span", { class: "note", "data-is": "state" }, "connecting");
-    picture = element("canvas", { class: "picture", role: "img", "aria-label": "the frame that was sent, with the boxes that came back" });
+    picture = element("canvas", { class: "picture", role: "img", "aria-label": "the last frame that was answered, with its boxes" });
+    button = element("button", { type: "button", onclick: () => this.client === undefined ? this.root.remove() : this.stop() }, "Stop");
     charts = new Map();
     started = performance.now();
     timer;
     client;
     boxes = [];
+    answeredAt = -Infinity;
     constructor(name, slo, rate, ended) {
         this.slo = slo;
         this.rate = rate;
         this.ended = ended;
         this.picture.width = this.picture.height = SIDE;
-        const stop = element("button", { type: "button", onclick: () => this.stop() }, "Stop");
-        const title = element("h2", {}, element("span", {}, name, element("span", { class: "note" }, ` ${rate} frames/s, SLO ${slo * 1000} ms `), this.state), stop);
+        const title = element("h2", {}, element("span", {}, name, element("span", { class: "note" }, ` ${rate} frames/s, SLO ${slo * 1000} ms · `), this.state), this.button);
         const list = element("dl", {}, ...NUMBERS.flatMap(([is, what]) => [element("dt", {}, what), this.numbers.get(is)]));
-        const charts = element("div", { class: "charts" }, this.chart("latency", "Latency"), this.chart("size", "Size of the frames"), this.chart("bandwidth", "Bandwidth"), this.chart("drops", "Dropped, late or failed"));
-        this.root.append(title, element("div", { class: "body" }, element("div", {}, this.picture, list), charts), this.error);
+        const charts = element("div", { class: "charts" }, this.chart("latency", `Latency (dashed: SLO, ${slo * 1000} ms)`), this.chart("size", "Size of the frames"), this.chart("bandwidth", "Bandwidth"), this.chart("drops", "Dropped, late or failed"));
+        this.root.append(title, element("div", { class: "body" }, element("div", {}, this.picture, element("p", { class: "note" }, "The last frame that was answered. At a box: its class and score."), list), charts), this.error);
         this.watcher = this.watch();
         this.timer = window.setInterval(() => this.second(), 1000);
     }
@@ -46,30 +48,37 @@ export class StreamCard {
         this.client?.stop();
         this.client = undefined;
         this.state.textContent = "stopped";
+        this.button.textContent = "Remove";
         this.ended();
     }
     chart(name, title) {
         const host = element("div");
-        this.charts.set(name, new Chart(host, { title, height: CHART_PX }));
+        this.charts.set(name, new Chart(host, { title, height: CHART_PX, sparse: true }));
         return element("figure", {}, element("figcaption", {}, title), host);
     }
     watch() {
         const { account } = this;
         return {
             state: text => { this.state.textContent = text; },
-            frame: picture => drawBoxes(this.picture.getContext("2d"), picture, this.boxes),
+            frame: picture => { if (performance.now() - this.answeredAt > QUIET_MS)
+                this.paint(picture, []); },
             sent: () => { ++account.sent; },
             lost: frames => { for (let i = 0; i < frames; ++i)
                 account.add(false); },
-            answered: answer => {
+            answered: (answer, picture) => {
                 account.add(answer.error === undefined && answer.latency <= this.slo, answer);
                 this.error.textContent = answer.error ?? "";
-                if (answer.error === undefined)
+                if (answer.error === undefined) {
                     this.boxes = boxesOf(answer);
+                    this.answeredAt = performance.now();
+                    if (picture !== undefined)
+                        this.paint(picture, this.boxes);
+                }
                 this.report();
             },
         };
     }
+    paint(picture, boxes) { drawBoxes(this.picture.getContext("2d"), picture, boxes); }
     say(is, text) {
         const cell = this.numbers.get(is);
         if (cell.textContent !== text)
@@ -85,7 +94,7 @@ export class StreamCard {
         this.say("answered", `${account.answered}`);
         this.say("sent", `${account.sent}`);
         this.say("dropped", `${session.dropped}`);
-        this.say("bandwidth", mbps === undefined ? "–" : `${mbps.toFixed(1)} Mbit/s`);
+        this.say("bandwidth", mbps === undefined ? "–" : bits(mbps));
         this.say("roundtrip", session.link.echoes > 0 ? milliseconds(session.link.roundTrip) : "–");
         this.say("told", session.unmapped ? "no model can serve this client in time" : session.asked === undefined ? "–" : `${session.asked} px`);
         this.say("boxes", `${this.boxes.length}`);
@@ -100,15 +109,15 @@ export class StreamCard {
     }
     draw() {
         const { seconds } = this.account, end = seconds.at(-1).at, at = seconds.map(second => second.at - end);
-        const minutes = MINUTES, constant = (value) => seconds.map(() => value);
+        const minutes = Math.min(MOST_MINUTES, Math.max(0.5, Math.ceil(end / 30) / 2)), constant = (value) => seconds.map(() => value);
         this.charts.get("latency").show(at, [
             { label: "p50", colour: "--s5", values: seconds.map(s => s.p50) }, { label: "p99", colour: "--s1", values: seconds.map(s => s.p99) },
-            { label: "SLO", colour: "--bad", dashed: true, values: constant(this.slo * 1000) }
+            { label: "SLO", colour: "--bad", dashed: true, unnamed: true, values: constant(this.slo * 1000) }
         ], { minutes, unit: "ms", say: v => `${v.toFixed(0)} ms` });
         this.charts.get("size").show(at, [
             { label: "sent", colour: "--s3", values: seconds.map(s => s.size) }, { label: "asked for", colour: "--mute", dashed: true, values: seconds.map(s => s.asked) }
         ], { minutes, unit: "pixels", say: v => `${v} px` });
-        this.charts.get("bandwidth").show(at, [{ label: "measured", colour: "--s4", values: seconds.map(s => s.mbps) }], { minutes, unit: "Mbit/s", say: v => `${v.toFixed(1)} Mbit/s` });
+        this.charts.get("bandwidth").show(at, [{ label: "measured", colour: "--s4", values: seconds.map(s => s.mbps) }], { minutes, unit: "Mbit/s", say: bits });
         this.charts.get("drops").show(at, [
             { label: "dropped", colour: "--rejected-2", values: seconds.map(s => s.dropped) }, { label: "late or failed", colour: "--late", values: seconds.map(s => s.missed) }
         ], { minutes, unit: "frames/s", top: Math.max(1, this.rate), say: v => `${v}` });

@@ -1,6 +1,7 @@
 import { Session } from "./session.js";
 import { plain, read, withPicture } from "./wire.js";
 const QUALITY = 0.9, TICK_MS = 200, PAUSE_MS = 1000;
+const KEPT_PX = 512, MOST_KEPT = 32;
 const MOST_WAITING = 64 * 1024;
 const now = () => performance.now() / 1000;
 export class StreamClient {
@@ -10,6 +11,7 @@ export class StreamClient {
     session;
     small = document.createElement("canvas");
     socket;
+    pictures = new Map();
     encoding = false;
     stopped = false;
     tick;
@@ -37,6 +39,7 @@ export class StreamClient {
             this.received(event.data); };
         socket.onclose = event => {
             this.watcher.lost(this.session.lost());
+            this.pictures.clear();
             if (this.stopped)
                 return this.watcher.state("stopped");
             this.watcher.state(`no connection ${event.reason}; trying again`);
@@ -76,9 +79,10 @@ export class StreamClient {
         this.encoding = true;
         this.small.width = this.small.height = side;
         this.small.getContext("2d").drawImage(picture, 0, 0, side, side);
-        this.small.toBlob(blob => void this.encoded(blob, side), "image/jpeg", QUALITY);
+        const kept = copyOf(picture);
+        this.small.toBlob(blob => void this.encoded(blob, side, kept), "image/jpeg", QUALITY);
     }
-    async encoded(blob, side) {
+    async encoded(blob, side, kept) {
         const picture = blob === null ? undefined : new Uint8Array(await blob.arrayBuffer());
         this.encoding = false;
         if (picture === undefined || !this.open)
@@ -87,11 +91,22 @@ export class StreamClient {
         const { id, parameters } = this.session.frame(side, picture.length, now());
         const shape = input.shape.map(dimension => Math.max(dimension, 1));
         this.socket.send(withPicture(id, parameters, input.name, shape, picture));
+        this.pictures.set(id, kept);
+        if (this.pictures.size > MOST_KEPT)
+            this.pictures.delete(this.pictures.keys().next().value);
         this.watcher.sent();
     }
     received(text) {
-        const answer = this.session.answered(read(text), now());
-        if (answer !== undefined)
-            this.watcher.answered(answer);
+        const reply = read(text), answer = this.session.answered(reply, now());
+        if (answer === undefined)
+            return;
+        this.watcher.answered(answer, this.pictures.get(reply.id ?? ""));
+        this.pictures.delete(reply.id ?? "");
     }
+}
+function copyOf(picture) {
+    const copy = document.createElement("canvas");
+    copy.width = copy.height = KEPT_PX;
+    copy.getContext("2d").drawImage(picture, 0, 0, KEPT_PX, KEPT_PX);
+    return copy;
 }
