@@ -44,7 +44,7 @@ std::optional<Division> division_at(const uint8_t* code) {
 }
 
 // Leaves the dividend's lower half as the quotient, and no remainder.
-void on_trap(int signal, siginfo_t*, void* context) {
+void on_trap(int signal, siginfo_t* info, void* context) {
   auto& registers = static_cast<ucontext_t*>(context)->uc_mcontext.gregs;
   const auto at = static_cast<uintptr_t>(registers[REG_RIP]);
   if (at >= g_begin && at < g_end) {
@@ -61,6 +61,7 @@ void on_trap(int signal, siginfo_t*, void* context) {
     }
   }
   std::signal(signal, SIG_DFL);  // and the same instruction again
+  if (info->si_code <= 0) std::raise(signal);  // or what somebody has sent
 }
 
 int find_code(dl_phdr_info* info, size_t, void* wanted) {
