@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "engine/execute/onnx_c_api.h"
+#include "engine/execute/processor_quota.h"
 
 namespace fermata::engine {
 
@@ -43,14 +44,14 @@ std::vector<uint32_t> own_processors() {
 
 uint32_t own_cores() {
   double cores = static_cast<double>(std::max<size_t>(own_processors().size(), 1));
-  std::ifstream of_group("/sys/fs/cgroup/cpu.max");  // "max 100000", or of so many microseconds
-  double quota = 0, period = 0;
-  if (of_group >> quota >> period && period > 0) cores = std::min(cores, quota / period);
+  if (const auto quota = processor_quota().cores) cores = std::min(cores, *quota);
   return static_cast<uint32_t>(std::max(cores, 1.0));
 }
 
-double resident_mb() {
-  std::ifstream statm("/proc/self/statm");
+double resident_mb() { return resident_mb(getpid()); }
+
+double resident_mb(int64_t process) {
+  std::ifstream statm("/proc/" + std::to_string(process) + "/statm");
   double total = 0, resident = 0;
   statm >> total >> resident;
   return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 20);
