@@ -87,6 +87,15 @@ class Observer {
     Time from, to;
   };
   virtual void loaded(const Loaded& event) = 0;
+
+  // The process that ran a model for a worker ended unasked; told when it is known of what.
+  struct Died {
+    uint32_t worker = 0;
+    VariantId model;
+    Time at;
+    std::string_view cause;  // "SIGSEGV", "exit"
+  };
+  virtual void died(const Died& /*event*/) {}
 };
 
 }  // namespace fermata::engine

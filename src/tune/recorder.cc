@@ -18,7 +18,6 @@ constexpr double kQueueShare = 0.25;  // of the memory
 constexpr double kMebibyte = 1 << 20;
 constexpr size_t kIndexBytes = 32;  // of an entry of a hash map, with what it leaves free
 constexpr int kNice = 10;
-constexpr size_t kLookedAt = 16384;  // of the last requests, for those that wait
 
 }  // namespace
 
@@ -85,6 +84,13 @@ void Recorder::ended(const BatchEnded& event) { put(event); }
 void Recorder::ended(const Ended& event) { put(event); }
 void Recorder::ran(const OperatorRan& event) { put(event); }
 void Recorder::loaded(const Loaded& event) { put(event); }
+
+void Recorder::died(const Died& event) {
+  DiedEvent kept{event};
+  std::memcpy(kept.cause.data(), event.cause.data(), std::min(event.cause.size(), kIdLength));
+  kept.event.cause = {};
+  put(kept);
+}
 
 const RecordedRequest* Recorder::request(JobId id) const {
   const auto found = request_at_.find(id);
@@ -207,6 +213,13 @@ bool Recorder::take(const Event& event) {
     operators_.push_back({ran->request, ran->service, ran->from, ran->waited, ran->ran});
     return true;
   }
+  if (const auto* died = std::get_if<DiedEvent>(&event)) {
+    const Died& e = died->event;
+    const size_t length = strnlen(died->cause.data(), kIdLength);
+    deaths_.push_back({e.worker, e.model, e.at, std::string(died->cause.data(), length)});
+    if (watched_ && new_deaths_.size() < kMostChanges) new_deaths_.push_back(deaths_.back());
+    return true;
+  }
   const auto& e = std::get<Loaded>(event);
   loads_.push_back({e.worker, e.model, e.from, e.to});
   if (watched_ && new_loads_.size() < kMostChanges) new_loads_.push_back(loads_.back());
@@ -237,7 +250,8 @@ bool Recorder::take_end(const Ended& event) {
 size_t Recorder::bytes() const {
   return requests_.size() * (sizeof(RecordedRequest) + kIndexBytes) +
          batches_.size() * (sizeof(RecordedBatch) + kIndexBytes) + members_ * 2 * sizeof(JobId) +
-         operators_.size() * sizeof(RecordedOperator) + loads_.size() * sizeof(RecordedLoad);
+         operators_.size() * sizeof(RecordedOperator) + loads_.size() * sizeof(RecordedLoad) +
+         deaths_.size() * sizeof(RecordedDeath);
 }
 
 double Recorder::memory_mb() const {
@@ -267,6 +281,7 @@ void Recorder::forget_the_old(Time now) {
     while (!batches_.empty() && batches_.front().bound < before) forget_batch();
     while (!operators_.empty() && operators_.front().from < before) operators_.pop_front();
     while (!loads_.empty() && loads_.front().from < before) loads_.pop_front();
+    while (!deaths_.empty() && deaths_.front().at < before) deaths_.pop_front();
   };
   forget();
   while (bytes() > most) {
@@ -303,6 +318,9 @@ Recording Recorder::copy(Duration most, Time now) const {
   for (const RecordedLoad& each : loads_) {
     if (each.from >= made.from) made.loads.push_back(each);
   }
+  for (const RecordedDeath& each : deaths_) {
+    if (each.at >= made.from) made.deaths.push_back(each);
+  }
   return made;
 }
 
@@ -312,67 +330,6 @@ std::map<std::string, Answers> Recorder::take_answers() {
   for (auto& [number, answers] : answers_) taken[services_[number]] = std::move(answers);
   answers_.clear();
   return taken;
-}
-
-void Recorder::watch(bool on) {
-  const std::lock_guard lock(mutex_);
-  watched_ = on;
-  changed_.clear();
-  new_loads_.clear();
-  left_out_ = 0;
-}
-
-Recorder::Changes Recorder::take_changes(size_t most_waiting) {
-  const std::lock_guard lock(mutex_);
-  Changes changes;
-  std::sort(changed_.begin(), changed_.end());
-  changed_.erase(std::unique(changed_.begin(), changed_.end()), changed_.end());
-  changes.left_out = std::exchange(left_out_, 0);
-  for (const uint64_t id : changed_) {
-    const RecordedBatch* const own = batch(id);
-    if (own == nullptr) continue;
-    if (changes.batches.size() == kMostChanges) {
-      ++changes.left_out;
-      continue;
-    }
-    add_to(changes, *own);
-  }
-  changed_.clear();
-  changes.loads = std::exchange(new_loads_, {});
-  add_waiting(changes, most_waiting);
-  return changes;
-}
-
-Recorder::Changes Recorder::latest(size_t most_batches, size_t most_waiting) const {
-  const std::lock_guard lock(mutex_);
-  Changes changes;
-  const size_t shown = std::min(batches_.size(), most_batches);
-  for (auto each = batches_.end() - static_cast<ptrdiff_t>(shown); each != batches_.end(); ++each) {
-    add_to(changes, *each);
-  }
-  const auto few = static_cast<ptrdiff_t>(std::min(loads_.size(), kMostChanges));
-  changes.loads.assign(loads_.end() - few, loads_.end());
-  add_waiting(changes, most_waiting);
-  return changes;
-}
-
-void Recorder::add_to(Changes& changes, const RecordedBatch& batch) const {
-  changes.batches.push_back(batch);
-  auto& shown = changes.requests.emplace_back();
-  for (size_t i = 0; i < std::min(batch.requests.size(), kMostShown); ++i) {
-    if (const RecordedRequest* each = request(batch.requests[i])) shown.push_back(*each);
-  }
-}
-
-void Recorder::add_waiting(Changes& changes, size_t most) const {
-  const size_t first = requests_.size() - std::min(requests_.size(), kLookedAt);
-  for (size_t i = first; i < requests_.size(); ++i) {
-    const RecordedRequest& each = requests_[i];
-    if (!each.ended() && each.batch == 0 && !each.has_parts) changes.waiting.push_back(each);
-  }
-  std::stable_sort(changes.waiting.begin(), changes.waiting.end(),
-                   [](const auto& a, const auto& b) { return a.deadline < b.deadline; });
-  if (changes.waiting.size() > most) changes.waiting.resize(most);
 }
 
 std::string Recorder::service_name(uint32_t number) const {

@@ -51,14 +51,15 @@ class Recorder : public engine::Observer {
   // What was answered since the last call, by service.
   std::map<std::string, Answers> take_answers();
 
-  // For someone who shows what happens: batches that were bound or ended, and loads, since the
-  // last call, at most kMostChanges; and requests that wait for a batch, the first to be late
-  // first, at most `most_waiting`.
+  // For someone who shows what happens: batches that were bound or ended, loads and deaths,
+  // since the last call, at most kMostChanges; and requests that wait for a batch, the first to be
+  // late first, at most `most_waiting`.
   struct Changes {
     std::vector<RecordedBatch> batches;
     std::vector<std::vector<RecordedRequest>> requests;  // of each batch, at most kMostShown
     std::vector<RecordedRequest> waiting;
     std::vector<RecordedLoad> loads;
+    std::vector<RecordedDeath> deaths;
     uint64_t left_out = 0;  // batches
   };
   static constexpr size_t kMostChanges = 512, kMostShown = 32;
@@ -81,6 +82,7 @@ class Recorder : public engine::Observer {
   void ended(const Ended& event) override;
   void ran(const OperatorRan& event) override;
   void loaded(const Loaded& event) override;
+  void died(const Died& event) override;
 
  private:
   struct CameEvent {
@@ -90,6 +92,10 @@ class Recorder : public engine::Observer {
   struct BoundEvent {
     Bound event;  // without its members
   };
+  struct DiedEvent {
+    Died event;  // without its text
+    std::array<char, kIdLength> cause{};
+  };
   static constexpr size_t kMembersAtOnce = 6;
   struct Members {
     uint64_t batch = 0;
@@ -97,7 +103,7 @@ class Recorder : public engine::Observer {
     uint32_t count = 0;
   };
   using Event = std::variant<std::monostate, CameEvent, BoundEvent, Members, BatchEnded, Ended,
-                             OperatorRan, Loaded>;
+                             OperatorRan, Loaded, DiedEvent>;
 
   void put(Event event);
   void run();
@@ -135,6 +141,7 @@ class Recorder : public engine::Observer {
   std::deque<RecordedBatch> batches_;
   std::deque<RecordedOperator> operators_;
   std::deque<RecordedLoad> loads_;
+  std::deque<RecordedDeath> deaths_;
   absl::flat_hash_map<JobId, uint64_t> request_at_;  // by how many came before it
   absl::flat_hash_map<uint64_t, uint64_t> batch_at_;
   uint64_t requests_gone_ = 0, batches_gone_ = 0;
@@ -143,6 +150,7 @@ class Recorder : public engine::Observer {
   bool watched_ = false;
   std::vector<uint64_t> changed_;  // batches
   std::vector<RecordedLoad> new_loads_;
+  std::vector<RecordedDeath> new_deaths_;
   uint64_t left_out_ = 0;
 
   std::condition_variable stopping_;

@@ -59,6 +59,14 @@ struct RecordedLoad {
   Time from, to;
 };
 
+// The process that ran a model for a worker ended unasked.
+struct RecordedDeath {
+  uint32_t worker = 0;
+  VariantId model;
+  Time at;
+  std::string cause;  // "SIGSEGV", "exit"
+};
+
 // What happened on a server from some moment to another, as far as it was recorded: requests in the
 // order in which they came, the rest in the order in which it began.
 struct Recording {
@@ -69,6 +77,7 @@ struct Recording {
   std::vector<RecordedBatch> batches;
   std::vector<RecordedOperator> operators;
   std::vector<RecordedLoad> loads;
+  std::vector<RecordedDeath> deaths;
   uint64_t lost = 0;  // events since the server started for which there was no room
 
   const std::string& service(uint32_t number) const { return services.at(number); }

@@ -32,6 +32,14 @@ void Driver::observe_end(const InFlight& running, const BatchResult& result) con
                                                result.started + result.total(), !running.all_good});
 }
 
+void Driver::observe_deaths(Executor& executor, uint32_t worker) const {
+  if (shared_.observer == nullptr) return;
+  executor.tell_deaths([observer = shared_.observer, number = shared_.first_worker + worker](
+                           VariantId model, Time at, const std::string& cause) {
+    observer->died({number, model, at, cause});
+  });
+}
+
 void Driver::observe_load(const Worker& worker, VariantId variant, Time from) const {
   if (shared_.observer == nullptr) return;
   for (uint32_t i = 0; i < workers_.size(); ++i) {

@@ -194,6 +194,16 @@ std::string timeline_json(const tune::Recorder::Changes& changes, LiveNames& nam
     out += ',';
   }
   close(']', out);
+  out += ",\"deaths\":[";
+  for (const tune::RecordedDeath& death : changes.deaths) {
+    fmt::format_to(std::back_inserter(out), "{{\"worker\":{},", death.worker);
+    append_text("model", names.model(death.model), out);
+    append_time("at_us", death.at, out);
+    append_text("signal", death.cause, out);
+    close('}', out);
+    out += ',';
+  }
+  close(']', out);
   return out + "}";
 }
 

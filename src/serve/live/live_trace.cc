@@ -37,6 +37,13 @@ class TraceWriter {
       append(R"({{"name":{},"cat":"load","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}},)",
              text, kWorkers, load.worker, us_of(load.from), (load.to - load.from).micros());
     }
+    for (const tune::RecordedDeath& death : recording_.deaths) {
+      worker(death.worker);
+      const std::string text =
+          as_json(fmt::format("{} died ({})", recording_.model(death.model), death.cause));
+      append(R"({{"name":{},"cat":"death","ph":"i","s":"t","pid":{},"tid":{},"ts":{:.3f}}},)", text,
+             kWorkers, death.worker, us_of(death.at));
+    }
     for (const tune::RecordedRequest& request : recording_.requests) add(request);
     if (out_.back() == ',') out_.pop_back();
     return out_ + "]}";
