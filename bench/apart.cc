@@ -1,6 +1,7 @@
 // What models in processes of their own cost beside models on threads of the server, without any
 // protocol. Rounds of both take turns in one process. Prints one JSON object.
-//   bench_apart REPOSITORY FERMATA ROUNDS      (bench/apart.py writes the repository)
+//   bench_apart REPOSITORY FERMATA ROUNDS [quick]      (bench/apart.py writes the repository;
+//                                                       quick: nothing dies)
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -28,7 +29,8 @@ namespace {
 using namespace fermata;
 using namespace fermata::engine;
 
-constexpr int kAlone = 2000, kMany = 4000, kInFlight = 32;
+constexpr int kAlone = 2000, kInFlight = 32;
+constexpr Duration kMany = Duration::millis(400);
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -36,12 +38,12 @@ double median(std::vector<double> values) {
 }
 
 std::unique_ptr<Engine> engine_of(const char* repository, const char* fermata, Isolation isolation,
-                                  uint32_t workers) {
+                                  bool standby = false) {
   EngineOptions options;
   options.repository = repository;
   options.probe_program = fermata;
   options.workers.isolation = isolation;
-  options.workers.types[0].count = workers;
+  options.workers.standby = standby;
   auto made = make_engine(std::move(options));
   if (!made.ok()) {
     std::cerr << made.status() << "\n";
@@ -93,7 +95,8 @@ double per_second(Engine& engine, const std::string& model, const Tensor& input)
   std::counting_semaphore<> room(kInFlight);
   std::atomic<int> failed{0};
   const Time start = engine.now();
-  for (int i = 0; i < kMany; ++i) {
+  int asked = 0;
+  for (; engine.now() - start < kMany; ++asked) {
     room.acquire();
     engine.submit({.service = model, .inputs = {input}, .arrival = engine.now()},
                   [&](const ReplyPart& part) {
@@ -103,7 +106,16 @@ double per_second(Engine& engine, const std::string& model, const Tensor& input)
   }
   for (int i = 0; i < kInFlight; ++i) room.acquire();
   if (failed > 0) std::exit(1);
-  return kMany / (engine.now() - start).seconds();
+  return asked / (engine.now() - start).seconds();
+}
+
+// Items in a batch, on average.
+double batch_items(const Engine& engine, const std::string& model) {
+  for (const ServiceStatistics& row : engine.snapshot().services) {
+    if (row.service != model || row.execution_count == 0) continue;
+    return static_cast<double>(row.inference_count) / static_cast<double>(row.execution_count);
+  }
+  return 0;
 }
 
 Json compare(const std::string& model, int rounds, Engine& thread, Engine& process,
@@ -128,7 +140,7 @@ Json compare(const std::string& model, int rounds, Engine& thread, Engine& proce
 }
 
 // How long a model is away after its process was killed, one request at a time; ms.
-Json deaths(Engine& engine, const std::string& model, int count) {
+Json deaths(Engine& engine, const std::string& model, int count, bool standby = false) {
   const Tensor input = input_of(engine, model);
   std::vector<double> away;
   int64_t last = 0;
@@ -136,7 +148,8 @@ Json deaths(Engine& engine, const std::string& model, int count) {
     int64_t pid = last;
     while (pid == last) {
       for (const ProcessStatistics& process : engine.snapshot().processes) {
-        if (process.model == model && process.there) pid = process.pid;
+        if (process.model != model || !process.there) continue;
+        if (!standby || process.standby) pid = process.pid;
       }
     }
     last = pid;
@@ -225,62 +238,105 @@ Json renominations(const char* repository, const char* fermata, int count) {
   return {{"deaths", all.size()}, {"p50_ms", median(all)}, {"most_ms", all.back()}};
 }
 
-// A model that is killed again and again, and one beside it, each asked at a fixed rate by a
-// deadline.
-Json under_load(Engine& engine, int deaths) {
-  struct Stream {
-    std::string model;
-    std::array<std::atomic<int>, kOutcomes> ends{};
-    std::atomic<int> asked{0}, ended{0};
-  };
-  const Duration slo = Duration::millis(500), period = Duration::millis(4);
-  std::array<Stream, 2> streams{Stream{"victim"}, Stream{"canary"}};
-  std::vector<Tensor> inputs;
-  for (const Stream& stream : streams) inputs.push_back(input_of(engine, stream.model));
-  const auto drive = [&](int kills) {
-    for (Stream& stream : streams) {
-      for (auto& end : stream.ends) end = 0;
+// One model's requests at a fixed rate, each with a deadline, and how they ended.
+class Stream {
+ public:
+  Stream(Engine& engine, std::string model, Duration slo)
+      : engine_(engine), model_(std::move(model)), slo_(slo), input_(input_of(engine, model_)) {}
+
+  void ask(Time due) { ask(due, input_, slo_); }
+  void ask(Time due, const Tensor& input, Duration slo) {
+    auto ends = std::make_shared<std::atomic<int>>(0);
+    ++asked_;
+    engine_.submit({.service = model_, .inputs = {input}, .arrival = due, .timeout = slo},
+                   [this, ends](const ReplyPart& part) {
+                     if (ends->fetch_add(1) > 0) ++twice_;
+                     if (part.why.outcome == Outcome::kFailed) last_failure(part.status);
+                     ++ends_[static_cast<size_t>(part.why.outcome)];
+                     ++ended_;
+                   });
+  }
+  Json end() {
+    while (ended_ < asked_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    Json row = {{"asked", asked_.load()}, {"twice", twice_.load()}};
+    for (size_t o = 0; o < kOutcomes; ++o) {
+      if (ends_[o] > 0) row[std::string(name(static_cast<Outcome>(o)))] = ends_[o].load();
     }
-    constexpr std::array kSignals = {SIGKILL, SIGSEGV, SIGBUS, SIGABRT};
-    const int rounds = deaths * 50;  // one death in 200 ms
-    Time due = engine.now();
-    int64_t last = 0;
-    for (int i = 0, killed = 0; i < rounds; ++i, due = due + period) {
-      while (engine.now() < due) std::this_thread::sleep_for(std::chrono::microseconds(200));
-      for (size_t s = 0; s < streams.size(); ++s) {
-        Stream& stream = streams[s];
-        ++stream.asked;
-        engine.submit(
-            {.service = stream.model, .inputs = {inputs[s]}, .arrival = due, .timeout = slo},
-            [&stream](const ReplyPart& part) {
-              if (part.why.outcome == Outcome::kFailed) std::cerr << part.status << "\n";
-              ++stream.ends[static_cast<size_t>(part.why.outcome)];
-              ++stream.ended;
-            });
-      }
-      if (i % 50 != 25 || killed == kills) continue;
-      for (const ProcessStatistics& process : engine.snapshot().processes) {
-        if (process.model != "victim" || !process.there || process.pid == last) continue;
-        last = process.pid;
-        ::kill(static_cast<pid_t>(last), kSignals[killed++ % kSignals.size()]);
-      }
-    }
-    for (Stream& stream : streams) {
-      while (stream.ended < stream.asked) std::this_thread::yield();
-    }
-    Json row;
-    for (const Stream& stream : streams) {
-      for (size_t o = 0; o < kOutcomes; ++o) {
-        if (stream.ends[o] > 0) {
-          row[stream.model][std::string(name(static_cast<Outcome>(o)))] = stream.ends[o].load();
-        }
-      }
-    }
+    row["on_time_share"] =
+        asked_ == 0 ? 1.0 : ends_[static_cast<size_t>(Outcome::kOnTime)] / double(asked_);
     return row;
-  };
-  Json result = {{"without", drive(0)}, {"with", drive(deaths)}, {"deaths", deaths}};
+  }
+
+ private:
+  static void last_failure(const absl::Status& status) { std::cerr << status << "\n"; }
+
+  Engine& engine_;
+  const std::string model_;
+  const Duration slo_;
+  const Tensor input_;
+  std::atomic<int> asked_{0}, ended_{0}, twice_{0};
+  std::array<std::atomic<int>, kOutcomes> ends_{};
+};
+
+int64_t process_of(const Engine& engine, const std::string& model) {
   for (const ProcessStatistics& process : engine.snapshot().processes) {
-    if (process.model == "victim") result["signals"] = process.deaths_by;
+    if (process.model == model && process.there) return process.pid;
+  }
+  return 0;
+}
+
+// A model at half of what the workers can do together with one beside it; its processes are killed
+// again and again, every sixth by a request that never ends. A request has 500 ms: more than its
+// run, a restart and 20 ms.
+Json under_load(const char* repository, const char* fermata, int deaths) {
+  EngineOptions options;
+  options.repository = repository;
+  options.probe_program = fermata;
+  options.workers.isolation = Isolation::kProcess;
+  options.workers.types[0].count = 2;
+  options.workers.run_limit = Duration::millis(100);
+  const auto engine = *make_engine(std::move(options));
+  const double capacity = per_second(*engine, "victim", input_of(*engine, "victim"));
+  const Duration slo = Duration::millis(500), tick = Duration::millis(2);
+  // Open loop, one at a time: as many as a quarter of the capacity each, in ticks.
+  const int each = std::max(1, static_cast<int>(capacity / 4 * tick.seconds()));
+  Tensor endless = input_of(*engine, "endless1");
+  const auto one = std::make_shared<float>(1.0F);
+  endless.data = {{reinterpret_cast<const std::byte*>(one.get()), sizeof(float)}, one};
+  const auto drive = [&](int kills, int periods) {
+    Stream victim(*engine, "victim", slo), canary(*engine, "canary", slo);
+    Stream forever(*engine, "endless1", Duration::seconds(30));
+    constexpr std::array kSignals = {SIGKILL, SIGSEGV, SIGFPE, SIGABRT, SIGBUS};
+    Time due = engine->now(), next = due + Duration::millis(100);
+    int64_t last = 0;
+    const int ticks = periods * 150;  // one death in 300 ms
+    for (int i = 0, killed = 0; i < ticks; ++i, due = due + tick) {
+      while (engine->now() < due) std::this_thread::sleep_for(std::chrono::microseconds(200));
+      for (int k = 0; k < each; ++k) {
+        victim.ask(due);
+        canary.ask(due);
+      }
+      if (killed == kills || engine->now() < next) continue;
+      if (killed % 6 == 5) {
+        forever.ask(due, endless, Duration::seconds(30));
+      } else {
+        const int64_t pid = process_of(*engine, "victim");
+        if (pid == 0 || pid == last) continue;
+        last = pid;
+        ::kill(static_cast<pid_t>(pid), kSignals[killed % kSignals.size()]);
+      }
+      ++killed;
+      next = next + Duration::millis(250);
+    }
+    return Json{{"victim", victim.end()}, {"canary", canary.end()}, {"endless", forever.end()}};
+  };
+  Json result = {{"deaths", deaths},
+                 {"capacity", capacity},
+                 {"rate_each", each / tick.seconds()},
+                 {"without", drive(0, deaths / 4)},
+                 {"with", drive(deaths, deaths)}};
+  for (const ProcessStatistics& process : engine->snapshot().processes) {
+    if (!process.deaths_by.empty()) result["signals"][process.model] = process.deaths_by;
   }
   return result;
 }
@@ -288,14 +344,14 @@ Json under_load(Engine& engine, int deaths) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::cerr << "usage: bench_apart REPOSITORY FERMATA ROUNDS\n";
+  if (argc < 4) {
+    std::cerr << "usage: bench_apart REPOSITORY FERMATA ROUNDS [quick]\n";
     return 2;
   }
   spdlog::set_default_logger(spdlog::stderr_logger_st("bench"));
   const int rounds = std::atoi(argv[3]);
-  const auto thread = engine_of(argv[1], argv[2], Isolation::kThread, 1);
-  const auto process = engine_of(argv[1], argv[2], Isolation::kProcess, 1);
+  const auto thread = engine_of(argv[1], argv[2], Isolation::kThread);
+  const auto process = engine_of(argv[1], argv[2], Isolation::kProcess);
   Json result;
   for (const char* model : {"kb1", "kb150"}) {
     result["p50_us"][model] = compare(model, rounds, *thread, *process, alone_us);
@@ -304,11 +360,22 @@ int main(int argc, char** argv) {
   }
   for (const char* model : {"kb1", "us100", "ms1"}) {
     result["per_second"][model] = compare(model, rounds, *thread, *process, per_second);
+    result["mean_us"][model] = {{"thread", stages_us(*thread, model)},
+                                {"process", stages_us(*process, model)}};
+    result["batch_items"][model] = {{"thread", batch_items(*thread, model)},
+                                    {"process", batch_items(*process, model)}};
   }
-  result["under_load"] = under_load(*process, 40);
+  if (argc > 4) {
+    std::cout << write_json(result);
+    return 0;
+  }
+  result["under_load"] = under_load(argv[1], argv[2], rounds < 5 ? 12 : 200);
   result["again"] = renominations(argv[1], argv[2], 20);
   result["back"]["kb1"] = deaths(*process, "kb1", 20);
   result["back"]["mb100"] = deaths(*process, "mb100", 5);
+  const auto with_standby = engine_of(argv[1], argv[2], Isolation::kProcess, true);
+  result["back_with_standby"]["kb1"] = deaths(*with_standby, "kb1", 20, true);
+  result["back_with_standby"]["mb100"] = deaths(*with_standby, "mb100", 5, true);
   std::cout << write_json(result);
   return 0;
 }

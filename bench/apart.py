@@ -4,10 +4,10 @@
     make bench && scripts/deps.sh test && .deps/test/bin/python bench/apart.py [--rounds 9] [--short]
 
 The same models run on threads of the server and in processes (`workers.isolation`), in rounds that take turns:
-the median of a request alone, and requests per second. Then a model is killed while it and another are asked
-at a fixed rate: how every request ended; how long after a kill in the middle of a run its request is
-bound again; how long a model is away. `--short` is for CI: few rounds, and no record. Else it writes
-bench/results/apart.json."""
+the median of a request alone, and requests per second. Then a model is killed 200 times, by signals and by requests
+that never end, while it and another are asked at half of what the workers can do: how every request ended. Last, how
+long after a kill in the middle of a run its request is bound again, and how long a model is away. `--short` is for CI:
+few rounds, and no record. Else it writes bench/results/apart.json."""
 
 import argparse
 import json
@@ -81,16 +81,28 @@ def main():
         layers(repository, "canary", 256, 8)
         layers(repository, "mb100", 5120, 1)
         endless(repository, "endless300", 300)
+        endless(repository, "endless1", 1)
         done = subprocess.run([BENCH, repository, server.BINARY, str(2 if arguments.short else arguments.rounds)],
                               stdout=subprocess.PIPE, text=True, check=True)
     result = json.loads(done.stdout)
     print(json.dumps(result, indent=1))
-    ends = result["under_load"]["with"]
-    bad = {model: {end: count for end, count in rows.items() if end not in ("on_time", "late", "rejected_deadline")}
-           for model, rows in ends.items()}
+    wrong = faults(result["under_load"])
+    print("\n".join(wrong))
     if not arguments.short:
         record.write("apart", result)
-    return 1 if any(bad.values()) else 0
+    return 1 if wrong else 0
+
+
+def faults(load):
+    """Of what deaths may cost others: nothing but the requests that never end."""
+    ends, before = load["with"], load["without"]
+    wrong = [f"{model}: {row['twice']} requests ended twice" for model, row in ends.items() if row["twice"]]
+    wrong += [f"{model}: {row[end]} {end}" for model, row in ends.items() for end in ("failed", "rejected_queue")
+              if row.get(end) and model != "endless"]
+    if ends["canary"]["on_time_share"] < before["canary"]["on_time_share"] - 0.01:
+        wrong.append(f"the model beside it: {ends['canary']['on_time_share']:.4f} on time, "
+                     f"{before['canary']['on_time_share']:.4f} without deaths")
+    return wrong
 
 
 if __name__ == "__main__":

@@ -111,11 +111,11 @@ absl::StatusOr<Profile> measure_variant(const ProfileArguments& arguments,
     ASSIGN_OR_RETURN(data, read_labelled(arguments.labelled, variant->signature));
   }
   const std::shared_ptr<engine::Executor> executor = executors.make();
-  const double memory_before = engine::resident_mb();
+  const double memory_before = executor->memory_mb();
   const Time start = monotonic_now();
   RETURN_IF_ERROR(executor->load(variant));
   const double load_ms = (monotonic_now() - start).millis();
-  const double memory_loaded = engine::resident_mb();
+  const double memory_loaded = executor->memory_mb();
   ASSIGN_OR_RETURN(AnswerProfile answers,
                    measure_answers(*executor, *variant, std::move(data), arguments));
   Progress progress(fmt::format("profiling {} version {}", variant->model, variant->version));
@@ -123,7 +123,7 @@ absl::StatusOr<Profile> measure_variant(const ProfileArguments& arguments,
                    engine::measure(*executor, *variant, arguments.measure,
                                    [&progress](double share) { progress.update(share); }));
   profile.load_ms = load_ms;
-  profile.memory_mb = std::max(0.0, engine::resident_mb() - memory_before);
+  profile.memory_mb = std::max(0.0, executor->memory_mb() - memory_before);
   profile.static_mb = std::clamp(memory_loaded - memory_before, 0.0, profile.memory_mb);
   profile.answers = std::move(answers);
   return profile;

@@ -100,6 +100,8 @@ class Engine {
   virtual EngineSnapshot snapshot() const = 0;
   // Whether some worker's run is beyond its limit and has not ended. Cheap.
   virtual bool overdue() const { return false; }
+  // Loads that wait for a model's process fail soon, and so do later ones: the server stops.
+  virtual void stop_loading() {}
 };
 
 bool serves_any(const Catalog& catalog);  // O(services)

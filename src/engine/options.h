@@ -59,6 +59,7 @@ struct WorkerOptions {
   // Workers of a type that use the same process of a model; none: all of those with one thread,
   // one of others.
   std::optional<uint32_t> per_process;
+  bool standby = false;  // each process has another beside it, loaded, for when it dies
   std::optional<double> process_memory_mb;  // that each may write to; none: as trial_memory_mb
   std::string program = "/proc/self/exe";   // the fermata command, which those processes run
   std::string python = "python3";           // of Python models that name no other

@@ -87,6 +87,7 @@ struct ProcessStatistics {
   uint64_t starts = 0;
   std::map<std::string, uint64_t> deaths_by;  // "SIGSEGV", "exit"
   bool there = false, quarantined = false;
+  bool standby = false;  // another waits, loaded
 };
 
 struct WorkerStatistics {

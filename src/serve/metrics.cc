@@ -11,6 +11,8 @@
 #include <utility>
 
 #include "base/status.h"
+#include "engine/execute/machine.h"
+#include "engine/execute/processor_quota.h"
 #include "serve/grpc/watched_reads.h"
 #include "serve/http/compressed.h"
 #include "serve/http/http_front_end.h"
@@ -277,6 +279,7 @@ void add_processes(const engine::EngineSnapshot& snapshot, Families& out) {
     engine::ProcessStatistics& row = by_model[process.model];
     row.starts += process.starts;
     row.quarantined = row.quarantined || process.quarantined;
+    row.standby = row.standby || process.standby;
     for (const auto& [cause, count] : process.deaths_by) row.deaths_by[cause] += count;
   }
   for (const auto& [model, row] : by_model) {
@@ -284,11 +287,23 @@ void add_processes(const engine::EngineSnapshot& snapshot, Families& out) {
                 {{"model", model}}, static_cast<double>(row.starts));
     out.gauge("fermata_model_quarantined", "1: its processes keep dying, and it is not run",
               {{"model", model}}, row.quarantined ? 1 : 0);
+    out.gauge("fermata_model_standby", "1: another of its processes waits, loaded",
+              {{"model", model}}, row.standby ? 1 : 0);
     for (const auto& [cause, count] : row.deaths_by) {
       out.counter("fermata_model_process_deaths_total", "Processes of a model that ended unasked",
                   {{"model", model}, {"signal", cause}}, static_cast<double>(count));
     }
   }
+}
+
+void add_processors(Families& out) {
+  const engine::ProcessorQuota quota = engine::processor_quota();
+  const auto all = static_cast<double>(engine::own_processors().size());
+  out.gauge("fermata_processors", "Processors' time that the server and its processes may use", {},
+            std::min(all, quota.cores.value_or(all)));
+  out.counter("fermata_throttled_seconds_total",
+              "Time that the cgroup held back threads, since its quota was used up", {},
+              quota.throttled_s);
 }
 
 void add_streams(const engine::EngineSnapshot& snapshot, Families& out) {
@@ -375,6 +390,7 @@ std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds
   add_autoscale(snapshot.autoscale, families);
   add_processes(snapshot, families);
   add_streams(snapshot, families);
+  add_processors(families);
   add_pipelines(snapshot, families);
   add_front_ends(front_ends, families);
   add_held(held, families);

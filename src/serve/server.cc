@@ -149,6 +149,7 @@ struct Server::Parts {
     const auto give_up =
         std::chrono::steady_clock::now() + std::chrono::nanoseconds(patience.nanos());
     operations.stop();
+    engine->stop_loading();
     if (http != nullptr) http->drain();
     if (admin != nullptr) admin->drain();
     if (grpc != nullptr) grpc->stop(patience);

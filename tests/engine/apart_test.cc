@@ -4,15 +4,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <nlohmann/json.hpp>
 #include <thread>
 
-#include "engine/apart/apart_executor.h"
-#include "engine/apart/supervised.h"
+#include "engine/apart/process.h"
+#include "engine/apart_fixture.h"
+#include "engine/execute/backend.h"
 #include "engine/execute/confine.h"
-#include "engine/execute/loader.h"
-#include "engine/fixture.h"
+#include "engine/execute/first_runs.h"
+#include "engine/execute/python_backend.h"
 
 namespace fermata::engine {
 namespace {
@@ -20,65 +24,6 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-EngineOptions apart_options(const std::filesystem::path& repository) {
-  EngineOptions options = options_for(repository);
-  options.workers.isolation = Isolation::kProcess;
-  options.workers.program = fermata_command();
-  return options;
-}
-
-// Workers of one model in processes of `program`.
-class OneApart {
- public:
-  OneApart(const std::string& folder, const std::string& model,
-           const std::string& program = fermata_command(), uint32_t workers = 1)
-      : options_(apart_options(folder)) {
-    options_.workers.program = program;
-    options_.workers.types[0].count = workers;
-    executors_ = *make_workers(options_.workers);
-    Loader loader(options_, {&executors_, 1});
-    variant_ = std::make_shared<const Variant>(
-        *loader.open(*read_model_folder(options_.repository, model), 1));
-    for (uint32_t i = 0; i < workers; ++i) made_.push_back(executors_->make());
-  }
-  absl::Status load() {
-    for (const auto& executor : made_) {
-      if (absl::Status loaded = executor->load(variant_); !loaded.ok()) return loaded;
-    }
-    return absl::OkStatus();
-  }
-  BatchResult run(const std::vector<std::vector<Tensor>>& requests, Duration limit) {
-    BatchRun batch{.variant = variant_->id, .limit = limit};
-    for (const std::vector<Tensor>& inputs : requests) {
-      batch.parts.push_back({&inputs, &outputs_, 0, static_cast<uint32_t>(inputs[0].shape[0])});
-    }
-    return run_and_wait(*made_.front(), std::move(batch));
-  }
-  BatchResult run(const std::vector<std::vector<Tensor>>& requests) {
-    return run(requests, Duration::seconds(600));
-  }
-  std::string error(const std::vector<Tensor>& request, Duration limit = Duration::seconds(600)) {
-    return std::string(run({request}, limit).parts[0].status().message());
-  }
-  Executor& executor() { return *made_.front(); }
-  const Variant& variant() const { return *variant_; }
-  ProcessStatistics process() const { return executors_->processes().front(); }
-
- private:
-  EngineOptions options_;
-  std::unique_ptr<ExecutorFactory> executors_;
-  std::vector<std::shared_ptr<Executor>> made_;
-  std::shared_ptr<const Variant> variant_;
-  const std::vector<std::string> outputs_;
-};
-
-std::string models() { return data_folder() + "/repository"; }
-
-Tensor rows_at(std::vector<int64_t> rows) {
-  const auto count = static_cast<int64_t>(rows.size());
-  return tensor<int64_t>("index", DataType::kInt64, {count, 1}, std::move(rows));
-}
 
 TEST(Apart, ABatchIsPutTogetherAndTakenApart) {
   OneApart model(models(), "gather");
@@ -115,9 +60,11 @@ TEST(Apart, TextsGoThereAndBack) {
 TEST(Apart, AProcessThatWasKilledIsStartedAgain) {
   OneApart model(models(), "gather");
   ASSERT_TRUE(model.load().ok());
+  const Time bound = monotonic_now() + kBound;
   for (uint64_t i = 0; i < 3; ++i) {
     ::kill(static_cast<pid_t>(model.process().pid), SIGSEGV);
     while (true) {
+      ASSERT_LT(monotonic_now(), bound);
       const bool dead = model.process().deaths_by["SIGSEGV"] > i;
       const BatchResult result = model.run({{rows_at({2})}});
       if (result.parts[0].ok()) {
@@ -127,10 +74,7 @@ TEST(Apart, AProcessThatWasKilledIsStartedAgain) {
       }
       EXPECT_THAT(std::string(result.parts[0].status().message()),
                   AnyOf(HasSubstr("is started again"), HasSubstr("died while it ran this")));
-      const auto back = std::make_shared<std::promise<void>>();
-      model.executor().when_back(model.variant().id, [back] { back->set_value(); });
-      ASSERT_EQ(back->get_future().wait_for(std::chrono::minutes(10)), std::future_status::ready)
-          << "its process does not come back";
+      model.await_process();
     }
   }
 }
@@ -157,7 +101,9 @@ TEST(Apart, TwoDeathsOfOneRequestFailItAndNobodyElse) {
       [&ended](ReplyPart part) { ended.set_value(std::move(part)); });
   std::future<ReplyPart> reply = ended.get_future();
   int64_t last = 0;
+  const Time bound = monotonic_now() + kBound;
   while (reply.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+    ASSERT_LT(monotonic_now(), bound);
     for (const ProcessStatistics& process : engine->snapshot().processes) {
       if (process.model != "endless" || process.pid == last || !process.there) continue;
       last = process.pid;
@@ -171,6 +117,49 @@ TEST(Apart, TwoDeathsOfOneRequestFailItAndNobodyElse) {
   EXPECT_TRUE(call(*engine, {.service = "gather", .inputs = {rows_at({2})}}).status.ok());
   EXPECT_TRUE(
       call(*engine, {.service = "endless", .inputs = {floats("x", {1, 1}, {0})}}).status.ok());
+}
+
+// By a signal each, and one by a run that does not end.
+TEST(Apart, EveryRequestEndsOnceWhileProcessesDie) {
+  TemporaryFolder folder;
+  std::filesystem::copy(data_folder() + "/hostile/endless", folder.path() / "endless",
+                        std::filesystem::copy_options::recursive);
+  folder.copy_model("gather", "gather");
+  EngineOptions options = apart_options(folder.path());
+  options.workers.run_limit = Duration::millis(20);
+  options.workers.types[0].count = 2;
+  const auto engine = *make_engine(std::move(options));
+  std::atomic<int> asked{0}, ended{0}, twice{0}, others_failed{0};
+  const auto ask = [&](const char* model, Tensor input) {
+    ++asked;
+    const bool other = model == std::string("gather");
+    engine->submit({.service = model, .inputs = {std::move(input)}, .arrival = engine->now()},
+                   [&, other, ends = std::make_shared<std::atomic<int>>(0)](const ReplyPart& part) {
+                     if (ends->fetch_add(1) > 0) ++twice;
+                     if (other && !part.status.ok()) ++others_failed;
+                     ++ended;
+                   });
+  };
+  constexpr std::array kSignals = {SIGKILL, SIGSEGV, SIGFPE, SIGABRT};
+  size_t killed = 0;
+  int64_t last = 0;
+  const Time bound = monotonic_now() + kBound;
+  while (killed < kSignals.size()) {
+    ASSERT_LT(monotonic_now(), bound);
+    if (asked - ended < 16) {
+      ask("endless", floats("x", {1, 1}, {0}));
+      ask("gather", rows_at({2}));
+    }
+    for (const ProcessStatistics& process : engine->snapshot().processes) {
+      if (process.model != "endless" || process.pid == last || !process.there) continue;
+      last = process.pid;
+      ::kill(static_cast<pid_t>(last), kSignals[killed++]);
+    }
+  }
+  ask("endless", floats("x", {1, 1}, {1}));
+  while (ended < asked) ASSERT_LT(monotonic_now(), bound);
+  EXPECT_EQ(twice, 0);
+  EXPECT_EQ(others_failed, 0);
 }
 
 TEST(Apart, ARunPastItsLimitIsStopped) {
@@ -191,91 +180,90 @@ TEST(Apart, ARunPastItsLimitIsStopped) {
   EXPECT_FALSE(engine->overdue());
 }
 
-// Processes that break the rules, in another language: each is a row of hostile_process.py.
-class Hostile : public ::testing::TestWithParam<std::pair<const char*, const char*>> {
- protected:
-  // A command that is the script, whatever it is called with.
-  std::string program(const std::string& how) const {
-    folder_.write("program.sh", "#!/bin/sh\nexec python3 " FERMATA_SOURCE_DIR
-                                "/tests/engine/hostile_process.py " +
-                                    how + "\n");
-    const std::filesystem::path file = folder_.path() / "program.sh";
-    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
-    return file.string();
-  }
-  TemporaryFolder folder_;
-};
+// Else its answer would be taken for that to the next question.
+TEST(Apart, AProcessThatDoesNotAnswerInTimeIsKilled) {
+  const auto process =
+      *apart::ModelProcess::start({.command = {fermata_command(), "model-process"}});
+  ASSERT_TRUE(process->greet(monotonic_now() + kBound).ok());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(process->ask({{"op", "late"}}, monotonic_now())));
+  EXPECT_EQ(process->cause(), "SIGKILL");
+  EXPECT_TRUE(apart::no_answer(process->ask({{"op", "next"}}, monotonic_now() + kBound)));
+}
 
-TEST_P(Hostile, IsFoundOutAndTheServerLives) {
-  const auto [how, says] = GetParam();
-  OneApart model(models(), "gather", program(how));
+// Whichever process it finds, that has it in the end.
+TEST(Apart, WhatIsLoadedWhileAProcessDiesIsThereWhenItIsBack) {
+  OneApart model(models(), "gather");
   ASSERT_TRUE(model.load().ok());
-  EXPECT_THAT(model.error({rows_at({2})}, Duration::millis(300)), HasSubstr(says)) << how;
-}
-
-INSTANTIATE_TEST_SUITE_P(
-    All, Hostile,
-    ::testing::Values(std::pair("offset", "lies at"), std::pair("bytes", "has 8 bytes"),
-                      std::pair("shape", "has shape"), std::pair("datatype", "has datatype"),
-                      std::pair("number", "of batch"), std::pair("records", "cut off"),
-                      std::pair("noise", "wrong answer"), std::pair("life", "died"),
-                      std::pair("unlock", "died"), std::pair("exit", "died"),
-                      std::pair("segv", "died"), std::pair("fpe", "died"),
-                      std::pair("abort", "died"), std::pair("hang", "was stopped after"),
-                      std::pair("shrink", "sealed"), std::pair("code", "no such model")),
-    [](const auto& info) { return std::string(info.param.first); });
-
-// The server itself, of which one model's processes die whenever they run something.
-class Dying : public Hostile {
- protected:
-  // What tries models is the command itself.
-  std::unique_ptr<Engine> engine() {
-    (void)program("segv");
-    folder_.write("either.sh", "#!/bin/sh\ncase \"$1\" in try-model) exec " + fermata_command() +
-                                   " \"$@\";; esac\nexec " +
-                                   (folder_.path() / "program.sh").string() + "\n");
-    const std::filesystem::path file = folder_.path() / "either.sh";
-    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
-    repository_.copy_model("gather", "gather");
-    EngineOptions options = apart_options(repository_.path());
-    options.probe_program = file.string();
-    return *make_engine(std::move(options));
-  }
-  TemporaryFolder repository_;
-};
-
-// Whatever comes first: it ends once, and the server goes on.
-TEST_F(Dying, ARequestWhoseProcessIsNotBackInTimeIsRejected) {
-  const auto engine = this->engine();
-  for (int i = 0; i < 3; ++i) {
-    const ReplyPart part = call(
-        *engine, {.service = "gather", .inputs = {rows_at({2})}, .timeout = Duration::millis(20)});
-    EXPECT_FALSE(part.status.ok());
-    EXPECT_THAT(part.why.outcome, AnyOf(Outcome::kRejectedDeadline, Outcome::kFailed));
+  const Time bound = monotonic_now() + kBound;
+  for (uint32_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(model.run({{rows_at({2})}}).parts[0].ok());
+    ::kill(static_cast<pid_t>(model.process().pid), SIGKILL);
+    Variant other = model.variant();
+    other.id = VariantId(1000 + i);  // of the same weights, as a width of a dynamic network
+    other.weights = model.variant().loads();
+    const auto loaded = std::make_shared<const Variant>(std::move(other));
+    const absl::Status status = model.executor().load(loaded);
+    ASSERT_TRUE(status.ok()) << status;
+    while (true) {
+      ASSERT_LT(monotonic_now(), bound);
+      const BatchResult result = model.run(loaded->id, {{rows_at({2})}});
+      if (result.parts[0].ok()) break;
+      EXPECT_THAT(std::string(result.parts[0].status().message()),
+                  AnyOf(HasSubstr("is started again"), HasSubstr("died while it ran this")));
+      model.await_process();
+    }
   }
 }
 
-TEST_F(Dying, AModelThatKeepsDyingIsNotServed) {
-  const auto engine = this->engine();
-  EXPECT_TRUE(engine->unserved().empty());
-  while (engine->unserved().empty()) {
-    (void)call(*engine, {.service = "gather", .inputs = {rows_at({2})}});
-  }
-  EXPECT_THAT(engine->unserved().front().reason, HasSubstr("died"));
+// Whoever else has made executors of the same workers before.
+TEST(Apart, WorkersOfAModelShareItsProcess) {
+  OneApart model(models(), "gather", fermata_command(), 2);
+  const auto another = model.executors().make();
+  ASSERT_TRUE(model.executor(1).load(model.shared_variant()).ok());
+  ASSERT_TRUE(another->load(model.shared_variant()).ok());
+  EXPECT_EQ(model.process().starts, 1u);
 }
 
-TEST_F(Hostile, WhatKeepsDyingIsInQuarantine) {
-  OneApart model(models(), "gather", program("segv"));
+TEST(Apart, MemoryIsThatOfTheProcess) {
+  OneApart model(models(), "gather");
+  EXPECT_EQ(model.executor().memory_mb(), 0);
   ASSERT_TRUE(model.load().ok());
-  std::string why;
-  for (uint32_t i = 0; i < 100 && why.find("quarantine") == std::string::npos; ++i) {
-    std::promise<void> back;
-    model.executor().when_back(model.variant().id, [&back] { back.set_value(); });
-    back.get_future().wait();
-    why = model.error({rows_at({2})});
-  }
-  EXPECT_THAT(why, HasSubstr("in quarantine"));
-  EXPECT_TRUE(model.process().quarantined);
+  EXPECT_GT(model.executor().memory_mb(), 1);
+  const absl::StatusOr<Profile> profile = make_first_runs(model.executors(), model.variant());
+  ASSERT_TRUE(profile.ok()) << profile.status();
+  EXPECT_GT(profile->static_mb, 1);
+}
+
+TEST(Backend, ASuccessorSharesWhatIsOpen) {
+  TemporaryFolder folder;
+  folder.copy_model("gather", "gather");
+  OneApart model(folder.path(), "gather");
+  const auto runners = make_runners({.threads = 2});
+  const auto runner = runners->make(), first = runner->successor();
+  ASSERT_TRUE(first->load(model.shared_variant()).ok());
+  std::filesystem::remove(folder.path() / "gather/1/model.onnx");
+  EXPECT_TRUE(runner->successor()->load(model.shared_variant()).ok());
+  EXPECT_FALSE(runners->make()->load(model.shared_variant()).ok());
+}
+
+TEST(PythonBackend, ACommandHasTheThreadsOfItsWorkersAndNoScript) {
+  TemporaryFolder folder;
+  folder.write("python3", "#!/bin/sh\nexec \"$(command -v python3)\" \"$@\"\n");
+  const std::filesystem::path script = folder.path() / "python3";
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  Variant variant;
+  variant.model = "m";
+  const auto command = python_command(variant, {.threads = 3}, {.python = script.string()});
+  ASSERT_TRUE(command.ok()) << command.status();
+  EXPECT_EQ(command->back(), "3");
+  EXPECT_NE(command->front(), script.string());
+  EXPECT_TRUE(std::filesystem::exists(command->front()));
+  folder.write("python3", "#!/bin/sh\nexit 1\n");
+  folder.write("none", "#!/bin/sh\necho no such version >&2; exit 1\n");
+  std::filesystem::permissions(folder.path() / "none", std::filesystem::perms::owner_all);
+  const auto none =
+      python_command(variant, {.threads = 3}, {.python = (folder.path() / "none").string()});
+  EXPECT_THAT(std::string(none.status().message()), HasSubstr("no such version"));
 }
 
 // In a process of its own, which cannot give back what it denies itself.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -85,8 +86,14 @@ inline ReplyPart call(Engine& engine, InferRequest request) {
   return promise.get_future().get();
 }
 
+// With FERMATA_ISOLATION=process in the environment models run in processes of their own.
 inline EngineOptions options_for(const std::filesystem::path& repository) {
   EngineOptions options;
+  const char* const isolation = std::getenv("FERMATA_ISOLATION");
+  if (isolation != nullptr && std::string(isolation) == "process") {
+    options.workers.isolation = Isolation::kProcess;
+    options.workers.program = fermata_command();
+  }
   options.repository = repository.string();
   options.probe_program = fermata_command();
   return options;

@@ -27,12 +27,24 @@ services:
 """
 
 
+def isolated(text):
+    """The configuration with the workers.isolation of FERMATA_ISOLATION, where it names none: runs any test that way."""
+    isolation = os.environ.get("FERMATA_ISOLATION")
+    if isolation is None or "isolation:" in text:
+        return text
+    for own, put in ((r"(?m)^workers: *\{", f"workers: {{isolation: {isolation}, "),
+                     (r"(?m)^workers:\n", f"workers:\n  isolation: {isolation}\n")):
+        if re.search(own, text):
+            return re.sub(own, put, text)
+    return text + f"\nworkers: {{isolation: {isolation}}}\n"
+
+
 class Server:
     """`fermata serve` in a child process, ready when the constructor returns."""
 
     def __init__(self, folder, models, text=CONFIG, environment=None):
         config = folder / "fermata.yaml"
-        config.write_text(text.format(models=models))
+        config.write_text(isolated(text.format(models=models)))
         self.log = folder / "server.log"
         with self.log.open("w") as log:
             self.process = self.start([FERMATA, "serve", "--config", config],

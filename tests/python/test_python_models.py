@@ -251,6 +251,18 @@ def test_a_loop_without_an_end_is_stopped(tmp_path):
     assert server.stop() == 0, server.log.read_text()
 
 
+def test_a_script_that_starts_python_is_asked_which(tmp_path):
+    """As version managers install: where models run it could not start anything."""
+    write(tmp_path / "models", "add-sub", ADD_SUB, ADD_SUB_CONFIG)
+    script = tmp_path / "python3"
+    script.write_text(f'#!/bin/sh\nfound="$(command -v {sys.executable})"\nexec "$found" "$@"\n')
+    script.chmod(0o755)
+    server = Server(tmp_path, tmp_path / "models", CONFIG.replace(sys.executable, str(script)))
+    with tritonclient.http.InferenceServerClient(server.http) as http:
+        assert http.is_model_ready("add-sub"), server.log.read_text()
+    assert server.stop() == 0, server.log.read_text()
+
+
 def test_it_is_a_stage_of_a_pipeline(tmp_path):
     write(tmp_path / "models", "add-sub", ADD_SUB, ADD_SUB_CONFIG)
     server = Server(tmp_path, tmp_path / "models", CONFIG + """

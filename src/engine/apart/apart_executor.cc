@@ -4,16 +4,18 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
+#include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/apart/answer.h"
 #include "engine/apart/processes.h"
 #include "engine/apart/record.h"
 #include "engine/execute/absence.h"
@@ -33,14 +35,13 @@ using apart::Supervised;
 constexpr Duration kGrace = Duration::millis(250);
 // Between two looks at a run that has not ended; its end is told at once.
 constexpr Duration kLookAtRun = Duration::millis(50);
-// What a larger batch has touched of a slot's data is given back.
-constexpr uint64_t kKeptOfSlot = uint64_t{32} << 20;
+// The most that is copied for a batch by whoever brings it, which may be a scheduler.
+constexpr uint64_t kGatheredAtOnce = 256 << 10;
 
 class ApartExecutor : public Executor {
  public:
-  ApartExecutor(std::shared_ptr<Processes> processes, uint32_t worker)
+  explicit ApartExecutor(std::shared_ptr<Processes> processes)
       : processes_(std::move(processes)),
-        worker_(worker),
         thread_(std::in_place, [this](BatchRun& batch) { run_batch(batch); }) {}
 
   ~ApartExecutor() override {
@@ -53,10 +54,14 @@ class ApartExecutor : public Executor {
 
   absl::Status load(std::shared_ptr<const Variant> variant) override {
     thread_->wait();  // an earlier unload of it
-    Processes::Seat seat = processes_->of(*variant, worker_);
+    if (find(variant->id)) return absl::OkStatus();
+    Processes::Seat seat = processes_->of(*variant, this);
     Loaded loaded{variant, std::move(seat.supervised), seat.slot,
                   backend_of(variant->config).command != nullptr};
-    RETURN_IF_ERROR(loaded.supervised->load(this, variant));
+    if (absl::Status failed = loaded.supervised->load(this, variant, deaths_); !failed.ok()) {
+      processes_->leave(*variant, this);
+      return failed;
+    }
     const std::lock_guard lock(mutex_);
     if (!processors_.empty()) loaded.supervised->pin(loaded.slot, processors_);
     loaded_[variant->id] = std::move(loaded);
@@ -80,7 +85,16 @@ class ApartExecutor : public Executor {
     });
   }
 
-  void run(BatchRun batch) override { thread_->run(std::move(batch)); }
+  // Where nothing has the slot, whoever brings a batch begins it, unless that takes long: its
+  // process starts while this worker's thread wakes.
+  void run(BatchRun batch) override {
+    if (outstanding_.fetch_add(1) == 0 && begins_at_once(batch.parts)) {
+      const std::optional<Loaded> loaded = find(batch.variant);
+      FERMATA_CHECK(loaded.has_value());
+      begun_ = begin(*loaded, batch.to_the_end, batch.parts);
+    }
+    thread_->run(std::move(batch));
+  }
 
   void when_back(VariantId id, absl::AnyInvocable<void()> there) override {
     const std::optional<Loaded> loaded = find(id);
@@ -88,9 +102,21 @@ class ApartExecutor : public Executor {
     loaded->supervised->when_back(this, std::move(there));
   }
 
+  void tell_deaths(Deaths deaths) override { deaths_ = std::move(deaths); }
   void terminate() override { stop_now_ = true; }
   void end_soon(Duration limit) override { latest_ = (monotonic_now() + limit).nanos(); }
   RunHealth health() const override { return {overdue_, lost_}; }
+  bool runs_apart() const override { return true; }
+  double memory_mb() const override {
+    std::set<std::shared_ptr<Supervised>> own;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [id, loaded] : loaded_) own.insert(loaded.supervised);
+    }
+    double sum = 0;
+    for (const auto& one : own) sum += one->memory_mb();
+    return sum;
+  }
 
   void pin(const std::vector<uint32_t>& processors) override {
     thread_->pin(processors);
@@ -110,7 +136,8 @@ class ApartExecutor : public Executor {
   // The scheduler's thread does not wait for a process that ends.
   void leave(Loaded gone, VariantId id) {
     gone.supervised->unload(this, id);
-    processes_->end_later(std::move(gone.supervised));
+    processes_->leave(*gone.variant, this);
+    processes_->sweep_later(std::move(gone.supervised));
   }
 
   std::optional<Loaded> find(VariantId id) const {
@@ -119,70 +146,91 @@ class ApartExecutor : public Executor {
     return it == loaded_.end() ? std::nullopt : std::optional(it->second);
   }
 
+  // What a process runs.
+  struct Begun {
+    std::shared_ptr<ModelProcess> process;
+    apart::Asking asking;
+    Time start, gathered;
+  };
+
+  static bool begins_at_once(absl::Span<const BatchPart> parts) {
+    const auto alone = [](const BatchPart& part) { return part.alone; };
+    if (parts.size() > 1 && absl::c_any_of(parts, alone)) return false;
+    return apart::bytes_of(parts) <= kGatheredAtOnce;
+  }
+
   void run_batch(BatchRun& batch) {
+    std::optional<absl::StatusOr<Begun>> begun = std::exchange(begun_, std::nullopt);
     const std::optional<Loaded> loaded = find(batch.variant);
     FERMATA_CHECK(loaded.has_value());
     BatchResult result;
-    result.started = monotonic_now();
+    result.started = begun && begun->ok() ? (*begun)->start : monotonic_now();
     stop_now_ = false;
     limit_ = result.started + batch.limit;
     run_parts(batch.parts, result, [&](absl::Span<const BatchPart> parts, BatchResult& into) {
-      return try_parts(*loaded, batch.to_the_end, parts, into);
+      if (!begun) begun = begin(*loaded, batch.to_the_end, parts);
+      return end(*std::exchange(begun, std::nullopt), into);
     });
     overdue_ = false;
+    outstanding_.fetch_sub(1);
     batch.done(std::move(result));
   }
 
-  absl::Status try_parts(const Loaded& loaded, bool to_the_end, absl::Span<const BatchPart> parts,
-                         BatchResult& result) {
+  static absl::StatusOr<Begun> begin(const Loaded& loaded, bool to_the_end,
+                                     absl::Span<const BatchPart> parts) {
     const Signature& signature = loaded.variant->signature;
     const Time start = monotonic_now();
-    ASSIGN_OR_RETURN(const auto process, loaded.supervised->take());
+    ASSIGN_OR_RETURN(auto process, loaded.supervised->take());
     const apart::Area& area = process->area();
     const absl::Span<std::byte> memory = area.inputs(loaded.slot);
     ASSIGN_OR_RETURN(const std::vector<OnnxInput> inputs,
                      gather_into(signature, parts, memory, apart::kAlignment));
-    const std::vector<std::string> names = output_names(signature, parts);
-    const uint32_t number = next_number();
-    RETURN_IF_ERROR(apart::write_request({.number = number,
+    apart::Asking asking{loaded.slot, process->next_number(loaded.slot), &signature,
+                         output_names(signature, parts), parts};
+    RETURN_IF_ERROR(apart::write_request({.number = asking.number,
                                           .variant = loaded.variant->id.value(),
                                           .to_the_end = to_the_end,
                                           .inputs = inputs,
                                           .base = memory.data() - area.offset_of(memory.data()),
-                                          .outputs = names,
+                                          .outputs = asking.outputs,
                                           .parts = parts,
                                           .notes = loaded.notes},
                                          signature, area.request(loaded.slot)));
-    const Time gathered = monotonic_now();
-    result.input += gathered - start;
     apart::SlotHead& head = area.slot(loaded.slot);
-    apart::store_word(&head.asked, number);
+    const Time gathered = monotonic_now();
+    apart::store_word(&head.asked, asking.number);
     apart::futex_wake(&head.asked);
-    absl::Status ended = await(*process, loaded.slot, number, parts);
+    return Begun{std::move(process), std::move(asking), start, gathered};
+  }
+
+  absl::Status end(const absl::StatusOr<Begun>& begun, BatchResult& result) {
+    RETURN_IF_ERROR(begun.status());
+    const auto& [process, asking, start, gathered] = *begun;
+    result.input += gathered - start;
+    absl::Status ended = await(*process, asking);
     const Time ran = monotonic_now();
     result.run += ran - gathered;
     RETURN_IF_ERROR(ended);
-    absl::Status taken = take_reply(*process, loaded.slot, number, signature, names, parts, result);
+    absl::Status taken = apart::take_answer(*process, asking, result);
     result.output += monotonic_now() - ran;
     return taken;
   }
 
   // Until the run has ended or its process has; asks it to stop at its limit, and kills it.
-  absl::Status await(ModelProcess& process, uint32_t slot, uint32_t number,
-                     absl::Span<const BatchPart> parts) {
-    uint32_t* const answered = &process.area().slot(slot).answered;
+  absl::Status await(ModelProcess& process, const apart::Asking& asking) {
+    uint32_t* const answered = &process.area().slot(asking.slot).answered;
     Time told = Time::infinite();
     const Time began = monotonic_now();
     while (true) {
       const uint32_t seen = apart::load_word(answered);
-      if (seen == number) return stopped(told, began);
-      if (process.dead()) return how_lost(process, told, began, parts);
+      if (seen == asking.number) return stopped(told, began);
+      if (process.dead()) return how_lost(process, told, began, asking.parts);
       const Time now = monotonic_now();
       const Time limit = std::min(limit_, Time::from_nanos(latest_.load()));
       if (told.is_infinite() && (now >= limit || stop_now_)) {
         told = now;
         overdue_ = true;
-        process.control().tell({{"op", "stop"}, {"slot", slot}});
+        process.tell({{"op", "stop"}, {"slot", asking.slot}});
       } else if (now >= told + kGrace) {
         process.kill();
       }
@@ -209,103 +257,18 @@ class ApartExecutor : public Executor {
                                            last ? " request, as another did before" : ""));
   }
 
-  absl::Status take_reply(ModelProcess& process, uint32_t slot, uint32_t number,
-                          const Signature& signature, const std::vector<std::string>& names,
-                          absl::Span<const BatchPart> parts, BatchResult& result) {
-    const apart::Area& area = process.area();
-    const absl::Span<std::byte> room = area.outputs(slot);
-    const uint64_t begin = area.offset_of(room.data());
-    absl::StatusOr<apart::Reply> reply =
-        apart::read_reply(area.reply(slot), {.number = number,
-                                             .signature = &signature,
-                                             .outputs = names,
-                                             .parts = static_cast<uint32_t>(parts.size()),
-                                             .begin = begin,
-                                             .end = begin + room.size()});
-    if (!reply.ok()) return lies(process, reply.status());
-    RETURN_IF_ERROR(reply->status);
-    std::vector<Tensor> whole;
-    std::vector<std::vector<Tensor>> by_part(parts.size());
-    bool of_parts = false;
-    uint64_t used = 0;
-    for (const apart::Reply::Output& output : reply->outputs) {
-      Tensor tensor{output.spec->name, output.spec->datatype, output.shape, {}};
-      std::shared_ptr<std::byte[]> copy(new std::byte[std::max<uint64_t>(output.bytes, 1)]);
-      const absl::Span<const std::byte> bytes(copy.get(), output.bytes);
-      if (output.bytes > 0) {
-        std::memcpy(copy.get(), area.at(output.offset, output.bytes).data(), output.bytes);
-      }
-      if (tensor.datatype == DataType::kBytes && !are_strings(bytes, output.elements)) {
-        return lies(process, internal("the texts of output '{}' are not sound", tensor.name));
-      }
-      used = std::max(used, output.offset + output.bytes - begin);
-      tensor.data = {bytes, std::move(copy)};
-      of_parts = output.part != apart::kWhole;
-      (of_parts ? by_part[output.part] : whole).push_back(std::move(tensor));
-    }
-    RETURN_IF_ERROR(hand_out(signature, *reply, of_parts, whole, by_part, parts, result.parts));
-    if (std::max(used, items_bytes(parts)) > kKeptOfSlot) area.trim(slot);
-    for (const StageRun& stage : reply->stages) result.stages.push_back(stage);
-    process.good_runs.fetch_add(1, std::memory_order_relaxed);
-    return absl::OkStatus();
-  }
-
-  static uint64_t items_bytes(absl::Span<const BatchPart> parts) {
-    uint64_t bytes = 0;
-    for (const BatchPart& part : parts) {
-      for (const Tensor& tensor : *part.inputs) bytes += tensor.data.bytes.size();
-    }
-    return bytes;
-  }
-
-  static absl::Status hand_out(const Signature& signature, const apart::Reply& reply, bool of_parts,
-                               const std::vector<Tensor>& whole,
-                               const std::vector<std::vector<Tensor>>& by_part,
-                               absl::Span<const BatchPart> parts,
-                               std::vector<absl::StatusOr<std::vector<Tensor>>>& results) {
-    const uint32_t items = items_of(parts);
-    uint32_t first = 0;
-    std::vector<absl::StatusOr<std::vector<Tensor>>> made;
-    for (size_t i = 0; i < parts.size(); ++i) {
-      const auto failed = std::find_if(reply.failed.begin(), reply.failed.end(),
-                                       [i](const auto& one) { return one.first == i; });
-      if (failed != reply.failed.end()) {
-        made.emplace_back(failed->second);
-      } else if (of_parts) {
-        made.push_back(scatter(signature, by_part[i], parts[i], 0, parts[i].items));
-      } else {
-        made.push_back(scatter(signature, whole, parts[i], first, items));
-        if (!made.back().ok()) return made.back().status();
-      }
-      first += parts[i].items;
-    }
-    std::move(made.begin(), made.end(), std::back_inserter(results));
-    return absl::OkStatus();
-  }
-
-  // Who breaks the rules of the shared memory is not asked again.
-  static absl::Status lies(ModelProcess& process, const absl::Status& how) {
-    spdlog::error("model process {} gave a wrong answer: {}", process.pid(), message(how));
-    process.kill();
-    return internal("the model's process gave a wrong answer: {}", message(how));
-  }
-
-  uint32_t next_number() {
-    number_ = number_ == 0x7FFFFFFF ? 1 : number_ + 1;  // the highest bit tells of a death
-    return number_;
-  }
-
   const std::shared_ptr<Processes> processes_;
-  const uint32_t worker_;
+  Deaths deaths_;
   std::atomic<bool> overdue_{false}, stop_now_{false};
   std::atomic<int64_t> latest_{std::numeric_limits<int64_t>::max()};  // for any run to end
   std::atomic<uint64_t> lost_{0};
   mutable std::mutex mutex_;
   std::map<VariantId, Loaded> loaded_;
-  std::vector<uint32_t> processors_;  // empty: any
+  std::vector<uint32_t> processors_;            // empty: any
+  std::atomic<uint32_t> outstanding_{0};        // batches that it has and has not run
+  std::optional<absl::StatusOr<Begun>> begun_;  // the only one of them
   // The thread's own:
   Time limit_;
-  uint32_t number_ = 0;
   std::optional<BatchThread> thread_;  // last: uses the above
 };
 
@@ -313,9 +276,7 @@ class ApartExecutors : public ExecutorFactory {
  public:
   ApartExecutors(const WorkerOptions& options, uint32_t type, uint32_t slots)
       : processes_(std::make_shared<Processes>(options, type, slots)) {}
-  std::shared_ptr<Executor> make() override {
-    return std::make_shared<ApartExecutor>(processes_, made_++);
-  }
+  std::shared_ptr<Executor> make() override { return std::make_shared<ApartExecutor>(processes_); }
   absl::StatusOr<inference::ModelConfig> complete(const Variant& variant) override {
     return processes_->complete(variant);
   }
@@ -323,10 +284,10 @@ class ApartExecutors : public ExecutorFactory {
   std::string why_away(const Variant& variant) const override {
     return processes_->why_away(variant);
   }
+  void stop_loading() override { processes_->stop_loading(); }
 
  private:
   const std::shared_ptr<Processes> processes_;
-  std::atomic<uint32_t> made_{0};
 };
 
 }  // namespace

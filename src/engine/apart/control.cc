@@ -41,6 +41,10 @@ bool wait_for(int fd, short event, Time until) {
 
 }  // namespace
 
+bool no_answer(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
 Lines::~Lines() {
   if (fd_ >= 0) close(fd_);
 }
@@ -92,20 +96,24 @@ absl::StatusOr<Json> Control::answer(Time until) {
   }
   if (answer["ok"].get<bool>()) return answer;
   const bool says = answer.contains("error") && answer["error"].is_string();
-  const bool has_code = answer.contains("code") && answer["code"].is_number_unsigned() &&
-                        answer["code"].get<uint64_t>() > 0 && answer["code"].get<uint64_t>() <= 16;
-  return absl::Status(has_code ? static_cast<absl::StatusCode>(answer["code"].get<int>())
-                               : absl::StatusCode::kInternal,
-                      says ? answer["error"].get<std::string>() : "a model process said no");
+  absl::Status no(said_code(answer),
+                  says ? answer["error"].get<std::string>() : "a model process said no");
+  // These are of one that gives no answer (no_answer()).
+  if (no_answer(no)) return internal("{}", message(no));
+  return no;
+}
+
+absl::StatusCode Control::said_code(const Json& answer) {
+  if (!answer.contains("code") || !answer["code"].is_number_unsigned()) {
+    return absl::StatusCode::kInternal;
+  }
+  const auto code = answer["code"].get<uint64_t>();
+  return code > 0 && code <= 16 ? static_cast<absl::StatusCode>(code) : absl::StatusCode::kInternal;
 }
 
 absl::Status Control::hello(Time until) {
   const std::lock_guard lock(asking_);
   return answer(until).status();
-}
-
-absl::Status Control::ask(const Json& message, Time until) {
-  return inquire(message, until).status();
 }
 
 absl::StatusOr<Json> Control::inquire(const Json& message, Time until) {

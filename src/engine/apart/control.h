@@ -31,21 +31,25 @@ class Lines {
   std::string buffer_;
 };
 
+// Whether a question has had none: the process has gone, or did not give one in time.
+bool no_answer(const absl::Status& status);
+
 // The server's side. Thread-safe.
 class Control {
  public:
   explicit Control(int fd) : lines_(fd) {}
   // Until the process has said that it is there.
   absl::Status hello(Time until);
-  // Blocks for its answer. What it says went wrong has its code.
-  absl::Status ask(const Json& message, Time until);
-  // The same with what it answers.
+  // Blocks for its answer. What it says went wrong has its code, which is none of no_answer().
+  // After DEADLINE_EXCEEDED nothing more may be asked: its answer would be taken for that to the
+  // next.
   absl::StatusOr<Json> inquire(const Json& message, Time until);
   // Without an answer; not at all where the process does not read.
   void tell(const Json& message);
 
  private:
   absl::StatusOr<Json> answer(Time until);
+  static absl::StatusCode said_code(const Json& answer);
 
   Lines lines_;
   std::mutex asking_, writing_;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -86,8 +87,7 @@ std::string signal_name(int signal, bool in_full) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<ModelProcess>> ModelProcess::start(const Options& options,
-                                                                  Time until) {
+absl::StatusOr<std::shared_ptr<ModelProcess>> ModelProcess::start(const Options& options) {
   ASSIGN_OR_RETURN(Area area, Area::make(options.slots, options.inputs_each, options.outputs_each));
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
@@ -100,11 +100,45 @@ absl::StatusOr<std::shared_ptr<ModelProcess>> ModelProcess::start(const Options&
                    start_child(options.command, area_end.get(), control_end.get()));
   std::shared_ptr<ModelProcess> process(new ModelProcess(std::move(area), own.release(), pid));
   close(theirs.release());
-  if (absl::Status there = process->control_.hello(until); !there.ok()) {
-    process->kill();
-    return internal("a model process did not start: it {}", process->how_it_ended());
-  }
   return process;
+}
+
+absl::Status ModelProcess::greet(Time until) {
+  if (control_.hello(until).ok()) return absl::OkStatus();
+  kill();
+  return internal("a model process did not start: it {}", how_it_ended());
+}
+
+absl::Status ModelProcess::ask(const Json& message, Time until) {
+  return inquire(message, until).status();
+}
+
+absl::StatusOr<Json> ModelProcess::inquire(const Json& message, Time until) {
+  absl::StatusOr<Json> answer = control_.inquire(message, until);
+  if (absl::IsDeadlineExceeded(answer.status())) kill();
+  return answer;
+}
+
+void ModelProcess::failed(const absl::Status& why) {
+  const std::lock_guard lock(failing_);
+  ++failures_;
+  last_failure_ = message(why);
+}
+
+void ModelProcess::answered_well() {
+  good_runs.fetch_add(1, std::memory_order_relaxed);
+  if (failures_.load(std::memory_order_relaxed) != 0) failures_ = 0;
+}
+
+std::pair<uint32_t, std::string> ModelProcess::failures() const {
+  const std::lock_guard lock(failing_);
+  return {failures_, last_failure_};
+}
+
+uint32_t ModelProcess::next_number(uint32_t slot) {
+  uint32_t& number = numbers_[slot];
+  number = number == 0x7FFFFFFF ? 1 : number + 1;  // the highest bit tells of a death
+  return number;
 }
 
 ModelProcess::~ModelProcess() {
@@ -124,13 +158,15 @@ void ModelProcess::await_death() {
     }
     futex_wait(life, waited, monotonic_now() + kLookForLife);
     // Where the word lies, or the owner was no thread of it.
-    siginfo_t info = {};
-    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-        info.si_pid == pid_) {
-      break;
-    }
+    if (ended()) break;
   }
   kill();
+}
+
+bool ModelProcess::ended() const {
+  siginfo_t info = {};
+  return waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == pid_;
 }
 
 void ModelProcess::declare_dead() {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,16 +25,23 @@ class ModelProcess {
     std::vector<std::string> command;
     uint32_t slots = 1;
     uint64_t inputs_each = 0, outputs_each = 0;  // bytes of the largest batch
+    bool may_fail = false;                       // its failures are answers, of code of the user's
   };
+  static absl::StatusOr<std::shared_ptr<ModelProcess>> start(const Options& options);
   // Blocks until it says that it is there.
-  static absl::StatusOr<std::shared_ptr<ModelProcess>> start(const Options& options, Time until);
+  absl::Status greet(Time until);
   // Kills it.
   ~ModelProcess();
   ModelProcess(const ModelProcess&) = delete;
   ModelProcess& operator=(const ModelProcess&) = delete;
 
   const Area& area() const { return area_; }
-  Control& control() { return control_; }
+  // As Control's. One that gives no answer in time is killed.
+  absl::Status ask(const Json& message, Time until);
+  absl::StatusOr<Json> inquire(const Json& message, Time until);
+  void tell(const Json& message) { control_.tell(message); }
+  // Of the next batch of a slot, for the one that uses the slot.
+  uint32_t next_number(uint32_t slot);
   pid_t pid() const { return pid_; }
 
   // Blocks until it has ended, or lost its sign of life.
@@ -41,24 +49,34 @@ class ModelProcess {
   // Then, when nobody can take it any more: wakes whoever waits for a slot of it.
   void declare_dead();
   bool dead() const { return dead_; }
+  bool ended() const;  // to the system
   void kill();
   // In words: "was ended by SIGSEGV". Blocks until it has ended and its memory is free.
   std::string how_it_ended();
   std::string cause();  // the same in short: "SIGSEGV", "exit"
 
   std::atomic<uint64_t> good_runs{0};  // that it has answered
+  // Since the last of these: those that failed for the model and not for what it was given. In
+  // words, why the last did.
+  void failed(const absl::Status& why);
+  void answered_well();
+  std::pair<uint32_t, std::string> failures() const;
 
  private:
   int await_end();
   ModelProcess(Area area, int control, pid_t pid)
-      : area_(std::move(area)), control_(control), pid_(pid) {}
+      : area_(std::move(area)), control_(control), pid_(pid), numbers_(area_.slots()) {}
 
   Area area_;
   Control control_;
   const pid_t pid_;
+  std::vector<uint32_t> numbers_;  // by slot: of its last batch
   std::atomic<bool> dead_{false};
   std::mutex ending_;
   std::optional<int> ended_;  // what waitpid() says
+  std::atomic<uint32_t> failures_{0};
+  mutable std::mutex failing_;
+  std::string last_failure_;
 };
 
 }  // namespace fermata::engine::apart

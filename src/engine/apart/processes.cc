@@ -42,34 +42,83 @@ uint64_t most_bytes(const std::vector<TensorSpec>& specs, const Signature& signa
 
 }  // namespace
 
-Processes::Seat Processes::of(const Variant& variant, uint32_t worker) {
-  const ModelProcess::Options process = process_for(variant);
-  const uint32_t group = worker / process.slots, slot = worker % process.slots;
+// The first that is free. Under the lock.
+uint32_t Processes::seat(VariantId weights, const void* worker) {
+  std::map<uint32_t, Sitting>& seats = seats_[weights];
+  uint32_t free = 0;
+  for (auto& [number, sitting] : seats) {
+    if (sitting.worker == worker) {
+      ++sitting.variants;
+      return number;
+    }
+    if (number == free) ++free;
+  }
+  seats[free] = {worker, 1};
+  return free;
+}
+
+void Processes::leave(const Variant& variant, const void* worker) {
   const std::lock_guard lock(mutex_);
+  const auto seats = seats_.find(variant.loads());
+  if (seats == seats_.end()) return;
+  for (auto seat = seats->second.begin(); seat != seats->second.end(); ++seat) {
+    if (seat->second.worker != worker) continue;
+    if (--seat->second.variants == 0) seats->second.erase(seat);
+    break;
+  }
+  if (seats->second.empty()) seats_.erase(seats);
+}
+
+Processes::Seat Processes::of(const Variant& variant, const void* worker) {
+  const ModelProcess::Options process = process_for(variant);
+  const std::lock_guard lock(mutex_);
+  const uint32_t number = seat(variant.loads(), worker);
+  const uint32_t group = number / process.slots, slot = number % process.slots;
   std::erase_if(known_, [](const auto& one) { return one.second.expired(); });
   std::weak_ptr<Supervised>& known = known_[{variant.loads(), group}];
   if (auto there = known.lock()) return {std::move(there), slot};
-  auto made = std::make_shared<Supervised>(variant.model, process, type_, ledger_);
+  std::shared_ptr<Supervised> made(
+      new Supervised(variant.model, process, type_, options_.standby, ledger_),
+      [this](Supervised* gone) {
+        do_later([gone = std::unique_ptr<Supervised>(gone)]() mutable { gone.reset(); });
+      });
+  if (!loads_) made->stop_loading();
   known = made;
   return {std::move(made), slot};
 }
 
 absl::StatusOr<inference::ModelConfig> Processes::complete(const Variant& variant) const {
-  absl::StatusOr<std::shared_ptr<ModelProcess>> process =
-      ModelProcess::start(process_for(variant), monotonic_now() + kAtMostStarting);
-  if (!process.ok()) {
-    return invalid("{}: {}; {} should run it (workers.python)", variant.file,
-                   message(process.status()), fmt::join(command_of(variant), " "));
+  ASSIGN_OR_RETURN(const auto process, ModelProcess::start(process_for(variant)));
+  {
+    const std::lock_guard lock(mutex_);
+    if (!loads_) return error(absl::StatusCode::kUnavailable, "the server stops");
+    completing_.insert(process.get());
   }
-  const auto answer = (*process)->control().inquire({{"op", "complete"},
-                                                     {"model", variant.model},
-                                                     {"version", variant.version},
-                                                     {"file", variant.file},
-                                                     {"config", config_text(variant.config)}},
-                                                    monotonic_now() + kCompleting);
+  auto answer = inquire(*process, variant);
+  const std::lock_guard lock(mutex_);
+  completing_.erase(process.get());
+  return answer;
+}
+
+absl::StatusOr<inference::ModelConfig> Processes::inquire(ModelProcess& process,
+                                                          const Variant& variant) const {
+  if (absl::Status there = process.greet(monotonic_now() + kAtMostStarting); !there.ok()) {
+    return invalid("{}: {}; {} should run it (workers.python)", variant.file, message(there),
+                   fmt::join(command_of(variant), " "));
+  }
+  const auto answer = process.inquire({{"op", "complete"},
+                                       {"model", variant.model},
+                                       {"version", variant.version},
+                                       {"file", variant.file},
+                                       {"config", config_text(variant.config)}},
+                                      monotonic_now() + kCompleting);
   if (absl::IsUnavailable(answer.status())) {
-    (*process)->kill();
-    return invalid("{}: its process {} as it read it", variant.file, (*process)->how_it_ended());
+    process.kill();
+    return invalid("{}: its process {} as it read it", variant.file, process.how_it_ended());
+  }
+  if (absl::IsDeadlineExceeded(answer.status())) {
+    return invalid("{}: its process did not read it in {:.0f} s", variant.file,
+                   kCompleting.seconds());
   }
   RETURN_IF_ERROR(answer.status());
   if (!answer->contains("config") || !(*answer)["config"].is_string()) {
@@ -82,9 +131,19 @@ absl::StatusOr<inference::ModelConfig> Processes::complete(const Variant& varian
 std::vector<std::string> Processes::command_of(const Variant& variant) const {
   const Backend& backend = backend_of(variant.config);
   if (backend.command == nullptr) return {};
-  return backend.command(variant, options_).value_or(std::vector<std::string>());
+  return backend.command(variant, type_, options_).value_or(std::vector<std::string>());
 }
 
+void Processes::stop_loading() {
+  {
+    const std::lock_guard lock(mutex_);
+    loads_ = false;
+    for (ModelProcess* process : completing_) process->kill();
+  }
+  for (const auto& [key, one] : all()) one->stop_loading();
+}
+
+// Whoever is the last to have one of them does not end it (of()).
 std::map<Processes::Key, std::shared_ptr<Supervised>> Processes::all() const {
   std::map<Key, std::shared_ptr<Supervised>> result;
   const std::lock_guard lock(mutex_);
@@ -100,6 +159,7 @@ std::vector<ProcessStatistics> Processes::statistics() const {
     ProcessStatistics& row = rows[one->model()];
     row.quarantined = row.quarantined || one->quarantined();
     row.there = row.there || one->there();
+    row.standby = row.standby || one->has_standby();
   }
   std::vector<ProcessStatistics> result;
   for (auto& [model, row] : rows) {
@@ -119,7 +179,8 @@ std::string Processes::why_away(const Variant& variant) const {
 
 ModelProcess::Options Processes::process_for(const Variant& variant) const {
   const Backend& backend = backend_of(variant.config);
-  ModelProcess::Options process{.slots = backend.command == nullptr ? slots_ : 1};
+  ModelProcess::Options process{.slots = backend.command == nullptr ? slots_ : 1,
+                                .may_fail = backend.command != nullptr};
   process.command = {options_.program, "model-process"};
   const double memory_mb = options_.process_memory_mb.value_or(
       usual_limit_mb(std::filesystem::path(variant.file).parent_path()));

@@ -3,10 +3,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/any_invocable.h"
 #include "engine/apart/supervised.h"
 #include "engine/catalog.h"
 #include "engine/options.h"
@@ -21,23 +23,39 @@ class Processes {
   Processes(const WorkerOptions& options, uint32_t type, uint32_t slots)
       : options_(options), type_(options.types[type]), slots_(slots) {}
 
-  // Where a worker's runs of a variant go: a process, and its slot there.
+  // Where a worker's runs of a variant go: a process, and its slot there. A worker has one seat for
+  // all variants with the same weights, until it has left as many as it asked for.
   struct Seat {
     std::shared_ptr<Supervised> supervised;
     uint32_t slot = 0;
   };
-  Seat of(const Variant& variant, uint32_t worker);
+  Seat of(const Variant& variant, const void* worker);
+  void leave(const Variant& variant, const void* worker);
   // As ExecutorFactory has it: asks a process that ends then.
   absl::StatusOr<inference::ModelConfig> complete(const Variant& variant) const;
-  // Sweeps it, on a thread of its own, and ends it where nobody else has it.
-  void end_later(std::shared_ptr<Supervised> one) { (void)ending_.submit(one); }
+  // On a thread of its own, where those end too that nobody has any more.
+  void sweep_later(std::shared_ptr<Supervised> one) {
+    do_later([one = std::move(one)] { one->sweep(); });
+  }
+  // As ExecutorFactory has it.
+  void stop_loading();
   std::vector<ProcessStatistics> statistics() const;
   std::string why_away(const Variant& variant) const;  // as Supervised's, of any of its
 
  private:
   static constexpr size_t kMostEnding = 1 << 20;
-  using Key = std::pair<VariantId, uint32_t>;
+  using Key = std::pair<VariantId, uint32_t>;  // what it loads, and which of its processes
+  using Task = absl::AnyInvocable<void()>;
+  struct Sitting {
+    const void* worker = nullptr;
+    uint32_t variants = 0;
+  };
+
+  void do_later(Task task) { (void)ending_.submit(task); }
+  uint32_t seat(VariantId weights, const void* worker);
   std::vector<std::string> command_of(const Variant& variant) const;
+  absl::StatusOr<inference::ModelConfig> inquire(ModelProcess& process,
+                                                 const Variant& variant) const;
   ModelProcess::Options process_for(const Variant& variant) const;
   std::map<Key, std::shared_ptr<Supervised>> all() const;
 
@@ -46,9 +64,12 @@ class Processes {
   const uint32_t slots_;
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   mutable std::mutex mutex_;
+  bool loads_ = true;
+  std::map<VariantId, std::map<uint32_t, Sitting>> seats_;  // by weights and number
   std::map<Key, std::weak_ptr<Supervised>> known_;
-  BackgroundThread<std::shared_ptr<Supervised>> ending_{
-      1, kMostEnding, [](absl::Span<std::shared_ptr<Supervised>> some) { some.front()->sweep(); }};
+  mutable std::set<ModelProcess*> completing_;
+  BackgroundThread<Task> ending_{1, kMostEnding,
+                                 [](absl::Span<Task> some) { std::exchange(some.front(), {})(); }};
 };
 
 }  // namespace fermata::engine::apart

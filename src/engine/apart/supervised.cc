@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "absl/algorithm/container.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/execute/absence.h"
+#include "engine/execute/machine.h"
 
 namespace fermata::engine::apart {
 namespace {
@@ -41,56 +43,82 @@ std::map<std::string, ProcessStatistics> Ledger::rows() const {
 }
 
 Supervised::Supervised(std::string model, ModelProcess::Options process, WorkerType worker,
-                       std::shared_ptr<Ledger> ledger)
+                       bool standby, std::shared_ptr<Ledger> ledger)
     : model_(std::move(model)),
       options_(std::move(process)),
       worker_(std::move(worker)),
+      standby_wanted_(standby),
       ledger_(std::move(ledger)) {}
 
 Supervised::~Supervised() {
   {
     const std::lock_guard lock(mutex_);
     ending_ = true;
-    if (process_ != nullptr) process_->kill();
+    for (const auto& process : {process_, starting_}) {
+      if (process != nullptr) process->kill();
+    }
   }
   changed_.notify_all();
   if (thread_.joinable()) thread_.join();
-  if (reaper_.joinable()) reaper_.join();
+  for (std::thread& watch : watches_) watch.join();
 }
 
-absl::Status Supervised::load(const void* user, const std::shared_ptr<const Variant>& variant) {
+absl::Status Supervised::load(const void* user, const std::shared_ptr<const Variant>& variant,
+                              Executor::Deaths deaths) {
   const std::lock_guard one_at_a_time(loading_);
   std::unique_lock lock(mutex_);
-  const bool known = variants_.contains(variant->id);
-  std::shared_ptr<ModelProcess> process = process_;
-  if (!known && process != nullptr) {
-    lock.unlock();
-    absl::Status loaded =
-        process->control().ask(load_message(*variant, worker_), monotonic_now() + kLoading);
-    lock.lock();
-    if (!loaded.ok() && !process->dead()) return loaded;
-    if (process == process_ || process->dead()) variants_[variant->id] = variant;
-  } else {
-    variants_[variant->id] = variant;
+  const bool known = !variants_.emplace(variant->id, variant).second;
+  absl::Status loaded = have(variant, lock);
+  changed_.notify_all();  // a standby wants it too
+  if (loaded.ok()) {
+    users_.emplace(variant->id, user);
+    if (deaths) told_[user] = std::move(deaths);
+  } else if (!known) {
+    variants_.erase(variant->id);
   }
+  return loaded;
+}
+
+// Until the process has it, whichever that is then: one that starts takes what is known.
+absl::Status Supervised::have(const std::shared_ptr<const Variant>& variant,
+                              std::unique_lock<std::mutex>& lock) {
   if (state_ == State::kNew || state_ == State::kFailed) {
     if (thread_.joinable()) thread_.join();
     state_ = State::kNew;
     thread_ = std::thread([this] { supervise(); });
   }
-  changed_.wait(lock, [this] { return state_ != State::kNew && state_ != State::kAway; });
-  if (state_ != State::kThere) {
-    const absl::Status why = failure_;
-    if (!known) variants_.erase(variant->id);
-    return why;
+  while (true) {
+    changed_.wait(lock,
+                  [this] { return !loads_ || (state_ != State::kNew && state_ != State::kAway); });
+    if (!loads_) return error(absl::StatusCode::kUnavailable, "the server stops");
+    if (state_ != State::kThere) return failure_;
+    if (held_.contains(variant->id)) return absl::OkStatus();
+    const std::shared_ptr<ModelProcess> process = process_;
+    lock.unlock();
+    absl::Status loaded = process->ask(load_message(*variant, worker_), monotonic_now() + kLoading);
+    lock.lock();
+    if (loaded.ok() && process == process_) held_.insert(variant->id);
+    if (loaded.ok()) continue;
+    if (!no_answer(loaded)) return loaded;
+    changed_.wait(lock, [&] { return !loads_ || process_ != process; });
   }
-  users_.emplace(variant->id, user);
-  return absl::OkStatus();
+}
+
+void Supervised::stop_loading() {
+  {
+    const std::lock_guard lock(mutex_);
+    loads_ = false;
+    if (state_ == State::kNew && starting_ != nullptr) starting_->kill();
+  }
+  changed_.notify_all();
 }
 
 void Supervised::unload(const void* user, VariantId id) {
   const std::lock_guard lock(mutex_);
   users_.erase({id, user});
+  if (absl::c_none_of(users_, [user](const auto& one) { return one.second == user; })) {
+    told_.erase(user);
+  }
 }
 
 void Supervised::sweep() {
@@ -104,12 +132,11 @@ void Supervised::sweep() {
       if (first == users_.end() || first->first != id) unused.push_back(id);
     }
     for (const VariantId id : unused) variants_.erase(id);
+    std::erase_if(unused, [this](VariantId id) { return held_.erase(id) == 0; });
     process = process_;
   }
-  if (process == nullptr) return;
   for (const VariantId id : unused) {
-    (void)process->control().ask({{"op", "unload"}, {"variant", id.value()}},
-                                 monotonic_now() + kUnloading);
+    (void)process->ask({{"op", "unload"}, {"variant", id.value()}}, monotonic_now() + kUnloading);
   }
 }
 
@@ -148,39 +175,61 @@ std::vector<absl::AnyInvocable<void()>> Supervised::forget(const void* user) {
 }
 
 void Supervised::pin(uint32_t slot, const std::vector<uint32_t>& processors) {
-  const std::lock_guard lock(mutex_);
-  pinned_[slot] = processors;
-  if (process_ == nullptr) return;
-  process_->control().tell({{"op", "pin"}, {"slot", slot}, {"processors", processors}});
+  std::shared_ptr<ModelProcess> process;
+  {
+    const std::lock_guard lock(mutex_);
+    pinned_[slot] = processors;
+    process = process_;
+  }
+  if (process == nullptr) return;
+  process->tell({{"op", "pin"}, {"slot", slot}, {"processors", processors}});
 }
 
-// With all that it had.
-absl::StatusOr<std::shared_ptr<ModelProcess>> Supervised::start() {
-  ASSIGN_OR_RETURN(auto process, ModelProcess::start(options_, monotonic_now() + kStarting));
+absl::StatusOr<Supervised::Started> Supervised::start() {
+  ASSIGN_OR_RETURN(auto process, ModelProcess::start(options_));
+  {
+    const std::lock_guard lock(mutex_);
+    if (ending_ || (!loads_ && state_ == State::kNew)) {
+      return error(absl::StatusCode::kUnavailable, "the server stops");
+    }
+    starting_ = process;
+  }
+  Started started{std::move(process), {}};
+  absl::Status filled = fill(started);
+  const std::lock_guard lock(mutex_);
+  starting_ = nullptr;
+  RETURN_IF_ERROR(filled);
+  return started;
+}
+
+// With all that is known.
+absl::Status Supervised::fill(Started& started) {
+  ModelProcess& process = *started.process;
+  RETURN_IF_ERROR(process.greet(monotonic_now() + kStarting));
   std::vector<std::shared_ptr<const Variant>> variants;
-  std::map<uint32_t, std::vector<uint32_t>> pinned;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [id, variant] : variants_) variants.push_back(variant);
-    pinned = pinned_;
   }
   for (const auto& variant : variants) {
-    absl::Status loaded =
-        process->control().ask(load_message(*variant, worker_), monotonic_now() + kLoading);
-    if (loaded.ok()) continue;
-    if (!absl::IsUnavailable(loaded) && !absl::IsDeadlineExceeded(loaded)) return loaded;
-    process->kill();
-    return internal("{}: its process {} as it loaded it", variant->file, process->how_it_ended());
+    absl::Status loaded = process.ask(load_message(*variant, worker_), monotonic_now() + kLoading);
+    if (absl::IsUnavailable(loaded)) {
+      process.kill();
+      return internal("{}: its process {} as it loaded it", variant->file, process.how_it_ended());
+    }
+    if (absl::IsDeadlineExceeded(loaded)) {
+      return internal("{}: its process did not load it in {:.0f} s", variant->file,
+                      kLoading.seconds());
+    }
+    RETURN_IF_ERROR(loaded);
+    started.held.insert(variant->id);
   }
-  for (const auto& [slot, processors] : pinned) {
-    process->control().tell({{"op", "pin"}, {"slot", slot}, {"processors", processors}});
-  }
-  return process;
+  return absl::OkStatus();
 }
 
 void Supervised::supervise() {
   while (true) {
-    absl::StatusOr<std::shared_ptr<ModelProcess>> started = start();
+    absl::StatusOr<Started> started = next();
     std::unique_lock lock(mutex_);
     if (ending_) return;
     if (!started.ok()) {
@@ -193,43 +242,99 @@ void Supervised::supervise() {
         return;
       }
     } else {
-      process_ = *started;
+      const std::shared_ptr<ModelProcess> process = process_ = started->process;
+      held_ = std::move(started->held);
       state_ = State::kThere;
+      standby_failed_ = false;
       ledger_->started(model_, process_->pid());
       tell_all(lock);
+      const auto pinned = pinned_;
       lock.unlock();
-      (*started)->await_death();
+      watch(process);
+      for (const auto& [slot, processors] : pinned) {
+        process->tell({{"op", "pin"}, {"slot", slot}, {"processors", processors}});
+      }
       lock.lock();
-      process_ = nullptr;
-      state_ = State::kAway;
-      (*started)->declare_dead();
+      while (process_ == process) {
+        keep_standby(lock);
+        changed_.wait(lock, [&] { return process_ != process || standby_lacks(); });
+      }
       if (ending_) return;
-      in_a_row_ = (*started)->good_runs > 0 ? 1 : in_a_row_ + 1;
-      if ((*started)->good_runs > 0) quarantines_ = 0;
-      lock.unlock();
-      died(*started);
-      lock.lock();
     }
     if (in_a_row_ >= kMostDeaths && !pause(lock)) return;
   }
 }
 
-// How it ended is known when its memory is free, which nobody has to wait for.
-void Supervised::died(const std::shared_ptr<ModelProcess>& process) {
+// The standby, where it is there and has all that is known.
+absl::StatusOr<Supervised::Started> Supervised::next() {
+  std::optional<Started> standby;
   {
     const std::lock_guard lock(mutex_);
-    last_death_ = "died";
+    const bool lacks = standby_lacks();
+    standby.swap(standby_);
+    if (standby && !lacks && !standby->process->ended()) return *std::move(standby);
   }
-  if (reaper_.joinable()) reaper_.join();
-  reaper_ = std::thread([this, process] {
-    const std::string how = process->how_it_ended();
-    const std::lock_guard lock(mutex_);
-    last_death_ = how;
-    ledger_->died(model_, process->cause());
-    if (!ending_) {
-      spdlog::error("the process of model '{}' {} and is started again", model_, how);
-    }
+  return start();
+}
+
+// Under the lock.
+bool Supervised::standby_lacks() const {
+  if (!standby_wanted_ || standby_failed_ || ending_) return false;
+  return !standby_ || absl::c_any_of(variants_, [this](const auto& variant) {
+    return !standby_->held.contains(variant.first);
   });
+}
+
+// Under the lock, but while it starts.
+void Supervised::keep_standby(std::unique_lock<std::mutex>& lock) {
+  if (!standby_lacks()) return;
+  std::optional<Started> gone;
+  gone.swap(standby_);
+  lock.unlock();
+  gone.reset();
+  absl::StatusOr<Started> standby = start();
+  lock.lock();
+  standby_failed_ = !standby.ok();
+  if (standby.ok()) standby_ = *std::move(standby);
+}
+
+// How it ended is known when its memory is free, which nobody has to wait for.
+void Supervised::watch(const std::shared_ptr<ModelProcess>& process) {
+  if (watches_.size() > 1) {
+    watches_.front().join();
+    watches_.pop_front();
+  }
+  watches_.emplace_back([this, process] {
+    process->await_death();
+    const Time at = monotonic_now();
+    {
+      const std::lock_guard lock(mutex_);
+      process_ = nullptr;
+      held_.clear();
+      state_ = State::kAway;
+      last_death_ = "died";
+      in_a_row_ = process->good_runs > 0 ? 1 : in_a_row_ + 1;
+      if (process->good_runs > 0) quarantines_ = 0;
+      process->declare_dead();
+    }
+    changed_.notify_all();
+    const std::string how = process->how_it_ended(), cause = process->cause();
+    const std::lock_guard lock(mutex_);
+    if (ending_) return;
+    last_death_ = how;
+    ledger_->died(model_, cause);
+    tell_death(at, cause);
+    spdlog::error("the process of model '{}' {} and is started again", model_, how);
+  });
+}
+
+// Each user once, whatever it has loaded. Under the lock.
+void Supervised::tell_death(Time at, const std::string& cause) {
+  for (const auto& [user, deaths] : told_) {
+    const auto own =
+        absl::c_find_if(users_, [user = user](const auto& one) { return one.second == user; });
+    if (own != users_.end()) deaths(own->first, at, cause);
+  }
 }
 
 bool Supervised::pause(std::unique_lock<std::mutex>& lock) {
@@ -263,8 +368,27 @@ bool Supervised::there() const {
   return state_ == State::kThere;
 }
 
+double Supervised::memory_mb() const {
+  std::shared_ptr<ModelProcess> process;
+  {
+    const std::lock_guard lock(mutex_);
+    process = process_;
+  }
+  return process == nullptr ? 0 : resident_mb(process->pid());
+}
+
+bool Supervised::has_standby() const {
+  const std::lock_guard lock(mutex_);
+  return standby_.has_value() && !standby_lacks();
+}
+
 std::string Supervised::why_away() const {
   const std::lock_guard lock(mutex_);
+  if (process_ != nullptr) {
+    const auto [failures, last] = process_->failures();
+    if (failures < kMostFailures || options_.may_fail) return {};
+    return fmt::format("its last {} runs failed: {}", failures, last);
+  }
   if (state_ != State::kQuarantined) return {};
   return fmt::format("its process died {} times in a row, and the last one {}: it is in quarantine",
                      in_a_row_, last_death_);

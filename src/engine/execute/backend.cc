@@ -49,9 +49,27 @@ class AllRunners : public ModelRunners {
   std::map<const Backend*, std::unique_ptr<ModelRunners>> made_;
 };
 
+// What the runners of one worker share, the first and its successors: a runner of each backend, of
+// which theirs are successors.
+class OfWorker {
+ public:
+  explicit OfWorker(AllRunners& all) : all_(all) {}
+  std::unique_ptr<ModelRunner> make(const Backend& backend) {
+    const std::lock_guard lock(mutex_);
+    auto& first = firsts_[&backend];
+    if (first == nullptr) first = all_.of(backend).make();
+    return first->successor();
+  }
+
+ private:
+  AllRunners& all_;
+  std::mutex mutex_;
+  std::map<const Backend*, std::unique_ptr<ModelRunner>> firsts_;
+};
+
 class AnyRunner : public ModelRunner {
  public:
-  explicit AnyRunner(AllRunners& all) : all_(all) {}
+  explicit AnyRunner(std::shared_ptr<OfWorker> shared) : shared_(std::move(shared)) {}
 
   absl::Status load(std::shared_ptr<const Variant> variant) override {
     if (backend_of(variant->config).make == nullptr) {
@@ -61,7 +79,7 @@ class AnyRunner : public ModelRunner {
     {
       const std::lock_guard lock(mutex_);
       auto& made = runners_[&backend_of(variant->config)];
-      if (made == nullptr) made = all_.of(backend_of(variant->config)).make();
+      if (made == nullptr) made = shared_->make(backend_of(variant->config));
       if (pinned_) made->pin(processors_);
       runner = by_variant_[variant->id] = made.get();
     }
@@ -95,9 +113,12 @@ class AnyRunner : public ModelRunner {
     processors_ = processors;
     for (const auto& [backend, runner] : runners_) runner->pin(processors);
   }
+  std::unique_ptr<ModelRunner> successor() const override {
+    return std::make_unique<AnyRunner>(shared_);
+  }
 
  private:
-  AllRunners& all_;
+  const std::shared_ptr<OfWorker> shared_;
   std::mutex mutex_;
   bool pinned_ = false;
   std::vector<uint32_t> processors_;
@@ -105,7 +126,9 @@ class AnyRunner : public ModelRunner {
   absl::flat_hash_map<VariantId, ModelRunner*> by_variant_;
 };
 
-std::unique_ptr<ModelRunner> AllRunners::make() { return std::make_unique<AnyRunner>(*this); }
+std::unique_ptr<ModelRunner> AllRunners::make() {
+  return std::make_unique<AnyRunner>(std::make_shared<OfWorker>(*this));
+}
 
 }  // namespace
 

@@ -34,6 +34,8 @@ class ModelRunner {
                                                   std::vector<StageRun>& ran) = 0;
   virtual void terminate() {}  // asks the run under way to stop. Any thread
   virtual void pin(const std::vector<uint32_t>& /*processors*/) {}  // as Executor's
+  // One that takes the place of this for the same worker, and shares what it has opened.
+  virtual std::unique_ptr<ModelRunner> successor() const = 0;
 };
 
 // What the runners of one type of worker share.
@@ -58,6 +60,7 @@ struct Backend {
   // its code says what the configuration leaves open. Null: `make` is there, and
   // `fermata model-process` runs it. INVALID_ARGUMENT says what is missing.
   absl::StatusOr<std::vector<std::string>> (*command)(const Variant& variant,
+                                                      const WorkerType& type,
                                                       const WorkerOptions& options) = nullptr;
   std::string (*program)() = nullptr;
 };

@@ -160,6 +160,12 @@ class EmulatedExecutor : public Executor {
   void pin(const std::vector<uint32_t>& processors) override {
     if (inner_ != nullptr) inner_->pin(processors);
   }
+  void tell_deaths(Deaths deaths) override {
+    if (inner_ != nullptr) inner_->tell_deaths(std::move(deaths));
+  }
+  double memory_mb() const override {
+    return inner_ != nullptr ? inner_->memory_mb() : Executor::memory_mb();
+  }
 
  private:
   Emulated find(VariantId id) {
@@ -196,6 +202,9 @@ class EmulatedExecutors : public ExecutorFactory {
   }
   std::string why_away(const Variant& variant) const override {
     return inner_ != nullptr ? inner_->why_away(variant) : "";
+  }
+  void stop_loading() override {
+    if (inner_ != nullptr) inner_->stop_loading();
   }
 
  private:

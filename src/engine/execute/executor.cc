@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "engine/execute/emulated_executor.h"
+#include "engine/execute/machine.h"
 #include "engine/execute/thread_executor.h"
 
 namespace fermata::engine {
@@ -15,6 +16,8 @@ BatchResult run_and_wait(Executor& executor, BatchRun batch) {
   executor.run(std::move(batch));
   return ended.get_future().get();
 }
+
+double Executor::memory_mb() const { return resident_mb(); }
 
 absl::StatusOr<std::vector<FileSignature>> ExecutorFactory::open(const Variant& /*variant*/) {
   return unimplemented("emulated workers open no files");

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -89,9 +90,17 @@ class Executor {
   virtual void let_go(VariantId) {}  // of what it has loaded; a batch may want it again
   // Asks the run under way to stop; it may not heed that. Any thread.
   virtual void terminate() {}
+  // Whom to tell of a process that died, when it is known what ended it: any thread, which must not
+  // block. Before anything is loaded.
+  using Deaths = std::function<void(VariantId model, Time at, const std::string& cause)>;
+  virtual void tell_deaths(Deaths /*deaths*/) {}
   // The limit of what runs now is at most so far away.
   virtual void end_soon(Duration) {}
   virtual RunHealth health() const { return {}; }
+  // A batch runs elsewhere while the thread that called the last one's done() is in that.
+  virtual bool runs_apart() const { return false; }
+  // Resident, of the processes that run what is loaded, in mebibytes: this one, or the models' own.
+  virtual double memory_mb() const;
   // Which processors its threads may use, of those that it has from now on; nothing where it has
   // none of its own. Not beside load().
   virtual void pin(const std::vector<uint32_t>& /*processors*/) {}
@@ -112,6 +121,8 @@ class ExecutorFactory {
   // The variant's configuration with what its own code adds to it (Backend::command). Blocks.
   virtual absl::StatusOr<inference::ModelConfig> complete(const Variant& variant);
   virtual std::vector<ProcessStatistics> processes() const { return {}; }
+  // Loads that wait for a process that starts fail soon, and so do later ones. Any thread.
+  virtual void stop_loading() {}
   // Why a loaded variant does not run, for longer than a restart takes; empty: it does.
   virtual std::string why_away(const Variant& /*variant*/) const { return {}; }
 };

@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/execute/machine.h"
 
 namespace fermata::engine {
 namespace {
@@ -17,11 +16,11 @@ const MeasureOptions kMoment{
 
 }  // namespace
 
-FirstRuns::FirstRuns() : start_(monotonic_now()), memory_before_(resident_mb()) {}
+FirstRuns::FirstRuns(double memory_mb) : start_(monotonic_now()), memory_before_(memory_mb) {}
 
-void FirstRuns::loaded() {
+void FirstRuns::loaded(double memory_mb) {
   loading_ = monotonic_now() - start_;
-  memory_loaded_ = resident_mb();
+  memory_loaded_ = memory_mb;
 }
 
 absl::StatusOr<Profile> FirstRuns::measure(Executor& executor, const Variant& variant,
@@ -34,16 +33,16 @@ absl::StatusOr<Profile> FirstRuns::measure(Executor& executor, const Variant& va
     return error(absl::StatusCode::kFailedPrecondition, "{}", message(profile.status()));
   }
   profile->load_ms = loading_.millis();
-  profile->memory_mb = std::max(0.0, resident_mb() - memory_before_);
+  profile->memory_mb = std::max(0.0, executor.memory_mb() - memory_before_);
   profile->static_mb = std::clamp(memory_loaded_ - memory_before_, 0.0, profile->memory_mb);
   return profile;
 }
 
 absl::StatusOr<Profile> make_first_runs(ExecutorFactory& executors, const Variant& variant) {
   const std::shared_ptr<Executor> executor = executors.make();
-  FirstRuns first_runs;
+  FirstRuns first_runs(executor->memory_mb());
   RETURN_IF_ERROR(executor->load(std::make_shared<const Variant>(variant)));
-  first_runs.loaded();
+  first_runs.loaded(executor->memory_mb());
   return first_runs.measure(*executor, variant);
 }
 

@@ -16,8 +16,8 @@ inline constexpr Duration kMostMeasured = Duration::millis(400);
 // enough for a start.
 class FirstRuns {
  public:
-  FirstRuns();    // before it is loaded
-  void loaded();  // just now
+  explicit FirstRuns(double memory_mb);  // before it is loaded, as Executor has it
+  void loaded(double memory_mb);         // just now
   Duration loading() const { return loading_; }
   // `made`: as MeasureOptions has it. Blocks. FAILED_PRECONDITION where it does not run on zeros.
   absl::StatusOr<Profile> measure(Executor& executor, const Variant& variant, MadeRuns made = {});

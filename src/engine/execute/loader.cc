@@ -165,7 +165,8 @@ absl::StatusOr<Variant> Loader::open_python(const ModelFolder& folder, int64_t v
   variant.config = folder.config;
   if (options_.workers.executor != ExecutorKind::kEmulated) {
     RETURN_IF_ERROR(check_model_file(variant.file));
-    const auto command = backend_of(variant.config).command(variant, options_.workers);
+    const auto command =
+        backend_of(variant.config).command(variant, options_.workers.types[type], options_.workers);
     RETURN_IF_ERROR(folder.in_config(command.status()));
     ASSIGN_OR_RETURN(variant.config, executors_[type]->complete(variant));
   }

@@ -19,7 +19,8 @@ std::vector<uint32_t> own_processors();
 // least 1.
 uint32_t own_cores();
 
-// Resident memory of this process now, in mebibytes.
+// Resident memory of this process now, in mebibytes; of another, 0 where there is none.
 double resident_mb();
+double resident_mb(int64_t process);
 
 }  // namespace fermata::engine

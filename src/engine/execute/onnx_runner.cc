@@ -154,6 +154,10 @@ class OnnxRunner : public ModelRunner {
     processors_ = set;
   }
 
+  std::unique_ptr<ModelRunner> successor() const override {
+    return std::make_unique<OnnxRunner>(sessions_);
+  }
+
   // Between two nodes of the graph, and of those inside it, the library looks at this.
   void terminate() override { (void)take_status(ort().RunOptionsSetTerminate(run_options_.get())); }
 

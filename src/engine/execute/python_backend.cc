@@ -2,8 +2,12 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -11,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "base/document.h"
 #include "base/status.h"
+#include "engine/execute/child.h"
 
 namespace fermata::engine {
 namespace {
@@ -18,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kEnvironment = "EXECUTION_ENV_PATH";
+constexpr Duration kAskingScript = Duration::seconds(20);
 
 bool is_program(const fs::path& file) {
   std::error_code ignored;
@@ -56,9 +62,32 @@ absl::StatusOr<std::string> python_in(const std::string& environment) {
                  fs::exists(environment, ignored) ? ": unpack it, and name its folder" : "");
 }
 
+bool is_script(const std::string& file) {
+  std::array<char, 2> start{};
+  std::ifstream(file, std::ios::binary).read(start.data(), start.size());
+  return start == std::array{'#', '!'};
+}
+
+// The Python that a script starts.
+absl::StatusOr<std::string> behind_script(const std::string& file) {
+  static std::mutex& mutex = *new std::mutex;
+  static auto& known = *new std::map<std::string, std::string>;  // such scripts take their time
+  const std::lock_guard lock(mutex);
+  if (const auto it = known.find(file); it != known.end()) return it->second;
+  ASSIGN_OR_RETURN(const ChildResult asked,
+                   run_child({file, "-c", "import sys; print(sys.executable)"}, kAskingScript));
+  std::string python = asked.output.substr(0, asked.output.find('\n'));
+  if (asked.exit_code == 0 && is_program(python)) return known[file] = python;
+  return invalid(
+      "'{}' is a script, which may not start Python where models run, and does not say which "
+      "Python it starts{}{}: name that in workers.python",
+      file, asked.error.empty() ? "" : ": ", asked.error);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> python_command(const Variant& variant,
+                                                        const WorkerType& type,
                                                         const WorkerOptions& options) {
   absl::StatusOr<std::string> python = std::string();
   const auto own = variant.config.parameters().find(kEnvironment);
@@ -70,9 +99,13 @@ absl::StatusOr<std::vector<std::string>> python_command(const Variant& variant,
     python = python_found(options.python);
   }
   RETURN_IF_ERROR(python.status());
+  if (is_script(*python)) {
+    python = behind_script(*python);
+    RETURN_IF_ERROR(python.status());
+  }
   // No bytecode is written, which is not allowed there, and prints are seen at once.
-  return std::vector<std::string>{
-      *python, "-B", "-u", "-", variant.model, std::to_string(options.types.front().threads)};
+  return std::vector<std::string>{*python, "-B",          "-u",
+                                  "-",     variant.model, std::to_string(type.threads)};
 }
 
 std::string python_program() {

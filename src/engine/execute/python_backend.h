@@ -15,7 +15,10 @@ namespace fermata::engine {
 // model process of its own program, python/fermata_backend.
 
 // The interpreter that the configuration names (EXECUTION_ENV_PATH), else workers.python.
+// A script that starts one, as version managers install, is asked which: it may not start it where
+// the model runs.
 absl::StatusOr<std::vector<std::string>> python_command(const Variant& variant,
+                                                        const WorkerType& type,
                                                         const WorkerOptions& options);
 
 // What it reads from its standard input: every file of the program, and what runs them.

@@ -63,6 +63,7 @@ class ResidentExecutor final : public Executor {
     inner_->when_back(id, std::move(there));
   }
   RunHealth health() const override { return inner_->health(); }
+  void tell_deaths(Deaths deaths) override { inner_->tell_deaths(std::move(deaths)); }
 
  private:
   struct Stop {};

@@ -99,7 +99,9 @@ class ThreadExecutors : public ExecutorFactory {
  public:
   explicit ThreadExecutors(const WorkerType& type) : runners_(make_runners(type)) {}
   std::shared_ptr<Executor> make() override {
-    return watch_.over([this] { return std::make_unique<ThreadExecutor>(runners_->make()); });
+    return watch_.over([first = std::shared_ptr<const ModelRunner>(runners_->make())] {
+      return std::make_unique<ThreadExecutor>(first->successor());
+    });
   }
   absl::StatusOr<std::vector<FileSignature>> open(const Variant& variant) override {
     return runners_->open(variant);

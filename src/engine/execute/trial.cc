@@ -70,13 +70,13 @@ absl::Status beyond_limit(const absl::Status& failed, const TrialQuestion& quest
 absl::Status try_here(const TrialQuestion& question, std::ostream& out) {
   const TrialOptions& options = question.options;
   ASSIGN_OR_RETURN(const auto executors, make_executors({.types = {options.worker}}));
-  FirstRuns first_runs;
+  FirstRuns first_runs(resident_mb());
   Variant opened;
   opened.id = VariantId(0);
   opened.file = options.file;
   opened.config = options.config;
   ASSIGN_OR_RETURN(const std::vector<FileSignature> files, executors->open(opened));
-  first_runs.loaded();
+  first_runs.loaded(resident_mb());
   ASSIGN_OR_RETURN(const FileSignature face, face_of(options, files));
   out << face_line(face) << std::flush;
   Tried tried(options, face);

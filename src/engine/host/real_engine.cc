@@ -7,6 +7,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
+#include "engine/execute/machine.h"
+#include "engine/execute/processor_quota.h"
 #include "engine/host/dependents.h"
 #include "model/repository.h"
 
@@ -39,6 +41,7 @@ RealEngine::RealEngine(EngineOptions options,
 // A scheduler hands a job whose variant moved to another; none may do so once that other
 // may be gone.
 RealEngine::~RealEngine() {
+  stop_loading();
   if (pool_ == nullptr) return;
   streams_.stop();
   trees_.stop();
@@ -53,6 +56,19 @@ RealEngine::~RealEngine() {
   for (const auto& ensemble : ensembles_) ensemble->stop_scoring();
 }
 
+void RealEngine::say_processors() const {
+  uint32_t threads = 0;
+  for (const WorkerType& type : options_.workers.types) threads += type.count * type.threads;
+  const std::optional<double> quota = processor_quota().cores;
+  spdlog::info("{} workers with {} threads in all on {} processors{}", options_.workers.count(),
+               threads, own_processors().size(),
+               quota ? fmt::format(", of which the cgroup allows {:.2f}", *quota) : "");
+}
+
+void RealEngine::stop_loading() {
+  for (const auto& executors : executors_) executors->stop_loading();
+}
+
 absl::Status RealEngine::start(const std::vector<std::string>& models) {
   const std::lock_guard lock(changing_);
   {
@@ -60,6 +76,7 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
     for (const std::string& model : models) wanted_[model] = true;
   }
   std::map<std::string, Variants> opened;
+  say_processors();
   spdlog::info("loading {} models", models.size());
   for (size_t i = 0; i < models.size(); ++i) {
     const std::string& model = models[i];
@@ -282,7 +299,11 @@ absl::Status RealEngine::load(std::string_view model, std::optional<std::string>
   const std::string name(model);
   RETURN_IF_ERROR(check_is_model(name));
   if (options_.refresh) RETURN_IF_ERROR(options_.refresh(name));
-  const std::lock_guard one_at_a_time(opening_[std::hash<std::string>()(name) % opening_.size()]);
+  const std::lock_guard one_at_a_time(opening(name));
+  return load_now(name, std::move(config));
+}
+
+absl::Status RealEngine::load_now(const std::string& name, std::optional<std::string> config) {
   if (!config) {
     const std::lock_guard lock(mutex_);
     if (const auto kept = overrides_.find(name); kept != overrides_.end()) config = kept->second;
@@ -320,7 +341,7 @@ absl::Status RealEngine::check_is_model(const std::string& name) const {
 absl::Status RealEngine::unload(std::string_view model) {
   const std::string name(model);
   RETURN_IF_ERROR(check_is_model(name));
-  const std::lock_guard one_at_a_time(opening_[std::hash<std::string>()(name) % opening_.size()]);
+  const std::lock_guard one_at_a_time(opening(name));
   const std::lock_guard lock(changing_);
   {
     const std::lock_guard registered(mutex_);

@@ -64,6 +64,7 @@ class RealEngine : public Engine {
   void close_streams(uint64_t owner) override { streams_.close(owner); }
   EngineSnapshot snapshot() const override;
   bool overdue() const override { return pool_->overdue() || replicas_->overdue(); }
+  void stop_loading() override;
 
  private:
   using Variants = Registry::Variants;
@@ -76,6 +77,7 @@ class RealEngine : public Engine {
   void look_at(std::shared_ptr<Job> job, std::shared_ptr<const std::vector<Tensor>> inputs);
   void adopt(std::shared_ptr<Job> job);
 
+  void say_processors() const;
   absl::Status prepare(const std::map<std::string, Variants>& opened);
   absl::Status prepare_variants(const ServiceOptions& service,
                                 const std::map<std::string, Variants>& opened);
@@ -88,6 +90,11 @@ class RealEngine : public Engine {
                               const std::map<std::string, Variants>& opened);
   // What the repository has of a model; the index says meanwhile that it is being loaded.
   absl::StatusOr<Variants> open(const std::string& model, const std::optional<std::string>& config);
+  // As load(), under the model's opening_.
+  absl::Status load_now(const std::string& model, std::optional<std::string> config);
+  std::mutex& opening(const std::string& model) {
+    return opening_[std::hash<std::string>()(model) % opening_.size()];
+  }
   // Puts these in the place of what is loaded of a model. All of them, or none.
   absl::Status replace(const std::string& model, Loaded next, bool unloading, Duration patience);
   absl::Status serve(const std::string& model, const Loaded& loaded, Duration patience);
@@ -107,6 +114,8 @@ class RealEngine : public Engine {
   void watch_processes();
   void withdraw_dying(Time now);
   void serve_again(Time now);
+  std::string why_dying(const Loaded& loaded) const;
+  bool lacks(const std::string& model) const;
 
   // real_engine_streams.cc
   StreamService::Loading loading();

@@ -23,8 +23,7 @@ void RealEngine::watch_processes() {
   if (workers.isolation == Isolation::kThread || workers.executor == ExecutorKind::kEmulated) {
     return;
   }
-  spdlog::info("models run in processes of their own; {} workers on {} processors", workers.count(),
-               own_cores());
+  spdlog::info("models run in processes of their own");
   process_timer_ = std::make_unique<Periodic>(kLookAtProcesses, [this] {
     withdraw_dying(now());
     serve_again(now());
@@ -33,42 +32,52 @@ void RealEngine::watch_processes() {
 
 // As if they were unloaded: services of several variants go on with the others.
 void RealEngine::withdraw_dying(Time now) {
-  std::map<std::string, std::string> dying;
+  std::vector<std::string> dying;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [model, loaded] : registry_.loaded()) {
-      for (const auto& variant : loaded.variants) {
-        if (std::string why = why_failing(*variant); !why.empty()) dying[model] = std::move(why);
-      }
+      if (!why_dying(loaded).empty()) dying.push_back(model);
     }
   }
-  for (const auto& [model, why] : dying) {
+  for (const std::string& model : dying) {
+    const std::lock_guard lock(changing_);
+    // Meanwhile others may be loaded in its place.
+    const auto loaded = registry_.loaded().find(model);
+    const std::string why = loaded == registry_.loaded().end() ? "" : why_dying(loaded->second);
+    if (why.empty()) continue;
     Withdrawn& row = withdrawn_[model];
     row.times = row.times > 0 && now - row.since < kForgiven ? row.times + 1 : 1;
     const Duration pause = kFirstPause * (int64_t{1} << std::min(row.times - 1, kMostPauses));
     row.since = now + pause;
     row.again = now + pause;
     spdlog::error("model '{}' is not served for {:.0f} s: {}", model, pause.seconds(), why);
-    const std::lock_guard lock(changing_);
     note(model, ModelStatus{model, "", ModelState::kUnavailable, why});
     (void)replace(model, {}, true, Duration());
   }
+}
+
+std::string RealEngine::why_dying(const Loaded& loaded) const {
+  for (const auto& variant : loaded.variants) {
+    if (std::string why = why_failing(*variant); !why.empty()) return why;
+  }
+  return {};
+}
+
+// Nobody has unloaded it, or loaded it meanwhile.
+bool RealEngine::lacks(const std::string& model) const {
+  const std::lock_guard lock(mutex_);
+  const auto known = wanted_.find(model);
+  const auto loaded = registry_.loaded().find(model);
+  return known != wanted_.end() && known->second &&
+         (loaded == registry_.loaded().end() || loaded->second.variants.empty());
 }
 
 void RealEngine::serve_again(Time now) {
   for (auto& [model, row] : withdrawn_) {
     if (row.again > now) continue;
     row.again = Time::infinite();
-    bool wanted = false;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto known = wanted_.find(model);
-      const auto loaded = registry_.loaded().find(model);
-      wanted = known != wanted_.end() && known->second &&
-               (loaded == registry_.loaded().end() || loaded->second.variants.empty());
-    }
-    if (!wanted) continue;  // it was unloaded, or loaded by somebody
-    if (load(model, std::nullopt).ok()) continue;
+    const std::lock_guard one_at_a_time(opening(model));
+    if (!lacks(model) || load_now(model, std::nullopt).ok()) continue;
     row.again = now + kFirstPause * (int64_t{1} << std::min(row.times, kMostPauses));
   }
 }

@@ -40,6 +40,7 @@ Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, doub
     workers_.push_back(std::make_unique<Worker>());
     workers_.back()->executor = std::move(worker.executor);
     workers_.back()->type = worker.type;
+    observe_deaths(*workers_.back()->executor, static_cast<uint32_t>(workers_.size() - 1));
     const WorkerId id = scheduler_->add_worker(now, decisions_, worker.type, worker.memory_bytes);
     FERMATA_CHECK(id.index() + 1 == workers_.size());
     if (id.index() >= serving_) scheduler_->planned(policy::Serving{id, false}, now, decisions_);
@@ -314,7 +315,6 @@ void Driver::completed(const std::shared_ptr<InFlight>& running, BatchResult res
 }
 
 void Driver::reply(const std::shared_ptr<InFlight>& running, BatchResult result) {
-  const Turns::Later later(turns_);
   running->run = {.variant = running->variant.get(),
                   .worker = shared_.first_worker + running->worker.value(),
                   .worker_type = shared_.types[workers_[running->worker.index()]->type],
@@ -340,8 +340,14 @@ void Driver::reply(const std::shared_ptr<InFlight>& running, BatchResult result)
     const Absence absence = absence_of(result.parts[i].status());
     if (absence == Absence::kAway || share.lost == 0) share.absence = absence;
   }
-  events_.enqueue(running);
   auto run = running->run;  // a copy: the owner reads the batch's from now on
+  events_.enqueue(running);
+  // Where the next batch would run beside these replies, it begins before them.
+  const Gate& gate = *running->shares.front().job->route().gate;
+  if (gate.waiting.load(std::memory_order_relaxed) > 0 && worker.executor->runs_apart()) {
+    turns_.take();
+  }
+  const Turns::Later later(turns_);
   for (size_t i = 0; i < result.parts.size(); ++i) {
     const InFlight::Share& share = running->shares[i];
     if (share.base_model || share.absence != Absence::kNone) continue;

@@ -165,6 +165,7 @@ class Driver {
   void observe_bound(const policy::Batch& batch, InFlight& running, Time now);
   void observe_end(const InFlight& running, const BatchResult& result) const;
   void observe_load(const Worker& worker, VariantId variant, Time from) const;
+  void observe_deaths(Executor& executor, uint32_t worker) const;
   void refuse(const policy::Dropped& dropped, Time now);
   void withdraw_parts(Job& job, Time now);
   void withdraw_waiting(absl::FunctionRef<bool(const Route&)> of, const absl::Status& why,

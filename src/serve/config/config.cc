@@ -146,6 +146,9 @@ engine::WorkerOptions worker_options(Reader reader) {
   // In the order of Isolation.
   options.isolation = static_cast<engine::Isolation>(
       fields["isolation"].choice({"thread", "process"}, static_cast<size_t>(options.isolation)));
+  if (Reader standby = fields["standby"]; standby.present()) {
+    options.standby = standby.integer(0, 1) == 1;
+  }
   if (Reader workers = fields["per_process"]; workers.present()) {
     options.per_process = static_cast<uint32_t>(workers.integer(1, 4096));
   }

@@ -1,0 +1,127 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <future>
+
+#include "engine/apart_fixture.h"
+
+namespace fermata::engine {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+// Processes that break the rules, in another language: each is a row of hostile_process.py.
+class Hostile : public ::testing::TestWithParam<std::pair<const char*, const char*>> {
+ protected:
+  // A command that is the script, whatever it is called with.
+  std::string program(const std::string& how) const {
+    folder_.write("program.sh", "#!/bin/sh\nexec python3 " FERMATA_SOURCE_DIR
+                                "/tests/engine/hostile_process.py " +
+                                    how + "\n");
+    const std::filesystem::path file = folder_.path() / "program.sh";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    return file.string();
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_P(Hostile, IsFoundOutAndTheServerLives) {
+  const auto [how, says] = GetParam();
+  OneApart model(models(), "gather", program(how));
+  ASSERT_TRUE(model.load().ok());
+  EXPECT_THAT(model.error({rows_at({2})}, Duration::millis(300)), HasSubstr(says)) << how;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Hostile,
+    ::testing::Values(std::pair("offset", "lies at"), std::pair("bytes", "has 8 bytes"),
+                      std::pair("shape", "has shape"), std::pair("datatype", "has datatype"),
+                      std::pair("number", "of batch"), std::pair("records", "cut off"),
+                      std::pair("noise", "wrong answer"), std::pair("life", "died"),
+                      std::pair("unlock", "died"), std::pair("exit", "died"),
+                      std::pair("segv", "died"), std::pair("fpe", "died"),
+                      std::pair("abort", "died"), std::pair("hang", "was stopped after"),
+                      std::pair("shrink", "sealed"), std::pair("code", "no such model")),
+    [](const auto& info) { return std::string(info.param.first); });
+
+// The server itself, of which one model's processes die whenever they run something.
+class Dying : public Hostile {
+ protected:
+  // What tries models is the command itself.
+  std::unique_ptr<Engine> engine() {
+    (void)program("segv");
+    folder_.write("either.sh", "#!/bin/sh\ncase \"$1\" in try-model) exec " + fermata_command() +
+                                   " \"$@\";; esac\nexec " +
+                                   (folder_.path() / "program.sh").string() + "\n");
+    const std::filesystem::path file = folder_.path() / "either.sh";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+    repository_.copy_model("gather", "gather");
+    EngineOptions options = apart_options(repository_.path());
+    options.probe_program = file.string();
+    return *make_engine(std::move(options));
+  }
+  TemporaryFolder repository_;
+};
+
+// Whatever comes first: it ends once, and the server goes on.
+TEST_F(Dying, ARequestWhoseProcessIsNotBackInTimeIsRejected) {
+  const auto engine = this->engine();
+  for (int i = 0; i < 3; ++i) {
+    const ReplyPart part = call(
+        *engine, {.service = "gather", .inputs = {rows_at({2})}, .timeout = Duration::millis(20)});
+    EXPECT_FALSE(part.status.ok());
+    EXPECT_THAT(part.why.outcome, AnyOf(Outcome::kRejectedDeadline, Outcome::kFailed));
+  }
+}
+
+TEST_F(Dying, AModelThatKeepsDyingIsNotServed) {
+  const auto engine = this->engine();
+  EXPECT_TRUE(engine->unserved().empty());
+  const Time bound = monotonic_now() + kBound;
+  while (engine->unserved().empty()) {
+    ASSERT_LT(monotonic_now(), bound);
+    (void)call(*engine, {.service = "gather", .inputs = {rows_at({2})}});
+  }
+  EXPECT_THAT(engine->unserved().front().reason, HasSubstr("died"));
+}
+
+TEST_F(Hostile, WhatKeepsDyingIsInQuarantine) {
+  OneApart model(models(), "gather", program("segv"));
+  ASSERT_TRUE(model.load().ok());
+  std::string why;
+  for (uint32_t i = 0; i < 100 && why.find("quarantine") == std::string::npos; ++i) {
+    model.await_process();
+    why = model.error({rows_at({2})});
+  }
+  EXPECT_THAT(why, HasSubstr("in quarantine"));
+  EXPECT_TRUE(model.process().quarantined);
+}
+
+// Its next process cannot be started any more, and need not be.
+TEST_F(Hostile, AStandbyTakesThePlaceOfAProcessThatDies) {
+  const std::string file = program("unused");
+  folder_.write("program.sh", "#!/bin/sh\nexec " + fermata_command() + " \"$@\"\n");
+  OneApart model(models(), "gather", file, 1, true);
+  ASSERT_TRUE(model.load().ok());
+  const Time bound = monotonic_now() + kBound;
+  while (!model.process().standby) ASSERT_LT(monotonic_now(), bound);
+  folder_.write("program.sh", "#!/bin/sh\nexit 1\n");
+  const int64_t first = model.process().pid;
+  ::kill(static_cast<pid_t>(first), SIGKILL);
+  while (model.process().pid == first) ASSERT_LT(monotonic_now(), bound);
+  EXPECT_TRUE(model.run({{rows_at({2})}}).parts[0].ok());
+  EXPECT_EQ(model.process().starts, 2u);
+}
+
+// It would wait for half a minute.
+TEST_F(Hostile, AProcessThatNeverStartsKeepsNobodyWhenTheServerStops) {
+  OneApart model(models(), "gather", program("silent"));
+  std::future<absl::Status> loading = std::async(std::launch::async, [&] { return model.load(); });
+  model.stop_loading();
+  EXPECT_THAT(std::string(loading.get().message()), HasSubstr("the server stops"));
+}
+
+}  // namespace
+}  // namespace fermata::engine
