@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import pathlib
+import random
 import statistics
 import subprocess
 

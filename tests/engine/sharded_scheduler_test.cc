@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/random.h"
+#include "policy/any_rules.h"
 
 namespace fermata::engine {
 namespace {
@@ -89,7 +90,9 @@ Timeline::Endings single_threaded(std::string_view policy, uint64_t seed) {
   return line.endings();
 }
 
-Timeline::Endings sharded(std::string_view policy, uint64_t seed, size_t shards) {
+// With `rules` they change with every eighth request.
+Timeline::Endings sharded(std::string_view policy, uint64_t seed, size_t shards,
+                          Random* rules = nullptr) {
   Timeline line(seed);
   auto scheduler = *ShardedScheduler::make(
       policy, shards, [&](size_t, ShardDecisions& d, Time now) { line.account(d.decisions, now); });
@@ -103,13 +106,20 @@ Timeline::Endings sharded(std::string_view policy, uint64_t seed, size_t shards)
     }
   };
   settle(Time());
-  line.run([&](const Task& t, Time now) { scheduler->nominate(t), settle(now); },
-           [&](WorkerId w, Time now) { scheduler->freed(w), settle(now); }, settle,
-           [&] {
-             Time wake = scheduler->next_wake_of_rank();
-             for (size_t s = 0; s < shards; ++s) wake = std::min(wake, scheduler->next_wake(s));
-             return wake;
-           });
+  line.run(
+      [&](const Task& t, Time now) {
+        scheduler->nominate(t);
+        if (rules != nullptr && t.job.value() % 8 == 0) {
+          scheduler->set_rules(policy::any_rules(*rules));
+        }
+        settle(now);
+      },
+      [&](WorkerId w, Time now) { scheduler->freed(w), settle(now); }, settle,
+      [&] {
+        Time wake = scheduler->next_wake_of_rank();
+        for (size_t s = 0; s < shards; ++s) wake = std::min(wake, scheduler->next_wake(s));
+        return wake;
+      });
   return line.endings();
 }
 
@@ -122,6 +132,15 @@ TEST(ShardedScheduler, DecidesWhatTheSingleThreadedOneDecides) {
       for (const size_t shards : {1, 2, 3}) {
         EXPECT_EQ(sharded(policy, seed, shards), expected) << policy << " " << seed;
       }
+    }
+  }
+}
+
+TEST(ShardedScheduler, EveryTaskEndsOnceWhileRulesChange) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const size_t shards : {1, 3}) {
+      Random rules(seed);
+      EXPECT_EQ(sharded("fermata", seed, shards, &rules).size(), Timeline::kJobs) << seed;
     }
   }
 }
