@@ -4,6 +4,7 @@
 #include <csignal>
 #include <future>
 
+#include "engine/apart/supervised.h"
 #include "engine/apart_fixture.h"
 
 namespace fermata::engine {
@@ -97,6 +98,17 @@ TEST_F(Hostile, WhatKeepsDyingIsInQuarantine) {
   }
   EXPECT_THAT(why, HasSubstr("in quarantine"));
   EXPECT_TRUE(model.process().quarantined);
+}
+
+// Though it lives.
+TEST_F(Hostile, WhatKeepsFailingIsSaidTo) {
+  OneApart model(models(), "gather", program("shrink"));
+  ASSERT_TRUE(model.load().ok());
+  for (uint32_t i = 0; i < apart::Supervised::kMostFailures; ++i) {
+    EXPECT_EQ(model.executors().why_away(model.variant()), "");
+    EXPECT_THAT(model.error({rows_at({2})}), HasSubstr("sealed"));
+  }
+  EXPECT_THAT(model.executors().why_away(model.variant()), HasSubstr("its last 32 runs failed"));
 }
 
 // Its next process cannot be started any more, and need not be.

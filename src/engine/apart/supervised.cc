@@ -90,9 +90,9 @@ absl::Status Supervised::have(const std::shared_ptr<const Variant>& variant,
   while (true) {
     changed_.wait(lock,
                   [this] { return !loads_ || (state_ != State::kNew && state_ != State::kAway); });
+    if (held_.contains(variant->id)) return absl::OkStatus();
     if (!loads_) return error(absl::StatusCode::kUnavailable, "the server stops");
     if (state_ != State::kThere) return failure_;
-    if (held_.contains(variant->id)) return absl::OkStatus();
     const std::shared_ptr<ModelProcess> process = process_;
     lock.unlock();
     absl::Status loaded = process->ask(load_message(*variant, worker_), monotonic_now() + kLoading);

@@ -56,13 +56,13 @@ RealEngine::~RealEngine() {
   for (const auto& ensemble : ensembles_) ensemble->stop_scoring();
 }
 
-void RealEngine::say_processors() const {
+std::string RealEngine::workers_in_words() const {
   uint32_t threads = 0;
   for (const WorkerType& type : options_.workers.types) threads += type.count * type.threads;
   const std::optional<double> quota = processor_quota().cores;
-  spdlog::info("{} workers with {} threads in all on {} processors{}", options_.workers.count(),
-               threads, own_processors().size(),
-               quota ? fmt::format(", of which the cgroup allows {:.2f}", *quota) : "");
+  return fmt::format("{} workers with {} threads in all on {} processors{}",
+                     options_.workers.count(), threads, own_processors().size(),
+                     quota ? fmt::format(", of which the cgroup allows {:.2f}", *quota) : "");
 }
 
 void RealEngine::stop_loading() {
@@ -76,8 +76,7 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
     for (const std::string& model : models) wanted_[model] = true;
   }
   std::map<std::string, Variants> opened;
-  say_processors();
-  spdlog::info("loading {} models", models.size());
+  spdlog::info("loading {} models for {}", models.size(), workers_in_words());
   for (size_t i = 0; i < models.size(); ++i) {
     const std::string& model = models[i];
     if (options_.opening) {

@@ -77,7 +77,7 @@ class RealEngine : public Engine {
   void look_at(std::shared_ptr<Job> job, std::shared_ptr<const std::vector<Tensor>> inputs);
   void adopt(std::shared_ptr<Job> job);
 
-  void say_processors() const;
+  std::string workers_in_words() const;
   absl::Status prepare(const std::map<std::string, Variants>& opened);
   absl::Status prepare_variants(const ServiceOptions& service,
                                 const std::map<std::string, Variants>& opened);
