@@ -23,7 +23,9 @@ std::optional<Rules> read_rules(Reader value, std::string_view policy) {
                                 : field.boolean() ? "on"
                                                   : "off";
     const absl::Status set = set_rule(rules, fmt::format("{}={}", name, setting));
-    if (!set.ok() && !value.failed()) field.fail(message(set));
+    if (!set.ok() && !value.failed()) {
+      field.fail(fmt::format("a rule and a value that it takes ({})", message(set)));
+    }
   }
   return rules;
 }
