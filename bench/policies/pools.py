@@ -84,5 +84,36 @@ def widely_unlike(number):
             return document
 
 
+CHANGES = ("rates swap", "bursts begin", "deadlines tighten")
+CHANGE_S, MEASURED_FROM_S, END_S = 60, 80, 120
+
+
+def changing(number):
+    """A pool of widely_unlike() whose load is of another kind from CHANGE_S on, request by request; what comes from
+    MEASURED_FROM_S on is measured."""
+    draw, pool = random.Random(f"changing {number}"), widely_unlike(1000 + number)
+    change, models = CHANGES[number % len(CHANGES)], pool["models"]
+    most = pool["workers"]["count"] * 1000 / sum(m["share"] * cheapest_ms(m) for m in models)
+    rate = most * draw.uniform(0.35, 0.7)
+    rates = [m["share"] * rate for m in models]
+    swapped = rates[::-1]
+    work = [sum(r * cheapest_ms(m) for r, m in zip(each, models)) for each in (rates, swapped)]
+    swapped = [r * work[0] / work[1] for r in swapped]
+    for model, before, after in zip(models, rates, swapped):
+        shortest = 2.2 * sum(model["latency_ms"].values())
+        at_us, slo_us, at = [], [], 0.0
+        while at < END_S:
+            new = at >= CHANGE_S
+            shape = 0.1 if new and change == "bursts begin" else 1 if change == "bursts begin" else model["arrival"]["shape"]
+            mean = 1 / (after if new and change == "rates swap" else before)
+            at += draw.gammavariate(shape, mean / shape)
+            slo = max(shortest, 0.5 * model["slo_ms"]) if new and change == "deadlines tighten" else model["slo_ms"]
+            at_us.append(int(at * 1e6))
+            slo_us.append(int(slo * 1e3))
+        model["arrival"] = {"process": "recorded", "at_us": at_us, "slo_us": slo_us, "items": 1}
+        del model["share"]
+    return dict(pool, models=models, rate_rps=rate, warmup_s=MEASURED_FROM_S, duration_s=END_S - MEASURED_FROM_S), change
+
+
 if __name__ == "__main__":
     print(json.dumps(pool(int(sys.argv[1])), indent=1))

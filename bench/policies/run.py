@@ -9,6 +9,7 @@
                       of --seeds; of other pools or more seeds no record is kept without a --name
     run.py tuned      --count pools of widely unlike models: the default that chooses its rules while it runs,
                       the same with its own rules, and five simple policies
+    run.py changing   --count loads that change their kind: what is lost from 20 s after that on
     run.py overload   ResNet50 on 8 workers from half its peak to three times, and
                       9000/s for 900 s
     run.py ablate     each rule of the default off by itself (ablate.py): --sets of five, suite, pools, drawn,
@@ -279,6 +280,47 @@ def tuned(args):
     plot.save(name, figure, {"summary": totals, "pools": results})
 
 
+def changing(args):
+    """Loads that change their kind: what each fixed row loses from 20 s after that on, and the default that chooses."""
+    rows = {**{p: (p,) for p in SIMPLE}, DEFAULT: (DEFAULT,), "fermata-early": (DEFAULT, "--set", "long_later=off")}
+
+    def measure(job):
+        document, _ = pools.changing(job[0])
+        policy, *changes = rows.get(job[1], (DEFAULT,))
+        tune = ["--tune", "on" if job[1] == "tuned" else "off"]
+        answer = fermata(args.binary, "simulate", dict(document, seed=1, scheduler=policy), *changes, *tune)
+        return {"worst": max(m["bad_rate"] for m in answer["models"]), "moves": [m["at_s"] for m in answer.get("tuning", {}).get("moves", [])]}
+
+    jobs = [(n, row) for n in range(args.first, args.first + args.count) for row in [*rows, "tuned"]]
+    documents = {}
+    for (n, row), found in zip(jobs, each(args, jobs, measure)):
+        own = documents.setdefault(n, {"change": pools.CHANGES[n % len(pools.CHANGES)], "rows": {}})
+        if row == "tuned":
+            own |= {"tuned": found["worst"], "moves": found["moves"]}
+        else:
+            own["rows"][row] = found["worst"]
+    for own in documents.values():
+        own["best"] = min(own["rows"].values())
+    gaps = [b - a for own in documents.values() for a, b in zip(own["moves"], own["moves"][1:])]
+    totals = {"documents": len(documents),
+              "within_1.1_of_the_best_row": sum(own["tuned"] <= 1.1 * own["best"] + 0.001 for own in documents.values()),
+              "the_default_alone": sum(own["rows"][DEFAULT] <= 1.1 * own["best"] + 0.001 for own in documents.values()),
+              "mean_loss": {"best row": statistics.mean(own["best"] for own in documents.values()),
+                            "tuned": statistics.mean(own["tuned"] for own in documents.values()),
+                            DEFAULT: statistics.mean(own["rows"][DEFAULT] for own in documents.values())},
+              "least_time_between_moves_s": min(gaps, default=None)}
+    for n, own in documents.items():
+        print(n, own["change"], f"tuned {own['tuned']:.4f} best {own['best']:.4f} default {own['rows'][DEFAULT]:.4f}", own["moves"])
+    print(json.dumps(totals, indent=1))
+    figure, axis = plot.axes("lost by the best fixed row", "lost")
+    for which, label in ((lambda own: own["tuned"], "rules chosen while it runs"), (lambda own: own["rows"][DEFAULT], "the default's own rules")):
+        axis.plot([own["best"] for own in documents.values()], [which(own) for own in documents.values()], "o", markersize=4, label=label)
+    top = max(own["best"] for own in documents.values())
+    axis.plot([0, top], [0, top], color=plot.NEUTRAL, linewidth=0.8)
+    axis.legend()
+    plot.save(args.name or "policies_changing", figure, {"summary": totals, "documents": documents})
+
+
 def overload(args):
     document = load("resnet50.yaml")
     peak = statistics.median(goodput(args.binary, document, DEFAULT, s, 60) for s in (1, 2, 3))
@@ -344,7 +386,7 @@ def symphony(args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["table", "suite", "pools", "tuned", "ablate", "overload", "claims", "figures"])
+    parser.add_argument("what", choices=["table", "suite", "pools", "tuned", "changing", "ablate", "overload", "claims", "figures"])
     parser.add_argument("--binary", default=str(HERE.parent.parent / "build" / "fermata"))
     parser.add_argument("--policies", default=",".join(POLICIES))
     parser.add_argument("--only", default="", help="suite, claims: cases whose name contains this")
@@ -361,7 +403,7 @@ def main():
     parser.add_argument("--together", type=int, default=os.cpu_count(), help="runs at a time")
     args = parser.parse_args()
     args.policies = args.policies.split(",")
-    {"table": table, "suite": suite, "pools": small_pools, "tuned": tuned, "ablate": lambda own: ablate.run(own, load, ROWS, case_document, each), "overload": overload, "claims": hold, "figures": symphony}[args.what](args)
+    {"table": table, "suite": suite, "pools": small_pools, "tuned": tuned, "changing": changing, "ablate": lambda own: ablate.run(own, load, ROWS, case_document, each), "overload": overload, "claims": hold, "figures": symphony}[args.what](args)
 
 
 if __name__ == "__main__":
