@@ -295,10 +295,11 @@ def save(rows, options):
     """Rows of attacks that did not run now stay, with what drew them."""
     ran, earlier = {row["attack"] for row in rows}, record.read("attack")
     now = {key: value for key, value in record.drawn().items() if key in ("commit", "changed_since", "date", "load_before")}
+    now |= {"seconds": options.seconds, "recover": options.recover}
     kept = [row for row in earlier.get("rows", []) if row["attack"] not in ran]
     order = [a.__name__ for a in ATTACKS]
     rows = sorted((row for row in kept + [row | now for row in rows] if row["attack"] in order), key=lambda r: order.index(r["attack"]))
-    document = {"memory_mb": MEMORY_MB, "seconds": options.seconds, "recover": options.recover, "rows": rows}
+    document = {"memory_mb": MEMORY_MB, "rows": rows}
     record.write("attack", document, before=record.left(earlier) if kept else None)
     try:
         draw(document)
