@@ -11,9 +11,6 @@ namespace fermata::serve {
 namespace {
 
 constexpr size_t kStep = 64 * 1024;
-// Made at once for what does not say how long it is: what grows by being copied leaves holes that
-// others cannot use.
-constexpr size_t kRoom = (size_t{64} << 20) + kStep;
 constexpr int kFastest = 1;
 constexpr int kMemory = 8;
 // zlib's window bits: 16 more for a gzip header, 32 more to tell by the header.
@@ -121,11 +118,10 @@ absl::Status Unpacking::grow(Hold hold) {
   const size_t before = out_.size(), wanted = before + kStep;
   if (said_ && out_.capacity() < wanted) out_.reserve(std::max(*said_ + kStep, wanted));
   if (out_.capacity() < wanted) {
-    out_.reserve(std::max(std::min(std::max(2 * out_.capacity(), kRoom), limit_ + kStep), wanted));
+    out_.reserve(std::max(std::min(2 * out_.capacity(), limit_ + kStep), wanted));
   }
-  // What is not written yet takes nothing, until room is made by doubling.
-  const bool is_first = said_ || out_.capacity() <= kRoom;
-  const size_t holds = is_first ? wanted : std::min(out_.capacity(), limit_ + kStep);
+  // What is not written yet takes nothing; where the length is not known, room is made by doubling.
+  const size_t holds = said_ ? wanted : std::min(out_.capacity(), limit_ + kStep);
   if (holds > held_) {
     if (!hold(holds - held_)) {
       return error(absl::StatusCode::kResourceExhausted,
