@@ -118,7 +118,8 @@ export class Timeline {
     if (first !== undefined) this.open(first.id);
   }
 
-  private get live(): number { return this.state.heldAt ?? this.state.nowUs - DELAY_US; }
+  // Where the server tells nothing for a while, the picture ends with what it told last.
+  private get live(): number { return Math.min(this.state.heldAt ?? this.state.nowUs - DELAY_US, this.data.newest_us || Infinity); }
   private get now(): number { return this.end_us ?? this.live; }
 
   private get window(): Window {

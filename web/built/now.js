@@ -3,6 +3,7 @@ import { accuracy, count, many, megabytes, percent, rate } from "./format.js";
 import { ended, lengthOf, lost, sum } from "./history.js";
 import { find, say } from "./page.js";
 import { lacking } from "./reasons.js";
+const flow = (perSecond) => perSecond === 0 ? "0" : rate(perSecond);
 const share = (part, whole) => whole === 0 ? null : part / whole;
 export class Now {
     state;
@@ -45,7 +46,7 @@ export class Now {
         this.coloured("rejected", all === 0 ? "–" : percent(rejected / all), all > 0 && rejected / all > 0.01 ? "warn" : "");
         say("rejected-note", Object.entries(pool.rejected).filter(([, n]) => n > 0).map(([name, n]) => `${name} ${rate(n / length)}/s`).join(" · ") || "none");
         this.coloured("late", all === 0 ? "–" : percent((pool.late + pool.failed) / all), pool.late + pool.failed > 0 ? "bad" : "");
-        say("late-note", `late ${rate(pool.late / length)}/s · failed ${rate(pool.failed / length)}/s`);
+        say("late-note", `late ${flow(pool.late / length)}/s · failed ${flow(pool.failed / length)}/s`);
         say("busy", percent(pool.busy));
         const replaced = this.state.lately(5).reduce((all, second) => all + (second.pool.renewals ?? 0), 0);
         say("busy-note", `${many(pool.workers, "worker")}, ${count(pool.idle)} idle${replaced > 0 ? `, ${count(replaced)} replaced` : ""}`);

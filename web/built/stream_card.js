@@ -10,6 +10,10 @@ const NUMBERS = [
     ["sent", "frames sent"], ["answered", "answered"], ["dropped", "dropped, since they would wait"], ["boxes", "boxes"]
 ];
 const CHART_PX = 160;
+function topOf(values) {
+    const known = values.filter(v => v !== null).sort((a, b) => a - b), usual = known[Math.floor(0.9 * (known.length - 1))] ?? 0;
+    return usual > 0 && known.at(-1) > 4 * usual ? { top: 2 * usual } : {};
+}
 const bits = (mbps) => mbps >= 1000 ? `${(mbps / 1000).toFixed(1)} Gbit/s` : `${mbps.toFixed(mbps < 1 ? 2 : 1)} Mbit/s`;
 const milliseconds = (s) => s === undefined ? "–" : `${(s * 1000).toFixed(1)} ms`;
 export class StreamCard {
@@ -37,7 +41,7 @@ export class StreamCard {
         this.picture.width = this.picture.height = SIDE;
         const title = element("h2", {}, element("span", {}, name, element("span", { class: "note" }, ` ${rate} frames/s, SLO ${slo * 1000} ms · `), this.state), this.button);
         const list = element("dl", {}, ...NUMBERS.flatMap(([is, what]) => [element("dt", {}, what), this.numbers.get(is)]));
-        const charts = element("div", { class: "charts" }, this.chart("latency", `Latency (dashed: SLO, ${slo * 1000} ms)`), this.chart("size", "Size of the frames"), this.chart("bandwidth", "Bandwidth"), this.chart("drops", "Dropped, late or failed"));
+        const charts = element("div", { class: "charts" }, this.chart("latency", "Latency (dashed: SLO)"), this.chart("size", "Size of the frames"), this.chart("bandwidth", "Bandwidth"), this.chart("drops", "Dropped, late or failed"));
         this.root.append(title, element("div", { class: "body" }, element("div", {}, this.picture, element("p", { class: "note" }, "The last frame that was answered. At a box: its class and score."), list), charts), this.error);
         this.watcher = this.watch();
         this.timer = window.setInterval(() => this.second(), 1000);
@@ -117,7 +121,7 @@ export class StreamCard {
         this.charts.get("size").show(at, [
             { label: "sent", colour: "--s3", values: seconds.map(s => s.size) }, { label: "asked for", colour: "--mute", dashed: true, values: seconds.map(s => s.asked) }
         ], { minutes, unit: "pixels", say: v => `${v} px` });
-        this.charts.get("bandwidth").show(at, [{ label: "measured", colour: "--s4", values: seconds.map(s => s.mbps) }], { minutes, unit: "Mbit/s", say: bits });
+        this.charts.get("bandwidth").show(at, [{ label: "measured", colour: "--s4", values: seconds.map(s => s.mbps) }], { minutes, unit: "Mbit/s", say: bits, ...topOf(seconds.map(s => s.mbps)) });
         this.charts.get("drops").show(at, [
             { label: "dropped", colour: "--rejected-2", values: seconds.map(s => s.dropped) }, { label: "late or failed", colour: "--late", values: seconds.map(s => s.missed) }
         ], { minutes, unit: "frames/s", top: Math.max(1, this.rate), say: v => `${v}` });

@@ -102,7 +102,7 @@ export class Timeline {
         if (first !== undefined)
             this.open(first.id);
     }
-    get live() { return this.state.heldAt ?? this.state.nowUs - DELAY_US; }
+    get live() { return Math.min(this.state.heldAt ?? this.state.nowUs - DELAY_US, this.data.newest_us || Infinity); }
     get now() { return this.end_us ?? this.live; }
     get window() {
         return { from_us: this.now - PAST * this.span_us, span_us: this.span_us, now_us: this.now, width: this.canvas.clientWidth };

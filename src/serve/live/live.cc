@@ -131,7 +131,8 @@ void Live::run() {
   auto due = std::chrono::steady_clock::now();
   second();
   for (int tick = 1;; ++tick) {
-    due += kTick;
+    // A tick that came late moves the others: seconds that catch up would have nothing to say.
+    due = std::max(due + kTick, std::chrono::steady_clock::now());
     std::unique_lock lock(mutex_);
     while (!stop_ && std::chrono::steady_clock::now() < due) {
       changed_.wait_until(lock, due, [this] { return stop_ || !waiting_.empty(); });
