@@ -309,7 +309,7 @@ Json under_load(const char* repository, const char* fermata, int deaths) {
     constexpr std::array kSignals = {SIGKILL, SIGSEGV, SIGFPE, SIGABRT, SIGBUS};
     Time due = engine->now(), next = due + Duration::millis(100);
     int64_t last = 0;
-    const int ticks = periods * 150;  // one death in 300 ms
+    const int ticks = periods * 350;  // one death in 700 ms, of which a restart takes a fifth
     for (int i = 0, killed = 0; i < ticks; ++i, due = due + tick) {
       while (engine->now() < due) std::this_thread::sleep_for(std::chrono::microseconds(200));
       for (int k = 0; k < each; ++k) {
@@ -326,7 +326,7 @@ Json under_load(const char* repository, const char* fermata, int deaths) {
         ::kill(static_cast<pid_t>(pid), kSignals[killed % kSignals.size()]);
       }
       ++killed;
-      next = next + Duration::millis(250);
+      next = next + Duration::millis(690);
     }
     return Json{{"victim", victim.end()}, {"canary", canary.end()}, {"endless", forever.end()}};
   };
