@@ -17,7 +17,7 @@
 namespace fermata::serve {
 
 // Answers the questions under /v2/live, all but the events: single requests, decisions, what-ifs,
-// what was recorded. One after the other, on a thread of the lowest priority, from a copy of the
+// what was recorded. One after the other, on a thread of a lower priority, from a copy of the
 // recording.
 class LiveCalls {
  public:

@@ -15,7 +15,7 @@
 
 namespace fermata::serve {
 
-// Makes the calling thread one that runs where nobody else wants to.
+// Lowers the priority of the calling thread beside the process's others.
 void give_way();
 // How long the calling thread has worked so far.
 Duration work_of_thread();
