@@ -64,14 +64,14 @@ TEST(Rules, AChangeThatMakesNoSenseSaysWhatWouldDo) {
 }
 
 TEST(Rules, ArePartOfADocument) {
-  auto document = *Document::parse("{hold: false, margin: 0.25, enough: true}");
+  auto document = *Document::parse(R"({"hold": false, "margin": 0.25, "enough": true})");
   const auto rules = *document.read([](Reader root) { return read_rules(root, "fermata"); });
   EXPECT_THAT(rule_changes(kDefault, *rules), ElementsAre("enough=on", "margin=0.25", "hold=off"));
-  EXPECT_EQ(write_rules(*rules, "fermata").dump(), R"({"enough":true,"hold":false,"margin":0.25})");
+  EXPECT_EQ(write_rules(*rules, "fermata").dump(), R"({"enough":true,"margin":0.25,"hold":false})");
 }
 
 TEST(Rules, OfAPolicyThatHasNoneAreAnError) {
-  auto document = *Document::parse("{hold: false}");
+  auto document = *Document::parse(R"({"hold": false})");
   const auto rules = document.read([](Reader root) { return read_rules(root, "nexus"); });
   EXPECT_THAT(std::string(rules.status().message()), HasSubstr("'nexus' has none"));
   EXPECT_FALSE(make_scheduler("nexus", {.rules = Rules()}).ok());
