@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::chrono::milliseconds kCollectEvery(50);
 constexpr size_t kEventsAtOnce = 4096, kMostEarly = 4096;
-constexpr double kQueueShare = 0.25;  // of the memory
+constexpr size_t kMostKept = 4 * kEventsAtOnce;  // room for events, from one time to the next
+constexpr double kQueueShare = 0.25;             // of the memory
 constexpr double kMebibyte = 1 << 20;
 constexpr size_t kIndexBytes = 32;  // of an entry of a hash map, with what it leaves free
 constexpr int kNice = 10;
@@ -24,7 +25,7 @@ constexpr int kNice = 10;
 Recorder::Recorder(RecorderOptions options)
     : options_(options),
       queue_(static_cast<size_t>(options.memory_mb * kMebibyte * kQueueShare / sizeof(Event))) {
-  taken_.resize(kEventsAtOnce);
+  taken_.resize(kMostEarly + kEventsAtOnce);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -71,8 +72,11 @@ void Recorder::came(const Came& event) {
 void Recorder::bound(const Bound& event) {
   BoundEvent kept{event};
   kept.event.members = {};
+  kept.first.fill({JobId::none(), Time()});
+  const size_t first = std::min(kFirstMembers, event.members.size());
+  std::copy_n(event.members.begin(), first, kept.first.begin());
   put(kept);
-  for (size_t i = 0; i < event.members.size(); i += kMembersAtOnce) {
+  for (size_t i = first; i < event.members.size(); i += kMembersAtOnce) {
     Members some{.batch = event.batch};
     some.count = static_cast<uint32_t>(std::min(kMembersAtOnce, event.members.size() - i));
     for (size_t k = 0; k < some.count; ++k) some.members[k] = event.members[i + k];
@@ -124,25 +128,39 @@ void Recorder::collect() {
 // the next time, once.
 void Recorder::collect_locked() {
   const size_t tried = early_.size();
-  std::vector<Event> events = std::exchange(early_, {});
-  size_t got = 0;
-  while ((got = queue_.try_dequeue_bulk(taken_.begin(), taken_.size())) > 0) {
-    events.insert(events.end(), taken_.begin(), taken_.begin() + static_cast<ptrdiff_t>(got));
+  std::copy(early_.begin(), early_.end(), taken_.begin());
+  early_.clear();
+  size_t all = tried;
+  for (size_t got = 1; got > 0; all += got) {
+    if (taken_.size() - all < kEventsAtOnce) taken_.resize(2 * taken_.size());
+    got = queue_.try_dequeue_bulk(taken_.data() + all, taken_.size() - all);
   }
   // Those of a kind come after those that they may be about.
-  std::array<std::vector<uint32_t>, std::variant_size_v<Event>> by_kind;
-  for (uint32_t i = 0; i < events.size(); ++i) by_kind[events[i].index()].push_back(i);
-  for (const std::vector<uint32_t>& kind : by_kind) {
+  for (std::vector<uint32_t>& kind : by_kind_) kind.clear();
+  for (uint32_t i = 0; i < all; ++i) by_kind_[taken_[i].index()].push_back(i);
+  for (const std::vector<uint32_t>& kind : by_kind_) {
     for (const uint32_t i : kind) {
-      if (take(events[i])) continue;
+      if (take(taken_[i])) continue;
       if (i >= tried && early_.size() < kMostEarly) {
-        early_.push_back(events[i]);
+        early_.push_back(taken_[i]);
       } else {
         lost_.fetch_add(1, std::memory_order_relaxed);
       }
     }
   }
+  if (taken_.size() > kMostKept) std::vector<Event>(kMostEarly + kEventsAtOnce).swap(taken_);
   forget_the_old(monotonic_now());
+}
+
+void Recorder::joined(RecordedBatch& batch, const Member& member) {
+  if (batch.requests.empty() || batch.requests.back() != member.request) {
+    batch.requests.push_back(member.request);
+    ++members_;
+  }
+  RecordedRequest* const own = request(member.request);
+  if (own == nullptr) return;
+  own->nominated = std::min(own->nominated, member.nominated);
+  if (own->batch == 0) own->batch = batch.id;
 }
 
 bool Recorder::take(const Event& event) {
@@ -180,23 +198,16 @@ bool Recorder::take(const Event& event) {
                         .rule = e.rule,
                         .load = e.load,
                         .requests = {}});
+    for (const Member& member : bound->first) {
+      if (!member.request.is_none()) joined(batches_.back(), member);
+    }
     changed(e.batch);
     return true;
   }
   if (const auto* members = std::get_if<Members>(&event)) {
     RecordedBatch* const to = batch(members->batch);
     if (to == nullptr) return false;
-    for (size_t i = 0; i < members->count; ++i) {
-      const Member& member = members->members[i];
-      if (to->requests.empty() || to->requests.back() != member.request) {
-        to->requests.push_back(member.request);
-        ++members_;
-      }
-      if (RecordedRequest* const own = request(member.request); own != nullptr) {
-        own->nominated = std::min(own->nominated, member.nominated);
-        if (own->batch == 0) own->batch = members->batch;
-      }
-    }
+    for (size_t i = 0; i < members->count; ++i) joined(*to, members->members[i]);
     return true;
   }
   if (const auto* end = std::get_if<BatchEnded>(&event)) {

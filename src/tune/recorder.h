@@ -89,14 +89,15 @@ class Recorder : public engine::Observer {
     Came event;  // without its text
     std::array<char, kIdLength> client_id{};
   };
+  static constexpr size_t kFirstMembers = 2, kMembersAtOnce = 6;
   struct BoundEvent {
-    Bound event;  // without its members
+    Bound event;                                // without its members
+    std::array<Member, kFirstMembers> first{};  // the first ones, or none(); more follow
   };
   struct DiedEvent {
     Died event;  // without its text
     std::array<char, kIdLength> cause{};
   };
-  static constexpr size_t kMembersAtOnce = 6;
   struct Members {
     uint64_t batch = 0;
     std::array<Member, kMembersAtOnce> members;
@@ -121,6 +122,7 @@ class Recorder : public engine::Observer {
   void add_waiting(Changes& changes, size_t most) const;
   size_t bytes() const;
   void changed(uint64_t batch);
+  void joined(RecordedBatch& batch, const Member& member);
 
   // What a thread may put in before the next collect(): its index does not grow in try_enqueue().
   struct QueueTraits : moodycamel::ConcurrentQueueDefaultTraits {
@@ -134,6 +136,7 @@ class Recorder : public engine::Observer {
 
   mutable std::mutex mutex_;
   std::vector<Event> taken_, early_;  // early_: events that overtook what they are about
+  std::array<std::vector<uint32_t>, std::variant_size_v<Event>> by_kind_;  // of taken_
   std::vector<std::string> services_;
   absl::flat_hash_map<std::string, uint32_t> numbers_;
   absl::flat_hash_map<VariantId, std::string> models_;
