@@ -315,8 +315,10 @@ Recording Recorder::copy(Duration most, Time now) const {
   Recording made{.services = services_, .models = models_, .lost = lost()};
   made.to = now;
   made.from = now - std::min(most, options_.keep);
-  // What was before the first request is not known, or nothing.
-  if (!requests_.empty()) made.from = std::max(made.from, requests_.front().arrival);
+  // What was before the first request is not known, or nothing. They are nearly in order only.
+  Time first = Time::infinite();
+  for (const RecordedRequest& each : requests_) first = std::min(first, each.arrival);
+  if (!requests_.empty()) made.from = std::max(made.from, first);
   for (const RecordedRequest& each : requests_) {
     if (each.arrival >= made.from) made.requests.push_back(each);
   }

@@ -57,6 +57,12 @@ TEST_F(RecorderTest, AnEventThatOvertookItsRequestIsTakenTheNextTime) {
   EXPECT_EQ(recorder.lost(), 0u);
 }
 
+TEST_F(RecorderTest, KeepsARequestThatALaterOneOvertook) {
+  observe(recorder, service, model, {1, t + 1, t + 4, 6, 20});
+  observe(recorder, service, model, {2, t, t + 12, 6, 20});
+  EXPECT_EQ(recording().requests.size(), 2u);
+}
+
 TEST_F(RecorderTest, AnEndWithoutARequestIsCountedAsLost) {
   recorder.ended(Observer::Ended{.request = JobId(5), .service = service, .at = at_ms(t + 1)});
   for (int i = 0; i < 3; ++i) recorder.collect();
