@@ -1,11 +1,9 @@
 #include "serve/metrics.h"
 
-#include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -16,52 +14,10 @@
 #include "serve/grpc/watched_reads.h"
 #include "serve/http/compressed.h"
 #include "serve/http/http_front_end.h"
+#include "serve/metric_families.h"
 
 namespace fermata::serve {
 namespace {
-
-using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
-
-// The families in the order of their first metric.
-class Families {
- public:
-  void counter(const char* name, const char* help, Labels labels, double value) {
-    add(MetricType::Counter, name, help, std::move(labels)).counter.value = value;
-  }
-  void gauge(const char* name, const char* help, Labels labels, double value) {
-    add(MetricType::Gauge, name, help, std::move(labels)).gauge.value = value;
-  }
-  // `scale`: from the snapshot's unit to the metric's. Nothing where nothing was observed: of many
-  // services that nobody asks, histograms would be most of the text.
-  void histogram(const char* name, const char* help, Labels labels,
-                 const engine::HistogramSnapshot& from, double scale) {
-    if (std::all_of(from.counts.begin(), from.counts.end(), [](auto n) { return n == 0; })) return;
-    auto& to = add(MetricType::Histogram, name, help, std::move(labels)).histogram;
-    for (size_t i = 0; i < from.counts.size(); ++i) {
-      to.sample_count += from.counts[i];
-      const double bound =
-          i < from.bounds.size() ? from.bounds[i] * scale : std::numeric_limits<double>::infinity();
-      to.bucket.push_back({to.sample_count, bound});
-    }
-    to.sample_sum = from.sum * scale;
-  }
-  const std::vector<MetricFamily>& all() const { return families_; }
-
- private:
-  ClientMetric& add(MetricType type, const char* name, const char* help, Labels labels) {
-    const auto [found, is_new] = by_name_.try_emplace(name, families_.size());
-    if (is_new) families_.push_back({name, help, type, {}});
-    ClientMetric& metric = families_[found->second].metric.emplace_back();
-    metric.label = std::move(labels);
-    return metric;
-  }
-
-  std::vector<MetricFamily> families_;
-  std::map<std::string_view, size_t> by_name_;
-};
 
 // Triton's four reasons for a failure; null: no failure.
 const char* failure_reason(engine::Outcome outcome) {
