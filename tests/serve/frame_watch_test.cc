@@ -233,6 +233,47 @@ TEST_F(SilentCalls, OfAConnectionThatEndsAreAFloodOfItsAddress) {
   EXPECT_EQ(open_many(), FrameWatch::kFewFirstCalls);
 }
 
+// Their client sends nothing and says so.
+TEST_F(SilentCalls, ThatEndAreAFloodOfTheirAddress) {
+  const auto address = std::make_shared<AddressAccount>(100'000);
+  FrameWatch watch(clock_of_test, address);
+  settle(watch);
+  constexpr int kEnded = 1 + AddressAccount::kFramesAtOnce / FrameWatch::kWastedCall;
+  for (int i = 0; i < kEnded; ++i) {
+    ASSERT_TRUE(watch.see(frame_of(kHeaders, kEndHeaders | kEndStream, 1, "head"))) << i;
+  }
+  FrameWatch next(clock_of_test, address);
+  settle(next);
+  EXPECT_EQ(heads_until_flood(next, 100), FrameWatch::kFewFirstCalls);
+}
+
+// Many clients may have one address: what one loses by our hand, or leaves behind after it was
+// served as much, costs the others nothing.
+TEST_F(SilentCalls, OfAConnectionThatWeEndOrThatWasServedCostNothing) {
+  const auto address = std::make_shared<AddressAccount>(100'000);
+  constexpr size_t kMany = FrameWatch::kSilentCalls;
+  FrameWatch ended(clock_of_test, address);
+  settle(ended);
+  EXPECT_EQ(heads_until_flood(ended, kMany), kMany);
+  ended.forget_calls(true);
+  {
+    FrameWatch served(clock_of_test, address);
+    settle(served);
+    for (uint8_t stream = 1; stream < 200; stream += 2) {
+      const std::string call = frame_of(kHeaders, kEndHeaders, stream, "") +
+                               frame_of(kData, kEndStream, stream, message_of(1, 1));
+      for (int again = 0; again < 10; ++again) {
+        ASSERT_TRUE(served.see(call));
+        served.sent(frame_of(kHeaders, kEndStream | kEndHeaders, stream, "status"));
+      }
+      ASSERT_TRUE(served.see(call));
+    }
+  }
+  FrameWatch next(clock_of_test, address);
+  settle(next);
+  EXPECT_EQ(heads_until_flood(next, 100), 100u);
+}
+
 // Calls whose connection is closed before they are answered, and made again, as fast as that goes.
 TEST_F(SilentCalls, NobodyWaitsForAreAFloodOfTheirAddress) {
   const auto address = std::make_shared<AddressAccount>(100'000);

@@ -36,7 +36,13 @@ bool FrameWatch::see(std::string_view bytes) {
         if (!ends_call(frame)) return;
         const auto call = calls_.find(frame.stream);
         const bool whole = call != calls_.end() && call->second.whole;
-        if (whole && frame.kind != FrameKind::kReset) asked_[frame.stream] = now_();
+        if (frame.kind != FrameKind::kReset) {
+          if (whole) {
+            asked_[frame.stream] = now_();
+          } else if (call != calls_.end()) {
+            wasted(1);
+          }
+        }
         end_call(frame.stream);
       });
   return is_good && !crumbled_;
@@ -51,7 +57,7 @@ void FrameWatch::sent(std::string_view bytes) {
           updates_ = std::min(updates_ + kUpdates + frame.size / kBytesOfUpdate, kMostUpdates);
         }
         if (!ends_call(frame)) return;
-        answered_one_ = asked_.erase(frame.stream) > 0 || answered_one_;
+        answers_ += asked_.erase(frame.stream);
         const auto call = calls_.find(frame.stream);
         if (call != calls_.end() && !call->second.whole) wasted(1);
         end_call(frame.stream);
@@ -105,7 +111,7 @@ bool FrameWatch::begin_call(uint32_t stream) {
 
 bool FrameWatch::is_beyond_few() const {
   return calls_.size() > (proven_ ? kFewCalls : kFewFirstCalls) ||
-         asked_.size() > (answered_one_ ? kFewCalls : kFewAsked);
+         asked_.size() > (answers_ > 0 ? kFewCalls : kFewAsked);
 }
 
 void FrameWatch::speaks(Call& call) {
@@ -121,11 +127,12 @@ void FrameWatch::end_call(uint32_t stream) {
   if (address_ != nullptr) address_->add_calls(-1);
 }
 
-void FrameWatch::forget_calls() {
+void FrameWatch::forget_calls(bool by_us) {
   if (address_ != nullptr) address_->add_calls(-static_cast<int64_t>(calls_.size()));
   const auto unfinished = std::count_if(calls_.begin(), calls_.end(),
                                         [](const auto& call) { return !call.second.whole; });
-  wasted(static_cast<uint64_t>(unfinished) + asked_.size());
+  const uint64_t unpaid = asked_.size() - std::min<uint64_t>(asked_.size(), answers_);
+  if (!by_us) wasted(static_cast<uint64_t>(unfinished) + unpaid);
   silent_ = 0;
   unfinished_ = 0;
   calls_.clear();

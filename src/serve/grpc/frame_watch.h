@@ -39,8 +39,9 @@ class FrameWatch {
   static constexpr uint32_t kFewAsked = 16;
   // Of windows, for a call, a piece of a reply and its bytes, which are no flood.
   static constexpr uint32_t kUpdates = 4, kBytesOfUpdate = 1024, kMostUpdates = 1 << 20;
-  // Of a call that ends before a message of it was whole, whoever ends it, or whose connection ends
-  // before it is answered, in frames: it has cost more.
+  // Of a call that ends before a message of it was whole, whoever ends it, in frames: it has cost
+  // more. So has one whose connection its client ends before it is answered, beyond as many as
+  // were.
   static constexpr uint32_t kWastedCall = 8;
   // A piece of a message that is shorter and not its last; as many of each are no flood.
   static constexpr uint32_t kCrumb = 256, kFewCrumbs = 8;
@@ -68,8 +69,8 @@ class FrameWatch {
   uint64_t calls() const { return begun_; }
   // What gRPC holds of messages that are not whole, and of calls of which none has come.
   uint64_t unfinished() const { return unfinished_; }
-  // The connection is at its end, or ended.
-  void forget_calls();
+  // The connection is at its end, or `by_us`: then its calls cost the address nothing.
+  void forget_calls(bool by_us = false);
 
  private:
   // A call whose client may still send.
@@ -102,8 +103,8 @@ class FrameWatch {
   uint64_t begun_ = 0, unfinished_ = 0;
   int64_t silent_ = 0;
   bool answered_ = false, settled_ = false;
-  bool proven_ = false;  // a message has come whole
-  bool answered_one_ = false;
+  bool proven_ = false;    // a message has come whole
+  uint64_t answers_ = 0;   // calls that were answered
   bool crumbled_ = false;  // messages in more crumbs than may be
   size_t head_ = 0;        // bytes of the head that has not ended yet
   uint32_t replies_ = 0;   // pieces of replies that no ping has come for

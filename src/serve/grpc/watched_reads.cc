@@ -73,7 +73,7 @@ bool allows(Watched& watched, const msghdr& message, size_t bytes) {
                       [&](std::string_view piece) { return watched.frames->see(piece); });
     if (!good) {
       watched.ended = true;
-      watched.frames->forget_calls();
+      watched.frames->forget_calls(true);
       floods.fetch_add(1);
     }
     held = watched.frames->unfinished();
@@ -143,7 +143,7 @@ void end_watched(int socket, uint64_t watch, int how) {
   ::shutdown(socket, how);
   if (how != SHUT_RDWR) return;
   watched->ended = true;
-  watched->frames->forget_calls();
+  watched->frames->forget_calls(true);
 }
 
 uint64_t watched_as(int socket) {
