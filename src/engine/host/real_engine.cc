@@ -41,7 +41,7 @@ RealEngine::RealEngine(EngineOptions options,
 // A scheduler hands a job whose variant moved to another; none may do so once that other
 // may be gone.
 RealEngine::~RealEngine() {
-  stop_loading();
+  for (const auto& executors : executors_) executors->stop_loading();
   if (pool_ == nullptr) return;
   streams_.stop();
   trees_.stop();
@@ -66,6 +66,8 @@ std::string RealEngine::workers_in_words() const {
 }
 
 void RealEngine::stop_loading() {
+  // What was accepted may still need a load.
+  if (options_.workers.residency == Residency::kOnDemand) return;
   for (const auto& executors : executors_) executors->stop_loading();
 }
 
