@@ -1,8 +1,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <future>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "engine/apart/supervised.h"
 #include "engine/apart_fixture.h"
@@ -32,7 +38,8 @@ TEST_P(Hostile, IsFoundOutAndTheServerLives) {
   const auto [how, says] = GetParam();
   OneApart model(models(), "gather", program(how));
   ASSERT_TRUE(model.load().ok());
-  EXPECT_THAT(model.error({rows_at({2})}, Duration::millis(300)), HasSubstr(says)) << how;
+  const Duration limit = std::string_view(how) == "hang" ? Duration::millis(300) : kBound;
+  EXPECT_THAT(model.error({rows_at({2})}, limit), HasSubstr(says)) << how;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -111,6 +118,25 @@ TEST_F(Hostile, WhatKeepsFailingIsSaidTo) {
   EXPECT_THAT(model.executors().why_away(model.variant()), HasSubstr("its last 32 runs failed"));
 }
 
+// Processes that this one has started, by /proc/PID/stat: "PID (NAME) STATE PARENT ...".
+std::vector<int64_t> children() {
+  std::vector<int64_t> found;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != name.npos) continue;
+    std::ifstream file(entry.path() / "stat");
+    std::string stat;
+    std::getline(file, stat);
+    char state = 0;
+    int parent = 0;
+    const size_t after = stat.rfind(')');
+    if (after == stat.npos) continue;  // it is gone
+    std::istringstream(stat.substr(after + 1)) >> state >> parent;
+    if (parent == getpid()) found.push_back(std::stoll(name));
+  }
+  return found;
+}
+
 // Its next process cannot be started any more, and need not be.
 TEST_F(Hostile, AStandbyTakesThePlaceOfAProcessThatDies) {
   const std::string file = program("unused");
@@ -125,6 +151,25 @@ TEST_F(Hostile, AStandbyTakesThePlaceOfAProcessThatDies) {
   while (model.process().pid == first) ASSERT_LT(monotonic_now(), bound);
   EXPECT_TRUE(model.run({{rows_at({2})}}).parts[0].ok());
   EXPECT_EQ(model.process().starts, 2u);
+}
+
+// It is seen and replaced, though nobody asks it for anything.
+TEST_F(Hostile, AStandbyThatDiesIsReplaced) {
+  OneApart model(models(), "gather", fermata_command(), 1, true);
+  ASSERT_TRUE(model.load().ok());
+  const Time bound = monotonic_now() + kBound;
+  while (!model.process().standby) ASSERT_LT(monotonic_now(), bound);
+  const auto standby = [&model] {
+    for (const int64_t pid : children()) {
+      if (pid != model.process().pid) return pid;
+    }
+    return int64_t{0};
+  };
+  const int64_t first = standby();
+  ASSERT_NE(first, 0);
+  ::kill(static_cast<pid_t>(first), SIGKILL);
+  while (standby() == first || !model.process().standby) ASSERT_LT(monotonic_now(), bound);
+  EXPECT_EQ(model.process().starts, 1u);
 }
 
 // It would wait for half a minute.

@@ -126,7 +126,7 @@ TEST(Apart, EveryRequestEndsOnceWhileProcessesDie) {
                         std::filesystem::copy_options::recursive);
   folder.copy_model("gather", "gather");
   EngineOptions options = apart_options(folder.path());
-  options.workers.run_limit = Duration::millis(20);
+  options.workers.run_limit = Duration::millis(500);
   options.workers.types[0].count = 2;
   const auto engine = *make_engine(std::move(options));
   std::atomic<int> asked{0}, ended{0}, twice{0}, others_failed{0};
@@ -155,6 +155,7 @@ TEST(Apart, EveryRequestEndsOnceWhileProcessesDie) {
       last = process.pid;
       ::kill(static_cast<pid_t>(last), kSignals[killed++]);
     }
+    std::this_thread::yield();
   }
   ask("endless", floats("x", {1, 1}, {1}));
   while (ended < asked) ASSERT_LT(monotonic_now(), bound);

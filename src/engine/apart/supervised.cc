@@ -16,6 +16,7 @@ namespace {
 
 constexpr Duration kStarting = Duration::seconds(30), kLoading = Duration::seconds(120);
 constexpr Duration kUnloading = Duration::seconds(2);
+constexpr std::chrono::seconds kStandbyLooks{1};  // whether the standby lives
 constexpr Duration kFirstQuarantine = Duration::seconds(1);
 constexpr uint32_t kMostDoublings = 6;
 
@@ -100,6 +101,7 @@ absl::Status Supervised::have(const std::shared_ptr<const Variant>& variant,
     if (loaded.ok() && process == process_) held_.insert(variant->id);
     if (loaded.ok()) continue;
     if (!no_answer(loaded)) return loaded;
+    process->kill();  // it may live
     changed_.wait(lock, [&] { return !loads_ || process_ != process; });
   }
 }
@@ -257,7 +259,8 @@ void Supervised::supervise() {
       lock.lock();
       while (process_ == process) {
         keep_standby(lock);
-        changed_.wait(lock, [&] { return process_ != process || standby_lacks(); });
+        changed_.wait_for(lock, kStandbyLooks,
+                          [&] { return process_ != process || standby_lacks(); });
       }
       if (ending_) return;
     }
@@ -280,9 +283,10 @@ absl::StatusOr<Supervised::Started> Supervised::next() {
 // Under the lock.
 bool Supervised::standby_lacks() const {
   if (!standby_wanted_ || standby_failed_ || ending_) return false;
-  return !standby_ || absl::c_any_of(variants_, [this](const auto& variant) {
-    return !standby_->held.contains(variant.first);
-  });
+  return !standby_ || standby_->process->ended() || standby_->held.size() != variants_.size() ||
+         absl::c_any_of(variants_, [this](const auto& variant) {
+           return !standby_->held.contains(variant.first);
+         });
 }
 
 // Under the lock, but while it starts.
@@ -295,7 +299,11 @@ void Supervised::keep_standby(std::unique_lock<std::mutex>& lock) {
   absl::StatusOr<Started> standby = start();
   lock.lock();
   standby_failed_ = !standby.ok();
-  if (standby.ok()) standby_ = *std::move(standby);
+  if (standby.ok()) {
+    standby_ = *std::move(standby);
+  } else if (!ending_ && loads_) {
+    spdlog::warn("model '{}' has no standby: {}", model_, message(standby.status()));
+  }
 }
 
 // How it ended is known when its memory is free, which nobody has to wait for.
@@ -322,6 +330,7 @@ void Supervised::watch(const std::shared_ptr<ModelProcess>& process) {
     const std::lock_guard lock(mutex_);
     if (ending_) return;
     last_death_ = how;
+    if (users_.empty()) return;  // it was unloaded, and took too long to end
     ledger_->died(model_, cause);
     tell_death(at, cause);
     spdlog::error("the process of model '{}' {} and is started again", model_, how);
