@@ -15,6 +15,7 @@ import pools
 
 DEFAULT = "fermata"
 SIMPLE = ("deferred", "deferred-prefix", "eager", "clockwork", "edf")
+LEAST_RATIO = 1e-3  # of one that has nothing left, so that a mean can be taken
 ENOUGH = 120  # requests of the rarest model, for a share of 1 % to be measured
 EARNS_MEAN, EARNS_WORST = 0.003, 0.02
 BEST_EFFORT = {"name": "best_effort", "slo_ms": None, "latency_ms": {"alpha": 2.0, "beta": 20.0}}
@@ -78,7 +79,7 @@ def geometric(ratios):
 
 def row(off, default):
     """A rule's figures on a set: what is left without it."""
-    ratios = [off[c] / default[c] for c in off if default[c] > 0 and off[c] > 0]
+    ratios = [max(off[c] / default[c], LEAST_RATIO) for c in off if default[c] > 0]
     return {"cases": len(ratios), "to_default": geometric(ratios), "least": min(ratios), "most": max(ratios)}
 
 

@@ -129,6 +129,11 @@ void add_simulate(CLI::App& app, int& exit_code) {
       exit_code = kBadInput;
       return;
     }
+    if (!replayed->file.empty() && !rules->empty()) {
+      std::cerr << "--set is for FILE; --scheduler replays a recording with another policy\n";
+      exit_code = kBadInput;
+      return;
+    }
     exit_code =
         replayed->file.empty() ? simulate_file(*file, *rules, *tune) : replay_file(*replayed);
   });

@@ -22,6 +22,7 @@ class LoadWatch {
   void came(size_t service, Time at, Duration slo);
   // To be asked about once a second. If so, all before the change is forgotten.
   bool changed(Time now);
+  bool started() const { return started_; }  // something came
   // When what is known of the load began.
   Time since() const { return since_; }
 

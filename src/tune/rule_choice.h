@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,11 +23,11 @@ class RuleChoice {
   RuleChoice(size_t rows, size_t active, Time now);
 
   // When the next trial is due: soon after the load has changed, then ever more seldom.
-  Time next_trial() const { return next_trial_; }
+  Time next_trial() const { return std::max(next_trial_, not_before_); }
   // A trial: what every row lost of the same requests. The row to move to, if any.
   std::optional<size_t> tried(const std::vector<Losses>& by_row, Time now);
-  // It could not be made; or it is to be made later, for its cost.
-  void put_off(Time until) { next_trial_ = std::max(next_trial_, until); }
+  // It could not be made; or it is to be made later, for its cost, whatever the load does.
+  void put_off(Time until) { not_before_ = std::max(not_before_, until); }
   // The load is another since then.
   void forget(Time since, Time now);
 
@@ -43,7 +44,7 @@ class RuleChoice {
 
   std::vector<Losses> sums_;  // by row and service
   size_t active_;
-  Time active_since_, known_since_, last_trial_, next_trial_;
+  Time active_since_, known_since_, last_trial_, next_trial_, not_before_;
   std::optional<Time> moved_;
   uint64_t moves_ = 0, trials_ = 0;
 };

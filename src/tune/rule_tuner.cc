@@ -11,9 +11,17 @@ namespace {
 
 constexpr Duration kWarmup = Duration::seconds(2);
 constexpr Duration kAgain = Duration::seconds(20);  // after what could not be run
+constexpr Duration kAtOnce = Duration::seconds(1);
 constexpr int64_t kEnds = 4;  // the share of a stretch that either end has at most
 
 }  // namespace
+
+// Nothing is known of a load before its first request.
+void RuleTuner::came(size_t service, Time at, Duration slo) {
+  const bool is_first = !watch_.started();
+  watch_.came(service, at, slo);
+  if (is_first && at - begun_ > kAtOnce) choice_.forget(at, at);
+}
 
 bool RuleTuner::due(Time now) {
   if (watch_.changed(now)) choice_.forget(watch_.since(), now);

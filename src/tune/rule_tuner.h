@@ -26,9 +26,10 @@ class RuleTuner {
   static constexpr Duration kLongest = Duration::seconds(12);
   static constexpr size_t kMostRequests = 20'000;
 
-  explicit RuleTuner(Time now, size_t active = 0) : choice_(rule_rows().size(), active, now) {}
+  explicit RuleTuner(Time now, size_t active = 0)
+      : choice_(rule_rows().size(), active, now), begun_(now) {}
 
-  void came(size_t service, Time at, Duration slo) { watch_.came(service, at, slo); }
+  void came(size_t service, Time at, Duration slo);
   // Whether a trial is due. To be asked about once a second.
   bool due(Time now);
   // Of what came since the last trial, as far as the load is the same. What is recorded begins at
@@ -45,6 +46,7 @@ class RuleTuner {
  private:
   LoadWatch watch_;
   RuleChoice choice_;
+  Time begun_;
   Time tried_until_;
 };
 

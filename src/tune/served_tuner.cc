@@ -112,7 +112,14 @@ absl::StatusOr<std::optional<size_t>> ServedTuner::tune(Time now) {
 }
 
 absl::StatusOr<simulate::Scenario> ServedTuner::scenario(const Stretch& stretch, Time now) const {
-  const Recording recording = recorder_->copy(now - stretch.from, now);
+  Recording recording = recorder_->copy(now - stretch.from, now);
+  if (const size_t n = recording.requests.size(); n > RuleTuner::kMostRequests) {
+    const Time newest = recording.requests[n - RuleTuner::kMostRequests].submitted;
+    recording.from = std::max(recording.from, newest);
+  }
+  const Duration warmup = std::max(stretch.measured - recording.from, Duration());
+  const Duration duration = stretch.until - recording.from - warmup;
+  if (duration <= Duration()) return not_found("what is recorded began just now");
   const engine::EngineSnapshot snapshot = engine_.snapshot();
   if (snapshot.subclusters.size() > 1) return unimplemented("a pool in parts");
   const Json document =
@@ -120,8 +127,8 @@ absl::StatusOr<simulate::Scenario> ServedTuner::scenario(const Stretch& stretch,
   if (document["recorded"]["requests"] == 0) return not_found("no request was recorded");
   ASSIGN_OR_RETURN(Document text, Document::parse(document.dump(), Document::Format::kJson));
   ASSIGN_OR_RETURN(simulate::Scenario scenario, text.read(simulate::read_scenario));
-  scenario.warmup = stretch.measured - recording.from;
-  scenario.duration = stretch.until - stretch.measured;
+  scenario.warmup = warmup;
+  scenario.duration = duration;
   return scenario;
 }
 
@@ -132,6 +139,12 @@ std::string ServedTuner::moved(size_t from, size_t to) const {
       "they would have lost {:.2f} %, {} {:.2f} %",
       rule_rows()[to].name, 100 * choice.loss(to).value_or(0), rule_rows()[from].name,
       100 * choice.loss(from).value_or(0));
+}
+
+engine::EngineOptions as_followed(engine::EngineOptions options, const TuningStatus& tuning) {
+  const auto row = tuning.fixed.empty() ? find_rule_row(tuning.rules) : std::nullopt;
+  if (row && *row > 0) options.groups.rules = rule_rows()[*row].rules;
+  return options;
 }
 
 TuningStatus ServedTuner::status() const {

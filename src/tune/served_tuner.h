@@ -28,7 +28,9 @@ struct TuningStatus {
   uint64_t moves = 0, trials = 0;
   std::vector<Row> rows;
 };
-Json write_tuning(const TuningStatus& status);  // as GET /v2/live/tuning has it
+Json write_tuning(const TuningStatus& status);  // as GET /v2/live/decisions has it
+// Options that say the rules which the scheduler follows, for what replays it.
+engine::EngineOptions as_followed(engine::EngineOptions options, const TuningStatus& tuning);
 
 // Tries a server's rules on what it recorded lately, and moves it to the best. The owner's thread
 // calls look(); the rest is thread-safe.

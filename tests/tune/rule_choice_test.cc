@@ -5,6 +5,7 @@
 #include "base/random.h"
 #include "by_hand.h"
 #include "tune/load_watch.h"
+#include "tune/rule_tuner.h"
 
 namespace fermata::tune {
 namespace {
@@ -96,6 +97,22 @@ TEST(RuleChoiceTest, TriesSoonAfterTheLoadHasChanged) {
   choice.forget(second(99), second(101));
   EXPECT_LE(choice.next_trial(), second(104));
   EXPECT_FALSE(choice.loss(0));
+}
+
+// Also where loads change faster than trials pay for themselves.
+TEST(RuleChoiceTest, WhatIsPutOffForItsCostStaysSoWhereTheLoadChanges) {
+  RuleChoice choice(kRows, 0, Time());
+  choice.put_off(second(50));
+  choice.forget(second(10), second(12));
+  EXPECT_EQ(choice.next_trial(), second(50));
+}
+
+TEST(RuleTunerTest, ALoadThatBeginsLaterThanTheServerIsTriedAsLateAfterIt) {
+  RuleTuner tuner((Time()));
+  EXPECT_TRUE(tuner.due(second(100)));  // nothing has come, and what is tried is nothing
+  tuner.came(0, second(101), Duration::millis(50));
+  EXPECT_FALSE(tuner.due(second(102)));
+  EXPECT_EQ(tuner.choice().next_trial(), second(106));
 }
 
 struct Kind {
