@@ -36,7 +36,8 @@ struct Variant {
   Labels labels;                   // of its outputs' classes
   std::vector<std::string> notes;  // settings that are not followed, why it does not batch
   Profile profile;                 // beside the model, or measured when it was loaded
-  // The same on unlike workers, by type, `profile` being the first's; empty where all are alike.
+  // The same on workers of several types, by type, `profile` being the first's; empty where all are
+  // alike.
   std::vector<Profile> profile_by_type;
   Memory memory;  // the most of any profile; static at least what the files take
 

@@ -65,7 +65,7 @@ struct WorkerOptions {
   std::string python = "python3";           // of Python models that name no other
   // That a model may take when it is tried in a child process; none: by the size of its files.
   std::optional<double> trial_memory_mb;
-  // At least one, with a name each; several where workers are unlike (SneakPeek, section 7). Of
+  // At least one, with a name each; several where workers differ (SneakPeek, section 7). Of
   // idle workers that can end a batch in time those of the first type are taken first.
   std::vector<WorkerType> types = {WorkerType{}};
   // Set: of the only type's workers so many serve at least, and more while the load asks for it.

@@ -18,7 +18,7 @@ namespace fermata::estimate {
 // 1. The region of competence: its k nearest points of the history, floor(k / classes) of
 //    them the nearest of each class, the rest the nearest of any (KNNE).
 // 2. Where the region has several classes, models that are not right on two points of
-//    unlike class (frienemies) are pruned; if that prunes all, none is.
+//    different class (frienemies) are pruned; if that prunes all, none is.
 // 3. Of the rest, those that are right on the whole region; if there is none, on all of it
 //    but the farthest, and so on; if none is right on the nearest point: all models.
 // Lookups are safe from several threads.

@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<Record>> load_records(const std::string& file);
 bool is_npy(std::string_view inputs);
 // A record of one item for each row of a NumPy array: "FILE.npy" for a model with one input, else
 // "INPUT=FILE.npy,INPUT=FILE.npy". INVALID_ARGUMENT where they are not what these inputs take, or
-// have unlike numbers of rows. Reads files: blocks.
+// have different numbers of rows. Reads files: blocks.
 absl::StatusOr<std::vector<Record>> npy_records(std::string_view text,
                                                 const std::vector<InputInfo>& inputs);
 

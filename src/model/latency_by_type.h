@@ -8,8 +8,8 @@
 
 namespace fermata {
 
-// The latencies of one model on unlike workers (SneakPeek 7.1), as immutable snapshots: of every
-// type of worker one, or the same for all. Cheap to copy.
+// The latencies of one model on workers of several types (SneakPeek 7.1), as immutable snapshots:
+// of every type of worker one, or the same for all. Cheap to copy.
 class LatencyByType {
  public:
   using Table = std::shared_ptr<const LatencyTable>;

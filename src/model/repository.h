@@ -26,7 +26,7 @@ struct ModelFolder {
   std::string source;             // of `config`, as errors name it
   std::vector<int64_t> versions;  // to be served, ascending, never empty
   std::filesystem::path profile() const { return path / "profile.json"; }
-  // On workers of one type, where these are unlike.
+  // On workers of one type, where these differ.
   std::filesystem::path profile_on(std::string_view worker_type) const {
     return path / ("profile." + std::string(worker_type) + ".json");
   }

@@ -8,22 +8,22 @@
 
 namespace fermata::plan {
 namespace {
-constexpr double kLargestBadRate = 0.9;  // r/(1-r) diverges; one window adds at most 9 N
-constexpr double kIdlesMostly = 0.5;     // of the time: half of the workers could carry the load
-constexpr double kMostlyHopeless = 0.5;  // of the requests
+constexpr double kLargestBadRate = 0.9;    // r/(1-r) diverges; one window adds at most 9 N
+constexpr double kIdlesMostly = 0.5;       // of the time: half of the workers could carry the load
+constexpr double kMostlyInfeasible = 0.5;  // of the requests
 }  // namespace
 
 int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold) {
   FERMATA_CHECK(use.bad_rate >= 0 && use.bad_rate <= 1);
   FERMATA_CHECK(use.idle_fraction >= 0 && use.idle_fraction <= 1);
-  FERMATA_CHECK(use.hopeless_rate >= 0 && use.hopeless_rate <= 1);
+  FERMATA_CHECK(use.infeasible_rate >= 0 && use.infeasible_rate <= 1);
   const double n = use.workers;
   if (use.bad_rate > bad_rate_threshold) {
     if (use.workers > 0 && use.idle_fraction > kIdlesMostly) return 0;
     const double r = std::min(use.bad_rate, kLargestBadRate);
     return std::max<int64_t>(1, std::ceil(n * r / (1 - r) - kRounding));
   }
-  if (use.workers == 0 || use.hopeless_rate > kMostlyHopeless) return 0;
+  if (use.workers == 0 || use.infeasible_rate > kMostlyInfeasible) return 0;
   const auto idle = static_cast<int64_t>(std::floor(n * use.idle_fraction));
   return -std::min<int64_t>(idle, int64_t{use.workers} - 1);
 }

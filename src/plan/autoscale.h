@@ -9,8 +9,8 @@ struct PoolUse {
   uint32_t workers = 0;
   // Late or dropped, of the requests of a window that a free worker could have saved, in [0, 1].
   double bad_rate = 0;
-  double idle_fraction = 0;  // of the workers' time in that window, in [0, 1]
-  double hopeless_rate = 0;  // of all requests of the window, that nobody could have saved
+  double idle_fraction = 0;    // of the workers' time in that window, in [0, 1]
+  double infeasible_rate = 0;  // of all requests of the window, that nobody could have saved
 };
 
 // How many workers to add, or as a negative number to give back (Symphony,

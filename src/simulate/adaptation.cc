@@ -141,13 +141,13 @@ void Adaptation::decide(Planned& pipeline) {
 void Adaptation::resize(const Counts& counts) {
   const double bad = static_cast<double>(counts.bad - window_.bad);
   const double ended = bad + static_cast<double>(counts.on_time - window_.on_time);
-  const double hopeless = static_cast<double>(counts.hopeless - window_.hopeless);
+  const double infeasible = static_cast<double>(counts.infeasible - window_.infeasible);
   const double busy =
       (counts.busy - window_.busy).seconds() / (static_cast<double>(kWindowSeconds) * workers_);
   window_ = counts;
   const int64_t to_add =
       plan::workers_to_add({workers_, ended == 0 ? 0 : bad / ended, std::clamp(1 - busy, 0.0, 1.0),
-                            hopeless == 0 ? 0 : hopeless / (hopeless + ended)});
+                            infeasible == 0 ? 0 : infeasible / (infeasible + ended)});
   double planned = 0;
   for (const Planned& pipeline : pipelines_) planned += pipeline.cost;
   workers_ = size_->next(to_add, static_cast<uint32_t>(std::ceil(planned - 1e-9)));

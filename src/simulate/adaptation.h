@@ -20,8 +20,8 @@ class Adaptation {
   // Since the start.
   struct Counts {
     uint64_t on_time = 0, bad = 0;
-    uint64_t hopeless = 0;  // that no worker could have saved, not among the bad
-    Duration busy;          // of all workers
+    uint64_t infeasible = 0;  // that no worker could have saved, not among the bad
+    Duration busy;            // of all workers
   };
   struct Change {
     Time at;

@@ -329,12 +329,12 @@ void Run::drop(const policy::Dropped& dropped, Time now) {
   if (branch(task.job) != nullptr) {
     return branch_ended(task.job, policy::Ending::kRejected, 0, now);
   }
-  ++(dropped.infeasible() ? counts_.hopeless : counts_.bad);
+  ++(dropped.infeasible() ? counts_.infeasible : counts_.bad);
   if (!measured(task.arrival)) return;
   --unended_;
   ModelResult& result = result_.models[source_of_[task.key.index()]];
   ++result.dropped;
-  result.hopeless += dropped.infeasible();
+  result.infeasible += dropped.infeasible();
 }
 
 absl::StatusOr<Result> run(const Scenario& scenario, const RunOptions& options) {

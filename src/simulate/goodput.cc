@@ -74,7 +74,7 @@ double seconds_in_time(const SimulatedModel& model) {
 }
 
 // The model that no rate helps, and why; empty: there is none.
-std::string hopeless(const Scenario& scenario) {
+std::string why_infeasible(const Scenario& scenario) {
   for (const SimulatedModel& model : scenario.models) {
     if (model.share == 0 || std::isfinite(seconds_in_time(model))) continue;
     Duration alone = Duration::infinite();
@@ -161,7 +161,7 @@ absl::StatusOr<Goodput> Search::go() {
   if (high == 0) {
     RETURN_IF_ERROR(good_at(kFewRequests / scenario_.duration.seconds()).status());
     found_.rate_rps = 0;
-    found_.binding = hopeless(scenario_);
+    found_.binding = why_infeasible(scenario_);
     return std::move(found_);
   }
   const double lowest = high * kLowestShare;
@@ -227,7 +227,7 @@ absl::StatusOr<NeededWorkers> WorkerSearch::go() {
   if (bound == 0) {
     RETURN_IF_ERROR(good_with(1).status());
     found_.workers = 0;
-    found_.binding = hopeless(scenario_);
+    found_.binding = why_infeasible(scenario_);
     return std::move(found_);
   }
   const double ideal = scenario_.rate_rps / bound;

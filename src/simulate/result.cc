@@ -92,7 +92,7 @@ Json write_autoscale(const Result& result, const ModelResult& sum) {
   const double idle = std::max(0.0, 1 - result.utilization());
   const auto workers = static_cast<uint32_t>(std::lround(result.mean_workers()));
   const int64_t add =
-      plan::workers_to_add({workers, sum.lacking_rate(), idle, sum.hopeless_rate()});
+      plan::workers_to_add({workers, sum.lacking_rate(), idle, sum.infeasible_rate()});
   return {{"add_workers", std::max<int64_t>(add, 0)},
           {"give_back_workers", std::max<int64_t>(-add, 0)}};
 }
@@ -114,7 +114,7 @@ Json write_result(const Result& result) {
     sum.on_time += m.on_time;
     sum.late += m.late;
     sum.dropped += m.dropped;
-    sum.hopeless += m.hopeless;
+    sum.infeasible += m.infeasible;
     Json& kind = m.variants          ? applications
                  : m.ensemble        ? ensembles
                  : !m.stages.empty() ? pipelines

@@ -31,7 +31,7 @@ struct EnsembleResult {
 struct ModelResult {
   std::string name;
   uint64_t offered = 0, on_time = 0, late = 0, dropped = 0;
-  uint64_t hopeless = 0;          // of what was dropped, that no worker could have saved
+  uint64_t infeasible = 0;        // of what was dropped, that no worker could have saved
   uint64_t items = 0;             // of what was offered
   Histogram latency;              // arrival to end, of what was served
   Histogram queueing;             // arrival to the start of its batch
@@ -47,12 +47,12 @@ struct ModelResult {
   double bad_rate() const {
     return offered == 0 ? 0 : 1 - static_cast<double>(on_time) / static_cast<double>(offered);
   }
-  double hopeless_rate() const {
-    return offered == 0 ? 0 : static_cast<double>(hopeless) / static_cast<double>(offered);
+  double infeasible_rate() const {
+    return offered == 0 ? 0 : static_cast<double>(infeasible) / static_cast<double>(offered);
   }
   // Of those that a free worker could have saved.
   double lacking_rate() const {
-    const auto rest = static_cast<double>(offered - hopeless);
+    const auto rest = static_cast<double>(offered - infeasible);
     return rest <= 0 ? 0 : 1 - static_cast<double>(on_time) / rest;
   }
 };

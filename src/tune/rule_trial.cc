@@ -62,7 +62,7 @@ absl::StatusOr<Losses> try_rules(simulate::Scenario scenario, const policy::Rule
   ASSIGN_OR_RETURN(const simulate::Result result, simulate::run(scenario));
   Losses losses;
   for (const simulate::ModelResult& model : result.models) {
-    const auto requests = static_cast<double>(model.offered - model.hopeless);
+    const auto requests = static_cast<double>(model.offered - model.infeasible);
     losses[model.name] = {requests, std::max(0.0, requests - worth_of(model))};
   }
   return losses;

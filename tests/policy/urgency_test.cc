@@ -54,7 +54,7 @@ TEST_P(EveryPolicy, NeverExceedsTheLargestBatch) {
 TEST_P(EveryPolicy, RefusesNoLaterThanTheLastMomentAlone) {
   Hand hand(GetParam());
   const KeyId key = hand.key(1, 5, 20);
-  // No worker at all. ℓ(3) = 8, ℓ(1) = 6: the larger task is hopeless first,
+  // No worker at all. ℓ(3) = 8, ℓ(1) = 6: the larger task is infeasible first,
   // though its deadline is later.
   const Task small = hand.arrive(key, 0, 20);
   const Task large = hand.arrive(key, 0, 21, 3);

@@ -17,8 +17,8 @@ void put(T value, std::vector<std::byte>& bytes) {
   bytes.insert(bytes.end(), raw.begin(), raw.end());
 }
 
-// Neighbouring items have unlike magnitudes, since what is scaled by the largest number of a batch
-// shows in the small ones.
+// Neighbouring items have different magnitudes, since what is scaled by the largest number of a
+// batch shows in the small ones.
 int exponent_of(uint32_t row, MadeUp kind) {
   constexpr std::array<int, 4> kExponents = {0, 1, -1, 0};
   return kind == MadeUp::kVaried ? kExponents[row % kExponents.size()] : 0;

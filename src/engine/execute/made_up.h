@@ -28,7 +28,7 @@ double input_bytes(const Variant& variant, const Shapes& shapes, uint32_t items)
 // What made-up values look like: models take some and refuse others.
 enum class MadeUp : uint8_t {
   kZeros,
-  kVaried,  // numbers of either sign and unlike size, whole numbers and texts 0 and 1
+  kVaried,  // numbers of either sign and different size, whole numbers and texts 0 and 1
   kLikely,  // numbers in [0, 1), as those of pictures; whole numbers and texts 1 and 2
 };
 

@@ -25,7 +25,7 @@ struct RowTrial {
   MadeRuns runs;     // that were made, where no input has free dimensions
 };
 
-// Runs a loaded variant that batches on unlike made-up items, alone and in batches of several
+// Runs a loaded variant that batches on different made-up items, alone and in batches of several
 // sizes, and compares the answers, each within what the order of additions may change: where the
 // batch is of the same size and an item has the same place in it, hardly at all. A batch of two is
 // always compared, others while `budget` of processor time lasts. An item that takes as long as a

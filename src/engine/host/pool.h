@@ -21,16 +21,16 @@ class Pool {
  public:
   using Orphan = std::function<void(std::shared_ptr<Job>)>;  // as the driver's
 
-  // `executors` by type of worker; unlike workers are dealt out evenly. 1 <= subclusters <=
-  // workers. INVALID_ARGUMENT where the policy is unknown, or not made of what several threads can
-  // share.
+  // `executors` by type of worker; workers of several types are dealt out evenly. 1 <= subclusters
+  // <= workers. INVALID_ARGUMENT where the policy is unknown, or not made of what several threads
+  // can share.
   static absl::StatusOr<std::unique_ptr<Pool>> make(
       const EngineOptions& options, std::span<const std::unique_ptr<ExecutorFactory>> executors,
       uint32_t subclusters, Orphan orphan);
   // As the driver's. Nobody may submit to it any more, `orphan` neither.
   ~Pool();
 
-  std::atomic<uint64_t>& ids() { return ids_; }  // of jobs and their parts, all unlike
+  std::atomic<uint64_t>& ids() { return ids_; }  // of jobs and their parts, all different
   JobId next_id() { return JobId(ids_.fetch_add(1, std::memory_order_relaxed)); }
   void submit(uint32_t subcluster, std::shared_ptr<Job> job);
   void cancel(JobId id);  // wherever it is

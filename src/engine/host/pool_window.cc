@@ -30,14 +30,14 @@ AutoscaleSignal signal_between(const PoolTotals& from, const PoolTotals& to, uin
   const auto all = bad + static_cast<double>(to.on_time - from.on_time);
   signal.bad_rate = all == 0 ? 0 : bad / all;
   // What is counted while this is read may stand in one of the two and not in the other.
-  const double hopeless = std::max(0.0, static_cast<double>(to.refused - from.refused) -
-                                            static_cast<double>(to.lacking - from.lacking));
-  const double hopeless_rate = hopeless == 0 ? 0 : hopeless / (hopeless + all);
+  const double infeasible = std::max(0.0, static_cast<double>(to.refused - from.refused) -
+                                              static_cast<double>(to.lacking - from.lacking));
+  const double infeasible_rate = infeasible == 0 ? 0 : infeasible / (infeasible + all);
   // A batch counts when it ends, so a window may have more busy time than time.
   const double busy = (to.busy - from.busy).seconds() / (signal.window.seconds() * workers);
   signal.idle_fraction = std::clamp(1 - busy, 0.0, 1.0);
   signal.workers_to_add =
-      plan::workers_to_add({workers, signal.bad_rate, signal.idle_fraction, hopeless_rate});
+      plan::workers_to_add({workers, signal.bad_rate, signal.idle_fraction, infeasible_rate});
   return signal;
 }
 

@@ -317,7 +317,7 @@ absl::Status RealEngine::load_now(const std::string& name, std::optional<std::st
     absl::Status tried = try_out_variants(service, {{name, *variants}});
     if (!tried.ok()) return unavailable(name, tried);
   }
-  homeless_.erase(name);
+  without_room_.erase(name);
   RETURN_IF_ERROR(settle_in(name, *variants));
   const std::lock_guard registered(mutex_);
   if (config) overrides_[name] = *std::move(config);
@@ -349,7 +349,7 @@ absl::Status RealEngine::unload(std::string_view model) {
     if (const auto known = wanted_.find(name); known != wanted_.end()) known->second = false;
   }
   const auto it = registry_.loaded().find(name);
-  const bool waited_for_room = homeless_.erase(name) > 0;
+  const bool waited_for_room = without_room_.erase(name) > 0;
   const bool loaded = it != registry_.loaded().end() && !it->second.variants.empty();
   if (!loaded && !waited_for_room) return not_found("model '{}' is not loaded", name);
   const std::string version = loaded ? it->second.variants.back()->version : "";

@@ -139,17 +139,17 @@ class RealEngine : public Engine {
   absl::Status replace_version(const std::string& model, const Variants& variants);
   // A problem with the units that are placed and some models that are not.
   plan::PlacementProblem problem(double max_change_cost,
-                                 const std::map<std::string, Variants>& homeless) const;
+                                 const std::map<std::string, Variants>& without_room) const;
   // Plans and carries it out; how long the planning took.
   Duration place(const char* cause, double max_change_cost,
-                 const std::map<std::string, Variants>& homeless);
-  std::vector<PlacementChange> changes_of(const plan::EpochPlan::Step& step,
-                                          const std::map<std::string, Variants>& homeless) const;
+                 const std::map<std::string, Variants>& without_room);
+  std::vector<PlacementChange> changes_of(
+      const plan::EpochPlan::Step& step, const std::map<std::string, Variants>& without_room) const;
   // The models of a unit, as the problem names it, that are loaded or wait for room.
   std::vector<std::string> models_in(const std::string& unit) const;
   std::optional<uint32_t> place_of(const std::string& model) const;
   void carry_out(std::vector<PlacementChange>& changes,
-                 const std::map<std::string, Variants>& homeless);
+                 const std::map<std::string, Variants>& without_room);
   void change_place(PlacementChange& change, const Variants& variants);
   void measure_rates();
 
@@ -178,7 +178,7 @@ class RealEngine : public Engine {
   std::unique_ptr<Pool> pool_;
   std::unique_ptr<Replicas> replicas_;                    // beside it
   std::vector<std::unique_ptr<EvidenceModel>> evidence_;  // of services of several variants
-  std::map<std::string, Variants> homeless_;              // for which there was no room
+  std::map<std::string, Variants> without_room_;          // for which there was no room
   std::map<std::string, uint64_t> demand_;                // by model, when the last epoch ended
   std::map<std::string, double> rates_rps_;               // of the last epoch
   Time epoch_start_ = started_;

@@ -38,8 +38,8 @@ bool RealEngine::memory_is_limited() const {
          options_.workers.residency == Residency::kPlaced;
 }
 
-plan::PlacementProblem RealEngine::problem(double max_change_cost,
-                                           const std::map<std::string, Variants>& homeless) const {
+plan::PlacementProblem RealEngine::problem(
+    double max_change_cost, const std::map<std::string, Variants>& without_room) const {
   plan::PlacementProblem problem{.subclusters = pool_ == nullptr ? 1 : pool_->size(),
                                  .max_rate_rps = options_.placement.max_rate_rps,
                                  .memory_mb = options_.workers.least_memory_mb(),
@@ -50,7 +50,7 @@ plan::PlacementProblem RealEngine::problem(double max_change_cost,
   for (const auto& [model, loaded] : registry_.loaded()) {
     if (!loaded.variants.empty()) present[model] = &loaded.variants;
   }
-  for (const auto& [model, variants] : homeless) present[model] = &variants;
+  for (const auto& [model, variants] : without_room) present[model] = &variants;
   std::map<std::string, plan::PlacementModel> units;
   const auto add = [&](const std::string& name, const std::string& model) {
     plan::PlacementModel& unit = units[name];
@@ -89,7 +89,7 @@ std::vector<std::string> RealEngine::models_in(const std::string& unit) const {
   if (units_.members(unit).empty()) return {unit};
   std::vector<std::string> models = units_.members(unit);
   std::erase_if(models, [this](const std::string& model) {
-    return !place_of(model) && !homeless_.contains(model);
+    return !place_of(model) && !without_room_.contains(model);
   });
   return models;
 }
@@ -110,7 +110,7 @@ absl::Status RealEngine::divide_pool(const std::map<std::string, Variants>& mode
                  options_.workers.least_memory_mb(), subclusters);
   }
   if (memory_is_limited()) {
-    homeless_ = models;
+    without_room_ = models;
     place("start", kAnyChange, models);
     return absl::OkStatus();
   }
@@ -141,10 +141,10 @@ absl::Status RealEngine::settle_in(const std::string& model, const Variants& var
                                           : replace(model, {variants, 0}, false, Duration());
     return placed.ok() ? ready(model) : unavailable(model, placed);
   }
-  homeless_[model] = variants;
+  without_room_[model] = variants;
   std::map<std::string, Variants> waiting;
   for (const std::string& member : models_in(units_.unit_of(model))) {
-    if (!place_of(member)) waiting[member] = homeless_.at(member);
+    if (!place_of(member)) waiting[member] = without_room_.at(member);
   }
   place("load", options_.placement.max_change_cost, waiting);
   const std::lock_guard lock(mutex_);
@@ -153,10 +153,10 @@ absl::Status RealEngine::settle_in(const std::string& model, const Variants& var
 }
 
 Duration RealEngine::place(const char* cause, double max_change_cost,
-                           const std::map<std::string, Variants>& homeless) {
+                           const std::map<std::string, Variants>& without_room) {
   const Time start = now();
   const plan::EpochPlan plan =
-      plan::plan_epoch(problem(max_change_cost, homeless), options_.placement.min_gain);
+      plan::plan_epoch(problem(max_change_cost, without_room), options_.placement.min_gain);
   const Duration planned = now() - start;
   for (const auto& [unit, reason] : plan.left_out) {
     for (const std::string& model : models_in(unit)) {
@@ -165,21 +165,21 @@ Duration RealEngine::place(const char* cause, double max_change_cost,
   }
   std::vector<PlacementChange> changes;
   if (!plan.steps.empty() && plan.steps.back().answer.feasible && !plan.stay) {
-    changes = changes_of(plan.steps.back(), homeless);
-    carry_out(changes, homeless);
+    changes = changes_of(plan.steps.back(), without_room);
+    carry_out(changes, without_room);
   }
   log_.add(cause, start, planned, plan, std::move(changes));
   return planned;
 }
 
 std::vector<PlacementChange> RealEngine::changes_of(
-    const plan::EpochPlan::Step& step, const std::map<std::string, Variants>& homeless) const {
+    const plan::EpochPlan::Step& step, const std::map<std::string, Variants>& without_room) const {
   std::vector<PlacementChange> changes;
   for (size_t i = 0; i < step.problem.models.size(); ++i) {
     const uint32_t to = step.answer.assignment[i];
     for (const std::string& model : models_in(step.problem.models[i].name)) {
       const std::optional<uint32_t> from = place_of(model);
-      if (!from && !homeless.contains(model)) continue;
+      if (!from && !without_room.contains(model)) continue;
       if (from != to) changes.push_back({.model = model, .from = from, .to = to});
     }
   }
@@ -189,13 +189,13 @@ std::vector<PlacementChange> RealEngine::changes_of(
 // What leaves one sub-cluster makes room for what comes to it, so the others are tried
 // again after each that went. A ring of models without room for one more stays.
 void RealEngine::carry_out(std::vector<PlacementChange>& changes,
-                           const std::map<std::string, Variants>& homeless) {
+                           const std::map<std::string, Variants>& without_room) {
   for (bool progress = true; progress;) {
     progress = false;
     for (PlacementChange& change : changes) {
       if (change.result != PlacementChange::Result::kPostponed) continue;
       change_place(change, change.from ? registry_.loaded().at(change.model).variants
-                                       : homeless.at(change.model));
+                                       : without_room.at(change.model));
       progress = progress || change.result == PlacementChange::Result::kDone;
     }
   }
@@ -215,7 +215,7 @@ void RealEngine::change_place(PlacementChange& change, const Variants& variants)
   change.result = done.ok() ? PlacementChange::Result::kDone : PlacementChange::Result::kFailed;
   if (!change.from) {
     const std::string model = change.model;
-    homeless_.erase(model);
+    without_room_.erase(model);
     (void)(done.ok() ? ready(model) : unavailable(model, done));
   } else if (done.ok()) {
     spdlog::info("model '{}' moved from sub-cluster {} to {}", change.model, *change.from,
@@ -247,8 +247,8 @@ void RealEngine::end_epoch() {
   if (!memory_is_limited()) return;
   const Time start = now();
   measure_rates();
-  const std::map<std::string, Variants> homeless = homeless_;  // which changes under way
-  const Duration planned = place("epoch", options_.placement.max_change_cost, homeless);
+  const std::map<std::string, Variants> without_room = without_room_;  // which changes under way
+  const Duration planned = place("epoch", options_.placement.max_change_cost, without_room);
   const plan::PlacementProblem after = problem(kAnyChange, {});
   std::vector<uint32_t> assignment;
   for (const plan::PlacementModel& model : after.models)

@@ -27,7 +27,7 @@ std::shared_ptr<const LatencyTable> alone(const Route& route, double quantile) {
   return fastest;
 }
 
-// Answers of unlike variants may not fit together.
+// Answers of different variants may not fit together.
 bool has_free_outputs(const Signature& signature) {
   return absl::c_any_of(signature.outputs, [](const TensorSpec& output) {
     return absl::c_linear_search(output.dims, -1);

@@ -14,7 +14,7 @@ namespace {
 constexpr double kResolution = 1e-11;  // of objectives, relative
 constexpr size_t kFirstPassWidth = 32;
 constexpr size_t kWider = 8;
-constexpr double kBelow = 0.5, kAbove = 2;  // prices beside the best, for labels that are unlike
+constexpr double kBelow = 0.5, kAbove = 2;  // prices beside the best, for labels that differ
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
 // A choice of options for the first stages.

@@ -38,7 +38,7 @@ double cost_of(const PlacementModel& m, uint32_t bin) {
 }
 
 // A limit that no assignment can keep, seen without a search.
-std::optional<Placement> hopeless(const PlacementProblem& p) {
+std::optional<Placement> infeasible(const PlacementProblem& p) {
   const auto because = [](PlacementLimit binding, std::string reason) {
     Placement none;
     none.exact = true;
@@ -177,7 +177,7 @@ Placement evaluate(const PlacementProblem& problem, std::vector<uint32_t> assign
 }
 
 Placement place(const PlacementProblem& problem) {
-  if (std::optional<Placement> none = hopeless(problem)) return *std::move(none);
+  if (std::optional<Placement> none = infeasible(problem)) return *std::move(none);
   Placement best = solve(problem, problem.max_steps);
   if (best.feasible) return best;
   best.binding = find_binding(problem);

@@ -119,7 +119,7 @@ void GroupSearch::extend(const Branch& branch) {
   if (branch.remaining == 0 || branch.worker == workers()) return finish(branch);
   if (seen_better(branch)) return;
   const GroupValue most = optimum(branch);
-  if (hopeless(most)) return;
+  if (cannot_improve(most)) return;
   place_next(branch, most);
   close_worker(branch);
 }
@@ -182,9 +182,9 @@ void GroupSearch::place_next(const Branch& branch, const GroupValue& optimum) {
       next.value.utility += runs_->utility(g, v, type, branch.free + load);
       next.value.busy += busy;
       next.value.end = std::max(next.value.end, next.free);
-      if (hopeless({next.value.utility + optimum.utility - branch.value.utility - bound.utility,
-                    next.value.busy + optimum.busy - branch.value.busy - bound.busy,
-                    next.value.end})) {
+      if (cannot_improve(
+              {next.value.utility + optimum.utility - branch.value.utility - bound.utility,
+               next.value.busy + optimum.busy - branch.value.busy - bound.busy, next.value.end})) {
         continue;
       }
       residency = residency_[branch.depth];
@@ -212,7 +212,7 @@ void GroupSearch::finish(const Branch& branch) {
     const auto g = static_cast<uint32_t>(std::countr_zero(left));
     value.utility += later_[workers() * groups() + g].utility;
   }
-  if (hopeless(value)) return;
+  if (cannot_improve(value)) return;
   best_value_ = value;
   given_ = false;
   best_->assign(path_.begin(), path_.begin() + branch.depth);
@@ -229,7 +229,7 @@ int GroupSearch::compare(const GroupValue& a, const GroupValue& b) const {
   return 0;
 }
 
-bool GroupSearch::hopeless(const GroupValue& optimistic) const {
+bool GroupSearch::cannot_improve(const GroupValue& optimistic) const {
   const int better = compare(optimistic, best_value_);
   return better < 0 || (better == 0 && !given_);
 }

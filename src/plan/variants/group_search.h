@@ -66,7 +66,7 @@ class GroupSearch {
   GroupValue optimum(const Branch& branch);
   void add_bounds(const Branch& branch, uint32_t group, Bound& bound);
   int compare(const GroupValue& a, const GroupValue& b) const;
-  bool hopeless(const GroupValue& optimistic) const;
+  bool cannot_improve(const GroupValue& optimistic) const;
   bool seen_better(const Branch& branch);
   uint64_t loaded_key(const Branch& branch) const;
 

@@ -74,7 +74,7 @@ class DedicatedRun {
   void enqueue(uint32_t item, uint32_t stage, Time now);
   void dispatch(uint32_t stage, Time now);
   void drop_heads(uint32_t stage, Time now);
-  bool hopeless(uint32_t stage, const Queued& head, Time now) const;
+  bool is_infeasible(uint32_t stage, const Queued& head, Time now) const;
   double ahead_ms(uint32_t stage) const;
   plan::PipelineStagePlan chosen(uint32_t stage, Time now) const;
   void start(uint32_t stage, const plan::PipelineStagePlan& how, Time now);
@@ -255,7 +255,7 @@ double DedicatedRun::ahead_ms(uint32_t stage) const {
   return longest;
 }
 
-bool DedicatedRun::hopeless(uint32_t stage, const Queued& head, Time now) const {
+bool DedicatedRun::is_infeasible(uint32_t stage, const Queued& head, Time now) const {
   const double age = (now - items_[head.item].arrival).millis();
   switch (options_.drop) {
     case DropRule::kNever:
@@ -272,7 +272,7 @@ void DedicatedRun::drop_heads(uint32_t stage, Time now) {
   auto& queue = stages_[stage].queue;
   while (!queue.empty()) {
     Item& item = items_[queue.front().item];
-    if (!item.ended && !hopeless(stage, queue.front(), now)) return;
+    if (!item.ended && !is_infeasible(stage, queue.front(), now)) return;
     queue.pop_front();
     if (!item.ended) end(item, now, false);
   }
