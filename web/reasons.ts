@@ -24,6 +24,8 @@ export interface Known { services: Map<string, Service>; runs: Runs; simulated?:
                          budget?: (name: string) => number | undefined } // of its requests, in ms
 
 const TOLERATED = 0.01, BUSY = 0.9, BURST = 2, FEW = 3, TIGHT = 0.7;
+const MANY = 0.2, HALF_BUSY = 0.7; // lost of the requests, while workers are busy: more than bursts
+const LATELY = 5, SETTLED = 15; // seconds
 const DELAYED = 0.2; // of the SLO: the server's own delay
 const DRIFTED = 1.5; // run times over their profile
 export const NOTICEABLE = 0.002, FRESH_US = 60e6; // of the requests on time; a simulation's age
@@ -58,7 +60,8 @@ function cause(name: string, seconds: Second[], known: Known): Cause {
   const slo = known.budget?.(name) ?? known.services.get(name)?.slo_ms ?? null, slower = drifted(name, seconds, known);
   const delayed = slo !== null && pool.delay_ms >= DELAYED * slo ? `The server's own delay is ${ms(pool.delay_ms)} of the ${ms(slo)}` : "";
   if (delayed !== "" && pool.busy < BUSY) return shortOfProcessor(delayed, slower);
-  if (pool.more > 0 || pool.busy >= BUSY) return overloaded(pool, seconds, name, known.simulated, [delayed === "" ? "" : `${delayed} besides.`, slower]);
+  const full = pool.busy >= BUSY || (pool.busy >= HALF_BUSY && bad / ended(tally) > MANY);
+  if (pool.more > 0 || full) return overloaded(pool, seconds, name, known.simulated, [delayed === "" ? "" : `${delayed} besides.`, slower]);
   const own = known.runs.get(name)?.shortest;
   if (slo !== null && own !== undefined && own > TIGHT * slo) {
     return { why: sentences(`The workers are busy only ${percent(pool.busy)} of the time, but even its shortest batch runs for ${ms(own)}: ` +
@@ -70,9 +73,10 @@ function cause(name: string, seconds: Second[], known: Known): Cause {
     return { why: `Batches of ${other[0]} run for up to ${ms(other[1].longest)}, and hold a worker longer than the SLO of ${ms(slo)} can wait.`,
              advice: "One more worker, or another place for that model, would help.", helped: 1 };
   }
-  const mean = tally.offered / Math.max(seconds.length, 1);
+  const since = seconds.slice(Math.max(0, seconds.findIndex(second => (second.services[name]?.offered ?? 0) > 0)));
+  const mean = tally.offered / Math.max(since.length, 1);
   const peak = Math.max(...seconds.map(second => second.services[name]?.offered ?? 0));
-  if (peak > BURST * mean) {
+  if (since.length >= SETTLED && peak > BURST * mean) {
     return { why: `Its requests come in bursts: up to ${rate(peak)} in one second, ${rate(mean)} on average, while the workers are busy ${percent(pool.busy)} of the time.`,
              advice: "More workers would help only while a burst lasts.", helped: 1 };
   }
@@ -115,9 +119,17 @@ function overloaded(pool: Pool, seconds: Second[], name: string, simulated: Simu
   const all = total(seconds), own = total(seconds, name), share = own.offered / Math.max(all.offered, 1);
   const part = share < 0.99 ? `${percent(share)} of all requests are its own.` : "";
   const busy = pool.busy >= BUSY ? `The load is beyond what ${many(pool.workers, "worker")} can run: busy ${percent(pool.busy)} of the time.`
-    : `No worker was free in time for them: ${many(pool.workers, "worker")}, busy ${percent(pool.busy)} of the time on average, more when requests come together.`;
+    : lately(pool, seconds, name);
   const gain = simulated !== undefined && (seconds.at(-1)?.at_us ?? 0) - simulated.at_us < FRESH_US ? simulated.gains[name] : undefined;
   return { why: sentences(busy, part, asksFor(pool), ...more), ...advised(pool, gain, simulated?.more ?? 0) };
+}
+
+function lately(pool: Pool, seconds: Second[], name: string): string {
+  const last = seconds.slice(-LATELY), tally = total(last, name), workers = many(pool.workers, "worker"), busy = percent(pool.busy);
+  if (last.length < LATELY || tally.offered <= (1 + MANY) * tally.on_time) {
+    return `No worker was free in time for them: ${workers}, busy ${busy} of the time on average, more when requests come together.`;
+  }
+  return `In the last ${LATELY} s ${rate(tally.offered / LATELY)} requests a second came, and ${workers}, busy ${busy} of the time, answered ${rate(tally.on_time / LATELY)} of them on time.`;
 }
 
 function asksFor(pool: Pool): string {
@@ -138,5 +150,9 @@ function advised(pool: Pool, gain: number | undefined, more: number): { advice: 
 export function allIsWell(seconds: Second[]): string {
   const tally = total(seconds), all = ended(tally);
   if (all === 0) return "No request came in the last minute.";
+  const bad = lost(tally);
+  if (bad > TOLERATED * all) {
+    return `${count(bad)} of ${many(all, "request")} ${bad === 1 ? "was" : "were"} lost in the last minute, too few to judge a service.`;
+  }
   return `Every service kept its deadlines in the last minute: ${percent(tally.on_time / all)} of ${many(all, "request")} ended on time.`;
 }

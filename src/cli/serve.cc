@@ -143,8 +143,10 @@ void announce(const serve::ListenOptions& listen, const serve::Ports& ports) {
                            ports.http, ports.grpc, ports.metrics);
   if (ports.admin != 0) std::cout << " admin=localhost:" << ports.admin;
   std::cout << std::endl;
-  spdlog::info("ready; try: curl -X POST http://{}:{}/v2/repository/index", listen.host,
-               ports.http);
+  spdlog::info(
+      "ready; the live page is at http://{0}:{1}/, and curl -X POST "
+      "http://{0}:{1}/v2/repository/index lists the models",
+      listen.host, ports.http);
 }
 
 // Else says in the log what is not served.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/document.h"
@@ -119,7 +120,15 @@ std::string report_table(const LoadSpec& spec, const LoadResult& result) {
   }
   const Account total = total_of(result);
   if (result.services.size() > 1) text += row("all", total, seconds);
-  return text + remarks(total, result);
+  text += remarks(total, result);
+  const auto is_judged = [](const ServiceLoad& service) { return service.slo.has_value(); };
+  if (!std::all_of(spec.services.begin(), spec.services.end(), is_judged)) {
+    text +=
+        "without an SLO every answer counts as on time: NAME:RATE::SLO_MS gives one, and "
+        "--timeout-ms\n"
+        "also tells the server\n";
+  }
+  return text;
 }
 
 }  // namespace fermata::load

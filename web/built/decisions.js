@@ -29,10 +29,10 @@ export class Decisions {
         const since = tuning.moves > 0 ? ` since ${this.state.clock(tuning.since_us, false)}` : " since the start";
         const known = tuning.tried.filter(row => row.loss !== null).sort((a, b) => a.loss - b.loss);
         const lost = known.map(row => `${row.rules} ${(100 * row.loss).toFixed(2)} %`).join(", ");
-        const why = tuning.fixed !== null ? `They stay: ${tuning.fixed}.`
+        const why = tuning.fixed !== null ? `Other rules are not tried here: ${tuning.fixed}.`
             : lost === "" ? "No others have been tried on this load yet."
                 : `Of its worst service's last requests each would have lost: ${lost}.`;
-        return element("article", {}, element("p", {}, element("b", {}, `rules: ${tuning.rules}`), element("span", { class: "note" }, since)), element("p", {}, why));
+        return element("article", {}, element("p", {}, element("b", {}, `Scheduling rules: ${tuning.rules}`), element("span", { class: "note" }, since)), element("p", {}, why));
     }
     row(decision) {
         const title = element("p", {}, element("b", {}, [decision.kind, decision.service].filter(part => part).join(": ")), element("span", { class: "note" }, ` ${this.when(decision)} `));

@@ -77,7 +77,7 @@ export class WhatIfPanel {
             `${(answer.took_ms / 1000).toFixed(1)} s; ${farOff(answer)}`);
         this.state.simulated = simulated(answer, workers, this.state.runningUs);
         const words = verdict(answer, workers, this.delay());
-        find("what-if-notes").textContent = [...(recorded.not_replayed ?? []).map(n => `Left out: ${count(n.requests)} of ${n.service}, ${n.why}.`), ...recorded.notes ?? []].join(" ");
+        find("what-if-notes").textContent = [...(recorded.not_replayed ?? []).map(n => `Left out: ${count(n.requests)} of ${n.service}, ${n.why}.`), ...(recorded.notes ?? []).map(note => `${note}.`)].join(" ");
         if (words !== "")
             find("verdict").replaceChildren(element("b", {}, words));
         find("case-rows").replaceChildren(row("as it was", recorded, "base"), row("the same, simulated", replayed, "base"), ...answer.cases.map(one => row(nameOf(one.case, workers), one, judged(one.on_time - replayed.on_time))));
