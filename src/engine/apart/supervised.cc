@@ -26,23 +26,6 @@ std::chrono::nanoseconds chrono_of(Duration duration) {
 
 }  // namespace
 
-void Ledger::started(const std::string& model, int64_t pid) {
-  const std::lock_guard lock(mutex_);
-  ProcessStatistics& row = rows_[model];
-  row.pid = pid;
-  ++row.starts;
-}
-
-void Ledger::died(const std::string& model, const std::string& cause) {
-  const std::lock_guard lock(mutex_);
-  ++rows_[model].deaths_by[cause];
-}
-
-std::map<std::string, ProcessStatistics> Ledger::rows() const {
-  const std::lock_guard lock(mutex_);
-  return rows_;
-}
-
 Supervised::Supervised(std::string model, ModelProcess::Options process, WorkerType worker,
                        bool standby, std::shared_ptr<Ledger> ledger)
     : model_(std::move(model)),

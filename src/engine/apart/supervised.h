@@ -14,25 +14,13 @@
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "engine/apart/ledger.h"
 #include "engine/apart/process.h"
 #include "engine/catalog.h"
 #include "engine/execute/executor.h"
 #include "engine/options.h"
-#include "engine/snapshot.h"
 
 namespace fermata::engine::apart {
-
-// What happened to the processes of models, by their name; outlives them. Thread-safe.
-class Ledger {
- public:
-  void started(const std::string& model, int64_t pid);
-  void died(const std::string& model, const std::string& cause);
-  std::map<std::string, ProcessStatistics> rows() const;
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::string, ProcessStatistics> rows_;
-};
 
 // The process of a model, and after its death the next. Thread-safe.
 class Supervised {
