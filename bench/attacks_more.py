@@ -161,14 +161,18 @@ def unread_statistics(stranger):
     grpc_calls(stranger, 16, 1000, head=head, message=grpc_message(b""), settled=shut)
 
 
+def cut(stranger, port, sent):
+    """Connections that are reset, not closed, as soon as this is sent."""
+    def one(_):
+        with stranger.connect(port) as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            s.sendall(sent)
+    stranger.each(8, one)
+
+
 def grpc_aborts(stranger):
     """gRPC connections that call and are cut."""
-    call = SETTLED + frame(HEADERS, END_HEADERS, 1, HEAD) + b"".join(data_frames(1, grpc_message(infer_wire("quick"))))
-    def one(_):
-        with stranger.connect(stranger.grpc) as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            s.sendall(call)
-    stranger.each(8, one)
+    cut(stranger, stranger.grpc, SETTLED + frame(HEADERS, END_HEADERS, 1, HEAD) + b"".join(data_frames(1, grpc_message(infer_wire("quick")))))
 
 
 def waiting_streams(stranger):
@@ -202,12 +206,7 @@ def long_targets(stranger):
 
 def aborts(stranger):
     """Requests whose connection is cut as soon as they are sent."""
-    request = infer_json("quick")
-    def one(_):
-        with stranger.connect(stranger.http) as s:
-            s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            s.sendall(request)
-    stranger.each(8, one)
+    cut(stranger, stranger.http, infer_json("quick"))
 
 
 def half_uploads(stranger):
