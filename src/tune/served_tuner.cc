@@ -141,7 +141,9 @@ std::string ServedTuner::moved(size_t from, size_t to) const {
       100 * choice.loss(from).value_or(0));
 }
 
-engine::EngineOptions as_followed(engine::EngineOptions options, const TuningStatus& tuning) {
+engine::EngineOptions ServedTuner::followed() const {
+  const TuningStatus tuning = status();
+  engine::EngineOptions options = options_;
   const auto row = tuning.fixed.empty() ? find_rule_row(tuning.rules) : std::nullopt;
   if (row && *row > 0) options.groups.rules = rule_rows()[*row].rules;
   return options;

@@ -29,8 +29,6 @@ struct TuningStatus {
   std::vector<Row> rows;
 };
 Json write_tuning(const TuningStatus& status);  // as GET /v2/live/decisions has it
-// Options that say the rules which the scheduler follows, for what replays it.
-engine::EngineOptions as_followed(engine::EngineOptions options, const TuningStatus& tuning);
 
 // Tries a server's rules on what it recorded lately, and moves it to the best. The owner's thread
 // calls look(); the rest is thread-safe.
@@ -47,6 +45,8 @@ class ServedTuner {
   // About once a second. Blocks while it tries. What to say of a move, if there was one.
   std::optional<std::string> look();
   TuningStatus status() const;
+  // The server's options with the rules that the scheduler follows, for what replays it.
+  engine::EngineOptions followed() const;
 
  private:
   void watch(Time now);

@@ -103,9 +103,9 @@ void Live::write_record() {
   if (record_file_ == nullptr || now - written_ < kShortestRecord) return;
   recorder_->collect();
   const engine::EngineSnapshot snapshot = engine_.snapshot();
-  const Json document = tune::scenario_document(
-      recorder_->copy(now - written_, now),
-      {tune::as_followed(options_, tuner_.status()), *engine_.catalog(), snapshot.workers});
+  const Json document =
+      tune::scenario_document(recorder_->copy(now - written_, now),
+                              {tuner_.followed(), *engine_.catalog(), snapshot.workers});
   written_ = now;
   if (document["recorded"]["requests"] == 0) return;
   const absl::Status written = record_file_->append(document);

@@ -173,8 +173,8 @@ absl::StatusOr<std::string> LiveCalls::answer(std::string_view target,
   const tune::Recording recorded = recording(recorder_->options().keep);
   if (path == "trace") return trace_json(recorded);
   const engine::EngineSnapshot snapshot = engine_.snapshot();
-  return live_text(tune::scenario_document(recorded, {tune::as_followed(options_, tuner_.status()),
-                                                      *engine_.catalog(), snapshot.workers}));
+  return live_text(
+      tune::scenario_document(recorded, {tuner_.followed(), *engine_.catalog(), snapshot.workers}));
 }
 
 tune::Recording LiveCalls::recording(Duration most) const {
@@ -252,8 +252,7 @@ absl::StatusOr<std::string> LiveCalls::what_if(std::string_view body) const {
       std::min(asked.last.value_or(recorder_->options().keep), recorder_->options().keep);
   const engine::EngineSnapshot snapshot = engine_.snapshot();
   const Json document = tune::scenario_document(
-      recording(most),
-      {tune::as_followed(options_, tuner_.status()), *engine_.catalog(), snapshot.workers});
+      recording(most), {tuner_.followed(), *engine_.catalog(), snapshot.workers});
   ASSIGN_OR_RETURN(Json answer, tune::what_if(document, asked.cases));
   answer["took_ms"] = (engine_.now() - began).millis();
   return live_text(answer);
