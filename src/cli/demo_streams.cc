@@ -33,8 +33,8 @@ constexpr const char* kDemoExamples = R"(Examples:
   sudo fermata demo streams --trace uplink.txt
 
 Starts a server and clients, each in a network namespace of its own behind a link whose bandwidth
-follows a trace, and shows what becomes of their frames. The server's pages are at the address that
-it prints. Ctrl-C ends it; whatever ends it, the namespaces go.)";
+follows a trace, and shows how their frames end. The server's pages are at the address that
+it prints. Ctrl-C ends it. It removes the namespaces when it ends.)";
 
 constexpr Duration kRedraw = Duration::seconds(1);
 constexpr int kPollMs = 100;

@@ -294,10 +294,12 @@ void add_fit(CLI::App& difficulty, int& exit_code) {
   CLI::Option* tolerance =
       command
           ->add_option("--tolerance", options.tolerance,
-                       "Regression: right is within so many standard deviations of the ensemble")
+                       "Regression: an answer is right within this many standard deviations")
           ->check(CLI::NonNegativeNumber)
           ->capture_default_str();
-  command->add_option("--within", options.within, "Regression: right is this close to the ensemble")
+  command
+      ->add_option("--within", options.within,
+                   "Regression: an answer is right this close to the ensemble's")
       ->check(CLI::NonNegativeNumber)
       ->excludes(tolerance);
   command->add_option("--seed", options.seed, "Seed of the larger subsets that are tried")

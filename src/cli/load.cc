@@ -122,7 +122,7 @@ void add_load(CLI::App& app, int& exit_code) {
                       "count per second on each line");
   command->add_option("--duration", options->duration_s, "Seconds to measure (10)")
       ->check(CLI::Range(0.001, 86400.0));
-  command->add_option("--warmup", options->warmup_s, "Seconds before it, sent but not counted (1)")
+  command->add_option("--warmup", options->warmup_s, "Seconds to send before that, not counted (1)")
       ->check(CLI::Range(0.0, 86400.0));
   command->add_option("--drain", options->drain_s, "Seconds to wait for the last answers (10)")
       ->check(CLI::Range(0.0, 86400.0));

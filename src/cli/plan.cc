@@ -45,7 +45,7 @@ void add_plan(CLI::App& app, int& exit_code) {
   CLI::App* plan = app.add_subcommand("plan", "Solve one planning document, offline.");
   plan->require_subcommand(1);
   CLI::App* placement =
-      plan->add_subcommand("placement", "Models to sub-clusters, balanced (Symphony, appendix A).");
+      plan->add_subcommand("placement", "Assign models to sub-clusters (Symphony, appendix A).");
   auto file = std::make_shared<std::string>();
   placement->add_option("FILE", *file, kPlanFile)->required();
   placement->footer(kPlacementHelp);

@@ -59,7 +59,7 @@ Exit run_ensemble(const std::string& file) {
 
 void add_plan_ensemble(CLI::App& plan, int& exit_code) {
   CLI::App* ensemble = plan.add_subcommand(
-      "ensemble", "Which base models answer which query, in order (Schemble, Algorithm 1).");
+      "ensemble", "Choose base models for queries, and their order (Schemble, Algorithm 1).");
   auto file = std::make_shared<std::string>();
   ensemble->add_option("FILE", *file, kPlanFile)->required();
   ensemble->footer(kEnsembleHelp);

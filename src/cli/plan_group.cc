@@ -52,7 +52,7 @@ Exit run_group(const std::string& file) {
 
 void add_plan_group(CLI::App& plan, int& exit_code) {
   CLI::App* group = plan.add_subcommand(
-      "group", "One variant for each group of requests, in order (SneakPeek, Algorithm 1).");
+      "group", "Choose variants for groups of requests, and their order (SneakPeek, Algorithm 1).");
   auto file = std::make_shared<std::string>();
   group->add_option("FILE", *file, kPlanFile)->required();
   group->footer(kGroupHelp);

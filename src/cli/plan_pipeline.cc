@@ -74,7 +74,7 @@ Exit run_cores(const std::string& file) {
 
 void add_plan_cores(CLI::App& plan, int& exit_code) {
   CLI::App* cores = plan.add_subcommand(
-      "cores", "The cores of a replica of each variant of a stage (IPA, equation 1).");
+      "cores", "Choose the cores of a replica of each variant (IPA, equation 1).");
   auto file = std::make_shared<std::string>();
   cores->add_option("FILE", *file, kPlanFile)->required();
   cores->footer(kCoresHelp);
@@ -85,7 +85,8 @@ void add_plan_cores(CLI::App& plan, int& exit_code) {
 
 void add_plan_pipeline(CLI::App& plan, int& exit_code) {
   CLI::App* pipeline = plan.add_subcommand(
-      "pipeline", "Variant, batch size and replicas of each stage (IPA, equations 7 to 11).");
+      "pipeline",
+      "Choose variant, batch size and replicas of each stage (IPA, equations 7 to 11).");
   auto file = std::make_shared<std::string>();
   pipeline->add_option("FILE", *file, kPlanFile)->required();
   pipeline->footer(kPipelineHelp);

@@ -54,7 +54,7 @@ Exit run_streams(const std::string& file) {
 
 void add_plan_streams(CLI::App& plan, int& exit_code) {
   CLI::App* streams = plan.add_subcommand(
-      "streams", "Which DNN on each worker, which clients on it (Jellyfish, Algorithms 1 and 2).");
+      "streams", "Choose each worker's DNN and clients (Jellyfish, Algorithms 1 and 2).");
   auto file = std::make_shared<std::string>();
   streams->add_option("FILE", *file, kPlanFile)->required();
   streams->footer(kStreamsHelp);

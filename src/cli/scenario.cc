@@ -36,17 +36,18 @@ absl::StatusOr<simulate::Scenario> read(const std::string& file,
 void add_rules(CLI::App* command, std::vector<std::string>& changes) {
   command
       ->add_option("--set", changes,
-                   "RULE=VALUE: the policy with another rule (hold=off, margin=0.2); repeatable")
+                   "Change a rule of the policy: hold=off, margin=0.2; repeatable")
       ->type_name("RULE=VALUE");
 }
 
 void add_tune(CLI::App* command, bool& tune) {
   static const std::map<std::string, bool> kChoices = {{"on", true}, {"off", false}};
   command
-      ->add_option("--tune", tune,
-                   "Whether the default tries other rules on its load while it runs, and moves to "
-                   "the best (on), or keeps its own (off)")
-      ->transform(CLI::CheckedTransformer(kChoices))
+      ->add_option(
+          "--tune", tune,
+          "on: the default tries other rules while it runs, and moves to the best; off: it "
+          "keeps its own")
+      ->transform(CLI::CheckedTransformer(kChoices).description(""))
       ->type_name("on|off")
       ->default_str("on");
 }

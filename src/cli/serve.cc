@@ -33,10 +33,11 @@ constexpr char kServeExamples[] =
     "output\n"
     "  fermata serve --models s3://bucket/models         # keys from AWS_ACCESS_KEY_ID and so on\n"
     "Standard output has one line, when the server is ready; the log goes to standard error, one\n"
-    "JSON object a line. SIGINT or SIGTERM: what is under way ends first, for as long as --drain "
-    "says,\n"
-    "after SIGTERM when --drain-delay is over;\n"
-    "a second one ends the server at once, and so does the first before it is ready.";
+    "JSON object a line. SIGINT and SIGTERM stop the server: requests in flight have --drain "
+    "seconds\n"
+    "to end, after SIGTERM from the end of --drain-delay on. A second signal, or one before the "
+    "server\n"
+    "is ready, ends it at once.";
 
 // What may take longer than the requests: a model that is being loaded.
 constexpr double kGraceS = 5;

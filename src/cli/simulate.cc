@@ -102,9 +102,9 @@ void add_replay(CLI::App* command, ReplayArguments& arguments) {
       ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
   command
       ->add_option("--workers", arguments.given.workers,
-                   "Replay with so many workers, of the first type")
+                   "Replay with this number of workers, of the first type")
       ->check(CLI::Range(1, 10'000));
-  command->add_option("--load", arguments.given.load, "Replay so many times the recorded requests")
+  command->add_option("--load", arguments.given.load, "Replay this many times the recorded load")
       ->check(CLI::Range(tune::kLeastLoad, tune::kMostLoad));
   command->add_option("--slo", arguments.slos,
                       "SERVICE=MILLISECONDS: replay with another SLO; repeatable");
