@@ -31,7 +31,6 @@ import urllib.request
 import record
 from server import BINARY, ROOT, Server, emulated_model, write_profile
 
-NICE = 10  # tune/recorder.cc, serve/live/live.cc
 TARGETS = {"page": 0.02, "recorder": 0.02, "what_if_s": 5, "replay": 0.05}
 FIGURES = {"page": ("page", "added"), "recorder": ("recorder", "added"), "what_if_s": ("what_if", "took_s"), "replay": ("replay", "off")}
 MODELS = ROOT / "tests" / "data" / "repository"
@@ -81,24 +80,26 @@ def of_one_request(few=5_000, many=25_000):
     return row | {"added": row["with"] - row["without"]}
 
 
-def thread_seconds(pid):
-    """Processor time of the threads of the recorder and the page, which run at a nice of 10, and of all."""
-    low = every = 0
+RECORDER, PAGE = "recorder", "live page"  # as their threads are called
+
+
+def thread_seconds(pid, names):
+    """Processor time of some threads, and of all."""
+    some = every = 0
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
             took = int((task / "schedstat").read_text().split()[0]) / 1e9
-            nice = int((task / "stat").read_text().rpartition(")")[2].split()[16])
             every += took
-            low += took if nice == NICE else 0
-    return low, every
+            some += took if (task / "comm").read_text().strip() in names else 0
+    return some, every
 
 
-def shares(server, seconds):
+def shares(server, seconds, *names):
     """Of the processor time of a server, what those threads take."""
-    before = thread_seconds(server.pid)
+    before = thread_seconds(server.pid, names)
     time.sleep(seconds)
-    low, every = (b - a for a, b in zip(before, thread_seconds(server.pid)))
-    return low / every
+    some, every = (b - a for a, b in zip(before, thread_seconds(server.pid, names)))
+    return some / every
 
 
 def filled(rate=20_000, seconds=15):
@@ -119,7 +120,7 @@ def recorder(runs=1, rate=10_000, seconds=10, turns=3):
     with Server({"models": str(MODELS), "workers": {"count": 1}}) as server:
         sending = load(server, [f"dense:{rate}"], (turns + 2) * seconds)
         time.sleep(seconds)
-        of_threads = [shares(server, seconds) for _ in range(turns)]
+        of_threads = [shares(server, seconds, RECORDER) for _ in range(turns)]
         sending.terminate()
         sending.wait()
     return {"instructions_per_request": engine, "rate_rps": rate, "threads_share": of_threads, "server_rss_mb": filled(),
@@ -165,7 +166,7 @@ def page(rate=10_000, turns=5, seconds=6):
             for name in ("without", "with"):
                 with Listener(server.http) if name == "with" else contextlib.nullcontext() as listener:
                     before, start = answered(server), time.monotonic()
-                    share = shares(server, seconds)
+                    share = shares(server, seconds, RECORDER, PAGE)
                     row[name] = {"rps": (answered(server) - before) / (time.monotonic() - start), "share": share}
             row["events_kb_s"] = listener.bytes / seconds / 1000
             rows.append(row)

@@ -58,7 +58,6 @@ int main(int argc, char** argv) {
   Json result = run(**engine, input, std::atoi(argv[3]));
   if (recorder != nullptr) {
     recorder->collect();
-    result["recorded"] = recorder->copy(recorder->options().keep, (*engine)->now()).requests.size();
     result["lost"] = recorder->lost();
     result["memory_mb"] = recorder->memory_mb();
   }

@@ -1,10 +1,10 @@
 #include "tune/recorder.h"
 
+#include <pthread.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <utility>
 
 #include "base/clock.h"
@@ -17,7 +17,6 @@ constexpr size_t kEventsAtOnce = 4096, kMostEarly = 4096;
 constexpr size_t kMostKept = 4 * kEventsAtOnce;  // room for events, from one time to the next
 constexpr double kQueueShare = 0.25;             // of the memory
 constexpr double kMebibyte = 1 << 20;
-constexpr size_t kIndexBytes = 32;  // of an entry of a hash map, with what it leaves free
 constexpr int kNice = 10;
 
 }  // namespace
@@ -39,13 +38,14 @@ Recorder::~Recorder() {
 }
 
 void Recorder::run() {
+  pthread_setname_np(pthread_self(), "recorder");
   setpriority(PRIO_PROCESS, 0, kNice);  // of this thread, on Linux
   std::unique_lock lock(mutex_);
   while (!stopping_.wait_for(lock, kCollectEvery, [this] { return stop_; })) collect_locked();
 }
 
-void Recorder::put(Event event) {
-  if (!queue_.try_enqueue(std::move(event))) lost_.fetch_add(1, std::memory_order_relaxed);
+void Recorder::put(const Event& event) {
+  if (!queue_.try_enqueue(event)) lost_.fetch_add(1, std::memory_order_relaxed);
 }
 
 uint32_t Recorder::service(std::string_view name) {
@@ -62,9 +62,7 @@ void Recorder::model(VariantId id, std::string_view name) {
 }
 
 void Recorder::came(const Came& event) {
-  CameEvent kept{event};
-  const size_t length = std::min(event.client_id.size(), kIdLength);
-  std::memcpy(kept.client_id.data(), event.client_id.data(), length);
+  CameEvent kept{event, ShortText(event.client_id)};
   kept.event.client_id = {};
   put(kept);
 }
@@ -90,24 +88,9 @@ void Recorder::ran(const OperatorRan& event) { put(event); }
 void Recorder::loaded(const Loaded& event) { put(event); }
 
 void Recorder::died(const Died& event) {
-  DiedEvent kept{event};
-  std::memcpy(kept.cause.data(), event.cause.data(), std::min(event.cause.size(), kIdLength));
+  DiedEvent kept{event, ShortText(event.cause)};
   kept.event.cause = {};
   put(kept);
-}
-
-const RecordedRequest* Recorder::request(JobId id) const {
-  const auto found = request_at_.find(id);
-  return found == request_at_.end() ? nullptr : &requests_[found->second - requests_gone_];
-}
-
-RecordedRequest* Recorder::request(JobId id) {
-  return const_cast<RecordedRequest*>(std::as_const(*this).request(id));
-}
-
-RecordedBatch* Recorder::batch(uint64_t id) {
-  const auto found = batch_at_.find(id);
-  return found == batch_at_.end() ? nullptr : &batches_[found->second - batches_gone_];
 }
 
 void Recorder::changed(uint64_t batch) {
@@ -157,61 +140,65 @@ void Recorder::joined(RecordedBatch& batch, const Member& member) {
     batch.requests.push_back(member.request);
     ++members_;
   }
-  RecordedRequest* const own = request(member.request);
+  RecordedRequest* const own = requests_.find(member.request.value());
   if (own == nullptr) return;
   own->nominated = std::min(own->nominated, member.nominated);
   if (own->batch == 0) own->batch = batch.id;
 }
 
+void Recorder::take_coming(const CameEvent& came) {
+  const Came& e = came.event;
+  if (!e.parent.is_none()) {
+    RecordedRequest* const whole = requests_.find(e.parent.value());
+    if (whole != nullptr) whole->has_parts = true;
+  }
+  RecordedRequest& own = requests_.add(e.id.value());
+  own.parent = e.parent;
+  own.service = e.service;
+  own.items = e.items;
+  own.arrival = e.arrival;
+  own.submitted = e.submitted;
+  own.deadline = e.deadline;
+  own.network_ms = static_cast<float>(e.network.millis());
+  own.client_id = came.client_id;
+}
+
+void Recorder::take_bound(const BoundEvent& bound) {
+  const Bound& e = bound.event;
+  RecordedBatch& own = batches_.add(e.batch);
+  own.worker = e.worker;
+  own.service = e.service;
+  own.items = e.items;
+  own.model = e.model;
+  own.bound = e.at;
+  own.wanted = e.wanted;
+  own.expected_start = e.start;
+  own.expected_end = e.finish;
+  own.rule = e.rule;
+  own.load = e.load;
+  for (const Member& member : bound.first) {
+    if (!member.request.is_none()) joined(own, member);
+  }
+  changed(e.batch);
+}
+
 bool Recorder::take(const Event& event) {
   if (const auto* came = std::get_if<CameEvent>(&event)) {
-    const Came& e = came->event;
-    const size_t length = strnlen(came->client_id.data(), kIdLength);
-    if (!e.parent.is_none()) {
-      RecordedRequest* const whole = request(e.parent);
-      if (whole != nullptr) whole->has_parts = true;
-    }
-    request_at_[e.id] = requests_gone_ + requests_.size();
-    requests_.push_back({.id = e.id,
-                         .parent = e.parent,
-                         .service = e.service,
-                         .items = e.items,
-                         .arrival = e.arrival,
-                         .submitted = e.submitted,
-                         .deadline = e.deadline,
-                         .network_ms = static_cast<float>(e.network.millis()),
-                         .client_id = std::string(came->client_id.data(), length)});
+    take_coming(*came);
     return true;
   }
   if (const auto* bound = std::get_if<BoundEvent>(&event)) {
-    const Bound& e = bound->event;
-    batch_at_[e.batch] = batches_gone_ + batches_.size();
-    batches_.push_back({.id = e.batch,
-                        .worker = e.worker,
-                        .service = e.service,
-                        .items = e.items,
-                        .model = e.model,
-                        .bound = e.at,
-                        .wanted = e.wanted,
-                        .expected_start = e.start,
-                        .expected_end = e.finish,
-                        .rule = e.rule,
-                        .load = e.load,
-                        .requests = {}});
-    for (const Member& member : bound->first) {
-      if (!member.request.is_none()) joined(batches_.back(), member);
-    }
-    changed(e.batch);
+    take_bound(*bound);
     return true;
   }
   if (const auto* members = std::get_if<Members>(&event)) {
-    RecordedBatch* const to = batch(members->batch);
+    RecordedBatch* const to = batches_.find(members->batch);
     if (to == nullptr) return false;
     for (size_t i = 0; i < members->count; ++i) joined(*to, members->members[i]);
     return true;
   }
   if (const auto* end = std::get_if<BatchEnded>(&event)) {
-    RecordedBatch* const own = batch(end->batch);
+    RecordedBatch* const own = batches_.find(end->batch);
     if (own == nullptr) return false;
     own->start = end->started;
     own->end = end->ended;
@@ -226,8 +213,7 @@ bool Recorder::take(const Event& event) {
   }
   if (const auto* died = std::get_if<DiedEvent>(&event)) {
     const Died& e = died->event;
-    const size_t length = strnlen(died->cause.data(), kIdLength);
-    deaths_.push_back({e.worker, e.model, e.at, std::string(died->cause.data(), length)});
+    deaths_.push_back({e.worker, e.model, e.at, died->cause});
     if (watched_ && new_deaths_.size() < kMostChanges) new_deaths_.push_back(deaths_.back());
     return true;
   }
@@ -238,7 +224,7 @@ bool Recorder::take(const Event& event) {
 }
 
 bool Recorder::take_end(const Ended& event) {
-  RecordedRequest* const own = request(event.request);
+  RecordedRequest* const own = requests_.find(event.request.value());
   if (own == nullptr) return false;
   own->end = event.at;
   own->outcome = event.outcome;
@@ -248,6 +234,7 @@ bool Recorder::take_end(const Ended& event) {
   own->subset = event.subset;
   own->accuracy = event.accuracy;
   if (!own->answered()) return true;
+  if (answers_.size() <= event.service) answers_.resize(event.service + 1);
   Answers& answers = answers_[event.service];
   answers.latency.record(own->end - own->arrival);
   if (!event.model.is_none() || event.subset != 0) ++answers.by[{event.model, event.subset}];
@@ -259,8 +246,7 @@ bool Recorder::take_end(const Ended& event) {
 }
 
 size_t Recorder::bytes() const {
-  return requests_.size() * (sizeof(RecordedRequest) + kIndexBytes) +
-         batches_.size() * (sizeof(RecordedBatch) + kIndexBytes) + members_ * 2 * sizeof(JobId) +
+  return requests_.bytes() + batches_.bytes() + members_ * 2 * sizeof(JobId) +
          operators_.size() * sizeof(RecordedOperator) + loads_.size() * sizeof(RecordedLoad) +
          deaths_.size() * sizeof(RecordedDeath);
 }
@@ -270,17 +256,9 @@ double Recorder::memory_mb() const {
   return static_cast<double>(bytes()) / kMebibyte + options_.memory_mb * kQueueShare;
 }
 
-void Recorder::forget_request() {
-  request_at_.erase(requests_.front().id);
-  requests_.pop_front();
-  ++requests_gone_;
-}
-
 void Recorder::forget_batch() {
-  batch_at_.erase(batches_.front().id);
   members_ -= batches_.front().requests.size();
   batches_.pop_front();
-  ++batches_gone_;
 }
 
 // Of all kinds what began before the same moment, so that what is left is whole.
@@ -288,7 +266,7 @@ void Recorder::forget_the_old(Time now) {
   Time before = now - options_.keep;
   const auto most = static_cast<size_t>(options_.memory_mb * kMebibyte * (1 - kQueueShare));
   const auto forget = [this, &before] {
-    while (!requests_.empty() && requests_.front().arrival < before) forget_request();
+    while (!requests_.empty() && requests_.front().arrival < before) requests_.pop_front();
     while (!batches_.empty() && batches_.front().bound < before) forget_batch();
     while (!operators_.empty() && operators_.front().from < before) operators_.pop_front();
     while (!loads_.empty() && loads_.front().from < before) loads_.pop_front();
@@ -304,7 +282,7 @@ void Recorder::forget_the_old(Time now) {
     } else if (some_batches < batches_.size()) {
       before = batches_[some_batches].bound;
     }
-    if (!requests_.empty()) forget_request();
+    if (!requests_.empty()) requests_.pop_front();
     if (!batches_.empty() && requests_.empty()) forget_batch();
     forget();
   }
@@ -317,13 +295,13 @@ Recording Recorder::copy(Duration most, Time now) const {
   made.from = now - std::min(most, options_.keep);
   // What was before the first request is not known, or nothing. They are nearly in order only.
   Time first = Time::infinite();
-  for (const RecordedRequest& each : requests_) first = std::min(first, each.arrival);
+  for (size_t i = 0; i < requests_.size(); ++i) first = std::min(first, requests_[i].arrival);
   if (!requests_.empty()) made.from = std::max(made.from, first);
-  for (const RecordedRequest& each : requests_) {
-    if (each.arrival >= made.from) made.requests.push_back(each);
+  for (size_t i = 0; i < requests_.size(); ++i) {
+    if (requests_[i].arrival >= made.from) made.requests.push_back(requests_[i]);
   }
-  for (const RecordedBatch& each : batches_) {
-    if (each.bound >= made.from) made.batches.push_back(each);
+  for (size_t i = 0; i < batches_.size(); ++i) {
+    if (batches_[i].bound >= made.from) made.batches.push_back(batches_[i]);
   }
   for (const RecordedOperator& each : operators_) {
     if (each.from >= made.from) made.operators.push_back(each);
@@ -340,8 +318,10 @@ Recording Recorder::copy(Duration most, Time now) const {
 std::map<std::string, Answers> Recorder::take_answers() {
   const std::lock_guard lock(mutex_);
   std::map<std::string, Answers> taken;
-  for (auto& [number, answers] : answers_) taken[services_[number]] = std::move(answers);
-  answers_.clear();
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    if (answers_[i].latency.count() == 0) continue;
+    taken[services_[i]] = std::exchange(answers_[i], Answers());
+  }
   return taken;
 }
 

@@ -21,6 +21,7 @@
 #include "engine/observer.h"
 #include "tune/recorder_options.h"
 #include "tune/recording.h"
+#include "tune/rows.h"
 
 namespace fermata::tune {
 
@@ -38,8 +39,6 @@ struct Answers {
 // takes them out. Nothing here is slower for a larger recording but copy(). Thread-safe.
 class Recorder : public engine::Observer {
  public:
-  static constexpr size_t kIdLength = 15;  // bytes of a client's id that are kept
-
   explicit Recorder(RecorderOptions options);
   ~Recorder() override;
 
@@ -87,7 +86,7 @@ class Recorder : public engine::Observer {
  private:
   struct CameEvent {
     Came event;  // without its text
-    std::array<char, kIdLength> client_id{};
+    ShortText client_id;
   };
   static constexpr size_t kFirstMembers = 2, kMembersAtOnce = 6;
   struct BoundEvent {
@@ -96,7 +95,7 @@ class Recorder : public engine::Observer {
   };
   struct DiedEvent {
     Died event;  // without its text
-    std::array<char, kIdLength> cause{};
+    ShortText cause;
   };
   struct Members {
     uint64_t batch = 0;
@@ -106,18 +105,16 @@ class Recorder : public engine::Observer {
   using Event = std::variant<std::monostate, CameEvent, BoundEvent, Members, BatchEnded, Ended,
                              OperatorRan, Loaded, DiedEvent>;
 
-  void put(Event event);
+  void put(const Event& event);
   void run();
   // The rest is under the lock.
   void collect_locked();
   bool take(const Event& event);  // false: what it is about is not there (yet)
+  void take_coming(const CameEvent& event);
+  void take_bound(const BoundEvent& event);
   bool take_end(const Ended& event);
   void forget_the_old(Time now);
-  void forget_request();
   void forget_batch();
-  RecordedRequest* request(JobId id);
-  const RecordedRequest* request(JobId id) const;
-  RecordedBatch* batch(uint64_t id);
   void add_to(Changes& changes, const RecordedBatch& batch) const;
   void add_waiting(Changes& changes, size_t most) const;
   size_t bytes() const;
@@ -140,16 +137,13 @@ class Recorder : public engine::Observer {
   std::vector<std::string> services_;
   absl::flat_hash_map<std::string, uint32_t> numbers_;
   absl::flat_hash_map<VariantId, std::string> models_;
-  std::deque<RecordedRequest> requests_;
-  std::deque<RecordedBatch> batches_;
+  Rows<RecordedRequest> requests_;
+  Rows<RecordedBatch> batches_;
   std::deque<RecordedOperator> operators_;
   std::deque<RecordedLoad> loads_;
   std::deque<RecordedDeath> deaths_;
-  absl::flat_hash_map<JobId, uint64_t> request_at_;  // by how many came before it
-  absl::flat_hash_map<uint64_t, uint64_t> batch_at_;
-  uint64_t requests_gone_ = 0, batches_gone_ = 0;
-  size_t members_ = 0;                   // of all batches
-  std::map<uint32_t, Answers> answers_;  // by service
+  size_t members_ = 0;            // of all batches
+  std::vector<Answers> answers_;  // by service
   bool watched_ = false;
   std::vector<uint64_t> changed_;  // batches
   std::vector<RecordedLoad> new_loads_;

@@ -27,7 +27,7 @@ Recorder::Changes Recorder::take_changes(size_t most_waiting) {
   changed_.erase(std::unique(changed_.begin(), changed_.end()), changed_.end());
   changes.left_out = std::exchange(left_out_, 0);
   for (const uint64_t id : changed_) {
-    const RecordedBatch* const own = batch(id);
+    const RecordedBatch* const own = batches_.find(id);
     if (own == nullptr) continue;
     if (changes.batches.size() == kMostChanges) {
       ++changes.left_out;
@@ -45,10 +45,9 @@ Recorder::Changes Recorder::take_changes(size_t most_waiting) {
 Recorder::Changes Recorder::latest(size_t most_batches, size_t most_waiting) const {
   const std::lock_guard lock(mutex_);
   Changes changes;
-  const size_t shown = std::min(batches_.size(), most_batches);
-  for (auto each = batches_.end() - static_cast<ptrdiff_t>(shown); each != batches_.end(); ++each) {
-    add_to(changes, *each);
-  }
+  for (size_t i = batches_.size() - std::min(batches_.size(), most_batches); i < batches_.size();
+       ++i)
+    add_to(changes, batches_[i]);
   const auto few = static_cast<ptrdiff_t>(std::min(loads_.size(), kMostChanges));
   changes.loads.assign(loads_.end() - few, loads_.end());
   const auto died = static_cast<ptrdiff_t>(std::min(deaths_.size(), kMostChanges));
@@ -61,7 +60,8 @@ void Recorder::add_to(Changes& changes, const RecordedBatch& batch) const {
   changes.batches.push_back(batch);
   auto& shown = changes.requests.emplace_back();
   for (size_t i = 0; i < std::min(batch.requests.size(), kMostShown); ++i) {
-    if (const RecordedRequest* each = request(batch.requests[i])) shown.push_back(*each);
+    const RecordedRequest* const each = requests_.find(batch.requests[i].value());
+    if (each != nullptr) shown.push_back(*each);
   }
 }
 

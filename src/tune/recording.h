@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +15,22 @@
 #include "policy/types.h"
 
 namespace fermata::tune {
+
+// The first letters of a text, which take no memory of their own.
+class ShortText {
+ public:
+  static constexpr size_t kMost = 15;
+
+  ShortText() = default;
+  explicit ShortText(std::string_view text) {
+    std::memcpy(letters_.data(), text.data(), std::min(text.size(), kMost));
+  }
+  std::string_view view() const { return {letters_.data(), strnlen(letters_.data(), kMost)}; }
+  bool empty() const { return letters_[0] == 0; }
+
+ private:
+  std::array<char, kMost + 1> letters_{};
+};
 
 // What became of one request. Times are the server's monotonic clock; `end` infinite: not yet.
 struct RecordedRequest {
@@ -25,7 +44,7 @@ struct RecordedRequest {
   float accuracy = 0, network_ms = 0;  // the former that is expected of the answer; 0: unknown
   engine::Outcome outcome = engine::Outcome::kOnTime;
   bool has_parts = false;  // that are requests of their own
-  std::string client_id;   // its first few letters
+  ShortText client_id;
 
   bool ended() const { return !end.is_infinite(); }
   bool answered() const {
@@ -64,7 +83,7 @@ struct RecordedDeath {
   uint32_t worker = 0;
   VariantId model;
   Time at;
-  std::string cause;  // "SIGSEGV", "exit"
+  ShortText cause;  // "SIGSEGV", "exit"
 };
 
 // What happened on a server from some moment to another, as far as it was recorded: requests in the

@@ -37,7 +37,7 @@ TEST_F(RecorderTest, KeepsWhatHappenedToARequestAndItsBatch) {
   ASSERT_EQ(made.requests.size(), 1u);
   const RecordedRequest& request = made.requests[0];
   EXPECT_EQ(made.service(request.service), "front");
-  EXPECT_EQ(request.client_id, "client's");
+  EXPECT_EQ(request.client_id.view(), "client's");
   EXPECT_EQ(request.outcome, engine::Outcome::kOnTime);
   EXPECT_EQ(request.end, at_ms(t + 10));
   ASSERT_EQ(made.batches.size(), 1u);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -128,6 +129,7 @@ void Live::request(HttpExchange exchange) {
 }
 
 void Live::run() {
+  pthread_setname_np(pthread_self(), "live page");
   setpriority(PRIO_PROCESS, 0, kNice);  // of this thread, on Linux
   auto due = std::chrono::steady_clock::now();
   second();

@@ -104,7 +104,7 @@ class RequestWriter {
     }
     const bool limited = !request.deadline.is_infinite();
     return {{"id", request.id.value()},
-            {"client_id", request.client_id.empty() ? Json(nullptr) : Json(request.client_id)},
+            {"client_id", request.client_id.empty() ? Json(nullptr) : Json(request.client_id.view())},
             {"service", service},
             {"kind", known ? name(facts->kind) : "stage"},
             {"items", request.items},
@@ -225,9 +225,9 @@ absl::StatusOr<std::string> LiveCalls::one_request(std::string_view id) const {
   const tune::Recording recorded = recording(recorder_->options().keep);
   const RequestWriter writer(recorded, tune::facts_of(options_, *engine_.catalog()));
   const RecordedRequest* found = is_number ? writer.explainer().find(JobId(value)) : nullptr;
-  const std::string kept = wanted.substr(0, tune::Recorder::kIdLength);
+  const std::string kept = wanted.substr(0, tune::ShortText::kMost);
   for (const RecordedRequest& request : recorded.requests) {
-    if (found == nullptr && !kept.empty() && request.client_id == kept) found = &request;
+    if (found == nullptr && !kept.empty() && request.client_id.view() == kept) found = &request;
   }
   if (found == nullptr) {
     return not_found("no request '{}' in the last {:.0f} s; GET /v2/live/requests lists some",

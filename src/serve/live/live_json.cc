@@ -199,7 +199,7 @@ std::string timeline_json(const tune::Recorder::Changes& changes, LiveNames& nam
     fmt::format_to(std::back_inserter(out), "{{\"worker\":{},", death.worker);
     append_text("model", names.model(death.model), out);
     append_time("at_us", death.at, out);
-    append_text("signal", death.cause, out);
+    append_text("signal", death.cause.view(), out);
     close('}', out);
     out += ',';
   }

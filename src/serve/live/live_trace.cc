@@ -40,7 +40,7 @@ class TraceWriter {
     for (const tune::RecordedDeath& death : recording_.deaths) {
       worker(death.worker);
       const std::string text =
-          as_json(fmt::format("{} died ({})", recording_.model(death.model), death.cause));
+          as_json(fmt::format("{} died ({})", recording_.model(death.model), death.cause.view()));
       append(R"({{"name":{},"cat":"death","ph":"i","s":"t","pid":{},"tid":{},"ts":{:.3f}}},)", text,
              kWorkers, death.worker, us_of(death.at));
     }
