@@ -74,4 +74,6 @@ export interface Recorded extends Outcome {
   not_replayed?: { service: string; requests: number; why: string }[];
   notes?: string[];
 }
-export interface WhatIf { recorded: Recorded; replayed: Outcome; cases: (Outcome & { case: Case })[]; error: number; took_ms: number }
+// The fewest workers for a share on time; null: not even as many as were tried, which had the best share.
+export interface Needed { on_time: number; workers: number | null; tried: number; best: number }
+export interface WhatIf { recorded: Recorded; replayed: Outcome; cases: (Outcome & { case: Case })[]; needed?: Needed; error: number; took_ms: number }

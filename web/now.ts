@@ -14,6 +14,7 @@ interface Number {
   of: (p: PoolSecond, length: number) => number | null;
 }
 
+const IDLE_S = 5; // without a request nobody wants workers, whatever the last window says
 const flow = (perSecond: number): string => perSecond === 0 ? "0" : rate(perSecond);
 const share = (part: number, whole: number): number | null => whole === 0 ? null : part / whole;
 
@@ -51,7 +52,7 @@ export class Now {
     const { pool, services } = second, length = lengthOf(second), all = ended(pool), bad = lost(pool);
     for (const name of Object.keys(services)) this.shown.add(name);
     say("offered", rate(pool.offered / length));
-    say("offered-note", `to ${many(Object.keys(services).length, "service")}`);
+    say("offered-note", `last second, to ${many(Object.keys(services).length, "service")}`);
     this.coloured("on-time", all === 0 ? "–" : percent(pool.on_time / all), all > 0 && bad / all > 0.01 ? "bad" : all > 0 ? "good" : "");
     say("on-time-note", all === 0 ? "no request ended" : `${rate(pool.on_time / length)} of ${rate(all / length)}/s`);
     const rejected = sum(pool.rejected);
@@ -78,6 +79,10 @@ export class Now {
     const most = Math.max(0, ...this.state.lately(1).map(second => lacking(second.pool)));
     this.coloured("wanted", wanted === null ? "–" : count(wanted), more > 0 ? "bad" : "");
     say("wanted-of", `of ${count(pool.workers)}`);
+    if (this.state.lately(1).slice(-IDLE_S).every(second => second.pool.offered === 0 && second.pool.busy === 0)) {
+      this.coloured("wanted", "–", "");
+      return say("wanted-note", "no load now");
+    }
     say("wanted-note", wanted === null ? "after 10 s" : more > 0 ? `${count(more)} more ${helped === false ? "won't help" : "needed"}`
         : most > 0 ? `up to ${count(pool.workers + most)} in 1 min` : more < 0 ? `${count(-more)} to spare` : "as many as there are");
   }

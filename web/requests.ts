@@ -5,6 +5,7 @@ import type { RequestRecord } from "./contract.js";
 import { accuracy, fine, ms } from "./format.js";
 import { element, find, json, say } from "./page.js";
 import type { State } from "./state.js";
+import { ofRejected } from "./verdict.js";
 import { waterfall } from "./waterfall.js";
 
 type Pick = "latest" | "slowest" | "rejected" | "late";
@@ -81,8 +82,9 @@ export class Requests {
   }
 
   private show(request: RequestRecord): void {
+    const advice = request.outcome.startsWith("rejected") ? ofRejected(request.service, this.state.simulated) : "";
     find("request-sentence").replaceChildren(element("b", { class: TONES[request.outcome] ?? "" }, `${request.service}: ${outcomeWords(request.outcome)}`),
-                                             `. ${request.sentence}`);
+                                             `. ${request.sentence}${advice === "" ? "" : ` ${advice}`}`);
     const facts = [`request ${request.id}`, ...(request.client_id ? [`the client's id ${request.client_id}`] : []), `came ${this.state.clock(request.arrival_us)}`,
                    ...(request.budget_ms === null ? ["no deadline"] : [`budget ${ms(request.budget_ms)}`]),
                    took(request),

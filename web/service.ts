@@ -112,7 +112,7 @@ export class ServicePanel {
     if (name === undefined) {
       const slo = (who: string): number | null => this.state.budgetOf(who)?.most ?? null;
       const limited = busiest(seconds).filter(who => slo(who) !== null);
-      return [...limited.map(who => ({ label: who, colour: hueOf(who), values: of("p99_ms", who).map(v => v === null ? null : 100 * v / slo(who)!) })),
+      return [...apart(limited).map(({ name: who, colour }) => ({ label: who, colour, values: of("p99_ms", who).map(v => v === null ? null : 100 * v / slo(who)!) })),
               { label: "SLO", colour: "--bad", dashed: true, values: seconds.map(() => 100) }];
     }
     const due = this.state.budgetOf(name);
@@ -153,12 +153,24 @@ function outcomeLines(seconds: Second[], name: string | undefined): Line[] {
 
 function busiest(seconds: Second[]): string[] {
   const counts: Record<string, number> = {};
-  for (const second of seconds) for (const [name, part] of Object.entries(second.services)) counts[name] = (counts[name] ?? 0) + part.offered;
+  for (const second of seconds) for (const [name, part] of Object.entries(second.services)) {
+    if (part.stage !== true) counts[name] = (counts[name] ?? 0) + part.offered; // a stage's are its pipeline's
+  }
   return Object.entries(counts).sort(([, a], [, b]) => b - a).slice(0, MOST_LINES).map(([name]) => name).sort();
 }
 
-const byService = (seconds: Second[]): Line[] => busiest(seconds).map(name => ({
-  label: name, colour: hueOf(name), values: seconds.map(second => (second.services[name]?.offered ?? 0) / lengthOf(second)) }));
+const byService = (seconds: Second[]): Line[] => apart(busiest(seconds)).map(({ name, colour }) => ({
+  label: name, colour, values: seconds.map(second => (second.services[name]?.offered ?? 0) / lengthOf(second)) }));
+
+// Of services that share a colour, since there are more than colours, the later ones are lighter.
+function apart(names: string[]): { name: string; colour: string }[] {
+  const seen = new Map<string, number>();
+  return names.map(name => {
+    const hue = hueOf(name), before = seen.get(hue) ?? 0;
+    seen.set(hue, before + 1);
+    return { name, colour: before === 0 ? hue : tint(hue, 1 / (1 + before)) };
+  });
+}
 
 // Differences of a hundredth should be seen: the axis begins a little below the least.
 function floorOf(lines: Line[]): number {

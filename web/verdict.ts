@@ -1,7 +1,7 @@
 // The cases that people usually ask about, their names, and what their results say in words. Nothing
 // here draws or asks the server.
 
-import type { Case, Outcome, WhatIf } from "./contract.js";
+import type { Case, Needed, Outcome, WhatIf } from "./contract.js";
 import { count, many, ms, percent, points } from "./format.js";
 import { NOTICEABLE } from "./reasons.js";
 import type { Simulated } from "./reasons.js";
@@ -64,6 +64,23 @@ export function verdict(answer: WhatIf, workers: number, delay?: { ms: number; s
     said.push(`The simulator gives each worker a processor of its own; here the server's own delay is ${ms(delay.ms)} of ${ms(delay.slo_ms)}, which more workers do not shorten.`);
   }
   return said.join(" ");
+}
+
+// How many workers a share on time needs.
+export function aboutNeeded({ on_time, workers, tried, best }: Needed, now: number): string {
+  const goal = percent(on_time);
+  if (workers === null) return `Not even ${count(tried)} workers bring ${goal} on time, but ${percent(best)}: the others would need a longer deadline.`;
+  if (workers === now) return `${goal} on time needs the ${many(now, "worker")} that there ${now === 1 ? "is" : "are"}.`;
+  return `${goal} on time needs ${many(workers, "worker")}, ${count(Math.abs(workers - now))} ${workers > now ? "more" : "fewer"} than now.`;
+}
+
+// What the last what-if says of one rejected request's service.
+export function ofRejected(service: string, simulated: Simulated | undefined): string {
+  const gain = simulated?.gains[service];
+  if (simulated === undefined || gain === undefined) return "";
+  const more = `${many(simulated.more, "more worker")}`;
+  return gain < NOTICEABLE ? `The last what-if: ${more} would not have helped ${service}.`
+    : `The last what-if: with ${more}, ${points(gain)} more of ${service} had been on time.`;
 }
 
 function aboutMore(more: Outcome, now: Outcome, n: number): string {

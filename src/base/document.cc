@@ -8,6 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "base/document_tree.h"
+#include "base/nearest_name.h"
 #include "base/status.h"
 
 namespace fermata {
@@ -15,6 +16,8 @@ namespace document {
 
 struct Errors {
   Json root;
+  std::vector<uint32_t> lines;
+  std::vector<std::string> unknown;  // fields
   absl::Status first;
   std::vector<std::string> more;
 };
@@ -30,18 +33,40 @@ std::string describe(const Json* node) {
   return one_line(node->dump(-1, ' ', true, Json::error_handler_t::replace));
 }
 
-// The steps from `from` to `target`, found by address.
-bool find_path(const Json& from, const Json* target, std::string& path) {
+// The steps from `from` to `target`, found by address; `before` counts the values before it.
+bool find_path(const Json& from, const Json* target, std::string& path, size_t& before) {
   if (&from == target) return true;
+  ++before;
   if (!from.is_structured()) return false;
   const size_t length = path.size();
   size_t index = 0;
   for (auto child = from.begin(); child != from.end(); ++child, ++index) {
     path += from.is_object() ? path_step(child.key()) : fmt::format("[{}]", index);
-    if (find_path(*child, target, path)) return true;
+    if (find_path(*child, target, path, before)) return true;
     path.resize(length);
   }
   return false;
+}
+
+void add_unknown(Errors& errors, const std::string& field, const Json& value,
+                 const std::vector<std::string_view>& known) {
+  if (errors.unknown.size() >= kMostErrors) return;
+  std::vector<std::string_view> names;  // once each
+  for (const std::string_view name : known) {
+    if (!absl::c_linear_search(names, name)) names.push_back(name);
+  }
+  std::string path = "$";
+  size_t before = 0;
+  find_path(errors.root, &value, path, before);
+  const bool has_line = before < errors.lines.size();
+  std::string error =
+      fmt::format("{}: {}{}, expected no such field, but {}", path, describe(&value),
+                  has_line ? fmt::format(" (line {})", errors.lines[before]) : std::string(),
+                  fmt::join(names, ", "));
+  if (const auto meant = nearest_name(field, names)) {
+    error += fmt::format("; did you mean {}?", *meant);
+  }
+  errors.unknown.push_back(std::move(error));
 }
 
 }  // namespace
@@ -71,7 +96,8 @@ bool Reader::failed() const { return !errors_->first.ok(); }
 
 std::string Reader::path() const {
   std::string path = "$";
-  document::find_path(errors_->root, present() ? node_ : parent_, path);
+  size_t before = 0;
+  document::find_path(errors_->root, present() ? node_ : parent_, path, before);
   return present() ? path : path + document::path_step(field_);
 }
 
@@ -210,15 +236,8 @@ ObjectReader::ObjectReader(document::Errors* errors, const Json* node)
 ObjectReader::~ObjectReader() {
   if (node_ == nullptr || !errors_->first.ok()) return;
   size_t index = 0;
-  for (const Json& child : *node_) {
-    if (asked_[index++]) continue;
-    std::vector<std::string_view> names;  // once each
-    for (const std::string_view name : known_) {
-      if (!absl::c_linear_search(names, name)) names.push_back(name);
-    }
-    const auto expected = fmt::format("no such field, but {}", fmt::join(names, ", "));
-    Reader(errors_, &child, node_, {}).fail(expected);
-    break;
+  for (auto child = node_->begin(); child != node_->end(); ++child) {
+    if (!asked_[index++]) document::add_unknown(*errors_, child.key(), *child, known_);
   }
 }
 
@@ -235,19 +254,40 @@ Reader ObjectReader::operator[](std::string_view field) {
 }
 
 Document::Document(Json root)
-    : errors_(std::make_unique<document::Errors>(document::Errors{std::move(root), {}})) {}
+    : errors_(
+          std::make_unique<document::Errors>(document::Errors{std::move(root), {}, {}, {}, {}})) {}
+
+absl::StatusOr<Document> Document::parse(std::string_view text, Format format) {
+  if (text.size() > document::kMaxText) {
+    return invalid("$: {} bytes, expected at most {}", text.size(), document::kMaxText);
+  }
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  const bool is_json = first != text.npos && (text[first] == '{' || text[first] == '[');
+  if (format == Format::kEither) format = is_json ? Format::kJson : Format::kYaml;
+  std::vector<uint32_t> lines;
+  ASSIGN_OR_RETURN(Json root, format == Format::kJson ? document::parse_json(text)
+                                                      : document::parse_yaml(text, lines));
+  Document document(std::move(root));
+  document.errors_->lines = std::move(lines);
+  return document;
+}
+
 Document::Document(Document&&) noexcept = default;
 Document::~Document() = default;
 Reader Document::root() {
   errors_->first = absl::OkStatus();
+  errors_->unknown.clear();
   errors_->more.clear();
   return Reader(errors_.get(), &errors_->root, nullptr, {});
 }
-absl::Status Document::status() const { return errors_->first; }
+absl::Status Document::status() const {
+  if (errors_->unknown.empty()) return errors_->first;
+  return invalid("{}", errors_->unknown.front());
+}
 
 std::vector<std::string> Document::errors() const {
-  if (errors_->first.ok()) return {};
-  std::vector<std::string> all = {std::string(errors_->first.message())};
+  std::vector<std::string> all = errors_->unknown;
+  if (!errors_->first.ok()) all.emplace_back(errors_->first.message());
   all.insert(all.end(), errors_->more.begin(), errors_->more.end());
   return all;
 }

@@ -86,7 +86,7 @@ class Reader {
   std::string_view field_;
 };
 
-// The fields of one map. When it goes, a field that nobody asked for is an error.
+// The fields of one map. When it goes, each field that nobody asked for is an error.
 class ObjectReader {
  public:
   ObjectReader(const ObjectReader&) = delete;
@@ -116,7 +116,7 @@ class Document {
 
   Document(Document&&) noexcept;
   ~Document();
-  // `value_of` reads the root by getters; the first error of any of them wins.
+  // `value_of` reads the root by getters. The first unknown field wins, else the first error.
   template <class F>
   absl::StatusOr<std::invoke_result_t<F, Reader>> read(F value_of) {
     auto value = value_of(root());

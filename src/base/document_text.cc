@@ -15,11 +15,6 @@ Document::Format format_of(const std::string& file) {
   return Document::Format::kEither;
 }
 
-bool looks_like_json(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  return first != text.npos && (text[first] == '{' || text[first] == '[');
-}
-
 bool all_finite(const Json& value) {
   if (value.is_number_float()) return std::isfinite(value.get<double>());
   if (!value.is_structured()) return true;
@@ -30,16 +25,6 @@ bool all_finite(const Json& value) {
 }
 
 }  // namespace
-
-absl::StatusOr<Document> Document::parse(std::string_view text, Format format) {
-  if (text.size() > document::kMaxText) {
-    return invalid("$: {} bytes, expected at most {}", text.size(), document::kMaxText);
-  }
-  if (format == Format::kEither) format = looks_like_json(text) ? Format::kJson : Format::kYaml;
-  ASSIGN_OR_RETURN(
-      Json root, format == Format::kJson ? document::parse_json(text) : document::parse_yaml(text));
-  return Document(std::move(root));
-}
 
 absl::StatusOr<Document> Document::load(const std::string& file) {
   ASSIGN_OR_RETURN(const std::string text, read_file(file, document::kMaxText));

@@ -60,8 +60,13 @@ bool TreeBuilder::expects_key() const {
   return !open_.empty() && open_.back().value.is_object() && !open_.back().has_key;
 }
 
+void TreeBuilder::note_lines(size_t values) {
+  if (line_ > 0) lines_.insert(lines_.end(), values, line_);
+}
+
 bool TreeBuilder::begin(Json empty) {
   if (!status_.ok() || !count(1)) return false;
+  note_lines(1);
   if (open_.size() >= kMaxDepth) {
     return fail_here("nested too deep", fmt::format("at most {} levels", kMaxDepth));
   }
@@ -86,7 +91,9 @@ bool TreeBuilder::end() {
 }
 
 bool TreeBuilder::value(Json scalar) {
-  if (!status_.ok() || !count(count_values(scalar))) return false;
+  const size_t values = count_values(scalar);
+  if (!status_.ok() || !count(values)) return false;
+  note_lines(values);
   return attach(std::move(scalar));
 }
 

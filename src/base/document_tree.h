@@ -34,6 +34,9 @@ class TreeBuilder {
 
   // True after a map began or a value of it ended: the next event is a name.
   bool expects_key() const;
+  void at_line(size_t line) { line_ = static_cast<uint32_t>(line); }  // the next event's, from 1
+  // Of each value, in the order in which they begin; empty where no line was told.
+  std::vector<uint32_t> take_lines() { return std::move(lines_); }
   const absl::Status& status() const { return status_; }
   Json take_root() { return std::move(root_); }
   // The value that ended last. Valid until the next event.
@@ -47,6 +50,7 @@ class TreeBuilder {
     absl::flat_hash_set<std::string> names;
   };
   bool begin(Json empty);
+  void note_lines(size_t values);
   bool attach(Json value);
   std::string path() const;
 
@@ -54,11 +58,14 @@ class TreeBuilder {
   Json root_;
   const Json* last_ = nullptr;
   size_t values_ = 0;
+  uint32_t line_ = 0;
+  std::vector<uint32_t> lines_;
   absl::Status status_;
 };
 
 absl::StatusOr<Json> parse_json(std::string_view text);
-absl::StatusOr<Json> parse_yaml(std::string_view text);
+// `lines`: as TreeBuilder::take_lines().
+absl::StatusOr<Json> parse_yaml(std::string_view text, std::vector<uint32_t>& lines);
 
 // Values in a tree, itself included.
 size_t count_values(const Json& tree);

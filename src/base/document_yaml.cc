@@ -59,7 +59,8 @@ class YamlHandler : public YAML::EventHandler {
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
 
-  void OnNull(const YAML::Mark&, YAML::anchor_t anchor) override {
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    builder_.at_line(mark.line + 1);
     if (builder_.expects_key()) {
       must(builder_.key("null"));
       return;
@@ -68,7 +69,8 @@ class YamlHandler : public YAML::EventHandler {
     remember(anchor);
   }
 
-  void OnAlias(const YAML::Mark&, YAML::anchor_t anchor) override {
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    builder_.at_line(mark.line + 1);
     const auto target = anchors_.find(anchor);
     if (target == anchors_.end()) {
       must(builder_.fail_here("an alias", "one of a value that ended before"));
@@ -79,8 +81,9 @@ class YamlHandler : public YAML::EventHandler {
     }
   }
 
-  void OnScalar(const YAML::Mark&, const std::string& tag, YAML::anchor_t anchor,
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
+    builder_.at_line(mark.line + 1);
     if (builder_.expects_key()) {
       must(builder_.key(text));
       return;
@@ -95,14 +98,16 @@ class YamlHandler : public YAML::EventHandler {
     remember(anchor);
   }
 
-  void OnSequenceStart(const YAML::Mark&, const std::string& tag, YAML::anchor_t anchor,
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value) override {
+    builder_.at_line(mark.line + 1);
     open(tag, anchor);
     must(builder_.begin_list());
   }
   void OnSequenceEnd() override { close(); }
-  void OnMapStart(const YAML::Mark&, const std::string& tag, YAML::anchor_t anchor,
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value) override {
+    builder_.at_line(mark.line + 1);
     open(tag, anchor);
     must(builder_.begin_map());
   }
@@ -175,9 +180,10 @@ absl::Status run_parser(std::string_view text, YamlHandler& handler) {
 
 }  // namespace
 
-absl::StatusOr<Json> parse_yaml(std::string_view text) {
+absl::StatusOr<Json> parse_yaml(std::string_view text, std::vector<uint32_t>& lines) {
   YamlHandler handler;
   RETURN_IF_ERROR(run_parser(text, handler));
+  lines = handler.builder().take_lines();
   return handler.builder().take_root();
 }
 

@@ -58,6 +58,7 @@ struct ReplayArguments {
   std::string file;
   tune::Case given;
   std::vector<std::string> slos;  // NAME=MS
+  std::optional<double> on_time;
 };
 
 absl::Status read_slos(ReplayArguments& arguments) {
@@ -81,7 +82,7 @@ absl::StatusOr<Json> replay(ReplayArguments& arguments) {
   if (given.scheduler || given.workers || given.load != 1 || !given.slo.empty()) {
     cases.push_back(given);
   }
-  return tune::what_if(document, cases);
+  return tune::what_if(document, cases, arguments.on_time);
 }
 
 int replay_file(ReplayArguments& arguments) {
@@ -104,6 +105,9 @@ void add_replay(CLI::App* command, ReplayArguments& arguments) {
       ->add_option("--workers", arguments.given.workers,
                    "Replay with this number of workers, of the first type")
       ->check(CLI::Range(1, 10'000));
+  command->add_option("--on-time", arguments.on_time,
+                      "Say with how many workers this share had been on time, such as 0.99")
+      ->check(CLI::Range(0.01, 1.0));
   command->add_option("--load", arguments.given.load, "Replay this many times the recorded load")
       ->check(CLI::Range(tune::kLeastLoad, tune::kMostLoad));
   command->add_option("--slo", arguments.slos,

@@ -89,7 +89,12 @@ absl::Status check_input(const Tensor& tensor, const TensorSpec& spec, const Sig
 absl::Status place_input(std::vector<Tensor>& inputs, size_t place, const TensorSpec& spec) {
   const auto it = std::find_if(inputs.begin() + static_cast<int64_t>(place), inputs.end(),
                                [&spec](const Tensor& tensor) { return tensor.name == spec.name; });
-  if (it == inputs.end()) return invalid("input '{}' is missing", spec.name);
+  if (it == inputs.end()) {
+    std::vector<std::string_view> came;
+    for (const Tensor& tensor : inputs) came.push_back(tensor.name);
+    return invalid("input '{}' is missing; the request has {}", spec.name,
+                   came.empty() ? "no input" : fmt::format("'{}'", fmt::join(came, "', '")));
+  }
   std::swap(inputs[place], *it);
   return absl::OkStatus();
 }

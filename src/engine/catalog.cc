@@ -24,7 +24,7 @@ const Service* Catalog::find(std::string_view service) const {
 absl::StatusOr<std::shared_ptr<const Variant>> Catalog::find(std::string_view service,
                                                              std::string_view version) const {
   const Service* found = find(service);
-  if (found == nullptr) return not_found("Request for unknown model: '{}' is not found", service);
+  if (found == nullptr) return not_found("Request for unknown model: '{}'", service);
   if (found->versions.empty()) {
     return error(absl::StatusCode::kUnavailable, "model '{}' is not ready{}{}", service,
                  found->trouble.empty() ? "" : ": ", found->trouble);
@@ -34,8 +34,7 @@ absl::StatusOr<std::shared_ptr<const Variant>> Catalog::find(std::string_view se
     if (variant->version == version) return variant;
   }
   return not_found(
-      "Request for unknown model: '{}' version '{}' is not found; the newest that is "
-      "ready is {}",
+      "Request for unknown version: model '{}' has no version '{}'; the newest that is ready is {}",
       service, version, found->versions.back()->version);
 }
 

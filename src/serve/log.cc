@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string_view>
@@ -32,9 +33,12 @@ class QuotedMessage : public spdlog::custom_flag_formatter {
   }
 };
 
+constexpr size_t kMostKept = 50, kLongestKept = 4096;
+
 struct Told {
   std::mutex mutex;
   LogListener listener;
+  std::deque<std::pair<std::string, std::string>> last;  // level and text
 };
 Told& told() {
   static Told& one = *new Told;
@@ -59,7 +63,12 @@ class PatientlessSink : public spdlog::sinks::base_sink<std::mutex> {
     const std::lock_guard lock(told().mutex);
     const auto level = spdlog::level::to_string_view(message.level);
     const auto& text = message.payload;
-    if (told().listener) told().listener({level.data(), level.size()}, {text.data(), text.size()});
+    auto& last = told().last;
+    if (last.size() == kMostKept) last.pop_front();
+    const auto& [kept_level, kept_text] =
+        last.emplace_back(std::string(level.data(), level.size()),
+                          std::string(text.data(), std::min(text.size(), kLongestKept)));
+    if (told().listener) told().listener(kept_level, kept_text);
   }
   bool write(std::string_view bytes) {
     begun_ = false;
@@ -84,6 +93,8 @@ class PatientlessSink : public spdlog::sinks::base_sink<std::mutex> {
 void tell_of_log(LogListener listener) {
   const std::lock_guard lock(told().mutex);
   told().listener = std::move(listener);
+  if (!told().listener) return;
+  for (const auto& [level, text] : told().last) told().listener(level, text);
 }
 
 void log_as_json(const std::string& level) {

@@ -11,8 +11,8 @@ namespace fermata::serve {
 // the log, lines are dropped, so that logging never blocks.
 void log_as_json(const std::string& level);
 
-// Who else is told of warnings and errors, on the thread that logs; null: nobody. It must not log
-// itself. Nobody is being told any more when it returns.
+// Who else is told of warnings and errors, on the thread that logs, and at once of the last that
+// there were; null: nobody. It must not log itself. Nobody is being told any more when it returns.
 using LogListener = std::function<void(std::string_view level, std::string_view text)>;
 void tell_of_log(LogListener listener);
 

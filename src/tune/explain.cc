@@ -153,17 +153,34 @@ std::vector<Span> Explainer::spans(const RecordedRequest& request) const {
   return spans;
 }
 
-std::string Explainer::parts(const RecordedRequest& request) const {
+// From the end back: what ended last, then what ended last before that began.
+std::map<Span::Kind, Duration> critical_path(const std::vector<Span>& spans) {
   std::map<Span::Kind, Duration> sums;
-  for (const Span& span : spans(request)) sums[span.kind] += span.end - span.start;
+  Time until = Time::infinite();
+  while (true) {
+    const Span* last = nullptr;
+    for (const Span& span : spans) {
+      if (span.start >= until) continue;
+      const Time end = std::min(span.end, until);
+      if (last == nullptr || end > std::min(last->end, until)) last = &span;
+    }
+    if (last == nullptr) return sums;
+    sums[last->kind] += std::min(last->end, until) - last->start;
+    until = last->start;
+  }
+}
+
+std::string Explainer::parts(const RecordedRequest& request) const {
+  const std::map<Span::Kind, Duration> sums = critical_path(spans(request));
   std::vector<std::string> said;
   const auto say = [&](Span::Kind kind, std::string_view text) {
-    if (sums[kind] >= Duration::micros(50))
-      said.push_back(fmt::format("{} {}", ms(sums[kind]), text));
+    const auto own = sums.find(kind);
+    if (own != sums.end() && own->second >= Duration::micros(50))
+      said.push_back(fmt::format("{} {}", ms(own->second), text));
   };
   say(Span::Kind::kHeld, "held for more requests");
   say(Span::Kind::kWorker, "waiting for a worker");
-  say(Span::Kind::kRun, request.has_parts ? "running, of all stages together" : "running");
+  say(Span::Kind::kRun, "running");
   say(Span::Kind::kOperator, "in operators");
   return said.empty() ? std::string() : fmt::format(": {}", fmt::join(said, ", "));
 }
@@ -217,8 +234,8 @@ std::string Explainer::rejection(const RecordedRequest& request) const {
   }
   text += around(request);
   text +=
-      " More workers, a longer deadline or fewer requests would have saved it: ask the what-if "
-      "how many.";
+      " Ask the what-if whether more workers would have saved it; a longer deadline or fewer "
+      "requests would.";
   return text;
 }
 

@@ -33,6 +33,10 @@ struct Span {
 };
 std::string_view name(Span::Kind kind);  // "front_end"
 
+// How long each kind of span was what the request waited for: the chain of spans that ended last,
+// from its end back. Of members that ran at the same time the one that ended last counts.
+std::map<Span::Kind, Duration> critical_path(const std::vector<Span>& spans);
+
 // Answers questions about single requests of a recording, which outlives it. Making one is
 // O(recording), a question O(what it is about).
 class Explainer {

@@ -102,6 +102,9 @@ Question read_question(Reader value) {
   if (Reader own = fields["seconds"]; own.present() && !own.is_null()) {
     question.last = Duration::from_seconds(own.between(kLeastSeconds, kMostSeconds));
   }
+  if (Reader own = fields["on_time"]; own.present() && !own.is_null()) {
+    question.on_time = own.between(0.01, 1);
+  }
   if (Case own; read_case(fields, own)) question.cases.push_back(std::move(own));
   Reader cases = fields["cases"];
   for (Reader entry : cases.optional_list()) {
@@ -193,7 +196,36 @@ static Case with_streams(Case given, const Json& streams) {
   return given;
 }
 
-absl::StatusOr<Json> what_if(const Json& document, const std::vector<Case>& cases) {
+static absl::StatusOr<double> on_time_with(uint32_t workers, const simulate::Scenario& scenario) {
+  ASSIGN_OR_RETURN(const simulate::Scenario changed, apply({.workers = workers}, scenario));
+  ASSIGN_OR_RETURN(const Json made, replay(changed));
+  return made["on_time"].is_null() ? 1.0 : made["on_time"].get<double>();
+}
+
+// Doubles until there are enough, and halves what is between: more workers do no harm.
+static absl::StatusOr<Json> needed(double on_time, const simulate::Scenario& scenario) {
+  const uint32_t now = std::max(scenario.workers.front().count, 1u);
+  uint32_t too_few = 0, enough = now;
+  ASSIGN_OR_RETURN(double best, on_time_with(now, scenario));
+  while (best < on_time && enough < kMostTimes * now) {
+    too_few = enough;
+    enough *= 2;
+    ASSIGN_OR_RETURN(best, on_time_with(enough, scenario));
+  }
+  Json answer = {{"on_time", on_time}, {"workers", nullptr}, {"tried", enough}, {"best", best}};
+  if (best < on_time) return answer;
+  while (enough - too_few > 1) {
+    const uint32_t middle = too_few + (enough - too_few) / 2;
+    ASSIGN_OR_RETURN(const double own, on_time_with(middle, scenario));
+    (own < on_time ? too_few : enough) = middle;
+    if (own >= on_time) answer["best"] = own;
+  }
+  answer["workers"] = enough;
+  return answer;
+}
+
+absl::StatusOr<Json> what_if(const Json& document, const std::vector<Case>& cases,
+                             std::optional<double> on_time) {
   const Json& recorded = document.at("recorded");
   if (recorded.at("requests") == 0) {
     return error(absl::StatusCode::kFailedPrecondition,
@@ -211,6 +243,9 @@ absl::StatusOr<Json> what_if(const Json& document, const std::vector<Case>& case
     ASSIGN_OR_RETURN(Json each, replay(changed));
     each["case"] = write_case(given);
     answer["cases"].push_back(std::move(each));
+  }
+  if (on_time) {
+    ASSIGN_OR_RETURN(answer["needed"], needed(*on_time, scenario));
   }
   answer["error"] =
       std::abs(answer["replayed"]["on_time"].get<double>() - recorded["on_time"].get<double>());

@@ -23,10 +23,12 @@ struct Case {
 inline constexpr double kLeastLoad = 0.01, kMostLoad = 20;
 inline constexpr size_t kMostCases = 16;
 
-// {"seconds", "scheduler", "workers", "load", "slo_ms": {"NAME": ...}, "cases": [the same but
-// seconds and cases]}; null as if it were absent. What stands beside `cases` is a case of its own.
+// {"seconds", "on_time", "scheduler", "workers", "load", "slo_ms": {"NAME": ...}, "cases": [the
+// same but seconds, on_time and cases]}; null as if it were absent. What stands beside `cases` is a
+// case of its own.
 struct Question {
-  std::optional<Duration> last;  // how much of the recording
+  std::optional<Duration> last;   // how much of the recording
+  std::optional<double> on_time;  // with how many workers would this share have been on time?
   std::vector<Case> cases;
 };
 Question read_question(Reader value);
@@ -42,7 +44,11 @@ absl::StatusOr<simulate::Scenario> apply(const Case& given, simulate::Scenario s
 absl::StatusOr<Json> replay(const simulate::Scenario& scenario);
 
 // `document` as scenario_document() makes it: what happened, the replay of just that, and of each
-// case, and how far the replay's share on time is from what happened.
-absl::StatusOr<Json> what_if(const Json& document, const std::vector<Case>& cases);
+// case, and how far the replay's share on time is from what happened. With `on_time` also `needed`:
+// the fewest workers with which that share was on time, null where kMostTimes as many had not been
+// enough, with the share that the most that were tried had.
+inline constexpr uint32_t kMostTimes = 16;
+absl::StatusOr<Json> what_if(const Json& document, const std::vector<Case>& cases,
+                             std::optional<double> on_time = {});
 
 }  // namespace fermata::tune

@@ -1,5 +1,6 @@
 #include "base/document.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -99,7 +100,8 @@ TEST(Document, NamesPathValueAndExpectation) {
       {R"({"name": "m", "rate": 1, "shares": {"": 1}})",
        "$.shares[\"\"]: 1, expected a name that is not empty before it"},
       {R"({"name": "m", "rate": 1, "rates": 2})",
-       "$.rates: 2, expected no such field, but name, rate, count, fast, mode, points, shares"},
+       "$.rates: 2, expected no such field, but name, rate, count, fast, mode, points, shares; did "
+       "you mean rate?"},
       {"[]", "$: a list of 0, expected a map"},
   };
   for (const Case& c : cases) EXPECT_EQ(error_of(c.text), c.error);
@@ -109,6 +111,16 @@ std::vector<std::string> errors_of(std::string_view text) {
   auto document = Document::parse(text);
   (void)document->read(read_anything);
   return document->errors();
+}
+
+TEST(Document, NamesEveryUnknownFieldWithItsLineAndWhatWasProbablyMeant) {
+  const auto errors =
+      errors_of("name: m\n# a note\nrate: 1\nmoed: slow\npoints:\n- 1\nbanana: 2\n");
+  ASSERT_EQ(errors.size(), 2u);
+  EXPECT_THAT(errors[0], testing::StartsWith("$.moed: \"slow\" (line 4), expected no such field"));
+  EXPECT_THAT(errors[0], testing::EndsWith("did you mean mode?"));
+  EXPECT_THAT(errors[1], testing::StartsWith("$.banana: 2 (line 7)"));
+  EXPECT_THAT(errors[1], testing::EndsWith("shares"));
 }
 
 TEST(Document, KnowsAllThatGettersFoundInTheOrderInWhichTheyWereAsked) {

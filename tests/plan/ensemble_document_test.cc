@@ -61,7 +61,8 @@ TEST(EnsembleDocument, SaysHowFarFromTheBestItMayBe) {
 TEST(EnsembleDocument, SaysWhatIsWrong) {
   const std::pair<std::string, std::string> cases[] = {
       {replaced_in_ensemble("\"delta\"", "\"dleta\""),
-       "$.dleta: 0.01, expected no such field, but policy, delta, max_steps, models, queries"},
+       "$.dleta: 0.01, expected no such field, but policy, delta, max_steps, models, queries; "
+       "did you mean delta?"},
       {replaced_in_ensemble("0.01", "0"), "$.delta: 0, expected a number from 1e-09 to 1"},
       {replaced_in_ensemble("\"dp\"", "\"greedy\""),
        "$.policy: \"greedy\", expected one of dp, greedy-edf, greedy-fifo, greedy-sjf, original"},

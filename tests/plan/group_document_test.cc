@@ -68,7 +68,7 @@ TEST(GroupDocument, SaysWhatIsWrong) {
       {replaced_in_group("\"tau\"", "\"tao\""),
        "$.tao: 5, expected no such field, but now_ms, policy, tau, max_group, max_steps, others, "
        "others_price, last_price, last_tried, data_aware, short_circuit, workers, applications, "
-       "other_models, requests"},
+       "other_models, requests; did you mean tau?"},
       {replaced_in_group("\"now_ms\": 0.0,", ""),
        "$.now_ms: missing, expected a number from -2000000000000 to 2000000000000"},
       {replaced_in_group("[2, 3]", "[2, 3, 4]"),

@@ -108,7 +108,8 @@ TEST(PipelineDocument, SaysWhatIsWrong) {
        "for a batch of 16, not -96"},
       {kPipelineExample, "\"max_cost\"", "\"most_cost\"",
        "$.most_cost: 500, expected no such field, but rate_rps, filling_rps, sla_ms, alpha, beta, "
-       "delta, accuracy, batch_sizes, max_replicas, max_cost, max_steps, stages"},
+       "delta, accuracy, batch_sizes, max_replicas, max_cost, max_steps, stages; did you mean "
+       "max_cost?"},
       {kDiamond, "\"after\": [\"b\", \"c\"]", "\"after\": [\"b\", \"b\"]",
        "$.stages[0].after[1]: \"b\", expected a name of its own"},
       {kDiamond, "\"after\": [\"b\", \"c\"]", "\"after\": [\"b\", \"e\"]",

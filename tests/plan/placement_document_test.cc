@@ -63,7 +63,8 @@ TEST(PlacementDocument, SaysWhatIsWrong) {
   const std::pair<std::string, std::string> cases[] = {
       {replaced("\"seed\": 1", "\"sede\": 1"),
        "$.sede: 1, expected no such field, but subclusters, max_rate_rps, memory_mb, weight, "
-       "max_change_cost, schedulers, max_scheduler_rate_rps, seed, max_steps, models"},
+       "max_change_cost, schedulers, max_scheduler_rate_rps, seed, max_steps, models; did you mean "
+       "seed?"},
       {replaced("\"m2\"", "\"m1\""), "$.models[1].name: \"m1\", expected a name of its own"},
       {replaced("\"m2\"", "\"\""), "$.models[1].name: \"\", expected a non-empty string"},
       {replaced("\"current\": 0", "\"current\": 2"),

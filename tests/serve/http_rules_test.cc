@@ -8,6 +8,7 @@
 
 #include "base/document.h"
 #include "serve/http/http_parser.h"
+#include "serve/http/http_routes.h"
 #include "serve/http/page_origin.h"
 #include "serve/http_client.h"
 #include "serve/scripted_engine.h"
@@ -299,6 +300,19 @@ TEST_F(HttpRulesTest, ListensOnBothKindsOfAddress) {
   HttpClient six;
   if (!six.connect_v6(server_->ports().http)) GTEST_SKIP() << "this machine has no ::1";
   EXPECT_EQ(six.get("/v2/health/live").status, 200);
+}
+
+// What a decision's id is made of: names of services may hold anything.
+TEST(PercentEncoding, MakesOnePieceOfAPathThatDecodesToTheSame) {
+  for (const std::string text :
+       {"pipeline:a/b", "50 % of it?", "x#y&z=1", "\u00e4\u4e2d", "a-b_c.d~e", ""}) {
+    const std::string piece = encode_percent(text);
+    EXPECT_EQ(piece.find_first_of("/?#&= "), piece.npos) << piece;
+    EXPECT_EQ(decode_percent(piece), text);
+  }
+  EXPECT_EQ(encode_percent("pipeline:a/b c"), "pipeline%3Aa%2Fb%20c");
+  EXPECT_EQ(encode_percent("a-b_c.d~e"), "a-b_c.d~e");
+  EXPECT_EQ(decode_percent("100%"), "100%");
 }
 
 }  // namespace

@@ -136,6 +136,19 @@ TEST_F(RecorderTest, ExplainsARequestsTimeWithoutGaps) {
   EXPECT_THAT(explainer.sentence(made.requests[0]), HasSubstr("Answered after 10.0 ms"));
 }
 
+// Members that ran at the same time count once: those that ended last.
+TEST(CriticalPath, IsTheChainThatEndedLast) {
+  const auto span = [](Span::Kind kind, double start, double end) {
+    return Span{kind, "", "", {}, {}, at_ms(start), at_ms(end)};
+  };
+  const auto path = critical_path({span(Span::Kind::kQueue, 0, 1), span(Span::Kind::kHeld, 1, 5),
+                                   span(Span::Kind::kHeld, 1, 8), span(Span::Kind::kRun, 5, 12),
+                                   span(Span::Kind::kRun, 8, 20)});
+  EXPECT_EQ(path.at(Span::Kind::kQueue), Duration::millis(1));
+  EXPECT_EQ(path.at(Span::Kind::kHeld), Duration::millis(7));
+  EXPECT_EQ(path.at(Span::Kind::kRun), Duration::millis(12));
+}
+
 TEST_F(RecorderTest, ExplainsARejectionByWhatItWouldHaveMet) {
   observe(recorder, service, model, {1, t, t, 100, 200});  // runs meanwhile
   recorder.came({.id = JobId(2),

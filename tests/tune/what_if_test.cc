@@ -94,6 +94,21 @@ TEST_F(WhatIfTest, MoreLoadAndFewerWorkersLoseRequests) {
   EXPECT_EQ(cases[2]["case"]["scheduler"], "edf");
 }
 
+TEST_F(WhatIfTest, SaysHowManyWorkersAShareOnTimeNeeds) {
+  const auto idle = what_if(document(), {}, 0.99);
+  ASSERT_TRUE(idle.ok()) << idle.status();
+  EXPECT_EQ((*idle)["needed"]["workers"], 1);
+  EXPECT_GE((*idle)["needed"]["best"], 0.99);
+  for (RecordedRequest& request : recording.requests) {
+    request.deadline = request.arrival + Duration::millis(2);  // which no worker keeps
+  }
+  const auto never = what_if(document(), {}, 0.99);
+  ASSERT_TRUE(never.ok()) << never.status();
+  EXPECT_TRUE((*never)["needed"]["workers"].is_null());
+  EXPECT_EQ((*never)["needed"]["tried"], 2 * kMostTimes);
+  EXPECT_EQ((*never)["needed"]["best"], 0.0);
+}
+
 TEST_F(WhatIfTest, ADeadlineThatNobodyMeetsLosesItsServiceAlone) {
   Case tight;
   tight.slo["front"] = Duration::millis(2);

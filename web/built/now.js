@@ -3,6 +3,7 @@ import { accuracy, count, many, megabytes, percent, rate } from "./format.js";
 import { ended, lengthOf, lost, sum } from "./history.js";
 import { find, say } from "./page.js";
 import { lacking } from "./reasons.js";
+const IDLE_S = 5;
 const flow = (perSecond) => perSecond === 0 ? "0" : rate(perSecond);
 const share = (part, whole) => whole === 0 ? null : part / whole;
 export class Now {
@@ -39,7 +40,7 @@ export class Now {
         for (const name of Object.keys(services))
             this.shown.add(name);
         say("offered", rate(pool.offered / length));
-        say("offered-note", `to ${many(Object.keys(services).length, "service")}`);
+        say("offered-note", `last second, to ${many(Object.keys(services).length, "service")}`);
         this.coloured("on-time", all === 0 ? "–" : percent(pool.on_time / all), all > 0 && bad / all > 0.01 ? "bad" : all > 0 ? "good" : "");
         say("on-time-note", all === 0 ? "no request ended" : `${rate(pool.on_time / length)} of ${rate(all / length)}/s`);
         const rejected = sum(pool.rejected);
@@ -63,6 +64,10 @@ export class Now {
         const most = Math.max(0, ...this.state.lately(1).map(second => lacking(second.pool)));
         this.coloured("wanted", wanted === null ? "–" : count(wanted), more > 0 ? "bad" : "");
         say("wanted-of", `of ${count(pool.workers)}`);
+        if (this.state.lately(1).slice(-IDLE_S).every(second => second.pool.offered === 0 && second.pool.busy === 0)) {
+            this.coloured("wanted", "–", "");
+            return say("wanted-note", "no load now");
+        }
         say("wanted-note", wanted === null ? "after 10 s" : more > 0 ? `${count(more)} more ${helped === false ? "won't help" : "needed"}`
             : most > 0 ? `up to ${count(pool.workers + most)} in 1 min` : more < 0 ? `${count(-more)} to spare` : "as many as there are");
     }

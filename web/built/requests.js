@@ -1,6 +1,7 @@
 import { classOf } from "./colours.js";
 import { accuracy, fine, ms } from "./format.js";
 import { element, find, json, say } from "./page.js";
+import { ofRejected } from "./verdict.js";
 import { waterfall } from "./waterfall.js";
 const ROUTE = "/v2/live/requests", MOST = 20, TONES = { on_time: "good", late: "bad", failed: "bad", rejected: "warn", cancelled: "" };
 const took = (request) => request.end_us === null ? "runs still" : `ended after ${fine(request.end_us - request.arrival_us)}`;
@@ -74,7 +75,8 @@ export class Requests {
         find("waterfall").replaceChildren();
     }
     show(request) {
-        find("request-sentence").replaceChildren(element("b", { class: TONES[request.outcome] ?? "" }, `${request.service}: ${outcomeWords(request.outcome)}`), `. ${request.sentence}`);
+        const advice = request.outcome.startsWith("rejected") ? ofRejected(request.service, this.state.simulated) : "";
+        find("request-sentence").replaceChildren(element("b", { class: TONES[request.outcome] ?? "" }, `${request.service}: ${outcomeWords(request.outcome)}`), `. ${request.sentence}${advice === "" ? "" : ` ${advice}`}`);
         const facts = [`request ${request.id}`, ...(request.client_id ? [`the client's id ${request.client_id}`] : []), `came ${this.state.clock(request.arrival_us)}`,
             ...(request.budget_ms === null ? ["no deadline"] : [`budget ${ms(request.budget_ms)}`]),
             took(request),

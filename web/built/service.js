@@ -104,7 +104,7 @@ export class ServicePanel {
         if (name === undefined) {
             const slo = (who) => this.state.budgetOf(who)?.most ?? null;
             const limited = busiest(seconds).filter(who => slo(who) !== null);
-            return [...limited.map(who => ({ label: who, colour: hueOf(who), values: of("p99_ms", who).map(v => v === null ? null : 100 * v / slo(who)) })),
+            return [...apart(limited).map(({ name: who, colour }) => ({ label: who, colour, values: of("p99_ms", who).map(v => v === null ? null : 100 * v / slo(who)) })),
                 { label: "SLO", colour: "--bad", dashed: true, values: seconds.map(() => 100) }];
         }
         const due = this.state.budgetOf(name);
@@ -145,13 +145,23 @@ function outcomeLines(seconds, name) {
 function busiest(seconds) {
     const counts = {};
     for (const second of seconds)
-        for (const [name, part] of Object.entries(second.services))
-            counts[name] = (counts[name] ?? 0) + part.offered;
+        for (const [name, part] of Object.entries(second.services)) {
+            if (part.stage !== true)
+                counts[name] = (counts[name] ?? 0) + part.offered;
+        }
     return Object.entries(counts).sort(([, a], [, b]) => b - a).slice(0, MOST_LINES).map(([name]) => name).sort();
 }
-const byService = (seconds) => busiest(seconds).map(name => ({
-    label: name, colour: hueOf(name), values: seconds.map(second => (second.services[name]?.offered ?? 0) / lengthOf(second))
+const byService = (seconds) => apart(busiest(seconds)).map(({ name, colour }) => ({
+    label: name, colour, values: seconds.map(second => (second.services[name]?.offered ?? 0) / lengthOf(second))
 }));
+function apart(names) {
+    const seen = new Map();
+    return names.map(name => {
+        const hue = hueOf(name), before = seen.get(hue) ?? 0;
+        seen.set(hue, before + 1);
+        return { name, colour: before === 0 ? hue : tint(hue, 1 / (1 + before)) };
+    });
+}
 function floorOf(lines) {
     const values = lines.flatMap(line => line.values).filter(v => v !== null);
     return values.length === 0 ? 0 : Math.max(0, Math.floor(20 * Math.min(...values) - 0.5) / 20);

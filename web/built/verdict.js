@@ -56,6 +56,22 @@ export function verdict(answer, workers, delay) {
     }
     return said.join(" ");
 }
+export function aboutNeeded({ on_time, workers, tried, best }, now) {
+    const goal = percent(on_time);
+    if (workers === null)
+        return `Not even ${count(tried)} workers bring ${goal} on time, but ${percent(best)}: the others would need a longer deadline.`;
+    if (workers === now)
+        return `${goal} on time needs the ${many(now, "worker")} that there ${now === 1 ? "is" : "are"}.`;
+    return `${goal} on time needs ${many(workers, "worker")}, ${count(Math.abs(workers - now))} ${workers > now ? "more" : "fewer"} than now.`;
+}
+export function ofRejected(service, simulated) {
+    const gain = simulated?.gains[service];
+    if (simulated === undefined || gain === undefined)
+        return "";
+    const more = `${many(simulated.more, "more worker")}`;
+    return gain < NOTICEABLE ? `The last what-if: ${more} would not have helped ${service}.`
+        : `The last what-if: with ${more}, ${points(gain)} more of ${service} had been on time.`;
+}
 function aboutMore(more, now, n) {
     const gain = more.on_time - now.on_time, much = `${percent(more.on_time)} on time instead of ${percent(now.on_time)}`;
     const who = n === 1 ? "One more worker" : n === 2 ? "Two more workers" : many(n, "more worker");

@@ -1,8 +1,8 @@
 import { accuracy, count, percent } from "./format.js";
 import { element, find, json, say } from "./page.js";
 import { NOTICEABLE } from "./reasons.js";
-import { farOff, nameOf, simulated, usualCases, verdict } from "./verdict.js";
-const ROUTE = "/v2/live/what_if", SCHEDULERS = ["fermata", "edf", "eager", "deferred", "clockwork", "nexus"];
+import { aboutNeeded, farOff, nameOf, simulated, usualCases, verdict } from "./verdict.js";
+const ROUTE = "/v2/live/what_if", GOAL = 0.99, SCHEDULERS = ["fermata", "edf", "eager", "deferred", "clockwork", "nexus"];
 export class WhatIfPanel {
     state;
     run = find("what-if-run");
@@ -62,7 +62,7 @@ export class WhatIfPanel {
         say("what-if-state", "the server simulates the last minute again …");
         const workers = this.workers;
         try {
-            const answer = await json(ROUTE, { seconds: 60, cases: this.cases });
+            const answer = await json(ROUTE, { seconds: 60, on_time: GOAL, cases: this.cases });
             this.show({ ...answer, cases: answer.cases.map((one, i) => ({ ...one, case: this.cases[i] })) }, workers);
         }
         catch (error) {
@@ -76,7 +76,7 @@ export class WhatIfPanel {
         say("what-if-state", `${count(recorded.requests)} requests of ${count(recorded.seconds)} s, ${answer.cases.length + 1} runs in ` +
             `${(answer.took_ms / 1000).toFixed(1)} s; ${farOff(answer)}`);
         this.state.simulated = simulated(answer, workers, this.state.runningUs);
-        const words = verdict(answer, workers, this.delay());
+        const words = [verdict(answer, workers, this.delay()), answer.needed ? aboutNeeded(answer.needed, workers) : ""].join(" ").trim();
         find("what-if-notes").textContent = [...(recorded.not_replayed ?? []).map(n => `Left out: ${count(n.requests)} of ${n.service}, ${n.why}.`), ...(recorded.notes ?? []).map(note => `${note}.`)].join(" ");
         if (words !== "")
             find("verdict").replaceChildren(element("b", {}, words));

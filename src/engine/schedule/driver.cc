@@ -299,7 +299,7 @@ void Driver::refuse(const policy::Dropped& dropped, Time now) {
                      "server's own delay {:.3f} ms",
                      budget.millis(), (job->deadline() - now).millis(), dropped.wait.millis(),
                      dropped.run.millis(), (dropped.allowance + kept).millis()),
-               {.queueing = dropped.wait, .run = dropped.run});
+               {.queueing = dropped.wait, .run = dropped.run, .remaining = job->deadline() - now});
   if (refused) doubt(dropped.task, now);
   forget(dropped.task.job);
   if (job->open_parts > 0) withdraw_parts(*job, now);

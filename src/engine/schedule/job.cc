@@ -154,7 +154,9 @@ bool Job::end(Outcome outcome, absl::Status status, Explanation why) {
   why.variant = route_->variant->model;
   why.version = route_->variant->version;
   why.budget = deadline_.is_infinite() ? Duration::infinite() : deadline_ - request_.arrival;
-  why.remaining = deadline_.is_infinite() ? Duration::infinite() : deadline_ - now;
+  if (why.remaining == Duration()) {  // else it is what it was when that was decided
+    why.remaining = deadline_.is_infinite() ? Duration::infinite() : deadline_ - now;
+  }
   route_->counters->count_end(
       outcome, {.arrival = request_.arrival, .deadline = deadline_, .ended = now, .run = why.run});
   observe_end(why, now, {});

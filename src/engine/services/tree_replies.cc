@@ -93,6 +93,7 @@ void Trees::reply(const Node& node, const Ended& ended, Time now) {
                   ended.met.run.millis()),
             {.queueing = ended.met.wait,
              .run = ended.met.run,
+             .remaining = job.deadline() - now,
              .stages = node.explain_stages(now, ended.infeasible)});
   } else {
     const absl::Status& why = node.failure.status;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/document.h"
+#include "base/nearest_name.h"
 #include "base/status.h"
 #include "serve/call/shared_memory.h"
 #include "serve/call/stream_parameters.h"
@@ -12,6 +13,7 @@
 namespace fermata::serve {
 namespace {
 
+constexpr size_t kMostUnknown = 256;  // bytes of the names of unknown parameters
 constexpr uint64_t kLongestTimeoutUs = 1'000'000'000'000'000;  // some thirty years
 
 std::string shown(const ParameterValue& value) {
@@ -97,6 +99,18 @@ void keep_for_model(std::string_view name, const ParameterValue& value, std::str
   parameters += '}';
 }
 
+void note_unknown(std::string_view name, std::string& unknown) {
+  static const std::vector<std::string_view> kKnown = {
+      "timeout",  "slo_ms",     "explain",    "binary_data_output",
+      "priority", "network_us", "sequence_id"};
+  if (unknown.size() >= kMostUnknown) return;
+  if (!unknown.empty()) unknown += ", ";
+  unknown += name.substr(0, kMostUnknown / 4);
+  if (const auto meant = nearest_name(name, kKnown)) {
+    unknown += fmt::format(" (did you mean {}?)", *meant);
+  }
+}
+
 RegionPlace& place(TensorParameters& parameters) {
   if (!parameters.shared_memory) parameters.shared_memory.emplace();
   return *parameters.shared_memory;
@@ -134,6 +148,7 @@ absl::Status set_request_parameter(std::string_view name, const ParameterValue& 
                          shown(value));
   }
   keep_for_model(name, value, call.request.parameters);
+  note_unknown(name, call.wishes.unknown);
   return absl::OkStatus();
 }
 

@@ -50,6 +50,7 @@ struct ReplyWishes {
   bool binary_data_output = false;    // for outputs that say nothing themselves
   bool explain = false;               // why in the reply's parameters
   bool empty_final_response = false;  // of a stream: mark each response as final or not
+  std::string unknown;                // parameters that are the model's own, or spelt wrong
   // What it is that classifies, where an output is wanted so.
   std::shared_ptr<const engine::Variant> classifier;
 
@@ -71,9 +72,9 @@ struct InferCall {
   std::vector<Distant> distant;  // SharedMemory::fetch() brings them
 };
 
-// Each takes one parameter; names the protocol does not know are ignored, as it
-// asks. INVALID_ARGUMENT names the parameter and what it holds; UNIMPLEMENTED
-// for sequences.
+// Each takes one parameter; names that nobody knows are the model's own, as the protocol asks, and
+// ReplyWishes::unknown says which were probably meant. INVALID_ARGUMENT names the parameter and
+// what it holds; UNIMPLEMENTED for sequences.
 absl::Status set_request_parameter(std::string_view name, const ParameterValue& value,
                                    InferCall& call);
 absl::Status set_tensor_parameter(std::string_view tensor, std::string_view name,

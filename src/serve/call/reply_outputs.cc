@@ -65,20 +65,29 @@ absl::StatusOr<std::vector<ReadyOutput>> ready_outputs(std::vector<Tensor> outpu
   return result;
 }
 
-std::vector<std::pair<std::string_view, ParameterValue>> explain(const engine::Explanation& why) {
+std::vector<std::pair<std::string_view, ParameterValue>> explain(const engine::Explanation& why,
+                                                                 const ReplyWishes& wishes) {
   const auto micros = [](Duration d) { return int64_t{d.nanos() / 1000}; };
   std::vector<std::pair<std::string_view, ParameterValue>> result = {
       {"outcome", name(why.outcome)},
       {"variant", std::string_view(why.variant)},
       {"variant_version", std::string_view(why.version)},
-      {"worker", int64_t{why.worker}},
-      {"batch_size", int64_t{why.batch_items}},
-      {"queueing_us", micros(why.queueing)},
-      {"run_us", micros(why.run)},
   };
+  if (why.outcome == engine::Outcome::kRejectedDeadline) {
+    result.emplace_back("expected_wait_us", micros(why.queueing));
+    result.emplace_back("expected_run_us", micros(why.run));
+  } else if (why.outcome == engine::Outcome::kOnTime || why.outcome == engine::Outcome::kLate) {
+    result.emplace_back("worker", int64_t{why.worker});
+    result.emplace_back("batch_size", int64_t{why.batch_items});
+    result.emplace_back("queueing_us", micros(why.queueing));
+    result.emplace_back("run_us", micros(why.run));
+  }
   if (!why.budget.is_infinite()) {
     result.emplace_back("budget_us", micros(why.budget));
     result.emplace_back("remaining_us", micros(why.remaining));
+  }
+  if (!wishes.unknown.empty()) {
+    result.emplace_back("unknown_parameters", std::string_view(wishes.unknown));
   }
   if (!why.stages.empty()) result.emplace_back("stages", std::string_view(why.stages));
   if (why.alternatives.empty()) return result;

@@ -25,6 +25,8 @@ absl::StatusOr<std::vector<ReadyOutput>> ready_outputs(std::vector<Tensor> outpu
                                                        const SharedMemory& regions);
 
 // Why the reply is what it is, as parameters of it, in microseconds.
-std::vector<std::pair<std::string_view, ParameterValue>> explain(const engine::Explanation& why);
+// Valid as long as both.
+std::vector<std::pair<std::string_view, ParameterValue>> explain(const engine::Explanation& why,
+                                                                 const ReplyWishes& wishes);
 
 }  // namespace fermata::serve

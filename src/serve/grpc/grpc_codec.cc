@@ -149,19 +149,20 @@ absl::StatusOr<InferCall> decode_grpc_infer(std::shared_ptr<const ModelInferRequ
   return call;
 }
 
-void encode_grpc_why(const engine::ReplyPart& part, bool explained, ModelInferResponse& response) {
+void encode_grpc_why(const engine::ReplyPart& part, const ReplyWishes* explained,
+                     ModelInferResponse& response) {
   const auto add = [&](const auto& parameters) {
     for (const auto& [key, value] : parameters) {
       set_value(value, (*response.mutable_parameters())[std::string(key)]);
     }
   };
   if (part.stream != nullptr) add(stream_parameters(*part.stream));
-  if (explained) add(explain(part.why));
+  if (explained != nullptr) add(explain(part.why, *explained));
 }
 
-std::string encode_why_metadata(const engine::ReplyPart& part) {
+std::string encode_why_metadata(const engine::ReplyPart& part, const ReplyWishes& wishes) {
   Json why = Json::object();
-  for (const auto& [key, value] : explain(part.why)) {
+  for (const auto& [key, value] : explain(part.why, wishes)) {
     Json& to = why[std::string(key)];
     std::visit([&to](const auto& plain) { to = plain; }, value);
   }
@@ -175,7 +176,7 @@ absl::Status encode_grpc_reply(engine::ReplyPart part, const ReplyWishes& wishes
   response.set_model_name(std::move(part.model));
   response.set_model_version(std::move(part.version));
   response.set_id(std::move(part.id));
-  encode_grpc_why(part, wishes.explain, response);
+  encode_grpc_why(part, wishes.explain ? &wishes : nullptr, response);
   for (const ReadyOutput& output : outputs) {
     auto& to = *response.add_outputs();
     to.set_name(output.tensor.name);

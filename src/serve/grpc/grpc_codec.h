@@ -17,10 +17,10 @@ absl::StatusOr<InferCall> decode_grpc_infer(
     std::shared_ptr<const inference::ModelInferRequest> message, const SharedMemory& regions);
 
 // What a stream's client is told, of an error too; why, where that was `explained`.
-void encode_grpc_why(const engine::ReplyPart& part, bool explained,
+void encode_grpc_why(const engine::ReplyPart& part, const ReplyWishes* explained,
                      inference::ModelInferResponse& response);
 // The latter as metadata, a JSON object in ASCII.
-std::string encode_why_metadata(const engine::ReplyPart& part);
+std::string encode_why_metadata(const engine::ReplyPart& part, const ReplyWishes& wishes);
 
 // Fills `response` from an answer (part.status is ok).
 absl::Status encode_grpc_reply(engine::ReplyPart part, const ReplyWishes& wishes,

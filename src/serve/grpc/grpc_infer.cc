@@ -109,7 +109,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
   void answer(engine::ReplyPart part) {
     absl::Status status = part.status;
     if (!status.ok() && wishes_.explain) {
-      const std::string why = encode_why_metadata(part);
+      const std::string why = encode_why_metadata(part, wishes_);
       if (why.size() <= kLongestWhy) context_.AddTrailingMetadata(kWhy, why);
     } else if (status.ok()) {
       inference::ModelInferResponse response;

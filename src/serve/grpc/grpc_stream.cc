@@ -235,7 +235,7 @@ class StreamInfer final : public InferStream,
       infer.Clear();
       infer.set_id(slot.id);
       (*infer.mutable_parameters())["triton_final_response"].set_bool_param(true);
-      encode_grpc_why(refused, explained, infer);
+      encode_grpc_why(refused, explained ? &slot.wishes : nullptr, infer);
       response.set_error_message(client_message(status));
       HeldBytes uncounted;
       (void)write_message(response, uncounted, bytes);

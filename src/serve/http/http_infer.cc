@@ -246,7 +246,7 @@ void HttpFrontEnd::answer(Infer& infer, engine::ReplyPart part) {
   if (!part.status.ok()) {
     HttpResponse response;
     response.status = http_status(part.status.code());
-    response.body = encode_json_error(part, infer.wishes.explain);
+    response.body = encode_json_error(part, infer.wishes);
     return infer.exchange.respond(std::move(response));
   }
   auto reply = encode_json_reply(std::move(part), infer.wishes, regions_);

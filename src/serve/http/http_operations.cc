@@ -158,8 +158,10 @@ HttpResponse wrong_call(const HttpExchange& exchange, const HttpRoute& route) {
   HttpResponse response;
   response.status = known ? 405 : 404;
   if (known) response.headers.emplace_back("Allow", route.allow);
-  response.body = error_body(fmt::format("{}: {}", exchange.target().substr(0, 200),
-                                         known ? "this path has another method" : "no such path"));
+  const std::string_view path = exchange.target().substr(0, 200);
+  response.body = error_body(
+      known ? fmt::format("{}: this method is not served here, only {}", path, route.allow)
+            : fmt::format("{}: no such path", path));
   return response;
 }
 

@@ -181,7 +181,7 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
 
   void fail(Frame frame, const engine::ReplyPart& part, bool explained = false) {
     WebReply reply;
-    reply.head = encode_json_failure(frame.id, part, explained);
+    reply.head = encode_json_failure(frame.id, part, explained ? frame.wishes : ReplyWishes());
     end(std::move(frame), std::move(reply));
   }
 

@@ -24,11 +24,11 @@ void append_member(std::string_view name, const ParameterValue& value, std::stri
   append_json(value, out);
 }
 
-void append_parameters(const engine::ReplyPart& part, bool explained, std::string& out) {
+void append_parameters(const engine::ReplyPart& part, const ReplyWishes& wishes, std::string& out) {
   out += ",\"parameters\":{";
   bool first = true;
   std::vector<std::pair<std::string_view, ParameterValue>> parameters;
-  if (explained) parameters = explain(part.why);
+  if (wishes.explain) parameters = explain(part.why, wishes);
   if (part.stream != nullptr) {
     for (const auto& p : stream_parameters(*part.stream)) parameters.push_back(p);
   }
@@ -89,16 +89,16 @@ size_t HttpReply::size() const {
   return total;
 }
 
-std::string encode_json_error(const engine::ReplyPart& part, bool explained) {
+std::string encode_json_error(const engine::ReplyPart& part, const ReplyWishes& wishes) {
   std::string out = error_body(client_message(part.status));
   out.pop_back();
-  if (explained || part.stream != nullptr) append_parameters(part, explained, out);
+  if (wishes.explain || part.stream != nullptr) append_parameters(part, wishes, out);
   return out + '}';
 }
 
 std::string encode_json_failure(std::string_view id, const engine::ReplyPart& part,
-                                bool explained) {
-  std::string out = encode_json_error(part, explained);
+                                const ReplyWishes& wishes) {
+  std::string out = encode_json_error(part, wishes);
   out.back() = ',';
   fmt::format_to(std::back_inserter(out), "\"status\":{}", http_status(part.status.code()));
   if (!id.empty()) append_id(id, out);
@@ -124,7 +124,7 @@ absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart part, const ReplyW
   out += ",\"model_version\":";
   append_json(std::string_view(part.version), out);
   if (!part.id.empty()) append_id(part.id, out);
-  if (wishes.explain || part.stream != nullptr) append_parameters(part, wishes.explain, out);
+  if (wishes.explain || part.stream != nullptr) append_parameters(part, wishes, out);
   out += ",\"outputs\":[";
   std::vector<Payload> binary;
   for (size_t i = 0; i < outputs.size(); ++i) {

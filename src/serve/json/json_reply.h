@@ -28,11 +28,12 @@ struct HttpReply {
 absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart part, const ReplyWishes& wishes,
                                             const SharedMemory& regions);
 
-// The body of an error, with why where that was `explained`.
-std::string encode_json_error(const engine::ReplyPart& part, bool explained);
+// The body of an error, with why where that is wished.
+std::string encode_json_error(const engine::ReplyPart& part, const ReplyWishes& wishes);
 // What a client of a WebSocket gets in place of an answer (docs/protocol.md): `id` is its
 // request's.
-std::string encode_json_failure(std::string_view id, const engine::ReplyPart& part, bool explained);
+std::string encode_json_failure(std::string_view id, const engine::ReplyPart& part,
+                                const ReplyWishes& wishes);
 // ... and ahead of one, where a stream's client asks for it.
 std::string encode_json_acknowledgement(std::string_view id, Duration in_server);
 

@@ -1,8 +1,8 @@
 #include "serve/live/live.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 #include <pthread.h>
+#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -259,6 +259,9 @@ void Live::greet() {
   const std::lock_guard lock(mutex_);
   for (auto& stream : waiting_) {
     stream->send(text);
+    for (const std::string& data : last_logged_) {
+      stream->send(std::make_shared<const std::string>(event_text("log", data)));
+    }
     listening_.push_back(std::move(stream));
   }
   waiting_.clear();
@@ -278,6 +281,9 @@ void Live::log(std::string_view level, std::string_view text) {
   std::string data =
       live_text({{"at_us", engine_.now().nanos() / 1000}, {"level", level}, {"text", text}});
   const std::lock_guard lock(mutex_);
+  if (last_logged_.size() == kMostLogged) last_logged_.pop_front();
+  last_logged_.push_back(data);
+  if (listening_.empty()) return;
   if (logged_.size() == kMostLogged) logged_.erase(logged_.begin());
   logged_.emplace_back("log", std::move(data));
 }

@@ -71,7 +71,8 @@ class Live : public HttpHandler {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::shared_ptr<EventStream>> waiting_, listening_;
-  std::vector<std::pair<std::string, std::string>> logged_;  // event, data
+  std::vector<std::pair<std::string, std::string>> logged_;  // event, data; not told yet
+  std::deque<std::string> last_logged_;                      // for who begins to listen
   std::atomic<size_t> listeners_{0};
   bool stop_ = false;
   std::thread thread_;

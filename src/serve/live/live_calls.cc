@@ -103,22 +103,23 @@ class RequestWriter {
                        {"end_us", us_or_null(span.end)}});
     }
     const bool limited = !request.deadline.is_infinite();
-    return {{"id", request.id.value()},
-            {"client_id", request.client_id.empty() ? Json(nullptr) : Json(request.client_id.view())},
-            {"service", service},
-            {"kind", known ? name(facts->kind) : "stage"},
-            {"items", request.items},
-            {"arrival_us", us_or_null(request.arrival)},
-            {"deadline_us", us_or_null(request.deadline)},
-            {"end_us", us_or_null(request.end)},
-            {"outcome", outcome_of(request)},
-            {"reason", name(request.outcome)},
-            {"sentence", explainer_.sentence(request)},
-            {"answered_by", by},
-            {"accuracy", request.accuracy > 0 ? Json(request.accuracy) : Json(nullptr)},
-            {"budget_ms",
-             limited ? Json((request.deadline - request.arrival).millis()) : Json(nullptr)},
-            {"spans", std::move(spans)}};
+    return {
+        {"id", request.id.value()},
+        {"client_id", request.client_id.empty() ? Json(nullptr) : Json(request.client_id.view())},
+        {"service", service},
+        {"kind", known ? name(facts->kind) : "stage"},
+        {"items", request.items},
+        {"arrival_us", us_or_null(request.arrival)},
+        {"deadline_us", us_or_null(request.deadline)},
+        {"end_us", us_or_null(request.end)},
+        {"outcome", outcome_of(request)},
+        {"reason", name(request.outcome)},
+        {"sentence", explainer_.sentence(request)},
+        {"answered_by", by},
+        {"accuracy", request.accuracy > 0 ? Json(request.accuracy) : Json(nullptr)},
+        {"budget_ms",
+         limited ? Json((request.deadline - request.arrival).millis()) : Json(nullptr)},
+        {"spans", std::move(spans)}};
   }
 
  private:
@@ -253,7 +254,7 @@ absl::StatusOr<std::string> LiveCalls::what_if(std::string_view body) const {
   const engine::EngineSnapshot snapshot = engine_.snapshot();
   const Json document = tune::scenario_document(
       recording(most), {tuner_.followed(), *engine_.catalog(), snapshot.workers});
-  ASSIGN_OR_RETURN(Json answer, tune::what_if(document, asked.cases));
+  ASSIGN_OR_RETURN(Json answer, tune::what_if(document, asked.cases, asked.on_time));
   answer["took_ms"] = (engine_.now() - began).millis();
   return live_text(answer);
 }

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <set>
 #include <utility>
 #include <variant>
 
+#include "absl/algorithm/container.h"
 #include "engine/services/adapter.h"
 #include "plan/ensemble/ensemble_document.h"
 #include "plan/ensemble/pool_document.h"
@@ -25,6 +27,29 @@ std::string count_of(const Json& document, const char* field, std::string_view o
   const auto found = document.find(field);
   const size_t count = found == document.end() ? 0 : found->size();
   return fmt::format("{} {}", count, count == 1 ? one : more);
+}
+
+// What it saw: whose requests, with how much time, and what could run when.
+std::string summary_of(const plan::GroupProblem& problem) {
+  std::map<std::string, size_t> services;
+  Time first = Time::infinite();
+  for (const plan::GroupRequest& request : problem.requests) {
+    ++services[problem.services[request.service].name];
+    first = std::min(first, request.deadline);
+  }
+  std::vector<std::string> said;
+  for (const auto& [name, count] : services) {
+    said.push_back(fmt::format("{} of '{}'", count, name));
+  }
+  const auto idle = absl::c_count_if(
+      problem.workers, [&](const auto& worker) { return worker.free_at <= problem.now; });
+  return fmt::format(
+      "Chose who answers the requests that waited: {}. The first deadline was {} "
+      "away; {} of {} workers {} idle, and {} models could answer.",
+      fmt::join(said, ", "),
+      first.is_infinite() ? "infinitely far"
+                          : fmt::format("{:.1f} ms", (first - problem.now).millis()),
+      idle, problem.workers.size(), idle == 1 ? "was" : "were", problem.models.size());
 }
 
 void add_pipelines(const engine::Engine& engine, std::vector<Decided>& to) {
@@ -75,9 +100,7 @@ void add_choices(const engine::Engine& engine, std::vector<Decided>& to) {
     made.command = group != nullptr ? "plan group" : "plan ensemble";
     if (group != nullptr) {
       made.at = group->now;
-      made.summary = fmt::format("Chose variants for {} of {}.",
-                                 count_of(problem, "requests", "request", "requests"),
-                                 count_of(problem, "applications", "service", "services"));
+      made.summary = summary_of(*group);
     } else {
       made.summary = fmt::format("Chose base models for {}.",
                                  count_of(problem, "queries", "query", "queries"));
