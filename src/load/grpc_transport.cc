@@ -70,10 +70,10 @@ uint32_t GrpcTransport::prepare(const Question& question) {
   return static_cast<uint32_t>(prepared_.size() - 1);
 }
 
-void GrpcTransport::send(uint32_t question, const Flight& flight) {
+void GrpcTransport::send(uint32_t question, const Sending& sending) {
   std::list<Call> made;
   Call& call = made.emplace_back();
-  call.flight = flight;
+  call.sending = sending;
   call.prepared = &prepared_[question];
   call.lane = &pick_lane();
   call.self = made.begin();
@@ -110,7 +110,7 @@ void GrpcTransport::complete() {
   while (queue_.Next(&tag, &ok)) {
     Call& call = *static_cast<Call*>(tag);
     --call.lane->in_flight;
-    listener_.ended(call.flight, answer_of(call));
+    listener_.ended(call.sending, answer_of(call));
     std::list<Call> done;
     std::lock_guard lock(mutex_);
     done.splice(done.begin(), calls_, call.self);

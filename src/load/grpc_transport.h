@@ -27,7 +27,7 @@ class GrpcTransport : public Transport {
   absl::StatusOr<std::vector<InputInfo>> inputs_of(const std::string& service,
                                                    const std::string& version) override;
   uint32_t prepare(const Question& question) override;
-  void send(uint32_t question, const Flight& flight) override;
+  void send(uint32_t question, const Sending& sending) override;
   void abandon() override;
   size_t connections() const override { return lanes_.size(); }
 
@@ -44,7 +44,7 @@ class GrpcTransport : public Transport {
     std::atomic<uint32_t> in_flight = 0;
   };
   struct Call {
-    Flight flight;
+    Sending sending;
     const Prepared* prepared;
     Lane* lane;
     std::list<Call>::iterator self;

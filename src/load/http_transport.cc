@@ -73,8 +73,8 @@ uint32_t HttpTransport::prepare(const Question& question) {
   return static_cast<uint32_t>(prepared_.size() - 1);
 }
 
-void HttpTransport::send(uint32_t question, const Flight& flight) {
-  asio::post(io_, [this, asked = Asked{flight, question}] { start(asked); });
+void HttpTransport::send(uint32_t question, const Sending& sending) {
+  asio::post(io_, [this, asked = Asked{sending, question}] { start(asked); });
 }
 
 void HttpTransport::abandon() {
@@ -82,7 +82,7 @@ void HttpTransport::abandon() {
 }
 
 void HttpTransport::start(const Asked& asked) {
-  if (abandoned_) return listener_.ended(asked.flight, {.status = absl::CancelledError()});
+  if (abandoned_) return listener_.ended(asked.sending, {.status = absl::CancelledError()});
   if (idle_.empty()) {
     auto connection = std::make_shared<HttpConnection>(io_, endpoints_, *this);
     idle_.push_back(connection.get());
@@ -100,7 +100,7 @@ void HttpTransport::close_all() {
   idle_.clear();
   for (auto& [connection, slot] : std::exchange(slots_, {})) {
     connection->close();
-    if (slot.asked) listener_.ended(slot.asked->flight, {.status = absl::CancelledError()});
+    if (slot.asked) listener_.ended(slot.asked->sending, {.status = absl::CancelledError()});
   }
 }
 
@@ -114,7 +114,7 @@ void HttpTransport::answered(HttpConnection& connection, HttpResponse response) 
     slots_.erase(&connection);
   }
   const Prepared& prepared = prepared_[asked.question];
-  listener_.ended(asked.flight, decode_infer(response, prepared.want_outputs, prepared.explain));
+  listener_.ended(asked.sending, decode_infer(response, prepared.want_outputs, prepared.explain));
 }
 
 void HttpTransport::closed(HttpConnection& connection, absl::Status why) {
@@ -122,7 +122,7 @@ void HttpTransport::closed(HttpConnection& connection, absl::Status why) {
   const std::optional<Asked> asked = slot->second.asked;
   slots_.erase(slot);
   idle_.erase(std::remove(idle_.begin(), idle_.end(), &connection), idle_.end());
-  if (asked) listener_.ended(asked->flight, {.status = std::move(why)});
+  if (asked) listener_.ended(asked->sending, {.status = std::move(why)});
 }
 
 }  // namespace fermata::load

@@ -27,7 +27,7 @@ class HttpTransport : public Transport, public HttpConnection::Owner {
   absl::StatusOr<std::vector<InputInfo>> inputs_of(const std::string& service,
                                                    const std::string& version) override;
   uint32_t prepare(const Question& question) override;
-  void send(uint32_t question, const Flight& flight) override;
+  void send(uint32_t question, const Sending& sending) override;
   void abandon() override;
   size_t connections() const override { return most_connections_; }
 
@@ -37,7 +37,7 @@ class HttpTransport : public Transport, public HttpConnection::Owner {
     bool want_outputs, explain;
   };
   struct Asked {
-    Flight flight;
+    Sending sending;
     uint32_t question = 0;
   };
   struct Slot {

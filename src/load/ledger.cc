@@ -11,18 +11,19 @@ namespace fermata::load {
 Ledger::Ledger(const LoadSpec& spec, const std::vector<std::vector<Record>>& records)
     : spec_(spec), records_(records), accounts_(spec.services.size()) {}
 
-void Ledger::ended(const Flight& flight, Answer answer) {
-  if (flight.scheduled >= count_from_) {
+void Ledger::ended(const Sending& sending, Answer answer) {
+  if (sending.scheduled >= count_from_) {
     const Time now = monotonic_now();
-    const Duration latency = now - flight.scheduled;
+    const Duration latency = now - sending.scheduled;
     const Outcome outcome =
         given_up_ ? Outcome::kLost
-                  : outcome_of(answer.status, latency, spec_.services[flight.service].slo);
-    const std::optional<Label>& label = records_[flight.service][flight.record].label;
+                  : outcome_of(answer.status, latency, spec_.services[sending.service].slo);
+    const std::optional<Label>& label = records_[sending.service][sending.record].label;
     std::optional<bool> correct;
     if (label && answer.status.ok()) correct = agrees(*label, answer.outputs);
     const bool refused = outcome == Outcome::kRejectedDeadline;
-    accounts_[flight.service].add(outcome, refused ? now - flight.sent : latency, answer, correct);
+    accounts_[sending.service].add(outcome, refused ? now - sending.sent : latency, answer,
+                                   correct);
   }
   if (++ended_ == awaited_) {
     std::lock_guard lock(mutex_);

@@ -23,7 +23,7 @@ class Ledger : public Listener {
 
   // Requests scheduled before this are not booked. Before the first is sent.
   void count_from(Time start) { count_from_ = start; }
-  void ended(const Flight& flight, Answer answer) override;
+  void ended(const Sending& sending, Answer answer) override;
 
   // Blocks until `sent` requests have ended, or the time is over.
   bool wait_for_all(uint64_t sent, Duration time);

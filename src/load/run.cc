@@ -99,12 +99,12 @@ void send_all(Schedule& schedule, const Window& window,
   const auto show = [&](Time now) {
     progress(window.share(now), now < window.counted ? "warming up" : "");
   };
-  for (auto flight = schedule.next(); flight && flight->scheduled < window.end;
-       flight = schedule.next()) {
-    const Time now = wait_until(flight->scheduled, show);
-    flight->sent = now;
-    if (flight->scheduled >= window.counted) result.lag.record(now - flight->scheduled);
-    transport.send(questions[flight->service][flight->record], *flight);
+  for (auto sending = schedule.next(); sending && sending->scheduled < window.end;
+       sending = schedule.next()) {
+    const Time now = wait_until(sending->scheduled, show);
+    sending->sent = now;
+    if (sending->scheduled >= window.counted) result.lag.record(now - sending->scheduled);
+    transport.send(questions[sending->service][sending->record], *sending);
     ++result.sent;
   }
 }

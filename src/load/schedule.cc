@@ -16,15 +16,15 @@ Schedule::Schedule(const LoadSpec& spec, const std::vector<size_t>& records, Tim
   }
 }
 
-std::optional<Flight> Schedule::next() {
+std::optional<Sending> Schedule::next() {
   if (due_.empty()) return std::nullopt;
   const Due due = due_.top();
   due_.pop();
   Source& source = sources_[due.service];
-  const Flight flight{due.at, due.at, due.service, source.next_record};
+  const Sending sending{due.at, due.at, due.service, source.next_record};
   source.next_record = (source.next_record + 1) % source.records;
   pull(due.service);
-  return flight;
+  return sending;
 }
 
 void Schedule::pull(uint32_t service) {

@@ -18,7 +18,7 @@ class Schedule {
   Schedule(const LoadSpec& spec, const std::vector<size_t>& records, Time start);
 
   // None: no more. O(log services).
-  std::optional<Flight> next();
+  std::optional<Sending> next();
 
  private:
   struct Due {

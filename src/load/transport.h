@@ -19,7 +19,7 @@ namespace fermata::load {
 constexpr auto kMetadataTimeout = std::chrono::seconds(5);
 
 // One request on its way: handed to send() and given back with its answer.
-struct Flight {
+struct Sending {
   Time scheduled;        // when it was to be sent; latency counts from here
   Time sent;             // when it was; the server's budget counts from here
   uint32_t service = 0;  // index in the load's services
@@ -60,7 +60,7 @@ struct InputInfo {
 class Listener {
  public:
   virtual ~Listener() = default;
-  virtual void ended(const Flight& flight, Answer answer) = 0;
+  virtual void ended(const Sending& sending, Answer answer) = 0;
 };
 
 // Sends inference requests over one protocol. As many are in flight as were
@@ -76,7 +76,7 @@ class Transport {
   // Encodes a question once; send() takes the index it gives. Not beside send().
   virtual uint32_t prepare(const Question& question) = 0;
   // Does not block. One thread at a time.
-  virtual void send(uint32_t question, const Flight& flight) = 0;
+  virtual void send(uint32_t question, const Sending& sending) = 0;
   // Ends all that is in flight as CANCELLED, soon; nothing may be sent after it.
   virtual void abandon() = 0;
   // The most connections open at one time so far.

@@ -24,9 +24,9 @@ TEST(Schedule, MergesServicesByTimeAndUsesRecordsInTurn) {
   Schedule schedule(two_services(), {2, 1}, start);
   std::vector<Row> rows;
   for (int i = 0; i < 6; ++i) {
-    const Flight flight = *schedule.next();
-    rows.emplace_back((flight.scheduled - start).nanos() / 1'000'000, flight.service,
-                      flight.record);
+    const Sending sending = *schedule.next();
+    rows.emplace_back((sending.scheduled - start).nanos() / 1'000'000, sending.service,
+                      sending.record);
   }
   // Gaps of 10 and 20 ms, the first half a gap after the start.
   EXPECT_THAT(rows, ElementsAre(Row(5, 0, 0), Row(10, 1, 0), Row(15, 0, 1), Row(25, 0, 0),
@@ -47,9 +47,9 @@ TEST(Schedule, TheSeedDecidesAndServicesDoNotShareDraws) {
   alone.services.pop_back();
   Schedule both(spec, {1, 1}, Time()), one(alone, {1}, Time());
   for (int i = 0; i < 20; ++i) {
-    std::optional<Flight> flight = both.next();
-    while (flight->service != 0) flight = both.next();
-    EXPECT_EQ(flight->scheduled, one.next()->scheduled);
+    std::optional<Sending> sending = both.next();
+    while (sending->service != 0) sending = both.next();
+    EXPECT_EQ(sending->scheduled, one.next()->scheduled);
   }
 }
 

@@ -172,7 +172,7 @@ struct Dear {
 // it is worth, some model answers.
 TEST(EnsembleLookahead, OthersPriceIsTheLeast) {
   Dear d;
-  d.problem.ensembles[0].company = 1;
+  d.problem.ensembles[0].co_arrivals = 1;
   EXPECT_THAT(d.planned(0), ElementsAre(0b11u));
   EXPECT_THAT(d.planned(5), ElementsAre(0b01u));
   EXPECT_THAT(d.planned(1e6), ElementsAre(0b01u));
@@ -185,7 +185,7 @@ TEST(EnsembleLookahead, OthersPriceLeavesAnAnswerToEveryEnsemble) {
   d.problem.models.insert(d.problem.models.end(),
                           {{"slow", linear(0, 200, 1)}, {"slower", linear(0, 300, 1)}});
   d.ensemble({2, 3}, {0, 0.6, 0.6, 0.9});
-  for (auto& ensemble : d.problem.ensembles) ensemble.company = 1;
+  for (auto& ensemble : d.problem.ensembles) ensemble.co_arrivals = 1;
   EXPECT_THAT(d.planned(0), ElementsAre(0b11u, 0b11u));
   EXPECT_THAT(d.planned(1e6), ElementsAre(0b01u, 0b01u));
 }
@@ -193,7 +193,7 @@ TEST(EnsembleLookahead, OthersPriceLeavesAnAnswerToEveryEnsemble) {
 // What a model that has failed would have earned says nothing of what the others do.
 TEST(EnsembleLookahead, OthersPriceLeavesAnAnswerWhereTheCheapestModelHasFailed) {
   Dear d;
-  d.problem.ensembles[0].company = 1;
+  d.problem.ensembles[0].co_arrivals = 1;
   d.problem.queries[0].open = 0b10;
   EXPECT_THAT(d.planned(1e6), ElementsAre(0b10u));
 }
@@ -202,7 +202,7 @@ TEST(EnsembleLookahead, OthersPriceLeavesAnAnswerWhereTheCheapestModelHasFailed)
 // time goes to the half of the queries to whom the second model adds more.
 TEST(EnsembleLookahead, TimeCostsWhatKeepsTheWorkersUpWithTheLoad) {
   Dear d;
-  d.problem.ensembles[0].company = 1;
+  d.problem.ensembles[0].co_arrivals = 1;
   d.problem.ensembles[0].utility = std::make_shared<const plan::PoolProblem::Utilities>(
       plan::PoolProblem::Utilities{{0, 0.8, 0.8, 0.9}, {0, 0.8, 0.8, 0.84}, {0, 0.8, 0.8, 0.87}});
   for (const uint32_t row : {0u, 1u}) {
@@ -219,7 +219,7 @@ TEST(EnsembleLookahead, HopelessOverloadIsAnsweredAsFarAsItCanBe) {
   for (const double rate : {1e2, 1e3, 1e6}) {
     Dear d;
     d.problem.models[0].latency = linear(1, 9, 16);
-    d.problem.ensembles[0].company = 64;
+    d.problem.ensembles[0].co_arrivals = 64;
     d.problem.ensembles[0].rate_rps = rate;
     EXPECT_THAT(d.planned(0), ElementsAre(testing::Ne(0u))) << rate;
     EXPECT_THAT(d.planned(1e6), ElementsAre(testing::Ne(0u))) << rate;
@@ -236,7 +236,7 @@ TEST(EnsembleLookahead, AnIdleWorkerIsNotKeptForOthers) {
 TEST(EnsembleLookahead, OthersPriceIsTheSameForTheSameWorkOnUnlikeWorkers) {
   for (const uint32_t type : {0u, 1u}) {
     Dear d;
-    d.problem.ensembles[0].company = 1;
+    d.problem.ensembles[0].co_arrivals = 1;
     d.problem.worker_types = {"fast", "slow"};
     d.problem.workers[0].type = type;
     d.problem.models = {{"a", LatencyByType({linear(0, 10, 1), linear(0, 20, 1)})},

@@ -12,7 +12,7 @@ namespace fermata::plan {
 namespace {
 
 constexpr double kFarthestInPoolMs = 1e12;  // from the decision
-constexpr double kMostCompany = 64, kDearestInPool = 1e9, kFastestInPool = 1e9;
+constexpr double kMostCoArrivals = 64, kDearestInPool = 1e9, kFastestInPool = 1e9;
 constexpr size_t kMostPoolWorkers = 4096, kMostPoolModels = 512, kMostPoolEnsembles = 64;
 constexpr size_t kMostPoolQueries = 256, kMostRows = 256;
 constexpr int64_t kMostPlays = 1000;
@@ -133,7 +133,9 @@ void PoolReader::read_ensemble(Reader value) {
   ensemble.serve_all = fields["mode"].choice({"reject", "serve-all"}, 0) == 1;
   if (expected.present()) {
     ObjectReader parts = expected.object();
-    ensemble.company = parts["company"].between(0, kMostCompany);
+    const Reader before = parts["company"];  // as documents had it
+    ensemble.co_arrivals =
+        (before.present() ? before : parts["co_arrivals"]).between(0, kMostCoArrivals);
     ensemble.rate_rps = parts["rate_rps"].between(0, kFastestInPool, 0.0);
     ensemble.spread = Duration::from_millis(parts["spread_ms"].between(0, kFarthestInPoolMs));
     ensemble.slo = Duration::from_millis(parts["slo_ms"].between(0, kFarthestInPoolMs));
@@ -204,7 +206,7 @@ Json write_ensemble(const PoolProblem& problem, const PoolProblem::Ensemble& ens
               {"utility", Json::array()}};
   for (const auto& row : *ensemble.utility) out["utility"].push_back(write_row(row, names));
   if (ensemble.slo.is_infinite()) return out;
-  out["expected"] = {{"company", ensemble.company},
+  out["expected"] = {{"co_arrivals", ensemble.co_arrivals},
                      {"rate_rps", ensemble.rate_rps},
                      {"spread_ms", millis(ensemble.spread)},
                      {"slo_ms", millis(ensemble.slo)},

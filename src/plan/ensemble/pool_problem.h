@@ -33,7 +33,7 @@ struct PoolProblem {
     // The queries that are expected around one that has come, when the last came, and over what
     // time they spread; they have `slo` to be answered. Infinite: none are expected. So many come
     // a second, lately.
-    double company = 0, rate_rps = 0;
+    double co_arrivals = 0, rate_rps = 0;
     Duration spread, slo = Duration::infinite();
     Time last;
   };

@@ -126,7 +126,7 @@ void EnsembleBatcher::read_ensembles() {
                                   .models = {},
                                   .serve_all = own.info.serve_all,
                                   .utility = own.utility,
-                                  .company = own.co_arrivals.value(),
+                                  .co_arrivals = own.co_arrivals.value(),
                                   .rate_rps = own.demand.rate_rps(problem_.start),
                                   .spread = own.demand.slo().is_infinite()
                                                 ? Duration()

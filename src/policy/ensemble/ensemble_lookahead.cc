@@ -76,13 +76,13 @@ void EnsembleLookahead::read_expected(uint32_t at) {
   if (ensemble.slo.is_infinite()) return;
   // Arrivals that come together: once their time has passed without another, that was all.
   if (ensemble.last + ensemble.spread < start_) return;
-  const size_t expected = std::min(static_cast<size_t>(ensemble.company), kMostExpectedQueries);
+  const size_t expected = std::min(static_cast<size_t>(ensemble.co_arrivals), kMostExpectedQueries);
   for (size_t i = 1; i <= expected; ++i) {
     Item& item = items_.emplace_back();
     item.utility = ensemble.utility->back().data();
     // Not at this very instant: what is there now goes first.
     item.arrival =
-        start_ + kTick + ensemble.spread.scaled(static_cast<double>(i) / ensemble.company);
+        start_ + kTick + ensemble.spread.scaled(static_cast<double>(i) / ensemble.co_arrivals);
     item.slo = ensemble.slo;
     item.deadline = item.arrival + item.slo;
     item.ensemble = at;

@@ -101,8 +101,7 @@ void keep_for_model(std::string_view name, const ParameterValue& value, std::str
 
 void note_unknown(std::string_view name, std::string& unknown) {
   static const std::vector<std::string_view> kKnown = {
-      "timeout",  "slo_ms",     "explain",    "binary_data_output",
-      "priority", "network_us", "sequence_id"};
+      "timeout", "explain", "priority", "binary_data_output", "network_time", "sequence_id"};
   if (unknown.size() >= kMostUnknown) return;
   if (!unknown.empty()) unknown += ", ";
   unknown += name.substr(0, kMostUnknown / 4);

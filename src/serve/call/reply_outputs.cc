@@ -76,7 +76,8 @@ std::vector<std::pair<std::string_view, ParameterValue>> explain(const engine::E
   if (why.outcome == engine::Outcome::kRejectedDeadline) {
     result.emplace_back("expected_wait_us", micros(why.queueing));
     result.emplace_back("expected_run_us", micros(why.run));
-  } else if (why.outcome == engine::Outcome::kOnTime || why.outcome == engine::Outcome::kLate) {
+  } else if (why.outcome == engine::Outcome::kOnTime || why.outcome == engine::Outcome::kLate ||
+             why.batch_items > 0) {
     result.emplace_back("worker", int64_t{why.worker});
     result.emplace_back("batch_size", int64_t{why.batch_items});
     result.emplace_back("queueing_us", micros(why.queueing));

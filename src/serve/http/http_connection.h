@@ -36,7 +36,7 @@ struct HttpShard {
   std::atomic<size_t> count = 0;
   std::chrono::steady_clock::time_point searched;  // when none was slow
   // From when on half a request is not waited for.
-  std::chrono::steady_clock::time_point patient_until =
+  std::chrono::steady_clock::time_point wait_for_rest_until =
       std::chrono::steady_clock::time_point::max();
   HttpShard* next = this;  // all shards of a server, round and round
 

@@ -21,13 +21,13 @@ constexpr size_t kOverhead = 1024;  // what a request takes beside its body
 }  // namespace
 
 bool HttpConnection::overdue(Moment now) const {
-  const bool is_patient = now < shard_.patient_until;
-  if (web_ != nullptr && web_->idle() && !is_patient) return true;
+  const bool waits_for_rest = now < shard_.wait_for_rest_until;
+  if (web_ != nullptr && web_->idle() && !waits_for_rest) return true;
   if (web_ != nullptr) return web_->waits_for_client() && now - since_ > kTransferLimit;
   if (closing_) return now - since_ > kLingerLimit;
   if (writing_) return now - since_ > kTransferLimit;
   if (!slots_.empty() || waiting_) return false;  // it waits for us
-  if (parser_.inside() && !is_patient) return true;
+  if (parser_.inside() && !waits_for_rest) return true;
   if (shard_.draining && !parser_.inside()) {
     boost::system::error_code ignored;
     return now - since_ > kQuietLimit && socket_.available(ignored) == 0;

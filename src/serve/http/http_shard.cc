@@ -85,7 +85,7 @@ bool HttpShard::end_slowest_elsewhere(std::weak_ptr<HttpConnection> waiting) {
 }
 
 void HttpShard::drain() {
-  patient_until =
+  wait_for_rest_until =
       std::chrono::steady_clock::now() + std::chrono::nanoseconds(options.arrival_grace.nanos());
   const auto all = open;
   for (const auto& connection : all) connection->finish_when_idle();
