@@ -52,7 +52,7 @@ export class Now {
     const { pool, services } = second, length = lengthOf(second), all = ended(pool), bad = lost(pool);
     for (const name of Object.keys(services)) this.shown.add(name);
     say("offered", rate(pool.offered / length));
-    say("offered-note", `last second, to ${many(Object.keys(services).length, "service")}`);
+    say("offered-note", "in the last second");
     this.coloured("on-time", all === 0 ? "–" : percent(pool.on_time / all), all > 0 && bad / all > 0.01 ? "bad" : all > 0 ? "good" : "");
     say("on-time-note", all === 0 ? "no request ended" : `${rate(pool.on_time / length)} of ${rate(all / length)}/s`);
     const rejected = sum(pool.rejected);
