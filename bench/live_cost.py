@@ -47,8 +47,13 @@ def callgrind(folder, command):
     return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", *map(str, command)]
 
 
-def collected(text):
-    return int(re.search(r"Collected : (\d+)", text)[1])
+OBSERVING = ("Job::observe_coming", "Job::observe_end", "Driver::observe_bound", "Driver::observe_end")  # on threads that serve
+
+
+def inclusive(text, function):
+    """A function's instructions with what it calls; annotations have a row for each file that it is made of."""
+    rows = re.findall(rf"^ *([\d,]+) .*:fermata::\w+::{function}\(", text, re.M)
+    return max((int(row.replace(",", "")) for row in rows), default=0)
 
 
 def one_model(folder):
@@ -59,25 +64,23 @@ def one_model(folder):
     return repository
 
 
-def in_engine(folder, requests, record_them):
-    """Instructions of a whole run of bench_recorder, and of those the recorder's own thread's."""
-    command = [ROOT / "build" / "bench_recorder", one_model(folder), BINARY, requests, *(["record"] if record_them else [])]
+def in_engine(folder, requests):
+    """Instructions of a whole run of bench_recorder, of the recorder's own thread, and of what others do for it."""
+    command = [ROOT / "build" / "bench_recorder", one_model(folder), BINARY, requests, "record"]
     done = subprocess.run(callgrind(folder, command), capture_output=True, text=True, check=True)
-    said = subprocess.run(["callgrind_annotate", "--inclusive=yes", folder / "out"], capture_output=True, text=True, check=True)
-    own = re.search(r"^ *([\d,]+) .*Recorder::run\(\)", said.stdout, re.M)
-    return collected(done.stderr), int(own[1].replace(",", "")) if own else 0
+    said = subprocess.run(["callgrind_annotate", "--inclusive=yes", "--show-percs=no", "--threshold=100", folder / "out"],
+                          capture_output=True, text=True, check=True).stdout
+    return {"all": int(re.search(r"Collected : (\d+)", done.stderr)[1]), "thread": inclusive(said, "Recorder::run"),
+            "serving": sum(inclusive(said, name) for name in OBSERVING)}
 
 
 def of_one_request(few=5_000, many=25_000):
-    """With and without the recorder. What a run takes besides its requests is in both counts, and goes."""
-    row = {}
-    for name, on in (("without", False), ("with", True)):
-        counts = []
-        for requests in (few, many):
-            with tempfile.TemporaryDirectory() as folder:
-                counts.append(in_engine(pathlib.Path(folder), requests, on))
-        row[name], row["thread"] = ((b - a) / (many - few) for a, b in zip(*counts))
-    return row | {"added": row["with"] - row["without"]}
+    """What a run takes besides its requests is in both counts, and goes."""
+    counts = []
+    for requests in (few, many):
+        with tempfile.TemporaryDirectory() as folder:
+            counts.append(in_engine(pathlib.Path(folder), requests))
+    return {name: (counts[1][name] - counts[0][name]) / (many - few) for name in counts[0]}
 
 
 RECORDER, PAGE = "recorder", "live page"  # as their threads are called
@@ -116,7 +119,7 @@ def filled(rate=20_000, seconds=15):
 def recorder(runs=1, rate=10_000, seconds=10, turns=3):
     """Its own thread's share of the server, and what the threads that serve do for it, by their instructions."""
     engine = [of_one_request() for _ in range(runs)]
-    times = statistics.median(row["added"] / row["thread"] for row in engine)
+    times = statistics.median((row["thread"] + row["serving"]) / row["thread"] for row in engine)
     with Server({"models": str(MODELS), "workers": {"count": 1}}) as server:
         sending = load(server, [f"dense:{rate}"], (turns + 2) * seconds)
         time.sleep(seconds)
