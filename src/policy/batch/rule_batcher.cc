@@ -18,6 +18,8 @@ constexpr double kLossWeight = 1.0 / 1024;    // of a request in the recent ones
 constexpr double kBatchWeight = 0.05;         // of a batch in the recent ones
 constexpr double kFarFromNow = 1e6;           // items: more than any wait brings
 constexpr double kNobodyComes = 1e9;          // seconds
+constexpr double kPatient = 2;                // budgets: who can wait for longer is in no hurry
+constexpr double kRestTwice = 2;              // times that what waits would have to run
 
 class RuleBatcher final : public QueueBatcher {
  public:
@@ -52,6 +54,7 @@ class RuleBatcher final : public QueueBatcher {
   void learned(const Grant& grant) override {
     harm_ = grant.harm;
     others_slack_ = grant.others_slack;
+    free_at_ = grant.free_at;
     alone_load_ = grant.unbatched;
     burst_ = grant.burst;
     others_share_ = grant.at_any_time;
@@ -62,7 +65,9 @@ class RuleBatcher final : public QueueBatcher {
   // The size at which an item costs least: items of others that are made late, and in overload the
   // items that the time is worth to its own model.
   size_t cap(size_t first, size_t take) override {
-    if (!rules_.cap || harm_.late.back() == 0) return take;
+    if (!rules_.cap) return take;
+    if (!others_slack_.is_infinite()) take = hurried(first, take);
+    if (harm_.late.back() == 0) return take;
     const double price = losing() * capacity_;
     size_t best = take;
     double least = std::numeric_limits<double>::infinity();
@@ -99,6 +104,7 @@ class RuleBatcher final : public QueueBatcher {
       cheap_ -= rising(fixed_s, (budget().seconds() - fixed_s) * kCheap,
                        (budget().seconds() - fixed_s) * kDear);
     }
+    least_in_way_ = least_in_way();
     gap_s_ = rate().per_second() > 0 ? 1 / rate().per_second() : kNobodyComes;
     find_worth_waiting_for();
   }
@@ -134,6 +140,32 @@ class RuleBatcher final : public QueueBatcher {
     // Worker time would be lost with it.
     if (head.begun) offer.urgency = std::min(offer.urgency, head.arrival);
     offer.planned = offer.planned || head.begun;
+  }
+
+  // Others wait for half of a run and meet it the more often the longer it is: for run(b)² / 2. The
+  // size at which that is least by item.
+  uint32_t least_in_way() const {
+    const auto wait = [this](uint32_t b) {
+      const double run_s = times().run(b).seconds();
+      return run_s * run_s / b;
+    };
+    uint32_t best = 1;
+    while (best < times().max_batch() && wait(best + 1) < wait(best)) ++best;
+    return best;
+  }
+
+  // Of these, how many run though others come, whom they would keep waiting: not those that can
+  // wait for much longer than is usual here, and for all that waits, in batches of that size.
+  size_t hurried(size_t first, size_t take) const {
+    if (budget().is_infinite()) return take;
+    const double item_s = times().run(least_in_way_).seconds() / least_in_way_;
+    const size_t patient = queue().first(first, [&](const Task& task, uint64_t items) {
+      const double left_s = (task.deadline - free_at_).seconds();
+      return left_s > kPatient * budget().seconds() &&
+             left_s > kRestTwice * item_s * static_cast<double>(items);
+    });
+    const size_t few = std::max<size_t>(1, queue().most_within(first, least_in_way_));
+    return std::min(take, std::max(patient - first, few));
   }
 
   // Of other keys, by what the last grant said.
@@ -224,6 +256,7 @@ class RuleBatcher final : public QueueBatcher {
   double enough_ = 0;    // items that come in the time of a batch's fixed cost
   std::vector<double> worth_waiting_for_;
   double gap_s_ = kNobodyComes;  // 1/λ
+  uint32_t least_in_way_ = 1;
   estimate::QueueGrowth growth_;
   double recent_batch_ = 1;
   double loss_ = 0;    // share of the recent requests that were refused
@@ -234,6 +267,7 @@ class RuleBatcher final : public QueueBatcher {
   // What the last grant said.
   Harm harm_;
   Duration others_slack_ = Duration::infinite();
+  Time free_at_;
   double pool_load_ = 0, alone_load_ = std::numeric_limits<double>::infinity();
   Duration burst_;
   double others_share_ = 0;
