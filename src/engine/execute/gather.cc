@@ -11,6 +11,7 @@ namespace fermata::engine {
 namespace {
 
 constexpr absl::string_view kNotByItems = "fermata.not-by-items";
+constexpr size_t kKeptBuffer = size_t{1} << 20;  // bytes of a buffer
 
 // The offset after `elements` BYTES elements.
 absl::StatusOr<size_t> skip_strings(absl::Span<const std::byte> bytes, size_t from,
@@ -88,6 +89,9 @@ absl::Status Gatherer::gather_input(const TensorSpec& spec, bool batches, size_t
   if (parts.size() == 1) {
     whole.assign(input.data.begin(), input.data.end());
   } else {
+    size_t bytes = 0;  // at most
+    for (const BatchPart& part : parts) bytes += (*part.inputs)[index].data.bytes.size();
+    whole.reserve(bytes);
     for (const BatchPart& part : parts) {
       ASSIGN_OR_RETURN(const Payload slice,
                        rows((*part.inputs)[index], part.first_item, part.items));
@@ -110,6 +114,12 @@ absl::StatusOr<std::vector<OnnxInput>> Gatherer::gather(const Signature& signatu
     ++index;
   }
   return inputs;
+}
+
+void Gatherer::ran() {
+  for (std::vector<std::byte>& buffer : buffers_) {
+    if (buffer.capacity() > kKeptBuffer) std::vector<std::byte>().swap(buffer);
+  }
 }
 
 absl::StatusOr<std::vector<OnnxInput>> gather_into(const Signature& signature,

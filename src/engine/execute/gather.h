@@ -23,11 +23,13 @@ class Gatherer {
   // INVALID_ARGUMENT where a payload is not what its shape says.
   absl::StatusOr<std::vector<OnnxInput>> gather(const Signature& signature,
                                                 absl::Span<const BatchPart> parts);
+  // The batch has run: buffers of the usual size are kept for the next one, large ones are not.
+  void ran();
 
  private:
   absl::Status gather_input(const TensorSpec& spec, bool batches, size_t index,
                             absl::Span<const BatchPart> parts, size_t buffer, OnnxInput& input);
-  std::vector<std::vector<std::byte>> buffers_;  // by input, only grow
+  std::vector<std::vector<std::byte>> buffers_;  // by input
 };
 
 // The same into memory of somebody else: all parts are copied there, one input behind the other at

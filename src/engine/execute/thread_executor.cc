@@ -80,6 +80,7 @@ class ThreadExecutor : public Executor {
         {variant.id, &inputs, &names, to_the_end, std::exchange(first_, false)}, result.stages);
     const Time ran = monotonic_now();
     result.run += ran - gathered;
+    gatherer_.ran();
     RETURN_IF_ERROR(outputs.status());
     RETURN_IF_ERROR(scatter_all(variant.signature, *outputs, parts, result.parts));
     result.output += monotonic_now() - ran;
