@@ -186,6 +186,7 @@ absl::Status Server::try_ports(const ListenOptions& options) {
 absl::StatusOr<std::unique_ptr<Server>> Server::start(const ListenOptions& options,
                                                       std::unique_ptr<engine::Engine> engine,
                                                       LiveOptions live) {
+  bound_kept_memory();
   auto parts = std::make_unique<Parts>(std::move(engine), options, std::move(live));
   auto server = std::unique_ptr<Server>(new Server(std::move(parts)));
   RETURN_IF_ERROR(server->parts_->start(options));
