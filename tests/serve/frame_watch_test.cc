@@ -42,6 +42,12 @@ std::string frame_of(Kind kind, uint8_t flags, uint8_t stream, const std::string
 std::string frame(Kind kind, uint8_t flags, size_t body) {
   return frame_of(kind, flags, 1, std::string(body, '\1'));
 }
+// The server's setting of how wide windows are.
+std::string windows_of(uint32_t bytes) {
+  return frame_of(kSettings, 0, 0,
+                  {0, 3, 0, 0, 0, 100, 0, 4, char(bytes >> 24), char(bytes >> 16), char(bytes >> 8),
+                   char(bytes)});
+}
 std::string message_of(size_t bytes, size_t of_which) {
   return std::string{0, char(bytes >> 24), char(bytes >> 16), char(bytes >> 8), char(bytes)} +
          std::string(of_which, 'x');
@@ -69,8 +75,33 @@ TEST_F(FrameWatchTest, LetsCallsPass) {
                       frame(kMore, kEndHeaders, 10) + frame(kData, 0, 70'000) +
                       frame(kData, kEndStream, 0) + frame(kUpdate, 0, 4);
   watch_.answered();
+  watch_.sent(windows_of(70'000));
   EXPECT_TRUE(watch_.see(frame(kSettings, kAcknowledged, 0)));
   EXPECT_EQ(frames_until_flood(watch_, calls, 100'000), 100'000);
+}
+
+// To each frame beyond, gRPC answers with a reset.
+TEST_F(FrameWatchTest, EndsDataBeyondTheWindow) {
+  const std::string open = frame_of(kHeaders, kEndHeaders, 1, "");
+  const std::string data = frame_of(kData, 0, 1, message_of(1'000'000, 1000));
+  constexpr size_t kFirst = FrameWatch::kFirstWindow / 1005;
+  EXPECT_TRUE(watch_.see(open));
+  EXPECT_EQ(frames_until_flood(watch_, data, 1000), kFirst);
+
+  FrameWatch told(clock_of_test);
+  EXPECT_TRUE(told.see(std::string(24, 'P') + open));
+  told.sent(windows_of(2 * 1005) + windows_of(100 * 1005) + windows_of(1));  // the widest counts
+  for (const char byte : frame_of(kUpdate, 0, 1, {0, 0, 0x27, 0x42})) told.sent({&byte, 1});
+  told.sent(frame_of(kUpdate, 0, 0, {0, 1, 0, 0}) + frame_of(kUpdate, 0, 3, {0, 1, 0, 0}));
+  EXPECT_EQ(frames_until_flood(told, data, 1000), 100 + 0x2742 / 1005);
+}
+
+// What was on its way when the server ended a call is no flood, unless it is small and goes on.
+TEST_F(FrameWatchTest, EndsSmallDataOfCallsThatHaveEnded) {
+  EXPECT_EQ(frames_until_flood(watch_, frame_of(kData, 0, 1, std::string(16'384, 'x')), 5000),
+            5000u);
+  EXPECT_EQ(frames_until_flood(watch_, frame_of(kData, 0, 1, "x"), 5000),
+            FrameWatch::kFramesASecond - 1);
 }
 
 TEST_F(FrameWatchTest, EndsCallsOfAClientThatSettlesNothing) {

@@ -8,6 +8,14 @@ namespace {
 
 constexpr size_t kPreface = 24;
 constexpr size_t kFrameHead = 9;
+constexpr size_t kSetting = 6, kIncrement = 4;  // bytes
+constexpr uint64_t kInitialWindowSize = 4;      // the setting's number
+
+uint64_t number(const uint8_t* from, size_t bytes) {
+  uint64_t value = 0;
+  for (size_t i = 0; i < bytes; ++i) value = value << 8 | from[i];
+  return value;
+}
 
 bool ends_call(const FrameHead& frame) {
   return frame.kind == FrameKind::kReset ||
@@ -50,7 +58,12 @@ bool FrameWatch::see(std::string_view bytes) {
 
 void FrameWatch::sent(std::string_view bytes) {
   to_client_.read(
-      bytes, [](const FrameHead&) { return true; }, [](const FrameHead&, std::string_view) {},
+      bytes,
+      [this](const FrameHead&) {
+        said_.have = 0;
+        return true;
+      },
+      [this](const FrameHead& frame, std::string_view piece) { hear(frame, piece); },
       [this](const FrameHead& frame) {
         if (frame.kind == FrameKind::kData && frame.size > 0) {
           replies_ = std::min(replies_ + 1, kFramesASecond);
@@ -62,6 +75,32 @@ void FrameWatch::sent(std::string_view bytes) {
         if (call != calls_.end() && !call->second.whole) wasted(1);
         end_call(frame.stream);
       });
+}
+
+// What the server says of windows. Those that a setting narrows again stay as wide as they were:
+// the client may not have heard of it.
+void FrameWatch::hear(const FrameHead& frame, std::string_view piece) {
+  const bool is_update = frame.kind == FrameKind::kWindowUpdate;
+  if (!is_update && frame.kind != FrameKind::kSettings) return;
+  for (const char byte : piece) {
+    said_.bytes[said_.have++] = static_cast<uint8_t>(byte);
+    if (said_.have < (is_update ? kIncrement : kSetting)) continue;
+    said_.have = 0;
+    if (is_update) {
+      const auto call = calls_.find(frame.stream);
+      if (call != calls_.end()) call->second.opened += number(said_.bytes.data(), kIncrement);
+    } else if (number(said_.bytes.data(), 2) == kInitialWindowSize) {
+      window_ = std::max(window_, number(said_.bytes.data() + 2, 4));
+    }
+  }
+}
+
+// False: it is a flood.
+bool FrameWatch::is_within_window(const FrameHead& frame) {
+  const auto call = calls_.find(frame.stream);
+  if (call == calls_.end()) return frame.size >= kCrumb || count(1, false);
+  call->second.received += frame.size;
+  return call->second.received <= window_ + call->second.opened;
 }
 
 bool FrameWatch::begin_frame(const FrameHead& frame) {
@@ -76,7 +115,8 @@ bool FrameWatch::begin_frame(const FrameHead& frame) {
     return true;
   }
   const bool is_data = frame.kind == FrameKind::kData;
-  if (is_data && (frame.size > 0 || frame.has(FrameHead::kEndStream))) return true;
+  if (is_data && frame.size > 0) return is_within_window(frame);
+  if (is_data && frame.has(FrameHead::kEndStream)) return true;
   if (frame.kind == FrameKind::kSettings && frame.has(FrameHead::kAcknowledged)) {
     settled_ = settled_ || answered_;
   }

@@ -43,6 +43,8 @@ class FrameWatch {
   // more. So has one whose connection its client ends before it is answered, beyond as many as
   // were.
   static constexpr uint32_t kWastedCall = 8;
+  // Of a stream, until the server says otherwise (RFC 9113, section 6.9.2).
+  static constexpr uint64_t kFirstWindow = 65'535;
   // A piece of a message that is shorter and not its last; as many of each are no flood.
   static constexpr uint32_t kCrumb = 256, kFewCrumbs = 8;
   // What gRPC takes beside a message's bytes: for a call, and for a piece of it.
@@ -82,8 +84,16 @@ class FrameWatch {
     uint8_t crumbs = 0;               // of this message
     uint32_t left = 0;                // of a message
     uint64_t holds = kCallHolds;
+    uint64_t received = 0, opened = 0;  // bytes of data, and of its window by the server
+  };
+  // What of a frame of the server's has to be read.
+  struct Said {
+    std::array<uint8_t, 6> bytes{};  // one setting, or how far a window opens
+    size_t have = 0;
   };
   bool begin_frame(const FrameHead& frame);
+  bool is_within_window(const FrameHead& frame);
+  void hear(const FrameHead& frame, std::string_view piece);
   void add_data(const FrameHead& frame, std::string_view piece);
   void end_piece(const FrameHead& frame);
   void take_message(Call& call);
@@ -111,6 +121,8 @@ class FrameWatch {
   uint32_t updates_ = 0;   // of windows that replies may still have
   const uint32_t most_silent_;
   FrameReader from_client_, to_client_;
+  Said said_;
+  uint64_t window_ = kFirstWindow;             // of a new call: the widest that the server has said
   absl::flat_hash_map<uint32_t, Call> calls_;  // by stream
   // Calls that came whole and are not answered yet, and when, by stream.
   absl::flat_hash_map<uint32_t, std::chrono::steady_clock::time_point> asked_;

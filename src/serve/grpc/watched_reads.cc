@@ -31,7 +31,7 @@ struct Watched {
   uint64_t held = 0;                           // as of the last event
   bool ended = false;                          // by us: nothing more is read
   std::chrono::steady_clock::time_point last;  // when something was read
-  std::atomic<bool> written = false;           // something was sent
+  bool written = false;                        // something was sent
 };
 
 // By descriptor. One that was made stays, for the next socket of its number.
@@ -84,13 +84,19 @@ bool allows(Watched& watched, const msghdr& message, size_t bytes) {
   return good;
 }
 
-void note_sent(Watched& watched, const msghdr& message, size_t bytes) {
+// Under the lock, so that what the client answers to it is looked at afterwards.
+ssize_t send(int descriptor, Watched& watched, const msghdr& message, int flags) {
   const std::scoped_lock lock(watched.mutex);
-  if (watched.watch == 0 || watched.ended) return;
-  each_piece(message, bytes, [&](std::string_view piece) {
+  watched.written = true;
+  const ssize_t sent = syscall(SYS_sendmsg, descriptor, &message, flags);
+  if (sent <= 0 || watched.watch == 0 || watched.ended) return sent;
+  const int failed = errno;
+  each_piece(message, static_cast<size_t>(sent), [&](std::string_view piece) {
     watched.frames->sent(piece);
     return true;
   });
+  errno = failed;
+  return sent;
 }
 
 void forget(Watched& watched) {
@@ -160,14 +166,8 @@ uint64_t floods_ended() { return floods.load(); }
 // In place of the C library's, for every library of the program.
 extern "C" ssize_t sendmsg(int descriptor, const msghdr* message, int flags) {
   fermata::serve::Watched* const watched = fermata::serve::watched_at(descriptor);
-  if (watched != nullptr && !watched->written) watched->written = true;
-  const ssize_t sent = syscall(SYS_sendmsg, descriptor, message, flags);
-  if (watched != nullptr && sent > 0) {
-    const int failed = errno;
-    fermata::serve::note_sent(*watched, *message, static_cast<size_t>(sent));
-    errno = failed;
-  }
-  return sent;
+  if (watched == nullptr) return syscall(SYS_sendmsg, descriptor, message, flags);
+  return fermata::serve::send(descriptor, *watched, *message, flags);
 }
 
 extern "C" ssize_t recvmsg(int descriptor, msghdr* message, int flags) {
