@@ -26,6 +26,15 @@ MIB = 1 << 20
 REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 
 
+def of_method(name):
+    path = "/inference.GRPCInferenceService/"
+    return HEAD.replace(field(":path", path + "ModelInfer"), field(":path", path + name))
+
+
+def grpc_message(data):
+    return struct.pack(">BI", 0, len(data)) + data
+
+
 def continuations():
     """One head that never ends."""
     yield frame(HEADERS, 0, 1, HEAD)
@@ -66,6 +75,20 @@ def settings():
 def pings():
     while True:
         yield frame(PING, 0, 0, b"12345678") * 1000
+
+
+def beyond_the_window():
+    """More messages of a stream than the server takes; it waits with the next until its answers are read."""
+    yield frame(HEADERS, END_HEADERS, 1, of_method("ModelStreamInfer"))
+    while True:
+        yield frame(DATA, 0, 1, grpc_message(b"\x0a\x01x")) * 1000
+
+
+def after_the_end():
+    """Crumbs of a message to a call that has been answered."""
+    yield frame(HEADERS, END_HEADERS, 1, of_method("ServerLive")) + frame(DATA, END_STREAM, 1, grpc_message(b""))
+    while True:
+        yield frame(DATA, 0, 1, b"x") * 1000
 
 
 def unsettled():
@@ -114,7 +137,8 @@ def metric(server, name):
 
 
 @pytest.mark.parametrize("frames", [
-    continuations, long_text, empty_continuations, resets, settings, pings, unsettled])
+    continuations, long_text, empty_continuations, resets, settings, pings, beyond_the_window,
+    after_the_end, unsettled])
 def test_floods_end_with_their_connection(plain, frames):
     with tritonclient.grpc.InferenceServerClient(plain.grpc) as client:
         assert client.is_server_live()
