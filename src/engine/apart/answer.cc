@@ -65,7 +65,7 @@ uint64_t bytes_of(absl::Span<const BatchPart> parts) {
 }
 
 absl::Status take_answer(ModelProcess& process, const Asking& asking, BatchResult& result) {
-  const auto& [slot, number, signature, names, parts] = asking;
+  const auto& [slot, number, variant, signature, names, parts] = asking;
   const Area& area = process.area();
   const absl::Span<std::byte> room = area.outputs(slot);
   const uint64_t begin = area.offset_of(room.data());

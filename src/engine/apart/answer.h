@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "base/ids.h"
 #include "engine/apart/process.h"
 #include "engine/execute/executor.h"
 #include "model/signature.h"
@@ -15,6 +16,7 @@ namespace fermata::engine::apart {
 // A run of some parts that a process was asked for.
 struct Asking {
   uint32_t slot = 0, number = 0;
+  VariantId variant;
   const Signature* signature = nullptr;
   std::vector<std::string> outputs;  // names
   absl::Span<const BatchPart> parts;

@@ -1,6 +1,7 @@
 #include "engine/apart/apart_executor.h"
 
 #include <spdlog/spdlog.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <atomic>
@@ -18,6 +19,7 @@
 #include "engine/apart/answer.h"
 #include "engine/apart/processes.h"
 #include "engine/apart/record.h"
+#include "engine/apart/run_times.h"
 #include "engine/execute/absence.h"
 #include "engine/execute/backend.h"
 #include "engine/execute/batch_thread.h"
@@ -33,6 +35,8 @@ using apart::Supervised;
 
 // How long one that was asked to stop has until it is killed.
 constexpr Duration kGrace = Duration::millis(250);
+// By how much later than asked for the system may wake a thread that waits for a run to end.
+constexpr Duration kTimerSlack = Duration::micros(1);
 // Between two looks at a run that has not ended; its end is told at once.
 constexpr Duration kLookAtRun = Duration::millis(50);
 // The most that is copied for a batch by whoever brings it, which may be a scheduler.
@@ -166,6 +170,7 @@ class ApartExecutor : public Executor {
     BatchResult result;
     result.started = begun && begun->ok() ? (*begun)->start : monotonic_now();
     stop_now_ = false;
+    if (!std::exchange(wakes_in_time_, true)) prctl(PR_SET_TIMERSLACK, kTimerSlack.nanos());
     limit_ = result.started + batch.limit;
     run_parts(batch.parts, result, [&](absl::Span<const BatchPart> parts, BatchResult& into) {
       if (!begun) begun = begin(*loaded, batch.to_the_end, parts);
@@ -185,8 +190,8 @@ class ApartExecutor : public Executor {
     const absl::Span<std::byte> memory = area.inputs(loaded.slot);
     ASSIGN_OR_RETURN(const std::vector<OnnxInput> inputs,
                      gather_into(signature, parts, memory, apart::kAlignment));
-    apart::Asking asking{loaded.slot, process->next_number(loaded.slot), &signature,
-                         output_names(signature, parts), parts};
+    apart::Asking asking{loaded.slot, process->next_number(loaded.slot), loaded.variant->id,
+                         &signature,  output_names(signature, parts),    parts};
     RETURN_IF_ERROR(apart::write_request({.number = asking.number,
                                           .variant = loaded.variant->id.value(),
                                           .to_the_end = to_the_end,
@@ -198,8 +203,7 @@ class ApartExecutor : public Executor {
                                          signature, area.request(loaded.slot)));
     apart::SlotHead& head = area.slot(loaded.slot);
     const Time gathered = monotonic_now();
-    apart::store_word(&head.asked, asking.number);
-    apart::futex_wake(&head.asked);
+    apart::tell(apart::asked_of(head), asking.number);
     return Begun{std::move(process), std::move(asking), start, gathered};
   }
 
@@ -207,22 +211,26 @@ class ApartExecutor : public Executor {
     RETURN_IF_ERROR(begun.status());
     const auto& [process, asking, start, gathered] = *begun;
     result.input += gathered - start;
-    absl::Status ended = await(*process, asking);
+    absl::Status ended = await(*process, asking, gathered);
     const Time ran = monotonic_now();
     result.run += ran - gathered;
     RETURN_IF_ERROR(ended);
+    times_.took(asking.variant, items_of(asking.parts), ran - gathered);
     absl::Status taken = apart::take_answer(*process, asking, result);
     result.output += monotonic_now() - ran;
     return taken;
   }
 
-  // Until the run has ended or its process has; asks it to stop at its limit, and kills it.
-  absl::Status await(ModelProcess& process, const apart::Asking& asking) {
-    uint32_t* const answered = &process.area().slot(asking.slot).answered;
+  // Until the run has ended or its process has; asks it to stop at its limit, and kills it. Sleeps
+  // until shortly before the run should end, and looks then.
+  absl::Status await(ModelProcess& process, const apart::Asking& asking, Time asked) {
+    const apart::Word answered = apart::answered_of(process.area().slot(asking.slot));
     Time told = Time::infinite();
     const Time began = monotonic_now();
+    auto [look_from, look_for] = times_.look(asking.variant, items_of(asking.parts), asked);
+    if (process.area().look() <= Duration()) look_from = Time::infinite();
     while (true) {
-      const uint32_t seen = apart::load_word(answered);
+      const uint32_t seen = apart::load_word(&answered.value);
       if (seen == asking.number) return stopped(told, began);
       if (process.dead()) return how_lost(process, told, began, asking.parts);
       const Time now = monotonic_now();
@@ -234,8 +242,13 @@ class ApartExecutor : public Executor {
       } else if (now >= told + kGrace) {
         process.kill();
       }
+      if (now >= look_from) {
+        look_from = Time::infinite();
+        if (apart::look(answered, seen, look_for, wait_)) continue;
+      }
       const Time look = std::min(now + kLookAtRun, told.is_infinite() ? limit : told + kGrace);
-      apart::futex_wait(answered, seen, std::max(look, now + Duration::micros(100)));
+      const Time until = std::min(std::max(look, now + Duration::micros(100)), look_from);
+      apart::futex_wait(&answered.value, seen, until);
     }
   }
 
@@ -269,6 +282,9 @@ class ApartExecutor : public Executor {
   std::optional<absl::StatusOr<Begun>> begun_;  // the only one of them
   // The thread's own:
   Time limit_;
+  apart::RunTimes times_;
+  ShortWait wait_;
+  bool wakes_in_time_ = false;
   std::optional<BatchThread> thread_;  // last: uses the above
 };
 

@@ -48,6 +48,7 @@ Area& Area::operator=(Area&& other) noexcept {
   std::swap(data_each_, other.data_each_);
   std::swap(inputs_each_, other.inputs_each_);
   std::swap(slots_, other.slots_);
+  std::swap(look_, other.look_);
   return *this;
 }
 
@@ -67,8 +68,10 @@ absl::Status Area::map() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Area> Area::make(uint32_t slots, uint64_t inputs_each, uint64_t outputs_each) {
+absl::StatusOr<Area> Area::make(uint32_t slots, uint64_t inputs_each, uint64_t outputs_each,
+                                Duration look) {
   Area area;
+  area.look_ = look;
   area.slots_ = slots;
   area.inputs_each_ = whole_pages(inputs_each);
   area.data_each_ = area.inputs_each_ + whole_pages(outputs_each);
@@ -85,6 +88,7 @@ absl::StatusOr<Area> Area::make(uint32_t slots, uint64_t inputs_each, uint64_t o
   head = {.magic = kMagic,
           .version = kVersion,
           .slots = slots,
+          .look_nanos = static_cast<uint32_t>(look.nanos()),
           .size = area.size_,
           .data = area.data_,
           .data_each = area.data_each_,
@@ -110,6 +114,7 @@ absl::StatusOr<Area> Area::adopt(int fd) {
                    head.version, kVersion);
   }
   area.slots_ = head.slots;
+  area.look_ = Duration::nanos(head.look_nanos);
   area.data_ = head.data;
   area.data_each_ = head.data_each;
   area.inputs_each_ = head.inputs_each;
@@ -157,6 +162,21 @@ void futex_wait(uint32_t* word, uint32_t while_it_is, Time until) {
   const timespec at{.tv_sec = nanos / 1'000'000'000, .tv_nsec = nanos % 1'000'000'000};
   syscall(SYS_futex, word, FUTEX_WAIT_BITSET, while_it_is, until.is_infinite() ? nullptr : &at,
           nullptr, FUTEX_BITSET_MATCH_ANY);
+}
+
+// Whoever stops to look says so before it looks once more and sleeps, so that one of both sees what
+// the other has written.
+void tell(Word word, uint32_t value) {
+  store_word(&word.value, value);
+  if (load_word(&word.looks) == 0) futex_wake(&word.value);
+}
+
+bool look(Word word, uint32_t not_this, Duration most, ShortWait& wait) {
+  if (most <= Duration()) return false;
+  store_word(&word.looks, 1);
+  const bool there = wait.look(most, [&] { return load_word(&word.value) != not_this; });
+  store_word(&word.looks, 0);
+  return there;
 }
 
 uint32_t load_word(const uint32_t* word) { return __atomic_load_n(word, __ATOMIC_SEQ_CST); }

@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "base/time.h"
 #include "engine/apart/layout.h"
+#include "engine/threads/short_wait.h"
 
 namespace fermata::engine::apart {
 
@@ -14,7 +15,9 @@ namespace fermata::engine::apart {
 class Area {
  public:
   // The server's: a new one. Pages that nobody touches take no memory.
-  static absl::StatusOr<Area> make(uint32_t slots, uint64_t inputs_each, uint64_t outputs_each);
+  // `look`: for which its process may look before it sleeps.
+  static absl::StatusOr<Area> make(uint32_t slots, uint64_t inputs_each, uint64_t outputs_each,
+                                   Duration look = Duration());
   // The process's: what lies behind the file. INVALID_ARGUMENT where it is not of this version.
   static absl::StatusOr<Area> adopt(int fd);
   Area() = default;
@@ -24,6 +27,7 @@ class Area {
 
   int fd() const { return fd_; }
   uint32_t slots() const { return slots_; }
+  Duration look() const { return look_; }
   uint32_t* life() const;  // the first word of the mutex
   SlotHead& slot(uint32_t k) const;
   absl::Span<std::byte> request(uint32_t k) const;
@@ -44,12 +48,23 @@ class Area {
   // Of the server's own making, and not read again from where a process may write.
   uint64_t size_ = 0, data_ = 0, data_each_ = 0, inputs_each_ = 0;
   uint32_t slots_ = 0;
+  Duration look_;
 };
 
 // Locks the mutex of the area, for as long as the thread that calls lives.
 void show_life(const Area& area);
 
-// A word of shared memory that processes wait on.
+// A word of shared memory that processes wait on, and the one beside that says that whoever waits
+// looks at it.
+struct Word {
+  uint32_t& value;
+  uint32_t& looks;
+};
+inline Word asked_of(SlotHead& slot) { return {slot.asked, slot.process_looks}; }
+inline Word answered_of(SlotHead& slot) { return {slot.answered, slot.server_looks}; }
+void tell(Word word, uint32_t value);  // and wakes who sleeps
+// Whether it is another than that, within the time for which it is looked at.
+bool look(Word word, uint32_t not_this, Duration most, ShortWait& wait);
 void futex_wake(uint32_t* word);
 void futex_wait(uint32_t* word, uint32_t while_it_is, Time until);
 uint32_t load_word(const uint32_t* word);

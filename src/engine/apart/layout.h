@@ -17,7 +17,8 @@ namespace fermata::engine::apart {
 // A slot runs one batch at a time. The server writes the record and the inputs, puts the batch's
 // number into SlotHead::asked and wakes who waits there; the process writes outputs and record,
 // puts the same number into SlotHead::answered and wakes. Words that are waited on are futexes that
-// processes share.
+// processes share. Who waits may look at its word for a moment before it sleeps, and says so in
+// another word meanwhile: nobody has to wake it then.
 
 inline constexpr uint32_t kMagic = 0x31504d46;  // "FMP1"
 inline constexpr uint32_t kVersion = 1;
@@ -32,8 +33,9 @@ inline constexpr uint32_t kWhole = 0xFFFFFFFF;     // a tensor of the whole batc
 inline constexpr int kAreaFd = 3, kControlFd = 4;  // where the process finds them
 
 struct Head {
-  uint32_t magic, version, slots, reserved;
-  uint64_t size;  // of the file
+  uint32_t magic, version, slots;
+  uint32_t look_nanos;  // for which a process may look before it sleeps
+  uint64_t size;        // of the file
   uint64_t data, data_each, inputs_each;
   uint64_t reserved2[2];
   // The sign of life, at 64: a pthread_mutex_t (robust, shared between processes) that the server
@@ -47,10 +49,12 @@ static_assert(offsetof(Head, slots) == 8 && offsetof(Head, size) == 16 &&
 
 struct SlotHead {
   uint32_t asked;                 // number of the batch to run; futex
+  uint32_t server_looks;          // 1: the server looks at `answered`, and need not be woken
   alignas(64) uint32_t answered;  // number of the batch that has ended; futex
-  alignas(64) uint32_t stop;      // number of a batch that should end early
+  uint32_t process_looks;         // 1: the process looks at `asked`, and need not be woken
 };
-static_assert(offsetof(SlotHead, answered) == 64 && offsetof(SlotHead, stop) == 128);
+static_assert(offsetof(SlotHead, server_looks) == 4 && offsetof(SlotHead, answered) == 64 &&
+              offsetof(SlotHead, process_looks) == 68);
 
 struct TensorRecord {
   uint32_t tensor;    // its place among the inputs or outputs that "load" has named

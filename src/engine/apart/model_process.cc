@@ -71,16 +71,18 @@ class Slot {
   [[noreturn]] void loop() {
     thread_id_ = gettid();
     SlotHead& head = area_.slot(number_);
+    ShortWait wait;
     for (uint32_t done = 0;;) {
       const uint32_t asked = load_word(&head.asked);
       if (asked == done) {
-        futex_wait(&head.asked, asked, Time::infinite());
+        if (!look(asked_of(head), done, area_.look(), wait)) {
+          futex_wait(&head.asked, asked, Time::infinite());
+        }
         continue;
       }
       run(asked);
       done = asked;
-      store_word(&head.answered, asked);
-      futex_wake(&head.answered);
+      tell(answered_of(head), asked);
     }
   }
 

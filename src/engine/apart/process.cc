@@ -88,7 +88,8 @@ std::string signal_name(int signal, bool in_full) {
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<ModelProcess>> ModelProcess::start(const Options& options) {
-  ASSIGN_OR_RETURN(Area area, Area::make(options.slots, options.inputs_each, options.outputs_each));
+  ASSIGN_OR_RETURN(Area area, Area::make(options.slots, options.inputs_each, options.outputs_each,
+                                         options.look));
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return internal("cannot make a socket for a model process: {}", strerror(errno));

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "engine/execute/backend.h"
 #include "engine/execute/child.h"
+#include "engine/execute/machine.h"
 #include "model/dynamic_network.h"
 #include "model/model_config.h"
 
@@ -22,6 +23,9 @@ namespace {
 // touches takes memory.
 constexpr uint64_t kFreeSize = uint64_t{1} << 30;
 constexpr uint64_t kLeastSize = uint64_t{64} << 10;
+// For which a process looks for its next batch before it sleeps: about what its server does between
+// two of them.
+constexpr Duration kLookForNext = Duration::micros(60);
 constexpr Duration kAtMostStarting = Duration::seconds(30);
 constexpr Duration kCompleting = Duration::seconds(120);
 
@@ -40,7 +44,18 @@ uint64_t most_bytes(const std::vector<TensorSpec>& specs, const Signature& signa
   return std::min(sum, kFreeSize);
 }
 
+// Whoever looks takes a processor, which no worker may lack: none then where they have no more than
+// one each.
+Duration look_of(const WorkerOptions& options) {
+  uint32_t threads = 0;
+  for (const WorkerType& type : options.types) threads += type.count * type.threads;
+  return own_cores() > threads ? kLookForNext : Duration();
+}
+
 }  // namespace
+
+Processes::Processes(const WorkerOptions& options, uint32_t type, uint32_t slots)
+    : options_(options), type_(options.types[type]), slots_(slots), look_(look_of(options)) {}
 
 // The first that is free. Under the lock.
 uint32_t Processes::seat(VariantId weights, const void* worker) {
@@ -180,7 +195,8 @@ std::string Processes::why_away(const Variant& variant) const {
 ModelProcess::Options Processes::process_for(const Variant& variant) const {
   const Backend& backend = backend_of(variant.config);
   ModelProcess::Options process{.slots = backend.command == nullptr ? slots_ : 1,
-                                .may_fail = backend.command != nullptr};
+                                .may_fail = backend.command != nullptr,
+                                .look = look_};
   process.command = {options_.program, "model-process"};
   const double memory_mb = options_.process_memory_mb.value_or(
       usual_limit_mb(std::filesystem::path(variant.file).parent_path()));

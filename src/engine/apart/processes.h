@@ -20,8 +20,7 @@ namespace fermata::engine::apart {
 // loads. They live while a worker uses them. Thread-safe.
 class Processes {
  public:
-  Processes(const WorkerOptions& options, uint32_t type, uint32_t slots)
-      : options_(options), type_(options.types[type]), slots_(slots) {}
+  Processes(const WorkerOptions& options, uint32_t type, uint32_t slots);
 
   // Where a worker's runs of a variant go: a process, and its slot there. A worker has one seat for
   // all variants with the same weights, until it has left as many as it asked for.
@@ -62,6 +61,7 @@ class Processes {
   const WorkerOptions options_;
   const WorkerType type_;
   const uint32_t slots_;
+  const Duration look_;
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   mutable std::mutex mutex_;
   bool loads_ = true;
