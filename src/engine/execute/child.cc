@@ -22,7 +22,6 @@
 #include <cstddef>
 #include <cstring>
 
-#include "absl/strings/match.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/execute/confine.h"
@@ -68,7 +67,13 @@ struct Pipe {
 };
 
 absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command, int input, const Pipe& out,
-                            const Pipe& error) {
+                            const Pipe& error, bool quietly) {
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  if (quietly) {
+    posix_spawnattr_setschedpolicy(&attributes, SCHED_IDLE);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSCHEDULER);
+  }
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
@@ -80,8 +85,9 @@ absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command, int input, 
   arguments.push_back(nullptr);
   pid_t child = 0;
   const int failed =
-      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+      posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
   if (failed != 0) return internal("cannot start {}: {}", command[0], strerror(failed));
   return child;
 }
@@ -123,13 +129,13 @@ int file_in_memory(std::string_view text) {
 }
 
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
-                                      std::string_view text) {
+                                      std::string_view text, bool quietly) {
   Pipe input, out, error;
   input.read = file_in_memory(text);
   if (input.read < 0 || !out.open() || !error.open()) {
     return internal("cannot make a pipe: {}", strerror(errno));
   }
-  ASSIGN_OR_RETURN(const pid_t child, spawn(command, input.read, out, error));
+  ASSIGN_OR_RETURN(const pid_t child, spawn(command, input.read, out, error, quietly));
   out.close_write();
   error.close_write();
   ChildResult result;
@@ -216,9 +222,7 @@ double usual_limit_mb(const std::filesystem::path& folder) {
 
 bool limits_memory() { return !kSanitized; }
 
-bool lacks_memory(const absl::Status& status) {
-  return absl::StrContains(status.message(), "alloc");
-}
+bool lacks_memory(const absl::Status& status) { return absl::IsResourceExhausted(status); }
 
 absl::Status of_limited(absl::Status status, double memory_mb) {
   if (!std::isfinite(memory_mb) || !lacks_memory(status)) return status;

@@ -19,9 +19,10 @@ struct ChildResult {
 };
 
 // Runs a program, found in PATH, without a shell, with `input` to read and no other file of ours
-// open, and waits for it; kills it after `limit`. Fails only where it cannot be started.
+// open, and waits for it; kills it after `limit`. `quietly`: it gets the time that no other wants.
+// Fails only where it cannot be started.
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
-                                      std::string_view input = {});
+                                      std::string_view input = {}, bool quietly = false);
 
 // A file in memory that holds it, to be read from its start; -1 where there can be none.
 int file_in_memory(std::string_view text);
@@ -30,6 +31,7 @@ int file_in_memory(std::string_view text);
 struct TrialLimits {
   Duration time;
   double memory_mb = std::numeric_limits<double>::infinity();
+  bool quietly = false;  // beside what is served; as the others where that takes too long
 };
 
 struct ChildLimits {
@@ -50,8 +52,7 @@ bool limits_memory();  // not where sanitizers reserve terabytes
 double usual_limit_mb(const std::filesystem::path& folder);
 double size_mb(const std::filesystem::path& folder);  // of all files in it
 
-// Of a model's own failure. ONNX Runtime has no code for it: its allocators and std::bad_alloc say
-// so in words.
+// Of a model's own failure.
 bool lacks_memory(const absl::Status& status);
 
 // `status` of a model, or, where memory could not be had under these limits, that it needs more.

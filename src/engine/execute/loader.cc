@@ -111,8 +111,9 @@ uint32_t Loader::batch_limit(std::string_view model) const {
 }
 
 TrialLimits Loader::trial_limits(const Variant& variant, Duration time) const {
-  if (options_.workers.trial_memory_mb) return {time, *options_.workers.trial_memory_mb};
-  return {time, usual_limit_mb(std::filesystem::path(variant.file).parent_path())};
+  const std::optional<double> own = options_.workers.trial_memory_mb;
+  const std::filesystem::path folder = std::filesystem::path(variant.file).parent_path();
+  return {time, own ? *own : usual_limit_mb(folder), quietly_};
 }
 
 TrialOptions Loader::trial_of(const Variant& variant, const inference::ModelConfig& config,

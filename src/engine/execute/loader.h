@@ -35,6 +35,9 @@ class Loader {
   absl::StatusOr<std::vector<std::shared_ptr<const Variant>>> load(
       std::string_view model, const std::optional<std::string>& config);
 
+  // From now on models are tried and measured with what processors' time is left beside others.
+  void be_quiet() { quietly_ = true; }
+
   // One version, its profile left empty.
   absl::StatusOr<Variant> open(const ModelFolder& folder, int64_t version);
 
@@ -74,6 +77,7 @@ class Loader {
   const EngineOptions& options_;
   const std::span<const std::unique_ptr<ExecutorFactory>> executors_;
   std::atomic<uint32_t> next_id_{0};
+  std::atomic<bool> quietly_{false};
   std::mutex mutex_;
   std::map<std::string, VariantId>
       by_files_;  // of dynamic networks, by their stages' paths and times

@@ -103,6 +103,7 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
   if (memory_is_limited()) {
     epoch_timer_ = std::make_unique<Periodic>(options_.placement.epoch, [this] { end_epoch(); });
   }
+  loader_.be_quiet();
   return absl::OkStatus();
 }
 
