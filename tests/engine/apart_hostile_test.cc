@@ -118,6 +118,16 @@ TEST_F(Hostile, WhatKeepsFailingIsSaidTo) {
   EXPECT_THAT(model.executors().why_away(model.variant()), HasSubstr("its last 32 runs failed"));
 }
 
+// One that does not end in time as its last model goes is killed, and not started again.
+TEST_F(Hostile, WhatLingersIsNotStartedAgain) {
+  const std::filesystem::path starts = folder_.path() / "starts";
+  {
+    OneApart model(models(), "gather", program("lingers " + starts.string()));
+    ASSERT_TRUE(model.load().ok());
+  }
+  EXPECT_EQ(std::filesystem::file_size(starts), 1u);
+}
+
 // Processes that this one has started, by /proc/PID/stat: "PID (NAME) STATE PARENT ...".
 std::vector<int64_t> children() {
   std::vector<int64_t> found;

@@ -79,6 +79,27 @@ TEST(Apart, AProcessThatWasKilledIsStartedAgain) {
   }
 }
 
+// Whichever of the workers that share it is asked.
+TEST(Apart, ADeathIsToldOnce) {
+  std::atomic<int> told{0};
+  std::promise<std::string> first;
+  {
+    OneApart model(models(), "gather", fermata_command(), 2);
+    for (const uint32_t worker : {0u, 1u}) {
+      model.executor(worker).tell_deaths([&](VariantId, Time, const std::string& cause) {
+        if (told.fetch_add(1) == 0) first.set_value(cause);
+      });
+    }
+    ASSERT_TRUE(model.load().ok());
+    ::kill(static_cast<pid_t>(model.process().pid), SIGSEGV);
+    std::future<std::string> cause = first.get_future();
+    ASSERT_EQ(cause.wait_for(std::chrono::minutes(1)), std::future_status::ready);
+    EXPECT_EQ(cause.get(), "SIGSEGV");
+    model.await_process();
+  }
+  EXPECT_EQ(told, 1);
+}
+
 TEST(Apart, AModelThatCannotBeLoadedSaysWhy) {
   TemporaryFolder folder;
   folder.copy_model("gather", "gather");

@@ -98,12 +98,17 @@ def work():
 
 
 libc.pthread_mutex_lock(ctypes.c_void_p(base + 64))
+if how == "lingers":
+    with open(sys.argv[2], "a") as starts:
+        starts.write(".")
 if how == "silent":
     threading.Event().wait()
 control = socket.socket(fileno=4).makefile("rw")
 print('{"ok": true}', file=control, flush=True)
 threading.Thread(target=work, daemon=True).start()
 for line in control:
+    if how.startswith("lingers") and json.loads(line)["op"] == "unload":
+        threading.Event().wait()
     if json.loads(line)["op"] in ("load", "unload"):
         print('{"ok": true}', file=control, flush=True)
 os._exit(0)

@@ -110,6 +110,7 @@ void Supervised::sweep() {
   const std::lock_guard one_at_a_time(loading_);
   std::vector<VariantId> unused;
   std::shared_ptr<ModelProcess> process;
+  bool last = false;  // nothing is left for it to run
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [id, variant] : variants_) {
@@ -119,9 +120,11 @@ void Supervised::sweep() {
     for (const VariantId id : unused) variants_.erase(id);
     std::erase_if(unused, [this](VariantId id) { return held_.erase(id) == 0; });
     process = process_;
+    last = variants_.empty();
   }
   for (const VariantId id : unused) {
-    (void)process->ask({{"op", "unload"}, {"variant", id.value()}}, monotonic_now() + kUnloading);
+    const Time until = monotonic_now() + (last ? kUnloading : kLoading);
+    (void)process->ask({{"op", "unload"}, {"variant", id.value()}}, until);
   }
 }
 
@@ -246,6 +249,12 @@ void Supervised::supervise() {
                           [&] { return process_ != process || standby_lacks(); });
       }
       if (ending_) return;
+      if (variants_.empty()) {  // it was unloaded, and may have taken too long for that
+        state_ = State::kFailed;
+        failure_ = error(absl::StatusCode::kUnavailable, "the model was unloaded");
+        tell_all(lock);
+        return;
+      }
     }
     if (in_a_row_ >= kMostDeaths && !pause(lock)) return;
   }
@@ -320,12 +329,11 @@ void Supervised::watch(const std::shared_ptr<ModelProcess>& process) {
   });
 }
 
-// Each user once, whatever it has loaded. Under the lock.
+// Once, to one of those that use it. Under the lock.
 void Supervised::tell_death(Time at, const std::string& cause) {
-  for (const auto& [user, deaths] : told_) {
-    const auto own =
-        absl::c_find_if(users_, [user = user](const auto& one) { return one.second == user; });
-    if (own != users_.end()) deaths(own->first, at, cause);
+  for (const auto& [variant, user] : users_) {
+    const auto deaths = told_.find(user);
+    if (deaths != told_.end()) return deaths->second(variant, at, cause);
   }
 }
 

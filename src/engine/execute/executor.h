@@ -91,7 +91,7 @@ class Executor {
   // Asks the run under way to stop; it may not heed that. Any thread.
   virtual void terminate() {}
   // Whom to tell of a process that died, when it is known what ended it: any thread, which must not
-  // block. Before anything is loaded.
+  // block. Before anything is loaded. One of the executors that share a process tells of it.
   using Deaths = std::function<void(VariantId model, Time at, const std::string& cause)>;
   virtual void tell_deaths(Deaths /*deaths*/) {}
   // The limit of what runs now is at most so far away.
