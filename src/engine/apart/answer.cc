@@ -24,11 +24,6 @@ absl::Status lies(ModelProcess& process, const absl::Status& how) {
   return internal("the model's process gave a wrong answer: {}", message(how));
 }
 
-// Not what was given, and not memory, which an input can ask for without end.
-bool is_models_fault(const absl::Status& status) {
-  return absl::IsInternal(status) && message(status).find("alloc") == std::string_view::npos;
-}
-
 absl::Status hand_out(const Signature& signature, const Reply& reply, bool of_parts,
                       const std::vector<Tensor>& whole,
                       const std::vector<std::vector<Tensor>>& by_part,
@@ -78,7 +73,9 @@ absl::Status take_answer(ModelProcess& process, const Asking& asking, BatchResul
                                     .end = begin + room.size()});
   if (!reply.ok()) return lies(process, reply.status());
   if (!reply->status.ok()) {
-    if (is_models_fault(reply->status)) process.failed(reply->status);
+    // For itself: not for what it was given, nor for memory, which an input can ask for without
+    // end.
+    if (absl::IsInternal(reply->status)) process.failed(reply->status);
     return reply->status;
   }
   std::vector<Tensor> whole;

@@ -90,9 +90,15 @@ const OrtApi& ort() {
 
 absl::Status take_status(OrtStatus* status) {
   if (status == nullptr) return absl::OkStatus();
-  const bool bad_input = g_api->GetErrorCode(status) == ORT_INVALID_ARGUMENT;
-  absl::Status result = bad_input ? invalid("{}", g_api->GetErrorMessage(status))
-                                  : internal("{}", g_api->GetErrorMessage(status));
+  absl::StatusCode code = absl::StatusCode::kInternal;
+  const std::string_view text = g_api->GetErrorMessage(status);
+  if (g_api->GetErrorCode(status) == ORT_INVALID_ARGUMENT) {
+    code = absl::StatusCode::kInvalidArgument;
+  } else if (text.find("alloc") != text.npos) {
+    // The library has no code for it: its allocators and std::bad_alloc say so in words.
+    code = absl::StatusCode::kResourceExhausted;
+  }
+  absl::Status result = error(code, "{}", text);
   g_api->ReleaseStatus(status);
   return result;
 }
@@ -101,10 +107,11 @@ absl::Status take_run_status(OrtStatus* status) {
   const absl::Status taken = take_status(status);
   const std::string_view text = message(taken);
   // Of the machine or of us; whatever else it says of a run is the input's.
-  constexpr std::string_view kNotOfTheInput[] = {"alloc", "terminate flag", "CUDA",
-                                                 "CUDNN", "CUBLAS",         "TensorRT"};
+  constexpr std::string_view kNotOfTheInput[] = {"terminate flag", "CUDA", "CUDNN", "CUBLAS",
+                                                 "TensorRT"};
   const auto says = [text](std::string_view word) { return text.find(word) != text.npos; };
-  if (taken.ok() || std::any_of(std::begin(kNotOfTheInput), std::end(kNotOfTheInput), says)) {
+  if (taken.ok() || absl::IsResourceExhausted(taken) ||
+      std::any_of(std::begin(kNotOfTheInput), std::end(kNotOfTheInput), says)) {
     return taken;
   }
   return invalid("{}{}", node_of(text), reason_of(text));

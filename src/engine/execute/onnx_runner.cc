@@ -167,11 +167,12 @@ class OnnxRunner : public ModelRunner {
     return processors_;
   }
 
-  // A model that has run fails for what it was given; one that never has, for what it is.
+  // A model that has run fails for what it was given; of one that never has that cannot be told.
   static absl::Status blamed(const absl::Status& status, bool ran) {
     if (!absl::IsInvalidArgument(status)) return status;
-    return ran ? invalid("the model rejects its input: {}", message(status))
-               : internal("the model fails: {}", message(status));
+    if (ran) return invalid("the model rejects its input: {}", message(status));
+    return error(absl::StatusCode::kUnknown,
+                 "the model, which has never run, fails or rejects its input: {}", message(status));
   }
 
   absl::StatusOr<std::vector<Tensor>> run_model(const Loaded& loaded, const WholeBatch& batch,
