@@ -7,7 +7,8 @@
 One server with two workers and models in processes of their own: a canary, and the models of bench/hostile_models.py.
 The canary gets 50 requests a second with 500 ms each, first alone, then while a hostile model gets two requests at a
 time. Prints a table; --record writes bench/results/attack_models.json. Exit code 1: the server ended or is not
-ready again, a request had no end, or more than 2 % of the canary's were not on time than alone."""
+ready again, a request had no end, more than 2 % of the canary's were not on time than alone, or their 99th percentile
+was above 100 ms (500 ms beside runs that never end, which have both workers until they are stopped)."""
 
 import argparse
 import concurrent.futures
@@ -26,6 +27,8 @@ import record
 import server
 
 RATE, SLO_MS, MOST_LOST, HOSTILE_AT_ONCE = 50, 500, 0.02, 2
+# Of the canary's 99th percentile. Two runs that last until they are stopped have both workers, so that it waits.
+MOST_P99_MS, HELD_P99_MS, HOLD_WORKERS = 100, SLO_MS, ("endless", "endless_in_c", "memory")
 
 
 class Served(server.Started):
@@ -118,7 +121,10 @@ def verdict(row):
     wrong = [] if row["ready"] else ["the server is not ready"]
     wrong += [f"{row['without_end']} requests had no end"] if row["without_end"] else []
     lost = row["on_time"]["alone"] - row["on_time"]["beside"]
-    return wrong + ([f"the canary lost {lost:.1%}"] if lost > MOST_LOST else [])
+    wrong += [f"the canary lost {lost:.1%}"] if lost > MOST_LOST else []
+    most = HELD_P99_MS if row["attack"] in HOLD_WORKERS else MOST_P99_MS
+    slow = row["p99_ms"]["beside"] > max(most, 3 * row["p99_ms"]["alone"])
+    return wrong + ([f"the canary's p99 is above {most} ms"] if slow else [])
 
 
 def main():
