@@ -34,11 +34,12 @@ def processes(pid):
 
 
 def memory_mb(pid):
-    """Of the server and its processes, each page counted once for those that share it."""
+    """Of the server and its processes, each page counted once for those that share it. Without pages of files: how
+    much of these counts here depends on who else has them open."""
     total = 0
     for process in processes(pid):
         for line in pathlib.Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
+            if line.startswith(("Pss_Anon:", "Pss_Shmem:")):
                 total += int(line.split()[1])
     return total / 1024
 
