@@ -301,6 +301,7 @@ class ApartExecutors : public ExecutorFactory {
     return processes_->why_away(variant);
   }
   void stop_loading() override { processes_->stop_loading(); }
+  void be_quiet() override { processes_->be_quiet(); }
 
  private:
   const std::shared_ptr<Processes> processes_;

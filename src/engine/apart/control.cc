@@ -171,7 +171,7 @@ std::string config_text(const inference::ModelConfig& config) {
   return text;
 }
 
-Json load_message(const Variant& variant, const WorkerType& worker) {
+Json load_message(const Variant& variant, const WorkerType& worker, bool quietly) {
   const Profile& profile = variant.profile;
   return {{"op", "load"},
           {"variant", variant.id.value()},
@@ -187,6 +187,7 @@ Json load_message(const Variant& variant, const WorkerType& worker) {
           {"tried", variant.tried || profile.measured()},
           {"provider", worker.provider},
           {"threads", worker.threads},
+          {"quietly", quietly},
           {"profile", profile.measured() ? Json(fermata::to_json(profile)) : Json()}};
 }
 
@@ -212,7 +213,7 @@ absl::StatusOr<LoadRequest> read_load(std::string_view line) try {
   WorkerType worker;
   worker.provider = asked.at("provider");
   worker.threads = asked.at("threads");
-  return LoadRequest{std::move(variant), std::move(worker)};
+  return LoadRequest{std::move(variant), std::move(worker), asked.at("quietly")};
 } catch (const nlohmann::json::exception& wrong) {
   return invalid("not a sound message: {}", wrong.what());
 }

@@ -57,11 +57,13 @@ class Control {
 
 // A configuration for whoever reads no protobufs: its fields by their own names.
 std::string config_text(const inference::ModelConfig& config);
-Json load_message(const Variant& variant, const WorkerType& worker);
+// `quietly`: with the time that others leave.
+Json load_message(const Variant& variant, const WorkerType& worker, bool quietly = false);
 // What it says: the process's side.
 struct LoadRequest {
   std::shared_ptr<const Variant> variant;
   WorkerType worker;
+  bool quietly = false;
 };
 absl::StatusOr<LoadRequest> read_load(std::string_view line);
 

@@ -166,7 +166,7 @@ class Process {
         slots_.push_back(std::make_unique<Slot>(area_, k, known_, runners_->make()));
       }
     }
-    for (const auto& slot : slots_) RETURN_IF_ERROR(slot->runner().load(request.variant));
+    RETURN_IF_ERROR(load_into_slots(request));
     known_.put(request.variant);
     return absl::OkStatus();
   }
@@ -179,6 +179,24 @@ class Process {
   Slot* slot(uint32_t k) { return k < slots_.size() ? slots_[k].get() : nullptr; }
 
  private:
+  // Quietly on a thread of its own, since a thread cannot take back what it has given up.
+  absl::Status load_into_slots(const LoadRequest& request) {
+    absl::Status loaded;
+    const auto load = [&] {
+      for (const auto& slot : slots_) loaded.Update(slot->runner().load(request.variant));
+    };
+    if (!request.quietly) {
+      load();
+      return loaded;
+    }
+    std::thread([&] {
+      const sched_param none{};
+      (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
+      load();
+    }).join();
+    return loaded;
+  }
+
   const Area& area_;
   Known known_;
   std::unique_ptr<ModelRunners> runners_;

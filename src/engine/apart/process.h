@@ -27,6 +27,7 @@ class ModelProcess {
     uint64_t inputs_each = 0, outputs_each = 0;  // bytes of the largest batch
     bool may_fail = false;                       // its failures are answers, of code of the user's
     Duration look;                               // for which it may look before it sleeps
+    bool quietly = false;                        // its first load is beside others that serve
   };
   static absl::StatusOr<std::shared_ptr<ModelProcess>> start(const Options& options);
   // Blocks until it says that it is there.

@@ -196,7 +196,8 @@ ModelProcess::Options Processes::process_for(const Variant& variant) const {
   const Backend& backend = backend_of(variant.config);
   ModelProcess::Options process{.slots = backend.command == nullptr ? slots_ : 1,
                                 .may_fail = backend.command != nullptr,
-                                .look = look_};
+                                .look = look_,
+                                .quietly = quietly_ && type_.threads == 1};
   process.command = {options_.program, "model-process"};
   const double memory_mb = options_.process_memory_mb.value_or(
       usual_limit_mb(std::filesystem::path(variant.file).parent_path()));

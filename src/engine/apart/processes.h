@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,7 +37,8 @@ class Processes {
   void sweep_later(std::shared_ptr<Supervised> one) {
     do_later([one = std::move(one)] { one->sweep(); });
   }
-  // As ExecutorFactory has it.
+  // As ExecutorFactory has it, both. Threads of a session would stay as quiet as what made them.
+  void be_quiet() { quietly_ = true; }
   void stop_loading();
   std::vector<ProcessStatistics> statistics() const;
   std::string why_away(const Variant& variant) const;  // as Supervised's, of any of its
@@ -62,6 +64,7 @@ class Processes {
   const WorkerType type_;
   const uint32_t slots_;
   const Duration look_;
+  std::atomic<bool> quietly_{false};
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   mutable std::mutex mutex_;
   bool loads_ = true;

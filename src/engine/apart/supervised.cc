@@ -9,12 +9,12 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/execute/absence.h"
-#include "engine/execute/machine.h"
 
 namespace fermata::engine::apart {
 namespace {
 
 constexpr Duration kStarting = Duration::seconds(30), kLoading = Duration::seconds(120);
+constexpr Duration kQuietLoading = Duration::seconds(10);
 constexpr Duration kUnloading = Duration::seconds(2);
 constexpr std::chrono::seconds kStandbyLooks{1};  // whether the standby lives
 constexpr Duration kFirstQuarantine = Duration::seconds(1);
@@ -173,7 +173,18 @@ void Supervised::pin(uint32_t slot, const std::vector<uint32_t>& processors) {
   process->tell({{"op", "pin"}, {"slot", slot}, {"processors", processors}});
 }
 
+// Once requests wait for it, or may soon, with all the time that it can get.
 absl::StatusOr<Supervised::Started> Supervised::start() {
+  bool quietly = options_.quietly;
+  {
+    const std::lock_guard lock(mutex_);
+    quietly = quietly && state_ == State::kNew;
+  }
+  absl::StatusOr<Started> started = start(quietly);
+  return quietly && absl::IsDeadlineExceeded(started.status()) ? start(false) : std::move(started);
+}
+
+absl::StatusOr<Supervised::Started> Supervised::start(bool quietly) {
   ASSIGN_OR_RETURN(auto process, ModelProcess::start(options_));
   {
     const std::lock_guard lock(mutex_);
@@ -183,15 +194,15 @@ absl::StatusOr<Supervised::Started> Supervised::start() {
     starting_ = process;
   }
   Started started{std::move(process), {}};
-  absl::Status filled = fill(started);
+  absl::Status filled = fill(started, quietly);
   const std::lock_guard lock(mutex_);
   starting_ = nullptr;
   RETURN_IF_ERROR(filled);
   return started;
 }
 
-// With all that is known.
-absl::Status Supervised::fill(Started& started) {
+// With all that is known. DEADLINE_EXCEEDED where that took too long for a quiet load.
+absl::Status Supervised::fill(Started& started, bool quietly) {
   ModelProcess& process = *started.process;
   RETURN_IF_ERROR(process.greet(monotonic_now() + kStarting));
   std::vector<std::shared_ptr<const Variant>> variants;
@@ -200,12 +211,13 @@ absl::Status Supervised::fill(Started& started) {
     for (const auto& [id, variant] : variants_) variants.push_back(variant);
   }
   for (const auto& variant : variants) {
-    absl::Status loaded = process.ask(load_message(*variant, worker_), monotonic_now() + kLoading);
+    absl::Status loaded = process.ask(load_message(*variant, worker_, quietly),
+                                      monotonic_now() + (quietly ? kQuietLoading : kLoading));
     if (absl::IsUnavailable(loaded)) {
       process.kill();
       return internal("{}: its process {} as it loaded it", variant->file, process.how_it_ended());
     }
-    if (absl::IsDeadlineExceeded(loaded)) {
+    if (absl::IsDeadlineExceeded(loaded) && !quietly) {
       return internal("{}: its process did not load it in {:.0f} s", variant->file,
                       kLoading.seconds());
     }
@@ -356,42 +368,6 @@ void Supervised::tell_all(std::unique_lock<std::mutex>& /*lock*/) {
   changed_.notify_all();
   for (Waiting& waiting : waiting_) waiting.there();
   waiting_.clear();
-}
-
-bool Supervised::quarantined() const {
-  const std::lock_guard lock(mutex_);
-  return state_ == State::kQuarantined;
-}
-
-bool Supervised::there() const {
-  const std::lock_guard lock(mutex_);
-  return state_ == State::kThere;
-}
-
-double Supervised::memory_mb() const {
-  std::shared_ptr<ModelProcess> process;
-  {
-    const std::lock_guard lock(mutex_);
-    process = process_;
-  }
-  return process == nullptr ? 0 : resident_mb(process->pid());
-}
-
-bool Supervised::has_standby() const {
-  const std::lock_guard lock(mutex_);
-  return standby_.has_value() && !standby_lacks();
-}
-
-std::string Supervised::why_away() const {
-  const std::lock_guard lock(mutex_);
-  if (process_ != nullptr) {
-    const auto [failures, last] = process_->failures();
-    if (failures < kMostFailures || options_.may_fail) return {};
-    return fmt::format("its last {} runs failed: {}", failures, last);
-  }
-  if (state_ != State::kQuarantined) return {};
-  return fmt::format("its process died {} times in a row, and the last one {}: it is in quarantine",
-                     in_a_row_, last_death_);
 }
 
 }  // namespace fermata::engine::apart

@@ -203,6 +203,9 @@ class EmulatedExecutors : public ExecutorFactory {
   std::string why_away(const Variant& variant) const override {
     return inner_ != nullptr ? inner_->why_away(variant) : "";
   }
+  void be_quiet() override {
+    if (inner_ != nullptr) inner_->be_quiet();
+  }
   void stop_loading() override {
     if (inner_ != nullptr) inner_->stop_loading();
   }

@@ -123,6 +123,8 @@ class ExecutorFactory {
   virtual std::vector<ProcessStatistics> processes() const { return {}; }
   // Loads that wait for a process that starts fail soon, and so do later ones. Any thread.
   virtual void stop_loading() {}
+  // What is loaded from now on gets the time that others leave. Any thread.
+  virtual void be_quiet() {}
   // Why a loaded variant does not run, for longer than a restart takes; empty: it does.
   virtual std::string why_away(const Variant& /*variant*/) const { return {}; }
 };

@@ -104,6 +104,7 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
     epoch_timer_ = std::make_unique<Periodic>(options_.placement.epoch, [this] { end_epoch(); });
   }
   loader_.be_quiet();
+  for (const auto& executors : executors_) executors->be_quiet();
   return absl::OkStatus();
 }
 
