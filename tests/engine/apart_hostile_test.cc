@@ -118,6 +118,21 @@ TEST_F(Hostile, WhatKeepsFailingIsSaidTo) {
   EXPECT_THAT(model.executors().why_away(model.variant()), HasSubstr("its last 32 runs failed"));
 }
 
+// It may be right: nobody has seen it run.
+TEST(Apart, AModelThatHasNeverRunIsNotBlamedForInputs) {
+  OneApart model(models(), "gather");
+  const auto untried = std::make_shared<Variant>(model.variant());
+  untried->id = VariantId(7);
+  untried->tried = false;
+  untried->profile = {};
+  ASSERT_TRUE(model.executor().load(untried).ok());
+  for (uint32_t i = 0; i < apart::Supervised::kMostFailures; ++i) {
+    const BatchResult result = model.run(untried->id, {{rows_at({99})}});
+    EXPECT_EQ(result.parts[0].status().code(), absl::StatusCode::kUnknown);
+  }
+  EXPECT_EQ(model.executors().why_away(*untried), "");
+}
+
 // One that does not end in time as its last model goes is killed, and not started again.
 TEST_F(Hostile, WhatLingersIsNotStartedAgain) {
   const std::filesystem::path starts = folder_.path() / "starts";

@@ -8,12 +8,16 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <thread>
 
 #include "engine/apart/process.h"
 #include "engine/apart_fixture.h"
 #include "engine/execute/backend.h"
+#include "engine/execute/child.h"
 #include "engine/execute/confine.h"
 #include "engine/execute/first_runs.h"
 #include "engine/execute/python_backend.h"
@@ -98,6 +102,35 @@ TEST(Apart, ADeathIsToldOnce) {
     model.await_process();
   }
   EXPECT_EQ(told, 1);
+}
+
+// By what /proc says of each: 0 is the usual policy, 5 the idle one.
+std::vector<std::string> policies_of_threads(int64_t process) {
+  std::vector<std::string> policies;
+  const std::string tasks = "/proc/" + std::to_string(process) + "/task";
+  for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+    std::ifstream stat(task.path() / "stat");
+    std::string text((std::istreambuf_iterator<char>(stat)), {}), word;
+    std::istringstream words(text.substr(text.rfind(')') + 2));  // from the third field on
+    for (int field = 3; field <= 41; ++field) words >> word;
+    policies.push_back(word);
+  }
+  return policies;
+}
+
+TEST(Apart, AQuietLoadLeavesNoQuietThread) {
+  OneApart model(models(), "gather");
+  model.executors().be_quiet();
+  ASSERT_TRUE(model.load().ok());
+  EXPECT_TRUE(model.run({{rows_at({2})}}).parts[0].ok());
+  const std::vector<std::string> policies = policies_of_threads(model.process().pid);
+  EXPECT_THAT(policies, ::testing::Each(policies_of_threads(getpid()).front()));
+}
+
+TEST(Apart, AQuietChildHasTheIdlePolicy) {
+  const auto quiet = run_child({"cut", "-d ", "-f41", "/proc/self/stat"}, kBound, {}, true);
+  ASSERT_TRUE(quiet.ok()) << quiet.status();
+  EXPECT_EQ(quiet->output, "5\n");
 }
 
 TEST(Apart, AModelThatCannotBeLoadedSaysWhy) {
