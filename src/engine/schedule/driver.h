@@ -208,6 +208,7 @@ class Driver {
   absl::flat_hash_set<JobId> early_cancels_;
   std::deque<JobId> early_order_;
   std::set<std::pair<Time, JobId>> aside_;  // parts that wait for a process, by deadline
+  absl::flat_hash_set<VariantId> awaited_;  // whose processes call when they are back
   std::vector<Observer::Member> observed_;  // of the batch that is bound
   ControlDelay delay_;
   ReplyDelay reply_delay_;
