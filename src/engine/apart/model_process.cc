@@ -22,6 +22,7 @@
 #include "engine/apart/control.h"
 #include "engine/apart/record.h"
 #include "engine/execute/backend.h"
+#include "engine/threads/give_way.h"
 
 namespace fermata::engine::apart {
 namespace {
@@ -190,8 +191,7 @@ class Process {
       return loaded;
     }
     std::thread([&] {
-      const sched_param none{};
-      (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
+      give_way();
       load();
     }).join();
     return loaded;

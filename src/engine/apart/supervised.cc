@@ -14,7 +14,6 @@ namespace fermata::engine::apart {
 namespace {
 
 constexpr Duration kStarting = Duration::seconds(30), kLoading = Duration::seconds(120);
-constexpr Duration kQuietLoading = Duration::seconds(10);
 constexpr Duration kUnloading = Duration::seconds(2);
 constexpr std::chrono::seconds kStandbyLooks{1};  // whether the standby lives
 constexpr Duration kFirstQuarantine = Duration::seconds(1);
@@ -173,18 +172,7 @@ void Supervised::pin(uint32_t slot, const std::vector<uint32_t>& processors) {
   process->tell({{"op", "pin"}, {"slot", slot}, {"processors", processors}});
 }
 
-// Once requests wait for it, or may soon, with all the time that it can get.
 absl::StatusOr<Supervised::Started> Supervised::start() {
-  bool quietly = options_.quietly;
-  {
-    const std::lock_guard lock(mutex_);
-    quietly = quietly && state_ == State::kNew;
-  }
-  absl::StatusOr<Started> started = start(quietly);
-  return quietly && absl::IsDeadlineExceeded(started.status()) ? start(false) : std::move(started);
-}
-
-absl::StatusOr<Supervised::Started> Supervised::start(bool quietly) {
   ASSIGN_OR_RETURN(auto process, ModelProcess::start(options_));
   {
     const std::lock_guard lock(mutex_);
@@ -194,30 +182,32 @@ absl::StatusOr<Supervised::Started> Supervised::start(bool quietly) {
     starting_ = process;
   }
   Started started{std::move(process), {}};
-  absl::Status filled = fill(started, quietly);
+  absl::Status filled = fill(started);
   const std::lock_guard lock(mutex_);
   starting_ = nullptr;
   RETURN_IF_ERROR(filled);
   return started;
 }
 
-// With all that is known. DEADLINE_EXCEEDED where that took too long for a quiet load.
-absl::Status Supervised::fill(Started& started, bool quietly) {
+// With all that is known. Quietly at first only: later, requests wait for it.
+absl::Status Supervised::fill(Started& started) {
   ModelProcess& process = *started.process;
   RETURN_IF_ERROR(process.greet(monotonic_now() + kStarting));
   std::vector<std::shared_ptr<const Variant>> variants;
+  bool quietly = options_.quietly;
   {
     const std::lock_guard lock(mutex_);
     for (const auto& [id, variant] : variants_) variants.push_back(variant);
+    quietly = quietly && state_ == State::kNew;
   }
   for (const auto& variant : variants) {
-    absl::Status loaded = process.ask(load_message(*variant, worker_, quietly),
-                                      monotonic_now() + (quietly ? kQuietLoading : kLoading));
+    absl::Status loaded =
+        process.ask(load_message(*variant, worker_, quietly), monotonic_now() + kLoading);
     if (absl::IsUnavailable(loaded)) {
       process.kill();
       return internal("{}: its process {} as it loaded it", variant->file, process.how_it_ended());
     }
-    if (absl::IsDeadlineExceeded(loaded) && !quietly) {
+    if (absl::IsDeadlineExceeded(loaded)) {
       return internal("{}: its process did not load it in {:.0f} s", variant->file,
                       kLoading.seconds());
     }

@@ -74,12 +74,11 @@ class Supervised {
   };
   void supervise();
   absl::StatusOr<Started> start();
-  absl::StatusOr<Started> start(bool quietly);
   absl::StatusOr<Started> next();
   void keep_standby(std::unique_lock<std::mutex>& lock);
   bool standby_lacks() const;
   void watch(const std::shared_ptr<ModelProcess>& process);
-  absl::Status fill(Started& started, bool quietly);
+  absl::Status fill(Started& started);
   absl::Status have(const std::shared_ptr<const Variant>& variant,
                     std::unique_lock<std::mutex>& lock);
   void tell_all(std::unique_lock<std::mutex>& lock);

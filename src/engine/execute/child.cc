@@ -26,6 +26,7 @@
 #include "base/status.h"
 #include "engine/execute/confine.h"
 #include "engine/execute/machine.h"
+#include "engine/threads/give_way.h"
 
 extern char** environ;
 
@@ -67,13 +68,7 @@ struct Pipe {
 };
 
 absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command, int input, const Pipe& out,
-                            const Pipe& error, bool quietly) {
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  if (quietly) {
-    posix_spawnattr_setschedpolicy(&attributes, SCHED_IDLE);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSCHEDULER);
-  }
+                            const Pipe& error) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
@@ -85,9 +80,8 @@ absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command, int input, 
   arguments.push_back(nullptr);
   pid_t child = 0;
   const int failed =
-      posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
+      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
   if (failed != 0) return internal("cannot start {}: {}", command[0], strerror(failed));
   return child;
 }
@@ -129,13 +123,13 @@ int file_in_memory(std::string_view text) {
 }
 
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
-                                      std::string_view text, bool quietly) {
+                                      std::string_view text) {
   Pipe input, out, error;
   input.read = file_in_memory(text);
   if (input.read < 0 || !out.open() || !error.open()) {
     return internal("cannot make a pipe: {}", strerror(errno));
   }
-  ASSIGN_OR_RETURN(const pid_t child, spawn(command, input.read, out, error, quietly));
+  ASSIGN_OR_RETURN(const pid_t child, spawn(command, input.read, out, error));
   out.close_write();
   error.close_write();
   ChildResult result;
@@ -184,6 +178,7 @@ void deny_internet() {
 }  // namespace
 
 void limit_this_process(const ChildLimits& limits) {
+  if (limits.quietly) give_way();
   const auto limit = [](auto resource, rlim_t value) {
     const rlimit both{value, value};
     setrlimit(resource, &both);

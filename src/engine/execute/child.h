@@ -19,10 +19,9 @@ struct ChildResult {
 };
 
 // Runs a program, found in PATH, without a shell, with `input` to read and no other file of ours
-// open, and waits for it; kills it after `limit`. `quietly`: it gets the time that no other wants.
-// Fails only where it cannot be started.
+// open, and waits for it; kills it after `limit`. Fails only where it cannot be started.
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
-                                      std::string_view input = {}, bool quietly = false);
+                                      std::string_view input = {});
 
 // A file in memory that holds it, to be read from its start; -1 where there can be none.
 int file_in_memory(std::string_view text);
@@ -31,7 +30,7 @@ int file_in_memory(std::string_view text);
 struct TrialLimits {
   Duration time;
   double memory_mb = std::numeric_limits<double>::infinity();
-  bool quietly = false;  // beside what is served; as the others where that takes too long
+  bool quietly = false;  // beside others that serve
 };
 
 struct ChildLimits {
@@ -40,6 +39,7 @@ struct ChildLimits {
   // It serves: it may open files to read them only, change none, start no process and signal no
   // other, open no socket, and has no privilege of root's but to read.
   bool serves = false;
+  bool quietly = false;  // it gives way to others
 };
 // For a child to call before it does anything that it was made for: no core file, no large file,
 // no internet, and so much processor time and memory.

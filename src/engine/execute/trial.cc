@@ -20,8 +20,6 @@ namespace {
 // Beyond a batch of two, which is tried whatever it takes.
 constexpr int64_t kLoadingsOfBudget = 10;
 constexpr Duration kLeastBudget = Duration::millis(30);
-// For which a child waits for processors that nobody else wants.
-constexpr Duration kQuietly = Duration::seconds(10);
 
 absl::StatusOr<FileSignature> face_of(const TrialOptions& options,
                                       const std::vector<FileSignature>& files) {
@@ -124,14 +122,7 @@ absl::Status answer_trial(std::istream& in, std::ostream& out) {
 absl::StatusOr<Trial> try_model(const std::string& program, const TrialOptions& options,
                                 const TrialLimits& limits) {
   ASSIGN_OR_RETURN(const std::string asked, write_question(options, limits));
-  const std::vector<std::string> command = {program, "try-model"};
-  ChildResult child{.timed_out = true};
-  if (limits.quietly) {
-    ASSIGN_OR_RETURN(child, run_child(command, std::min(kQuietly, limits.time), asked, true));
-  }
-  if (child.timed_out) {
-    ASSIGN_OR_RETURN(child, run_child(command, limits.time, asked));
-  }
+  ASSIGN_OR_RETURN(const ChildResult child, run_child({program, "try-model"}, limits.time, asked));
   auto answer = read_answer(child.output);
   const bool opened = answer.ok() && answer->has_face;
   const char* what = opened ? "its first runs" : "reading it";

@@ -103,6 +103,9 @@ TrialQuestion question_of(Reader reader, std::string& config) {
   if (Reader memory = fields["memory_mb"]; memory.present()) {
     question.limits.memory_mb = memory.positive();
   }
+  if (Reader quietly = fields["quietly"]; quietly.present()) {
+    question.limits.quietly = quietly.boolean();
+  }
   return question;
 }
 
@@ -133,6 +136,7 @@ absl::StatusOr<std::string> write_question(const TrialOptions& options, const Tr
   if (options.worker.provider == "cpu" && std::isfinite(limits.memory_mb)) {
     asked["memory_mb"] = limits.memory_mb;
   }
+  if (limits.quietly) asked["quietly"] = true;
   return write_json(asked);
 }
 

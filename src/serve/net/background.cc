@@ -1,19 +1,9 @@
 #include "serve/net/background.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <ctime>
 
 namespace fermata::serve {
-
-// Of this thread, on Linux. Not to all there is, since others wait where it is kept from ending what
-// it has begun, such as taking memory.
-void give_way() {
-  constexpr int kLess = 10, kLowest = 19;
-  setpriority(PRIO_PROCESS, 0, std::min(getpriority(PRIO_PROCESS, getpid()) + kLess, kLowest));
-}
 
 Duration work_of_thread() {
   timespec worked{};

@@ -12,11 +12,11 @@
 
 #include "absl/functional/any_invocable.h"
 #include "base/time.h"
+#include "engine/threads/give_way.h"
 
 namespace fermata::serve {
 
-// Lowers the priority of the calling thread beside the process's others.
-void give_way();
+using engine::give_way;
 // How long the calling thread has worked so far.
 Duration work_of_thread();
 
