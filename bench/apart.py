@@ -8,7 +8,7 @@ the median of a request alone, and requests per second. Then a model is killed 2
 another are asked at half of what the workers can do, and between those a third gets requests that never end or that
 want more memory than there is: how every request ended, and which were lost that had time left for the restart. Last,
 how long after a kill in the middle of a run its request is bound again, and how long a model is away. `--short` is for
-CI: few rounds, and no record. Else it writes bench/results/apart.json. A quiet machine measures itself; on one with
+CI: few rounds, and no record. Else it writes bench/results/apart.json (apart_costs.json, apart_deaths.json). A quiet machine measures itself; on one with
 other work put `chrt -r 1` before the command."""
 
 import argparse
@@ -117,8 +117,8 @@ def main():
     print(json.dumps(result, indent=1))
     wrong = faults(result["under_load"]) if "under_load" in result else []
     print("\n".join(wrong))
-    if not arguments.short and not arguments.only:
-        record.write("apart", result)
+    if not arguments.short:
+        record.write("_".join(filter(None, ["apart", arguments.only])), result)
     return 1 if wrong else 0
 
 
