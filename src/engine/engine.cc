@@ -35,6 +35,35 @@ absl::Status check(const WorkerOptions& options) {
       return invalid("workers.memory_mb is {}, expected a positive number", type.memory_mb);
     }
   }
+  const bool any_remote = absl::c_any_of(options.types, [](const auto& type) { return type.remote; });
+  if (any_remote && options.remote == nullptr) {
+    return invalid("workers.types: a type is remote, expected cluster.listen too");
+  }
+  if (any_remote && (options.residency == Residency::kOnDemand || options.least)) {
+    return invalid("workers.types: a type is remote, expected residency placed and no count auto");
+  }
+  if (any_remote && options.executor == ExecutorKind::kEmulated) {
+    return invalid("workers.types: a type is remote, expected another executor than emulated");
+  }
+  return absl::OkStatus();
+}
+
+// Hosts come and go.
+absl::Status check_remote(const EngineOptions& options, const policy::Scheduler& scheduler) {
+  const auto is_remote = [](const WorkerType& type) { return type.remote; };
+  if (absl::c_none_of(options.workers.types, is_remote)) return absl::OkStatus();
+  if (!scheduler.workers_may_leave() || options.scheduler_threads > 0) {
+    return invalid("a type of workers that is remote needs another scheduler than '{}', and "
+                   "scheduler_threads 0",
+                   options.policy);
+  }
+  for (const ServiceOptions& service : options.services) {
+    if (!service.pipeline || !service.pipeline->adapter || !service.pipeline->adapter->dedicated) {
+      continue;
+    }
+    return invalid("service '{}': its replicas are dedicated, and a type of workers is remote",
+                   service.name);
+  }
   return absl::OkStatus();
 }
 
@@ -58,6 +87,7 @@ absl::Status check(const EngineOptions& options) {
     return invalid("workers.count auto needs another scheduler than '{}', and scheduler_threads 0",
                    options.policy);
   }
+  RETURN_IF_ERROR(check_remote(options, *scheduler));
   for (const ServiceOptions& service : options.services) {
     const bool fits = (!service.variants || scheduler->serves(policy::Kind::kVariants)) &&
                       (!service.ensemble || scheduler->serves(policy::Kind::kEnsemble));

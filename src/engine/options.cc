@@ -19,6 +19,10 @@ uint32_t WorkerOptions::count() const {
   return sum;
 }
 
+bool WorkerOptions::all_remote() const {
+  return std::all_of(types.begin(), types.end(), [](const WorkerType& type) { return type.remote; });
+}
+
 double WorkerOptions::least_memory_mb() const {
   double least = std::numeric_limits<double>::infinity();
   for (const WorkerType& type : types) least = std::min(least, type.memory_mb);

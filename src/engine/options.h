@@ -25,7 +25,8 @@
 
 namespace fermata::engine {
 
-class Observer;  // engine/observer.h
+class Observer;       // engine/observer.h
+class RemoteWorkers;  // engine/execute/executor.h
 
 // Paced: runs models and keeps their answers back until the time that profiles say has passed.
 enum class ExecutorKind : uint8_t { kOnnxRuntime, kEmulated, kPaced };
@@ -43,6 +44,7 @@ struct WorkerType {
   uint32_t count = 1;            // at least 1
   std::string provider = "cpu";  // of ONNX Runtime: cpu, cuda, tensorrt
   uint32_t threads = 1;          // intra-op threads of each worker
+  bool remote = false;           // other hosts bring them, so many at most
   // Of each worker; what does not fit into all of them is divided over sub-clusters.
   double memory_mb = std::numeric_limits<double>::infinity();
 };
@@ -70,9 +72,11 @@ struct WorkerOptions {
   std::vector<WorkerType> types = {WorkerType{}};
   // Set: of the only type's workers so many serve at least, and more while the load asks for it.
   std::optional<uint32_t> least;
+  std::shared_ptr<RemoteWorkers> remote;  // set where a type is
 
   uint32_t count() const;          // of all types
   double least_memory_mb() const;  // that any worker has
+  bool all_remote() const;         // no worker is of this host
 };
 
 // Where models live when memory is short (Symphony, section 4.7 and appendix A); the

@@ -97,6 +97,24 @@ struct WorkerStatistics {
   Duration busy;  // since the engine started
   RunHealth health;
   bool serving = true;  // false: it has left, and has nothing loaded
+  std::string host;     // that it is of; empty: this one, or none that is there
+};
+
+// Another host whose workers are in the pool, or were: since the server started.
+struct HostStatistics {
+  std::string name, type, address;
+  uint32_t workers = 0;                     // now
+  uint64_t joined = 0;                      // times
+  std::map<std::string, uint64_t> ends_by;  // "left", "died", "silent", "refused"
+  Duration control_delay;                   // bound on a message there and back
+  double nanos_per_byte = 0;                // the same on a byte
+  uint64_t sent = 0, received = 0;          // bytes
+  uint64_t batches = 0, lost = 0;
+};
+
+struct ClusterStatistics {
+  std::vector<HostStatistics> hosts;        // by name
+  std::map<std::string, uint64_t> refused;  // connections, by why: "tls", "version", ...
 };
 
 // A share of the workers with a scheduler of its own.
@@ -154,6 +172,7 @@ struct EngineSnapshot {
   std::vector<std::string> worker_types;
   std::vector<WorkerStatistics> workers;
   std::vector<ProcessStatistics> processes;
+  ClusterStatistics cluster;
   std::vector<SubclusterStatistics> subclusters;
   PlacementSnapshot placement;
   AutoscaleSignal autoscale;

@@ -323,6 +323,12 @@ absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_apart_executors(const Work
 
 absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_workers(const WorkerOptions& options,
                                                               uint32_t type) {
+  if (options.types[type].remote) {
+    WorkerOptions own = options;
+    own.types = {WorkerType{.name = options.types[type].name}};
+    ASSIGN_OR_RETURN(auto here, make_workers(own));
+    return options.remote->executors(options.types[type], std::move(here));
+  }
   if (options.isolation == Isolation::kThread || options.executor == ExecutorKind::kEmulated) {
     return make_executors(options, type);
   }

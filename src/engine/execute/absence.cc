@@ -6,21 +6,26 @@
 namespace fermata::engine {
 namespace {
 
-constexpr absl::string_view kLostPayload = "fermata.lost", kAwayPayload = "fermata.away";
+constexpr absl::string_view kLostPayload = "fermata.lost", kAwayPayload = "fermata.away",
+                            kCutPayload = "fermata.cut";
+
+absl::string_view payload_of(Absence how) {
+  return how == Absence::kLost ? kLostPayload : how == Absence::kAway ? kAwayPayload : kCutPayload;
+}
 
 }  // namespace
 
 absl::Status absent(Absence how, absl::Status why) {
-  if (how != Absence::kNone) {
-    why.SetPayload(how == Absence::kLost ? kLostPayload : kAwayPayload, absl::Cord());
-  }
+  if (how != Absence::kNone) why.SetPayload(payload_of(how), absl::Cord());
   return why;
 }
 
 Absence absence_of(const absl::Status& status) {
   if (status.ok()) return Absence::kNone;
-  if (status.GetPayload(kLostPayload).has_value()) return Absence::kLost;
-  return status.GetPayload(kAwayPayload).has_value() ? Absence::kAway : Absence::kNone;
+  for (const Absence how : {Absence::kLost, Absence::kAway, Absence::kCut}) {
+    if (status.GetPayload(payload_of(how)).has_value()) return how;
+  }
+  return Absence::kNone;
 }
 
 }  // namespace fermata::engine

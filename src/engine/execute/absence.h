@@ -12,6 +12,7 @@ enum class Absence : uint8_t {
   kNone,
   kLost,  // the process ended while it ran it
   kAway,  // there was no process: it has not run
+  kCut,   // the worker's host was not heard of any more: that says nothing of what it ran
 };
 
 absl::Status absent(Absence how, absl::Status why);

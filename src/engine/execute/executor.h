@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -14,6 +16,7 @@
 #include "engine/options.h"
 #include "engine/snapshot.h"
 #include "model/model_config.h"
+#include "model/profile.h"
 #include "model/tensor.h"
 
 namespace fermata::engine {
@@ -48,6 +51,8 @@ struct BatchResult {
   std::vector<absl::StatusOr<std::vector<Tensor>>> parts;
   Time started;
   Duration input, run, output;   // gathering, computing, scattering
+  Duration link;                 // of `input`, what it took to get to another host and back
+  uint64_t moved = 0;            // bytes that went there and back
   std::vector<StageRun> stages;  // of a dynamic network, those that ran; else none
   Duration total() const { return input + run + output; }
 };
@@ -67,6 +72,15 @@ inline uint32_t items_of(absl::Span<const BatchPart> parts) {
   for (const BatchPart& part : parts) items += part.items;
   return items;
 }
+
+// How long messages and so many bytes take to another host and back: 99 of 100 take less.
+struct LinkBound {
+  Duration control;
+  double nanos_per_byte = 0;
+  Duration operator()(double bytes) const {
+    return control + Duration::nanos(static_cast<int64_t>(nanos_per_byte * bytes));
+  }
+};
 
 // Where batches run; one per worker. Nothing above it knows which kind it is.
 class Executor {
@@ -101,6 +115,19 @@ class Executor {
   virtual bool runs_apart() const { return false; }
   // Resident, of the processes that run what is loaded, in mebibytes: this one, or the models' own.
   virtual double memory_mb() const;
+  // Of a worker of another host, which comes and goes; none is there at first. `told` is called
+  // from any thread and must not block: when it has come, with everything that was loaded and what
+  // it has measured of that, and when it has gone. When tell_presence() returns, the one before is
+  // not called any more.
+  struct Presence {
+    bool there = false;
+    std::vector<std::pair<VariantId, Profile>> profiles;
+  };
+  using Presences = std::function<void(Presence)>;
+  virtual bool comes_and_goes() const { return false; }
+  virtual void tell_presence(Presences /*told*/) {}
+  virtual std::optional<LinkBound> link() const { return {}; }  // of one that is there
+  virtual std::string host() const { return {}; }               // empty: this one, or none
   // Which processors its threads may use, of those that it has from now on; nothing where it has
   // none of its own. Not beside load().
   virtual void pin(const std::vector<uint32_t>& /*processors*/) {}
@@ -125,8 +152,21 @@ class ExecutorFactory {
   virtual void stop_loading() {}
   // What is loaded from now on gets the time that others leave. Any thread.
   virtual void be_quiet() {}
+  // What runs models on this host beside the workers; `this` where they are of this host too.
+  virtual ExecutorFactory& here() { return *this; }
   // Why a loaded variant does not run, for longer than a restart takes; empty: it does.
   virtual std::string why_away(const Variant& /*variant*/) const { return {}; }
+};
+
+// Workers of other hosts. Outlives their executors.
+class RemoteWorkers {
+ public:
+  virtual ~RemoteWorkers() = default;
+  // For the types that are WorkerType::remote, once each. `here`: what executors of the same type
+  // on this host would be.
+  virtual std::unique_ptr<ExecutorFactory> executors(const WorkerType& type,
+                                                     std::unique_ptr<ExecutorFactory> here) = 0;
+  virtual ClusterStatistics statistics() const = 0;
 };
 
 // For workers of one type. INVALID_ARGUMENT where its provider is not available.

@@ -124,7 +124,8 @@ TrialOptions Loader::trial_of(const Variant& variant, const inference::ModelConf
           .config = config,
           .default_max_batch = options_.default_max_batch,
           .max_batch = batch_limit(variant.model),
-          .worker = options_.workers.types[type]};
+          .worker = options_.workers.types[type].remote ? WorkerType{}
+                                                        : options_.workers.types[type]};
 }
 
 VariantId Loader::weights_for(const Variant& variant, const inference::ModelConfig& config) {
@@ -264,6 +265,7 @@ absl::StatusOr<std::optional<Profile>> Loader::written(const ModelFolder& folder
   ASSIGN_OR_RETURN(own, read_if_there(by_threads));
   if (own && fits(*own, by_threads)) return own;
   if (common && fits(*common, folder.profile())) return common;
+  if (worker.remote) return Profile{};  // its host says when it comes
   return std::nullopt;
 }
 

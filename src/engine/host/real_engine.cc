@@ -159,7 +159,7 @@ absl::Status RealEngine::prepare_ensemble(const ServiceOptions& service,
     return invalid("service '{}': the scheduler 'selected' needs its `selector`", service.name);
   }
   ASSIGN_OR_RETURN(auto model, EnsembleModel::make(service.name, own, std::move(helpers),
-                                                   *find(*first), *executors_.front()));
+                                                   *find(*first), executors_.front()->here()));
   const std::lock_guard lock(mutex_);
   registry_.set_ensemble(service.name, model.get());
   ensembles_.push_back(std::move(model));
@@ -179,7 +179,7 @@ absl::Status RealEngine::try_out_variants(const ServiceOptions& service,
       continue;
     }
     spdlog::info("service '{}': trying out how often '{}' is right", service.name, model);
-    ASSIGN_OR_RETURN(answers[model], try_out(service, it->second.back(), *executors_.front()));
+    ASSIGN_OR_RETURN(answers[model], try_out(service, it->second.back(), executors_.front()->here()));
   }
   const std::lock_guard lock(mutex_);
   registry_.add_answers(service.name, std::move(answers));
@@ -201,7 +201,7 @@ absl::Status RealEngine::index_evidence(const ServiceOptions& service,
     if (const auto it = opened.find(model); it != opened.end()) variant = it->second.back().get();
   }
   ASSIGN_OR_RETURN(auto evidence,
-                   make_evidence(service, variant, std::move(extractor), *executors_.front()));
+                   make_evidence(service, variant, std::move(extractor), executors_.front()->here()));
   const std::lock_guard lock(mutex_);
   registry_.set_evidence(service.name, evidence.get());
   evidence_.push_back(std::move(evidence));

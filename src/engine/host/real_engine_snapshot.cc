@@ -1,6 +1,7 @@
 // What the engine says of itself.
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "engine/execute/run_watch.h"
 #include "engine/host/dependents.h"
 #include "engine/host/real_engine.h"
@@ -62,6 +63,11 @@ std::vector<ModelStatus> RealEngine::unserved() const {
       }
     }
   }
+  if (options_.workers.all_remote() && absl::c_none_of(pool_->worker_statistics(), [](const auto& w) {
+        return w.serving;
+      })) {
+    rows.push_back({"workers", "", ModelState::kUnavailable, "no host has brought any yet"});
+  }
   add_dependents(unwanted, options_.services, stream_options_);
   for (const auto& service : catalog->services) {
     if (service->trouble.empty() || unwanted.contains(service->name)) continue;
@@ -101,6 +107,7 @@ EngineSnapshot RealEngine::snapshot() const {
       snapshot.processes.push_back(std::move(one));
     }
   }
+  if (options_.workers.remote != nullptr) snapshot.cluster = options_.workers.remote->statistics();
   snapshot.subclusters = pool_->subcluster_statistics();
   snapshot.control_delay = pool_->control_delay();
   snapshot.batch_keys = pool_->batch_keys();

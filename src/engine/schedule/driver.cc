@@ -43,12 +43,23 @@ Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, doub
     observe_deaths(*workers_.back()->executor, static_cast<uint32_t>(workers_.size() - 1));
     const WorkerId id = scheduler_->add_worker(now, decisions_, worker.type, worker.memory_bytes);
     FERMATA_CHECK(id.index() + 1 == workers_.size());
-    if (id.index() >= serving_) scheduler_->planned(policy::Serving{id, false}, now, decisions_);
+    workers_.back()->away = workers_.back()->executor->comes_and_goes();
+    remote_ = remote_ || workers_.back()->away;
+    if (id.index() >= serving_ || workers_.back()->away) {
+      scheduler_->planned(policy::Serving{id, false}, now, decisions_);
+    }
+  }
+  for (uint32_t i = 0; i < workers_.size(); ++i) {
+    if (!workers_[i]->away) continue;
+    workers_[i]->executor->tell_presence([this, i](Executor::Presence presence) {
+      leave([this, i, presence = std::move(presence)] { came_or_went(i, presence); });
+    });
   }
   turns_.call();
 }
 
 Driver::~Driver() {
+  for (const auto& worker : workers_) worker->executor->tell_presence(nullptr);
   for (const auto& worker : workers_) worker->executor->end_soon(kLastRuns);
   leave([this] {
     stopping_ = true;
@@ -324,6 +335,8 @@ void Driver::reply(const std::shared_ptr<InFlight>& running, BatchResult result)
                   .run = result.run,
                   .output = result.output,
                   .choice = running->run.choice};
+  running->link = result.link;
+  running->moved = result.moved;
   for (const auto& part : result.parts) running->all_good = running->all_good && part.ok();
   Worker& worker = *workers_[running->worker.index()];
   worker.batches.fetch_add(1, std::memory_order_relaxed);
@@ -338,7 +351,7 @@ void Driver::reply(const std::shared_ptr<InFlight>& running, BatchResult result)
     share.failed = !(share.base_model ? share.answer : result.parts[i]).ok();
     if (share.base_model || !share.failed) continue;
     const Absence absence = absence_of(result.parts[i].status());
-    if (absence == Absence::kAway || share.lost == 0) share.absence = absence;
+    if (absence != Absence::kLost || share.lost == 0) share.absence = absence;
   }
   auto run = running->run;  // a copy: the owner reads the batch's from now on
   events_.enqueue(running);

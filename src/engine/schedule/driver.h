@@ -157,6 +157,7 @@ class Driver {
   void observe_delay(Duration delay, Time now);
   void publish_delay();
   void learn(const InFlight& running, Time now);
+  void learn_way(const InFlight& running, Time now);
   void doubt(const policy::Task& refused, Time now);
   void doubt(KeyId key, uint32_t items, Time now);
   void publish(KeyId key, Time now);  // its corrected latency, if it moved
@@ -173,6 +174,7 @@ class Driver {
   void forget(JobId part);  // a part has ended
   void left_queue(Job& job);
   void hold(WorkerId worker, VariantId weights, bool there);
+  void came_or_went(uint32_t worker, const Executor::Presence& presence);  // of another host
   absl::Status load_into(Worker& worker, const std::shared_ptr<const Variant>& variant);
   void unload_from(Worker& worker, VariantId id);
   void unload(VariantId id);             // from all workers
@@ -213,6 +215,8 @@ class Driver {
   ControlDelay delay_;
   ReplyDelay reply_delay_;
   Duration overslept_;  // of the tick under way
+  bool remote_ = false;  // some workers are of other hosts
+  Time looked_at_links_;
   bool stopping_ = false;
   uint64_t in_flight_ = 0;
 };

@@ -9,6 +9,8 @@ namespace {
 
 // A latency that refuses work is doubted when nothing has run for this long.
 constexpr Duration kNoEvidence = Duration::seconds(1);
+constexpr double kMoreBytes = 1.1;
+constexpr Duration kLookAtLinks = Duration::millis(100);
 
 }  // namespace
 
@@ -65,9 +67,36 @@ void Driver::learn(const InFlight& running, Time now) {
   key.last_evidence = now;
   key.ran = true;
   LatencyCorrection& correction = key.corrections[worker.type];
-  correction.measured(running.items, run.input + run.run + run.output);
+  correction.measured(running.items, run.input + run.run + run.output - running.link);
   if (route.composite == nullptr) route.counters->set_drift(correction.drift());
+  learn_way(running, now);
   publish(running.key, now);
+}
+
+// What an item's way to another host takes, and the ways to all hosts, the longest of each type.
+void Driver::learn_way(const InFlight& running, Time now) {
+  if (!remote_ || running.moved == 0) return;
+  BatchKey& key = keys_.at(running.key);
+  const double item_bytes = static_cast<double>(running.moved) / running.items;
+  if (item_bytes > kMoreBytes * key.item_bytes) {
+    key.item_bytes = item_bytes;
+    const uint32_t type = workers_[running.worker.index()]->type;
+    keys_.update_latency(running.key, keys_.with_run(key, type, key.runs[type]), now, decisions_);
+  }
+  if (now - looked_at_links_ < kLookAtLinks) return;
+  looked_at_links_ = now;
+  std::vector<LinkBound> longest(shared_.types.size());
+  for (const auto& worker : workers_) {
+    if (worker->away) continue;
+    const std::optional<LinkBound> link = worker->executor->link();
+    if (!link) continue;
+    LinkBound& most = longest[worker->type];
+    most.control = std::max(most.control, link->control);
+    most.nanos_per_byte = std::max(most.nanos_per_byte, link->nanos_per_byte);
+  }
+  for (uint32_t type = 0; type < longest.size(); ++type) {
+    if (longest[type].control > Duration()) keys_.set_link(type, longest[type], now, decisions_);
+  }
 }
 
 // A query of an ensemble was refused by the latencies of all its base models.
@@ -87,15 +116,14 @@ void Driver::doubt(KeyId id, uint32_t items, Time now) {
 
 void Driver::publish(KeyId id, Time now) {
   BatchKey& key = keys_.at(id);
-  LatencyByType latency = key.latency;
   bool moved = false;
   for (uint32_t type = 0; type < key.corrections.size(); ++type) {
     auto table = key.corrections[type].publish();
     if (table == nullptr) continue;
-    latency = latency.with(type, std::move(table));
+    key.latency = keys_.with_run(key, type, std::move(table));
     moved = true;
   }
-  if (moved) keys_.update_latency(id, std::move(latency), now, decisions_);
+  if (moved) keys_.update_latency(id, key.latency, now, decisions_);
 }
 
 }  // namespace fermata::engine

@@ -56,6 +56,8 @@ struct Driver::InFlight {
   };
   std::vector<Share> shares;
   PartRun run;          // set when the batch has ended, but for the choice
+  Duration link;        // as BatchResult has both
+  uint64_t moved = 0;
   uint32_t chosen = 0;  // of the shares, the first: by that choice; the others joined
   bool all_good = true;
 };
@@ -64,6 +66,7 @@ struct Driver::Worker {
   std::shared_ptr<Executor> executor;
   uint32_t type = 0;
   uint32_t in_flight = 0;               // its batches under way
+  std::atomic<bool> away{false};        // its host is not there
   bool leaving = false;                 // its models go when it runs nothing
   std::set<VariantId> loaded;           // under loaded_mutex_
   Time last_end;                        // of its batches, as the owner knows

@@ -57,6 +57,18 @@ void Driver::hold(WorkerId worker, VariantId weights, bool there) {
   act(now);
 }
 
+// What it brings was loaded for this pool's models: of those that have gone meanwhile nothing is
+// kept.
+void Driver::came_or_went(uint32_t worker, const Executor::Presence& presence) {
+  const Time now = monotonic_now();
+  workers_[worker]->away = !presence.there;
+  for (const auto& [variant, profile] : presence.profiles) {
+    keys_.set_profile(variant, workers_[worker]->type, profile, now, decisions_);
+  }
+  scheduler_->planned(policy::Serving{WorkerId(worker), presence.there}, now, decisions_);
+  act(now);
+}
+
 void Driver::load_ahead(WorkerId worker, std::shared_ptr<const Variant> variant,
                         absl::AnyInvocable<void(absl::Status)> done) {
   const VariantId id = variant->id;
@@ -168,7 +180,8 @@ std::vector<WorkerStatistics> Driver::worker_statistics() const {
   for (uint32_t i = 0; i < workers_.size(); ++i) {
     result.push_back({shared_.first_worker + i, shared_.types[workers_[i]->type],
                       workers_[i]->batches.load(), Duration::nanos(workers_[i]->busy_nanos.load()),
-                      workers_[i]->executor->health(), i < serving_});
+                      workers_[i]->executor->health(), i < serving_ && !workers_[i]->away,
+                      workers_[i]->executor->host()});
   }
   return result;
 }

@@ -62,10 +62,10 @@ double relative_size(const Variant& variant, const Shape& shape) {
   return base > 0 ? std::max(own / base, 1e-3) : 1;
 }
 
-std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, double quantile,
-                                                     double scale, uint32_t worker_type) {
+std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant,
+                                                     const Profile& profile, double quantile,
+                                                     double scale) {
   const uint32_t max_batch = variant.signature.max_batch;
-  const Profile& profile = variant.profile_on(worker_type);
   TableLatency table{{{1, 1.1}, {max_batch + 1, 1.0 + 0.1 * (max_batch + 1)}}};
   if (profile.measured()) {
     table = latency_at(profile, quantile);
@@ -108,12 +108,13 @@ KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
   std::vector<LatencyByType::Table> tables;
   Duration load;
   for (uint32_t t = 0; t < types_.size(); ++t) {
-    const Profile& profile = variant.profile_on(types_[t]);
+    const Profile& profile = profile_on(variant, t);
     const bool ran = from.key != nullptr;
-    tables.push_back(ran ? scaled(from.key->latency.on(t), scale)
-                         : believed_latency(variant, quantile_, scale, types_[t]));
+    known->runs.push_back(ran ? scaled(*from.key->runs[t], scale)
+                              : believed_latency(variant, profile, quantile_, scale));
     const bool guessed = scale != from.scale || (!ran && !profile.measured());
-    known->corrections.emplace_back(tables.back(), quantile_, guessed);
+    known->corrections.emplace_back(known->runs.back(), quantile_, guessed);
+    tables.push_back(over_link(*known, t));
     load = std::max(load, Duration::from_millis(profile.load_ms));
   }
   known->latency = LatencyByType(std::move(tables));
@@ -147,6 +148,59 @@ void KeyTable::limit_batches(uint32_t most, Time now, policy::Decisions& out) {
 void KeyTable::update_latency(KeyId key, LatencyByType latency, Time now, policy::Decisions& out) {
   at(key).latency = std::move(latency);
   scheduler_.update_latency(key, limited(at(key).latency), now, out);
+}
+
+const Profile& KeyTable::profile_on(const Variant& variant, uint32_t type) const {
+  const auto brought = brought_.find({variant.id, type});
+  return brought == brought_.end() ? variant.profile_on(types_[type]) : brought->second;
+}
+
+LatencyByType::Table KeyTable::over_link(const BatchKey& key, uint32_t type) const {
+  const LinkBound& link = links_[type];
+  const LatencyByType::Table& run = key.runs[type];
+  if (link.control <= Duration()) return run;
+  TableLatency points;
+  for (uint32_t b = 1; b <= run->max_batch(); ++b) {
+    points.points_ms[b] = ((*run)(b) + link(key.item_bytes * b)).millis();
+  }
+  auto made = LatencyTable::make(points, run->max_batch(), run->version());
+  FERMATA_CHECK(made.ok());
+  return *std::move(made);
+}
+
+LatencyByType KeyTable::with_run(BatchKey& key, uint32_t type, LatencyByType::Table run) const {
+  key.runs[type] = std::move(run);
+  return key.latency.with(type, over_link(key, type));
+}
+
+void KeyTable::set_link(uint32_t type, const LinkBound& link, Time now, policy::Decisions& out) {
+  constexpr double kChange = 0.2;
+  constexpr double kTypicalBytes = 1 << 17;  // where both parts of it count
+  for (const double bytes : {0.0, kTypicalBytes}) {
+    const Duration before = links_[type](bytes), after = link(bytes);
+    if (std::abs((after - before).seconds()) <= kChange * before.seconds()) continue;
+    links_[type] = link;
+    for (const auto& [id, key] : keys_) {
+      update_latency(id, with_run(*key, type, key->runs[type]), now, out);
+    }
+    return;
+  }
+}
+
+void KeyTable::set_profile(VariantId id, uint32_t type, const Profile& profile, Time now,
+                           policy::Decisions& out) {
+  const auto served = variants_.find(id);
+  if (served == variants_.end() || !profile.measured()) return;
+  const Variant& variant = *served->second->variant;
+  brought_[{id, type}] = profile;
+  for (const auto& [shape, key] : served->second->keys) {
+    BatchKey& known = at(key);
+    if (known.ran) continue;
+    const double scale = std::clamp(relative_size(variant, shape), 1 / kFurthest, kFurthest);
+    auto run = believed_latency(variant, profile, quantile_, scale);
+    known.corrections[type] = LatencyCorrection(run, quantile_, false);
+    update_latency(key, with_run(known, type, std::move(run)), now, out);
+  }
 }
 
 // Of equally near ones the profile, which is of many runs.
@@ -189,6 +243,7 @@ void KeyTable::retire(VariantId id, absl::AnyInvocable<void()> gone) {
 void KeyTable::finish_retirement(VariantId id) {
   const std::unique_ptr<ServedVariant> served = std::move(variants_.at(id));
   variants_.erase(id);
+  for (uint32_t t = 0; t < types_.size(); ++t) brought_.erase({id, t});
   for (const auto& [shape, key] : served->keys) {
     scheduler_.remove_key(key);
     keys_.erase(key);

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/functional/any_invocable.h"
 #include "engine/catalog.h"
+#include "engine/execute/executor.h"
 #include "model/latency_correction.h"
 #include "policy/scheduler.h"
 
@@ -25,7 +27,9 @@ struct BatchKey {
   VariantId variant;
   Shape shape;
   std::vector<LatencyCorrection> corrections;  // by the table's types
-  LatencyByType latency;                       // as decisions know it
+  std::vector<LatencyByType::Table> runs;      // by the table's types, what workers take
+  LatencyByType latency;                       // as decisions know it: with the way to the worker
+  double item_bytes = 0;                       // of an item that goes to another host and back
   Time last_evidence;                          // when a batch ran, or its latency was doubted
   double elements = 0;                         // of an item's inputs; 0: the only shape
   bool ran = false;                            // its latency is measured
@@ -63,6 +67,15 @@ class KeyTable {
   void limit_batches(uint32_t most, Time now, policy::Decisions& out);
   // A key's latency, corrected, for the scheduler.
   void update_latency(KeyId key, LatencyByType latency, Time now, policy::Decisions& out);
+  // What its workers take, of one type.
+  LatencyByType with_run(BatchKey& key, uint32_t type, LatencyByType::Table run) const;
+  // How long the way to workers of a type takes; whether keys have to be told, for which it must
+  // have changed by more than a fifth.
+  void set_link(uint32_t type, const LinkBound& link, Time now, policy::Decisions& out);
+  const LinkBound& link(uint32_t type) const { return links_[type]; }
+  // What a host has measured of a variant: of shapes that have not run yet.
+  void set_profile(VariantId id, uint32_t type, const Profile& profile, Time now,
+                   policy::Decisions& out);
   void task_added(KeyId key);
   void task_ended(KeyId key);
   size_t size() const { return keys_.size(); }
@@ -79,11 +92,15 @@ class KeyTable {
   void remove(KeyId key);
   void finish_retirement(VariantId id);
   LatencyByType limited(const LatencyByType& latency) const;
+  LatencyByType::Table over_link(const BatchKey& key, uint32_t type) const;
+  const Profile& profile_on(const Variant& variant, uint32_t type) const;
 
   policy::Scheduler& scheduler_;
   const double quantile_;
   const size_t limit_;
   const std::vector<uint32_t> types_;   // of the engine's, those that its workers have
+  std::vector<LinkBound> links_{types_.size()};
+  absl::flat_hash_map<std::pair<VariantId, uint32_t>, Profile> brought_;  // profiles, by type
   uint32_t most_items_ = ~uint32_t{0};  // of a batch
   uint64_t uses_ = 0;
   absl::AnyInvocable<bool(VariantId)> let_go_;
@@ -91,11 +108,17 @@ class KeyTable {
   absl::flat_hash_map<KeyId, std::unique_ptr<BatchKey>> keys_;
 };
 
-// What decisions believe of a variant on one type of worker: its profile at the quantile, up to
+// What decisions believe of a variant on one type of worker: its profile there at the quantile, up to
 // max_batch by the fitted slope, times `scale`. Without a profile a guess of 1 ms and 0.1 ms an
 // item.
-std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, double quantile,
-                                                     double scale, uint32_t worker_type = 0);
+std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant,
+                                                     const Profile& profile, double quantile,
+                                                     double scale);
+inline std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, double quantile,
+                                                            double scale,
+                                                            uint32_t worker_type = 0) {
+  return believed_latency(variant, variant.profile_on(worker_type), quantile, scale);
+}
 
 // How much larger an item of `shape` (as Admitted has it) is than the profiled one; 1
 // where the profile does not say.
