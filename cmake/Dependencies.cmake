@@ -13,6 +13,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(simdjson REQUIRED)
 find_package(prometheus-cpp REQUIRED)
 find_package(ZLIB REQUIRED)
+find_package(OpenSSL REQUIRED)
 find_package(GTest REQUIRED)
 
 function(fermata_header_only TARGET HEADER)

@@ -21,13 +21,14 @@ BELOW = {
     "operators": {"base", "model"},
     "simulate": {"base", "model", "policy", "plan", "estimate"},
     "engine": {"base", "model", "operators", "policy", "plan", "estimate"},
+    "cluster": {"base", "model", "engine"},
     "tune": {"base", "model", "policy", "plan", "estimate", "simulate", "engine"},
-    "serve": {"base", "store", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "tune"},
+    "serve": {"base", "store", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "cluster", "tune"},
     "store": {"base"},
     "load": {"base", "model", "simulate"},
     "client": {"base", "model", "operators", "estimate", "load"},
     "gstreamer": {"base", "model", "client"},
-    "cli": {"base", "client", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "tune", "serve", "load", "store"},
+    "cli": {"base", "client", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "cluster", "tune", "serve", "load", "store"},
 }
 # The same for the rooms inside a room; what lies in the room itself may include all of them, and is
 # included by all.

@@ -25,6 +25,7 @@ void add_simulate(CLI::App& app, int& exit_code);
 void add_stream(CLI::App& app, int& exit_code);
 void add_try_model(CLI::App& app, int& exit_code);
 void add_version(CLI::App& app, int& exit_code);
+void add_worker(CLI::App& app, int& exit_code);
 
 // clang-format off
 inline constexpr AddCommand kCommands[] = {
@@ -46,6 +47,7 @@ inline constexpr AddCommand kCommands[] = {
     add_stream,
     add_try_model,
     add_version,
+    add_worker,
 };
 // clang-format on
 

@@ -139,10 +139,14 @@ class StopSignals {
   bool serving_ = false;
 };
 
-void announce(const serve::ListenOptions& listen, const serve::Ports& ports) {
+void announce(const serve::Config& config, const serve::Ports& ports) {
+  const serve::ListenOptions& listen = config.listen;
   std::cout << fmt::format("ready http={0}:{1} grpc={0}:{2} metrics={0}:{3}", listen.host,
                            ports.http, ports.grpc, ports.metrics);
   if (ports.admin != 0) std::cout << " admin=localhost:" << ports.admin;
+  if (config.hosts != nullptr) {
+    std::cout << " cluster=" << config.cluster.host << ":" << config.hosts->port();
+  }
   std::cout << std::endl;
   spdlog::info(
       "ready; the live page is at http://{0}:{1}/, and curl -X POST "
@@ -192,8 +196,11 @@ int serve_until_stopped(const ServeArguments& arguments) {
   auto server = serve::Server::start(config->listen, *std::move(engine),
                                      {config->engine, recorder, arguments.record, config->tune});
   if (!server.ok()) return no_port(server.status());
+  if (config->hosts != nullptr) {
+    if (absl::Status listens = config->hosts->listen(); !listens.ok()) return no_port(listens);
+  }
   signals.begin_to_serve();
-  announce(config->listen, (*server)->ports());
+  announce(*config, (*server)->ports());
   const int signal = signals.wait();
   const double delay_s = signal == SIGTERM ? config->drain_delay.seconds() : 0;
   signals.end_by_force_after(delay_s + arguments.drain_s + kGraceS);

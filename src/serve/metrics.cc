@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "engine/execute/machine.h"
 #include "engine/execute/processor_quota.h"
+#include "serve/cluster_metrics.h"
 #include "serve/grpc/watched_reads.h"
 #include "serve/http/compressed.h"
 #include "serve/http/http_front_end.h"
@@ -345,6 +346,7 @@ std::string metrics_text(const engine::EngineSnapshot& snapshot, const FrontEnds
   add_placement(snapshot, families);
   add_autoscale(snapshot.autoscale, families);
   add_processes(snapshot, families);
+  add_cluster(snapshot.cluster, families);
   add_streams(snapshot, families);
   add_processors(families);
   add_pipelines(snapshot, families);

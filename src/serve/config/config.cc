@@ -13,6 +13,7 @@
 #include "engine/execute/machine.h"
 #include "policy/rules_document.h"
 #include "policy/scheduler.h"
+#include "serve/config/cluster_options.h"
 #include "serve/config/reach.h"
 #include "serve/config/service_options.h"
 #include "store/object_store.h"
@@ -95,6 +96,7 @@ engine::WorkerType worker_type(ObjectReader& fields, bool may_be_auto) {
   type.provider = fields["provider"].string(type.provider);
   type.threads = static_cast<uint32_t>(fields["threads"].integer(1, 1024, type.threads));
   type.memory_mb = fields["memory_mb"].positive(type.memory_mb);
+  type.remote = fields["remote"].boolean(false);
   return type;
 }
 
@@ -259,6 +261,7 @@ Config config(Reader root, operators::Resolve resolve) {
   engine.groups.delta = fields["scheduler_delta"].between(1e-9, 1, engine.groups.delta);
   engine.scheduler_threads = static_cast<uint32_t>(fields["scheduler_threads"].integer(0, 256, 0));
   engine.workers = worker_options(fields["workers"]);
+  config.cluster = cluster_options(fields["cluster"], engine.workers);
   engine.placement = placement_options(fields["placement"], engine.workers);
   engine.latency_quantile = fields["latency_quantile"].between(0.5, 0.99, engine.latency_quantile);
   engine.operator_threads = static_cast<uint32_t>(fields["operator_threads"].integer(
@@ -291,6 +294,13 @@ absl::StatusOr<Config> read_config(Document document, const std::string& folder)
   Config result = *std::move(read);
   if (!store::is_s3_url(result.engine.repository)) from_here(result.engine.repository);
   if (!result.models_mirror.empty()) from_here(result.models_mirror);
+  cluster::TlsFiles& tls = result.cluster.tls;
+  for (std::string* file : {&tls.certificate, &tls.key, &tls.authority}) {
+    if (!file->empty()) from_here(*file);
+  }
+  if (result.cluster.on()) {
+    result.engine.workers.remote = result.hosts = std::make_shared<cluster::Hosts>(result.cluster);
+  }
   for (engine::ServiceOptions& service : result.engine.services) {
     if (service.ensemble) {
       from_here(service.ensemble->profile);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/time.h"
+#include "cluster/hosts.h"
 #include "engine/options.h"
 #include "serve/call/shared_memory.h"
 #include "tune/recorder_options.h"
@@ -41,10 +43,12 @@ struct ListenOptions {
 struct Config {
   ListenOptions listen;
   engine::EngineOptions engine;
+  cluster::Options cluster;
+  std::shared_ptr<cluster::Hosts> hosts;  // that listens, once told to, where a type is remote
   bool exit_on_error = false;  // at the start, where something that is configured is not served
   Duration drain_delay;        // after SIGTERM: not ready, and answers as before
   tune::RecorderOptions recorder;
-  bool tune = true;            // the default's rules are chosen by what is recorded
+  bool tune = true;                // the default's rules are chosen by what is recorded
   std::string models_mirror;       // folder for models from a store; empty: store::default_mirror()
   std::string log_level = "info";  // a name that spdlog knows
 };

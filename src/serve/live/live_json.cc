@@ -150,6 +150,9 @@ Json workers_json(const engine::EngineSnapshot& snapshot) {
                    {"name", fmt::format("worker {}", worker.worker)},
                    {"type", worker.type < types.size() ? types[worker.type] : ""},
                    {"serving", worker.serving}});
+    if (!worker.host.empty()) {
+      all.back()["name"] = fmt::format("worker {} at {}", worker.worker, worker.host);
+    }
   }
   return all;
 }

@@ -1,0 +1,72 @@
+// What parts on other hosts send: a frame's head, its message and the tensors behind it. What is
+// accepted as a batch, or as the end of one, must be what its model takes and gives.
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "cluster/messages.h"
+
+namespace {
+
+using namespace fermata;
+
+Signature signature_of_model() {
+  Signature made{.batches = true, .max_batch = 4};
+  made.inputs = {{.name = "x", .datatype = DataType::kFp32, .dims = {2}, .model_dims = {2}},
+                 {.name = "s", .datatype = DataType::kBytes, .dims = {-1}, .model_dims = {-1}}};
+  made.outputs = {{.name = "y", .datatype = DataType::kFp32, .dims = {1}, .model_dims = {1}},
+                  {.name = "t", .datatype = DataType::kBytes, .dims = {-1}, .model_dims = {-1}}};
+  return made;
+}
+
+void check_within(const std::vector<Tensor>& tensors, const cluster::Frame& frame) {
+  for (const Tensor& tensor : tensors) {
+    const auto bytes = tensor.data.bytes;
+    FERMATA_CHECK(bytes.empty() ||
+                  (bytes.data() >= frame.payload.get() &&
+                   bytes.data() + bytes.size() <= frame.payload.get() + frame.bytes));
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const Signature signature = signature_of_model();
+  const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
+  if (size < cluster::kFrameHead) return 0;
+  const auto head =
+      cluster::decode_head(bytes.subspan(0, cluster::kFrameHead), cluster::kFrameLimits);
+  if (!head.ok()) return 0;
+  const auto rest = bytes.subspan(cluster::kFrameHead);
+  cluster::Frame frame;
+  const size_t message = std::min<size_t>(head->message, rest.size());
+  if (!frame.message.ParseFromArray(rest.data(), static_cast<int>(message))) return 0;
+  frame.bytes = std::min<uint64_t>(head->payload, rest.size() - message);
+  const std::shared_ptr<std::byte[]> payload(new std::byte[frame.bytes + 1]);
+  std::copy_n(rest.data() + message, frame.bytes, payload.get());
+  frame.payload = payload;
+
+  const auto batch = cluster::read_batch(frame, signature, Time());
+  if (batch.ok()) {
+    uint64_t items = 0;
+    for (const auto& part : batch->run.parts) {
+      check_within(*part.inputs, frame);
+      items += part.items;
+    }
+    FERMATA_CHECK(items >= 1 && items <= signature.max_batch);
+  }
+  static const std::vector<std::string> all, one = {"y"};
+  static const std::vector<Tensor> none;
+  const std::vector<engine::BatchPart> parts = {{&none, &all, 0, 1}, {&none, &one, 1, 2}};
+  const auto end = cluster::read_ended(frame, 5, parts, signature);
+  if (!end.ok()) return 0;
+  FERMATA_CHECK(end->result.parts.size() == parts.size());
+  for (const auto& outputs : end->result.parts) {
+    if (outputs.ok()) check_within(*outputs, frame);
+  }
+  return 0;
+}

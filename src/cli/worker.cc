@@ -1,0 +1,167 @@
+#include "cluster/worker.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "absl/algorithm/container.h"
+#include "base/document.h"
+#include "base/status.h"
+#include "cli/commands.h"
+#include "engine/execute/machine.h"
+#include "serve/config/config.h"
+#include "serve/config/model_source.h"
+#include "serve/config/reach.h"
+#include "serve/log.h"
+
+namespace fermata::cli {
+namespace {
+
+constexpr char kWorkerExamples[] =
+    "Examples:\n"
+    "  fermata worker --scheduler scheduler.example:7400 --config fermata.yaml\n"
+    "  fermata worker --scheduler localhost:7400 --config fermata.yaml --type far --workers 2\n"
+    "The scheduler is a `fermata serve` of the same configuration, in which cluster.listen says\n"
+    "where it listens and a type of workers is remote (docs/cluster.md). Standard output has one\n"
+    "line, when the scheduler has taken the workers; the log goes to standard error. SIGINT or\n"
+    "SIGTERM: what runs ends first, for as long as --drain says; a second one ends it at once.";
+
+struct WorkerArguments {
+  std::string scheduler, config, type, name;
+  std::optional<uint32_t> workers;
+  std::optional<std::string> log_level;
+  double drain_s = 10;
+};
+
+std::string host_name() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 && name[0] != 0 ? name : "worker";
+}
+
+// The remote type that these workers are of, as one of this host.
+absl::StatusOr<engine::WorkerType> own_type(const WorkerArguments& arguments,
+                                            const engine::WorkerOptions& workers) {
+  const auto type = absl::c_find_if(workers.types, [&](const engine::WorkerType& each) {
+    return each.remote && (arguments.type.empty() || each.name == arguments.type);
+  });
+  if (type == workers.types.end()) {
+    return arguments.type.empty()
+               ? invalid("{}: no type of workers is remote, expected one with remote: true",
+                         arguments.config)
+               : invalid("--type {}: {} has no remote type of that name", arguments.type,
+                         arguments.config);
+  }
+  engine::WorkerType own = *type;
+  own.remote = false;
+  const uint32_t fitting = std::max(engine::own_cores() / std::max(own.threads, 1u), 1u);
+  own.count = arguments.workers.value_or(std::min(own.count, fitting));
+  return own;
+}
+
+absl::StatusOr<cluster::Worker::Options> worker_of(const WorkerArguments& arguments,
+                                                   serve::Config& config) {
+  ASSIGN_OR_RETURN(const engine::WorkerType own, own_type(arguments, config.engine.workers));
+  const std::string name = arguments.name.empty() ? host_name() : arguments.name;
+  if (!is_name(name)) return invalid("--name: expected {}", kName);
+  const size_t colon = arguments.scheduler.rfind(':');
+  if (colon == std::string::npos) {
+    return invalid("--scheduler {}: expected HOST:PORT", arguments.scheduler);
+  }
+  if (!config.cluster.tls.on() && !serve::is_loopback(arguments.scheduler.substr(0, colon))) {
+    return invalid("--scheduler {}: it is on another host, expected cluster.tls in {}",
+                   arguments.scheduler, arguments.config);
+  }
+  config.engine.workers.types = {own};
+  config.engine.workers.remote = nullptr;
+  config.engine.workers.program = config.engine.probe_program;
+  return cluster::Worker::Options{.scheduler = arguments.scheduler,
+                                  .name = name,
+                                  .tls = config.cluster.tls,
+                                  .engine = config.engine};
+}
+
+int refuse(const absl::Status& why) {
+  std::cerr << message(why) << "\n";
+  return kBadInput;
+}
+
+// Blocks them for every thread that is started from here on.
+sigset_t stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, each);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+int work_until_stopped(const WorkerArguments& arguments) {
+  auto config = serve::load_config(arguments.config);
+  if (!config.ok()) return refuse(config.status());
+  serve::log_as_json(arguments.log_level.value_or(config->log_level));
+  const sigset_t signals = stop_signals();
+  if (absl::Status brought = serve::bring_models(*config); !brought.ok()) return refuse(brought);
+  auto options = worker_of(arguments, *config);
+  if (!options.ok()) return refuse(options.status());
+  const std::string host = options->name;
+  auto worker =
+      cluster::Worker::make(*std::move(options), [&, said = false](uint32_t workers) mutable {
+        if (std::exchange(said, true)) return;
+        std::cout << fmt::format("joined host={} scheduler={} workers={}", host,
+                                 arguments.scheduler, workers)
+                  << std::endl;
+      });
+  if (!worker.ok()) return refuse(worker.status());
+  std::thread([&] {
+    (*worker)->run();
+    kill(getpid(), SIGTERM);  // it has left: nobody has to wait longer
+  }).detach();
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info("leaving on signal {}; what runs ends first", signal);
+  (*worker)->leave();
+  const timespec limit{static_cast<time_t>(arguments.drain_s), 0};
+  if (sigtimedwait(&signals, nullptr, &limit) < 0) spdlog::warn("what runs did not end in time");
+  spdlog::shutdown();
+  _exit(kDone);  // threads may be in a model still
+}
+
+}  // namespace
+
+void add_worker(CLI::App& app, int& exit_code) {
+  CLI::App* command =
+      app.add_subcommand("worker", "Bring this host's workers to a scheduler on another host.");
+  auto arguments = std::make_shared<WorkerArguments>();
+  command
+      ->add_option("--scheduler", arguments->scheduler,
+                   "HOST:PORT at which a fermata serve listens for workers (cluster.listen)")
+      ->required();
+  command->add_option("--config", arguments->config, "fermata.yaml, the scheduler's")->required();
+  command->add_option("--type", arguments->type,
+                      "Which of its remote types of workers these are; else the first");
+  command
+      ->add_option("--workers", arguments->workers,
+                   "How many; else one for each of this host's processors and workers.threads, "
+                   "at most the type's count")
+      ->check(CLI::Range(1, 1024));
+  command->add_option("--name", arguments->name, "This host in metrics and logs; else its name");
+  command->add_option("--log-level", arguments->log_level, "What the log says")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
+  command->add_option("--drain", arguments->drain_s, "Seconds that what runs has to end")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->capture_default_str();
+  command->footer(kWorkerExamples);
+  command->callback([arguments, &exit_code] { exit_code = work_until_stopped(*arguments); });
+}
+
+}  // namespace fermata::cli

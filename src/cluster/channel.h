@@ -1,0 +1,61 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/clock.h"
+#include "cluster.pb.h"
+#include "cluster/frame.h"
+
+namespace fermata::cluster {
+
+// A message and the bytes of its tensors.
+struct Frame {
+  Message message;
+  std::shared_ptr<const std::byte[]> payload;
+  uint64_t bytes = 0;
+};
+
+// A connection to another part: frames in both directions, in order. What transports have in
+// common; TcpChannel is one.
+class Channel {
+ public:
+  using Bytes = absl::Span<const std::byte>;
+  virtual ~Channel() = default;
+  // Both block. Not beside each other, and each on one thread at a time. Once one has failed, the
+  // channel is at its end. UNAVAILABLE: the other side closed it, or it was cut.
+  virtual absl::Status send(const Message& message, absl::Span<const Bytes> payload = {}) = 0;
+  virtual absl::StatusOr<Frame> receive(const FrameLimits& limits = kFrameLimits) = 0;
+  virtual std::string peer() const = 0;
+
+  // What blocks fails, and all that follows. Any thread.
+  void cut() {
+    if (!is_cut_.exchange(true)) shut();
+  }
+  // Cut at that moment, by a Lookout, unless it is told otherwise. Any thread.
+  void expect_by(Time time) { by_ = time.nanos(); }
+  void cut_if_late(Time now) {
+    if (now.nanos() < by_.load()) return;
+    late_ = true;
+    cut();
+  }
+  bool late() const { return late_; }
+  uint64_t sent() const { return sent_; }
+  uint64_t received() const { return received_; }
+
+ protected:
+  virtual void shut() = 0;
+  std::atomic<uint64_t> sent_{0}, received_{0};  // bytes
+
+ private:
+  std::atomic<int64_t> by_{std::numeric_limits<int64_t>::max()};
+  std::atomic<bool> is_cut_{false}, late_{false};
+};
+
+}  // namespace fermata::cluster

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "cluster/channel.h"
+#include "engine/execute/executor.h"
+#include "engine/request.h"
+#include "model/signature.h"
+
+namespace fermata::cluster {
+
+// What is sent, with the bytes of its tensors, which `kept` keeps alive.
+struct Outgoing {
+  Message message;
+  std::vector<Channel::Bytes> payload;
+  std::vector<Payload> kept;
+
+  void add(const Tensor& tensor, TensorHead& head);
+  uint64_t bytes() const;
+};
+
+// The rows of each part only; the parts' data must live until it is sent.
+absl::StatusOr<Outgoing> write_batch(uint64_t number, const engine::BatchRun& batch,
+                                     const Signature& signature, Time now);
+
+// A batch as it came, to be run here.
+struct ReceivedBatch {
+  uint64_t number = 0;
+  std::vector<engine::InferRequest> requests;  // one a part
+  engine::BatchRun run;                        // its parts point into them
+};
+// INVALID_ARGUMENT where it does not fit the model or its frame.
+absl::StatusOr<ReceivedBatch> read_batch(const Frame& frame, const Signature& signature, Time now);
+
+// `waited`: since the batch was there. The result must live until it is sent.
+Outgoing write_ended(uint64_t number, Duration waited, const engine::BatchResult& result);
+
+struct ReceivedEnd {
+  engine::BatchResult result;  // its link and times there, but not when it started
+  Duration waited;
+};
+// INVALID_ARGUMENT where it is no answer to that batch.
+absl::StatusOr<ReceivedEnd> read_ended(const Frame& frame, uint64_t number,
+                                       absl::Span<const engine::BatchPart> parts,
+                                       const Signature& signature);
+
+// What two hosts must agree on about a model, a line a tensor.
+std::string signature_text(const Signature& signature);
+
+}  // namespace fermata::cluster

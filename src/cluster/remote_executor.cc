@@ -1,0 +1,228 @@
+#include "cluster/remote_executor.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "base/status.h"
+#include "cluster/host.h"
+#include "cluster/messages.h"
+#include "engine/execute/absence.h"
+
+namespace fermata::cluster {
+namespace {
+
+using engine::Absence;
+using engine::absent;
+
+// The most that whoever brings a batch sends, which may be a scheduler: it fits into the memory
+// that the kernel keeps for the connection, so that nobody waits.
+constexpr uint64_t kSentAtOnce = 128 << 10;
+// Beyond a run's limit, at which its host ends it, until the host is taken for stuck.
+constexpr Duration kStuck = Duration::seconds(5);
+
+uint64_t bytes_of(const engine::BatchRun& batch) {
+  uint64_t sum = 0;
+  for (const engine::BatchPart& part : batch.parts) {
+    for (const Tensor& tensor : *part.inputs) sum += tensor.data.bytes.size();
+  }
+  return sum;
+}
+
+}  // namespace
+
+RemoteExecutor::~RemoteExecutor() {
+  thread_.reset();
+  std::shared_ptr<Host> host;
+  {
+    const std::lock_guard lock(mutex_);
+    host = host_;
+  }
+  if (host != nullptr) host->end("stopped", "the server stops");
+}
+
+bool RemoteExecutor::claim() {
+  const std::lock_guard lock(mutex_);
+  return !std::exchange(claimed_, true);
+}
+
+absl::Status RemoteExecutor::load(std::shared_ptr<const engine::Variant> variant) {
+  std::shared_ptr<Host> host;
+  uint32_t slot = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    wanted_[variant->id] = variant;
+    if (!there_) return absl::OkStatus();
+    host = host_;
+    slot = slot_;
+  }
+  const auto loaded = host->load(*variant, slot);
+  if (!loaded.ok()) host->end("refused", message(loaded.status()));
+  return absl::OkStatus();
+}
+
+// What was sent before ends first.
+void RemoteExecutor::unload(VariantId id) {
+  thread_->post([this, id] {
+    std::shared_ptr<Channel> channel;
+    Message message;
+    {
+      const std::lock_guard lock(mutex_);
+      wanted_.erase(id);
+      if (there_) channel = channel_;
+      message.mutable_unload()->set_variant(id.value());
+      message.mutable_unload()->set_slot(slot_);
+    }
+    if (channel == nullptr) return;
+    const std::lock_guard one_at_a_time(sending_);
+    (void)channel->send(message);
+  });
+}
+
+absl::Status RemoteExecutor::join(std::shared_ptr<Host> host, uint32_t slot,
+                                  std::shared_ptr<Channel> channel) {
+  Presence presence{.there = true};
+  std::set<VariantId> loaded;
+  while (true) {
+    std::shared_ptr<const engine::Variant> missing;
+    {
+      const std::lock_guard in_order(presence_);
+      const std::lock_guard lock(mutex_);
+      for (const auto& [id, variant] : wanted_) {
+        if (!loaded.contains(id)) missing = variant;
+      }
+      if (missing == nullptr) {
+        if (!host->cause().empty()) return internal("it has gone");
+        host_ = std::move(host);
+        slot_ = slot;
+        channel_ = std::move(channel);
+        there_ = true;
+        if (told_) told_(std::move(presence));
+        return absl::OkStatus();
+      }
+    }
+    ASSIGN_OR_RETURN(Profile profile, host->load(*missing, slot));
+    loaded.insert(missing->id);
+    if (profile.measured()) presence.profiles.emplace_back(missing->id, std::move(profile));
+  }
+}
+
+void RemoteExecutor::leave() {
+  const std::lock_guard in_order(presence_);
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(there_, false) && told_) told_({.there = false});
+}
+
+void RemoteExecutor::detach(const Host& host) {
+  const std::lock_guard in_order(presence_);
+  const std::lock_guard lock(mutex_);
+  claimed_ = false;
+  if (host_.get() != &host) return;
+  host_ = nullptr;
+  channel_ = nullptr;
+  if (std::exchange(there_, false) && told_) told_({.there = false});
+}
+
+void RemoteExecutor::tell_presence(Presences told) {
+  const std::lock_guard lock(presence_);
+  told_ = std::move(told);
+}
+
+bool RemoteExecutor::there() const {
+  const std::lock_guard lock(mutex_);
+  return there_;
+}
+
+std::optional<engine::LinkBound> RemoteExecutor::link() const {
+  const std::lock_guard lock(mutex_);
+  if (!there_) return {};
+  return host_->bound();
+}
+
+std::string RemoteExecutor::host() const {
+  const std::lock_guard lock(mutex_);
+  return there_ ? host_->name() : "";
+}
+
+void RemoteExecutor::run(engine::BatchRun batch) {
+  if (outstanding_.fetch_add(1) == 0 && bytes_of(batch) <= kSentAtOnce) begun_ = begin(batch);
+  thread_->run(std::move(batch));
+}
+
+absl::StatusOr<RemoteExecutor::Begun> RemoteExecutor::begin(const engine::BatchRun& batch) {
+  Begun begun{.number = ++numbers_, .start = monotonic_now()};
+  {
+    const std::lock_guard lock(mutex_);
+    if (!there_) {
+      return absent(Absence::kCut, error(absl::StatusCode::kUnavailable, "its host has gone"));
+    }
+    begun.host = host_;
+    begun.channel = channel_;
+    begun.variant = wanted_.at(batch.variant);
+  }
+  ASSIGN_OR_RETURN(const Outgoing out,
+                   write_batch(begun.number, batch, begun.variant->signature, begun.start));
+  begun.bytes = out.bytes();
+  const Time latest = Time::from_nanos(latest_.load());
+  begun.channel->expect_by(std::min(begun.start + batch.limit + kStuck, latest));
+  const std::lock_guard one_at_a_time(sending_);
+  if (absl::Status sent = begun.channel->send(out.message, out.payload); !sent.ok()) {
+    return lost(*begun.host, *begun.channel, batch.variant, sent);
+  }
+  return begun;
+}
+
+absl::Status RemoteExecutor::lost(Host& host, const Channel& channel, VariantId variant,
+                                  const absl::Status& why) {
+  host.end(channel.late() ? "overdue" : "died", message(why));
+  host.lost_batch();
+  ++lost_;
+  const std::string cause = host.cause();
+  if (deaths_) deaths_(variant, monotonic_now(), "host " + cause);
+  const bool its_own = cause == "died" || cause == "overdue";
+  return absent(its_own ? Absence::kLost : Absence::kCut,
+                internal("host '{}' went while it ran this ({})", host.name(), cause));
+}
+
+void RemoteExecutor::run_batch(engine::BatchRun& batch) {
+  std::optional<absl::StatusOr<Begun>> begun = std::exchange(begun_, std::nullopt);
+  if (!begun) begun = begin(batch);
+  engine::BatchResult result;
+  const absl::Status ended = end(*begun, batch, result);
+  if (!ended.ok()) {
+    result = {.started = begun->ok() ? (*begun)->start : monotonic_now()};
+    result.parts.assign(batch.parts.size(), ended);
+  }
+  begun.reset();
+  outstanding_.fetch_sub(1);
+  batch.done(std::move(result));
+}
+
+absl::Status RemoteExecutor::end(const absl::StatusOr<Begun>& begun, const engine::BatchRun& batch,
+                                 engine::BatchResult& result) {
+  RETURN_IF_ERROR(begun.status());
+  Host& host = *begun->host;
+  Channel& channel = *begun->channel;
+  const absl::StatusOr<Frame> frame = channel.receive();
+  if (!frame.ok()) return lost(host, channel, batch.variant, frame.status());
+  const Time now = monotonic_now();
+  channel.expect_by(Time::infinite());
+  absl::StatusOr<ReceivedEnd> received =
+      read_ended(*frame, begun->number, batch.parts, begun->variant->signature);
+  if (!received.ok()) {
+    host.end("refused", fmt::format("a wrong answer: {}", message(received.status())));
+    return internal("host '{}' gave a wrong answer: {}", host.name(), message(received.status()));
+  }
+  result = std::move(received->result);
+  result.started = begun->start;
+  const Duration there = result.input + result.run + result.output;
+  result.link = std::max(Duration(), now - begun->start - there);
+  result.input += result.link;
+  result.moved = begun->bytes + frame->bytes;
+  host.crossed(result.link, result.moved);
+  return absl::OkStatus();
+}
+
+}  // namespace fermata::cluster

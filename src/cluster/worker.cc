@@ -1,0 +1,149 @@
+#include "cluster/worker.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "base/status.h"
+#include "cluster/hosts.h"
+#include "cluster/messages.h"
+#include "cluster/model_bytes.h"
+#include "cluster/tcp_channel.h"
+#include "cluster/worker_session.h"
+#include "engine/apart/apart_executor.h"
+#include "engine/catalog.h"
+
+namespace fermata::cluster {
+namespace {
+
+constexpr Duration kConnecting = Duration::seconds(5);
+constexpr std::chrono::milliseconds kFirstPause{100}, kLongestPause{2000};
+
+// What the scheduler has and this host has not.
+std::string why_other(const engine::Variant& variant, const Load& load) {
+  if (const uint64_t own = model_bytes(variant.file); own != load.bytes()) {
+    return fmt::format("its files have {} bytes, and the scheduler's {}", own, load.bytes());
+  }
+  const std::string own = signature_text(variant.signature);
+  if (own == load.signature()) return {};
+  return fmt::format("its inputs and outputs are\n{}and the scheduler's\n{}", own,
+                     load.signature());
+}
+
+}  // namespace
+
+Worker::Worker(Options options, Joined joined)
+    : options_(std::move(options)), joined_(std::move(joined)) {}
+
+absl::StatusOr<std::unique_ptr<Worker>> Worker::make(Options options, Joined joined) {
+  RETURN_IF_ERROR(Tcp::check(options.tls));
+  auto worker = std::unique_ptr<Worker>(new Worker(std::move(options), std::move(joined)));
+  ASSIGN_OR_RETURN(worker->executors_.emplace_back(),
+                   engine::make_workers(worker->options_.engine.workers));
+  worker->loader_ = std::make_unique<engine::Loader>(worker->options_.engine, worker->executors_);
+  return worker;
+}
+
+void Worker::leave() {
+  {
+    const std::lock_guard lock(mutex_);
+    leaving_ = true;
+  }
+  changed_.notify_all();
+}
+
+void Worker::run() {
+  std::chrono::milliseconds pause = kFirstPause;
+  std::string said;
+  while (!leaving_) {
+    const absl::Status ended = serve_once();
+    if (leaving_) break;
+    if (ended.ok()) pause = kFirstPause;
+    const std::string why = ended.ok() ? "the connection ended" : std::string(message(ended));
+    if (why != std::exchange(said, why)) {
+      spdlog::warn("no scheduler at {}: {}; it is tried again", options_.scheduler, why);
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, pause, [this] { return leaving_.load(); });
+    pause = std::min(2 * pause, kLongestPause);
+  }
+  spdlog::info("host '{}' has left", options_.name);
+}
+
+absl::StatusOr<std::shared_ptr<Channel>> Worker::connect() {
+  ASSIGN_OR_RETURN(auto channel, Tcp::connect(options_.scheduler, kConnecting));
+  channel->expect_by(monotonic_now() + kConnecting);
+  lookout_.over(channel);
+  RETURN_IF_ERROR(Tcp::secure(*channel, options_.tls, false));
+  return channel;
+}
+
+// OK once it has been one of the scheduler's hosts.
+absl::Status Worker::serve_once() {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Channel> control, connect());
+  Message greeting;
+  Hello& hello = *greeting.mutable_hello();
+  const engine::WorkerType& type = options_.engine.workers.types.front();
+  hello.set_version(kVersion);
+  hello.set_host(options_.name);
+  hello.set_type(type.name);
+  hello.set_slots(type.count);
+  RETURN_IF_ERROR(control->send(greeting));
+  ASSIGN_OR_RETURN(const Frame answer, control->receive(kGreetingLimits));
+  if (!answer.message.has_welcome()) {
+    return error(absl::StatusCode::kUnavailable, "it refuses this host: {}",
+                 answer.message.refused().why());
+  }
+  const Welcome& welcome = answer.message.welcome();
+  if (welcome.slots() < 1 || welcome.slots() > type.count || welcome.silence_nanos() == 0 ||
+      welcome.silence_nanos() > static_cast<uint64_t>(Duration::seconds(3600).nanos())) {
+    return invalid("its welcome makes no sense");
+  }
+  std::vector<std::shared_ptr<engine::Executor>> executors;
+  for (uint32_t i = 0; i < welcome.slots(); ++i) executors.push_back(executors_.front()->make());
+  WorkerSession session(std::move(executors), [this](const Load& load) { return open(load); });
+  for (uint32_t i = 0; i <= welcome.slots(); ++i) {
+    const bool loads = i == welcome.slots();
+    ASSIGN_OR_RETURN(auto channel, connect());
+    Message message;
+    Attach& attach = *message.mutable_attach();
+    attach.set_session(welcome.session());
+    attach.set_loads(loads);
+    if (!loads) attach.set_slot(i);
+    RETURN_IF_ERROR(channel->send(message));
+    channel->expect_by(Time::infinite());
+    session.serve(std::move(channel), loads ? std::nullopt : std::optional(i));
+  }
+  spdlog::info("host '{}' brings {} workers of type '{}' to {}", options_.name, welcome.slots(),
+               type.name, options_.scheduler);
+  joined_(welcome.slots());
+  const absl::Status over = session.beat(
+      *control, Duration::nanos(static_cast<int64_t>(welcome.silence_nanos())), leaving_);
+  if (!leaving_) spdlog::warn("the scheduler at {} is gone: {}", options_.scheduler, message(over));
+  return absl::OkStatus();
+}
+
+// Opened once, until its files change.
+absl::StatusOr<std::shared_ptr<const engine::Variant>> Worker::open(const Load& load) {
+  const auto find = [&]() -> std::shared_ptr<const engine::Variant> {
+    for (const auto& variant : opened_[load.model()]) {
+      if (variant->version == std::to_string(load.version())) return variant;
+    }
+    return nullptr;
+  };
+  std::shared_ptr<const engine::Variant> variant = find();
+  if (variant == nullptr || !why_other(*variant, load).empty()) {
+    ASSIGN_OR_RETURN(opened_[load.model()], loader_->load(load.model(), std::nullopt));
+    variant = find();
+  }
+  if (variant == nullptr) return not_found("there is no version {}", load.version());
+  if (const std::string other = why_other(*variant, load); !other.empty()) {
+    return invalid("{}", other);
+  }
+  return variant;
+}
+
+}  // namespace fermata::cluster

@@ -1,0 +1,137 @@
+#include "cluster/worker_session.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <future>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+#include "base/status.h"
+#include "cluster/messages.h"
+#include "engine/execute/absence.h"
+
+namespace fermata::cluster {
+namespace {
+
+constexpr std::chrono::seconds kProcessStarts{1};  // again, of a model whose process died
+
+// Whether a model's process was not there: it has not run.
+bool is_away(const engine::BatchResult& result) {
+  return absl::c_any_of(result.parts, [](const auto& part) {
+    return engine::absence_of(part.status()) == engine::Absence::kAway;
+  });
+}
+
+void await(engine::Executor& executor, VariantId variant) {
+  const auto there = std::make_shared<std::promise<void>>();
+  executor.when_back(variant, [there] { there->set_value(); });
+  (void)there->get_future().wait_for(kProcessStarts);
+}
+
+}  // namespace
+
+WorkerSession::~WorkerSession() {
+  for (const auto& channel : channels_) channel->cut();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+void WorkerSession::serve(std::shared_ptr<Channel> channel, std::optional<uint32_t> slot) {
+  channels_.push_back(channel);
+  threads_.emplace_back([this, channel = std::move(channel), slot] {
+    const absl::Status ended = slot ? serve_slot(*channel, *slot) : serve_loads(*channel);
+    if (!absl::IsUnavailable(ended)) spdlog::error("the scheduler said: {}", message(ended));
+    channel->cut();
+  });
+}
+
+absl::Status WorkerSession::beat(Channel& control, Duration silence,
+                                 const std::atomic<bool>& leaving) {
+  while (true) {
+    control.expect_by(monotonic_now() + silence);
+    ASSIGN_OR_RETURN(const Frame frame, control.receive());
+    if (!frame.message.has_beat()) return invalid("a message that is no beat");
+    Message answer;
+    answer.mutable_echo()->set_number(frame.message.beat().number());
+    answer.mutable_echo()->set_leaving(leaving);
+    RETURN_IF_ERROR(control.send(answer));
+  }
+}
+
+absl::Status WorkerSession::serve_slot(Channel& channel, uint32_t slot) {
+  while (true) {
+    ASSIGN_OR_RETURN(const Frame frame, channel.receive());
+    if (frame.message.has_unload()) {
+      unload(slot, frame.message.unload().variant());
+    } else {
+      RETURN_IF_ERROR(run(channel, slot, frame));
+    }
+  }
+}
+
+absl::Status WorkerSession::run(Channel& channel, uint32_t slot, const Frame& frame) {
+  const Time came = monotonic_now();
+  const auto variant = find(slot, frame.message.batch().variant());
+  if (variant == nullptr) return invalid("a batch of a model that is not loaded");
+  ASSIGN_OR_RETURN(ReceivedBatch batch, read_batch(frame, variant->signature, came));
+  engine::Executor& executor = *executors_[slot];
+  const auto once = [&] {
+    return engine::run_and_wait(executor, {.variant = variant->id,
+                                           .parts = batch.run.parts,
+                                           .limit = batch.run.limit,
+                                           .to_the_end = batch.run.to_the_end});
+  };
+  engine::BatchResult result = once();
+  if (is_away(result)) {
+    await(executor, variant->id);
+    result = once();
+  }
+  const Outgoing out = write_ended(batch.number, result.started - came, result);
+  return channel.send(out.message, out.payload);
+}
+
+std::shared_ptr<const engine::Variant> WorkerSession::find(uint32_t slot, uint32_t variant) {
+  const std::lock_guard lock(mutex_);
+  const auto it = loaded_[slot].find(variant);
+  return it == loaded_[slot].end() ? nullptr : it->second;
+}
+
+void WorkerSession::unload(uint32_t slot, uint32_t variant) {
+  std::shared_ptr<const engine::Variant> gone;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto it = loaded_[slot].find(variant);
+    if (it == loaded_[slot].end()) return;
+    gone = std::move(it->second);
+    loaded_[slot].erase(it);
+  }
+  executors_[slot]->unload(gone->id);
+}
+
+absl::Status WorkerSession::serve_loads(Channel& channel) {
+  while (true) {
+    ASSIGN_OR_RETURN(const Frame frame, channel.receive());
+    if (!frame.message.has_load()) return invalid("a message that is no load");
+    Message answer;
+    Loaded& loaded = *answer.mutable_loaded();
+    if (const absl::Status failed = load(frame.message.load(), loaded); !failed.ok()) {
+      spdlog::error("model '{}' cannot be loaded for the scheduler: {}",
+                    frame.message.load().model(), message(failed));
+      loaded.set_code(static_cast<uint32_t>(failed.code()));
+      loaded.set_why(std::string(message(failed)));
+    }
+    RETURN_IF_ERROR(channel.send(answer));
+  }
+}
+
+absl::Status WorkerSession::load(const Load& load, Loaded& answer) {
+  if (load.slot() >= executors_.size()) return invalid("slot {}", load.slot());
+  ASSIGN_OR_RETURN(const auto variant, open_(load));
+  RETURN_IF_ERROR(executors_[load.slot()]->load(variant));
+  if (variant->profile.measured()) answer.set_profile(to_json(variant->profile));
+  const std::lock_guard lock(mutex_);
+  loaded_[load.slot()][load.variant()] = variant;
+  return absl::OkStatus();
+}
+
+}  // namespace fermata::cluster
