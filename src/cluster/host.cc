@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -15,6 +16,7 @@ namespace fermata::cluster {
 namespace {
 
 constexpr int64_t kBeatsInSilence = 4;
+constexpr Duration kLongestBeat = Duration::millis(100);  // so that who leaves is soon heard
 constexpr Duration kAttaching = Duration::seconds(10);
 constexpr Duration kLoadingThere = Duration::seconds(300);
 
@@ -83,7 +85,7 @@ void Host::beat(const std::shared_ptr<Channel>& channel) {
     const std::lock_guard lock(mutex_);
     control_ = channel;
   }
-  const std::chrono::nanoseconds period(silence_.nanos() / kBeatsInSilence);
+  const std::chrono::nanoseconds period(std::min(silence_ / kBeatsInSilence, kLongestBeat).nanos());
   bool leaving = false;
   for (uint64_t number = 1;; ++number) {
     const Time sent = monotonic_now();

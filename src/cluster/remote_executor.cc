@@ -49,6 +49,7 @@ bool RemoteExecutor::claim() {
 }
 
 absl::Status RemoteExecutor::load(std::shared_ptr<const engine::Variant> variant) {
+  thread_->wait();  // an earlier unload of it
   std::shared_ptr<Host> host;
   uint32_t slot = 0;
   {
@@ -77,7 +78,7 @@ void RemoteExecutor::unload(VariantId id) {
     }
     if (channel == nullptr) return;
     const std::lock_guard one_at_a_time(sending_);
-    (void)channel->send(message);
+    if (channel->send(message).ok()) (void)channel->receive();
   });
 }
 
@@ -160,7 +161,9 @@ absl::StatusOr<RemoteExecutor::Begun> RemoteExecutor::begin(const engine::BatchR
     }
     begun.host = host_;
     begun.channel = channel_;
-    begun.variant = wanted_.at(batch.variant);
+    const auto wanted = wanted_.find(batch.variant);
+    FERMATA_CHECK(wanted != wanted_.end());
+    begun.variant = wanted->second;
   }
   ASSIGN_OR_RETURN(const Outgoing out,
                    write_batch(begun.number, batch, begun.variant->signature, begun.start));

@@ -63,6 +63,9 @@ absl::Status WorkerSession::serve_slot(Channel& channel, uint32_t slot) {
     ASSIGN_OR_RETURN(const Frame frame, channel.receive());
     if (frame.message.has_unload()) {
       unload(slot, frame.message.unload().variant());
+      Message answer;
+      answer.mutable_loaded();
+      RETURN_IF_ERROR(channel.send(answer));
     } else {
       RETURN_IF_ERROR(run(channel, slot, frame));
     }

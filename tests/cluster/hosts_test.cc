@@ -1,0 +1,201 @@
+// A server's side and a worker's, over loopback, with a real model.
+#include "cluster/hosts.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cluster/fixture.h"
+#include "cluster/tcp_channel.h"
+#include "cluster/worker.h"
+#include "engine/execute/absence.h"
+#include "engine/execute/loader.h"
+#include "engine/execute/thread_executor.h"
+#include "model/repository.h"
+
+namespace fermata::cluster {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::chrono::minutes kLimit{2};  // of what is waited for
+
+engine::EngineOptions options_of_here() {
+  engine::EngineOptions options;
+  options.repository = FERMATA_SOURCE_DIR "/tests/data/repository";
+  options.probe_program = options.workers.program = FERMATA_BINARY_DIR "/fermata";
+  options.workers.types = {engine::WorkerType{.name = "far"}};
+  return options;
+}
+
+// A host's workers; they leave with it.
+class OneWorker {
+ public:
+  OneWorker(uint16_t port, const std::string& name, uint32_t workers) {
+    Worker::Options options{.scheduler = fmt::format("127.0.0.1:{}", port), .name = name};
+    options.engine = options_of_here();
+    options.engine.workers.types.front().count = workers;
+    worker_ = *Worker::make(std::move(options), [](uint32_t) {});
+    thread_ = std::thread([this] { worker_->run(); });
+  }
+  ~OneWorker() {
+    worker_->leave();
+    thread_.join();
+  }
+
+ private:
+  std::unique_ptr<Worker> worker_;
+  std::thread thread_;
+};
+
+// A pool's slots, and the model that they have loaded.
+class Slots {
+ public:
+  explicit Slots(uint32_t count) {
+    const engine::WorkerType type = options_.workers.types.front();
+    executors_.push_back(hosts_.executors(type, *engine::make_thread_executors(type)));
+    variant_ = engine::Loader(options_, executors_).load("gather", {})->front();
+    for (uint32_t i = 0; i < count; ++i) {
+      slots_.push_back(executors_.front()->make());
+      slots_.back()->tell_presence([this](const engine::Executor::Presence& presence) {
+        const std::lock_guard lock(mutex_);
+        there_ += presence.there ? 1 : -1;
+        changed_.notify_all();
+      });
+      EXPECT_TRUE(slots_.back()->load(variant_).ok());
+    }
+    EXPECT_TRUE(hosts_.listen().ok());
+  }
+  void await(int there) {
+    std::unique_lock lock(mutex_);
+    ASSERT_TRUE(changed_.wait_for(lock, kLimit, [&] { return there_ == there; })) << there_;
+  }
+  engine::BatchResult run(std::vector<int64_t> rows, uint32_t slot = 0) {
+    const auto count = static_cast<int64_t>(rows.size());
+    const std::vector<Tensor> inputs = {
+        {"index", DataType::kInt64, {count, 1}, payload_of(std::move(rows))}};
+    const std::vector<std::string> outputs;
+    engine::BatchRun batch{.variant = variant_->id};
+    batch.parts = {{&inputs, &outputs, 0, static_cast<uint32_t>(count)}};
+    return engine::run_and_wait(*slots_[slot], std::move(batch));
+  }
+  engine::HostStatistics host() const { return hosts_.statistics().hosts.front(); }
+  Hosts& hosts() { return hosts_; }
+  engine::Executor& slot(uint32_t at = 0) { return *slots_[at]; }
+  const std::shared_ptr<const engine::Variant>& variant() const { return variant_; }
+
+ private:
+  const engine::EngineOptions options_ = options_of_here();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int there_ = 0;
+  Hosts hosts_{{.host = "127.0.0.1", .silence = Duration::seconds(20)}};
+  std::vector<std::unique_ptr<engine::ExecutorFactory>> executors_;
+  std::shared_ptr<const engine::Variant> variant_;
+  std::vector<std::shared_ptr<engine::Executor>> slots_;
+};
+
+TEST(Hosts, ASlotRunsBatchesOnAnotherHostWithinTheWayThere) {
+  Slots slots(2);
+  OneWorker worker(slots.hosts().port(), "one", 2);
+  slots.await(2);
+  const engine::BatchResult result = slots.run({1, 2}, 1);
+  ASSERT_TRUE(result.parts[0].ok()) << result.parts[0].status();
+  EXPECT_EQ(result.parts[0]->front().shape[0], 2);
+  EXPECT_GT(result.link, Duration());
+  EXPECT_GE(result.input, result.link);
+  EXPECT_GT(result.run, Duration());
+  EXPECT_GE(result.moved, 2 * 8u);
+  EXPECT_EQ(slots.slot().host(), "one");
+  EXPECT_GT(slots.slot().link()->control, Duration());
+  EXPECT_EQ(slots.host().batches, 1u);
+}
+
+TEST(Hosts, WithoutAHostABatchIsGivenBackAtOnce) {
+  Slots slots(1);
+  const engine::BatchResult result = slots.run({1});
+  EXPECT_EQ(engine::absence_of(result.parts[0].status()), engine::Absence::kCut);
+  EXPECT_FALSE(slots.slot().link().has_value());
+}
+
+TEST(Hosts, AHostThatLeavesIsGoneWithoutALossAndComesBack) {
+  Slots slots(1);
+  for (const uint64_t times : {1, 2}) {
+    {
+      OneWorker worker(slots.hosts().port(), "one", 1);
+      slots.await(1);
+      EXPECT_TRUE(slots.run({1}).parts[0].ok());
+    }
+    slots.await(0);
+    EXPECT_EQ(slots.host().joined, times);
+    EXPECT_EQ(slots.host().ends_by["left"], times);
+    EXPECT_EQ(slots.host().lost, 0u);
+  }
+}
+
+TEST(Hosts, AModelThatIsUnloadedAndLoadedAgainRuns) {
+  Slots slots(1);
+  OneWorker worker(slots.hosts().port(), "one", 1);
+  slots.await(1);
+  EXPECT_TRUE(slots.run({1}).parts[0].ok());
+  slots.slot().unload(slots.variant()->id);
+  EXPECT_TRUE(slots.slot().load(slots.variant()).ok());
+  EXPECT_TRUE(slots.run({1}).parts[0].ok());
+}
+
+// A part that says what it likes.
+class Stranger {
+ public:
+  explicit Stranger(uint16_t port)
+      : channel_(*Tcp::connect(fmt::format("127.0.0.1:{}", port), Duration::seconds(60))) {}
+  absl::StatusOr<Frame> ask(const Message& message) {
+    EXPECT_TRUE(channel_->send(message).ok());
+    return channel_->receive();
+  }
+  Message hello(uint32_t version, const std::string& type, uint32_t slots = 1) {
+    Message message;
+    Hello& hello = *message.mutable_hello();
+    hello.set_version(version);
+    hello.set_host("stranger");
+    hello.set_type(type);
+    hello.set_slots(slots);
+    return message;
+  }
+
+ private:
+  std::shared_ptr<Channel> channel_;
+};
+
+TEST(Hosts, WhoDoesNotFitIsToldWhy) {
+  Slots slots(1);
+  const uint16_t port = slots.hosts().port();
+  const auto why = [port](uint32_t version, const std::string& type, uint32_t count = 1) {
+    Stranger stranger(port);
+    return stranger.ask(stranger.hello(version, type, count))->message.refused().why();
+  };
+  EXPECT_THAT(why(kVersion + 1, "far"), HasSubstr("version 2"));
+  EXPECT_THAT(why(kVersion, "near"), HasSubstr("no remote type 'near'"));
+  EXPECT_THAT(why(kVersion, "far", 0), HasSubstr("there already"));
+  Stranger first(port);
+  ASSERT_TRUE(first.ask(first.hello(kVersion, "far"))->message.has_welcome());
+  EXPECT_THAT(why(kVersion, "far"), HasSubstr("there already"));
+}
+
+TEST(Hosts, AConnectionOfNoSessionIsClosed) {
+  Slots slots(1);
+  Stranger stranger(slots.hosts().port());
+  Message message;
+  message.mutable_attach()->set_session(17);
+  EXPECT_FALSE(stranger.ask(message).ok());
+  EXPECT_EQ(slots.hosts().statistics().refused["session"], 1u);
+}
+
+}  // namespace
+}  // namespace fermata::cluster
