@@ -35,6 +35,13 @@ struct TwoParts {
   engine::BatchRun run;
 };
 
+// As it was on its way.
+Frame read_again(Frame frame) {
+  const std::string text = frame.message.SerializeAsString();
+  EXPECT_TRUE(frame.message.ParseFromString(text));
+  return frame;
+}
+
 float value(const Tensor& tensor, size_t at) {
   float number = 0;
   std::memcpy(&number, tensor.data.bytes.data() + at * sizeof(float), sizeof(float));
@@ -173,6 +180,15 @@ TEST(Messages, AnEndThatIsNoAnswerIsRefused) {
                  "of the frame are left");
   expect_bad_end([](Ended& e) { e.mutable_parts(1)->clear_tensors(); }, "output 'y': missing");
   expect_bad_end([](Ended& e) { e.mutable_parts(0)->clear_tensors(); }, "0 outputs, expected 2");
+}
+
+// Of a client's making, or a model's.
+TEST(Messages, TextsThatAreNoUtf8Arrive) {
+  TwoParts batch;
+  batch.id = "\xff\xfe";
+  const auto received = read_batch(read_again(batch.sent()), signature(), kNow);
+  ASSERT_TRUE(received.ok()) << received.status();
+  EXPECT_EQ(*received->run.parts[0].id, "\xff\xfe");
 }
 
 TEST(Messages, HostsCompareModelsByTheirText) {
