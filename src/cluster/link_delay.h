@@ -15,7 +15,7 @@ class LinkDelay {
  public:
   // A message without data got there and back.
   void echo(Duration took, Time now) {
-    observe(control_, took.nanos());
+    observe_control(took);
     // A bound on data that keeps all data away would never be measured again.
     if (per_byte_ && now - last_data_ > kNoEvidence) {
       last_data_ = now;
@@ -24,11 +24,11 @@ class LinkDelay {
   }
   // A batch of so many bytes in both directions took so much longer than its run.
   void batch(Duration took, uint64_t bytes, Time now) {
-    if (bytes < kFewBytes) return observe(control_, took.nanos());
+    if (bytes < kFewBytes) return observe_control(took);
     last_data_ = now;
-    const double control = control_ ? control_->value() : 0;
-    const double data = std::max(1.0, static_cast<double>(took.nanos()) - control);
-    observe(per_byte_, data / static_cast<double>(bytes));
+    const double usual = usual_ ? usual_->value() : 0;
+    const double data = std::max(1.0, static_cast<double>(took.nanos()) - usual);
+    observe(per_byte_, kQuantile, data / static_cast<double>(bytes));
   }
   engine::LinkBound bound() const {
     const double control = control_ ? control_->value() : 0;
@@ -40,13 +40,18 @@ class LinkDelay {
   static constexpr uint64_t kFewBytes = 8192;
   static constexpr Duration kNoEvidence = Duration::seconds(1);
 
-  static void observe(std::optional<QuantileTracker>& tracker, double value) {
+  void observe_control(Duration took) {
+    observe(control_, kQuantile, static_cast<double>(took.nanos()));
+    observe(usual_, 0.5, static_cast<double>(took.nanos()));
+  }
+  static void observe(std::optional<QuantileTracker>& tracker, double quantile, double value) {
     const double least = std::max(value, 1e-6);
-    if (!tracker) tracker.emplace(kQuantile, least);
+    if (!tracker) tracker.emplace(quantile, least);
     tracker->observe(least);
   }
 
-  std::optional<QuantileTracker> control_, per_byte_;  // nanoseconds
+  // Nanoseconds; the usual time of a message is what half of them take less than.
+  std::optional<QuantileTracker> control_, usual_, per_byte_;
   Time last_data_;
 };
 

@@ -136,7 +136,7 @@ struct Pictures {
     BatchKey& known = table.at(key(height, width));
     known.ran = true;
     known.corrections[0].measured(1, Duration::from_millis(ms));
-    if (auto table = known.corrections[0].publish()) known.latency = known.latency.with(0, table);
+    if (auto run = known.corrections[0].publish()) known.latency = table.with_run(known, 0, run);
   }
   std::unique_ptr<policy::Scheduler> scheduler = *policy::make_scheduler("fermata");
   KeyTable table{*scheduler, 0.9, 100};
@@ -162,6 +162,35 @@ TEST(ShapesNeverSeen, AreScaledFromTheNearestThatRan) {
   EXPECT_NEAR(p.believed_ms(1, 3), 3, 1e-3);
   p.ran(480, 320, 50);  // one run moves a belief that was no guess by little
   EXPECT_NEAR(p.believed_ms(480, 321), p.believed_ms(480, 320) * 321 / 320, 1e-3);
+}
+
+TEST(KeyTable, TheWayToAnotherHostIsPartOfWhatDecisionsKnow) {
+  Keys keys;
+  policy::Decisions out;
+  const KeyId id = keys.table.intern(*keys.table.served(VariantId(0)), keys.shape(2));
+  BatchKey& key = keys.table.at(id);
+  const Duration run = key.latency.on(0)(4);
+  key.item_bytes = 1000;
+  keys.table.set_link(0, {Duration::micros(200), 10}, Time(), out);
+  const Duration far = key.latency.on(0)(4);
+  EXPECT_NEAR((far - run).micros(), 240, 0.1);
+  keys.table.set_link(0, {Duration::micros(220), 11}, Time(), out);
+  EXPECT_EQ(key.latency.on(0)(4), far) << "what changes little is not told";
+  keys.table.set_link(0, {Duration::micros(100), 10}, Time(), out);
+  EXPECT_NEAR((key.latency.on(0)(4) - run).micros(), 140, 0.1);
+}
+
+TEST(KeyTable, AHostsOwnProfileCountsUntilAShapeHasRun) {
+  Keys keys;
+  policy::Decisions out;
+  const KeyId id = keys.table.intern(*keys.table.served(VariantId(0)), keys.shape(2));
+  keys.table.set_profile(VariantId(0), 0, with_profile(9).profile, Time(), out);
+  EXPECT_NEAR(keys.table.at(id).latency.on(0)(1).millis(), 9, 1e-3);
+  const KeyId other = keys.table.intern(*keys.table.served(VariantId(0)), keys.shape(1));
+  EXPECT_NEAR(keys.table.at(other).latency.on(0)(1).millis(), 9, 1e-3);
+  keys.table.at(id).ran = true;
+  keys.table.set_profile(VariantId(0), 0, with_profile(1).profile, Time(), out);
+  EXPECT_NEAR(keys.table.at(id).latency.on(0)(1).millis(), 9, 1e-3);
 }
 
 }  // namespace
