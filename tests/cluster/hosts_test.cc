@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <future>
 #include <memory>
 #include <string>
@@ -18,7 +19,7 @@
 #include "engine/execute/absence.h"
 #include "engine/execute/loader.h"
 #include "engine/execute/thread_executor.h"
-#include "model/repository.h"
+#include "engine/fixture.h"
 
 namespace fermata::cluster {
 namespace {
@@ -38,8 +39,9 @@ engine::EngineOptions options_of_here() {
 // A host's workers; they leave with it.
 class OneWorker {
  public:
-  OneWorker(uint16_t port, const std::string& name, uint32_t workers) {
-    Worker::Options options{.scheduler = fmt::format("127.0.0.1:{}", port), .name = name};
+  OneWorker(uint16_t port, const std::string& name, uint32_t workers, TlsFiles tls = {}) {
+    Worker::Options options{
+        .scheduler = fmt::format("127.0.0.1:{}", port), .name = name, .tls = std::move(tls)};
     options.engine = options_of_here();
     options.engine.workers.types.front().count = workers;
     worker_ = *Worker::make(std::move(options), [](uint32_t) {});
@@ -58,7 +60,8 @@ class OneWorker {
 // A pool's slots, and the model that they have loaded.
 class Slots {
  public:
-  explicit Slots(uint32_t count) {
+  explicit Slots(uint32_t count, TlsFiles tls = {})
+      : hosts_({.host = "127.0.0.1", .silence = Duration::seconds(20), .tls = std::move(tls)}) {
     const engine::WorkerType type = options_.workers.types.front();
     executors_.push_back(hosts_.executors(type, *engine::make_thread_executors(type)));
     variant_ = engine::Loader(options_, executors_).load("gather", {})->front();
@@ -96,7 +99,7 @@ class Slots {
   std::mutex mutex_;
   std::condition_variable changed_;
   int there_ = 0;
-  Hosts hosts_{{.host = "127.0.0.1", .silence = Duration::seconds(20)}};
+  Hosts hosts_;
   std::vector<std::unique_ptr<engine::ExecutorFactory>> executors_;
   std::shared_ptr<const engine::Variant> variant_;
   std::vector<std::shared_ptr<engine::Executor>> slots_;
@@ -195,6 +198,70 @@ TEST(Hosts, AConnectionOfNoSessionIsClosed) {
   message.mutable_attach()->set_session(17);
   EXPECT_FALSE(stranger.ask(message).ok());
   EXPECT_EQ(slots.hosts().statistics().refused["session"], 1u);
+}
+
+// Two authorities, and a certificate and a key of each.
+class Authorities {
+ public:
+  bool made() {
+    for (const std::string name : {"ours", "theirs"}) {
+      if (!run(fmt::format("req -x509 {} -subj /CN={} -keyout {}.key -out {}.pem", kNew, name, name,
+                           name)) ||
+          !run(fmt::format("req {} -subj /CN=part -keyout of_{}.key -out {}.csr", kNew, name,
+                           name)) ||
+          !run(fmt::format("x509 -req -in {}.csr -CA {}.pem -CAkey {}.key -CAcreateserial -days 9 "
+                           "-out of_{}.pem",
+                           name, name, name, name))) {
+        return false;
+      }
+    }
+    return true;
+  }
+  TlsFiles of(const std::string& name) const {
+    const std::string folder = folder_.path().string();
+    return {fmt::format("{}/of_{}.pem", folder, name), fmt::format("{}/of_{}.key", folder, name),
+            folder + "/ours.pem"};
+  }
+
+ private:
+  static constexpr char kNew[] = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+  bool run(const std::string& command) const {
+    const std::string whole =
+        fmt::format("cd {} && openssl {} 2> log", folder_.path().string(), command);
+    return std::system(whole.c_str()) == 0;
+  }
+  engine::TemporaryFolder folder_;
+};
+
+TEST(Tls, OnlyWhoHasACertificateOfTheAuthorityTakesPart) {
+  Authorities authorities;
+  if (!authorities.made()) GTEST_SKIP() << "the command openssl is not there";
+  Slots slots(1, authorities.of("ours"));
+  const auto await_refused = [&slots](uint64_t times) {
+    const auto end = std::chrono::steady_clock::now() + kLimit;
+    while (slots.hosts().statistics().refused["tls"] < times) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end);
+      std::this_thread::yield();
+    }
+  };
+  {
+    OneWorker theirs(slots.hosts().port(), "theirs", 1, authorities.of("theirs"));
+    await_refused(1);
+  }
+  const uint64_t before = slots.hosts().statistics().refused["tls"];
+  {
+    OneWorker plain(slots.hosts().port(), "plain", 1);
+    await_refused(before + 1);
+  }
+  EXPECT_TRUE(slots.hosts().statistics().hosts.empty());
+  OneWorker ours(slots.hosts().port(), "ours", 1, authorities.of("ours"));
+  slots.await(1);
+  EXPECT_TRUE(slots.run({1, 2}).parts[0].ok());
+}
+
+TEST(Tls, FilesThatAreNoneAreNamed) {
+  Hosts hosts({.host = "127.0.0.1", .tls = {"/none/a.pem", "/none/a.key", "/none/b.pem"}});
+  EXPECT_THAT(std::string(hosts.listen().message()), HasSubstr("/none/a.pem"));
 }
 
 }  // namespace
