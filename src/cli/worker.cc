@@ -28,13 +28,18 @@ namespace fermata::cli {
 namespace {
 
 constexpr char kWorkerExamples[] =
-    "Examples:\n"
-    "  fermata worker --scheduler scheduler.example:7400 --config fermata.yaml\n"
-    "  fermata worker --scheduler localhost:7400 --config fermata.yaml --type far --workers 2\n"
-    "The scheduler is a `fermata serve` of the same configuration, in which cluster.listen says\n"
-    "where it listens and a type of workers is remote (docs/cluster.md). Standard output has one\n"
-    "line, when the scheduler has taken the workers; the log goes to standard error. SIGINT or\n"
-    "SIGTERM: what runs ends first, for as long as --drain says; a second one ends it at once.";
+    "Example, with this document as fermata.yaml:\n"
+    "  fermata worker --scheduler localhost:7400 --config fermata.yaml --workers 2\n"
+    "\n"
+    "  models: zoo/repository\n"
+    "  cluster: {listen: 'localhost:7400'}\n"
+    "  workers:\n"
+    "    types: [{name: here, count: 1}, {name: far, count: 8, remote: true}]\n"
+    "\n"
+    "The scheduler is a `fermata serve` with the same document, on this host or another\n"
+    "(docs/cluster.md). Standard output has one line, when it has taken the workers; the log goes\n"
+    "to standard error. SIGINT or SIGTERM: what runs ends first, for as long as --drain says; a\n"
+    "second one ends it at once.";
 
 struct WorkerArguments {
   std::string scheduler, config, type, name;

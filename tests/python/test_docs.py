@@ -81,6 +81,8 @@ STAGE = "{name: s, model: m}"
     "unknown: 1", "listen: {unknown: 1}", "shared_memory: {unknown: 1}", "workers: {unknown: 1}",
     "workers: {count: auto, max: 2, unknown: 1}", "workers: {types: [{name: a, unknown: 1}]}",
     "workers: {memory_mb: 9}\nplacement: {unknown: 1}", "limits: {unknown: 1}", "recorder: {unknown: 1}",
+    "cluster: {listen: 'localhost:1', unknown: 1}\nworkers: {types: [{name: a, remote: true}]}",
+    "cluster: {listen: 'localhost:1', tls: {certificate: a, key: a, authority: a, unknown: 1}}\nworkers: {types: [{name: a, remote: true}]}",
     "services: {a: {unknown: 1}}", "services: {a: {kind: variants, variants: [m], unknown: 1}}",
     "services: {a: {kind: variants, variants: [m], evidence: {features: f, labels: l, unknown: 1}}}",
     "services: {a: {kind: ensemble, models: [m], profile: p, unknown: 1}}",
