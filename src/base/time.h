@@ -39,7 +39,11 @@ class Duration {
 
  private:
   constexpr explicit Duration(int64_t n) : nanos_(n) {}
+  // What is not less than infinite() is infinite, and so is what is no number.
   static constexpr Duration rounded(double n) {
+    constexpr double kMost = 0x1p61;
+    n = n < kMost ? n : kMost;
+    n = n > -kMost ? n : -kMost;
     return Duration(static_cast<int64_t>(n < 0 ? n - 0.5 : n + 0.5));
   }
   int64_t nanos_ = 0;

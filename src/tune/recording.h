@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -22,9 +21,7 @@ class ShortText {
   static constexpr size_t kMost = 15;
 
   ShortText() = default;
-  explicit ShortText(std::string_view text) {
-    std::memcpy(letters_.data(), text.data(), std::min(text.size(), kMost));
-  }
+  explicit ShortText(std::string_view text) { text.copy(letters_.data(), kMost); }
   std::string_view view() const { return {letters_.data(), strnlen(letters_.data(), kMost)}; }
   bool empty() const { return letters_[0] == 0; }
 
