@@ -2,7 +2,7 @@
 # Installs what is missing for the named purposes (default: build): Debian
 # packages, ONNX Runtime where the system has none, Python packages. Quick and
 # offline when everything is there.
-#   scripts/deps.sh [build|video|gstreamer|test|npm|browser|zoo|train|predictors|optional|bench|pictures|lint]...
+#   scripts/deps.sh [build|video|gstreamer|test|npm|browser|zoo|train|predictors|openvino|optional|bench|pictures|lint]...
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -47,6 +47,7 @@ for purpose in "${@:-build}"; do
       for part in video gstreamer browser predictors; do
         (debian "$part") || say "tests that need '$part' will be left out"
       done
+      (need_venv openvino "$root/tests/python/openvino.txt") || say "tests that need 'openvino' will be left out"
       ;;
     test) debian test; need_venv test "$root/tests/python/requirements.txt" ;;
     npm | zoo)
@@ -55,6 +56,7 @@ for purpose in "${@:-build}"; do
       ;;
     train) need_venv train "$root/zoo/requirements.txt" ;;
     predictors) debian predictors ;;
+    openvino) need_venv openvino "$root/tests/python/openvino.txt" ;;
     bench)
       debian bench
       need_venv bench "$root/bench/requirements.txt"
@@ -64,6 +66,6 @@ for purpose in "${@:-build}"; do
       ;;
     pictures) need_venv bench "$root/bench/requirements.txt" ;;
     lint) debian lint ;;
-    *) fail "unknown purpose '$purpose'" "name some of: build video gstreamer test npm browser zoo train predictors optional bench pictures lint" ;;
+    *) fail "unknown purpose '$purpose'" "name some of: build video gstreamer test npm browser zoo train predictors openvino optional bench pictures lint" ;;
   esac
 done

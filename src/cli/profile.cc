@@ -229,6 +229,8 @@ void add_profile(CLI::App& app, int& exit_code) {
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  command->add_option("--openvino", worker.openvino,
+                      "OpenVINO's library, or a folder with it, for its models");
   worker.name.clear();
   command
       ->add_option("--worker-type", worker.name,

@@ -45,6 +45,7 @@ struct WorkerType {
   std::string provider = "cpu";  // of ONNX Runtime: cpu, cuda, tensorrt
   uint32_t threads = 1;          // intra-op threads of each worker
   bool remote = false;           // other hosts bring them, so many at most
+  std::string openvino;  // OpenVINO's library, or a folder with it; empty: where it usually is
   // Of each worker; what does not fit into all of them is divided over sub-clusters.
   double memory_mb = std::numeric_limits<double>::infinity();
 };
@@ -63,8 +64,8 @@ struct WorkerOptions {
   std::optional<uint32_t> per_process;
   bool standby = false;  // each process has another beside it, loaded, for when it dies
   std::optional<double> process_memory_mb;  // that each may write to; none: as trial_memory_mb
-  std::string program = "/proc/self/exe";   // the fermata command, which those processes run
-  std::string python = "python3";           // of Python models that name no other
+  std::string program = "/proc/self/exe";  // the fermata command, which those processes run
+  std::string python = "python3";          // of Python models that name no other
   // That a model may take when it is tried in a child process; none: by the size of its files.
   std::optional<double> trial_memory_mb;
   // At least one, with a name each; several where workers differ (SneakPeek, section 7). Of

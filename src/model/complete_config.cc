@@ -3,6 +3,7 @@
 
 #include "base/status.h"
 #include "model/model_config.h"
+#include "model/model_kind.h"
 
 namespace fermata {
 namespace {
@@ -236,13 +237,13 @@ absl::Status check_kind(const ModelConfig& config, std::string_view model) {
   if (!config.name().empty() && config.name() != model) {
     return invalid("name is '{}', but the folder is '{}'", config.name(), model);
   }
-  const std::string_view platform = is_python(config) ? "python" : "onnxruntime_onnx";
-  if (!config.platform().empty() && config.platform() != platform) {
-    return invalid("platform is '{}', expected {}{}", config.platform(), platform,
+  const ModelKind& kind = kind_of(config);
+  if (!config.platform().empty() && config.platform() != kind.platform) {
+    return invalid("platform is '{}', expected {}{}", config.platform(), kind.platform,
                    config.platform() == "ensemble" ? kAsPipeline : "");
   }
-  if (!config.backend().empty() && config.backend() != "onnxruntime" && !is_python(config)) {
-    return invalid("backend is '{}', expected onnxruntime or python", config.backend());
+  if (!config.backend().empty() && config.backend() != kind.backend) {
+    return invalid("backend is '{}', expected {}", config.backend(), served_backends());
   }
   if (config.has_sequence_batching())
     return invalid("sequence_batching is not served: no state is kept between requests");
@@ -264,8 +265,9 @@ absl::StatusOr<ModelConfig> complete_model_config(ModelConfig config, const File
                                                   uint32_t default_max_batch) {
   RETURN_IF_ERROR(check_kind(config, model));
   config.set_name(std::string(model));
-  config.set_platform("onnxruntime_onnx");
-  config.set_backend("onnxruntime");
+  const ModelKind& kind = kind_of(config);
+  config.set_platform(std::string(kind.platform));
+  config.set_backend(std::string(kind.backend));
   if (!config.has_max_batch_size()) {
     const bool batches = lacks_batch_dimension(file).empty() &&
                          !declared_without_batch(config, file) && !declares_defaults(config, file);

@@ -12,6 +12,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "base/status.h"
+#include "model/model_kind.h"
 
 namespace fermata {
 namespace {
@@ -67,17 +68,17 @@ std::string names(const std::vector<fs::path>& files) {
                      more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-constexpr std::string_view kServed = "only ONNX models and Python models (model.py) are served";
+std::string what_is_served() { return fmt::format("only {} are served", served_models()); }
 
-bool is_python_file(const fs::path& file) {
-  return absl::AsciiStrToLower(file.extension().string()) == ".py";
+bool is_kind(const fs::path& file, std::string_view extension) {
+  return absl::AsciiStrToLower(file.extension().string()) == extension;
 }
 
 absl::Status not_there(const fs::path& file) {
   const std::string where = file.string();
   const std::vector<fs::path> beside = entries(file.parent_path());
   if (beside.empty()) return invalid("{}: no such file, its folder is empty", where);
-  if (is_python_file(file)) {
+  if (is_kind(file, ".py")) {
     return invalid(
         "{}: no such file, its folder has {}: expected the class TritonPythonModel there", where,
         names(beside));
@@ -89,13 +90,27 @@ absl::Status not_there(const fs::path& file) {
         "{}: no such file, but '{}' is there: rename it, or set default_model_filename: \"{}\"",
         where, name, name);
   }
-  return invalid("{}: no such file, its folder has {}: {}", where, names(beside), kServed);
+  return invalid("{}: no such file, its folder has {}: {}", where, names(beside), what_is_served());
+}
+
+// Of OpenVINO's: a text with the layers, and their weights beside it.
+absl::Status check_network(const fs::path& file, std::string_view start) {
+  std::error_code ignored;
+  if (!start.starts_with("<?xml") && !start.starts_with("<net")) {
+    return invalid("{}: begins with '{}', expected an OpenVINO model", file.string(),
+                   start.substr(0, std::min(kLongestText, start.find('\n'))));
+  }
+  const fs::path weights = fs::path(file).replace_extension(".bin");
+  if (fs::is_regular_file(weights, ignored)) return absl::OkStatus();
+  return invalid("{}: no such file, expected the weights of {} there", weights.string(),
+                 file.filename().string());
 }
 
 absl::Status check_content(const fs::path& file) {
   const std::string start = start_of(file);
-  if (is_python_file(file) && !start.empty()) return absl::OkStatus();
-  if (is_other_kind(file)) return invalid("{}: {}", file.string(), kServed);
+  if (is_kind(file, ".py") && !start.empty()) return absl::OkStatus();
+  if (is_kind(file, ".xml") && !start.empty()) return check_network(file, start);
+  if (is_other_kind(file)) return invalid("{}: {}", file.string(), what_is_served());
   if (start.empty()) return invalid("{}: the file is empty", file.string());
   const bool text = absl::c_all_of(
       start, [](unsigned char c) { return absl::ascii_isprint(c) || absl::ascii_isspace(c); });
@@ -125,9 +140,9 @@ absl::Status check_model_file(const fs::path& file) {
 }
 
 absl::Status no_version(const fs::path& folder) {
-  constexpr std::string_view kExpected =
-      "no version, expected a folder with a positive number such as 1 that holds model.onnx "
-      "or model.py";
+  const std::string expected =
+      fmt::format("no version, expected a folder with a positive number such as 1 that holds {}",
+                  served_files());
   std::vector<fs::path> models = entries(folder);
   std::vector<fs::path> folders = models;
   std::error_code ignored;
@@ -137,13 +152,14 @@ absl::Status no_version(const fs::path& folder) {
   std::erase_if(models, [&](const fs::path& file) { return !is_model(file); });
   std::erase_if(folders, [&](const fs::path& file) { return !fs::is_directory(file, ignored); });
   if (const auto onnx = absl::c_find_if(models, is_onnx); onnx != models.end()) {
-    return invalid("{}: {}; '{}' is there: move it to {}", folder.string(), kExpected,
+    return invalid("{}: {}; '{}' is there: move it to {}", folder.string(), expected,
                    onnx->filename().string(), (folder / "1/model.onnx").string());
   }
   if (!models.empty()) {
-    return invalid("{}: {}; {} is there: {}", folder.string(), kExpected, names(models), kServed);
+    return invalid("{}: {}; {} is there: {}", folder.string(), expected, names(models),
+                   what_is_served());
   }
-  return error(absl::StatusCode::kFailedPrecondition, "{}: {}{}", folder.string(), kExpected,
+  return error(absl::StatusCode::kFailedPrecondition, "{}: {}{}", folder.string(), expected,
                folders.empty() ? "" : fmt::format("; its folders are {}", names(folders)));
 }
 

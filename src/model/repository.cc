@@ -10,6 +10,7 @@
 #include "model/dynamic_network.h"
 #include "model/model_config.h"
 #include "model/model_files.h"
+#include "model/model_kind.h"
 
 namespace fermata {
 namespace {
@@ -17,9 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 // A configuration is a page of text; what is larger is not one.
 constexpr uintmax_t kMaxConfigBytes = 4 << 20;
-constexpr const char* kModelFile = "model.onnx";
 constexpr std::string_view kOfTheVolume = "lost+found";  // where a repository is one
-constexpr const char* kPythonFile = "model.py";
 
 absl::StatusOr<std::string> read_text(const fs::path& file) {
   std::error_code failed;
@@ -89,15 +88,18 @@ absl::Status check_kinds(const fs::path& folder) {
   return absl::OkStatus();
 }
 
-// A folder with Python's file and no other says of itself what it is.
-void take_for_python(ModelFolder& folder) {
-  if (!folder.config.backend().empty() || !folder.config.platform().empty()) return;
+// Of a folder whose configuration does not say what it is, its files do: the first kind counts of
+// which there is one.
+void take_for_its_file(ModelFolder& folder) {
+  const inference::ModelConfig& config = folder.config;
+  if (!config.backend().empty() || !config.platform().empty()) return;
+  if (!config.default_model_filename().empty()) return;
   const fs::path version = folder.files / std::to_string(folder.versions.back());
-  std::error_code ignored;
-  if (fs::is_regular_file(version / kPythonFile, ignored) &&
-      !fs::exists(version / kModelFile, ignored) &&
-      folder.config.default_model_filename().empty()) {
-    folder.config.set_backend("python");
+  for (const ModelKind& kind : model_kinds()) {
+    std::error_code ignored;
+    if (!fs::exists(version / kind.file, ignored)) continue;
+    if (&kind != &model_kinds().front()) folder.config.set_backend(std::string(kind.backend));
+    return;
   }
 }
 
@@ -141,10 +143,10 @@ absl::Status ModelFolder::in_config(const absl::Status& status) const {
 
 fs::path ModelFolder::file(int64_t version) const {
   const std::string& name = config.default_model_filename();
-  const char* const usual = is_python(config) ? kPythonFile : kModelFile;
+  const std::string usual(kind_of(config).file);
   fs::path file = files / std::to_string(version) / (name.empty() ? usual : name);
   std::error_code ignored;
-  return fs::is_directory(file, ignored) ? file / kModelFile : file;
+  return fs::is_directory(file, ignored) ? file / usual : file;
 }
 
 absl::StatusOr<std::vector<std::string>> model_names(const fs::path& repository) {
@@ -196,7 +198,7 @@ absl::StatusOr<ModelFolder> read_model_folder(const fs::path& repository, std::s
   auto picked = pick(folder.config.version_policy(), versions);
   RETURN_IF_ERROR(folder.in_config(picked.status()));
   folder.versions = *std::move(picked);
-  take_for_python(folder);
+  take_for_its_file(folder);
   RETURN_IF_ERROR(check_kinds(folder.files));
   for (const int64_t version : folder.versions) {
     RETURN_IF_ERROR(check_kinds(folder.files / std::to_string(version)));

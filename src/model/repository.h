@@ -15,7 +15,7 @@ namespace fermata {
 
 // What lies in one folder of a repository in Triton's layout:
 //   NAME/config.pbtxt (optional)   NAME/VERSION/model.onnx   NAME/profile.json (optional)
-// A Python model has NAME/VERSION/model.py.
+// Models of other kinds have another file (model/model_kind.h).
 // model.onnx may be a folder, which then holds model.onnx and its weights.
 // A width of a dynamic network may have another model's files (model/dynamic_network.h).
 struct ModelFolder {

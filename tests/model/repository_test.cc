@@ -64,7 +64,7 @@ TEST_F(Repository, WithoutAVersionItIsNamedForWhatItIs) {
       {"platform: 'ensemble'", "kind pipeline"},
       {"ensemble_scheduling { }", "kind pipeline"},
       {"platform: 'pytorch_libtorch'", "platform is 'pytorch_libtorch'"},
-      {"backend: 'tensorrt'", "expected onnxruntime or python"},
+      {"backend: 'tensorrt'", "expected onnxruntime, python or openvino"},
       {"sequence_batching { }", "sequence_batching is not served"},
       {"model_transaction_policy { decoupled: true }", "decoupled"},
   };
@@ -84,7 +84,7 @@ TEST_F(Repository, WithoutAVersionWhatStandsThereIsNamed) {
   EXPECT_THAT(says(read()), HasSubstr("its folders are 'v1'"));
   write("m/model.py", "");
   EXPECT_EQ(read().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(says(read()), HasSubstr("'model.py' is there: only ONNX models and Python models"));
+  EXPECT_THAT(says(read()), HasSubstr("'model.py' is there: only ONNX models, Python models"));
   write("m/net.onnx", kModel);
   EXPECT_THAT(says(read()),
               AllOf(HasSubstr("'net.onnx' is there: move it to "), HasSubstr("m/1/model.onnx")));
@@ -100,7 +100,7 @@ TEST_F(Repository, WhatStandsInTheModelsPlaceIsNamed) {
     EXPECT_THAT(says_of_file(), HasSubstr(name));
   }
   EXPECT_THAT(says_of_file(),
-              HasSubstr("only ONNX models and Python models (model.py) are served"));
+              HasSubstr("only ONNX models, Python models (model.py) and OpenVINO models (model.xml) are served"));
   write("m/1/net.onnx", kModel);
   EXPECT_THAT(says_of_file(), HasSubstr("default_model_filename: \"net.onnx\""));
   for (char name : {'a', 'b', 'c', 'd'}) write(std::string("m/1/") + name, "x");

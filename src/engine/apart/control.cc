@@ -187,6 +187,7 @@ Json load_message(const Variant& variant, const WorkerType& worker, bool quietly
           {"tried", variant.tried || profile.measured()},
           {"provider", worker.provider},
           {"threads", worker.threads},
+          {"openvino", worker.openvino},
           {"quietly", quietly},
           {"profile", profile.measured() ? Json(fermata::to_json(profile)) : Json()}};
 }
@@ -213,6 +214,7 @@ absl::StatusOr<LoadRequest> read_load(std::string_view line) try {
   WorkerType worker;
   worker.provider = asked.at("provider");
   worker.threads = asked.at("threads");
+  worker.openvino = asked.at("openvino");
   return LoadRequest{std::move(variant), std::move(worker), asked.at("quietly")};
 } catch (const nlohmann::json::exception& wrong) {
   return invalid("not a sound message: {}", wrong.what());

@@ -4,26 +4,26 @@
 #include <map>
 #include <mutex>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "engine/execute/onnx_runner.h"
+#include "engine/execute/openvino_runner.h"
 #include "engine/execute/python_backend.h"
+#include "model/model_kind.h"
 
 namespace fermata::engine {
 namespace {
 
 constexpr std::array kBackends = {
-    Backend{.name = "onnxruntime",
-            .reads = [](const inference::ModelConfig&) { return true; },
-            .probe = probe_onnx,
-            .make = make_onnx_runners},
+    Backend{.name = "onnxruntime", .probe = probe_onnx, .make = make_onnx_runners},
     Backend{.name = "python",
-            .reads = is_python,
             .probe = [](const WorkerType&) { return absl::OkStatus(); },
             .make = nullptr,
             .command = python_command,
             .program = python_program},
+    Backend{.name = "openvino", .probe = probe_openvino, .make = make_openvino_runners},
 };
 
 // By backend, made when a model first needs it.
@@ -135,10 +135,11 @@ std::unique_ptr<ModelRunner> AllRunners::make() {
 absl::Span<const Backend> backends() { return kBackends; }
 
 const Backend& backend_of(const inference::ModelConfig& config) {
-  for (size_t i = 1; i < kBackends.size(); ++i) {
-    if (kBackends[i].reads(config)) return kBackends[i];
-  }
-  return kBackends.front();
+  const std::string_view name = kind_of(config).backend;
+  const auto* const it =
+      absl::c_find_if(kBackends, [name](const Backend& b) { return b.name == name; });
+  FERMATA_CHECK(it != kBackends.end());
+  return *it;
 }
 
 std::unique_ptr<ModelRunners> make_runners(const WorkerType& type) {

@@ -49,9 +49,7 @@ class ModelRunners {
 
 // An engine for models.
 struct Backend {
-  std::string_view name;  // as `backend` of config.pbtxt has it
-  // Whether it runs models of this configuration.
-  bool (*reads)(const inference::ModelConfig& config);
+  std::string_view name;  // as `backend` of config.pbtxt has it: a ModelKind's
   // Whether such workers can be had here: INVALID_ARGUMENT says what is missing.
   absl::Status (*probe)(const WorkerType& type);
   std::unique_ptr<ModelRunners> (*make)(const WorkerType& type);
@@ -65,7 +63,7 @@ struct Backend {
   std::string (*program)() = nullptr;
 };
 
-// Those there are. The first runs what no other reads.
+// One for each of model_kinds(), in no order but that the first runs what names none.
 absl::Span<const Backend> backends();
 const Backend& backend_of(const inference::ModelConfig& config);
 

@@ -93,6 +93,9 @@ TrialQuestion question_of(Reader reader, std::string& config) {
   options.max_batch = static_cast<uint32_t>(fields["max_batch"].integer(1, int64_t{1} << 31));
   options.worker.provider = fields["provider"].string();
   options.worker.threads = static_cast<uint32_t>(fields["threads"].integer(1, 1024));
+  if (Reader openvino = fields["openvino"]; openvino.present()) {
+    options.worker.openvino = openvino.string();
+  }
   options.run = fields["run"].boolean();
   options.measure = fields["measure"].boolean();
   for (const Reader& shape : fields["shapes"].list()) {
@@ -132,6 +135,7 @@ absl::StatusOr<std::string> write_question(const TrialOptions& options, const Tr
                 {"measure", options.measure},
                 {"shapes", shapes},
                 {"processor_s", limits.time.seconds() * options.worker.threads}};
+  if (!options.worker.openvino.empty()) asked["openvino"] = options.worker.openvino;
   // GPUs' libraries take more than there is.
   if (options.worker.provider == "cpu" && std::isfinite(limits.memory_mb)) {
     asked["memory_mb"] = limits.memory_mb;

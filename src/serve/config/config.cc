@@ -158,6 +158,9 @@ engine::WorkerOptions worker_options(Reader reader) {
     options.process_memory_mb = memory.between(64, 1 << 24);
   }
   if (Reader python = fields["python"]; python.present()) options.python = python.string();
+  if (Reader openvino = fields["openvino"]; openvino.present()) {
+    for (engine::WorkerType& type : options.types) type.openvino = openvino.string();
+  }
   if (Reader memory = fields["trial_memory_mb"]; memory.present()) {
     options.trial_memory_mb = memory.between(64, 1 << 24);
   }
