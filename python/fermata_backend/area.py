@@ -52,14 +52,14 @@ def _texts(data, count):
     return texts
 
 
-def _as_bytes(name, array):
+def _as_bytes(where, array):
     """An array of the same shape that holds bytes only."""
     texts = numpy.empty(array.size, dtype=object)
     for i, text in enumerate(array.ravel()):
         try:
             texts[i] = text if isinstance(text, bytes) else str(text).encode()
         except UnicodeError as error:
-            raise Wrong(f"output '{name}': text {i} cannot be written as UTF-8 ({error})")
+            raise Wrong(f"{where}: text {i} cannot be written as UTF-8 ({error})")
     return texts.reshape(array.shape)
 
 
@@ -138,10 +138,7 @@ class Area:
     def _array(self, record):
         _, datatype, rank, _, offset, size = record[:6]
         shape = record[6:6 + rank]
-        data = self._memory[offset:offset + size]
-        if datatype == _BYTES:
-            return _texts(data, int(numpy.prod(shape, dtype=numpy.int64))).reshape(shape)
-        return numpy.frombuffer(data, dtype=_NUMPY[datatype]).reshape(shape).copy()
+        return array_of(DATATYPES[datatype], shape, self._memory[offset:offset + size])
 
     def reply(self, batch, specs, batches, results, nanos):
         """`results` by part: a list of arrays as batch.outputs has them, or (code, text)."""
@@ -203,6 +200,22 @@ class Area:
         return None
 
 
+def array_of(datatype, shape, data):
+    """An array of its own."""
+    if datatype == "BYTES":
+        return _texts(data, int(numpy.prod(shape, dtype=numpy.int64))).reshape(shape)
+    return numpy.frombuffer(data, dtype=_NUMPY[DATATYPES.index(datatype)]).reshape(shape).copy()
+
+
+def as_input(name, array):
+    """Of another model: its datatype and bytes."""
+    if array.dtype == object:
+        return "BYTES", _text_bytes(_as_bytes(f"input '{name}'", array))
+    if array.dtype not in _NUMPY:
+        raise Wrong(f"Tensor '{name}' has numpy's type {array.dtype}, which no datatype has")
+    return DATATYPES[_NUMPY.index(array.dtype)], numpy.ascontiguousarray(array).tobytes()
+
+
 def as_output(name, array, spec, batches, items):
     """The array as the model's configuration has that output; Wrong says why it is not."""
     datatype = DATATYPES.index(spec["datatype"])
@@ -217,4 +230,4 @@ def as_output(name, array, spec, batches, items):
         fits = array.ndim > 0 and array.shape[0] == items
     if not fits or array.ndim > 16:
         raise Wrong(f"output '{name}' has shape {list(array.shape)}, expected {dims}")
-    return _as_bytes(name, array) if datatype == _BYTES else array
+    return _as_bytes(f"output '{name}'", array) if datatype == _BYTES else array

@@ -1,6 +1,7 @@
 """A user's model.py: how it is read, initialised and asked."""
 
 import importlib.util
+import inspect
 import json
 import os
 import sys
@@ -91,8 +92,13 @@ class Model:
         requests = [pb_utils.InferenceRequest(
             self.name, list(names), [pb_utils.Tensor(name, array) for name, array in part.inputs],
             _part=(part.notes, part.deadline, stopped)) for part in batch.parts]
+        deadlines = [part.deadline for part in batch.parts]
+        pb_utils.InferenceRequest.calls.deadline = None if None in deadlines else max(deadlines)
         try:
             responses = self._instance.execute(requests)
+            if inspect.iscoroutine(responses):
+                import asyncio  # only models that need it wait for it
+                responses = asyncio.run(responses)
         except (SystemExit, Stopped):
             raise
         except BaseException as error:  # asyncio.CancelledError is no Exception

@@ -1,10 +1,12 @@
 """What model.py imports as triton_python_backend_utils: Triton's interface, served by Fermata."""
 
+import concurrent.futures
 import json
 import struct
 import sys
 import time
 
+import fermata_calls
 import numpy
 
 _TYPES = {
@@ -104,13 +106,18 @@ class InferenceResponse:
 
 
 class InferenceRequest:
-    """One request of a batch."""
+    """One request of a batch, or a call of another model."""
 
-    def __init__(self, model_name=None, requested_output_names=None, inputs=None, *_, **more):
-        if "_part" not in more:
-            raise _not_served(f"a call of another model ('{model_name}')")
-        self._inputs, self._outputs = inputs, requested_output_names
-        self._model, self._notes, self._deadline, self._stopped = model_name, *more["_part"]
+    calls = None  # how another is called (worker.py)
+
+    def __init__(self, model_name="", requested_output_names=(), inputs=(), request_id="", correlation_id=0,
+                 model_version=-1, flags=0, preferred_memory=None, timeout=0, parameters=None, trace=None,
+                 _part=None):
+        self._inputs, self._outputs, self._model = inputs, requested_output_names, model_name
+        self._version, self._timeout = model_version, timeout
+        own = json.loads(parameters) if isinstance(parameters, str) else parameters
+        notes = {"id": request_id, "parameters": own or {}}
+        self._notes, self._deadline, self._stopped = _part or (notes, None, lambda: False)
 
     def inputs(self):
         return self._inputs
@@ -151,10 +158,52 @@ class InferenceRequest:
         raise _not_served("a response sender (a decoupled model)")
 
     def exec(self, decoupled=False):
-        raise _not_served("exec()")
+        """The InferenceResponse of another model, which runs on another worker."""
+        answer = self._begin(decoupled)
+        try:
+            while True:
+                try:
+                    return _response_of(*answer.result(timeout=0.05))  # a stop is heeded between two
+                except concurrent.futures.TimeoutError:
+                    pass
+        finally:
+            self.calls.cancel(answer)
 
     def async_exec(self, decoupled=False):
-        raise _not_served("async_exec()")
+        """The same, to be awaited."""
+        answer = self._begin(decoupled)
+
+        async def awaited():
+            import asyncio  # only models that need it wait for it
+            try:
+                return _response_of(*await asyncio.shield(asyncio.wrap_future(answer)))
+            finally:
+                self.calls.cancel(answer)
+        return awaited()
+
+    def _begin(self, decoupled):
+        if decoupled:
+            raise _not_served("a call with several responses (decoupled=True)")
+        deadline = self.calls.deadline
+        if self._timeout > 0:
+            own = time.monotonic_ns() + self._timeout * 1000
+            deadline = own if deadline is None else min(own, deadline)
+        return self.calls.begin({
+            "model": self._model, "version": str(self._version) if self._version > 0 else "",
+            "request_id": self._notes["id"], "parameters": self._notes["parameters"],
+            "outputs": list(self._outputs), "deadline": deadline}, self._inputs)
+
+
+# Of TritonError, by the codes of gRPC.
+_ERRORS = {3: TritonError.INVALID_ARG, 5: TritonError.NOT_FOUND, 6: TritonError.ALREADY_EXISTS, 11: TritonError.INVALID_ARG,
+           12: TritonError.UNSUPPORTED, 13: TritonError.INTERNAL, 1: TritonError.CANCELLED, 4: TritonError.UNAVAILABLE,
+           8: TritonError.UNAVAILABLE, 14: TritonError.UNAVAILABLE}
+
+
+def _response_of(message, data):
+    if message["code"] != 0:
+        return InferenceResponse(error=TritonError(message["error"], _ERRORS.get(message["code"], TritonError.UNKNOWN)))
+    return InferenceResponse([Tensor(name, array) for name, array in fermata_calls.tensors_of(message, data)])
 
 
 def _named(tensors, name):

@@ -11,6 +11,7 @@ import threading
 import time
 
 import area
+import fermata_calls
 import model
 import triton_python_backend_utils as pb_utils
 
@@ -198,6 +199,7 @@ def pin(runner, processors):
 def main(name):
     memory = area.Area(3)
     memory.show_life()
+    pb_utils.InferenceRequest.calls = fermata_calls.Calls(5)
     pb_utils.Logger.model, pb_utils.Logger.stream = name, sys.stderr
     sys.stdout, sys.stderr = Prints("info"), Prints("warning")
     server, runner = Server(4), Runner(memory)

@@ -64,6 +64,8 @@ struct WorkerOptions {
   std::optional<uint32_t> per_process;
   bool standby = false;  // each process has another beside it, loaded, for when it dies
   std::optional<double> process_memory_mb;  // that each may write to; none: as trial_memory_mb
+  // Processor time that each may take for a batch, with all its threads; then it is killed.
+  std::optional<Duration> process_processor;
   std::string program = "/proc/self/exe";  // the fermata command, which those processes run
   std::string python = "python3";          // of Python models that name no other
   // That a model may take when it is tried in a child process; none: by the size of its files.

@@ -132,7 +132,8 @@ class TritonPythonModel:
         if how == "connect":
             socket.socket()
         if how == "call":
-            pb_utils.InferenceRequest(model_name="other", requested_output_names=["y"], inputs=[]).exec()
+            other = pb_utils.InferenceRequest(model_name="other", requested_output_names=["y"], inputs=[])
+            raise pb_utils.TritonModelException(other.exec().error().message())
         if how == "told":
             text = f"{request.request_id()} {request.parameters()} {request.timeout() > 0} {request.is_cancelled()}"
             return pb_utils.InferenceResponse([pb_utils.Tensor("TOLD", np.array([text], dtype=object)),

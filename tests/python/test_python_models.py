@@ -135,7 +135,7 @@ def test_requests_run_together(served):
     ("nothing", "has no output 'OUT'"),
     ("write", "may not write files"),
     ("connect", "open sockets"),
-    ("call", r"a call of another model \('other'\) is not served"),
+    ("call", "no worker is left for the call of 'other'.*workers.count: 2 or more"),
 ])
 def test_what_goes_wrong_is_said(client, how, expected):
     with pytest.raises(InferenceServerException, match=expected):

@@ -302,6 +302,9 @@ class ApartExecutors : public ExecutorFactory {
   }
   void stop_loading() override { processes_->stop_loading(); }
   void be_quiet() override { processes_->be_quiet(); }
+  void serve_calls(std::shared_ptr<ModelCalls> calls) override {
+    processes_->serve_calls(std::move(calls));
+  }
 
  private:
   const std::shared_ptr<Processes> processes_;

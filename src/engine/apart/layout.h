@@ -29,8 +29,9 @@ inline constexpr size_t kReply = 65536;      // the same
 inline constexpr size_t kRequestSize = kReply - kRequest, kReplySize = kSlotSize - kReply;
 inline constexpr size_t kAlignment = 64;  // of tensors' data
 inline constexpr uint32_t kMostRank = 16;
-inline constexpr uint32_t kWhole = 0xFFFFFFFF;     // a tensor of the whole batch
-inline constexpr int kAreaFd = 3, kControlFd = 4;  // where the process finds them
+inline constexpr uint32_t kWhole = 0xFFFFFFFF;  // a tensor of the whole batch
+// Where the process finds them; the last only where it may call models.
+inline constexpr int kAreaFd = 3, kControlFd = 4, kCallsFd = 5;
 
 struct Head {
   uint32_t magic, version, slots;

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
@@ -35,9 +36,29 @@ class Descriptor {
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
   int release() { return std::exchange(fd_, -1); }
+  void reset(int fd) {
+    if (fd_ >= 0) close(fd_);
+    fd_ = fd;
+  }
 
  private:
   int fd_;
+};
+
+// Between a server and a process.
+struct Stream {
+  Descriptor own{-1}, theirs{-1};
+
+  absl::Status open() {
+    std::array<int, 2> ends{};
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+      return internal("cannot make a socket for a model process: {}", strerror(errno));
+    }
+    own.reset(ends[0]);
+    theirs.reset(fcntl(ends[1], F_DUPFD_CLOEXEC, kHigh));
+    close(ends[1]);
+    return absl::OkStatus();
+  }
 };
 
 // Signals that the server blocks or ignores mean to it what they mean to others.
@@ -55,14 +76,17 @@ void reset_signals(posix_spawnattr_t& attributes) {
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 }
 
-absl::StatusOr<pid_t> start_child(const std::vector<std::string>& command, int area, int control) {
+// `calls`: -1: none.
+absl::StatusOr<pid_t> start_child(const std::vector<std::string>& command, int area, int control,
+                                  int calls) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
   posix_spawn_file_actions_adddup2(&actions, area, kAreaFd);
   posix_spawn_file_actions_adddup2(&actions, control, kControlFd);
-  posix_spawn_file_actions_addclosefrom_np(&actions, kControlFd + 1);
+  if (calls >= 0) posix_spawn_file_actions_adddup2(&actions, calls, kCallsFd);
+  posix_spawn_file_actions_addclosefrom_np(&actions, calls >= 0 ? kCallsFd + 1 : kCallsFd);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   reset_signals(attributes);
@@ -90,17 +114,17 @@ std::string signal_name(int signal, bool in_full) {
 absl::StatusOr<std::shared_ptr<ModelProcess>> ModelProcess::start(const Options& options) {
   ASSIGN_OR_RETURN(Area area, Area::make(options.slots, options.inputs_each, options.outputs_each,
                                          options.look));
-  std::array<int, 2> ends{};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
-    return internal("cannot make a socket for a model process: {}", strerror(errno));
-  }
-  Descriptor own(ends[0]), theirs(ends[1]);
+  Stream control, calls;
+  RETURN_IF_ERROR(control.open());
+  if (options.calls != nullptr) RETURN_IF_ERROR(calls.open());
   const Descriptor area_end(fcntl(area.fd(), F_DUPFD_CLOEXEC, kHigh));
-  const Descriptor control_end(fcntl(theirs.get(), F_DUPFD_CLOEXEC, kHigh));
-  ASSIGN_OR_RETURN(const pid_t pid,
-                   start_child(options.command, area_end.get(), control_end.get()));
-  std::shared_ptr<ModelProcess> process(new ModelProcess(std::move(area), own.release(), pid));
-  close(theirs.release());
+  ASSIGN_OR_RETURN(const pid_t pid, start_child(options.command, area_end.get(),
+                                                control.theirs.get(), calls.theirs.get()));
+  std::shared_ptr<ModelProcess> process(
+      new ModelProcess(std::move(area), control.own.release(), pid));
+  if (options.calls != nullptr) {
+    process->calls_ = std::make_unique<Calls>(calls.own.release(), options.calls);
+  }
   return process;
 }
 
@@ -138,6 +162,7 @@ std::pair<uint32_t, std::string> ModelProcess::failures() const {
 
 uint32_t ModelProcess::next_number(uint32_t slot) {
   uint32_t& number = numbers_[slot];
+  begun_.fetch_add(1, std::memory_order_relaxed);
   number = number == 0x7FFFFFFF ? 1 : number + 1;  // the highest bit tells of a death
   return number;
 }
@@ -184,6 +209,27 @@ void ModelProcess::kill() {
   if (!ended_) ::kill(pid_, SIGKILL);
 }
 
+void ModelProcess::kill_for(std::string why, std::string cause) {
+  {
+    const std::lock_guard lock(ending_);
+    if (ended_ || !killed_for_.empty()) return;
+    killed_for_ = std::move(why);
+    killed_cause_ = std::move(cause);
+  }
+  kill();
+}
+
+Duration ModelProcess::processor_time() {
+  clockid_t clock = 0;
+  timespec spent{};
+  const std::lock_guard lock(ending_);  // its number is its own until it is waited for
+  if (!ended_ && clock_getcpuclockid(pid_, &clock) == 0 && clock_gettime(clock, &spent) == 0) {
+    const int64_t nanos = spent.tv_sec * 1'000'000'000 + spent.tv_nsec;
+    if (nanos > processor_nanos_) processor_nanos_ = nanos;
+  }
+  return Duration::nanos(processor_nanos_);
+}
+
 int ModelProcess::await_end() {
   // What it was ended by first is what is said: kill() comes after a death.
   while (true) {
@@ -204,12 +250,14 @@ int ModelProcess::await_end() {
 
 std::string ModelProcess::how_it_ended() {
   const int status = await_end();
+  if (WIFSIGNALED(status) && !killed_for_.empty()) return killed_for_;
   if (WIFSIGNALED(status)) return "was ended by " + signal_name(WTERMSIG(status), true);
   return fmt::format("ended by itself with exit code {}", WEXITSTATUS(status));
 }
 
 std::string ModelProcess::cause() {
   const int status = await_end();
+  if (WIFSIGNALED(status) && !killed_for_.empty()) return killed_cause_;
   return WIFSIGNALED(status) ? signal_name(WTERMSIG(status), false) : "exit";
 }
 

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/time.h"
 #include "engine/apart/area.h"
+#include "engine/apart/calls.h"
 #include "engine/apart/control.h"
 
 namespace fermata::engine::apart {
@@ -28,6 +29,8 @@ class ModelProcess {
     bool may_fail = false;                       // its failures are answers, of code of the user's
     Duration look;                               // for which it may look before it sleeps
     bool quietly = false;                        // its first load is beside others that serve
+    std::shared_ptr<ModelCalls> calls;           // through which it calls models; null: it does not
+    std::optional<Duration> processor;           // as WorkerOptions::process_processor
   };
   static absl::StatusOr<std::shared_ptr<ModelProcess>> start(const Options& options);
   // Blocks until it says that it is there.
@@ -53,6 +56,11 @@ class ModelProcess {
   bool dead() const { return dead_; }
   bool ended() const;  // to the system
   void kill();
+  // Says so in its place: "took more than ...".
+  void kill_for(std::string why, std::string cause);
+  // That its threads have taken, as far as it could last be seen.
+  Duration processor_time();
+  uint64_t begun() const { return begun_; }  // batches, of all slots
   // In words: "was ended by SIGSEGV". Blocks until it has ended and its memory is free.
   std::string how_it_ended();
   std::string cause();  // the same in short: "SIGSEGV", "exit"
@@ -73,9 +81,13 @@ class ModelProcess {
   Control control_;
   const pid_t pid_;
   std::vector<uint32_t> numbers_;  // by slot: of its last batch
+  std::unique_ptr<Calls> calls_;
   std::atomic<bool> dead_{false};
   std::mutex ending_;
   std::optional<int> ended_;  // what waitpid() says
+  std::string killed_for_, killed_cause_;
+  std::atomic<uint64_t> begun_{0};
+  std::atomic<int64_t> processor_nanos_{0};
   std::atomic<uint32_t> failures_{0};
   mutable std::mutex failing_;
   std::string last_failure_;

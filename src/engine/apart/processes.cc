@@ -175,6 +175,7 @@ std::vector<ProcessStatistics> Processes::statistics() const {
     row.quarantined = row.quarantined || one->quarantined();
     row.there = row.there || one->there();
     row.standby = row.standby || one->has_standby();
+    row.processor_s += one->processor_time().seconds();
   }
   std::vector<ProcessStatistics> result;
   for (auto& [model, row] : rows) {
@@ -197,7 +198,9 @@ ModelProcess::Options Processes::process_for(const Variant& variant) const {
   ModelProcess::Options process{.slots = backend.command == nullptr ? slots_ : 1,
                                 .may_fail = backend.command != nullptr,
                                 .look = look_,
-                                .quietly = quietly_ && type_.threads == 1};
+                                .quietly = quietly_ && type_.threads == 1,
+                                .calls = backend.command != nullptr ? calls_ : nullptr,
+                                .processor = options_.process_processor};
   process.command = {options_.program, "model-process"};
   const double memory_mb = options_.process_memory_mb.value_or(
       usual_limit_mb(std::filesystem::path(variant.file).parent_path()));

@@ -40,6 +40,7 @@ class Processes {
   // As ExecutorFactory has it, both. Threads of a session would stay as quiet as what made them.
   void be_quiet() { quietly_ = true; }
   void stop_loading();
+  void serve_calls(std::shared_ptr<ModelCalls> calls) { calls_ = std::move(calls); }
   std::vector<ProcessStatistics> statistics() const;
   std::string why_away(const Variant& variant) const;  // as Supervised's, of any of its
 
@@ -66,6 +67,7 @@ class Processes {
   const Duration look_;
   std::atomic<bool> quietly_{false};
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
+  std::shared_ptr<ModelCalls> calls_;
   mutable std::mutex mutex_;
   bool loads_ = true;
   std::map<VariantId, std::map<uint32_t, Sitting>> seats_;  // by weights and number

@@ -200,6 +200,9 @@ class EmulatedExecutors : public ExecutorFactory {
   std::vector<ProcessStatistics> processes() const override {
     return inner_ != nullptr ? inner_->processes() : ExecutorFactory::processes();
   }
+  void serve_calls(std::shared_ptr<ModelCalls> calls) override {
+    if (inner_ != nullptr) inner_->serve_calls(std::move(calls));
+  }
   std::string why_away(const Variant& variant) const override {
     return inner_ != nullptr ? inner_->why_away(variant) : "";
   }

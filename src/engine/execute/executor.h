@@ -21,7 +21,8 @@
 
 namespace fermata::engine {
 
-struct Variant;  // engine/catalog.h: a loaded model version with its configuration and profile
+class ModelCalls;  // engine/execute/model_calls.h
+struct Variant;    // engine/catalog.h: a loaded model version with its configuration and profile
 
 // The part of a batch that belongs to one task: whole tensors of one request,
 // or for a request that was split, `items` rows of them from `first_item` on.
@@ -154,6 +155,8 @@ class ExecutorFactory {
   virtual void be_quiet() {}
   // What runs models on this host beside the workers; `this` where they are of this host too.
   virtual ExecutorFactory& here() { return *this; }
+  // What code of models calls other models through. Before anything is loaded.
+  virtual void serve_calls(std::shared_ptr<ModelCalls> /*calls*/) {}
   // Why a loaded variant does not run, for longer than a restart takes; empty: it does.
   virtual std::string why_away(const Variant& /*variant*/) const { return {}; }
 };

@@ -24,6 +24,8 @@ RealEngine::RealEngine(EngineOptions options,
                        std::vector<std::unique_ptr<ExecutorFactory>> executors)
     : options_(std::move(options)),
       units_(options_.services),
+      calls_(
+          std::make_shared<ModelCalls>(options_.workers.least.value_or(options_.workers.count()))),
       executors_(std::move(executors)),
       loader_(options_, executors_),
       registry_(options_),
@@ -36,12 +38,15 @@ RealEngine::RealEngine(EngineOptions options,
               .cancel = [this](JobId id) { cancel(id); },
               .request_parts = options_.limits.request_parts},
              options_.operator_threads),
-      window_start_{.at = started_} {}
+      window_start_{.at = started_} {
+  for (const auto& executors : executors_) executors->serve_calls(calls_);
+}
 
 // A scheduler hands a job whose variant moved to another; none may do so once that other
 // may be gone.
 RealEngine::~RealEngine() {
   for (const auto& executors : executors_) executors->stop_loading();
+  calls_->close();
   if (pool_ == nullptr) return;
   streams_.stop();
   trees_.stop();
@@ -100,6 +105,10 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
   window_timer_ = std::make_unique<Periodic>(kAutoscaleWindow, [this] { close_window(); });
   RETURN_IF_ERROR(make_adapters());
   watch_processes();
+  calls_->open(
+      {.submit = [this](InferRequest request,
+                        Reply reply) { return submit(std::move(request), std::move(reply)); },
+       .cancel = [this](JobId id) { cancel(id); }});
   if (memory_is_limited()) {
     epoch_timer_ = std::make_unique<Periodic>(options_.placement.epoch, [this] { end_epoch(); });
   }

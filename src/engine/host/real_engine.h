@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/execute/loader.h"
+#include "engine/execute/model_calls.h"
 #include "engine/host/placement_log.h"
 #include "engine/host/placement_units.h"
 #include "engine/host/pool.h"
@@ -156,6 +157,7 @@ class RealEngine : public Engine {
   const EngineOptions options_;
   const Time started_ = monotonic_now();
   const PlacementUnits units_;
+  const std::shared_ptr<ModelCalls> calls_;                        // by code of models
   const std::vector<std::unique_ptr<ExecutorFactory>> executors_;  // by type of worker
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> unknown_{0};  // requests for services that there are not

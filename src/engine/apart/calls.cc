@@ -1,0 +1,232 @@
+#include "engine/apart/calls.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/status.h"
+
+namespace fermata::engine::apart {
+namespace {
+
+// Before each message: bytes of its JSON, and of the tensors that follow it.
+struct Lengths {
+  uint64_t json = 0, data = 0;
+};
+constexpr uint64_t kLongestJson = 16 << 20, kMostData = uint64_t{1} << 30;
+constexpr size_t kLeastRoom = 64 << 10;  // it grows with what has come, not with what is promised
+
+absl::Status unsound(std::string_view what) { return invalid("a call has {}", what); }
+
+absl::StatusOr<std::vector<Tensor>> tensors_of(const Json& list, const Payload& data) {
+  std::vector<Tensor> tensors;
+  size_t at = 0;
+  for (const Json& one : list) {
+    const auto datatype = parse_datatype(one.at("datatype").get<std::string>());
+    const auto bytes = one.at("bytes").get<uint64_t>();
+    if (!datatype) return unsound("an unknown datatype");
+    if (bytes > data.bytes.size() - at) return unsound("more bytes than it says");
+    tensors.push_back({.name = one.at("name"),
+                       .datatype = *datatype,
+                       .shape = one.at("shape").get<Shape>(),
+                       .data = {data.bytes.subspan(at, bytes), data.owner}});
+    at += bytes;
+  }
+  return tensors;
+}
+
+absl::StatusOr<InferRequest> request_of(const Json& message, Payload data) try {
+  InferRequest request;
+  request.service = message.at("model");
+  request.version = message.at("version");
+  request.id = message.at("request_id");
+  if (const Json& own = message.at("parameters"); !own.empty()) request.parameters = own.dump();
+  request.outputs = message.at("outputs").get<std::vector<std::string>>();
+  request.arrival = monotonic_now();
+  if (const Json& deadline = message.at("deadline"); !deadline.is_null()) {
+    request.cutoff = Time::from_nanos(deadline.get<int64_t>());
+  }
+  ASSIGN_OR_RETURN(request.inputs, tensors_of(message.at("inputs"), data));
+  return request;
+} catch (const nlohmann::json::exception& wrong) {
+  return unsound(wrong.what());
+}
+
+}  // namespace
+
+Calls::Calls(int stream, std::shared_ptr<ModelCalls> models)
+    : stream_(stream), models_(std::move(models)) {
+  shared_->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  thread_ = std::thread([this] { serve(); });
+}
+
+Calls::~Calls() {
+  (void)shutdown(stream_, SHUT_RDWR);
+  thread_.join();
+  close(stream_);
+  const std::lock_guard lock(shared_->mutex);
+  close(std::exchange(shared_->wake, -1));
+}
+
+void Calls::serve() {
+  absl::Status going;
+  while (going.ok()) {
+    bool writes = writing_.has_value();
+    if (!writes) {
+      const std::lock_guard lock(shared_->mutex);
+      writes = !shared_->answers.empty();
+    }
+    pollfd both[] = {{stream_, static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0},
+                     {shared_->wake, POLLIN, 0}};
+    if (poll(both, 2, -1) < 0 && errno != EINTR) break;
+    uint64_t ignored = 0;
+    if (both[1].revents != 0) (void)!read(shared_->wake, &ignored, sizeof(ignored));
+    if ((both[0].revents & POLLOUT) != 0) going = write_some();
+    if (going.ok() && (both[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) going = read_some();
+  }
+  (void)shutdown(stream_, SHUT_RDWR);
+  std::map<uint64_t, JobId> jobs;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    jobs.swap(shared_->jobs);
+  }
+  for (const auto& [number, job] : jobs) {
+    if (!job.is_none()) models_->cancel(job);
+  }
+}
+
+absl::Status Calls::read_some() {
+  constexpr size_t kHead = sizeof(Lengths);
+  const bool in_head = body_ == nullptr;
+  if (in_head) {
+    head_.resize(kHead);
+  } else if (body_read_ == body_->size()) {
+    body_->resize(std::min(body_bytes_, std::max(kLeastRoom, 2 * body_read_)));
+  }
+  std::byte* const to = in_head ? head_.data() + body_read_ : body_->data() + body_read_;
+  const size_t wanted = (in_head ? kHead : body_->size()) - body_read_;
+  const ssize_t n = recv(stream_, to, wanted, MSG_DONTWAIT);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return absl::OkStatus();
+  if (n <= 0) return error(absl::StatusCode::kUnavailable, "the stream of calls has ended");
+  body_read_ += static_cast<size_t>(n);
+  if (body_read_ < (in_head ? kHead : body_bytes_)) return absl::OkStatus();
+  body_read_ = 0;
+  if (in_head) {
+    Lengths lengths;
+    std::memcpy(&lengths, head_.data(), kHead);
+    if (lengths.json == 0 || lengths.json > kLongestJson || lengths.data > kMostData) {
+      return unsound("impossible lengths");
+    }
+    json_bytes_ = lengths.json;
+    body_bytes_ = lengths.json + lengths.data;
+    body_ = std::make_shared<std::vector<std::byte>>();
+    return absl::OkStatus();
+  }
+  const auto body = std::exchange(body_, nullptr);
+  const auto* const text = reinterpret_cast<const char*>(body->data());
+  const Json message = Json::parse(text, text + json_bytes_, nullptr, false);
+  return take(message, {absl::MakeConstSpan(*body).subspan(json_bytes_), body});
+}
+
+absl::Status Calls::take(const Json& message, Payload data) {
+  if (!message.is_object() || !message.contains("id") || !message["id"].is_number_unsigned()) {
+    return unsound("no number");
+  }
+  const auto number = message["id"].get<uint64_t>();
+  if (message.contains("cancel")) {
+    JobId job = JobId::none();
+    {
+      const std::lock_guard lock(shared_->mutex);
+      if (const auto it = shared_->jobs.find(number); it != shared_->jobs.end()) job = it->second;
+    }
+    if (!job.is_none()) models_->cancel(job);
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(InferRequest request, request_of(message, std::move(data)));
+  call(number, std::move(request));
+  return absl::OkStatus();
+}
+
+void Calls::call(uint64_t number, InferRequest request) {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->jobs[number] = JobId::none();
+  }
+  const JobId job = models_->call(this, std::move(request), [number, shared = shared_](auto part) {
+    answer(*shared, number, std::move(part));
+  });
+  const std::lock_guard lock(shared_->mutex);
+  if (const auto it = shared_->jobs.find(number); it != shared_->jobs.end()) it->second = job;
+}
+
+// On the thread that replies, which must not block: the stream's own writes it.
+void Calls::answer(Shared& shared, uint64_t number, ReplyPart part) {
+  Json said = {{"id", number}, {"code", static_cast<int>(part.status.code())}};
+  Lengths lengths;
+  Answer answer;
+  if (!part.status.ok()) {
+    said["error"] = std::string(message(part.status));
+  } else {
+    said["outputs"] = Json::array();
+    for (Tensor& output : part.outputs) {
+      said["outputs"].push_back({{"name", output.name},
+                                 {"datatype", std::string(name(output.datatype))},
+                                 {"shape", output.shape},
+                                 {"bytes", output.data.bytes.size()}});
+      lengths.data += output.data.bytes.size();
+      answer.data.push_back(std::move(output.data));
+    }
+  }
+  const std::string text = said.dump(-1, ' ', false, Json::error_handler_t::replace);
+  lengths.json = text.size();
+  answer.head.assign(reinterpret_cast<const char*>(&lengths), sizeof(lengths));
+  answer.head += text;
+  const std::lock_guard lock(shared.mutex);
+  shared.jobs.erase(number);
+  if (shared.wake < 0) return;
+  shared.answers.push_back(std::move(answer));
+  const uint64_t one = 1;
+  (void)!write(shared.wake, &one, sizeof(one));
+}
+
+absl::Status Calls::write_some() {
+  if (!writing_) {
+    const std::lock_guard lock(shared_->mutex);
+    if (shared_->answers.empty()) return absl::OkStatus();
+    writing_ = std::move(shared_->answers.front());
+    shared_->answers.pop_front();
+    written_ = 0;
+  }
+  // The piece in which the next byte lies.
+  absl::Span<const std::byte> piece(reinterpret_cast<const std::byte*>(writing_->head.data()),
+                                    writing_->head.size());
+  size_t before = 0;
+  for (size_t i = 0; written_ >= before + piece.size() && i < writing_->data.size(); ++i) {
+    before += piece.size();
+    piece = writing_->data[i].bytes;
+  }
+  const size_t at = written_ - before;
+  if (at < piece.size()) {
+    const ssize_t n =
+        send(stream_, piece.data() + at, piece.size() - at, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) return unsound("an end");
+    if (n <= 0) return absl::OkStatus();
+    written_ += static_cast<size_t>(n);
+  }
+  size_t all = writing_->head.size();
+  for (const Payload& data : writing_->data) all += data.bytes.size();
+  if (written_ == all) writing_.reset();
+  return absl::OkStatus();
+}
+
+}  // namespace fermata::engine::apart
