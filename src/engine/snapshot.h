@@ -87,7 +87,8 @@ struct ProcessStatistics {
   uint64_t starts = 0;
   std::map<std::string, uint64_t> deaths_by;  // "SIGSEGV", "exit"
   bool there = false, quarantined = false;
-  bool standby = false;  // another waits, loaded
+  bool standby = false;    // another waits, loaded
+  double processor_s = 0;  // that they have taken
 };
 
 struct WorkerStatistics {

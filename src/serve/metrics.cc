@@ -237,6 +237,7 @@ void add_processes(const engine::EngineSnapshot& snapshot, Families& out) {
     row.starts += process.starts;
     row.quarantined = row.quarantined || process.quarantined;
     row.standby = row.standby || process.standby;
+    row.processor_s += process.processor_s;
     for (const auto& [cause, count] : process.deaths_by) row.deaths_by[cause] += count;
   }
   for (const auto& [model, row] : by_model) {
@@ -246,6 +247,9 @@ void add_processes(const engine::EngineSnapshot& snapshot, Families& out) {
               {{"model", model}}, row.quarantined ? 1 : 0);
     out.gauge("fermata_model_standby", "1: another of its processes waits, loaded",
               {{"model", model}}, row.standby ? 1 : 0);
+    out.counter("fermata_model_process_processor_seconds_total",
+                "Processor time that a model's processes have taken", {{"model", model}},
+                row.processor_s);
     for (const auto& [cause, count] : row.deaths_by) {
       out.counter("fermata_model_process_deaths_total", "Processes of a model that ended unasked",
                   {{"model", model}, {"signal", cause}}, static_cast<double>(count));

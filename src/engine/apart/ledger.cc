@@ -14,6 +14,11 @@ void Ledger::died(const std::string& model, const std::string& cause) {
   ++rows_[model].deaths_by[cause];
 }
 
+void Ledger::spent(const std::string& model, Duration processor) {
+  const std::lock_guard lock(mutex_);
+  rows_[model].processor_s += processor.seconds();
+}
+
 std::map<std::string, ProcessStatistics> Ledger::rows() const {
   const std::lock_guard lock(mutex_);
   return rows_;

@@ -14,6 +14,7 @@ class Ledger {
  public:
   void started(const std::string& model, int64_t pid);
   void died(const std::string& model, const std::string& cause);
+  void spent(const std::string& model, Duration processor);  // by one that has ended
   std::map<std::string, ProcessStatistics> rows() const;
 
  private:

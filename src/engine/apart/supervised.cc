@@ -15,7 +15,8 @@ namespace {
 
 constexpr Duration kStarting = Duration::seconds(30), kLoading = Duration::seconds(120);
 constexpr Duration kUnloading = Duration::seconds(2);
-constexpr std::chrono::seconds kStandbyLooks{1};  // whether the standby lives
+constexpr std::chrono::milliseconds kStandbyLooks{1000};  // whether the standby lives
+constexpr std::chrono::milliseconds kProcessorLooks{100};
 constexpr Duration kFirstQuarantine = Duration::seconds(1);
 constexpr uint32_t kMostDoublings = 6;
 
@@ -245,9 +246,11 @@ void Supervised::supervise() {
         process->tell({{"op", "pin"}, {"slot", slot}, {"processors", processors}});
       }
       lock.lock();
+      Spent spent{.until = process->processor_time()};
       while (process_ == process) {
         keep_standby(lock);
-        changed_.wait_for(lock, kStandbyLooks,
+        limit_processor(*process, spent);
+        changed_.wait_for(lock, options_.processor ? kProcessorLooks : kStandbyLooks,
                           [&] { return process_ != process || standby_lacks(); });
       }
       if (ending_) return;
@@ -314,6 +317,7 @@ void Supervised::watch(const std::shared_ptr<ModelProcess>& process) {
       process_ = nullptr;
       held_.clear();
       state_ = State::kAway;
+      ledger_->spent(model_, process->processor_time());
       last_death_ = "died";
       in_a_row_ = process->good_runs > 0 ? 1 : in_a_row_ + 1;
       if (process->good_runs > 0) quarantines_ = 0;

@@ -57,8 +57,9 @@ class Supervised {
   bool quarantined() const;
   bool there() const;
   bool has_standby() const;
-  std::string why_away() const;  // for longer than a restart takes; empty: it is not
-  double memory_mb() const;      // of its process, resident
+  std::string why_away() const;     // for longer than a restart takes; empty: it is not
+  double memory_mb() const;         // of its process, resident
+  Duration processor_time() const;  // of the same
 
  private:
   enum class State : uint8_t { kNew, kThere, kAway, kQuarantined, kFailed };
@@ -81,6 +82,12 @@ class Supervised {
   absl::Status fill(Started& started);
   absl::Status have(const std::shared_ptr<const Variant>& variant,
                     std::unique_lock<std::mutex>& lock);
+  // What a process had taken when its last batch began.
+  struct Spent {
+    uint64_t begun = 0;
+    Duration until;
+  };
+  void limit_processor(ModelProcess& process, Spent& spent) const;
   void tell_all(std::unique_lock<std::mutex>& lock);
   void tell_death(Time at, const std::string& cause);
   bool pause(std::unique_lock<std::mutex>& lock);  // false: it ends

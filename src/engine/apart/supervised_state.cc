@@ -8,6 +8,17 @@
 
 namespace fermata::engine::apart {
 
+// Between two looks a batch more may begin: what it takes until the second is not counted.
+void Supervised::limit_processor(ModelProcess& process, Spent& spent) const {
+  const Duration now = process.processor_time();
+  if (const uint64_t begun = process.begun(); begun != spent.begun) spent = {begun, now};
+  if (!options_.processor || now - spent.until <= *options_.processor) return;
+  process.kill_for(fmt::format("was ended for taking more than {:g} s of processor time for one "
+                               "batch (workers.process_processor_s)",
+                               options_.processor->seconds()),
+                   "processor");
+}
+
 bool Supervised::quarantined() const {
   const std::lock_guard lock(mutex_);
   return state_ == State::kQuarantined;
@@ -25,6 +36,11 @@ double Supervised::memory_mb() const {
     process = process_;
   }
   return process == nullptr ? 0 : resident_mb(process->pid());
+}
+
+Duration Supervised::processor_time() const {
+  const std::lock_guard lock(mutex_);
+  return process_ == nullptr ? Duration() : process_->processor_time();
 }
 
 bool Supervised::has_standby() const {

@@ -157,6 +157,9 @@ engine::WorkerOptions worker_options(Reader reader) {
   if (Reader memory = fields["process_memory_mb"]; memory.present()) {
     options.process_memory_mb = memory.between(64, 1 << 24);
   }
+  if (Reader processor = fields["process_processor_s"]; processor.present()) {
+    options.process_processor = Duration::from_seconds(processor.between(0.1, 86'400));
+  }
   if (Reader python = fields["python"]; python.present()) options.python = python.string();
   if (Reader openvino = fields["openvino"]; openvino.present()) {
     for (engine::WorkerType& type : options.types) type.openvino = openvino.string();
