@@ -131,7 +131,7 @@ def test_what_does_not_fit_is_refused(client):
 
 def test_a_run_that_does_not_end_is_stopped_and_others_go_on(served):
     if served.isolation == "thread":
-        pytest.skip("a loop inside a network does not heed a stop, and keeps its thread")
+        pytest.skip("on a thread a run of OpenVINO cannot be stopped, and keeps it")
     with tritonclient.grpc.InferenceServerClient(served.grpc) as one:
         client = types.SimpleNamespace(module=tritonclient.grpc, client=one)
         assert infer(client, "counted", "times", np.array([5])).as_numpy("sum") == 5

@@ -103,7 +103,6 @@ absl::Status find_functions(void* library, OpenVino& found) {
   find("ov_infer_request_set_input_tensor_by_index", found.request_set_input);
   find("ov_infer_request_get_output_tensor_by_index", found.request_get_output);
   find("ov_infer_request_infer", found.request_infer);
-  find("ov_infer_request_cancel", found.request_cancel);
   find("ov_tensor_create_from_host_ptr", found.tensor_over);
   find("ov_tensor_get_shape", found.tensor_shape);
   find("ov_tensor_get_byte_size", found.tensor_bytes);
@@ -197,10 +196,7 @@ absl::Status openvino_status(int code) {
   const std::string reason = text == nullptr || *text == '\0'
                                  ? fmt::format("OpenVINO answers {}", code)
                                  : openvino_reason(text);
-  constexpr int kCancelled = -13;
-  const bool not_the_inputs = code == kCancelled || absl::StrContains(reason, "alloc") ||
-                              absl::StrContains(reason, "ancel");
-  return not_the_inputs ? internal("{}", reason) : invalid("{}", reason);
+  return absl::StrContains(reason, "alloc") ? internal("{}", reason) : invalid("{}", reason);
 }
 
 std::optional<DataType> from_openvino(uint32_t type) {

@@ -56,7 +56,6 @@ struct OpenVino {
   int (*request_set_input)(OvRequest*, size_t, const OvTensor*);
   int (*request_get_output)(const OvRequest*, size_t, OvTensor**);
   int (*request_infer)(OvRequest*);
-  int (*request_cancel)(OvRequest*);
   int (*tensor_over)(uint32_t type, OvShape, void* data, OvTensor**);
   int (*tensor_shape)(const OvTensor*, OvShape*);
   int (*tensor_bytes)(const OvTensor*, size_t*);
@@ -80,7 +79,7 @@ absl::StatusOr<const OpenVino*> open_openvino(const std::string& where);
 const OpenVino& openvino();
 
 // Why the last call of this process failed, where `code` says that it did: INVALID_ARGUMENT, or
-// INTERNAL where memory is missing or the run was stopped.
+// INTERNAL where memory is missing.
 absl::Status openvino_status(int code);
 
 struct OvRelease {
