@@ -12,6 +12,7 @@
 #include "absl/functional/any_invocable.h"
 #include "engine/apart/supervised.h"
 #include "engine/catalog.h"
+#include "engine/execute/model_calls.h"
 #include "engine/options.h"
 #include "engine/threads/background_thread.h"
 
@@ -67,7 +68,8 @@ class Processes {
   const Duration look_;
   std::atomic<bool> quietly_{false};
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
-  std::shared_ptr<ModelCalls> calls_;
+  // Of a server; else of nobody, who refuses them.
+  std::shared_ptr<ModelCalls> calls_ = std::make_shared<ModelCalls>();
   mutable std::mutex mutex_;
   bool loads_ = true;
   std::map<VariantId, std::map<uint32_t, Sitting>> seats_;  // by weights and number

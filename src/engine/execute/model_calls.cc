@@ -40,7 +40,8 @@ JobId ModelCalls::call(const void* caller, InferRequest request, Reply reply) {
   const std::shared_lock lock(serving_);
   if (!server_.submit) {
     end(caller);
-    return refuse(error(absl::StatusCode::kUnavailable, "the server starts or stops"));
+    return refuse(error(absl::StatusCode::kUnavailable,
+                        "calls of models are answered by a server, and it starts or stops"));
   }
   return server_.submit(std::move(request),
                         [this, caller, reply = std::move(reply)](ReplyPart part) mutable {

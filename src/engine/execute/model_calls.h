@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <shared_mutex>
@@ -20,7 +21,8 @@ class ModelCalls {
     std::function<void(JobId job)> cancel;
   };
 
-  explicit ModelCalls(uint32_t workers) : workers_(workers) {}
+  explicit ModelCalls(uint32_t workers = std::numeric_limits<uint32_t>::max())
+      : workers_(workers) {}
   void open(Server server);
   // Later calls are refused, and none is on its way to the server when it returns.
   void close();
