@@ -1,6 +1,7 @@
 """Calls of other models: what InferenceRequest.exec() sends the server, and its answers."""
 
 import concurrent.futures
+import contextlib
 import json
 import socket
 import struct
@@ -9,6 +10,7 @@ import threading
 import area
 
 _LENGTHS = struct.Struct("<QQ")
+_CLOSED = {"code": 14, "error": "the server has closed the stream of calls"}, b""
 
 
 class Calls:
@@ -31,20 +33,23 @@ class Calls:
             self._number += 1
             future.number = message["id"] = self._number
             self._waiting[self._number] = future
-            self._send(message, datas)
+            try:
+                self._send(message, datas)
+            except OSError:
+                if self._waiting.pop(self._number, None):
+                    future.set_result(_CLOSED)
         return future
 
     def cancel(self, future):
         """Where nobody waits for it any more."""
         if not future.done():
-            with self._lock:
+            with self._lock, contextlib.suppress(OSError):
                 self._send({"id": future.number, "cancel": True}, [])
 
     def _send(self, message, datas):
+        """In one go: a run that is stopped leaves no half of a message."""
         text = json.dumps(message).encode()
-        self._stream.sendall(_LENGTHS.pack(len(text), sum(len(data) for data in datas)) + text)
-        for data in datas:
-            self._stream.sendall(data)
+        self._stream.sendall(b"".join([_LENGTHS.pack(len(text), sum(map(len, datas))), text, *datas]))
 
     @staticmethod
     def _described(tensor, datas):
@@ -65,7 +70,7 @@ class Calls:
             with self._lock:
                 waiting, self._waiting = self._waiting, {}
             for future in waiting.values():
-                future.set_result(({"code": 14, "error": "the server has closed the stream of calls"}, b""))
+                future.set_result(_CLOSED)
 
     def _received(self, size):
         data = bytearray(size)

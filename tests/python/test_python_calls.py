@@ -19,6 +19,7 @@ workers: {{{{count: {count}, threads: 1, isolation: process, python: {python}}}}
 # What it calls, and how, is what its input says.
 CALLS = '''
 import asyncio
+import os
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
@@ -78,6 +79,10 @@ class TritonPythonModel:
 
     def itself(self, x):
         return self.call("calls", "Y", HOW=np.array(["itself"], dtype=object), X=x).exec()
+
+    def garbage(self, x):
+        os.write(5, b"no call" * 100)
+        return self.add(x)
 
     def decoupled(self, x):
         return self.call("add-sub", "SUM", A=x, B=x).exec(decoupled=True)
@@ -158,6 +163,15 @@ def test_the_remaining_deadline_goes_along(served):
     assert call(served, "left").item() == 0
     assert 0 < call(served, "left", timeout=30_000_000).item() <= 30_000_000
     assert 0 < call(served, "shorter", timeout=30_000_000).item() <= 1_000_000
+
+
+def test_a_process_that_writes_nonsense_calls_no_more(tmp_path):
+    server = serve(tmp_path, 2)
+    with pytest.raises(InferenceServerException, match="the server has closed the stream of calls"):
+        call(server, "garbage")
+    with pytest.raises(InferenceServerException, match="the server has closed the stream of calls"):
+        call(server, "add")
+    assert server.stop() == 0, server.log.read_text()
 
 
 @pytest.mark.parametrize("how, expected", [
