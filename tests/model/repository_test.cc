@@ -99,8 +99,10 @@ TEST_F(Repository, WhatStandsInTheModelsPlaceIsNamed) {
     write(std::string("m/1/") + name, "x");
     EXPECT_THAT(says_of_file(), HasSubstr(name));
   }
-  EXPECT_THAT(says_of_file(),
-              HasSubstr("only ONNX models, Python models (model.py) and OpenVINO models (model.xml) are served"));
+  EXPECT_THAT(
+      says_of_file(),
+      HasSubstr(
+          "only ONNX models, Python models (model.py) and OpenVINO models (model.xml) are served"));
   write("m/1/net.onnx", kModel);
   EXPECT_THAT(says_of_file(), HasSubstr("default_model_filename: \"net.onnx\""));
   for (char name : {'a', 'b', 'c', 'd'}) write(std::string("m/1/") + name, "x");
