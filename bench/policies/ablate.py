@@ -184,7 +184,7 @@ def closed_loop(args, changes, each):
 
 
 def run(args, load, rows, case_document, each):
-    rules = [r for r in rules_of(args.binary, load) if r not in ("defer", "enough", "by_deadline")]
+    rules = args.rules.split(",") if args.rules else [r for r in rules_of(args.binary, load) if r not in ("defer", "enough", "by_deadline")]
     changes = changes_of(rules, dict(t.split(":", 1) for t in args.together_off))
     cases = {"five": lambda: zoo_cases(load, rows, 10),
              "suite": lambda: suite_cases(load, case_document, 5, 5),
@@ -215,4 +215,4 @@ def run(args, load, rows, case_document, each):
             kept.save()
         print(name)
         print(plot.table(["off", "mean of the default", "least", "most", "worst of the best other", "mean of it"], lines(sets[name])))
-    plot.save("policies_ablation", plot_rows(sets), {"seed": args.seed, "count": args.count, "sets": sets})
+    plot.save(args.name or "policies_ablation", plot_rows(sets), {"seed": args.seed, "count": args.count, "sets": sets})

@@ -8,7 +8,7 @@
                       rarest model has enough requests for a share of 1 % to be measured; the medians
                       of --seeds; of other pools or more seeds no record is kept without a --name
     run.py tuned      --count pools of widely unlike models: the default that chooses its rules while it runs,
-                      the same with its own rules, and five simple policies
+                      the same with its own rules, each other row that it chooses from, and five simple policies
     run.py changing   --count loads that change their kind: what is lost from 20 s after that on
     run.py overload   ResNet50 on 8 workers from half its peak to three times, and
                       9000/s for 900 s
@@ -241,6 +241,7 @@ def small_pools(args):
 
 
 SIMPLE = ["deferred", "deferred-prefix", "clockwork", "eager", "edf"]
+OWN = ["fermata-early", "fermata-prefix"]  # beside the default and these, what the tuner chooses from
 
 
 def tuned(args):
@@ -255,7 +256,7 @@ def tuned(args):
     while (missing := args.count - len(results)) > 0:
         numbers = range(number, number + missing)
         number += missing
-        jobs = [(n, policy) for n in numbers for policy in [*SIMPLE, "fixed", "tuned"]]
+        jobs = [(n, policy) for n in numbers for policy in [*SIMPLE, *OWN, "fixed", "tuned"]]
         measured = {}
         for (n, policy), rate in zip(jobs, each(args, jobs, measure)):
             measured.setdefault(n, {})[policy] = rate
@@ -264,11 +265,11 @@ def tuned(args):
             rarest = min(m["share"] for m in document["models"]) * document["duration_s"]
             best = max(rates[p] for p in SIMPLE)
             if best * rarest >= pools.LEAST_REQUESTS:
-                results[str(n)] = rates
+                results[str(n)] = rates | {"best row": max(rates[p] for p in [*SIMPLE, *OWN, "fixed"])}
             else:
                 left_out += 1
     totals = {"pools": len(results), "left_out": left_out}
-    for which in ("tuned", "fixed"):
+    for which in ("tuned", "fixed", "best row"):
         found = sorted(m[which] / max(m[p] for p in SIMPLE) for m in results.values())
         totals[which] = {"worst": found[0], "below_0.95": sum(r < 0.95 for r in found), "below_0.90": sum(r < 0.9 for r in found),
                          "geometric_mean": math.exp(statistics.mean(map(math.log, found)))}
@@ -285,13 +286,13 @@ def tuned(args):
 
 def changing(args):
     """Loads that change their kind: what each fixed row loses from 20 s after that on, and the default that chooses."""
-    rows = {**{p: (p,) for p in SIMPLE}, DEFAULT: (DEFAULT,), "fermata-early": (DEFAULT, "--set", "long_later=off")}
+    rows = [*SIMPLE, DEFAULT, *OWN]
 
     def measure(job):
         document, _ = pools.changing(job[0])
-        policy, *changes = rows.get(job[1], (DEFAULT,))
-        tune = ["--tune", "on" if job[1] == "tuned" else "off"]
-        answer = fermata(args.binary, "simulate", dict(document, seed=1, scheduler=policy), *changes, *tune)
+        tuned = job[1] == "tuned"
+        document = dict(document, seed=1, scheduler=DEFAULT if tuned else job[1])
+        answer = fermata(args.binary, "simulate", document, "--tune", "on" if tuned else "off")
         return {"worst": max(m["bad_rate"] for m in answer["models"]), "moves": [m["at_s"] for m in answer.get("tuning", {}).get("moves", [])]}
 
     jobs = [(n, row) for n in range(args.first, args.first + args.count) for row in [*rows, "tuned"]]
@@ -397,7 +398,8 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="pools: the number of the first")
     parser.add_argument("--count", type=int, default=pools.COUNT, help="pools: how many")
     parser.add_argument("--seeds", type=int, default=1, help="pools: of each")
-    parser.add_argument("--name", help="pools: of the record")
+    parser.add_argument("--name", help="pools, ablate: of the record")
+    parser.add_argument("--rules", help="ablate: only these, by commas")
     parser.add_argument("--sets", default="five,suite,pools,drawn,best_effort,closed", help="ablate: on which")
     parser.add_argument("--seed", type=int, default=26, help="ablate: of what is drawn anew")
     parser.add_argument("--kept", help="ablate: a file of what has been measured")

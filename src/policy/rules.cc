@@ -91,9 +91,16 @@ constexpr Rules without_long_later() {
   return rules;
 }
 
+constexpr Rules without_window() {
+  Rules rules = without_long_later();
+  rules.window = false;
+  return rules;
+}
+
 constexpr PolicyRow kRows[] = {
     {"fermata", kDefault},
     {"fermata-early", without_long_later()},
+    {"fermata-prefix", without_window()},
     {"deferred", {.defer = true, .window = true}},
     {"deferred-beta-lambda", {.defer = true, .enough = true, .window = true}},
     {"deferred-prefix", {.defer = true}},

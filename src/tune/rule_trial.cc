@@ -11,10 +11,9 @@ namespace {
 
 std::vector<RuleRow> make_rows() {
   const policy::Rules usual = *policy::policy_rules("fermata");
-  policy::Rules early = usual;
-  early.long_later = false;
-  std::vector<RuleRow> rows = {{"fermata", usual}, {"fermata-early", early}};
-  for (const std::string_view name : {"deferred", "deferred-prefix", "clockwork", "eager", "edf"}) {
+  std::vector<RuleRow> rows = {{"fermata", usual}};
+  for (const std::string_view name : {"fermata-early", "fermata-prefix", "deferred",
+                                      "deferred-prefix", "clockwork", "eager", "edf"}) {
     policy::Rules rules = *policy::policy_rules(name);
     // A trial sees neither what has waited for longer than it replays, nor what pipelines plan.
     rules.best_effort = usual.best_effort;
