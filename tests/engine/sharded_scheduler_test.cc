@@ -20,6 +20,12 @@ std::shared_ptr<const LatencyTable> latency(double alpha_ms, double beta_ms) {
   return *LatencyTable::make(LinearLatency{alpha_ms, beta_ms}, 32);
 }
 
+struct Offered {
+  int workers = 2;
+  double gap_ms = 0.6;  // between arrivals, in the mean
+};
+constexpr Offered kFull, kIdle = {.workers = 8, .gap_ms = 2};
+
 // One timeline for the single-threaded scheduler and for the shards: arrivals
 // from a seed, batches that end when expected.
 class Timeline {
@@ -32,7 +38,7 @@ class Timeline {
   };
   using Endings = std::map<uint64_t, Ended>;  // by job
 
-  explicit Timeline(uint64_t seed) : random_(seed) {}
+  Timeline(uint64_t seed, double gap_ms) : random_(seed), gap_ms_(gap_ms) {}
 
   template <class Nominate, class Freed, class Tick, class NextWake>
   void run(Nominate nominate, Freed freed, Tick tick, NextWake next_wake) {
@@ -51,7 +57,7 @@ class Timeline {
       } else {
         const KeyId key(static_cast<uint32_t>(random_.below(3)));
         nominate(Task{JobId(job++), key, now, now + Duration::millis(25)}, now);
-        arrival = now + Duration::from_millis(random_.exponential(0.6));
+        arrival = now + Duration::from_millis(random_.exponential(gap_ms_));
       }
     }
   }
@@ -72,16 +78,17 @@ class Timeline {
     EXPECT_TRUE(endings_.insert({task.job.value(), ended}).second) << "ended twice";
   }
   Random random_;
+  const double gap_ms_;
   std::set<std::pair<Time, WorkerId>> running_;
   Endings endings_;
 };
 
-Timeline::Endings single_threaded(std::string_view policy, uint64_t seed) {
-  Timeline line(seed);
+Timeline::Endings single_threaded(std::string_view policy, uint64_t seed, const Offered& load) {
+  Timeline line(seed, load.gap_ms);
   auto scheduler = *policy::make_scheduler(policy);
   policy::Decisions out;
   for (int k = 0; k < 3; ++k) scheduler->add_key({"k", latency(1, 5), Duration::millis(25)});
-  for (int w = 0; w < 2; ++w) scheduler->add_worker(Time(), out);
+  for (int w = 0; w < load.workers; ++w) scheduler->add_worker(Time(), out);
   line.run(
       [&](const Task& t, Time now) { scheduler->nominate(t, now, out), line.account(out, now); },
       [&](WorkerId w, Time now) { scheduler->ended(w, now, out), line.account(out, now); },
@@ -92,12 +99,12 @@ Timeline::Endings single_threaded(std::string_view policy, uint64_t seed) {
 
 // With `rules` they change with every eighth request.
 Timeline::Endings sharded(std::string_view policy, uint64_t seed, size_t shards,
-                          Random* rules = nullptr) {
-  Timeline line(seed);
+                          const Offered& load = kFull, Random* rules = nullptr) {
+  Timeline line(seed, load.gap_ms);
   auto scheduler = *ShardedScheduler::make(
       policy, shards, [&](size_t, ShardDecisions& d, Time now) { line.account(d.decisions, now); });
   for (int k = 0; k < 3; ++k) scheduler->add_key({"k", latency(1, 5), Duration::millis(25)});
-  for (int w = 0; w < 2; ++w) scheduler->add_worker();
+  for (int w = 0; w < load.workers; ++w) scheduler->add_worker();
   const auto settle = [&](Time now) {
     for (bool busy = true; busy;) {
       busy = false;
@@ -126,11 +133,14 @@ Timeline::Endings sharded(std::string_view policy, uint64_t seed, size_t shards,
 TEST(ShardedScheduler, DecidesWhatTheSingleThreadedOneDecides) {
   for (const std::string_view policy : policy::scheduler_names()) {
     if (!policy::make_parts(policy).ok()) continue;
-    for (uint64_t seed = 1; seed <= 5; ++seed) {
-      const Timeline::Endings expected = single_threaded(policy, seed);
-      ASSERT_EQ(expected.size(), Timeline::kJobs) << policy;
-      for (const size_t shards : {1, 2, 3}) {
-        EXPECT_EQ(sharded(policy, seed, shards), expected) << policy << " " << seed;
+    for (const Offered& load : {kFull, kIdle}) {
+      for (uint64_t seed = 1; seed <= 5; ++seed) {
+        const Timeline::Endings expected = single_threaded(policy, seed, load);
+        ASSERT_EQ(expected.size(), Timeline::kJobs) << policy;
+        for (const size_t shards : {1, 2, 3}) {
+          EXPECT_EQ(sharded(policy, seed, shards, load), expected)
+              << policy << " on " << load.workers << " workers, " << seed;
+        }
       }
     }
   }
@@ -140,7 +150,7 @@ TEST(ShardedScheduler, EveryTaskEndsOnceWhileRulesChange) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     for (const size_t shards : {1, 3}) {
       Random rules(seed);
-      EXPECT_EQ(sharded("fermata", seed, shards, &rules).size(), Timeline::kJobs) << seed;
+      EXPECT_EQ(sharded("fermata", seed, shards, kFull, &rules).size(), Timeline::kJobs) << seed;
     }
   }
 }

@@ -42,6 +42,29 @@ struct RecordedServer {
     options.services = {front};
     options.workers.types.front().count = 2;
   }
+  // A model of this profile, and the service of its name.
+  void add_model(const std::string& name, VariantId id, double alpha_ms, double beta_ms,
+                 double slo_ms) {
+    auto variant = std::make_shared<engine::Variant>();
+    variant->id = id;
+    variant->model = name;
+    variant->version = "1";
+    variant->signature.batches = true;
+    variant->signature.max_batch = 64;
+    for (const uint32_t b : {1u, 64u}) {
+      const double ms = alpha_ms * b + beta_ms;
+      variant->profile.batches[b] = {1, ms, ms, ms, ms};
+    }
+    fit(variant->profile);
+    auto service = std::make_shared<engine::Service>();
+    service->name = service->model = name;
+    service->versions = {std::move(variant)};
+    catalog.services.insert(catalog.services.begin(), std::move(service));  // by name
+    engine::ServiceOptions own;
+    own.name = own.model = name;
+    own.slo = Duration::from_millis(slo_ms);
+    options.services.push_back(own);
+  }
   Server server() const { return {options, catalog, workers}; }
 };
 

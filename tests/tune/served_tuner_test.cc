@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
+#include "base/random.h"
 #include "engine/services/adapter.h"
 #include "tune/fixture.h"
 
@@ -88,6 +89,50 @@ TEST_F(ServedTunerTest, TriesEveryRowOnWhatCame) {
   }
   EXPECT_FALSE(engine.rules_);  // nothing is better by much
   EXPECT_EQ(write_tuning(status)["tried"].size(), rule_rows().size());
+}
+
+// A light load first, under which all rows fare alike, and then more than the worker bears: what
+// starts at once then loses less than what waits for the largest batches.
+TEST_F(ServedTunerTest, TrafficItselfMovesIt) {
+  server.options.workers.types.front().count = 1;
+  server.workers.resize(1);
+  server.add_model("b", VariantId(9), 0.7, 9, 80);
+  server.add_model("a", VariantId(8), 0.5, 12, 60);
+  struct Source {
+    uint32_t service;
+    VariantId model;
+    double run_ms, slo_ms, next_ms;
+  };
+  std::vector<Source> sources = {{recorder.service("a"), VariantId(8), 12.5, 60, 0},
+                                 {recorder.service("b"), VariantId(9), 9.7, 80, 0}};
+  recorder.model(VariantId(8), "a");
+  recorder.model(VariantId(9), "b");
+  ServedTuner tuner(engine, server.options, &recorder, [] { return Duration(); });
+  Random random(5);
+  const auto serve = [&](int from_s, int to_s, double rps) {
+    for (int s = from_s; s < to_s; ++s) {
+      for (Source& source : sources) {
+        for (; source.next_ms < 1e3 * (s + 1); source.next_ms += random.exponential(1e3 / rps)) {
+          const double at = (begin - Time()).millis() + source.next_ms;
+          observe(recorder, source.service, source.model,
+                  {++requests, at, at, source.run_ms, source.slo_ms});
+        }
+      }
+      recorder.collect();
+      engine.now_ = begin + Duration::seconds(s + 1);
+      tuner.look();
+    }
+  };
+  serve(0, 20, 10);
+  EXPECT_GE(tuner.status().trials, 1u);
+  EXPECT_FALSE(engine.rules_) << "a light load says nothing against the rules";
+  serve(20, 40, 450);
+  const TuningStatus status = tuner.status();
+  ASSERT_GE(status.moves, 1u) << write_tuning(status);
+  const size_t now = *find_rule_row(status.rules);
+  ASSERT_TRUE(engine.rules_);
+  EXPECT_EQ(*engine.rules_, rule_rows()[now].rules);
+  EXPECT_LT(*status.rows[now].loss, 0.9 * *status.rows.front().loss) << write_tuning(status);
 }
 
 // A trial that takes a tenth of a second is not followed by another for five.
