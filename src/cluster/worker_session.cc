@@ -99,6 +99,11 @@ std::shared_ptr<const engine::Variant> WorkerSession::find(uint32_t slot, uint32
   return it == loaded_[slot].end() ? nullptr : it->second;
 }
 
+// A model that the scheduler has loaded anew is here the one that it was, under both numbers.
+bool WorkerSession::has(uint32_t slot, VariantId id) const {
+  return absl::c_any_of(loaded_[slot], [id](const auto& each) { return each.second->id == id; });
+}
+
 void WorkerSession::unload(uint32_t slot, uint32_t variant) {
   std::shared_ptr<const engine::Variant> gone;
   {
@@ -107,6 +112,7 @@ void WorkerSession::unload(uint32_t slot, uint32_t variant) {
     if (it == loaded_[slot].end()) return;
     gone = std::move(it->second);
     loaded_[slot].erase(it);
+    if (has(slot, gone->id)) return;
   }
   executors_[slot]->unload(gone->id);
 }
@@ -130,7 +136,12 @@ absl::Status WorkerSession::serve_loads(Channel& channel) {
 absl::Status WorkerSession::load(const Load& load, Loaded& answer) {
   if (load.slot() >= executors_.size()) return invalid("slot {}", load.slot());
   ASSIGN_OR_RETURN(const auto variant, open_(load));
-  RETURN_IF_ERROR(executors_[load.slot()]->load(variant));
+  bool known = false;
+  {
+    const std::lock_guard lock(mutex_);
+    known = has(load.slot(), variant->id);
+  }
+  if (!known) RETURN_IF_ERROR(executors_[load.slot()]->load(variant));
   if (variant->profile.measured()) answer.set_profile(to_json(variant->profile));
   const std::lock_guard lock(mutex_);
   loaded_[load.slot()][load.variant()] = variant;

@@ -37,6 +37,7 @@ class WorkerSession {
   absl::Status serve_loads(Channel& channel);
   absl::Status run(Channel& channel, uint32_t slot, const Frame& frame);
   void unload(uint32_t slot, uint32_t variant);
+  bool has(uint32_t slot, VariantId id) const;  // under the lock
   absl::Status load(const Load& load, Loaded& answer);
   std::shared_ptr<const engine::Variant> find(uint32_t slot, uint32_t variant);
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <future>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -80,12 +81,13 @@ class Slots {
     std::unique_lock lock(mutex_);
     ASSERT_TRUE(changed_.wait_for(lock, kLimit, [&] { return there_ == there; })) << there_;
   }
-  engine::BatchResult run(std::vector<int64_t> rows, uint32_t slot = 0) {
+  engine::BatchResult run(std::vector<int64_t> rows, uint32_t slot = 0,
+                          std::optional<VariantId> variant = {}) {
     const auto count = static_cast<int64_t>(rows.size());
     const std::vector<Tensor> inputs = {
         {"index", DataType::kInt64, {count, 1}, payload_of(std::move(rows))}};
     const std::vector<std::string> outputs;
-    engine::BatchRun batch{.variant = variant_->id};
+    engine::BatchRun batch{.variant = variant.value_or(variant_->id)};
     batch.parts = {{&inputs, &outputs, 0, static_cast<uint32_t>(count)}};
     return engine::run_and_wait(*slots_[slot], std::move(batch));
   }
@@ -151,6 +153,21 @@ TEST(Hosts, AModelThatIsUnloadedAndLoadedAgainRuns) {
   slots.slot().unload(slots.variant()->id);
   EXPECT_TRUE(slots.slot().load(slots.variant()).ok());
   EXPECT_TRUE(slots.run({1}).parts[0].ok());
+}
+
+// As a reload does: the new one is there before the old one goes.
+TEST(Hosts, AModelThatIsLoadedAnewRunsWhenTheOldOneHasGone) {
+  Slots slots(1);
+  OneWorker worker(slots.hosts().port(), "one", 1);
+  slots.await(1);
+  const auto anew = std::make_shared<engine::Variant>(*slots.variant());
+  anew->id = VariantId(slots.variant()->id.value() + 1);
+  EXPECT_TRUE(slots.slot().load(anew).ok());
+  slots.slot().unload(slots.variant()->id);
+  for (int i = 0; i < 2; ++i) {  // the first may come before the unload
+    const engine::BatchResult result = slots.run({1}, 0, anew->id);
+    EXPECT_TRUE(result.parts[0].ok()) << result.parts[0].status();
+  }
 }
 
 // A part that says what it likes.
