@@ -22,6 +22,7 @@ using engine::absent;
 constexpr uint64_t kSentAtOnce = 128 << 10;
 // Beyond a run's limit, at which its host ends it, until the host is taken for stuck.
 constexpr Duration kStuck = Duration::seconds(5);
+constexpr Duration kUnloadingThere = Duration::seconds(300);
 
 uint64_t bytes_of(const engine::BatchRun& batch) {
   uint64_t sum = 0;
@@ -64,22 +65,32 @@ absl::Status RemoteExecutor::load(std::shared_ptr<const engine::Variant> variant
   return absl::OkStatus();
 }
 
-// What was sent before ends first.
+// What was sent before ends first, and nothing is sent until it has been answered.
 void RemoteExecutor::unload(VariantId id) {
+  const std::lock_guard in_order(order_);
+  outstanding_.fetch_add(1);
   thread_->post([this, id] {
-    std::shared_ptr<Channel> channel;
-    Message message;
-    {
-      const std::lock_guard lock(mutex_);
-      wanted_.erase(id);
-      if (there_) channel = channel_;
-      message.mutable_unload()->set_variant(id.value());
-      message.mutable_unload()->set_slot(slot_);
-    }
-    if (channel == nullptr) return;
-    const std::lock_guard one_at_a_time(sending_);
-    if (channel->send(message).ok()) (void)channel->receive();
+    send_unload(id);
+    outstanding_.fetch_sub(1);
   });
+}
+
+void RemoteExecutor::send_unload(VariantId id) {
+  std::shared_ptr<Channel> channel;
+  Message message;
+  {
+    const std::lock_guard lock(mutex_);
+    wanted_.erase(id);
+    if (there_) channel = channel_;
+    message.mutable_unload()->set_variant(id.value());
+    message.mutable_unload()->set_slot(slot_);
+  }
+  if (channel == nullptr) return;
+  channel->expect_by(monotonic_now() + kUnloadingThere);
+  const std::lock_guard one_at_a_time(sending_);
+  if (channel->send(message).ok() && channel->receive().ok()) {
+    channel->expect_by(Time::infinite());
+  }
 }
 
 absl::Status RemoteExecutor::join(std::shared_ptr<Host> host, uint32_t slot,
@@ -148,6 +159,7 @@ std::string RemoteExecutor::host() const {
 }
 
 void RemoteExecutor::run(engine::BatchRun batch) {
+  const std::lock_guard in_order(order_);
   if (outstanding_.fetch_add(1) == 0 && bytes_of(batch) <= kSentAtOnce) begun_ = begin(batch);
   thread_->run(std::move(batch));
 }

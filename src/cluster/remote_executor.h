@@ -61,6 +61,7 @@ class RemoteExecutor : public engine::Executor {
     uint64_t number = 0, bytes = 0;
     Time start;
   };
+  void send_unload(VariantId id);
   void run_batch(engine::BatchRun& batch);
   absl::StatusOr<Begun> begin(const engine::BatchRun& batch);
   absl::Status end(const absl::StatusOr<Begun>& begun, const engine::BatchRun& batch,
@@ -73,6 +74,7 @@ class RemoteExecutor : public engine::Executor {
   std::atomic<uint64_t> lost_{0}, numbers_{0};
   std::mutex presence_;  // held while told_ is called, before mutex_
   Presences told_;
+  std::mutex order_;  // of what goes to the thread and to the host; before the others
   std::mutex sending_;
   mutable std::mutex mutex_;
   bool claimed_ = false, there_ = false;
@@ -80,7 +82,7 @@ class RemoteExecutor : public engine::Executor {
   uint32_t slot_ = 0;
   std::shared_ptr<Channel> channel_;
   std::map<VariantId, std::shared_ptr<const engine::Variant>> wanted_;
-  std::atomic<uint32_t> outstanding_{0};        // batches that it has and has not ended
+  std::atomic<uint32_t> outstanding_{0};        // batches and unloads that have not ended
   std::optional<absl::StatusOr<Begun>> begun_;  // the only one of them
   std::optional<engine::BatchThread> thread_;   // last: uses the above
 };
