@@ -7,6 +7,7 @@
 #include "engine/admission.h"
 #include "engine/execute/absence.h"
 #include "engine/execute/gather.h"
+#include "model/dynamic_network.h"
 
 namespace fermata::cluster {
 namespace {
@@ -263,6 +264,9 @@ absl::StatusOr<ReceivedEnd> read_ended(const Frame& frame, uint64_t number,
   ASSIGN_OR_RETURN(received.result.input, duration(ended.input_nanos()));
   ASSIGN_OR_RETURN(received.result.run, duration(ended.run_nanos()));
   ASSIGN_OR_RETURN(received.result.output, duration(ended.output_nanos()));
+  if (ended.stages_size() > static_cast<int>(kMostStages)) {
+    return invalid("{} stages, expected at most {}", ended.stages_size(), kMostStages);
+  }
   for (const Stage& stage : ended.stages()) {
     ASSIGN_OR_RETURN(const Duration took, duration(stage.nanos()));
     received.result.stages.push_back({stage.items(), took, stage.widened()});

@@ -169,6 +169,11 @@ TEST(Messages, AnEndThatIsNoAnswerIsRefused) {
   expect_bad_end([](Ended& e) { e.set_number(6); }, "the end of batch 6");
   expect_bad_end([](Ended& e) { e.mutable_parts()->RemoveLast(); }, "with 1 parts");
   expect_bad_end([](Ended& e) { e.set_run_nanos(~uint64_t{0}); }, "a time of");
+  expect_bad_end(
+      [](Ended& e) {
+        for (int i = 0; i < 8; ++i) *e.add_stages() = e.stages(0);
+      },
+      "9 stages");
   expect_bad_end([&](Ended& e) { tensor(e).set_bytes(1 << 20); }, "of the frame are left");
   expect_bad_end([&](Ended& e) { tensor(e).set_bytes(4); }, "another size");
   expect_bad_end([&](Ended& e) { tensor(e).set_datatype(1); }, "another datatype");

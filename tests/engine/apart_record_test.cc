@@ -71,6 +71,7 @@ TEST(Record, WhatAProcessForgesIsRefused) {
   EXPECT_THAT(spoilt([](Answer& a) { a.head().number = 8; }), HasSubstr("of batch 8, expected 9"));
   EXPECT_THAT(spoilt([](Answer& a) { a.head().outputs = 1 << 30; }), HasSubstr("cut off"));
   EXPECT_THAT(spoilt([](Answer& a) { a.head().stages = 0xFFFFFFFF; }), HasSubstr("cut off"));
+  EXPECT_THAT(spoilt([](Answer& a) { a.head().stages = 9; }), HasSubstr("9 stages"));
   EXPECT_THAT(spoilt([](Answer& a) { a.head().outputs = 1; }), HasSubstr("has 1 of 2 outputs"));
   EXPECT_THAT(spoilt([](Answer& a) { a.head().code = 99; }), HasSubstr("code is 99"));
   EXPECT_THAT(spoilt([](Answer& a) {

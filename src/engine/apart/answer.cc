@@ -99,7 +99,14 @@ absl::Status take_answer(ModelProcess& process, const Asking& asking, BatchResul
   }
   RETURN_IF_ERROR(hand_out(*signature, *reply, of_parts, whole, by_part, parts, result.parts));
   if (std::max(used, bytes_of(parts)) > kKeptOfSlot) area.trim(slot);
-  for (const StageRun& stage : reply->stages) result.stages.push_back(stage);
+  // Of parts that run alone, together.
+  result.stages.resize(std::max(result.stages.size(), reply->stages.size()));
+  for (size_t s = 0; s < reply->stages.size(); ++s) {
+    StageRun& all = result.stages[s];
+    all.items += reply->stages[s].items;
+    all.took += reply->stages[s].took;
+    all.widened = all.widened || reply->stages[s].widened;
+  }
   process.answered_well();
   return absl::OkStatus();
 }

@@ -9,6 +9,7 @@
 
 #include "base/document.h"
 #include "base/status.h"
+#include "model/dynamic_network.h"
 
 namespace fermata::engine::apart {
 namespace {
@@ -221,6 +222,9 @@ class Judge {
                            head.stages * uint64_t{sizeof(StageRecord)} +
                            head.failed * uint64_t{sizeof(PartReply)};
     if (bytes > shared_.size() - sizeof(head)) return cut_off();
+    if (head.stages > kMostStages) {
+      return internal("{} stages, expected at most {}", head.stages, kMostStages);
+    }
     copy_.assign(shared_.begin() + sizeof(head), shared_.begin() + sizeof(head) + bytes);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     Scanner scanner(copy_);

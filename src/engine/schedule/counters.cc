@@ -70,9 +70,11 @@ void Counters::count_batch(uint32_t items, Duration input, Duration run, Duratio
 
 void Counters::count_stages(const std::vector<StageRun>& stages) {
   bool wider = false;
-  for (size_t s = 0; s < stages.size(); ++s) {
+  // What a model's process or another host says is no more than that.
+  for (size_t s = 0; s < std::min(stages.size(), exits_.size()); ++s) {
     const uint32_t onward = s + 1 < stages.size() ? stages[s + 1].items : 0;
-    exits_[s].fetch_add(stages[s].items - onward, std::memory_order_relaxed);
+    const uint32_t left = stages[s].items - std::min(stages[s].items, onward);
+    exits_[s].fetch_add(left, std::memory_order_relaxed);
     wider = wider || stages[s].widened;
   }
   widened_.fetch_add(wider, std::memory_order_relaxed);
