@@ -232,8 +232,12 @@ absl::Status RemoteExecutor::end(const absl::StatusOr<Begun>& begun, const engin
   }
   result = std::move(received->result);
   result.started = begun->start;
-  const Duration there = result.input + result.run + result.output;
-  result.link = std::max(Duration(), now - begun->start - there);
+  // Not longer than it was away, whatever its host's clock says.
+  const Duration away = now - begun->start;
+  result.run = std::min(result.run, away);
+  result.input = std::min(result.input, away - result.run);
+  result.output = std::min(result.output, away - result.run - result.input);
+  result.link = away - result.run - result.input - result.output;
   result.input += result.link;
   result.moved = begun->bytes + frame->bytes;
   host.crossed(result.link, result.moved);

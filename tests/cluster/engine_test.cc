@@ -48,8 +48,9 @@ class MadeUpHost {
   }
   Batch batch() { return slot_->receive()->message.batch(); }
   // Zeros, as its model would give them.
-  void answer(const Batch& batch, const Signature& signature) {
+  void answer(const Batch& batch, const Signature& signature, Duration run = Duration()) {
     engine::BatchResult result;
+    result.run = run;
     for (const Part& part : batch.parts()) {
       Shape item = signature.outputs[0].dims;
       std::replace(item.begin(), item.end(), int64_t{-1}, int64_t{1});
@@ -208,6 +209,16 @@ TEST_F(ClusterEngine, AHostThatAnswersNonsenseIsRefusedAndItsRequestFails) {
   ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
   EXPECT_THAT(std::string(reply.get().status.message()), testing::HasSubstr("a wrong answer"));
   await_worker(0, false);
+}
+
+TEST_F(ClusterEngine, AHostThatSaysThatARunTookYearsIsNotBelieved) {
+  start(Duration::seconds(60));
+  MadeUpHost host(hosts_->port());
+  await_worker(0, true);
+  auto reply = ask();
+  host.answer(host.batch(), signature(), Duration::nanos(int64_t{1} << 60));
+  expect_answer(std::move(reply));
+  EXPECT_LT(engine_->snapshot().workers[0].busy, Duration::seconds(3600));
 }
 
 TEST_F(ClusterEngine, WithoutAHostItIsNotReadyAndADeadlineIsRefused) {
