@@ -152,6 +152,14 @@ uint64_t Outgoing::bytes() const {
   return sum;
 }
 
+absl::Status Outgoing::check() const {
+  const uint64_t text = message.ByteSizeLong(), data = bytes();
+  if (text <= kFrameLimits.message && data <= kFrameLimits.payload) return absl::OkStatus();
+  return error(absl::StatusCode::kResourceExhausted,
+               "{} and {} bytes for another host, expected at most {} and {}", text, data,
+               kFrameLimits.message, kFrameLimits.payload);
+}
+
 absl::StatusOr<Outgoing> write_batch(uint64_t number, const engine::BatchRun& run,
                                      const Signature& signature, Time now) {
   Outgoing out;

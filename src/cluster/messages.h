@@ -21,6 +21,8 @@ struct Outgoing {
 
   void add(const Tensor& tensor, TensorHead& head);
   uint64_t bytes() const;
+  // Whether the other side takes so much: RESOURCE_EXHAUSTED says that it does not.
+  absl::Status check() const;
 };
 
 // The rows of each part only; the parts' data must live until it is sent.

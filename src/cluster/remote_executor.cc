@@ -179,6 +179,7 @@ absl::StatusOr<RemoteExecutor::Begun> RemoteExecutor::begin(const engine::BatchR
   }
   ASSIGN_OR_RETURN(const Outgoing out,
                    write_batch(begun.number, batch, begun.variant->signature, begun.start));
+  RETURN_IF_ERROR(out.check());
   begun.bytes = out.bytes();
   const Time latest = Time::from_nanos(latest_.load());
   begun.channel->expect_by(std::min(begun.start + batch.limit + kStuck, latest));

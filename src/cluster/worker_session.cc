@@ -75,8 +75,12 @@ absl::Status WorkerSession::serve_slot(Channel& channel, uint32_t slot) {
 absl::Status WorkerSession::run(Channel& channel, uint32_t slot, const Frame& frame) {
   const Time came = monotonic_now();
   const auto variant = find(slot, frame.message.batch().variant());
-  if (variant == nullptr) return invalid("a batch of a model that is not loaded");
-  ASSIGN_OR_RETURN(ReceivedBatch batch, read_batch(frame, variant->signature, came));
+  if (!frame.message.has_batch() || variant == nullptr) {
+    return invalid("a batch of a model that is not loaded");
+  }
+  absl::StatusOr<ReceivedBatch> received = read_batch(frame, variant->signature, came);
+  if (!received.ok()) return refuse(channel, frame.message.batch(), received.status());
+  const ReceivedBatch& batch = *received;
   engine::Executor& executor = *executors_[slot];
   const auto once = [&] {
     return engine::run_and_wait(executor, {.variant = variant->id,
@@ -90,7 +94,17 @@ absl::Status WorkerSession::run(Channel& channel, uint32_t slot, const Frame& fr
     result = once();
   }
   const Outgoing out = write_ended(batch.number, result.started - came, result);
+  if (const absl::Status fits = out.check(); !fits.ok()) {
+    return refuse(channel, frame.message.batch(), fits);
+  }
   return channel.send(out.message, out.payload);
+}
+
+// Which fails what is asked for, and not this host.
+absl::Status WorkerSession::refuse(Channel& channel, const Batch& batch, const absl::Status& why) {
+  engine::BatchResult result;
+  result.parts.assign(static_cast<size_t>(batch.parts_size()), why);
+  return channel.send(write_ended(batch.number(), Duration(), result).message);
 }
 
 std::shared_ptr<const engine::Variant> WorkerSession::find(uint32_t slot, uint32_t variant) {

@@ -36,6 +36,7 @@ class WorkerSession {
   absl::Status serve_slot(Channel& channel, uint32_t slot);
   absl::Status serve_loads(Channel& channel);
   absl::Status run(Channel& channel, uint32_t slot, const Frame& frame);
+  static absl::Status refuse(Channel& channel, const Batch& batch, const absl::Status& why);
   void unload(uint32_t slot, uint32_t variant);
   bool has(uint32_t slot, VariantId id) const;  // under the lock
   absl::Status load(const Load& load, Loaded& answer);

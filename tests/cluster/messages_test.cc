@@ -187,6 +187,14 @@ TEST(Messages, AnEndThatIsNoAnswerIsRefused) {
   expect_bad_end([](Ended& e) { e.mutable_parts(0)->clear_tensors(); }, "0 outputs, expected 2");
 }
 
+TEST(Messages, WhatTheOtherSideWouldNotTakeIsNotSent) {
+  const TwoParts batch;
+  Outgoing out = *write_batch(5, batch.run, signature(), kNow);
+  EXPECT_TRUE(out.check().ok());
+  out.message.mutable_batch()->mutable_parts(0)->set_id(std::string(kFrameLimits.message, 'a'));
+  EXPECT_TRUE(absl::IsResourceExhausted(out.check()));
+}
+
 // Of a client's making, or a model's.
 TEST(Messages, TextsThatAreNoUtf8Arrive) {
   TwoParts batch;
