@@ -196,7 +196,8 @@ absl::Status openvino_status(int code) {
   const std::string reason = text == nullptr || *text == '\0'
                                  ? fmt::format("OpenVINO answers {}", code)
                                  : openvino_reason(text);
-  return absl::StrContains(reason, "alloc") ? internal("{}", reason) : invalid("{}", reason);
+  if (!absl::StrContains(reason, "alloc")) return invalid("{}", reason);
+  return error(absl::StatusCode::kResourceExhausted, "{}", reason);
 }
 
 std::optional<DataType> from_openvino(uint32_t type) {

@@ -79,7 +79,7 @@ absl::StatusOr<const OpenVino*> open_openvino(const std::string& where);
 const OpenVino& openvino();
 
 // Why the last call of this process failed, where `code` says that it did: INVALID_ARGUMENT, or
-// INTERNAL where memory is missing.
+// RESOURCE_EXHAUSTED where memory is missing.
 absl::Status openvino_status(int code);
 
 struct OvRelease {

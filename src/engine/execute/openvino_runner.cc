@@ -103,7 +103,9 @@ class Networks {
     std::weak_ptr<const Network>& known = by_weights_[variant.loads()];
     if (NetworkPtr network = known.lock()) return network;
     auto network = read_network(variant.file);
-    if (!network.ok()) return invalid("{}: {}", variant.file, message(network.status()));
+    if (!network.ok()) {
+      return error(network.status().code(), "{}: {}", variant.file, message(network.status()));
+    }
     known = *network;
     return *std::move(network);
   }
@@ -119,7 +121,9 @@ class Networks {
     const absl::Status prepared = openvino_status(ov.core_compile(
         ov.core, network.model.get(), "CPU", 8, &raw, "NUM_STREAMS", "1", "INFERENCE_NUM_THREADS",
         threads.c_str(), "ENABLE_CPU_PINNING", "NO", kPrecision, precision.c_str()));
-    if (!prepared.ok()) return invalid("{}: {}", variant.file, message(prepared));
+    if (!prepared.ok()) {
+      return error(prepared.code(), "{}: {}", variant.file, message(prepared));
+    }
     return OvPtr<OvCompiled>(raw);
   }
 
@@ -202,9 +206,11 @@ class OpenVinoRunner : public ModelRunner {
     auto outputs = run_prepared(*prepared, batch);
     if (outputs.ok()) prepared->ran = true;
     if (outputs.ok() || !absl::IsInvalidArgument(outputs.status())) return outputs;
-    // A model that has run fails for what it was given; one that never has, for what it is.
-    return prepared->ran ? invalid("the model rejects its input: {}", message(outputs.status()))
-                         : internal("the model fails: {}", message(outputs.status()));
+    // As of an ONNX model.
+    if (prepared->ran) return invalid("the model rejects its input: {}", message(outputs.status()));
+    return error(absl::StatusCode::kUnknown,
+                 "the model, which has never run, fails or rejects its input: {}",
+                 message(outputs.status()));
   }
 
   std::unique_ptr<ModelRunner> successor() const override {
