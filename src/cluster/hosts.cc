@@ -170,8 +170,7 @@ void Hosts::refuse(Channel& channel, const std::string& cause, std::string_view 
 
 std::shared_ptr<Host> Hosts::make_host(const Hello& hello, const std::string& address) {
   const std::lock_guard lock(mutex_);
-  const bool known = ended_.contains(hello.host());
-  if (!known && ended_.size() + sessions_.size() >= kMostHosts) return nullptr;
+  if (stopping_) return nullptr;  // who ends all that there are may have done so
   Host::Slots taken;
   for (const Slot& each : slots_[hello.type()]) {
     if (taken.size() >= hello.slots()) break;
