@@ -20,7 +20,7 @@ using boost::asio::ip::tcp;
 
 constexpr Duration kGreeting = Duration::seconds(5);  // who has not said by then who it is, goes
 constexpr size_t kMostGreeting = 64;
-constexpr size_t kMostHosts = 1024;  // names that are remembered
+constexpr size_t kMostGone = 1024;  // hosts that are remembered
 
 uint64_t random_session() {
   std::random_device device;
@@ -223,6 +223,11 @@ void Hosts::forget(const std::shared_ptr<Host>& host) {
   const std::lock_guard lock(mutex_);
   sessions_.erase(host->session());
   add(ended_[host->name()], host->statistics());
+  std::erase(gone_, host->name());
+  gone_.push_back(host->name());
+  if (gone_.size() <= kMostGone) return;
+  ended_.erase(gone_.front());
+  gone_.pop_front();
 }
 
 void Hosts::attach(const Attach& attach, const std::shared_ptr<Channel>& channel) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <boost/asio/ip/tcp.hpp>
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -58,6 +59,7 @@ class Hosts : public engine::RemoteWorkers {
   std::map<std::string, std::vector<Slot>> slots_;  // by type
   std::map<uint64_t, std::shared_ptr<Host>> sessions_;
   std::map<std::string, engine::HostStatistics> ended_;  // sums, by host
+  std::deque<std::string> gone_;                         // its names, who went last at the end
   std::map<std::string, uint64_t> refused_;
   std::thread thread_;
 };
