@@ -23,7 +23,8 @@ struct FrameLimits {
   uint32_t message = 0;
   uint64_t payload = 0;
 };
-inline constexpr FrameLimits kGreetingLimits{4096, 0};  // of who has not said who it is
+inline constexpr FrameLimits kGreetingLimits{4096, 0};   // of who has not said who it is, and beats
+inline constexpr FrameLimits kLoadLimits{64u << 20, 0};  // of loads
 inline constexpr FrameLimits kFrameLimits{64u << 20, uint64_t{2} << 30};
 
 std::array<std::byte, kFrameHead> encode_head(const FrameHead& head);

@@ -68,7 +68,7 @@ absl::StatusOr<Profile> Host::load(const engine::Variant& variant, uint32_t slot
   const std::lock_guard one_at_a_time(loading_);
   loads_->expect_by(monotonic_now() + kLoadingThere);
   RETURN_IF_ERROR(loads_->send(message));
-  ASSIGN_OR_RETURN(const Frame answer, loads_->receive());
+  ASSIGN_OR_RETURN(const Frame answer, loads_->receive(kLoadLimits));
   loads_->expect_by(Time::infinite());
   const Loaded& loaded = answer.message.loaded();
   if (!answer.message.has_loaded()) return invalid("a message that is no answer to a load");
@@ -94,7 +94,7 @@ void Host::beat(const std::shared_ptr<Channel>& channel) {
     beat.mutable_beat()->set_number(number);
     absl::Status failed = channel->send(beat);
     if (failed.ok()) {
-      const absl::StatusOr<Frame> echo = channel->receive();
+      const absl::StatusOr<Frame> echo = channel->receive(kGreetingLimits);
       failed = echo.status();
       if (echo.ok() && echo->message.echo().number() != number) failed = invalid("a wrong echo");
       if (failed.ok() && echo->message.echo().leaving() && !std::exchange(leaving, true)) {

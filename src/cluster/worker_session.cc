@@ -49,7 +49,7 @@ absl::Status WorkerSession::beat(Channel& control, Duration silence,
                                  const std::atomic<bool>& leaving) {
   while (true) {
     control.expect_by(monotonic_now() + silence);
-    ASSIGN_OR_RETURN(const Frame frame, control.receive());
+    ASSIGN_OR_RETURN(const Frame frame, control.receive(kGreetingLimits));
     if (!frame.message.has_beat()) return invalid("a message that is no beat");
     Message answer;
     answer.mutable_echo()->set_number(frame.message.beat().number());
@@ -133,7 +133,7 @@ void WorkerSession::unload(uint32_t slot, uint32_t variant) {
 
 absl::Status WorkerSession::serve_loads(Channel& channel) {
   while (true) {
-    ASSIGN_OR_RETURN(const Frame frame, channel.receive());
+    ASSIGN_OR_RETURN(const Frame frame, channel.receive(kLoadLimits));
     if (!frame.message.has_load()) return invalid("a message that is no load");
     Message answer;
     Loaded& loaded = *answer.mutable_loaded();
