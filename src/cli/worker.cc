@@ -135,7 +135,8 @@ int work_until_stopped(const WorkerArguments& arguments) {
   sigwait(&signals, &signal);
   spdlog::info("leaving on signal {}; what runs ends first", signal);
   (*worker)->leave();
-  const timespec limit{static_cast<time_t>(arguments.drain_s), 0};
+  const auto whole = static_cast<time_t>(arguments.drain_s);
+  const timespec limit{whole, static_cast<long>((arguments.drain_s - whole) * 1e9)};
   if (sigtimedwait(&signals, nullptr, &limit) < 0) spdlog::warn("what runs did not end in time");
   spdlog::shutdown();
   _exit(kDone);  // threads may be in a model still
