@@ -20,6 +20,7 @@ workers: {{{{count: {count}, threads: 1, isolation: process, python: {python}}}}
 CALLS = '''
 import asyncio
 import os
+import struct
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
@@ -82,6 +83,12 @@ class TritonPythonModel:
 
     def garbage(self, x):
         os.write(5, b"no call" * 100)
+        return self.add(x)
+
+    def deep(self, x):
+        lists = b"[" * 4_000_000 + b"]" * 4_000_000
+        text = b'{"id": 1, "model": "", "version": "", "request_id": "", "parameters": ' + lists + b"}"
+        os.write(5, struct.pack("<QQ", len(text), 0) + text)
         return self.add(x)
 
     def decoupled(self, x):
@@ -165,10 +172,11 @@ def test_the_remaining_deadline_goes_along(served):
     assert 0 < call(served, "shorter", timeout=30_000_000).item() <= 1_000_000
 
 
-def test_a_process_that_writes_nonsense_calls_no_more(tmp_path):
+@pytest.mark.parametrize("how", ["garbage", "deep"])
+def test_a_process_that_writes_nonsense_calls_no_more(tmp_path, how):
     server = serve(tmp_path, 2)
     with pytest.raises(InferenceServerException, match="the server has closed the stream of calls"):
-        call(server, "garbage")
+        call(server, how)
     with pytest.raises(InferenceServerException, match="the server has closed the stream of calls"):
         call(server, "add")
     assert server.stop() == 0, server.log.read_text()

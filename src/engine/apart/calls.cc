@@ -24,14 +24,17 @@ struct Lengths {
   uint64_t json = 0, data = 0;
 };
 constexpr uint64_t kLongestJson = 16 << 20, kMostData = uint64_t{1} << 30;
+constexpr int kDeepest = 64;             // of its JSON
+constexpr size_t kMostCalls = 4096;      // of a process that are not answered yet
+constexpr size_t kMostUnread = 16384;    // answers
 constexpr size_t kLeastRoom = 64 << 10;  // it grows with what has come, not with what is promised
 
 absl::Status unsound(std::string_view what) { return invalid("a call has {}", what); }
 
-absl::StatusOr<std::vector<Tensor>> tensors_of(const Json& list, const Payload& data) {
+absl::StatusOr<std::vector<Tensor>> tensors_of(const CallText& list, const Payload& data) {
   std::vector<Tensor> tensors;
   size_t at = 0;
-  for (const Json& one : list) {
+  for (const CallText& one : list) {
     const auto datatype = parse_datatype(one.at("datatype").get<std::string>());
     const auto bytes = one.at("bytes").get<uint64_t>();
     if (!datatype) return unsound("an unknown datatype");
@@ -45,16 +48,22 @@ absl::StatusOr<std::vector<Tensor>> tensors_of(const Json& list, const Payload& 
   return tensors;
 }
 
-absl::StatusOr<InferRequest> request_of(const Json& message, Payload data) try {
+// One that others can be taken from, whatever it says.
+Time time_of(const CallText& nanos) {
+  const auto most = static_cast<double>(Time::infinite().nanos());
+  return Time::from_nanos(static_cast<int64_t>(std::clamp(nanos.get<double>(), 0.0, most)));
+}
+
+absl::StatusOr<InferRequest> request_of(const CallText& message, Payload data) try {
   InferRequest request;
   request.service = message.at("model");
   request.version = message.at("version");
   request.id = message.at("request_id");
-  if (const Json& own = message.at("parameters"); !own.empty()) request.parameters = own.dump();
+  if (const CallText& own = message.at("parameters"); !own.empty()) request.parameters = own.dump();
   request.outputs = message.at("outputs").get<std::vector<std::string>>();
   request.arrival = monotonic_now();
-  if (const Json& deadline = message.at("deadline"); !deadline.is_null()) {
-    request.cutoff = Time::from_nanos(deadline.get<int64_t>());
+  if (const CallText& deadline = message.at("deadline"); !deadline.is_null()) {
+    request.cutoff = time_of(deadline);
   }
   ASSIGN_OR_RETURN(request.inputs, tensors_of(message.at("inputs"), data));
   return request;
@@ -134,11 +143,17 @@ absl::Status Calls::read_some() {
   }
   const auto body = std::exchange(body_, nullptr);
   const auto* const text = reinterpret_cast<const char*>(body->data());
-  const Json message = Json::parse(text, text + json_bytes_, nullptr, false);
+  bool deep = false;  // to write it again would take as many frames of a thread's stack
+  const auto is_flat = [&deep](int depth, CallText::parse_event_t, CallText&) {
+    deep = deep || depth > kDeepest;
+    return !deep;
+  };
+  const CallText message = CallText::parse(text, text + json_bytes_, is_flat, false);
+  if (deep) return unsound("lists in lists without end");
   return take(message, {absl::MakeConstSpan(*body).subspan(json_bytes_), body});
 }
 
-absl::Status Calls::take(const Json& message, Payload data) {
+absl::Status Calls::take(const CallText& message, Payload data) {
   if (!message.is_object() || !message.contains("id") || !message["id"].is_number_unsigned()) {
     return unsound("no number");
   }
@@ -153,31 +168,41 @@ absl::Status Calls::take(const Json& message, Payload data) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(InferRequest request, request_of(message, std::move(data)));
-  call(number, std::move(request));
-  return absl::OkStatus();
+  return call(number, std::move(request));
 }
 
-void Calls::call(uint64_t number, InferRequest request) {
+absl::Status Calls::call(uint64_t number, InferRequest request) {
+  bool full = false;
   {
     const std::lock_guard lock(shared_->mutex);
-    shared_->jobs[number] = JobId::none();
+    if (shared_->answers.size() >= kMostUnread) return unsound("answers that nobody reads");
+    if (shared_->jobs.contains(number)) return unsound("a number that another has");
+    full = shared_->jobs.size() >= kMostCalls;
+    if (!full) shared_->jobs[number] = JobId::none();
+  }
+  if (full) {
+    answer(*shared_, number,
+           {.status = error(absl::StatusCode::kResourceExhausted,
+                            "{} calls of this process are not answered yet", kMostCalls)});
+    return absl::OkStatus();
   }
   const JobId job = models_->call(this, std::move(request), [number, shared = shared_](auto part) {
     answer(*shared, number, std::move(part));
   });
   const std::lock_guard lock(shared_->mutex);
   if (const auto it = shared_->jobs.find(number); it != shared_->jobs.end()) it->second = job;
+  return absl::OkStatus();
 }
 
 // On the thread that replies, which must not block: the stream's own writes it.
 void Calls::answer(Shared& shared, uint64_t number, ReplyPart part) {
-  Json said = {{"id", number}, {"code", static_cast<int>(part.status.code())}};
+  CallText said = {{"id", number}, {"code", static_cast<int>(part.status.code())}};
   Lengths lengths;
   Answer answer;
   if (!part.status.ok()) {
     said["error"] = std::string(message(part.status));
   } else {
-    said["outputs"] = Json::array();
+    said["outputs"] = CallText::array();
     for (Tensor& output : part.outputs) {
       said["outputs"].push_back({{"name", output.name},
                                  {"datatype", std::string(name(output.datatype))},
@@ -187,7 +212,7 @@ void Calls::answer(Shared& shared, uint64_t number, ReplyPart part) {
       answer.data.push_back(std::move(output.data));
     }
   }
-  const std::string text = said.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = said.dump(-1, ' ', false, CallText::error_handler_t::replace);
   lengths.json = text.size();
   answer.head.assign(reinterpret_cast<const char*>(&lengths), sizeof(lengths));
   answer.head += text;

@@ -5,16 +5,19 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/document.h"
 #include "engine/execute/model_calls.h"
 
 namespace fermata::engine::apart {
+
+// Not base/document.h's Json, whose objects take a time that grows with the square of their fields.
+using CallText = nlohmann::json;
 
 // The server's side of the stream on which a model process calls other models (docs/processes.md):
 // a thread reads its calls and writes the answers. Nothing that is read is trusted; a stream with
@@ -42,8 +45,8 @@ class Calls {
   void serve();
   absl::Status read_some();
   absl::Status write_some();
-  absl::Status take(const Json& message, Payload data);
-  void call(uint64_t number, InferRequest request);
+  absl::Status take(const CallText& message, Payload data);
+  absl::Status call(uint64_t number, InferRequest request);
   static void answer(Shared& shared, uint64_t number, ReplyPart part);
 
   const int stream_;
