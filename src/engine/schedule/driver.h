@@ -210,11 +210,12 @@ class Driver {
   absl::flat_hash_set<JobId> early_cancels_;
   std::deque<JobId> early_order_;
   std::set<std::pair<Time, JobId>> aside_;  // parts that wait for a process, by deadline
-  absl::flat_hash_set<VariantId> awaited_;  // whose processes call when they are back
+  // Of which models' processes, by worker, the executors call when they are back.
+  absl::flat_hash_set<std::pair<VariantId, WorkerId>> awaited_;
   std::vector<Observer::Member> observed_;  // of the batch that is bound
   ControlDelay delay_;
   ReplyDelay reply_delay_;
-  Duration overslept_;  // of the tick under way
+  Duration overslept_;   // of the tick under way
   bool remote_ = false;  // some workers are of other hosts
   Time looked_at_links_;
   bool stopping_ = false;

@@ -78,13 +78,17 @@ void Driver::set_aside(JobId id, InFlight& running) {
   const VariantId variant = running.variant->id;
   part.away = variant;
   aside_.emplace(part.job->deadline(), id);
-  if (!awaited_.insert(variant).second) return;  // one call takes all back
-  workers_[running.worker.index()]->executor->when_back(
-      variant, [this, variant] { leave([this, variant] { take_back(variant); }); });
+  const WorkerId worker = running.worker;
+  if (!awaited_.emplace(variant, worker).second) return;  // one call takes all back
+  workers_[worker.index()]->executor->when_back(variant, [this, variant, worker] {
+    leave([this, variant, worker] {
+      awaited_.erase({variant, worker});
+      take_back(variant);
+    });
+  });
 }
 
 void Driver::take_back(VariantId variant) {
-  awaited_.erase(variant);
   const Time now = monotonic_now();
   std::vector<JobId> back;
   for (const auto& [deadline, id] : aside_) {
