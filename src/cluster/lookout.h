@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "cluster/channel.h"
@@ -17,6 +18,7 @@ class Lookout {
   void over(const std::shared_ptr<Channel>& channel) {
     const std::lock_guard lock(mutex_);
     channels_.push_back(channel);
+    if (!timer_) timer_.emplace(kPeriod, [this] { look(); });
   }
 
  private:
@@ -32,7 +34,9 @@ class Lookout {
 
   std::mutex mutex_;
   std::vector<std::weak_ptr<Channel>> channels_;
-  engine::Periodic timer_{kPeriod, [this] { look(); }};  // last: uses the above
+  // Last: uses the above. From the first channel on: a configuration that names other hosts is read
+  // before signals are blocked, and a thread of that time would be ended by them.
+  std::optional<engine::Periodic> timer_;
 };
 
 }  // namespace fermata::cluster
