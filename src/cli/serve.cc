@@ -154,9 +154,13 @@ void announce(const serve::Config& config, const serve::Ports& ports) {
       listen.host, ports.http);
 }
 
-// Else says in the log what is not served.
-bool serves_all(const engine::Engine& engine) {
-  const std::vector<engine::ModelStatus> unserved = engine.unserved();
+// Else says in the log what is not served. Where all workers are of other hosts, none can have come
+// yet: who listens for them begins later.
+bool serves_all(const engine::Engine& engine, bool all_remote) {
+  std::vector<engine::ModelStatus> unserved = engine.unserved();
+  std::erase_if(unserved, [all_remote](const engine::ModelStatus& row) {
+    return all_remote && row.name == "workers" && row.version.empty();
+  });
   for (const engine::ModelStatus& row : unserved) {
     spdlog::error("exit_on_error: '{}' is not served: {}", row.name, row.reason);
   }
@@ -192,7 +196,9 @@ int serve_until_stopped(const ServeArguments& arguments) {
     spdlog::error("{}", message(engine.status()));
     return kBadInput;
   }
-  if (config->exit_on_error && !serves_all(**engine)) return kBadInput;
+  if (config->exit_on_error && !serves_all(**engine, config->engine.workers.all_remote())) {
+    return kBadInput;
+  }
   auto server = serve::Server::start(config->listen, *std::move(engine),
                                      {config->engine, recorder, arguments.record, config->tune});
   if (!server.ok()) return no_port(server.status());

@@ -48,7 +48,9 @@ uint64_t most_bytes(const std::vector<TensorSpec>& specs, const Signature& signa
 // one each.
 Duration look_of(const WorkerOptions& options) {
   uint32_t threads = 0;
-  for (const WorkerType& type : options.types) threads += type.count * type.threads;
+  for (const WorkerType& type : options.types) {
+    if (!type.remote) threads += type.count * type.threads;
+  }
   return own_cores() > threads ? kLookForNext : Duration();
 }
 
