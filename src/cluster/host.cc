@@ -97,9 +97,10 @@ void Host::beat(const std::shared_ptr<Channel>& channel) {
       const absl::StatusOr<Frame> echo = channel->receive(kGreetingLimits);
       failed = echo.status();
       if (echo.ok() && echo->message.echo().number() != number) failed = invalid("a wrong echo");
-      if (failed.ok() && echo->message.echo().leaving() && !std::exchange(leaving, true)) {
-        spdlog::info("host '{}' leaves", name_);
-        for (const auto& slot : slots_) slot->leave();
+      if (failed.ok() && echo->message.echo().leaving()) {
+        if (!std::exchange(leaving, true)) spdlog::info("host '{}' leaves", name_);
+        for (const auto& slot : slots_)
+          slot->leave();  // again, since one may have joined meanwhile
       }
     }
     if (!failed.ok()) {
