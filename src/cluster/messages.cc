@@ -88,7 +88,10 @@ absl::Status check_output(const Tensor& tensor, const TensorSpec& spec, bool bat
     if (!fits) return wrong("another shape");
   }
   const uint64_t elements = element_count(tensor.shape);
-  if (elements == 0 && !absl::c_linear_search(tensor.shape, 0)) return wrong("no shape");
+  const bool negative = absl::c_any_of(own, [](int64_t dim) { return dim < 0; });
+  if (negative || (elements == 0 && !absl::c_linear_search(tensor.shape, 0))) {
+    return wrong("no shape");
+  }
   if (spec.datatype == DataType::kBytes) {
     return engine::are_strings(tensor.data.bytes, elements) ? absl::OkStatus()
                                                             : wrong("texts that are not sound");

@@ -187,6 +187,19 @@ TEST(Messages, AnEndThatIsNoAnswerIsRefused) {
   expect_bad_end([](Ended& e) { e.mutable_parts(0)->clear_tensors(); }, "0 outputs, expected 2");
 }
 
+TEST(Messages, AnOutputOfAnOpenRankHasNoNegativeDimension) {
+  Signature open = signature();
+  open.outputs[0].any_rank = true;
+  Frame frame = frame_of(write_ended(5, Duration(), result()));
+  TensorHead& y = *frame.message.mutable_ended()->mutable_parts(0)->mutable_tensors(0);
+  y.set_shape(1, -3);
+  y.add_shape(0);
+  y.set_bytes(0);
+  const TwoParts batch;
+  const auto end = read_ended(frame, 5, batch.run.parts, open);
+  EXPECT_THAT(std::string(end.status().message()), HasSubstr("no shape"));
+}
+
 TEST(Messages, WhatTheOtherSideWouldNotTakeIsNotSent) {
   const TwoParts batch;
   Outgoing out = *write_batch(5, batch.run, signature(), kNow);
