@@ -21,6 +21,8 @@ namespace {
 
 constexpr Duration kConnecting = Duration::seconds(5);
 constexpr std::chrono::milliseconds kFirstPause{100}, kLongestPause{2000};
+// Who served for less may be refused again for the same.
+constexpr Duration kServed = Duration::seconds(2);
 
 // What the scheduler has and this host has not.
 std::string why_other(const engine::Variant& variant, const Load& load) {
@@ -59,9 +61,10 @@ void Worker::run() {
   std::chrono::milliseconds pause = kFirstPause;
   std::string said;
   while (!leaving_) {
+    const Time began = monotonic_now();
     const absl::Status ended = serve_once();
     if (leaving_) break;
-    if (ended.ok()) pause = kFirstPause;
+    if (ended.ok() && monotonic_now() - began > kServed) pause = kFirstPause;
     const std::string why = ended.ok() ? "the connection ended" : std::string(message(ended));
     if (why != std::exchange(said, why)) {
       spdlog::warn("no scheduler at {}: {}; it is tried again", options_.scheduler, why);
