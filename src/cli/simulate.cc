@@ -105,8 +105,9 @@ void add_replay(CLI::App* command, ReplayArguments& arguments) {
       ->add_option("--workers", arguments.given.workers,
                    "Replay with this number of workers, of the first type")
       ->check(CLI::Range(1, 10'000));
-  command->add_option("--on-time", arguments.on_time,
-                      "Say with how many workers this share had been on time, such as 0.99")
+  command
+      ->add_option("--on-time", arguments.on_time,
+                   "Say with how many workers this share had been on time, such as 0.99")
       ->check(CLI::Range(0.01, 1.0));
   command->add_option("--load", arguments.given.load, "Replay this many times the recorded load")
       ->check(CLI::Range(tune::kLeastLoad, tune::kMostLoad));

@@ -35,7 +35,8 @@ absl::Status check(const WorkerOptions& options) {
       return invalid("workers.memory_mb is {}, expected a positive number", type.memory_mb);
     }
   }
-  const bool any_remote = absl::c_any_of(options.types, [](const auto& type) { return type.remote; });
+  const bool any_remote =
+      absl::c_any_of(options.types, [](const auto& type) { return type.remote; });
   if (any_remote && options.remote == nullptr) {
     return invalid("workers.types: a type is remote, expected cluster.listen too");
   }
@@ -53,9 +54,10 @@ absl::Status check_remote(const EngineOptions& options, const policy::Scheduler&
   const auto is_remote = [](const WorkerType& type) { return type.remote; };
   if (absl::c_none_of(options.workers.types, is_remote)) return absl::OkStatus();
   if (!scheduler.workers_may_leave() || options.scheduler_threads > 0) {
-    return invalid("a type of workers that is remote needs another scheduler than '{}', and "
-                   "scheduler_threads 0",
-                   options.policy);
+    return invalid(
+        "a type of workers that is remote needs another scheduler than '{}', and "
+        "scheduler_threads 0",
+        options.policy);
   }
   for (const ServiceOptions& service : options.services) {
     if (!service.pipeline || !service.pipeline->adapter || !service.pipeline->adapter->dedicated) {

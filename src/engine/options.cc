@@ -20,7 +20,8 @@ uint32_t WorkerOptions::count() const {
 }
 
 bool WorkerOptions::all_remote() const {
-  return std::all_of(types.begin(), types.end(), [](const WorkerType& type) { return type.remote; });
+  return std::all_of(types.begin(), types.end(),
+                     [](const WorkerType& type) { return type.remote; });
 }
 
 double WorkerOptions::least_memory_mb() const {

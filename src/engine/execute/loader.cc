@@ -118,14 +118,14 @@ TrialLimits Loader::trial_limits(const Variant& variant, Duration time) const {
 
 TrialOptions Loader::trial_of(const Variant& variant, const inference::ModelConfig& config,
                               uint32_t type) const {
-  return {.file = variant.file,
-          .model = variant.model,
-          .version = variant.version,
-          .config = config,
-          .default_max_batch = options_.default_max_batch,
-          .max_batch = batch_limit(variant.model),
-          .worker = options_.workers.types[type].remote ? WorkerType{}
-                                                        : options_.workers.types[type]};
+  return {
+      .file = variant.file,
+      .model = variant.model,
+      .version = variant.version,
+      .config = config,
+      .default_max_batch = options_.default_max_batch,
+      .max_batch = batch_limit(variant.model),
+      .worker = options_.workers.types[type].remote ? WorkerType{} : options_.workers.types[type]};
 }
 
 VariantId Loader::weights_for(const Variant& variant, const inference::ModelConfig& config) {

@@ -188,7 +188,8 @@ absl::Status RealEngine::try_out_variants(const ServiceOptions& service,
       continue;
     }
     spdlog::info("service '{}': trying out how often '{}' is right", service.name, model);
-    ASSIGN_OR_RETURN(answers[model], try_out(service, it->second.back(), executors_.front()->here()));
+    ASSIGN_OR_RETURN(answers[model],
+                     try_out(service, it->second.back(), executors_.front()->here()));
   }
   const std::lock_guard lock(mutex_);
   registry_.add_answers(service.name, std::move(answers));
@@ -209,8 +210,8 @@ absl::Status RealEngine::index_evidence(const ServiceOptions& service,
   for (const std::string& model : service.variants->models) {
     if (const auto it = opened.find(model); it != opened.end()) variant = it->second.back().get();
   }
-  ASSIGN_OR_RETURN(auto evidence,
-                   make_evidence(service, variant, std::move(extractor), executors_.front()->here()));
+  ASSIGN_OR_RETURN(auto evidence, make_evidence(service, variant, std::move(extractor),
+                                                executors_.front()->here()));
   const std::lock_guard lock(mutex_);
   registry_.set_evidence(service.name, evidence.get());
   evidence_.push_back(std::move(evidence));

@@ -63,9 +63,8 @@ std::vector<ModelStatus> RealEngine::unserved() const {
       }
     }
   }
-  if (options_.workers.all_remote() && absl::c_none_of(pool_->worker_statistics(), [](const auto& w) {
-        return w.serving;
-      })) {
+  if (options_.workers.all_remote() &&
+      absl::c_none_of(pool_->worker_statistics(), [](const auto& w) { return w.serving; })) {
     rows.push_back({"workers", "", ModelState::kUnavailable, "no host has brought any yet"});
   }
   add_dependents(unwanted, options_.services, stream_options_);

@@ -55,8 +55,8 @@ struct Driver::InFlight {
     Absence absence = Absence::kNone;  // why it runs again
   };
   std::vector<Share> shares;
-  PartRun run;          // set when the batch has ended, but for the choice
-  Duration link;        // as BatchResult has both
+  PartRun run;    // set when the batch has ended, but for the choice
+  Duration link;  // as BatchResult has both
   uint64_t moved = 0;
   uint32_t chosen = 0;  // of the shares, the first: by that choice; the others joined
   bool all_good = true;

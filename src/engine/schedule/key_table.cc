@@ -62,9 +62,8 @@ double relative_size(const Variant& variant, const Shape& shape) {
   return base > 0 ? std::max(own / base, 1e-3) : 1;
 }
 
-std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant,
-                                                     const Profile& profile, double quantile,
-                                                     double scale) {
+std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, const Profile& profile,
+                                                     double quantile, double scale) {
   const uint32_t max_batch = variant.signature.max_batch;
   TableLatency table{{{1, 1.1}, {max_batch + 1, 1.0 + 0.1 * (max_batch + 1)}}};
   if (profile.measured()) {

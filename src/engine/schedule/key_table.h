@@ -98,22 +98,21 @@ class KeyTable {
   policy::Scheduler& scheduler_;
   const double quantile_;
   const size_t limit_;
-  const std::vector<uint32_t> types_;   // of the engine's, those that its workers have
+  const std::vector<uint32_t> types_;  // of the engine's, those that its workers have
   std::vector<LinkBound> links_{types_.size()};
   absl::flat_hash_map<std::pair<VariantId, uint32_t>, Profile> brought_;  // profiles, by type
-  uint32_t most_items_ = ~uint32_t{0};  // of a batch
+  uint32_t most_items_ = ~uint32_t{0};                                    // of a batch
   uint64_t uses_ = 0;
   absl::AnyInvocable<bool(VariantId)> let_go_;
   absl::flat_hash_map<VariantId, std::unique_ptr<ServedVariant>> variants_;
   absl::flat_hash_map<KeyId, std::unique_ptr<BatchKey>> keys_;
 };
 
-// What decisions believe of a variant on one type of worker: its profile there at the quantile, up to
-// max_batch by the fitted slope, times `scale`. Without a profile a guess of 1 ms and 0.1 ms an
+// What decisions believe of a variant on one type of worker: its profile there at the quantile, up
+// to max_batch by the fitted slope, times `scale`. Without a profile a guess of 1 ms and 0.1 ms an
 // item.
-std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant,
-                                                     const Profile& profile, double quantile,
-                                                     double scale);
+std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, const Profile& profile,
+                                                     double quantile, double scale);
 inline std::shared_ptr<const LatencyTable> believed_latency(const Variant& variant, double quantile,
                                                             double scale,
                                                             uint32_t worker_type = 0) {
