@@ -289,6 +289,7 @@ std::vector<std::string> Document::errors() const {
   std::vector<std::string> all = errors_->unknown;
   if (!errors_->first.ok()) all.emplace_back(errors_->first.message());
   all.insert(all.end(), errors_->more.begin(), errors_->more.end());
+  if (all.size() > document::kMostErrors) all.resize(document::kMostErrors);
   return all;
 }
 

@@ -136,6 +136,23 @@ TEST(Document, KnowsAllThatGettersFoundInTheOrderInWhichTheyWereAsked) {
   EXPECT_EQ(errors_of(many + "]").size(), 20u);
 }
 
+TEST(Document, KnowsTwentyErrorsOfAllKindsAtMost) {
+  std::string text = "rates: [0";
+  for (int i = 0; i < 30; ++i) text += ", -1";
+  text += "]\ninner:\n";
+  for (int i = 0; i < 30; ++i) text += "  odd" + std::to_string(i) + ": 1\n";
+  auto document = Document::parse(text);
+  ASSERT_TRUE(document.ok()) << document.status();
+  const auto read = document->read([](Reader root) {
+    ObjectReader fields = root.object();
+    fields["inner"].object();
+    for (Reader rate : fields["rates"].optional_list()) rate.positive();
+    return 0;
+  });
+  EXPECT_FALSE(read.ok());
+  EXPECT_EQ(document->errors().size(), 20u);
+}
+
 TEST(Document, NumbersThatStandAsNamesArePlain) {
   EXPECT_EQ(number_of("0"), 0u);
   EXPECT_EQ(number_of("4294967295"), 4294967295u);
