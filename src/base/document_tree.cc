@@ -61,7 +61,10 @@ bool TreeBuilder::expects_key() const {
 }
 
 void TreeBuilder::note_lines(size_t values) {
-  if (line_ > 0) lines_.insert(lines_.end(), values, line_);
+  if (line_ == 0) return;
+  const bool has_key = !open_.empty() && open_.back().has_key;
+  lines_.push_back(has_key ? open_.back().key_line : line_);
+  lines_.insert(lines_.end(), values - 1, line_);
 }
 
 bool TreeBuilder::begin(Json empty) {
@@ -70,7 +73,7 @@ bool TreeBuilder::begin(Json empty) {
   if (open_.size() >= kMaxDepth) {
     return fail_here("nested too deep", fmt::format("at most {} levels", kMaxDepth));
   }
-  open_.push_back({std::move(empty), {}, false, {}});
+  open_.push_back({std::move(empty), {}, false, 0, {}});
   return true;
 }
 
@@ -80,6 +83,7 @@ bool TreeBuilder::key(std::string name) {
   const bool is_new = level.names.insert(name).second;
   level.key = std::move(name);
   level.has_key = true;
+  level.key_line = line_;
   return is_new || fail_here("given twice", "each name once");
 }
 

@@ -35,7 +35,8 @@ class TreeBuilder {
   // True after a map began or a value of it ended: the next event is a name.
   bool expects_key() const;
   void at_line(size_t line) { line_ = static_cast<uint32_t>(line); }  // the next event's, from 1
-  // Of each value, in the order in which they begin; empty where no line was told.
+  // Of each value, of one with a name that of the name, in the order in which they begin; empty
+  // where no line was told.
   std::vector<uint32_t> take_lines() { return std::move(lines_); }
   const absl::Status& status() const { return status_; }
   Json take_root() { return std::move(root_); }
@@ -47,6 +48,7 @@ class TreeBuilder {
     Json value;
     std::string key;  // of the value that comes next, in a map
     bool has_key = false;
+    uint32_t key_line = 0;
     absl::flat_hash_set<std::string> names;
   };
   bool begin(Json empty);

@@ -121,6 +121,10 @@ TEST(Document, NamesEveryUnknownFieldWithItsLineAndWhatWasProbablyMeant) {
   EXPECT_THAT(errors[0], testing::EndsWith("did you mean mode?"));
   EXPECT_THAT(errors[1], testing::StartsWith("$.banana: 2 (line 7)"));
   EXPECT_THAT(errors[1], testing::EndsWith("shares"));
+  const auto map = errors_of("name: m\nrate: 1\n\nbanana:\n  # a note\n  ripe: 2\napple: 3\n");
+  ASSERT_EQ(map.size(), 2u);
+  EXPECT_THAT(map[0], testing::StartsWith("$.banana: a map (line 4)"));
+  EXPECT_THAT(map[1], testing::StartsWith("$.apple: 3 (line 7)"));
 }
 
 TEST(Document, KnowsAllThatGettersFoundInTheOrderInWhichTheyWereAsked) {
