@@ -99,12 +99,19 @@ void keep_for_model(std::string_view name, const ParameterValue& value, std::str
   parameters += '}';
 }
 
+// Its first bytes, and no character of UTF-8 in part.
+std::string_view begin_of(std::string_view text, size_t most) {
+  if (text.size() <= most) return text;
+  while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xc0) == 0x80) --most;
+  return text.substr(0, most);
+}
+
 void note_unknown(std::string_view name, std::string& unknown) {
   static const std::vector<std::string_view> kKnown = {
       "timeout", "explain", "priority", "binary_data_output", "network_time", "sequence_id"};
   if (unknown.size() >= kMostUnknown) return;
   if (!unknown.empty()) unknown += ", ";
-  unknown += name.substr(0, kMostUnknown / 4);
+  unknown += begin_of(name, kMostUnknown / 4);
   if (const auto meant = nearest_name(name, kKnown)) {
     unknown += fmt::format(" (did you mean {}?)", *meant);
   }
