@@ -34,7 +34,8 @@ std::optional<std::string_view> nearest_name(std::string_view text,
   std::optional<std::string_view> nearest;
   size_t least = std::min(kMostEdits, std::max<size_t>(text.size() / 3, 1)) + 1;
   for (const std::string_view name : names) {
-    if (std::max(text.size(), name.size()) > kLongest) continue;
+    const auto [shorter, longer] = std::minmax({text.size(), name.size()});
+    if (longer > kLongest || longer - shorter >= least) continue;  // each letter is an edit
     const size_t own = edits(text, name);
     if (own >= least || own >= name.size()) continue;
     least = own;

@@ -102,8 +102,8 @@ TEST_F(HttpFrontEndTest, NamesUnknownParametersWhenItExplains) {
   std::string body(kGood);
   std::string odd = "x";
   for (int i = 0; i < 40; ++i) odd += "\u00e4";  // two bytes each: the 64th is in one
-  body.insert(body.size() - 1,
-              R"(,"parameters":{"explain":true,"timeot":20000,")" + odd + R"(":1})");
+  body.insert(body.size() - 1, R"(,"parameters":{"explain":true,"sequence_id":0,"timeot":20000,")" +
+                                   odd + R"(":1})");
   const auto parsed = nlohmann::json::parse(infer(body).body);
   EXPECT_EQ(parsed["parameters"]["unknown_parameters"],
             "timeot (did you mean timeout?), " + odd.substr(0, 63));

@@ -148,13 +148,14 @@ absl::Status set_request_parameter(std::string_view name, const ParameterValue& 
     uint64_t checked = 0;  // the order is by deadline
     return read("request", name, value, checked);
   }
-  if ((name == "sequence_id" || name == "sequence_start" || name == "sequence_end") &&
-      asks_for_sequence(value)) {
+  const bool is_of_sequence =
+      name == "sequence_id" || name == "sequence_start" || name == "sequence_end";
+  if (is_of_sequence && asks_for_sequence(value)) {
     return unimplemented("request: parameter {} is {}, but sequences are not served", name,
                          shown(value));
   }
   keep_for_model(name, value, call.request.parameters);
-  note_unknown(name, call.wishes.unknown);
+  if (!is_of_sequence) note_unknown(name, call.wishes.unknown);
   return absl::OkStatus();
 }
 
