@@ -257,6 +257,10 @@ void Live::greet() {
   if (recorder_ != nullptr) recorder_->collect();
   const auto text = std::make_shared<const std::string>(event_text("hello", hello()));
   const std::lock_guard lock(mutex_);
+  for (const auto& [event, data] : std::exchange(logged_, {})) {  // those that come get them below
+    const auto line = std::make_shared<const std::string>(event_text(event, data));
+    for (const auto& stream : listening_) stream->send(line);
+  }
   for (auto& stream : waiting_) {
     stream->send(text);
     for (const std::string& data : last_logged_) {
