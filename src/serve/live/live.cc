@@ -24,7 +24,7 @@ namespace {
 constexpr std::chrono::milliseconds kTick(250);
 constexpr int kTicksASecond = 4, kNice = 10;
 constexpr Duration kShortestRecord = Duration::seconds(1);
-constexpr size_t kMostWaitingShown = 256, kMostLogged = 64;
+constexpr size_t kMostWaitingShown = 256, kMostLogged = 50;
 constexpr size_t kBatchesAtFirst = 128;  // about what the picture of a few workers shows
 constexpr size_t kHistoryBytes = size_t{16} << 20;
 constexpr double kMebibyte = 1 << 20;
