@@ -82,7 +82,7 @@ export class WhatIfPanel {
 
   private show(answer: WhatIf, workers: number): void {
     const { recorded, replayed } = answer;
-    say("what-if-state", `${count(recorded.requests)} requests of ${count(recorded.seconds)} s, ${answer.cases.length + 1} runs in ` +
+    say("what-if-state", `${count(recorded.requests)} requests of ${count(recorded.seconds)} s, answered in ` +
         `${(answer.took_ms / 1000).toFixed(1)} s; ${farOff(answer)}`);
     this.state.simulated = simulated(answer, workers, this.state.runningUs);
     const words = [verdict(answer, workers, this.delay()), answer.needed ? aboutNeeded(answer.needed, workers) : ""].join(" ").trim();
