@@ -76,7 +76,8 @@ export class WhatIfPanel {
         say("what-if-state", `${count(recorded.requests)} requests of ${count(recorded.seconds)} s, answered in ` +
             `${(answer.took_ms / 1000).toFixed(1)} s; ${farOff(answer)}`);
         this.state.simulated = simulated(answer, workers, this.state.runningUs);
-        const words = [verdict(answer, workers, this.delay()), answer.needed ? aboutNeeded(answer.needed, workers) : ""].join(" ").trim();
+        const isAlike = new Set(this.state.workers.map(worker => worker.type)).size <= 1;
+        const words = [verdict(answer, workers, this.delay()), answer.needed && isAlike ? aboutNeeded(answer.needed, workers) : ""].join(" ").trim();
         find("what-if-notes").textContent = [...(recorded.not_replayed ?? []).map(n => `Left out: ${count(n.requests)} of ${n.service}, ${n.why}.`), ...(recorded.notes ?? []).map(note => `${note}.`)].join(" ");
         if (words !== "")
             find("verdict").replaceChildren(element("b", {}, words));
