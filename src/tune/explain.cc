@@ -153,7 +153,8 @@ std::vector<Span> Explainer::spans(const RecordedRequest& request) const {
   return spans;
 }
 
-// From the end back: what ended last, then what ended last before that began.
+// From the end back: what ended last, then what ended last before that began. Where several went on
+// until then, the one that ended there is what it waited for, not those that ran on beside it.
 std::map<Span::Kind, Duration> critical_path(const std::vector<Span>& spans) {
   std::map<Span::Kind, Duration> sums;
   Time until = Time::infinite();
@@ -162,7 +163,8 @@ std::map<Span::Kind, Duration> critical_path(const std::vector<Span>& spans) {
     for (const Span& span : spans) {
       if (span.start >= until) continue;
       const Time end = std::min(span.end, until);
-      if (last == nullptr || end > std::min(last->end, until)) last = &span;
+      const Time latest = last == nullptr ? Time() : std::min(last->end, until);
+      if (last == nullptr || end > latest || (end == latest && span.end < last->end)) last = &span;
     }
     if (last == nullptr) return sums;
     sums[last->kind] += std::min(last->end, until) - last->start;

@@ -147,6 +147,12 @@ TEST(CriticalPath, IsTheChainThatEndedLast) {
   EXPECT_EQ(path.at(Span::Kind::kQueue), Duration::millis(1));
   EXPECT_EQ(path.at(Span::Kind::kHeld), Duration::millis(7));
   EXPECT_EQ(path.at(Span::Kind::kRun), Duration::millis(12));
+  // One member runs all the while that the other, which ends last, is held.
+  const auto beside = critical_path({span(Span::Kind::kRun, 0, 12), span(Span::Kind::kQueue, 0, 1),
+                                     span(Span::Kind::kHeld, 1, 8), span(Span::Kind::kRun, 8, 20)});
+  EXPECT_EQ(beside.at(Span::Kind::kQueue), Duration::millis(1));
+  EXPECT_EQ(beside.at(Span::Kind::kHeld), Duration::millis(7));
+  EXPECT_EQ(beside.at(Span::Kind::kRun), Duration::millis(12));
 }
 
 TEST_F(RecorderTest, ExplainsARejectionByWhatItWouldHaveMet) {
