@@ -16,8 +16,33 @@
 #include "base/status.h"
 #include "serve/grpc/frame_watch.h"
 
+// The functions below stand before those of ThreadSanitizer, which tell it what comes before what:
+// they call these then.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define FERMATA_THREAD_SANITIZER
+extern "C" ssize_t __interceptor_sendmsg(int, const msghdr*, int);
+extern "C" ssize_t __interceptor_recvmsg(int, msghdr*, int);
+extern "C" int __interceptor_close(int);
+#endif
+#endif
+
 namespace fermata::serve {
 namespace {
+
+#ifdef FERMATA_THREAD_SANITIZER
+constexpr auto system_sendmsg = __interceptor_sendmsg;
+constexpr auto system_recvmsg = __interceptor_recvmsg;
+constexpr auto system_close = __interceptor_close;
+#else
+ssize_t system_sendmsg(int descriptor, const msghdr* message, int flags) {
+  return syscall(SYS_sendmsg, descriptor, message, flags);
+}
+ssize_t system_recvmsg(int descriptor, msghdr* message, int flags) {
+  return syscall(SYS_recvmsg, descriptor, message, flags);
+}
+int system_close(int descriptor) { return static_cast<int>(syscall(SYS_close, descriptor)); }
+#endif
 
 constexpr size_t kDescriptors = 1 << 20;  // as many as serve/net/descriptors.h asks for
 
@@ -88,7 +113,7 @@ bool allows(Watched& watched, const msghdr& message, size_t bytes) {
 ssize_t send(int descriptor, Watched& watched, const msghdr& message, int flags) {
   const std::scoped_lock lock(watched.mutex);
   watched.written = true;
-  const ssize_t sent = syscall(SYS_sendmsg, descriptor, &message, flags);
+  const ssize_t sent = system_sendmsg(descriptor, &message, flags);
   if (sent <= 0 || watched.watch == 0 || watched.ended) return sent;
   const int failed = errno;
   each_piece(message, static_cast<size_t>(sent), [&](std::string_view piece) {
@@ -166,12 +191,12 @@ uint64_t floods_ended() { return floods.load(); }
 // In place of the C library's, for every library of the program.
 extern "C" ssize_t sendmsg(int descriptor, const msghdr* message, int flags) {
   fermata::serve::Watched* const watched = fermata::serve::watched_at(descriptor);
-  if (watched == nullptr) return syscall(SYS_sendmsg, descriptor, message, flags);
+  if (watched == nullptr) return fermata::serve::system_sendmsg(descriptor, message, flags);
   return fermata::serve::send(descriptor, *watched, *message, flags);
 }
 
 extern "C" ssize_t recvmsg(int descriptor, msghdr* message, int flags) {
-  const ssize_t got = syscall(SYS_recvmsg, descriptor, message, flags);
+  const ssize_t got = fermata::serve::system_recvmsg(descriptor, message, flags);
   if (got <= 0 || (flags & MSG_PEEK) != 0) return got;
   fermata::serve::Watched* const watched = fermata::serve::watched_at(descriptor);
   if (watched == nullptr || fermata::serve::allows(*watched, *message, static_cast<size_t>(got))) {
@@ -184,5 +209,5 @@ extern "C" ssize_t recvmsg(int descriptor, msghdr* message, int flags) {
 extern "C" int close(int descriptor) {
   fermata::serve::Watched* const watched = fermata::serve::watched_at(descriptor);
   if (watched != nullptr) fermata::serve::forget(*watched);
-  return static_cast<int>(syscall(SYS_close, descriptor));
+  return fermata::serve::system_close(descriptor);
 }
