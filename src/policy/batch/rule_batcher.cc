@@ -155,10 +155,12 @@ class RuleBatcher final : public QueueBatcher {
   }
 
   // Of these, how many run though others come, whom they would keep waiting: not those that can
-  // wait for much longer than is usual here, and for all that waits, in batches of that size.
+  // wait for much longer than is usual here, and for all that waits, in batches of that size and
+  // with as much of the pool as this key has of its load: others' queues are not known here.
   size_t hurried(size_t first, size_t take) const {
     if (budget().is_infinite()) return take;
-    const double item_s = times().run(least_in_way_).seconds() / least_in_way_;
+    const double others = load_ > 0 ? std::max(1.0, pool_load_ / load_) : 1;
+    const double item_s = others * times().run(least_in_way_).seconds() / least_in_way_;
     const size_t patient = queue().first(first, [&](const Task& task, uint64_t items) {
       const double left_s = (task.deadline - free_at_).seconds();
       return left_s > kPatient * budget().seconds() &&
