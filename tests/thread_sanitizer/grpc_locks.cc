@@ -41,6 +41,7 @@ struct AbslDuration {  // passed as absl::Duration and absl::Time are
 #define FERMATA_PUSH "_ZN9grpc_core32MultiProducerSingleConsumerQueue4PushEPNS0_4NodeE"
 #define FERMATA_POP "_ZN9grpc_core32MultiProducerSingleConsumerQueue3PopEv"
 #define FERMATA_POP_AND_CHECK "_ZN9grpc_core32MultiProducerSingleConsumerQueue14PopAndCheckEndEPb"
+#define FERMATA_STATUS_UNREF "_ZN4absl7debian36Status15UnrefNonInlinedEm"
 #define FERMATA_CALL_START \
   "_ZN9grpc_core12CallCombiner5StartEP12grpc_closureN4absl7debian36StatusEPKciS7_"
 #define FERMATA_CALL_STOP "_ZN9grpc_core12CallCombiner4StopEPKciS2_"
@@ -55,6 +56,7 @@ bool wait_until(void* condition, void* mutex, AbslDuration deadline) __asm__(FER
 bool push(void* queue, void* node) __asm__(FERMATA_PUSH);
 void* pop(void* queue) __asm__(FERMATA_POP);
 void* pop_and_check(void* queue, bool* empty) __asm__(FERMATA_POP_AND_CHECK);
+void status_unref(uintptr_t status) __asm__(FERMATA_STATUS_UNREF);
 void call_start(void* combiner, void* closure, void* status, const char* file, int line,
                 const char* reason) __asm__(FERMATA_CALL_START);
 void call_stop(void* combiner, const char* file, int line,
@@ -128,6 +130,14 @@ void* pop_and_check(void* queue, bool* empty) {
   void* node = real(queue, empty);
   __tsan_acquire(queue);
   return node;
+}
+
+void status_unref(uintptr_t status) {  // a pointer to its count, with the lowest bit set
+  FERMATA_LIBRARY(status_unref, FERMATA_STATUS_UNREF);
+  auto* const count = reinterpret_cast<void*>(status & ~uintptr_t{1});
+  __tsan_release(count);
+  __tsan_acquire(count);
+  real(status);
 }
 
 void call_start(void* combiner, void* closure, void* status, const char* file, int line,
