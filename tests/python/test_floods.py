@@ -299,3 +299,42 @@ def test_messages_that_never_end_are_given_up_where_memory_is_short(tmp_path):
     with tritonclient.grpc.InferenceServerClient(server.grpc) as client:
         assert client.is_server_live()
     assert server.stop() == 0, server.log.read_text()
+
+
+def ends(client, most):
+    """Of `most` calls, how many the server has ended, once each has a head of its reply."""
+    heads = ended = 0
+    replies = b""
+    while heads < most:
+        replies += client.recv(MIB)
+        while len(replies) >= 9 and len(replies) >= (end := 9 + int.from_bytes(replies[:3], "big")):
+            if replies[3] == HEADERS:
+                heads += 1
+                ended += replies[4] & END_STREAM
+            replies = replies[end:]
+    return ended
+
+
+def infer_message():
+    request = tritonclient.grpc.service_pb2.ModelInferRequest(model_name="dense")
+    request.inputs.add(name="x", datatype="FP32", shape=[1, 16])
+    request.raw_input_contents.append(bytes(64))
+    return request.SerializeToString()
+
+
+@pytest.mark.parametrize("method, data", [("ServerLive", b""), ("ModelInfer", infer_message())])
+def test_answers_that_nobody_takes_are_bounded_by_address(tmp_path, method, data):
+    """gRPC keeps each until its client opens a window, with all that it holds of the call."""
+    text = "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0, memory_mb: 16, streams_mb: 2, max_request_mb: 1}}\n"
+    server = Server(tmp_path, ROOT / "tests" / "data" / "repository", text)
+    host, port = server.grpc.split(":")
+    calls, held = 200, 2 * MIB // (20 * 1024)
+    no_window = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 0)) + frame(SETTINGS, 1, 0)
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        client.sendall(no_window + b"".join(
+            frame(HEADERS, END_HEADERS, stream, of_method(method)) + frame(DATA, END_STREAM, stream, grpc_message(data))
+            for stream in range(1, 2 * calls, 2)))
+        assert calls - held - 4 <= ends(client, calls) <= calls - held + 3
+        with tritonclient.grpc.InferenceServerClient(server.grpc) as other:  # which has few
+            assert other.is_server_live()
+    assert server.stop() == 0, server.log.read_text()

@@ -43,7 +43,9 @@ GrpcConnections::Limits complete(GrpcConnections::Limits limits) {
 }  // namespace
 
 GrpcConnections::GrpcConnections(Limits limits)
-    : limits_(complete(std::move(limits))), streams_(part_of(limits_.whole, limits_.streams)) {
+    : limits_(complete(std::move(limits))),
+      streams_(part_of(limits_.whole, limits_.streams)),
+      answers_(part_of(limits_.whole, kPartOfAddress * limits_.streams)) {
   if (limits_.whole == nullptr) return;
   arrivals_ = std::make_unique<Arrivals>(limits_.arriving, limits_.whole,
                                          [this](uint64_t connection) { end(connection); });
@@ -65,14 +67,18 @@ GrpcConnections::Address& GrpcConnections::address(const std::string& name) {
   if (addresses_.size() > kFewAddresses) {
     absl::erase_if(addresses_, [now](const auto& entry) {
       const Address& known = entry.second;
+      const auto is_free = [](const auto& budget) {
+        return budget == nullptr || budget.use_count() == 1;
+      };
       return known.account.use_count() == 1 && known.account->is_quiet(now) &&
-             (known.streams == nullptr || known.streams.use_count() == 1);
+             is_free(known.streams) && is_free(known.answers);
     });
   }
   Address& known = addresses_[name];
   if (known.account == nullptr) {
     const uint64_t streams = limits_.streams / kPartOfAddress;
-    known = {std::make_shared<AddressAccount>(most_calls(streams)), part_of(streams_, streams)};
+    known = {std::make_shared<AddressAccount>(most_calls(streams)), part_of(streams_, streams),
+             part_of(answers_, limits_.streams)};
   }
   return known;
 }
@@ -96,8 +102,10 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
   if (given_.size() >= limits_.connections && !evict()) return false;
   const Address& home = address(client.address);
   if (!watch_reads(socket, home.account, std::move(events), limits_.calls).ok()) return false;
-  given_.insert_or_assign(peer, Given{socket, watched_as(socket), client,
-                                      part_of(limits_.whole, limits_.of_each), home.streams});
+  given_.insert_or_assign(peer, Given{socket,
+                                      watched_as(socket),
+                                      {client, part_of(limits_.whole, limits_.of_each),
+                                       home.streams, part_of(home.answers, limits_.streams)}});
   by_number_[client.connection] = peer;
   return true;
 }
@@ -108,7 +116,7 @@ void GrpcConnections::closed(const std::string& peer, uint64_t connection) {
     const std::scoped_lock lock(mutex_);
     by_number_.erase(connection);
     const auto found = given_.find(peer);
-    if (found != given_.end() && found->second.client.connection == connection) {
+    if (found != given_.end() && found->second.share.client.connection == connection) {
       given_.erase(found);
     }
   }
@@ -131,7 +139,7 @@ void GrpcConnections::end(uint64_t connection) {
   const auto peer = by_number_.find(connection);
   if (peer == by_number_.end()) return;
   const auto found = given_.find(peer->second);
-  if (found == given_.end() || found->second.client.connection != connection) return;
+  if (found == given_.end() || found->second.share.client.connection != connection) return;
   found->second.ended = true;
   end_watched(found->second.descriptor, found->second.watch, SHUT_RDWR);
 }
@@ -147,14 +155,8 @@ GrpcConnections::Share GrpcConnections::share_of(const std::string& peer) const 
   const std::scoped_lock lock(mutex_);
   const auto found = given_.find(peer);
   if (found == given_.end())
-    return {Client{new_connection_number(), peer}, limits_.whole, streams_};
-  return {found->second.client, found->second.budget, found->second.of_its_streams};
-}
-
-Client GrpcConnections::client_of(const std::string& peer) const {
-  const std::scoped_lock lock(mutex_);
-  const auto found = given_.find(peer);
-  return found == given_.end() ? Client{new_connection_number(), peer} : found->second.client;
+    return {Client{new_connection_number(), peer}, limits_.whole, streams_, answers_};
+  return found->second.share;
 }
 
 bool GrpcConnections::evict() {

@@ -27,6 +27,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
     Client client;
     std::shared_ptr<ByteBudget> budget;          // of its messages; none: without limit
     std::shared_ptr<ByteBudget> of_its_streams;  // its address's, for streams that are open
+    std::shared_ptr<ByteBudget> answers;         // that its client has not taken; of its address's
   };
 
   struct Limits {
@@ -34,7 +35,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
     std::shared_ptr<ByteBudget> whole;  // none: without limit
     uint64_t of_each = 0;               // connection, of the whole
     // All of them: of messages that are not whole, and for open streams, of which an address has
-    // half. 0: a half and an eighth of the whole.
+    // half; for answers that nobody takes twice as much. 0: a half and an eighth of the whole.
     uint64_t arriving = 0, streams = 0;
     uint32_t calls = FrameWatch::kSilentCalls;  // of a connection at a time
   };
@@ -47,7 +48,6 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   // What the connection from `peer`, as gRPC names it, may hold; of one that is not known, since it
   // was closed just now, a connection of its own that holds what all may.
   Share share_of(const std::string& peer) const;
-  Client client_of(const std::string& peer) const;
   // What was sent reaches their clients, which then see the end; `gently`: those may close them,
   // else they are closed at once.
   void end_all(bool gently);
@@ -58,13 +58,12 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   // What connections of one address have together.
   struct Address {
     std::shared_ptr<AddressAccount> account;
-    std::shared_ptr<ByteBudget> streams;
+    std::shared_ptr<ByteBudget> streams, answers;
   };
   struct Given {
     int descriptor;
     uint64_t watch;  // tells it from another that has the descriptor later
-    Client client;
-    std::shared_ptr<ByteBudget> budget, of_its_streams;
+    Share share;
     bool ended = false;  // by us, for another one
   };
   explicit GrpcConnections(Limits limits);
@@ -77,8 +76,8 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   int64_t most_calls(uint64_t streams) const;  // of an address
 
   const Limits limits_;
-  const std::shared_ptr<ByteBudget> streams_;  // none: without limit
-  std::unique_ptr<Arrivals> arrivals_;         // the same
+  const std::shared_ptr<ByteBudget> streams_, answers_;  // none: without limit
+  std::unique_ptr<Arrivals> arrivals_;                   // the same
 
   std::mutex telling_;
   Closed tell_;

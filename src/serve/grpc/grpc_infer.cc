@@ -51,6 +51,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
     const bool is_late = is_packed(request);
     const GrpcHouse::Share share = house_.share_of(context_, request.Length(), is_late);
     held_ = HeldBytes(share.budget);
+    answers_ = share.answers;
     client_ = share.client;
     if (is_late) late_ = std::make_shared<LateJob>();
     house_.decode(
@@ -115,6 +116,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
       inference::ModelInferResponse response;
       status = encode_grpc_reply(std::move(part), wishes_, house_.regions, response);
       if (status.ok()) status = write_message(response, held_, response_);
+      if (status.ok()) status = GrpcHouse::hold_answer(answers_, unsent_);
     }
     finish(status);
   }
@@ -127,7 +129,9 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
   GrpcHouse& house_;
   grpc::CallbackServerContext& context_;
   grpc::ByteBuffer& response_;
-  HeldBytes held_;  // the request and its reply
+  HeldBytes held_;    // the request and its reply
+  HeldBytes unsent_;  // that the reply is there and not sent
+  std::shared_ptr<ByteBudget> answers_;
   ReplyWishes wishes_;
   Client client_;
   JobId job_;                      // where it was decoded at once
@@ -139,10 +143,9 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
 
 GrpcHouse::Share GrpcHouse::share_of(const grpc::ServerContextBase& context, size_t message,
                                      bool is_late) const {
-  if (message <= kSmallMessage && !is_late) {
-    return {connections.client_of(context.peer()), budget, nullptr};
-  }
-  return connections.share_of(context.peer());
+  Share share = connections.share_of(context.peer());
+  if (message <= kSmallMessage && !is_late) share.budget = budget;
+  return share;
 }
 
 std::shared_ptr<ByteBudget> GrpcHouse::budget_of(const grpc::ServerContextBase& context,
@@ -167,6 +170,21 @@ GrpcHouse::Arrived GrpcHouse::arrived(const grpc::ServerContextBase& context,
                                       uint64_t connection) const {
   const Time now = engine.now();
   return {connection, now, cutoff_of(context, now)};
+}
+
+absl::Status GrpcHouse::hold_answer(const std::shared_ptr<ByteBudget>& answers, HeldBytes& unsent,
+                                    uint64_t bytes) {
+  bytes += kStreamHolds;
+  unsent = HeldBytes(answers);
+  if (unsent.grow_to(bytes)) return absl::OkStatus();
+  if (answers->used() > kFewAnswers) {
+    return error(absl::StatusCode::kResourceExhausted,
+                 "answers that clients of this address have not taken hold all that they may "
+                 "(listen.streams_mb); try again later");
+  }
+  answers->take_anyway(bytes);
+  unsent = HeldBytes(answers, bytes);
+  return absl::OkStatus();
 }
 
 struct GrpcHouse::Packed {

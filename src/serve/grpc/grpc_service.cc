@@ -18,10 +18,37 @@ using Unary = GrpcService::Unary;
 using In = GrpcService::In;
 using Out = GrpcService::Out;
 
-Unary finish(Context context, const absl::Status& status) {
+// A call whose answer counts for its address until it is sent.
+class Answer final : public grpc::ServerUnaryReactor {
+ public:
+  Answer(const GrpcHouse& house, const grpc::CallbackServerContext& context)
+      : answers_(house.connections.share_of(context.peer()).answers) {}
+  // `work` writes to `to`.
+  template <class Work>
+  Unary give(Out to, Work work) {
+    absl::Status status = work();
+    if (status.ok()) status = GrpcHouse::hold_answer(answers_, unsent_, to->Length());
+    Finish(grpc_status(status));
+    return this;
+  }
+  void OnDone() override { delete this; }
+  bool InternalInlineable() override { return true; }  // OnDone is short
+
+ private:
+  const std::shared_ptr<ByteBudget> answers_;
+  HeldBytes unsent_;
+};
+
+// Without an answer.
+Unary refuse(Context context, const absl::Status& status) {
   auto* reactor = context->DefaultReactor();
   reactor->Finish(grpc_status(status));
   return reactor;
+}
+
+template <class Work>
+Unary give(const GrpcHouse& house, Context context, Out to, Work work) {
+  return (new Answer(house, *context))->give(to, std::move(work));
 }
 
 // It is the call's own; emptied, it is not kept beside what is made of it.
@@ -54,26 +81,29 @@ absl::Status answer(const GrpcHouse& house, Context context, In from, Out to, Ca
 template <class Request, class Response>
 Unary ask(const GrpcHouse& house, Context context, In from, Out to,
           absl::Status (Operations::*call)(const Request&, Response&) const) {
-  return finish(context, answer<Request, Response>(house, context, from, to, call));
+  return give(house, context, to,
+              [&] { return answer<Request, Response>(house, context, from, to, call); });
 }
 
 // The same of a function that takes the operations.
 template <class Request, class Response>
 Unary ask_of(const GrpcHouse& house, Context context, In from, Out to,
              absl::Status (*call)(const Operations&, const Request&, Response&)) {
-  Request request;
-  Response response;
-  absl::Status status = read(house, context, from, request);
-  if (status.ok()) status = call(house.operations, request, response);
-  if (status.ok()) status = write(response, to);
-  return finish(context, status);
+  return give(house, context, to, [&]() -> absl::Status {
+    Request request;
+    Response response;
+    RETURN_IF_ERROR(read(house, context, from, request));
+    RETURN_IF_ERROR(call(house.operations, request, response));
+    return write(response, to);
+  });
 }
 
 // The same where administrative calls are answered.
 template <class Request, class Response, class Call>
 Unary ask_admin(const GrpcHouse& house, Context context, In from, Out to, Call call) {
-  if (!house.admin) return finish(context, admin_is_off());
-  return finish(context, answer<Request, Response>(house, context, from, to, call));
+  if (!house.admin) return refuse(context, admin_is_off());
+  return give(house, context, to,
+              [&] { return answer<Request, Response>(house, context, from, to, call); });
 }
 
 // Under way until its answer is sent.
@@ -98,7 +128,7 @@ Unary begin(GrpcHouse& house, Context context, In from, Out to,
   Request request;
   absl::Status bad = house.admin ? read(house, context, from, request) : admin_is_off();
   if (bad.ok()) bad = write(Response(), to);
-  if (!bad.ok()) return finish(context, bad);
+  if (!bad.ok()) return refuse(context, bad);
   auto* reactor = new LaterAnswer(house);
   (house.operations.*call)(
       request, [reactor](absl::Status status) { reactor->Finish(grpc_status(status)); });
@@ -107,8 +137,8 @@ Unary begin(GrpcHouse& house, Context context, In from, Out to,
 
 // Of a call that asks nothing of the server.
 template <class Response>
-Unary say(Context context, Out to, const Response& response) {
-  return finish(context, write(response, to));
+Unary say(const GrpcHouse& house, Context context, Out to, const Response& response) {
+  return give(house, context, to, [&] { return write(response, to); });
 }
 
 }  // namespace
@@ -118,13 +148,13 @@ GrpcService::GrpcService(GrpcHouse& house) : house_(house) {}
 Unary GrpcService::ServerLive(Context context, In, Out to) {
   inference::ServerLiveResponse response;
   response.set_live(true);
-  return say(context, to, response);
+  return say(house_, context, to, response);
 }
 
 Unary GrpcService::ServerReady(Context context, In, Out to) {
   inference::ServerReadyResponse response;
   response.set_ready(house_.operations.ready().ready);
-  return say(context, to, response);
+  return say(house_, context, to, response);
 }
 
 Unary GrpcService::ModelReady(Context context, In from, Out to) {
@@ -188,15 +218,15 @@ Unary GrpcService::SystemSharedMemoryUnregister(Context context, In from, Out to
 }
 
 Unary GrpcService::CudaSharedMemoryStatus(Context context, In, Out to) {
-  return say(context, to, inference::CudaSharedMemoryStatusResponse());
+  return say(house_, context, to, inference::CudaSharedMemoryStatusResponse());
 }
 
 Unary GrpcService::CudaSharedMemoryRegister(Context context, In, Out) {
-  return finish(context, house_.operations.cuda_memory_register());
+  return refuse(context, house_.operations.cuda_memory_register());
 }
 
 Unary GrpcService::CudaSharedMemoryUnregister(Context context, In, Out to) {
-  return say(context, to, inference::CudaSharedMemoryUnregisterResponse());
+  return say(house_, context, to, inference::CudaSharedMemoryUnregisterResponse());
 }
 
 Unary GrpcService::TraceSetting(Context context, In from, Out to) {

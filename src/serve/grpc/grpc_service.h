@@ -63,6 +63,13 @@ struct GrpcHouse {
   // is not enough.
   absl::Status hold_stream(std::shared_ptr<ByteBudget> of_address, HeldBytes& open);
 
+  // Takes into `unsent`, of a connection's answers, what gRPC holds for one until it is sent: its
+  // client need not take it. `bytes`: of it, where nothing else counts them. RESOURCE_EXHAUSTED
+  // where its address has too many, unless the connection has few: a client that takes them has.
+  static constexpr uint64_t kFewAnswers = 64 * kStreamHolds;
+  static absl::Status hold_answer(const std::shared_ptr<ByteBudget>& answers, HeldBytes& unsent,
+                                  uint64_t bytes = 0);
+
   // Of a message: who sent it, when, and how long its client waits.
   struct Arrived {
     uint64_t connection = 0;
