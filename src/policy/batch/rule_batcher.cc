@@ -19,7 +19,7 @@ constexpr double kBatchWeight = 0.05;         // of a batch in the recent ones
 constexpr double kFarFromNow = 1e6;           // items: more than any wait brings
 constexpr double kNobodyComes = 1e9;          // seconds
 constexpr double kPatient = 2;                // budgets: who can wait for longer is in no hurry
-constexpr double kRestTwice = 2;              // times that what waits would have to run
+constexpr double kRestTimes = 6;              // as long as all that waits would run
 
 class RuleBatcher final : public QueueBatcher {
  public:
@@ -164,7 +164,7 @@ class RuleBatcher final : public QueueBatcher {
     const size_t patient = queue().first(first, [&](const Task& task, uint64_t items) {
       const double left_s = (task.deadline - free_at_).seconds();
       return left_s > kPatient * budget().seconds() &&
-             left_s > kRestTwice * item_s * static_cast<double>(items);
+             left_s > kRestTimes * item_s * static_cast<double>(items);
     });
     const size_t few = std::max<size_t>(1, queue().most_within(first, least_in_way_));
     return std::min(take, std::max(patient - first, few));
