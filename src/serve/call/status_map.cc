@@ -55,11 +55,14 @@ uint16_t http_status(absl::StatusCode code) {
   }
 }
 
+std::string shortened(std::string_view text) {
+  if (text.size() <= kLongestMessage) return std::string(text);
+  return fmt::format("{} ... {}", first_half(text), second_half(text));
+}
+
 std::string client_message(const absl::Status& status) {
   const std::string_view prefix = absl::IsDeadlineExceeded(status) ? "Deadline Exceeded: " : "";
-  const std::string_view text = message(status);
-  if (text.size() <= kLongestMessage) return fmt::format("{}{}", prefix, text);
-  return fmt::format("{}{} ... {}", prefix, first_half(text), second_half(text));
+  return fmt::format("{}{}", prefix, shortened(message(status)));
 }
 
 grpc::Status grpc_status(const absl::Status& status) {

@@ -16,6 +16,9 @@ namespace fermata::serve {
 // for a client that went away and so is never seen by it.
 uint16_t http_status(absl::StatusCode code);
 
+// The two ends of a text that is too long for a message, with no character of UTF-8 in part.
+std::string shortened(std::string_view text);
+
 // What a client reads, which begins with the words that clients of the protocol look for. Errors
 // repeat what a client sent: of longer ones the middle is left out.
 constexpr size_t kLongestMessage = 2048;

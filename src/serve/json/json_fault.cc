@@ -8,6 +8,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "serve/call/status_map.h"
 
 namespace fermata::serve {
 namespace {
@@ -41,7 +42,7 @@ class FaultFinder {
   bool end_array() { return true; }
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& why) {
     at = position;
-    says = why.what();
+    says = shortened(why.what());  // which has the whole word that it stopped at
     return false;
   }
 
