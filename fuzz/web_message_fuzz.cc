@@ -29,7 +29,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     check_refusal(call.status());
     engine::ReplyPart part;
     part.status = call.status();
-    FERMATA_CHECK(encode_json_failure(id_of(json), part, (data[0] & 2) != 0).back() == '}');
+    const ReplyWishes wishes{.explain = (data[0] & 2) != 0};
+    FERMATA_CHECK(encode_json_failure(id_of(json), part, wishes).back() == '}');
   }
   return 0;
 }
