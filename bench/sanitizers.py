@@ -30,7 +30,7 @@ def environment():
     signals = ":".join(f"handle_{name}=0" for name in ("segv", "sigbus", "sigfpe", "sigill", "abort"))
     return os.environ | {
         "ASAN_OPTIONS": signals, "UBSAN_OPTIONS": "print_stacktrace=1", "LSAN_OPTIONS": f"suppressions={options / 'leaks.txt'}",
-        "TSAN_OPTIONS": f"exitcode=0:suppressions={options / 'threads.txt'}"}
+        "TSAN_OPTIONS": f"{signals}:exitcode=0:suppressions={options / 'threads.txt'}"}
 
 
 def touches(accesses):
