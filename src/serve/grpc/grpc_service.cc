@@ -2,6 +2,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <functional>
 #include <utility>
 
 #include "base/status.h"
@@ -74,7 +75,7 @@ absl::Status answer(const GrpcHouse& house, Context context, In from, Out to, Ca
   Request request;
   Response response;
   RETURN_IF_ERROR(read(house, context, from, request));
-  RETURN_IF_ERROR((house.operations.*call)(request, response));
+  RETURN_IF_ERROR(std::invoke(call, house.operations, request, response));
   return write(response, to);
 }
 
@@ -89,13 +90,8 @@ Unary ask(const GrpcHouse& house, Context context, In from, Out to,
 template <class Request, class Response>
 Unary ask_of(const GrpcHouse& house, Context context, In from, Out to,
              absl::Status (*call)(const Operations&, const Request&, Response&)) {
-  return give(house, context, to, [&]() -> absl::Status {
-    Request request;
-    Response response;
-    RETURN_IF_ERROR(read(house, context, from, request));
-    RETURN_IF_ERROR(call(house.operations, request, response));
-    return write(response, to);
-  });
+  return give(house, context, to,
+              [&] { return answer<Request, Response>(house, context, from, to, call); });
 }
 
 // The same where administrative calls are answered.
