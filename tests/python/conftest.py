@@ -1,5 +1,6 @@
 """A really started server for the client tests, and Triton's two clients on it."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -103,12 +104,18 @@ def server(tmp_path_factory):
     assert server.stop() == 0, server.log.read_text()
 
 
+@contextlib.contextmanager
+def triton_of(server, protocol):
+    """The module of Triton's client for one protocol, and a client of it."""
+    module = {"http": tritonclient.http, "grpc": tritonclient.grpc}[protocol]
+    with module.InferenceServerClient(getattr(server, protocol)) as client:
+        yield types.SimpleNamespace(protocol=protocol, module=module, client=client)
+
+
 @pytest.fixture(params=["http", "grpc"])
 def triton(request, server):
-    """The module of Triton's client for one protocol, and a client of it."""
-    module = {"http": tritonclient.http, "grpc": tritonclient.grpc}[request.param]
-    with module.InferenceServerClient(getattr(server, request.param)) as client:
-        yield types.SimpleNamespace(protocol=request.param, module=module, client=client)
+    with triton_of(server, request.param) as one:
+        yield one
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from conftest import FERMATA, ROOT, ZOO, Server
+from conftest import FERMATA, ROOT, ZOO, Server, triton_of
 from tritonclient.utils import InferenceServerException
 
 OPENVINO = ROOT / ".deps" / "openvino"
@@ -58,9 +58,8 @@ def served(request, models, tmp_path_factory):
 
 @pytest.fixture(params=["http", "grpc"])
 def client(request, served):
-    module = {"http": tritonclient.http, "grpc": tritonclient.grpc}[request.param]
-    with module.InferenceServerClient(getattr(served, request.param)) as one:
-        yield types.SimpleNamespace(module=module, client=one)
+    with triton_of(served, request.param) as one:
+        yield one
 
 
 def infer(client, model, name, array, **more):

@@ -14,7 +14,7 @@ import tritonclient.grpc
 import tritonclient.http
 from python_models import (ADD_SUB, ADD_SUB_CONFIG, COUNT, NOT_READY, REGRESSION, REGRESSION_CONFIG, UPPER,
                            UPPER_CONFIG, WRONG, WRONG_CONFIG, write)
-from conftest import FERMATA, Server
+from conftest import FERMATA, Server, triton_of
 from tritonclient.utils import InferenceServerException
 
 CONFIG = """
@@ -61,9 +61,8 @@ def served(tmp_path_factory):
 
 @pytest.fixture(params=["http", "grpc"])
 def client(request, served):
-    module = {"http": tritonclient.http, "grpc": tritonclient.grpc}[request.param]
-    with module.InferenceServerClient(getattr(served, request.param)) as one:
-        yield types.SimpleNamespace(module=module, client=one)
+    with triton_of(served, request.param) as one:
+        yield one
 
 
 def infer(client, model, arrays, **more):
