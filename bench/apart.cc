@@ -1,8 +1,6 @@
 // What models in processes of their own cost beside models on threads of the server, without any
 // protocol. Rounds of both take turns in one process. Prints one JSON object.
 //   bench_apart REPOSITORY FERMATA ROUNDS      (bench/apart.py writes the repository)
-#include "apart.h"
-
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -11,26 +9,12 @@
 #include <nlohmann/json.hpp>
 
 #include "base/histogram.h"
+#include "engines.h"
 
 namespace {
 
 using namespace fermata;
 using namespace fermata::engine;
-
-constexpr int kAlone = 2000;
-
-double alone_us(Engine& engine, const std::string& model, const Tensor& input) {
-  Histogram whole;
-  for (int i = 0; i < kAlone; ++i) {
-    std::promise<void> done;
-    const Time start = engine.now();
-    engine.submit({.service = model, .inputs = {input}, .arrival = start},
-                  [&](const ReplyPart&) { done.set_value(); });
-    done.get_future().wait();
-    whole.record(engine.now() - start);
-  }
-  return whole.quantile(0.5).micros();
-}
 
 // Of a request's time in its batch, on average: putting it together, running it, taking it apart.
 Json stages_us(const Engine& engine, const std::string& model) {
@@ -55,25 +39,14 @@ double batch_items(const Engine& engine, const std::string& model) {
   return 0;
 }
 
-Json compare(const std::string& model, int rounds, Engine& thread, Engine& process,
-             double (*measure)(Engine&, const std::string&, const Tensor&)) {
-  const Tensor input = input_of(thread, model);
-  std::vector<double> threads, processes, ratios, differences;
-  for (int i = 0; i < rounds; ++i) {
-    // Whoever is first differs from round to round.
-    double a = 0, b = 0;
-    if (i % 2 == 0) a = measure(thread, model, input);
-    b = measure(process, model, input);
-    if (i % 2 == 1) a = measure(thread, model, input);
-    threads.push_back(a);
-    processes.push_back(b);
-    ratios.push_back(b / a);
-    differences.push_back(b - a);
-  }
-  return {{"thread", median(threads)},
-          {"process", median(processes)},
-          {"ratio", median(ratios)},
-          {"difference", median(differences)}};
+template <class Measure>
+Json compared(const std::string& model, int rounds, Engine& thread, Engine& process,
+              Measure measure) {
+  const Comparison made = compare(thread, process, model, rounds, measure);
+  return {{"thread", made.first},
+          {"process", made.second},
+          {"ratio", made.ratio},
+          {"difference", made.difference}};
 }
 
 }  // namespace
@@ -89,12 +62,12 @@ int main(int argc, char** argv) {
   const auto process = engine_of(argv[1], argv[2], Isolation::kProcess);
   Json result;
   for (const char* model : {"kb1", "kb150"}) {
-    result["p50_us"][model] = compare(model, rounds, *thread, *process, alone_us);
+    result["p50_us"][model] = compared(model, rounds, *thread, *process, alone_us);
     result["mean_us"][model] = {{"thread", stages_us(*thread, model)},
                                 {"process", stages_us(*process, model)}};
   }
   for (const char* model : {"kb1", "us100", "ms1"}) {
-    result["per_second"][model] = compare(model, rounds, *thread, *process, per_second);
+    result["per_second"][model] = compared(model, rounds, *thread, *process, per_second);
     result["mean_us"][model] = {{"thread", stages_us(*thread, model)},
                                 {"process", stages_us(*process, model)}};
     result["batch_items"][model] = {{"thread", batch_items(*thread, model)},

@@ -14,9 +14,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "apart.h"
 #include "base/clock.h"
 #include "engine/observer.h"
+#include "engines.h"
 
 namespace {
 

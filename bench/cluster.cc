@@ -26,6 +26,7 @@
 #include "cluster/tcp_channel.h"
 #include "cluster/worker.h"
 #include "engine/engine.h"
+#include "engines.h"
 
 namespace {
 
@@ -33,14 +34,7 @@ using namespace fermata;
 using namespace fermata::engine;
 using boost::asio::ip::tcp;
 
-constexpr int kAlone = 1000, kInFlight = 32;
-constexpr Duration kMany = Duration::millis(400);
 constexpr size_t kInput = 150'000;  // bytes
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values.empty() ? 0 : values[values.size() / 2];
-}
 
 EngineOptions options_of(const char* repository, const char* fermata) {
   EngineOptions options;
@@ -50,68 +44,13 @@ EngineOptions options_of(const char* repository, const char* fermata) {
   return options;
 }
 
-std::unique_ptr<Engine> engine_of(EngineOptions options) {
-  auto made = make_engine(std::move(options));
-  if (made.ok()) return *std::move(made);
-  std::cerr << made.status() << "\n";
-  std::exit(1);
-}
-
-Tensor input_of(const Engine& engine, const std::string& model) {
-  const TensorSpec& spec = (*engine.catalog()->find(model, ""))->signature.inputs[0];
-  return zeros(spec, spec.dims, 1);
-}
-
-double alone_us(Engine& engine, const std::string& model) {
-  const Tensor input = input_of(engine, model);
-  Histogram whole;
-  for (int i = 0; i < kAlone; ++i) {
-    std::promise<void> done;
-    const Time start = engine.now();
-    engine.submit({.service = model, .inputs = {input}, .arrival = start},
-                  [&](const ReplyPart&) { done.set_value(); });
-    done.get_future().wait();
-    whole.record(engine.now() - start);
-  }
-  return whole.quantile(0.5).micros();
-}
-
-double per_second(Engine& engine, const std::string& model) {
-  const Tensor input = input_of(engine, model);
-  std::counting_semaphore<> room(kInFlight);
-  std::atomic<int> failed{0};
-  const Time start = engine.now();
-  int asked = 0;
-  for (; engine.now() - start < kMany; ++asked) {
-    room.acquire();
-    engine.submit({.service = model, .inputs = {input}, .arrival = engine.now()},
-                  [&](const ReplyPart& part) {
-                    if (!part.status.ok()) ++failed;
-                    room.release();
-                  });
-  }
-  for (int i = 0; i < kInFlight; ++i) room.acquire();
-  if (failed > 0) std::exit(1);
-  return asked / (engine.now() - start).seconds();
-}
-
-Json compare(Engine& here, Engine& far, const std::string& model, int rounds,
-             double (*measure)(Engine&, const std::string&)) {
-  std::vector<double> ours, theirs, differences, ratios;
-  for (int i = 0; i < rounds; ++i) {
-    double a = 0, b = 0;  // whoever is first differs from round to round
-    if (i % 2 == 0) a = measure(here, model);
-    b = measure(far, model);
-    if (i % 2 == 1) a = measure(here, model);
-    ours.push_back(a);
-    theirs.push_back(b);
-    differences.push_back(b - a);
-    ratios.push_back(b / a);
-  }
-  return {{"here", median(ours)},
-          {"far", median(theirs)},
-          {"difference", median(differences)},
-          {"ratio", median(ratios)}};
+template <class Measure>
+Json compared(Engine& here, Engine& far, const std::string& model, int rounds, Measure measure) {
+  const Comparison made = compare(here, far, model, rounds, measure);
+  return {{"here", made.first},
+          {"far", made.second},
+          {"difference", made.difference},
+          {"ratio", made.ratio}};
 }
 
 // Frames of one direction over loopback, from one thread to another, a second.
@@ -175,8 +114,8 @@ int main(int argc, char** argv) {
 
   Json result;
   for (const char* model : {"small", "wide"}) {
-    result["alone_us"][model] = compare(*here, *far, model, rounds, alone_us);
-    result["per_second"][model] = compare(*here, *far, model, rounds, per_second);
+    result["alone_us"][model] = compared(*here, *far, model, rounds, alone_us);
+    result["per_second"][model] = compared(*here, *far, model, rounds, per_second);
   }
   std::vector<double> frames, data;
   for (int i = 0; i < rounds; ++i) {
