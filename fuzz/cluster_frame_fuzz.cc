@@ -8,20 +8,12 @@
 #include <vector>
 
 #include "base/check.h"
+#include "cluster/fixture.h"
 #include "cluster/messages.h"
 
 namespace {
 
 using namespace fermata;
-
-Signature signature_of_model() {
-  Signature made{.batches = true, .max_batch = 4};
-  made.inputs = {{.name = "x", .datatype = DataType::kFp32, .dims = {2}, .model_dims = {2}},
-                 {.name = "s", .datatype = DataType::kBytes, .dims = {-1}, .model_dims = {-1}}};
-  made.outputs = {{.name = "y", .datatype = DataType::kFp32, .dims = {1}, .model_dims = {1}},
-                  {.name = "t", .datatype = DataType::kBytes, .dims = {-1}, .model_dims = {-1}}};
-  return made;
-}
 
 void check_within(const std::vector<Tensor>& tensors, const cluster::Frame& frame) {
   for (const Tensor& tensor : tensors) {
@@ -35,7 +27,7 @@ void check_within(const std::vector<Tensor>& tensors, const cluster::Frame& fram
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const Signature signature = signature_of_model();
+  static const Signature signature = cluster::signature();
   const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
   if (size < cluster::kFrameHead) return 0;
   const auto head =
