@@ -31,10 +31,10 @@ class Tree {
                             .models = {KeyId(), KeyId()},
                             .utility = {{0, 0.6, 0.7, 0.9}},
                             .share = {1}};
-    const ServiceId one =
-        composite(std::make_unique<OneOfChooser>(either, std::vector<ServiceId>{leaf(2), leaf(4)}));
+    const ServiceId one = composite(
+        std::make_unique<MembersChooser>(either, std::vector<ServiceId>{leaf(2), leaf(4)}));
     const ServiceId two =
-        composite(std::make_unique<SomeOfChooser>(both, std::vector<ServiceId>{leaf(3), leaf(5)}));
+        composite(std::make_unique<MembersChooser>(both, std::vector<ServiceId>{leaf(3), leaf(5)}));
     service_ = composite(std::make_unique<PipelineChooser>(
         std::vector<StageInfo>{{leaf(1), {}}, {one, {0}}, {two, {1}}}));
   }

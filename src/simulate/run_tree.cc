@@ -54,12 +54,7 @@ std::unique_ptr<policy::Chooser> Run::chooser_of(const Source& source) const {
     }
     return std::make_unique<policy::PipelineChooser>(std::move(stages));
   }
-  const policy::ServiceInfo info = info_of(source, {});
-  if (const auto* ensemble = std::get_if<policy::EnsembleInfo>(&info)) {
-    return std::make_unique<policy::SomeOfChooser>(*ensemble, std::move(members));
-  }
-  return std::make_unique<policy::OneOfChooser>(std::get<policy::VariantsInfo>(info),
-                                                std::move(members));
+  return std::make_unique<policy::MembersChooser>(info_of(source, {}), std::move(members));
 }
 
 // What is made of services; what each contains first.

@@ -314,7 +314,7 @@ TEST_F(TreeByHand, WhatManyPathsLeadToIsAskedOnce) {
   ServiceId quick = leaf(10), slow = leaf(20);
   for (int level = 0; level < 40; ++level) {
     const std::vector<ServiceId> both = {quick, slow};
-    quick = tree.add(std::make_unique<OneOfChooser>(info, both));
+    quick = tree.add(std::make_unique<MembersChooser>(info, both));
     slow = pipeline({{both[0], {}}, {both[1], {}}});
   }
   EXPECT_EQ(tree.ahead(quick, 1, at_ms(0)).run, Duration::millis(10));
@@ -344,7 +344,7 @@ TEST_F(TreeByHand, AnEnsembleEndsAtItsDeadlineWithWhatItHas) {
     EnsembleInfo info{.name = "e", .utility = {{0, 0.6, 0.7, 1}}, .share = {1}};
     info.serve_all = serve_all;
     const std::vector<ServiceId> members = {leaf(10), leaf(30)};
-    arrive(tree.add(std::make_unique<SomeOfChooser>(info, members)), 0, 50);
+    arrive(tree.add(std::make_unique<MembersChooser>(info, members)), 0, 50);
     const auto asked = started();
     ASSERT_EQ(asked.size(), 2u);
     EXPECT_TRUE(tree.next_wake().is_infinite());

@@ -48,9 +48,9 @@ Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
   }
   std::unique_ptr<policy::Chooser> chooser;
   if (pipeline->variants != nullptr) {
-    chooser = std::make_unique<policy::OneOfChooser>(pipeline->variants->info, members);
+    chooser = std::make_unique<policy::MembersChooser>(pipeline->variants->info, members);
   } else if (pipeline->ensemble != nullptr) {
-    chooser = std::make_unique<policy::SomeOfChooser>(pipeline->ensemble->info, members);
+    chooser = std::make_unique<policy::MembersChooser>(pipeline->ensemble->info, members);
   } else {
     chooser = std::make_unique<policy::PipelineChooser>(std::move(stages));
   }
