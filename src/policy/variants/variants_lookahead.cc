@@ -31,7 +31,6 @@ const plan::GroupSchedule& VariantsLookahead::plan(const plan::GroupProblem& pro
   most_ = -std::numeric_limits<double>::infinity();
   problem.expected.empty() ? try_all_prices() : try_few_prices();
   finish();
-  if (problem.expected.empty()) consider_published();
   return best_;
 }
 
@@ -59,22 +58,6 @@ void VariantsLookahead::consider(size_t price, Order order) {
   most_ = value;
   near_ = price;
   std::swap(best_, played_);
-}
-
-// Believing the same, so that what they are worth can be compared.
-void VariantsLookahead::consider_published() {
-  candidate_ = *problem_;
-  candidate_.data_aware = problem_->data_aware.value_or(true);
-  candidate_.short_circuit = problem_->short_circuit.value_or(true);
-  uint64_t steps = 0;
-  for (size_t policy = 0; policy < plan::published_group_policy_names().size(); ++policy) {
-    candidate_.policy = static_cast<plan::GroupPolicy>(policy);
-    const plan::GroupSchedule& plan = published_.plan(candidate_);
-    steps += plan.steps;
-    if (plan.feasible && plan.utility > best_.utility) best_ = plan;
-  }
-  best_.exact = false;
-  best_.steps = steps;
 }
 
 void VariantsLookahead::read(const plan::GroupProblem& problem) {

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "estimate/posterior.h"
-#include "plan/variants/group_planner.h"
 #include "plan/variants/group_problem.h"
 #include "plan/variants/residency.h"
 #include "policy/lookahead/play.h"
@@ -26,9 +25,7 @@ namespace fermata::policy {
 // takes is charged at the price at which the workers keep up with all: a running dual price of
 // their time, found by what those who came lately would name at it.
 //
-// A group is thus not a service or a label (SneakPeek 5.2, 5.3.2) but whoever is best
-// served alike; where nothing is known of what will come, plan() takes a published plan if that is
-// worth more than all prices.
+// A group is thus not a service or a label (SneakPeek 5.2, 5.3.2) but whoever is best served alike.
 //
 // Where a penalty does not depend on time, waiting costs its requests nothing. They leave worker
 // time to others at the price that these pay, and no worker idles while one of them is worth it.
@@ -38,9 +35,9 @@ namespace fermata::policy {
 class VariantsLookahead {
  public:
   // Every request is served, late or not, or short-circuited, as by GroupPlanner.
-  // O(prices * batches * requests * variants), and where nothing is expected what the published
-  // policies take. Where something is, from most decisions to the next little changes: of the
-  // prices the problem's last one is tried, and of the others as many as are quick to try, in turn.
+  // O(prices * batches * requests * variants). Where nothing is expected all prices are tried. Else
+  // little changes from most decisions to the next: the problem's last one is tried, and of the
+  // others as many as are quick to try, in turn.
   // One call after the other on the same planner differs from calls on new ones in nothing.
   const plan::GroupSchedule& plan(const plan::GroupProblem& problem);
   // What the next problem has to say of prices.
@@ -114,7 +111,6 @@ class VariantsLookahead {
   Time next_arrival(Time after) const;
   void leave_the_rest();
   void finish();
-  void consider_published();
   void serve_last(uint32_t request);
 
   RunTimes run_times(const plan::GroupVariant& variant, uint32_t worker) const;
@@ -147,8 +143,6 @@ class VariantsLookahead {
   std::vector<double> earns_;  // by service: the most that a variant alone does a second
   std::vector<bool> served_;   // by request
   plan::GroupSchedule played_, best_;
-  plan::GroupProblem candidate_;
-  plan::GroupPlanner published_;
 };
 
 }  // namespace fermata::policy
