@@ -122,7 +122,8 @@ TEST(VariantsQueue, SharesWithTheNextWorkerOfAnotherType) {
   VariantsQueue queue(pool);
   queue.add_service(KeyId(1), one_variant("a", KeyId(0)));
   for (uint64_t j = 1; j <= 18; ++j) queue.insert(task(j, KeyId(1), 0, 100), at_ms(0));
-  const plan::GroupProblem& problem = queue.share(WorkerId(0), at_ms(0), at_ms(0), 4, 48);
+  plan::GroupProblem problem;
+  queue.share(WorkerId(0), at_ms(0), at_ms(0), 4, 48, problem);
   ASSERT_THAT(problem.workers, SizeIs(4));
   EXPECT_EQ(problem.workers[0].name, "0");
   EXPECT_EQ(problem.workers[1].type, 1u);

@@ -92,91 +92,93 @@ void EnsembleBatcher::update(Time now) {
 }
 
 // Who of them waits, and for what.
-void EnsembleBatcher::read_queries() {
+void EnsembleBatcher::read_queries(plan::PoolProblem& problem) {
   problem_queries_.clear();
-  problem_.queries.clear();
+  problem.queries.clear();
   for (EnsembleQueries::Query* query : queries_.open()) {
     if (problem_queries_.size() == kMostPlannedQueries) break;
     const EnsembleQueries::Ensemble& own = queries_.ensemble(query->ensemble);
     const plan::Subset open = own.all() & ~(query->had() | query->failed);
     // Late, it gets its first answer where all are served, and nothing more.
-    const bool late = query->task.deadline <= problem_.start;
+    const bool late = query->task.deadline <= problem.start;
     if (late && (query->had() != 0 || !own.info.serve_all)) continue;
     problem_queries_.push_back(query);
-    problem_.queries.push_back({.id = std::to_string(query->task.job.value()),
-                                .ensemble = query->ensemble,
-                                .row = static_cast<uint32_t>(query->utility - own.utility->data()),
-                                .arrival = query->task.arrival,
-                                .deadline = query->task.deadline,
-                                .had = query->had(),
-                                .open = open});
+    problem.queries.push_back({.id = std::to_string(query->task.job.value()),
+                               .ensemble = query->ensemble,
+                               .row = static_cast<uint32_t>(query->utility - own.utility->data()),
+                               .arrival = query->task.arrival,
+                               .deadline = query->task.deadline,
+                               .had = query->had(),
+                               .open = open});
   }
 }
 
 // Those of the queries, in the order in which they were added, with their models.
-void EnsembleBatcher::read_ensembles() {
+void EnsembleBatcher::read_ensembles(plan::PoolProblem& problem) {
   std::vector<std::optional<uint32_t>> place(queries_.ensembles());
-  for (const auto& query : problem_.queries) place[query.ensemble] = 0;
-  problem_.ensembles.clear();
+  for (const auto& query : problem.queries) place[query.ensemble] = 0;
+  problem.ensembles.clear();
   for (uint32_t e = 0; e < place.size(); ++e) {
     if (!place[e]) continue;
-    place[e] = static_cast<uint32_t>(problem_.ensembles.size());
+    place[e] = static_cast<uint32_t>(problem.ensembles.size());
     const EnsembleQueries::Ensemble& own = queries_.ensemble(e);
-    problem_.ensembles.push_back({.name = own.info.name,
-                                  .models = {},
-                                  .serve_all = own.info.serve_all,
-                                  .utility = own.utility,
-                                  .co_arrivals = own.co_arrivals.value(),
-                                  .rate_rps = own.demand.rate_rps(problem_.start),
-                                  .spread = own.demand.slo().is_infinite()
-                                                ? Duration()
-                                                : own.demand.slo().scaled(own.co_arrivals.spread()),
-                                  .slo = own.demand.slo(),
-                                  .last = own.co_arrivals.last()});
+    problem.ensembles.push_back({.name = own.info.name,
+                                 .models = {},
+                                 .serve_all = own.info.serve_all,
+                                 .utility = own.utility,
+                                 .co_arrivals = own.co_arrivals.value(),
+                                 .rate_rps = own.demand.rate_rps(problem.start),
+                                 .spread = own.demand.slo().is_infinite()
+                                               ? Duration()
+                                               : own.demand.slo().scaled(own.co_arrivals.spread()),
+                                 .slo = own.demand.slo(),
+                                 .last = own.co_arrivals.last()});
   }
-  problem_.models.clear();
+  problem.models.clear();
   model_keys_.clear();
-  for (auto& query : problem_.queries) {
+  for (auto& query : problem.queries) {
     const EnsembleInfo& info = queries_.ensemble(query.ensemble).info;
     query.ensemble = *place[query.ensemble];
-    std::vector<uint32_t>& models = problem_.ensembles[query.ensemble].models;
+    std::vector<uint32_t>& models = problem.ensembles[query.ensemble].models;
     if (!models.empty()) continue;
     for (const KeyId key : info.models) {
       const auto known = std::find(model_keys_.begin(), model_keys_.end(), key);
       models.push_back(static_cast<uint32_t>(known - model_keys_.begin()));
       if (known != model_keys_.end()) continue;
       model_keys_.push_back(key);
-      problem_.models.push_back({pool_.info(key).name, pool_.info(key).latency});
+      problem.models.push_back({pool_.info(key).name, pool_.info(key).latency});
     }
   }
 }
 
-void EnsembleBatcher::read_problem(WorkerId worker, Time start, Time now) {
-  problem_.start = start;
+void EnsembleBatcher::read_problem(WorkerId worker, Time start, Time now,
+                                   plan::PoolProblem& problem) {
+  problem.start = start;
   const std::vector<WorkerView>& workers = pool_.workers();
-  problem_.workers.clear();
+  problem.workers.clear();
   for (uint32_t w = 0; w < workers.size(); ++w) {
     if (workers[w].away && w != worker.index()) continue;
-    if (w == worker.index()) problem_.worker = static_cast<uint32_t>(problem_.workers.size());
-    problem_.workers.push_back({std::to_string(w), workers[w].type, workers[w].free_at});
+    if (w == worker.index()) problem.worker = static_cast<uint32_t>(problem.workers.size());
+    problem.workers.push_back({std::to_string(w), workers[w].type, workers[w].free_at});
   }
-  auto& types = problem_.worker_types;
+  auto& types = problem.worker_types;
   while (types.size() < pool_.types()) types.push_back(std::to_string(types.size()));
-  read_queries();
-  read_ensembles();
-  problem_.others_price = price(pool_, offer_.key, now);
-  problem_.last_price = planner_.last_price();
-  problem_.last_style = planner_.last_style();
-  problem_.last_tried = planner_.last_tried();
-  if (problem_.queries.empty()) return;
-  problem_.try_all = decisions_++ % kAllEvery == 0;
-  kept_.keep(problem_);
+  read_queries(problem);
+  read_ensembles(problem);
+  problem.others_price = price(pool_, offer_.key, now);
+  problem.last_price = planner_.last_price();
+  problem.last_style = planner_.last_style();
+  problem.last_tried = planner_.last_tried();
+  if (problem.queries.empty()) return;
+  problem.try_all = decisions_++ % kAllEvery == 0;
+  kept_.keep();
 }
 
 bool EnsembleBatcher::decide(const Grant& grant, Time start, Time now, Decisions& out) {
   queries_.conclude_late(now, out);
-  read_problem(grant.worker, start, now);
-  const plan::PoolPlan& plan = planner_.plan(problem_);
+  plan::PoolProblem& problem = kept_.next();
+  read_problem(grant.worker, start, now, problem);
+  const plan::PoolPlan& plan = planner_.plan(problem);
   for (const auto& each : plan.planned) {
     EnsembleQueries::Query& query = *problem_queries_[each.query];
     query.wanted = each.wanted;

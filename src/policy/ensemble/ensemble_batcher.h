@@ -45,15 +45,14 @@ class EnsembleBatcher final : public SharedBatcher {
   bool decide(const Grant& grant, Time start, Time now, Decisions& out) override;
   void update(Time now) override;
   Outlook expected(Time now) override { return queries_.outlook(now); }
-  // What this grant's decision is made from, into problem_. O(queries and workers of it).
-  void read_problem(WorkerId worker, Time start, Time now);
-  void read_queries();
-  void read_ensembles();
+  // What this grant's decision is made from. O(queries and workers of it).
+  void read_problem(WorkerId worker, Time start, Time now, plan::PoolProblem& problem);
+  void read_queries(plan::PoolProblem& problem);
+  void read_ensembles(plan::PoolProblem& problem);
 
   EnsembleQueries queries_;
   EnsembleLookahead planner_;
-  plan::PoolProblem problem_;                             // the last one
-  std::vector<EnsembleQueries::Query*> problem_queries_;  // of it
+  std::vector<EnsembleQueries::Query*> problem_queries_;  // of the last decision
   std::vector<KeyId> model_keys_;                         // of it
   KeptDecisions<plan::PoolProblem> kept_;
   uint32_t decisions_ = 0;

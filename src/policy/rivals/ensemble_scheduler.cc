@@ -257,7 +257,8 @@ void EnsembleScheduler::plan(uint32_t ensemble, Time now, Decisions& out) {
   }
   if (planned_.empty()) return;
   read_problem(ensemble, now);
-  kept_.keep(task_);
+  kept_.next() = task_;
+  kept_.keep();
   const plan::EnsemblePlan& plan = planner_.plan(task_.problem, task_.policy);
   for (const uint32_t i : plan.unserved) queries_.plan(*planned_[i], planned_[i]->had());
   for (const auto& served : plan.plan) {

@@ -135,7 +135,8 @@ const plan::GroupSchedule& WindowScheduler::plan(Time now, Decisions& out) {
   problem.tau = settings_.tau;
   problem.max_group = settings_.max_group;
   problem.max_steps = kWindowSteps;
-  kept_.keep(problem);
+  kept_.next() = problem;
+  kept_.keep();
   const plan::GroupSchedule& schedule = planner_.plan(problem);
   for (const uint32_t i : schedule.short_circuited) {
     out.concluded.push_back({.task = queue_.chosen(i).task});

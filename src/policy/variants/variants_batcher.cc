@@ -196,7 +196,8 @@ bool VariantsBatcher::is_worth_running(const plan::GroupProblem& problem,
 bool VariantsBatcher::decide(const Grant& grant, Time start, Time now, Decisions& out) {
   end_the_late(now, out);
   if (queue_.waiting().empty()) return false;
-  plan::GroupProblem& problem = queue_.share(grant.worker, now, start, kMostWorkers, kMostPlanned);
+  plan::GroupProblem& problem = kept_.next();
+  queue_.share(grant.worker, now, start, kMostWorkers, kMostPlanned, problem);
   problem.policy = plan::GroupPolicy::kFermata;
   if (others_.known()) others_.count(now, 0);
   problem.others = others_.per_second() / 1e6 * static_cast<double>(problem.workers.size()) /
@@ -204,7 +205,7 @@ bool VariantsBatcher::decide(const Grant& grant, Time start, Time now, Decisions
   problem.others_price = price(pool_, offer_.key, now);
   problem.last_price = planner_.last_price();
   problem.last_tried = planner_.last_tried();
-  kept_.keep(problem);
+  kept_.keep();
   const plan::GroupSchedule& plan = planner_.plan(problem);
   const auto first =
       std::find_if(plan.batches.begin(), plan.batches.end(), [&](const plan::GroupBatch& b) {

@@ -243,17 +243,17 @@ void VariantsQueue::sort_others(WorkerId worker, Time start) {
   if (next != others_.end()) std::rotate(others_.begin(), next, next + 1);
 }
 
-plan::GroupProblem& VariantsQueue::share(WorkerId worker, Time now, Time start, size_t workers,
-                                         size_t most) {
+void VariantsQueue::share(WorkerId worker, Time now, Time start, size_t workers, size_t most,
+                          plan::GroupProblem& problem) {
   const auto& pool = pool_.workers();
   seconds_.resize(pool_.types());
   for (uint32_t type = 0; type < seconds_.size(); ++type) seconds_[type] = seconds_on(type);
   sort_others(worker, start);
-  share_.now = start;
-  share_.services = problem_.services;
-  add_pool(share_);
-  add_worker(worker, share_);
-  share_.workers.front().free_at = start;
+  problem.now = start;
+  problem.services = problem_.services;
+  add_pool(problem);
+  add_worker(worker, problem);
+  problem.workers.front().free_at = start;
   const size_t beside = std::min(others_.size(), workers - 1);
   const size_t apart = beside > 0 && pool[others_[0]].type != pool[worker.index()].type ? 1 : 0;
   // Of what the granted one's type does in a second.
@@ -269,20 +269,19 @@ plan::GroupProblem& VariantsQueue::share(WorkerId worker, Time now, Time start, 
     }
     const uint32_t w = others_[place];
     part += does(w);
-    add_worker(WorkerId(w), share_);
-    Time& free_at = share_.workers.back().free_at;
+    add_worker(WorkerId(w), problem);
+    Time& free_at = problem.workers.back().free_at;
     free_at = std::max(free_at, start + Duration::nanos(1));
   }
   part /= all;
-  share_.expected.clear();
+  problem.expected.clear();
   for (uint32_t a = 0; a < services_.size(); ++a) {
     const Service& known = services_[a];
-    share_.expected.push_back({rate_rps(a, now) * part, known.demand.slo(),
-                               static_cast<double>(known.urgent) * part, known.recent});
+    problem.expected.push_back({rate_rps(a, now) * part, known.demand.slo(),
+                                static_cast<double>(known.urgent) * part, known.recent});
   }
   const double waiting = std::ceil(static_cast<double>(waiting_.size()) * part);
-  add_requests(share_, std::min(most, static_cast<size_t>(waiting)));
-  return share_;
+  add_requests(problem, std::min(most, static_cast<size_t>(waiting)));
 }
 
 void VariantsQueue::add_requests(plan::GroupProblem& problem, size_t most) {

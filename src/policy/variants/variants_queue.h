@@ -79,7 +79,8 @@ class VariantsQueue {
   // evenly of those that come free soon and late. These have to do with their share, by what their
   // types do in a second, of what waits and of what is expected to come.
   // O(workers of the pool * their logarithm + most).
-  plan::GroupProblem& share(WorkerId worker, Time now, Time start, size_t workers, size_t most);
+  void share(WorkerId worker, Time now, Time start, size_t workers, size_t most,
+             plan::GroupProblem& problem);
   const std::vector<plan::GroupService>& services() const { return problem_.services; }
   // By request of the last problem; those that have gone since must not be asked for.
   Waiting& chosen(size_t request) { return *chosen_[request]; }
@@ -137,7 +138,7 @@ class VariantsQueue {
   std::set<Due> due_;
   std::vector<Waiting*> chosen_;
   estimate::Belief belief_;
-  plan::GroupProblem problem_, share_;
+  plan::GroupProblem problem_;
   std::vector<uint32_t> others_;  // workers, of share()
   std::vector<double> seconds_;   // by type, of share()
 };
