@@ -88,9 +88,7 @@ void Recorder::ran(const OperatorRan& event) { put(event); }
 void Recorder::loaded(const Loaded& event) { put(event); }
 
 void Recorder::died(const Died& event) {
-  DiedEvent kept{event, ShortText(event.cause)};
-  kept.event.cause = {};
-  put(kept);
+  put(RecordedDeath{event.worker, event.model, event.at, ShortText(event.cause)});
 }
 
 void Recorder::changed(uint64_t batch) {
@@ -208,17 +206,15 @@ bool Recorder::take(const Event& event) {
   }
   if (const auto* end = std::get_if<Ended>(&event)) return take_end(*end);
   if (const auto* ran = std::get_if<OperatorRan>(&event)) {
-    operators_.push_back({ran->request, ran->service, ran->from, ran->waited, ran->ran});
+    operators_.push_back(*ran);
     return true;
   }
-  if (const auto* died = std::get_if<DiedEvent>(&event)) {
-    const Died& e = died->event;
-    deaths_.push_back({e.worker, e.model, e.at, died->cause});
-    if (watched_ && new_deaths_.size() < kMostChanges) new_deaths_.push_back(deaths_.back());
+  if (const auto* died = std::get_if<RecordedDeath>(&event)) {
+    deaths_.push_back(*died);
+    if (watched_ && new_deaths_.size() < kMostChanges) new_deaths_.push_back(*died);
     return true;
   }
-  const auto& e = std::get<Loaded>(event);
-  loads_.push_back({e.worker, e.model, e.from, e.to});
+  loads_.push_back(std::get<Loaded>(event));
   if (watched_ && new_loads_.size() < kMostChanges) new_loads_.push_back(loads_.back());
   return true;
 }

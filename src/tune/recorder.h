@@ -93,17 +93,13 @@ class Recorder : public engine::Observer {
     Bound event;                                // without its members
     std::array<Member, kFirstMembers> first{};  // the first ones, or none(); more follow
   };
-  struct DiedEvent {
-    Died event;  // without its text
-    ShortText cause;
-  };
   struct Members {
     uint64_t batch = 0;
     std::array<Member, kMembersAtOnce> members;
     uint32_t count = 0;
   };
   using Event = std::variant<std::monostate, CameEvent, BoundEvent, Members, BatchEnded, Ended,
-                             OperatorRan, Loaded, DiedEvent>;
+                             OperatorRan, Loaded, RecordedDeath>;
 
   void put(const Event& event);
   void run();

@@ -10,7 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/ids.h"
 #include "base/time.h"
-#include "engine/snapshot.h"
+#include "engine/observer.h"
 #include "policy/types.h"
 
 namespace fermata::tune {
@@ -61,19 +61,8 @@ struct RecordedBatch {
   std::vector<JobId> requests;  // each once
 };
 
-// A run of a pipeline's operator for a request.
-struct RecordedOperator {
-  JobId request;
-  uint32_t service = 0;
-  Time from;
-  Duration waited, ran;
-};
-
-struct RecordedLoad {
-  uint32_t worker = 0;
-  VariantId model;
-  Time from, to;
-};
+using RecordedOperator = engine::Observer::OperatorRan;
+using RecordedLoad = engine::Observer::Loaded;
 
 // The process that ran a model for a worker ended unasked.
 struct RecordedDeath {
