@@ -20,9 +20,10 @@ class RateMeter {
   bool known() const { return ended_ > 0; }
   double per_second() const { return per_second_; }
 
+  static constexpr Duration kWindow = Duration::millis(50);  // so often the rate changes
+
  private:
   static constexpr size_t kWindows = 100;
-  static constexpr Duration kWindow = Duration::millis(50);
 
   void end_window();
 

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 
+#include "estimate/rate.h"
 #include "policy/pool/account.h"
 
 namespace fermata::policy {
 namespace {
 
-constexpr Duration kExpectEvery = Duration::millis(50);  // as often as rates change
+constexpr Duration kExpectEvery = estimate::RateMeter::kWindow;
 
 }  // namespace
 
