@@ -28,9 +28,8 @@ class QueueGrowth {
     double promised = 0, came = 0;
     uint32_t times = 0;  // it got so long, since it last hoped anew
   };
-  Count& at(size_t waiting);
 
-  std::vector<Count> counts_;  // by length
+  std::vector<Count> counts_ = std::vector<Count>(1);  // by length
   size_t waiting_ = 0;
   double per_second_ = 0;
   Time since_;

@@ -26,7 +26,7 @@ using OfferSlot = LatestSlot<policy::Offer>;  // of one key: batcher to ranker
 template <class T, class Take>
 bool drain(Inbox<T>& inbox, Take take) {
   if (inbox.size_approx() == 0) return false;
-  std::array<T, 32> block;
+  std::array<T, sizeof(T) <= 64 ? 32 : 4> block;
   bool any = false;
   while (const size_t n = inbox.try_dequeue_bulk(block.begin(), block.size())) {
     for (size_t i = 0; i < n; ++i) take(block[i]);

@@ -36,7 +36,7 @@ class BatchTimes {
   }
   // The last moment to decide on a batch of so many items that ends by the deadline.
   [[gnu::always_inline]] Time decide_by(Time deadline, uint64_t items) const {
-    return deadline - run(items) - delay(items);
+    return deadline - (run(items) + delay(items));
   }
   // The most items (0..max_batch) that end by the deadline. O(log max_batch).
   uint32_t largest(Time deadline, const Moment& m) const {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -8,8 +10,8 @@
 namespace fermata::policy {
 
 // Times by dense index, and the smallest of them; a tie goes to the lowest
-// index. A tournament tree: set is O(log n) without branches on the data, the
-// smallest is O(1). An index never set is Time::infinite().
+// index. A tournament tree: set is O(log n), the smallest is O(1). An index never set is
+// Time::infinite().
 class MinTree {
  public:
   MinTree() { resize(1); }
@@ -32,7 +34,8 @@ class MinTree {
     values_[i] = value;
     for (size_t node = (leaves_ + i) / 2; node > 0; node /= 2) {
       const uint32_t left = winner_[2 * node], right = winner_[2 * node + 1];
-      winner_[node] = values_[right] < values_[left] ? right : left;
+      const uint32_t winner = values_[right] < values_[left] ? right : left;
+      if (std::exchange(winner_[node], winner) == winner && winner != i) return;  // and so above
     }
   }
 

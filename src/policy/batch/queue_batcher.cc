@@ -33,6 +33,7 @@ void QueueBatcher::set_delay_bound(DelayBound bound) {
   slowest_ = counted_ = BatchTimes(info_.latency.slowest(), bound);
   counted_types_ = kAnyType;
   fastest_ = info_.latency.fastest(1);
+  alone_ = slowest_.run(1) + slowest_.delay(1);
   find_larger();
 }
 
@@ -175,7 +176,9 @@ void QueueBatcher::offer_urgent(const Cut& c, Time now) {
   FERMATA_CHECK(c.take > 0);
   const Time deadline = queue_[0].deadline;
   const size_t first = alike() ? 0 : c.drop;
-  offer_.items = static_cast<uint32_t>(queue_.items(first, c.take));
+  const uint64_t all = queue_.items_from(0);
+  const bool whole = first == 0 && c.take == queue_.size();
+  offer_.items = static_cast<uint32_t>(whole ? all : queue_.items(first, c.take));
   offer_.outlook.waiting = offer_.items;
   offer_.best_effort = false;
   offer_.types = counted_types_;
@@ -187,8 +190,9 @@ void QueueBatcher::offer_urgent(const Cut& c, Time now) {
     if ((behind & ~offer_.types) != 0) offer_.start_at = now;
     offer_.types |= behind;
   }
-  if (queue_.items_from(0) == queue_.size()) refuse_after_ = offer_.outlook.first_by;
-  const Time valid_until = std::min(times_->decide_by(queue_[first].deadline, offer_.items),
+  if (all == queue_.size()) refuse_after_ = offer_.outlook.first_by;
+  const Time first_deadline = first == 0 ? deadline : queue_[first].deadline;
+  const Time valid_until = std::min(times_->decide_by(first_deadline, offer_.items),
                                     times_->decide_by(deadline, queue_[0].items));
   wake_ = std::max(std::min(valid_until, refuse_after_), now) + kTick;
 }

@@ -84,8 +84,8 @@ class QueueBatcher : public Batcher {
   void fill(size_t first, size_t take, const BatchTimes& times, const Moment& m, Time until,
             Batch& batch);
   Time latest_alone(const Task& task) const {
-    if (alike()) [[likely]]
-      return slowest_.decide_by(task.deadline, task.items);
+    if (alike() && task.items == 1) [[likely]]
+      return task.deadline - alone_;
     return latest_on_any_type(task);
   }
   Time latest_on_any_type(const Task& task) const;
@@ -96,7 +96,7 @@ class QueueBatcher : public Batcher {
   DelayBound delay_;
   std::vector<BatchTimes> by_type_;  // or one for all
   BatchTimes slowest_, counted_;     // on all types, and on those in counted_types_
-  Duration fastest_;                 // of one item, on any type
+  Duration fastest_, alone_;         // of one item, on any type; decided on and run, on the slowest
   uint32_t counted_types_ = kAnyType;
   const BatchTimes* times_ = &counted_;
   estimate::RateMeter rate_;

@@ -219,18 +219,21 @@ class RuleBatcher final : public QueueBatcher {
     return std::min(wanted, held);
   }
 
+  // What is mostly all of it, without rounding.
+  static Duration part(Duration of, double share) { return share == 1 ? of : of.scaled(share); }
+
   // At most `longest`, which is to start when the head came.
   Duration margin(const Offer& offer, Duration longest) const {
     const double calmness = calm();
     const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
     Duration early = std::min(burst_, longest);
     if (rules_.others_share) early = std::max(early, longest.scaled(others_share_));
-    Duration own = std::max(std::min(worth.scaled(calmness), longest),
-                            early.scaled(sparse_ * cheap_ * calmness));
+    Duration own = std::max(std::min(part(worth, calmness), longest),
+                            part(early, sparse_ * cheap_ * calmness));
     if (rules_.long_later) {
-      own = own.scaled(std::min(1.0, others_slack_.seconds() / offer.run.seconds()));
+      own = part(own, std::min(1.0, others_slack_.seconds() / offer.run.seconds()));
     }
-    const Duration least = offer.run.scaled(rules_.margin).scaled(calmness);
+    const Duration least = part(offer.run.scaled(rules_.margin), calmness);
     return std::min(std::max(least, own), longest);
   }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "estimate/rate.h"
 #include "policy/batch/instants.h"
 #include "policy/pool/account.h"
 
@@ -12,7 +13,7 @@ namespace {
 
 // A grant's share in the moving average: the last 500 grants count.
 constexpr double kGrantWeight = 0.002;
-constexpr Duration kLoadEvery = Duration::millis(50);  // as often as rates change
+constexpr Duration kLoadEvery = estimate::RateMeter::kWindow;
 // rules.h and docs/trials.md say what these stand for.
 constexpr uint32_t kMostLeft = 16;  // workers: with more, nobody is late
 constexpr int64_t kOverdue = 20;    // of its runs
@@ -26,6 +27,7 @@ void PoolRanker::add_key(KeyId key) {
   later_.resize(n);
   due_.resize(n);
   due_run_.resize(n);
+  bursts_.resize(n);
   for (Type& type : types_) type.due.resize(n);
   best_effort_.resize(n);
   forget(key);
@@ -137,6 +139,7 @@ void PoolRanker::match(Time now, std::vector<Grant>& out) {
   }
   while (grant_due(now, out)) {
   }
+  if (best_effort_.top().is_infinite() && now < look_again_) return;
   while (grant_best_effort(now, out)) {
   }
 }
@@ -296,9 +299,14 @@ void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
   if (now >= load_until_) {
     load_ = load(view_, now, rules_);
     load_until_ = now + kLoadEvery;
+    for (Burst& burst : bursts_) burst.known = false;
   }
   const WorkerView& w = view_.worker(worker);
   const Offer& offer = view_.offer(key);
+  Burst& burst = bursts_[key.index()];
+  if (!burst.known || burst.slack != offer.outlook.slack) {
+    burst = {true, offer.outlook.slack, load_.burst(offer.outlook.slack, rules_)};
+  }
   const Time free_at = w.running == 0 ? now : w.free_at;
   view_.set_granted(worker, true);
   granted_to_[worker.index()] = key;
@@ -306,7 +314,7 @@ void PoolRanker::grant(KeyId key, WorkerId worker, const Harm& harm, Time now,
   forget(key);
   epoch_[key.index()] = offer.epoch + 1;
   out.push_back({key, worker, w.type, free_at, at_any_time_, offer.epoch, view_.least_slack(key),
-                 harm, load_.batched, load_.unbatched, load_.burst(offer.outlook.slack, rules_)});
+                 harm, load_.batched, load_.unbatched, burst.wait});
 }
 
 Time PoolRanker::next_wake() const {

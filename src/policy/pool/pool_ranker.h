@@ -86,8 +86,8 @@ class PoolRanker {
   PoolView view_;
   DelayBound delay_;
   std::vector<uint64_t> epoch_;  // by key: what its next offer must have at least
-  MinTree later_;          // by key: when an offer that does not want to start yet will be decided
-  std::vector<bool> due_;  // by key: whether its offer wants to start
+  MinTree later_;  // by key: when an offer that does not want to start yet will be decided
+  std::vector<uint8_t> due_;            // by key: whether its offer wants to start
   std::vector<Duration> due_run_;       // by key: how long that runs, if it does
   Duration backlog_;                    // the sum of these
   MinTree best_effort_;                 // by key: arrival of what has no deadline
@@ -101,6 +101,11 @@ class PoolRanker {
   double at_any_time_ = 0, granted_ = 0;
   Load load_;
   Time load_until_;  // when it is due to be computed again
+  struct Burst {
+    bool known = false;
+    Duration slack, wait;
+  };
+  std::vector<Burst> bursts_;  // by key: what load_ says of its slack
 };
 
 }  // namespace fermata::policy
