@@ -12,9 +12,11 @@ constexpr Duration kHalfLife = Duration::seconds(60);
 constexpr double kFewOthers = 10;
 constexpr double kOthers = 60;        // requests that a service has beside its own
 constexpr double kAllServices = 0.1;  // weight of what is lost of all requests
-constexpr double kLeastMargin = 0.001, kMarginShare = 0.1, kChance = 1;
+constexpr double kLeastMargin = 0.001, kMarginShare = 0.1;
+// All rows replay the same requests: chance parts them less than it does two loads.
+constexpr double kChance = 0.5;
 constexpr Duration kLittle = Duration::seconds(10);  // until then evidence is little
-constexpr double kOfLittle = 3;                      // margins for what chance does then
+constexpr double kOfLittle = 6;                      // margins for what chance does then
 
 }  // namespace
 
