@@ -8,7 +8,8 @@
                       rarest model has enough requests for a share of 1 % to be measured; the medians
                       of --seeds; of other pools or more seeds no record is kept without a --name
     run.py tuned      --count pools of widely unlike models: the default that chooses its rules while it runs,
-                      the same with its own rules, each other row that it chooses from, and five simple policies
+                      the same with its own rules, each other row that it chooses from, and five simple policies;
+                      --kept FILE goes on where an earlier run of the same binary stopped
     run.py changing   --count loads that change their kind: what is lost from 20 s after that on
     run.py overload   ResNet50 on 8 workers from half its peak to three times, and
                       9000/s for 900 s
@@ -242,24 +243,28 @@ def small_pools(args):
 
 SIMPLE = ["deferred", "deferred-prefix", "clockwork", "eager", "edf"]
 OWN = ["fermata-early", "fermata-prefix"]  # beside the default and these, what the tuner chooses from
+AT_ONCE = 20  # pools, after which a run that stops may go on
 
 
 def tuned(args):
     """Of pools whose rarest model has enough requests where the best simple policy ends."""
     name = args.name or "policies_tuned"
-    results, left_out, number = {}, 0, args.first
+    results, left_out, number, kept = {}, 0, args.first, ablate.Kept(args.kept)
 
     def measure(job):
         document = dict(pools.widely_unlike(job[0]), seed=1, scheduler=DEFAULT if job[1] in ("tuned", "fixed") else job[1])
-        return fermata(args.binary, "goodput", document, "--tune", "off" if job[1] == "fixed" else "on")["goodput_rps"]
+        tune = "off" if job[1] == "fixed" else "on"
+        return kept.get(document, document["scheduler"], ["--tune", tune], lambda: fermata(
+            args.binary, "goodput", document, "--tune", tune)["goodput_rps"])
 
-    while (missing := args.count - len(results)) > 0:
+    while (missing := min(AT_ONCE, args.count - len(results))) > 0:
         numbers = range(number, number + missing)
         number += missing
         jobs = [(n, policy) for n in numbers for policy in [*SIMPLE, *OWN, "fixed", "tuned"]]
         measured = {}
         for (n, policy), rate in zip(jobs, each(args, jobs, measure)):
             measured.setdefault(n, {})[policy] = rate
+        kept.save()
         for n, rates in measured.items():
             document = pools.widely_unlike(n)
             rarest = min(m["share"] for m in document["models"]) * document["duration_s"]
@@ -402,7 +407,7 @@ def main():
     parser.add_argument("--rules", help="ablate: only these, by commas")
     parser.add_argument("--sets", default="five,suite,pools,drawn,best_effort,closed", help="ablate: on which")
     parser.add_argument("--seed", type=int, default=26, help="ablate: of what is drawn anew")
-    parser.add_argument("--kept", help="ablate: a file of what has been measured")
+    parser.add_argument("--kept", help="tuned, ablate: a file of what has been measured")
     parser.add_argument("--closed", help="ablate: the program bench_closed_loop")
     parser.add_argument("--together-off", nargs="*", default=[], metavar="NAME:RULE=off,...", help="ablate: several rules off at once")
     parser.add_argument("--together", type=int, default=os.cpu_count(), help="runs at a time")
