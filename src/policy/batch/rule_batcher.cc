@@ -227,7 +227,8 @@ class RuleBatcher final : public QueueBatcher {
     const double calmness = calm();
     const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
     Duration early = std::min(burst_, longest);
-    if (rules_.others_share) early = std::max(early, longest.scaled(others_share_));
+    if (rules_.others_share && others_share_ > 0)
+      early = std::max(early, longest.scaled(others_share_));
     Duration own = std::max(std::min(part(worth, calmness), longest),
                             part(early, sparse_ * cheap_ * calmness));
     if (rules_.long_later) {
