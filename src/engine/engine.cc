@@ -198,6 +198,23 @@ std::vector<ServiceOptions> take_streams(EngineOptions& options) {
   return streams;
 }
 
+// Models that run beside the workers: of evidence, difficulty, gating, and for putting answers
+// together.
+uint32_t count_helpers(const EngineOptions& options) {
+  uint32_t count = 0;
+  for (const ServiceOptions& service : options.services) {
+    if (const auto& own = service.ensemble) {
+      for (const std::string* one : {&own->predictor, &own->gating, &own->meta}) {
+        count += one->empty() ? 0 : 1;
+      }
+    }
+    if (service.variants && service.variants->evidence) {
+      count += service.variants->evidence->extractor.empty() ? 0 : 1;
+    }
+  }
+  return count;
+}
+
 absl::StatusOr<std::unique_ptr<RealEngine>> make_unstarted(
     EngineOptions options, const std::vector<ServiceOptions>& streams) {
   if (const std::string why = why_one_thread(options); !why.empty()) {
@@ -211,7 +228,8 @@ absl::StatusOr<std::unique_ptr<RealEngine>> make_unstarted(
   for (uint32_t type = 0; type < executors.size(); ++type) {
     ASSIGN_OR_RETURN(executors[type], make_workers(options.workers, type));
   }
-  return std::make_unique<RealEngine>(std::move(options), std::move(executors));
+  std::unique_ptr<ExecutorFactory> helpers = make_helpers(options.workers, count_helpers(options));
+  return std::make_unique<RealEngine>(std::move(options), std::move(executors), std::move(helpers));
 }
 
 // Models that have no version yet, and the services that need them: the server starts without.

@@ -290,8 +290,8 @@ class ApartExecutor : public Executor {
 
 class ApartExecutors : public ExecutorFactory {
  public:
-  ApartExecutors(const WorkerOptions& options, uint32_t type, uint32_t slots)
-      : processes_(std::make_shared<Processes>(options, type, slots)) {}
+  ApartExecutors(const WorkerOptions& options, uint32_t type, uint32_t slots, bool together)
+      : processes_(std::make_shared<Processes>(options, type, slots, together)) {}
   std::shared_ptr<Executor> make() override { return std::make_shared<ApartExecutor>(processes_); }
   absl::StatusOr<inference::ModelConfig> complete(const Variant& variant) override {
     return processes_->complete(variant);
@@ -321,7 +321,7 @@ absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_apart_executors(const Work
   }
   uint32_t slots = options.per_process.value_or(own.threads == 1 ? own.count : 1);
   slots = std::clamp(slots, 1u, std::max(own.count, 1u));
-  return std::make_unique<ApartExecutors>(options, type, slots);
+  return std::make_unique<ApartExecutors>(options, type, slots, /*together=*/false);
 }
 
 absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_workers(const WorkerOptions& options,
@@ -338,6 +338,15 @@ absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_workers(const WorkerOption
   ASSIGN_OR_RETURN(auto apart, make_apart_executors(options, type));
   if (options.executor != ExecutorKind::kPaced) return apart;
   return make_emulated_executors(type, std::move(apart));
+}
+
+std::unique_ptr<ExecutorFactory> make_helpers(const WorkerOptions& options, uint32_t count) {
+  const bool apart =
+      options.isolation == Isolation::kProcess && options.executor == ExecutorKind::kOnnxRuntime;
+  if (!apart || count == 0) return nullptr;
+  WorkerOptions own = options;
+  if (own.types.front().remote) own.types = {WorkerType{.name = own.types.front().name}};
+  return std::make_unique<ApartExecutors>(own, 0, count, /*together=*/true);
 }
 
 }  // namespace fermata::engine

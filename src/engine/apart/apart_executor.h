@@ -15,4 +15,8 @@ absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_apart_executors(const Work
 absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_workers(const WorkerOptions& options,
                                                               uint32_t type = 0);
 
+// For `count` models beside the workers, whatever they run: in one process of the first type of
+// worker, where workers' models are in processes of their own; else null.
+std::unique_ptr<ExecutorFactory> make_helpers(const WorkerOptions& options, uint32_t count);
+
 }  // namespace fermata::engine

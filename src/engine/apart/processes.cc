@@ -26,6 +26,7 @@ constexpr uint64_t kLeastSize = uint64_t{64} << 10;
 // For which a process looks for its next batch before it sleeps: about what its server does between
 // two of them.
 constexpr Duration kLookForNext = Duration::micros(60);
+constexpr const char* kTogether = "(helpers)";  // no model of a repository
 constexpr Duration kAtMostStarting = Duration::seconds(30);
 constexpr Duration kCompleting = Duration::seconds(120);
 
@@ -56,8 +57,12 @@ Duration look_of(const WorkerOptions& options) {
 
 }  // namespace
 
-Processes::Processes(const WorkerOptions& options, uint32_t type, uint32_t slots)
-    : options_(options), type_(options.types[type]), slots_(slots), look_(look_of(options)) {}
+Processes::Processes(const WorkerOptions& options, uint32_t type, uint32_t slots, bool together)
+    : options_(options),
+      type_(options.types[type]),
+      slots_(slots),
+      look_(look_of(options)),
+      together_(together) {}
 
 // The first that is free. Under the lock.
 uint32_t Processes::seat(VariantId weights, const void* worker) {
@@ -74,9 +79,17 @@ uint32_t Processes::seat(VariantId weights, const void* worker) {
   return free;
 }
 
+bool Processes::shares(const Variant& variant) const {
+  return together_ && backend_of(variant.config).command == nullptr;
+}
+
+VariantId Processes::home_of(const Variant& variant) const {
+  return shares(variant) ? VariantId::none() : variant.loads();
+}
+
 void Processes::leave(const Variant& variant, const void* worker) {
   const std::lock_guard lock(mutex_);
-  const auto seats = seats_.find(variant.loads());
+  const auto seats = seats_.find(home_of(variant));
   if (seats == seats_.end()) return;
   for (auto seat = seats->second.begin(); seat != seats->second.end(); ++seat) {
     if (seat->second.worker != worker) continue;
@@ -89,13 +102,15 @@ void Processes::leave(const Variant& variant, const void* worker) {
 Processes::Seat Processes::of(const Variant& variant, const void* worker) {
   const ModelProcess::Options process = process_for(variant);
   const std::lock_guard lock(mutex_);
-  const uint32_t number = seat(variant.loads(), worker);
+  const VariantId home = home_of(variant);
+  const uint32_t number = seat(home, worker);
   const uint32_t group = number / process.slots, slot = number % process.slots;
   std::erase_if(known_, [](const auto& one) { return one.second.expired(); });
-  std::weak_ptr<Supervised>& known = known_[{variant.loads(), group}];
+  std::weak_ptr<Supervised>& known = known_[{home, group}];
   if (auto there = known.lock()) return {std::move(there), slot};
   std::shared_ptr<Supervised> made(
-      new Supervised(variant.model, process, type_, options_.standby, ledger_),
+      new Supervised(shares(variant) ? kTogether : variant.model, process, type_, options_.standby,
+                     ledger_),
       [this](Supervised* gone) {
         do_later([gone = std::unique_ptr<Supervised>(gone)]() mutable { gone.reset(); });
       });
@@ -204,8 +219,10 @@ ModelProcess::Options Processes::process_for(const Variant& variant) const {
                                 .calls = backend.command != nullptr ? calls_ : nullptr,
                                 .processor = options_.process_processor};
   process.command = {options_.program, "model-process"};
+  const std::filesystem::path version = std::filesystem::path(variant.file).parent_path();
+  const bool shared = shares(variant);
   const double memory_mb = options_.process_memory_mb.value_or(
-      usual_limit_mb(std::filesystem::path(variant.file).parent_path()));
+      usual_limit_mb(shared ? version.parent_path().parent_path() : version));
   // GPUs' libraries take more than there is.
   if (type_.provider == "cpu" && std::isfinite(memory_mb)) {
     process.command.push_back(fmt::format("--memory-mb={:.0f}", memory_mb));
@@ -219,8 +236,9 @@ ModelProcess::Options Processes::process_for(const Variant& variant) const {
   const auto network = dynamic_network(variant.config);
   const bool widths = network.ok() && network->has_value();  // of which others are larger
   const Signature& signature = variant.signature;
-  process.inputs_each = widths ? kFreeSize : most_bytes(signature.inputs, signature);
-  process.outputs_each = widths ? kFreeSize : most_bytes(signature.outputs, signature);
+  const bool any = widths || shared;
+  process.inputs_each = any ? kFreeSize : most_bytes(signature.inputs, signature);
+  process.outputs_each = any ? kFreeSize : most_bytes(signature.outputs, signature);
   return process;
 }
 

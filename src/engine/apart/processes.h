@@ -22,7 +22,9 @@ namespace fermata::engine::apart {
 // loads. They live while a worker uses them. Thread-safe.
 class Processes {
  public:
-  Processes(const WorkerOptions& options, uint32_t type, uint32_t slots);
+  // `together`: all models in one process, each on a slot of its own, but for those of another
+  // program.
+  Processes(const WorkerOptions& options, uint32_t type, uint32_t slots, bool together);
 
   // Where a worker's runs of a variant go: a process, and its slot there. A worker has one seat for
   // all variants with the same weights, until it has left as many as it asked for.
@@ -56,6 +58,8 @@ class Processes {
 
   void do_later(Task task) { (void)ending_.submit(task); }
   uint32_t seat(VariantId weights, const void* worker);
+  bool shares(const Variant& variant) const;  // its process with all others
+  VariantId home_of(const Variant& variant) const;
   std::vector<std::string> command_of(const Variant& variant) const;
   absl::StatusOr<inference::ModelConfig> inquire(ModelProcess& process,
                                                  const Variant& variant) const;
@@ -67,6 +71,7 @@ class Processes {
   const uint32_t slots_;
   const Duration look_;
   std::atomic<bool> quietly_{false};
+  const bool together_;
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   // Of a server; else of nobody, who refuses them.
   std::shared_ptr<ModelCalls> calls_ = std::make_shared<ModelCalls>();

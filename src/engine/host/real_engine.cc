@@ -21,12 +21,15 @@ constexpr Duration kAutoscaleWindow = Duration::seconds(10);
 }  // namespace
 
 RealEngine::RealEngine(EngineOptions options,
-                       std::vector<std::unique_ptr<ExecutorFactory>> executors)
+                       std::vector<std::unique_ptr<ExecutorFactory>> executors,
+                       std::unique_ptr<ExecutorFactory> helpers)
     : options_(std::move(options)),
       units_(options_.services),
       calls_(
           std::make_shared<ModelCalls>(options_.workers.least.value_or(options_.workers.count()))),
       executors_(std::move(executors)),
+      own_helpers_(std::move(helpers)),
+      helpers_(own_helpers_ != nullptr ? *own_helpers_ : executors_.front()->here()),
       loader_(options_, executors_),
       registry_(options_),
       routes_(registry_.routes()),
@@ -40,12 +43,14 @@ RealEngine::RealEngine(EngineOptions options,
              options_.operator_threads),
       window_start_{.at = started_} {
   for (const auto& executors : executors_) executors->serve_calls(calls_);
+  helpers_.serve_calls(calls_);
 }
 
 // A scheduler hands a job whose variant moved to another; none may do so once that other
 // may be gone.
 RealEngine::~RealEngine() {
   for (const auto& executors : executors_) executors->stop_loading();
+  helpers_.stop_loading();
   calls_->close();
   if (pool_ == nullptr) return;
   streams_.stop();
@@ -74,6 +79,7 @@ void RealEngine::stop_loading() {
   // What was accepted may still need a load.
   if (options_.workers.residency == Residency::kOnDemand) return;
   for (const auto& executors : executors_) executors->stop_loading();
+  helpers_.stop_loading();
 }
 
 absl::Status RealEngine::start(const std::vector<std::string>& models) {
@@ -114,6 +120,7 @@ absl::Status RealEngine::start(const std::vector<std::string>& models) {
   }
   loader_.be_quiet();
   for (const auto& executors : executors_) executors->be_quiet();
+  helpers_.be_quiet();
   return absl::OkStatus();
 }
 
@@ -168,7 +175,7 @@ absl::Status RealEngine::prepare_ensemble(const ServiceOptions& service,
     return invalid("service '{}': the scheduler 'selected' needs its `selector`", service.name);
   }
   ASSIGN_OR_RETURN(auto model, EnsembleModel::make(service.name, own, std::move(helpers),
-                                                   *find(*first), executors_.front()->here()));
+                                                   *find(*first), helpers_));
   const std::lock_guard lock(mutex_);
   registry_.set_ensemble(service.name, model.get());
   ensembles_.push_back(std::move(model));
@@ -210,8 +217,7 @@ absl::Status RealEngine::index_evidence(const ServiceOptions& service,
   for (const std::string& model : service.variants->models) {
     if (const auto it = opened.find(model); it != opened.end()) variant = it->second.back().get();
   }
-  ASSIGN_OR_RETURN(auto evidence, make_evidence(service, variant, std::move(extractor),
-                                                executors_.front()->here()));
+  ASSIGN_OR_RETURN(auto evidence, make_evidence(service, variant, std::move(extractor), helpers_));
   const std::lock_guard lock(mutex_);
   registry_.set_evidence(service.name, evidence.get());
   evidence_.push_back(std::move(evidence));

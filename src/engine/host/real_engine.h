@@ -29,7 +29,9 @@ namespace fermata::engine {
 // The Engine that make_engine() makes: a repository's models on a pool of workers.
 class RealEngine : public Engine {
  public:
-  RealEngine(EngineOptions options, std::vector<std::unique_ptr<ExecutorFactory>> executors);
+  // `helpers`: of the models beside the workers; null: the first type's.
+  RealEngine(EngineOptions options, std::vector<std::unique_ptr<ExecutorFactory>> executors,
+             std::unique_ptr<ExecutorFactory> helpers);
   ~RealEngine() override;
   // Loads `models`, divides the pool as they need it, starts the timers. Once, before
   // anything else.
@@ -159,6 +161,8 @@ class RealEngine : public Engine {
   const PlacementUnits units_;
   const std::shared_ptr<ModelCalls> calls_;                        // by code of models
   const std::vector<std::unique_ptr<ExecutorFactory>> executors_;  // by type of worker
+  const std::unique_ptr<ExecutorFactory> own_helpers_;
+  ExecutorFactory& helpers_;  // for models beside the workers
   std::atomic<bool> stopping_{false};
   std::atomic<uint64_t> unknown_{0};  // requests for services that there are not
   std::array<std::mutex, 16>

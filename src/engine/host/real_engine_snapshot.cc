@@ -101,11 +101,13 @@ EngineSnapshot RealEngine::snapshot() const {
   }
   for (const WorkerType& type : options_.workers.types) snapshot.worker_types.push_back(type.name);
   snapshot.workers = pool_->worker_statistics();
-  for (const auto& executors : executors_) {
-    for (ProcessStatistics& one : executors->processes()) {
+  const auto add_processes = [&snapshot](const ExecutorFactory& executors) {
+    for (ProcessStatistics& one : executors.processes()) {
       snapshot.processes.push_back(std::move(one));
     }
-  }
+  };
+  for (const auto& executors : executors_) add_processes(*executors);
+  if (own_helpers_ != nullptr) add_processes(*own_helpers_);
   if (options_.workers.remote != nullptr) snapshot.cluster = options_.workers.remote->statistics();
   snapshot.subclusters = pool_->subcluster_statistics();
   snapshot.control_delay = pool_->control_delay();
