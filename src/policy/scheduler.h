@@ -33,9 +33,13 @@ class Decisions {
 // A worker's batch has really ended.
 struct BatchEnd {
   // Most batches have an answer for every task.
-  BatchEnd(WorkerId on, std::span<const Task> no_answer = {}) : worker(on), failed(no_answer) {}
+  BatchEnd(WorkerId on, std::span<const Task> no_answer = {}, std::span<const Task> not_yet = {})
+      : worker(on), failed(no_answer), away(not_yet) {}
   WorkerId worker;
   std::span<const Task> failed;  // of its tasks, those that it has no answer for
+  // Of ensembles' queries, others that it has none for, but may have later: its key may run for
+  // them again when that is learned (Again).
+  std::span<const Task> away;
 };
 
 // What slower loops have planned and carried out on a worker. Whether it serves: one that does not

@@ -16,8 +16,12 @@ enum class Kind : uint8_t { kVariants, kEnsemble };
 inline constexpr size_t kKinds = 2;
 
 using ServiceInfo = std::variant<VariantsInfo, EnsembleInfo>;
-// What is found out about a request from its data while it waits.
-using Estimate = std::variant<Evidence, Difficulty>;
+// Of an ensemble's query: a base model that was BatchEnd::away for it may run for it again.
+struct Again {
+  KeyId model;
+};
+// What is found out about a request from its data, or about its keys, while it waits.
+using Estimate = std::variant<Evidence, Difficulty, Again>;
 // What a decision was made from, as `fermata plan` reads it: for variants, and for ensembles by a
 // published policy or by the default.
 using Problem = std::variant<plan::GroupProblem, plan::EnsembleTask, plan::PoolProblem>;

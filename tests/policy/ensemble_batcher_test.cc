@@ -49,6 +49,37 @@ TEST(EnsembleBatcher, AnswersManyQueriesThatComeAtOnce) {
   }
 }
 
+// Its process is gone: others run meanwhile, and the query waits for it as long as it may.
+TEST(EnsembleBatcher, AModelThatIsAwayRunsAgainWhenItIsBack) {
+  for (const bool returns : {true, false}) {
+    EnsembleHand h("fermata");
+    const KeyId e = h.ensemble({10, 4}, {{0, 0.8, 0.8, 1}});
+    const WorkerId worker = h.worker();
+    const Task query = h.arrive(e, 0, 200);
+    EXPECT_EQ(h.batch().key, h.models[1]);
+    const std::vector<Task> away = {query};
+    h.scheduler->ended({worker, {}, away}, at_ms(4), h.out);
+    EXPECT_EQ(h.batch().key, h.models[0]);
+    h.freed(worker, 14);
+    h.tick(14);
+    EXPECT_THAT(h.out.bound, IsEmpty());
+    EXPECT_THAT(h.out.concluded, IsEmpty());
+    if (returns) {
+      h.scheduler->learned(query, Again{h.models[1]}, at_ms(20), h.out);
+      h.tick(20);
+      EXPECT_EQ(h.batch().key, h.models[1]);
+      h.freed(worker, 24);
+      h.tick(24);
+    } else {
+      h.run_until(300);
+    }
+    h.note();
+    ASSERT_THAT(h.concluded, SizeIs(1));
+    EXPECT_EQ(h.concluded[0].ran, returns ? 3u : 1u);
+    EXPECT_EQ(h.concluded[0].failed, 0u);
+  }
+}
+
 // So that others who come meanwhile wait for less.
 TEST(EnsembleBatcher, OfAQuerysModelsTheShorterRunsFirst) {
   EnsembleHand h("fermata");

@@ -69,3 +69,23 @@ def test_models_beside_the_workers_share_a_process(server, folder, tmp_path):  #
     for model in BASE:
         assert metric(one, "fermata_model_process_starts_total", f'model="{model}"') >= 1
     assert one.stop() == 0, one.log.read_text()
+
+
+def test_a_base_model_that_dies_is_asked_again_for_each_query_alone(server, tmp_path):
+    """Fitted with base-plain, and served by one that does the same, but dies of the first batch."""
+    models = tmp_path / "models"
+    models.mkdir()
+    for model in ("base-plain", "base-log"):
+        (models / model).symlink_to(DATA / model)
+    np.save(tmp_path / "history.npy", history())
+    done = subprocess.run([FERMATA, "difficulty", "fit", tmp_path / "history.npy", "--repository", models, "--models",
+                           "base-plain,base-log", "--out", tmp_path / "both", "--bins", "4", "--task", "regression"],
+                          text=True, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (models / "base-plain").unlink()
+    write(models, "base-plain", ALONE, ALONE_CONFIG)
+    one = server(FRAGILE, models)
+    reply = ask(one, "both", MANY)
+    assert values(reply) == pytest.approx((np.float32(MANY) + np.log(MANY)) / 2, rel=1e-5)
+    assert metric(one, "fermata_model_process_deaths_total", 'model="base-plain",signal="SIGSEGV"') == 1
+    assert one.stop() == 0, one.log.read_text()

@@ -348,9 +348,9 @@ void Driver::reply(const std::shared_ptr<InFlight>& running, BatchResult result)
   for (size_t i = 0; i < result.parts.size(); ++i) {
     InFlight::Share& share = running->shares[i];
     if (share.base_model) take_answer(*running, i, std::move(result.parts[i]));
-    share.failed = !(share.base_model ? share.answer : result.parts[i]).ok();
-    if (share.base_model || !share.failed) continue;
-    const Absence absence = absence_of(result.parts[i].status());
+    const absl::Status& why = share.base_model ? share.answer.status() : result.parts[i].status();
+    share.failed = !why.ok();
+    const Absence absence = absence_of(why);
     if (absence != Absence::kLost || share.lost == 0) share.absence = absence;
   }
   auto run = running->run;  // a copy: the owner reads the batch's from now on
@@ -375,17 +375,20 @@ void Driver::reply(const std::shared_ptr<InFlight>& running, BatchResult result)
 void Driver::batch_ended(InFlight& running, Time now) {
   --in_flight_;
   learn(running, now);
-  scheduler_->ended({running.worker, take_answers(running)}, now, decisions_);
+  const Unanswered without = take_answers(running);
+  scheduler_->ended({running.worker, without.failed, without.away}, now, decisions_);
   Worker& worker = *workers_[running.worker.index()];
   --worker.in_flight;
   leave_if_idle(worker);
   for (size_t i = 0; i < running.shares.size(); ++i) {
     const InFlight::Share& share = running.shares[i];
-    if (share.base_model) continue;  // it ends when it is concluded
-    if (share.absence != Absence::kNone) {
+    const bool runs_again = share.absence != Absence::kNone;
+    if (share.base_model) {  // it ends when it is concluded
+      if (runs_again) ask_again(share.part, running);
+    } else if (runs_again) {
       again(running, i, now);
-      continue;
     }
+    if (share.base_model || runs_again) continue;
     forget(share.part);
     if (share.job->ended() && share.job->open_parts > 0) {
       withdraw_parts(*share.job, now);

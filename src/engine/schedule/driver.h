@@ -144,7 +144,11 @@ class Driver {
   // Of a share that is a query of an ensemble.
   void join_query(const Part& part, InFlight& running, BatchPart& wanted);
   void take_answer(InFlight& running, size_t share, absl::StatusOr<std::vector<Tensor>> answer);
-  std::vector<policy::Task> take_answers(InFlight& running);  // those that have none
+  struct Unanswered {
+    std::vector<policy::Task> failed, away;
+  };
+  Unanswered take_answers(InFlight& running);
+  void ask_again(JobId query, InFlight& running);
   void conclude(const policy::Concluded& concluded, Time now);
   void cancelled(JobId id, Time now);
   void batch_ended(InFlight& running, Time now);

@@ -19,6 +19,8 @@ void Driver::join_query(const Part& part, InFlight& running, BatchPart& wanted) 
   if (query == nullptr) query = std::make_shared<Query>(ensemble.variants.size());
   running.shares.back().base_model = model;
   running.shares.back().query = query;
+  running.shares.back().lost = query->answers[model].lost;
+  wanted.alone = wanted.last = query->answers[model].lost > 0;
   wanted.outputs = &ensemble.outputs[model];
   if (ensemble.same_inputs) return;
   std::vector<Tensor>& inputs = query->answers[model].inputs;
@@ -37,16 +39,21 @@ void Driver::take_answer(InFlight& running, size_t at, absl::StatusOr<std::vecto
 }
 
 // Before the scheduler hears that the batch has ended.
-std::vector<policy::Task> Driver::take_answers(InFlight& running) {
-  std::vector<policy::Task> failed;
+Driver::Unanswered Driver::take_answers(InFlight& running) {
+  Unanswered without;
   for (InFlight::Share& share : running.shares) {
+    const bool away = share.base_model && share.absence != Absence::kNone;
     if (share.failed) {
       const auto part = parts_.find(share.part);
-      if (part != parts_.end()) failed.push_back(part->second.task);
+      if (part != parts_.end()) (away ? without.away : without.failed).push_back(part->second.task);
     }
     if (!share.base_model) continue;
     const auto query = queries_.find(share.part);
     if (query == queries_.end()) continue;  // it has ended
+    if (away) {
+      query->second->answers[*share.base_model].lost += share.absence == Absence::kLost ? 1 : 0;
+      continue;
+    }
     if (query->second->run.variant == nullptr) query->second->run = running.run;
     if (share.answer.ok()) {
       query->second->join.take(*share.base_model, *std::move(share.answer));
@@ -54,7 +61,20 @@ std::vector<policy::Task> Driver::take_answers(InFlight& running) {
       query->second->answers[*share.base_model].failure = share.answer.status();
     }
   }
-  return failed;
+  return without;
+}
+
+// When its process is there again; until then the query may get other answers.
+void Driver::ask_again(JobId query, InFlight& running) {
+  const auto back = [this, id = query, model = running.key] {
+    const auto part = parts_.find(id);
+    if (part == parts_.end()) return;
+    const Time now = monotonic_now();
+    scheduler_->learned(policy::Task(part->second.task), policy::Again{model}, now, decisions_);
+    act(now);
+  };
+  workers_[running.worker.index()]->executor->when_back(running.variant->id,
+                                                        [this, back] { leave(back); });
 }
 
 void Driver::conclude(const policy::Concluded& concluded, Time now) {

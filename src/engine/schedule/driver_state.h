@@ -28,6 +28,7 @@ struct Driver::Query {
   struct Answer {
     std::vector<Tensor> inputs;  // where the base model does not take all of the request's
     absl::Status failure;
+    uint32_t lost = 0;  // as Part::lost, of this base model
   };
   explicit Query(size_t models) : answers(models), join(models) {}
   std::vector<Answer> answers;  // by base model

@@ -33,6 +33,8 @@ void EnsembleBatcher::learned(const Task& task, const Estimate& estimate, Time n
                               Decisions& out) {
   const auto* difficulty = std::get_if<Difficulty>(&estimate);
   if (difficulty != nullptr && queries_.scored(task, *difficulty)) declined_.look_again(now);
+  const auto* again = std::get_if<Again>(&estimate);
+  if (again != nullptr && queries_.returned(task, again->model)) declined_.look_again(now);
   queries_.conclude_late(now, out);
   update(now);
 }
@@ -98,7 +100,7 @@ void EnsembleBatcher::read_queries(plan::PoolProblem& problem) {
   for (EnsembleQueries::Query* query : queries_.open()) {
     if (problem_queries_.size() == kMostPlannedQueries) break;
     const EnsembleQueries::Ensemble& own = queries_.ensemble(query->ensemble);
-    const plan::Subset open = own.all() & ~(query->had() | query->failed);
+    const plan::Subset open = own.all() & ~query->closed();
     // Late, it gets its first answer where all are served, and nothing more.
     const bool late = query->task.deadline <= problem.start;
     if (late && (query->had() != 0 || !own.info.serve_all)) continue;

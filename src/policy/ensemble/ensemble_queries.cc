@@ -139,7 +139,7 @@ void EnsembleQueries::bind(const Batch& batch) {
     Query& query = entry.query;
     const uint32_t model = model_of(ensembles_[query.ensemble].info, batch.key);
     const plan::Subset bit = plan::Subset{1} << model;
-    FERMATA_CHECK(model != kNoModel && ((query.had() | query.failed) & bit) == 0);
+    FERMATA_CHECK(model != kNoModel && (query.closed() & bit) == 0);
     query.running |= bit;
     query.planned |= bit;
     place(query);
@@ -150,13 +150,25 @@ void EnsembleQueries::bind(const Batch& batch) {
   running_[{batch.worker, worker.ended + worker.running}] = std::move(running);
 }
 
-void EnsembleQueries::failed(const Running& running, JobId job) {
+bool EnsembleQueries::returned(const Task& task, KeyId model) {
+  const auto it = queries_.find(task.job);
+  if (it == queries_.end()) return false;
+  Query& query = it->second->query;
+  const plan::Subset bit = plan::Subset{1} << model_of(ensembles_[query.ensemble].info, model);
+  if ((query.away & bit) == 0) return false;
+  query.away &= ~bit;
+  place(query);
+  maybe_finished_.push_back(task.job);
+  return true;
+}
+
+void EnsembleQueries::unanswered(const Running& running, JobId job, plan::Subset Query::*as) {
   Query* query = find(job);
   if (query == nullptr) return;
   const EnsembleInfo& info = ensembles_[query->ensemble].info;
   const plan::Subset bit = plan::Subset{1} << model_of(info, running.model);
   query->running &= ~bit;
-  query->failed |= bit;
+  query->*as |= bit;
   query->planned &= ~bit;
   place(*query);
 }
@@ -166,7 +178,8 @@ void EnsembleQueries::ended(const BatchEnd& batch, Decisions& out) {
   if (running == running_.end()) return;
   const Running ended = std::move(running->second);
   running_.erase(running);
-  for (const Task& task : batch.failed) failed(ended, task.job);
+  for (const Task& task : batch.failed) unanswered(ended, task.job, &Query::failed);
+  for (const Task& task : batch.away) unanswered(ended, task.job, &Query::away);
   for (const JobId job : ended.queries) {
     const auto it = queries_.find(job);
     if (it == queries_.end()) continue;
@@ -174,7 +187,7 @@ void EnsembleQueries::ended(const BatchEnd& batch, Decisions& out) {
     Query& query = entry.query;
     const plan::Subset bit = plan::Subset{1}
                              << model_of(ensembles_[query.ensemble].info, ended.model);
-    if ((query.failed & bit) == 0) {
+    if (((query.failed | query.away) & bit) == 0) {
       query.running &= ~bit;
       query.done |= bit;
     }
@@ -193,7 +206,7 @@ void EnsembleQueries::conclude_finished(Decisions& out) {
     if (it == queries_.end()) continue;
     const Query& query = it->second->query;
     const bool nothing_works = query.failed == ensembles_[query.ensemble].all();
-    const bool answered = query.done != 0 && query.pending() == 0;
+    const bool answered = query.done != 0 && query.pending() == 0 && query.away == 0;
     if (query.running == 0 && (answered || nothing_works)) conclude(*it->second, out);
   }
   maybe_finished_.clear();
@@ -233,8 +246,7 @@ Time EnsembleQueries::moment_of(const Query& query) const {
 }
 
 void EnsembleQueries::place(Query& query) {
-  const bool open =
-      !query.withdrawn && (query.had() | query.failed) != ensembles_[query.ensemble].all();
+  const bool open = !query.withdrawn && query.closed() != ensembles_[query.ensemble].all();
   if (open) {
     open_.insert(&query);
   } else {
@@ -266,7 +278,7 @@ void EnsembleQueries::count_lost(const Query& query) {
   for (uint32_t k = 0; k < models.size(); ++k) {
     const plan::Subset bit = plan::Subset{1} << k;
     const LatencyTable& latency = slowest(models[k]);
-    if (((could | query.failed) & bit) != 0) continue;
+    if (((could | query.failed | query.away) & bit) != 0) continue;
     const Duration alone = pool_.info(models[k]).latency.fastest(1);
     if (query.task.arrival + alone > query.task.deadline) continue;
     could |= bit;
@@ -281,7 +293,7 @@ void EnsembleQueries::count_lost(const Query& query) {
 void EnsembleQueries::conclude(Entry& entry, Decisions& out, bool at_last) {
   const Query& query = entry.query;
   count_lost(query);
-  const plan::Subset planned = query.planned | query.had() | query.failed;
+  const plan::Subset planned = query.planned | query.closed();
   out.concluded.push_back({query.task, query.done, planned, query.failed, query.wanted, at_last});
   forget(entry);
 }

@@ -30,11 +30,13 @@ class EnsembleQueries {
     std::optional<Difficulty> difficulty;
     plan::Subset planned = 0;  // is to answer it; running and done are part of it
     plan::Subset running = 0, done = 0, failed = 0;
+    plan::Subset away = 0;    // cannot run now, and may later
     plan::Subset wanted = 0;  // see Concluded
     bool withdrawn = false;   // nobody wants the answer any more
 
     plan::Subset had() const { return running | done; }
-    plan::Subset pending() const { return planned & ~(had() | failed); }
+    plan::Subset closed() const { return had() | failed | away; }
+    plan::Subset pending() const { return planned & ~closed(); }
     // What `more` adds to what it will have; negative where a profile is not monotone.
     double gain(plan::Subset more) const { return (*utility)[had() | more] - (*utility)[had()]; }
   };
@@ -76,6 +78,8 @@ class EnsembleQueries {
   Query& insert(const Task& task, Time now);
   // Null where it has ended.
   Query* find(JobId job);
+  // The model, by its key, is away no longer. False where it was not, or the query has ended.
+  bool returned(const Task& task, KeyId model);
   // False where it has ended or it is known already.
   bool scored(const Task& task, const Difficulty& difficulty);
   // Whether it was there and has gone: where base models run for it, it goes when they have ended.
@@ -135,7 +139,7 @@ class EnsembleQueries {
   void set_unanswered(Query& query, bool unanswered);
   void set_moment(Entry& entry);
   Time moment_of(const Query& query) const;
-  void failed(const Running& running, JobId job);
+  void unanswered(const Running& running, JobId job, plan::Subset Query::*as);
   void conclude(Entry& entry, Decisions& out, bool at_last = false);
   void count_lost(const Query& query);
   void stop_waiting(Query& query);

@@ -155,7 +155,11 @@ bool EnsembleScheduler::withdraw(const Task& task, Time, Decisions&) {
   return queries_.withdraw(task);
 }
 
-void EnsembleScheduler::ended(const BatchEnd& batch, Time now, Decisions& out) {
+void EnsembleScheduler::ended(const BatchEnd& end, Time now, Decisions& out) {
+  // As published, what has no answer has failed.
+  std::vector<Task> without(end.failed.begin(), end.failed.end());
+  without.insert(without.end(), end.away.begin(), end.away.end());
+  const BatchEnd batch(end.worker, without);
   queries_.ended(batch, out);
   pool_.freed(batch.worker, now);
   queries_.conclude_finished(out);
