@@ -17,6 +17,7 @@ BatchThread::~BatchThread() {
 }
 
 void BatchThread::run(BatchRun batch) {
+  ++sent_;
   batches_.enqueue(in_order_, std::move(batch));
   parker_.unpark();
 }
@@ -24,7 +25,8 @@ void BatchThread::run(BatchRun batch) {
 void BatchThread::post(absl::AnyInvocable<void()> command) {
   {
     const std::lock_guard lock(mutex_);
-    commands_.push_back(std::move(command));
+    commands_.push_back({sent_, std::move(command)});
+    first_ = commands_.front().after;
     ++posted_;
   }
   parker_.unpark();
@@ -46,26 +48,27 @@ void BatchThread::pin(const std::vector<uint32_t>& processors) {
   (void)pthread_setaffinity_np(thread_.native_handle(), sizeof(set), &set);
 }
 
-bool BatchThread::next(absl::AnyInvocable<void()>& command) {
+absl::AnyInvocable<void()> BatchThread::next() {
   const std::lock_guard lock(mutex_);
-  if (commands_.empty()) return false;
-  command = std::move(commands_.front());
+  absl::AnyInvocable<void()> command = std::move(commands_.front().what);
   commands_.pop_front();
-  return true;
+  first_ = commands_.empty() ? kNobody : commands_.front().after;
+  return command;
 }
 
 void BatchThread::loop() {
+  uint64_t ran = 0;
   while (true) {
+    const bool last = stopped_;
     BatchRun batch;
-    absl::AnyInvocable<void()> command;
-    if (batches_.try_dequeue(batch)) {
-      run_(batch);
-    } else if (next(command)) {
-      command();
-      command = nullptr;
+    if (ran >= first_) {
+      next()();
       ++done_;
       done_.notify_all();
-    } else if (stopped_) {
+    } else if (batches_.try_dequeue(batch)) {
+      run_(batch);
+      ++ran;
+    } else if (last) {
       return;
     } else {
       parker_.park_until(Time::infinite());

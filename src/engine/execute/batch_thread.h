@@ -15,8 +15,8 @@
 
 namespace fermata::engine {
 
-// The thread of an executor: runs batches in the order in which they come and, while none waits,
-// what else was posted, so that nothing is unloaded before the batches that were sent before.
+// The thread of an executor: runs batches in the order in which they come, and what else was posted
+// after those that were sent before it, so that nothing is unloaded that they need.
 class BatchThread {
  public:
   // `run` runs on the thread, one batch at a time.
@@ -32,15 +32,22 @@ class BatchThread {
   void pin(const std::vector<uint32_t>& processors);
 
  private:
+  static constexpr uint64_t kNobody = ~uint64_t{0};
   void loop();
-  bool next(absl::AnyInvocable<void()>& command);
+  absl::AnyInvocable<void()> next();
 
   absl::AnyInvocable<void(BatchRun&)> run_;
   moodycamel::ConcurrentQueue<BatchRun> batches_;
   moodycamel::ProducerToken in_order_{batches_};  // whichever threads they come from
+  struct Command {
+    uint64_t after = 0;  // so many batches
+    absl::AnyInvocable<void()> what;
+  };
   std::mutex mutex_;
-  std::deque<absl::AnyInvocable<void()>> commands_;
+  std::deque<Command> commands_;
   uint64_t posted_ = 0;
+  std::atomic<uint64_t> sent_{0};         // batches
+  std::atomic<uint64_t> first_{kNobody};  // as Command::after, of the first
   std::atomic<uint64_t> done_{0};
   std::atomic<bool> stopped_{false};
   Parker parker_;
