@@ -82,7 +82,7 @@ Json renominations(const char* repository, const char* fermata, int count) {
   options.probe_program = fermata;
   options.workers.isolation = Isolation::kProcess;
   options.observer = bindings;
-  auto engine = *make_engine(std::move(options));
+  auto engine = engine_of(std::move(options));
   Tensor input = input_of(*engine, "endless300");
   const auto one = std::make_shared<float>(1.0F);
   input.data = {{reinterpret_cast<const std::byte*>(one.get()), sizeof(float)}, one};
@@ -248,7 +248,7 @@ Json under_load(const char* repository, const char* fermata, int deaths) {
   options.workers.isolation = Isolation::kProcess;
   options.workers.types[0].count = 2;
   options.workers.run_limit = Duration::millis(100);
-  const auto engine = *make_engine(std::move(options));
+  const auto engine = engine_of(std::move(options));
   const double capacity = per_second(*engine, "victim", input_of(*engine, "victim"));
   const Duration tick = Duration::millis(2), apart = Duration::millis(700);
   const std::vector<Duration> slos = {Duration::millis(500), Duration::millis(250),

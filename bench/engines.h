@@ -14,6 +14,7 @@
 #include "base/document.h"
 #include "base/histogram.h"
 #include "engine/engine.h"
+#include "engine/execute/nursery.h"
 
 namespace fermata::engine {
 
@@ -26,6 +27,7 @@ inline double median(std::vector<double> values) {
 }
 
 inline std::unique_ptr<Engine> engine_of(EngineOptions options) {
+  options.workers.nursery = std::make_shared<Nursery>(options.probe_program);  // as servers do
   auto made = make_engine(std::move(options));
   if (!made.ok()) {
     std::cerr << made.status() << "\n";

@@ -25,6 +25,7 @@
 
 namespace fermata::engine {
 
+class Nursery;        // engine/execute/nursery.h
 class Observer;       // engine/observer.h
 class RemoteWorkers;  // engine/execute/executor.h
 
@@ -67,6 +68,7 @@ struct WorkerOptions {
   // Processor time that each may take for a batch, with all its threads; then it is killed.
   std::optional<Duration> process_processor;
   std::string program = "/proc/self/exe";  // the fermata command, which those processes run
+  std::shared_ptr<Nursery> nursery;        // copies it for each, and for each trial; null: nothing
   std::string python = "python3";          // of Python models that name no other
   // That a model may take when it is tried in a child process; none: by the size of its files.
   std::optional<double> trial_memory_mb;

@@ -10,14 +10,22 @@
 #include "base/clock.h"
 #include "engine/apart/apart_executor.h"
 #include "engine/execute/loader.h"
+#include "engine/execute/nursery.h"
 #include "engine/fixture.h"
 
 namespace fermata::engine {
+
+// Of all tests of a program.
+inline std::shared_ptr<Nursery> nursery() {
+  static const auto one = std::make_shared<Nursery>(fermata_command());
+  return one;
+}
 
 inline EngineOptions apart_options(const std::filesystem::path& repository) {
   EngineOptions options = options_for(repository);
   options.workers.isolation = Isolation::kProcess;
   options.workers.program = fermata_command();
+  options.workers.nursery = nursery();
   return options;
 }
 
@@ -29,6 +37,7 @@ class OneApart {
            bool standby = false)
       : options_(apart_options(folder)) {
     options_.workers.program = program;
+    if (program != fermata_command()) options_.workers.nursery = nullptr;
     options_.workers.standby = standby;
     options_.workers.types[0].count = workers;
     executors_ = *make_workers(options_.workers);

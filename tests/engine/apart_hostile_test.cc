@@ -68,6 +68,7 @@ class Dying : public Hostile {
     repository_.copy_model("gather", "gather");
     EngineOptions options = apart_options(repository_.path());
     options.probe_program = file.string();
+    options.workers.nursery = nullptr;
     return *make_engine(std::move(options));
   }
   TemporaryFolder repository_;

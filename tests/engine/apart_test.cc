@@ -130,7 +130,7 @@ TEST(Apart, AQuietLoadLeavesNoQuietThread) {
 
 TEST(Apart, AQuietChildGivesWay) {
   const auto quiet = [before = getpriority(PRIO_PROCESS, 0)] {
-    limit_this_process({.quietly = true});
+    (void)limit_this_process({.quietly = true});
     _exit(before == 19 || getpriority(PRIO_PROCESS, 0) > before ? 7 : 1);
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");
@@ -329,7 +329,7 @@ TEST(PythonBackend, ACommandHasTheThreadsOfItsWorkersAndNoScript) {
 TEST(Confine, AProcessThatServesOnlyReads) {
   const auto denied = [](int64_t result) { return result < 0 && errno == EPERM; };
   const auto confined = [&denied] {
-    confine_to_serving();
+    if (!confine_to_serving().ok()) _exit(1);
     const int readable = open("/dev/null", O_RDONLY | O_CLOEXEC);
     const bool files =
         denied(open("/tmp/fermata-confined", O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) &&

@@ -32,7 +32,8 @@ def server(tmp_path):
 
 def model_processes(server):
     children = [task / "children" for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()]
-    return [int(child) for each in children for child in each.read_text().split()]
+    own = [int(child) for each in children for child in each.read_text().split()]
+    return [child for child in own if pathlib.Path(f"/proc/{child}/comm").read_text() == "model-process\n"]
 
 
 def infer(client):

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/execute/child.h"
 
 extern char** environ;
 
@@ -61,23 +62,8 @@ struct Stream {
   }
 };
 
-// Signals that the server blocks or ignores mean to it what they mean to others.
-void reset_signals(posix_spawnattr_t& attributes) {
-  sigset_t none, usual;
-  sigemptyset(&none);
-  sigemptyset(&usual);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM, SIGFPE}) {
-    sigaddset(&usual, signal);
-  }
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &usual);
-  posix_spawnattr_setpgroup(&attributes, 0);  // what ends the server's group does not end it
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
-}
-
 // `calls`: -1: none.
-absl::StatusOr<pid_t> start_child(const std::vector<std::string>& command, int area, int control,
+absl::StatusOr<pid_t> spawn_child(const std::vector<std::string>& command, int area, int control,
                                   int calls) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -102,6 +88,19 @@ absl::StatusOr<pid_t> start_child(const std::vector<std::string>& command, int a
   return child;
 }
 
+absl::StatusOr<pid_t> start_child(const ModelProcess::Options& options, int area, int control,
+                                  int calls) {
+  const std::vector<std::string>& command = options.command;
+  const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (options.nursery != nullptr && nothing.get() >= 0) {
+    std::vector<int> first = {nothing.get(), STDERR_FILENO, STDERR_FILENO, area, control};
+    if (calls >= 0) first.push_back(calls);
+    auto child = options.nursery->start({command.begin() + 1, command.end()}, first);
+    if (child.ok()) return child;
+  }
+  return spawn_child(command, area, control, calls);
+}
+
 std::string signal_name(int signal, bool in_full) {
   const char* const short_name = sigabbrev_np(signal);
   if (short_name == nullptr) return fmt::format("signal {}", signal);
@@ -118,8 +117,8 @@ absl::StatusOr<std::shared_ptr<ModelProcess>> ModelProcess::start(const Options&
   RETURN_IF_ERROR(control.open());
   if (options.calls != nullptr) RETURN_IF_ERROR(calls.open());
   const Descriptor area_end(fcntl(area.fd(), F_DUPFD_CLOEXEC, kHigh));
-  ASSIGN_OR_RETURN(const pid_t pid, start_child(options.command, area_end.get(),
-                                                control.theirs.get(), calls.theirs.get()));
+  ASSIGN_OR_RETURN(const pid_t pid,
+                   start_child(options, area_end.get(), control.theirs.get(), calls.theirs.get()));
   std::shared_ptr<ModelProcess> process(
       new ModelProcess(std::move(area), control.own.release(), pid));
   if (options.calls != nullptr) {
@@ -129,9 +128,11 @@ absl::StatusOr<std::shared_ptr<ModelProcess>> ModelProcess::start(const Options&
 }
 
 absl::Status ModelProcess::greet(Time until) {
-  if (control_.hello(until).ok()) return absl::OkStatus();
+  const absl::Status said = control_.hello(until);
+  if (said.ok()) return said;
   kill();
-  return internal("a model process did not start: it {}", how_it_ended());
+  return internal("a model process did not start: {}",
+                  no_answer(said) ? "it " + how_it_ended() : std::string(message(said)));
 }
 
 absl::Status ModelProcess::ask(const Json& message, Time until) {

@@ -15,6 +15,7 @@
 #include "engine/apart/area.h"
 #include "engine/apart/calls.h"
 #include "engine/apart/control.h"
+#include "engine/execute/nursery.h"
 
 namespace fermata::engine::apart {
 
@@ -24,6 +25,7 @@ class ModelProcess {
  public:
   struct Options {
     std::vector<std::string> command;
+    std::shared_ptr<Nursery> nursery;  // copies the command's program, if anything does
     uint32_t slots = 1;
     uint64_t inputs_each = 0, outputs_each = 0;  // bytes of the largest batch
     bool may_fail = false;                       // its failures are answers, of code of the user's

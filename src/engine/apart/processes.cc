@@ -219,6 +219,7 @@ ModelProcess::Options Processes::process_for(const Variant& variant) const {
                                 .calls = backend.command != nullptr ? calls_ : nullptr,
                                 .processor = options_.process_processor};
   process.command = {options_.program, "model-process"};
+  process.nursery = options_.nursery;
   const std::filesystem::path version = std::filesystem::path(variant.file).parent_path();
   const bool shared = shares(variant);
   const double memory_mb = options_.process_memory_mb.value_or(

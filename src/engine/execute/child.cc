@@ -26,6 +26,7 @@
 #include "base/status.h"
 #include "engine/execute/confine.h"
 #include "engine/execute/machine.h"
+#include "engine/execute/nursery.h"
 #include "engine/threads/give_way.h"
 
 extern char** environ;
@@ -86,6 +87,16 @@ absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command, int input, 
   return child;
 }
 
+absl::StatusOr<pid_t> start(const std::vector<std::string>& command, int input, const Pipe& out,
+                            const Pipe& error, Nursery* nursery) {
+  if (nursery != nullptr) {
+    auto child =
+        nursery->start({command.begin() + 1, command.end()}, {input, out.write, error.write});
+    if (child.ok()) return child;
+  }
+  return spawn(command, input, out, error);
+}
+
 // False once the other end is closed.
 bool drain(int fd, std::string& text) {
   std::array<char, 16384> chunk{};
@@ -110,7 +121,8 @@ bool collect(const Pipe& out, const Pipe& error, Time end, ChildResult& result) 
 }  // namespace
 
 int file_in_memory(std::string_view text) {
-  const int file = memfd_create("input", MFD_CLOEXEC);
+  int file = memfd_create("input", MFD_CLOEXEC);
+  if (file < 0) file = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file < 0) return file;
   size_t done = 0;
   for (ssize_t n = 1; done < text.size() && n > 0;
@@ -123,13 +135,13 @@ int file_in_memory(std::string_view text) {
 }
 
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
-                                      std::string_view text) {
+                                      std::string_view text, Nursery* nursery) {
   Pipe input, out, error;
   input.read = file_in_memory(text);
   if (input.read < 0 || !out.open() || !error.open()) {
     return internal("cannot make a pipe: {}", strerror(errno));
   }
-  ASSIGN_OR_RETURN(const pid_t child, spawn(command, input.read, out, error));
+  ASSIGN_OR_RETURN(const pid_t child, start(command, input.read, out, error, nursery));
   out.close_write();
   error.close_write();
   ChildResult result;
@@ -156,7 +168,7 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64, kOtherCalls = 0xFFFFFFFF;
 
 // What the code of a model could open by itself; not a sandbox for machine code. Sockets within
 // this machine only, and no ring of io_uring, which opens sockets too.
-void deny_internet() {
+absl::Status deny_internet() {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 0, 7),  // else denied
@@ -170,14 +182,36 @@ void deny_internet() {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
-  const sock_fprog filter{std::size(code), code};
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+  return install_filter({std::size(code), code});
 }
 
 }  // namespace
 
-void limit_this_process(const ChildLimits& limits) {
+absl::Status install_filter(const sock_fprog& filter) {
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0) {
+    return absl::OkStatus();
+  }
+  return fermata::error(absl::StatusCode::kUnavailable,
+                        "the system denies a filter of system calls (seccomp): {}",
+                        strerror(errno));
+}
+
+void reset_signals(posix_spawnattr_t& attributes) {
+  sigset_t none, usual;
+  sigemptyset(&none);
+  sigemptyset(&usual);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM, SIGFPE}) {
+    sigaddset(&usual, signal);
+  }
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+}
+
+absl::Status limit_this_process(const ChildLimits& limits) {
   if (limits.quietly) give_way();
   const auto limit = [](auto resource, rlim_t value) {
     const rlimit both{value, value};
@@ -194,11 +228,7 @@ void limit_this_process(const ChildLimits& limits) {
   if (std::isfinite(limits.memory_mb) && !kSanitized) {
     limit(RLIMIT_DATA, static_cast<rlim_t>(limits.memory_mb) << 20);
   }
-  if (limits.serves) {
-    confine_to_serving();
-  } else {
-    deny_internet();
-  }
+  return limits.serves ? confine_to_serving() : deny_internet();
 }
 
 double size_mb(const std::filesystem::path& folder) {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <linux/filter.h>
+#include <spawn.h>
+
 #include <filesystem>
 #include <limits>
 #include <string>
@@ -11,6 +14,8 @@
 
 namespace fermata::engine {
 
+class Nursery;
+
 struct ChildResult {
   bool timed_out = false;
   int signal = 0;  // that ended it; 0: it ended by itself
@@ -19,11 +24,16 @@ struct ChildResult {
 };
 
 // Runs a program, found in PATH, without a shell, with `input` to read and no other file of ours
-// open, and waits for it; kills it after `limit`. Fails only where it cannot be started.
+// open, and waits for it; kills it after `limit`. Fails only where it cannot be started. `nursery`:
+// what copies the program, if anything does.
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
-                                      std::string_view input = {});
+                                      std::string_view input = {}, Nursery* nursery = nullptr);
 
-// A file in memory that holds it, to be read from its start; -1 where there can be none.
+// Signals that this process blocks or ignores mean to a child what they mean to others, and what
+// ends this process's group does not end it.
+void reset_signals(posix_spawnattr_t& attributes);
+
+// A file in memory, or a nameless one, that holds it, to be read from its start; -1: there is none.
 int file_in_memory(std::string_view text);
 
 // What a model has to be tried with.
@@ -42,8 +52,11 @@ struct ChildLimits {
   bool quietly = false;  // it gives way to others
 };
 // For a child to call before it does anything that it was made for: no core file, no large file,
-// no internet, and so much processor time and memory.
-void limit_this_process(const ChildLimits& limits);
+// no internet, and so much processor time and memory. UNAVAILABLE where the system denies it a
+// filter of its calls; the other limits are on then.
+absl::Status limit_this_process(const ChildLimits& limits);
+// From now on, for this thread and those that it starts. UNAVAILABLE as above.
+absl::Status install_filter(const sock_fprog& filter);
 
 bool limits_memory();  // not where sanitizers reserve terabytes
 

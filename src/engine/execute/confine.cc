@@ -17,6 +17,8 @@
 #include <iterator>
 #include <vector>
 
+#include "engine/execute/child.h"
+
 namespace fermata::engine {
 namespace {
 
@@ -134,9 +136,9 @@ class Filter {
     answer(kDenied);
     answer(SECCOMP_RET_ALLOW);
   }
-  void install() {
+  absl::Status install() {
     const sock_fprog program{static_cast<uint16_t>(code_.size()), code_.data()};
-    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+    return install_filter(program);
   }
 
  private:
@@ -159,9 +161,8 @@ void drop_privileges() {
 
 }  // namespace
 
-void confine_to_serving() {
+absl::Status confine_to_serving() {
   drop_privileges();
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   const auto self = static_cast<uint32_t>(getpid());
   Filter filter;
   filter.load(offsetof(seccomp_data, arch));
@@ -183,7 +184,7 @@ void confine_to_serving() {
   filter.only_for(__NR_tgkill, self, self);
   filter.only_for(__NR_prlimit64, self, 0);
   filter.answer(SECCOMP_RET_ALLOW);
-  filter.install();
+  return filter.install();
 }
 
 }  // namespace fermata::engine

@@ -110,6 +110,11 @@ uint32_t Loader::batch_limit(std::string_view model) const {
   return limit;
 }
 
+absl::StatusOr<Trial> Loader::try_apart(const Variant& variant, const TrialOptions& asked) const {
+  return try_model(options_.probe_program, asked, trial_limits(variant, kTrialLimit),
+                   options_.workers.nursery.get());
+}
+
 TrialLimits Loader::trial_limits(const Variant& variant, Duration time) const {
   const std::optional<double> own = options_.workers.trial_memory_mb;
   const std::filesystem::path folder = std::filesystem::path(variant.file).parent_path();
@@ -207,8 +212,7 @@ absl::StatusOr<Variant> Loader::open(const ModelFolder& folder, int64_t version,
     asked.run = !emulated;
     asked.measure = measure && !emulated && !profiles.by_type[type];
     if (profiles.common) asked.shapes = profiles.common->shapes;
-    ASSIGN_OR_RETURN(trial,
-                     try_model(options_.probe_program, asked, trial_limits(variant, kTrialLimit)));
+    ASSIGN_OR_RETURN(trial, try_apart(variant, asked));
     if (asked.measure) profiles.by_type[type] = measured(variant, folder, type, trial);
   }
   auto config = complete_model_config(tried_config(folder.config, trial.rows), trial.face,
@@ -301,8 +305,7 @@ absl::StatusOr<Profile> Loader::measure(const Variant& variant, const ModelFolde
   } else {
     TrialOptions asked = trial_of(variant, variant.config, type);
     asked.measure = true;
-    ASSIGN_OR_RETURN(trial,
-                     try_model(options_.probe_program, asked, trial_limits(variant, kTrialLimit)));
+    ASSIGN_OR_RETURN(trial, try_apart(variant, asked));
   }
   return measured(variant, folder, type, trial);
 }

@@ -70,6 +70,7 @@ class Loader {
   TrialOptions trial_of(const Variant& variant, const inference::ModelConfig& config,
                         uint32_t type) const;
   TrialLimits trial_limits(const Variant& variant, Duration time) const;
+  absl::StatusOr<Trial> try_apart(const Variant& variant, const TrialOptions& asked) const;
   uint32_t batch_limit(std::string_view model) const;
   // The variant that first had the same files, if it is a width of a dynamic network.
   VariantId weights_for(const Variant& variant, const inference::ModelConfig& config);

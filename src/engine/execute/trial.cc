@@ -115,14 +115,15 @@ inference::ModelConfig tried_config(inference::ModelConfig config, const RowTria
 absl::Status answer_trial(std::istream& in, std::ostream& out) {
   const std::string text(std::istreambuf_iterator<char>(in), {});
   ASSIGN_OR_RETURN(const TrialQuestion question, read_question(text));
-  limit_this_process(question.limits);
+  (void)limit_this_process(question.limits);  // as far as the system can
   return of_limited(try_here(question, out), question.limits.memory_mb);
 }
 
 absl::StatusOr<Trial> try_model(const std::string& program, const TrialOptions& options,
-                                const TrialLimits& limits) {
+                                const TrialLimits& limits, Nursery* nursery) {
   ASSIGN_OR_RETURN(const std::string asked, write_question(options, limits));
-  ASSIGN_OR_RETURN(const ChildResult child, run_child({program, "try-model"}, limits.time, asked));
+  ASSIGN_OR_RETURN(const ChildResult child,
+                   run_child({program, "try-model"}, limits.time, asked, nursery));
   auto answer = read_answer(child.output);
   const bool opened = answer.ok() && answer->has_face;
   const char* what = opened ? "its first runs" : "reading it";

@@ -38,7 +38,7 @@ struct Trial {
 // says whether the file is no model, crashed the reader, or kept it busy for too long; or the same
 // of its first runs.
 absl::StatusOr<Trial> try_model(const std::string& program, const TrialOptions& options,
-                                const TrialLimits& limits);
+                                const TrialLimits& limits, Nursery* nursery = nullptr);
 
 // The configuration to complete: where it does not say whether the model batches, what the trial
 // has shown.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/engine.h"
+#include "engine/execute/nursery.h"
 
 namespace fermata::serve {
 
@@ -11,6 +12,7 @@ CheckReport check(const Config& config,
                   std::function<void(std::string_view model, double share)> opening) {
   engine::EngineOptions options = config.engine;
   options.opening = std::move(opening);
+  options.workers.nursery = std::make_shared<engine::Nursery>(options.probe_program);
   engine::Examination found = engine::examine(std::move(options));
   CheckReport report;
   report.findings = std::move(found.findings);

@@ -1,0 +1,112 @@
+#include "engine/execute/nursery.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "engine/apart/process.h"
+#include "engine/execute/child.h"
+#include "engine/fixture.h"
+
+namespace fermata::engine {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+const Duration kBound = Duration::seconds(60);
+
+// Children of this process that are called so.
+std::vector<pid_t> children(const std::string& name) {
+  std::vector<pid_t> found;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::ifstream list(task.path() / "children");
+    for (pid_t child = 0; list >> child;) {
+      std::string comm;
+      std::ifstream("/proc/" + std::to_string(child) + "/comm") >> comm;
+      if (comm == name) found.push_back(child);
+    }
+  }
+  return found;
+}
+
+class Copies : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!limits_memory()) GTEST_SKIP() << "sanitizers do not survive a copy";
+  }
+  ChildResult run(const std::vector<std::string>& words, const std::string& input = "") {
+    std::vector<std::string> command = {fermata_command()};
+    command.insert(command.end(), words.begin(), words.end());
+    auto result = run_child(command, kBound, input, &nursery);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.value_or(ChildResult());
+  }
+  Nursery nursery{fermata_command()};
+};
+
+TEST_F(Copies, AreAsTheProgramItself) {
+  const ChildResult version = run({"version"});
+  EXPECT_THAT(version.output, HasSubstr("fermata"));
+  EXPECT_EQ(version.output, run_child({fermata_command(), "version"}, kBound)->output);
+  EXPECT_EQ(version.exit_code, 0);
+  const ChildResult wrong = run({"try-model"}, "no question");
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.error, Not(IsEmpty()));
+  EXPECT_THAT(run({"no-command"}).error, HasSubstr("'no-command' is no command"));
+  EXPECT_THAT(children("nursery"), SizeIs(1));
+}
+
+TEST_F(Copies, AreChildrenOfThisProcessWhoseDeathIsSeen) {
+  const auto process = *apart::ModelProcess::start(
+      {.command = {fermata_command(), "model-process"},
+       .nursery = std::shared_ptr<Nursery>(std::shared_ptr<void>(), &nursery)});
+  ASSERT_TRUE(process->greet(monotonic_now() + kBound).ok());
+  EXPECT_THAT(children("model-process"), testing::ElementsAre(process->pid()));
+  ::kill(process->pid(), SIGSEGV);
+  process->await_death();  // by the mutex that it holds
+  EXPECT_EQ(process->cause(), "SIGSEGV");
+}
+
+TEST_F(Copies, ComeFromAnotherNurseryWhenTheirsHasDied) {
+  EXPECT_EQ(run({"version"}).exit_code, 0);
+  const std::vector<pid_t> first = children("nursery");
+  ASSERT_THAT(first, SizeIs(1));
+  ::kill(first.front(), SIGKILL);
+  siginfo_t info = {};
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(first.front()), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_EQ(run({"version"}).exit_code, 0);
+  EXPECT_THAT(children("nursery"), SizeIs(1));
+  EXPECT_NE(children("nursery"), first);
+}
+
+TEST_F(Copies, GoWithTheirNursery) {
+  auto own = std::make_unique<Nursery>(fermata_command());
+  const int nothing = STDERR_FILENO;
+  const auto child = own->start({"model-process"}, {nothing, nothing, nothing});
+  ASSERT_TRUE(child.ok()) << child.status();
+  own.reset();
+  int status = 0;
+  EXPECT_EQ(waitpid(*child, &status, 0), *child);
+}
+
+TEST_F(Copies, AProgramThatMakesNoneIsStartedItself) {
+  Nursery none("/bin/true");
+  EXPECT_TRUE(absl::IsUnavailable(none.start({"version"}, {0, 1, 2}).status()));
+  EXPECT_TRUE(absl::IsUnavailable(none.start({"version"}, {0, 1, 2}).status()));
+  EXPECT_EQ(run_child({"/bin/true"}, kBound, {}, &none)->exit_code, 0);
+  Nursery nowhere("/nowhere/fermata");
+  EXPECT_TRUE(absl::IsUnavailable(nowhere.start({"version"}, {0, 1, 2}).status()));
+}
+
+}  // namespace
+}  // namespace fermata::engine
