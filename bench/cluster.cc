@@ -41,6 +41,7 @@ EngineOptions options_of(const char* repository, const char* fermata) {
   options.repository = repository;
   options.probe_program = options.workers.program = fermata;
   options.workers.types = {WorkerType{.name = "far"}};
+  options.workers.isolation = Isolation::kThread;
   return options;
 }
 

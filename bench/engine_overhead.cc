@@ -63,6 +63,7 @@ int main(int argc, char** argv) {
   EngineOptions options;
   options.repository = argv[1];
   options.probe_program = argv[2];
+  options.workers.isolation = Isolation::kThread;
   if (argc > 3) options.policy = argv[3];
   auto engine = make_engine(std::move(options));
   if (!engine.ok()) {

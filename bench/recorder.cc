@@ -44,6 +44,7 @@ int main(int argc, char** argv) {
   EngineOptions options;
   options.repository = argv[1];
   options.probe_program = argv[2];
+  options.workers.isolation = Isolation::kThread;
   const bool record = argc > 4 && std::string_view(argv[4]) == "record";
   const auto recorder =
       record ? std::make_shared<tune::Recorder>(tune::RecorderOptions{}) : nullptr;

@@ -25,9 +25,12 @@ void add_model_process(CLI::App& app, int& /*exit_code*/) {
       "It may open what GPUs' libraries do");
   command->add_option("--backend", options->backend, "Whose program the command reads");
   command->add_option("command", options->command, "Another program that is it");
-  command->callback([options] {
+  auto check = std::make_shared<bool>(false);
+  command->add_flag("--check", *check, "Say what keeps such a process from being");
+  command->callback([options, check] {
     spdlog::set_default_logger(spdlog::stderr_logger_st("model-process"));
-    const absl::Status ended = engine::apart::be_model_process(*options);
+    const absl::Status ended =
+        *check ? engine::apart::check_model_process() : engine::apart::be_model_process(*options);
     if (!ended.ok()) std::cerr << message(ended) << std::endl;
     std::_Exit(ended.ok() ? kDone : kFailed);  // threads may be in a model still
   });

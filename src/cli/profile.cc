@@ -135,7 +135,8 @@ absl::StatusOr<Profile> measure_folder(const ProfileArguments& arguments,
   options.repository = folder.path.parent_path().string();
   options.workers.types = {arguments.worker};
   std::vector<std::unique_ptr<engine::ExecutorFactory>> executors(1);
-  if (is_python(folder.config)) options.workers.isolation = engine::Isolation::kProcess;
+  options.workers.isolation =
+      is_python(folder.config) ? engine::Isolation::kProcess : engine::Isolation::kThread;
   ASSIGN_OR_RETURN(executors[0], engine::make_workers(options.workers));
   engine::Loader loader(options, executors);
   const int64_t version = arguments.version == 0 ? folder.versions.back() : arguments.version;

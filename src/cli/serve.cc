@@ -16,6 +16,8 @@
 
 #include "base/status.h"
 #include "cli/commands.h"
+#include "engine/apart/apart_executor.h"
+#include "engine/execute/nursery.h"
 #include "engine/execute/run_watch.h"
 #include "serve/config/model_source.h"
 #include "serve/config/reach.h"
@@ -191,6 +193,12 @@ int serve_until_stopped(const ServeArguments& arguments) {
   std::shared_ptr<tune::Recorder> recorder;
   if (config->recorder.on) recorder = std::make_shared<tune::Recorder>(config->recorder);
   config->engine.observer = recorder;
+  engine::WorkerOptions& workers = config->engine.workers;
+  workers.nursery = std::make_shared<engine::Nursery>(config->engine.probe_program);
+  if (absl::Status apart = engine::check_isolation(workers); !apart.ok()) {
+    spdlog::error("{}", message(apart));
+    return kBadInput;
+  }
   auto engine = engine::make_engine(config->engine);
   if (!engine.ok()) {
     spdlog::error("{}", message(engine.status()));

@@ -18,7 +18,9 @@
 #include "base/document.h"
 #include "base/status.h"
 #include "cli/commands.h"
+#include "engine/apart/apart_executor.h"
 #include "engine/execute/machine.h"
+#include "engine/execute/nursery.h"
 #include "serve/config/config.h"
 #include "serve/config/model_source.h"
 #include "serve/config/reach.h"
@@ -89,6 +91,8 @@ absl::StatusOr<cluster::Worker::Options> worker_of(const WorkerArguments& argume
   config.engine.workers.types = {own};
   config.engine.workers.remote = nullptr;
   config.engine.workers.program = config.engine.probe_program;
+  config.engine.workers.nursery = std::make_shared<engine::Nursery>(config.engine.probe_program);
+  RETURN_IF_ERROR(engine::check_isolation(config.engine.workers));
   return cluster::Worker::Options{.scheduler = arguments.scheduler,
                                   .name = name,
                                   .tls = config.cluster.tls,

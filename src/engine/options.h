@@ -59,7 +59,7 @@ struct WorkerOptions {
   Residency residency = Residency::kPlaced;
   // A run that takes longer, and 20 times as long as is expected of it, is stopped.
   Duration run_limit = Duration::seconds(10);
-  Isolation isolation = Isolation::kThread;
+  Isolation isolation = Isolation::kProcess;
   // Workers of a type that use the same process of a model; none: all of those with one thread,
   // one of others.
   std::optional<uint32_t> per_process;

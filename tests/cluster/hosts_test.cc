@@ -34,6 +34,7 @@ engine::EngineOptions options_of_here() {
   options.repository = FERMATA_SOURCE_DIR "/tests/data/repository";
   options.probe_program = options.workers.program = FERMATA_BINARY_DIR "/fermata";
   options.workers.types = {engine::WorkerType{.name = "far"}};
+  options.workers.isolation = engine::Isolation::kThread;
   return options;
 }
 

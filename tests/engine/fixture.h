@@ -89,6 +89,7 @@ inline ReplyPart call(Engine& engine, InferRequest request) {
 // With FERMATA_ISOLATION=process in the environment models run in processes of their own.
 inline EngineOptions options_for(const std::filesystem::path& repository) {
   EngineOptions options;
+  options.workers.isolation = Isolation::kThread;
   const char* const isolation = std::getenv("FERMATA_ISOLATION");
   if (isolation != nullptr && std::string(isolation) == "process") {
     options.workers.isolation = Isolation::kProcess;

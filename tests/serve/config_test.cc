@@ -127,6 +127,20 @@ TEST(Config, PriorsAreWordsOrWeights) {
   EXPECT_EQ(variants("[2, 1]").prior, std::vector<double>({2, 1}));
 }
 
+TEST(Config, ModelsRunInProcessesUnlessTheyUseDevices) {
+  const auto isolation = [](const std::string& workers) {
+    const auto config = parse_config("models: m\n" + workers, "");
+    EXPECT_TRUE(config.ok()) << config.status();
+    return config->engine.workers.isolation;
+  };
+  EXPECT_EQ(isolation(""), engine::Isolation::kProcess);
+  EXPECT_EQ(isolation("workers: {count: 2}"), engine::Isolation::kProcess);
+  EXPECT_EQ(isolation("workers: {isolation: thread}"), engine::Isolation::kThread);
+  EXPECT_EQ(isolation("workers: {provider: cuda}"), engine::Isolation::kThread);
+  EXPECT_EQ(isolation("workers: {provider: cuda, isolation: process}"),
+            engine::Isolation::kProcess);
+}
+
 TEST(Config, WorkersMayBeUnlike) {
   const auto config = parse_config(
       "models: m\nworkers: {executor: emulated, types: [{name: gpu, provider: cuda, memory_mb: 9}, "

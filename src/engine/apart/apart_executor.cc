@@ -23,6 +23,7 @@
 #include "engine/execute/absence.h"
 #include "engine/execute/backend.h"
 #include "engine/execute/batch_thread.h"
+#include "engine/execute/child.h"
 #include "engine/execute/emulated_executor.h"
 #include "engine/execute/gather.h"
 
@@ -33,6 +34,7 @@ using apart::ModelProcess;
 using apart::Processes;
 using apart::Supervised;
 
+constexpr Duration kCheckLimit = Duration::seconds(30);
 // How long one that was asked to stop has until it is killed.
 constexpr Duration kGrace = Duration::millis(250);
 // By how much later than asked for the system may wake a thread that waits for a run to end.
@@ -338,6 +340,22 @@ absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_workers(const WorkerOption
   ASSIGN_OR_RETURN(auto apart, make_apart_executors(options, type));
   if (options.executor != ExecutorKind::kPaced) return apart;
   return make_emulated_executors(type, std::move(apart));
+}
+
+absl::Status check_isolation(const WorkerOptions& options) {
+  const bool apart =
+      options.isolation == Isolation::kProcess && options.executor != ExecutorKind::kEmulated;
+  if (!apart || options.all_remote()) return absl::OkStatus();
+  const auto tried = run_child({options.program, "model-process", "--check"}, kCheckLimit, {},
+                               options.nursery.get());
+  if (tried.ok() && tried->exit_code == 0 && tried->signal == 0) return absl::OkStatus();
+  return error(
+      absl::StatusCode::kFailedPrecondition,
+      "models cannot run in processes of their own here: {}. `workers: {{isolation: thread}}` "
+      "in fermata.yaml runs them on threads of the server, which ends where a model crashes",
+      !tried.ok()            ? message(tried.status())
+      : tried->error.empty() ? "a process that tried it ended without a reason"
+                             : std::string_view(tried->error));
 }
 
 std::unique_ptr<ExecutorFactory> make_helpers(const WorkerOptions& options, uint32_t count) {

@@ -15,6 +15,10 @@ absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_apart_executors(const Work
 absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_workers(const WorkerOptions& options,
                                                               uint32_t type = 0);
 
+// Whether models can be in processes of their own here, where `options` want them there: else what
+// is missing, and how to do without. Blocks for a process that tries it.
+absl::Status check_isolation(const WorkerOptions& options);
+
 // For `count` models beside the workers, whatever they run: in one process of the first type of
 // worker, where workers' models are in processes of their own; else null.
 std::unique_ptr<ExecutorFactory> make_helpers(const WorkerOptions& options, uint32_t count);

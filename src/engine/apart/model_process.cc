@@ -243,10 +243,19 @@ absl::Status give_program(std::string_view name) {
 
 }  // namespace
 
+absl::Status check_model_process() {
+  RETURN_IF_ERROR(Area::make(1, 1, 1, Duration()).status());
+  return limit_this_process({.processor_s = 0, .serves = true});
+}
+
 absl::Status be_model_process(const ModelProcessOptions& options) {
+  prctl(PR_SET_NAME, "model-process");
   prctl(PR_SET_PDEATHSIG, SIGKILL);  // of the thread that started it, which lives as long
   RETURN_IF_ERROR(give_program(options.backend));
-  limit_this_process(options.limits);
+  if (absl::Status limited = limit_this_process(options.limits); !limited.ok()) {
+    (void)Lines(kControlFd).write(said(limited));
+    return limited;
+  }
   if (!options.command.empty()) {
     std::vector<char*> arguments;
     for (const std::string& word : options.command) {

@@ -19,4 +19,8 @@ struct ModelProcessOptions {
 // them.
 absl::Status be_model_process(const ModelProcessOptions& options);
 
+// What `fermata model-process --check` does: whether this system has what such processes need. For
+// a process that ends then.
+absl::Status check_model_process();
+
 }  // namespace fermata::engine::apart

@@ -145,6 +145,11 @@ engine::WorkerOptions worker_options(Reader reader) {
   }
   options.run_limit = Duration::from_seconds(
       fields["run_limit_s"].between(0.01, 86'400, options.run_limit.seconds()));
+  // Each process would take memory of the device for itself.
+  const bool devices =
+      std::any_of(options.types.begin(), options.types.end(),
+                  [](const auto& type) { return !type.remote && type.provider != "cpu"; });
+  if (devices) options.isolation = engine::Isolation::kThread;
   // In the order of Isolation.
   options.isolation = static_cast<engine::Isolation>(
       fields["isolation"].choice({"thread", "process"}, static_cast<size_t>(options.isolation)));

@@ -1,0 +1,66 @@
+"""Where models run if nothing says where, and what a server says that cannot start processes for them."""
+
+import ctypes
+import pathlib
+import platform
+import struct
+import subprocess
+
+import pytest
+from conftest import FERMATA, ROOT, Server
+from test_deaths import infer, model_processes, tritonclient
+
+PRCTL = {"x86_64": 157, "aarch64": 167}
+CONFIG = "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\n"
+
+
+@pytest.fixture
+def models(tmp_path):
+    models = tmp_path / "models"
+    models.mkdir()
+    (models / "gather").symlink_to(ROOT / "tests" / "data" / "repository" / "gather")
+    return models
+
+
+def deny_filters():
+    """From here on nothing may install a filter of system calls, as in some sandboxes."""
+    PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
+    instructions = [(0x20, 0, 0, 0),  # the call's number
+                    (0x15, 0, 3, PRCTL[platform.machine()]),
+                    (0x20, 0, 0, 16),  # its first argument
+                    (0x15, 0, 1, PR_SET_SECCOMP),
+                    (0x06, 0, 0, 0x00050000 | 22),  # EINVAL
+                    (0x06, 0, 0, 0x7FFF0000)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in instructions))
+    program = struct.pack("HxxxxxxP", len(instructions), ctypes.addressof(code))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+    assert libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, program) == 0
+
+
+def test_models_run_in_processes_unless_a_configuration_says_otherwise(models, tmp_path, monkeypatch):
+    monkeypatch.delenv("FERMATA_ISOLATION", raising=False)
+    server = Server(tmp_path, models, CONFIG)
+    assert len(model_processes(server)) == 1
+    assert server.stop() == 0, server.log.read_text()
+    server = Server(tmp_path, models, CONFIG + "workers: {{isolation: thread}}\n")
+    assert not model_processes(server)
+    assert server.stop() == 0, server.log.read_text()
+
+
+@pytest.mark.skipif(platform.machine() not in PRCTL, reason="the number of prctl is not known for this machine")
+def test_a_system_that_confines_no_process_is_named_with_what_to_write(models, tmp_path, monkeypatch):
+    monkeypatch.delenv("FERMATA_ISOLATION", raising=False)
+    config = pathlib.Path(tmp_path / "fermata.yaml")
+    config.write_text(CONFIG.format(models=models))
+    done = subprocess.run([FERMATA, "serve", "--config", config], text=True, capture_output=True, timeout=120,
+                          preexec_fn=deny_filters)
+    assert done.returncode == 2, done.stderr
+    assert "models cannot run in processes of their own here: the system denies a filter of system calls" in done.stderr
+    assert "`workers: {isolation: thread}` in fermata.yaml" in done.stderr
+    monkeypatch.setattr(Server, "start", staticmethod(
+        lambda *words, **options: subprocess.Popen(*words, preexec_fn=deny_filters, **options)))
+    server = Server(tmp_path, models, CONFIG + "workers: {{isolation: thread}}\n")
+    with tritonclient.http.InferenceServerClient(server.http) as client:
+        assert infer(client) is not None
+    assert server.stop() == 0, server.log.read_text()
