@@ -41,6 +41,8 @@ constexpr Duration kGrace = Duration::millis(250);
 constexpr Duration kTimerSlack = Duration::micros(1);
 // Between two looks at a run that has not ended; its end is told at once.
 constexpr Duration kLookAtRun = Duration::millis(50);
+// From which on it takes longer to copy a batch than to wake a process that looks then.
+constexpr uint64_t kWorthRousing = 64 << 10;
 // The most that is copied for a batch by whoever brings it, which may be a scheduler.
 constexpr uint64_t kGatheredAtOnce = 256 << 10;
 
@@ -190,6 +192,10 @@ class ApartExecutor : public Executor {
     ASSIGN_OR_RETURN(auto process, loaded.supervised->take());
     const apart::Area& area = process->area();
     const absl::Span<std::byte> memory = area.inputs(loaded.slot);
+    apart::SlotHead& head = area.slot(loaded.slot);
+    if (area.look() > Duration() && apart::bytes_of(parts) >= kWorthRousing) {
+      apart::rouse(apart::asked_of(head));
+    }
     ASSIGN_OR_RETURN(const std::vector<OnnxInput> inputs,
                      gather_into(signature, parts, memory, apart::kAlignment));
     apart::Asking asking{loaded.slot, process->next_number(loaded.slot), loaded.variant->id,
@@ -203,7 +209,6 @@ class ApartExecutor : public Executor {
                                           .parts = parts,
                                           .notes = loaded.notes},
                                          signature, area.request(loaded.slot)));
-    apart::SlotHead& head = area.slot(loaded.slot);
     const Time gathered = monotonic_now();
     apart::tell(apart::asked_of(head), asking.number);
     return Begun{std::move(process), std::move(asking), start, gathered};

@@ -171,6 +171,10 @@ void tell(Word word, uint32_t value) {
   if (load_word(&word.looks) == 0) futex_wake(&word.value);
 }
 
+void rouse(Word word) {
+  if (load_word(&word.looks) == 0) futex_wake(&word.value);
+}
+
 bool look(Word word, uint32_t not_this, Duration most, ShortWait& wait) {
   if (most <= Duration()) return false;
   store_word(&word.looks, 1);

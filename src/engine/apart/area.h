@@ -63,6 +63,7 @@ struct Word {
 inline Word asked_of(SlotHead& slot) { return {slot.asked, slot.process_looks}; }
 inline Word answered_of(SlotHead& slot) { return {slot.answered, slot.server_looks}; }
 void tell(Word word, uint32_t value);  // and wakes who sleeps
+void rouse(Word word);                 // wakes who sleeps before there is another value
 // Whether it is another than that, within the time for which it is looked at.
 bool look(Word word, uint32_t not_this, Duration most, ShortWait& wait);
 void futex_wake(uint32_t* word);

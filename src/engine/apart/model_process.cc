@@ -72,12 +72,14 @@ class Slot {
   [[noreturn]] void loop() {
     thread_id_ = gettid();
     SlotHead& head = area_.slot(number_);
-    ShortWait wait;
+    ShortWait wait, roused;
     for (uint32_t done = 0;;) {
       const uint32_t asked = load_word(&head.asked);
       if (asked == done) {
         if (!look(asked_of(head), done, area_.look(), wait)) {
           futex_wait(&head.asked, asked, Time::infinite());
+          // Roused: the batch is being written.
+          if (load_word(&head.asked) == done) look(asked_of(head), done, area_.look(), roused);
         }
         continue;
       }
