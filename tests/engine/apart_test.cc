@@ -239,6 +239,21 @@ TEST(Apart, ARunPastItsLimitIsStopped) {
   EXPECT_FALSE(engine->overdue());
 }
 
+TEST(Apart, SoManyWorkersShareAProcess) {
+  TemporaryFolder repository;
+  repository.copy_model("gather", "gather");
+  EngineOptions options = apart_options(repository.path());
+  options.workers.types[0].count = 5;
+  for (const auto& [share, processes] : std::map<uint32_t, uint64_t>{{1, 5}, {2, 3}, {5, 1}}) {
+    options.workers.per_process = share;
+    const auto engine = *make_engine(options);
+    const auto rows = engine->snapshot().processes;
+    ASSERT_EQ(rows.size(), 1u);
+    EXPECT_EQ(rows[0].starts, processes) << share;
+    EXPECT_TRUE(call(*engine, {.service = "gather", .inputs = {rows_at({2})}}).status.ok());
+  }
+}
+
 // Else its answer would be taken for that to the next question.
 TEST(Apart, AProcessThatDoesNotAnswerInTimeIsKilled) {
   const auto process =
