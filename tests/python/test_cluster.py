@@ -8,19 +8,14 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.request
 
 import numpy as np
 import pytest
 import tritonclient.http
 from conftest import FERMATA, ROOT, START_LIMIT_S, Server
+from parts import LIMIT_S, make_certificate, paced_model, sum_metric
 from test_live import Events
 
-PROFILE = {"format": 1, "version": 1, "model": "gather", "model_version": "1", "provider": "cpu", "threads": 1,
-           "linear_ms": {"alpha": 0, "beta": 20, "error": 0},
-           "quadratic_ms": {"a": 0, "b": 0, "c": 20, "error": 0},
-           "batches": {"1": {"runs": 9, "p50_ms": 20, "p90_ms": 20, "p99_ms": 20, "mean_ms": 20},
-                       "4": {"runs": 9, "p50_ms": 20, "p90_ms": 20, "p99_ms": 20, "mean_ms": 20}}}
 CONFIG = """
 models: {models}
 listen: {{http: 0, grpc: 0, metrics: 0}}
@@ -33,18 +28,13 @@ workers:
   types: [{{name: far, count: 4, remote: true}}]
 """
 QUIET_MS = 10_000  # of a busy machine nobody is taken for gone
-LIMIT_S = 120
 
 
 class Cluster(Server):
     """A server whose workers all come from other processes."""
 
     def __init__(self, folder, silence_ms=QUIET_MS, tls=""):
-        models = folder / "models"
-        (models / "gather").mkdir(parents=True)
-        (models / "gather" / "1").symlink_to(ROOT / "tests" / "data" / "repository" / "gather" / "1")
-        (models / "gather" / "profile.json").write_text(json.dumps(PROFILE))
-        super().__init__(folder, models, CONFIG % (silence_ms, tls))
+        super().__init__(folder, paced_model(folder, "gather"), CONFIG % (silence_ms, tls))
         self.folder, self.workers = folder, []
 
     def _ports(self):
@@ -73,12 +63,7 @@ class Cluster(Server):
         return process
 
     def metric(self, name, **labels):
-        """The sum over those with these labels."""
-        with urllib.request.urlopen(f"http://{self.metrics}/metrics", timeout=LIMIT_S) as reply:
-            text = reply.read().decode()
-        wanted = {f'{key}="{value}"' for key, value in labels.items()}
-        rows = re.findall(rf"(?m)^{name}(?:\{{(.*)\}})? (\S+)$", text)
-        return sum(float(value) for own, value in rows if wanted <= set(own.split(",")))
+        return sum_metric(self.metrics, name, **labels)
 
     def await_metric(self, expected, name, **labels):
         end = time.monotonic() + LIMIT_S
@@ -288,18 +273,6 @@ def test_a_worker_that_is_cut_off_is_given_up_and_others_answer(cluster):
             assert time.monotonic() < end
     finally:
         proxy.end()
-
-
-def make_certificate(folder, name, authority):
-    """A key and a certificate that the authority has signed, or its own where it is one."""
-    def openssl(*arguments):
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-    own = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", f"/CN={name}", "-keyout", f"{name}.key"]
-    if authority == name:
-        return openssl("req", "-x509", *own, "-days", "3650", "-out", f"{name}.pem")
-    openssl("req", *own, "-out", f"{name}.csr")
-    openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key",
-            "-CAcreateserial", "-days", "3650", "-out", f"{name}.pem")
 
 
 def test_only_who_has_a_certificate_of_the_authority_takes_part(tmp_path, cluster):
