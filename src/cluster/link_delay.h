@@ -1,6 +1,8 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <optional>
 
 #include "base/quantile_tracker.h"
@@ -10,7 +12,8 @@
 namespace fermata::cluster {
 
 // The bound on the way to another host and back, d_ctrl + d_data b (Symphony 4.1): 99 of 100 take
-// less. Only durations of one clock are in it. O(1).
+// less; of messages, of the latest kRecent, so that a way that has become longer or shorter is
+// known within seconds. Only durations of one clock are in it.
 class LinkDelay {
  public:
   // A message without data got there and back.
@@ -30,18 +33,22 @@ class LinkDelay {
     const double data = std::max(1.0, static_cast<double>(took.nanos()) - usual);
     observe(per_byte_, kQuantile, data / static_cast<double>(bytes));
   }
-  engine::LinkBound bound() const {
-    const double control = control_ ? control_->value() : 0;
-    return {Duration::nanos(static_cast<int64_t>(control)), per_byte_ ? per_byte_->value() : 0};
-  }
+  engine::LinkBound bound() const { return {control_, per_byte_ ? per_byte_->value() : 0}; }
 
  private:
   static constexpr double kQuantile = 0.99, kKept = 0.9;
   static constexpr uint64_t kFewBytes = 8192;
+  static constexpr size_t kRecent = 128;
   static constexpr Duration kNoEvidence = Duration::seconds(1);
 
   void observe_control(Duration took) {
-    observe(control_, kQuantile, static_cast<double>(took.nanos()));
+    recent_[observed_++ % kRecent] = took;
+    Duration longest, next;
+    for (const Duration each : recent_) {
+      next = std::max(next, std::min(each, longest));
+      longest = std::max(longest, each);
+    }
+    control_ = observed_ == 1 ? longest : next;
     observe(usual_, 0.5, static_cast<double>(took.nanos()));
   }
   static void observe(std::optional<QuantileTracker>& tracker, double quantile, double value) {
@@ -50,8 +57,11 @@ class LinkDelay {
     tracker->observe(least);
   }
 
+  std::array<Duration, kRecent> recent_{};  // that messages took
+  size_t observed_ = 0;
+  Duration control_;  // the longest but one of them
   // Nanoseconds; the usual time of a message is what half of them take less than.
-  std::optional<QuantileTracker> control_, usual_, per_byte_;
+  std::optional<QuantileTracker> usual_, per_byte_;
   Time last_data_;
 };
 

@@ -34,6 +34,19 @@ TEST(LinkDelay, ItIsABoundAndNoMean) {
   EXPECT_GT(link.bound().control.micros(), 700);
 }
 
+TEST(LinkDelay, AWayThatIsShorterAgainIsSoonKnown) {
+  LinkDelay link;
+  Time now;
+  const auto echo = [&](int times, Duration took) {
+    for (int i = 0; i < times; ++i) link.echo(took, now = now + Duration::millis(1));
+  };
+  echo(200, Duration::millis(50));
+  echo(2, Duration::micros(100));
+  EXPECT_EQ(link.bound().control, Duration::millis(50));
+  echo(126, Duration::micros(100));
+  EXPECT_EQ(link.bound().control, Duration::micros(100));
+}
+
 TEST(LinkDelay, ABoundThatKeepsDataAwayIsDoubted) {
   LinkDelay link;
   Time now;

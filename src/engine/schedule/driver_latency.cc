@@ -83,7 +83,11 @@ void Driver::learn_way(const InFlight& running, Time now) {
     const uint32_t type = workers_[running.worker.index()]->type;
     keys_.update_latency(running.key, keys_.with_run(key, type, key.runs[type]), now, decisions_);
   }
-  if (now - looked_at_links_ < kLookAtLinks) return;
+  look_at_links(now);
+}
+
+void Driver::look_at_links(Time now) {
+  if (!remote_ || now - looked_at_links_ < kLookAtLinks) return;
   looked_at_links_ = now;
   std::vector<LinkBound> longest(shared_.types.size());
   for (const auto& worker : workers_) {
@@ -102,6 +106,7 @@ void Driver::learn_way(const InFlight& running, Time now) {
 // A query of an ensemble was refused by the latencies of all its base models.
 void Driver::doubt(const policy::Task& refused, Time now) {
   if (delay_.doubted(now)) publish_delay();
+  look_at_links(now);  // which batches do where any run
   if (!composites_.has(refused.key)) return doubt(refused.key, refused.items, now);
   for (const KeyId model : composites_.variants(refused.key)) doubt(model, refused.items, now);
 }
