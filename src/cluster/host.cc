@@ -111,9 +111,19 @@ void Host::beat(const std::shared_ptr<Channel>& channel) {
     if (!is_whole() && now - began_ > kAttaching) return end("died", "it is not whole");
     if (leaving && idle()) return end("left", "it ended what it ran");
     std::unique_lock lock(mutex_);
-    link_.echo(now - sent, now);
-    if (changed_.wait_for(lock, period, [this] { return !cause_.empty(); })) return;
+    heard_ = now;
+    if (joined_) link_.echo(now - sent, now);  // what it loads before slows its answers
+    changed_.wait_for(lock, period, [this] { return asked_ || !cause_.empty(); });
+    if (!cause_.empty()) return;
+    asked_ = false;
   }
+}
+
+Time Host::ask() {
+  const std::lock_guard lock(mutex_);
+  asked_ = true;
+  changed_.notify_all();
+  return heard_;
 }
 
 bool Host::is_whole() const {

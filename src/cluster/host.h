@@ -32,6 +32,8 @@ class Host : public std::enable_shared_from_this<Host> {
   void join();
   // Beats until its end. Blocks.
   void beat(const std::shared_ptr<Channel>& channel);
+  // Beats at once, and says when it was last heard of.
+  Time ask();
   // Blocks. What it has measured, if anything.
   absl::StatusOr<Profile> load(const engine::Variant& variant, uint32_t slot);
 
@@ -63,7 +65,8 @@ class Host : public std::enable_shared_from_this<Host> {
   std::shared_ptr<Channel> control_, loads_;
   std::vector<std::shared_ptr<Channel>> channels_;  // by slot
   size_t attached_ = 0;
-  bool joined_ = false;
+  bool joined_ = false, asked_ = false;
+  Time heard_;
   std::string cause_;
   const Time began_ = monotonic_now();
   LinkDelay link_;

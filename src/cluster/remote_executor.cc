@@ -158,6 +158,15 @@ std::string RemoteExecutor::host() const {
   return there_ ? host_->name() : "";
 }
 
+Time RemoteExecutor::ask() {
+  std::shared_ptr<Host> host;
+  {
+    const std::lock_guard lock(mutex_);
+    host = host_;
+  }
+  return host == nullptr ? Time() : host->ask();
+}
+
 void RemoteExecutor::run(engine::BatchRun batch) {
   const std::lock_guard in_order(order_);
   if (outstanding_.fetch_add(1) == 0 && bytes_of(batch) <= kSentAtOnce) begun_ = begin(batch);

@@ -41,6 +41,7 @@ class RemoteExecutor : public engine::Executor {
   void tell_presence(Presences told) override;
   std::optional<engine::LinkBound> link() const override;
   std::string host() const override;
+  Time ask() override;
 
   // For a host: to fill it, which only one does at a time; to load what it needs, and serve; to
   // take no more batches; to be gone.

@@ -198,6 +198,21 @@ TEST_F(ClusterEngine, WhatASilentHostHasRunsElsewhere) {
   expect_answer(std::move(reply));
 }
 
+// Though the host is not given up for a minute.
+TEST_F(ClusterEngine, WhoWaitsForASilentHostIsToldAfterTheDeadline) {
+  start(Duration::seconds(60));
+  MadeUpHost host(hosts_->port());
+  await_worker(0, true);
+  auto reply = ask(Duration::seconds(2));
+  (void)host.batch();
+  host.fall_silent();
+  ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
+  const engine::ReplyPart part = reply.get();
+  EXPECT_EQ(part.status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(part.status.message()), testing::HasSubstr("not heard of"));
+  EXPECT_EQ(hosts_->statistics().hosts.front().ends_by.size(), 0u);
+}
+
 TEST_F(ClusterEngine, AHostThatAnswersNonsenseIsRefusedAndItsRequestFails) {
   start(Duration::seconds(60));
   MadeUpHost host(hosts_->port());

@@ -129,6 +129,8 @@ class Executor {
   virtual void tell_presence(Presences /*told*/) {}
   virtual std::optional<LinkBound> link() const { return {}; }  // of one that is there
   virtual std::string host() const { return {}; }               // empty: this one, or none
+  // When its host was last heard of, which is asked to say something at once. Returns at once.
+  virtual Time ask() { return Time::infinite(); }
   // Which processors its threads may use, of those that it has from now on; nothing where it has
   // none of its own. Not beside load().
   virtual void pin(const std::vector<uint32_t>& /*processors*/) {}

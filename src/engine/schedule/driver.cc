@@ -147,7 +147,7 @@ Turns::Left Driver::work(bool guest) {
       return {.more = true};
     }
   }
-  if (!aside_.empty()) refuse_aside(now);
+  look_aside(now);
   if (const Time due = scheduler_->next_wake(); due <= now) {
     overslept_ = now - due;
     observe_delay(overslept_, now);
@@ -156,8 +156,7 @@ Turns::Left Driver::work(bool guest) {
     overslept_ = Duration();
   }
   if (stopping_ && in_flight_ == 0) return {.for_resident = guest, .over = !guest};
-  const Time aside = aside_.empty() ? Time::infinite() : aside_.begin()->first;
-  return {.more = more, .due = std::min(scheduler_->next_wake(), aside)};
+  return {.more = more, .due = std::min(scheduler_->next_wake(), next_aside())};
 }
 
 void Driver::handle(Event& event, Time now) {
@@ -274,6 +273,7 @@ void Driver::launch(policy::Batch& batch, Time now) {
     Part& part = parts_.at(task.job);
     if (!std::exchange(part.left, true)) left_queue(*part.job);
     part.bound = true;
+    if (remote_) watch(task.job, batch.worker);
     part.job->decided = true;
     running->shares.push_back({task.job, part.job, part.index});
     running->shares.back().lost = part.lost;

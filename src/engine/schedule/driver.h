@@ -158,10 +158,18 @@ class Driver {
   void take_back(VariantId variant);
   void leave_aside(Part& part);  // no more
   void refuse_aside(Time now);   // those whose deadline has passed
+  // Of a part that another host runs: whoever waits for it beyond its deadline waits only as long
+  // as that host is heard of.
+  void watch(JobId part, WorkerId worker);
+  void unwatch(Part& part);
+  void ask_hosts(Time now);
+  void look_aside(Time now);  // at those parts, and until when nothing is due of them
+  Time next_aside() const;
   void observe_delay(Duration delay, Time now);
   void publish_delay();
   void learn(const InFlight& running, Time now);
   void learn_way(const InFlight& running, Time now);
+  void look_at_links(Time now);
   void doubt(const policy::Task& refused, Time now);
   void doubt(KeyId key, uint32_t items, Time now);
   void publish(KeyId key, Time now);  // its corrected latency, if it moved
@@ -213,7 +221,8 @@ class Driver {
   // Cancellations that overtook their job; the oldest are forgotten.
   absl::flat_hash_set<JobId> early_cancels_;
   std::deque<JobId> early_order_;
-  std::set<std::pair<Time, JobId>> aside_;  // parts that wait for a process, by deadline
+  std::set<std::pair<Time, JobId>> aside_;    // parts that wait for a process, by deadline
+  std::set<std::pair<Time, JobId>> watched_;  // by when their host is asked
   // Of which models' processes, by worker, the executors call when they are back.
   absl::flat_hash_set<std::pair<VariantId, WorkerId>> awaited_;
   std::vector<Observer::Member> observed_;  // of the batch that is bound

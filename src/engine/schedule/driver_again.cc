@@ -1,5 +1,6 @@
 // What leaves the queue unanswered, and what comes again, since the process that should have run it
 // ended or was not there.
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -8,6 +9,11 @@
 #include "engine/schedule/driver_state.h"
 
 namespace fermata::engine {
+namespace {
+
+constexpr Duration kHeardWithin = Duration::millis(20);  // of a host that is asked
+
+}  // namespace
 
 // Once: what is not waiting then is bound, or on its way out, and will not wait again.
 void Driver::withdraw_parts(Job& job, Time now) {
@@ -44,6 +50,7 @@ void Driver::forget(JobId part) {
   const auto it = parts_.find(part);
   FERMATA_CHECK(it != parts_.end());
   leave_aside(it->second);
+  unwatch(it->second);
   const std::shared_ptr<Job> job = std::move(it->second.job);
   const KeyId key = it->second.task.key;
   if (!it->second.left) left_queue(*job);
@@ -57,6 +64,7 @@ void Driver::again(InFlight& running, size_t at, Time now) {
   const InFlight::Share& share = running.shares[at];
   Part& part = parts_.at(share.part);
   part.bound = false;
+  unwatch(part);
   if (share.absence == Absence::kLost) ++part.lost;
   if (stopping_) {
     share.job->end(Outcome::kUnavailable,
@@ -117,6 +125,60 @@ void Driver::refuse_aside(Time now) {
              {});
     forget(id);
     if (job->open_parts > 0) withdraw_parts(*job, now);
+  }
+  act(now);
+}
+
+void Driver::look_aside(Time now) {
+  if (!aside_.empty()) refuse_aside(now);
+  if (!watched_.empty()) ask_hosts(now);
+}
+
+Time Driver::next_aside() const {
+  const auto first = [](const auto& of) {
+    return of.empty() ? Time::infinite() : of.begin()->first;
+  };
+  return std::min(first(aside_), first(watched_));
+}
+
+void Driver::watch(JobId id, WorkerId worker) {
+  Part& part = parts_.at(id);
+  const Time deadline = part.job->deadline();
+  if (deadline.is_infinite() || part.job->route().ensemble != nullptr) return;
+  if (!workers_[worker.index()]->executor->comes_and_goes()) return;
+  part.watched = worker;
+  part.ask = deadline;
+  part.asked = Time::infinite();
+  watched_.emplace(deadline, id);
+}
+
+void Driver::unwatch(Part& part) {
+  if (std::exchange(part.watched, WorkerId::none()).is_none()) return;
+  watched_.erase({part.ask, part.task.job});
+}
+
+void Driver::ask_hosts(Time now) {
+  while (!watched_.empty() && watched_.begin()->first <= now) {
+    const JobId id = watched_.begin()->second;
+    Part& part = parts_.at(id);
+    Executor& executor = *workers_[part.watched.index()]->executor;
+    const Time heard = executor.ask();
+    const bool silent = !part.asked.is_infinite() && heard < part.asked;
+    if (silent || part.job->ended()) {
+      const std::shared_ptr<Job> job = part.job;
+      unwatch(part);
+      job->end(
+          Outcome::kRejectedDeadline,
+          error(absl::StatusCode::kDeadlineExceeded,
+                "host '{}', which ran it, has not answered, and is not heard of", executor.host()),
+          {});
+      if (job->open_parts > 1) withdraw_parts(*job, now);
+      continue;
+    }
+    watched_.erase(watched_.begin());
+    part.asked = now;
+    part.ask = now + kHeardWithin;
+    watched_.emplace(part.ask, id);
   }
   act(now);
 }

@@ -19,9 +19,12 @@ struct Driver::Part {
   uint32_t index = 0, first = 0;
   bool bound = false;
   Time nominated = Time();
-  bool left = false;                   // the queue, when it was first bound
-  uint32_t lost = 0;                   // processes that ended while they ran it
-  VariantId away = VariantId::none();  // it waits, beside the scheduler, for this one's process
+  bool left = false;                    // the queue, when it was first bound
+  uint32_t lost = 0;                    // processes that ended while they ran it
+  VariantId away = VariantId::none();   // it waits, beside the scheduler, for this one's process
+  WorkerId watched = WorkerId::none();  // of another host, which runs it
+  Time ask = Time();                    // when that is asked, first at the deadline
+  Time asked = Time::infinite();        // when that was, last
 };
 
 struct Driver::Query {
