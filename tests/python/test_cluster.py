@@ -8,6 +8,7 @@ import socket
 import subprocess
 import threading
 import time
+import urllib.request
 
 import numpy as np
 import pytest
@@ -33,8 +34,8 @@ QUIET_MS = 10_000  # of a busy machine nobody is taken for gone
 class Cluster(Server):
     """A server whose workers all come from other processes."""
 
-    def __init__(self, folder, silence_ms=QUIET_MS, tls=""):
-        super().__init__(folder, paced_model(folder, "gather"), CONFIG % (silence_ms, tls))
+    def __init__(self, folder, silence_ms=QUIET_MS, tls="", models=None, text=CONFIG):
+        super().__init__(folder, models or paced_model(folder, "gather"), text % (silence_ms, tls))
         self.folder, self.workers = folder, []
 
     def _ports(self):
@@ -92,10 +93,10 @@ def cluster(tmp_path):
         assert server.stop() == 0, server.log.read_text()
 
 
-def infer(client, row=2, **more):
+def infer(client, row=2, model="gather", **more):
     index = tritonclient.http.InferInput("index", [1, 1], "INT64")
     index.set_data_from_numpy(np.array([[row]], np.int64))
-    return client.infer("gather", [index], **more).as_numpy("value").tolist()
+    return client.infer(model, [index], **more).as_numpy("value").tolist()
 
 
 class Load:
@@ -201,6 +202,33 @@ def test_a_worker_that_leaves_ends_what_it_runs(cluster):
     server.await_metric(1, "fermata_host_ends_total", host="first", cause="left")
     load.end()
     assert server.metric("fermata_host_lost_batches_total") == 0
+
+
+def test_models_are_divided_over_hosts_where_memory_is_short(tmp_path, cluster):
+    gather = paced_model(tmp_path, "gather")
+    models = tmp_path / "divided"
+    for name, memory_mb in (("large", 60), ("middle", 50), ("small", 40)):
+        (models / name).mkdir(parents=True)
+        (models / name / "1").symlink_to(gather / "gather" / "1")
+        profile = json.loads((gather / "gather" / "profile.json").read_text())
+        (models / name / "profile.json").write_text(
+            json.dumps(profile | {"model": name, "memory_mb": memory_mb, "static_mb": memory_mb - 10}))
+    server = cluster(models=models, text=CONFIG.replace("remote: true", "remote: true, memory_mb: 100"))
+    hosts = [server.worker(name, workers=2) for name in ("one", "two")]
+    server.await_metric(4, "fermata_worker_serving")
+    with urllib.request.urlopen(f"http://{server.http}/v2/fermata/placement", timeout=LIMIT_S) as reply:
+        divided = json.load(reply)["subclusters"]
+    assert [len(row["workers"]) for row in divided] == [2, 2]
+    assert sorted(model for row in divided for model in row["models"]) == ["large", "middle", "small"]
+    assert all(row["used_mb"] <= 100 for row in divided)
+    with server.client() as client:
+        def all_answer():
+            return [infer(client, 2, model) for model in ("large", "middle", "small")] == [[[20]]] * 3
+        assert all_answer()
+        hosts[0].kill()  # each host has workers of both
+        server.await_metric(2, "fermata_worker_serving")
+        assert all_answer()
+        assert {server.metric("fermata_subcluster_workers", subcluster=str(i)) for i in (0, 1)} == {2}
 
 
 class Proxy:
