@@ -133,6 +133,7 @@ class Network(contextlib.ExitStack):
         self.callback(self.close_all)
         self.ip("link", "set", "dev", "lo", "up")
         self.ip("addr", "add", f"{ROUTER}/32", "dev", "lo")
+        self.ip("route", "add", "blackhole", "default")  # nobody is told that a host is not there
         with inside(self.router):
             for name, value in (("ip_forward", 1), ("conf/all/rp_filter", 0), ("conf/default/rp_filter", 0)):
                 with open(f"/proc/sys/net/ipv4/{name}", "w") as file:
@@ -169,7 +170,7 @@ class Network(contextlib.ExitStack):
         number = next(self.numbers)
         device, table = f"tun{number}", str(1000 + number)
         with inside(self.router):
-            forwarder = subprocess.Popen([sys.executable, __file__, device, str(seconds)], stdout=subprocess.PIPE, text=True)
+            forwarder = subprocess.Popen([sys.executable, __file__, device, str(seconds)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:
             if forwarder.stdout.readline() != "ready\n":
                 raise OSError(f"no link can be delayed by {seconds} s")
@@ -183,9 +184,7 @@ class Network(contextlib.ExitStack):
             for one, two in pairs:
                 for a, b in ((one, two), (two, one)):
                     self.ip("rule", "del", "from", a.address, "to", b.address, "iif", a.link, "pref", "200", "lookup", table)
-            forwarder.kill()
-            forwarder.wait()
-            forwarder.stdout.close()
+            forwarder.communicate()  # it ends when it has forwarded what it holds
 
 
 # The forwarder: packets that the router sends into the device come back out of it so much later. Segments that
@@ -203,9 +202,11 @@ def forward(device, seconds):
     fcntl.ioctl(tun, TUNSETIFF, struct.pack("16sH14x", device.encode(), IFF_TUN | IFF_NO_PI | IFF_VNET_HDR))
     fcntl.ioctl(tun, TUNSETOFFLOAD, TUN_F_CSUM | TUN_F_TSO4)
     print("ready", flush=True)
-    held = collections.deque()
-    while True:
-        select.select([tun], [], [], max(0, held[0][0] - time.monotonic()) if held else None)
+    held, asked = collections.deque(), [tun, sys.stdin]
+    while held or sys.stdin in asked:
+        ready, _, _ = select.select(asked, [], [], max(0, held[0][0] - time.monotonic()) if held else None)
+        if sys.stdin in ready:
+            asked.remove(sys.stdin)  # nothing is said there: it has ended
         with contextlib.suppress(BlockingIOError):
             for _ in range(64):
                 packet = os.read(tun, PACKET)

@@ -33,7 +33,7 @@ def test_what_befalls_a_worker_costs_nobody_an_answer(cluster, fault):
             return cluster.await_metric(lambda goings: goings > before, "fermata_host_ends_total", host="two")
         batches = cluster.metric("fermata_host_batches_total") + 20
         cluster.await_metric(lambda now: now > batches or over(), "fermata_host_batches_total")
-    outcome = parts.ask_during(cluster, parts.FAULTS[fault], "two", until_noticed, deadlines_ms=(60_000, 500))
+    outcome = parts.ask_during(cluster, parts.FAULTS[fault], "two", until_noticed, seconds=2, deadlines_ms=(60_000, 500))
     assert outcome.findings() == [], cluster.server.log.read_text()
 
 
