@@ -139,6 +139,8 @@ struct AutoscaleSignal {
   Duration window;  // its length; 0: none has closed yet
   double bad_rate = 0, idle_fraction = 0;
   int64_t workers_to_add = 0;  // negative: to give back
+  // Window after window, by type of workers: how many to have (plan/autoscale.h).
+  std::map<std::string, uint32_t> wanted;
 };
 
 // A stream service since the engine started.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace fermata::plan {
 
@@ -26,20 +27,49 @@ int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold = 0.01);
 // is lacking is added at once; half of what a calm time has to spare is given back after kCalm
 // windows in a row that each had some to spare. What only a plan had added, and no plan
 // asks for any longer, is given back as soon as a window has it to spare, since plans look ahead.
+// A size that has lacked workers is not gone back to before the load has fallen by a fifth, so that
+// under a steady load the size stops changing.
 class PoolSize {
  public:
   static constexpr uint32_t kCalm = 3;
-  // 1 <= least <= most.
-  PoolSize(uint32_t least, uint32_t most) : least_(least), most_(most), size_(least) {}
+  static constexpr double kFallen = 0.8;
+  // 1 <= least <= most, and `start` between them.
+  PoolSize(uint32_t least, uint32_t most, uint32_t start)
+      : least_(least), most_(most), size_(start) {}
+  PoolSize(uint32_t least, uint32_t most) : PoolSize(least, most, least) {}
   uint32_t size() const { return size_; }
-  // `to_add` as workers_to_add() of the window that closed; a plan asks for `planned` at least.
-  uint32_t next(int64_t to_add, uint32_t planned = 0);
+  // Of a window that has closed.
+  struct Window {
+    int64_t to_add = 0;             // as workers_to_add() says
+    uint32_t planned = 0;           // a plan asks for so many at least
+    double busy = 0;                // workers, in the mean
+    std::optional<uint32_t> there;  // in it, where that is not size()
+  };
+  uint32_t next(const Window& window);
 
  private:
   const uint32_t least_, most_;
   uint32_t size_, calm_ = 0;
   int64_t spare_ = 0;    // the least of the calm windows
   int64_t by_plan_ = 0;  // workers that only a plan has added
+  struct {
+    uint32_t size = 0;
+    double busy = 0;
+  } lacked_;  // of the last window that lacked workers
+};
+
+// The same of workers that somebody else starts and stops (an autoscaler of Kubernetes), so that
+// they come and go some windows after they are asked for, if at all. What is asked for is a step
+// that such an autoscaler takes: one that differs from what is there by up to a tenth it ignores.
+class WantedWorkers {
+ public:
+  // At least one is wanted, and `most` at most. `there`: workers at the start, which are kept.
+  WantedWorkers(uint32_t most, uint32_t there);
+  // `use` of the window that closed, of the workers that were there.
+  uint32_t next(const PoolUse& use);
+
+ private:
+  PoolSize size_;
 };
 
 }  // namespace fermata::plan

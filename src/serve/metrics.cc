@@ -133,6 +133,10 @@ void add_autoscale(const engine::AutoscaleSignal& signal, Families& out) {
             signal.bad_rate);
   out.gauge("fermata_autoscale_idle_ratio", "Share of the workers' time in it without work", {},
             signal.idle_fraction);
+  for (const auto& [type, wanted] : signal.wanted) {
+    out.gauge("fermata_workers_wanted", "Workers of a type that the load asks for, steadied",
+              {{"type", type}}, wanted);
+  }
 }
 
 // What adapters decided.

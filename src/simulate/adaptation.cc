@@ -150,7 +150,9 @@ void Adaptation::resize(const Counts& counts) {
                             infeasible == 0 ? 0 : infeasible / (infeasible + ended)});
   double planned = 0;
   for (const Planned& pipeline : pipelines_) planned += pipeline.cost;
-  workers_ = size_->next(to_add, static_cast<uint32_t>(std::ceil(planned - 1e-9)));
+  workers_ = size_->next({.to_add = to_add,
+                          .planned = static_cast<uint32_t>(std::ceil(planned - 1e-9)),
+                          .busy = std::min(busy, 1.0) * workers_});
 }
 
 }  // namespace fermata::simulate

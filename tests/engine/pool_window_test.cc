@@ -27,6 +27,32 @@ TEST(PoolWindow, CountsWhatTheWorkersAnswerFor) {
   EXPECT_EQ(totals.busy, Duration::seconds(5));
 }
 
+TEST(PoolWindow, EachTypeHasTheIdleTimeOfItsOwnWorkers) {
+  EngineSnapshot snapshot;
+  snapshot.worker_types = {"gpu", "cpu"};
+  snapshot.services.resize(1);
+  snapshot.now = at_seconds(10);
+  snapshot.workers = {{0, 0, 1, Duration::seconds(9)},
+                      {1, 1, 1, Duration::seconds(1)},
+                      {2, 1, 1, Duration::seconds(1)},
+                      {3, 1, 1, Duration::seconds(5)}};
+  snapshot.workers[3].serving = false;
+  const PoolTotals from = totals_of(snapshot);
+  EXPECT_EQ(from.workers(), 3u);
+  snapshot.now = at_seconds(20);
+  snapshot.services[0].outcomes = {90, 10};
+  snapshot.workers[0].busy += Duration::seconds(10);
+  snapshot.workers[1].busy += Duration::seconds(4);
+  const auto uses = uses_between(from, totals_of(snapshot));
+  ASSERT_EQ(uses.size(), 2u);
+  EXPECT_EQ(uses[0].workers, 1u);
+  EXPECT_DOUBLE_EQ(uses[0].bad_rate, 0.1);
+  EXPECT_EQ(uses[0].idle_fraction, 0);
+  EXPECT_EQ(uses[1].workers, 2u);
+  EXPECT_DOUBLE_EQ(uses[1].bad_rate, 0.1);
+  EXPECT_DOUBLE_EQ(uses[1].idle_fraction, 0.8);
+}
+
 TEST(PoolWindow, ImpossibleDeadlinesAskForNoWorkers) {
   EngineSnapshot snapshot;
   snapshot.services.resize(1);

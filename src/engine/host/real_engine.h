@@ -59,6 +59,8 @@ class RealEngine : public Engine {
   void set_rules(const policy::Rules& rules) override { pool_->set_rules(rules); }
   void end_second() override;
   void close_window() override;
+  void want_workers(const std::vector<plan::PoolUse>& uses,
+                    std::map<std::string, uint32_t>& wanted);
   uint32_t set_workers(uint32_t count) override;
   std::vector<AdapterDecision> adapter_decisions() const override;
   std::optional<StreamDecision> last_stream_decision() const override {
@@ -194,7 +196,8 @@ class RealEngine : public Engine {
   std::map<std::string, uint64_t> asked_;           // by their service, a second ago
   PoolTotals window_start_;                         // the timer's own
   AutoscaleSignal autoscale_;
-  std::optional<plan::PoolSize> pool_size_;  // the timer's own
+  std::optional<plan::PoolSize> pool_size_;      // the timer's own
+  std::vector<plan::WantedWorkers> pool_sizes_;  // the same, by type, where that is not set
   struct Withdrawn {
     Time since, again;  // again: infinite where it is served
     uint32_t times = 0;

@@ -8,6 +8,9 @@
 #include "model/repository.h"
 
 namespace fermata::engine {
+namespace {
+constexpr uint32_t kMostServers = 10;  // that one server asks for, itself among them
+}
 
 std::vector<ModelStatus> RealEngine::index() const {
   std::map<std::string, ModelStatus> troubled;
@@ -129,14 +132,35 @@ void RealEngine::close_window() {
   const PoolTotals totals = totals_of(snapshot());
   const auto& least = options_.workers.least;
   if (least && !pool_size_) pool_size_.emplace(*least, options_.workers.count());
-  const uint32_t workers = pool_size_ ? pool_size_->size() : options_.workers.count();
-  const AutoscaleSignal signal = signal_between(window_start_, totals, workers);
+  const uint32_t workers = pool_size_ ? pool_size_->size() : totals.workers();
+  AutoscaleSignal signal = signal_between(window_start_, totals, workers);
+  if (pool_size_) {
+    signal.wanted[options_.workers.types[0].name] =
+        pool_size_->next({.to_add = signal.workers_to_add,
+                          .planned = planned_workers(),
+                          .busy = workers * (1 - signal.idle_fraction)});
+  } else {
+    want_workers(uses_between(window_start_, totals), signal.wanted);
+  }
   window_start_ = totals;
   {
     const std::lock_guard lock(mutex_);
-    autoscale_ = signal;
+    autoscale_ = std::move(signal);
   }
-  if (pool_size_) set_workers(pool_size_->next(signal.workers_to_add, planned_workers()));
+  if (pool_size_) set_workers(pool_size_->size());
+}
+
+// Of a remote type other hosts bring as many as are configured; of another, more than there are are
+// those of further servers.
+void RealEngine::want_workers(const std::vector<plan::PoolUse>& uses,
+                              std::map<std::string, uint32_t>& wanted) {
+  for (size_t type = 0; type < uses.size(); ++type) {
+    const WorkerType& of = options_.workers.types[type];
+    if (type == pool_sizes_.size()) {
+      pool_sizes_.emplace_back(of.remote ? of.count : kMostServers * of.count, uses[type].workers);
+    }
+    wanted[of.name] = pool_sizes_[type].next(uses[type]);
+  }
 }
 
 }  // namespace fermata::engine
