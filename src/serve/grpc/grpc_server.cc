@@ -17,6 +17,7 @@
 #include "serve/grpc/grpc_service.h"
 #include "serve/grpc/health.h"
 #include "serve/grpc/reflection.h"
+#include "serve/grpc/scaler.h"
 
 namespace fermata::serve {
 namespace {
@@ -58,6 +59,7 @@ struct GrpcServerImpl {
   GrpcService service{house};
   ReflectionService reflection{house};
   HealthService health{house};
+  ScalerService scaler{house};
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<engine::Periodic> teller;  // of `health`
@@ -98,6 +100,7 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
   builder.RegisterService(&impl->service);
   builder.RegisterService(&impl->reflection);
   builder.RegisterService(&impl->health);
+  builder.RegisterService(&impl->scaler);
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr) {
     return error(absl::StatusCode::kUnavailable, "cannot start gRPC; its log says why");
@@ -135,6 +138,7 @@ void GrpcServer::stop(Duration patience) {
   house.refusing.store(true);
   house.streams.drain();
   impl_->health.drain();
+  impl_->scaler.drain();
   const bool all_ended = wait_until(limit, [&house] { return house.under_way.load() == 0; });
   impl_->connections->end_all(all_ended);
   wait_until(Clock::now() + kFarewell, [this] { return impl_->connections->count() == 0; });

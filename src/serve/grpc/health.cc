@@ -2,8 +2,6 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -11,6 +9,8 @@
 #include "serve/call/status_map.h"
 #include "serve/grpc/grpc_message.h"
 #include "serve/grpc/reflection.h"
+#include "serve/grpc/scaler.h"
+#include "serve/grpc/watch.h"
 
 namespace fermata::serve {
 namespace {
@@ -32,7 +32,8 @@ absl::StatusOr<std::string> read_name(const grpc::ByteBuffer* request) {
 
 bool is_known(const std::string& name) {
   return name.empty() || name == Protocol::service_full_name() ||
-         name == Reflection::service_full_name() || name == Health::service_full_name();
+         name == Reflection::service_full_name() || name == Health::service_full_name() ||
+         name == Scaler::service_full_name();
 }
 
 absl::Status write(HealthCheckResponse::ServingStatus status, grpc::ByteBuffer& to) {
@@ -47,95 +48,6 @@ HealthCheckResponse::ServingStatus status_of(const GrpcHouse& house) {
                                         : HealthCheckResponse::NOT_SERVING;
 }
 
-// One client that watches. Calls of gRPC and of look() keep it alive.
-class Watcher final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
-                      public OpenStreams::Stream,
-                      public std::enable_shared_from_this<Watcher> {
- public:
-  Watcher(GrpcHouse& house, OpenStreams& watches, const HealthService::Seen& seen,
-          std::shared_ptr<ByteBudget> budget)
-      : house_(house), watches_(watches), seen_(seen), open_(std::move(budget)) {
-    house_.under_way.fetch_add(1);
-  }
-
-  void start(const grpc::ByteBuffer* request) {
-    self_ = shared_from_this();
-    auto name = read_name(request);
-    absl::Status bad = name.status();
-    if (bad.ok() && !open_.grow_to(GrpcHouse::kStreamHolds)) {
-      bad = error(absl::StatusCode::kResourceExhausted,
-                  "too many watch the server's health (listen.memory_mb); use Check");
-    }
-    if (!bad.ok()) {
-      const std::scoped_lock lock(mutex_);
-      return finish(bad);
-    }
-    known_ = is_known(*name);
-    tell(status_of(house_));
-    watches_.add(self_);
-  }
-
-  void look() override { tell(seen_.load()); }
-  void drain() override {
-    tell(status_of(house_));
-    const std::scoped_lock lock(mutex_);
-    draining_ = true;
-    advance();
-  }
-
-  void OnWriteDone(bool ok) override {
-    const std::scoped_lock lock(mutex_);
-    writing_ = false;
-    if (!ok || cancelled_) return finish(absl::OkStatus());
-    advance();
-  }
-  void OnCancel() override {
-    const std::scoped_lock lock(mutex_);
-    cancelled_ = true;
-    if (!writing_) finish(absl::OkStatus());  // nobody reads it
-  }
-  void OnDone() override {
-    watches_.remove(this);
-    house_.under_way.fetch_sub(1);
-    self_.reset();
-  }
-
- private:
-  void tell(HealthCheckResponse::ServingStatus status) {
-    const std::scoped_lock lock(mutex_);
-    now_ = known_ ? status : HealthCheckResponse::SERVICE_UNKNOWN;
-    advance();
-  }
-  // Both under the lock.
-  void advance() {
-    if (writing_ || finished_) return;
-    if (told_ == now_) {
-      if (draining_) finish(error(absl::StatusCode::kUnavailable, "the server stops"));
-      return;
-    }
-    told_ = now_;
-    if (absl::Status written = write(*now_, outgoing_); !written.ok()) return finish(written);
-    writing_ = true;
-    StartWrite(&outgoing_);
-  }
-  void finish(const absl::Status& status) {
-    if (std::exchange(finished_, true)) return;
-    Finish(grpc_status(status));
-  }
-
-  GrpcHouse& house_;
-  OpenStreams& watches_;
-  const HealthService::Seen& seen_;
-  HeldBytes open_;  // that it is there
-  std::shared_ptr<Watcher> self_;
-  bool known_ = false;  // the service that is asked about; before tell()
-
-  std::mutex mutex_;
-  std::optional<HealthCheckResponse::ServingStatus> now_, told_;
-  grpc::ByteBuffer outgoing_;  // while writing_
-  bool writing_ = false, draining_ = false, cancelled_ = false, finished_ = false;
-};
-
 }  // namespace
 
 HealthService::HealthService(GrpcHouse& house)
@@ -148,6 +60,11 @@ HealthService::HealthService(GrpcHouse& house)
 void HealthService::look() {
   seen_.store(status_of(house_));
   watches_.look();
+}
+
+void HealthService::drain() {
+  seen_.store(status_of(house_));
+  watches_.drain();
 }
 
 grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context,
@@ -164,9 +81,14 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* cont
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* HealthService::Watch(grpc::CallbackServerContext*,
                                                                  const grpc::ByteBuffer* request) {
-  auto watcher = std::make_shared<Watcher>(house_, watches_, seen_, heads_);
-  watcher->start(request);
-  return watcher.get();
+  const auto name = read_name(request);
+  const bool known = name.ok() && is_known(*name);
+  seen_.store(status_of(house_));
+  return serve::Watch::start(house_, watches_, heads_, name.status(), [this, known] {
+    HealthCheckResponse response;
+    response.set_status(known ? seen_.load() : HealthCheckResponse::SERVICE_UNKNOWN);
+    return response.SerializeAsString();
+  });
 }
 
 }  // namespace fermata::serve

@@ -28,7 +28,7 @@ class HealthService final : public Health::WithRawCallbackMethod_Check<
   // Tells those who watch what has changed; a timer's, since nothing else says when.
   void look();
   // Tells them that the server is not ready, and ends their calls: UNAVAILABLE.
-  void drain() { watches_.drain(); }
+  void drain();
 
  private:
   static constexpr uint64_t kPartOfWatches = 32;  // of what all may hold

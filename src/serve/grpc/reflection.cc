@@ -16,6 +16,7 @@
 #include "serve/grpc/grpc_message.h"
 #include "serve/grpc/health.h"
 #include "serve/grpc/open_streams.h"
+#include "serve/grpc/scaler.h"
 
 namespace fermata::serve {
 namespace {
@@ -80,7 +81,7 @@ ServerReflectionResponse answer_of(const ServerReflectionRequest& question) {
   switch (question.message_request_case()) {
     case ServerReflectionRequest::kListServices:
       for (const char* service : {Protocol::service_full_name(), Health::service_full_name(),
-                                  Reflection::service_full_name()}) {
+                                  Reflection::service_full_name(), Scaler::service_full_name()}) {
         response.mutable_list_services_response()->add_service()->set_name(service);
       }
       break;
