@@ -19,6 +19,7 @@
 #include "engine/apart/apart_executor.h"
 #include "engine/execute/nursery.h"
 #include "engine/execute/run_watch.h"
+#include "serve/config/lone_model.h"
 #include "serve/config/model_source.h"
 #include "serve/config/reach.h"
 #include "serve/log.h"
@@ -45,7 +46,7 @@ constexpr char kServeExamples[] =
 constexpr double kGraceS = 5;
 
 struct ServeArguments {
-  std::string config, models;
+  std::string config, models, model_name;
   std::optional<std::string> host, log_level;
   std::optional<uint16_t> http, grpc, metrics;
   std::optional<std::string> ready;
@@ -190,6 +191,16 @@ int serve_until_stopped(const ServeArguments& arguments) {
     spdlog::error("{}", message(brought));
     return kBadInput;
   }
+  std::unique_ptr<serve::LoneModel> lone;
+  if (!arguments.model_name.empty()) {
+    auto found = serve::LoneModel::find(config->engine.repository, arguments.model_name);
+    if (!found.ok()) {
+      spdlog::error("{}", message(found.status()));
+      return kBadInput;
+    }
+    lone = *std::move(found);
+    if (lone != nullptr) config->engine.repository = lone->repository();
+  }
   std::shared_ptr<tune::Recorder> recorder;
   if (config->recorder.on) recorder = std::make_shared<tune::Recorder>(config->recorder);
   config->engine.observer = recorder;
@@ -241,6 +252,9 @@ void add_serve(CLI::App& app, int& exit_code) {
   command->add_option("--config", arguments->config, "fermata.yaml (docs/configuration.md)");
   command->add_option("--models", arguments->models,
                       "Model repository; replaces the one of the configuration");
+  command->add_option("--model-name", arguments->model_name,
+                      "What the model is called, where --models is the folder of one model instead "
+                      "of a repository");
   command->add_option("--host", arguments->host, "Address to listen on");
   command->add_flag("--public", arguments->is_public,
                     "Let other machines connect; needed unless --host is loopback");

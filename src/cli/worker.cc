@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -44,7 +45,7 @@ constexpr char kWorkerExamples[] =
     "second one ends it at once.";
 
 struct WorkerArguments {
-  std::string scheduler, config, type, name;
+  std::string scheduler, config, type, name, ready_file;
   std::optional<uint32_t> workers;
   std::optional<std::string> log_level;
   double drain_s = 10;
@@ -104,6 +105,24 @@ int refuse(const absl::Status& why) {
   return kBadInput;
 }
 
+// That a probe may look for: it is there while a scheduler has these workers, and they do not
+// leave.
+class ReadyFile {
+ public:
+  explicit ReadyFile(std::string path) : path_(std::move(path)) { take_away(); }
+  void put() const {
+    if (!path_.empty() && !std::ofstream(path_)) {
+      spdlog::error("--ready-file {}: it cannot be written", path_);
+    }
+  }
+  void take_away() const {
+    if (!path_.empty()) unlink(path_.c_str());
+  }
+
+ private:
+  const std::string path_;
+};
+
 // Blocks them for every thread that is started from here on.
 sigset_t stop_signals() {
   sigset_t signals;
@@ -123,8 +142,10 @@ int work_until_stopped(const WorkerArguments& arguments) {
   auto options = worker_of(arguments, *config);
   if (!options.ok()) return refuse(options.status());
   const std::string host = options->name;
+  const ReadyFile ready(arguments.ready_file);
   auto worker =
       cluster::Worker::make(*std::move(options), [&, said = false](uint32_t workers) mutable {
+        ready.put();
         if (std::exchange(said, true)) return;
         std::cout << fmt::format("joined host={} scheduler={} workers={}", host,
                                  arguments.scheduler, workers)
@@ -138,6 +159,7 @@ int work_until_stopped(const WorkerArguments& arguments) {
   int signal = 0;
   sigwait(&signals, &signal);
   spdlog::info("leaving on signal {}; what runs ends first", signal);
+  ready.take_away();
   (*worker)->leave();
   const auto whole = static_cast<time_t>(arguments.drain_s);
   const timespec limit{whole, static_cast<long>((arguments.drain_s - whole) * 1e9)};
@@ -165,6 +187,10 @@ void add_worker(CLI::App& app, int& exit_code) {
                    "at most the type's count")
       ->check(CLI::Range(1, 1024));
   command->add_option("--name", arguments->name, "This host in metrics and logs; else its name");
+  command->add_option(
+      "--ready-file", arguments->ready_file,
+      "A file that is there from when the scheduler has taken the workers until they "
+      "leave, for probes");
   command->add_option("--log-level", arguments->log_level, "What the log says")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
   command->add_option("--drain", arguments->drain_s, "Seconds that what runs has to end")
