@@ -302,6 +302,18 @@ def triton(found):
     return figure
 
 
+def picker(found):
+    figure, axis = plot.axes("offered load, multiples of the capacity", "on time, requests/s", width=6.0)
+    for name, colour in (("picker", plot.BLUE), ("round robin", plot.GREY)):
+        runs = [[run["on_time_rps"] for run in both[name]] for both in found["runs"].values()]
+        spread(axis, [float(load) for load in found["runs"]], runs, color=colour, label=name)
+    axis.axhline(found["capacity_rps"], color=plot.NEUTRAL, linestyle=":", linewidth=1, label="capacity")
+    axis.set_ylim(0)
+    plot.legend(axis)
+    plot.says(figure, "In front of servers that know no deadline, shedding what would be late keeps the rest on time.")
+    return figure
+
+
 def on_time(run):
     return run["on_time"] / run["offered"] if "on_time" in run else statistics.mean(map(on_time, run.values()))
 
@@ -309,7 +321,7 @@ def on_time(run):
 OTHER_RECORDS = drawings_papers.OTHER_RECORDS  # of plots that are not named as their record
 DRAWN = {**drawings_times.DRAWN, **drawings_papers.DRAWN, "policies_table": policies_table, "policies_overload": policies_overload, "policies_claims": policies_claims,
          "ensembles_burst": ensembles_burst, "variants_served": variants_served, "streams_served": streams_served,
-         "scheduler": scheduler, "one_pool": one_pool, "variants_goal": variants_goal, "triton": triton,
+         "scheduler": scheduler, "one_pool": one_pool, "variants_goal": variants_goal, "triton": triton, "picker": picker,
          **{name: functools.partial(ensembles_by_case, xlabel=xlabel, methods=methods, says=says + SPREAD)
             for name, (xlabel, methods, says) in ENSEMBLES.items()},
          **{f"ensembles_serve_all_{name}": ensembles_serve_all for name in ("scans-averaged", "scans-stacked", "count-weighted")},

@@ -25,10 +25,12 @@ BELOW = {
     "tune": {"base", "model", "policy", "plan", "estimate", "simulate", "engine"},
     "serve": {"base", "store", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "cluster", "tune"},
     "store": {"base"},
+    "pick": {"base"},
+    "gateway": {"base", "pick"},
     "load": {"base", "model", "simulate"},
     "client": {"base", "model", "operators", "estimate", "load"},
     "gstreamer": {"base", "model", "client"},
-    "cli": {"base", "client", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "cluster", "tune", "serve", "load", "store"},
+    "cli": {"base", "client", "model", "operators", "policy", "plan", "estimate", "simulate", "engine", "cluster", "tune", "serve", "load", "store", "gateway"},
 }
 # The same for the rooms inside a room; what lies in the room itself may include all of them, and is
 # included by all.
@@ -65,7 +67,7 @@ INSIDE = {
         "live": {"call", "json", "net", "operations", "http"},
     },
 }
-PURE = {"policy", "plan", "estimate", "simulate"}
+PURE = {"policy", "plan", "estimate", "simulate", "pick"}
 BANNED_IN_PURE = re.compile(
     r"system_clock|steady_clock|sleep_for|sleep_until|std::rand\b|random_device|getenv|std::thread|std::mutex"
 )

@@ -19,6 +19,7 @@ void add_goodput(CLI::App& app, int& exit_code);
 void add_load(CLI::App& app, int& exit_code);
 void add_model_process(CLI::App& app, int& exit_code);
 void add_nursery(CLI::App& app, int& exit_code);
+void add_picker(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
 void add_serve(CLI::App& app, int& exit_code);
@@ -42,6 +43,7 @@ inline constexpr AddCommand kCommands[] = {
     add_load,
     add_model_process,
     add_nursery,
+    add_picker,
     add_plan,
     add_profile,
     add_serve,

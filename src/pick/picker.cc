@@ -1,0 +1,165 @@
+#include "pick/picker.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+#include <utility>
+
+#include "absl/algorithm/container.h"
+
+namespace fermata::pick {
+namespace {
+
+constexpr size_t kMostServices = 1024;  // whose weights are known; further ones have 1
+constexpr double kWeightLearns = 0.05, kLightest = 1.0 / 64, kHeaviest = 64;
+constexpr double kFailureLearns = 0.2;
+constexpr double kFailureForgotten = 5;  // seconds until a failure counts half
+constexpr double kFailureCosts = 10;     // budgets
+constexpr double kPressure = 0.5;        // of the budget: from here on tenants share
+constexpr Duration kLately = Duration::seconds(2);
+constexpr double kLateBy = 2;  // spreads beyond what was expected until a server is stuck
+
+// Expected excess of a normal variable over `limit`.
+double excess(double mean, double deviation, double limit) {
+  if (deviation <= 0) return std::max(0.0, mean - limit);
+  const double z = (limit - mean) / deviation;
+  constexpr double kRootTwo = 1.4142135623730951, kDensity = 0.3989422804014327;
+  const double above = std::erfc(z / kRootTwo) / 2;
+  return std::max(0.0, deviation * (kDensity * std::exp(-z * z / 2) - z * above));
+}
+
+}  // namespace
+
+void Picker::set_servers(const std::vector<std::string>& servers) {
+  for (auto& [_, server] : servers_) server.there = false;
+  for (const std::string& name : servers) servers_[name].there = true;
+  // What is under way there still ends.
+  std::erase_if(servers_,
+                [](const auto& entry) { return !entry.second.there && entry.second.count == 0; });
+}
+
+std::vector<std::string> Picker::servers() const {
+  std::vector<std::string> names;
+  for (const auto& [name, server] : servers_) {
+    if (server.there) names.push_back(name);
+  }
+  return names;
+}
+
+double Picker::weight_of(const std::string& service) const {
+  const auto known = weights_.find(service);
+  return known == weights_.end() ? 1 : known->second;
+}
+
+Picker::Estimate Picker::estimate(const Server& server, Time now, double own, double budget) const {
+  Estimate estimate{.seconds = server.time.expected(own, server.ahead)};
+  // What should have ended long ago holds up what comes after it.
+  if (!server.ends.empty() && *server.ends.begin() < now) {
+    estimate.seconds += (now - *server.ends.begin()).seconds();
+  }
+  estimate.lateness = excess(estimate.seconds, server.time.spread() * estimate.seconds, budget);
+  if (server.failing > 0 && server.failed) {
+    const double since = (now - *server.failed).seconds() / kFailureForgotten;
+    estimate.lateness += kFailureCosts * budget * server.failing * std::exp2(-since);
+  }
+  return estimate;
+}
+
+// Looked for once in that time.
+void Picker::forget_tenants(Time now) {
+  if (now < forget_at_) return;
+  forget_at_ = now + kLately;
+  std::erase_if(tenants_, [now](const auto& entry) {
+    return entry.second.under_way == 0 && now - entry.second.asked > kLately;
+  });
+}
+
+bool Picker::is_unfair(const std::string& tenant, double expected, double budget) const {
+  if (expected < kPressure * budget) return false;
+  const auto all = static_cast<double>(sent_.size());
+  const double share = all / static_cast<double>(tenants_.size());
+  const auto own = static_cast<double>(tenants_.at(tenant).under_way);
+  return tenants_.size() > 1 && own > share;
+}
+
+Picker::Verdict Picker::pick(Time now, const Ask& ask) {
+  const double own = weight_of(ask.service), budget = ask.budget.seconds();
+  tenants_[ask.tenant].asked = now;
+  forget_tenants(now);
+  auto best = servers_.end();
+  Estimate least;
+  for (auto each = servers_.begin(); each != servers_.end(); ++each) {
+    if (!each->second.there) continue;
+    if (!ask.only.empty() && !absl::c_linear_search(ask.only, each->first)) continue;
+    const Estimate here = estimate(each->second, now, own, budget);
+    const auto key = [](const Estimate& of, const Server& server) {
+      return std::tuple(of.lateness, of.seconds, server.ahead);
+    };
+    if (best == servers_.end() || key(here, each->second) < key(least, best->second)) {
+      best = each;
+      least = here;
+    }
+  }
+  if (best == servers_.end()) return {.refused = Refusal::kNobody};
+  Server& server = best->second;
+  const Duration expected = Duration::from_seconds(least.seconds);
+  // Nothing is known of a server to which nothing is sent, so an idle one always gets a request.
+  if (server.count > 0) {
+    if (least.seconds > budget) return {.refused = Refusal::kSaturated, .expected = expected};
+    if (is_unfair(ask.tenant, least.seconds, budget)) {
+      return {.refused = Refusal::kUnfair, .expected = expected};
+    }
+  }
+  const double alone = server.time.expected(own, server.ahead);
+  const Time end = server.time.alone() + server.time.each() > 0
+                       ? now + Duration::from_seconds(alone * (1 + kLateBy * server.time.spread()))
+                       : Time::infinite();
+  const uint64_t ticket = ++next_;
+  sent_[ticket] = {best->first, ask.service, ask.tenant, now, end, ask.budget, own, server.ahead};
+  server.ends.insert(end);
+  server.ahead += own;
+  ++server.count;
+  ++tenants_[ask.tenant].under_way;
+  return {.server = best->first, .ticket = ticket, .expected = expected};
+}
+
+void Picker::learn(Server& server, const Sent& sent, double seconds) {
+  server.time.seen(sent.own, sent.ahead, seconds);
+  if (server.time.alone() <= 0) return;
+  if (weights_.size() >= kMostServices && !weights_.contains(sent.service)) return;
+  double& weight = weights_.try_emplace(sent.service, 1).first->second;
+  if (weights_.size() == 1) return;  // all are alike
+  const double here = (seconds - sent.ahead * server.time.each()) / server.time.alone();
+  weight += kWeightLearns * (std::clamp(here, kLightest, kHeaviest) - weight);
+}
+
+void Picker::ended(uint64_t ticket, Time now, End end) {
+  const auto found = sent_.find(ticket);
+  if (found == sent_.end()) return;
+  const Sent sent = std::move(found->second);
+  sent_.erase(found);
+  --tenants_.at(sent.tenant).under_way;
+  const auto at = servers_.find(sent.server);
+  Server& server = at->second;
+  server.ends.erase(server.ends.find(sent.end));
+  server.ahead = --server.count == 0 ? 0 : std::max(0.0, server.ahead - sent.own);
+  const double seconds = (now - sent.at).seconds();
+  switch (end) {
+    case End::kAnswered:
+      learn(server, sent, seconds);
+      server.failing *= 1 - kFailureLearns;
+      break;
+    case End::kRefused:  // it would have taken longer than there was time
+      learn(server, sent, std::max(seconds, sent.budget.seconds()));
+      break;
+    case End::kFailed:
+      server.failing += kFailureLearns * (1 - server.failing);
+      server.failed = now;
+      break;
+    case End::kGone:
+      break;
+  }
+  if (!server.there && server.count == 0) servers_.erase(at);
+}
+
+}  // namespace fermata::pick

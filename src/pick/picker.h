@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "pick/response_time.h"
+
+namespace fermata::pick {
+
+// Which server of several gets a request, and whether any can answer it in time, by what a gateway
+// sees: what it has sent to whom, and when the answers came. Pure; one thread at a time.
+class Picker {
+ public:
+  struct Ask {
+    std::string service;            // whose requests take about as long as each other
+    std::string tenant;             // whose requests share what there is; empty: is one too
+    Duration budget;                // from now to when the answer is of use
+    std::vector<std::string> only;  // of these servers; empty: of all
+  };
+  enum class Refusal {
+    kNobody,     // no server is known, or none that is asked for
+    kSaturated,  // none is expected to answer in time
+    kUnfair,     // its tenant has more under way than its share, and others wait
+  };
+  struct Verdict {
+    std::optional<Refusal> refused;
+    std::string server;  // else
+    uint64_t ticket = 0;
+    Duration expected;  // until the answer of the best server
+  };
+  enum class End {
+    kAnswered,
+    kRefused,  // by the server, since it has too much to do
+    kFailed,   // another way
+    kGone,     // nobody waits any longer
+  };
+
+  // Who there is from now on. Of servers that stay, what is known is kept.
+  void set_servers(const std::vector<std::string>& servers);
+  std::vector<std::string> servers() const;
+  Verdict pick(Time now, const Ask& ask);
+  // Of a request that was sent; once.
+  void ended(uint64_t ticket, Time now, End end);
+
+  uint64_t under_way() const { return sent_.size(); }
+
+ private:
+  struct Server {
+    ResponseTime time;
+    double ahead = 0;            // weight under way
+    uint64_t count = 0;          // requests under way
+    std::multiset<Time> ends;    // by when they are expected to have ended
+    double failing = 0;          // share of the last answers that failed
+    std::optional<Time> failed;  // last
+    bool there = true;
+  };
+  struct Sent {
+    std::string server, service, tenant;
+    Time at, end;
+    Duration budget;
+    double own = 0, ahead = 0;
+  };
+  struct Estimate {
+    double seconds = 0, lateness = 0;
+  };
+
+  Estimate estimate(const Server& server, Time now, double own, double budget) const;
+  bool is_unfair(const std::string& tenant, double expected, double budget) const;
+  void forget_tenants(Time now);
+  double weight_of(const std::string& service) const;
+  void learn(Server& server, const Sent& sent, double seconds);
+
+  std::map<std::string, Server> servers_;
+  std::map<std::string, double> weights_;  // by service: times as long as the mean
+  struct Tenant {
+    uint64_t under_way = 0;
+    Time asked;  // last
+  };
+  std::map<std::string, Tenant> tenants_;  // that have asked lately, or have something under way
+  Time forget_at_;
+  std::map<uint64_t, Sent> sent_;
+  uint64_t next_ = 0;
+};
+
+}  // namespace fermata::pick

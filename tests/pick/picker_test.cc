@@ -1,0 +1,184 @@
+#include "pick/picker.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <queue>
+#include <string>
+#include <vector>
+
+namespace fermata::pick {
+namespace {
+
+Time at(double s) { return Time() + Duration::from_seconds(s); }
+
+TEST(ResponseTime, ALineIsFound) {
+  ResponseTime time;
+  EXPECT_EQ(time.expected(1, 5), 0);
+  for (int i = 0; i < 200; ++i) {
+    const double ahead = i % 7;
+    time.seen(1, ahead, 0.010 + 0.003 * ahead);
+  }
+  EXPECT_NEAR(time.expected(1, 0), 0.010, 0.0005);
+  EXPECT_NEAR(time.expected(1, 10), 0.040, 0.002);
+  EXPECT_LT(time.spread(), 0.1);
+}
+
+TEST(ResponseTime, AtFirstOneAtATime) {
+  ResponseTime time;
+  time.seen(1, 0, 0.010);
+  EXPECT_NEAR(time.expected(1, 0), 0.010, 0.001);
+  EXPECT_NEAR(time.expected(1, 2), 0.030, 0.003);
+}
+
+TEST(ResponseTime, NothingIsEverExpectedToTakeLessThanNoTime) {
+  ResponseTime time;
+  for (int i = 0; i < 100; ++i) time.seen(1, i % 5, 0.010 - 0.002 * (i % 5));
+  EXPECT_GE(time.expected(1, 100), 0);
+  EXPECT_EQ(time.each(), 0);
+}
+
+// Servers that answer one request after another, each in `service` seconds.
+struct Servers {
+  Picker picker;
+  std::map<std::string, double> service, free;
+  struct Answer {
+    double at;
+    uint64_t ticket;
+    double due;
+    std::string server, tenant;
+    bool operator<(const Answer& other) const { return at > other.at; }
+  };
+  std::priority_queue<Answer> answers;
+  std::map<std::string, int> on_time, refused, sent;
+  int late = 0;
+
+  explicit Servers(std::map<std::string, double> of) : service(std::move(of)) {
+    std::vector<std::string> names;
+    for (const auto& [name, _] : service) names.push_back(name);
+    picker.set_servers(names);
+  }
+  void until(double now) {
+    while (!answers.empty() && answers.top().at <= now) {
+      const Answer answer = answers.top();
+      answers.pop();
+      picker.ended(answer.ticket, at(answer.at), Picker::End::kAnswered);
+      (answer.at <= answer.due ? on_time[answer.tenant] : late)++;
+    }
+  }
+  void ask(double now, double budget, const std::string& tenant = "") {
+    until(now);
+    const auto verdict =
+        picker.pick(at(now), {"model", tenant, Duration::from_seconds(budget), {}});
+    if (verdict.refused) {
+      ++refused[tenant];
+      return;
+    }
+    ++sent[verdict.server];
+    double& free_at = free[verdict.server];
+    free_at = std::max(free_at, now) + service[verdict.server];
+    answers.push({free_at, verdict.ticket, now + budget, verdict.server, tenant});
+  }
+};
+
+TEST(Picker, OverloadIsShedSoThatWhatIsAdmittedIsInTime) {
+  Servers servers({{"a", 0.010}, {"b", 0.010}});
+  int asked = 0;
+  for (double now = 0; now < 20; now += 0.0033, ++asked)
+    servers.ask(now, 0.1);  // 1.5 of what they do
+  servers.until(100);
+  EXPECT_GE(servers.on_time[""], 0.95 * 2 * 20 / 0.010);
+  EXPECT_LE(servers.late, 0.02 * asked);
+  EXPECT_GT(servers.refused[""], 0.25 * asked);
+}
+
+TEST(Picker, BelowTheCapacityNobodyIsRefused) {
+  Servers servers({{"a", 0.010}, {"b", 0.010}});
+  for (double now = 0; now < 20; now += 0.0083) servers.ask(now, 0.1);
+  servers.until(100);
+  EXPECT_EQ(servers.refused[""], 0);
+  EXPECT_EQ(servers.late, 0);
+  EXPECT_NEAR(servers.sent["a"], servers.sent["b"], 0.2 * servers.sent["a"]);
+}
+
+TEST(Picker, ASlowServerGetsLess) {
+  Servers servers({{"fast", 0.010}, {"slow", 0.040}});
+  for (double now = 0; now < 20; now += 0.010) servers.ask(now, 0.1);  // 0.8 of what they do
+  servers.until(100);
+  EXPECT_LE(servers.late, 20);
+  EXPECT_GT(servers.sent["fast"], 3 * servers.sent["slow"]);
+}
+
+TEST(Picker, ATenantThatFloodsLeavesOthersTheirShare) {
+  Servers servers({{"a", 0.010}});
+  int quiet = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const double now = i * 0.002;
+    servers.ask(now, 0.1, "loud");
+    if (i % 10 == 0) servers.ask(now, 0.1, "quiet"), ++quiet;  // half of what the server does
+  }
+  servers.until(100);
+  EXPECT_GE(servers.on_time["quiet"], 0.8 * quiet);
+  EXPECT_GT(servers.refused["loud"], 1000);
+}
+
+TEST(Picker, WhoFailsGetsFewUntilItAnswers) {
+  Picker picker;
+  picker.set_servers({"bad", "good"});
+  std::map<std::string, int> sent;
+  for (int i = 0; i < 1000; ++i) {
+    const double now = i * 0.01;
+    const auto verdict = picker.pick(at(now), {"model", "", Duration::millis(100), {}});
+    ASSERT_FALSE(verdict.refused);
+    ++sent[verdict.server];
+    const bool bad = verdict.server == "bad";  // and at once
+    picker.ended(verdict.ticket, at(now + (bad ? 0.0001 : 0.005)),
+                 bad ? Picker::End::kFailed : Picker::End::kAnswered);
+  }
+  EXPECT_LT(sent["bad"], 50);
+  EXPECT_GT(sent["good"], 900);
+}
+
+TEST(Picker, AServerThatHangsIsLeftAlone) {
+  Servers servers({{"a", 0.010}, {"b", 0.010}});
+  for (double now = 0; now < 2; now += 0.01) servers.ask(now, 0.1);
+  servers.until(10);
+  const int before = servers.sent["a"];
+  servers.service["a"] = 1000;
+  for (double now = 10; now < 12; now += 0.012) servers.ask(now, 0.1);
+  EXPECT_LT(servers.sent["a"] - before, 8);
+  EXPECT_LT(servers.refused[""], 8);
+}
+
+TEST(Picker, SaysWhyItRefuses) {
+  Picker picker;
+  const Picker::Ask ask{"model", "", Duration::millis(50), {}};
+  EXPECT_EQ(picker.pick(at(0), ask).refused, Picker::Refusal::kNobody);
+  picker.set_servers({"a", "b"});
+  EXPECT_EQ(picker.pick(at(0), {"model", "", Duration::millis(50), {"c"}}).refused,
+            Picker::Refusal::kNobody);
+  EXPECT_EQ(picker.pick(at(0), {"model", "", Duration::millis(50), {"b"}}).server, "b");
+  picker.set_servers({"a"});
+  const auto first = picker.pick(at(0), ask);
+  EXPECT_EQ(first.server, "a");
+  picker.ended(first.ticket, at(0.2), Picker::End::kAnswered);
+  EXPECT_EQ(picker.pick(at(1), ask).server, "a");  // it is idle: tried, however slow it was
+  EXPECT_EQ(picker.pick(at(1), ask).refused, Picker::Refusal::kSaturated);
+}
+
+TEST(Picker, AServerThatGoesEndsWhatItHas) {
+  Picker picker;
+  picker.set_servers({"a"});
+  const Picker::Ask ask{"model", "", Duration::millis(50), {}};
+  const auto sent = picker.pick(at(0), ask);
+  picker.set_servers({"b"});
+  EXPECT_EQ(picker.servers(), std::vector<std::string>{"b"});
+  EXPECT_EQ(picker.pick(at(0), ask).server, "b");
+  picker.ended(sent.ticket, at(0.01), Picker::End::kAnswered);
+  picker.ended(sent.ticket, at(0.01), Picker::End::kAnswered);  // twice is once
+  EXPECT_EQ(picker.under_way(), 1u);
+}
+
+}  // namespace
+}  // namespace fermata::pick
