@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "base/status.h"
-#include "load/refusal.h"
+#include "load/rejection.h"
 
 namespace fermata::load {
 namespace {
@@ -41,8 +41,8 @@ void Account::add(Outcome outcome, Duration took, const Answer& answer,
                   std::optional<bool> was_correct) {
   ++outcomes[static_cast<size_t>(outcome)];
   if (outcome == Outcome::kRejectedDeadline) {
-    refusal.record(took);
-    keep_least(refusal_margin(message(answer.status)), least_margin);
+    rejection.record(took);
+    keep_least(rejection_margin(message(answer.status)), least_margin);
   }
   if (outcome == Outcome::kFailed) {
     count_failure(failures,
@@ -67,7 +67,7 @@ void Account::add(Outcome outcome, Duration took, const Answer& answer,
 void Account::merge(const Account& other) {
   for (size_t i = 0; i < kOutcomes; ++i) outcomes[i] += other.outcomes[i];
   latency.merge(other.latency);
-  refusal.merge(other.refusal);
+  rejection.merge(other.rejection);
   keep_least(other.least_margin, least_margin);
   queueing.merge(other.queueing);
   run.merge(other.run);

@@ -31,9 +31,9 @@ Outcome outcome_of(const absl::Status& status, Duration latency, std::optional<D
 struct Account {
   std::array<uint64_t, kOutcomes> outcomes{};
   Histogram latency;                     // of answers, from the scheduled arrival
-  Histogram refusal;                     // of deadline refusals, from when they were sent
+  Histogram rejection;                   // of deadline rejections, from when they were sent
   Histogram queueing, run;               // of explained answers
-  std::optional<Duration> least_margin;  // of deadline refusals: refusal_margin()
+  std::optional<Duration> least_margin;  // of deadline rejections: rejection_margin()
   uint64_t explained = 0;
   double batches = 0;  // explained answers, each as its share of its batch
   uint64_t labelled = 0, correct = 0;
@@ -42,7 +42,7 @@ struct Account {
 
   static constexpr size_t kMostFailures = 8;
 
-  // took: of a deadline refusal since it was sent, else since it was to be sent.
+  // took: of a deadline rejection since it was sent, else since it was to be sent.
   // correct: none where there is no label, or nothing to compare it with.
   void add(Outcome outcome, Duration took, const Answer& answer, std::optional<bool> correct);
   void merge(const Account& other);

@@ -21,8 +21,8 @@ void Ledger::ended(const Sending& sending, Answer answer) {
     const std::optional<Label>& label = records_[sending.service][sending.record].label;
     std::optional<bool> correct;
     if (label && answer.status.ok()) correct = agrees(*label, answer.outputs);
-    const bool refused = outcome == Outcome::kRejectedDeadline;
-    accounts_[sending.service].add(outcome, refused ? now - sending.sent : latency, answer,
+    const bool rejected = outcome == Outcome::kRejectedDeadline;
+    accounts_[sending.service].add(outcome, rejected ? now - sending.sent : latency, answer,
                                    correct);
   }
   if (++ended_ == awaited_) {

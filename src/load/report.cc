@@ -40,9 +40,9 @@ Json account_json(const Account& a, double seconds) {
   json["p90_ms"] = quantile(a.latency, 0.9);
   json["p99_ms"] = quantile(a.latency, 0.99);
   json["max_ms"] = quantile(a.latency, 1);
-  json["rejection_p50_ms"] = quantile(a.refusal, 0.5);
-  json["rejection_p99_ms"] = quantile(a.refusal, 0.99);
-  json["rejection_max_ms"] = quantile(a.refusal, 1);
+  json["rejection_p50_ms"] = quantile(a.rejection, 0.5);
+  json["rejection_p99_ms"] = quantile(a.rejection, 0.99);
+  json["rejection_max_ms"] = quantile(a.rejection, 1);
   json["rejection_margin_min_ms"] = a.least_margin ? Json(a.least_margin->millis()) : Json();
   json["mean_batch"] = a.explained == 0 ? Json() : Json(a.mean_batch());
   json["queueing_p50_ms"] = quantile(a.queueing, 0.5);

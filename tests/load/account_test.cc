@@ -33,11 +33,11 @@ TEST(Account, BatchesAreAveragedOverBatchesNotRequests) {
 
 TEST(Account, OnlyAnswersHaveLatencies) {
   Account account;
-  const Answer refusal{.status = absl::DeadlineExceededError("no")};
-  account.add(Outcome::kRejectedDeadline, Duration::millis(3), refusal, {});
+  const Answer rejection{.status = absl::DeadlineExceededError("no")};
+  account.add(Outcome::kRejectedDeadline, Duration::millis(3), rejection, {});
   account.add(Outcome::kLost, Duration::seconds(10), {}, {});
   EXPECT_EQ(account.latency.count(), 0);
-  EXPECT_EQ(account.refusal.count(), 1);
+  EXPECT_EQ(account.rejection.count(), 1);
   EXPECT_EQ(account.offered(), 2);
 }
 

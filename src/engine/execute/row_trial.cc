@@ -34,7 +34,7 @@ class TrialRun {
       : executor_(executor), variant_(variant), budget_(budget) {}
 
   absl::StatusOr<RowTrial> run(const Shapes& given) {
-    if (absl::Status found = find_inputs(given); !found.ok()) return refused_with(found);
+    if (absl::Status found = find_inputs(given); !found.ok()) return rejected_with(found);
     result_.ran = true;
     if (took_ > kMostMeasured) {
       return untried(fmt::format("an item takes {:.1f} s", took_.seconds()));
@@ -49,7 +49,7 @@ class TrialRun {
       const size_t always = took_ > kBrief ? 1 : 2;
       if (!fits(items) || (tried >= always && std::clock() >= end)) continue;
       const absl::Status looked = look_at(items);
-      if (!looked.ok() && (tried == 0 || lacks_memory(looked))) return refused_with(looked);
+      if (!looked.ok() && (tried == 0 || lacks_memory(looked))) return rejected_with(looked);
       if (!looked.ok() || result_.verdict == Verdict::kTogether ||
           result_.verdict == Verdict::kUntried) {
         break;
@@ -64,7 +64,7 @@ class TrialRun {
     return {Verdict::kUntried, std::move(why), result_.ran, std::move(result_.runs)};
   }
 
-  absl::StatusOr<RowTrial> refused_with(const absl::Status& why) {
+  absl::StatusOr<RowTrial> rejected_with(const absl::Status& why) {
     if (lacks_memory(why)) return why;
     if (is_not_by_items(why)) {
       return RowTrial{Verdict::kTogether, fmt::format("of one item, {}", message(why)), true};

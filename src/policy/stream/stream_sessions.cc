@@ -162,8 +162,8 @@ absl::Status StreamSessions::update(const StreamFrame& frame, Session& session, 
 }
 
 double StreamSessions::Session::rate_rps(Time now) const {
-  const bool is_refused = planned && !variant && now < refused_until;
-  return std::max(rate.per_second(now), is_refused ? refused_rps : 0);
+  const bool is_rejected = planned && !variant && now < rejected_until;
+  return std::max(rate.per_second(now), is_rejected ? rejected_rps : 0);
 }
 
 // How many frames of the size that the client was told take a worker as long as this one.

@@ -150,9 +150,9 @@ class StreamSessions {
     uint32_t excused = 0;
     Time excused_until;
     // While it is unmapped: the rate that it was found too much with counts until then.
-    double refused_rps = 0;
-    Time refused_until;
-    Duration refused_for;
+    double rejected_rps = 0;
+    Time rejected_until;
+    Duration rejected_for;
     FrameSizes sizes;
     bool unmapped_unseen = false;  // by the frames of others: none of its own has come
     Duration phase;                // when its frames should come, within its period

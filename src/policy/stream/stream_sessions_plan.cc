@@ -13,7 +13,7 @@ namespace {
 constexpr uint32_t kPrefetched = 2;   // neighbours on either side
 constexpr double kLeastScale = 1e-6;  // of a client's frames by those of all
 // Who is unmapped counts on, at first and at most.
-constexpr Duration kRefused = Duration::seconds(4), kLongestRefused = Duration::seconds(60);
+constexpr Duration kRejected = Duration::seconds(4), kLongestRejected = Duration::seconds(60);
 constexpr Duration kUnderWay = Duration::seconds(2);  // frames of the size that was told before
 
 }  // namespace
@@ -107,10 +107,10 @@ void StreamSessions::map(Session& session, std::optional<uint32_t> variant, doub
   const bool was_unmapped = session.planned && !session.variant;
   if (!variant && !was_unmapped) {
     const bool again =
-        session.frames >= kFewFrames && last_plan_ < session.refused_until + session.refused_for;
-    session.refused_for = again ? std::min(session.refused_for * 2, kLongestRefused) : kRefused;
-    session.refused_rps = asked_rps;
-    session.refused_until = last_plan_ + session.refused_for;
+        session.frames >= kFewFrames && last_plan_ < session.rejected_until + session.rejected_for;
+    session.rejected_for = again ? std::min(session.rejected_for * 2, kLongestRejected) : kRejected;
+    session.rejected_rps = asked_rps;
+    session.rejected_until = last_plan_ + session.rejected_for;
   }
   if (session.variant && variant.value_or(0) < *session.variant) {
     session.excused = *session.variant;

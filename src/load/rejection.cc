@@ -1,4 +1,4 @@
-#include "load/refusal.h"
+#include "load/rejection.h"
 
 #include <charconv>
 
@@ -19,7 +19,7 @@ std::optional<double> take(std::string_view& text, std::string_view words) {
 
 }  // namespace
 
-std::optional<Duration> refusal_margin(std::string_view text) {
+std::optional<Duration> rejection_margin(std::string_view text) {
   const auto budget = take(text, "the budget was ");
   const auto left = take(text, " ms, ");
   const auto run = take(text, "the run time ");
