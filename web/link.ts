@@ -1,5 +1,5 @@
 // What a client knows of its way to the server, and what it may send so that it is answered in
-// time (docs/protocol.md, streams). Seconds, bytes, Mbit/s; no clock of its own.
+// time (docs/streams.md). Seconds, bytes, Mbit/s; no clock of its own.
 
 const WINDOW = 1, REMEMBERED = 16, SHORTEST = 1e-5;
 const TELLING = 6000; // bytes from which on a transfer tells how fast the link is

@@ -1,4 +1,4 @@
-// Messages of a WebSocket as docs/protocol.md has them: JSON, and behind it bytes.
+// Messages of a WebSocket as docs/streams.md has them: JSON, and behind it bytes.
 
 export type Value = string | number | boolean;
 export type Parameters = Record<string, Value>;

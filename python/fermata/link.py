@@ -1,4 +1,4 @@
-"""What a client knows of its way to the server (docs/protocol.md, streams). No clock of its own:
+"""What a client knows of its way to the server (docs/streams.md). No clock of its own:
 every call takes `now` in seconds."""
 
 import math

@@ -12,7 +12,7 @@
 
 namespace fermata::client {
 
-// How a stream's client and its service speak over ModelStreamInfer (docs/protocol.md, streams).
+// How a stream's client and its service speak over ModelStreamInfer (docs/streams.md).
 
 // What a client says with each message.
 struct StreamIdentity {

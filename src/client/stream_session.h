@@ -10,7 +10,7 @@
 
 namespace fermata::client {
 
-// What every reply to a stream's client tells it (docs/protocol.md, streams).
+// What every reply to a stream's client tells it (docs/streams.md).
 struct Told {
   uint32_t input_size = 0;  // to send next
   bool unmapped = false;    // no DNN can serve us in time

@@ -13,7 +13,7 @@
 namespace fermata::serve {
 
 // What clients of stream services say in a request's parameters, and are told in a reply's
-// (docs/protocol.md): stream_client and what goes with it, and network_time, which any client of
+// (docs/streams.md): stream_client and what goes with it, and network_time, which any client of
 // any service may give.
 
 // Who sends a request: clients of streams on it are its own.

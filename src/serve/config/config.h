@@ -30,7 +30,7 @@ struct ListenOptions {
   // That clients may hold at a time, a connection at most a quarter of it: messages that are being
   // read, decompressed or worked on, replies that are not taken yet.
   uint32_t memory_mb = 1024;
-  // Of that, over gRPC: messages that have not come whole, and open streams. 0: a quarter and an
+  // Of that, over gRPC: messages that have not come whole, and open streams. 0: half and an
   // eighth of it.
   uint32_t arriving_mb = 0, streams_mb = 0;
   uint32_t max_calls = 1024;  // of a gRPC connection at a time

@@ -28,7 +28,7 @@ struct GrpcOptions {
   // connection): messages, what they unpack to, replies.
   std::shared_ptr<ByteBudget> budget;  // none: without limit
   size_t connection_bytes = size_t{1} << 30;
-  // Of it, messages that have not come whole and open streams; 0: a quarter and an eighth.
+  // Of it, messages that have not come whole and open streams; 0: half and an eighth.
   size_t arriving_bytes = 0, streams_bytes = 0;
   uint32_t max_calls = 1024;  // of a connection at a time; a client waits with the next
 };

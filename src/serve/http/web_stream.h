@@ -24,7 +24,7 @@ struct WebHouse {
   Background& background;  // for JSON that takes long to read or to write
 };
 
-// The infer requests of one WebSocket (docs/protocol.md): they run at the same time, and replies go
+// The infer requests of one WebSocket (docs/streams.md): they run at the same time, and replies go
 // out as they come. Its end cancels them, and the clients of stream services on it have gone.
 std::shared_ptr<WebSocketHandler> make_web_stream(WebHouse& house, Client client, std::string model,
                                                   std::string version);

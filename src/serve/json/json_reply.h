@@ -30,7 +30,7 @@ absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart part, const ReplyW
 
 // The body of an error, with why where that is wished.
 std::string encode_json_error(const engine::ReplyPart& part, const ReplyWishes& wishes);
-// What a client of a WebSocket gets in place of an answer (docs/protocol.md): `id` is its
+// What a client of a WebSocket gets in place of an answer (docs/streams.md): `id` is its
 // request's.
 std::string encode_json_failure(std::string_view id, const engine::ReplyPart& part,
                                 const ReplyWishes& wishes);

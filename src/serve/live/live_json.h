@@ -12,7 +12,7 @@
 
 namespace fermata::serve {
 
-// The JSON of /v2/live (docs/protocol.md). Times are microseconds of the server's monotonic clock.
+// The JSON of /v2/live (docs/live.md). Times are microseconds of the server's monotonic clock.
 std::string live_text(const Json& json);  // what is not UTF-8 is replaced
 Json us_or_null(Time t);
 
