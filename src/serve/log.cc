@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/clock.h"
 #include "serve/json/json_text.h"
 
 namespace fermata::serve {
@@ -38,7 +39,7 @@ constexpr size_t kMostKept = 50, kLongestKept = 4096;
 struct Told {
   std::mutex mutex;
   LogListener listener;
-  std::deque<std::pair<std::string, std::string>> last;  // level and text
+  std::deque<LogLine> last;
 };
 Told& told() {
   static Told& one = *new Told;
@@ -65,10 +66,9 @@ class PatientlessSink : public spdlog::sinks::base_sink<std::mutex> {
     const auto& text = message.payload;
     auto& last = told().last;
     if (last.size() == kMostKept) last.pop_front();
-    const auto& [kept_level, kept_text] =
-        last.emplace_back(std::string(level.data(), level.size()),
-                          std::string(text.data(), std::min(text.size(), kLongestKept)));
-    if (told().listener) told().listener(kept_level, kept_text);
+    last.push_back({monotonic_now(), std::string(level.data(), level.size()),
+                    std::string(text.data(), std::min(text.size(), kLongestKept))});
+    if (told().listener) told().listener(last.back());
   }
   bool write(std::string_view bytes) {
     begun_ = false;
@@ -94,7 +94,7 @@ void tell_of_log(LogListener listener) {
   const std::lock_guard lock(told().mutex);
   told().listener = std::move(listener);
   if (!told().listener) return;
-  for (const auto& [level, text] : told().last) told().listener(level, text);
+  for (const LogLine& line : told().last) told().listener(line);
 }
 
 void log_as_json(const std::string& level) {

@@ -2,7 +2,8 @@
 
 #include <functional>
 #include <string>
-#include <string_view>
+
+#include "base/time.h"
 
 namespace fermata::serve {
 
@@ -11,9 +12,14 @@ namespace fermata::serve {
 // the log, lines are dropped, so that logging never blocks.
 void log_as_json(const std::string& level);
 
+// A warning or error, and when it was logged, by the monotonic clock.
+struct LogLine {
+  Time at;
+  std::string level, text;
+};
 // Who else is told of warnings and errors, on the thread that logs, and at once of the last that
 // there were; null: nobody. It must not log itself. Nobody is being told any more when it returns.
-using LogListener = std::function<void(std::string_view level, std::string_view text)>;
+using LogListener = std::function<void(const LogLine& line)>;
 void tell_of_log(LogListener listener);
 
 }  // namespace fermata::serve

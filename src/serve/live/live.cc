@@ -15,7 +15,6 @@
 #include "base/status.h"
 #include "serve/http/http_front_end.h"
 #include "serve/json/json_text.h"
-#include "serve/log.h"
 #include "tune/scenario.h"
 
 namespace fermata::serve {
@@ -77,7 +76,7 @@ Live::Live(engine::Engine& engine, const engine::EngineOptions& options, tune::R
   if (!record_file.empty() && recorder != nullptr) {
     record_file_ = std::make_unique<tune::RecordFile>(record_file);
   }
-  tell_of_log([this](std::string_view level, std::string_view text) { log(level, text); });
+  tell_of_log([this](const LogLine& line) { log(line); });
   thread_ = std::thread([this] { run(); });
 }
 
@@ -281,9 +280,9 @@ void Live::broadcast(std::string_view event, const std::string& data) {
   for (const auto& stream : listening_) stream->send(text);
 }
 
-void Live::log(std::string_view level, std::string_view text) {
+void Live::log(const LogLine& line) {
   std::string data =
-      live_text({{"at_us", engine_.now().nanos() / 1000}, {"level", level}, {"text", text}});
+      live_text({{"at_us", line.at.nanos() / 1000}, {"level", line.level}, {"text", line.text}});
   const std::lock_guard lock(mutex_);
   if (last_logged_.size() == kMostLogged) last_logged_.pop_front();
   last_logged_.push_back(data);

@@ -16,6 +16,7 @@
 #include "serve/http/http_server.h"
 #include "serve/live/live_calls.h"
 #include "serve/live/live_json.h"
+#include "serve/log.h"
 #include "tune/history.h"
 #include "tune/record_file.h"
 #include "tune/recorder.h"
@@ -23,7 +24,7 @@
 namespace fermata::serve {
 
 // What the live page shows: counts of every second, pushed to whoever listens, and answers to its
-// questions (docs/protocol.md, /v2/live). Works on threads of its own, of low priority.
+// questions (docs/live.md). Works on threads of its own, of low priority.
 class Live : public HttpHandler {
  public:
   static constexpr size_t kMostListeners = 16;
@@ -40,7 +41,7 @@ class Live : public HttpHandler {
   void closed(uint64_t) override {}
   // What the log says that a person should read goes to whoever listens, the last few lines to
   // who comes later. Any thread.
-  void log(std::string_view level, std::string_view text);
+  void log(const LogLine& line);
   // No exchange is answered any more.
   void finish();
 
