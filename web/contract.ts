@@ -1,4 +1,4 @@
-// What the server pushes and answers for the live page (docs/protocol.md, "The live page"). Times are
+// What the server pushes and answers for the live page (docs/live.md). Times are
 // microseconds of its monotonic clock; Hello turns them into wall time.
 
 export type Counts = Record<string, number>; // by reason, variant, size of a batch
@@ -75,5 +75,5 @@ export interface Recorded extends Outcome {
   notes?: string[];
 }
 // The fewest workers for a share on time; null: not even as many as were tried, which had the best share.
-export interface Needed { on_time: number; workers: number | null; tried: number; best: number }
+export interface Needed { on_time: number; workers: number | null; tried: number; best: number; exact: boolean }
 export interface WhatIf { recorded: Recorded; replayed: Outcome; cases: (Outcome & { case: Case })[]; needed?: Needed; error: number; took_ms: number }

@@ -67,10 +67,11 @@ export function verdict(answer: WhatIf, workers: number, delay?: { ms: number; s
 }
 
 // How many workers a share on time needs.
-export function aboutNeeded({ on_time, workers, tried, best }: Needed, now: number): string {
+export function aboutNeeded({ on_time, workers, tried, best, exact }: Needed, now: number): string {
   const goal = percent(on_time);
   if (workers === null) return `Not even ${count(tried)} workers bring ${goal} on time, but ${percent(best)}: the others would need a longer deadline.`;
   if (workers === now) return `${goal} on time needs the ${many(now, "worker")} that there ${now === 1 ? "is" : "are"}.`;
+  if (!exact) return `${many(workers, "worker")} bring ${goal} on time; fewer may do, but trying that takes too long at this load.`;
   return `${goal} on time needs ${many(workers, "worker")}, ${count(Math.abs(workers - now))} ${workers > now ? "more" : "fewer"} than now.`;
 }
 

@@ -52,7 +52,11 @@ export class WhatIfPanel {
       element("tr", {}, element("td", {}, name), element("td", { class: "left note", colspan: "4" }, "not asked yet"))));
   }
 
-  private get workers(): number { return this.state.pool?.workers ?? this.state.workers.length; }
+  // Of the first type, which alone a what-if changes.
+  private get workers(): number {
+    const { pool, workers } = this.state, first = workers.filter(worker => worker.type === workers[0]!.type).length;
+    return first < workers.length ? first : pool?.workers ?? first;
+  }
 
   private async own(): Promise<void> {
     const field = (name: string): string => (this.form.elements.namedItem(name) as HTMLInputElement | HTMLSelectElement).value;
@@ -85,8 +89,9 @@ export class WhatIfPanel {
     say("what-if-state", `${count(recorded.requests)} requests of ${count(recorded.seconds)} s, answered in ` +
         `${(answer.took_ms / 1000).toFixed(1)} s; ${farOff(answer)}`);
     this.state.simulated = simulated(answer, workers, this.state.runningUs);
-    const isAlike = new Set(this.state.workers.map(worker => worker.type)).size <= 1; // else it counts those of the first type
-    const words = [verdict(answer, workers, this.delay()), answer.needed && isAlike ? aboutNeeded(answer.needed, workers) : ""].join(" ").trim();
+    const isAlike = new Set(this.state.workers.map(worker => worker.type)).size <= 1;
+    const ofType = isAlike ? "" : `Workers here are those of type ${this.state.workers[0]!.type}.`;
+    const words = [verdict(answer, workers, this.delay()), answer.needed ? aboutNeeded(answer.needed, workers) : "", ofType].join(" ").trim();
     find("what-if-notes").textContent = [...(recorded.not_replayed ?? []).map(n => `Left out: ${count(n.requests)} of ${n.service}, ${n.why}.`), ...(recorded.notes ?? []).map(note => `${note}.`)].join(" ");
     if (words !== "") find("verdict").replaceChildren(element("b", {}, words));
     find("case-rows").replaceChildren(

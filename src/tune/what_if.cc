@@ -202,25 +202,34 @@ static absl::StatusOr<double> on_time_with(uint32_t workers, const simulate::Sce
   return made["on_time"].is_null() ? 1.0 : made["on_time"].get<double>();
 }
 
-// Doubles until there are enough, and halves what is between: more workers do no harm.
-static absl::StatusOr<Json> needed(double on_time, const simulate::Scenario& scenario) {
+// Doubles until there are enough, and halves what is between: more workers do no harm. `replayed`:
+// the recording as it was.
+static absl::StatusOr<Json> needed(double on_time, const simulate::Scenario& scenario,
+                                   const Json& replayed) {
   const uint32_t now = std::max(scenario.workers.front().count, 1u);
   uint32_t too_few = 0, enough = now;
-  ASSIGN_OR_RETURN(double best, on_time_with(now, scenario));
-  while (best < on_time && enough < kMostTimes * now) {
+  const auto requests = replayed["requests"].get<uint64_t>();
+  uint64_t left = std::max<uint64_t>(kLeastTried, kMostReplayed / std::max<uint64_t>(requests, 1));
+  double best = replayed["on_time"].is_null() ? 1.0 : replayed["on_time"].get<double>();
+  for (; best < on_time && enough < kMostTimes * now && left > 0; --left) {
     too_few = enough;
     enough *= 2;
     ASSIGN_OR_RETURN(best, on_time_with(enough, scenario));
   }
-  Json answer = {{"on_time", on_time}, {"workers", nullptr}, {"tried", enough}, {"best", best}};
+  Json answer = {{"on_time", on_time},
+                 {"workers", nullptr},
+                 {"tried", enough},
+                 {"best", best},
+                 {"exact", true}};
   if (best < on_time) return answer;
-  while (enough - too_few > 1) {
+  for (; enough - too_few > 1 && left > 0; --left) {
     const uint32_t middle = too_few + (enough - too_few) / 2;
     ASSIGN_OR_RETURN(const double own, on_time_with(middle, scenario));
     (own < on_time ? too_few : enough) = middle;
     if (own >= on_time) answer["best"] = own;
   }
   answer["workers"] = enough;
+  answer["exact"] = enough - too_few <= 1;
   return answer;
 }
 
@@ -245,7 +254,7 @@ absl::StatusOr<Json> what_if(const Json& document, const std::vector<Case>& case
     answer["cases"].push_back(std::move(each));
   }
   if (on_time) {
-    ASSIGN_OR_RETURN(answer["needed"], needed(*on_time, scenario));
+    ASSIGN_OR_RETURN(answer["needed"], needed(*on_time, scenario, answer["replayed"]));
   }
   answer["error"] =
       std::abs(answer["replayed"]["on_time"].get<double>() - recorded["on_time"].get<double>());

@@ -45,9 +45,12 @@ absl::StatusOr<Json> replay(const simulate::Scenario& scenario);
 
 // `document` as scenario_document() makes it: what happened, the replay of just that, and of each
 // case, and how far the replay's share on time is from what happened. With `on_time` also `needed`:
-// the fewest workers with which that share was on time, null where kMostTimes as many had not been
-// enough, with the share that the most that were tried had.
-inline constexpr uint32_t kMostTimes = 16;
+// the fewest workers with which that share was on time, null where as many as were tried had not
+// been enough, at most kMostTimes as many as there are; the share that they had; and whether fewer
+// have been ruled out. So many are tried that at most kMostReplayed requests are replayed for it,
+// but kLeastTried always.
+inline constexpr uint32_t kMostTimes = 16, kLeastTried = 3;
+inline constexpr uint64_t kMostReplayed = 1'000'000;
 absl::StatusOr<Json> what_if(const Json& document, const std::vector<Case>& cases,
                              std::optional<double> on_time = {});
 

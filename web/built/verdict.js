@@ -56,12 +56,14 @@ export function verdict(answer, workers, delay) {
     }
     return said.join(" ");
 }
-export function aboutNeeded({ on_time, workers, tried, best }, now) {
+export function aboutNeeded({ on_time, workers, tried, best, exact }, now) {
     const goal = percent(on_time);
     if (workers === null)
         return `Not even ${count(tried)} workers bring ${goal} on time, but ${percent(best)}: the others would need a longer deadline.`;
     if (workers === now)
         return `${goal} on time needs the ${many(now, "worker")} that there ${now === 1 ? "is" : "are"}.`;
+    if (!exact)
+        return `${many(workers, "worker")} bring ${goal} on time; fewer may do, but trying that takes too long at this load.`;
     return `${goal} on time needs ${many(workers, "worker")}, ${count(Math.abs(workers - now))} ${workers > now ? "more" : "fewer"} than now.`;
 }
 export function ofRejected(service, simulated) {

@@ -40,7 +40,10 @@ export class WhatIfPanel {
         const names = usualCases(this.workers, this.state.hello?.policy ?? "", undefined).map(one => nameOf(one, this.workers));
         find("case-rows").replaceChildren(...["as it was", ...names].map(name => element("tr", {}, element("td", {}, name), element("td", { class: "left note", colspan: "4" }, "not asked yet"))));
     }
-    get workers() { return this.state.pool?.workers ?? this.state.workers.length; }
+    get workers() {
+        const { pool, workers } = this.state, first = workers.filter(worker => worker.type === workers[0].type).length;
+        return first < workers.length ? first : pool?.workers ?? first;
+    }
     async own() {
         const field = (name) => this.form.elements.namedItem(name).value;
         const one = {};
@@ -77,7 +80,8 @@ export class WhatIfPanel {
             `${(answer.took_ms / 1000).toFixed(1)} s; ${farOff(answer)}`);
         this.state.simulated = simulated(answer, workers, this.state.runningUs);
         const isAlike = new Set(this.state.workers.map(worker => worker.type)).size <= 1;
-        const words = [verdict(answer, workers, this.delay()), answer.needed && isAlike ? aboutNeeded(answer.needed, workers) : ""].join(" ").trim();
+        const ofType = isAlike ? "" : `Workers here are those of type ${this.state.workers[0].type}.`;
+        const words = [verdict(answer, workers, this.delay()), answer.needed ? aboutNeeded(answer.needed, workers) : "", ofType].join(" ").trim();
         find("what-if-notes").textContent = [...(recorded.not_replayed ?? []).map(n => `Left out: ${count(n.requests)} of ${n.service}, ${n.why}.`), ...(recorded.notes ?? []).map(note => `${note}.`)].join(" ");
         if (words !== "")
             find("verdict").replaceChildren(element("b", {}, words));
