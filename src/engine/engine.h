@@ -24,7 +24,14 @@ struct AdapterDecision;  // engine/services/adapter.h
 
 // What was planned for the stream services, which share the workers.
 struct StreamDecision {
+  // Clients of a service that send at one size; at 0 those that no variant can serve in time.
+  struct Group {
+    std::string service;
+    uint32_t input_size = 0;
+    size_t clients = 0;
+  };
   plan::StreamProblem problem;  // `fermata plan streams` answers it alike
+  std::vector<Group> groups;    // the largest size of a service first; none is empty
   Time at;                      // when it was begun
   Duration took;
 };

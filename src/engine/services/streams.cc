@@ -1,6 +1,9 @@
 #include "engine/services/streams.h"
 
+#include <functional>
+#include <map>
 #include <utility>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/status.h"
@@ -9,6 +12,16 @@ namespace fermata::engine {
 namespace {
 
 constexpr Duration kLook = Duration::millis(25);  // whether a plan is wanted
+
+void add_groups(const policy::StreamPool::Service& service, const plan::StreamPlan& plan,
+                std::vector<StreamDecision::Group>& to) {
+  std::map<uint32_t, size_t, std::greater<>> clients;  // by size
+  for (const plan::StreamPlan::Worker& worker : plan.workers) {
+    clients[service.problem.variants[worker.variant].input_size] += worker.clients.size();
+  }
+  if (!plan.unmapped.empty()) clients[0] = plan.unmapped.size();
+  for (const auto& [size, count] : clients) to.push_back({service.name, size, count});
+}
 
 }  // namespace
 
@@ -53,12 +66,14 @@ void Streams::plan() {
   for (const auto& service : *all) problems.push_back({service->name(), service->problem()});
   policy::StreamPool::Planned planned = pool_->plan(problems);
   const Duration took = monotonic_now() - start;
+  std::vector<StreamDecision::Group> groups;
   for (size_t s = 0; s < all->size(); ++s) {
     (*all)[s]->planned(problems[s].problem, planned.plans[s]);
+    add_groups(problems[s], planned.plans[s], groups);
   }
   if (planned.problem.clients.empty()) return;
   const std::lock_guard lock(mutex_);
-  last_decision_ = {std::move(planned.problem), start, took};
+  last_decision_ = {std::move(planned.problem), std::move(groups), start, took};
 }
 
 void Streams::stop() {

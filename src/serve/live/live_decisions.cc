@@ -2,12 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <set>
 #include <utility>
 #include <variant>
 
-#include "absl/algorithm/container.h"
 #include "engine/services/adapter.h"
 #include "plan/ensemble/ensemble_document.h"
 #include "plan/ensemble/pool_document.h"
@@ -17,40 +15,10 @@
 #include "plan/variants/group_document.h"
 #include "serve/http/http_routes.h"
 #include "serve/live/live_json.h"
+#include "serve/live/live_sentences.h"
 
 namespace fermata::serve {
 namespace {
-
-// "1 request", "2 requests"
-std::string count_of(const Json& document, const char* field, std::string_view one,
-                     std::string_view more) {
-  const auto found = document.find(field);
-  const size_t count = found == document.end() ? 0 : found->size();
-  return fmt::format("{} {}", count, count == 1 ? one : more);
-}
-
-// What it saw: whose requests, with how much time, and what could run when.
-std::string summary_of(const plan::GroupProblem& problem) {
-  std::map<std::string, size_t> services;
-  Time first = Time::infinite();
-  for (const plan::GroupRequest& request : problem.requests) {
-    ++services[problem.services[request.service].name];
-    first = std::min(first, request.deadline);
-  }
-  std::vector<std::string> said;
-  for (const auto& [name, count] : services) {
-    said.push_back(fmt::format("{} of '{}'", count, name));
-  }
-  const auto idle = absl::c_count_if(
-      problem.workers, [&](const auto& worker) { return worker.free_at <= problem.now; });
-  return fmt::format(
-      "Chose who answers the requests that waited: {}. The first deadline was {} "
-      "away; {} of {} workers {} idle, and {} models could answer.",
-      fmt::join(said, ", "),
-      first.is_infinite() ? "infinitely far"
-                          : fmt::format("{:.1f} ms", (first - problem.now).millis()),
-      idle, problem.workers.size(), idle == 1 ? "was" : "were", problem.models.size());
-}
 
 void add_pipelines(const engine::Engine& engine, std::vector<Decided>& to) {
   std::set<std::string> seen;
@@ -61,11 +29,7 @@ void add_pipelines(const engine::Engine& engine, std::vector<Decided>& to) {
                   .service = each.service,
                   .at = each.at,
                   .took = each.took,
-                  .summary = fmt::format("Decision {}: planned for {:.1f} requests/s; {}.",
-                                         each.number, each.forecast_rps,
-                                         each.decision.applied
-                                             ? "the variants, batch sizes or replicas changed"
-                                             : "nothing had to change"),
+                  .summary = sentence(each),
                   .problem = plan::write_pipeline_problem(each.decision.problem),
                   .command = "plan pipeline"});
   }
@@ -74,16 +38,12 @@ void add_pipelines(const engine::Engine& engine, std::vector<Decided>& to) {
 void add_streams(const engine::Engine& engine, std::vector<Decided>& to) {
   const auto last = engine.last_stream_decision();
   if (!last) return;
-  Json problem = plan::write_stream_problem(last->problem);
-  std::string summary =
-      fmt::format("Divided {} among {}.", count_of(problem, "clients", "client", "clients"),
-                  count_of(problem, "variants", "variant", "variants"));
   to.push_back({.id = "streams",
                 .kind = "streams",
                 .at = last->at,
                 .took = last->took,
-                .summary = std::move(summary),
-                .problem = std::move(problem),
+                .summary = sentence(*last),
+                .problem = plan::write_stream_problem(last->problem),
                 .command = "plan streams"});
 }
 
@@ -98,13 +58,8 @@ void add_choices(const engine::Engine& engine, std::vector<Decided>& to) {
     Decided& made = to.emplace_back();
     made.id = made.kind = group != nullptr ? "variants" : "ensemble";
     made.command = group != nullptr ? "plan group" : "plan ensemble";
-    if (group != nullptr) {
-      made.at = group->now;
-      made.summary = summary_of(*group);
-    } else {
-      made.summary = fmt::format("Chose base models for {}.",
-                                 count_of(problem, "queries", "query", "queries"));
-    }
+    if (group != nullptr) made.at = group->now;
+    made.summary = sentence(each);
     made.problem = std::move(problem);
   }
 }
@@ -117,10 +72,7 @@ void add_placement(const engine::Engine& engine, std::vector<Decided>& to) {
                 .kind = "placement",
                 .at = newest.at,
                 .took = newest.took,
-                .summary = fmt::format("Decision {} ({}): {} model{} to move{}.", newest.number,
-                                       newest.cause, newest.changes.size(),
-                                       newest.changes.size() == 1 ? " was" : "s were",
-                                       newest.stayed ? "; it was not worth it" : ""),
+                .summary = sentence(newest),
                 .problem = plan::write_placement_problem(newest.problem),
                 .command = "plan placement"});
 }
