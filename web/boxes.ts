@@ -22,7 +22,7 @@ export function boxesOf(answer: Answer): Box[] {
 }
 
 interface Place { x: number; y: number; wide: number }
-const TEXT_PX = 20;
+const TEXT_PX = 28; // of a picture that is shown at a little over half its size
 
 // The place, or the next below it where no other text is.
 function free(place: Place, taken: Place[], height: number): Place | undefined {
@@ -38,7 +38,7 @@ export function drawBoxes(to: CanvasRenderingContext2D, picture: CanvasImageSour
   const { width, height } = to.canvas;
   to.drawImage(picture, 0, 0, width, height);
   to.lineWidth = 3;
-  to.font = `${TEXT_PX - 4}px sans-serif`;
+  to.font = `600 ${TEXT_PX - 6}px sans-serif`;
   const taken: Place[] = [];
   for (const { box: [x0, y0, x1, y1], label } of boxes) {
     to.strokeStyle = BOX_COLOUR;
@@ -50,6 +50,6 @@ export function drawBoxes(to: CanvasRenderingContext2D, picture: CanvasImageSour
     to.fillStyle = "#000b";
     to.fillRect(at.x, at.y, wide, TEXT_PX);
     to.fillStyle = BOX_COLOUR;
-    to.fillText(label, at.x + 4, at.y + TEXT_PX - 5);
+    to.fillText(label, at.x + 4, at.y + TEXT_PX - 7);
   }
 }

@@ -2,7 +2,9 @@
 
 import filecmp
 import gzip
+import json
 import re
+import shutil
 import subprocess
 import urllib.error
 import urllib.request
@@ -95,6 +97,37 @@ def test_several_clients_stream_beside_each_other(page):
     view.run("document.querySelector('.client button').click()")
     view.wait(f"{shown('state')} === '1 client streams'")
     assert not view.errors
+
+
+SLOW = {96: 10, 160: 30, 256: 11000}  # ms a picture, of which two of the largest take longer than the SLO
+
+
+def write_profile(model, ms):
+    """Of a model that takes so long by batch size."""
+    rows = {str(size): {"runs": 1, "p50_ms": took, "p90_ms": took, "p99_ms": took, "mean_ms": took} for size, took in ms.items()}
+    (model / "profile.json").write_text(json.dumps(
+        {"format": 1, "version": 1, "model": model.name, "model_version": "1", "batches": rows,
+         "linear_ms": {"alpha": ms[1], "beta": 0, "error": 0}, "quadratic_ms": {"a": 0, "b": ms[1], "c": 0, "error": 0}}))
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory):
+    """The same services on an emulated worker, where nobody may send the largest size."""
+    folder = tmp_path_factory.mktemp("emulated")
+    for model in ZOO.glob("repository/shapes-*"):
+        to = folder / "models" / model.name
+        shutil.copytree(model, to)
+        write_profile(to, {size: size * SLOW[int(model.name.rpartition("-")[2])] for size in (1, 2, 4, 8, 16)})
+    server = Server(folder, folder / "models", shapes_config().replace("threads: 1", "executor: emulated"))
+    yield server
+    assert server.stop() == 0, server.log.read_text()
+
+
+def test_clients_send_the_size_that_the_planner_decides(emulated, tmp_path):
+    view = Page(tmp_path, f"http://{emulated.http}/stream")
+    start(view, "film")
+    view.wait(f"Number({said('answered')}) >= 5 && {said('size')} === {said('told')} && {said('told')} !== '256 px'")
+    view.close()
 
 
 def test_pages_are_compressed_for_those_who_can_read_it(served):

@@ -12,7 +12,7 @@ export function boxesOf(answer) {
     }
     return found;
 }
-const TEXT_PX = 20;
+const TEXT_PX = 28;
 function free(place, taken, height) {
     const over = (a, b) => a.x < b.x + b.wide && b.x < a.x + a.wide && Math.abs(a.y - b.y) < TEXT_PX;
     for (let y = place.y; y + TEXT_PX <= height; y += TEXT_PX) {
@@ -26,7 +26,7 @@ export function drawBoxes(to, picture, boxes) {
     const { width, height } = to.canvas;
     to.drawImage(picture, 0, 0, width, height);
     to.lineWidth = 3;
-    to.font = `${TEXT_PX - 4}px sans-serif`;
+    to.font = `600 ${TEXT_PX - 6}px sans-serif`;
     const taken = [];
     for (const { box: [x0, y0, x1, y1], label } of boxes) {
         to.strokeStyle = BOX_COLOUR;
@@ -39,6 +39,6 @@ export function drawBoxes(to, picture, boxes) {
         to.fillStyle = "#000b";
         to.fillRect(at.x, at.y, wide, TEXT_PX);
         to.fillStyle = BOX_COLOUR;
-        to.fillText(label, at.x + 4, at.y + TEXT_PX - 5);
+        to.fillText(label, at.x + 4, at.y + TEXT_PX - 7);
     }
 }

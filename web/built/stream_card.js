@@ -4,10 +4,11 @@ import { percent } from "./format.js";
 import { element } from "./page.js";
 import { Account } from "./stream_account.js";
 const SIDE = 512, MOST_MINUTES = 2, QUIET_MS = 2000;
+const SHOWN = "The last frame that was answered. At a box: its class and score.";
 const NUMBERS = [
     ["latency", "latency, median"], ["misses", "late or failed, of the last 100"], ["size", "input size"],
     ["told", "size that the service asks for"], ["bandwidth", "bandwidth"], ["roundtrip", "round trip"],
-    ["sent", "frames sent"], ["answered", "answered"], ["dropped", "dropped, since they would wait"], ["boxes", "boxes"]
+    ["sent", "frames sent"], ["answered", "answered"], ["dropped", "dropped instead of waiting"], ["boxes", "boxes"]
 ];
 const CHART_PX = 160;
 function topOf(values) {
@@ -27,6 +28,7 @@ export class StreamCard {
     error = element("p", { class: "error note bad", "data-is": "error" });
     state = element("span", { class: "note", "data-is": "state" }, "connecting");
     picture = element("canvas", { class: "picture", role: "img", "aria-label": "the last frame that was answered, with its boxes" });
+    caption = element("p", { class: "note", "data-is": "caption" }, "No frame has been answered yet.");
     button = element("button", { type: "button", onclick: () => this.client === undefined ? this.root.remove() : this.stop() }, "Stop");
     charts = new Map();
     started = performance.now();
@@ -42,7 +44,7 @@ export class StreamCard {
         const title = element("h2", {}, element("span", {}, name, element("span", { class: "note" }, ` ${rate} frames/s, SLO ${slo * 1000} ms · `), this.state), this.button);
         const list = element("dl", {}, ...NUMBERS.flatMap(([is, what]) => [element("dt", {}, what), this.numbers.get(is)]));
         const charts = element("div", { class: "charts" }, this.chart("latency", "Latency (dashed: SLO)"), this.chart("size", "Size of the frames"), this.chart("bandwidth", "Bandwidth"), this.chart("drops", "Dropped, late or failed"));
-        this.root.append(title, element("div", { class: "body" }, element("div", {}, this.picture, element("p", { class: "note" }, "The last frame that was answered. At a box: its class and score."), list), charts), this.error);
+        this.root.append(title, element("div", { class: "body" }, element("div", {}, this.picture, this.caption, list), charts), this.error);
         this.watcher = this.watch();
         this.timer = window.setInterval(() => this.second(), 1000);
     }
@@ -64,7 +66,7 @@ export class StreamCard {
         const { account } = this;
         return {
             state: text => { this.state.textContent = text; },
-            frame: picture => { if (performance.now() - this.answeredAt > QUIET_MS)
+            frame: picture => { if (this.answeredAt === -Infinity)
                 this.paint(picture, []); },
             sent: () => { ++account.sent; },
             lost: frames => { for (let i = 0; i < frames; ++i)
@@ -108,6 +110,9 @@ export class StreamCard {
         if (session === undefined)
             return;
         this.account.close((now - this.started) / 1000, session.dropped, session.unmapped ? undefined : session.asked, session.link.mbps(now / 1000));
+        const quiet = now - this.answeredAt;
+        if (Number.isFinite(quiet))
+            this.caption.textContent = quiet > QUIET_MS ? `${SHOWN} That was ${(quiet / 1000).toFixed(0)} s ago.` : SHOWN;
         this.report();
         this.draw();
     }
