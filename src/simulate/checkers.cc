@@ -253,7 +253,7 @@ Findings check_drops(const Scenario& scenario, const Trace& trace) {
   Findings found;
   const auto all = things(scenario);
   const Requests known = requests(trace);
-  const bool bounded = scenario.network(1) == Duration();
+  const bool bounded = scenario.network(1) == Duration() && scenario.delays.start == nullptr;
   for (const TraceEvent& e : trace) {
     if (e.kind != TraceEvent::kDropped) continue;
     const Request& request = known.at(e.job.value());

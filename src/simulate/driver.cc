@@ -19,10 +19,13 @@ constexpr uint64_t kDrawn = 0x6974656d73;     // apart from the streams of arriv
 
 Run::Run(const Scenario& scenario, const RunOptions& options,
          std::unique_ptr<policy::Scheduler> scheduler)
-    : scenario_(scenario), options_(options), scheduler_(std::move(scheduler)) {
+    : scenario_(scenario),
+      options_(options),
+      scheduler_(std::move(scheduler)),
+      delays_(scenario.delays, scenario.network) {
   result_.duration = scenario.duration;
   result_.workers = scenario.worker_count();
-  scheduler_->set_delay_bound(scenario.network);
+  scheduler_->set_delay_bound(delays_.bound());
   add_models();
   add_variants_services();
   add_ensembles();
@@ -170,9 +173,11 @@ void Run::arrive(Time now) {
   const JobId id(jobs_++);
   const RecordedArrivals::Request* const recorded = source.arrivals.recorded();
   const Duration slo = recorded != nullptr && recorded->slo ? *recorded->slo : draw_slo(source);
-  const Time deadline = slo.is_infinite() ? Time::infinite() : now + slo;
+  const Time whole = slo.is_infinite() ? Time::infinite() : now + slo;
   const uint32_t items =
       recorded != nullptr ? recorded->items : draw_items(source.demand->items, source.drawn);
+  const Time deadline = planned(source, whole, items, now);
+  ++arrived_;
   if (source.pipeline != nullptr)
     adaptation_.asked(i - (sources_.size() - scenario_.pipelines.size()));
   if (measured(now)) {
@@ -181,19 +186,44 @@ void Run::arrive(Time now) {
     ++unended_;
   }
   if (source.members.empty() && items <= source.most_items) {
+    if (deadline != whole) deadlines_[id] = whole;
     nominate({id, source.key, now, deadline, items}, source, now);
   } else {
     begin(id,
           {.source = i,
            .items = items,
            .started = now,
-           .deadline = deadline,
+           .deadline = whole,
            .measured = measured(now),
            .result = &result_.models[i]},
           deadline, false, now);
   }
   const Time next = source.arrivals.next();
   next_arrival_.set(i, next > last_arrival_ ? Time::infinite() : next);
+}
+
+// As the server does.
+Time Run::planned(const Source& source, Time deadline, uint32_t items, Time now) const {
+  const uint64_t ended = counts_.on_time + counts_.bad + counts_.infeasible;
+  const bool idle = arrived_ == ended && absl::c_all_of(workers_, [](const WorkerState& worker) {
+                      return worker.bound == 0;
+                    });
+  const bool waits_for_data =
+      source.ensemble != nullptr || (source.variants != nullptr && !source.variants->prior.empty());
+  if (!delays_.starts() || !idle || waits_for_data || !source.members.empty() ||
+      items > source.most_items) {
+    return delays_.planned(deadline, now, Duration::infinite());
+  }
+  const auto table = fastest(source.variants != nullptr ? source.answers : std::vector{source.key});
+  return delays_.planned(deadline, now, (*table)(items));
+}
+
+Time Run::deadline_of(const policy::Task& task) const {
+  if (const auto own = branches_.find(task.job); own != branches_.end()) {
+    return own->second.parent.is_none() ? own->second.deadline : task.deadline;
+  }
+  const auto own = deadlines_.find(task.job);
+  return own == deadlines_.end() ? task.deadline : own->second;
 }
 
 void Run::nominate(policy::Task task, Source& source, Time now) {
@@ -220,8 +250,12 @@ void Run::end_batch(Time now) {
   const size_t i = next_end_.top_index();
   WorkerState& worker = workers_[i];
   const Running ended = std::exchange(worker.batches[0], std::exchange(worker.batches[1], {}));
-  next_end_.set(i, --worker.bound > 0 ? worker.batches[0].end : Time::infinite());
+  next_end_.set(i, --worker.bound > 0 ? worker.batches[0].told : Time::infinite());
   if (!drifts_.empty()) measure(ended, worker.type, now);
+  delays_.replied(delays_.reply(ended.end));
+  if (!ended.load && delays_.started(ended.delay, now)) {
+    scheduler_->set_delay_bound(delays_.bound());
+  }
   scheduler_->ended(WorkerId(static_cast<uint32_t>(i)), now, decisions_);
   for (const JobId id : ended.branches)
     branch_ended(id, policy::Ending::kAnswered, branch(id)->items, now);
@@ -241,18 +275,27 @@ void Run::measure(const Running& batch, uint32_t worker_type, Time now) {
   scheduler_->update_latency(batch.key, learned, now, decisions_);
 }
 
-// Behind what the worker runs, and for as long as it really takes.
-void Run::drift_away(policy::Batch& batch, const WorkerState& worker) const {
+// Behind what the worker runs.
+Duration Run::drift_away(policy::Batch& batch, const WorkerState& worker, Time now) const {
   const auto drift = drifts_.find(batch.key);
-  Duration run = batch.finish - batch.start;
-  if (worker.bound > 0) batch.start = std::max(batch.start, worker.batches[0].end);
+  Duration run = batch.finish - batch.start, delay;
+  const Time free = worker.bound > 0 ? worker.batches[0].end : now;
+  if (delays_.starts()) {
+    const Time due = std::max(free, now);
+    delay = delays_.start(due);
+    batch.start = due + delay;
+  } else {
+    batch.start = std::max(batch.start, free);
+  }
   if (drift != drifts_.end()) {
     const auto& [factor, measured, learned, corrections] = drift->second;
     const Duration said = latencies_[batch.key.index()].on(worker.type)(batch.items);
-    const double took = measured == nullptr ? factor : measured->at(batch.start - Time());
-    run += said.scaled(took) - learned.on(worker.type)(batch.items);
+    const Slowdown took =
+        measured == nullptr ? Slowdown{factor} : measured->at(batch.start - Time());
+    run += said.scaled(took.ratio) + took.over - learned.on(worker.type)(batch.items);
   }
   batch.finish = batch.start + run;
+  return delay;
 }
 
 void Run::act(Time now) {
@@ -269,11 +312,14 @@ void Run::act(Time now) {
 void Run::start(policy::Batch& batch, Time now) {
   WorkerState& worker = workers_[batch.worker.index()];
   FERMATA_CHECK(worker.bound < 2 && batch.start >= now);
-  if (!drifts_.empty()) drift_away(batch, worker);
+  Duration delay;
+  if (!drifts_.empty() || delays_.starts()) delay = drift_away(batch, worker, now);
+  Time told = batch.finish + delays_.decision(batch.finish);
+  if (worker.bound > 0) told = std::max(told, worker.batches[0].told);
   Running& running = worker.batches[worker.bound++];
-  running = {batch.start, batch.finish, batch.key, batch.items, batch.load, {}};
+  running = {batch.start, batch.finish, told, delay, batch.key, batch.items, batch.load, {}};
   std::vector<JobId>& branches = running.branches;
-  next_end_.set(batch.worker.index(), worker.batches[0].end);
+  next_end_.set(batch.worker.index(), worker.batches[0].told);
   counts_.busy += batch.finish - batch.start;
   result_.busy += std::max(std::min(batch.finish, to_) - std::max(batch.start, from_), Duration());
   if (options_.trace != nullptr) {
@@ -308,16 +354,13 @@ void Run::take(const policy::Task& task, const policy::Batch& batch, Time now) {
   const bool counts = measured(task, own);
   if (counts) model.queueing.record(batch.start - task.arrival);
   if (model.ensemble) return;  // it ends when it is concluded
-  if (own == nullptr) count(batch.finish <= task.deadline);
-  if (counts && own == nullptr) {
-    --unended_;
-    ++(batch.finish <= task.deadline ? model.on_time : model.late);
-    model.latency.record(batch.finish - task.arrival);
+  const Time answered = replied(batch.finish, own);
+  ModelResult* const counted = counts ? &model : nullptr;
+  if (model.variants) {
+    const double right = judge(task, &names_[batch.key.index()], answered, counted);
+    if (own != nullptr) own->accuracy = right;
   }
-  if (!model.variants) return;
-  const double right =
-      judge(task, &names_[batch.key.index()], batch.finish, counts ? &model : nullptr);
-  if (own != nullptr) own->accuracy = right;
+  if (own == nullptr) count_answer(task, answered, counted);
 }
 
 void Run::drop(const policy::Dropped& dropped, Time now) {
@@ -326,6 +369,7 @@ void Run::drop(const policy::Dropped& dropped, Time now) {
   trace(TraceEvent::kDropped, task.job, task.key, task.items, now, now);
   examples_.erase(task.job);
   queries_.erase(task.job);
+  deadlines_.erase(task.job);
   if (branch(task.job) != nullptr) {
     return branch_ended(task.job, policy::Ending::kRejected, 0, now);
   }

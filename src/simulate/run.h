@@ -16,6 +16,7 @@
 #include "simulate/adaptation.h"
 #include "simulate/driver.h"
 #include "simulate/examples.h"
+#include "simulate/server_delays.h"
 
 namespace fermata::simulate {
 
@@ -55,7 +56,8 @@ class Run {
   // A batch that a worker runs, or has been bound to it ahead: when it ends, and what of the tree
   // is in it.
   struct Running {
-    Time start, end;
+    Time start, end, told;  // the latter: when the policy is told of its end
+    Duration delay;         // of its start
     KeyId key;
     uint32_t items = 0;
     bool load = false;
@@ -114,7 +116,8 @@ class Run {
   void charge(Time now);
   void count(bool in_time) { ++(in_time ? counts_.on_time : counts_.bad); }
   void start(policy::Batch& batch, Time now);
-  void drift_away(policy::Batch& batch, const WorkerState& worker) const;
+  // For as long as it really takes, and when it really starts. How late that is.
+  Duration drift_away(policy::Batch& batch, const WorkerState& worker, Time now) const;
   void measure(const Running& batch, uint32_t worker_type, Time now);
   void drop(const policy::Dropped& dropped, Time now);
   void stop_arrivals_at(Time end);
@@ -164,6 +167,14 @@ class Run {
   const Source& source_of(const policy::Task& task) const {
     return sources_[source_of_[task.key.index()]];
   }
+  // What the policy is told of a request's deadline, and when its client has to have the answer.
+  Time planned(const Source& source, Time deadline, uint32_t items, Time now) const;
+  Time deadline_of(const policy::Task& task) const;
+  void count_answer(const policy::Task& task, Time answered, ModelResult* counted);
+  // When the client has the answer that is there then. Parts of a request are for no client.
+  Time replied(Time at, const Branch* own) const {
+    return own != nullptr && !own->parent.is_none() ? at : at + delays_.reply(at);
+  }
   Time next_wake() const { return std::min(scheduler_->next_wake(), tree_.next_wake()); }
   bool measured(Time arrival) const { return arrival >= from_ && arrival < to_; }
   KeyId place(KeyId key) const { return places_[key.index()]; }
@@ -186,6 +197,9 @@ class Run {
   absl::flat_hash_map<JobId, Branch> branches_;
   std::vector<LatencyByType> latencies_;  // by key
   absl::flat_hash_map<KeyId, Drift> drifts_;
+  ServerDelays delays_;
+  absl::flat_hash_map<JobId, Time> deadlines_;  // of those that the policy knows another of
+  uint64_t arrived_ = 0;                        // requests
   std::vector<WorkerState> workers_;
   policy::MinTree next_end_;  // by worker
   policy::Decisions decisions_, acting_;

@@ -132,18 +132,25 @@ void Run::conclude(const policy::Concluded& concluded, Time now) {
   Branch* own = branch(task.job);
   ModelResult& model = result_of(task, own);
   const bool counts = measured(task, own);
+  const Time answered = replied(now, own);
   const double right =
-      judge(task, concluded.ran, concluded.planned, now, counts ? &model : nullptr);
+      judge(task, concluded.ran, concluded.planned, answered, counts ? &model : nullptr);
   if (own != nullptr) {
     own->accuracy = right;
     return branch_ended(task.job, policy::Ending::kAnswered, 1, now);
   }
-  count(now <= task.deadline);
-  if (counts) {
-    --unended_;
-    ++(now <= task.deadline ? model.on_time : model.late);
-    model.latency.record(now - task.arrival);
-  }
+  count_answer(task, answered, counts ? &model : nullptr);
+}
+
+// Of a request that is no part of another.
+void Run::count_answer(const policy::Task& task, Time answered, ModelResult* counted) {
+  const bool in_time = answered <= deadline_of(task);
+  deadlines_.erase(task.job);
+  count(in_time);
+  if (counted == nullptr) return;
+  --unended_;
+  ++(in_time ? counted->on_time : counted->late);
+  counted->latency.record(answered - task.arrival);
 }
 
 double Run::judge(const policy::Task& task, plan::Subset ran, plan::Subset planned, Time finish,
@@ -152,7 +159,7 @@ double Run::judge(const policy::Task& task, plan::Subset ran, plan::Subset plann
   queries_.erase(task.job);
   const double right = example.correct[ran] ? 1 : 0;
   const SimulatedEnsemble& ensemble = *source_of(task).ensemble;
-  if (counted == nullptr || (finish > task.deadline && !ensemble.serve_all)) return right;
+  if (counted == nullptr || (finish > deadline_of(task) && !ensemble.serve_all)) return right;
   EnsembleResult& result = *counted->ensemble;
   ++result.answered;
   if (right > 0) ++result.correct;
@@ -206,7 +213,7 @@ double Run::judge(const policy::Task& task, const std::string* variant, Time fin
   variant == nullptr ? ++result.short_circuited : ++result.variants[*variant];
   result.correct += right;
   if (right == 0) return right;
-  const double worth = 1 - service.penalty(task.deadline - task.arrival, finish - task.arrival);
+  const double worth = 1 - service.penalty(deadline_of(task) - task.arrival, finish - task.arrival);
   result.utility += right * worth;
   return right;
 }
@@ -218,16 +225,13 @@ void Run::short_circuit(const policy::Task& task, Time now) {
   ModelResult& model = result_of(task, own);
   const bool counts = measured(task, own);
   if (counts) model.queueing.record(now - task.arrival);
-  const double right = judge(task, nullptr, now, counts ? &model : nullptr);
+  const Time answered = replied(now, own);
+  const double right = judge(task, nullptr, answered, counts ? &model : nullptr);
   if (own != nullptr) {
     own->accuracy = right;
     return branch_ended(task.job, policy::Ending::kAnswered, 1, now);
   }
-  count(now <= task.deadline);
-  if (!counts) return;
-  --unended_;
-  ++(now <= task.deadline ? model.on_time : model.late);
-  model.latency.record(now - task.arrival);
+  count_answer(task, answered, counts ? &model : nullptr);
 }
 
 }  // namespace fermata::simulate

@@ -100,7 +100,8 @@ void Run::begin(JobId id, Branch made, Time deadline, bool begun, Time now) {
   Branch& own = branches_[id] = made;
   if (source.members.empty() && !own.has_parts) return nominate(own.task, source, now);
   if (!own.has_parts) draw(own.task, source, now);
-  if (own.parent.is_none()) own.deadline = own.task.deadline;
+  // What was drawn of it moves both.
+  if (own.parent.is_none() && own.task.deadline != deadline) own.deadline = own.task.deadline;
   trace(TraceEvent::kOpened, id, source.key, own.items, now, own.task.deadline);
   tree_.arrived(id, own.has_parts ? source.parts : source.service, own.items, own.task.deadline,
                 now, begun);
@@ -201,8 +202,9 @@ void Run::count_end(ModelResult& result, const Branch& own, policy::Ending how, 
     ++result.dropped;
     return;
   }
-  ++(now <= own.deadline ? result.on_time : result.late);
-  result.latency.record(now - own.started);
+  const Time answered = replied(now, &own);
+  ++(answered <= own.deadline ? result.on_time : result.late);
+  result.latency.record(answered - own.started);
   result.accuracy += own.accuracy;
 }
 
@@ -212,14 +214,14 @@ void Run::branch_ended(JobId id, policy::Ending how, uint32_t made, Time now) {
   const Source& source = sources_[own.source];
   const bool answered = how == policy::Ending::kAnswered;
   if (!source.members.empty() && !own.has_parts && source.pipeline == nullptr && answered) {
-    own.accuracy = judge(own, now);
+    own.accuracy = judge(own, replied(now, &own));
   }
   if (!source.members.empty() || own.has_parts) {
     mix(id.value());
     trace(answered ? TraceEvent::kClosed : TraceEvent::kGivenUp, id, source.key, made, now, now);
   }
   if (own.parent.is_none()) {
-    count(answered && now <= own.deadline);
+    count(answered && replied(now, &own) <= own.deadline);
     if (own.measured) --unended_;
     count_end(*own.result, own, how, now);
     return forget(id);

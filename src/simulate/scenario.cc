@@ -14,12 +14,6 @@ constexpr double kMebibyte = 1 << 20;
 
 }  // namespace
 
-double MeasuredDrift::at(Duration moment) const {
-  const auto after = [](Duration m, const Run& run) { return m < run.at; };
-  const auto next = std::upper_bound(runs.begin(), runs.end(), moment, after);
-  return next == runs.begin() ? runs.front().ratio : (next - 1)->ratio;
-}
-
 bool has_services(const std::vector<SimulatedVariant>& members) {
   return absl::c_any_of(members, [](const auto& m) { return !m.service_name.empty(); });
 }

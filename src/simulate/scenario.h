@@ -15,6 +15,7 @@
 #include "policy/types.h"
 #include "policy/variants/variants.h"
 #include "simulate/arrivals.h"
+#include "simulate/recorded_times.h"
 
 namespace fermata::simulate {
 
@@ -30,17 +31,6 @@ struct Demand {
   };
   std::vector<Slo> slos;     // drawn from; empty: the source's own
   std::vector<Items> items;  // the same; empty: one item each
-};
-
-// How long batches of a model took over what its latency says, by when they started.
-struct MeasuredDrift {
-  struct Run {
-    Duration at;
-    double ratio = 1;
-  };
-  std::vector<Run> runs;  // in the order of time, at least one
-
-  double at(Duration moment) const;  // of the last that had started, else the first
 };
 
 // One model of a simulated cluster and the requests for it.
@@ -186,6 +176,7 @@ struct Scenario {
   std::string scheduler = "fermata";
   std::vector<WorkerGroup> workers;  // worker type i is workers[i].type
   policy::DelayBound network;
+  RecordedDelays delays;  // of a recording, where there are some instead of `network`
   std::vector<SimulatedModel> models;
   std::vector<SimulatedVariants> variants;
   std::vector<SimulatedEnsemble> ensembles;

@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kLeastDrift = 0.1, kMostDrift = 10;
 constexpr double kLeastMeasuredDrift = 1e-6, kMostMeasuredDrift = 1e6;
-constexpr double kLongestDriftUs = 86'400e6;
+constexpr double kLongestRecordedUs = 86'400e6;
 constexpr int64_t kMostWorkers = 1'000'000;
 constexpr double kLongestApplySeconds = 86'400;
 constexpr double kAnyRate = 1000;  // where only the shares count
@@ -68,27 +68,65 @@ std::vector<WorkerGroup> read_workers(Reader value) {
   return groups;
 }
 
-std::shared_ptr<const MeasuredDrift> read_measured_drift(Reader value) {
-  ObjectReader fields = value.object();
-  auto drift = std::make_shared<MeasuredDrift>();
-  for (Reader entry : fields["at_us"].list(1)) {
-    drift->runs.push_back({Duration::from_millis(entry.between(0, kLongestDriftUs) * 1e-3), 1});
-  }
+Duration read_us(Reader value) {
+  return Duration::from_millis(value.between(0, kLongestRecordedUs) * 1e-3);
+}
+
+// Under `at_us` the moments.
+template <class Value>
+Measured<Value> read_moments(ObjectReader& fields) {
+  Measured<Value> measured;
+  for (Reader entry : fields["at_us"].list(1)) measured.moments.push_back({read_us(entry)});
+  return measured;
+}
+
+// One value for each moment.
+template <class Value, class Set>
+void read_values(Reader values, Measured<Value>& measured, Set set) {
   size_t next = 0;
-  Reader ratios = fields["ratio"];
-  for (Reader entry : ratios.list(1)) {
-    const double ratio = entry.between(kLeastMeasuredDrift, kMostMeasuredDrift);
-    if (next < drift->runs.size()) drift->runs[next].ratio = ratio;
+  for (Reader entry : values.list(1)) {
+    Value ignored;
+    set(next < measured.moments.size() ? measured.moments[next].value : ignored, entry);
     ++next;
   }
-  if (value.failed()) return nullptr;
-  if (next != drift->runs.size()) {
-    ratios.fail(fmt::format("as many as at_us has, {}", drift->runs.size()));
-    return nullptr;
+  if (!values.failed() && next != measured.moments.size()) {
+    values.fail(fmt::format("as many as at_us has, {}", measured.moments.size()));
   }
-  std::stable_sort(drift->runs.begin(), drift->runs.end(),
+}
+
+// Null where it is wrong.
+template <class Value>
+std::shared_ptr<const Measured<Value>> in_order(Reader value, Measured<Value> measured) {
+  if (value.failed()) return nullptr;
+  std::stable_sort(measured.moments.begin(), measured.moments.end(),
                    [](const auto& a, const auto& b) { return a.at < b.at; });
-  return drift;
+  return std::make_shared<Measured<Value>>(std::move(measured));
+}
+
+std::shared_ptr<const MeasuredDrift> read_measured_drift(Reader value) {
+  ObjectReader fields = value.object();
+  auto drift = read_moments<Slowdown>(fields);
+  read_values(fields["ratio"], drift, [](Slowdown& own, Reader entry) {
+    own.ratio = entry.between(kLeastMeasuredDrift, kMostMeasuredDrift);
+  });
+  if (Reader over = fields["over_us"]; over.present()) {
+    read_values(over, drift, [](Slowdown& own, Reader entry) { own.over = read_us(entry); });
+  }
+  return in_order(value, std::move(drift));
+}
+
+std::shared_ptr<const MeasuredDelay> read_delay(Reader value) {
+  if (!value.present()) return nullptr;
+  ObjectReader fields = value.object();
+  auto delay = read_moments<Duration>(fields);
+  read_values(fields["us"], delay, [](Duration& own, Reader entry) { own = read_us(entry); });
+  return in_order(value, std::move(delay));
+}
+
+RecordedDelays read_delays(Reader value) {
+  if (!value.present()) return {};
+  ObjectReader fields = value.object();
+  return {read_delay(fields["start"]), read_delay(fields["decision"]), read_delay(fields["reply"])};
 }
 
 SimulatedModel read_model(Reader value, std::span<const std::string> worker_types) {
@@ -215,6 +253,7 @@ Scenario read(Reader root, bool rate_needed) {
     scenario.network.per_item =
         Duration::from_millis(delays["per_item_ms"].between(0, kLongestTimeMs, 0.0));
   }
+  scenario.delays = read_delays(fields["delays"]);
   scenario.groups.window =
       Duration::from_millis(fields["window_ms"].between(0, kLongestTimeMs, 100.0));
   if (Reader aware = fields["data_aware"]; aware.present()) {

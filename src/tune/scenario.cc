@@ -49,7 +49,7 @@ ScenarioMaker::ScenarioMaker(const Recording& recording, const Server& server)
     type_names_.push_back(type.name);
   }
   delays_ = measured_delays(recording);
-  measured_ = measured_runs(recording, delays_.start);
+  measured_ = measured_runs(recording);
   // A recording too short for a warm-up and a tail counts whole.
   const Duration length = recording.to - recording.from;
   const bool is_short = length < kLongestWarmup + kLongestTail;
@@ -179,15 +179,14 @@ bool ScenarioMaker::replays(const std::string& name, int depth) {
   return true;
 }
 
-// As they came to the engine, with what was left of their deadlines then, less what the server
-// itself takes for the reply.
+// As they came to the engine, with what was left of their deadlines then.
 Json ScenarioMaker::arrivals(const Requests& requests, Json& own) const {
   Json at = Json::array(), slos = Json::array(), items = Json::array();
   bool same_slo = true, same_items = true;
   Duration longest;
   const auto slo_us = [&](const RecordedRequest& request) -> Json {
     if (request.deadline.is_infinite()) return nullptr;
-    const Duration left = request.deadline - request.submitted - delays_.reply;
+    const Duration left = request.deadline - request.submitted;
     return std::max(kLeastSloUs, static_cast<double>(left.nanos() / 1000));
   };
   Requests sorted = requests;
@@ -208,6 +207,24 @@ Json ScenarioMaker::arrivals(const Requests& requests, Json& own) const {
   arrival["slo_us"] = same_slo ? slos.front() : std::move(slos);
   arrival["items"] = same_items ? items.front() : std::move(items);
   return arrival;
+}
+
+// What the server itself took.
+Json ScenarioMaker::delays() const {
+  Json all = Json::object();
+  const auto add = [&all](const char* name, const simulate::MeasuredDelay& delay) {
+    if (delay.moments.empty()) return;
+    Json at = Json::array(), us = Json::array();
+    for (const auto& each : some_of(delay.moments)) {
+      at.push_back(each.at.nanos() / 1000);
+      us.push_back(each.value.nanos() / 1000);
+    }
+    all[name] = {{"at_us", std::move(at)}, {"us", std::move(us)}};
+  };
+  add("start", delays_.start);
+  add("decision", delays_.decision);
+  add("reply", delays_.reply);
+  return all;
 }
 
 Json ScenarioMaker::workers() const {
@@ -315,8 +332,8 @@ Json ScenarioMaker::make() {
                    {"warmup_s", (from_ - recording_.from).seconds()},
                    {"duration_s", (to_ - from_).seconds()},
                    {"scheduler", server_.options.policy},
-                   {"workers", workers()},
-                   {"network", {{"control_ms", delays_.start.millis()}}}};
+                   {"workers", workers()}};
+  if (Json own = delays(); !own.empty()) document["delays"] = std::move(own);
   const policy::ServiceSettings& groups = server_.options.groups;
   document["window_ms"] = groups.window.millis();
   if (groups.rules) document["rules"] = policy::write_rules(*groups.rules, server_.options.policy);

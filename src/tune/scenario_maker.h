@@ -13,6 +13,16 @@
 
 namespace fermata::tune {
 
+// At most so many moments of a thing that was measured, which stand for all.
+inline constexpr size_t kMostMoments = 20'000;
+template <class Moment>
+std::vector<Moment> some_of(const std::vector<Moment>& all) {
+  const size_t step = (all.size() + kMostMoments - 1) / kMostMoments;
+  std::vector<Moment> some;
+  for (size_t i = 0; i < all.size(); i += step) some.push_back(all[i]);
+  return some;
+}
+
 // Makes a scenario of a recording, service by service; for the files of scenario_document() only.
 class ScenarioMaker {
  public:
@@ -46,6 +56,7 @@ class ScenarioMaker {
   Json arrivals(const Requests& requests, Json& own) const;
   void add_latency(const engine::Variant& variant, Json& model) const;
   Json workers() const;
+  Json delays() const;
   Json streams();
   Json recorded();
 

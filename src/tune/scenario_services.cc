@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
@@ -17,6 +19,7 @@ namespace fermata::tune {
 namespace {
 
 constexpr double kLeastMs = 1e-3, kLeastRatio = 1e-4, kMostRatio = 1e6;
+constexpr size_t kFewRuns = 10;
 constexpr uint32_t kExamples = 100;  // that stand for an ensemble's queries
 
 std::string_view name_of(plan::PenaltyShape shape) {
@@ -32,24 +35,47 @@ std::string_view name_of(plan::PenaltyShape shape) {
   }
 }
 
-// Of the powers of two, the largest batch, and the sizes that ran.
-TableLatency table_of(const LatencyTable& latency, std::set<uint32_t> sizes, double scale) {
-  for (uint32_t items = 1; items < latency.max_batch(); items *= 2) sizes.insert(items);
-  sizes.insert(latency.max_batch());
-  TableLatency table;
-  double longest = 0;
-  for (const uint32_t items : sizes) {
-    longest = std::max(longest, std::max(latency(items).millis() * scale, kLeastMs));
-    table.points_ms[items] = longest;
-  }
-  return table;
-}
-
 double quantile_of(std::vector<double> values, double quantile) {
   if (values.empty()) return 1;
   const auto at = static_cast<ptrdiff_t>(quantile * static_cast<double>(values.size() - 1));
   std::nth_element(values.begin(), values.begin() + at, values.end());
   return values[static_cast<size_t>(at)];
+}
+
+// By what measured runs exceed what was believed of them: by the quantile of the runs of about
+// their size, of all where these are few.
+class Excess {
+ public:
+  explicit Excess(double quantile) : quantile_(quantile) {}
+  void add(uint32_t items, double ratio) {
+    all_.push_back(ratio);
+    by_size_[std::bit_width(items)].push_back(ratio);
+  }
+  bool empty() const { return all_.empty(); }
+  double of(uint32_t items) const {
+    const auto own = by_size_.find(std::bit_width(items));
+    const bool few = own == by_size_.end() || own->second.size() < kFewRuns;
+    return quantile_of(few ? all_ : own->second, quantile_);
+  }
+
+ private:
+  double quantile_;
+  std::vector<double> all_;
+  std::map<int, std::vector<double>> by_size_;  // by the number of bits of it
+};
+
+// Of the powers of two, the largest batch, and the sizes that ran.
+LatencyModel table_of(const LatencyTable& believed, std::set<uint32_t> sizes,
+                      const Excess& excess) {
+  for (uint32_t items = 1; items < believed.max_batch(); items *= 2) sizes.insert(items);
+  sizes.insert(believed.max_batch());
+  TableLatency table;
+  double longest = 0;
+  for (const uint32_t items : sizes) {
+    longest = std::max(longest, std::max(believed(items).millis() * excess.of(items), kLeastMs));
+    table.points_ms[items] = longest;
+  }
+  return table;
 }
 
 Json write_penalty(const plan::Penalty& penalty) {
@@ -89,38 +115,47 @@ void ScenarioMaker::add_model_service(const engine::Service& service, Json own) 
 // long each really took over that.
 void ScenarioMaker::add_latency(const engine::Variant& variant, Json& model) const {
   const double quantile = server_.options.latency_quantile;
+  const auto types = static_cast<uint32_t>(std::max<size_t>(type_names_.size(), 1));
   std::vector<std::shared_ptr<const LatencyTable>> believed;
-  for (uint32_t type = 0; type < std::max<size_t>(type_names_.size(), 1); ++type) {
+  for (uint32_t type = 0; type < types; ++type) {
     believed.push_back(engine::believed_latency(variant, quantile, 1, type));
   }
-  const auto measured = measured_.find(variant.id);
+  const auto type_of = [this](const MeasuredRun& run) {
+    return run.worker < types_.size() ? types_[run.worker] : 0;
+  };
   std::set<uint32_t> sizes;
-  Json at = Json::array();
-  std::vector<double> ratios;
-  if (measured != measured_.end()) {
+  std::vector<MeasuredRun> runs;
+  Excess excess(quantile);
+  if (const auto measured = measured_.find(variant.id); measured != measured_.end()) {
     for (const MeasuredRun& run : measured->second) {
-      const uint32_t type = run.worker < types_.size() ? types_[run.worker] : 0;
-      if (type >= believed.size() || run.items > believed[type]->max_batch()) continue;
+      if (type_of(run) >= types || run.items > believed[type_of(run)]->max_batch()) continue;
       sizes.insert(run.items);
-      at.push_back(std::max<int64_t>(0, (run.at - recording_.from).nanos() / 1000));
-      ratios.push_back(run.took.seconds() / (*believed[type])(run.items).seconds());
+      runs.push_back(run);
+      excess.add(run.items, run.took.seconds() / (*believed[type_of(run)])(run.items).seconds());
     }
   }
-  const double scale = quantile_of(ratios, quantile);
-  const auto table = [&](uint32_t type) {
-    return write_latency(table_of(*believed[type], sizes, scale));
-  };
-  if (type_names_.size() <= 1) {
-    model["latency_ms"] = table(0);
-  } else {
-    for (uint32_t t = 0; t < type_names_.size(); ++t)
-      model["latency_ms"][type_names_[t]] = table(t);
+  std::vector<std::shared_ptr<const LatencyTable>> tables;
+  for (uint32_t type = 0; type < types; ++type) {
+    const LatencyModel own = table_of(*believed[type], sizes, excess);
+    tables.push_back(*LatencyTable::make(own, believed[type]->max_batch()));
+    if (types == 1) {
+      model["latency_ms"] = write_latency(own);
+    } else {
+      model["latency_ms"][type_names_[type]] = write_latency(own);
+    }
   }
-  if (ratios.empty()) return;
-  Json over = Json::array();
-  for (const double ratio : ratios)
-    over.push_back(std::clamp(std::round(ratio / scale * 1e4) / 1e4, kLeastRatio, kMostRatio));
-  model["drift"] = {{"at_us", std::move(at)}, {"ratio", std::move(over)}};
+  if (excess.empty()) return;
+  std::vector<Duration> said;
+  for (const MeasuredRun& run : runs) said.push_back((*tables[type_of(run)])(run.items));
+  Json at = Json::array(), ratio = Json::array(), over = Json::array();
+  for (const auto& each : some_of(measured_drift(runs, said, recording_.from).moments)) {
+    at.push_back(each.at.nanos() / 1000);
+    const double own = std::round(each.value.ratio * 1e4) / 1e4;
+    ratio.push_back(std::clamp(own, kLeastRatio, kMostRatio));
+    over.push_back(each.value.over.nanos() / 1000);
+  }
+  model["drift"] = {
+      {"at_us", std::move(at)}, {"ratio", std::move(ratio)}, {"over_us", std::move(over)}};
 }
 
 bool ScenarioMaker::have_names_of_their_own(const engine::ServiceOptions& of) {

@@ -164,15 +164,43 @@ TEST(Simulation, ARecordingSaysWhenBatchesTookLonger) {
   Scenario measured = steady;
   steady.models[0].drift = 1.25;
   measured.models[0].measured =
-      std::make_shared<MeasuredDrift>(MeasuredDrift{{{Duration::seconds(1), 1.25}}});
+      std::make_shared<MeasuredDrift>(MeasuredDrift{{{Duration::seconds(1), {1.25}}}});
   const auto as_said = run(steady), as_measured = run(measured);
   ASSERT_TRUE(as_said.ok() && as_measured.ok());
   EXPECT_EQ(as_said->busy, as_measured->busy);
   EXPECT_EQ(as_said->models[0].on_time, as_measured->models[0].on_time);
-  const MeasuredDrift twice{{{Duration::seconds(1), 1}, {Duration::seconds(2), 3}}};
-  EXPECT_EQ(twice.at(Duration()), 1);
-  EXPECT_EQ(twice.at(Duration::seconds(2)), 3);
-  EXPECT_EQ(twice.at(Duration::seconds(9)), 3);
+  const MeasuredDrift twice{{{Duration::seconds(1), {1}}, {Duration::seconds(2), {3}}}};
+  EXPECT_EQ(twice.at(Duration()).ratio, 1);
+  EXPECT_EQ(twice.at(Duration::seconds(2)).ratio, 3);
+  EXPECT_EQ(twice.at(Duration::seconds(9)).ratio, 3);
+}
+
+// One request at a time, of 10 ms: what the server takes besides is in every answer, and counts
+// for its deadline.
+TEST(Simulation, ARecordingSaysWhatTheServerTakesItself) {
+  const auto always = [](Duration took) {
+    return std::make_shared<MeasuredDelay>(MeasuredDelay{{{Duration(), took}}});
+  };
+  Scenario s = cluster("fermata", 1, {model("m", 0, 10, 40)}, 10);
+  s.models[0].arrival = UniformArrivals{};
+  s.delays = {always(Duration::millis(2)), always(Duration::millis(5)),
+              always(Duration::millis(1))};
+  const auto with = run(s);
+  ASSERT_TRUE(with.ok());
+  EXPECT_NEAR(with->models[0].latency.quantile(0.5).millis(), 13, 0.2);
+  EXPECT_EQ(with->models[0].on_time, with->models[0].offered);
+  s.models[0].slo = Duration::from_millis(12.5);
+  const auto tight = run(s);
+  ASSERT_TRUE(tight.ok());
+  EXPECT_EQ(tight->models[0].on_time, 0u);
+  // A worker is free again only when that is known: 17 ms a request.
+  s = cluster("eager", 1, {model("m", 0, 10, 300)}, 100);
+  s.models[0].max_batch = 1;
+  s.delays = {always(Duration::millis(2)), always(Duration::millis(5)), {}};
+  const auto busy = run(s);
+  ASSERT_TRUE(busy.ok());
+  EXPECT_LT(busy->utilization(), 0.85);
+  EXPECT_LT(busy->models[0].on_time, busy->models[0].offered);
 }
 
 TEST(Goodput, IsTheHighestGoodRateWithinHalfAPercent) {

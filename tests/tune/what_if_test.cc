@@ -81,6 +81,57 @@ TEST_F(WhatIfTest, BatchesTakeAsLongAsTheyTook) {
   EXPECT_NEAR((*answer)["replayed"]["services"]["m"]["p99_ms"].get<double>(), 9.5, 0.3);
 }
 
+// Neither the wait for a thread nor that of the reply is run time of the model.
+TEST_F(WhatIfTest, TheServersOwnDelaysAreItsOwn) {
+  for (RecordedBatch& batch : recording.batches) {
+    batch.start = batch.start + Duration::from_millis(1.5);
+    batch.end = batch.end + Duration::from_millis(1.5);
+  }
+  for (RecordedRequest& request : recording.requests) {
+    request.end = request.end + Duration::millis(5);
+  }
+  const Json made = document();
+  EXPECT_EQ(made["delays"]["start"]["us"][100], 1500);
+  EXPECT_EQ(made["delays"]["reply"]["us"][100], 3500);
+  EXPECT_FALSE(made["delays"].contains("decision"));  // nobody waited for a worker
+  EXPECT_NEAR(made["models"][0]["latency_ms"]["table"]["1"].get<double>(), 8, 0.1);
+  const auto answer = what_if(made, {});
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  EXPECT_NEAR((*answer)["replayed"]["services"]["m"]["p99_ms"].get<double>(), 13, 0.3);
+}
+
+// What the server believed at the end, after a moment in which the machine stood still, is no
+// guide: each size has the latency that nine of ten of its own runs did not exceed.
+TEST_F(WhatIfTest, LatenciesAreThoseOfTheRecording) {
+  for (size_t i = 0; i < recording.batches.size(); ++i) {
+    RecordedBatch& batch = recording.batches[i];
+    batch.items = i % 2 == 0 ? 1 : 2;
+    if (i % 2 == 1) batch.end = batch.start + Duration::millis(3);
+  }
+  const Json table = document()["models"][0]["latency_ms"]["table"];
+  EXPECT_NEAR(table["1"].get<double>(), 8, 0.1);
+  EXPECT_NEAR(table["2"].get<double>(), 8, 0.1);  // no less than smaller ones
+  for (RecordedBatch& batch : recording.batches) {
+    batch.end = batch.start + Duration::millis(batch.items == 1 ? 8 : 20);
+  }
+  EXPECT_NEAR(document()["models"][0]["latency_ms"]["table"]["2"].get<double>(), 20, 0.1);
+}
+
+TEST(MeasuredDrift, ASlowMachineIsInProportionAndAStallIsNot) {
+  std::vector<MeasuredRun> runs;
+  std::vector<Duration> believed;
+  for (int i = 0; i < 100; ++i) {
+    const double slow = i < 50 ? 1 : 2, stall = i == 20 ? 30 : 0;
+    runs.push_back({at_ms(10 * i), 0, 1, Duration::from_millis(4 * slow + stall)});
+    believed.push_back(Duration::millis(4));
+  }
+  const simulate::MeasuredDrift drift = measured_drift(runs, believed, Time());
+  EXPECT_NEAR(drift.at(Duration::millis(200)).ratio, 1, 1e-6);
+  EXPECT_NEAR(drift.at(Duration::millis(200)).over.millis(), 30, 1e-3);
+  EXPECT_NEAR(drift.at(Duration::millis(210)).over.millis(), 0, 1e-3);
+  EXPECT_NEAR(drift.at(Duration::millis(900)).ratio, 2, 1e-6);
+}
+
 TEST_F(WhatIfTest, MoreLoadAndFewerWorkersLoseRequests) {
   Case heavy{.load = 20}, few{.workers = 1, .load = 9}, other{.scheduler = "edf"};
   const auto answer = what_if(document(), {heavy, few, other});
@@ -99,6 +150,7 @@ TEST_F(WhatIfTest, SaysHowManyWorkersAShareOnTimeNeeds) {
   ASSERT_TRUE(idle.ok()) << idle.status();
   EXPECT_EQ((*idle)["needed"]["workers"], 1);
   EXPECT_GE((*idle)["needed"]["best"], 0.99);
+  EXPECT_EQ((*idle)["needed"]["exact"], true);
   for (RecordedRequest& request : recording.requests) {
     request.deadline = request.arrival + Duration::millis(2);  // which no worker keeps
   }

@@ -30,7 +30,7 @@ Driver::Driver(Shared shared, std::unique_ptr<policy::Scheduler> scheduler, doub
                absl::AnyInvocable<void(std::shared_ptr<Job>)> orphan)
     : shared_(shared),
       serving_(std::min<uint32_t>(shared.serving, static_cast<uint32_t>(workers.size()))),
-      control_delay_(ControlDelay().bound().nanos()),
+      control_delay_(estimate::ControlDelay().bound().nanos()),
       scheduler_(std::move(scheduler)),
       orphan_(std::move(orphan)),
       keys_(*scheduler_, quantile, kMaxKeys, shared.types) {

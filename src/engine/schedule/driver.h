@@ -20,11 +20,11 @@
 #include "engine/execute/executor.h"
 #include "engine/observer.h"
 #include "engine/schedule/composite_keys.h"
-#include "engine/schedule/control_delay.h"
 #include "engine/schedule/job.h"
 #include "engine/schedule/key_table.h"
-#include "engine/schedule/reply_delay.h"
 #include "engine/schedule/turns.h"
+#include "estimate/control_delay.h"
+#include "estimate/reply_delay.h"
 #include "policy/scheduler.h"
 
 namespace fermata::engine {
@@ -226,8 +226,8 @@ class Driver {
   // Of which models' processes, by worker, the executors call when they are back.
   absl::flat_hash_set<std::pair<VariantId, WorkerId>> awaited_;
   std::vector<Observer::Member> observed_;  // of the batch that is bound
-  ControlDelay delay_;
-  ReplyDelay reply_delay_;
+  estimate::ControlDelay delay_;
+  estimate::ReplyDelay reply_delay_;
   Duration overslept_;   // of the tick under way
   bool remote_ = false;  // some workers are of other hosts
   Time looked_at_links_;

@@ -1,8 +1,8 @@
-#include "engine/schedule/control_delay.h"
+#include "estimate/control_delay.h"
 
 #include <gtest/gtest.h>
 
-namespace fermata::engine {
+namespace fermata::estimate {
 namespace {
 
 Time at_second(double s) { return Time() + Duration::from_seconds(s); }
@@ -52,4 +52,4 @@ TEST(ControlDelay, IsDoubtedWhereItRefusesAndNothingIsMeasured) {
 }
 
 }  // namespace
-}  // namespace fermata::engine
+}  // namespace fermata::estimate

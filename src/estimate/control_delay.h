@@ -6,7 +6,7 @@
 #include "base/quantile_tracker.h"
 #include "base/time.h"
 
-namespace fermata::engine {
+namespace fermata::estimate {
 
 // The bound on the delay between a decision and the start of its batch: 99 % are shorter. Late
 // wakes count whether a batch came of them or a refusal, or the bound could stay so low that
@@ -61,4 +61,4 @@ class ControlDelay {
   Time seen_;
 };
 
-}  // namespace fermata::engine
+}  // namespace fermata::estimate

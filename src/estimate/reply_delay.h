@@ -5,7 +5,7 @@
 #include "base/quantile_tracker.h"
 #include "base/time.h"
 
-namespace fermata::engine {
+namespace fermata::estimate {
 
 // How long it takes from a batch's end until all of its requests are answered: 99 % of batches take
 // less. It is in no latency of a model, and a batch that ends at a deadline would miss it by this.
@@ -28,4 +28,4 @@ class ReplyDelay {
   QuantileTracker tracker_{kQuantile, kFirstNanos};
 };
 
-}  // namespace fermata::engine
+}  // namespace fermata::estimate

@@ -1,8 +1,8 @@
-#include "engine/schedule/reply_delay.h"
+#include "estimate/reply_delay.h"
 
 #include <gtest/gtest.h>
 
-namespace fermata::engine {
+namespace fermata::estimate {
 namespace {
 
 TEST(ReplyDelay, FollowsWhatIsMeasured) {
@@ -21,4 +21,4 @@ TEST(ReplyDelay, TakesATenthOfABudgetAtMost) {
 }
 
 }  // namespace
-}  // namespace fermata::engine
+}  // namespace fermata::estimate
