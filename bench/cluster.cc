@@ -78,7 +78,8 @@ double frames_per_second(size_t payload) {
 }
 
 int work(char** argv) {
-  cluster::Worker::Options options{.scheduler = std::string("127.0.0.1:") + argv[2], .name = "far"};
+  cluster::Worker::Options options{.schedulers = {std::string("127.0.0.1:") + argv[2]},
+                                   .name = "far"};
   options.engine = options_of(argv[3], argv[4]);
   auto worker = cluster::Worker::make(std::move(options), [](uint32_t) {});
   if (!worker.ok()) return 1;

@@ -1,9 +1,6 @@
 // What parts on other hosts send: a frame's head, its message and the tensors behind it. What is
 // accepted as a batch, or as the end of one, must be what its model takes and gives.
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,20 +25,9 @@ void check_within(const std::vector<Tensor>& tensors, const cluster::Frame& fram
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const Signature signature = cluster::signature();
-  const absl::Span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
-  if (size < cluster::kFrameHead) return 0;
-  const auto head =
-      cluster::decode_head(bytes.subspan(0, cluster::kFrameHead), cluster::kFrameLimits);
-  if (!head.ok()) return 0;
-  const auto rest = bytes.subspan(cluster::kFrameHead);
-  cluster::Frame frame;
-  const size_t message = std::min<size_t>(head->message, rest.size());
-  if (!frame.message.ParseFromArray(rest.data(), static_cast<int>(message))) return 0;
-  frame.bytes = std::min<uint64_t>(head->payload, rest.size() - message);
-  const std::shared_ptr<std::byte[]> payload(new std::byte[frame.bytes + 1]);
-  std::copy_n(rest.data() + message, frame.bytes, payload.get());
-  frame.payload = payload;
-
+  const auto parsed = cluster::parse_frame({reinterpret_cast<const std::byte*>(data), size});
+  if (!parsed) return 0;
+  const cluster::Frame& frame = *parsed;
   const auto batch = cluster::read_batch(frame, signature, Time());
   if (batch.ok()) {
     uint64_t items = 0;

@@ -15,6 +15,7 @@ void add_demo(CLI::App& app, int& exit_code);
 void add_difficulty(CLI::App& app, int& exit_code);
 void add_evidence(CLI::App& app, int& exit_code);
 void add_forecast(CLI::App& app, int& exit_code);
+void add_frontend(CLI::App& app, int& exit_code);
 void add_goodput(CLI::App& app, int& exit_code);
 void add_load(CLI::App& app, int& exit_code);
 void add_model_process(CLI::App& app, int& exit_code);
@@ -22,6 +23,7 @@ void add_nursery(CLI::App& app, int& exit_code);
 void add_picker(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_profile(CLI::App& app, int& exit_code);
+void add_scheduler(CLI::App& app, int& exit_code);
 void add_serve(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
 void add_stream(CLI::App& app, int& exit_code);
@@ -39,6 +41,7 @@ inline constexpr AddCommand kCommands[] = {
     add_difficulty,
     add_evidence,
     add_forecast,
+    add_frontend,
     add_goodput,
     add_load,
     add_model_process,
@@ -46,6 +49,7 @@ inline constexpr AddCommand kCommands[] = {
     add_picker,
     add_plan,
     add_profile,
+    add_scheduler,
     add_serve,
     add_simulate,
     add_stream,

@@ -1,30 +1,7 @@
-#include <fmt/format.h>
-#include <spdlog/spdlog.h>
-#include <unistd.h>
-
-#include <chrono>
-#include <condition_variable>
-#include <csignal>
-#include <cstdlib>
-#include <iostream>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <thread>
-#include <utility>
 
-#include "base/status.h"
 #include "cli/commands.h"
-#include "engine/apart/apart_executor.h"
-#include "engine/execute/nursery.h"
-#include "engine/execute/run_watch.h"
-#include "serve/config/lone_model.h"
-#include "serve/config/model_source.h"
-#include "serve/config/reach.h"
-#include "serve/log.h"
-#include "serve/server.h"
-#include "tune/recorder.h"
+#include "cli/serving.h"
 
 namespace fermata::cli {
 namespace {
@@ -42,246 +19,19 @@ constexpr char kServeExamples[] =
     "server\n"
     "is ready, ends it at once.";
 
-// What may take longer than the requests: a model that is being loaded.
-constexpr double kGraceS = 5;
-
-struct ServeArguments {
-  std::string config, models, model_name;
-  std::optional<std::string> host, log_level;
-  std::optional<uint16_t> http, grpc, metrics;
-  std::optional<std::string> ready;
-  std::optional<double> drain_delay_s;
-  bool is_public = false, admin = false, exit_on_error = false;
-  double drain_s = 10;
-  std::string record;
-};
-
-absl::StatusOr<serve::Config> configure(const ServeArguments& arguments) {
-  serve::Config config;
-  if (!arguments.config.empty()) {
-    ASSIGN_OR_RETURN(config, serve::load_config(arguments.config));
-  } else if (arguments.models.empty()) {
-    return invalid("expected --config FILE or --models FOLDER; fermata serve --help has examples");
-  }
-  if (!arguments.models.empty()) config.engine.repository = arguments.models;
-  serve::ListenOptions& listen = config.listen;
-  listen.host = arguments.host.value_or(listen.host);
-  listen.is_public = listen.is_public || arguments.is_public;
-  if (arguments.admin) listen.admin = true;
-  RETURN_IF_ERROR(serve::check_reach(listen));
-  listen.http = arguments.http.value_or(listen.http);
-  listen.grpc = arguments.grpc.value_or(listen.grpc);
-  listen.metrics = arguments.metrics.value_or(listen.metrics);
-  if (const absl::Status same = serve::check_ports(listen); !same.ok()) {
-    return invalid("{}, expected another port for each", message(same));
-  }
-  if (arguments.ready) listen.ready_any = *arguments.ready == "any";
-  config.exit_on_error = config.exit_on_error || arguments.exit_on_error;
-  if (arguments.drain_delay_s) {
-    config.drain_delay = Duration::from_seconds(*arguments.drain_delay_s);
-  }
-  if (!arguments.record.empty() && !config.recorder.on) {
-    return invalid("--record, but recorder is off in {}", arguments.config);
-  }
-  config.log_level = arguments.log_level.value_or(config.log_level);
-  return config;
-}
-
-// SIGINT, SIGTERM and SIGHUP (but under nohup), blocked in every thread that is started from here
-// on: one of its own gets them. Make one, and let it live as long as the process.
-class StopSignals {
- public:
-  StopSignals() {
-    sigemptyset(&signals_);
-    sigaddset(&signals_, SIGINT);
-    sigaddset(&signals_, SIGTERM);
-    struct sigaction hangup = {};
-    sigaction(SIGHUP, nullptr, &hangup);
-    if (hangup.sa_handler != SIG_IGN) sigaddset(&signals_, SIGHUP);
-    // What mean nothing here must not end what is under way.
-    for (const int other : {SIGUSR1, SIGUSR2, SIGALRM}) std::signal(other, SIG_IGN);
-    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-    std::signal(SIGPIPE, SIG_IGN);
-    std::thread([this] { listen(); }).detach();
-  }
-  // Until here a signal ends the process, whatever model it loads or store it waits for.
-  void begin_to_serve() {
-    const std::scoped_lock lock(mutex_);
-    serving_ = true;
-  }
-  // Until a signal asks the server to stop: which.
-  int wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return signal_ != 0; });
-    return signal_;
-  }
-  // From now on another signal ends the process whatever it waits for, and so does time: a model
-  // that runs without end, or a log that nobody reads.
-  void end_by_force_after(double seconds) {
-    std::thread([seconds, signals = signals_] {
-      const timespec limit{static_cast<time_t>(seconds), 0};
-      sigtimedwait(&signals, nullptr, &limit);
-      _exit(kFailed);
-    }).detach();
-  }
-
- private:
-  void listen() {
-    int signal = 0;
-    sigwait(&signals_, &signal);
-    const std::scoped_lock lock(mutex_);
-    if (!serving_) _exit(kDone);  // nothing is under way
-    signal_ = signal;
-    changed_.notify_all();
-  }
-
-  sigset_t signals_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  int signal_ = 0;
-  bool serving_ = false;
-};
-
-void announce(const serve::Config& config, const serve::Ports& ports) {
-  const serve::ListenOptions& listen = config.listen;
-  std::cout << fmt::format("ready http={0}:{1} grpc={0}:{2} metrics={0}:{3}", listen.host,
-                           ports.http, ports.grpc, ports.metrics);
-  if (ports.admin != 0) std::cout << " admin=localhost:" << ports.admin;
-  if (config.hosts != nullptr) {
-    std::cout << " cluster=" << config.cluster.host << ":" << config.hosts->port();
-  }
-  std::cout << std::endl;
-  spdlog::info(
-      "ready; the live page is at http://{0}:{1}/, and curl -X POST "
-      "http://{0}:{1}/v2/repository/index lists the models",
-      listen.host, ports.http);
-}
-
-// Else says in the log what is not served. Where all workers are of other hosts, none can have come
-// yet: who listens for them begins later.
-bool serves_all(const engine::Engine& engine, bool all_remote) {
-  std::vector<engine::ModelStatus> unserved = engine.unserved();
-  std::erase_if(unserved, [all_remote](const engine::ModelStatus& row) {
-    return all_remote && row.name == "workers" && row.version.empty();
-  });
-  for (const engine::ModelStatus& row : unserved) {
-    spdlog::error("exit_on_error: '{}' is not served: {}", row.name, row.reason);
-  }
-  const bool none = !engine::serves_any(*engine.catalog());
-  if (none) spdlog::error("exit_on_error: no model is served");
-  return unserved.empty() && !none;
-}
-
-int no_port(const absl::Status& why) {
-  spdlog::error("{}; choose another, or 0 for a free port", message(why));
-  return kFailed;
-}
-
-int serve_until_stopped(const ServeArguments& arguments) {
-  auto config = configure(arguments);
-  if (!config.ok()) {
-    std::cerr << message(config.status()) << "\n";
-    return kBadInput;
-  }
-  serve::log_as_json(config->log_level);
-  if (absl::Status free = serve::Server::try_ports(config->listen); !free.ok())
-    return no_port(free);
-  static StopSignals& signals = *new StopSignals;
-  if (absl::Status brought = serve::bring_models(*config); !brought.ok()) {
-    spdlog::error("{}", message(brought));
-    return kBadInput;
-  }
-  std::unique_ptr<serve::LoneModel> lone;
-  if (!arguments.model_name.empty()) {
-    auto found = serve::LoneModel::find(config->engine.repository, arguments.model_name);
-    if (!found.ok()) {
-      spdlog::error("{}", message(found.status()));
-      return kBadInput;
-    }
-    lone = *std::move(found);
-    if (lone != nullptr) config->engine.repository = lone->repository();
-  }
-  std::shared_ptr<tune::Recorder> recorder;
-  if (config->recorder.on) recorder = std::make_shared<tune::Recorder>(config->recorder);
-  config->engine.observer = recorder;
-  engine::WorkerOptions& workers = config->engine.workers;
-  workers.nursery = std::make_shared<engine::Nursery>(config->engine.probe_program);
-  if (absl::Status apart = engine::check_isolation(workers); !apart.ok()) {
-    spdlog::error("{}", message(apart));
-    return kBadInput;
-  }
-  auto engine = engine::make_engine(config->engine);
-  if (!engine.ok()) {
-    spdlog::error("{}", message(engine.status()));
-    return kBadInput;
-  }
-  if (config->exit_on_error && !serves_all(**engine, config->engine.workers.all_remote())) {
-    return kBadInput;
-  }
-  auto server = serve::Server::start(config->listen, *std::move(engine),
-                                     {config->engine, recorder, arguments.record, config->tune});
-  if (!server.ok()) return no_port(server.status());
-  if (config->hosts != nullptr) {
-    if (absl::Status listens = config->hosts->listen(); !listens.ok()) return no_port(listens);
-  }
-  signals.begin_to_serve();
-  announce(*config, (*server)->ports());
-  const int signal = signals.wait();
-  const double delay_s = signal == SIGTERM ? config->drain_delay.seconds() : 0;
-  signals.end_by_force_after(delay_s + arguments.drain_s + kGraceS);
-  if (delay_s > 0) {
-    (*server)->leave();
-    spdlog::info("not ready since signal {}; stops in {} s and serves until then", signal, delay_s);
-    std::this_thread::sleep_for(std::chrono::duration<double>(delay_s));
-  }
-  spdlog::info("stopping on signal {}; what is under way ends first", signal);
-  (*server)->stop(Duration::from_seconds(arguments.drain_s));
-  spdlog::info("stopped");
-  if (engine::abandoned_runs() > 0) {
-    spdlog::shutdown();
-    std::_Exit(kDone);  // a thread is in a model still and does not come back
-  }
-  return kDone;
-}
-
 }  // namespace
 
 void add_serve(CLI::App& app, int& exit_code) {
   CLI::App* command = app.add_subcommand("serve", "Serve models over HTTP and gRPC.");
   auto arguments = std::make_shared<ServeArguments>();
-  command->add_option("--config", arguments->config, "fermata.yaml (docs/configuration.md)");
+  add_serving_options(*command, *arguments);
   command->add_option("--models", arguments->models,
                       "Model repository; replaces the one of the configuration");
   command->add_option("--model-name", arguments->model_name,
                       "What the model is called, where --models is the folder of one model instead "
                       "of a repository");
-  command->add_option("--host", arguments->host, "Address to listen on");
-  command->add_flag("--public", arguments->is_public,
-                    "Let other machines connect; needed unless --host is loopback");
-  command->add_flag("--admin", arguments->admin,
-                    "Answer administrative calls although --host is not loopback");
-  command->add_option("--http-port", arguments->http, "HTTP port, 0: any free one");
-  command->add_option("--grpc-port", arguments->grpc, "gRPC port, 0: any free one");
-  command->add_option("--metrics-port", arguments->metrics, "Metrics port, 0: any free one");
-  command->add_option("--log-level", arguments->log_level, "What the log says")
-      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
-  command
-      ->add_option("--ready", arguments->ready,
-                   "Which models must be served for the server to be ready: all, or any")
-      ->check(CLI::IsMember({"all", "any"}));
   command->add_flag("--exit-on-error", arguments->exit_on_error,
                     "Exit with code 2 if a model or a service cannot be served");
-  command
-      ->add_option(
-          "--drain-delay", arguments->drain_delay_s,
-          "Seconds after SIGTERM in which the server is not ready but serves as before, so that "
-          "load balancers stop sending")
-      ->check(CLI::Range(0.0, 3600.0));
-  command
-      ->add_option("--drain", arguments->drain_s,
-                   "Seconds that requests in flight have to end when the server stops")
-      ->check(CLI::Range(0.0, 3600.0))
-      ->capture_default_str();
   command->add_option("--record", arguments->record,
                       "Append the recorder's content to this file, a line whenever it is full, for "
                       "fermata simulate --recorded");

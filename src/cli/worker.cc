@@ -16,9 +16,11 @@
 #include <thread>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/str_split.h"
 #include "base/document.h"
 #include "base/status.h"
 #include "cli/commands.h"
+#include "cli/serving.h"
 #include "engine/apart/apart_executor.h"
 #include "engine/execute/machine.h"
 #include "engine/execute/nursery.h"
@@ -51,11 +53,6 @@ struct WorkerArguments {
   double drain_s = 10;
 };
 
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof(name) - 1) == 0 && name[0] != 0 ? name : "worker";
-}
-
 // The remote type that these workers are of, as one of this host.
 absl::StatusOr<engine::WorkerType> own_type(const WorkerArguments& arguments,
                                             const engine::WorkerOptions& workers) {
@@ -79,8 +76,7 @@ absl::StatusOr<engine::WorkerType> own_type(const WorkerArguments& arguments,
 absl::StatusOr<cluster::Worker::Options> worker_of(const WorkerArguments& arguments,
                                                    serve::Config& config) {
   ASSIGN_OR_RETURN(const engine::WorkerType own, own_type(arguments, config.engine.workers));
-  const std::string name = arguments.name.empty() ? host_name() : arguments.name;
-  if (!is_name(name)) return invalid("--name: expected {}", kName);
+  ASSIGN_OR_RETURN(const std::string name, part_name(arguments.name, "worker"));
   const size_t colon = arguments.scheduler.rfind(':');
   if (colon == std::string::npos) {
     return invalid("--scheduler {}: expected HOST:PORT", arguments.scheduler);
@@ -94,7 +90,7 @@ absl::StatusOr<cluster::Worker::Options> worker_of(const WorkerArguments& argume
   config.engine.workers.program = config.engine.probe_program;
   config.engine.workers.nursery = std::make_shared<engine::Nursery>(config.engine.probe_program);
   RETURN_IF_ERROR(engine::check_isolation(config.engine.workers));
-  return cluster::Worker::Options{.scheduler = arguments.scheduler,
+  return cluster::Worker::Options{.schedulers = absl::StrSplit(arguments.scheduler, ','),
                                   .name = name,
                                   .tls = config.cluster.tls,
                                   .engine = config.engine};
@@ -175,8 +171,10 @@ void add_worker(CLI::App& app, int& exit_code) {
       app.add_subcommand("worker", "Bring this host's workers to a scheduler on another host.");
   auto arguments = std::make_shared<WorkerArguments>();
   command
-      ->add_option("--scheduler", arguments->scheduler,
-                   "HOST:PORT at which a fermata serve listens for workers (cluster.listen)")
+      ->add_option(
+          "--scheduler", arguments->scheduler,
+          "HOST:PORT at which a fermata serve or scheduler listens (cluster.listen); several, "
+          "with commas: the first that takes them")
       ->required();
   command->add_option("--config", arguments->config, "fermata.yaml, the scheduler's")->required();
   command->add_option("--type", arguments->type,

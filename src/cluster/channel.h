@@ -48,10 +48,12 @@ class Channel {
   bool late() const { return late_; }
   uint64_t sent() const { return sent_; }
   uint64_t received() const { return received_; }
+  uint64_t tensors() const { return tensors_; }
 
  protected:
   virtual void shut() = 0;
   std::atomic<uint64_t> sent_{0}, received_{0};  // bytes
+  std::atomic<uint64_t> tensors_{0};             // of these, of tensors
 
  private:
   std::atomic<int64_t> by_{std::numeric_limits<int64_t>::max()};

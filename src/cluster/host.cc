@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
+#include "cluster/beats.h"
 #include "cluster/messages.h"
 #include "cluster/model_bytes.h"
 #include "cluster/remote_executor.h"
@@ -15,8 +16,6 @@
 namespace fermata::cluster {
 namespace {
 
-constexpr int64_t kBeatsInSilence = 4;
-constexpr Duration kLongestBeat = Duration::millis(100);  // so that who leaves is soon heard
 constexpr Duration kAttaching = Duration::seconds(10);
 constexpr Duration kLoadingThere = Duration::seconds(300);
 
@@ -85,17 +84,19 @@ void Host::beat(const std::shared_ptr<Channel>& channel) {
     const std::lock_guard lock(mutex_);
     control_ = channel;
   }
-  const std::chrono::nanoseconds period(std::min(silence_ / kBeatsInSilence, kLongestBeat).nanos());
+  const std::chrono::nanoseconds period = beat_period(silence_);
   bool leaving = false;
   for (uint64_t number = 1;; ++number) {
     const Time sent = monotonic_now();
     channel->expect_by(sent + silence_);
     Message beat;
     beat.mutable_beat()->set_number(number);
+    int64_t theirs = 0;
     absl::Status failed = channel->send(beat);
     if (failed.ok()) {
       const absl::StatusOr<Frame> echo = channel->receive(kGreetingLimits);
       failed = echo.status();
+      if (echo.ok()) theirs = echo->message.echo().clock_nanos();
       if (echo.ok() && echo->message.echo().number() != number) failed = invalid("a wrong echo");
       if (failed.ok() && echo->message.echo().leaving()) {
         if (!std::exchange(leaving, true)) spdlog::info("host '{}' leaves", name_);
@@ -112,6 +113,7 @@ void Host::beat(const std::shared_ptr<Channel>& channel) {
     if (leaving && idle()) return end("left", "it ended what it ran");
     std::unique_lock lock(mutex_);
     heard_ = now;
+    clock_.observe(sent, Time::from_nanos(theirs), now);
     if (joined_) link_.echo(now - sent, now);  // what it loads before slows its answers
     changed_.wait_for(lock, period, [this] { return asked_ || !cause_.empty(); });
     if (!cause_.empty()) return;
@@ -187,6 +189,7 @@ engine::HostStatistics Host::statistics() const {
       .batches = batches_,
       .lost = lost_};
   if (!cause_.empty()) own.ends_by[cause_] = 1;
+  if (const auto clock = clock_.bound(monotonic_now())) own.clock_error = clock->error;
   std::vector<std::shared_ptr<Channel>> all = channels_;
   all.push_back(loads_);
   all.push_back(control_);
@@ -194,6 +197,7 @@ engine::HostStatistics Host::statistics() const {
     if (channel == nullptr) continue;
     own.sent += channel->sent();
     own.received += channel->received();
+    own.tensors += channel->tensors();
   }
   return own;
 }

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/channel.h"
+#include "cluster/clock_offset.h"
 #include "cluster/link_delay.h"
 #include "engine/catalog.h"
 #include "engine/snapshot.h"
@@ -70,6 +71,7 @@ class Host : public std::enable_shared_from_this<Host> {
   std::string cause_;
   const Time began_ = monotonic_now();
   LinkDelay link_;
+  ClockOffset clock_;
 };
 
 }  // namespace fermata::cluster

@@ -1,35 +1,38 @@
 #pragma once
 
 #include <atomic>
-#include <boost/asio/ip/tcp.hpp>
-#include <condition_variable>
 #include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "cluster/frontends.h"
 #include "cluster/host.h"
-#include "cluster/lookout.h"
+#include "cluster/listener.h"
 #include "cluster/options.h"
 #include "engine/execute/executor.h"
 
 namespace fermata::cluster {
 
-inline constexpr uint32_t kVersion = 1;  // of the messages
-
-// The workers that other hosts bring: listens for them and fills the pool's slots.
+// The scheduler's side of other processes: listens for workers, which fill the pool's slots, and
+// for frontends.
 class Hosts : public engine::RemoteWorkers {
  public:
-  explicit Hosts(Options options) : options_(std::move(options)) {}
+  explicit Hosts(Options options)
+      : options_(std::move(options)), listener_(options_.tls), frontends_(options_.silence) {}
   ~Hosts() override;
 
   // UNAVAILABLE where it cannot listen; INVALID_ARGUMENT of certificates. Once.
   absl::Status listen();
-  uint16_t port() const { return port_; }  // 0: it does not listen
+  uint16_t port() const { return listener_.port(); }  // 0: it does not listen
+  // Whoever comes is told to go to another scheduler until the epoch is set, above 0. Those that
+  // have had a later one refuse this.
+  void begin(uint64_t epoch) { epoch_ = epoch; }
+  // Without an engine no frontend is taken. It must live until end_frontends() returns.
+  void serve_frontends(engine::Engine& engine) { frontends_.serve(engine); }
+  void end_frontends() { frontends_.end(); }
 
   std::unique_ptr<engine::ExecutorFactory> executors(
       const engine::WorkerType& type, std::unique_ptr<engine::ExecutorFactory> here) override;
@@ -39,29 +42,26 @@ class Hosts : public engine::RemoteWorkers {
   class Factory;
   using Slot = std::weak_ptr<RemoteExecutor>;
 
-  void accept();
-  void greet(const std::shared_ptr<Channel>& channel);
+  void greet(const Frame& first, const std::shared_ptr<Channel>& channel);
   void welcome(const Hello& hello, const std::shared_ptr<Channel>& channel);
+  void welcome(const FrontendHello& hello, const std::shared_ptr<Channel>& channel);
   void attach(const Attach& attach, const std::shared_ptr<Channel>& channel);
-  void refuse(Channel& channel, const std::string& cause, std::string_view why);
+  void turn_away(Channel& channel, const std::string& cause, const std::string& why);
+  std::string why_not(uint32_t version, const std::string& name, uint64_t epoch,
+                      std::string& cause) const;
   std::shared_ptr<Host> make_host(const Hello& hello, const std::string& address);
   void forget(const std::shared_ptr<Host>& host);
 
   const Options options_;
-  uint16_t port_ = 0;
-  std::optional<boost::asio::ip::tcp::acceptor> acceptor_;
-  Lookout lookout_;
+  std::atomic<uint64_t> epoch_{1};
   std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  uint32_t connections_ = 0;                        // threads that serve one
-  std::vector<std::weak_ptr<Channel>> greeting_;    // that have not said who they are
   std::map<std::string, std::vector<Slot>> slots_;  // by type
   std::map<uint64_t, std::shared_ptr<Host>> sessions_;
   std::map<std::string, engine::HostStatistics> ended_;  // sums, by host
   std::deque<std::string> gone_;                         // its names, who went last at the end
-  std::map<std::string, uint64_t> refused_;
-  std::thread thread_;
+  Listener listener_;
+  Frontends frontends_;
 };
 
 }  // namespace fermata::cluster

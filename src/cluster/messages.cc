@@ -4,6 +4,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
+#include "cluster/tensor_reader.h"
 #include "engine/admission.h"
 #include "engine/execute/absence.h"
 #include "engine/execute/gather.h"
@@ -12,64 +13,11 @@
 namespace fermata::cluster {
 namespace {
 
-constexpr int kMostRank = 64;
 constexpr uint64_t kLongest = uint64_t{1} << 60;  // nanoseconds: what is believed of a time
 
 absl::StatusOr<Duration> duration(uint64_t nanos) {
   if (nanos > kLongest) return invalid("a time of {} ns", nanos);
   return Duration::nanos(static_cast<int64_t>(nanos));
-}
-
-// Takes tensors out of a frame, in order.
-class TensorReader {
- public:
-  explicit TensorReader(const Frame& frame) : frame_(frame) {}
-
-  absl::StatusOr<Tensor> next(const TensorHead& head) {
-    if (head.datatype() > static_cast<uint32_t>(DataType::kBytes)) {
-      return invalid("tensor '{}': datatype {}, expected 0 to {}", head.name(), head.datatype(),
-                     static_cast<uint32_t>(DataType::kBytes));
-    }
-    if (head.shape_size() > kMostRank) {
-      return invalid("tensor '{}': {} dimensions, expected at most {}", head.name(),
-                     head.shape_size(), kMostRank);
-    }
-    if (head.bytes() > frame_.bytes - at_) {
-      return invalid("tensor '{}': {} bytes, and {} of the frame are left", head.name(),
-                     head.bytes(), frame_.bytes - at_);
-    }
-    Tensor tensor{head.name(),
-                  static_cast<DataType>(head.datatype()),
-                  Shape(head.shape().begin(), head.shape().end()),
-                  {}};
-    tensor.data = {{frame_.payload.get() + at_, head.bytes()}, frame_.payload};
-    at_ += head.bytes();
-    return tensor;
-  }
-  absl::Status end() const {
-    if (at_ == frame_.bytes) return absl::OkStatus();
-    return invalid("the tensors have {} bytes, and the frame {}", at_, frame_.bytes);
-  }
-
- private:
-  const Frame& frame_;
-  uint64_t at_ = 0;
-};
-
-absl::StatusOr<engine::InferRequest> read_part(const Part& part, const Signature& signature,
-                                               TensorReader& tensors) {
-  engine::InferRequest request;
-  for (const TensorHead& head : part.tensors()) {
-    ASSIGN_OR_RETURN(request.inputs.emplace_back(), tensors.next(head));
-  }
-  request.outputs.assign(part.outputs().begin(), part.outputs().end());
-  request.id = part.id();
-  request.parameters = part.parameters();
-  ASSIGN_OR_RETURN(const engine::Admitted admitted, engine::admit(request, signature));
-  if (admitted.items != part.items()) {
-    return invalid("a part of {} items, and its inputs have {}", part.items(), admitted.items);
-  }
-  return request;
 }
 
 absl::Status check_output(const Tensor& tensor, const TensorSpec& spec, bool batches,
@@ -104,12 +52,43 @@ absl::Status check_output(const Tensor& tensor, const TensorSpec& spec, bool bat
   return absl::OkStatus();
 }
 
-// Every output that is wanted, once, in any order.
-absl::StatusOr<std::vector<Tensor>> read_outputs(const PartEnd& end, const engine::BatchPart& part,
+absl::Status failure_of(const PartEnd& end) {
+  const auto code = static_cast<absl::StatusCode>(end.code() <= 16 ? end.code() : 13);
+  const auto absence = static_cast<engine::Absence>(std::min(end.absence(), 3u));
+  return engine::absent(absence, absl::Status(code, end.why()));
+}
+
+// What part of a request it is, without what it takes.
+void write_part(const engine::BatchPart& from, Time now, Part& part) {
+  part.set_items(from.items);
+  part.set_alone(from.alone);
+  part.set_last(from.last);
+  part.set_request(from.request);
+  if (!from.deadline.is_infinite() && from.deadline > now) {
+    part.set_left_nanos(static_cast<uint64_t>((from.deadline - now).nanos()));
+  }
+  if (from.id != nullptr) part.set_id(*from.id);
+  for (const std::string& output : *from.outputs) part.add_outputs(output);
+}
+
+void write_holder(const engine::BatchPart& from, Batch& batch, Part& part) {
+  const std::string& holder = *from.elsewhere->holder;
+  int at = 0;
+  while (at < batch.holders_size() && batch.holders(at) != holder) ++at;
+  if (at == batch.holders_size()) batch.add_holders(holder);
+  part.set_holder(static_cast<uint32_t>(at) + 1);
+  part.set_key(from.elsewhere->key);
+  part.set_first(from.first_item);
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Tensor>> read_outputs(const TensorHeads& heads,
+                                                 const engine::BatchPart& part,
                                                  const Signature& signature,
                                                  TensorReader& tensors) {
   std::vector<Tensor> outputs;
-  for (const TensorHead& head : end.tensors()) {
+  for (const TensorHead& head : heads) {
     ASSIGN_OR_RETURN(Tensor tensor, tensors.next(head));
     const TensorSpec* spec = signature.output(tensor.name);
     if (spec == nullptr) return invalid("output '{}': not one of the model's", tensor.name);
@@ -129,16 +108,12 @@ absl::StatusOr<std::vector<Tensor>> read_outputs(const PartEnd& end, const engin
     const auto is_it = [&name](const Tensor& tensor) { return tensor.name == name; };
     if (absl::c_none_of(outputs, is_it)) return invalid("output '{}': missing", name);
   }
+  // In one order, since those of several parts may be joined.
+  absl::c_sort(outputs, [&signature](const Tensor& a, const Tensor& b) {
+    return signature.output(a.name) < signature.output(b.name);
+  });
   return outputs;
 }
-
-absl::Status failure_of(const PartEnd& end) {
-  const auto code = static_cast<absl::StatusCode>(end.code() <= 16 ? end.code() : 13);
-  const auto absence = static_cast<engine::Absence>(std::min(end.absence(), 2u));
-  return engine::absent(absence, absl::Status(code, end.why()));
-}
-
-}  // namespace
 
 void Outgoing::add(const Tensor& tensor, TensorHead& head) {
   head.set_name(tensor.name);
@@ -173,16 +148,12 @@ absl::StatusOr<Outgoing> write_batch(uint64_t number, const engine::BatchRun& ru
   batch.set_to_the_end(run.to_the_end);
   for (const engine::BatchPart& from : run.parts) {
     Part& part = *batch.add_parts();
-    part.set_items(from.items);
-    part.set_alone(from.alone);
-    part.set_last(from.last);
-    part.set_request(from.request);
-    if (!from.deadline.is_infinite() && from.deadline > now) {
-      part.set_left_nanos(static_cast<uint64_t>((from.deadline - now).nanos()));
+    write_part(from, now, part);
+    if (from.elsewhere != nullptr) {
+      write_holder(from, batch, part);
+      continue;
     }
-    if (from.id != nullptr) part.set_id(*from.id);
     if (from.parameters != nullptr) part.set_parameters(*from.parameters);
-    for (const std::string& output : *from.outputs) part.add_outputs(output);
     for (const Tensor& tensor : *from.inputs) {
       if (!signature.batches) {
         out.add(tensor, *part.add_tensors());
@@ -197,35 +168,61 @@ absl::StatusOr<Outgoing> write_batch(uint64_t number, const engine::BatchRun& ru
   return out;
 }
 
+absl::StatusOr<engine::BatchPart> part_of(const Part& from, const engine::InferRequest& request,
+                                          Time now) {
+  engine::BatchPart part{&request.inputs, &request.outputs, 0, from.items()};
+  part.alone = from.alone();
+  part.last = from.last();
+  part.request = from.request();
+  part.id = &request.id;
+  part.parameters = &request.parameters;
+  ASSIGN_OR_RETURN(const Duration left, duration(from.left_nanos()));
+  if (left > Duration()) part.deadline = now + left;
+  return part;
+}
+
+absl::Status check_batch(const Batch& batch, const Signature& signature) {
+  uint64_t items = 0;
+  for (const Part& part : batch.parts()) items += part.items();
+  if (items >= 1 && items <= signature.max_batch && (signature.batches || batch.parts_size() == 1))
+    return duration(batch.limit_nanos()).status();
+  return invalid("a batch of {} items in {} parts, expected 1 to {}", items, batch.parts_size(),
+                 signature.max_batch);
+}
+
+absl::StatusOr<engine::InferRequest> read_inputs(const Part& part, const TensorHeads& heads,
+                                                 std::string parameters, const Signature& signature,
+                                                 TensorReader& tensors) {
+  engine::InferRequest request;
+  for (const TensorHead& head : heads) {
+    ASSIGN_OR_RETURN(request.inputs.emplace_back(), tensors.next(head));
+  }
+  request.outputs.assign(part.outputs().begin(), part.outputs().end());
+  request.id = part.id();
+  request.parameters = std::move(parameters);
+  ASSIGN_OR_RETURN(const engine::Admitted admitted, engine::admit(request, signature));
+  if (admitted.items != part.items()) {
+    return invalid("a part of {} items, and its inputs have {}", part.items(), admitted.items);
+  }
+  return request;
+}
+
 absl::StatusOr<ReceivedBatch> read_batch(const Frame& frame, const Signature& signature, Time now) {
   if (!frame.message.has_batch()) return invalid("a message that is no batch");
   const Batch& batch = frame.message.batch();
+  RETURN_IF_ERROR(check_batch(batch, signature));
   ReceivedBatch received{.number = batch.number()};
   received.run.to_the_end = batch.to_the_end();
-  ASSIGN_OR_RETURN(received.run.limit, duration(batch.limit_nanos()));
+  received.run.limit = Duration::nanos(static_cast<int64_t>(batch.limit_nanos()));
   TensorReader tensors(frame);
-  uint64_t items = 0;
   for (const Part& part : batch.parts()) {
-    ASSIGN_OR_RETURN(received.requests.emplace_back(), read_part(part, signature, tensors));
-    items += part.items();
+    ASSIGN_OR_RETURN(received.requests.emplace_back(),
+                     read_inputs(part, part.tensors(), part.parameters(), signature, tensors));
   }
   RETURN_IF_ERROR(tensors.end());
-  if (items < 1 || items > signature.max_batch || (!signature.batches && batch.parts_size() != 1)) {
-    return invalid("a batch of {} items in {} parts, expected 1 to {}", items, batch.parts_size(),
-                   signature.max_batch);
-  }
   for (int i = 0; i < batch.parts_size(); ++i) {
-    const Part& from = batch.parts(i);
-    const engine::InferRequest& request = received.requests[static_cast<size_t>(i)];
-    engine::BatchPart part{&request.inputs, &request.outputs, 0, from.items()};
-    part.alone = from.alone();
-    part.last = from.last();
-    part.request = from.request();
-    part.id = &request.id;
-    part.parameters = &request.parameters;
-    ASSIGN_OR_RETURN(const Duration left, duration(from.left_nanos()));
-    if (left > Duration()) part.deadline = now + left;
-    received.run.parts.push_back(part);
+    ASSIGN_OR_RETURN(received.run.parts.emplace_back(),
+                     part_of(batch.parts(i), received.requests[static_cast<size_t>(i)], now));
   }
   return received;
 }
@@ -241,6 +238,7 @@ Outgoing write_ended(uint64_t number, Duration waited, const engine::BatchResult
   ended.set_input_nanos(nanos(result.input));
   ended.set_run_nanos(nanos(result.run));
   ended.set_output_nanos(nanos(result.output));
+  ended.set_moved(result.moved);
   for (const engine::StageRun& from : result.stages) {
     Stage& stage = *ended.add_stages();
     stage.set_items(from.items);
@@ -275,6 +273,7 @@ absl::StatusOr<ReceivedEnd> read_ended(const Frame& frame, uint64_t number,
   ASSIGN_OR_RETURN(received.result.input, duration(ended.input_nanos()));
   ASSIGN_OR_RETURN(received.result.run, duration(ended.run_nanos()));
   ASSIGN_OR_RETURN(received.result.output, duration(ended.output_nanos()));
+  received.result.moved = std::min(ended.moved(), kLongest);
   if (ended.stages_size() > static_cast<int>(kMostStages)) {
     return invalid("{} stages, expected at most {}", ended.stages_size(), kMostStages);
   }
@@ -289,7 +288,12 @@ absl::StatusOr<ReceivedEnd> read_ended(const Frame& frame, uint64_t number,
       received.result.parts.emplace_back(failure_of(end));
       continue;
     }
-    ASSIGN_OR_RETURN(std::vector<Tensor> outputs, read_outputs(end, parts[i], signature, tensors));
+    if (parts[i].elsewhere != nullptr) {  // they have gone there
+      received.result.parts.emplace_back(std::vector<Tensor>());
+      continue;
+    }
+    ASSIGN_OR_RETURN(std::vector<Tensor> outputs,
+                     read_outputs(end.tensors(), parts[i], signature, tensors));
     received.result.parts.emplace_back(std::move(outputs));
   }
   RETURN_IF_ERROR(tensors.end());

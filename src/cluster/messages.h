@@ -29,6 +29,9 @@ struct Outgoing {
 absl::StatusOr<Outgoing> write_batch(uint64_t number, const engine::BatchRun& batch,
                                      const Signature& signature, Time now);
 
+class TensorReader;
+using TensorHeads = google::protobuf::RepeatedPtrField<TensorHead>;
+
 // A batch as it came, to be run here.
 struct ReceivedBatch {
   uint64_t number = 0;
@@ -37,6 +40,19 @@ struct ReceivedBatch {
 };
 // INVALID_ARGUMENT where it does not fit the model or its frame.
 absl::StatusOr<ReceivedBatch> read_batch(const Frame& frame, const Signature& signature, Time now);
+
+// What it says of a part whose inputs have come, which must live as long; of all its parts; and
+// what its inputs are. INVALID_ARGUMENT where these do not fit the model.
+absl::StatusOr<engine::BatchPart> part_of(const Part& from, const engine::InferRequest& request,
+                                          Time now);
+absl::Status check_batch(const Batch& batch, const Signature& signature);
+absl::StatusOr<engine::InferRequest> read_inputs(const Part& part, const TensorHeads& heads,
+                                                 std::string parameters, const Signature& signature,
+                                                 TensorReader& tensors);
+// Every output that is wanted, once, in any order: INVALID_ARGUMENT where it is another.
+absl::StatusOr<std::vector<Tensor>> read_outputs(const TensorHeads& heads,
+                                                 const engine::BatchPart& part,
+                                                 const Signature& signature, TensorReader& tensors);
 
 // `waited`: since the batch was there. The result must live until it is sent.
 Outgoing write_ended(uint64_t number, Duration waited, const engine::BatchResult& result);

@@ -7,6 +7,8 @@
 
 namespace fermata::cluster {
 
+inline constexpr uint32_t kVersion = 2;  // of the messages
+
 // PEM files; all or none. Both sides of a connection show a certificate of the authority.
 struct TlsFiles {
   std::string certificate, key, authority;
@@ -20,6 +22,11 @@ struct Options {
   // Who is not heard of for so long is gone.
   Duration silence = Duration::millis(300);
   TlsFiles tls;
+  // Where a frontend listens for workers, which fetch inputs there; port 0: a free one.
+  std::string frontends_host;
+  uint16_t frontends_port = 0;
+  // Which one of several schedulers holds, the active one; empty: there is one.
+  std::string lock;
   bool on() const { return !host.empty(); }
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "base/status.h"
 #include "cluster/host.h"
@@ -22,6 +23,8 @@ using engine::absent;
 constexpr uint64_t kSentAtOnce = 128 << 10;
 // Beyond a run's limit, at which its host ends it, until the host is taken for stuck.
 constexpr Duration kStuck = Duration::seconds(5);
+// Answers in a row that a model's process is not there; an honest host waits before each of them.
+constexpr uint32_t kMostAway = 20;
 constexpr Duration kUnloadingThere = Duration::seconds(300);
 
 uint64_t bytes_of(const engine::BatchRun& batch) {
@@ -241,6 +244,14 @@ absl::Status RemoteExecutor::end(const absl::StatusOr<Begun>& begun, const engin
     return internal("host '{}' gave a wrong answer: {}", host.name(), message(received.status()));
   }
   result = std::move(received->result);
+  const bool absent_there = absl::c_all_of(result.parts, [](const auto& part) {
+    return engine::absence_of(part.status()) == Absence::kAway;
+  });
+  away_ = absent_there ? away_ + 1 : 0;
+  if (away_ >= kMostAway) {
+    host.end("refused", "it takes batches of a model whose process is not there");
+    away_ = 0;
+  }
   result.started = begun->start;
   // Not longer than it was away, whatever its host's clock says.
   const Duration away = now - begun->start;
@@ -249,7 +260,7 @@ absl::Status RemoteExecutor::end(const absl::StatusOr<Begun>& begun, const engin
   result.output = std::min(result.output, away - result.run - result.input);
   result.link = away - result.run - result.input - result.output;
   result.input += result.link;
-  result.moved = begun->bytes + frame->bytes;
+  result.moved += begun->bytes + frame->bytes;
   host.crossed(result.link, result.moved);
   return absl::OkStatus();
 }

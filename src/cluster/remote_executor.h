@@ -85,7 +85,8 @@ class RemoteExecutor : public engine::Executor {
   std::map<VariantId, std::shared_ptr<const engine::Variant>> wanted_;
   std::atomic<uint32_t> outstanding_{0};        // batches and unloads that have not ended
   std::optional<absl::StatusOr<Begun>> begun_;  // the only one of them
-  std::optional<engine::BatchThread> thread_;   // last: uses the above
+  uint32_t away_ = 0;  // answers in a row that a process was not there; the thread's own
+  std::optional<engine::BatchThread> thread_;  // last: uses the above
 };
 
 }  // namespace fermata::cluster

@@ -65,6 +65,7 @@ class TcpChannel : public Channel {
     const size_t written =
         tls_ ? net::write(*tls_, buffers_, fault) : net::write(socket_, buffers_, fault);
     sent_ += written;
+    tensors_ += head.payload;
     return fault ? at_end(fault) : absl::OkStatus();
   }
 
@@ -80,6 +81,7 @@ class TcpChannel : public Channel {
       std::shared_ptr<std::byte[]> payload(new std::byte[head.payload]);
       RETURN_IF_ERROR(take(payload.get(), head.payload));
       frame.payload = std::move(payload);
+      tensors_ += head.payload;
     }
     return frame;
   }

@@ -8,7 +8,6 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
-#include "cluster/hosts.h"
 #include "cluster/messages.h"
 #include "cluster/model_bytes.h"
 #include "cluster/tcp_channel.h"
@@ -20,7 +19,8 @@ namespace fermata::cluster {
 namespace {
 
 constexpr Duration kConnecting = Duration::seconds(5);
-constexpr std::chrono::milliseconds kFirstPause{100}, kLongestPause{2000};
+constexpr Duration kTrying = Duration::seconds(1);  // where there is another to try
+constexpr std::chrono::milliseconds kFirstPause{20}, kLongestPause{2000};
 // Who served for less may be refused again for the same.
 constexpr Duration kServed = Duration::seconds(2);
 
@@ -62,12 +62,18 @@ void Worker::run() {
   std::string said;
   while (!leaving_) {
     const Time began = monotonic_now();
-    const absl::Status ended = serve_once();
+    std::string why;
+    bool served = false;
+    for (const std::string& scheduler : options_.schedulers) {
+      const absl::Status ended = serve_once(scheduler);
+      served = ended.ok();
+      if (leaving_ || served) break;  // begins again with the first
+      why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", scheduler, message(ended));
+    }
     if (leaving_) break;
-    if (ended.ok() && monotonic_now() - began > kServed) pause = kFirstPause;
-    const std::string why = ended.ok() ? "the connection ended" : std::string(message(ended));
-    if (why != std::exchange(said, why)) {
-      spdlog::warn("no scheduler at {}: {}; it is tried again", options_.scheduler, why);
+    if (served) pause = monotonic_now() - began > kServed ? kFirstPause : pause;
+    if (!served && why != std::exchange(said, why)) {
+      spdlog::warn("no scheduler: {}; it is tried again", why);
     }
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, pause, [this] { return leaving_.load(); });
@@ -76,17 +82,18 @@ void Worker::run() {
   spdlog::info("host '{}' has left", options_.name);
 }
 
-absl::StatusOr<std::shared_ptr<Channel>> Worker::connect() {
-  ASSIGN_OR_RETURN(auto channel, Tcp::connect(options_.scheduler, kConnecting));
-  channel->expect_by(monotonic_now() + kConnecting);
+absl::StatusOr<std::shared_ptr<Channel>> Worker::connect(const std::string& scheduler) {
+  const Duration limit = options_.schedulers.size() > 1 ? kTrying : kConnecting;
+  ASSIGN_OR_RETURN(auto channel, Tcp::connect(scheduler, limit));
+  channel->expect_by(monotonic_now() + limit);
   lookout_.over(channel);
   RETURN_IF_ERROR(Tcp::secure(*channel, options_.tls, false));
   return channel;
 }
 
 // OK once it has been one of the scheduler's hosts.
-absl::Status Worker::serve_once() {
-  ASSIGN_OR_RETURN(const std::shared_ptr<Channel> control, connect());
+absl::Status Worker::serve_once(const std::string& scheduler) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<Channel> control, connect(scheduler));
   Message greeting;
   Hello& hello = *greeting.mutable_hello();
   const engine::WorkerType& type = options_.engine.workers.types.front();
@@ -94,6 +101,7 @@ absl::Status Worker::serve_once() {
   hello.set_host(options_.name);
   hello.set_type(type.name);
   hello.set_slots(type.count);
+  hello.set_epoch(epoch_);
   RETURN_IF_ERROR(control->send(greeting));
   ASSIGN_OR_RETURN(const Frame answer, control->receive(kGreetingLimits));
   if (!answer.message.has_welcome()) {
@@ -107,10 +115,11 @@ absl::Status Worker::serve_once() {
   }
   std::vector<std::shared_ptr<engine::Executor>> executors;
   for (uint32_t i = 0; i < welcome.slots(); ++i) executors.push_back(executors_.front()->make());
-  WorkerSession session(std::move(executors), [this](const Load& load) { return open(load); });
+  WorkerSession session(std::move(executors), options_.tls, lookout_,
+                        [this](const Load& load) { return open(load); });
   for (uint32_t i = 0; i <= welcome.slots(); ++i) {
     const bool loads = i == welcome.slots();
-    ASSIGN_OR_RETURN(auto channel, connect());
+    ASSIGN_OR_RETURN(auto channel, connect(scheduler));
     Message message;
     Attach& attach = *message.mutable_attach();
     attach.set_session(welcome.session());
@@ -121,11 +130,12 @@ absl::Status Worker::serve_once() {
     session.serve(std::move(channel), loads ? std::nullopt : std::optional(i));
   }
   spdlog::info("host '{}' brings {} workers of type '{}' to {}", options_.name, welcome.slots(),
-               type.name, options_.scheduler);
+               type.name, scheduler);
+  epoch_ = std::max(epoch_, welcome.epoch());
   joined_(welcome.slots());
   const absl::Status over = session.beat(
       *control, Duration::nanos(static_cast<int64_t>(welcome.silence_nanos())), leaving_);
-  if (!leaving_) spdlog::warn("the scheduler at {} is gone: {}", options_.scheduler, message(over));
+  if (!leaving_) spdlog::warn("the scheduler at {} is gone: {}", scheduler, message(over));
   return absl::OkStatus();
 }
 

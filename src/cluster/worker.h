@@ -23,8 +23,8 @@ namespace fermata::cluster {
 class Worker {
  public:
   struct Options {
-    std::string scheduler;  // HOST:PORT
-    std::string name;       // of this host
+    std::vector<std::string> schedulers;  // HOST:PORT, which are tried in this order
+    std::string name;                     // of this host
     TlsFiles tls;
     engine::EngineOptions engine;  // with one type of workers, which are of this host
   };
@@ -41,8 +41,8 @@ class Worker {
   using Variants = std::vector<std::shared_ptr<const engine::Variant>>;
   Worker(Options options, Joined joined);
 
-  absl::Status serve_once();
-  absl::StatusOr<std::shared_ptr<Channel>> connect();
+  absl::Status serve_once(const std::string& scheduler);
+  absl::StatusOr<std::shared_ptr<Channel>> connect(const std::string& scheduler);
   absl::StatusOr<std::shared_ptr<const engine::Variant>> open(const Load& load);
 
   const Options options_;
@@ -51,6 +51,7 @@ class Worker {
   std::unique_ptr<engine::Loader> loader_;
   std::map<std::string, Variants> opened_;  // by model, of the thread that loads
   Lookout lookout_;
+  uint64_t epoch_ = 0;  // the highest of any scheduler that it had
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> leaving_{false};

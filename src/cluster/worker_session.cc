@@ -33,6 +33,7 @@ void await(engine::Executor& executor, VariantId variant) {
 
 WorkerSession::~WorkerSession() {
   for (const auto& channel : channels_) channel->cut();
+  for (const auto& holders : holders_) holders->cut();
   for (std::thread& thread : threads_) thread.join();
 }
 
@@ -54,6 +55,7 @@ absl::Status WorkerSession::beat(Channel& control, Duration silence,
     Message answer;
     answer.mutable_echo()->set_number(frame.message.beat().number());
     answer.mutable_echo()->set_leaving(leaving);
+    answer.mutable_echo()->set_clock_nanos(monotonic_now().nanos());
     RETURN_IF_ERROR(control.send(answer));
   }
 }
@@ -72,32 +74,57 @@ absl::Status WorkerSession::serve_slot(Channel& channel, uint32_t slot) {
   }
 }
 
+// Again, once, where a model's process was not there and is soon.
+engine::BatchResult WorkerSession::execute(uint32_t slot, VariantId variant,
+                                           const engine::BatchRun& run) {
+  engine::Executor& executor = *executors_[slot];
+  const auto once = [&] {
+    return engine::run_and_wait(
+        executor,
+        {.variant = variant, .parts = run.parts, .limit = run.limit, .to_the_end = run.to_the_end});
+  };
+  engine::BatchResult result = once();
+  if (!is_away(result)) return result;
+  await(executor, variant);
+  return once();
+}
+
 absl::Status WorkerSession::run(Channel& channel, uint32_t slot, const Frame& frame) {
   const Time came = monotonic_now();
-  const auto variant = find(slot, frame.message.batch().variant());
+  const Batch& asked = frame.message.batch();
+  const auto variant = find(slot, asked.variant());
   if (!frame.message.has_batch() || variant == nullptr) {
     return invalid("a batch of a model that is not loaded");
   }
+  if (asked.holders_size() > 0) return run_elsewhere(channel, slot, asked, *variant);
   absl::StatusOr<ReceivedBatch> received = read_batch(frame, variant->signature, came);
-  if (!received.ok()) return refuse(channel, frame.message.batch(), received.status());
-  const ReceivedBatch& batch = *received;
-  engine::Executor& executor = *executors_[slot];
-  const auto once = [&] {
-    return engine::run_and_wait(executor, {.variant = variant->id,
-                                           .parts = batch.run.parts,
-                                           .limit = batch.run.limit,
-                                           .to_the_end = batch.run.to_the_end});
-  };
-  engine::BatchResult result = once();
-  if (is_away(result)) {
-    await(executor, variant->id);
-    result = once();
-  }
-  const Outgoing out = write_ended(batch.number, result.started - came, result);
-  if (const absl::Status fits = out.check(); !fits.ok()) {
-    return refuse(channel, frame.message.batch(), fits);
-  }
+  if (!received.ok()) return refuse(channel, asked, received.status());
+  const engine::BatchResult result = execute(slot, variant->id, received->run);
+  const Outgoing out = write_ended(received->number, result.started - came, result);
+  if (const absl::Status fits = out.check(); !fits.ok()) return refuse(channel, asked, fits);
   return channel.send(out.message, out.payload);
+}
+
+// Its inputs are with frontends, and its outputs go there.
+absl::Status WorkerSession::run_elsewhere(Channel& channel, uint32_t slot, const Batch& asked,
+                                          const engine::Variant& variant) {
+  const Time came = monotonic_now();
+  absl::StatusOr<Holders::Fetched> fetched = holders_[slot]->fetch(asked, variant.signature, came);
+  if (!fetched.ok()) return refuse(channel, asked, fetched.status());
+  engine::BatchResult ran{.started = monotonic_now()};
+  if (!fetched->batch.run.parts.empty()) ran = execute(slot, variant.id, fetched->batch.run);
+  engine::BatchResult result = ran;
+  result.parts.clear();
+  auto next = ran.parts.begin();
+  for (const absl::Status& part : fetched->parts) {
+    if (part.ok()) {
+      result.parts.push_back(std::move(*next++));
+    } else {
+      result.parts.emplace_back(part);
+    }
+  }
+  result.moved = fetched->bytes + holders_[slot]->bring(asked, result);
+  return channel.send(write_ended(asked.number(), result.started - came, result).message);
 }
 
 // Which fails what is asked for, and not this host.

@@ -11,6 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/channel.h"
+#include "cluster/holders.h"
 #include "engine/catalog.h"
 #include "engine/execute/executor.h"
 
@@ -21,8 +22,13 @@ class WorkerSession {
  public:
   // A model of this host that is what the scheduler has.
   using Open = std::function<absl::StatusOr<std::shared_ptr<const engine::Variant>>(const Load&)>;
-  WorkerSession(std::vector<std::shared_ptr<engine::Executor>> executors, Open open)
-      : executors_(std::move(executors)), loaded_(executors_.size()), open_(std::move(open)) {}
+  WorkerSession(std::vector<std::shared_ptr<engine::Executor>> executors, const TlsFiles& tls,
+                Lookout& lookout, Open open)
+      : executors_(std::move(executors)), loaded_(executors_.size()), open_(std::move(open)) {
+    for (size_t i = 0; i < executors_.size(); ++i) {
+      holders_.push_back(std::make_unique<Holders>(tls, lookout));
+    }
+  }
   // What runs ends first.
   ~WorkerSession();
 
@@ -36,6 +42,9 @@ class WorkerSession {
   absl::Status serve_slot(Channel& channel, uint32_t slot);
   absl::Status serve_loads(Channel& channel);
   absl::Status run(Channel& channel, uint32_t slot, const Frame& frame);
+  absl::Status run_elsewhere(Channel& channel, uint32_t slot, const Batch& asked,
+                             const engine::Variant& variant);
+  engine::BatchResult execute(uint32_t slot, VariantId variant, const engine::BatchRun& run);
   static absl::Status refuse(Channel& channel, const Batch& batch, const absl::Status& why);
   void unload(uint32_t slot, uint32_t variant);
   bool has(uint32_t slot, VariantId id) const;  // under the lock
@@ -43,6 +52,7 @@ class WorkerSession {
   std::shared_ptr<const engine::Variant> find(uint32_t slot, uint32_t variant);
 
   const std::vector<std::shared_ptr<engine::Executor>> executors_;  // by slot
+  std::vector<std::unique_ptr<Holders>> holders_;                   // by slot
   std::mutex mutex_;
   std::vector<Loads> loaded_;  // by slot
   const Open open_;

@@ -124,6 +124,51 @@ absl::Status check_symbols(const std::vector<Tensor>& inputs, const Signature& s
   return absl::OkStatus();
 }
 
+// Whether admit() makes it of some inputs.
+bool is_shape(const Shape& shape, const Signature& signature) {
+  constexpr int64_t kMostRank = 64;
+  const bool fixed = signature.fixed_shape();
+  size_t at = 0;
+  const auto next = [&](int64_t least) { return at < shape.size() && shape[at++] >= least; };
+  for (const TensorSpec& spec : signature.inputs) {
+    if (spec.optional && at < shape.size() && shape[at] == -1) {
+      ++at;
+      continue;
+    }
+    if (fixed) continue;
+    auto rank = static_cast<int64_t>(spec.dims.size());
+    if (spec.any_rank) {
+      if (!next(0) || shape[at - 1] > kMostRank) return false;
+      rank = shape[at - 1] - (signature.batches ? 1 : 0);
+    }
+    for (int64_t d = 0; d < rank; ++d) {
+      if (!next(0)) return false;
+    }
+  }
+  return at == shape.size();
+}
+
+// What the holder of the inputs has found; a worker looks at the inputs themselves.
+absl::StatusOr<Admitted> admit_elsewhere(const InputsElsewhere& inputs, const Signature& signature,
+                                         const PartLimit& limit) {
+  if (inputs.items < 1 || (!signature.batches && inputs.items != 1) ||
+      !is_shape(inputs.shape, signature)) {
+    return invalid("inputs of {} items that another process has: the model is another there",
+                   inputs.items);
+  }
+  if (signature.batches) RETURN_IF_ERROR(check_parts(inputs.items, limit));
+  return Admitted{inputs.items, inputs.shape};
+}
+
+absl::Status check_outputs(const InferRequest& request, const Signature& signature) {
+  for (const std::string& output : request.outputs) {
+    if (signature.output(output) == nullptr) {
+      return invalid("output '{}' is not one of the model's: {}", output, names(signature.outputs));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status check_parts(uint64_t items, const PartLimit& limit) {
@@ -136,6 +181,10 @@ absl::Status check_parts(uint64_t items, const PartLimit& limit) {
 
 absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature,
                                const PartLimit& limit) {
+  if (request.elsewhere != nullptr) {
+    RETURN_IF_ERROR(check_outputs(request, signature));
+    return admit_elsewhere(*request.elsewhere, signature, limit);
+  }
   Admitted admitted;
   const bool fixed = signature.fixed_shape();
   size_t place = 0;
@@ -165,11 +214,7 @@ absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature
                    request.inputs[place].name, names(signature.inputs));
   }
   if (signature.has_symbols()) RETURN_IF_ERROR(check_symbols(request.inputs, signature));
-  for (const std::string& output : request.outputs) {
-    if (signature.output(output) == nullptr) {
-      return invalid("output '{}' is not one of the model's: {}", output, names(signature.outputs));
-    }
-  }
+  RETURN_IF_ERROR(check_outputs(request, signature));
   return admitted;
 }
 

@@ -69,12 +69,34 @@ absl::Status check_remote(const EngineOptions& options, const policy::Scheduler&
   return absl::OkStatus();
 }
 
+// What needs inputs where requests are scheduled.
+absl::Status check_elsewhere(const EngineOptions& options) {
+  if (!options.inputs_elsewhere) return absl::OkStatus();
+  if (!options.workers.all_remote()) {
+    return invalid("workers.types: a type is of this host, expected remote: true of all");
+  }
+  for (const ServiceOptions& service : options.services) {
+    const char* why = service.pipeline                                 ? "it is a pipeline"
+                      : service.ensemble                               ? "it is an ensemble"
+                      : service.stream                                 ? "it is a stream"
+                      : service.variants && service.variants->evidence ? "it asks for evidence"
+                                                                       : nullptr;
+    if (why == nullptr) continue;
+    return invalid(
+        "service '{}': {}, which needs inputs where requests are scheduled: expected `fermata "
+        "serve`, which is frontend and scheduler in one process",
+        service.name, why);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status check(const EngineOptions& options) {
   if (!(options.latency_quantile >= 0.5 && options.latency_quantile <= 0.99)) {
     return invalid("latency_quantile is {}, expected a number from 0.5 to 0.99",
                    options.latency_quantile);
   }
   RETURN_IF_ERROR(check(options.workers));
+  RETURN_IF_ERROR(check_elsewhere(options));
   const std::optional<uint32_t>& subclusters = options.placement.subclusters;
   if (subclusters && (*subclusters < 1 || *subclusters > options.workers.count())) {
     return invalid("placement.subclusters is {}, expected 1 to workers.count, {}", *subclusters,

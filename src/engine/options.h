@@ -289,6 +289,8 @@ struct EngineOptions {
   // Workers that load on demand are told apart, so that some can load ahead: make_engine() sets it
   // where there is a service of kind `stream`.
   bool loads_ahead = false;
+  // All requests have InputsElsewhere, and none are taken that have not: all workers are remote.
+  bool inputs_elsewhere = false;
   // Models that stages with dedicated replicas run and nothing else does: make_engine() finds them.
   std::set<std::string> replica_models;
 };

@@ -16,6 +16,15 @@
 
 namespace fermata::engine {
 
+// Inputs that another process keeps until a worker fetches them there, and what decisions need to
+// know of them. The outputs go there too: replies have none.
+struct InputsElsewhere {
+  std::shared_ptr<const std::string> holder;  // HOST:PORT, where workers find it
+  uint64_t key = 0;                           // of the request there
+  uint32_t items = 1;                         // these two as admit() found them there
+  Shape shape;
+};
+
 // One call of a service, as a front end hands it over. The payloads stay where
 // they were received until an executor copies them into a batch, once.
 struct InferRequest {
@@ -25,10 +34,11 @@ struct InferRequest {
   std::string parameters;   // those that are the model's own, as a JSON object; empty: none
   uint64_t connection = 0;  // that it came on, by a number of its own; 0: none
   std::vector<Tensor> inputs;
-  std::vector<std::string> outputs;  // empty: all
-  Time arrival;                      // of its last byte, on Engine::now()'s clock
-  std::optional<Duration> timeout;   // from arrival; absent: the service's SLO
-  Time cutoff = Time::infinite();    // a transport's own deadline: may only tighten
+  std::shared_ptr<const InputsElsewhere> elsewhere;  // instead of inputs; else null
+  std::vector<std::string> outputs;                  // empty: all
+  Time arrival;                                      // of its last byte, on Engine::now()'s clock
+  std::optional<Duration> timeout;                   // from arrival; absent: the service's SLO
+  Time cutoff = Time::infinite();                    // a transport's own deadline: may only tighten
   // What the client says of its way here: taken off the deadline, whatever the service. Of a
   // stream's client the service takes off more where its link is believed to be slower.
   Duration network_time;

@@ -110,12 +110,26 @@ struct HostStatistics {
   Duration control_delay;                   // bound on a message there and back
   double nanos_per_byte = 0;                // the same on a byte
   uint64_t sent = 0, received = 0;          // bytes
+  uint64_t tensors = 0;                     // of them
+  Duration clock_error;                     // at most, in what is known of its clock
   uint64_t batches = 0, lost = 0;
 };
 
+// A process that speaks with clients and keeps their inputs, since the server started.
+struct FrontendStatistics {
+  std::string name, address;
+  bool there = false;   // now
+  uint64_t joined = 0;  // times
+  uint64_t requests = 0, replies = 0;
+  uint64_t sent = 0, received = 0, tensors = 0;  // bytes; of them, of tensors
+  Duration clock_error;                          // as HostStatistics has it
+};
+
 struct ClusterStatistics {
-  std::vector<HostStatistics> hosts;        // by name
+  std::vector<HostStatistics> hosts;  // by name
+  std::vector<FrontendStatistics> frontends;
   std::map<std::string, uint64_t> refused;  // connections, by why: "tls", "version", ...
+  uint64_t epoch = 0;                       // of this scheduler; 0: it is not the active one
 };
 
 // A share of the workers with a scheduler of its own.

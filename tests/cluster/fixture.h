@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +51,22 @@ inline Frame frame_of(const Outgoing& out) {
     at += each.size();
   }
   frame.payload = bytes;
+  return frame;
+}
+
+// The same of any bytes: a frame's head, its message, and what is left of its tensors.
+inline std::optional<Frame> parse_frame(absl::Span<const std::byte> bytes) {
+  if (bytes.size() < kFrameHead) return {};
+  const auto head = decode_head(bytes.subspan(0, kFrameHead), kFrameLimits);
+  if (!head.ok()) return {};
+  const auto rest = bytes.subspan(kFrameHead);
+  Frame frame;
+  const size_t message = std::min<size_t>(head->message, rest.size());
+  if (!frame.message.ParseFromArray(rest.data(), static_cast<int>(message))) return {};
+  frame.bytes = std::min<uint64_t>(head->payload, rest.size() - message);
+  const std::shared_ptr<std::byte[]> payload(new std::byte[frame.bytes + 1]);
+  std::copy_n(rest.data() + message, frame.bytes, payload.get());
+  frame.payload = payload;
   return frame;
 }
 

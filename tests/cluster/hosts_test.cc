@@ -43,7 +43,7 @@ class OneWorker {
  public:
   OneWorker(uint16_t port, const std::string& name, uint32_t workers, TlsFiles tls = {}) {
     Worker::Options options{
-        .scheduler = fmt::format("127.0.0.1:{}", port), .name = name, .tls = std::move(tls)};
+        .schedulers = {fmt::format("127.0.0.1:{}", port)}, .name = name, .tls = std::move(tls)};
     options.engine = options_of_here();
     options.engine.workers.types.front().count = workers;
     worker_ = *Worker::make(std::move(options), [](uint32_t) {});

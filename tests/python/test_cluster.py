@@ -370,6 +370,19 @@ def test_what_is_no_part_is_refused_and_counted(cluster, sent):
     server.await_metric(1, "fermata_cluster_refused_total", cause="greeting")
 
 
+def test_a_crowd_that_says_nothing_keeps_no_worker_out(cluster):
+    server = cluster()
+    host, port = server.cluster.rsplit(":", 1)
+    crowd = [socket.create_connection((host, int(port)), timeout=LIMIT_S) for _ in range(80)]
+    try:
+        server.worker("one")
+        server.await_metric(1, "fermata_worker_serving")
+        assert server.metric("fermata_cluster_refused_total", cause="crowd") >= 16  # who came first
+    finally:
+        for each in crowd:
+            each.close()
+
+
 def check(folder, text):
     file = folder / "fermata.yaml"
     file.write_text(text)

@@ -23,6 +23,7 @@ namespace fermata::engine {
 
 class ModelCalls;  // engine/execute/model_calls.h
 struct Variant;    // engine/catalog.h: a loaded model version with its configuration and profile
+struct InputsElsewhere;  // engine/request.h
 
 // The part of a batch that belongs to one task: whole tensors of one request,
 // or for a request that was split, `items` rows of them from `first_item` on.
@@ -37,7 +38,8 @@ struct BatchPart {
   Time deadline = Time::infinite();  // and deadline
   // What the request's client said of it, for models that read it; null: nothing.
   const std::string* id = nullptr;
-  const std::string* parameters = nullptr;  // as InferRequest has them
+  const std::string* parameters = nullptr;     // as InferRequest has them
+  const InputsElsewhere* elsewhere = nullptr;  // then there are no inputs here; only remote workers
 };
 
 // One stage of a dynamic network in a batch.

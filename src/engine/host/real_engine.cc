@@ -18,6 +18,13 @@ namespace {
 // Of the autoscaling signal: a bad rate of one in a hundred shows.
 constexpr Duration kAutoscaleWindow = Duration::seconds(10);
 
+// Those of other hosts may not have come.
+uint32_t own_workers(const EngineOptions& options) {
+  uint32_t count = 0;
+  for (const WorkerType& type : options.workers.types) count += type.remote ? 0 : type.count;
+  return count;
+}
+
 }  // namespace
 
 RealEngine::RealEngine(EngineOptions options,
@@ -25,8 +32,7 @@ RealEngine::RealEngine(EngineOptions options,
                        std::unique_ptr<ExecutorFactory> helpers)
     : options_(std::move(options)),
       units_(options_.services),
-      calls_(
-          std::make_shared<ModelCalls>(options_.workers.least.value_or(options_.workers.count()))),
+      calls_(std::make_shared<ModelCalls>(options_.workers.least.value_or(own_workers(options_)))),
       executors_(std::move(executors)),
       own_helpers_(std::move(helpers)),
       helpers_(own_helpers_ != nullptr ? *own_helpers_ : executors_.front()->here()),

@@ -48,6 +48,13 @@ absl::Status no_room_for(uint64_t bytes, const std::string& service, const ByteB
 }  // namespace
 
 void RealEngine::submit_as(JobId id, InferRequest request, Reply reply, bool of_stage) {
+  if (options_.inputs_elsewhere && request.elsewhere == nullptr) {
+    unknown_.fetch_add(1, std::memory_order_relaxed);
+    return reject(request, reply,
+                  error(absl::StatusCode::kFailedPrecondition,
+                        "this process only schedules: ask a frontend (fermata frontend)"),
+                  Outcome::kInvalid);
+  }
   const auto routes = routes_.read();
   auto route = routes->find(request.service, request.version);
   const bool hidden = !of_stage && absl::StrContains(request.service, '/') &&
@@ -109,7 +116,7 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
     std::shared_ptr<const std::vector<Tensor>> inputs;  // the job may give its own away
     const Route& to = job->route();
     const bool looked_at = to.variants != nullptr && job->items() <= kMostLookedAt;
-    if (looked_at || to.ensemble != nullptr) {
+    if ((looked_at || to.ensemble != nullptr) && job->request().elsewhere == nullptr) {
       inputs = std::make_shared<const std::vector<Tensor>>(job->request().inputs);
     }
     queue(job);

@@ -285,6 +285,7 @@ void Driver::launch(policy::Batch& batch, Time now) {
     bound.deadline = part.task.deadline;
     bound.id = &request.id;
     bound.parameters = &request.parameters;
+    bound.elsewhere = request.elsewhere.get();
     if (part.job->route().ensemble != nullptr) join_query(part, *running, run.parts.back());
   }
   run.done = [this, running](BatchResult result) { completed(running, std::move(result)); };

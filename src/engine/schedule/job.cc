@@ -9,21 +9,11 @@
 #include "engine/composite/ensemble_service.h"
 #include "engine/composite/explain.h"
 #include "engine/composite/variants_service.h"
+#include "engine/deadline.h"
 #include "engine/observer.h"
 
 namespace fermata::engine {
 namespace {
-
-Time deadline_of(const InferRequest& request, const Route& route) {
-  Time deadline = Time::infinite();
-  if (request.timeout) {
-    deadline = request.arrival + *request.timeout;
-  } else if (route.slo) {
-    deadline = request.arrival + *route.slo;
-  }
-  if (!deadline.is_infinite()) deadline = deadline - request.network_time;
-  return std::min(deadline, request.cutoff);
-}
 
 // What is smaller costs more to count than to keep.
 constexpr size_t kCountedFrom = 4096;
@@ -74,7 +64,7 @@ Job::Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> rou
       reply_(std::move(reply)),
       route_(std::move(route)),
       admitted_(std::move(admitted)),
-      deadline_(deadline_of(request_, *route_)) {}
+      deadline_(deadline_of(request_, route_->slo)) {}
 
 void Job::split(uint32_t parts) { split_ = std::make_unique<Split>(parts); }
 

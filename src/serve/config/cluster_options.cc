@@ -10,18 +10,7 @@
 namespace fermata::serve {
 namespace {
 
-// HOST:PORT.
-bool divide(const std::string& text, cluster::Options& options) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos || colon == 0) return false;
-  options.host = text.substr(0, colon);
-  if (options.host.size() > 2 && options.host.front() == '[' && options.host.back() == ']') {
-    options.host = options.host.substr(1, options.host.size() - 2);
-  }
-  const char* end = text.data() + text.size();
-  const auto [at, fault] = std::from_chars(text.data() + colon + 1, end, options.port);
-  return fault == std::errc() && at == end;
-}
+constexpr char kAddress[] = "HOST:PORT, port 0 for a free one";
 
 cluster::TlsFiles tls_files(Reader reader) {
   cluster::TlsFiles files;
@@ -33,7 +22,25 @@ cluster::TlsFiles tls_files(Reader reader) {
   return files;
 }
 
+// What inputs cross.
+void check_safe(const Reader& listen, const std::string& host, const cluster::TlsFiles& tls) {
+  if (tls.on() || is_loopback(host) || host == "::1") return;
+  listen.fail("a loopback address, or cluster.tls too: inputs cross hosts");
+}
+
 }  // namespace
+
+bool read_address(const std::string& text, std::string& host, uint16_t& port) {
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos || colon == 0) return false;
+  host = text.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  const char* end = text.data() + text.size();
+  const auto [at, fault] = std::from_chars(text.data() + colon + 1, end, port);
+  return fault == std::errc() && at == end;
+}
 
 cluster::Options cluster_options(Reader reader, const engine::WorkerOptions& workers) {
   cluster::Options options;
@@ -46,13 +53,18 @@ cluster::Options cluster_options(Reader reader, const engine::WorkerOptions& wor
   ObjectReader fields = reader.object();
   Reader listen = fields["listen"];
   const std::string where = listen.string();
-  if (!divide(where, options)) listen.fail("HOST:PORT, port 0 for a free one");
+  if (!read_address(where, options.host, options.port)) listen.fail(kAddress);
   options.silence =
       Duration::from_millis(fields["silence_ms"].between(50, 60'000, options.silence.millis()));
   options.tls = tls_files(fields["tls"]);
-  if (!options.tls.on() && !is_loopback(options.host) && options.host != "::1") {
-    listen.fail("a loopback address, or cluster.tls too: inputs cross hosts");
+  check_safe(listen, options.host, options.tls);
+  if (Reader frontends = fields["frontends"]; frontends.present()) {
+    if (!read_address(frontends.string(), options.frontends_host, options.frontends_port)) {
+      frontends.fail(kAddress);
+    }
+    check_safe(frontends, options.frontends_host, options.tls);
   }
+  if (Reader lock = fields["lock"]; lock.present()) options.lock = lock.string();
   if (!any_remote) reader.fail("a type of workers with remote: true too");
   return options;
 }

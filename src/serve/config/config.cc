@@ -10,6 +10,7 @@
 
 #include "base/document.h"
 #include "base/status.h"
+#include "cluster/hosts.h"
 #include "engine/execute/machine.h"
 #include "policy/rules_document.h"
 #include "policy/scheduler.h"
@@ -309,6 +310,7 @@ absl::StatusOr<Config> read_config(Document document, const std::string& folder)
   for (std::string* file : {&tls.certificate, &tls.key, &tls.authority}) {
     if (!file->empty()) from_here(*file);
   }
+  if (!result.cluster.lock.empty()) from_here(result.cluster.lock);
   if (result.cluster.on()) {
     result.engine.workers.remote = result.hosts = std::make_shared<cluster::Hosts>(result.cluster);
   }

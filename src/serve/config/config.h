@@ -9,10 +9,14 @@
 
 #include "absl/status/statusor.h"
 #include "base/time.h"
-#include "cluster/hosts.h"
+#include "cluster/options.h"
 #include "engine/options.h"
 #include "serve/call/shared_memory.h"
 #include "tune/recorder_options.h"
+
+namespace fermata::cluster {
+class Hosts;
+}
 
 namespace fermata::serve {
 

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/time.h"
+
+namespace fermata::cluster {
+
+// From one beat to the next: several in a silence, and soon enough that who leaves is heard.
+inline std::chrono::nanoseconds beat_period(Duration silence) {
+  return std::chrono::nanoseconds(std::min(silence / 4, Duration::millis(100)).nanos());
+}
+
+}  // namespace fermata::cluster

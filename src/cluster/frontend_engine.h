@@ -1,0 +1,76 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/byte_budget.h"
+#include "base/clock.h"
+#include "cluster/held_requests.h"
+#include "cluster/input_holder.h"
+#include "cluster/offered.h"
+#include "cluster/scheduler_link.h"
+#include "engine/engine.h"
+#include "engine/schedule/counters.h"
+#include "engine/threads/periodic.h"
+#include "engine/threads/published.h"
+
+namespace fermata::cluster {
+
+// The engine of a process that only speaks with clients (Symphony 4: a frontend). It keeps their
+// inputs, tells a scheduler of them, and gives the inputs to the workers that the scheduler chose.
+class FrontendEngine : public engine::Engine {
+ public:
+  struct Options {
+    SchedulerLink::Options link;  // but its address
+    std::string host;             // to listen on for workers
+    uint16_t port = 0;
+    engine::EngineOptions engine;  // services' deadlines, and limits
+  };
+  // UNAVAILABLE where it cannot listen; INVALID_ARGUMENT of certificates.
+  static absl::StatusOr<std::unique_ptr<FrontendEngine>> make(Options options);
+  ~FrontendEngine() override;
+  uint16_t port() const { return holder_.port(); }
+
+  Time now() const override { return monotonic_now(); }
+  JobId submit(engine::InferRequest request, engine::Reply reply) override;
+  void cancel(JobId job) override;
+  std::shared_ptr<const engine::Catalog> catalog() const override { return offer_.read()->catalog; }
+  std::vector<engine::ModelStatus> index() const override { return offer_.read()->index; }
+  std::vector<engine::ModelStatus> unserved() const override;
+  absl::Status load(std::string_view model, std::optional<std::string> config) override;
+  absl::Status unload(std::string_view model) override;
+  void end_epoch() override {}
+  std::vector<engine::PlacementDecision> placement_decisions() const override { return {}; }
+  std::vector<policy::Problem> last_problems() const override { return {}; }
+  engine::EngineSnapshot snapshot() const override;
+
+ private:
+  explicit FrontendEngine(Options options);
+  engine::Reply counted(const HeldRequests::Request& request, engine::Reply reply);
+  engine::Counters& counters(const std::string& service, const std::string& version);
+  void told(const Told& told);
+  void ask(uint64_t session, uint64_t key, const HeldRequests::Request& request);
+  void joined(uint64_t session);
+  void look();
+  absl::Status not_here() const;
+
+  const Options options_;
+  const Time started_ = monotonic_now();
+  std::map<std::string, Duration> slos_;
+  const std::shared_ptr<ByteBudget> budget_;
+  std::atomic<uint64_t> unknown_{0};
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, std::unique_ptr<engine::Counters>> counters_;
+  engine::Published<Offer> offer_;
+  HeldRequests requests_;
+  InputHolder holder_;
+  std::unique_ptr<SchedulerLink> link_;
+  std::unique_ptr<engine::Periodic> timer_;
+};
+
+}  // namespace fermata::cluster

@@ -1,0 +1,198 @@
+#include "cluster/holders.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/status.h"
+#include "cluster/tcp_channel.h"
+#include "cluster/tensor_reader.h"
+#include "engine/execute/absence.h"
+
+namespace fermata::cluster {
+namespace {
+
+// A frontend that does not answer for so long is cut off from this worker: what it holds runs
+// elsewhere.
+constexpr Duration kAnswers = Duration::millis(500), kBrings = Duration::seconds(5);
+constexpr std::chrono::milliseconds kPause{20};
+
+absl::Status cut_off(const std::string& address, const absl::Status& why) {
+  return engine::absent(engine::Absence::kCut,
+                        error(absl::StatusCode::kUnavailable, "no way to the frontend at {}: {}",
+                              address, message(why)));
+}
+
+}  // namespace
+
+void Holders::cut() {
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  for (const auto& [address, channel] : links_) channel->cut();
+  changed_.notify_all();
+}
+
+void Holders::lose(const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  if (const auto it = links_.find(address); it != links_.end()) {
+    it->second->cut();
+    links_.erase(it);
+  }
+}
+
+absl::StatusOr<std::shared_ptr<Channel>> Holders::connect(const std::string& address) {
+  ASSIGN_OR_RETURN(auto channel, Tcp::connect(address, kAnswers));
+  channel->expect_by(monotonic_now() + kAnswers);
+  lookout_.over(channel);
+  RETURN_IF_ERROR(Tcp::secure(*channel, tls_, false));
+  Message greeting;
+  greeting.mutable_attach();
+  RETURN_IF_ERROR(channel->send(greeting));
+  return channel;
+}
+
+// Where there is none, the scheduler hears of it a little later, since it may ask at once again.
+absl::StatusOr<std::shared_ptr<Channel>> Holders::link(const std::string& address) {
+  std::unique_lock lock(mutex_);
+  if (const auto it = links_.find(address); it != links_.end() && !over_) return it->second;
+  lock.unlock();
+  absl::StatusOr<std::shared_ptr<Channel>> channel = connect(address);
+  lock.lock();
+  if (!channel.ok()) changed_.wait_for(lock, kPause, [this] { return over_; });
+  if (over_) return error(absl::StatusCode::kUnavailable, "the worker stops");
+  if (channel.ok()) links_[address] = *channel;
+  return channel;
+}
+
+// A connection that was kept may have ended long ago: then by a new one, once.
+void Holders::ask(const Batch& batch, const std::string& address, Asked& asked) {
+  Message text;
+  for (const int at : asked.parts) {
+    const Part& part = batch.parts(at);
+    Piece& piece = *text.mutable_fetch()->add_pieces();
+    piece.set_key(part.key());
+    piece.set_first(part.first());
+    piece.set_items(part.items());
+  }
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    absl::StatusOr<std::shared_ptr<Channel>> channel = link(address);
+    asked.failed = channel.status();
+    if (!channel.ok()) return;
+    asked.channel = *std::move(channel);
+    asked.channel->expect_by(monotonic_now() + kAnswers);
+    asked.failed = asked.channel->send(text);
+    if (asked.failed.ok()) return;
+    lose(address);
+  }
+}
+
+void Holders::receive(const Batch& batch, const Signature& signature, const Asked& asked,
+                      Fetched& to, std::vector<engine::InferRequest>& requests) {
+  const std::string& address =
+      batch.holders(static_cast<int>(batch.parts(asked.parts[0]).holder()) - 1);
+  absl::StatusOr<Frame> frame = asked.failed;
+  if (asked.failed.ok()) frame = asked.channel->receive();
+  if (frame.ok() && frame->message.inputs().given_size() != static_cast<int>(asked.parts.size())) {
+    frame = invalid("inputs of {} parts, expected {}", frame->message.inputs().given_size(),
+                    asked.parts.size());
+  }
+  if (!frame.ok()) {
+    lose(address);
+    for (const int at : asked.parts)
+      to.parts[static_cast<size_t>(at)] = cut_off(address, frame.status());
+    return;
+  }
+  asked.channel->expect_by(Time::infinite());
+  to.bytes += frame->bytes;
+  TensorReader tensors(*frame);
+  for (size_t i = 0; i < asked.parts.size(); ++i) {
+    const auto at = static_cast<size_t>(asked.parts[i]);
+    const Given& given = frame->message.inputs().given(static_cast<int>(i));
+    if (given.code() != 0) {
+      to.parts[at] =
+          absl::Status(static_cast<absl::StatusCode>(std::min(given.code(), 16u)), given.why());
+      continue;
+    }
+    auto request = read_inputs(batch.parts(asked.parts[i]), given.tensors(), given.parameters(),
+                               signature, tensors);
+    to.parts[at] = request.status();
+    if (request.ok()) requests[at] = *std::move(request);
+  }
+}
+
+absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const Signature& signature,
+                                                Time now) {
+  RETURN_IF_ERROR(check_batch(batch, signature));
+  const auto holders = static_cast<size_t>(batch.holders_size());
+  const auto parts = static_cast<size_t>(batch.parts_size());
+  std::vector<Asked> asked(holders);
+  for (int i = 0; i < batch.parts_size(); ++i) {
+    const uint32_t holder = batch.parts(i).holder();
+    if (holder < 1 || holder > holders) return invalid("a part without a holder of its inputs");
+    asked[holder - 1].parts.push_back(i);
+  }
+  Fetched fetched;
+  fetched.parts.resize(parts);
+  std::vector<engine::InferRequest> requests(parts);
+  for (size_t h = 0; h < holders; ++h) {
+    if (!asked[h].parts.empty()) ask(batch, batch.holders(static_cast<int>(h)), asked[h]);
+  }
+  for (const Asked& each : asked) {
+    if (!each.parts.empty()) receive(batch, signature, each, fetched, requests);
+  }
+  ReceivedBatch& received = fetched.batch;
+  received.number = batch.number();
+  received.requests = std::move(requests);
+  received.run.to_the_end = batch.to_the_end();
+  received.run.limit = Duration::nanos(static_cast<int64_t>(batch.limit_nanos()));
+  for (size_t i = 0; i < parts; ++i) {
+    if (!fetched.parts[i].ok()) continue;
+    ASSIGN_OR_RETURN(received.run.parts.emplace_back(),
+                     part_of(batch.parts(static_cast<int>(i)), received.requests[i], now));
+  }
+  return fetched;
+}
+
+uint64_t Holders::bring(const Batch& batch, engine::BatchResult& result) {
+  uint64_t moved = 0;
+  for (int h = 0; h < batch.holders_size(); ++h) {
+    Outgoing out;
+    std::vector<size_t> brought;
+    for (int i = 0; i < batch.parts_size(); ++i) {
+      const Part& part = batch.parts(i);
+      auto& outputs = result.parts[static_cast<size_t>(i)];
+      if (part.holder() != static_cast<uint32_t>(h) + 1 || !outputs.ok()) continue;
+      Answered& answered = *out.message.mutable_outputs()->add_answered();
+      answered.mutable_piece()->set_key(part.key());
+      answered.mutable_piece()->set_first(part.first());
+      answered.mutable_piece()->set_items(part.items());
+      for (const Tensor& tensor : *outputs) out.add(tensor, *answered.add_tensors());
+      brought.push_back(static_cast<size_t>(i));
+    }
+    if (brought.empty()) continue;
+    const std::string& address = batch.holders(h);
+    absl::Status sent = out.check();
+    const bool too_much = !sent.ok();
+    if (sent.ok()) {
+      auto channel = link(address);
+      sent = channel.status();
+      if (channel.ok()) {
+        (*channel)->expect_by(monotonic_now() + kBrings);
+        sent = (*channel)->send(out.message, out.payload);
+        (*channel)->expect_by(Time::infinite());
+      }
+    }
+    if (sent.ok()) moved += out.bytes();
+    if (!sent.ok() && !too_much) lose(address);
+    for (const size_t at : brought) {
+      if (sent.ok()) {
+        result.parts[at] = std::vector<Tensor>();
+      } else {
+        result.parts[at] = too_much ? sent : cut_off(address, sent);
+      }
+    }
+  }
+  return moved;
+}
+
+}  // namespace fermata::cluster

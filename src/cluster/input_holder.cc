@@ -1,0 +1,100 @@
+#include "cluster/input_holder.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "base/status.h"
+#include "cluster/messages.h"
+#include "cluster/tensor_reader.h"
+
+namespace fermata::cluster {
+namespace {
+
+constexpr Duration kTakes = Duration::seconds(5);  // a worker its inputs, or it is gone
+
+}  // namespace
+
+InputHolder::~InputHolder() {
+  listener_.close();
+  {
+    const std::lock_guard lock(mutex_);
+    over_ = true;
+    for (const auto& each : channels_) {
+      if (const auto channel = each.lock()) channel->cut();
+    }
+  }
+  listener_.wait();
+}
+
+absl::Status InputHolder::listen(const std::string& host, uint16_t port) {
+  return listener_.listen(host, port, [this](const Frame& first, const auto& channel) {
+    if (!first.message.has_attach()) {
+      return listener_.refuse(*channel, "greeting", "a message that no worker begins with");
+    }
+    channel->expect_by(Time::infinite());
+    {
+      const std::lock_guard lock(mutex_);
+      std::erase_if(channels_, [](const auto& each) { return each.expired(); });
+      if (over_) return channel->cut();
+      channels_.push_back(channel);
+    }
+    const absl::Status over = serve(*channel);
+    if (!absl::IsUnavailable(over)) spdlog::error("a worker said: {}", message(over));
+    channel->cut();
+  });
+}
+
+absl::Status InputHolder::serve(Channel& channel) {
+  while (true) {
+    ASSIGN_OR_RETURN(const Frame frame, channel.receive());
+    if (frame.message.has_fetch()) {
+      RETURN_IF_ERROR(send_inputs(channel, frame.message.fetch()));
+    } else {
+      RETURN_IF_ERROR(take_outputs(frame));
+    }
+  }
+}
+
+absl::Status InputHolder::send_inputs(Channel& channel, const Fetch& fetch) {
+  Outgoing out;
+  Inputs& inputs = *out.message.mutable_inputs();
+  for (const Piece& piece : fetch.pieces()) {
+    Given& given = *inputs.add_given();
+    absl::StatusOr<HeldRequests::Wanted> wanted =
+        requests_.fetch(piece.key(), piece.first(), piece.items());
+    if (!wanted.ok()) {
+      given.set_code(static_cast<uint32_t>(wanted.status().code()));
+      given.set_why(std::string(message(wanted.status())));
+      continue;
+    }
+    given.set_parameters(wanted->parameters);
+    for (const Tensor& tensor : wanted->inputs) out.add(tensor, *given.add_tensors());
+  }
+  RETURN_IF_ERROR(out.check());
+  channel.expect_by(monotonic_now() + kTakes);
+  RETURN_IF_ERROR(channel.send(out.message, out.payload));
+  channel.expect_by(Time::infinite());
+  return absl::OkStatus();
+}
+
+absl::Status InputHolder::take_outputs(const Frame& frame) {
+  if (!frame.message.has_outputs()) return invalid("a message that is no worker's");
+  TensorReader tensors(frame);
+  for (const Answered& answered : frame.message.outputs().answered()) {
+    const Piece& piece = answered.piece();
+    bool read = false;
+    const auto read_them = [&](const HeldRequests::Request& of) {
+      read = true;
+      const engine::BatchPart part{&of.request.inputs, &of.request.outputs, piece.first(),
+                                   piece.items()};
+      return read_outputs(answered.tensors(), part, of.variant->signature, tensors);
+    };
+    (void)requests_.take(piece.key(), piece.first(), piece.items(), read_them);
+    if (read) continue;
+    for (const TensorHead& head : answered.tensors()) RETURN_IF_ERROR(tensors.next(head).status());
+  }
+  return tensors.end();
+}
+
+}  // namespace fermata::cluster

@@ -1,0 +1,137 @@
+#include "cluster/listener.h"
+
+#include <spdlog/spdlog.h>
+#include <sys/socket.h>
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <utility>
+
+#include "base/status.h"
+#include "cluster/tcp_channel.h"
+
+namespace fermata::cluster {
+namespace {
+
+using boost::asio::ip::tcp;
+
+constexpr Duration kGreeting = Duration::seconds(5);  // who has not said by then who it is, goes
+constexpr size_t kMostGreeting = 64;
+
+}  // namespace
+
+Listener::~Listener() {
+  close();
+  wait();
+}
+
+absl::Status Listener::listen(const std::string& host, uint16_t port, First first) {
+  RETURN_IF_ERROR(Tcp::check(tls_));
+  first_ = std::move(first);
+  boost::system::error_code fault;
+  const auto found =
+      tcp::resolver(Tcp::io()).resolve(host, std::to_string(port), tcp::resolver::passive, fault);
+  const auto tell = [&] {
+    return error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port,
+                 fault.message());
+  };
+  if (fault) return tell();
+  const tcp::endpoint where = *found.begin();
+  acceptor_.emplace(Tcp::io());
+  acceptor_->open(where.protocol(), fault);
+  if (!fault) acceptor_->set_option(tcp::acceptor::reuse_address(true), fault);
+  if (!fault) acceptor_->bind(where, fault);
+  if (!fault) acceptor_->listen(boost::asio::socket_base::max_listen_connections, fault);
+  if (fault) return tell();
+  port_ = acceptor_->local_endpoint(fault).port();
+  thread_ = std::thread([this] { accept(); });
+  return absl::OkStatus();
+}
+
+void Listener::close() {
+  stopping_ = true;
+  if (thread_.joinable()) {
+    ::shutdown(acceptor_->native_handle(), SHUT_RDWR);
+    thread_.join();
+  }
+  const std::lock_guard lock(mutex_);
+  for (const auto& greeting : greeting_) {
+    if (const auto channel = greeting.lock()) channel->cut();
+  }
+}
+
+void Listener::wait() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return connections_ == 0; });
+}
+
+void Listener::accept() {
+  while (!stopping_) {
+    boost::system::error_code fault;
+    tcp::socket socket = acceptor_->accept(fault);
+    if (stopping_) return;
+    if (!fault) {
+      take(std::move(socket));
+      continue;
+    }
+    std::unique_lock lock(mutex_);  // no descriptor is left, for a moment
+    changed_.wait_for(lock, std::chrono::milliseconds(20));
+  }
+}
+
+// In a crowd who came first goes: it has had most time to say who it is.
+void Listener::take(tcp::socket socket) {
+  std::shared_ptr<Channel> channel = Tcp::accepted(std::move(socket)), oldest;
+  channel->expect_by(monotonic_now() + kGreeting);
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(greeting_, [](const auto& each) { return each.expired(); });
+    if (greeting_.size() >= kMostGreeting) {
+      oldest = greeting_.front().lock();
+      greeting_.erase(greeting_.begin());
+      ++refused_["crowd"];
+    }
+    greeting_.push_back(channel);
+    ++connections_;
+  }
+  if (oldest != nullptr) oldest->cut();
+  lookout_.over(channel);
+  std::thread([this, channel = std::move(channel)]() mutable {
+    greet(channel);
+    channel.reset();
+    const std::lock_guard ended(mutex_);
+    --connections_;
+    changed_.notify_all();
+  }).detach();
+}
+
+void Listener::greet(const std::shared_ptr<Channel>& channel) {
+  if (const absl::Status secure = Tcp::secure(*channel, tls_, true); !secure.ok()) {
+    return refuse(*channel, "tls", message(secure));
+  }
+  const absl::StatusOr<Frame> first = channel->receive(kGreetingLimits);
+  if (!first.ok()) return refuse(*channel, "greeting", message(first.status()));
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(greeting_, [&](const auto& each) { return each.lock() == channel; });
+  }
+  first_(*first, channel);
+}
+
+void Listener::refuse(Channel& channel, const std::string& cause, std::string_view why) {
+  count(cause);
+  spdlog::warn("a connection from {} is refused ({}): {}", channel.peer(), cause, why);
+  channel.cut();
+}
+
+void Listener::count(const std::string& cause) {
+  const std::lock_guard lock(mutex_);
+  ++refused_[cause];
+}
+
+std::map<std::string, uint64_t> Listener::refused() const {
+  const std::lock_guard lock(mutex_);
+  return refused_;
+}
+
+}  // namespace fermata::cluster

@@ -1,0 +1,89 @@
+#include "cluster/replies.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status.h"
+
+namespace fermata::cluster {
+namespace {
+
+uint64_t positive(Duration duration) {
+  return static_cast<uint64_t>(std::max<int64_t>(duration.nanos(), 0));
+}
+
+void write_explanation(const engine::Explanation& why, Explanation& to) {
+  to.set_outcome(static_cast<uint32_t>(why.outcome));
+  to.set_variant(why.variant);
+  to.set_version(why.version);
+  to.set_worker(why.worker);
+  to.set_batch_items(why.batch_items);
+  to.set_budget_nanos(why.budget.nanos());
+  to.set_queueing_nanos(why.queueing.nanos());
+  to.set_run_nanos(why.run.nanos());
+  to.set_remaining_nanos(why.remaining.nanos());
+  to.set_reason(why.reason);
+  to.set_alternatives(why.alternatives);
+  to.set_posterior(why.posterior);
+  to.set_expected_accuracy(why.expected_accuracy);
+}
+
+// Differences of such are still numbers.
+Duration bounded(int64_t nanos) {
+  const int64_t most = Duration::infinite().nanos();
+  return Duration::nanos(std::clamp(nanos, -most, most));
+}
+
+}  // namespace
+
+void write_submit(uint64_t key, const engine::InferRequest& request,
+                  const engine::Admitted& admitted, Submit& to) {
+  to.set_key(key);
+  to.set_service(request.service);
+  to.set_version(request.version);
+  to.set_id(request.id);
+  for (const std::string& output : request.outputs) to.add_outputs(output);
+  to.set_items(admitted.items);
+  for (const int64_t size : admitted.shape) to.add_shape(size);
+  to.set_connection(request.connection);
+  to.set_arrival_nanos(request.arrival.nanos());
+  if (request.timeout) to.set_timeout_nanos(positive(*request.timeout));
+  to.set_cutoff_nanos(request.cutoff.nanos());
+  to.set_network_nanos(positive(request.network_time));
+}
+
+void write_reply(uint64_t key, const engine::ReplyPart& reply, Reply& to) {
+  to.set_key(key);
+  to.set_code(static_cast<uint32_t>(reply.status.code()));
+  if (!reply.status.ok()) to.set_why(std::string(message(reply.status)));
+  to.set_version(reply.version);
+  write_explanation(reply.why, *to.mutable_explanation());
+}
+
+absl::StatusOr<engine::ReplyPart> read_reply(const Reply& from) {
+  const Explanation& why = from.explanation();
+  if (from.code() > 16 || why.outcome() >= engine::kOutcomes) {
+    return invalid("a reply of code {} and outcome {}", from.code(), why.outcome());
+  }
+  engine::ReplyPart reply;
+  if (from.code() != 0) {
+    reply.status = absl::Status(static_cast<absl::StatusCode>(from.code()), from.why());
+  }
+  reply.version = from.version();
+  reply.why.outcome = static_cast<engine::Outcome>(why.outcome());
+  reply.why.variant = why.variant();
+  reply.why.version = why.version();
+  reply.why.worker = why.worker();
+  reply.why.batch_items = why.batch_items();
+  reply.why.budget = bounded(why.budget_nanos());
+  reply.why.queueing = bounded(why.queueing_nanos());
+  reply.why.run = bounded(why.run_nanos());
+  reply.why.remaining = bounded(why.remaining_nanos());
+  reply.why.reason = why.reason();
+  reply.why.alternatives = why.alternatives();
+  reply.why.posterior = why.posterior();
+  reply.why.expected_accuracy = why.expected_accuracy();
+  return reply;
+}
+
+}  // namespace fermata::cluster

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "cluster.pb.h"
+#include "engine/admission.h"
+#include "engine/request.h"
+
+namespace fermata::cluster {
+
+// What a scheduler needs to know of a request whose inputs stay with its frontend.
+void write_submit(uint64_t key, const engine::InferRequest& request,
+                  const engine::Admitted& admitted, Submit& to);
+
+// A scheduler's reply: without the outputs, which workers have sent to the frontend.
+void write_reply(uint64_t key, const engine::ReplyPart& reply, Reply& to);
+// Without what the frontend knows itself. INVALID_ARGUMENT says what no scheduler sends.
+absl::StatusOr<engine::ReplyPart> read_reply(const Reply& from);
+
+}  // namespace fermata::cluster

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/channel.h"
+#include "cluster/lookout.h"
+#include "cluster/options.h"
+#include "cluster/outbox.h"
+
+namespace fermata::cluster {
+
+// A frontend's connections with the scheduler that is active, the first of several that takes it;
+// found again whenever that is lost. Thread-safe.
+class SchedulerLink {
+ public:
+  struct Options {
+    std::vector<std::string> schedulers;  // HOST:PORT, which are tried in this order
+    std::string name, address;            // as FrontendHello has them
+    Duration silence = Duration::millis(300);
+    TlsFiles tls;
+  };
+  // From threads of the link; a session's number is above 0, and none comes twice.
+  struct Events {
+    std::function<void(uint64_t session)> joined, lost;
+    std::function<void(const Told& told)> told;
+  };
+
+  SchedulerLink(Options options, Events events);
+  ~SchedulerLink();
+  void start();  // once: events come from now on
+
+  // Of the scheduler that is there; 0: none.
+  uint64_t session() const;
+  // To that session's scheduler; nothing, where it has ended.
+  void say(uint64_t session, absl::FunctionRef<void(Asked&)> add);
+
+ private:
+  struct Session;
+  void run();
+  // OK once it has been a scheduler's frontend.
+  absl::Status serve_once(const std::string& address);
+  absl::StatusOr<std::shared_ptr<Channel>> connect(const std::string& address);
+  absl::Status attach(Session& session, uint64_t number, const std::string& address);
+  absl::Status serve(const std::shared_ptr<Session>& session, Channel& control, Duration silence);
+  void listen(const std::shared_ptr<Session>& session);
+
+  const Options options_;
+  const Events events_;
+  Lookout lookout_;
+  uint64_t epoch_ = 0;  // the highest of any scheduler that it had
+  uint64_t sessions_ = 0;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  std::shared_ptr<Channel> control_;
+  std::shared_ptr<Session> session_;
+  std::thread thread_;
+};
+
+}  // namespace fermata::cluster

@@ -1,0 +1,207 @@
+// A frontend, a scheduler and a worker, each with connections of its own, in one process.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cluster/frontend_engine.h"
+#include "cluster/hosts.h"
+#include "cluster/worker.h"
+#include "engine/fixture.h"
+
+namespace fermata::cluster {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr std::chrono::minutes kWait{2};  // for what is waited for
+
+class Scheduler {
+ public:
+  Scheduler(const std::string& repository, uint16_t port = 0)
+      : hosts_(std::make_shared<Hosts>(
+            Options{.host = "127.0.0.1", .port = port, .silence = Duration::seconds(20)})) {
+    engine::EngineOptions options;
+    options.repository = repository;
+    options.probe_program = FERMATA_BINARY_DIR "/fermata";
+    options.inputs_elsewhere = true;
+    options.workers.types = {engine::WorkerType{.name = "far", .count = 2, .remote = true}};
+    options.workers.remote = hosts_;
+    engine_ = *engine::make_engine(options);
+    hosts_->serve_frontends(*engine_);
+    EXPECT_TRUE(hosts_->listen().ok());
+  }
+  ~Scheduler() { hosts_->end_frontends(); }
+  uint16_t port() const { return hosts_->port(); }
+  engine::Engine& engine() { return *engine_; }
+
+ private:
+  const std::shared_ptr<Hosts> hosts_;
+  std::unique_ptr<engine::Engine> engine_;
+};
+
+class Frontends : public testing::Test {
+ protected:
+  Frontends() {
+    folder_.copy_model("gather", "gather");
+    scheduler_ = std::make_unique<Scheduler>(folder_.path());
+    FrontendEngine::Options options{.link = {.schedulers = {address()}, .name = "front"},
+                                    .host = "127.0.0.1"};
+    frontend_ = *FrontendEngine::make(std::move(options));
+  }
+  ~Frontends() override {
+    if (worker_ == nullptr) return;
+    worker_->leave();
+    thread_.join();
+  }
+  std::string address() const { return fmt::format("127.0.0.1:{}", scheduler_->port()); }
+  void bring_worker() {
+    Worker::Options options{.schedulers = {address()}, .name = "one"};
+    options.engine.repository = folder_.path();
+    options.engine.probe_program = options.engine.workers.program = FERMATA_BINARY_DIR "/fermata";
+    options.engine.workers.types = {engine::WorkerType{.name = "far", .count = 2}};
+    worker_ = *Worker::make(std::move(options), [](uint32_t) {});
+    thread_ = std::thread([this] { worker_->run(); });
+  }
+  template <class Is>
+  static void await(Is is) {
+    const auto end = std::chrono::steady_clock::now() + kWait;
+    while (!is()) {
+      ASSERT_LT(std::chrono::steady_clock::now(), end);
+      std::this_thread::yield();
+    }
+  }
+  void await_service() {
+    await([this] { return frontend_->catalog()->find("gather") != nullptr; });
+  }
+  engine::InferRequest request(std::vector<int64_t> rows) const {
+    engine::InferRequest made;
+    made.service = "gather";
+    made.id = "mine";
+    made.arrival = frontend_->now();
+    const auto count = static_cast<int64_t>(rows.size());
+    made.inputs = {{"index", DataType::kInt64, {count, 1}, payload_of(std::move(rows))}};
+    return made;
+  }
+  std::future<engine::ReplyPart> ask(engine::InferRequest request, JobId* job = nullptr) {
+    auto promise = std::make_shared<std::promise<engine::ReplyPart>>();
+    const JobId id = frontend_->submit(std::move(request), [promise](engine::ReplyPart reply) {
+      promise->set_value(std::move(reply));  // throws where it is called twice
+    });
+    if (job != nullptr) *job = id;
+    return promise->get_future();
+  }
+  static engine::ReplyPart take(std::future<engine::ReplyPart> reply) {
+    EXPECT_EQ(reply.wait_for(kWait), std::future_status::ready);
+    return reply.get();
+  }
+  static std::vector<int64_t> values(const engine::ReplyPart& reply) {
+    const auto bytes = reply.outputs.at(0).data.bytes;
+    const auto* first = reinterpret_cast<const int64_t*>(bytes.data());
+    return {first, first + bytes.size() / sizeof(int64_t)};
+  }
+
+  engine::TemporaryFolder folder_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<FrontendEngine> frontend_;
+  std::unique_ptr<Worker> worker_;
+  std::thread thread_;
+};
+
+TEST_F(Frontends, ARequestIsAnsweredAndNoTensorPassesTheScheduler) {
+  bring_worker();
+  await_service();
+  const engine::ReplyPart reply = take(ask(request({2, 1})));
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_THAT(values(reply), ElementsAre(20, 10));
+  EXPECT_EQ(reply.id, "mine");
+  EXPECT_EQ(reply.why.variant, "gather");
+  const engine::EngineSnapshot snapshot = scheduler_->engine().snapshot();
+  ASSERT_EQ(snapshot.cluster.frontends.size(), 1u);
+  EXPECT_EQ(snapshot.cluster.frontends[0].requests, 1u);
+  EXPECT_EQ(snapshot.cluster.frontends[0].tensors, 0u);
+  EXPECT_EQ(snapshot.cluster.hosts.at(0).tensors, 0u);
+  EXPECT_EQ(frontend_->snapshot().services.at(0).outcomes[0], 1u);
+}
+
+TEST_F(Frontends, WhatAModelRejectsIsTold) {
+  bring_worker();
+  await_service();
+  const engine::ReplyPart reply = take(ask(request({7})));  // it has three rows
+  EXPECT_FALSE(reply.status.ok());
+  EXPECT_TRUE(reply.outputs.empty());
+}
+
+TEST_F(Frontends, ARequestThatDoesNotFitIsNotAskedFor) {
+  await_service();
+  engine::InferRequest wrong = request({1});
+  wrong.inputs[0].shape = {1, 2};
+  EXPECT_TRUE(absl::IsInvalidArgument(take(ask(std::move(wrong))).status));
+  wrong = request({1});
+  wrong.service = "other";
+  EXPECT_TRUE(absl::IsNotFound(take(ask(std::move(wrong))).status));
+  EXPECT_EQ(scheduler_->engine().snapshot().cluster.frontends.at(0).requests, 0u);
+}
+
+TEST_F(Frontends, AClientThatLeavesTakesItsRequestFromTheScheduler) {
+  await_service();
+  JobId job;
+  auto reply = ask(request({1}), &job);  // which waits for a worker
+  const auto of = [this] { return scheduler_->engine().snapshot().services; };
+  await([&] { return !of().empty() && of()[0].pending == 1; });
+  frontend_->cancel(job);
+  EXPECT_TRUE(absl::IsCancelled(take(std::move(reply)).status));
+  await([&] { return of()[0].pending == 0; });
+}
+
+TEST_F(Frontends, AFrontendThatGoesTakesItsRequestsFromTheScheduler) {
+  await_service();
+  auto reply = ask(request({1}));
+  const auto of = [this] { return scheduler_->engine().snapshot().services; };
+  await([&] { return !of().empty() && of()[0].pending == 1; });
+  frontend_.reset();
+  EXPECT_TRUE(absl::IsUnavailable(take(std::move(reply)).status));
+  await([&] { return of()[0].pending == 0; });
+}
+
+TEST_F(Frontends, WhatWaitsIsAskedOfTheNextScheduler) {
+  await_service();
+  auto reply = ask(request({2}));
+  const auto of = [this] { return scheduler_->engine().snapshot().services; };
+  await([&] { return !of().empty() && of()[0].pending == 1; });
+  const uint16_t port = scheduler_->port();
+  scheduler_.reset();
+  scheduler_ = std::make_unique<Scheduler>(folder_.path(), port);
+  bring_worker();
+  const engine::ReplyPart answer = take(std::move(reply));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_THAT(values(answer), ElementsAre(20));
+}
+
+TEST_F(Frontends, ADeadlineIsKeptWithoutAScheduler) {
+  await_service();
+  scheduler_.reset();
+  await([this] {
+    return frontend_->unserved().size() == 1 && frontend_->unserved()[0].name == "scheduler";
+  });
+  engine::InferRequest soon = request({1});
+  soon.timeout = Duration::millis(1);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(take(ask(std::move(soon))).status));
+}
+
+TEST_F(Frontends, AServerThatDecidesForFrontendsTakesNoInputs) {
+  std::promise<engine::ReplyPart> promise;
+  scheduler_->engine().submit(
+      request({1}), [&promise](engine::ReplyPart reply) { promise.set_value(std::move(reply)); });
+  EXPECT_TRUE(absl::IsFailedPrecondition(promise.get_future().get().status));
+}
+
+}  // namespace
+}  // namespace fermata::cluster

@@ -1,0 +1,220 @@
+#include "cluster/held_requests.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+
+#include "cluster/fixture.h"
+
+namespace fermata::cluster {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr uint64_t kFirst = 1000;
+
+Time at(int64_t millis) { return Time() + Duration::millis(millis); }
+
+class Held : public ::testing::Test {
+ protected:
+  // Three items, with so much time.
+  uint64_t add(uint64_t session, Time deadline = Time::infinite()) {
+    auto variant = std::make_shared<engine::Variant>();
+    variant->model = "m";
+    variant->version = "1";
+    variant->signature = signature();
+    HeldRequests::Request request{.variant = std::move(variant), .deadline = deadline};
+    request.request.service = "service";
+    request.request.id = "mine";
+    request.request.inputs = {numbers("x", {3, 2}, {1, 2, 3, 4, 5, 6}),
+                              texts("s", {"a", "bc", ""})};
+    request.request.parameters = R"({"p":1})";
+    request.admitted.items = 3;
+    request.reply = [this](engine::ReplyPart reply) { replies.push_back(std::move(reply)); };
+    return requests.add(std::move(request), session, asks());
+  }
+  // Outputs of some items, whose number they are.
+  bool bring(uint64_t key, uint32_t first, uint32_t items) {
+    return requests.take(key, first, items, [&](const HeldRequests::Request&) {
+      std::vector<float> values;
+      for (uint32_t i = 0; i < items; ++i) values.push_back(static_cast<float>(first + i));
+      return absl::StatusOr<std::vector<Tensor>>({numbers("y", {items, 1}, values)});
+    });
+  }
+  void tell(uint64_t key, absl::Status status = absl::OkStatus(), Time now = Time()) {
+    requests.told(key, {.status = std::move(status), .version = "2"}, now);
+  }
+  HeldRequests::Ask asks() {
+    return [this](uint64_t key, const HeldRequests::Request&) { asked.push_back(key); };
+  }
+  void look(Time now) {
+    requests.look(now, 1, asks(), [this](uint64_t key) { gave_up.push_back(key); });
+  }
+  std::vector<float> values() const {
+    const auto bytes = replies.back().outputs.at(0).data.bytes;
+    const auto* first = reinterpret_cast<const float*>(bytes.data());
+    return {first, first + bytes.size() / sizeof(float)};
+  }
+
+  HeldRequests requests{kFirst};
+  std::vector<engine::ReplyPart> replies;
+  std::vector<uint64_t> asked, gave_up;
+};
+
+TEST_F(Held, IsAnsweredWhenAllItemsAndTheSchedulersWordAreThere) {
+  const uint64_t key = add(1);
+  EXPECT_THAT(asked, ElementsAre(key));
+  EXPECT_TRUE(bring(key, 1, 2));
+  tell(key);
+  EXPECT_THAT(replies, IsEmpty());
+  EXPECT_TRUE(bring(key, 0, 1));
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_TRUE(replies[0].status.ok());
+  EXPECT_EQ(replies[0].id, "mine");
+  EXPECT_EQ(replies[0].model, "service");
+  EXPECT_EQ(replies[0].version, "2");
+  EXPECT_THAT(values(), ElementsAre(0, 1, 2));
+  EXPECT_FALSE(bring(key, 0, 3));
+  tell(key);
+  EXPECT_EQ(replies.size(), 1u);
+  EXPECT_EQ(requests.size(), 0u);
+}
+
+TEST_F(Held, TheSchedulersWordMayComeLast) {
+  const uint64_t key = add(1);
+  EXPECT_TRUE(bring(key, 0, 3));
+  EXPECT_THAT(replies, IsEmpty());
+  tell(key);
+  EXPECT_THAT(values(), ElementsAre(0, 1, 2));
+}
+
+TEST_F(Held, ARefusalNeedsNoOutputs) {
+  const uint64_t key = add(1);
+  tell(key, absl::DeadlineExceededError("too late"));
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(replies[0].status));
+}
+
+TEST_F(Held, WorkersFetchTheirItems) {
+  const uint64_t key = add(1);
+  const auto wanted = requests.fetch(key, 1, 2);
+  ASSERT_TRUE(wanted.ok());
+  EXPECT_EQ(wanted->parameters, R"({"p":1})");
+  EXPECT_THAT(wanted->inputs[0].shape, ElementsAre(2, 2));
+  EXPECT_EQ(wanted->inputs[0].data.bytes.size(), 4 * sizeof(float));
+  EXPECT_EQ(wanted->inputs[1].data.bytes.size(), 4u + 2 + 4);
+  EXPECT_FALSE(requests.fetch(key, 2, 2).ok());
+  EXPECT_TRUE(absl::IsCancelled(requests.fetch(key + 1, 0, 1).status()));
+}
+
+TEST_F(Held, WhatTheClientLeftIsNobodys) {
+  const uint64_t key = add(1);
+  EXPECT_TRUE(requests.cancel(key));
+  EXPECT_FALSE(requests.cancel(key));
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_EQ(replies[0].why.outcome, engine::Outcome::kCancelled);
+  EXPECT_TRUE(absl::IsCancelled(requests.fetch(key, 0, 1).status()));
+}
+
+TEST_F(Held, AnotherSchedulerIsAskedForWhatWaits) {
+  const uint64_t waits = add(0), asked_before = add(1);
+  EXPECT_THAT(asked, ElementsAre(asked_before));
+  requests.lost(1);
+  requests.ask_again(2, asks());
+  EXPECT_THAT(asked, ::testing::UnorderedElementsAre(asked_before, asked_before, waits));
+  requests.ask_again(2, asks());
+  EXPECT_EQ(asked.size(), 3u);
+}
+
+// What a worker ran for the one that is gone, and brings when another has been asked.
+TEST_F(Held, OutputsOfARunBeforeAnswerOnce) {
+  const uint64_t key = add(1);
+  ASSERT_TRUE(requests.fetch(key, 0, 3).ok());
+  requests.lost(1);
+  requests.ask_again(2, asks());
+  EXPECT_TRUE(bring(key, 0, 3));
+  EXPECT_EQ(replies.size(), 1u);
+  EXPECT_FALSE(bring(key, 0, 3));
+  tell(key);
+  EXPECT_EQ(replies.size(), 1u);
+}
+
+TEST_F(Held, WhoHasAllOutputsIsAnsweredWithoutAScheduler) {
+  const uint64_t before = add(1), after = add(1);
+  EXPECT_TRUE(bring(before, 0, 3));
+  requests.lost(1);
+  EXPECT_EQ(replies.size(), 1u);
+  EXPECT_TRUE(bring(after, 0, 3));
+  EXPECT_EQ(replies.size(), 2u);
+  EXPECT_EQ(replies[1].version, "1");
+}
+
+TEST_F(Held, AnotherDivisionTakesThePlaceOfTheFirst) {
+  const uint64_t key = add(1);
+  EXPECT_TRUE(bring(key, 0, 2));
+  requests.lost(1);
+  requests.ask_again(2, asks());
+  EXPECT_TRUE(bring(key, 1, 2));
+  EXPECT_THAT(replies, IsEmpty());
+  EXPECT_TRUE(bring(key, 0, 1));
+  EXPECT_THAT(values(), ElementsAre(0, 1, 2));
+}
+
+TEST_F(Held, NobodyWaitsLongBeyondADeadline) {
+  const uint64_t waits = add(1, at(100)), runs = add(1, at(100));
+  ASSERT_TRUE(requests.fetch(runs, 0, 3).ok());
+  look(at(120));
+  EXPECT_THAT(replies, IsEmpty());
+  look(at(130));
+  EXPECT_THAT(gave_up, ElementsAre(waits));
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(replies[0].status));
+  EXPECT_TRUE(bring(runs, 0, 3));
+  tell(runs);
+  EXPECT_EQ(replies.size(), 2u);
+}
+
+TEST_F(Held, WhoCameWhileASchedulerWasFoundIsAskedForSoon) {
+  const uint64_t key = add(0);
+  look(at(10));
+  look(at(20));
+  EXPECT_THAT(asked, ElementsAre(key));
+}
+
+TEST_F(Held, OutputsThatDoNotComeAreAskedForAgain) {
+  const uint64_t key = add(1);
+  tell(key, absl::OkStatus(), at(0));
+  look(at(400));
+  EXPECT_EQ(asked.size(), 1u);
+  int64_t now = 0;
+  for (int i = 0; i < 4; ++i) {
+    look(at(now += 600));
+    tell(key, absl::OkStatus(), at(now));
+  }
+  EXPECT_EQ(asked.size(), 5u);
+  look(at(now += 600));
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(replies[0].status));
+  EXPECT_THAT(gave_up, ElementsAre(key));
+}
+
+TEST_F(Held, AWrongAnswerOfAWorkerFailsTheRequest) {
+  const uint64_t one = add(1), two = add(1);
+  EXPECT_TRUE(
+      requests.take(one, 0, 3, [](const auto&) { return absl::InternalError("no such output"); }));
+  EXPECT_TRUE(bring(two, 2, 2));
+  ASSERT_EQ(replies.size(), 2u);
+  for (const auto& reply : replies) EXPECT_TRUE(absl::IsInternal(reply.status));
+}
+
+TEST_F(Held, AllEndWhenTheFrontendStops) {
+  add(1);
+  add(0);
+  requests.end_all(absl::UnavailableError("stops"));
+  EXPECT_EQ(replies.size(), 2u);
+}
+
+}  // namespace
+}  // namespace fermata::cluster
