@@ -460,6 +460,15 @@ TEST_F(FrameWatchTest, LetsMessagesPassOfWhichAPieceIsShort) {
   EXPECT_EQ(frames_until_flood(watch_, call, 10'000), 10'000u);
 }
 
+// What its client has sent by then, and sends until it knows.
+TEST_F(FrameWatchTest, LetsSmallPiecesPassOfACallThatTheServerHasEnded) {
+  EXPECT_TRUE(watch_.see(frame_of(kHeaders, kEndHeaders, 1, "head") +
+                         frame_of(kData, 0, 1, message_of(4, 4))));
+  watch_.sent(frame_of(kHeaders, kEndStream | kEndHeaders, 1, "why"));
+  EXPECT_EQ(frames_until_flood(watch_, frame_of(kData, 0, 1, message_of(4, 4)), 100'000),
+            FrameWatch::kLateCrumbs + FrameWatch::kFramesASecond - 1);
+}
+
 TEST_F(FrameWatchTest, SeesTheSameInPieces) {
   watch_.answered();
   EXPECT_TRUE(watch_.see(frame(kSettings, kAcknowledged, 0)));

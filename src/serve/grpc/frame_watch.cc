@@ -72,7 +72,9 @@ void FrameWatch::sent(std::string_view bytes) {
         if (!ends_call(frame)) return;
         answers_ += asked_.erase(frame.stream);
         const auto call = calls_.find(frame.stream);
-        if (call != calls_.end() && !call->second.whole) wasted(1);
+        if (call == calls_.end()) return;
+        if (!call->second.whole) wasted(1);
+        late_ = std::min(late_ + kLateCrumbs, kMostLateCrumbs);
         end_call(frame.stream);
       });
 }
@@ -98,7 +100,12 @@ void FrameWatch::hear(const FrameHead& frame, std::string_view piece) {
 // False: it is a flood.
 bool FrameWatch::is_within_window(const FrameHead& frame) {
   const auto call = calls_.find(frame.stream);
-  if (call == calls_.end()) return frame.size >= kCrumb || count(1, false);
+  if (call == calls_.end()) {
+    if (frame.size >= kCrumb) return true;
+    if (late_ == 0) return count(1, false);
+    --late_;
+    return true;
+  }
   call->second.received += frame.size;
   return call->second.received <= window_ + call->second.opened;
 }

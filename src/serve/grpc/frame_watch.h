@@ -47,6 +47,8 @@ class FrameWatch {
   static constexpr uint64_t kFirstWindow = 65'535;
   // A piece of a message that is shorter and not its last; as many of each are no flood.
   static constexpr uint32_t kCrumb = 256, kFewCrumbs = 8;
+  // Such pieces that may still come of a call that the server has ended, whose client may not know.
+  static constexpr uint32_t kLateCrumbs = kFirstWindow / kCrumb, kMostLateCrumbs = 1 << 16;
   // What gRPC takes beside a message's bytes: for a call, and for a piece of it.
   static constexpr uint64_t kCallHolds = 20 * 1024, kPieceHolds = 64;
 
@@ -119,6 +121,7 @@ class FrameWatch {
   size_t head_ = 0;        // bytes of the head that has not ended yet
   uint32_t replies_ = 0;   // pieces of replies that no ping has come for
   uint32_t updates_ = 0;   // of windows that replies may still have
+  uint32_t late_ = 0;      // pieces that may still come of calls that the server has ended
   const uint32_t most_silent_;
   FrameReader from_client_, to_client_;
   Said said_;
