@@ -102,10 +102,10 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
   if (given_.size() >= limits_.connections && !evict()) return false;
   const Address& home = address(client.address);
   if (!watch_reads(socket, home.account, std::move(events), limits_.calls).ok()) return false;
-  given_.insert_or_assign(peer, Given{socket,
-                                      watched_as(socket),
-                                      {client, part_of(limits_.whole, limits_.of_each),
-                                       home.streams, part_of(home.answers, limits_.streams)}});
+  given_.insert_or_assign(peer, Given{socket, watched_as(socket),
+                                      std::make_shared<const Share>(Share{
+                                          client, part_of(limits_.whole, limits_.of_each),
+                                          home.streams, part_of(home.answers, limits_.streams)})});
   by_number_[client.connection] = peer;
   return true;
 }
@@ -116,7 +116,7 @@ void GrpcConnections::closed(const std::string& peer, uint64_t connection) {
     const std::scoped_lock lock(mutex_);
     by_number_.erase(connection);
     const auto found = given_.find(peer);
-    if (found != given_.end() && found->second.share.client.connection == connection) {
+    if (found != given_.end() && found->second.share->client.connection == connection) {
       given_.erase(found);
     }
   }
@@ -139,7 +139,7 @@ void GrpcConnections::end(uint64_t connection) {
   const auto peer = by_number_.find(connection);
   if (peer == by_number_.end()) return;
   const auto found = given_.find(peer->second);
-  if (found == given_.end() || found->second.share.client.connection != connection) return;
+  if (found == given_.end() || found->second.share->client.connection != connection) return;
   found->second.ended = true;
   end_watched(found->second.descriptor, found->second.watch, SHUT_RDWR);
 }
@@ -151,12 +151,12 @@ void GrpcConnections::end_all(bool gently) {
   }
 }
 
-GrpcConnections::Share GrpcConnections::share_of(const std::string& peer) const {
+GrpcConnections::SharePtr GrpcConnections::share_of(const std::string& peer) const {
   const std::scoped_lock lock(mutex_);
   const auto found = given_.find(peer);
-  if (found == given_.end())
-    return {Client{new_connection_number(), peer}, limits_.whole, streams_, answers_};
-  return found->second.share;
+  if (found != given_.end()) return found->second.share;
+  return std::make_shared<const Share>(
+      Share{Client{new_connection_number(), peer}, limits_.whole, streams_, answers_});
 }
 
 bool GrpcConnections::evict() {

@@ -29,6 +29,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
     std::shared_ptr<ByteBudget> of_its_streams;  // its address's, for streams that are open
     std::shared_ptr<ByteBudget> answers;         // that its client has not taken; of its address's
   };
+  using SharePtr = std::shared_ptr<const Share>;
 
   struct Limits {
     size_t connections = 0;
@@ -47,7 +48,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   size_t count() const;
   // What the connection from `peer`, as gRPC names it, may hold; of one that is not known, since it
   // was closed just now, a connection of its own that holds what all may.
-  Share share_of(const std::string& peer) const;
+  SharePtr share_of(const std::string& peer) const;
   // What was sent reaches their clients, which then see the end; `gently`: those may close them,
   // else they are closed at once.
   void end_all(bool gently);
@@ -63,7 +64,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   struct Given {
     int descriptor;
     uint64_t watch;  // tells it from another that has the descriptor later
-    Share share;
+    SharePtr share;
     bool ended = false;  // by us, for another one
   };
   explicit GrpcConnections(Limits limits);

@@ -49,13 +49,11 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
       return finish(error(absl::StatusCode::kUnavailable, "the server stops"));
     }
     const bool is_late = is_packed(request);
-    const GrpcHouse::Share share = house_.share_of(context_, request.Length(), is_late);
-    held_ = HeldBytes(share.budget);
-    answers_ = share.answers;
-    client_ = share.client;
+    share_ = house_.share_of(context_);
+    held_ = HeldBytes(house_.budget_of(*share_, request.Length(), is_late));
     if (is_late) late_ = std::make_shared<LateJob>();
     house_.decode(
-        request, is_late, held_, house_.arrived(context_, client_.connection),
+        request, is_late, held_, house_.arrived(context_, share_->client.connection),
         [this](absl::StatusOr<InferCall> call, const std::string&) { submit(std::move(call)); });
   }
 
@@ -90,7 +88,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
       return finish(call.status());
     }
     wishes_ = std::move(call->wishes);
-    set_client(client_, call->request);
+    set_client(share_->client, call->request);
     const std::shared_ptr<LateJob> late = late_;
     GrpcHouse& house = house_;  // the reply may end this object
     const JobId job = house.engine.submit(
@@ -116,7 +114,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
       inference::ModelInferResponse response;
       status = encode_grpc_reply(std::move(part), wishes_, house_.regions, response);
       if (status.ok()) status = write_message(response, held_, response_);
-      if (status.ok()) status = GrpcHouse::hold_answer(answers_, unsent_);
+      if (status.ok()) status = GrpcHouse::hold_answer(share_->answers, unsent_);
     }
     finish(status);
   }
@@ -131,9 +129,8 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
   grpc::ByteBuffer& response_;
   HeldBytes held_;    // the request and its reply
   HeldBytes unsent_;  // that the reply is there and not sent
-  std::shared_ptr<ByteBudget> answers_;
+  GrpcHouse::SharePtr share_;
   ReplyWishes wishes_;
-  Client client_;
   JobId job_;                      // where it was decoded at once
   std::shared_ptr<LateJob> late_;  // else
   bool is_under_way_ = true;
@@ -141,17 +138,8 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
-GrpcHouse::Share GrpcHouse::share_of(const grpc::ServerContextBase& context, size_t message,
-                                     bool is_late) const {
-  Share share = connections.share_of(context.peer());
-  if (message <= kSmallMessage && !is_late) share.budget = budget;
-  return share;
-}
-
-std::shared_ptr<ByteBudget> GrpcHouse::budget_of(const grpc::ServerContextBase& context,
-                                                 grpc::ByteBuffer& message) const {
-  const bool is_small = message.Length() <= kSmallMessage && !is_packed(message);
-  return is_small ? budget : connections.share_of(context.peer()).budget;
+GrpcHouse::SharePtr GrpcHouse::share_of(const grpc::ServerContextBase& context) const {
+  return connections.share_of(context.peer());
 }
 
 absl::Status GrpcHouse::hold_stream(std::shared_ptr<ByteBudget> of_address, HeldBytes& open) {

@@ -23,12 +23,12 @@ using Out = GrpcService::Out;
 class Answer final : public grpc::ServerUnaryReactor {
  public:
   Answer(const GrpcHouse& house, const grpc::CallbackServerContext& context)
-      : answers_(house.connections.share_of(context.peer()).answers) {}
+      : share_(house.share_of(context)) {}
   // `work` writes to `to`.
   template <class Work>
   Unary give(Out to, Work work) {
     absl::Status status = work();
-    if (status.ok()) status = GrpcHouse::hold_answer(answers_, unsent_, to->Length());
+    if (status.ok()) status = GrpcHouse::hold_answer(share_->answers, unsent_, to->Length());
     Finish(grpc_status(status));
     return this;
   }
@@ -36,7 +36,7 @@ class Answer final : public grpc::ServerUnaryReactor {
   bool InternalInlineable() override { return true; }  // OnDone is short
 
  private:
-  const std::shared_ptr<ByteBudget> answers_;
+  const GrpcHouse::SharePtr share_;
   HeldBytes unsent_;
 };
 
@@ -57,10 +57,9 @@ grpc::ByteBuffer& own(In message) { return const_cast<grpc::ByteBuffer&>(*messag
 
 template <class Request>
 absl::Status read(const GrpcHouse& house, Context context, In from, Request& request) {
-  constexpr size_t kSmall = 4 * 1024;  // answered though memory is short
-  HeldBytes held;
-  if (from->Length() > kSmall || is_packed(own(from))) {
-    held = HeldBytes(house.budget_of(*context, own(from)));
+  HeldBytes held;  // small ones are answered though memory is short
+  if (from->Length() > GrpcHouse::kSmallMessage || is_packed(own(from))) {
+    held = HeldBytes(house.share_of(*context)->budget);
   }
   return read_message(own(from), Operations::kLongestRequest, held, request);
 }

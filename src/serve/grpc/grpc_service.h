@@ -51,13 +51,16 @@ struct GrpcHouse {
   // For what takes long, which gRPC's own threads must not do.
   Background background{2};
 
-  // Who sends a message, and what it and the reply to it are held against: small ones, of which a
-  // connection has few at a time, against what all may hold. `is_late`: it has to be unpacked.
-  using Share = GrpcConnections::Share;
+  using SharePtr = GrpcConnections::SharePtr;
   static constexpr size_t kSmallMessage = 4 * 1024;
-  Share share_of(const grpc::ServerContextBase& context, size_t message, bool is_late) const;
-  std::shared_ptr<ByteBudget> budget_of(const grpc::ServerContextBase& context,
-                                        grpc::ByteBuffer& message) const;
+  // Of who sends a message.
+  SharePtr share_of(const grpc::ServerContextBase& context) const;
+  // What a message and the reply to it are held against: small ones, of which a connection has few
+  // at a time, against what all may hold. `is_late`: it has to be unpacked.
+  const std::shared_ptr<ByteBudget>& budget_of(const GrpcConnections::Share& share, size_t message,
+                                               bool is_late) const {
+    return message <= kSmallMessage && !is_late ? budget : share.budget;
+  }
   // Takes into `open` what gRPC and we take for a stream, whether or not a message ever comes of
   // it: of the same address, and else of all, idle ones make room. RESOURCE_EXHAUSTED where that
   // is not enough.

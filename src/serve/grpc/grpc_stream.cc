@@ -42,16 +42,16 @@ class StreamInfer final : public InferStream,
       : house_(house),
         context_(context),
         errors_end_stream_(errors_end_stream(context)),
-        share_(house.connections.share_of(context.peer())),
-        client_{new_connection_number(), share_.client.address},
-        budget_(share_.budget != nullptr
-                    ? share_.budget
+        share_(house.share_of(context)),
+        client_{new_connection_number(), share_->client.address},
+        budget_(share_->budget != nullptr
+                    ? share_->budget
                     : std::make_shared<ByteBudget>(house.stream_bytes, house.budget)) {}
 
   void start() {
     self_ = shared_from_this();
     house_.under_way.fetch_add(1, std::memory_order_relaxed);
-    const absl::Status room = house_.hold_stream(share_.of_its_streams, open_);
+    const absl::Status room = house_.hold_stream(share_->of_its_streams, open_);
     if (room.ok()) house_.streams.add(self_);  // the next one may end it from here on
     const std::scoped_lock lock(mutex_);
     if (room.ok()) {
@@ -74,7 +74,7 @@ class StreamInfer final : public InferStream,
     const std::scoped_lock lock(mutex_);
     return is_idle() ? std::optional(last_) : std::nullopt;
   }
-  const ByteBudget* share() const override { return share_.of_its_streams.get(); }
+  const ByteBudget* share() const override { return share_->of_its_streams.get(); }
 
   void drain() override {
     const std::scoped_lock lock(mutex_);
@@ -165,7 +165,7 @@ class StreamInfer final : public InferStream,
       slots_.push_back(slot);
     }
     house_.counters.begin();
-    const auto from = house_.arrived(context_, share_.client.connection);
+    const auto from = house_.arrived(context_, share_->client.connection);
     house_.decode(
         incoming_, is_packed(incoming_), slot->held, from,
         [self = shared_from_this(), slot](absl::StatusOr<InferCall> call, std::string id) {
@@ -277,7 +277,7 @@ class StreamInfer final : public InferStream,
   GrpcHouse& house_;
   grpc::CallbackServerContext& context_;
   const bool errors_end_stream_;
-  const GrpcHouse::Share share_;
+  const GrpcHouse::SharePtr share_;
   const Client client_;
   std::atomic<bool> has_clients_ = false;
   std::shared_ptr<StreamInfer> self_;

@@ -114,12 +114,12 @@ class Reflect final : public InferStream,
                       public std::enable_shared_from_this<Reflect> {
  public:
   Reflect(GrpcHouse& house, const grpc::CallbackServerContext& context)
-      : house_(house), share_(house.connections.share_of(context.peer())) {
+      : house_(house), share_(house.share_of(context)) {
     house_.under_way.fetch_add(1);
   }
   void start() {
     self_ = shared_from_this();
-    const absl::Status room = house_.hold_stream(share_.of_its_streams, open_);
+    const absl::Status room = house_.hold_stream(share_->of_its_streams, open_);
     if (room.ok()) house_.streams.add(self_);  // the next one may end it from here on
     const std::scoped_lock lock(mutex_);
     if (!room.ok()) return finish(room);
@@ -137,7 +137,7 @@ class Reflect final : public InferStream,
     const std::scoped_lock lock(mutex_);
     return answering_ || finished_ ? std::nullopt : std::optional(last_);
   }
-  const ByteBudget* share() const override { return share_.of_its_streams.get(); }
+  const ByteBudget* share() const override { return share_->of_its_streams.get(); }
 
   // A question that is being answered is answered.
   void drain() override {
@@ -175,7 +175,7 @@ class Reflect final : public InferStream,
 
  private:
   absl::Status answer() {
-    held_ = HeldBytes(share_.budget);
+    held_ = HeldBytes(share_->budget);
     ServerReflectionRequest question;
     RETURN_IF_ERROR(read_message(question_, kLongestQuestion, held_, question));
     return write_message(answer_of(question), held_, answer_);
@@ -186,7 +186,7 @@ class Reflect final : public InferStream,
   }
 
   GrpcHouse& house_;
-  const GrpcHouse::Share share_;
+  const GrpcHouse::SharePtr share_;
   std::shared_ptr<Reflect> self_;
   std::mutex mutex_;
   HeldBytes open_;  // that it is there
