@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "engine/execute/onnx_model.h"
 #include "engine/threads/periodic.h"
 #include "serve/call/shared_memory.h"
 #include "serve/config/reach.h"
@@ -88,7 +89,10 @@ struct Server::Parts {
   std::unique_ptr<MetricsFrontEnd> metrics_front_end;
   std::unique_ptr<HttpServer> metrics;
   MemoryReturn memory{budget};
-  engine::Periodic memory_look{kMemoryLook, [this] { memory.look(); }};
+  engine::Periodic memory_look{kMemoryLook, [this] {
+                                 engine::give_back_model_memory();
+                                 memory.look();
+                               }};
   std::unique_ptr<engine::Periodic> tuner_look;
   bool stopped = false;
 

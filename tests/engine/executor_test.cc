@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <future>
 #include <thread>
 
@@ -10,6 +12,7 @@
 #include "engine/catalog.h"
 #include "engine/execute/gather.h"
 #include "engine/execute/loader.h"
+#include "engine/execute/onnx_model.h"
 #include "engine/fixture.h"
 
 namespace fermata::engine {
@@ -195,6 +198,38 @@ TEST(Join, PutsPartsTogether) {
   EXPECT_FALSE(
       join(std::vector<std::vector<Tensor>>{{ints("y", {1, 2}, {1, 2})}, {ints("y", {1, 1}, {3})}})
           .ok());
+}
+
+uint64_t resident_bytes() {
+  uint64_t pages = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(OnnxModel, GivesBackWhatLargeRunsLeftOnceNoneHasRunSinceTheLastLook) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "AddressSanitizer keeps what is freed";
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+  GTEST_SKIP() << "AddressSanitizer keeps what is freed";
+#endif
+#endif
+  constexpr uint64_t kBytes = 64 << 20, kMost = 16 << 20;
+  const std::string file = data_folder() + "/repository/identity-uint8/1/model.onnx";
+  const auto model = *OnnxModel::load(file, {});
+  const std::string x = "x";
+  const std::vector<std::byte> data(kBytes);
+  const auto run = [&] {
+    const auto answer = model->run({{&x, DataType::kUint8, {1, kBytes}, data}}, {"y"});
+    return answer.ok() && answer->front().data.bytes.size() == kBytes;
+  };
+  ASSERT_TRUE(run());
+  const uint64_t kept = resident_bytes();
+  give_back_model_memory();
+  EXPECT_GT(resident_bytes() + kMost, kept);  // the next one may need it
+  give_back_model_memory();
+  EXPECT_LT(resident_bytes() + kBytes - kMost, kept);
+  EXPECT_TRUE(run());
 }
 
 }  // namespace

@@ -133,7 +133,9 @@ struct OrtApi {
   void (*ReleaseSessionOptions)(OrtSessionOptions*);
   OrtUnused to_130[29];
   OrtStatus* (*AddSessionConfigEntry)(OrtSessionOptions*, const char* key, const char* value);
-  OrtUnused to_170[39];
+  OrtUnused to_165[34];
+  OrtStatus* (*AddRunConfigEntry)(OrtRunOptions*, const char* key, const char* value);
+  OrtUnused to_170[4];
   OrtStatus* (*SessionOptionsAppendExecutionProvider_TensorRT_V2)(
       OrtSessionOptions*, const OrtTensorRTProviderOptionsV2*);
   OrtStatus* (*CreateTensorRTProviderOptions)(OrtTensorRTProviderOptionsV2**);
@@ -171,6 +173,7 @@ static_assert(offsetof(OrtApi, GetAllocatorWithDefaultOptions) == 78 * sizeof(vo
 static_assert(offsetof(OrtApi, ReleaseStatus) == 93 * sizeof(void*));
 static_assert(offsetof(OrtApi, ReleaseSessionOptions) == 100 * sizeof(void*));
 static_assert(offsetof(OrtApi, AddSessionConfigEntry) == 130 * sizeof(void*));
+static_assert(offsetof(OrtApi, AddRunConfigEntry) == 165 * sizeof(void*));
 static_assert(offsetof(OrtApi, CreateTensorRTProviderOptions) == 171 * sizeof(void*));
 static_assert(offsetof(OrtApi, ReleaseTensorRTProviderOptions) == 174 * sizeof(void*));
 static_assert(offsetof(OrtApi, CreateCUDAProviderOptions) == 205 * sizeof(void*));

@@ -2,8 +2,11 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
@@ -112,6 +115,50 @@ void find_any_ranks(const std::string& file, FileSignature& signature) {
   }
 }
 
+struct Models {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<OnnxModel>> all;
+};
+
+Models& loaded() {
+  static auto* const models = new Models;
+  return *models;
+}
+
+void note(const std::shared_ptr<OnnxModel>& model) {
+  const std::scoped_lock lock(loaded().mutex);
+  std::erase_if(loaded().all, [](const auto& known) { return known.expired(); });
+  loaded().all.push_back(model);
+}
+
+// What a run may be given, as little as there is: zeros, which are empty texts too.
+OnnxInput least(const FileTensor& input, std::vector<std::byte>& zeros) {
+  Shape shape = input.shape;
+  for (int64_t& dim : shape) dim = std::max<int64_t>(dim, 0);
+  const size_t element =
+      input.datatype == DataType::kBytes ? sizeof(uint32_t) : element_size(input.datatype);
+  zeros.resize(element_count(shape) * element);
+  return {&input.name, input.datatype, std::move(shape), zeros};
+}
+
+// Whose end is said before it begins: only what follows each run is done.
+absl::StatusOr<OrtPtr<OrtRunOptions>> ended_run() {
+  OrtRunOptions* raw = nullptr;
+  RETURN_IF_ERROR(take_status(ort().CreateRunOptions(&raw)));
+  OrtPtr<OrtRunOptions> options(raw);
+  RETURN_IF_ERROR(take_status(ort().RunOptionsSetTerminate(raw)));
+  RETURN_IF_ERROR(
+      take_status(ort().AddRunConfigEntry(raw, "memory.enable_memory_arena_shrinkage", "cpu:0")));
+  return options;
+}
+
+size_t bytes_of(const std::vector<OnnxInput>& inputs, const std::vector<Tensor>& outputs) {
+  size_t bytes = 0;
+  for (const OnnxInput& input : inputs) bytes += input.data.size();
+  for (const Tensor& output : outputs) bytes += output.data.bytes.size();
+  return bytes;
+}
+
 }  // namespace
 
 absl::Status check_provider(const OnnxOptions& options) {
@@ -151,6 +198,7 @@ absl::StatusOr<std::shared_ptr<OnnxModel>> OnnxModel::load(const std::string& fi
   model->signature_ = {*std::move(inputs), *std::move(outputs)};
   if (defaults.ok()) model->signature_.defaults = *std::move(defaults);
   find_any_ranks(file, model->signature_);
+  note(model);
   return model;
 }
 
@@ -182,7 +230,31 @@ absl::StatusOr<std::vector<Tensor>> OnnxModel::run(const std::vector<OnnxInput>&
     ASSIGN_OR_RETURN(Tensor tensor, read_value(outputs[i], std::move(given[i]), inputs));
     tensors.push_back(std::move(tensor));
   }
+  if (bytes_of(inputs, tensors) >= kLarge) large_runs_.fetch_add(1, std::memory_order_relaxed);
   return tensors;
+}
+
+void OnnxModel::give_back_memory() {
+  const uint32_t runs = large_runs_.load(std::memory_order_relaxed);
+  if (std::exchange(seen_, runs) != runs || std::exchange(given_back_, runs) == runs) return;
+  std::vector<std::vector<std::byte>> zeros(signature_.inputs.size());
+  std::vector<OnnxInput> inputs;
+  for (size_t i = 0; i < zeros.size(); ++i) inputs.push_back(least(signature_.inputs[i], zeros[i]));
+  std::vector<std::string> outputs;
+  for (const FileTensor& output : signature_.outputs) outputs.push_back(output.name);
+  const auto options = ended_run();
+  if (options.ok()) (void)run(inputs, outputs, options->get());
+}
+
+void give_back_model_memory() {
+  std::vector<std::weak_ptr<OnnxModel>> models;
+  {
+    const std::scoped_lock lock(loaded().mutex);
+    models = loaded().all;
+  }
+  for (const auto& known : models) {
+    if (const auto model = known.lock()) model->give_back_memory();
+  }
 }
 
 }  // namespace fermata::engine

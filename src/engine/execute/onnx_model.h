@@ -1,5 +1,8 @@
 #pragma once
 
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,10 +49,21 @@ class OnnxModel {
                                           const std::vector<std::string>& outputs,
                                           const OrtRunOptions* options = nullptr) const;
 
+  // Gives the system back what the session keeps of outputs and of what its runs needed, where one
+  // took or gave at least kLarge and none has since the last call. Safe beside runs; by one thread.
+  void give_back_memory();
+  static constexpr size_t kLarge = 4 << 20;  // bytes
+
  private:
   OrtPtr<OrtSession> session_;
   bool whole_process_ = false;  // it runs on threads beside the caller's
   FileSignature signature_;
+  mutable std::atomic<uint32_t> large_runs_ = 0;
+  uint32_t seen_ = 0, given_back_ = 0;  // of these, as of the last call and when it last gave
 };
+
+// The same of all that are loaded. Once every second or two, on one thread; takes milliseconds
+// where there is something to give.
+void give_back_model_memory();
 
 }  // namespace fermata::engine
