@@ -88,7 +88,7 @@ struct Server::Parts {
   std::unique_ptr<GrpcServer> grpc;
   std::unique_ptr<MetricsFrontEnd> metrics_front_end;
   std::unique_ptr<HttpServer> metrics;
-  MemoryReturn memory{budget};
+  MemoryReturn memory{budget, std::chrono::nanoseconds(kMemoryLook.nanos())};
   engine::Periodic memory_look{kMemoryLook, [this] {
                                  engine::give_back_model_memory();
                                  memory.look();

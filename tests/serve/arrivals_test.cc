@@ -70,21 +70,57 @@ TEST_F(ArrivalsTest, WhatIsWholeOrClosedHoldsNothing) {
 }
 
 // What the allocator keeps goes back when a load is over, not under it.
-TEST(MemoryReturn, IsDueOnceItIsCalmAndMoreIsUnused) {
-  const auto clients = std::make_shared<ByteBudget>(100 * kMega);
-  MemoryReturn memory(clients);
-  const auto due = [&memory](uint64_t mib) { return memory.is_due(mib * kMega); };
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(due(80));
-  {
-    const HeldBytes load(clients, clients->take(50 * kMega) ? 50 * kMega : 0);
-    for (int i = 0; i < 5; ++i) EXPECT_FALSE(due(300));
+class MemoryReturnTest : public ::testing::Test {
+ protected:
+  static constexpr int kLong = 100;
+
+  bool due(uint64_t mib) { return memory_.is_due(mib * kMega); }
+  void gave(uint64_t left, int64_t took_ms = 0) {
+    memory_.gave(left * kMega, std::chrono::milliseconds(took_ms));
   }
-  EXPECT_FALSE(due(300));
-  EXPECT_FALSE(due(300));
-  EXPECT_TRUE(due(300));
-  memory.settle(90 * kMega);
-  for (int i = 0; i < 5; ++i) EXPECT_FALSE(due(95));
-  EXPECT_TRUE(due(200));  // more was freed since
+  // Looks until it is due.
+  int looks(uint64_t mib) {
+    int count = 1;
+    while (!due(mib) && count < kLong) ++count;
+    return count;
+  }
+
+  const std::shared_ptr<ByteBudget> clients_ = std::make_shared<ByteBudget>(100 * kMega);
+  MemoryReturn memory_{clients_, std::chrono::seconds(1)};
+};
+
+TEST_F(MemoryReturnTest, IsDueOnceItIsCalmAndThereIsMoreThanBefore) {
+  EXPECT_EQ(looks(80), kLong);
+  {
+    const HeldBytes load(clients_, clients_->take(50 * kMega) ? 50 * kMega : 0);
+    EXPECT_EQ(looks(300), kLong);
+  }
+  EXPECT_EQ(looks(300), MemoryReturn::kCalmLooks);
+  gave(85);
+  EXPECT_EQ(looks(85), kLong);
+  EXPECT_EQ(looks(200), 1);  // it has been calm for long
+}
+
+TEST_F(MemoryReturnTest, TriesLessOftenWhileNothingComesOfIt) {
+  EXPECT_FALSE(due(80));
+  EXPECT_EQ(looks(300), MemoryReturn::kCalmLooks - 1);
+  for (const int64_t looks_later : {6, 12, 16, 16}) {
+    gave(300);
+    EXPECT_EQ(looks(300), looks_later);
+  }
+  gave(150);  // a load was over
+  EXPECT_EQ(looks(150), MemoryReturn::kCalmLooks);
+  gave(150);
+  EXPECT_EQ(looks(180), MemoryReturn::kCalmLooks);  // there is more again
+}
+
+TEST_F(MemoryReturnTest, TakesAFiveHundredthOfTheTimeAtMost) {
+  EXPECT_FALSE(due(80));
+  EXPECT_EQ(looks(300), MemoryReturn::kCalmLooks - 1);
+  gave(150, 100);
+  EXPECT_EQ(looks(150), 50);
+  gave(150, 0);
+  EXPECT_EQ(looks(200), MemoryReturn::kCalmLooks);
 }
 
 }  // namespace

@@ -4,26 +4,53 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
+#include <future>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 namespace fermata::serve {
 namespace {
 
 constexpr uint64_t kPartOfCalm = 16;  // of what clients may hold
-constexpr int kCalmLooks = 3;
 constexpr uint64_t kPartOfGrowth = 20, kLeastGrowth = uint64_t{8} << 20;
 
-constexpr int kMapped = 4 << 20, kUntrimmed = 16 << 20;  // bytes
+// Bytes. Trimmed sooner, messages of a megabyte would take twice the processor's time.
+constexpr int kMapped = 4 << 20, kUntrimmed = 16 << 20;
+constexpr int kVisit = 256 << 10;
 
-// Bytes of the process that the allocator has not given to anybody: what it keeps, and what it
-// never had, as the program itself. It may keep more as soon as something is freed, though the
-// process does not grow. 0: the system does not tell.
-uint64_t unused_bytes() {
-  uint64_t pages = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> pages >> resident;
-  resident *= static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  const auto about = mallinfo2();
-  return resident - std::min<uint64_t>(resident, about.uordblks + about.hblkhd);
+unsigned arenas() { return std::max(8u, std::thread::hardware_concurrency()); }
+
+// Without what it shares with others, as its files. 0: the system does not tell.
+uint64_t own_memory() {
+  uint64_t pages = 0, resident = 0, shared = 0;
+  std::ifstream("/proc/self/statm") >> pages >> resident >> shared;
+  return (resident - std::min(resident, shared)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// malloc_trim() leaves what is free at the end of each arena but the first, which goes when
+// something large of that arena is freed. The library deals its arenas out to threads in turn, so
+// that as many threads as there are arenas have one each.
+void trim_ends() {
+  mallopt(M_TRIM_THRESHOLD, kVisit / 2);
+  std::promise<void> all_have;
+  const std::shared_future<void> free_it = all_have.get_future().share();
+  std::vector<std::thread> visitors;
+  try {
+    while (visitors.size() < arenas()) {
+      visitors.emplace_back([free_it] {
+        void* volatile const visit = malloc(kVisit);
+        free_it.wait();
+        free(visit);
+      });
+    }
+  } catch (const std::system_error&) {  // no more threads may be made now
+  }
+  all_have.set_value();
+  for (std::thread& visitor : visitors) visitor.join();
+  mallopt(M_TRIM_THRESHOLD, kUntrimmed);
 }
 
 }  // namespace
@@ -31,19 +58,35 @@ uint64_t unused_bytes() {
 void bound_kept_memory() {
   mallopt(M_MMAP_THRESHOLD, kMapped);
   mallopt(M_TRIM_THRESHOLD, kUntrimmed);
+  mallopt(M_ARENA_MAX, static_cast<int>(arenas()));
 }
 
-bool MemoryReturn::is_due(uint64_t unused) {
-  calm_ = clients_->used() > clients_->limit() / kPartOfCalm ? 0 : calm_ + 1;
-  settled_ = settled_ == 0 ? unused : std::min(settled_, unused);
-  if (calm_ < kCalmLooks) return false;
-  return unused > settled_ + std::max(settled_ / kPartOfGrowth, kLeastGrowth);
+bool MemoryReturn::is_due(uint64_t own) {
+  least_ = least_ == 0 ? own : std::min(least_, own);
+  const bool is_calm = clients_->used() <= clients_->limit() / kPartOfCalm;
+  calm_ = is_calm ? calm_ + 1 : 0;
+  if (!is_calm || own > last_ + growth()) wait_ = soonest_;
+  if (calm_ < wait_ || own <= least_ + growth()) return false;
+  calm_ = 0;
+  last_ = own;
+  return true;
 }
+
+void MemoryReturn::gave(uint64_t left, Took took) {
+  soonest_ = std::max<int64_t>(kCalmLooks, kLooksOfTime * took / every_);
+  const bool came = left + growth() < last_;
+  wait_ = came ? soonest_ : std::max(soonest_, std::min(2 * wait_, kMostLooks));
+  last_ = left;
+}
+
+uint64_t MemoryReturn::growth() const { return std::max(least_ / kPartOfGrowth, kLeastGrowth); }
 
 void MemoryReturn::look() {
-  if (!is_due(unused_bytes())) return;
+  if (!is_due(own_memory())) return;
+  const auto start = std::chrono::steady_clock::now();
   malloc_trim(0);
-  settle(unused_bytes());
+  trim_ends();
+  gave(own_memory(), std::chrono::steady_clock::now() - start);
 }
 
 }  // namespace fermata::serve
