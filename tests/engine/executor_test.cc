@@ -219,17 +219,17 @@ TEST(OnnxModel, GivesBackWhatLargeRunsLeftOnceNoneHasRunSinceTheLastLook) {
   const auto model = *OnnxModel::load(file, {});
   const std::string x = "x";
   const std::vector<std::byte> data(kBytes);
-  const auto run = [&] {
-    const auto answer = model->run({{&x, DataType::kUint8, {1, kBytes}, data}}, {"y"});
-    return answer.ok() && answer->front().data.bytes.size() == kBytes;
-  };
-  ASSERT_TRUE(run());
+  const auto run = [&] { return model->run({{&x, DataType::kUint8, {1, kBytes}, data}}, {"y"}); };
+  {  // the library never gives back the first memory that it has taken
+    const auto first = run(), second = run();
+    ASSERT_TRUE(first.ok() && second.ok());
+  }
   const uint64_t kept = resident_bytes();
   give_back_model_memory();
   EXPECT_GT(resident_bytes() + kMost, kept);  // the next one may need it
   give_back_model_memory();
   EXPECT_LT(resident_bytes() + kBytes - kMost, kept);
-  EXPECT_TRUE(run());
+  EXPECT_TRUE(run().ok());
 }
 
 }  // namespace
