@@ -230,13 +230,24 @@ absl::StatusOr<std::vector<Tensor>> OnnxModel::run(const std::vector<OnnxInput>&
     ASSIGN_OR_RETURN(Tensor tensor, read_value(outputs[i], std::move(given[i]), inputs));
     tensors.push_back(std::move(tensor));
   }
-  if (bytes_of(inputs, tensors) >= kLarge) large_runs_.fetch_add(1, std::memory_order_relaxed);
+  if (bytes_of(inputs, tensors) >= kLarge) count_large(tensors);
   return tensors;
 }
 
+void OnnxModel::count_large(std::vector<Tensor>& outputs) const {
+  large_->fetch_add(1);
+  for (Tensor& output : outputs) {
+    auto gone = [owner = std::move(output.data.owner), large = large_](const void*) mutable {
+      owner.reset();
+      large->fetch_add(1);
+    };
+    output.data.owner = std::shared_ptr<const void>(output.data.bytes.data(), std::move(gone));
+  }
+}
+
 void OnnxModel::give_back_memory() {
-  const uint32_t runs = large_runs_.load(std::memory_order_relaxed);
-  if (std::exchange(seen_, runs) != runs || std::exchange(given_back_, runs) == runs) return;
+  const uint32_t now = large_->load();
+  if (std::exchange(seen_, now) != now || std::exchange(given_back_, now) == now) return;
   std::vector<std::vector<std::byte>> zeros(signature_.inputs.size());
   std::vector<OnnxInput> inputs;
   for (size_t i = 0; i < zeros.size(); ++i) inputs.push_back(least(signature_.inputs[i], zeros[i]));

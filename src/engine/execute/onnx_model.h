@@ -49,16 +49,20 @@ class OnnxModel {
                                           const std::vector<std::string>& outputs,
                                           const OrtRunOptions* options = nullptr) const;
 
-  // Gives the system back what the session keeps of outputs and of what its runs needed, where one
-  // took or gave at least kLarge and none has since the last call. Safe beside runs; by one thread.
+  // Gives the system back what the session keeps of outputs and of what its runs needed: once after
+  // runs that took or gave at least kLarge, and after their outputs have gone, where neither has
+  // happened since the last call. Safe beside runs; by one thread.
   void give_back_memory();
   static constexpr size_t kLarge = 4 << 20;  // bytes
 
  private:
+  void count_large(std::vector<Tensor>& outputs) const;
   OrtPtr<OrtSession> session_;
   bool whole_process_ = false;  // it runs on threads beside the caller's
   FileSignature signature_;
-  mutable std::atomic<uint32_t> large_runs_ = 0;
+  // Large runs, and outputs of theirs that have gone, which may outlive this.
+  using Count = std::atomic<uint32_t>;
+  const std::shared_ptr<Count> large_ = std::make_shared<Count>(0);
   uint32_t seen_ = 0, given_back_ = 0;  // of these, as of the last call and when it last gave
 };
 
