@@ -95,8 +95,7 @@ ProcessingResponse refusal(const pick::Picker::Verdict& verdict, Duration budget
     reply.set_body(
         *verdict.refused == Refusal::kUnfair
             ? fmt::format("this client has more requests under way than its share, and others wait")
-            : fmt::format("{:.0f} ms are left, and an answer is expected after {:.0f} ms", left,
-                          expected));
+            : fmt::format("{:.0f} ms are left, and an answer may take {:.0f} ms", left, expected));
     if (is_grpc) reply.mutable_grpc_status()->set_status(kResourceExhausted);
   }
   reply.set_details("fermata_picker");

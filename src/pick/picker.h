@@ -24,14 +24,14 @@ class Picker {
   };
   enum class Refusal {
     kNobody,     // no server is known, or none that is asked for
-    kSaturated,  // none is expected to answer in time
+    kSaturated,  // none is sure enough to answer in time
     kUnfair,     // its tenant has more under way than its share, and others wait
   };
   struct Verdict {
     std::optional<Refusal> refused;
     std::string server;  // else
     uint64_t ticket = 0;
-    Duration expected;  // until the answer of the best server
+    Duration expected;  // until the answer of the best server, which 95 of 100 are not beyond
   };
   enum class End {
     kAnswered,

@@ -61,7 +61,9 @@ TEST(PoolSize, AFullPoolDoesNotAlternate) {
     const double busy = lacks ? size : 2.9;
     size = pool.next({workers_to_add({size, lacks ? 0.02 : 0, 1 - busy / size}), 0, busy});
     changes += size != pool.size();
-    if (window > 20) EXPECT_EQ(size, 4u);
+    if (window > 20) {
+      EXPECT_EQ(size, 4u);
+    }
   }
   for (int window = 0; window < 3; ++window) {  // the load has fallen
     size = pool.next({workers_to_add({size, 0, 1 - 1.5 / size}), 0, 1.5});

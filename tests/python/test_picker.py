@@ -102,7 +102,7 @@ def test_what_would_be_late_is_shed_with_the_reason(servers, tmp_path):
         assert set(codes) == {200, 429}, codes
         _, headers, text = next(one for one in found if one[0] == 429)
         assert headers["x-llm-d-request-dropped-reason"] == "rejected-saturated"
-        assert "250 ms are left, and an answer is expected after" in text
+        assert "250 ms are left, and an answer may take" in text
         assert ask(envoy.picked)[0] == 200  # it is over
 
 
