@@ -82,6 +82,8 @@ TEST(Gate, AConnectionLeavesHalfOfAQueueToOthers) {
   EXPECT_EQ(enter(3), 1);
   EXPECT_EQ(enter(4), 1);
   EXPECT_EQ(gate.enter(5), Gate::Entry::kFull);
+  EXPECT_EQ(gate.enter(0, /*anyway=*/true), Gate::Entry::kTaken);
+  gate.leave(0);
   gate.leave(1);
   EXPECT_EQ(gate.enter(1), Gate::Entry::kShareIsFull);
   EXPECT_EQ(gate.enter(5), Gate::Entry::kTaken);

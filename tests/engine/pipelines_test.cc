@@ -167,6 +167,20 @@ TEST_F(Pipelines, TooManyItemsAtAStageAreTheClientsFault) {
   EXPECT_TRUE(three.status.ok()) << three.status;
 }
 
+// Its items run apart, and all of them wait for their members at the same time.
+TEST_F(Pipelines, WhatHasBeenLetInIsNotRejectedAtAStageForAFullQueue) {
+  ServiceOptions chosen{.name = "chosen", .queue_limit = 1};
+  chosen.variants =
+      VariantsOptions{.models = {"base-plain", "twice"}, .services = {{"twice", 0.1}}};
+  EngineOptions options = options_for(folder_.path() / "models");
+  options.limits.request_parts = 2000;
+  options.services = {pipeline("twice", {{"a", "base-table"}, {"b", "base-table", {"a"}}}), chosen};
+  auto engine = make_engine(options);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const ReplyPart reply = ask(**engine, "chosen", std::vector<float>(2 * 1500, 1));
+  EXPECT_TRUE(reply.status.ok()) << reply.status;
+}
+
 // As models do that say what they were sent.
 struct Quoting : operators::Operator {
   Quoting() : Operator({{"x", DataType::kFp32, {2}, {2}}}, {{"x", DataType::kFp32, {2}, {2}}}) {}

@@ -76,8 +76,10 @@ class RealEngine : public Engine {
   using Loaded = Registry::Loaded;
 
   void submit_as(JobId id, InferRequest request, Reply reply, bool of_stage);
+  // Of the queue: one that it has already stays its own, and a stage's request takes it anyway.
+  enum class Place : uint8_t { kAsked, kTaken, kHad };
   void admit_and_queue(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
-                       bool has_a_slot);
+                       Place place);
   void queue(const std::shared_ptr<Job>& job);
   void look_at(std::shared_ptr<Job> job, std::shared_ptr<const std::vector<Tensor>> inputs);
   void adopt(std::shared_ptr<Job> job);

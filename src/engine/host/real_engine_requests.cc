@@ -61,7 +61,8 @@ void RealEngine::submit_as(JobId id, InferRequest request, Reply reply, bool of_
                       routes->catalog->find(request.service) == nullptr;  // the stages of pipelines
   if (hidden) route = routes->catalog->find(request.service, request.version).status();
   if (route.ok()) {
-    return admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), false);
+    return admit_and_queue(id, std::move(request), std::move(reply), *std::move(route),
+                           of_stage ? Place::kTaken : Place::kAsked);
   }
   // A stage's was there when its service was made, and goes with what it runs: the whole is
   // counted.
@@ -82,14 +83,16 @@ void RealEngine::submit_as(JobId id, InferRequest request, Reply reply, bool of_
 }
 
 void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
-                                 std::shared_ptr<Route> route, bool has_a_slot) {
+                                 std::shared_ptr<Route> route, Place place) {
   absl::StatusOr<Admitted> admitted =
       admit(request, route->variant->signature, {route->part_items, route->most_parts});
   Gate& gate = *route->gate;
+  const bool has_a_slot = place == Place::kHad;
   if (route->pipeline != nullptr && !has_a_slot) gate.asked.fetch_add(1, std::memory_order_relaxed);
   const bool good = admitted.ok();
   const uint64_t connection = request.connection;
-  const auto entry = good && !has_a_slot ? gate.enter(connection) : Gate::Entry::kTaken;
+  const auto entry =
+      good && !has_a_slot ? gate.enter(connection, place == Place::kTaken) : Gate::Entry::kTaken;
   auto job = std::make_shared<Job>(id, std::move(request), std::move(reply), std::move(route),
                                    good ? *std::move(admitted) : Admitted());
   if (!has_a_slot) job->observe_coming();  // else it did when it came first
@@ -161,7 +164,7 @@ void RealEngine::adopt(std::shared_ptr<Job> job) {
                                           (*route)->subcluster != old.subcluster);
     if (elsewhere && !stopping_) {
       moved = true;
-      admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), true);
+      admit_and_queue(id, std::move(request), std::move(reply), *std::move(route), Place::kHad);
       return;
     }
     old.counters->count_end(Outcome::kUnavailable, {.arrival = request.arrival, .ended = now()});

@@ -1,7 +1,6 @@
 #include "engine/host/registry.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_join.h"
@@ -64,18 +63,6 @@ std::vector<ServiceOptions> services_of(const EngineOptions& options, const std:
   }
   if (!own_name_taken) services.push_back({.name = model});
   return services;
-}
-
-// Of a stage: items that run apart are requests of their own, of which each request of the whole
-// may bring as many as it has parts.
-static ServiceOptions stage_options(const std::string& route, const Pipeline& pipeline,
-                                    const Pipeline::Stage& stage, uint32_t queue_limit,
-                                    uint32_t request_parts) {
-  const bool apart = stage.one_by_one || pipeline.choice != nullptr;
-  const uint64_t limit = uint64_t{queue_limit} * (apart ? request_parts : 1);
-  return {.name = route,
-          .queue_limit = static_cast<uint32_t>(
-              std::min<uint64_t>(limit, std::numeric_limits<uint32_t>::max()))};
 }
 
 std::shared_ptr<Counters> Registry::counters(const std::string& service,
@@ -282,11 +269,7 @@ void Registry::add_of_members(const ServiceOptions& options, Catalog& catalog, R
       const auto held = find(names[s]);  // what is put in its place below may be read from it
       const Route& member = *held;
       const std::string& name = pipeline->stages[s].route;
-      const auto limited = [&](const std::string& of) {
-        return stage_options(of, *pipeline, pipeline->stages[s], options.queue_limit,
-                             options_.limits.request_parts);
-      };
-      auto stage = route(limited(name), member.variant, member.subcluster);
+      auto stage = route({.name = name}, member.variant, member.subcluster);
       stage->part_items = member.part_items;
       stage->composite = member.composite;
       stage->variants = member.variants;
@@ -296,7 +279,7 @@ void Registry::add_of_members(const ServiceOptions& options, Catalog& catalog, R
       if (stage->pipeline == nullptr) count_answers(*stage);
       routes.by_service[name] = {std::move(stage)};
       for (const Pipeline::Option& option : pipeline->stages[s].options) {
-        auto own = route(limited(option.route), option.variant, member.subcluster);
+        auto own = route({.name = option.route}, option.variant, member.subcluster);
         own->dedicated = option.threads > 0;
         if (own->dedicated) own->part_items = pipeline->stages[s].part_items;
         routes.by_service[option.route] = {std::move(own)};

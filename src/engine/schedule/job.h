@@ -38,11 +38,13 @@ struct Gate {
   const std::shared_ptr<ByteBudget> bytes;
   enum class Entry : uint8_t { kTaken, kFull, kShareIsFull };
   // A connection may hold half of what the others leave free, rounded up. Those whose numbers are
-  // alike but for a multiple of kShares count as one, which takes no lock.
-  Entry enter(uint64_t connection) {
+  // alike but for a multiple of kShares count as one, which takes no lock. `anyway`: as a stage's
+  // request of one that has been let in.
+  Entry enter(uint64_t connection, bool anyway = false) {
     const uint32_t own = share(connection).fetch_add(1) + 1, all = waiting.fetch_add(1) + 1;
     const uint32_t others = all - std::min(own, all), most = limit;
-    if (all <= most && (connection == 0 || own <= (most - others + 1) / 2)) return Entry::kTaken;
+    const bool has_room = all <= most && (connection == 0 || own <= (most - others + 1) / 2);
+    if (anyway || has_room) return Entry::kTaken;
     leave(connection);
     return all > most ? Entry::kFull : Entry::kShareIsFull;
   }
