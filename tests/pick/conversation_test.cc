@@ -83,8 +83,8 @@ TEST_F(AConversation, WhoWouldBeLateIsShedWithTheReason) {
   EXPECT_EQ(reply.headers().set_headers(0).header().raw_value(), "rejected-saturated");
   EXPECT_NE(reply.body().find("100 ms are left"), std::string::npos) << reply.body();
   EXPECT_FALSE(reply.has_grpc_status());
-  const auto over_grpc =
-      hasty.answer(asked({{"content-type", "application/grpc"}, {"grpc-timeout", "50m"}}), after(20));
+  const auto over_grpc = hasty.answer(
+      asked({{"content-type", "application/grpc"}, {"grpc-timeout", "50m"}}), after(20));
   EXPECT_EQ(over_grpc->immediate_response().grpc_status().status(), 8u);
 }
 

@@ -71,8 +71,7 @@ Driver::~Driver() {
   for (const auto& [id, part] : parts_) {
     part.job->end(Outcome::kUnavailable, shutting_down(), {});
   }
-  Event late;
-  while (events_.try_dequeue(late)) {
+  for (Event late; events_.try_dequeue(late);) {
     if (auto* job = std::get_if<std::shared_ptr<Job>>(&late)) {
       (*job)->end(Outcome::kUnavailable, shutting_down(), {});
     }
@@ -376,8 +375,8 @@ void Driver::reply(const std::shared_ptr<InFlight>& running, BatchResult result)
 void Driver::batch_ended(InFlight& running, Time now) {
   --in_flight_;
   learn(running, now);
-  const Unanswered without = take_answers(running);
-  scheduler_->ended({running.worker, without.failed, without.away}, now, decisions_);
+  const auto [failed, away] = take_answers(running);
+  scheduler_->ended({running.worker, failed, away}, now, decisions_);
   Worker& worker = *workers_[running.worker.index()];
   --worker.in_flight;
   leave_if_idle(worker);
