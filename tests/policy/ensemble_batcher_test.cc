@@ -80,6 +80,33 @@ TEST(EnsembleBatcher, AModelThatIsAwayRunsAgainWhenItIsBack) {
   }
 }
 
+// Only for one of them a worker is free at once.
+TEST(EnsembleBatcher, AModelThatIsBackIsWaitedForByAllItsQueries) {
+  EnsembleHand h("fermata");
+  const KeyId e = h.ensemble({10, 4}, {{0, 0.8, 0.8, 1}});
+  const WorkerId worker = h.worker();
+  const std::vector<Task> queries = {h.arrive(e, 0, 400), h.arrive(e, 0, 400)};
+  double now = 0;
+  while (!h.out.bound.empty() && now < 100) {
+    const Batch batch = h.batch();
+    now = (batch.finish - Time()).millis();
+    if (batch.key == h.models[1]) {
+      h.scheduler->ended({worker, {}, batch.tasks}, at_ms(now), h.out);
+    } else {
+      h.freed(worker, now);
+    }
+    h.tick(now);
+  }
+  for (const Task& query : queries) {
+    h.scheduler->learned(query, Again{h.models[1]}, at_ms(now), h.out);
+    h.tick(now);
+  }
+  EXPECT_THAT(h.out.concluded, IsEmpty());
+  h.run_until(now + 100);
+  ASSERT_THAT(h.concluded, SizeIs(2));
+  for (const Concluded& each : h.concluded) EXPECT_EQ(each.ran, 3u);
+}
+
 // So that others who come meanwhile wait for less.
 TEST(EnsembleBatcher, OfAQuerysModelsTheShorterRunsFirst) {
   EnsembleHand h("fermata");

@@ -157,8 +157,8 @@ bool EnsembleQueries::returned(const Task& task, KeyId model) {
   const plan::Subset bit = plan::Subset{1} << model_of(ensembles_[query.ensemble].info, model);
   if ((query.away & bit) == 0) return false;
   query.away &= ~bit;
+  query.planned |= bit;  // until it is decided anew
   place(query);
-  maybe_finished_.push_back(task.job);
   return true;
 }
 
