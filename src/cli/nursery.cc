@@ -1,23 +1,15 @@
 #include "engine/execute/nursery.h"
 
-#include <iostream>
-
-#include "base/status.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
 
 namespace fermata::cli {
 
 // Not for people: the server runs it, and it becomes the server's processes for models.
-void add_nursery(CLI::App& app, int& exit_code) {
+void add_nursery(CLI::App& app, int& /*exit_code*/) {
   CLI::App* command = app.add_subcommand("nursery", "Start processes of a server.");
   command->group("");
-  command->callback([&exit_code] {
-    const absl::Status ended = engine::be_nursery(run);
-    if (ended.ok()) return;
-    std::cerr << message(ended) << "\n";
-    exit_code = kFailed;
-  });
+  command->callback([] { engine::be_nursery(run); });
 }
 
 }  // namespace fermata::cli

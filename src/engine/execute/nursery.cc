@@ -23,6 +23,7 @@
 
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "engine/execute/child.h"
 #include "engine/execute/onnx_api.h"
@@ -37,6 +38,7 @@ constexpr int kAside = 32;  // descriptors that are none of a child's first ones
 constexpr size_t kMostWords = 64 << 10, kMostDescriptors = 16;
 constexpr int kPatienceMs = 20'000;
 constexpr size_t kMostWaiting = 1 << 20;
+constexpr Duration kOthersEnd = Duration::seconds(2);
 constexpr char kBetween = '\0';  // between two words
 
 absl::Status unavailable(std::string_view why) {
@@ -60,15 +62,21 @@ absl::Status send(int stream, std::string_view words, absl::Span<const int> desc
   return unavailable(strerror(errno));
 }
 
-// A child's number; 0: it is ready to make some. Negative: why not, as errno.
+// A child's number; 0: it is ready to make some. Negative: why not, as errno, or in words after it.
 absl::StatusOr<pid_t> receive(int stream) {
   pollfd ready{stream, POLLIN, 0};
-  int64_t answer = 0;
-  if (poll(&ready, 1, kPatienceMs) != 1 || recv(stream, &answer, sizeof(answer), 0) <= 0) {
+  std::array<char, 256> text{};
+  int64_t number = 0;
+  constexpr size_t kLength = sizeof(number);
+  const ssize_t got =
+      poll(&ready, 1, kPatienceMs) == 1 ? recv(stream, text.data(), text.size(), 0) : 0;
+  if (got < static_cast<ssize_t>(kLength)) {
     return unavailable("a process that copies itself gives no answer");
   }
-  if (answer < 0) return unavailable(strerror(static_cast<int>(-answer)));
-  return static_cast<pid_t>(answer);
+  std::memcpy(&number, text.data(), kLength);
+  const std::string_view why(text.data() + kLength, static_cast<size_t>(got) - kLength);
+  if (number < 0) return unavailable(why.empty() ? strerror(static_cast<int>(-number)) : why);
+  return static_cast<pid_t>(number);
 }
 
 absl::StatusOr<pid_t> spawn(const std::string& program, int stream) {
@@ -165,6 +173,17 @@ void Nursery::close() {
 
 namespace {
 
+// Some libraries measure the machine with a thread that ends soon.
+bool alone() {
+  const Time until = monotonic_now() + kOthersEnd;
+  while (true) {
+    const std::filesystem::directory_iterator threads("/proc/self/task"), end;
+    if (std::distance(threads, end) == 1) return true;
+    if (monotonic_now() >= until) return false;
+    poll(nullptr, 0, 1);
+  }
+}
+
 // What the C library believes of the only thread, which a copy has to have anew.
 struct ThisThread {
   int* number = nullptr;
@@ -172,8 +191,7 @@ struct ThisThread {
   size_t size = 0;
 
   absl::Status find() {
-    const std::filesystem::directory_iterator threads("/proc/self/task"), end;
-    if (std::distance(threads, end) != 1) return unavailable("libraries have started threads");
+    if (!alone()) return unavailable("libraries have started threads, which do not end");
     if (prctl(PR_GET_TID_ADDRESS, &number, 0, 0, 0) != 0 || number == nullptr ||
         *number != gettid() || syscall(SYS_get_robust_list, 0, &mutexes, &size) != 0) {
       return unavailable("the kernel or the C library does not say where a thread's number is");
@@ -247,17 +265,19 @@ bool read_order(Order& order) {
 
 }  // namespace
 
-absl::Status be_nursery(absl::FunctionRef<int(int argc, char** argv)> run) {
+void be_nursery(absl::FunctionRef<int(int argc, char** argv)> run) {
   const pid_t parent = getppid();
-  const auto answer = [](int64_t number) {
-    return ::send(kStream, &number, sizeof(number), MSG_NOSIGNAL) == sizeof(number);
+  const auto answer = [](int64_t number, std::string_view why = {}) {
+    std::string text(reinterpret_cast<const char*>(&number), sizeof(number));
+    text += why;
+    return ::send(kStream, text.data(), text.size(), MSG_NOSIGNAL) > 0;
   };
   prctl(PR_SET_NAME, "nursery");
   (void)ort_runtime();  // children have it then
   ThisThread thread;
   if (absl::Status found = thread.find(); !found.ok()) {
-    answer(-ENOSYS);
-    return found;
+    answer(-ENOSYS, message(found));
+    return;
   }
   bool goes_on = answer(0);
   for (Order order; goes_on && read_order(order);) {
@@ -266,7 +286,6 @@ absl::Status be_nursery(absl::FunctionRef<int(int argc, char** argv)> run) {
     for (const int descriptor : order.descriptors) ::close(descriptor);
     goes_on = answer(child);
   }
-  return absl::OkStatus();
 }
 
 }  // namespace fermata::engine
