@@ -144,7 +144,7 @@ TEST_F(Hostile, WhatLingersIsNotStartedAgain) {
   EXPECT_EQ(std::filesystem::file_size(starts), 1u);
 }
 
-// Processes that this one has started, by /proc/PID/stat: "PID (NAME) STATE PARENT ...".
+// Processes that this one has started for models, by /proc/PID/stat: "PID (NAME) STATE PARENT ...".
 std::vector<int64_t> children() {
   std::vector<int64_t> found;
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -156,7 +156,7 @@ std::vector<int64_t> children() {
     char state = 0;
     int parent = 0;
     const size_t after = stat.rfind(')');
-    if (after == stat.npos) continue;  // it is gone
+    if (after == stat.npos || stat.find("(nursery)") != stat.npos) continue;  // npos: it is gone
     std::istringstream(stat.substr(after + 1)) >> state >> parent;
     if (parent == getpid()) found.push_back(std::stoll(name));
   }
