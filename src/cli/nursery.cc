@@ -1,5 +1,8 @@
 #include "engine/execute/nursery.h"
 
+#include <memory>
+#include <string>
+
 #include "cli/cli.h"
 #include "cli/commands.h"
 
@@ -9,7 +12,9 @@ namespace fermata::cli {
 void add_nursery(CLI::App& app, int& /*exit_code*/) {
   CLI::App* command = app.add_subcommand("nursery", "Start processes of a server.");
   command->group("");
-  command->callback([] { engine::be_nursery(run); });
+  auto threads = std::make_shared<std::string>();
+  command->add_option("threads", *threads, "OPENBLAS_NUM_THREADS of the server");
+  command->callback([threads] { engine::be_nursery(*threads, run); });
 }
 
 }  // namespace fermata::cli

@@ -79,6 +79,29 @@ absl::StatusOr<pid_t> receive(int stream) {
   return static_cast<pid_t>(number);
 }
 
+// OpenBLAS, which libraries of OpenCV's may bring, starts threads when it is read unless this says
+// 1. Children are to have what stood there before.
+constexpr const char* kThreads = "OPENBLAS_NUM_THREADS";
+
+class Environment {
+ public:
+  Environment() {
+    const std::string_view name = kThreads;
+    for (char** one = environ; *one != nullptr; ++one) {
+      const std::string_view word = *one;
+      if (!word.starts_with(name) || word.substr(name.size(), 1) != "=") words_.push_back(*one);
+    }
+    words_.push_back(one_.data());
+    words_.push_back(nullptr);
+  }
+  char* const* get() const { return words_.data(); }
+  char* before() const { return getenv(kThreads); }  // null: nothing
+
+ private:
+  std::string one_ = std::string(kThreads) + "=1";
+  std::vector<char*> words_;
+};
+
 absl::StatusOr<pid_t> spawn(const std::string& program, int stream) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -89,11 +112,12 @@ absl::StatusOr<pid_t> spawn(const std::string& program, int stream) {
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   reset_signals(attributes);
-  std::array<char*, 3> arguments{const_cast<char*>(program.c_str()), const_cast<char*>("nursery"),
-                                 nullptr};
+  const Environment environment;
+  std::array<char*, 4> arguments{const_cast<char*>(program.c_str()), const_cast<char*>("nursery"),
+                                 environment.before(), nullptr};
   pid_t child = 0;
-  const int failed =
-      posix_spawnp(&child, program.c_str(), &actions, &attributes, arguments.data(), environ);
+  const int failed = posix_spawnp(&child, program.c_str(), &actions, &attributes, arguments.data(),
+                                  environment.get());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (failed != 0) return unavailable(strerror(failed));
@@ -265,7 +289,8 @@ bool read_order(Order& order) {
 
 }  // namespace
 
-void be_nursery(absl::FunctionRef<int(int argc, char** argv)> run) {
+void be_nursery(const std::string& threads, absl::FunctionRef<int(int argc, char** argv)> run) {
+  threads.empty() ? unsetenv(kThreads) : setenv(kThreads, threads.c_str(), 1);
   const pid_t parent = getppid();
   const auto answer = [](int64_t number, std::string_view why = {}) {
     std::string text(reinterpret_cast<const char*>(&number), sizeof(number));

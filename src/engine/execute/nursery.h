@@ -49,6 +49,7 @@ class Nursery {
 // What `fermata nursery` does, at the other end of the stream that is its file descriptor 3: copies
 // itself for every child, which calls `run` with its arguments, as main() would. Returns when the
 // stream is closed; at once where there can be no copies, which it says to whoever started it.
-void be_nursery(absl::FunctionRef<int(int argc, char** argv)> run);
+// `threads`: what OPENBLAS_NUM_THREADS was for whoever started it; empty: nothing.
+void be_nursery(const std::string& threads, absl::FunctionRef<int(int argc, char** argv)> run);
 
 }  // namespace fermata::engine
