@@ -20,6 +20,7 @@
 #include "base/document.h"
 #include "base/status.h"
 #include "cli/commands.h"
+#include "cli/pass_on.h"
 #include "cluster/frontend_engine.h"
 #include "cluster/hosts.h"
 #include "cluster/scheduler_lock.h"
@@ -112,6 +113,9 @@ class StopSignals {
     // What mean nothing here must not end what is under way.
     for (const int other : {SIGUSR1, SIGUSR2, SIGALRM}) std::signal(other, SIG_IGN);
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
+      if (sigismember(&signals_, each) == 1) pass_on(each);
+    }
     std::signal(SIGPIPE, SIG_IGN);
     std::thread([this] { listen(); }).detach();
   }

@@ -20,6 +20,7 @@
 #include "base/document.h"
 #include "base/status.h"
 #include "cli/commands.h"
+#include "cli/pass_on.h"
 #include "cli/serving.h"
 #include "engine/apart/apart_executor.h"
 #include "engine/execute/machine.h"
@@ -125,6 +126,7 @@ sigset_t stop_signals() {
   sigemptyset(&signals);
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, each);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) pass_on(each);
   std::signal(SIGPIPE, SIG_IGN);
   return signals;
 }

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <signal.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+namespace fermata::cli {
+
+// A thread that waits for a signal which all others block gets it, though a library started one
+// before it was blocked, as OpenBLAS does: that thread gives it back, and blocks it from then on.
+inline void pass_on(int signal) {
+  struct sigaction action = {};
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  action.sa_sigaction = [](int number, siginfo_t*, void* context) {
+    sigaddset(&static_cast<ucontext_t*>(context)->uc_sigmask, number);
+    kill(getpid(), number);
+  };
+  sigaction(signal, &action, nullptr);
+}
+
+}  // namespace fermata::cli
