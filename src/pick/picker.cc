@@ -83,46 +83,56 @@ bool Picker::is_unfair(const std::string& tenant, double expected, double budget
   return tenants_.size() > 1 && own > share;
 }
 
+Picker::Choice Picker::choose(Time now, const Ask& ask, double own, bool idle) {
+  Choice best{.server = servers_.end()};
+  const auto key = [](const Choice& of) {
+    return std::tuple(of.estimate.lateness, of.estimate.seconds, of.server->second.ahead);
+  };
+  for (auto each = servers_.begin(); each != servers_.end(); ++each) {
+    if (!each->second.there || (idle && each->second.count > 0)) continue;
+    if (!ask.only.empty() && !absl::c_linear_search(ask.only, each->first)) continue;
+    const Choice here{each, estimate(each->second, now, own, ask.budget.seconds())};
+    if (best.server == servers_.end() || key(here) < key(best)) best = here;
+  }
+  return best;
+}
+
 Picker::Verdict Picker::pick(Time now, const Ask& ask) {
   const double own = weight_of(ask.service), budget = ask.budget.seconds();
   tenants_[ask.tenant].asked = now;
   forget_tenants(now);
-  auto best = servers_.end();
-  Estimate least;
-  for (auto each = servers_.begin(); each != servers_.end(); ++each) {
-    if (!each->second.there) continue;
-    if (!ask.only.empty() && !absl::c_linear_search(ask.only, each->first)) continue;
-    const Estimate here = estimate(each->second, now, own, budget);
-    const auto key = [](const Estimate& of, const Server& server) {
-      return std::tuple(of.lateness, of.seconds, server.ahead);
-    };
-    if (best == servers_.end() || key(here, each->second) < key(least, best->second)) {
-      best = each;
-      least = here;
-    }
-  }
-  if (best == servers_.end()) return {.refused = Refusal::kNobody};
-  Server& server = best->second;
-  const double surely = least.seconds * (1 + kSure * server.time.spread());
+  const Choice best = choose(now, ask, own, false);
+  if (best.server == servers_.end()) return {.refused = Refusal::kNobody};
+  const double surely = best.estimate.seconds * (1 + kSure * best.server->second.time.spread());
   const Duration expected = Duration::from_seconds(surely);
-  // Nothing is known of a server to which nothing is sent, so an idle one always gets a request.
-  if (server.count > 0) {
-    if (surely > budget) return {.refused = Refusal::kSaturated, .expected = expected};
-    if (is_unfair(ask.tenant, least.seconds, budget)) {
-      return {.refused = Refusal::kUnfair, .expected = expected};
-    }
+  if (best.server->second.count == 0) return send(best, now, ask, own, expected);
+  std::optional<Refusal> refused;
+  if (surely > budget) refused = Refusal::kSaturated;
+  if (!refused && is_unfair(ask.tenant, best.estimate.seconds, budget)) {
+    refused = Refusal::kUnfair;
   }
-  const double alone = server.time.expected(own, server.ahead);
-  const Time end = server.time.alone() + server.time.each() > 0
-                       ? now + Duration::from_seconds(alone * (1 + kLateBy * server.time.spread()))
-                       : Time::infinite();
+  if (!refused) return send(best, now, ask, own, expected);
+  // Nothing is learned of a server to which nothing is sent: an idle one gets a request, however
+  // slow it was.
+  const Choice idle = choose(now, ask, own, true);
+  if (idle.server != servers_.end()) return send(idle, now, ask, own, expected);
+  return {.refused = refused, .expected = expected};
+}
+
+Picker::Verdict Picker::send(const Choice& to, Time now, const Ask& ask, double own,
+                             Duration expected) {
+  Server& server = to.server->second;
+  const double most =
+      server.time.expected(own, server.ahead) * (1 + kLateBy * server.time.spread());
+  const Time end = most > 0 ? now + Duration::from_seconds(most) : Time::infinite();
   const uint64_t ticket = ++next_;
-  sent_[ticket] = {best->first, ask.service, ask.tenant, now, end, ask.budget, own, server.ahead};
+  sent_[ticket] = {to.server->first, ask.service, ask.tenant,  now, end,
+                   ask.budget,       own,         server.ahead};
   server.ends.insert(end);
   server.ahead += own;
   ++server.count;
   ++tenants_[ask.tenant].under_way;
-  return {.server = best->first, .ticket = ticket, .expected = expected};
+  return {.server = to.server->first, .ticket = ticket, .expected = expected};
 }
 
 void Picker::learn(Server& server, const Sent& sent, double seconds) {

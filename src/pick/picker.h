@@ -69,6 +69,14 @@ class Picker {
     double seconds = 0, lateness = 0;
   };
 
+  struct Choice {
+    std::map<std::string, Server>::iterator server;  // the end: none
+    Estimate estimate = {};
+  };
+
+  // The one with the least expected lateness; `idle`: of those that have nothing to do.
+  Choice choose(Time now, const Ask& ask, double own, bool idle);
+  Verdict send(const Choice& to, Time now, const Ask& ask, double own, Duration expected);
   Estimate estimate(const Server& server, Time now, double own, double budget) const;
   bool is_unfair(const std::string& tenant, double expected, double budget) const;
   void forget_tenants(Time now);

@@ -5,21 +5,22 @@
 
 namespace fermata::pick {
 namespace {
-constexpr double kKept = 0.98;           // of what is known, with each answer: the last fifty count
-constexpr double kPrior = 0.25;          // answers' worth of "one at a time"
+constexpr double kKept = 0.95;   // of what is known, with each answer: the last twenty count
+constexpr double kPrior = 0.25;  // answers' worth of "one at a time"
 constexpr double kSpreadAtFirst = 0.25;  // of one answer's worth
 constexpr double kWildest = 4;           // an error counts as so many times what was expected
+constexpr double kOfMean = 1.25;         // a standard deviation, of a normal variable's mean error
 }  // namespace
 
 double ResponseTime::spread() const {
-  return std::sqrt((squares_ + kSpreadAtFirst * kSpreadAtFirst) / (weight_ + 1));
+  return kOfMean * (errors_ + kSpreadAtFirst / kOfMean) / (weight_ + 1);
 }
 
 void ResponseTime::seen(double own, double ahead, double seconds) {
   const double expected = this->expected(own, ahead);
   if (expected > 0) {
     const double error = std::min(std::abs(seconds - expected) / expected, kWildest);
-    squares_ = kKept * squares_ + error * error;
+    errors_ = kKept * errors_ + error;
     weight_ = kKept * weight_ + 1;
   }
   own_own_ = kKept * own_own_ + own * own;

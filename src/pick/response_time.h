@@ -19,7 +19,7 @@ class ResponseTime {
  private:
   double own_own_ = 0, own_ahead_ = 0, ahead_ahead_ = 0, own_time_ = 0, ahead_time_ = 0;
   double alone_ = 0, each_ = 0;
-  double squares_ = 0, weight_ = 0;  // of errors
+  double errors_ = 0, weight_ = 0;
 };
 
 }  // namespace fermata::pick

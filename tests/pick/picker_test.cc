@@ -151,6 +151,25 @@ TEST(Picker, AServerThatHangsIsLeftAlone) {
   EXPECT_LT(servers.refused[""], 8);
 }
 
+// Two hiccups, one after the other, teach that each server is slow.
+TEST(Picker, AHiccupIsForgotten) {
+  Servers servers({{"a", 0.010}, {"b", 0.010}});
+  for (double now = 0; now < 2; now += 0.01) servers.ask(now, 0.1);
+  for (const char* name : {"b", "a"}) {
+    servers.service[name] = 0.4;
+    for (double now = 2; now < 3; now += 0.0083) servers.ask(now, 0.1);
+    servers.service[name] = 0.010;
+  }
+  servers.until(1000);
+  servers.free.clear();
+  servers.sent.clear();
+  servers.refused.clear();
+  int asked = 0;
+  for (double now = 1000; now < 1020; now += 0.0067, ++asked) servers.ask(now, 0.1);  // 0.75
+  EXPECT_LT(servers.refused[""], asked / 20);
+  EXPECT_GT(std::min(servers.sent["a"], servers.sent["b"]), asked / 3);
+}
+
 TEST(Picker, SaysWhyItRefuses) {
   Picker picker;
   const Picker::Ask ask{"model", "", Duration::millis(50), {}};
