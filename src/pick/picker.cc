@@ -17,6 +17,7 @@ constexpr double kFailureForgotten = 5;  // seconds until a failure counts half
 constexpr double kFailureCosts = 10;     // budgets
 constexpr double kPressure = 0.5;        // of the budget: from here on tenants share
 constexpr Duration kLately = Duration::seconds(2);
+constexpr double kPressureLearns = 0.02;
 constexpr double kSure = 1.65;  // spreads: 95 of 100 answers take less
 constexpr double kLateBy = 2;   // spreads beyond what was expected until a server is stuck
 
@@ -103,7 +104,10 @@ Picker::Verdict Picker::pick(Time now, const Ask& ask) {
   forget_tenants(now);
   const Choice best = choose(now, ask, own, false);
   if (best.server == servers_.end()) return {.refused = Refusal::kNobody};
-  const double surely = best.estimate.seconds * (1 + kSure * best.server->second.time.spread());
+  // Whoever may be late costs nobody anything in a burst, but in overload who comes next.
+  pressed_ += kPressureLearns * ((best.estimate.seconds > kPressure * budget) - pressed_);
+  const double surely =
+      best.estimate.seconds * (1 + kSure * pressed_ * best.server->second.time.spread());
   const Duration expected = Duration::from_seconds(surely);
   if (best.server->second.count == 0) return send(best, now, ask, own, expected);
   std::optional<Refusal> refused;

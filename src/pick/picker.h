@@ -90,6 +90,7 @@ class Picker {
     Time asked;  // last
   };
   std::map<std::string, Tenant> tenants_;  // that have asked lately, or have something under way
+  double pressed_ = 0;  // share of the last requests of which half of the time would be gone
   Time forget_at_;
   std::map<uint64_t, Sent> sent_;
   uint64_t next_ = 0;
