@@ -29,11 +29,15 @@ int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold) {
   return -std::min<int64_t>(idle, int64_t{use.workers} - 1);
 }
 
+double load_of(const PoolUse& use) {
+  return use.workers * (1 - use.idle_fraction) / (1 - std::min(use.bad_rate, kLargestBadRate));
+}
+
 uint32_t PoolSize::next(const Window& window) {
   const int64_t least = std::clamp(window.planned, least_, most_), to_add = window.to_add;
   if (to_add > 0) {
     by_plan_ = 0;
-    lacked_ = {std::min(window.there.value_or(size_), size_), window.busy};
+    lacked_ = {std::min(window.there.value_or(size_), size_), window.load};
   }
   const int64_t beyond = std::max<int64_t>(0, std::min(by_plan_, size_ - least));
   const int64_t leave = std::clamp<int64_t>(-to_add, 0, beyond);
@@ -43,7 +47,7 @@ uint32_t PoolSize::next(const Window& window) {
   by_plan_ -= leave;
   if (calm_ >= kCalm) {
     int64_t half = std::max<int64_t>((spare_ + 1) / 2, 0);
-    if (window.busy > kFallen * lacked_.busy) {
+    if (window.load > kFallen * lacked_.load) {
       half = std::clamp<int64_t>(wanted - int64_t{lacked_.size} - 1, 0, half);
     }
     wanted -= half;
@@ -71,7 +75,7 @@ uint32_t WantedWorkers::next(const PoolUse& use) {
   } else if (to_add < 0) {
     to_add = std::min<int64_t>(there + to_add - size, 0);
   }
-  return size_.next({.to_add = to_add, .busy = busy, .there = use.workers});
+  return size_.next({.to_add = to_add, .load = load_of(use), .there = use.workers});
 }
 
 }  // namespace fermata::plan

@@ -23,6 +23,9 @@ struct PoolUse {
 // workers: its profiles may be wrong, or its machine slow. Pure.
 int64_t workers_to_add(const PoolUse& use, double bad_rate_threshold = 0.01);
 
+// Workers that all requests of the window would have kept busy, also those that it failed.
+double load_of(const PoolUse& use);
+
 // How many workers to have, window after window, so that a rise and a fall do not alternate: what
 // is lacking is added at once; half of what a calm time has to spare is given back after kCalm
 // windows in a row that each had some to spare. What only a plan had added, and no plan
@@ -42,7 +45,7 @@ class PoolSize {
   struct Window {
     int64_t to_add = 0;             // as workers_to_add() says
     uint32_t planned = 0;           // a plan asks for so many at least
-    double busy = 0;                // workers, in the mean
+    double load = 0;                // as load_of() says
     std::optional<uint32_t> there;  // in it, where that is not size()
   };
   uint32_t next(const Window& window);
@@ -54,7 +57,7 @@ class PoolSize {
   int64_t by_plan_ = 0;  // workers that only a plan has added
   struct {
     uint32_t size = 0;
-    double busy = 0;
+    double load = 0;
   } lacked_;  // of the last window that lacked workers
 };
 

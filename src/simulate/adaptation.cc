@@ -145,14 +145,13 @@ void Adaptation::resize(const Counts& counts) {
   const double busy =
       (counts.busy - window_.busy).seconds() / (static_cast<double>(kWindowSeconds) * workers_);
   window_ = counts;
-  const int64_t to_add =
-      plan::workers_to_add({workers_, ended == 0 ? 0 : bad / ended, std::clamp(1 - busy, 0.0, 1.0),
-                            infeasible == 0 ? 0 : infeasible / (infeasible + ended)});
+  const plan::PoolUse use = {workers_, ended == 0 ? 0 : bad / ended, std::clamp(1 - busy, 0.0, 1.0),
+                             infeasible == 0 ? 0 : infeasible / (infeasible + ended)};
   double planned = 0;
   for (const Planned& pipeline : pipelines_) planned += pipeline.cost;
-  workers_ = size_->next({.to_add = to_add,
+  workers_ = size_->next({.to_add = plan::workers_to_add(use),
                           .planned = static_cast<uint32_t>(std::ceil(planned - 1e-9)),
-                          .busy = std::min(busy, 1.0) * workers_});
+                          .load = plan::load_of(use)});
 }
 
 }  // namespace fermata::simulate

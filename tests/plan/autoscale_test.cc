@@ -111,6 +111,18 @@ TEST(WantedWorkers, ASteadyLoadIsFollowedInFewSteps) {
   }
 }
 
+// Eight requests at a time, and then one: less than what one worker has lacked for, though it is as
+// busy.
+TEST(PoolSize, AfterACrowdOneWorkerIsEnoughForOne) {
+  PoolSize pool(1, 8);
+  const PoolUse crowd{1, 0.5, 0}, alone{2, 0, 0.5};
+  EXPECT_EQ(pool.next({workers_to_add(crowd), 0, load_of(crowd)}), 2u);
+  for (int window = 0; window < 2; ++window) {
+    EXPECT_EQ(pool.next({workers_to_add(alone), 0, load_of(alone)}), 2u);
+  }
+  EXPECT_EQ(pool.next({workers_to_add(alone), 0, load_of(alone)}), 1u);
+}
+
 TEST(WantedWorkers, SmallStepsOfLargePoolsAreLargeEnoughToBeSeen) {
   WantedWorkers wanted(64, 20);
   EXPECT_EQ(wanted.next({20, 0.02, 0}), 23u);

@@ -138,7 +138,7 @@ void RealEngine::close_window() {
     signal.wanted[options_.workers.types[0].name] =
         pool_size_->next({.to_add = signal.workers_to_add,
                           .planned = planned_workers(),
-                          .busy = workers * (1 - signal.idle_fraction)});
+                          .load = plan::load_of({workers, signal.bad_rate, signal.idle_fraction})});
   } else {
     want_workers(uses_between(window_start_, totals), signal.wanted);
   }
