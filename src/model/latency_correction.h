@@ -16,11 +16,13 @@ namespace fermata {
 // Pure; O(1) a measurement, O(max_batch) a new snapshot.
 class LatencyCorrection {
  public:
+  static constexpr Duration kNoEvidence = Duration::seconds(1);
+
   // `guessed`: the profile is a guess, which the first measurement replaces.
   LatencyCorrection(std::shared_ptr<const LatencyTable> profile, double quantile, bool guessed);
 
   void measured(uint32_t items, Duration took);
-  // Work of this size was refused for its run time, and nothing has run for a while
+  // Work of this size was refused for its run time, and nothing has run for kNoEvidence
   // that could show the estimate wrong: it moves a step towards the fastest run
   // seen (without one, half the profile), so that one bad moment of the machine
   // does not refuse everything for ever.

@@ -202,30 +202,6 @@ void Run::arrive(Time now) {
   next_arrival_.set(i, next > last_arrival_ ? Time::infinite() : next);
 }
 
-// As the server does.
-Time Run::planned(const Source& source, Time deadline, uint32_t items, Time now) const {
-  const uint64_t ended = counts_.on_time + counts_.bad + counts_.infeasible;
-  const bool idle = arrived_ == ended && absl::c_all_of(workers_, [](const WorkerState& worker) {
-                      return worker.bound == 0;
-                    });
-  const bool waits_for_data =
-      source.ensemble != nullptr || (source.variants != nullptr && !source.variants->prior.empty());
-  if (!delays_.starts() || !idle || waits_for_data || !source.members.empty() ||
-      items > source.most_items) {
-    return delays_.planned(deadline, now, Duration::infinite());
-  }
-  const auto table = fastest(source.variants != nullptr ? source.answers : std::vector{source.key});
-  return delays_.planned(deadline, now, (*table)(items));
-}
-
-Time Run::deadline_of(const policy::Task& task) const {
-  if (const auto own = branches_.find(task.job); own != branches_.end()) {
-    return own->second.parent.is_none() ? own->second.deadline : task.deadline;
-  }
-  const auto own = deadlines_.find(task.job);
-  return own == deadlines_.end() ? task.deadline : own->second;
-}
-
 void Run::nominate(policy::Task task, Source& source, Time now) {
   draw(task, source, now);
   trace(TraceEvent::kArrived, task.job, task.key, task.items, now, task.deadline);
@@ -259,43 +235,6 @@ void Run::end_batch(Time now) {
   scheduler_->ended(WorkerId(static_cast<uint32_t>(i)), now, decisions_);
   for (const JobId id : ended.branches)
     branch_ended(id, policy::Ending::kAnswered, branch(id)->items, now);
-}
-
-// As the server does.
-void Run::measure(const Running& batch, uint32_t worker_type, Time now) {
-  const auto drift = drifts_.find(batch.key);
-  if (drift == drifts_.end() || batch.load) return;
-  const uint32_t type = drift->second.corrections.size() == 1 ? 0 : worker_type;
-  LatencyCorrection& correction = drift->second.corrections[type];
-  correction.measured(batch.items, batch.end - batch.start);
-  auto table = correction.publish();
-  if (table == nullptr) return;
-  LatencyByType& learned = drift->second.learned;
-  learned = learned.with(type, std::move(table));
-  scheduler_->update_latency(batch.key, learned, now, decisions_);
-}
-
-// Behind what the worker runs.
-Duration Run::drift_away(policy::Batch& batch, const WorkerState& worker, Time now) const {
-  const auto drift = drifts_.find(batch.key);
-  Duration run = batch.finish - batch.start, delay;
-  const Time free = worker.bound > 0 ? worker.batches[0].end : now;
-  if (delays_.starts()) {
-    const Time due = std::max(free, now);
-    delay = delays_.start(due);
-    batch.start = due + delay;
-  } else {
-    batch.start = std::max(batch.start, free);
-  }
-  if (drift != drifts_.end()) {
-    const auto& [factor, measured, learned, corrections] = drift->second;
-    const Duration said = latencies_[batch.key.index()].on(worker.type)(batch.items);
-    const Slowdown took =
-        measured == nullptr ? Slowdown{factor} : measured->at(batch.start - Time());
-    run += said.scaled(took.ratio) + took.over - learned.on(worker.type)(batch.items);
-  }
-  batch.finish = batch.start + run;
-  return delay;
 }
 
 void Run::act(Time now) {
@@ -370,6 +309,7 @@ void Run::drop(const policy::Dropped& dropped, Time now) {
   examples_.erase(task.job);
   queries_.erase(task.job);
   deadlines_.erase(task.job);
+  doubt(task, now);
   if (branch(task.job) != nullptr) {
     return branch_ended(task.job, policy::Ending::kRejected, 0, now);
   }

@@ -74,6 +74,7 @@ class Run {
     std::shared_ptr<const MeasuredDrift> measured;  // instead, where it is there
     LatencyByType learned;                          // what the policy knows by now
     std::vector<LatencyCorrection> corrections;     // by worker type, as the server has them
+    Time last_evidence;
   };
   // A request that has children, or is one: of a service, a stage of one, or a part.
   struct Branch {
@@ -119,6 +120,8 @@ class Run {
   // For as long as it really takes, and when it really starts. How late that is.
   Duration drift_away(policy::Batch& batch, const WorkerState& worker, Time now) const;
   void measure(const Running& batch, uint32_t worker_type, Time now);
+  void publish(KeyId key, Drift& drift, Time now);
+  void doubt(const policy::Task& rejected, Time now);
   void drop(const policy::Dropped& dropped, Time now);
   void stop_arrivals_at(Time end);
   void learn(Time now);

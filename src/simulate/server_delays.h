@@ -27,6 +27,7 @@ class ServerDelays {
   }
   // True where bound() has changed.
   bool started(Duration after, Time now) { return starts() && control_.observe(after, now); }
+  bool doubted(Time now) { return starts() && control_.doubted(now); }
   void replied(Duration after) { reply_.observe(after); }
   // The deadline that decisions are to keep for a whole one. `alone`: how long the request runs
   // where nothing else is there, else infinite.

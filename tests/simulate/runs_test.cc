@@ -175,6 +175,21 @@ TEST(Simulation, ARecordingSaysWhenBatchesTookLonger) {
   EXPECT_EQ(twice.at(Duration::seconds(9)).ratio, 3);
 }
 
+// As in the server: two bad seconds raise what is expected of a run above the deadline, and nothing
+// would run again to show that they are over.
+TEST(Simulation, ALatencyThatRejectsEverythingIsDoubted) {
+  Scenario s = cluster("fermata", 1, {model("m", 0, 10, 15)}, 20);
+  s.duration = Duration::seconds(20);
+  const auto second = [](int64_t at, double ratio) {
+    return MeasuredDrift::Moment{Duration::seconds(at), {ratio}};
+  };
+  s.models[0].measured =
+      std::make_shared<MeasuredDrift>(MeasuredDrift{{second(0, 1), second(1, 20), second(3, 1)}});
+  const auto result = run(s);
+  ASSERT_TRUE(result.ok());
+  EXPECT_GT(result->models[0].on_time, result->models[0].offered * 6 / 10);
+}
+
 // One request at a time, of 10 ms: what the server takes besides is in every answer, and counts
 // for its deadline.
 TEST(Simulation, ARecordingSaysWhatTheServerTakesItself) {

@@ -7,8 +7,6 @@
 namespace fermata::engine {
 namespace {
 
-// A latency that refuses work is doubted when nothing has run for this long.
-constexpr Duration kNoEvidence = Duration::seconds(1);
 constexpr double kMoreBytes = 1.1;
 constexpr Duration kLookAtLinks = Duration::millis(100);
 
@@ -113,7 +111,7 @@ void Driver::doubt(const policy::Task& refused, Time now) {
 
 void Driver::doubt(KeyId id, uint32_t items, Time now) {
   BatchKey& key = keys_.at(id);
-  if (now - key.last_evidence < kNoEvidence) return;
+  if (now - key.last_evidence < LatencyCorrection::kNoEvidence) return;
   key.last_evidence = now;
   for (LatencyCorrection& correction : key.corrections) correction.doubted(items);
   publish(id, now);
