@@ -66,17 +66,8 @@ def main():
                         | measure(arguments.binary, document))
             print(", ".join(f"{key} {value:.4g}" if isinstance(value, float) else f"{key} {value}"
                             for key, value in rows[-1].items()), flush=True)
-    figure, axis = plot.axes("workers", "one decision, p50, µs of a core")
-    for number, kind in enumerate(("variants", "ensembles")):
-        own = [r for r in rows if r["kind"] == kind]
-        axis.plot([r["workers"] for r in own], [r["p50_us"] for r in own], ".", color=f"C{number}")
-        axis.plot(arguments.workers, [statistics.median(r["p50_us"] for r in own if r["workers"] == w)
-                                      for w in arguments.workers], color=f"C{number}", label=kind)
-    axis.axhline(MUST_US, color=plot.NEUTRAL, linestyle=":")
-    axis.set_xscale("log", base=2)
-    axis.set_yscale("log")
-    axis.legend()
-    print(plot.save("decisions", figure, {"must_us": MUST_US, "rows": rows}))
+    document = {"must_us": MUST_US, "rows": rows}
+    print(plot.save("decisions", drawings.DRAWN["decisions"](document), document))
     above = [r for r in rows if r["p50_us"] > MUST_US]
     if above:
         sys.exit(f"MISSED: {len(above)} of {len(rows)} medians are above {MUST_US} us, the most "

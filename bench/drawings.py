@@ -6,6 +6,7 @@ A benchmark draws with the function of its record; `pictures.py` draws all of th
 import functools
 import statistics
 
+import drawings_more
 import drawings_papers
 import drawings_times
 import plot
@@ -319,7 +320,7 @@ def on_time(run):
 
 
 OTHER_RECORDS = drawings_papers.OTHER_RECORDS  # of plots that are not named as their record
-DRAWN = {**drawings_times.DRAWN, **drawings_papers.DRAWN, "policies_table": policies_table, "policies_overload": policies_overload, "policies_claims": policies_claims,
+DRAWN = {**drawings_times.DRAWN, **drawings_more.DRAWN, **drawings_papers.DRAWN, "policies_table": policies_table, "policies_overload": policies_overload, "policies_claims": policies_claims,
          "ensembles_burst": ensembles_burst, "variants_served": variants_served, "streams_served": streams_served,
          "scheduler": scheduler, "one_pool": one_pool, "variants_goal": variants_goal, "triton": triton, "picker": picker,
          **{name: functools.partial(ensembles_by_case, xlabel=xlabel, methods=methods, says=says + SPREAD)

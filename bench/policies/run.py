@@ -165,17 +165,6 @@ def summary(results, policies):
             "geometric_mean_over": means}
 
 
-def plot_suite(results, other="clockwork"):
-    figure, axis = plot.axes("case, by ratio", "goodput of fermata / other", width=7)
-    best = sorted(ratio(m) for m in results.values())
-    axis.plot(best, ".", label="the best other policy of each case")
-    axis.plot(sorted(m[DEFAULT] / m[other] for m in results.values() if m.get(other)), ".",
-              label=other)
-    axis.axhline(1, color=plot.NEUTRAL)
-    axis.legend()
-    return figure
-
-
 def suite(args):
     description, before = load("suite.yaml"), record.read("policies_suite")
     cases = {case["name"]: case for case in description["cases"]}
@@ -198,7 +187,7 @@ def suite(args):
                       for name, m in sorted(results.items(), key=lambda item: ratio(item[1]))]))
     totals = summary(results, policies)
     print(json.dumps(totals, indent=1))
-    plot.save("policies_suite", plot_suite(results),
+    plot.save("policies_suite", drawings.DRAWN["policies_suite"]({"pools": results}),
               {"summary": totals, "confirmed": sorted(confirmed), "cases": results},
               before=left_by(before, args))
 
@@ -237,7 +226,7 @@ def small_pools(args):
         "left_out": len(left_out)}
     print(json.dumps(totals, indent=1))
     if name:
-        plot.save(name, plot_suite(results), {"seeds": args.seeds, "summary": totals, "pools": results,
+        plot.save(name, drawings.DRAWN["policies_suite"]({"pools": results}), {"seeds": args.seeds, "summary": totals, "pools": results,
                                               "left_out": left_out}, before=left_by(before, args))
 
 
@@ -279,14 +268,8 @@ def tuned(args):
         totals[which] = {"worst": found[0], "below_0.95": sum(r < 0.95 for r in found), "below_0.90": sum(r < 0.9 for r in found),
                          "geometric_mean": math.exp(statistics.mean(map(math.log, found)))}
     print(json.dumps(totals, indent=1))
-    figure, axis = plot.axes("pools, by ratio", "goodput by the best of five simple policies'")
-    for which, label in (("tuned", "rules chosen while it runs"), ("fixed", "its own rules")):
-        found = sorted(m[which] / max(m[p] for p in SIMPLE) for m in results.values())
-        axis.plot(range(1, len(found) + 1), found, label=label)
-    axis.axhline(1, color=plot.NEUTRAL, linewidth=0.8)
-    axis.set_yscale("log")
-    axis.legend()
-    plot.save(name, figure, {"summary": totals, "pools": results})
+    document = {"summary": totals, "pools": results}
+    plot.save(name, drawings.DRAWN["policies_tuned"](document), document)
 
 
 def changing(args):
@@ -321,13 +304,8 @@ def changing(args):
     for n, own in documents.items():
         print(n, own["change"], f"tuned {own['tuned']:.4f} best {own['best']:.4f} default {own['rows'][DEFAULT]:.4f}", own["moves"])
     print(json.dumps(totals, indent=1))
-    figure, axis = plot.axes("lost by the best fixed row", "lost")
-    for which, label in ((lambda own: own["tuned"], "rules chosen while it runs"), (lambda own: own["rows"][DEFAULT], "the default's own rules")):
-        axis.plot([own["best"] for own in documents.values()], [which(own) for own in documents.values()], "o", markersize=4, label=label)
-    top = max(own["best"] for own in documents.values())
-    axis.plot([0, top], [0, top], color=plot.NEUTRAL, linewidth=0.8)
-    axis.legend()
-    plot.save(args.name or "policies_changing", figure, {"summary": totals, "documents": documents})
+    document = {"summary": totals, "documents": documents}
+    plot.save(args.name or "policies_changing", drawings.DRAWN["policies_changing"](document), document)
 
 
 def overload(args):
