@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 
+import drawings
 import ensembles_random
 import plot
 import variants_zoo

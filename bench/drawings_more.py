@@ -15,7 +15,7 @@ LEAST = 0.99  # asked of variants_grid
 def over_others(found, axis, other=None):
     """Sorted ratios of the default over `other`, or over the best other policy of each case."""
     best = [m["fermata"] / (m.get(other, 0) if other else max(r for p, r in m.items() if p != "fermata"))
-            for m in found.values() if not other or m.get(other)]
+            for m in found.values() if (m.get(other) if other else max(r for p, r in m.items() if p != "fermata"))]
     axis.plot(sorted(best), ".", label=other or "the best other policy of each case")
     return best
 
@@ -122,6 +122,7 @@ def streams_plan(found):
 
 
 def variants_estimates(found):
+    found = {name: its for name, its in found.items() if not name.startswith("drawn")}
     figure, axis = plot.axes("", "mean error of estimated accuracy", width=8)
     for i, what in enumerate(next(iter(found.values()))):
         axis.bar([p + i / 9 for p in range(len(found))], [its[what] for its in found.values()], 1 / 9, label=what, color=f"C{i}")

@@ -30,6 +30,7 @@ import urllib.request
 import numpy as np
 import tritonclient.grpc
 
+import drawings
 import plot
 from server import BINARY, ROOT, START_LIMIT_S, Server, cpu_seconds, free_ports
 
@@ -154,23 +155,6 @@ def open_loop(server, rate, options):
         key: said[key] for key in ("p50_ms", "p99_ms", "lag_p99_ms", "accuracy")}
 
 
-def draw(results):
-    figure, axes = plot.axes("", "", columns=2, width=5.5)
-    for axis, key, label in zip(axes, ("rps", "p50_ms"), ("requests a second", "p50, ms")):
-        for offset, protocol in ((-0.2, "rest"), (0.2, "grpc")):
-            values = [results[name][protocol][key] for name in SERVERS]
-            places = [n + offset for n in range(len(SERVERS))]
-            bars = axis.barh(places, values, 0.38, label=protocol)
-            axis.bar_label(bars, [f"{v:,.0f}" if v >= 100 else f"{v:.2f}" for v in values],
-                           padding=3)
-        axis.set_yticks(range(len(SERVERS)), list(SERVERS))
-        axis.invert_yaxis()
-        axis.set_xlabel(label)
-        axis.margins(x=0.2)
-    axes[0].legend()
-    return figure
-
-
 def summarised(runs):
     median = {name: {protocol: {key: round(statistics.median(run[i] for run in measured), 3)
                                 for i, key in enumerate(MEASURES)}
@@ -219,7 +203,7 @@ def main():
     document = {"clients": options.clients, "seconds": options.seconds, "rounds": options.rounds,
                 "cores": os.cpu_count(), "load_average_before": load_average,
                 "median": median, "fermata_over_best_mlserver": ratios, "slo_ms": SLO_MS, "open_loop": opened}
-    plot.save("mlserver", draw(median), document)
+    plot.save("mlserver", drawings.DRAWN["mlserver"](document), document)
     print(json.dumps(ratios))
 
 

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 
+import drawings
 import plot
 import server
 
@@ -106,15 +107,7 @@ def main():
         print(f"  {title}: {real_rps / said_rps:.3f} {real_p99 / said_p99:.3f}", file=sys.stderr)
     print(plot.table(["scenario", "simulated/s", "served/s", "ratio", "simulated p99 ms",
                       "served p99 ms", "ratio"], rows))
-    figure, axis = plot.axes("", "served over simulated", width=7)
-    places = range(len(rows))
-    axis.bar([p - 0.2 for p in places], [row[3] for row in rows], 0.4, label="on time a second")
-    axis.bar([p + 0.2 for p in places], [row[6] for row in rows], 0.4, label="p99 latency")
-    axis.axhspan(0.95, 1.05, color=plot.NEUTRAL, alpha=0.3, label="within 5 %")
-    axis.set_ylim(0.8, 1.2)
-    axis.set_xticks(places, [row[0].replace(", ", "\n") for row in rows], fontsize=7)
-    axis.legend()
-    print(plot.save("served-as-simulated", figure, document))
+    print(plot.save("served-as-simulated", drawings.DRAWN["served-as-simulated"](document), document))
 
 
 if __name__ == "__main__":

@@ -190,20 +190,12 @@ def summary(rows):
 
 
 def draw_plan(args):
+    import drawings
     import plot
     done = subprocess.run([args.binary, str(args.problems), str(args.seed)], capture_output=True, text=True, check=True)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     document = {"seed": args.seed, "summary": summary(rows), "rows": rows}
-    figure, axes = plot.axes("workers x clients", "", columns=2, height=4)
-    for axis, what, label in zip(figure.axes, ("ratio_mean", "mean_ms"), ("objective by the optimum's (by the other's, right of it)", "processor time of a plan, ms")):
-        for solver, marker in (("best", "o"), ("search", "^"), ("annealing", "s"), ("exact", "x")):
-            mine = [r for r in rows if solver in r]
-            axis.plot([f"{r['workers']}x{r['clients']}, {r['load']}" for r in mine], [r[solver][what] for r in mine], marker, label=solver)
-        axis.set_ylabel(label)
-        axis.tick_params("x", rotation=80, labelsize=7)
-    figure.axes[1].set_yscale("log")
-    figure.axes[0].legend()
-    plot.save("streams_plan", figure, document)
+    plot.save("streams_plan", drawings.DRAWN["streams_plan"](document), document)
     print(json.dumps(document["summary"], indent=1))
 
 

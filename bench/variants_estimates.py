@@ -2,6 +2,7 @@
 
 import numpy
 
+import drawings
 import plot
 import variants_mixes
 import variants_zoo
@@ -50,10 +51,4 @@ def figures(records):
     rows = [[what, *(document[name][what] for name in document)] for what in document[name]]
     print("\nestimates: mean error of a variant's accuracy")
     print(plot.table(["estimated by", *document], rows))
-    figure, axis = plot.axes("", "mean error of estimated accuracy", width=8)
-    for i, row in enumerate(rows):
-        axis.bar([p + i / 9 for p in range(len(document))], row[1:], 1 / 9, label=row[0],
-                 color=f"C{i}")
-    axis.set_xticks([p + 0.35 for p in range(len(document))], document)
-    axis.legend(fontsize=7)
-    print(plot.save("variants_estimates", figure, document))
+    print(plot.save("variants_estimates", drawings.DRAWN["variants_estimates"](document), document))

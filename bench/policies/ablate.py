@@ -10,6 +10,7 @@ import random
 import statistics
 import subprocess
 
+import drawings
 import plot
 import pools
 
@@ -154,19 +155,6 @@ def lines(rows):
     return [[name, r["to_default"], r["least"], r["most"], r.get("worst", ""), r.get("mean", "")] for name, r in order]
 
 
-def plot_rows(sets):
-    figure, axes = plot.axes("", "", columns=len(sets), width=4.2, height=5.5)
-    for axis, (name, rows) in zip(axes if len(sets) > 1 else [axes], sets.items()):
-        order = sorted((r["to_default"], rule, r) for rule, r in rows.items() if rule != "fermata")[::-1]
-        for i, (mean, _, r) in enumerate(order):
-            axis.plot([r["least"], r["most"]], [i, i], color=plot.NEUTRAL, linewidth=1)
-            axis.plot([mean], [i], "o", color=plot.COLOURS[0], markersize=4)
-        axis.axvline(1, color=plot.NEUTRAL)
-        axis.set_yticks(range(len(order)), [rule for _, rule, _ in order], fontsize=6)
-        axis.set(xlabel=f"{name}: without the rule / default", xscale="log")
-    return figure
-
-
 def rules_of(binary, load):
     """Their names, as the error about one that there is not lists them."""
     document = load("resnet50.yaml")
@@ -215,4 +203,4 @@ def run(args, load, rows, case_document, each):
             kept.save()
         print(name)
         print(plot.table(["off", "mean of the default", "least", "most", "worst of the best other", "mean of it"], lines(sets[name])))
-    plot.save(args.name or "policies_ablation", plot_rows(sets), {"seed": args.seed, "count": args.count, "sets": sets})
+    plot.save(args.name or "policies_ablation", drawings.DRAWN["policies_ablation"]({"sets": sets}), {"seed": args.seed, "count": args.count, "sets": sets})
