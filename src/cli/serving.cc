@@ -201,14 +201,14 @@ struct Serving {
 absl::StatusOr<Serving> make_frontend(const ServeArguments& arguments,
                                       const serve::Config& config) {
   ASSIGN_OR_RETURN(const std::string name, part_name(arguments.name, "frontend"));
-  cluster::FrontendEngine::Options options{
-      .link = {.schedulers = absl::StrSplit(arguments.scheduler, ','),
-               .name = name,
-               .silence = config.cluster.silence,
-               .tls = config.cluster.tls},
-      .host = config.cluster.frontends_host,
-      .port = config.cluster.frontends_port,
-      .engine = config.engine};
+  ASSIGN_OR_RETURN(auto schedulers, scheduler_addresses(arguments.scheduler, config));
+  cluster::FrontendEngine::Options options{.link = {.schedulers = std::move(schedulers),
+                                                    .name = name,
+                                                    .silence = config.cluster.silence,
+                                                    .tls = config.cluster.tls},
+                                           .host = config.cluster.frontends_host,
+                                           .port = config.cluster.frontends_port,
+                                           .engine = config.engine};
   ASSIGN_OR_RETURN(auto frontend, cluster::FrontendEngine::make(std::move(options)));
   Serving serving;
   serving.announced = fmt::format(" inputs={}:{} scheduler={}", config.cluster.frontends_host,
@@ -262,6 +262,22 @@ absl::StatusOr<std::string> part_name(const std::string& given, const char* othe
   const std::string name = !given.empty() ? given : known ? host : otherwise;
   if (!is_name(name)) return invalid("--name: expected {}", kName);
   return name;
+}
+
+absl::StatusOr<std::vector<std::string>> scheduler_addresses(const std::string& given,
+                                                             const serve::Config& config) {
+  const std::vector<std::string> addresses = absl::StrSplit(given, ',');
+  for (const std::string& address : addresses) {
+    std::string host;
+    uint16_t port = 0;
+    if (!serve::read_address(address, host, port)) {
+      return invalid("--scheduler {}: expected HOST:PORT", address);
+    }
+    if (!config.cluster.tls.on() && !serve::is_loopback(host)) {
+      return invalid("--scheduler {}: it is on another host, expected cluster.tls", address);
+    }
+  }
+  return addresses;
 }
 
 int serve_until_stopped(const ServeArguments& arguments) {

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "serve/config/config.h"
 
 namespace fermata::cli {
 
@@ -28,6 +30,11 @@ struct ServeArguments {
 
 // In metrics and logs of others: as given, or its host's. INVALID_ARGUMENT where it is no name.
 absl::StatusOr<std::string> part_name(const std::string& given, const char* otherwise);
+
+// HOST:PORT each, with commas between them. INVALID_ARGUMENT names one that is something else, or
+// is on another host although the parts have no certificates.
+absl::StatusOr<std::vector<std::string>> scheduler_addresses(const std::string& given,
+                                                             const serve::Config& config);
 
 // The options that all parts have.
 void add_serving_options(CLI::App& command, ServeArguments& arguments);

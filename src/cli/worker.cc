@@ -14,9 +14,9 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/algorithm/container.h"
-#include "absl/strings/str_split.h"
 #include "base/document.h"
 #include "base/status.h"
 #include "cli/commands.h"
@@ -27,7 +27,6 @@
 #include "engine/execute/nursery.h"
 #include "serve/config/config.h"
 #include "serve/config/model_source.h"
-#include "serve/config/reach.h"
 #include "serve/log.h"
 
 namespace fermata::cli {
@@ -78,20 +77,13 @@ absl::StatusOr<cluster::Worker::Options> worker_of(const WorkerArguments& argume
                                                    serve::Config& config) {
   ASSIGN_OR_RETURN(const engine::WorkerType own, own_type(arguments, config.engine.workers));
   ASSIGN_OR_RETURN(const std::string name, part_name(arguments.name, "worker"));
-  const size_t colon = arguments.scheduler.rfind(':');
-  if (colon == std::string::npos) {
-    return invalid("--scheduler {}: expected HOST:PORT", arguments.scheduler);
-  }
-  if (!config.cluster.tls.on() && !serve::is_loopback(arguments.scheduler.substr(0, colon))) {
-    return invalid("--scheduler {}: it is on another host, expected cluster.tls in {}",
-                   arguments.scheduler, arguments.config);
-  }
+  ASSIGN_OR_RETURN(auto schedulers, scheduler_addresses(arguments.scheduler, config));
   config.engine.workers.types = {own};
   config.engine.workers.remote = nullptr;
   config.engine.workers.program = config.engine.probe_program;
   config.engine.workers.nursery = std::make_shared<engine::Nursery>(config.engine.probe_program);
   RETURN_IF_ERROR(engine::check_isolation(config.engine.workers));
-  return cluster::Worker::Options{.schedulers = absl::StrSplit(arguments.scheduler, ','),
+  return cluster::Worker::Options{.schedulers = std::move(schedulers),
                                   .name = name,
                                   .tls = config.cluster.tls,
                                   .engine = config.engine};

@@ -90,8 +90,8 @@ void Holders::receive(const Batch& batch, const Signature& signature, const Aske
                       Fetched& to, std::vector<engine::InferRequest>& requests) {
   const std::string& address =
       batch.holders(static_cast<int>(batch.parts(asked.parts[0]).holder()) - 1);
-  absl::StatusOr<Frame> frame = asked.failed;
-  if (asked.failed.ok()) frame = asked.channel->receive();
+  absl::StatusOr<Frame> frame =
+      asked.failed.ok() ? asked.channel->receive() : absl::StatusOr<Frame>(asked.failed);
   if (frame.ok() && frame->message.inputs().given_size() != static_cast<int>(asked.parts.size())) {
     frame = invalid("inputs of {} parts, expected {}", frame->message.inputs().given_size(),
                     asked.parts.size());

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
+#include <functional>
 
 #include "cluster/fixture.h"
 
@@ -33,7 +33,7 @@ class Held : public ::testing::Test {
     request.request.parameters = R"({"p":1})";
     request.admitted.items = 3;
     request.reply = [this](engine::ReplyPart reply) { replies.push_back(std::move(reply)); };
-    return requests.add(std::move(request), session, asks());
+    return requests.add(std::move(request), session, asks);
   }
   // Outputs of some items, whose number they are.
   bool bring(uint64_t key, uint32_t first, uint32_t items) {
@@ -46,11 +46,8 @@ class Held : public ::testing::Test {
   void tell(uint64_t key, absl::Status status = absl::OkStatus(), Time now = Time()) {
     requests.told(key, {.status = std::move(status), .version = "2"}, now);
   }
-  HeldRequests::Ask asks() {
-    return [this](uint64_t key, const HeldRequests::Request&) { asked.push_back(key); };
-  }
   void look(Time now) {
-    requests.look(now, 1, asks(), [this](uint64_t key) { gave_up.push_back(key); });
+    requests.look(now, 1, asks, [this](uint64_t key) { gave_up.push_back(key); });
   }
   std::vector<float> values() const {
     const auto bytes = replies.back().outputs.at(0).data.bytes;
@@ -59,6 +56,8 @@ class Held : public ::testing::Test {
   }
 
   HeldRequests requests{kFirst};
+  const std::function<void(uint64_t, const HeldRequests::Request&)> asks =
+      [this](uint64_t key, const auto&) { asked.push_back(key); };
   std::vector<engine::ReplyPart> replies;
   std::vector<uint64_t> asked, gave_up;
 };
@@ -122,9 +121,9 @@ TEST_F(Held, AnotherSchedulerIsAskedForWhatWaits) {
   const uint64_t waits = add(0), asked_before = add(1);
   EXPECT_THAT(asked, ElementsAre(asked_before));
   requests.lost(1);
-  requests.ask_again(2, asks());
+  requests.ask_again(2, asks);
   EXPECT_THAT(asked, ::testing::UnorderedElementsAre(asked_before, asked_before, waits));
-  requests.ask_again(2, asks());
+  requests.ask_again(2, asks);
   EXPECT_EQ(asked.size(), 3u);
 }
 
@@ -133,7 +132,7 @@ TEST_F(Held, OutputsOfARunBeforeAnswerOnce) {
   const uint64_t key = add(1);
   ASSERT_TRUE(requests.fetch(key, 0, 3).ok());
   requests.lost(1);
-  requests.ask_again(2, asks());
+  requests.ask_again(2, asks);
   EXPECT_TRUE(bring(key, 0, 3));
   EXPECT_EQ(replies.size(), 1u);
   EXPECT_FALSE(bring(key, 0, 3));
@@ -155,7 +154,7 @@ TEST_F(Held, AnotherDivisionTakesThePlaceOfTheFirst) {
   const uint64_t key = add(1);
   EXPECT_TRUE(bring(key, 0, 2));
   requests.lost(1);
-  requests.ask_again(2, asks());
+  requests.ask_again(2, asks);
   EXPECT_TRUE(bring(key, 1, 2));
   EXPECT_THAT(replies, IsEmpty());
   EXPECT_TRUE(bring(key, 0, 1));

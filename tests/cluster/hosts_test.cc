@@ -201,7 +201,7 @@ TEST(Hosts, WhoDoesNotFitIsToldWhy) {
     Stranger stranger(port);
     return stranger.ask(stranger.hello(version, type, count))->message.refused().why();
   };
-  EXPECT_THAT(why(kVersion + 1, "far"), HasSubstr("version 2"));
+  EXPECT_THAT(why(kVersion + 1, "far"), HasSubstr("version 3"));
   EXPECT_THAT(why(kVersion, "near"), HasSubstr("no remote type 'near'"));
   EXPECT_THAT(why(kVersion, "far", 0), HasSubstr("there already"));
   Stranger first(port);

@@ -63,7 +63,7 @@ def test_what_does_not_fit_is_rejected_by_the_frontend(parts):
             wrong = tritonclient.http.InferInput("index", [1, 2], "INT64")
             wrong.set_data_from_numpy(np.zeros((1, 2), np.int64))
             client.infer("gather", [wrong])
-        with pytest.raises(InferenceServerException, match="no model or service"):
+        with pytest.raises(InferenceServerException, match="unknown model"):
             client.get_model_metadata("other")
         with pytest.raises(InferenceServerException, match="ask the scheduler"):
             client.load_model("gather")
@@ -159,7 +159,7 @@ def test_a_frontend_without_a_scheduler_says_so_and_keeps_deadlines(parts):
 
 
 @pytest.mark.parametrize("services, expected", [
-    ("  both:\n    pipeline:\n      stages: [{name: a, service: gather}]\n", "it is a pipeline"),
+    ("  both:\n    kind: pipeline\n    stages: [{name: a, model: gather}]\n", "it is a pipeline"),
 ])
 def test_what_needs_inputs_at_the_scheduler_is_refused(parts, services, expected):
     all_of = parts()
