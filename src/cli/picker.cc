@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "base/status.h"
 #include "cli/commands.h"
+#include "cli/pass_on.h"
 #include "gateway/picker_server.h"
 #include "serve/log.h"
 
@@ -58,6 +59,7 @@ int pick_until_stopped(PickerArguments& arguments) {
   sigemptyset(&signals);
   for (const int each : {SIGINT, SIGTERM}) sigaddset(&signals, each);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  for (const int each : {SIGINT, SIGTERM}) pass_on(each);
   auto server = gateway::PickerServer::start(arguments.options);
   if (!server.ok()) {
     std::cerr << message(server.status()) << "\n";

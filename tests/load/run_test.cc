@@ -71,7 +71,7 @@ TEST_P(Run, RefusalsAndFailuresAreToldApart) {
   const Account& account = result.services[0];
   EXPECT_EQ(account[Outcome::kOnTime], 25);
   EXPECT_EQ(account[Outcome::kRejectedDeadline], 25);
-  EXPECT_EQ(account.refusal.count(), 25);
+  EXPECT_EQ(account.rejection.count(), 25);
   EXPECT_EQ(account[Outcome::kRejectedQueue], 25);
   EXPECT_EQ(account[Outcome::kFailed], 25);
   EXPECT_EQ(account.failures.at("INTERNAL: the model broke"), 25);
