@@ -25,8 +25,6 @@ import subprocess
 import tempfile
 import time
 
-import drawings
-import plot
 from server import ROOT, Server, cpu_seconds, free_ports
 
 MODEL = "dense"  # of the test models: one matrix product, 16 to 8
@@ -147,6 +145,8 @@ def measure(protocol, server, runs, requests):
 
 
 def main():
+    import drawings  # which others that measure do without
+    import plot
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=7)

@@ -24,8 +24,8 @@ import tempfile
 import threading
 import time
 
-import record
 import front_end
+import record
 import server
 
 sys.path.insert(0, str(server.ROOT / "tests" / "python"))
@@ -96,6 +96,11 @@ def compare(folder, rounds, requests):
             "rounds": rows}
 
 
+def longest_gap(asking, killed):
+    times = sorted(each for each in asking.answered if each > killed - 1)
+    return max(b - a for a, b in zip(times, times[1:]))
+
+
 class Asking:
     """Clients that ask one after another, and when each was answered."""
 
@@ -138,10 +143,8 @@ def take_over(folder):
         active.kill()
         time.sleep(3)
         asking.end()
-        times = sorted(each for each in asking.answered if each > killed - 1)
-        gap = max(b - a for a, b in zip(times, times[1:]))
         asked = frontend.metric("fermata_requests_total")
-        return {"gap_s": gap, "answered": len(asking.answered), "lost": len(asking.lost),
+        return {"gap_s": longest_gap(asking, killed), "answered": len(asking.answered), "lost": len(asking.lost),
                 "answered_twice": asked - len(asking.answered) - len(asking.lost)}
 
 
