@@ -94,7 +94,7 @@ class StormOfFaults {
   StormOfFaults() {
     folder_.copy_model("gather", "gather");
     hosts_ =
-        std::make_shared<Hosts>(Options{.host = "127.0.0.1", .silence = Duration::millis(100)});
+        std::make_shared<Hosts>(Options{.host = "127.0.0.1", .silence = Duration::millis(300)});
     engine::EngineOptions options;
     options.repository = folder_.path();
     options.probe_program = FERMATA_BINARY_DIR "/fermata";
