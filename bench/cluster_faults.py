@@ -21,7 +21,7 @@ import server
 
 sys.path.insert(0, str(server.ROOT / "tests" / "python"))
 import hosts  # noqa: E402
-import parts  # noqa: E402
+import hosted  # noqa: E402
 
 BEYOND_MS = 50
 HEARD_OF = ("has_a_slow_link", "is_far_away")  # such a worker's late answer is waited for: it is counted as late
@@ -38,7 +38,7 @@ def tried(cluster, name, fault, arguments):
            "patient_longest_ms": 0.0, "patient_beyond_ms": -1e9, "tight_beyond_ms": -1e9}
     for worker in list(cluster.workers)[:arguments.workers]:
         lost = cluster.metric("fermata_host_lost_batches_total")
-        outcome = parts.ask_during(cluster, fault, worker, lambda *_: time.sleep(arguments.hold),
+        outcome = hosted.ask_during(cluster, fault, worker, lambda *_: time.sleep(arguments.hold),
                                    seconds=arguments.hold + 2)
         row["findings"] += [f"{worker}: {each}" for each in outcome.findings()]
         row["lost_batches"] += int(cluster.metric("fermata_host_lost_batches_total") - lost)
@@ -58,14 +58,14 @@ def tried(cluster, name, fault, arguments):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--hold", type=float, default=1.0, help="seconds that a fault lasts")
-    parser.add_argument("--workers", type=int, default=len(parts.WORKERS), help="how many it befalls")
-    parser.add_argument("--faults", nargs="*", default=["nothing", *parts.FAULTS])
+    parser.add_argument("--workers", type=int, default=len(hosted.WORKERS), help="how many it befalls")
+    parser.add_argument("--faults", nargs="*", default=["nothing", *hosted.FAULTS])
     arguments = parser.parse_args()
     if why := hosts.missing() or hosts.no_delay():
         sys.exit(why)
-    with tempfile.TemporaryDirectory() as folder, parts.Cluster(pathlib.Path(folder)) as cluster:
+    with tempfile.TemporaryDirectory() as folder, hosted.Cluster(pathlib.Path(folder)) as cluster:
         cluster.bring_all()
-        rows = {name: tried(cluster, name, parts.FAULTS.get(name, nothing), arguments) for name in arguments.faults}
+        rows = {name: tried(cluster, name, hosted.FAULTS.get(name, nothing), arguments) for name in arguments.faults}
     print(f"{'fault':30}requests  lost batches  longest patient ms  tight on time  most beyond a deadline ms")
     for name, row in rows.items():
         print(f"{name:30}{row['offered']:8}{row['lost_batches']:14}{row['patient_longest_ms']:20.1f}"
@@ -73,7 +73,7 @@ def main():
     for name, row in rows.items():
         for each in row["findings"]:
             print(f"{name}: {each}")
-    if arguments.faults == ["nothing", *parts.FAULTS]:
+    if arguments.faults == ["nothing", *hosted.FAULTS]:
         record.write("cluster_faults", {"hold_s": arguments.hold, "faults": rows})
     sys.exit(any(row["findings"] for row in rows.values()))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tritonclient.http
 from conftest import FERMATA, ROOT, START_LIMIT_S, Server
-from parts import LIMIT_S, make_certificate, paced_model, sum_metric
+from hosted import LIMIT_S, make_certificate, paced_model, sum_metric
 from test_live import Events
 
 CONFIG = """

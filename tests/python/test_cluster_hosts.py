@@ -5,7 +5,7 @@ import socket
 import time
 
 import hosts
-import parts
+import hosted
 import pytest
 
 
@@ -18,22 +18,22 @@ def possible():
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
     """Silence is long, so that on a busy machine only who really says nothing is given up."""
-    with parts.Cluster(tmp_path_factory.mktemp("cluster"), silence_ms=2000) as made:
+    with hosted.Cluster(tmp_path_factory.mktemp("cluster"), silence_ms=2000) as made:
         made.bring_all()
         yield made
 
 
-@pytest.mark.parametrize("fault", parts.FAULTS)
+@pytest.mark.parametrize("fault", hosted.FAULTS)
 def test_what_befalls_a_worker_costs_nobody_an_answer(cluster, fault):
     if fault == "is_far_away" and hosts.no_delay():
         pytest.skip(hosts.no_delay())
 
     def until_noticed(before, over):
-        if fault in parts.NOTICED:
+        if fault in hosted.NOTICED:
             return cluster.await_metric(lambda goings: goings > before, "fermata_host_ends_total", host="two")
         batches = cluster.metric("fermata_host_batches_total") + 20
         cluster.await_metric(lambda now: now > batches or over(), "fermata_host_batches_total")
-    outcome = parts.ask_during(cluster, parts.FAULTS[fault], "two", until_noticed, seconds=2, deadlines_ms=(60_000, 500))
+    outcome = hosted.ask_during(cluster, hosted.FAULTS[fault], "two", until_noticed, seconds=2, deadlines_ms=(60_000, 500))
     assert outcome.findings() == [], cluster.server.log.read_text()
 
 
@@ -44,7 +44,7 @@ def test_workers_come_back_to_a_server_that_was_killed(cluster):
 
     def missed():
         return [worker.log.read_text().count("is gone") for worker in cluster.workers.values()]
-    before, end = missed(), time.monotonic() + parts.LIMIT_S
+    before, end = missed(), time.monotonic() + hosted.LIMIT_S
     cluster.server.signal(signal.SIGSTOP)  # as if its host hung
     while any(now == then for now, then in zip(missed(), before)):
         assert time.monotonic() < end

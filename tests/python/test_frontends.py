@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from processes import LIMIT_S, Parts
+from parts import LIMIT_S, Parts
 from tritonclient.utils import InferenceServerException
 
 
