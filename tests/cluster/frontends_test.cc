@@ -131,6 +131,14 @@ TEST_F(Frontends, ARequestIsAnsweredAndNoTensorPassesTheScheduler) {
   EXPECT_EQ(frontend_->snapshot().services.at(0).outcomes[0], 1u);
 }
 
+TEST_F(Frontends, WhatAModelRejectsIsTold) {
+  bring_worker();
+  await_service();
+  const engine::ReplyPart reply = take(ask(request({1000})));  // it has no such row
+  EXPECT_FALSE(reply.status.ok());
+  EXPECT_TRUE(reply.outputs.empty());
+}
+
 TEST_F(Frontends, ARequestThatDoesNotFitIsNotAskedFor) {
   await_service();
   engine::InferRequest wrong = request({1});
