@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -13,9 +14,10 @@ namespace {
 constexpr size_t kMostServices = 1024;  // whose weights are known; further ones have 1
 constexpr double kWeightLearns = 0.05, kLightest = 1.0 / 64, kHeaviest = 64;
 constexpr double kFailureLearns = 0.2;
-constexpr double kFailureForgotten = 5;  // seconds until a failure counts half
-constexpr double kFailureCosts = 10;     // budgets
-constexpr double kPressure = 0.5;        // of the budget: from here on tenants share
+constexpr double kFailureForgotten = 5;                 // seconds until a failure counts half
+constexpr double kFailureCosts = 10;                    // budgets
+constexpr Duration kTriedAgain = Duration::seconds(1);  // at the soonest, one that is stuck
+constexpr double kPressure = 0.5;                       // of the budget: from here on tenants share
 constexpr Duration kLately = Duration::seconds(2);
 constexpr double kPressureLearns = 0.02;
 constexpr double kSure = 1.65;  // spreads: 95 of 100 answers take less
@@ -56,8 +58,8 @@ double Picker::weight_of(const std::string& service) const {
 Picker::Estimate Picker::estimate(const Server& server, Time now, double own, double budget) const {
   Estimate estimate{.seconds = server.time.expected(own, server.ahead)};
   // What should have ended long ago holds up what comes after it.
-  if (!server.ends.empty() && *server.ends.begin() < now) {
-    estimate.seconds += (now - *server.ends.begin()).seconds();
+  if (!server.ends.empty() && server.ends.begin()->first < now) {
+    estimate.seconds += (now - server.ends.begin()->first).seconds();
   }
   estimate.lateness = excess(estimate.seconds, server.time.spread() * estimate.seconds, budget);
   if (server.failing > 0 && server.failed) {
@@ -82,6 +84,11 @@ bool Picker::is_unfair(const std::string& tenant, double expected, double budget
   const double share = all / static_cast<double>(tenants_.size());
   const auto own = static_cast<double>(tenants_.at(tenant).under_way);
   return tenants_.size() > 1 && own > share;
+}
+
+bool Picker::is_tried_again(const Server& server, Time now) {
+  const Duration wait = std::max(kTriedAgain, Duration::from_seconds(server.time.alone()));
+  return !server.ends.empty() && std::max(server.ends.begin()->first, server.sent) + wait < now;
 }
 
 Picker::Choice Picker::choose(Time now, const Ask& ask, double own, bool idle) {
@@ -109,15 +116,16 @@ Picker::Verdict Picker::pick(Time now, const Ask& ask) {
   const double surely =
       best.estimate.seconds * (1 + kSure * pressed_ * best.server->second.time.spread());
   const Duration expected = Duration::from_seconds(surely);
-  if (best.server->second.count == 0) return send(best, now, ask, own, expected);
+  // Nothing is learned of a server to which nothing is sent: an idle one gets a request, however
+  // slow it was, and one that is stuck gets one now and then.
+  const Server& server = best.server->second;
+  if (server.count == 0 || is_tried_again(server, now)) return send(best, now, ask, own, expected);
   std::optional<Refusal> refused;
   if (surely > budget) refused = Refusal::kSaturated;
   if (!refused && is_unfair(ask.tenant, best.estimate.seconds, budget)) {
     refused = Refusal::kUnfair;
   }
   if (!refused) return send(best, now, ask, own, expected);
-  // Nothing is learned of a server to which nothing is sent: an idle one gets a request, however
-  // slow it was.
   const Choice idle = choose(now, ask, own, true);
   if (idle.server != servers_.end()) return send(idle, now, ask, own, expected);
   return {.refused = refused, .expected = expected};
@@ -126,13 +134,15 @@ Picker::Verdict Picker::pick(Time now, const Ask& ask) {
 Picker::Verdict Picker::send(const Choice& to, Time now, const Ask& ask, double own,
                              Duration expected) {
   Server& server = to.server->second;
-  const double most =
-      server.time.expected(own, server.ahead) * (1 + kLateBy * server.time.spread());
-  const Time end = most > 0 ? now + Duration::from_seconds(most) : Time::infinite();
+  const double alone = server.time.expected(own, server.ahead);
+  const Time end = server.time.alone() + server.time.each() > 0
+                       ? now + Duration::from_seconds(alone * (1 + kLateBy * server.time.spread()))
+                       : Time::infinite();
   const uint64_t ticket = ++next_;
   sent_[ticket] = {to.server->first, ask.service, ask.tenant,  now, end,
                    ask.budget,       own,         server.ahead};
-  server.ends.insert(end);
+  server.ends.emplace(end, ticket);
+  server.sent = now;
   server.ahead += own;
   ++server.count;
   ++tenants_[ask.tenant].under_way;
@@ -157,13 +167,18 @@ void Picker::ended(uint64_t ticket, Time now, End end) {
   --tenants_.at(sent.tenant).under_way;
   const auto at = servers_.find(sent.server);
   Server& server = at->second;
-  server.ends.erase(server.ends.find(sent.end));
+  server.ends.erase({sent.end, ticket});
   server.ahead = --server.count == 0 ? 0 : std::max(0.0, server.ahead - sent.own);
   const double seconds = (now - sent.at).seconds();
   switch (end) {
     case End::kAnswered:
       learn(server, sent, seconds);
       server.failing *= 1 - kFailureLearns;
+      // It goes on: what came before and should have ended waits for something else, as for its
+      // client.
+      for (auto each = server.ends.begin(); each != server.ends.end() && each->first < now;) {
+        each = each->second < ticket ? server.ends.erase(each) : std::next(each);
+      }
       break;
     case End::kRefused:  // it would have taken longer than there was time
       learn(server, sent, std::max(seconds, sent.budget.seconds()));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/time.h"
@@ -52,9 +53,11 @@ class Picker {
  private:
   struct Server {
     ResponseTime time;
-    double ahead = 0;            // weight under way
-    uint64_t count = 0;          // requests under way
-    std::multiset<Time> ends;    // by when they are expected to have ended
+    double ahead = 0;    // weight under way
+    uint64_t count = 0;  // requests under way
+    // When they should have ended, with their tickets; without those that hold up nobody.
+    std::set<std::pair<Time, uint64_t>> ends;
+    Time sent;                   // the last one
     double failing = 0;          // share of the last answers that failed
     std::optional<Time> failed;  // last
     bool there = true;
@@ -78,6 +81,7 @@ class Picker {
   Choice choose(Time now, const Ask& ask, double own, bool idle);
   Verdict send(const Choice& to, Time now, const Ask& ask, double own, Duration expected);
   Estimate estimate(const Server& server, Time now, double own, double budget) const;
+  static bool is_tried_again(const Server& server, Time now);
   bool is_unfair(const std::string& tenant, double expected, double budget) const;
   void forget_tenants(Time now);
   double weight_of(const std::string& service) const;

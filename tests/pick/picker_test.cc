@@ -170,6 +170,31 @@ TEST(Picker, AHiccupIsForgotten) {
   EXPECT_GT(std::min(servers.sent["a"], servers.sent["b"]), asked / 3);
 }
 
+TEST(Picker, ARequestThatNeverEndsHoldsUpNobody) {
+  Servers servers({{"a", 0.010}});
+  for (double now = 0; now < 2; now += 0.02) servers.ask(now, 0.1);
+  servers.until(10);
+  const auto open = servers.picker.pick(at(10), {"model", "", Duration::millis(100), {}});
+  ASSERT_FALSE(open.refused);  // whose client sends no more
+  for (double now = 20; now < 40; now += 0.02) servers.ask(now, 0.1);
+  servers.until(100);
+  EXPECT_LT(servers.refused[""], 10);
+  EXPECT_EQ(servers.late, 0);
+  servers.picker.ended(open.ticket, at(100), Picker::End::kGone);
+  EXPECT_EQ(servers.picker.under_way(), 0u);
+}
+
+TEST(Picker, AServerThatHangsAloneIsTriedAgain) {
+  Servers servers({{"a", 0.010}});
+  for (double now = 0; now < 2; now += 0.01) servers.ask(now, 0.1);
+  servers.until(10);
+  const int before = servers.sent["a"];
+  servers.service["a"] = 1000;
+  for (double now = 10; now < 20; now += 0.01) servers.ask(now, 0.1);
+  EXPECT_GE(servers.sent["a"] - before, 8);
+  EXPECT_LE(servers.sent["a"] - before, 20);
+}
+
 TEST(Picker, SaysWhyItRefuses) {
   Picker picker;
   const Picker::Ask ask{"model", "", Duration::millis(50), {}};
