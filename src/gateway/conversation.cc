@@ -155,9 +155,9 @@ std::optional<Duration> grpc_timeout(std::string_view text) {
   }
   switch (text.back()) {
     case 'H':
-      return Duration::seconds(3600 * value);
+      return Duration::from_seconds(3600.0 * static_cast<double>(value));
     case 'M':
-      return Duration::seconds(60 * value);
+      return Duration::from_seconds(60.0 * static_cast<double>(value));
     case 'S':
       return Duration::seconds(value);
     case 'm':

@@ -158,6 +158,7 @@ TEST(GrpcTimeout, IsWhatTheProtocolSays) {
   EXPECT_EQ(grpc_timeout("2S"), Duration::seconds(2));
   EXPECT_EQ(grpc_timeout("1H"), Duration::seconds(3600));
   EXPECT_EQ(grpc_timeout("99999999u"), Duration::micros(99'999'999));
+  EXPECT_TRUE(grpc_timeout("99999999H")->is_infinite());
   for (const char* wrong : {"", "m", "50", "-5m", "5x", "123456789m", "5.5m"}) {
     EXPECT_EQ(grpc_timeout(wrong), std::nullopt) << wrong;
   }
