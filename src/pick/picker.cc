@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kMostServices = 1024;  // whose weights are known; further ones have 1
 constexpr double kWeightLearns = 0.05, kLightest = 1.0 / 64, kHeaviest = 64;
+constexpr double kRefusedTakes = 2;  // times what was expected, at most: clients choose budgets
 constexpr double kFailureLearns = 0.2;
 constexpr double kFailureForgotten = 5;                 // seconds until a failure counts half
 constexpr double kFailureCosts = 10;                    // budgets
@@ -180,9 +181,11 @@ void Picker::ended(uint64_t ticket, Time now, End end) {
         each = each->second < ticket ? server.ends.erase(each) : std::next(each);
       }
       break;
-    case End::kRefused:  // it would have taken longer than there was time
-      learn(server, sent, std::max(seconds, sent.budget.seconds()));
+    case End::kRefused: {  // it would have taken longer than there was time
+      const double most = kRefusedTakes * server.time.expected(sent.own, sent.ahead);
+      learn(server, sent, std::max(seconds, std::min(sent.budget.seconds(), most)));
       break;
+    }
     case End::kFailed:
       server.failing += kFailureLearns * (1 - server.failing);
       server.failed = now;

@@ -195,6 +195,17 @@ TEST(Picker, AServerThatHangsAloneIsTriedAgain) {
   EXPECT_LE(servers.sent["a"] - before, 20);
 }
 
+TEST(Picker, WhoIsRefusedWithMuchTimeDoesNotSayThatAllTakeAsLong) {
+  Servers servers({{"a", 0.010}});
+  for (double now = 0; now < 2; now += 0.02) servers.ask(now, 0.1);
+  servers.until(10);
+  const auto patient = servers.picker.pick(at(10), {"model", "", Duration::seconds(100'000), {}});
+  servers.picker.ended(patient.ticket, at(10.001), Picker::End::kRefused);
+  servers.ask(20, 0.1);
+  servers.ask(20, 0.1);
+  EXPECT_EQ(servers.refused[""], 0);
+}
+
 TEST(Picker, SaysWhyItRefuses) {
   Picker picker;
   const Picker::Ask ask{"model", "", Duration::millis(50), {}};
