@@ -359,6 +359,7 @@ absl::Status check_isolation(const WorkerOptions& options) {
       "models cannot run in processes of their own here: {}. `workers: {{isolation: thread}}` "
       "in fermata.yaml runs them on threads of the server, which ends where a model crashes",
       !tried.ok()            ? message(tried.status())
+      : tried->timed_out     ? "a process that tried it did not end in time"
       : tried->error.empty() ? "a process that tried it ended without a reason"
                              : std::string_view(tried->error));
 }
