@@ -181,11 +181,23 @@ def test_keda_asks_the_server_for_the_type(tmp_path):
     assert "--scheduler=one-cluster:7400" in worker["args"] and "--workers=2" in worker["args"]
 
 
+def test_workers_find_frontends_and_schedulers_share_a_lock(tmp_path):
+    values = {**CASES["parts"], "scheduler": {"replicas": 2}, "config": {"cluster": {"lock": "/mnt/models/lock"}}}
+    objects = rendered(tmp_path, values)
+    cluster = yaml.safe_load(of_kind(objects, "ConfigMap")["data"]["fermata.yaml"])["cluster"]
+    assert cluster["listen"] == "0.0.0.0:7400" and cluster["frontends"] == "0.0.0.0:7410" and cluster["lock"] == "/mnt/models/lock"
+    assert of_kind(objects, "PodDisruptionBudget", "one-scheduler")
+    alone = rendered(tmp_path, CASES["parts"])
+    assert not [each for each in alone if (each["kind"], each["metadata"]["name"]) == ("PodDisruptionBudget", "one-scheduler")]
+
+
 @pytest.mark.parametrize("values, words", [
     ({"workers": WORKERS}, "expected cluster.tlsSecret or cluster.certManagerIssuer"),
     ({**TLS, "workers": WORKERS, "server": {"replicas": 2}}, "expected server.replicas: 1"),
     ({**TLS, "shape": "parts"}, "expected a type of workers at least"),
     ({**TLS, "workers": [WORKERS[0], WORKERS[0]]}, 'two types are called "cpu"'),
+    ({**TLS, "workers": WORKERS, "shape": "parts", "scheduler": {"replicas": 2}}, "expected 1, or config.cluster.lock"),
+    ({**TLS, "workers": WORKERS, "shape": "parts", "server": {"localWorkers": [{"name": "here"}]}}, "server.localWorkers: with shape: parts"),
     ({"models": {"from": "store"}}, "expected s3://BUCKET/PREFIX"),
     ({"models": {"from": "none"}}, "config.models: missing"),
 ])

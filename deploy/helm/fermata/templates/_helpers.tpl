@@ -52,6 +52,12 @@ app.kubernetes.io/component: {{ .part }}
 {{- if and (eq .Values.shape "parts") (not .Values.workers) -}}
 {{- fail "workers: with shape: parts nobody else runs models, expected a type of workers at least" -}}
 {{- end -}}
+{{- if and (eq .Values.shape "parts") (gt (int .Values.scheduler.replicas) 1) (not (default (dict) .Values.config.cluster).lock) -}}
+{{- fail "scheduler.replicas: each of several would decide for whoever comes, expected 1, or config.cluster.lock, a file that all of them see" -}}
+{{- end -}}
+{{- if and (eq .Values.shape "parts") .Values.server.localWorkers -}}
+{{- fail "server.localWorkers: with shape: parts these pods only speak with clients, expected none" -}}
+{{- end -}}
 {{- $names := list -}}
 {{- range .Values.workers -}}
 {{- if has .name $names -}}{{- fail (printf "workers: two types are called %q, expected different names" .name) -}}{{- end -}}
