@@ -191,6 +191,11 @@ def test_workers_find_frontends_and_schedulers_share_a_lock(tmp_path):
     assert not [each for each in alone if (each["kind"], each["metadata"]["name"]) == ("PodDisruptionBudget", "one-scheduler")]
 
 
+def test_a_user_of_many_digits_is_a_number(tmp_path):
+    pod = of_kind(rendered(tmp_path, {"user": 1_000_650_000}), "Deployment")["spec"]["template"]["spec"]
+    assert {pod["securityContext"][each] for each in ("runAsUser", "runAsGroup", "fsGroup")} == {1_000_650_000}
+
+
 @pytest.mark.parametrize("values, words", [
     ({"workers": WORKERS}, "expected cluster.tlsSecret or cluster.certManagerIssuer"),
     ({**TLS, "workers": WORKERS, "server": {"replicas": 2}}, "expected server.replicas: 1"),

@@ -76,9 +76,9 @@ app.kubernetes.io/component: {{ .part }}
 
 {{- define "fermata.podSecurity" -}}
 runAsNonRoot: true
-runAsUser: {{ .Values.user }}
-runAsGroup: {{ .Values.user }}
-fsGroup: {{ .Values.user }}
+runAsUser: {{ int64 .Values.user }}
+runAsGroup: {{ int64 .Values.user }}
+fsGroup: {{ int64 .Values.user }}
 seccompProfile: {type: RuntimeDefault}
 {{- end -}}
 
