@@ -196,6 +196,14 @@ def test_a_user_of_many_digits_is_a_number(tmp_path):
     assert {pod["securityContext"][each] for each in ("runAsUser", "runAsGroup", "fsGroup")} == {1_000_650_000}
 
 
+def test_no_seconds_are_no_seconds(tmp_path):
+    objects = rendered(tmp_path, {**TLS, "workers": [{"name": "cpu", "most": 2, "readySeconds": 0,
+                                                      "autoscale": {"by": "keda", "calmSeconds": 0}}]})
+    assert of_kind(objects, "Deployment", "one-workers-cpu")["spec"]["minReadySeconds"] == 0
+    behavior = of_kind(objects, "ScaledObject")["spec"]["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    assert behavior["scaleDown"] == {"stabilizationWindowSeconds": 0}
+
+
 @pytest.mark.parametrize("values, words", [
     ({"workers": WORKERS}, "expected cluster.tlsSecret or cluster.certManagerIssuer"),
     ({**TLS, "workers": WORKERS, "server": {"replicas": 2}}, "expected server.replicas: 1"),

@@ -194,5 +194,5 @@ livenessProbe:
 {{- /* The signal is steady already: it rises at once and falls after half a minute of calm. */ -}}
 {{- define "fermata.behavior" -}}
 scaleUp: {stabilizationWindowSeconds: 0}
-scaleDown: {stabilizationWindowSeconds: {{ .calmSeconds | default 60 }}}
+scaleDown: {stabilizationWindowSeconds: {{ hasKey . "calmSeconds" | ternary .calmSeconds 60 }}}
 {{- end -}}
