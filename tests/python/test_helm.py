@@ -187,6 +187,8 @@ def test_workers_find_frontends_and_schedulers_share_a_lock(tmp_path):
     cluster = yaml.safe_load(of_kind(objects, "ConfigMap")["data"]["fermata.yaml"])["cluster"]
     assert cluster["listen"] == "0.0.0.0:7400" and cluster["frontends"] == "0.0.0.0:7410" and cluster["lock"] == "/mnt/models/lock"
     assert of_kind(objects, "PodDisruptionBudget", "one-scheduler")
+    scheduler = of_kind(objects, "StatefulSet")["spec"]["template"]["spec"]["containers"][0]
+    assert scheduler["livenessProbe"]["httpGet"]["port"] == "http"  # at the port for parts it would count as one that is refused
     alone = rendered(tmp_path, CASES["parts"])
     assert not [each for each in alone if (each["kind"], each["metadata"]["name"]) == ("PodDisruptionBudget", "one-scheduler")]
 
