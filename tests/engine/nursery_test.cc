@@ -1,11 +1,13 @@
 #include "engine/execute/nursery.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -91,12 +93,15 @@ TEST_F(Copies, ComeFromAnotherNurseryWhenTheirsHasDied) {
 
 TEST_F(Copies, GoWithTheirNursery) {
   auto own = std::make_unique<Nursery>(fermata_command());
-  const int nothing = STDERR_FILENO;
-  const auto child = own->start({"model-process"}, {nothing, nothing, nothing});
+  std::array<int, 2> question{};
+  ASSERT_EQ(pipe2(question.data(), O_CLOEXEC), 0);  // for whose end a child waits
+  const auto child = own->start({"try-model"}, {question[0], STDERR_FILENO, STDERR_FILENO});
   ASSERT_TRUE(child.ok()) << child.status();
+  EXPECT_EQ(waitpid(*child, nullptr, WNOHANG), 0);
   own.reset();
   int status = 0;
   EXPECT_EQ(waitpid(*child, &status, 0), *child);
+  for (const int end : question) close(end);
 }
 
 TEST_F(Copies, AProgramThatMakesNoneIsStartedItself) {
