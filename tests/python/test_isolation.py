@@ -3,13 +3,18 @@
 import ctypes
 import pathlib
 import platform
+import re
 import struct
 import subprocess
+import time
 
+import numpy as np
 import pytest
 from conftest import FERMATA, ROOT, Server
+from tensors import tensor
 from test_deaths import infer, model_processes, tritonclient
 
+LIMIT_S = 120
 PRCTL = {"x86_64": 157, "aarch64": 167}
 CONFIG = "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\n"
 
@@ -63,4 +68,23 @@ def test_a_system_that_confines_no_process_is_named_with_what_to_write(models, t
     server = Server(tmp_path, models, CONFIG + "workers: {{isolation: thread}}\n")
     with tritonclient.http.InferenceServerClient(server.http) as client:
         assert infer(client) is not None
+    assert server.stop() == 0, server.log.read_text()
+
+
+def own_mb(process):
+    """Memory of a process that it shares with no file and no other process."""
+    return int(re.search(r"RssAnon:\s+(\d+)", pathlib.Path(f"/proc/{process}/status").read_text())[1]) / 1024
+
+
+def test_what_a_large_run_leaves_in_the_process_of_a_model_goes_back(models, tmp_path, monkeypatch):
+    monkeypatch.delenv("FERMATA_ISOLATION", raising=False)
+    (models / "identity-uint8").symlink_to(ROOT / "tests" / "data" / "repository" / "identity-uint8")
+    server = Server(tmp_path, models, CONFIG)
+    with tritonclient.http.InferenceServerClient(server.http, network_timeout=LIMIT_S) as client:
+        for size in (1 << 20, 48 << 20):  # the library never gives back the first memory that it has taken
+            client.infer("identity-uint8", [tensor(tritonclient.http, "x", np.zeros((1, size), np.uint8))])
+    end = time.monotonic() + LIMIT_S
+    while max(own_mb(process) for process in model_processes(server)) > 40:
+        assert time.monotonic() < end
+        time.sleep(0.1)
     assert server.stop() == 0, server.log.read_text()

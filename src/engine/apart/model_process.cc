@@ -22,10 +22,14 @@
 #include "engine/apart/control.h"
 #include "engine/apart/record.h"
 #include "engine/execute/backend.h"
+#include "engine/execute/onnx_model.h"
 #include "engine/threads/give_way.h"
+#include "engine/threads/periodic.h"
 
 namespace fermata::engine::apart {
 namespace {
+
+constexpr Duration kMemoryLook = Duration::seconds(2);
 
 // Which variants are loaded, by any of the slots.
 class Known {
@@ -206,7 +210,8 @@ class Process {
 };
 
 absl::Status serve(const Area& area, Lines& lines) {
-  auto& process = *new Process(area);  // threads use it until the process ends
+  auto& process = *new Process(area);                 // threads use it until the process ends
+  new Periodic(kMemoryLook, give_back_model_memory);  // as long
   RETURN_IF_ERROR(lines.write(said(absl::OkStatus())));
   while (true) {
     const absl::StatusOr<std::string> line = lines.read(Time::infinite());
