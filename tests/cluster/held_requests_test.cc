@@ -105,6 +105,7 @@ TEST_F(Held, WorkersFetchTheirItems) {
   EXPECT_EQ(wanted->inputs[0].data.bytes.size(), 4 * sizeof(float));
   EXPECT_EQ(wanted->inputs[1].data.bytes.size(), 4u + 2 + 4);
   EXPECT_FALSE(requests.fetch(key, 2, 2).ok());
+  EXPECT_FALSE(requests.fetch(key, 0xffffffff, 2).ok());
   EXPECT_TRUE(absl::IsCancelled(requests.fetch(key + 1, 0, 1).status()));
 }
 

@@ -55,9 +55,10 @@ Shape model_shape(const TensorSpec& spec, const Tensor& tensor, bool batches, ui
 
 absl::StatusOr<Payload> rows(const Tensor& tensor, uint32_t first, uint32_t items) {
   const absl::Span<const std::byte> bytes = tensor.data.bytes;
-  if (tensor.shape.empty() || first + items > static_cast<uint64_t>(tensor.shape[0])) {
+  const uint64_t end_row = uint64_t{first} + items;  // which another host may have asked for
+  if (tensor.shape.empty() || end_row > static_cast<uint64_t>(tensor.shape[0])) {
     return internal("tensor '{}' has shape {}, expected {} items first", tensor.name,
-                    to_string(tensor.shape), first + items);
+                    to_string(tensor.shape), end_row);
   }
   const uint64_t per_row = elements_per_row(tensor.shape);
   if (tensor.datatype == DataType::kBytes) {
@@ -66,7 +67,7 @@ absl::StatusOr<Payload> rows(const Tensor& tensor, uint32_t first, uint32_t item
     return Payload{bytes.subspan(start, end - start), tensor.data.owner};
   }
   const size_t row = per_row * element_size(tensor.datatype);
-  if (bytes.size() < row * (first + items)) {
+  if (bytes.size() < row * end_row) {
     return invalid("tensor '{}' has {} bytes, expected {}", tensor.name, bytes.size(),
                    row * static_cast<size_t>(tensor.shape[0]));
   }
