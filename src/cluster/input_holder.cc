@@ -83,16 +83,14 @@ absl::Status InputHolder::take_outputs(const Frame& frame) {
   TensorReader tensors(frame);
   for (const Answered& answered : frame.message.outputs().answered()) {
     const Piece& piece = answered.piece();
-    bool read = false;
+    TensorReader own = tensors;  // the next one's begin behind them, whatever is read of these
+    for (const TensorHead& head : answered.tensors()) RETURN_IF_ERROR(tensors.next(head).status());
     const auto read_them = [&](const HeldRequests::Request& of) {
-      read = true;
       const engine::BatchPart part{&of.request.inputs, &of.request.outputs, piece.first(),
                                    piece.items()};
-      return read_outputs(answered.tensors(), part, of.variant->signature, tensors);
+      return read_outputs(answered.tensors(), part, of.variant->signature, own);
     };
     (void)requests_.take(piece.key(), piece.first(), piece.items(), read_them);
-    if (read) continue;
-    for (const TensorHead& head : answered.tensors()) RETURN_IF_ERROR(tensors.next(head).status());
   }
   return tensors.end();
 }

@@ -1,0 +1,100 @@
+// Workers' connections with a frontend, over which inputs and outputs go.
+#include "cluster/input_holder.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cluster/fixture.h"
+#include "cluster/holders.h"
+#include "cluster/tcp_channel.h"
+
+namespace fermata::cluster {
+namespace {
+
+constexpr std::chrono::minutes kTestPatience{2};
+
+class InputsHeld : public ::testing::Test {
+ protected:
+  InputsHeld() { EXPECT_TRUE(holder_.listen("127.0.0.1", 0).ok()); }
+  struct Asked {
+    uint64_t key = 0;
+    std::future<engine::ReplyPart> reply;
+  };
+  // Of one item.
+  Asked add() {
+    auto variant = std::make_shared<engine::Variant>();
+    variant->signature = signature();
+    HeldRequests::Request request{.variant = std::move(variant)};
+    request.request.inputs = {numbers("x", {1, 2}, {1, 2}), texts("s", {"a"})};
+    request.admitted.items = 1;
+    std::promise<engine::ReplyPart> promise;
+    auto reply = promise.get_future();
+    request.reply = [promise = std::move(promise)](engine::ReplyPart part) mutable {
+      promise.set_value(std::move(part));  // throws where it is called twice
+    };
+    const uint64_t key = requests_.add(std::move(request), 1, [](auto, const auto&) {});
+    return {key, std::move(reply)};
+  }
+  static std::vector<Tensor> outputs(float value) {
+    return {numbers("y", {1, 1}, {value}), texts("t", {"long enough"})};
+  }
+  static engine::ReplyPart take(Asked& asked) {
+    EXPECT_EQ(asked.reply.wait_for(kTestPatience), std::future_status::ready);
+    return asked.reply.get();
+  }
+  static float value(const engine::ReplyPart& reply) {
+    float value = 0;
+    std::memcpy(&value, reply.outputs.at(0).data.bytes.data(), sizeof(value));
+    return value;
+  }
+  std::string address() const { return fmt::format("127.0.0.1:{}", holder_.port()); }
+  Batch batch_of(const Asked& asked) const {
+    Batch batch;
+    batch.add_holders(address());
+    Part& part = *batch.add_parts();
+    part.set_items(1);
+    part.set_holder(1);
+    part.set_key(asked.key);
+    return batch;
+  }
+
+  HeldRequests requests_{1};
+  InputHolder holder_{requests_, {}};
+  Lookout lookout_;
+};
+
+TEST_F(InputsHeld, WrongOutputsOfOneRequestMoveNoneOfTheNext) {
+  Asked wrong = add(), right = add();
+  requests_.lost(1);  // so that the outputs are enough
+  auto channel = *Tcp::connect(address(), Duration::seconds(60));
+  Message greeting;
+  greeting.mutable_attach();
+  ASSERT_TRUE(channel->send(greeting).ok());
+  Outgoing out;
+  const auto answer = [&out](const Asked& asked, const std::vector<Tensor>& tensors) {
+    Answered& answered = *out.message.mutable_outputs()->add_answered();
+    answered.mutable_piece()->set_key(asked.key);
+    answered.mutable_piece()->set_items(1);
+    for (const Tensor& tensor : tensors) out.add(tensor, *answered.add_tensors());
+  };
+  std::vector<Tensor> others = outputs(1);
+  others[0].name = "not of the model";
+  answer(wrong, others);
+  answer(right, outputs(7));
+  ASSERT_TRUE(channel->send(out.message, out.payload).ok());
+  EXPECT_TRUE(absl::IsInternal(take(wrong).status));
+  const engine::ReplyPart reply = take(right);
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_EQ(value(reply), 7);
+}
+
+}  // namespace
+}  // namespace fermata::cluster
