@@ -25,11 +25,19 @@ absl::Status cut_off(const std::string& address, const absl::Status& why) {
 
 }  // namespace
 
-void Holders::cut() {
+void Holders::end() {
   const std::lock_guard lock(mutex_);
   over_ = true;
-  for (const auto& [address, channel] : links_) channel->cut();
+  for (const auto& [address, channel] : links_) {
+    if (fetching_) channel->cut();
+  }
   changed_.notify_all();
+}
+
+bool Holders::fetching(bool is_so) {
+  const std::lock_guard lock(mutex_);
+  fetching_ = is_so;
+  return !over_;
 }
 
 void Holders::lose(const std::string& address) {
@@ -54,12 +62,12 @@ absl::StatusOr<std::shared_ptr<Channel>> Holders::connect(const std::string& add
 // Where there is none, the scheduler hears of it a little later, since it may ask at once again.
 absl::StatusOr<std::shared_ptr<Channel>> Holders::link(const std::string& address) {
   std::unique_lock lock(mutex_);
-  if (const auto it = links_.find(address); it != links_.end() && !over_) return it->second;
+  if (const auto it = links_.find(address); it != links_.end()) return it->second;
   lock.unlock();
   absl::StatusOr<std::shared_ptr<Channel>> channel = connect(address);
   lock.lock();
   if (!channel.ok()) changed_.wait_for(lock, kPause, [this] { return over_; });
-  if (over_) return error(absl::StatusCode::kUnavailable, "the worker stops");
+  if (over_ && fetching_) return error(absl::StatusCode::kUnavailable, "the worker stops");
   if (channel.ok()) links_[address] = *channel;
   return channel;
 }
@@ -134,12 +142,14 @@ absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const Signat
   Fetched fetched;
   fetched.parts.resize(parts);
   std::vector<engine::InferRequest> requests(parts);
+  if (!fetching(true)) return error(absl::StatusCode::kUnavailable, "the worker stops");
   for (size_t h = 0; h < holders; ++h) {
     if (!asked[h].parts.empty()) ask(batch, batch.holders(static_cast<int>(h)), asked[h]);
   }
   for (const Asked& each : asked) {
     if (!each.parts.empty()) receive(batch, signature, each, fetched, requests);
   }
+  fetching(false);
   ReceivedBatch& received = fetched.batch;
   received.number = batch.number();
   received.requests = std::move(requests);
@@ -177,7 +187,7 @@ uint64_t Holders::bring(const Batch& batch, engine::BatchResult& result) {
       auto channel = link(address);
       sent = channel.status();
       if (channel.ok()) {
-        (*channel)->expect_by(monotonic_now() + kBrings);
+        (*channel)->expect_by(monotonic_now() + kBrings);  // the end too waits no longer
         sent = (*channel)->send(out.message, out.payload);
         (*channel)->expect_by(Time::infinite());
       }

@@ -15,7 +15,7 @@
 namespace fermata::cluster {
 
 // The frontends that have inputs of a worker's batches: it fetches the inputs there and brings the
-// outputs back, so that neither passes the scheduler. One thread at a time, but for cut().
+// outputs back, so that neither passes the scheduler. One thread at a time, but for end().
 class Holders {
  public:
   Holders(TlsFiles tls, Lookout& lookout) : tls_(std::move(tls)), lookout_(lookout) {}
@@ -31,8 +31,8 @@ class Holders {
   // The outputs of a batch whose results are those of all parts of the message go to the holders,
   // and leave `result`. A part whose outputs cannot be brought fails. Their bytes.
   uint64_t bring(const Batch& batch, engine::BatchResult& result);
-  // What blocks fails, and all that follows. Any thread.
-  void cut();
+  // No more inputs are fetched; outputs of what runs are brought still, soon. Any thread.
+  void end();
 
  private:
   struct Asked {
@@ -43,6 +43,7 @@ class Holders {
   absl::StatusOr<std::shared_ptr<Channel>> link(const std::string& address);
   absl::StatusOr<std::shared_ptr<Channel>> connect(const std::string& address);
   void lose(const std::string& address);
+  bool fetching(bool is_so);  // false: no more
   void ask(const Batch& batch, const std::string& address, Asked& asked);
   void receive(const Batch& batch, const Signature& signature, const Asked& asked, Fetched& to,
                std::vector<engine::InferRequest>& requests);
@@ -51,7 +52,7 @@ class Holders {
   Lookout& lookout_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool over_ = false;
+  bool over_ = false, fetching_ = false;
   std::map<std::string, std::shared_ptr<Channel>> links_;  // by address
 };
 

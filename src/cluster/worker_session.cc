@@ -33,7 +33,7 @@ void await(engine::Executor& executor, VariantId variant) {
 
 WorkerSession::~WorkerSession() {
   for (const auto& channel : channels_) channel->cut();
-  for (const auto& holders : holders_) holders->cut();
+  for (const auto& holders : holders_) holders->end();
   for (std::thread& thread : threads_) thread.join();
 }
 

@@ -29,7 +29,7 @@ class WorkerSession {
       holders_.push_back(std::make_unique<Holders>(tls, lookout));
     }
   }
-  // What runs ends first.
+  // What runs ends first, and frontends get its outputs.
   ~WorkerSession();
 
   // Batches of a slot, or loads.

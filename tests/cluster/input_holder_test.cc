@@ -96,5 +96,23 @@ TEST_F(InputsHeld, WrongOutputsOfOneRequestMoveNoneOfTheNext) {
   EXPECT_EQ(value(reply), 7);
 }
 
+// The scheduler is gone, and with it the session; what runs is worth its frontend's while.
+TEST_F(InputsHeld, OutputsOfWhatRunsAreBroughtAfterTheEnd) {
+  Asked asked = add();
+  const Batch batch = batch_of(asked);
+  Holders holders({}, lookout_);
+  const auto fetched = holders.fetch(batch, signature(), monotonic_now());
+  ASSERT_TRUE(fetched.ok()) << fetched.status();
+  ASSERT_TRUE(fetched->parts[0].ok()) << fetched->parts[0];
+  requests_.lost(1);
+  holders.end();
+  EXPECT_FALSE(holders.fetch(batch, signature(), monotonic_now()).ok());
+  engine::BatchResult result;
+  result.parts.emplace_back(outputs(7));
+  EXPECT_GT(holders.bring(batch, result), 0u);
+  EXPECT_TRUE(result.parts[0].ok());
+  EXPECT_EQ(value(take(asked)), 7);
+}
+
 }  // namespace
 }  // namespace fermata::cluster
