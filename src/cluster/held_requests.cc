@@ -185,7 +185,9 @@ void HeldRequests::look(Time now, uint64_t session, Ask ask,
       const std::lock_guard lock(of.mutex);
       for (auto it = of.held.begin(); it != of.held.end();) {
         Held& held = *it->second;
-        const bool late = !held.told && !held.fetched && now - held.of.deadline > kPastDeadline &&
+        // Of what runs a scheduler knows whether its worker is there still.
+        const bool runs = held.fetched && held.session != 0;
+        const bool late = !held.told && !runs && now - held.of.deadline > kPastDeadline &&
                           !held.of.deadline.is_infinite();
         const bool missing = held.told && now - held.told_at > kOutputsCome;
         const bool asks_again = missing && held.asked < kMostAsked && now < held.of.deadline;

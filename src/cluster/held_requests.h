@@ -58,9 +58,10 @@ class HeldRequests {
   // False: it has ended.
   bool cancel(uint64_t key);
 
-  // Ends those whose deadline passed some time ago and that no worker has fetched, and asks again
-  // for those whose outputs do not come, or that this session's scheduler has not been asked for.
-  // `session`: 0: there is none. `gave_up`: for each that has ended.
+  // Ends those whose deadline passed some time ago and that no worker has fetched for a scheduler
+  // that is there, and asks again for those whose outputs do not come, or that this session's
+  // scheduler has not been asked for. `session`: 0: there is none. `gave_up`: for each that has
+  // ended.
   void look(Time now, uint64_t session, Ask ask, absl::FunctionRef<void(uint64_t key)> gave_up);
   // All of them: the frontend stops.
   void end_all(const absl::Status& why);

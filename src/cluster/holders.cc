@@ -187,7 +187,7 @@ uint64_t Holders::bring(const Batch& batch, engine::BatchResult& result) {
       auto channel = link(address);
       sent = channel.status();
       if (channel.ok()) {
-        (*channel)->expect_by(monotonic_now() + kBrings);  // the end too waits no longer
+        (*channel)->expect_by(monotonic_now() + kBrings);
         sent = (*channel)->send(out.message, out.payload);
         (*channel)->expect_by(Time::infinite());
       }

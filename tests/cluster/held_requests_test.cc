@@ -176,6 +176,20 @@ TEST_F(Held, NobodyWaitsLongBeyondADeadline) {
   EXPECT_EQ(replies.size(), 2u);
 }
 
+TEST_F(Held, WhatRanForASchedulerThatIsGoneIsNotWaitedForBeyondItsDeadline) {
+  const uint64_t key = add(1, at(100));
+  ASSERT_TRUE(requests.fetch(key, 0, 3).ok());
+  requests.lost(1);
+  const auto look_alone = [this](Time now) {
+    requests.look(now, 0, asks, [this](uint64_t each) { gave_up.push_back(each); });
+  };
+  look_alone(at(120));
+  EXPECT_THAT(replies, IsEmpty());
+  look_alone(at(130));
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(replies[0].status));
+}
+
 TEST_F(Held, WhoCameWhileASchedulerWasFoundIsAskedForSoon) {
   const uint64_t key = add(0);
   look(at(10));
