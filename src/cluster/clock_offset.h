@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 
 #include "base/time.h"
@@ -22,7 +21,7 @@ class ClockOffset {
 
   // Ours when it was sent and when the answer was there; theirs in between.
   void observe(Time sent, Time theirs, Time received) {
-    if (std::abs(theirs.nanos()) > kMost) return;  // no clock
+    if (theirs.nanos() > kMost || theirs.nanos() < -kMost) return;  // no clock
     const Duration half = (received - sent) / 2;
     const int64_t second = received.nanos() / Duration::seconds(1).nanos();
     Sample& place = samples_[static_cast<size_t>(second) % samples_.size()];
