@@ -64,8 +64,7 @@ absl::StatusOr<std::unique_ptr<FrontendEngine>> FrontendEngine::make(Options opt
   FrontendEngine* self = made.get();
   made->link_ = std::make_unique<SchedulerLink>(
       std::move(link),
-      SchedulerLink::Events{.joined = [self](uint64_t session) { self->joined(session); },
-                            .lost = [self](uint64_t session) { self->requests_.lost(session); },
+      SchedulerLink::Events{.lost = [self](uint64_t session) { self->requests_.lost(session); },
                             .told = [self](const Told& told) { self->told(told); }});
   made->link_->start();
   made->timer_ = std::make_unique<engine::Periodic>(kLook, [self] { self->look(); });
@@ -172,17 +171,17 @@ void FrontendEngine::told(const Told& told) {
   }
 }
 
-void FrontendEngine::joined(uint64_t session) {
-  requests_.ask_again(session,
-                      [&](uint64_t key, const auto& request) { ask(session, key, request); });
-}
-
+// Not from where replies are heard: a scheduler that rejects much at once is read while it is
+// asked.
 void FrontendEngine::look() {
   const uint64_t session = link_->session();
-  requests_.look(
-      monotonic_now(), session,
-      [&](uint64_t key, const auto& request) { ask(session, key, request); },
-      [&](uint64_t key) { link_->say(session, [key](Asked& asked) { asked.add_cancels(key); }); });
+  const auto asks = [&](uint64_t key, const auto& request) { ask(session, key, request); };
+  if (session != 0 && std::exchange(asked_session_, session) != session) {
+    requests_.ask_again(session, asks);
+  }
+  requests_.look(monotonic_now(), session, asks, [&](uint64_t key) {
+    link_->say(session, [key](Asked& asked) { asked.add_cancels(key); });
+  });
 }
 
 std::vector<engine::ModelStatus> FrontendEngine::unserved() const {

@@ -55,7 +55,6 @@ class FrontendEngine : public engine::Engine {
   engine::Counters& counters(const std::string& service, const std::string& version);
   void told(const Told& told);
   void ask(uint64_t session, uint64_t key, const HeldRequests::Request& request);
-  void joined(uint64_t session);
   void look();
   absl::Status not_here() const;
 
@@ -70,6 +69,7 @@ class FrontendEngine : public engine::Engine {
   HeldRequests requests_;
   InputHolder holder_;
   std::unique_ptr<SchedulerLink> link_;
+  uint64_t asked_session_ = 0;  // the timer's: for what waited when it came
   std::unique_ptr<engine::Periodic> timer_;
 };
 

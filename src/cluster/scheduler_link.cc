@@ -185,7 +185,6 @@ void SchedulerLink::listen(const std::shared_ptr<Session>& session) {
     }
     session->outbox.open(session->asks);
     spdlog::info("the scheduler at {} is there", session->address);
-    events_.joined(session->number);
   }
 }
 

@@ -30,7 +30,7 @@ class SchedulerLink {
   };
   // From threads of the link; a session's number is above 0, and none comes twice.
   struct Events {
-    std::function<void(uint64_t session)> joined, lost;
+    std::function<void(uint64_t session)> lost;
     std::function<void(const Told& told)> told;
   };
 
