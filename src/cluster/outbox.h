@@ -14,7 +14,8 @@ namespace fermata::cluster {
 
 // What any thread has to say over one channel, which only this sends on: as much as there is in one
 // message. Who comes while nobody sends does it; a thread of its own takes over where much comes.
-// What is said before the channel is there waits; after its end it is nobody's.
+// What is said before the channel is there waits; after its end it is nobody's. A Lookout is over
+// the channel, which nobody else expects anything of.
 class Outbox {
  public:
   Outbox() : thread_([this] { help(); }) {}
@@ -46,6 +47,8 @@ class Outbox {
 
  private:
   static constexpr int kRounds = 4;  // of one who has something else to do
+  // By the other side, or the channel ends: else who says something would wait without end.
+  static constexpr Duration kTaken = Duration::seconds(2);
 
   void send(std::unique_lock<std::mutex>& lock, int rounds) {
     if (busy_ || channel_ == nullptr) return;
@@ -54,10 +57,13 @@ class Outbox {
       std::swap(waiting_, leaving_);
       any_ = false;
       lock.unlock();
+      channel_->expect_by(monotonic_now() + kTaken);
       const bool sent = channel_->send(leaving_).ok();
+      channel_->expect_by(Time::infinite());
       clear(leaving_);
       lock.lock();
       over_ = over_ || !sent;
+      if (!sent) channel_->cut();  // the other side hears of it
     }
     busy_ = false;
     if (any_ && !over_) changed_.notify_one();
