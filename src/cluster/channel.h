@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -45,6 +46,13 @@ class Channel {
     late_ = true;
     cut();
   }
+  // By then, and each piece of it `each` after the one before at the latest; each 0: as
+  // expect_by(). Of the thread that receives.
+  void expect_pieces(Duration each, Time by) {
+    each_ = each;
+    last_ = by;
+    by_ = each > Duration() ? std::min(monotonic_now() + each, by).nanos() : by.nanos();
+  }
   bool late() const { return late_; }
   uint64_t sent() const { return sent_; }
   uint64_t received() const { return received_; }
@@ -52,12 +60,17 @@ class Channel {
 
  protected:
   virtual void shut() = 0;
+  void came() {
+    if (each_ > Duration()) expect_pieces(each_, last_);
+  }
   std::atomic<uint64_t> sent_{0}, received_{0};  // bytes
   std::atomic<uint64_t> tensors_{0};             // of these, of tensors
 
  private:
   std::atomic<int64_t> by_{std::numeric_limits<int64_t>::max()};
   std::atomic<bool> is_cut_{false}, late_{false};
+  Duration each_;
+  Time last_;
 };
 
 }  // namespace fermata::cluster

@@ -12,9 +12,10 @@
 namespace fermata::cluster {
 namespace {
 
-// A frontend that does not answer for so long is cut off from this worker: what it holds runs
-// elsewhere.
-constexpr Duration kAnswers = Duration::millis(500), kBrings = Duration::seconds(5);
+// A frontend from which nothing comes for so long is cut off from this worker: what it holds runs
+// elsewhere. All inputs of a batch may take longer.
+constexpr Duration kAnswers = Duration::millis(500), kGives = Duration::seconds(4);
+constexpr Duration kBrings = Duration::seconds(5);
 constexpr std::chrono::milliseconds kPause{20};
 
 absl::Status cut_off(const std::string& address, const absl::Status& why) {
@@ -89,6 +90,7 @@ void Holders::ask(const Batch& batch, const std::string& address, Asked& asked) 
     asked.channel = *std::move(channel);
     asked.channel->expect_by(monotonic_now() + kAnswers);
     asked.failed = asked.channel->send(text);
+    asked.channel->expect_by(Time::infinite());
     if (asked.failed.ok()) return;
     lose(address);
   }
@@ -98,8 +100,14 @@ void Holders::receive(const Batch& batch, const Signature& signature, const Aske
                       Fetched& to, std::vector<engine::InferRequest>& requests) {
   const std::string& address =
       batch.holders(static_cast<int>(batch.parts(asked.parts[0]).holder()) - 1);
-  absl::StatusOr<Frame> frame =
-      asked.failed.ok() ? asked.channel->receive() : absl::StatusOr<Frame>(asked.failed);
+  const auto receive_frame = [&asked]() -> absl::StatusOr<Frame> {
+    RETURN_IF_ERROR(asked.failed);
+    asked.channel->expect_pieces(kAnswers, monotonic_now() + kGives);
+    absl::StatusOr<Frame> frame = asked.channel->receive();
+    asked.channel->expect_pieces(Duration(), Time::infinite());
+    return frame;
+  };
+  absl::StatusOr<Frame> frame = receive_frame();
   if (frame.ok() && frame->message.inputs().given_size() != static_cast<int>(asked.parts.size())) {
     frame = invalid("inputs of {} parts, expected {}", frame->message.inputs().given_size(),
                     asked.parts.size());
@@ -110,7 +118,6 @@ void Holders::receive(const Batch& batch, const Signature& signature, const Aske
       to.parts[static_cast<size_t>(at)] = cut_off(address, frame.status());
     return;
   }
-  asked.channel->expect_by(Time::infinite());
   to.bytes += frame->bytes;
   TensorReader tensors(*frame);
   for (size_t i = 0; i < asked.parts.size(); ++i) {

@@ -119,6 +119,7 @@ class TcpChannel : public Channel {
         end_ = read_some(net::buffer(ahead_), fault);
       }
       if (fault) return at_end(fault);
+      came();
     }
     return absl::OkStatus();
   }
