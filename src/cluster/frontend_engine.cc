@@ -89,9 +89,13 @@ engine::Reply FrontendEngine::counted(const HeldRequests::Request& request, engi
       [&of = counters(request.request.service, request.variant->version),
        arrival = request.request.arrival, deadline = request.deadline,
        items = request.admitted.items, reply = std::move(reply)](engine::ReplyPart part) mutable {
+        const Time now = monotonic_now();
+        if (part.status.ok()) {  // its outputs may have come later than the scheduler's word
+          part.why.outcome = now <= deadline ? engine::Outcome::kOnTime : engine::Outcome::kLate;
+        }
         of.count_end(part.why.outcome, {.arrival = arrival,
                                         .deadline = deadline,
-                                        .ended = monotonic_now(),
+                                        .ended = now,
                                         .queueing = part.why.queueing,
                                         .run = part.why.run,
                                         .items = items});
