@@ -28,7 +28,13 @@ absl::StatusOr<std::unique_ptr<SchedulerLock>> SchedulerLock::make(
   auto lock = std::unique_ptr<SchedulerLock>(new SchedulerLock(file, descriptor, std::move(held)));
   SchedulerLock* self = lock.get();
   self->look();
-  if (!self->is_held_) spdlog::info("stands by: another scheduler holds {}", file);
+  if (!self->is_held_) {
+    if (errno != EWOULDBLOCK && errno != EINTR) {
+      return error(absl::StatusCode::kUnavailable, "cluster.lock: {}: cannot be locked: {}", file,
+                   std::strerror(errno));
+    }
+    spdlog::info("stands by: another scheduler holds {}", file);
+  }
   lock->timer_ = std::make_unique<engine::Periodic>(kLookForLock, [self] { self->look(); });
   return lock;
 }
