@@ -17,7 +17,8 @@
 namespace fermata::cluster {
 namespace {
 
-constexpr int64_t kMostNanos = int64_t{1} << 60;  // what is believed of a time
+constexpr Duration kWholeWithin = Duration::seconds(10);  // with all its connections
+constexpr int64_t kMostNanos = int64_t{1} << 60;          // what is believed of a time
 // Of what is asked at a time; no tensor is in it.
 constexpr FrameLimits kAskedLimits{64u << 20, 0};
 
@@ -44,6 +45,7 @@ absl::Status FrontendPeer::beat(const std::shared_ptr<Channel>& channel, Duratio
     channels_.push_back(channel);
   }
   spdlog::info("frontend '{}' at {} has come", name_, address());
+  const Time began = monotonic_now();
   for (uint64_t number = 1;; ++number) {
     const Time sent = monotonic_now();
     channel->expect_by(sent + silence);
@@ -58,6 +60,8 @@ absl::Status FrontendPeer::beat(const std::shared_ptr<Channel>& channel, Duratio
       const std::lock_guard lock(mutex_);
       clock_.observe(sent, Time::from_nanos(echo.message.echo().clock_nanos()), now);
       if (const auto bound = clock_.bound(now)) known_ = bound;
+      const bool whole = asks_ && is_told_;
+      if (!whole && now - began > kWholeWithin) return invalid("it is not whole");
     }
     changed_.notify_all();
     offer();
