@@ -1,5 +1,7 @@
 #include "cluster/holders.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -69,6 +71,11 @@ absl::StatusOr<std::shared_ptr<Channel>> Holders::link(const std::string& addres
   lock.lock();
   if (!channel.ok()) changed_.wait_for(lock, kPause, [this] { return over_; });
   if (over_ && fetching_) return error(absl::StatusCode::kUnavailable, "the worker stops");
+  if (!channel.ok() && unreached_ != address) {
+    spdlog::error("the frontend at {} cannot be reached: {}", address, message(channel.status()));
+  }
+  if (!channel.ok()) unreached_ = address;
+  if (channel.ok() && unreached_ == address) unreached_.clear();
   if (channel.ok()) links_[address] = *channel;
   return channel;
 }

@@ -54,6 +54,7 @@ class Holders {
   std::condition_variable changed_;
   bool over_ = false, fetching_ = false;
   std::map<std::string, std::shared_ptr<Channel>> links_;  // by address
+  std::string unreached_;                                  // whose way was looked for last, in vain
 };
 
 }  // namespace fermata::cluster
