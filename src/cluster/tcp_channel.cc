@@ -1,5 +1,7 @@
 #include "cluster/tcp_channel.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -11,6 +13,7 @@
 #include <chrono>
 #include <cstring>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -23,7 +26,9 @@ namespace ssl = boost::asio::ssl;
 using net::ip::tcp;
 using Fault = boost::system::error_code;
 
-constexpr int kSendBuffer = 1 << 20;     // so that who sends a small batch does not wait
+constexpr int kSendBuffer = 1 << 20;  // so that who sends a small batch does not wait
+constexpr std::pair<int, int> kAliveSeconds[] = {
+    {TCP_KEEPIDLE, 30}, {TCP_KEEPINTVL, 10}, {TCP_KEEPCNT, 3}};
 constexpr size_t kReadAhead = 16 << 10;  // of what is received
 
 absl::Status at_end(const Fault& fault) {
@@ -36,6 +41,11 @@ class TcpChannel : public Channel {
     Fault ignored;
     socket_.set_option(tcp::no_delay(true), ignored);
     socket_.set_option(net::socket_base::send_buffer_size(kSendBuffer), ignored);
+    // A host that is gone without a word, while nobody expects one, ends its connections.
+    socket_.set_option(net::socket_base::keep_alive(true), ignored);
+    for (const auto& [option, value] : kAliveSeconds) {
+      ::setsockopt(socket_.native_handle(), IPPROTO_TCP, option, &value, sizeof(value));
+    }
     const tcp::endpoint peer = socket_.remote_endpoint(ignored);
     if (!ignored) peer_ = fmt::format("{}:{}", peer.address().to_string(), peer.port());
   }
