@@ -199,7 +199,7 @@ void HeldRequests::look(Time now, uint64_t session, Ask ask,
         if (session != 0 && (held.session != session || asks_again)) {
           held.is_asked(session);
           missed.emplace_back(*it);
-        } else if (missing) {
+        } else if (missing && (session != 0 || now >= held.of.deadline)) {
           ended.emplace_back(it->first, std::move(it->second));
           it = of.held.erase(it);
           continue;

@@ -214,6 +214,24 @@ TEST_F(Held, OutputsThatDoNotComeAreAskedForAgain) {
   EXPECT_THAT(gave_up, ElementsAre(key));
 }
 
+TEST_F(Held, WhoseOutputsDoNotComeWaitsForTheNextScheduler) {
+  const uint64_t key = add(1, at(2000));
+  tell(key, absl::OkStatus(), at(0));
+  requests.lost(1);
+  const auto look_alone = [this](Time now) {
+    requests.look(now, 0, asks, [this](uint64_t each) { gave_up.push_back(each); });
+  };
+  look_alone(at(600));
+  EXPECT_THAT(replies, IsEmpty());
+  requests.ask_again(2, asks);
+  EXPECT_THAT(asked, ElementsAre(key, key));
+  tell(key, absl::OkStatus(), at(700));
+  requests.lost(2);
+  look_alone(at(2100));
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(replies[0].status));
+}
+
 TEST_F(Held, AWrongAnswerOfAWorkerFailsTheRequest) {
   const uint64_t one = add(1), two = add(1);
   EXPECT_TRUE(
