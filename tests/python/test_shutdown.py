@@ -76,7 +76,8 @@ def test_a_signal_while_it_starts_ends_it(tmp_path):
         store.settimeout(START_LIMIT_S)
         access = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
         process = subprocess.Popen(
-            [FERMATA, "serve", "--models", f"s3://127.0.0.1:{store.getsockname()[1]}/models/zoo"],
+            [FERMATA, "serve", "--http-port", "0", "--grpc-port", "0", "--metrics-port", "0",
+             "--models", f"s3://127.0.0.1:{store.getsockname()[1]}/models/zoo"],
             env={**os.environ, **access, "XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)})
         connection, _ = store.accept()
         with connection:
