@@ -35,7 +35,7 @@ BLOCKS = list(blocks())
 COMMANDS = {"loads:": "adapt", "threshold_rps:": "plan cores", "subclusters:": "plan placement",
             "requests:": "plan group", "queries:": "plan ensemble", "clients:": "plan streams",
             "sla_ms:": "plan pipeline", "protocol:": "load", "listen:": "check", "services:": "check",
-            "duration_s:": "simulate"}
+            "duration_s:": "simulate", "cluster:": "check"}
 
 
 def command_of(page, text):

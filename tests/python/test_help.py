@@ -36,7 +36,7 @@ def examples(text):
 
 def document(text):
     """What the help shows as a document, and its name."""
-    found = re.search(r"^ *Example, with this document as (\S+):\n.*\n\n((?:  .*\n)+)", text, re.M)
+    found = re.search(r"^ *Example, with this document as (\S+):\n(?:  .*\n)+\n((?:  .*\n)+)", text, re.M)
     return {found[1]: re.sub(r"^  ", "", found[2], flags=re.M)} if found else {}
 
 

@@ -7,7 +7,7 @@ import time
 
 import grpc as grpcio
 import pytest
-import test_cluster
+import hosted
 from conftest import ROOT, START_LIMIT_S
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from test_cluster import LIMIT_S, cluster, infer  # noqa: F401
@@ -126,7 +126,7 @@ class Crowd:
 def slow(monkeypatch):
     """Models of the cluster take RUN_MS."""
     ms = {key: RUN_MS for key in ("p50_ms", "p90_ms", "p99_ms", "mean_ms")} | {"runs": 9}
-    monkeypatch.setattr(test_cluster, "PROFILE", test_cluster.PROFILE | {
+    monkeypatch.setattr(hosted, "PROFILE", hosted.PROFILE | {
         "batches": {"1": ms, "4": ms}, "linear_ms": {"alpha": 0, "beta": RUN_MS, "error": 0},
         "quadratic_ms": {"a": 0, "b": 0, "c": RUN_MS, "error": 0}})
 

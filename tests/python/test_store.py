@@ -107,7 +107,8 @@ def test_a_store_that_goes_away_changes_nothing_for_what_is_loaded(tmp_path, sto
 def refuses(folder, store, **environment):
     """What the server says that does not start."""
     folder.mkdir(exist_ok=True)
-    run = subprocess.run([conftest.FERMATA, "serve", "--models", store.url], capture_output=True,
+    run = subprocess.run([conftest.FERMATA, "serve", "--models", store.url, "--http-port", "0", "--grpc-port", "0",
+                          "--metrics-port", "0"], capture_output=True,
                          text=True, timeout=60,
                          env={**os.environ, **store.environment, **environment,
                               "XDG_CACHE_HOME": str(folder)})
