@@ -7,7 +7,7 @@ namespace fermata::cli {
 namespace {
 
 constexpr char kSchedulerExamples[] =
-    "Example, with this document as fermata.yaml, on one host:\n"
+    "Example, with this document as fermata.yaml:\n"
     "  fermata scheduler --config fermata.yaml --http-port 0 --grpc-port 0 --metrics-port 0\n"
     "  fermata frontend --config fermata.yaml --scheduler localhost:7400\n"
     "  fermata worker --config fermata.yaml --scheduler localhost:7400 --workers 2\n"

@@ -1,19 +1,11 @@
 // Floods of frames over one connection of gRPC.
 #include "serve/grpc/frame_watch.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "serve/grpc/watched_reads.h"
 
 namespace fermata::serve {
 namespace {
@@ -484,74 +476,6 @@ TEST_F(FrameWatchTest, SeesTheSameInPieces) {
   size_t bytes = 0;
   while (watch_.see({&call[bytes % call.size()], 1})) ++bytes;
   EXPECT_EQ(bytes / call.size(), (FrameWatch::kFramesASecond - 2) / FrameWatch::kWastedCall);
-}
-
-// Two ends of a TCP connection.
-class Connected {
- public:
-  Connected() {
-    const int listening = socket(AF_INET, SOCK_STREAM, 0);
-    sockaddr_in at{};
-    at.sin_family = AF_INET;
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    auto* const address = reinterpret_cast<sockaddr*>(&at);
-    socklen_t size = sizeof(at);
-    client_ = socket(AF_INET, SOCK_STREAM, 0);
-    EXPECT_EQ(bind(listening, address, size) | listen(listening, 1) |
-                  getsockname(listening, address, &size) | connect(client_, address, size),
-              0);
-    server_ = accept4(listening, nullptr, nullptr, SOCK_NONBLOCK);
-    close(listening);
-    waits_ = epoll_create1(0);
-    epoll_event wanted{.events = EPOLLIN | EPOLLET, .data = {}};
-    EXPECT_EQ(epoll_ctl(waits_, EPOLL_CTL_ADD, server_, &wanted), 0);
-  }
-  ~Connected() {
-    for (const int descriptor : {client_, server_, waits_}) close(descriptor);
-  }
-  int server() const { return server_; }
-  void write(const std::string& bytes) const {
-    EXPECT_EQ(send(client_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
-  }
-  // As gRPC does: bytes until there are none, and then it waits to be told of more.
-  size_t read_until_empty() const {
-    size_t bytes = 0;
-    std::string buffer(1 << 16, 0);
-    iovec piece{buffer.data(), buffer.size()};
-    msghdr message{};
-    message.msg_iov = &piece;
-    message.msg_iovlen = 1;
-    ssize_t got = 0;
-    while ((got = recvmsg(server_, &message, 0)) > 0) bytes += static_cast<size_t>(got);
-    EXPECT_EQ(errno, EAGAIN);
-    return bytes;
-  }
-  bool is_told() const {
-    epoll_event event{};
-    return epoll_wait(waits_, &event, 1, 10'000) == 1;
-  }
-
- private:
-  int client_ = -1, server_ = -1, waits_ = -1;
-};
-
-TEST(WatchedReads, GivesWayToOthersAndIsToldOfWhatIsLeft) {
-  const Connected connected;
-  const uint64_t floods = floods_ended();
-  ASSERT_TRUE(watch_reads(connected.server()).ok());
-  std::string small = std::string(24, 'P') + frame_of(kHeaders, kEndHeaders, 1, "head");
-  for (uint64_t i = 0; i < 10 * kTurn; ++i) small += frame_of(kData, 0, 1, message_of(4, 4));
-  connected.write(small);
-  size_t most = 0, turns = 0;
-  for (size_t bytes = 0; bytes < small.size(); ++turns) {
-    ASSERT_TRUE(connected.is_told()) << bytes;
-    const size_t at_once = connected.read_until_empty();
-    most = std::max(most, at_once);
-    bytes += at_once;
-  }
-  EXPECT_GE(turns, 5u);
-  EXPECT_LT(most, small.size() / 2);
-  EXPECT_EQ(floods_ended(), floods);
 }
 
 }  // namespace

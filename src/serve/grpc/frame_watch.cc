@@ -111,7 +111,6 @@ bool FrameWatch::is_within_window(const FrameHead& frame) {
 }
 
 bool FrameWatch::begin_frame(const FrameHead& frame) {
-  ++work_;
   if (frame.kind == FrameKind::kHeaders || frame.kind == FrameKind::kContinuation) {
     head_ += kFrameHead + frame.size;
     if (head_ > kHeadBytes) return false;
@@ -146,7 +145,6 @@ bool FrameWatch::begin_frame(const FrameHead& frame) {
 
 bool FrameWatch::begin_call(uint32_t stream) {
   ++begun_;
-  work_ += kCallWork;
   updates_ = std::min(updates_ + kUpdates, kMostUpdates);
   if (calls_.try_emplace(stream).second) {
     unfinished_ += kCallHolds;

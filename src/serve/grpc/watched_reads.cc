@@ -1,7 +1,5 @@
 #include "serve/grpc/watched_reads.h"
 
-#include <netinet/in.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -46,7 +44,6 @@ ssize_t system_recvmsg(int descriptor, msghdr* message, int flags) {
 int system_close(int descriptor) { return static_cast<int>(syscall(SYS_close, descriptor)); }
 #endif
 
-constexpr size_t kFirstRead = 16 << 10, kLeastRead = 4 << 10, kMostRead = 4 << 20;
 constexpr size_t kDescriptors = 1 << 20;  // as many as serve/net/descriptors.h asks for
 
 std::chrono::steady_clock::time_point steady_now() { return std::chrono::steady_clock::now(); }
@@ -60,14 +57,7 @@ struct Watched {
   bool ended = false;                          // by us: nothing more is read
   std::chrono::steady_clock::time_point last;  // when something was read
   bool written = false;                        // something was sent
-  bool gives_way = false;                      // it can: the system tells that there is more
-  size_t next_read = kFirstRead;               // bytes at most
-  uint64_t turn = 0;                           // work since it gave way
-  int ways = 0;                                // reads that find nothing, so that it gives way
 };
-
-// gRPC reads again after one that brought something: only where that finds nothing, too, it waits.
-constexpr int kWays = 2;
 
 // By descriptor. One that was made stays, for the next socket of its number.
 std::array<std::atomic<Watched*>, kDescriptors> by_descriptor;
@@ -93,60 +83,6 @@ Watched* watched_at(int descriptor) {
   return found == nullptr || found->watch == 0 ? nullptr : found;
 }
 
-// What the next read may bring, and whether another one's turn is first; after one that brought
-// `bytes` with so much work.
-void take_turn(Watched& watched, size_t bytes, uint64_t work) {
-  const uint64_t next = work == 0 ? kMostRead : kTurn * bytes / work;
-  watched.next_read = std::clamp<uint64_t>(next, kLeastRead, kMostRead);
-  watched.turn += work;
-  if (!watched.gives_way || watched.turn < kTurn) return;
-  watched.turn = 0;
-  watched.ways = kWays;
-}
-
-// The socket tells those who wait for it anew that there is something to read, if there is (since
-// Linux 4.18).
-void tell_again(int descriptor) {
-  const int bytes = 1;
-  setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
-}
-
-bool is_tcp(int socket) {
-  int protocol = 0;
-  socklen_t size = sizeof(protocol);
-  return getsockopt(socket, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 &&
-         protocol == IPPROTO_TCP;
-}
-
-// How many bytes may be read now; 0: others are first. Never where nothing is left, which nobody
-// would be told of again, as an end that has been told already.
-size_t readable(int descriptor, Watched& watched) {
-  const std::scoped_lock lock(watched.mutex);
-  if (watched.watch == 0 || watched.ended) return kMostRead;
-  if (watched.ways == 0) return watched.next_read;
-  --watched.ways;
-  int left = 0;
-  return ioctl(descriptor, FIONREAD, &left) == 0 && left > 0 ? 0 : watched.next_read;
-}
-
-ssize_t read_at_most(int descriptor, msghdr& message, int flags, size_t most) {
-  std::array<iovec, 64> pieces;
-  size_t whole = 0, count = 0;
-  for (; count < std::min(message.msg_iovlen, pieces.size()) && whole < most; ++count) {
-    pieces[count] = message.msg_iov[count];
-    pieces[count].iov_len = std::min(pieces[count].iov_len, most - whole);
-    whole += pieces[count].iov_len;
-  }
-  msghdr less = message;
-  less.msg_iov = pieces.data();
-  less.msg_iovlen = count;
-  const ssize_t got = system_recvmsg(descriptor, &less, flags);
-  less.msg_iov = message.msg_iov;
-  less.msg_iovlen = message.msg_iovlen;
-  message = less;
-  return got;
-}
-
 // False: the bytes are a flood, or come after one.
 bool allows(Watched& watched, const msghdr& message, size_t bytes) {
   std::shared_ptr<const SocketEvents> events;
@@ -158,7 +94,6 @@ bool allows(Watched& watched, const msghdr& message, size_t bytes) {
     if (watched.ended) return false;
     if (watched.written) watched.frames->answered();
     watched.last = steady_now();
-    const uint64_t before = watched.frames->work();
     good = each_piece(message, bytes,
                       [&](std::string_view piece) { return watched.frames->see(piece); });
     if (!good) {
@@ -166,26 +101,12 @@ bool allows(Watched& watched, const msghdr& message, size_t bytes) {
       watched.frames->forget_calls(true);
       floods.fetch_add(1);
     }
-    take_turn(watched, bytes, watched.frames->work() - before);
     held = watched.frames->unfinished();
     if (held > 0 || watched.held > 0) events = watched.events;
     watched.held = held;
   }
   if (events != nullptr && events->arrived) events->arrived(held, bytes);
   return good;
-}
-
-ssize_t receive(int descriptor, Watched& watched, msghdr& message, int flags) {
-  const size_t most = readable(descriptor, watched);
-  if (most == 0) {
-    tell_again(descriptor);
-    errno = EAGAIN;
-    return -1;
-  }
-  const ssize_t got = read_at_most(descriptor, message, flags, most);
-  if (got <= 0 || allows(watched, message, static_cast<size_t>(got))) return got;
-  errno = ECONNRESET;
-  return -1;
 }
 
 // Under the lock, so that what the client answers to it is looked at afterwards.
@@ -230,10 +151,7 @@ absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address, So
   watched->frames.emplace(steady_now, std::move(address), most_silent);
   watched->events = std::make_shared<const SocketEvents>(std::move(events));
   watched->written = watched->ended = false;
-  watched->held = watched->turn = 0;
-  watched->next_read = kFirstRead;
-  watched->ways = 0;
-  watched->gives_way = is_tcp(socket);
+  watched->held = 0;
   watched->last = steady_now();
   watched->watch = watches.fetch_add(1) + 1;
   by_descriptor[index].store(watched);
@@ -278,11 +196,14 @@ extern "C" ssize_t sendmsg(int descriptor, const msghdr* message, int flags) {
 }
 
 extern "C" ssize_t recvmsg(int descriptor, msghdr* message, int flags) {
+  const ssize_t got = fermata::serve::system_recvmsg(descriptor, message, flags);
+  if (got <= 0 || (flags & MSG_PEEK) != 0) return got;
   fermata::serve::Watched* const watched = fermata::serve::watched_at(descriptor);
-  if (watched == nullptr || (flags & (MSG_PEEK | MSG_ERRQUEUE)) != 0) {
-    return fermata::serve::system_recvmsg(descriptor, message, flags);
+  if (watched == nullptr || fermata::serve::allows(*watched, *message, static_cast<size_t>(got))) {
+    return got;
   }
-  return fermata::serve::receive(descriptor, *watched, *message, flags);
+  errno = ECONNRESET;
+  return -1;
 }
 
 extern "C" int close(int descriptor) {

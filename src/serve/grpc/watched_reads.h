@@ -19,21 +19,11 @@ struct SocketEvents {
   std::function<void()> closed;  // once, by whoever has it
 };
 
-// How much of a connection gRPC does at a time, in frames' work (FrameWatch::work), before others
-// have their turn.
-constexpr uint64_t kTurn = 256;
-
 // From here on what anybody reads from this connected socket and sends over it, which nobody does
 // yet, is looked at (serve/grpc/frame_watch.h); once it is a flood, reading fails with ECONNRESET,
 // and who reads closes it. It ends with the socket: another one that is given the number is left
 // alone. `events` are called on the threads that read or close, outside of all locks here.
 // RESOURCE_EXHAUSTED: the number is beyond what can be watched. Thread-safe.
-//
-// gRPC reads a connection until there is nothing left, and has two threads that read where there
-// are few processors, so that some that bring small frames without end would keep others waiting
-// for as long. So each read brings about kTurn of the frames that the last one brought, and after
-// as many the connection seems to be empty for once: gRPC waits to be told that there is more,
-// which the system says at once, to it and to whoever else has some.
 //
 // gRPC lets nobody between a socket and itself, but reads by recvmsg(2), writes by sendmsg(2) and
 // closes by close(2); the program has those of its own (watched_reads.cc), which ask the system and
