@@ -13,7 +13,8 @@ constexpr double kPublished = 0.05;  // at once
 constexpr double kSettled = 0.005;   // after kSettling measurements: a little, but for good
 constexpr uint32_t kSettling = 64;
 constexpr double kDriftWeight = 0.05;
-constexpr double kDoubt = 0.2;  // the share of the excess that one step gives up
+constexpr double kDoubt = 0.2;     // the share of the excess that one step gives up
+constexpr uint32_t kFewRuns = 16;  // may all be of one bad moment
 
 size_t bucket_of(uint32_t items) { return std::bit_width(items) - 1; }
 
@@ -40,14 +41,15 @@ void LatencyCorrection::measured(uint32_t items, Duration took) {
   ++unpublished_;
   Bucket& bucket = start(items);
   bucket.ratio.observe(measured);
-  bucket.fastest = bucket.ran ? std::min(bucket.fastest, measured) : measured;
-  bucket.ran = true;
+  bucket.fastest = bucket.runs > 0 ? std::min(bucket.fastest, measured) : measured;
+  ++bucket.runs;
 }
 
 void LatencyCorrection::doubted(uint32_t items) {
   Bucket& bucket = start(items);
-  const double excess = bucket.ratio.value() - bucket.fastest;
-  if (excess > 0) bucket.ratio.reset(bucket.fastest + (1 - kDoubt) * excess);
+  const double least = bucket.runs < kFewRuns ? std::min(bucket.fastest, 1.0) : bucket.fastest;
+  const double excess = bucket.ratio.value() - least;
+  if (excess > 0) bucket.ratio.reset(least + (1 - kDoubt) * excess);
 }
 
 LatencyCorrection::Bucket& LatencyCorrection::start(uint32_t items) {

@@ -24,8 +24,8 @@ class LatencyCorrection {
   void measured(uint32_t items, Duration took);
   // Work of this size was refused for its run time, and nothing has run for kNoEvidence
   // that could show the estimate wrong: it moves a step towards the fastest run
-  // seen (without one, half the profile), so that one bad moment of the machine
-  // does not refuse everything for ever.
+  // seen (without one, half the profile; after few, the profile at least: all of them may
+  // have been slow), so that one bad moment of the machine does not refuse everything for ever.
   void doubted(uint32_t items);
   // The corrected profile where it moved by more than 5 % since the last one that
   // was given out, or by more than 0.5 % and 64 measurements have come since it was last
@@ -39,7 +39,7 @@ class LatencyCorrection {
     QuantileTracker ratio;
     double published = 1;
     double fastest = 0.5;  // of the ratios; before any run, the furthest that doubt goes
-    bool ran = false;
+    uint32_t runs = 0;
     bool seen = false;  // has a ratio of its own
   };
   Bucket& start(uint32_t items);

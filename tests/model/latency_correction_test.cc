@@ -54,6 +54,22 @@ TEST(LatencyCorrection, ALittleIsPublishedOnceItHasSettled) {
   EXPECT_LE(published, 4);
 }
 
+// A server that starts beside others runs slowly at first.
+TEST(LatencyCorrection, AFewSlowRunsAreDoubtedDownToTheProfile) {
+  LatencyCorrection correction = ten_milliseconds();
+  for (int i = 0; i < 10; ++i) correction.measured(1, Duration::from_millis(200));
+  ASSERT_NE(correction.publish(), nullptr);
+  for (int i = 0; i < 50; ++i) correction.doubted(1);
+  EXPECT_NEAR((*correction.publish())(1).millis(), 10.0, 0.1);
+}
+
+TEST(LatencyCorrection, ManySlowRunsAreBelieved) {
+  LatencyCorrection correction = ten_milliseconds();
+  for (int i = 0; i < 200; ++i) correction.measured(1, Duration::from_millis(200));
+  for (int i = 0; i < 50; ++i) correction.doubted(1);
+  EXPECT_NEAR((*correction.publish())(1).millis(), 200.0, 10.0);
+}
+
 TEST(LatencyCorrection, AnEstimateAtTheFastestRunStays) {
   LatencyCorrection correction = ten_milliseconds();
   correction.measured(1, Duration::millis(10));
