@@ -18,4 +18,12 @@ inline void pass_on(int signal) {
   sigaction(signal, &action, nullptr);
 }
 
+// Blocks them in this thread and all that it starts, for one that waits for them; call it first.
+inline void keep_for_one_thread(const sigset_t& signals) {
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
+    if (sigismember(&signals, each) == 1) pass_on(each);
+  }
+}
+
 }  // namespace fermata::cli

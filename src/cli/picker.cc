@@ -58,8 +58,7 @@ int pick_until_stopped(PickerArguments& arguments) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int each : {SIGINT, SIGTERM}) sigaddset(&signals, each);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  for (const int each : {SIGINT, SIGTERM}) pass_on(each);
+  keep_for_one_thread(signals);
   auto server = gateway::PickerServer::start(arguments.options);
   if (!server.ok()) {
     std::cerr << message(server.status()) << "\n";

@@ -34,11 +34,6 @@ void add_scheduler(CLI::App& app, int& exit_code) {
   command->get_option("--config")->required();
   command->add_option("--listen", arguments->listen,
                       "HOST:PORT for frontends and workers; else cluster.listen");
-  command->add_flag("--exit-on-error", arguments->exit_on_error,
-                    "Exit with code 2 if a model or a service cannot be served");
-  command->add_option("--record", arguments->record,
-                      "Append the recorder's content to this file, a line whenever it is full, for "
-                      "fermata simulate --recorded");
   command->footer(kSchedulerExamples);
   command->callback([arguments, &exit_code] { exit_code = serve_until_stopped(*arguments); });
 }

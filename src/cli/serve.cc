@@ -30,11 +30,6 @@ void add_serve(CLI::App& app, int& exit_code) {
   command->add_option("--model-name", arguments->model_name,
                       "What the model is called, where --models is the folder of one model instead "
                       "of a repository");
-  command->add_flag("--exit-on-error", arguments->exit_on_error,
-                    "Exit with code 2 if a model or a service cannot be served");
-  command->add_option("--record", arguments->record,
-                      "Append the recorder's content to this file, a line whenever it is full, for "
-                      "fermata simulate --recorded");
   command->footer(kServeExamples);
   command->callback([arguments, &exit_code] { exit_code = serve_until_stopped(*arguments); });
 }

@@ -112,10 +112,7 @@ class StopSignals {
     if (hangup.sa_handler != SIG_IGN) sigaddset(&signals_, SIGHUP);
     // What mean nothing here must not end what is under way.
     for (const int other : {SIGUSR1, SIGUSR2, SIGALRM}) std::signal(other, SIG_IGN);
-    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-    for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
-      if (sigismember(&signals_, each) == 1) pass_on(each);
-    }
+    keep_for_one_thread(signals_);
     std::signal(SIGPIPE, SIG_IGN);
     std::thread([this] { listen(); }).detach();
   }
@@ -357,6 +354,12 @@ void add_serving_options(CLI::App& command, ServeArguments& arguments) {
                   "Seconds that requests in flight have to end when the server stops")
       ->check(CLI::Range(0.0, 3600.0))
       ->capture_default_str();
+  if (arguments.part == Part::kFrontend) return;
+  command.add_flag("--exit-on-error", arguments.exit_on_error,
+                   "Exit with code 2 if a model or a service cannot be served");
+  command.add_option("--record", arguments.record,
+                     "Append the recorder's content to this file, a line whenever it is full, for "
+                     "fermata simulate --recorded");
 }
 
 }  // namespace fermata::cli

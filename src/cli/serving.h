@@ -36,7 +36,7 @@ absl::StatusOr<std::string> part_name(const std::string& given, const char* othe
 absl::StatusOr<std::vector<std::string>> scheduler_addresses(const std::string& given,
                                                              const serve::Config& config);
 
-// The options that all parts have.
+// The options that all parts have, and those of parts that decide; `arguments` says which it is.
 void add_serving_options(CLI::App& command, ServeArguments& arguments);
 // Until a signal stops it: the exit code.
 int serve_until_stopped(const ServeArguments& arguments);

@@ -117,8 +117,7 @@ sigset_t stop_signals() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, each);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  for (const int each : {SIGINT, SIGTERM, SIGHUP}) pass_on(each);
+  keep_for_one_thread(signals);
   std::signal(SIGPIPE, SIG_IGN);
   return signals;
 }
