@@ -51,10 +51,7 @@ HealthCheckResponse::ServingStatus status_of(const GrpcHouse& house) {
 }  // namespace
 
 HealthService::HealthService(GrpcHouse& house)
-    : house_(house),
-      heads_(house.budget == nullptr ? nullptr
-                                     : std::make_shared<ByteBudget>(
-                                           house.budget->limit() / kPartOfWatches, house.budget)) {}
+    : house_(house), heads_(serve::Watch::budget_of(house)) {}
 
 // Once for all who watch.
 void HealthService::look() {

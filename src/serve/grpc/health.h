@@ -31,8 +31,6 @@ class HealthService final : public Health::WithRawCallbackMethod_Check<
   void drain();
 
  private:
-  static constexpr uint64_t kPartOfWatches = 32;  // of what all may hold
-
   GrpcHouse& house_;
   const std::shared_ptr<ByteBudget> heads_;  // of those who watch
   Seen seen_{grpc::health::v1::HealthCheckResponse::UNKNOWN};

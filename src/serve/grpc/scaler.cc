@@ -17,7 +17,6 @@ namespace fermata::serve {
 namespace {
 
 constexpr size_t kLongestTrigger = 16 * 1024;
-constexpr uint64_t kPartOfWatches = 32;  // of what all may hold
 constexpr Duration kOld = Duration::seconds(1);
 constexpr int64_t kMostPerPod = 1024;
 constexpr char kMetric[] = "workers_wanted";
@@ -51,11 +50,7 @@ externalscaler::IsActiveResponse active() {
 
 }  // namespace
 
-ScalerService::ScalerService(GrpcHouse& house)
-    : house_(house),
-      heads_(house.budget == nullptr ? nullptr
-                                     : std::make_shared<ByteBudget>(
-                                           house.budget->limit() / kPartOfWatches, house.budget)) {}
+ScalerService::ScalerService(GrpcHouse& house) : house_(house), heads_(Watch::budget_of(house)) {}
 
 ScalerService::Signal ScalerService::signal() {
   const std::scoped_lock lock(mutex_);

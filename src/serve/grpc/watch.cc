@@ -7,6 +7,12 @@
 
 namespace fermata::serve {
 
+std::shared_ptr<ByteBudget> Watch::budget_of(const GrpcHouse& house) {
+  constexpr uint64_t kPart = 32;
+  if (house.budget == nullptr) return nullptr;
+  return std::make_shared<ByteBudget>(house.budget->limit() / kPart, house.budget);
+}
+
 Watch* Watch::start(GrpcHouse& house, OpenStreams& watches, std::shared_ptr<ByteBudget> budget,
                     absl::Status bad, Message message) {
   const auto watch =
