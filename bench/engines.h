@@ -13,8 +13,8 @@
 
 #include "base/document.h"
 #include "base/histogram.h"
+#include "engine/confine/nursery.h"
 #include "engine/engine.h"
-#include "engine/execute/nursery.h"
 
 namespace fermata::engine {
 

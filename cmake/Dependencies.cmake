@@ -43,7 +43,7 @@ endforeach()
 # Films, cameras and addresses as sources of `fermata stream`, where FFmpeg's libraries are there.
 pkg_check_modules(video IMPORTED_TARGET libavformat libavcodec libavdevice libavutil libswscale)
 
-# ONNX Runtime's library; src/engine/execute/onnx_c_api.h declares what we call.
+# ONNX Runtime's library; src/engine/onnx/onnx_c_api.h declares what we call.
 find_library(ONNXRUNTIME_LIBRARY NAMES onnxruntime libonnxruntime.so.1
              HINTS ${CMAKE_SOURCE_DIR}/.deps/onnxruntime/lib)
 if(NOT ONNXRUNTIME_LIBRARY)

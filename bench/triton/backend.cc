@@ -15,7 +15,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/execute/onnx_c_api.h"
+#include "engine/onnx/onnx_c_api.h"
 
 namespace {
 

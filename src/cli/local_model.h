@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "client/frame_encoder.h"
-#include "engine/execute/onnx_model.h"
+#include "engine/onnx/onnx_model.h"
 
 namespace fermata::cli {
 

@@ -1,4 +1,4 @@
-#include "engine/execute/nursery.h"
+#include "engine/confine/nursery.h"
 
 #include <memory>
 #include <string>

@@ -17,10 +17,10 @@
 #include "cli/labelled_data.h"
 #include "cli/progress.h"
 #include "engine/apart/apart_executor.h"
+#include "engine/confine/machine.h"
 #include "engine/execute/evaluate.h"
-#include "engine/execute/loader.h"
-#include "engine/execute/machine.h"
-#include "engine/execute/profiler.h"
+#include "engine/trial/loader.h"
+#include "engine/trial/profiler.h"
 
 namespace fermata::cli {
 namespace {

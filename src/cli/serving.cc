@@ -25,7 +25,7 @@
 #include "cluster/hosts.h"
 #include "cluster/scheduler_lock.h"
 #include "engine/apart/apart_executor.h"
-#include "engine/execute/nursery.h"
+#include "engine/confine/nursery.h"
 #include "engine/execute/run_watch.h"
 #include "serve/config/cluster_options.h"
 #include "serve/config/lone_model.h"

@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "engine/execute/child.h"
+#include "engine/confine/child.h"
 
 extern char** environ;
 

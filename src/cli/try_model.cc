@@ -8,7 +8,7 @@
 #include "cli/cli.h"
 #include "cli/commands.h"
 #include "engine/execute/run_watch.h"
-#include "engine/execute/trial.h"
+#include "engine/trial/trial.h"
 
 namespace fermata::cli {
 

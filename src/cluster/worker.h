@@ -14,7 +14,7 @@
 #include "cluster/lookout.h"
 #include "cluster/options.h"
 #include "engine/execute/executor.h"
-#include "engine/execute/loader.h"
+#include "engine/trial/loader.h"
 
 namespace fermata::cluster {
 

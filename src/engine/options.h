@@ -25,7 +25,7 @@
 
 namespace fermata::engine {
 
-class Nursery;        // engine/execute/nursery.h
+class Nursery;        // engine/confine/nursery.h
 class Observer;       // engine/observer.h
 class RemoteWorkers;  // engine/execute/executor.h
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/status.h"
-#include "engine/execute/machine.h"
-#include "engine/execute/processor_quota.h"
+#include "engine/confine/machine.h"
+#include "engine/confine/processor_quota.h"
 #include "serve/cluster_metrics.h"
 #include "serve/grpc/watched_reads.h"
 #include "serve/http/compressed.h"

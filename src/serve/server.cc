@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "engine/execute/onnx_model.h"
+#include "engine/onnx/onnx_model.h"
 #include "engine/threads/periodic.h"
 #include "serve/call/shared_memory.h"
 #include "serve/config/reach.h"

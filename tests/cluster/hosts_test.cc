@@ -18,9 +18,9 @@
 #include "cluster/tcp_channel.h"
 #include "cluster/worker.h"
 #include "engine/execute/absence.h"
-#include "engine/execute/loader.h"
 #include "engine/execute/thread_executor.h"
 #include "engine/fixture.h"
+#include "engine/trial/loader.h"
 
 namespace fermata::cluster {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "engine/apart/apart_executor.h"
-#include "engine/execute/loader.h"
-#include "engine/execute/nursery.h"
+#include "engine/confine/nursery.h"
 #include "engine/fixture.h"
+#include "engine/trial/loader.h"
 
 namespace fermata::engine {
 

@@ -17,11 +17,11 @@
 
 #include "engine/apart/process.h"
 #include "engine/apart_fixture.h"
+#include "engine/confine/child.h"
+#include "engine/confine/confine.h"
 #include "engine/execute/backend.h"
-#include "engine/execute/child.h"
-#include "engine/execute/confine.h"
-#include "engine/execute/first_runs.h"
 #include "engine/execute/python_backend.h"
+#include "engine/trial/first_runs.h"
 
 namespace fermata::engine {
 namespace {

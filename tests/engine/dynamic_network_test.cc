@@ -3,8 +3,8 @@
 
 #include "base/status.h"
 #include "engine/execute/executor.h"
-#include "engine/execute/loader.h"
 #include "engine/fixture.h"
+#include "engine/trial/loader.h"
 
 namespace fermata::engine {
 namespace {

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/status.h"
-#include "engine/execute/loader.h"
 #include "engine/fixture.h"
+#include "engine/trial/loader.h"
 
 namespace fermata::engine {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "base/status.h"
 #include "engine/execute/items.h"
-#include "engine/execute/loader.h"
 #include "engine/fixture.h"
+#include "engine/trial/loader.h"
 #include "model/tensor_values.h"
 
 namespace fermata::engine {

@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "engine/catalog.h"
 #include "engine/execute/gather.h"
-#include "engine/execute/loader.h"
-#include "engine/execute/onnx_model.h"
 #include "engine/fixture.h"
+#include "engine/onnx/onnx_model.h"
+#include "engine/trial/loader.h"
 
 namespace fermata::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/execute/nursery.h"
+#include "engine/confine/nursery.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "engine/apart/process.h"
-#include "engine/execute/child.h"
+#include "engine/confine/child.h"
 #include "engine/fixture.h"
 
 namespace fermata::engine {

@@ -4,8 +4,8 @@
 #include <sys/stat.h>
 
 #include "engine/engine.h"
-#include "engine/execute/trial.h"
 #include "engine/fixture.h"
+#include "engine/trial/trial.h"
 
 namespace fermata::engine {
 namespace {

@@ -11,9 +11,9 @@
 #include <climits>
 #include <thread>
 
-#include "engine/execute/loader.h"
-#include "engine/execute/trial.h"
 #include "engine/fixture.h"
+#include "engine/trial/loader.h"
+#include "engine/trial/trial.h"
 
 namespace fermata::engine {
 namespace {

@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/status.h"
-#include "engine/execute/loader.h"
 #include "engine/fixture.h"
+#include "engine/trial/loader.h"
 
 namespace fermata::engine {
 namespace {

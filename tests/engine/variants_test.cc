@@ -7,10 +7,10 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/composite/variants_service.h"
-#include "engine/execute/loader.h"
 #include "engine/fixture.h"
 #include "engine/host/registry.h"
 #include "engine/schedule/driver.h"
+#include "engine/trial/loader.h"
 
 namespace fermata::engine {
 namespace {

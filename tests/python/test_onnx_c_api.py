@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OURS = ROOT / "src/engine/execute/onnx_c_api.h"
+OURS = ROOT / "src/engine/onnx/onnx_c_api.h"
 FOLDERS = [f"{prefix}/include{rest}" for prefix in ("/usr", "/usr/local", f"{ROOT}/.deps/onnxruntime")
            for rest in ("", "/onnxruntime")]
 PROGRAM = r"""

@@ -20,10 +20,10 @@
 #include "engine/apart/processes.h"
 #include "engine/apart/record.h"
 #include "engine/apart/run_times.h"
+#include "engine/confine/child.h"
 #include "engine/execute/absence.h"
 #include "engine/execute/backend.h"
 #include "engine/execute/batch_thread.h"
-#include "engine/execute/child.h"
 #include "engine/execute/emulated_executor.h"
 #include "engine/execute/gather.h"
 

@@ -22,7 +22,7 @@
 #include "engine/apart/control.h"
 #include "engine/apart/record.h"
 #include "engine/execute/backend.h"
-#include "engine/execute/onnx_model.h"
+#include "engine/onnx/onnx_model.h"
 #include "engine/threads/give_way.h"
 #include "engine/threads/periodic.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "engine/execute/child.h"
+#include "engine/confine/child.h"
 
 namespace fermata::engine::apart {
 

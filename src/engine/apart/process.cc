@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/execute/child.h"
+#include "engine/confine/child.h"
 
 extern char** environ;
 

@@ -15,7 +15,7 @@
 #include "engine/apart/area.h"
 #include "engine/apart/calls.h"
 #include "engine/apart/control.h"
-#include "engine/execute/nursery.h"
+#include "engine/confine/nursery.h"
 
 namespace fermata::engine::apart {
 

@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/confine/child.h"
+#include "engine/confine/machine.h"
 #include "engine/execute/backend.h"
-#include "engine/execute/child.h"
-#include "engine/execute/machine.h"
 #include "model/dynamic_network.h"
 #include "model/model_config.h"
 

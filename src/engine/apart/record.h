@@ -8,7 +8,7 @@
 #include "absl/types/span.h"
 #include "engine/apart/layout.h"
 #include "engine/execute/executor.h"
-#include "engine/execute/onnx_model.h"
+#include "engine/onnx/onnx_model.h"
 #include "model/signature.h"
 #include "model/tensor.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "engine/apart/supervised.h"
-#include "engine/execute/machine.h"
+#include "engine/confine/machine.h"
 
 namespace fermata::engine::apart {
 

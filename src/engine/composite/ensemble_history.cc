@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "engine/execute/evaluate.h"
 #include "engine/execute/items.h"
-#include "engine/execute/loader.h"
+#include "engine/trial/loader.h"
 #include "model/repository.h"
 #include "model/tensor_values.h"
 

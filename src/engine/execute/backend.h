@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "engine/catalog.h"
 #include "engine/execute/executor.h"
-#include "engine/execute/onnx_model.h"
+#include "engine/onnx/onnx_model.h"
 
 namespace fermata::engine {
 

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/status.h"
+#include "engine/confine/machine.h"
 #include "engine/execute/emulated_executor.h"
-#include "engine/execute/machine.h"
 #include "engine/execute/thread_executor.h"
 
 namespace fermata::engine {

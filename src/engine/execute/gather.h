@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "engine/execute/executor.h"
-#include "engine/execute/onnx_model.h"
+#include "engine/onnx/onnx_model.h"
 #include "model/signature.h"
 
 namespace fermata::engine {

@@ -15,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "base/document.h"
 #include "base/status.h"
-#include "engine/execute/child.h"
+#include "engine/confine/child.h"
 
 namespace fermata::engine {
 namespace {

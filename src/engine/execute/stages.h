@@ -7,7 +7,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "engine/execute/executor.h"
-#include "engine/execute/onnx_model.h"
+#include "engine/onnx/onnx_model.h"
 #include "model/dynamic_network.h"
 
 namespace fermata::engine {

@@ -7,8 +7,8 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_join.h"
 #include "base/status.h"
-#include "engine/execute/machine.h"
-#include "engine/execute/processor_quota.h"
+#include "engine/confine/machine.h"
+#include "engine/confine/processor_quota.h"
 #include "engine/host/dependents.h"
 #include "model/repository.h"
 

@@ -9,7 +9,6 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
-#include "engine/execute/loader.h"
 #include "engine/execute/model_calls.h"
 #include "engine/host/placement_log.h"
 #include "engine/host/placement_units.h"
@@ -22,6 +21,7 @@
 #include "engine/services/trees.h"
 #include "engine/threads/periodic.h"
 #include "engine/threads/published.h"
+#include "engine/trial/loader.h"
 #include "plan/autoscale.h"
 
 namespace fermata::engine {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "engine/execute/machine.h"
+#include "engine/confine/machine.h"
 #include "engine/host/real_engine.h"
 
 namespace fermata::engine {

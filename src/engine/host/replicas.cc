@@ -8,7 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
-#include "engine/execute/machine.h"
+#include "engine/confine/machine.h"
 #include "engine/host/door.h"
 #include "policy/scheduler.h"
 

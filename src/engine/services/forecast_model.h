@@ -4,7 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "engine/execute/onnx_model.h"
+#include "engine/onnx/onnx_model.h"
 #include "estimate/forecast.h"
 
 namespace fermata::engine {

@@ -3,8 +3,8 @@
 #include <map>
 #include <utility>
 
+#include "engine/confine/nursery.h"
 #include "engine/engine.h"
-#include "engine/execute/nursery.h"
 
 namespace fermata::serve {
 

@@ -11,7 +11,7 @@
 #include "base/document.h"
 #include "base/status.h"
 #include "cluster/hosts.h"
-#include "engine/execute/machine.h"
+#include "engine/confine/machine.h"
 #include "policy/rules_document.h"
 #include "policy/scheduler.h"
 #include "serve/config/cluster_options.h"

@@ -1,4 +1,4 @@
-#include "engine/execute/first_runs.h"
+#include "engine/trial/first_runs.h"
 
 #include <algorithm>
 #include <utility>

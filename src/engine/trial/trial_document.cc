@@ -1,4 +1,4 @@
-#include "engine/execute/trial_document.h"
+#include "engine/trial/trial_document.h"
 
 #include <google/protobuf/util/json_util.h>
 

@@ -1,4 +1,4 @@
-#include "engine/execute/onnx_value.h"
+#include "engine/onnx/onnx_value.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "engine/execute/onnx_api.h"
-#include "engine/execute/onnx_model.h"
+#include "engine/onnx/onnx_api.h"
+#include "engine/onnx/onnx_model.h"
 #include "model/tensor.h"
 
 namespace fermata::engine {

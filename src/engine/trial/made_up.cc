@@ -1,4 +1,4 @@
-#include "engine/execute/made_up.h"
+#include "engine/trial/made_up.h"
 
 #include <algorithm>
 #include <array>

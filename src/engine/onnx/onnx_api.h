@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "engine/execute/onnx_c_api.h"
+#include "engine/onnx/onnx_c_api.h"
 #include "model/datatype.h"
 
 namespace fermata::engine {

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "engine/execute/child.h"
-#include "engine/execute/row_trial.h"
+#include "engine/confine/child.h"
 #include "engine/options.h"
+#include "engine/trial/row_trial.h"
 #include "model/model_config.h"
 #include "model/profile.h"
 

@@ -4,7 +4,7 @@
 #include "base/time.h"
 #include "engine/catalog.h"
 #include "engine/execute/executor.h"
-#include "engine/execute/profiler.h"
+#include "engine/trial/profiler.h"
 #include "model/profile.h"
 
 namespace fermata::engine {

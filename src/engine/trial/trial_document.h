@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
-#include "engine/execute/trial.h"
+#include "engine/trial/trial.h"
 
 namespace fermata::engine {
 

@@ -1,4 +1,4 @@
-#include "engine/execute/nursery.h"
+#include "engine/confine/nursery.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -25,8 +25,8 @@
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/execute/child.h"
-#include "engine/execute/onnx_api.h"
+#include "engine/confine/child.h"
+#include "engine/onnx/onnx_api.h"
 
 extern char** environ;
 

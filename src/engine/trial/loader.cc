@@ -1,4 +1,4 @@
-#include "engine/execute/loader.h"
+#include "engine/trial/loader.h"
 
 #include <spdlog/spdlog.h>
 
@@ -8,9 +8,9 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
+#include "engine/confine/machine.h"
 #include "engine/execute/backend.h"
-#include "engine/execute/first_runs.h"
-#include "engine/execute/machine.h"
+#include "engine/trial/first_runs.h"
 #include "model/dynamic_network.h"
 #include "model/model_config.h"
 #include "model/model_files.h"

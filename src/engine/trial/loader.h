@@ -13,10 +13,10 @@
 
 #include "absl/status/statusor.h"
 #include "engine/catalog.h"
-#include "engine/execute/child.h"
+#include "engine/confine/child.h"
 #include "engine/execute/executor.h"
-#include "engine/execute/trial.h"
 #include "engine/options.h"
+#include "engine/trial/trial.h"
 #include "model/model_config.h"
 #include "model/repository.h"
 

@@ -1,4 +1,4 @@
-#include "engine/execute/child.h"
+#include "engine/confine/child.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -24,9 +24,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/execute/confine.h"
-#include "engine/execute/machine.h"
-#include "engine/execute/nursery.h"
+#include "engine/confine/confine.h"
+#include "engine/confine/machine.h"
+#include "engine/confine/nursery.h"
 #include "engine/threads/give_way.h"
 
 extern char** environ;

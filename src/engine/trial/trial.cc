@@ -1,4 +1,4 @@
-#include "engine/execute/trial.h"
+#include "engine/trial/trial.h"
 
 #include <algorithm>
 #include <csignal>
@@ -9,9 +9,9 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/execute/first_runs.h"
-#include "engine/execute/machine.h"
-#include "engine/execute/trial_document.h"
+#include "engine/confine/machine.h"
+#include "engine/trial/first_runs.h"
+#include "engine/trial/trial_document.h"
 #include "model/dynamic_network.h"
 
 namespace fermata::engine {

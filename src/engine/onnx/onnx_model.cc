@@ -1,4 +1,4 @@
-#include "engine/execute/onnx_model.h"
+#include "engine/onnx/onnx_model.h"
 
 #include <fmt/ranges.h>
 
@@ -10,9 +10,9 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
-#include "engine/execute/divide_trap.h"
-#include "engine/execute/onnx_file.h"
-#include "engine/execute/onnx_value.h"
+#include "engine/onnx/divide_trap.h"
+#include "engine/onnx/onnx_file.h"
+#include "engine/onnx/onnx_value.h"
 
 namespace fermata::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/execute/processor_quota.h"
+#include "engine/confine/processor_quota.h"
 
 #include <fstream>
 #include <string>

@@ -1,4 +1,4 @@
-#include "engine/execute/machine.h"
+#include "engine/confine/machine.h"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -7,8 +7,8 @@
 #include <fstream>
 #include <thread>
 
-#include "engine/execute/onnx_c_api.h"
-#include "engine/execute/processor_quota.h"
+#include "engine/confine/processor_quota.h"
+#include "engine/onnx/onnx_c_api.h"
 
 namespace fermata::engine {
 

@@ -1,4 +1,4 @@
-#include "engine/execute/onnx_api.h"
+#include "engine/onnx/onnx_api.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "engine/execute/divide_trap.h"
+#include "engine/onnx/divide_trap.h"
 
 namespace fermata::engine {
 namespace {

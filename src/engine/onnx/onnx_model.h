@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "engine/execute/onnx_api.h"
+#include "engine/onnx/onnx_api.h"
 #include "model/model_config.h"
 #include "model/tensor.h"
 

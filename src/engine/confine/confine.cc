@@ -1,4 +1,4 @@
-#include "engine/execute/confine.h"
+#include "engine/confine/confine.h"
 
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -17,7 +17,7 @@
 #include <iterator>
 #include <vector>
 
-#include "engine/execute/child.h"
+#include "engine/confine/child.h"
 
 namespace fermata::engine {
 namespace {

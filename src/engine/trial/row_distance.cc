@@ -1,4 +1,4 @@
-#include "engine/execute/row_distance.h"
+#include "engine/trial/row_distance.h"
 
 #include <fmt/format.h>
 

@@ -5,8 +5,8 @@
 
 #include "base/time.h"
 #include "engine/execute/executor.h"
-#include "engine/execute/made_up.h"
-#include "engine/execute/profiler.h"
+#include "engine/trial/made_up.h"
+#include "engine/trial/profiler.h"
 
 namespace fermata::engine {
 

@@ -1,4 +1,4 @@
-#include "engine/execute/profiler.h"
+#include "engine/trial/profiler.h"
 
 #include <algorithm>
 #include <optional>
@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/histogram.h"
 #include "base/status.h"
-#include "engine/execute/made_up.h"
+#include "engine/trial/made_up.h"
 
 namespace fermata::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/execute/divide_trap.h"
+#include "engine/onnx/divide_trap.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -60,7 +60,7 @@ void on_trap(int signal, siginfo_t* info, void* context) {
       return;
     }
   }
-  std::signal(signal, SIG_DFL);  // and the same instruction again
+  std::signal(signal, SIG_DFL);                // and the same instruction again
   if (info->si_code <= 0) std::raise(signal);  // or what somebody has sent
 }
 

@@ -1,4 +1,4 @@
-#include "engine/execute/row_trial.h"
+#include "engine/trial/row_trial.h"
 
 #include <algorithm>
 #include <ctime>
@@ -10,10 +10,10 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/execute/child.h"
-#include "engine/execute/first_runs.h"
+#include "engine/confine/child.h"
 #include "engine/execute/gather.h"
-#include "engine/execute/row_distance.h"
+#include "engine/trial/first_runs.h"
+#include "engine/trial/row_distance.h"
 
 namespace fermata::engine {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/execute/onnx_file.h"
+#include "engine/onnx/onnx_file.h"
 
 #include <fcntl.h>
 #include <google/protobuf/io/coded_stream.h>
