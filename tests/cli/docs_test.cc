@@ -7,13 +7,14 @@
 #include <string>
 
 #include "cli/commands.h"
+#include "places/places.h"
 
 namespace fermata::cli {
 namespace {
 
 // docs/cli.md by command: the text under each heading "## `fermata COMMAND`".
 std::map<std::string, std::string> sections() {
-  std::ifstream file(FERMATA_SOURCE_DIR "/docs/cli.md");
+  std::ifstream file(project_folder() + "/docs/cli.md");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const std::regex heading("\n## `fermata ([a-z]+)`\n");
   std::map<std::string, std::string> found;

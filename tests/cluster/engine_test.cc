@@ -15,6 +15,7 @@
 #include "cluster/hosts.h"
 #include "cluster/made_up_host.h"
 #include "engine/fixture.h"
+#include "places/places.h"
 
 namespace fermata::cluster {
 namespace {
@@ -28,7 +29,7 @@ class ClusterEngine : public testing::Test {
     hosts_ = std::make_shared<Hosts>(Options{.host = "127.0.0.1", .silence = silence});
     engine::EngineOptions options;
     options.repository = folder_.path();
-    options.probe_program = FERMATA_BINARY_DIR "/fermata";
+    options.probe_program = fermata_command();
     options.workers.types = {engine::WorkerType{.name = "far", .count = 2, .remote = true}};
     options.workers.remote = hosts_;
     auto made = engine::make_engine(options);

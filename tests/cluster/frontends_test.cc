@@ -15,6 +15,7 @@
 #include "cluster/hosts.h"
 #include "cluster/worker.h"
 #include "engine/fixture.h"
+#include "places/places.h"
 
 namespace fermata::cluster {
 namespace {
@@ -30,7 +31,7 @@ class Scheduler {
             Options{.host = "127.0.0.1", .port = port, .silence = Duration::seconds(20)})) {
     engine::EngineOptions options;
     options.repository = repository;
-    options.probe_program = FERMATA_BINARY_DIR "/fermata";
+    options.probe_program = fermata_command();
     options.inputs_elsewhere = true;
     options.workers.types = {engine::WorkerType{.name = "far", .count = 2, .remote = true}};
     options.workers.remote = hosts_;
@@ -65,7 +66,7 @@ class Frontends : public testing::Test {
   void bring_worker() {
     Worker::Options options{.schedulers = {address()}, .name = "one"};
     options.engine.repository = folder_.path();
-    options.engine.probe_program = options.engine.workers.program = FERMATA_BINARY_DIR "/fermata";
+    options.engine.probe_program = options.engine.workers.program = fermata_command();
     options.engine.workers.types = {engine::WorkerType{.name = "far", .count = 2}};
     worker_ = *Worker::make(std::move(options), [](uint32_t) {});
     thread_ = std::thread([this] { worker_->run(); });

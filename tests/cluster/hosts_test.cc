@@ -21,6 +21,7 @@
 #include "engine/execute/thread_executor.h"
 #include "engine/fixture.h"
 #include "engine/trial/loader.h"
+#include "places/places.h"
 
 namespace fermata::cluster {
 namespace {
@@ -31,8 +32,8 @@ constexpr std::chrono::minutes kLimit{2};  // of what is waited for
 
 engine::EngineOptions options_of_here() {
   engine::EngineOptions options;
-  options.repository = FERMATA_SOURCE_DIR "/tests/data/repository";
-  options.probe_program = options.workers.program = FERMATA_BINARY_DIR "/fermata";
+  options.repository = data_folder() + "/repository";
+  options.probe_program = options.workers.program = fermata_command();
   options.workers.types = {engine::WorkerType{.name = "far"}};
   options.workers.isolation = engine::Isolation::kThread;
   return options;

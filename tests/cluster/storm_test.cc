@@ -20,6 +20,7 @@
 #include "cluster/made_up_host.h"
 #include "engine/engine.h"
 #include "engine/fixture.h"
+#include "places/places.h"
 
 namespace fermata::cluster {
 namespace {
@@ -97,7 +98,7 @@ class StormOfFaults {
         std::make_shared<Hosts>(Options{.host = "127.0.0.1", .silence = Duration::millis(300)});
     engine::EngineOptions options;
     options.repository = folder_.path();
-    options.probe_program = FERMATA_BINARY_DIR "/fermata";
+    options.probe_program = fermata_command();
     options.workers.types = {
         engine::WorkerType{.name = "far", .count = 2 * kHostsAtOnce, .remote = true}};
     options.workers.remote = hosts_;

@@ -12,6 +12,7 @@
 
 #include "engine/apart/supervised.h"
 #include "engine/apart_fixture.h"
+#include "places/places.h"
 
 namespace fermata::engine {
 namespace {
@@ -24,9 +25,8 @@ class Hostile : public ::testing::TestWithParam<std::pair<const char*, const cha
  protected:
   // A command that is the script, whatever it is called with.
   std::string program(const std::string& how) const {
-    folder_.write("program.sh", "#!/bin/sh\nexec python3 " FERMATA_SOURCE_DIR
-                                "/tests/engine/hostile_process.py " +
-                                    how + "\n");
+    folder_.write("program.sh", "#!/bin/sh\nexec python3 " + project_folder() +
+                                    "/tests/engine/hostile_process.py " + how + "\n");
     const std::filesystem::path file = folder_.path() / "program.sh";
     std::filesystem::permissions(file, std::filesystem::perms::owner_all);
     return file.string();

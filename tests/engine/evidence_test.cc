@@ -12,6 +12,7 @@
 #include "engine/fixture.h"
 #include "engine/trial/loader.h"
 #include "model/tensor_values.h"
+#include "places/places.h"
 
 namespace fermata::engine {
 namespace {
@@ -69,7 +70,7 @@ struct Digits {
   std::vector<uint32_t> labels;
 
   Digits() {
-    std::ifstream file(FERMATA_SOURCE_DIR "/zoo/data/digits-test.jsonl");
+    std::ifstream file(project_folder() + "/zoo/data/digits-test.jsonl");
     for (std::string text; std::getline(file, text);) {
       const auto json = nlohmann::json::parse(text);
       images.push_back(json["inputs"][0]["data"].get<std::vector<float>>());
@@ -202,7 +203,7 @@ TEST_F(Evidence, OfRealDigitsFindsTheirClass) {
 
 TEST_F(Evidence, AnExtractorGivesTheFeatures) {
   const Digits digits;
-  const auto extractor = open(FERMATA_SOURCE_DIR "/zoo/repository", "digits-linear");
+  const auto extractor = open(project_folder() + "/zoo/repository", "digits-linear");
   const auto executor = executors_->make();
   ASSERT_TRUE(executor->load(extractor).ok());
   EvidenceOptions options{.extractor = extractor, .output = "probabilities", .k = 5};

@@ -13,11 +13,9 @@
 
 #include "base/check.h"
 #include "engine/engine.h"
+#include "places/places.h"
 
 namespace fermata::engine {
-
-inline std::string data_folder() { return FERMATA_SOURCE_DIR "/tests/data"; }
-inline std::string fermata_command() { return FERMATA_BINARY_DIR "/fermata"; }
 
 // A folder that goes when the test does.
 class TemporaryFolder {

@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "base/status.h"
 #include "estimate/difficulty_document.h"
+#include "places/places.h"
 
 namespace fermata::estimate {
 namespace {
@@ -153,7 +154,7 @@ TEST(DifficultyDocument, ReadsBack) {
 }
 
 TEST(DifficultyDocument, ReadsThoseOfTheZoo) {
-  const std::string zoo = FERMATA_SOURCE_DIR "/zoo/data/";
+  const std::string zoo = project_folder() + "/zoo/data/";
   for (const std::string ensemble : {"scans-averaged", "scans-stacked"}) {
     const std::string file = zoo + ensemble + "/profile.json";
     const auto profile = parse_difficulty(*read_file(file, 1 << 20), file);
