@@ -242,8 +242,9 @@ absl::Status listen_for_parts(const ServeArguments& arguments, const serve::Conf
     if (!config.cluster.lock.empty()) {
       hosts.begin(0);
       ASSIGN_OR_RETURN(serving.lock,
-                       cluster::SchedulerLock::make(
-                           config.cluster.lock, [&hosts](uint64_t epoch) { hosts.begin(epoch); }));
+                       cluster::SchedulerLock::of_file(
+                           config.cluster.lock,
+                           {.held = [&hosts](uint64_t epoch) { hosts.begin(epoch); }, .lost = {}}));
     }
   }
   RETURN_IF_ERROR(hosts.listen());

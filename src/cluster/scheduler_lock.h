@@ -6,30 +6,28 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "engine/threads/periodic.h"
 
 namespace fermata::cluster {
 
-// Which of several schedulers is active: the one that holds the lock of a file that all of them
-// see. The kernel gives it up when the holder's process ends. The file has the number of its
-// holders, the epoch, so that whoever has had a later one refuses an earlier one.
+// Which of several schedulers is active: the one that holds this. Destroying it gives it up, so
+// that another may begin.
 class SchedulerLock {
  public:
-  // `held` is called once, from a thread of its own, when the lock is held. UNAVAILABLE where the
+  struct Events {
+    // Once, from a thread of its own. Each holder's epoch is later than those before, so that
+    // whoever has had a later one refuses an earlier one.
+    std::function<void(uint64_t epoch)> held;
+    // At most once, after that and from a thread of its own: another may hold it soon, and does
+    // not before this has had the time to stop what decides.
+    std::function<void()> lost;
+  };
+  virtual ~SchedulerLock() = default;
+
+  // The lock of a file that all of them see. The kernel gives it up when the holder's process ends,
+  // so it is never lost. The file has the number of its holders, the epoch. UNAVAILABLE where the
   // file cannot be opened.
-  static absl::StatusOr<std::unique_ptr<SchedulerLock>> make(
-      const std::string& file, std::function<void(uint64_t epoch)> held);
-  ~SchedulerLock();
-
- private:
-  SchedulerLock(std::string file, int descriptor, std::function<void(uint64_t epoch)> held);
-  void look();
-
-  const std::string file_;
-  const int descriptor_;
-  const std::function<void(uint64_t epoch)> held_;
-  bool is_held_ = false;
-  std::unique_ptr<engine::Periodic> timer_;
+  static absl::StatusOr<std::unique_ptr<SchedulerLock>> of_file(const std::string& file,
+                                                                Events events);
 };
 
 }  // namespace fermata::cluster
