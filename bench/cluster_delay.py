@@ -148,20 +148,6 @@ def measure(arguments):
     return document
 
 
-def draw(document):
-    import plot
-    figure, axis = plot.axes("delay of the network, ms each way", "goodput, requests/s")
-    for slo_ms, colour in zip(document["slos_ms"], plot.COLOURS):
-        points = [point for point in document["points"] if point["slo_ms"] == slo_ms]
-        delays = [point["delay_ms"] for point in points]
-        axis.plot(delays, [point["simulated_rps"] for point in points], "--", color=colour)
-        axis.plot(delays, [point["measured_rps"] for point in points], "o-", color=colour, label=f"SLO {slo_ms} ms")
-    axis.plot([], [], "--", color=plot.NEUTRAL, label="simulated")
-    axis.set_ylim(0)
-    axis.legend()
-    figure.savefig(record.RESULTS / "cluster_delay.png")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=5)
@@ -170,7 +156,8 @@ def main():
     parser.add_argument("--plot", action="store_true", help="only draws the record again")
     arguments = parser.parse_args()
     if arguments.plot:
-        return draw(record.read("cluster_delay"))
+        import drawings
+        return drawings.draw("cluster_delay")
     if why := hosts.missing() or hosts.no_delay():
         sys.exit(why)
     measure(arguments)

@@ -6,10 +6,12 @@ A benchmark draws with the function of its record; `pictures.py` draws all of th
 import functools
 import statistics
 
+import drawings_ensembles
 import drawings_more
 import drawings_papers
 import drawings_times
 import plot
+import record
 from drawings_times import spread
 
 ROWS = {"resnet50": "ResNet50,\n8 workers", "inception_resnet_v2": "InceptionResNetV2,\n8 workers",
@@ -320,7 +322,7 @@ def on_time(run):
 
 
 OTHER_RECORDS = drawings_papers.OTHER_RECORDS  # of plots that are not named as their record
-DRAWN = {**drawings_times.DRAWN, **drawings_more.DRAWN, **drawings_papers.DRAWN, "policies_table": policies_table, "policies_overload": policies_overload, "policies_claims": policies_claims,
+DRAWN = {**drawings_ensembles.DRAWN, **drawings_times.DRAWN, **drawings_more.DRAWN, **drawings_papers.DRAWN, "policies_table": policies_table, "policies_overload": policies_overload, "policies_claims": policies_claims,
          "ensembles_burst": ensembles_burst, "variants_served": variants_served, "streams_served": streams_served,
          "scheduler": scheduler, "one_pool": one_pool, "variants_goal": variants_goal, "triton": triton, "picker": picker,
          **{name: functools.partial(ensembles_by_case, xlabel=xlabel, methods=methods, says=says + SPREAD)
@@ -328,3 +330,10 @@ DRAWN = {**drawings_times.DRAWN, **drawings_more.DRAWN, **drawings_papers.DRAWN,
          **{f"ensembles_serve_all_{name}": ensembles_serve_all for name in ("scans-averaged", "scans-stacked", "count-weighted")},
          **{name: functools.partial(variants_swept, xlabel=xlabel, says=says) for name, (xlabel, says) in VARIANTS.items()},
          **{f"pipelines_{name}": pipelines for name in ("video", "audio-qa", "audio-sent", "sum-qa", "nlp", "prime_video", "prime_sum-qa")}}
+
+
+def draw(name):
+    """Draws the plot of a record again."""
+    figure = DRAWN[name](record.read(OTHER_RECORDS.get(name, name)))
+    figure.savefig(record.RESULTS / f"{name}.png")
+    plot.plt.close(figure)

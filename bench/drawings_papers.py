@@ -199,7 +199,63 @@ def streams_simulated_more(found):
     return figure
 
 
-DRAWN = {"variants_policies_all_resident": variants_policies, "variants_policies_one_resident": variants_policies,
+def variants_specialists(found):
+    """Each stream of labels a column: utilities with and without evidence, and what it adds to the average, with its 95 % interval."""
+    streams, loads = (list(dict.fromkeys(row[key] for row in found["rows"])) for key in ("stream", "load"))
+    ways = [way for way in found["rows"][0] if isinstance(found["rows"][0][way], dict) and "utility" in found["rows"][0][way]]
+    figure, axes = plot.axes("", "utility", rows=2, columns=len(streams), width=4.2)
+    for (above, below), stream in zip(zip(*axes), streams):
+        of = {policy: [r for r in found["rows"] if (r["stream"], r["policy"]) == (stream, policy)] for policy in ("fermata", "sneakpeek", "grouped")}
+        for policy, line in (("fermata", "-"), ("sneakpeek", "--")):
+            for way, colour in zip(ways, (plot.BLUE, plot.SKY, plot.GREEN, plot.ORANGE, plot.RED, plot.PINK)):
+                above.plot(range(len(loads)), [r[way]["utility"] for r in of[policy]], line, marker=".", color=colour, label=f"{policy}: {way}")
+        above.plot(range(len(loads)), [r["bound"] for r in of["fermata"]], ":", color=plot.NEUTRAL, label="bound")
+        above.set_title(f"labels {stream}", fontsize=9)
+        for i, (policy, rows) in enumerate(of.items()):
+            added = [r["added"]["average and evidence over average"] for r in rows]
+            below.errorbar([x + i / 12 for x in range(len(loads))], [(low + high) / 2 for low, high in added],
+                           [(high - low) / 2 for low, high in added], marker="o", markersize=4, capsize=2, **plot.style(policy))
+        below.axhline(0, color=plot.NEUTRAL, linewidth=0.8)
+        below.set(xlabel="load, multiples of what the best variant sustains", ylabel="utility that evidence adds")
+        for axis in (above, below):
+            axis.set_xticks(range(len(loads)), [f"{load}x" for load in loads])
+    for axis in (axes[0][-1], axes[1][-1]):
+        axis.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), fontsize=7)
+    plot.says(figure, "From twice the load on, evidence is worth 0.01 to 0.06 of utility to the default, unless the mix of classes is known.")
+    return figure
+
+
+def streams_divided(found):
+    """Figure 16 of Jellyfish: every setting a point."""
+    figure, axis = plot.axes("frames missed, %", "accuracy of answers on time", width=6)
+    for method in dict.fromkeys(r["method"] for r in found["rows"]):
+        mine = [r for r in found["rows"] if r["method"] == method]
+        colour = plot.STYLES[method][0] if method in plot.STYLES else plot.COLOURS[1 + len(axis.lines) % (len(plot.COLOURS) - 1)]
+        axis.plot([100 * r["miss_rate"] for r in mine], [r["accuracy"] for r in mine], "o", markersize=4, color=colour, label=method)
+    axis.set_xscale("symlog", linthresh=0.1)
+    plot.legend(axis)
+    plot.says(figure, "If network and DNN adapt together, hardly a frame is missed; with fixed shares of the SLO for each, 1.4 to 44 %.")
+    return figure
+
+
+def cluster_delay(found):
+    """Figure 13 of Symphony on hosts of their own: a point is a goodput, dashed in virtual time."""
+    figure, axis = plot.axes("delay of the network, ms each way", "goodput, requests/s", width=6)
+    for slo_ms, colour in zip(found["slos_ms"], plot.COLOURS):
+        points = [point for point in found["points"] if point["slo_ms"] == slo_ms]
+        delays = [point["delay_ms"] for point in points]
+        axis.plot(delays, [point["simulated_rps"] for point in points], "--", color=colour)
+        axis.plot(delays, [point["measured_rps"] for point in points], "o-", color=colour, label=f"SLO {slo_ms} ms, served")
+    axis.plot([], [], "--", color=plot.NEUTRAL, label="simulated")
+    axis.set_ylim(0)
+    plot.legend(axis)
+    ratios = [point["ratio"] for point in found["points"]]
+    plot.says(figure, f"Served on eight hosts, slowed tenfold, goodput is {min(ratios):.2f} to {max(ratios):.2f} of the simulated one, at any delay of the network.")
+    return figure
+
+
+DRAWN = {"variants_specialists": variants_specialists, "streams_divided": streams_divided, "cluster_delay": cluster_delay,
+         "variants_policies_all_resident": variants_policies, "variants_policies_one_resident": variants_policies,
          "variants_awareness": variants_awareness, "pipelines_forecasts": pipelines_forecasts, "pipelines_latencies": pipelines_latencies,
          "pipelines_trade_offs": pipelines_trade_offs, "policies_figures": policies_figures, "streams_simulated": streams_simulated,
          "streams_simulated_more": streams_simulated_more}

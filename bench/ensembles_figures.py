@@ -9,9 +9,10 @@ import statistics
 
 import numpy
 
+import drawings
+import drawings_ensembles
 import ensembles_records
 import ensembles_simulated as simulated
-import drawings
 import plot
 
 PAPER = ("original", "static", "dynamic", "gating", "schemble(ea)", "schemble(t)", "schemble")
@@ -223,21 +224,9 @@ def scores(records, _):
     """Figure 4: how difficult the test data are, and what a subset is right about by bin."""
     name = "scans-averaged"
     row, about = records[name], ensembles_records.profile(name)
-    figure, axes = plot.axes("", "", columns=2)
-    for each, its in records.items():
-        axes[0].hist(its["true"], bins=25, range=(0, 1), histtype="step", density=True, label=each)
-    axes[0].set_xlabel("discrepancy score")
-    axes[0].set_ylabel("density")
-    axes[0].legend()
     bins = numpy.array(simulated.bins_of(about, "true", row["true"]))
     right = numpy.array([[int(c) for c in digits] for digits in row["correct"]])
     by_bin = [right[bins == b].mean(0).tolist() for b in range(bins.max() + 1)]
-    for subset in range(1, 1 << len(row["models"])):
-        axes[1].plot(range(len(by_bin)), [b[subset - 1] for b in by_bin], "o-",
-                     label=simulated.subset_name(row, subset).replace("scans-", ""))
-    axes[1].set_xlabel("bin of the true score")
-    axes[1].set_ylabel("as the ensemble")
-    axes[1].legend(fontsize=6)
     correlation = {n: float(numpy.corrcoef(r["true"], r["difficulty"])[0, 1])
                    for n, r in records.items() if "difficulty" in r}
     shares = {}
@@ -248,8 +237,8 @@ def scores(records, _):
                      "none": float((every == 0).mean())}
     print(f"\nfigure 4: correlation of predicted and true scores {correlation}; queries that any "
           f"model, and none, answers as the ensemble {shares}")
-    print(plot.save("ensembles_scores", figure, {"accuracy_by_bin": by_bin, "shares": shares,
-                                                 "correlation": correlation}))
+    kept = {"accuracy_by_bin": by_bin, "shares": shares, "correlation": correlation}
+    print(plot.save("ensembles_scores", drawings.DRAWN["ensembles_scores"](kept), kept))
     for n, r in records.items():
         if "difficulty" in r["networks_ms"]:
             share = r["networks_ms"]["difficulty"] / sum(m["ms"]["1"] for m in r["models"])
@@ -261,24 +250,10 @@ def segments(records, seeds):
     """Figures 9 and 14: everything served, and with rejection, hour by hour."""
     seeds = min(seeds, 2)
     edges = numpy.linspace(0, len(simulated.trace()), HOURS + 1).round().astype(int).tolist()
-    methods = ("original", "gating", "schemble", "fermata")
-    figure, axes = plot.axes("hour of the day", "", columns=4)
-    kept = {}
-    for column, (mode, what) in enumerate((
-            ("serve-all", "mean_ms"), ("serve-all", "processed_accuracy"),
-            ("reject", "accuracy"), ("reject", "miss_rate"))):
-        if mode not in kept:
-            kept[mode] = measure(records, seeds, "scans-averaged", methods, {
-                hour: {"slo_ms": SLO_MS, "scale": SCALE, "serve_all": mode == "serve-all",
-                       "window": edges[hour:hour + 2]} for hour in range(HOURS)})
-        for m in methods:
-            axes[column].plot(range(HOURS), [mean(kept[mode][m][h], what) for h in range(HOURS)],
-                              label=m)
-        axes[column].set_ylabel(f"{what.replace('_', ' ')}, {mode}")
-    axes[0].set_yscale("log")
-    axes[0].legend(fontsize=7)
-    print(plot.save("ensembles_segments", figure, {
-        "seeds": seeds, **{mode: document(found) for mode, found in kept.items()}}))
+    kept = {"seeds": seeds} | {mode: document(measure(records, seeds, "scans-averaged", drawings_ensembles.METHODS, {
+        hour: {"slo_ms": SLO_MS, "scale": SCALE, "serve_all": mode == "serve-all", "window": edges[hour:hour + 2]} for hour in range(HOURS)}))
+        for mode in ("serve-all", "reject")}
+    print(plot.save("ensembles_segments", drawings.DRAWN["ensembles_segments"](kept), kept))
 
 
 def resampled(row, targets, random):

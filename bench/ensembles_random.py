@@ -25,6 +25,7 @@ import statistics
 import subprocess
 import sys
 
+import drawings
 import plot
 import server
 
@@ -150,10 +151,8 @@ def main():
               f"below_-{WORST}": sum(d < -WORST for d in differences)}
     print(json.dumps(totals, indent=1))
     if arguments.name:
-        figure, axis = plot.axes("scenarios, sorted", "points of accuracy over schemble")
-        axis.plot(differences, ".")
-        axis.axhline(0, color=plot.NEUTRAL)
-        print(plot.save(arguments.name, figure, {"summary": totals, "scenarios": results}))
+        document = {"summary": totals, "scenarios": results}
+        print(plot.save(arguments.name, drawings.DRAWN["ensembles_random"](document), document))
     if differences[0] < -WORST:
         sys.exit(f"MISSED: {differences[0]:.2f} points, expected at least {-WORST}")
 

@@ -11,6 +11,8 @@ import tempfile
 
 import numpy
 
+import drawings
+import drawings_ensembles
 import ensembles_records as records_of
 import ensembles_simulated as simulated
 import open_loop
@@ -28,7 +30,6 @@ LOADS = (2.1, 6)  # of what the original pipeline bears, in the burst
 POLICIES = ("original", "static", "greedy-edf", "schemble", "fermata")
 FIXED = {2.1: ["scans-dense", "scans-recurrent"], 6: ["scans-recurrent"]}  # the best in hindsight, in virtual time
 AGREE = 0.02  # rounds, in accuracy
-TRUSTED_LAG_MS = 30
 INCOMPLETE = "the deadline came"
 
 
@@ -108,7 +109,7 @@ def serve(folder, rounds, alone_ms):
 
 
 def trusted(results):
-    return [r for r in results if r["lag_ms"] <= TRUSTED_LAG_MS]
+    return [r for r in results if r["lag_ms"] <= drawings_ensembles.TRUSTED_LAG_MS]
 
 
 def median(results, what):
@@ -145,17 +146,7 @@ def served(rounds):
         [f"{load}x", policy, *(median(results, w) for w in what),
          f"{len(trusted(results))} of {len(results)}"]
         for (load, policy), results in rows.items()]))
-    figure, axes = plot.axes("", "", columns=2)
-    for axis, part in zip(axes, what):
-        for i, load in enumerate(LOADS):
-            axis.bar([p + 0.4 * i for p in range(len(POLICIES))],
-                     [median(rows[load, p], part) for p in POLICIES], 0.4, label=f"{load}x")
-        axis.set_xticks([p + 0.2 for p in range(len(POLICIES))], POLICIES, rotation=30)
-        axis.set_ylabel(part.replace("_", " "))
-    axes[0].legend()
-    print(plot.save("ensembles_served", figure, {
-        "bearable_rps": bearable, "slo_ms": SLO_MS, "burst_s": STEP_S * (
-            simulated.burst()[1] - simulated.burst()[0]),
-        "rows": [{"load": load, "policy": policy, "rounds": results}
-                 for (load, policy), results in rows.items()]}))
+    document = {"bearable_rps": bearable, "slo_ms": SLO_MS, "burst_s": STEP_S * (simulated.burst()[1] - simulated.burst()[0]),
+                "rows": [{"load": load, "policy": policy, "rounds": results} for (load, policy), results in rows.items()]}
+    print(plot.save("ensembles_served", drawings.DRAWN["ensembles_served"](document), document))
     yield from claims(rows)

@@ -6,7 +6,7 @@
 Starts a server, finds the highest rate at which 99 % of the answers are on time
 (open loop, Poisson), offers that rate and three times as much, and checks that
 every request ends exactly once on both sides, that memory stays bounded, that on
-time answers a second stay within 10 % of the most at any load, and that no refusal
+time answers a second stay within 10 % of the most at any load, and that no rejection
 comes later than the moment at which its request alone could still have made it.
 Writes bench/results/overload-MODEL.json and .png."""
 
@@ -27,7 +27,7 @@ GOOD_SHARE = 0.99
 EMULATED = {"alpha_ms": 5.0, "beta_ms": 3.0, "max_batch": 16, "slo_ms": 150.0}
 REAL = {"slo_ms": 100.0}
 WAY_MS = 5.0        # of the SLO, kept for the way; the server is told the rest
-LATE_BY_MS = 5.0    # a refusal may be: the machine's own stalls
+LATE_BY_MS = 5.0    # a rejection may be: the machine's own stalls
 GROWTH_MB = 16.0    # of resident memory in the second half of the overload
 RATIOS = (0.5, 1.0, 1.5, 2.0, 3.0)
 
@@ -137,7 +137,7 @@ def judge(bench, runs, alone, memory):
                       "ended_at_server": ended},
         "memory": {"good": growth <= GROWTH_MB, "growth_mb": growth, "peak_mb": max(memory)},
         "on_time_kept": {"good": kept >= 0.9, "ratio": kept},
-        "refused_in_time": {"good": margin is not None and margin >= -LATE_BY_MS,
+        "rejected_in_time": {"good": margin is not None and margin >= -LATE_BY_MS,
                             "least_margin_ms": margin, "p99_ms": overload["rejection_p99_ms"],
                             "last_moment_ms": last_moment},
     }
@@ -150,14 +150,15 @@ def draw(model, document):
     left.plot(ratios, [r["offered_rps"] for r in runs], ":", color=plot.NEUTRAL, label="offered")
     left.plot(ratios, [r["on_time_rps"] for r in runs], "o-", label="on time")
     left.set_ylabel("requests/s")
-    left.legend()
     for key, label in (("p50_ms", "answers, p50"), ("p99_ms", "answers, p99"),
-                       ("rejection_p99_ms", "refusals, p99")):
+                       ("rejection_p99_ms", "rejections, p99")):
         right.plot(ratios, [r[key] for r in runs], "o-", label=label)
     right.axhline(document["slo_ms"], ls=":", color=plot.NEUTRAL, label="SLO")
     right.set_ylabel("ms from the scheduled arrival")
     right.set_ylim(bottom=0)
-    right.legend()
+    for axis in (left, right):
+        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, fontsize=8)
+    plot.says(figure, "Beyond the capacity as many answers stay on time as at it, and requests are rejected before their deadline.")
     return plot.save(f"overload-{model}", figure, document)
 
 
@@ -184,7 +185,7 @@ def show(document):
     print(f"\n{document['model']}: {document['capacity_rps']:.1f}/s within {document['slo_ms']} ms, "
           f"{document['run_alone_ms']:.2f} ms an item alone")
     print(plot.table(["load", "offered/s", "on time/s", "late", "deadline", "queue", "bad",
-                      "batch", "p99 ms", "refusal p99 ms"], rows))
+                      "batch", "p99 ms", "rejection p99 ms"], rows))
     for name, check in document["checks"].items():
         print(f"{'ok ' if check['good'] else 'NOT'} {name}: "
               + ", ".join(f"{k} {v:.4g}" for k, v in check.items() if k != "good"))

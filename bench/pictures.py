@@ -11,7 +11,6 @@ from pathlib import Path
 
 import drawings
 import plot
-import record
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 ALPHA, BETA, SLO = 1.5, 6.0, 30.0  # l(b) = ALPHA b + BETA, ms; the digits of a small model
@@ -64,9 +63,7 @@ def held_batch():
 
 def records(names):
     for name in names:
-        figure = drawings.DRAWN[name](record.read(drawings.OTHER_RECORDS.get(name, name)))
-        figure.savefig(record.RESULTS / f"{name}.png")
-        plot.plt.close(figure)
+        drawings.draw(name)
 
 
 if __name__ == "__main__":

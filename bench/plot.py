@@ -8,6 +8,8 @@
 Needs matplotlib (Debian's python3-matplotlib, 3.6, or newer).
 """
 
+import textwrap
+
 import matplotlib
 
 import record
@@ -17,6 +19,7 @@ import matplotlib.pyplot as plt  # noqa: E402  (after the choice of backend)
 
 # Okabe and Ito's colours, told apart by nearly everybody; ours comes first.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#999999"]
+LETTERS_AN_INCH = 15  # of the sentence under a plot
 NEUTRAL = "#555555"  # bounds, deadlines, what was offered
 BLUE, RED, GREEN, PINK, ORANGE, SKY, GREY = COLOURS
 # One colour a policy, server or method in every plot; dashed and dotted lines are its variations.
@@ -72,7 +75,8 @@ def legend(axis, **more):
 
 def says(figure, sentence):
     """What the plot shows, in one sentence under it."""
-    figure.supxlabel(sentence, fontsize=8.5, color=NEUTRAL)
+    letters = int(LETTERS_AN_INCH * figure.get_figwidth())
+    figure.supxlabel("\n".join(textwrap.wrap(sentence, letters)), fontsize=8.5, color=NEUTRAL)
 
 
 def save(name, figure, document, **about):

@@ -30,7 +30,7 @@ import sys
 import record
 import streams_served
 import streams_traces
-from streams_setting import DIVIDED, HOPELESS, METHODS, MIXED, RATES, SIDES, SLOS, VARIANTS, clients_of, judge, plot_divided, settings
+from streams_setting import DIVIDED, HOPELESS, METHODS, MIXED, RATES, SIDES, SLOS, VARIANTS, clients_of, judge, settings
 
 # Of Student's t, by degrees of freedom: what 95 % lie within.
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
@@ -207,7 +207,7 @@ def write(args, name, document):
 def draw_divided(args):
     rows = divided(args.binary, streams_traces.load(args.traces)["synthetic"], args.seeds)
     write(args, "streams_divided", {"rows": rows})
-    plot_divided(rows, "streams_divided")
+    drawings.draw("streams_divided")
 
 
 def draw_dispatching(args):

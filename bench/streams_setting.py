@@ -61,15 +61,3 @@ def judge(rows):
         if low and r["accuracy"] <= low["accuracy"]:
             wrong["than low"].append([*key, r["accuracy"], low["accuracy"]])
     return wrong
-
-
-def plot_divided(rows, name):
-    """Figure 16: every setting a point."""
-    import plot
-    figure, axis = plot.axes("misses, %", "accuracy of answers on time")
-    for method in dict.fromkeys(r["method"] for r in rows):
-        mine = [r for r in rows if r["method"] == method]
-        axis.plot([100 * r["miss_rate"] for r in mine], [r["accuracy"] for r in mine], "o", label=method)
-    axis.set_xscale("symlog", linthresh=0.1)
-    axis.legend()
-    figure.savefig(plot.record.RESULTS / f"{name}.png")

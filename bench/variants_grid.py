@@ -27,8 +27,8 @@ import os
 import statistics
 import sys
 
+import drawings
 import plot
-import server
 import variants_figures
 import variants_zoo
 
@@ -91,21 +91,6 @@ def summary(points):
             "best_other": dict(collections.Counter(best_other(u)[1] for u in beside))}
 
 
-def draw(points, penalties, rates):
-    figure, _ = plot.axes("workers", "default over the best other policy", width=3.2,
-                             columns=len(penalties))
-    for axis, penalty in zip(figure.axes, penalties):
-        for rate in rates:
-            own = [p for p in points if p["penalty"] == penalty and p["rate"] == rate]
-            axis.plot([p["workers"] for p in own], [ratio(p["utility"]) for p in own], "o-",
-                      label=f"{rate}/s a worker")
-        axis.axhline(LEAST, color=plot.NEUTRAL, linestyle=":")
-        axis.set_xscale("log", base=2)
-        axis.set_title(f"penalty: {penalty}")
-    figure.axes[0].legend()
-    return figure
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -132,8 +117,8 @@ def main():
     totals = summary(points)
     print(json.dumps(totals, indent=1))
     if arguments.name:
-        print(plot.save(arguments.name, draw(points, arguments.penalties, arguments.rates),
-                        {"seeds": arguments.seeds, "summary": totals, "points": points}))
+        document = {"seeds": arguments.seeds, "summary": totals, "points": points}
+        print(plot.save(arguments.name, drawings.DRAWN["variants_grid"](document), document))
     if totals["least"] < LEAST or totals["mean"] < MEAN:
         sys.exit(f"MISSED: least {totals['least']:.4f} (must be {LEAST}), mean "
                  f"{totals['mean']:.4f} ({MEAN})")

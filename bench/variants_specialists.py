@@ -7,13 +7,13 @@ of a stream without a look at each request, those of the labels that come on ave
 prior is either uninformative, as published, or that average.
 """
 
-import collections
 import itertools
 import json
 import statistics
 
 import numpy
 
+import drawings
 import plot
 import variants_figures
 import variants_mixes
@@ -82,32 +82,6 @@ def rows_of(records, seeds):
                    for way, before in STEPS.items()}}
 
 
-def draw(rows):
-    figure, axes = plot.axes("load, of what the best variant bears", "utility", rows=2, columns=len(STREAMS))
-    by = collections.defaultdict(list)
-    for row in rows:
-        by[row["stream"], row["policy"]].append(row)
-    for (above, below), stream in zip(zip(*axes), STREAMS):
-        for policy, line in (("fermata", "-"), ("sneakpeek", "--")):
-            for way, colour in zip(WAYS, plot.COLOURS):
-                above.plot(range(len(LOADS)), [r[way]["utility"] for r in by[stream, policy]],
-                           line, marker=".", color=colour, label=f"{policy}, {way}")
-        above.plot(range(len(LOADS)), [r["bound"] for r in by[stream, "fermata"]], ":",
-                   color=plot.NEUTRAL, label="hardly a policy exceeds")
-        above.set_title(f"labels {stream}")
-        for i, policy in enumerate(POLICIES):
-            added = [r["added"]["average and evidence over average"] for r in by[stream, policy]]
-            below.errorbar([x + i / 12 for x in range(len(LOADS))], [statistics.mean(a) for a in added],
-                           [(high - low) / 2 for low, high in added], fmt="o-", capsize=2, label=policy)
-        below.axhline(0, color=plot.NEUTRAL, linewidth=0.8)
-        below.set_ylabel("utility that evidence adds to the average")
-        for axis in (above, below):
-            axis.set_xticks(range(len(LOADS)), [f"{load}x" for load in LOADS])
-    axes[0][0].legend(fontsize=6)
-    axes[1][0].legend(fontsize=7)
-    return figure
-
-
 def interval(pair):
     return "{:+.3f} to {:+.3f}".format(*pair)
 
@@ -125,8 +99,8 @@ def measure(recorded, seeds):
     print(plot.table(["labels, load, policy", *WAYS, "no policy exceeds", *steps],
                      [[f"{r['stream']}, {r['load']}x, {r['policy']}", *(r[w]["utility"] for w in WAYS),
                        r["bound"], *(interval(r["added"][s]) for s in steps)] for r in rows]))
-    print(plot.save("variants_specialists", draw(rows), {
-        "seeds": seeds, "machine": records["machine"], "correlations": pairs, "rows": rows}))
+    document = {"seeds": seeds, "machine": records["machine"], "correlations": pairs, "rows": rows}
+    print(plot.save("variants_specialists", drawings.DRAWN["variants_specialists"](document), document))
     for r in rows:
         for step, added in r["added"].items():
             if r["policy"] == "fermata" and added[1] < -COSTS:
