@@ -18,6 +18,23 @@ uint64_t splitmix(uint64_t& state) {
   return z ^ (z >> 31);
 }
 
+// As std::frexp, without a call for what is usual: x > 0.
+struct FractionAndExponent {
+  double fraction;
+  int exponent;
+};
+FractionAndExponent fraction_and_exponent(double x) {
+  constexpr uint64_t kExponent = uint64_t{0x7ff} << 52, kOfHalf = uint64_t{0x3fe} << 52;
+  const auto bits = std::bit_cast<uint64_t>(x);
+  const auto biased = static_cast<int>(bits >> 52);
+  if (biased == 0 || biased >= 0x7ff) [[unlikely]] {
+    FractionAndExponent parts{};
+    parts.fraction = std::frexp(x, &parts.exponent);
+    return parts;
+  }
+  return {std::bit_cast<double>((bits & ~kExponent) | kOfHalf), biased - 0x3fe};
+}
+
 // ln Γ(x + 1) by Stirling's series after shifting x up: x >= 0.
 double log_factorial(double x) {
   double product = 1;
@@ -32,15 +49,16 @@ double log_factorial(double x) {
 
 double portable_log(double x) {
   // x = m 2^k with m in [√½, √2); ln m = 2 atanh((m-1)/(m+1)).
-  int k = 0;
-  double m = std::frexp(x, &k);
+  auto [m, k] = fraction_and_exponent(x);
   if (m < 0.70710678118654752440) {
     m *= 2;
     --k;
   }
   const double s = (m - 1) / (m + 1), z = s * s;
+  constexpr double kOddParts[] = {1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
+                                  1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3};
   double tail = 0;
-  for (int n = 21; n >= 3; n -= 2) tail = z * (tail + 1.0 / n);
+  for (const double part : kOddParts) tail = z * (tail + part);
   return k * kLn2High + (k * kLn2Low + 2 * s * tail) + 2 * s;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -17,20 +18,33 @@ class QueueGrowth {
  public:
   // The queue has had this length from `now` on, and `per_second` are expected. `now` never goes
   // back. O(1); memory by the longest queue, up to 256.
-  void length(size_t waiting, Time now, double per_second);
+  void length(size_t waiting, Time now, double per_second) {
+    counts_[at_].promised += per_second_ * (now - since_).seconds();
+    if (waiting != waiting_) became(waiting);
+    per_second_ = per_second;
+    since_ = now;
+  }
 
   // Until when one more may be hoped for: until 8 times as many were promised as came. Where
   // arrivals do not depend on who waits, one in 3,000 takes so long, or fewer.
-  Time hope() const;
+  Time hope() const {
+    const Count& count = counts_[at_];
+    const double left = kPromisedByCame * (count.came + 1) - count.promised;
+    if (left <= 0) return since_;
+    return per_second_ > 0 ? since_ + Duration::from_seconds(left / per_second_) : Time::infinite();
+  }
 
  private:
+  static constexpr double kPromisedByCame = 8;  // times as many promised as came
+
   struct Count {
     double promised = 0, came = 0;
     uint32_t times = 0;  // it got so long, since it last hoped anew
   };
+  void became(size_t waiting);
 
   std::vector<Count> counts_ = std::vector<Count>(1);  // by length
-  size_t waiting_ = 0;
+  size_t waiting_ = 0, at_ = 0;                        // at_: its place in counts_
   double per_second_ = 0;
   Time since_;
 };

@@ -4,13 +4,10 @@
 
 namespace fermata::estimate {
 
-bool RateMeter::count(Time now, uint32_t items) {
-  if (!started_) {
-    started_ = true;
+// True: one did, and was not the first that begins.
+bool RateMeter::end_windows(Time now) {
+  if (window_end_ == kNotStarted) {
     window_end_ = now + kWindow;
-  }
-  if (now < window_end_) [[likely]] {
-    current_ += items;
     return false;
   }
   // After a silence longer than all windows only zeros are left: no need to walk further.
@@ -20,7 +17,6 @@ bool RateMeter::count(Time now, uint32_t items) {
   }
   const auto windows = static_cast<double>(std::min<uint64_t>(ended_, kWindows));
   per_second_ = static_cast<double>(sum_) / (windows * kWindow.seconds());
-  current_ += items;
   return true;
 }
 

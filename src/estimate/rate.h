@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "base/time.h"
 
@@ -15,7 +16,11 @@ class RateMeter {
  public:
   // `now` never goes back. True when a window ended since the last call, so
   // that what is derived from the rate is worth computing again. O(1) amortised.
-  bool count(Time now, uint32_t items);
+  [[gnu::always_inline]] bool count(Time now, uint32_t items) {
+    const bool ended = now >= window_end_ && end_windows(now);
+    current_ += items;
+    return ended;
+  }
 
   bool known() const { return ended_ > 0; }
   double per_second() const { return per_second_; }
@@ -24,15 +29,16 @@ class RateMeter {
 
  private:
   static constexpr size_t kWindows = 100;
+  static constexpr Time kNotStarted = Time::from_nanos(std::numeric_limits<int64_t>::min());
 
+  bool end_windows(Time now);
   void end_window();
 
   std::array<uint32_t, kWindows> counts_{};
   uint64_t sum_ = 0, ended_ = 0;
   uint32_t current_ = 0;
   double per_second_ = 0;
-  Time window_end_;
-  bool started_ = false;
+  Time window_end_ = kNotStarted;
 };
 
 }  // namespace fermata::estimate

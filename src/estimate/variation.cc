@@ -12,18 +12,10 @@ constexpr double kFew = 8;       // too few to tell that they are all alike
 
 }  // namespace
 
-void CountVariation::count(Time now, uint32_t items, Duration window) {
-  if (window <= Duration() || window.is_infinite()) return;
-  if (window_end_.is_infinite()) {
-    window_ = window;
-    window_end_ = now + window;
-  } else if (now >= window_end_) {
-    end_window(now, window);
-  } else if (now + window < window_end_) {
-    window_end_ = now + window;
-    window_ = window;
-  }
-  current_ += items;
+void CountVariation::begin_window(Time now, Duration window) {
+  if (now >= window_end_) return end_window(now, window);
+  window_ = window;
+  window_end_ = now + window;
 }
 
 void CountVariation::end_window(Time now, Duration next) {

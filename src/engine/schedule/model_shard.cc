@@ -29,7 +29,7 @@ void ModelShard::remove_key(KeyId key) {
 
 void ModelShard::set_latency(KeyId key, LatencyByType latency, Time now, policy::Decisions& out) {
   keys_[index(key)].batcher->set_latency(std::move(latency), now, out);
-  changed(index(key));
+  woken(index(key));
 }
 
 void ModelShard::set_delay_bound(policy::DelayBound bound) {
@@ -42,7 +42,7 @@ void ModelShard::set_rules(const policy::Rules& rules, Time now, policy::Decisio
   for (size_t i = 0; i < keys_.size(); ++i) {
     if (keys_[i].batcher == nullptr) continue;
     keys_[i].batcher->set_rules(rules, now, out);
-    changed(i);
+    woken(i);
   }
 }
 
@@ -70,27 +70,28 @@ bool ModelShard::serve_grants(Time now, policy::Decisions& out) {
       return;
     }
     answers_.push_back(keys_[i].batcher->granted(grant, now, out));
-    changed(i);
+    woken(i);
   });
 }
 
 bool ModelShard::take_messages(Time now, ShardDecisions& out) {
-  const size_t n = inbox_.messages.try_dequeue_bulk(messages_.begin(), kMessages);
-  for (size_t m = 0; m < n; ++m) {
-    const auto& [task, withdraw] = messages_[m];
+  const auto take = [&](const ShardInbox::Message& message) {
+    const auto& [task, withdraw] = message;
     const size_t i = index(task.key);
-    if (keys_[i].batcher == nullptr) {  // a withdrawal that crossed the key's removal
+    Key& key = keys_[i];
+    if (key.batcher == nullptr) {  // a withdrawal that crossed the key's removal
       FERMATA_CHECK(withdraw);
-      continue;
+      return;
     }
     if (!withdraw) {
-      keys_[i].batcher->nominated(task, now);
-    } else if (keys_[i].batcher->withdrawn(task)) {
+      key.batcher->nominated(task, now);
+    } else if (key.batcher->withdrawn(task)) {
       out.withdrawn.push_back(task);
     }
-    keys_[i].undecided = true;
+    key.undecided = true;
     changed(i);
-  }
+  };
+  const size_t n = drain_some(inbox_.messages, kMessages, take);
   for (size_t i : changed_) decide(i, now, out.decisions);
   return n > 0;
 }
@@ -100,7 +101,7 @@ void ModelShard::decide(size_t index, Time now, policy::Decisions& out) {
   if (!key.undecided) return;
   key.undecided = false;
   key.batcher->tick(now, out);
-  wakes_.set(index, key.batcher->next_wake());
+  woken(index);
 }
 
 bool ModelShard::wake_batchers(Time now, policy::Decisions& out) {
@@ -108,14 +109,18 @@ bool ModelShard::wake_batchers(Time now, policy::Decisions& out) {
   for (; wakes_.top() <= now; any = true) {
     const size_t i = wakes_.top_index();
     keys_[i].batcher->tick(now, out);
-    wakes_.set(i, keys_[i].batcher->next_wake());
-    changed(i);
+    woken(i);
   }
   return any;
 }
 
-void ModelShard::changed(size_t index) {
-  if (keys_[index].changed) return;
+// Its batcher has decided.
+void ModelShard::woken(size_t index) {
+  wakes_.set(index, keys_[index].batcher->next_wake());
+  changed(index);
+}
+
+void ModelShard::mark_changed(size_t index) {
   keys_[index].changed = true;
   changed_.push_back(index);
 }
@@ -126,7 +131,6 @@ void ModelShard::publish() {
     Key& key = keys_[i];
     key.changed = false;
     if (key.batcher == nullptr) continue;
-    wakes_.set(i, key.batcher->next_wake());
     if (key.slot->publish(key.batcher->offer())) fresh_.push_back(key.slot);
   }
   changed_.clear();

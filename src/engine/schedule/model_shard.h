@@ -51,7 +51,11 @@ class ModelShard {
   bool take_messages(Time now, ShardDecisions& out);
   void decide(size_t index, Time now, policy::Decisions& out);
   bool wake_batchers(Time now, policy::Decisions& out);
-  void changed(size_t index);
+  void changed(size_t index) {
+    if (!keys_[index].changed) mark_changed(index);
+  }
+  void mark_changed(size_t index);
+  void woken(size_t index);
   void publish();
   void explain_drops(Time now, policy::Decisions& out) const;
 
@@ -61,7 +65,6 @@ class ModelShard {
   std::vector<Key> keys_;
   policy::MinTree wakes_;
   std::vector<size_t> changed_;
-  std::vector<ShardInbox::Message> messages_{kMessages};
   std::vector<policy::Answer> answers_;
   std::vector<OfferSlot*> fresh_;
 };

@@ -2,8 +2,9 @@
 
 #include <concurrentqueue.h>
 
-#include <array>
 #include <atomic>
+#include <cstddef>
+#include <iterator>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
@@ -22,16 +23,39 @@ using Inbox = moodycamel::ConcurrentQueue<T>;
 
 using OfferSlot = LatestSlot<policy::Offer>;  // of one key: batcher to ranker
 
-// Takes all that is in an inbox, a block at a time; O(1) when it is empty.
+// Where an inbox puts what it gives: `take` has each before it leaves the inbox.
+template <class Take>
+struct TakeEach {
+  using iterator_category = std::output_iterator_tag;
+  using value_type = void;
+  using difference_type = std::ptrdiff_t;
+  using pointer = void;
+  using reference = void;
+
+  Take* take;
+
+  TakeEach& operator*() { return *this; }
+  TakeEach& operator++() { return *this; }
+  TakeEach operator++(int) { return *this; }
+  template <class T>
+  TakeEach& operator=(T&& given) {
+    (*take)(given);
+    return *this;
+  }
+};
+
+// Takes at most so many; 0: there was none.
+template <class T, class Take>
+size_t drain_some(Inbox<T>& inbox, size_t most, Take take) {
+  return inbox.try_dequeue_bulk(TakeEach<Take>{&take}, most);
+}
+
+// Takes all that is in an inbox; O(1) when it is empty.
 template <class T, class Take>
 bool drain(Inbox<T>& inbox, Take take) {
   if (inbox.size_approx() == 0) return false;
-  std::array<T, sizeof(T) <= 64 ? 32 : 4> block;
   bool any = false;
-  while (const size_t n = inbox.try_dequeue_bulk(block.begin(), block.size())) {
-    for (size_t i = 0; i < n; ++i) take(block[i]);
-    any = true;
-  }
+  while (inbox.try_dequeue_bulk(TakeEach<Take>{&take}, 32) > 0) any = true;
   return any;
 }
 

@@ -30,6 +30,7 @@ void QueueBatcher::set_delay_bound(DelayBound bound) {
   delay_ = bound;
   by_type_.clear();
   for (const auto& table : info_.latency.tables()) by_type_.emplace_back(table, bound);
+  alike_ = by_type_.size() == 1;
   slowest_ = counted_ = BatchTimes(info_.latency.slowest(), bound);
   counted_types_ = kAnyType;
   fastest_ = info_.latency.fastest(1);
@@ -86,7 +87,7 @@ void QueueBatcher::nominated(const Task& task, Time now) {
   }
 }
 
-void QueueBatcher::expect_more_like(const Task& task, Time now) {
+inline void QueueBatcher::expect_more_like(const Task& task, Time now) {
   if (rate_.count(now, task.items)) retarget();
   last_urgent_ = now;
   if (info_.slo.is_infinite()) {
@@ -96,7 +97,7 @@ void QueueBatcher::expect_more_like(const Task& task, Time now) {
   variation_.count(now, task.items, budget_);
 }
 
-Duration QueueBatcher::slack(Time now) const {
+inline Duration QueueBatcher::slack(Time now) const {
   const bool lately = has_come_lately(rate_.per_second(), last_urgent_, now);
   return lately && !budget_.is_infinite() ? std::max(budget_ - fastest_, Duration())
                                           : Duration::infinite();
@@ -158,7 +159,7 @@ void QueueBatcher::find_larger() {
   std::make_heap(larger_.begin(), larger_.end(), std::greater<>());
 }
 
-void QueueBatcher::refuse_first(size_t n, Decisions& out) {
+inline void QueueBatcher::refuse_first(size_t n, Decisions& out) {
   for (; n > 0; --n) {
     refuse(queue_[0], out);
     queue_.pop_front();
@@ -172,7 +173,7 @@ void QueueBatcher::refuse(const Task& task, Decisions& out) {
   if (!dropped.infeasible()) refused();
 }
 
-void QueueBatcher::offer_urgent(const Cut& c, Time now) {
+inline void QueueBatcher::offer_urgent(const Cut& c, Time now) {
   FERMATA_CHECK(c.take > 0);
   const Time deadline = queue_[0].deadline;
   const size_t first = alike() ? 0 : c.drop;
@@ -198,7 +199,7 @@ void QueueBatcher::offer_urgent(const Cut& c, Time now) {
 }
 
 // What the pool's account has to know of those that wait and of those that will come.
-void QueueBatcher::expect(Time now) {
+inline void QueueBatcher::expect(Time now) {
   Outlook& outlook = offer_.outlook;
   outlook.rate = rate_.per_second();
   outlook.seen = last_urgent_;

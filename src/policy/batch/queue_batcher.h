@@ -64,7 +64,7 @@ class QueueBatcher : public Batcher {
   Duration budget() const { return budget_; }
 
  private:
-  bool alike() const { return by_type_.size() == 1; }
+  bool alike() const { return alike_; }
   const BatchTimes& times_on(uint32_t type) const { return by_type_[alike() ? 0 : type]; }
   // The types on which the task alone ends in time if it is decided on now.
   uint32_t types_for(const Task& task, Time now) const;
@@ -95,6 +95,7 @@ class QueueBatcher : public Batcher {
   KeyInfo info_;
   DelayBound delay_;
   std::vector<BatchTimes> by_type_;  // or one for all
+  bool alike_ = true;                // one for all
   BatchTimes slowest_, counted_;     // on all types, and on those in counted_types_
   Duration fastest_, alone_;         // of one item, on any type; decided on and run, on the slowest
   uint32_t counted_types_ = kAnyType;

@@ -38,8 +38,9 @@ class RuleBatcher final : public QueueBatcher {
 
  protected:
   Cut cut(const Moment& m) override {
-    return rules_.window ? window_cut(queue(), times(), size_to_save(), m)
-                         : prefix_cut(queue(), times(), m);
+    if (!rules_.window) return prefix_cut(queue(), times(), m);
+    if (const auto all = whole_cut(queue(), times(), m)) return *all;
+    return window_cut(queue(), times(), size_to_save(), m);
   }
 
   void schedule(Time deadline, Time now, Offer& offer) override {
@@ -85,9 +86,14 @@ class RuleBatcher final : public QueueBatcher {
 
   void ran(uint32_t items) override {
     recent_batch_ += kBatchWeight * (items - recent_batch_);
+    if (loss_ == 0) return;
     for (uint32_t i = 0; i < items; ++i) loss_ -= kLossWeight * loss_;
+    calm_ = calm();
   }
-  void refused() override { loss_ += kLossWeight * (1 - loss_); }
+  void refused() override {
+    loss_ += kLossWeight * (1 - loss_);
+    calm_ = calm();
+  }
   void holds(size_t waiting, Time now) override { growth_.length(waiting, now, tasks_rate()); }
 
   void retarget() override {
@@ -106,6 +112,7 @@ class RuleBatcher final : public QueueBatcher {
     }
     least_in_way_ = least_in_way();
     gap_s_ = rate().per_second() > 0 ? 1 / rate().per_second() : kNobodyComes;
+    calm_ = calm();
     find_worth_waiting_for();
   }
 
@@ -127,7 +134,8 @@ class RuleBatcher final : public QueueBatcher {
 
   void tell(Outlook& outlook) const {
     outlook.load = load_;
-    outlook.lost = rules_.tells ? loss_ * std::min(rate().per_second(), capacity_) : 0;
+    const bool loses = rules_.tells && loss_ > 0;
+    outlook.lost = loses ? loss_ * std::min(rate().per_second(), capacity_) : 0;
   }
 
   void follow_plan(Offer& offer, Time latest) const {
@@ -224,17 +232,16 @@ class RuleBatcher final : public QueueBatcher {
 
   // At most `longest`, which is to start when the head came.
   Duration margin(const Offer& offer, Duration longest) const {
-    const double calmness = calm();
     const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
     Duration early = std::min(burst_, longest);
     if (rules_.others_share && others_share_ > 0)
       early = std::max(early, longest.scaled(others_share_));
-    Duration own = std::max(std::min(part(worth, calmness), longest),
-                            part(early, sparse_ * cheap_ * calmness));
-    if (rules_.long_later) {
-      own = part(own, std::min(1.0, others_slack_.seconds() / offer.run.seconds()));
+    Duration own =
+        std::max(std::min(part(worth, calm_), longest), part(early, sparse_ * cheap_ * calm_));
+    if (rules_.long_later && others_slack_ < offer.run) {
+      own = part(own, others_slack_.seconds() / offer.run.seconds());
     }
-    const Duration least = part(offer.run.scaled(rules_.margin), calmness);
+    const Duration least = part(offer.run.scaled(rules_.margin), calm_);
     return std::min(std::max(least, own), longest);
   }
 
@@ -242,7 +249,7 @@ class RuleBatcher final : public QueueBatcher {
   uint32_t size_to_save() const {
     if (rules_.smaller_target == 0) return target_;
     const double least = std::min<double>(nearly_target_, recent_batch_);
-    return std::max(1u, static_cast<uint32_t>(least + (target_ - least) * (1 - calm()) + 0.5));
+    return std::max(1u, static_cast<uint32_t>(least + (target_ - least) * (1 - calm_) + 0.5));
   }
 
   // By batch size: how many more items make a difference.
@@ -266,6 +273,7 @@ class RuleBatcher final : public QueueBatcher {
   estimate::QueueGrowth growth_;
   double recent_batch_ = 1;
   double loss_ = 0;    // share of the recent requests that were refused
+  double calm_ = 1;    // see calm()
   double load_ = 0;    // see Outlook
   double alone_ = 1;   // efficiency of one item, by that of the target
   double cheap_ = 1;   // how far the own fixed cost lets batches start early

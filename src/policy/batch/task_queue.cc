@@ -9,16 +9,9 @@ constexpr size_t kManyToMove = 64, kFew = 16;
 
 }  // namespace
 
-void TaskQueue::append(const Task& task) {
-  if (size() == slots_.size()) grow();
-  Slot& last = slots_[back_++ & (slots_.size() - 1)];
-  last.task = task;
-  last.before = total_;
-  total_ += task.items;
-}
-
-void TaskQueue::insert(const Task& task) {
+void TaskQueue::insert_far(const Task& task) {
   if (!in_tree_) {
+    if (size() == slots_.size()) grow();
     if (empty() || !before(task, slot(size() - 1).task)) return append(task);
     if (size() <= kManyToMove || !before(task, slot(size() - kManyToMove).task)) {
       append(task);
@@ -73,6 +66,7 @@ void TaskQueue::grow() {
   const size_t n = size();
   for (size_t i = 0; i < n; ++i) larger[i] = slot(i);
   slots_ = std::move(larger);
+  mask_ = slots_.size() - 1;
   front_ = 0;
   back_ = n;
 }

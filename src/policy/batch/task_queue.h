@@ -17,7 +17,12 @@ class TaskQueue {
  public:
   TaskQueue() : slots_(16) {}
 
-  void insert(const Task& task);
+  [[gnu::always_inline]] void insert(const Task& task) {
+    const bool last = !in_tree_ && (empty() || !before(task, slot(size() - 1).task));
+    if (!last || size() == slots_.size()) [[unlikely]]
+      return insert_far(task);
+    append(task);
+  }
   // The task of this job and deadline; false when it is not here.
   bool erase(const Task& task);
   void erase_at(size_t i);
@@ -59,8 +64,8 @@ class TaskQueue {
     Task task;
     uint64_t before = 0;  // items that ever stood before this one: a running total
   };
-  Slot& slot(size_t i) { return slots_[(front_ + i) & (slots_.size() - 1)]; }
-  const Slot& slot(size_t i) const { return slots_[(front_ + i) & (slots_.size() - 1)]; }
+  Slot& slot(size_t i) { return slots_[(front_ + i) & mask_]; }
+  const Slot& slot(size_t i) const { return slots_[(front_ + i) & mask_]; }
   // Out of line, so that what is common stays small.
   [[gnu::noinline, gnu::cold]] const Task& far_task(size_t i) const { return tree_[i]; }
   [[gnu::noinline, gnu::cold]] uint64_t far_items_from(size_t i) const {
@@ -78,12 +83,18 @@ class TaskQueue {
     }
     return low;
   }
-  void append(const Task& task);
+  // There is room.
+  void append(const Task& task) {
+    slots_[back_++ & mask_] = {task, total_};
+    total_ += task.items;
+  }
+  void insert_far(const Task& task);  // it is not the last, or there is no room
   void grow();
   void into_tree();
   void into_ring();
 
   std::vector<Slot> slots_;  // a power of two of them
+  size_t mask_ = slots_.size() - 1;
   size_t front_ = 0, back_ = 0;
   uint64_t total_ = 0;  // in the tree: of what is there
   TaskTree tree_;

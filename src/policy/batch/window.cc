@@ -40,10 +40,6 @@ Duration fixed_cost(const BatchTimes& times, uint32_t target) {
 }
 
 Cut window_cut(const TaskQueue& queue, const BatchTimes& times, uint32_t target, const Moment& m) {
-  const uint64_t all = queue.items_from(0);
-  if (times.finish(all, m) <= queue[0].deadline) [[likely]] {
-    return {0, all <= times.max_batch() ? queue.size() : queue.most_within(0, times.max_batch())};
-  }
   const size_t passed = first_whole_rest(queue, times, m);
   const uint64_t size = std::min<uint64_t>(target, queue.items_from(passed));
   size_t drop = 0;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "estimate/rate.h"
 #include "policy/batch/batch_times.h"
 #include "policy/batch/queue_batcher.h"
@@ -16,6 +18,16 @@ uint32_t target_size(const BatchTimes& times, const estimate::RateMeter& rate, D
 // The fixed cost β of a batch: that of the line through ℓ(1) and ℓ(target), a target below 2
 // taken for 2.
 Duration fixed_cost(const BatchTimes& times, uint32_t target);
+
+// Where nobody has to give way: all that waits ends by the head's deadline, and as much of it as a
+// batch holds runs.
+inline std::optional<Cut> whole_cut(const TaskQueue& queue, const BatchTimes& times,
+                                    const Moment& m) {
+  const uint64_t all = queue.items_from(0);
+  if (times.finish(all, m) > queue[0].deadline) [[unlikely]]
+    return std::nullopt;
+  return Cut{0, all <= times.max_batch() ? queue.size() : queue.most_within(0, times.max_batch())};
+}
 
 // Which tasks to refuse when not all can make it: those that stand in the way of
 // a batch of good size, even if some of them alone could still be served. Heads

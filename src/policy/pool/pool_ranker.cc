@@ -58,8 +58,7 @@ void PoolRanker::place(WorkerId worker) {
   types_[w.type].available.set(worker.index(), when);
 }
 
-void PoolRanker::set_due(size_t key, bool due) {
-  if (!due && !due_[key]) return;
+void PoolRanker::change_due(size_t key, bool due) {
   due_[key] = due;
   const Offer& offer = view_.offers()[key];
   const Duration run = due ? offer.run : Duration();
@@ -137,7 +136,7 @@ void PoolRanker::match(Time now, std::vector<Grant>& out) {
     later_.set(k, Time::infinite());
     set_due(k, true);
   }
-  while (grant_due(now, out)) {
+  while (any_due() && grant_due(now, out)) {
   }
   if (best_effort_.top().is_infinite() && now < look_again_) return;
   while (grant_best_effort(now, out)) {

@@ -77,7 +77,16 @@ class PoolRanker {
   void release_held(Time now);
   void learn(const Answer& answer, Time now);
   void grant(KeyId key, WorkerId worker, const Harm& harm, Time now, std::vector<Grant>& out);
-  void set_due(size_t key, bool due);
+  void set_due(size_t key, bool due) {
+    if (due || due_[key]) change_due(key, due);
+  }
+  void change_due(size_t key, bool due);
+  bool any_due() const {
+    for (const Type& type : types_) {
+      if (!type.due.top().is_infinite()) return true;
+    }
+    return false;
+  }
   void forget(KeyId key);
   void place(WorkerId worker);  // enters its state into available_
   Time decide_at(const Offer& o) const { return o.start_at - delay_(o.items); }

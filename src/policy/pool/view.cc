@@ -44,8 +44,7 @@ void PoolView::remove_model(KeyId key) {
   if (key.index() < offers_.size()) set_offer(Offer{key});  // nothing is expected of it any more
 }
 
-uint32_t PoolView::types_for(KeyId key) const {
-  if (!is_model(key)) return kAnyType;
+uint32_t PoolView::types_of_model(KeyId key) const {
   uint32_t types = 0;
   for (size_t w = 0; w < workers_.size(); ++w) {
     const auto there = residents_.holds_ahead(WorkerId(static_cast<uint32_t>(w)), key);

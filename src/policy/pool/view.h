@@ -70,7 +70,9 @@ class PoolView {
   }
   // Types of the workers that may run it: where its variant is loaded ahead, those that have it, or
   // all while none has.
-  uint32_t types_for(KeyId key) const;  // which set_offer() leaves of Offer::types
+  uint32_t types_for(KeyId key) const {  // which set_offer() leaves of Offer::types
+    return is_model(key) ? types_of_model(key) : kAnyType;
+  }
   Residents& residents() { return residents_; }
   const Residents& residents() const { return residents_; }
   const std::vector<Offer>& offers() const { return offers_; }  // by key
@@ -90,6 +92,7 @@ class PoolView {
     uint32_t idle = 0;
     MinTree busy;  // by worker: when it is expected to be free
   };
+  uint32_t types_of_model(KeyId key) const;
   void enter(WorkerId worker, bool was_idle);
   void tell_apart(const LatencyByType& latency);
   static Time least(MinTree& tree, size_t but);
