@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "base/status.h"
+#include "policy/pool/account.h"
 
 namespace fermata::policy {
 namespace {
@@ -66,9 +67,9 @@ constexpr Rules kDefault = {.defer = true,
                             .longest_hold = 4,
                             .margin = 0.1,
                             .gain = 0.1,
-                            .burst = 1000,
+                            .burst = kOneIn,
                             .busiest = 0.8,
-                            .run_cap = 3,
+                            .run_cap = kRunCap,
                             .others_share = true,
                             .planned = true,
                             .fade_load = true,
@@ -81,7 +82,7 @@ constexpr Rules kDefault = {.defer = true,
                             .hold = true,
                             .last_few = true,
                             .cap = true,
-                            .negligible = 0.005,
+                            .negligible = kNegligible,
                             .best_effort = true,
                             .tells = true};
 

@@ -11,10 +11,10 @@
 namespace fermata::policy {
 namespace {
 
-constexpr size_t kMostAsked = 64;           // queries, whether they join another's batch
-constexpr size_t kMostPlannedQueries = 64;  // waiting queries that one decision looks at
-constexpr uint32_t kAllEvery = 16;          // decisions
-constexpr double kParts = 1e3;              // of utility, or of a second, that meters count
+// Waiting queries that one decision looks at, and that are asked whether they join another's batch.
+constexpr size_t kMostPlannedQueries = 64;
+constexpr uint32_t kAllEvery = 16;  // decisions
+constexpr double kParts = 1e3;      // of utility, or of a second, that meters count
 
 }  // namespace
 
@@ -213,7 +213,7 @@ void EnsembleBatcher::join_other(Batch& batch, Time limit, const LatencyTable& l
   const Time run_from = batch.finish - latency(batch.items);
   size_t asked = 0;
   for (const EnsembleQueries::Query* query : queries_.by_deadline()) {
-    if (batch.items >= latency.max_batch() || asked++ == kMostAsked) break;
+    if (batch.items >= latency.max_batch() || asked++ == kMostPlannedQueries) break;
     const std::vector<KeyId>& models = queries_.ensemble(query->ensemble).info.models;
     const auto at = std::find(models.begin(), models.end(), batch.key);
     if (at == models.end() || (query->pending() >> (at - models.begin()) & 1) == 0) continue;

@@ -214,11 +214,10 @@ bool EnsembleLookahead::name_for_nothing(Time now) {
   return true;
 }
 
-// Until its deadline, of all workers; beyond a day no deadline binds.
+// Until its deadline, of all workers.
 Duration EnsembleLookahead::room(const Item& item) const {
-  constexpr Duration kDay = Duration::seconds(86'400);
   const Duration left = item.deadline - std::max(item.arrival, start_);
-  if (item.deadline.is_infinite() || left > kDay) return Duration::infinite();
+  if (item.deadline.is_infinite() || left > WorkerTime::kNoHurry) return Duration::infinite();
   return left * static_cast<int64_t>(problem_->workers.size());
 }
 

@@ -57,6 +57,8 @@ class WorkerTime {
     }
     return {low, high};
   }
+  // No deadline binds beyond this.
+  static constexpr Duration kNoHurry = Duration::seconds(24 * 3600);
   static constexpr double kBusy = 0.95;  // of the workers' time: the rest is for its ups and downs
 
  private:

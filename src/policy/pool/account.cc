@@ -11,8 +11,6 @@ namespace {
 
 // What of those with a deadline may come at once, by what comes on average.
 constexpr double kSurge = 3;
-constexpr double kOneIn = 1000;   // waits longer than is left free of work without deadline
-constexpr double kFarOff = 3;     // slacks: a run that is longer counts as this
 constexpr double kEnough = 0.04;  // of what those with a deadline can wait
 constexpr double kForEver = 1e6;  // seconds
 constexpr double kSaved = 0.5;    // of what one key loses, by one worker more
@@ -191,7 +189,7 @@ Time free_again_by(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   if (slack.is_infinite()) return Time::infinite();
   const Work work = expected_work(view, now);
   const uint32_t others = free_by(view, worker, now + slack);
-  if (others > 0 && work.burst(others, slack, kOneIn, kFarOff) <= slack.scaled(kEnough))
+  if (others > 0 && work.burst(others, slack, kOneIn, kRunCap) <= slack.scaled(kEnough))
     return Time::infinite();
   return now + slack.scaled(1 / (1 + kSurge * work.busy() / std::max(view.serving(), 1u)));
 }
@@ -207,7 +205,7 @@ bool others_bear(const PoolView& view, KeyId key, WorkerId worker, Time now) {
   }
   if (only) return true;
   const uint32_t others = free_by(view, worker, now + slack);
-  return others > 0 && expected_work(view, now).burst(others, slack, kOneIn, kFarOff) <= slack;
+  return others > 0 && expected_work(view, now).burst(others, slack, kOneIn, kRunCap) <= slack;
 }
 
 }  // namespace fermata::policy

@@ -7,9 +7,11 @@
 
 namespace fermata::policy {
 
-// Items made late, by item of a batch, that no service of several models leaves time for; for
-// single models see Rules. docs/trials.md says why.
-inline constexpr double kNegligible = 0.005;
+// Of the default's Rules, which work without deadlines and services of several models follow under
+// all rules; docs/trials.md says why they are these.
+inline constexpr double kOneIn = 1000;        // burst
+inline constexpr double kRunCap = 3;          // run_cap
+inline constexpr double kNegligible = 0.005;  // negligible
 
 // Whether more may still come: until a second after the last, or three of their gaps.
 bool has_come_lately(const Outlook& outlook, Time now);

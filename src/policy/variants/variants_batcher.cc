@@ -11,10 +11,9 @@
 namespace fermata::policy {
 namespace {
 
-constexpr size_t kMostPlanned = 48;  // tasks that one decision looks at
-constexpr size_t kMostWorkers = 4;   // of a larger pool as many stand for all
-constexpr size_t kMostJoining = 48;  // that are asked whether they join another's batch
-constexpr size_t kMostUrgent = 8;    // of which one says how urgent an offer is
+constexpr size_t kMostPlanned = VariantsLookahead::kMostPlanned;
+constexpr size_t kMostWorkers = 4;  // of a larger pool as many stand for all
+constexpr size_t kMostUrgent = 8;   // of which one says how urgent an offer is
 constexpr double kMostSlos = 8;  // that a request waits whom lateness costs nothing, with evidence
 
 const LatencyTable& latency_of(const plan::GroupProblem& problem, const plan::GroupBatch& batch) {
@@ -261,7 +260,7 @@ void VariantsBatcher::join_other(Batch& batch, Time limit, const LatencyTable& l
   const Time run_from = batch.finish - latency(batch.items);
   const size_t before = batch.tasks.size();
   auto it = queue_.first_in_time(now);
-  for (size_t asked = 0; asked < kMostJoining && it != queue_.waiting().end(); ++asked) {
+  for (size_t asked = 0; asked < kMostPlanned && it != queue_.waiting().end(); ++asked) {
     const Waiting& w = (it++)->second;
     if (batch.items >= latency.max_batch()) break;
     const Time finish = run_from + latency(batch.items + 1);

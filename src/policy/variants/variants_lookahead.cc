@@ -13,8 +13,7 @@ namespace {
 
 // Of the price unit.
 constexpr std::array kPrices = {0.0, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0, 16.0};
-constexpr size_t kMostPlayed = 192;   // items of all plays of one decision that follows
-constexpr size_t kMostExpected = 16;  // of one service
+constexpr size_t kMostPlayed = 192;  // items of all plays of one decision that follows
 
 bool is_timeless(const plan::GroupService& service) { return !service.penalty.depends_on_time(); }
 

@@ -34,6 +34,9 @@ namespace fermata::policy {
 // the most accurate variant.
 class VariantsLookahead {
  public:
+  // Waiting tasks that one decision looks at, and arrivals of one service that it expects.
+  static constexpr size_t kMostPlanned = 48, kMostExpected = 16;
+
   // Every request is served, late or not, or short-circuited, as by GroupPlanner.
   // O(prices * batches * requests * variants). Where nothing is expected all prices are tried. Else
   // little changes from most decisions to the next: the problem's last one is tried, and of the

@@ -6,7 +6,6 @@
 namespace fermata::policy {
 namespace {
 
-constexpr size_t kConsidered = 64;  // waiting requests of one service, for one move
 constexpr uint32_t kNobody = std::numeric_limits<uint32_t>::max();
 
 }  // namespace
@@ -113,7 +112,7 @@ void VariantsLookahead::name_variants(uint32_t service, uint32_t worker, Time no
   for (const uint32_t q : waiting_[service]) {
     if (items_[q].arrival > now) continue;
     available_.push_back(q);
-    if (available_.size() == kConsidered) break;
+    if (available_.size() == kMostPlanned + kMostExpected) break;
   }
   named_.assign(available_.size(), {kNobody, 0});
   const auto all = static_cast<uint32_t>(available_.size());

@@ -8,12 +8,12 @@
 #include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "policy/batch/instants.h"
+#include "policy/lookahead/worker_time.h"
 
 namespace fermata::policy {
 namespace {
 
 // The deadline of a task that has none, as planners want one.
-constexpr Duration kNoHurry = Duration::seconds(24 * 3600);
 constexpr size_t kRecent = 32;  // requests that stand for those to come
 
 }  // namespace
@@ -317,7 +317,8 @@ void VariantsQueue::add_request(plan::GroupProblem& problem, Waiting& w) {
   plan::GroupRequest& request = problem.requests.emplace_back();
   request.service = w.service;
   request.arrival = w.task.arrival;
-  request.deadline = w.task.deadline.is_infinite() ? w.task.arrival + kNoHurry : w.task.deadline;
+  request.deadline =
+      w.task.deadline.is_infinite() ? w.task.arrival + WorkerTime::kNoHurry : w.task.deadline;
   request.deadline = std::max(request.deadline, request.arrival + Duration::nanos(1));
   if (w.evidence.empty()) return;
   request.evidence = static_cast<uint32_t>(problem.evidence.size());
