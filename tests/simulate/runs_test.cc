@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
 #include "policy/scheduler.h"
 #include "simulate/checkers.h"
 #include "simulate/driver.h"
