@@ -21,7 +21,14 @@ std::optional<double> take(std::string_view& text, std::string_view words) {
 
 std::optional<Duration> rejection_margin(std::string_view text) {
   const auto budget = take(text, "the budget was ");
-  const auto left = take(text, " ms, ");
+  const std::string_view after = text;
+  auto left = take(text, " ms and ended ");
+  if (left) {
+    left = -*left;
+  } else {
+    text = after;
+    left = take(text, " ms, ");
+  }
   const auto run = take(text, "the run time ");
   if (!budget || !left || !run) return std::nullopt;
   const double needs = *run + take(text, "server's own delay ").value_or(0);

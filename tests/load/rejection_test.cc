@@ -13,8 +13,8 @@ TEST(RejectionMargin, IsWhatWasLeftLessTheRunAlone) {
                        "the expected wait is 30.000 ms and the run time 5.000 ms"),
       Duration::from_millis(15.5));
   EXPECT_EQ(
-      rejection_margin("the budget was 50.000 ms, -1.000 ms of it are left, the expected wait "
-                       "is 0.000 ms and the run time 5.000 ms"),
+      rejection_margin("the budget was 50.000 ms and ended 1.000 ms ago, the expected wait is "
+                       "0.000 ms and the run time 5.000 ms"),
       Duration::millis(-6));
 }
 

@@ -190,7 +190,7 @@ def test_explain_shows_every_stage_and_those_inside(pipelines):
 
 def test_what_cannot_be_in_time_is_rejected_before_it_runs(pipelines):
     code, text = refused(pipelines, "chain", [[1, 2]], timeout_us=1)
-    assert code == 504 and "the stages that are left are expected to" in text
+    assert code == 504 and "the stages that have not run are expected to" in text
 
 
 def test_a_stage_that_fails_is_named(pipelines):

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/schedule/budget_text.h"
 #include "engine/schedule/driver_state.h"
 
 namespace fermata::engine {
@@ -305,10 +306,9 @@ void Driver::refuse(const policy::Dropped& dropped, Time now) {
   const bool refused =
       job->end(Outcome::kRejectedDeadline,
                error(absl::StatusCode::kDeadlineExceeded,
-                     "cannot end in time: the budget was {:.3f} ms, {:.3f} ms of it are left, the "
-                     "expected wait is {:.3f} ms, the run time {:.3f} ms and the allowance for the "
-                     "server's own delay {:.3f} ms",
-                     budget.millis(), (job->deadline() - now).millis(), dropped.wait.millis(),
+                     "cannot end in time: {}, the expected wait is {:.3f} ms, the run time {:.3f} "
+                     "ms and the allowance for the server's own delay {:.3f} ms",
+                     budget_text(budget, job->deadline() - now), dropped.wait.millis(),
                      dropped.run.millis(), (dropped.allowance + kept).millis()),
                {.queueing = dropped.wait, .run = dropped.run, .remaining = job->deadline() - now});
   if (refused) doubt(dropped.task, now);

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "engine/composite/ensemble_service.h"
 #include "engine/observer.h"
+#include "engine/schedule/budget_text.h"
 #include "engine/services/tree_node.h"
 #include "engine/services/trees.h"
 
@@ -87,9 +88,9 @@ void Trees::reply(const Node& node, const Ended& ended, Time now) {
     const Duration budget = job.deadline() - job.request().arrival;
     job.end(Outcome::kRejectedDeadline,
             error(absl::StatusCode::kDeadlineExceeded,
-                  "cannot end in time: the budget was {:.3f} ms, {:.3f} ms of it are left; the "
-                  "stages that are left are expected to wait {:.3f} ms and to run {:.3f} ms",
-                  budget.millis(), (job.deadline() - now).millis(), ended.met.wait.millis(),
+                  "cannot end in time: {}; the stages that have not run are expected to wait "
+                  "{:.3f} ms and to run {:.3f} ms",
+                  budget_text(budget, job.deadline() - now), ended.met.wait.millis(),
                   ended.met.run.millis()),
             {.queueing = ended.met.wait,
              .run = ended.met.run,
