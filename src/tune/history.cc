@@ -11,6 +11,7 @@ constexpr size_t kEntryBytes = 64;  // of a map, about
 
 void add(ServiceCounts& to, const ServiceCounts& more) {
   for (size_t i = 0; i < to.outcomes.size(); ++i) to.outcomes[i] += more.outcomes[i];
+  to.came += more.came;
   for (const auto& [items, count] : more.batches) to.batches[items] += count;
   for (const auto& [name, count] : more.answered_by) to.answered_by[name] += count;
   if (more.accuracy) {
@@ -33,11 +34,12 @@ std::map<std::string, ServiceCounts> rows_of(const engine::EngineSnapshot& snaps
     counts.waiting = std::max(counts.waiting, row.pending);  // the same for all of its versions
     counts.drift = std::max(counts.drift, row.drift);
   }
+  for (auto& [service, counts] : rows) counts.came = counts.ended() + counts.waiting;
   return rows;
 }
 
 ServiceCounts difference(const ServiceCounts& now, const ServiceCounts& before) {
-  ServiceCounts counts{.waiting = now.waiting, .drift = now.drift};
+  ServiceCounts counts{.came = now.came - before.came, .waiting = now.waiting, .drift = now.drift};
   for (size_t i = 0; i < counts.outcomes.size(); ++i) {
     counts.outcomes[i] = now.outcomes[i] - before.outcomes[i];
   }
@@ -51,11 +53,11 @@ ServiceCounts difference(const ServiceCounts& now, const ServiceCounts& before) 
 
 }  // namespace
 
-uint64_t ServiceCounts::offered() const {
+uint64_t ServiceCounts::ended() const {
   return std::accumulate(outcomes.begin(), outcomes.end(), uint64_t{0});
 }
 
-bool ServiceCounts::empty() const { return offered() == 0 && batches.empty() && waiting == 0; }
+bool ServiceCounts::empty() const { return ended() == 0 && batches.empty() && waiting == 0; }
 
 ServiceCounts Period::pool() const {
   ServiceCounts sum;
@@ -98,7 +100,9 @@ const Period* History::add(const engine::EngineSnapshot& now, const std::set<std
   if (now.autoscale.window != Duration()) {
     period.workers_wanted = int64_t{period.workers} + now.autoscale.workers_to_add;
   }
-  for (const auto& [name, row] : rows) {
+  for (auto& [name, row] : rows) {
+    // What has left the queue and has not ended is not forgotten until it has.
+    row.came = std::max(row.came, last_[name].came);
     ServiceCounts counts = difference(row, last_[name]);
     if (counts.empty()) continue;
     counts.called = called.contains(name);

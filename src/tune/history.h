@@ -19,6 +19,8 @@ namespace fermata::tune {
 // What was counted of a service within some time.
 struct ServiceCounts {
   std::array<uint64_t, engine::kOutcomes> outcomes{};
+  // Requests that ended, and those by which its queue has grown: what runs counts when it ends.
+  uint64_t came = 0;
   std::map<uint32_t, uint64_t> batches;  // by items
   uint64_t waiting = 0;                  // at its end
   // Of what was answered, as far as it was recorded.
@@ -29,7 +31,7 @@ struct ServiceCounts {
   bool called = false;  // clients call it: the others are stages of pipelines
   double drift = 1;     // measured over profiled run time of its batches, at its end
 
-  uint64_t offered() const;  // that ended, however
+  uint64_t ended() const;  // however
   uint64_t of(engine::Outcome outcome) const { return outcomes[static_cast<size_t>(outcome)]; }
   bool empty() const;
 };

@@ -47,12 +47,33 @@ TEST(HistoryTest, CountsWhatWasCountedBetweenTwoSeconds) {
   EXPECT_EQ(own.of(Outcome::kOnTime), 10u);
   EXPECT_EQ(own.of(Outcome::kLate), 2u);
   EXPECT_EQ(own.of(Outcome::kRejectedDeadline), 1u);
-  EXPECT_EQ(own.offered(), 13u);
+  EXPECT_EQ(own.ended(), 13u);
   EXPECT_EQ(own.batches.at(4), 3u);
   EXPECT_DOUBLE_EQ(period->busy, 0.25);
   // Stages of pipelines are shown and not counted twice.
-  EXPECT_EQ(period->services.at("front/stage").offered(), 20u);
-  EXPECT_EQ(period->pool().offered(), 13u);
+  EXPECT_EQ(period->services.at("front/stage").ended(), 20u);
+  EXPECT_EQ(period->pool().ended(), 13u);
+}
+
+TEST(HistoryTest, CountsWhatCameAndWaitsAndCountsItOnce) {
+  History history(size_t{1} << 20);
+  Counted server;
+  uint64_t& waiting = server.snapshot.services[0].pending;
+  waiting = 4;  // before it was looked at
+  history.add(server.after_a_second(), kCalled, {}, 1);
+  const auto came = [&](uint64_t waits, uint64_t ends) {
+    waiting = waits;
+    server.answer(0, ends, 0, 0);
+    const auto& services = history.add(server.after_a_second(), kCalled, {}, 1)->services;
+    return services.empty() ? 0 : services.at("front").came;
+  };
+  EXPECT_EQ(came(64, 40), 100u);  // 40 ended while the queue grew by 60
+  EXPECT_EQ(came(60, 0), 0u);     // four run
+  EXPECT_EQ(came(60, 4), 0u);     // and end
+  EXPECT_EQ(came(0, 70), 10u);
+  uint64_t sum = 0;
+  for (const Period& second : history.seconds()) sum += second.pool().came;
+  EXPECT_EQ(sum, 110u);
 }
 
 TEST(HistoryTest, LeavesOutServicesThatNobodyCalled) {
@@ -75,7 +96,7 @@ TEST(HistoryTest, TenSecondsAreTheSumOfTheirSeconds) {
   }
   ASSERT_EQ(history.coarse().size(), 2u);
   const ServiceCounts& first = history.coarse().front().services.at("front");
-  EXPECT_EQ(first.offered(), 80u);
+  EXPECT_EQ(first.ended(), 80u);
   EXPECT_EQ(first.answered_by.at("small"), 70u);
   EXPECT_NEAR(first.p50.millis(), 10, 0.1);
   EXPECT_NEAR(first.p99.millis(), 20, 0.1);

@@ -23,7 +23,7 @@ Json rejected_json(const tune::ServiceCounts& counts) {
 }
 
 Json counts_json(const tune::ServiceCounts& counts) {
-  return {{"offered", counts.offered()},
+  return {{"offered", counts.came},
           {"on_time", counts.of(Outcome::kOnTime)},
           {"late", counts.of(Outcome::kLate)},
           {"failed", counts.of(Outcome::kFailed)},
