@@ -14,6 +14,10 @@ constexpr Duration kLongestRun = Duration::seconds(10);  // of a batch that may 
 
 std::string ms(Duration d) { return fmt::format("{:.1f} ms", d.millis()); }
 
+std::string many(uint64_t n, std::string_view noun) {
+  return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s");
+}
+
 }  // namespace
 
 std::string_view name(Span::Kind kind) {
@@ -206,10 +210,11 @@ std::string Explainer::around(const RecordedRequest& request) const {
   }
   std::vector<std::string> said;
   for (const auto& [model, count] : running)
-    said.push_back(fmt::format("{} ran '{}'", count, model));
+    said.push_back(fmt::format("{} ran '{}'", many(count, "worker"), model));
   std::string text;
-  if (!said.empty()) text = fmt::format(" Of the workers {} then.", fmt::join(said, ", "));
-  if (waiting > 0) text += fmt::format(" {} more requests of this service waited.", waiting);
+  if (!said.empty()) text = fmt::format(" At that moment {}.", fmt::join(said, ", "));
+  if (waiting > 0)
+    text += fmt::format(" {} of this service waited.", many(waiting, "other request"));
   return text;
 }
 
@@ -232,12 +237,12 @@ std::string Explainer::rejection(const RecordedRequest& request) const {
               : std::string(".");
   const Duration own = left - request.queueing - request.run;
   if (own > Duration()) {
-    text += fmt::format(" It keeps over {} free for its own delay.", ms(own));
+    text += fmt::format(" The server allows more than {} for its own delay.", ms(own));
   }
   text += around(request);
   text +=
-      " Ask the what-if whether more workers would have saved it; a longer deadline or fewer "
-      "requests would.";
+      " A longer deadline or fewer requests would have saved it; a what-if says whether more "
+      "workers would.";
   return text;
 }
 

@@ -51,6 +51,23 @@ TEST(LiveSentences, VariantsSayWhoWaitedAndWhatWasChosen) {
             "deadline was 30.0 ms away; 1 of 2 workers was idle.");
 }
 
+TEST(LiveSentences, NameServicesAndModelsAsPeopleDo) {
+  auto document = Document::parse(R"({"now_ms": 0, "workers": [{"name": "gpu0", "free_at_ms": 0}],
+      "applications": [
+          {"name": "fall", "penalty": "step", "variants": [
+              {"name": "small/1[]", "latency_ms": {"alpha": 1, "beta": 1}, "accuracy": 0.7}]},
+          {"name": "fall#1", "penalty": "linear", "variants": [
+              {"name": "small/1[]", "latency_ms": {"alpha": 1, "beta": 1}, "accuracy": 0.7}]}],
+      "requests": [{"id": "a", "application": "fall", "arrival_ms": -1, "deadline_ms": 30},
+                   {"id": "b", "application": "fall#1", "arrival_ms": -1, "deadline_ms": 50}]})");
+  ASSERT_TRUE(document.ok());
+  const auto problem = document->read(plan::read_group_problem);
+  ASSERT_TRUE(problem.ok()) << problem.status();
+  EXPECT_TRUE(
+      sentence(policy::Problem(*problem))
+          .starts_with("Of the requests that waited (2 of 'fall'), it planned 'small' for 2."));
+}
+
 TEST(LiveSentences, EnsemblesSayWhichBaseModelsAnswer) {
   auto document = Document::parse(R"({"models": [{"name": "a", "latency_ms": 30, "busy_ms": 0},
                                                  {"name": "b", "latency_ms": 45, "busy_ms": 0}],

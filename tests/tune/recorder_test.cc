@@ -172,7 +172,7 @@ TEST_F(RecorderTest, ExplainsARejectionByWhatItWouldHaveMet) {
   const std::string text = Explainer(made).sentence(made.requests[1]);
   EXPECT_THAT(text, HasSubstr("its budget of 20.0 ms there were 16.0 ms left"));
   EXPECT_THAT(text, HasSubstr("needs 6.0 ms to run after an expected wait of 95.0 ms"));
-  EXPECT_THAT(text, HasSubstr("1 ran 'm'"));
+  EXPECT_THAT(text, HasSubstr("At that moment 1 worker ran 'm'."));
 }
 
 TEST(BatchWaitTest, SaysWhatABatchWaitedForMost) {

@@ -24,6 +24,17 @@ std::string many(size_t count, std::string_view one) {
 
 using Counts = std::map<std::string, size_t>;
 
+// As people call it: without the version and empty shape of a batch key ("small/1[]"), or the
+// number that tells apart what a problem has of one service ("front#1").
+std::string called(std::string name) {
+  if (name.ends_with("[]")) name.resize(std::min(name.rfind('/'), name.size() - 2));
+  const size_t mark = name.rfind('#');
+  if (mark != std::string::npos && name.find_first_not_of("0123456789", mark + 1) == name.npos) {
+    name.resize(mark);
+  }
+  return name;
+}
+
 // "3 of 'scans', 1 of 'count'"
 std::string of_each(const Counts& counts) {
   std::vector<std::string> said;
@@ -54,14 +65,14 @@ std::string sentence(const plan::GroupProblem& problem) {
   Counts services, chosen;
   Time first = Time::infinite();
   for (const plan::GroupRequest& request : problem.requests) {
-    ++services[problem.services[request.service].name];
+    ++services[called(problem.services[request.service].name)];
     first = std::min(first, request.deadline);
   }
   policy::AnyGroupPlanner planner;
   const plan::GroupSchedule& schedule = planner.plan(problem);
   for (const plan::GroupBatch& batch : schedule.batches) {
     const plan::GroupVariant& variant = problem.services[batch.service].variants[batch.variant];
-    chosen[problem.models[variant.model].name] += batch.count;
+    chosen[called(problem.models[variant.model].name)] += batch.count;
   }
   const Duration left = first.is_infinite() ? Duration::infinite() : first - problem.now;
   return fmt::format("Of the requests that waited ({}), it planned {}. {}; {}.", of_each(services),
@@ -77,7 +88,7 @@ std::string sentence(const plan::EnsembleTask& task) {
   Counts chosen;
   for (const auto& served : plan.plan) {
     for (size_t m = 0; m < task.problem.models.size(); ++m) {
-      if ((served.subset >> m & 1) != 0) ++chosen[task.problem.models[m].name];
+      if ((served.subset >> m & 1) != 0) ++chosen[called(task.problem.models[m].name)];
     }
   }
   return fmt::format("Of {} that waited, {} will be answered: {}. {}.",
@@ -91,7 +102,7 @@ std::string sentence(const plan::PoolProblem& problem) {
   Counts ensembles, wanted;
   Time first = Time::infinite();
   for (const auto& query : problem.queries) {
-    ++ensembles[problem.ensembles[query.ensemble].name];
+    ++ensembles[called(problem.ensembles[query.ensemble].name)];
     first = std::min(first, query.deadline);
   }
   policy::EnsembleLookahead planner;
@@ -99,14 +110,14 @@ std::string sentence(const plan::PoolProblem& problem) {
   for (const auto& planned : plan.planned) {
     const auto& models = problem.ensembles[problem.queries[planned.query].ensemble].models;
     for (size_t m = 0; m < models.size(); ++m) {
-      if ((planned.subset >> m & 1) != 0) ++wanted[problem.models[models[m]].name];
+      if ((planned.subset >> m & 1) != 0) ++wanted[called(problem.models[models[m]].name)];
     }
   }
   const Duration left = first.is_infinite() ? Duration::infinite() : first - problem.start;
-  const std::string begun = plan.model
-                                ? fmt::format("It started '{}' for {}.",
-                                              problem.models[*plan.model].name, plan.queries.size())
-                                : "It started none: no base model was worth its time to others.";
+  const std::string begun =
+      plan.model ? fmt::format("It started '{}' for {}.", called(problem.models[*plan.model].name),
+                               plan.queries.size())
+                 : "It started none: no base model was worth its time to others.";
   return fmt::format(
       "Of the queries that waited or ran ({}), base models are to answer: {}. {} {}; {}.",
       of_each(ensembles), wanted.empty() ? "none" : for_each(wanted), begun, away(left),
