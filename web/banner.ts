@@ -1,6 +1,7 @@
 // The first thing to read: who loses requests and why, with the next step.
 
 import { count, percent } from "./format.js";
+import { total } from "./history.js";
 import { element, find } from "./page.js";
 import { allIsWell } from "./reasons.js";
 import type { Finding } from "./reasons.js";
@@ -33,6 +34,10 @@ export class Banner {
   }
 
   private spare(): string {
+    const first = [...this.state.services.values()].find(service => service.configured !== false);
+    if (first !== undefined && total(this.state.lately(1)).offered === 0) {
+      return `To see it work, send some: fermata load --service ${first.name}:100`;
+    }
     const pool = this.state.pool, spare = pool === undefined || pool.workers_wanted === null ? 0 : pool.workers - pool.workers_wanted;
     return spare > 0 ? `The workers have time to spare: ${count(pool!.workers - spare)} of ${count(pool!.workers)} would do.`
       : "When a service loses more than 1 % of its requests, this says why.";

@@ -4,7 +4,8 @@
 export type Counts = Record<string, number>; // by reason, variant, size of a batch
 
 export interface Tally {
-  offered: number; on_time: number; late: number; failed: number; cancelled: number;
+  offered: number; // that came: they ended, or wait
+  on_time: number; late: number; failed: number; cancelled: number;
   rejected: Counts;
 }
 export interface PoolSecond extends Tally {
@@ -34,6 +35,7 @@ export interface Hello {
   recorder: { seconds: number; memory_mb: number } | null; // null: off, and nothing but the counts comes
   workers: Worker[]; services: Service[];
   schedulers?: string[]; // that what-if knows
+  more_workers?: MoreWorkers | null; // the last
   history: Steps & { coarse?: Steps };
   timeline?: TimelineEvent; // the last batches; absent where the recorder is off
 }
@@ -76,4 +78,6 @@ export interface Recorded extends Outcome {
 }
 // The fewest workers for a share on time; null: not even as many as were tried, which had the best share.
 export interface Needed { on_time: number; workers: number | null; tried: number; best: number; exact: boolean }
+// One worker more, and two, asked by the server itself while a service loses requests.
+export interface MoreWorkers extends WhatIf { at_us: number }
 export interface WhatIf { recorded: Recorded; replayed: Outcome; cases: (Outcome & { case: Case })[]; needed?: Needed; error: number; took_ms: number }

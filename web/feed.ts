@@ -1,6 +1,6 @@
 // The server's events, as they come, and again after a lost connection.
 
-import type { Hello, LogEvent, Second, Service, TimelineEvent, Worker } from "./contract.js";
+import type { Hello, LogEvent, MoreWorkers, Second, Service, TimelineEvent, Worker } from "./contract.js";
 
 export interface Listener {
   hello(event: Hello): void;
@@ -9,6 +9,7 @@ export interface Listener {
   second(event: Second): void;
   timeline(event: TimelineEvent): void;
   log(event: LogEvent): void;
+  moreWorkers(event: MoreWorkers): void;
   state(connected: boolean, text: string): void;
 }
 
@@ -24,6 +25,7 @@ export function follow(listener: Listener): void {
   on<Second>("second", event => listener.second(event));
   on<TimelineEvent>("timeline", event => listener.timeline(event));
   on<LogEvent>("log", event => listener.log(event));
+  on<MoreWorkers>("more_workers", event => listener.moreWorkers(event));
   source.onerror = () => {
     listener.state(false, "no connection to the server; trying again");
     if (source.readyState !== EventSource.CLOSED) return; // the browser tries again itself

@@ -3,6 +3,7 @@
 export const count = (value: number): string => Math.round(value).toLocaleString("en-US");
 
 export function rate(value: number): string {
+  if (value === 0) return "0";
   return value >= 100 ? count(value) : value >= 10 ? value.toFixed(0) : value.toFixed(1);
 }
 

@@ -36,8 +36,9 @@ function select(name: string | undefined): void {
 
 function draw(): void {
   state.budgets = timeline.data.budgets();
-  const found = findings(state.lately(1), { services: state.services, runs: timeline.data.runs(), simulated: state.simulated, budget: name => state.budgetOf(name)?.least });
-  now.draw(found[0] === undefined ? undefined : found[0].helped > 0);
+  const found = findings(state.lately(1), { services: state.services, runs: timeline.data.runs(), simulated: state.simulated,
+    recorded: state.hello !== undefined && state.hello.recorder !== null, budget: name => state.budgetOf(name)?.least });
+  now.draw(found[0]?.helped);
   banner.draw(found);
   services.draw();
   service.draw(found);
@@ -72,6 +73,7 @@ follow({
     draw();
     void decisions.refresh();
     whatIf.prepare();
+    if (hello.more_workers) whatIf.told(hello.more_workers);
   },
   services: known,
   workers: list => state.setWorkers(list),
@@ -82,6 +84,7 @@ follow({
   },
   timeline: event => { state.tick(event.now_us); timeline.add(event); },
   log: event => log(event, state),
+  moreWorkers: event => whatIf.told(event),
   state: (connected, text) => {
     if (state.heldAt === undefined) say("state", text);
     find("state").className = connected ? "good" : "bad";

@@ -15,7 +15,6 @@ interface Number {
 }
 
 const IDLE_S = 5; // without a request nobody wants workers, whatever the last window says
-const flow = (perSecond: number): string => perSecond === 0 ? "0" : rate(perSecond);
 const share = (part: number, whole: number): number | null => whole === 0 ? null : part / whole;
 
 export class Now {
@@ -36,8 +35,8 @@ export class Now {
     add("accuracy", "--s3", p => p.accuracy, 1.02);
   }
 
-  // `helped`: whether the first finding says that more workers would help; undefined: nothing is lost.
-  draw(helped?: boolean): void {
+  // `helped`: how many more workers would help, as the first finding says.
+  draw(helped?: number): void {
     const seconds = this.state.lately(5), pool = seconds.at(-1)?.pool;
     if (pool === undefined) return;
     const last = seconds.at(-1)!.at_us;
@@ -52,14 +51,14 @@ export class Now {
     const { pool, services } = second, length = lengthOf(second), all = ended(pool), bad = lost(pool);
     for (const name of Object.keys(services)) this.shown.add(name);
     say("offered", rate(pool.offered / length));
-    say("offered-note", "in the last second");
+    say("offered-note", "requests, last second");
     this.coloured("on-time", all === 0 ? "–" : percent(pool.on_time / all), all > 0 && bad / all > 0.01 ? "bad" : all > 0 ? "good" : "");
     say("on-time-note", all === 0 ? "no request ended" : `${rate(pool.on_time / length)} of ${rate(all / length)}/s`);
     const rejected = sum(pool.rejected);
     this.coloured("rejected", all === 0 ? "–" : percent(rejected / all), all > 0 && rejected / all > 0.01 ? "warn" : "");
     say("rejected-note", Object.entries(pool.rejected).filter(([, n]) => n > 0).map(([name, n]) => `${name} ${rate(n / length)}/s`).join(" · ") || "none");
     this.coloured("late", all === 0 ? "–" : percent((pool.late + pool.failed) / all), pool.late + pool.failed > 0 ? "bad" : "");
-    say("late-note", `late ${flow(pool.late / length)}/s · failed ${flow(pool.failed / length)}/s`);
+    say("late-note", `late ${rate(pool.late / length)}/s · failed ${rate(pool.failed / length)}/s`);
     say("busy", percent(pool.busy));
     const replaced = this.state.lately(5).reduce((all, second) => all + (second.pool.renewals ?? 0), 0);
     say("busy-note", `${many(pool.workers, "worker")}, ${count(pool.idle)} idle${replaced > 0 ? `, ${count(replaced)} replaced` : ""}`);
@@ -74,7 +73,7 @@ export class Now {
     say("accuracy-note", ago < 0 ? "none stated" : ago === 0 ? "mean, last second" : `mean, ${ago} s ago`);
   }
 
-  private wanted(pool: PoolSecond, helped: boolean | undefined): void {
+  private wanted(pool: PoolSecond, helped: number | undefined): void {
     const wanted = pool.workers_wanted, more = wanted === null ? 0 : wanted - pool.workers;
     const most = Math.max(0, ...this.state.lately(1).map(second => lacking(second.pool)));
     this.coloured("wanted", wanted === null ? "–" : count(wanted), more > 0 ? "bad" : "");
@@ -83,8 +82,8 @@ export class Now {
       this.coloured("wanted", "–", "");
       return say("wanted-note", "no load now");
     }
-    say("wanted-note", wanted === null ? "after 10 s" : more > 0 ? `${count(more)} more ${helped === false ? "won't help" : "needed"}`
-        : most > 0 ? `up to ${count(pool.workers + most)} in 1 min` : more < 0 ? `${count(-more)} to spare` : "as many as there are");
+    say("wanted-note", wanted === null ? "after 10 s" : more > 0 ? `${count(more)} more ${helped === 0 ? "won't help" : "needed"}`
+        : helped !== undefined && helped > 0 ? `${count(helped)} more would help` : most > 0 ? `up to ${count(pool.workers + most)} in 1 min` : more < 0 ? `${count(-more)} to spare` : "as many as there are");
   }
 
   private coloured(id: string, text: string, tone: string): void {

@@ -2,7 +2,7 @@
 // draws or asks the server.
 
 import type { PoolSecond, Second, Service } from "./contract.js";
-import { count, many, ms, percent, points, rate, reason } from "./format.js";
+import { count, many, ms, percent, rate, reason } from "./format.js";
 import { ended, largest, lost, sum, total } from "./history.js";
 import type { Runs } from "./timeline_data.js";
 
@@ -13,14 +13,15 @@ export interface Finding {
   what: string; // what was lost
   why: string;
   advice: string;
-  helped: number; // by so many more workers; 0: workers are not what it lacks
+  helped: number | undefined; // by so many more workers; 0: workers are not what it lacks; undefined: not known
 }
 
-// What a what-if of the last minute said of more workers: by so much more of each service's requests on time.
-export interface Simulated { at_us: number; more: number; gains: Record<string, number> }
+// What a what-if of the last minute said of more workers: each service's shares on time, without and with them.
+export interface Simulated { at_us: number; more: number; services: Record<string, { now: number; then: number }> }
 
 // What the page knows besides the seconds.
 export interface Known { services: Map<string, Service>; runs: Runs; simulated?: Simulated | undefined;
+                         recorded?: boolean; // so that the server simulates what more workers bring
                          budget?: (name: string) => number | undefined } // of its requests, in ms
 
 const TOLERATED = 0.01, BUSY = 0.9, BURST = 2, FEW = 3, TIGHT = 0.7;
@@ -28,7 +29,7 @@ const MANY = 0.2, HALF_BUSY = 0.7; // lost of the requests, while workers are bu
 const LATELY = 5, SETTLED = 15; // seconds
 const DELAYED = 0.2; // of the SLO: the server's own delay
 const DRIFTED = 1.5; // run times over their profile
-export const NOTICEABLE = 0.002, FRESH_US = 60e6; // of the requests on time; a simulation's age
+export const NOTICEABLE = 0.002, FRESH_US = 90e6; // of the requests on time; a simulation's age
 
 export function findings(seconds: Second[], known: Known): Finding[] {
   const names = new Set(seconds.flatMap(second => Object.keys(second.services)));
@@ -49,7 +50,7 @@ export function finding(name: string, seconds: Second[], known: Known): Finding 
            ...cause(name, seconds, known) };
 }
 
-interface Cause { why: string; advice: string; helped: number }
+interface Cause { why: string; advice: string; helped: number | undefined }
 
 function cause(name: string, seconds: Second[], known: Known): Cause {
   const tally = total(seconds, name), bad = lost(tally), pool = poolOf(seconds, name);
@@ -59,29 +60,68 @@ function cause(name: string, seconds: Second[], known: Known): Cause {
   }
   const slo = known.budget?.(name) ?? known.services.get(name)?.slo_ms ?? null, slower = drifted(name, seconds, known);
   const delayed = slo !== null && pool.delay_ms >= DELAYED * slo ? `The server's own delay is ${ms(pool.delay_ms)} of the ${ms(slo)}` : "";
-  if (delayed !== "" && pool.busy < BUSY) return shortOfProcessor(delayed, slower);
+  const told: Told = { name, pool, seconds, known, cramped: delayed !== "" };
+  if (delayed !== "" && pool.busy < BUSY) {
+    const why = sentences(`${delayed}: the machine starts and answers batches too late, since its processors are busy.`, slower);
+    return advised(why, ["less work for this machine's processors", "a longer SLO"], told);
+  }
   const full = pool.busy >= BUSY || (pool.busy >= HALF_BUSY && bad / ended(tally) > MANY);
-  if (pool.more > 0 || full) return overloaded(pool, seconds, name, known.simulated, [delayed === "" ? "" : `${delayed} besides.`, slower]);
+  if (pool.more > 0 || full) {
+    return advised(overloaded(told, [delayed === "" ? "" : `${delayed} besides.`, slower]), ["a faster variant", "less load"], told);
+  }
   const own = known.runs.get(name)?.shortest;
   if (slo !== null && own !== undefined && own > TIGHT * slo) {
-    return { why: sentences(`The workers are busy only ${percent(pool.busy)} of the time, but even its shortest batch runs for ${ms(own)}: ` +
-                            `the SLO of ${ms(slo)} leaves almost no room for waiting.`, slower),
-             advice: "A longer SLO or a faster variant would help; more workers would not.", helped: 0 };
+    const why = sentences(`The workers are busy only ${percent(pool.busy)} of the time, but even its shortest batch runs for ${ms(own)}: ` +
+                          `the SLO of ${ms(slo)} leaves almost no room for waiting.`, slower);
+    return advised(why, ["a longer SLO", "a faster variant"], told);
   }
   const other = [...known.runs].filter(([who]) => who !== name).sort(([, a], [, b]) => b.longest - a.longest)[0];
   if (slo !== null && other !== undefined && other[1].longest > slo / 2) {
-    return { why: `Batches of ${other[0]} run for up to ${ms(other[1].longest)}, and hold a worker longer than the SLO of ${ms(slo)} can wait.`,
-             advice: "One more worker, or another place for that model, would help.", helped: 1 };
+    const why = `Batches of ${other[0]} run for up to ${ms(other[1].longest)}, and hold a worker longer than the SLO of ${ms(slo)} can wait.`;
+    return advised(why, [`smaller batches of ${other[0]}`, "a longer SLO"], told);
   }
   const since = seconds.slice(Math.max(0, seconds.findIndex(second => (second.services[name]?.offered ?? 0) > 0)));
   const mean = tally.offered / Math.max(since.length, 1);
   const peak = Math.max(...seconds.map(second => second.services[name]?.offered ?? 0));
   if (since.length >= SETTLED && peak > BURST * mean) {
-    return { why: `Its requests come in bursts: up to ${rate(peak)} in one second, ${rate(mean)} on average, while the workers are busy ${percent(pool.busy)} of the time.`,
-             advice: "More workers would help only while a burst lasts.", helped: 1 };
+    const why = `Its requests come in bursts: up to ${rate(peak)} in one second, ${rate(mean)} on average, while the workers are busy ${percent(pool.busy)} of the time.`;
+    return advised(why, ["requests that are spread over time", "a longer SLO"], told);
   }
-  return { why: sentences(`The workers are busy only ${percent(pool.busy)} of the time; the load alone does not explain it.`, slower),
-           advice: "Look at one of its rejected or late requests below.", helped: 0 };
+  const why = sentences(`The workers are busy only ${percent(pool.busy)} of the time; the load alone does not explain it.`, slower);
+  const { advice, helped } = advised(why, [], told);
+  return { why, advice: sentences(advice, "Look at one of its rejected or late requests below."), helped };
+}
+
+interface Told { name: string; pool: Pool; seconds: Second[]; known: Known; cramped: boolean } // cramped: short of processors
+
+const either = (all: string[]): string => all.length < 2 ? all.join("") : `${all.slice(0, -1).join(", ")} or ${all.at(-1)}`;
+const upper = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
+
+// What would help. Of workers nothing is claimed but what the server's simulation of the last minute says, since the
+// signal counts what was lost and does not know why.
+function advised(why: string, others: string[], told: Told): Cause {
+  const { known, pool } = told, rest = either(others), said = simulatedOf(told);
+  if (said === undefined) {
+    const whether = known.recorded === false ? "" : "What more workers would bring is being simulated.";
+    const most = pool.more > 0 && known.recorded === false ? either(["more workers", ...others]) : rest;
+    return { why: sentences(why, asksFor(pool)), advice: sentences(most === "" ? "" : `${upper(most)} would help.`, whether), helped: undefined };
+  }
+  const { more, now, then } = said, workers = many(more, "more worker");
+  if (then - now < NOTICEABLE) {
+    const signal = pool.now > 0 ? `The autoscaling signal, which counts what was lost, asks for ${count(pool.now)} more.` : "";
+    return { why: sentences(why, signal), helped: 0,
+             advice: `Simulated, ${workers} would not help${rest === "" ? "" : `; ${rest} would`}.` };
+  }
+  const proviso = told.cramped ? ", if these had processors of their own, as on another machine" : "";
+  return { why: sentences(why, asksFor(pool)), helped: more,
+           advice: sentences(`Simulated, with ${workers} ${percent(then)} of its requests would be on time instead of ${percent(now)}${proviso}.`,
+                             rest === "" ? "" : `${upper(rest)} would help too.`) };
+}
+
+function simulatedOf({ name, seconds, known: { simulated } }: Told): { more: number; now: number; then: number } | undefined {
+  const own = simulated?.services[name];
+  if (simulated === undefined || own === undefined || (seconds.at(-1)?.at_us ?? 0) - simulated.at_us >= FRESH_US) return undefined;
+  return { more: simulated.more, ...own };
 }
 
 const sentences = (...all: string[]): string => all.filter(one => one !== "").join(" ");
@@ -92,10 +132,6 @@ function drifted(name: string, seconds: Second[], known: Known): string {
   const drift = largest(seconds.slice(-10).flatMap(second => names.map(one => second.services[one]?.drift))) ?? 1;
   return drift < DRIFTED ? "" : `Its batches run ${drift.toFixed(1)} times as long as their profile says.`;
 }
-
-const shortOfProcessor = (delayed: string, slower: string): Cause => ({
-  why: sentences(`${delayed}: the machine starts and answers batches too late, since its processors are busy.`, slower), helped: 0,
-  advice: "More workers would not help; other programs elsewhere, fewer threads or a longer SLO would." });
 
 const failing = (): Cause => ({ why: "Its model ended with errors.", helped: 0,
                                 advice: "One of its failed requests and the log below have the message." });
@@ -115,13 +151,12 @@ function poolOf(seconds: Second[], name: string): Pool {
 export const lacking = (pool: PoolSecond | undefined): number =>
   pool === undefined || pool.workers_wanted === null ? 0 : Math.max(0, pool.workers_wanted - pool.workers);
 
-function overloaded(pool: Pool, seconds: Second[], name: string, simulated: Simulated | undefined, more: string[]): Cause {
+function overloaded({ name, pool, seconds }: Told, more: string[]): string {
   const all = total(seconds), own = total(seconds, name), share = own.offered / Math.max(all.offered, 1);
   const part = share < 0.99 ? `${percent(share)} of all requests are its own.` : "";
   const busy = pool.busy >= BUSY ? `The load is beyond what ${many(pool.workers, "worker")} can run: busy ${percent(pool.busy)} of the time.`
     : lately(pool, seconds, name);
-  const gain = simulated !== undefined && (seconds.at(-1)?.at_us ?? 0) - simulated.at_us < FRESH_US ? simulated.gains[name] : undefined;
-  return { why: sentences(busy, part, asksFor(pool), ...more), ...advised(pool, gain, simulated?.more ?? 0) };
+  return sentences(busy, part, ...more);
 }
 
 function lately(pool: Pool, seconds: Second[], name: string): string {
@@ -129,21 +164,12 @@ function lately(pool: Pool, seconds: Second[], name: string): string {
   if (last.length < LATELY || tally.offered <= (1 + MANY) * tally.on_time) {
     return `No worker was free in time for them: ${workers}, busy ${busy} of the time on average, more when requests come together.`;
   }
-  return `In the last ${LATELY} s ${rate(tally.offered / LATELY)} requests a second came, and ${workers}, busy ${busy} of the time, answered ${rate(tally.on_time / LATELY)} of them on time.`;
+  return `In the last ${LATELY} s ${rate(tally.offered / LATELY)} requests/s came. ${upper(workers)}, busy ${busy} of the time, answered ${rate(tally.on_time / LATELY)} a second on time.`;
 }
 
 function asksFor(pool: Pool): string {
   if (pool.now > 0) return `The server wants ${many(pool.workers + pool.now, "worker")}, ${count(pool.now)} more.`;
   return pool.more > 0 ? `The server wanted up to ${many(pool.workers + pool.more, "worker")} then, and no more than there are now.` : "";
-}
-
-// A simulation of what happened knows better than the signal, which counts what was lost.
-function advised(pool: Pool, gain: number | undefined, more: number): { advice: string; helped: number } {
-  if (gain === undefined) return { advice: "More workers, a faster variant or less load would help.", helped: Math.max(pool.more, 1) };
-  if (gain < NOTICEABLE) {
-    return { advice: `Simulated, ${many(more, "more worker")} would not help; a faster variant, a longer SLO or less load would.`, helped: 0 };
-  }
-  return { advice: `Simulated, ${many(more, "more worker")} would bring ${points(gain)} more of its requests on time.`, helped: more };
 }
 
 // What to say where nothing is lost.

@@ -3,8 +3,8 @@
 
 import { classOf, hueOf, tint } from "./colours.js";
 import type { Second, Service } from "./contract.js";
-import { many, ms, percent, rate } from "./format.js";
-import { ended, lengthOf, lost, total, worst } from "./history.js";
+import { accuracy, many, ms, percent, rate } from "./format.js";
+import { ended, lengthOf, lost, meanAccuracy, total, worst } from "./history.js";
 import { element, find, say } from "./page.js";
 import type { Budget, State } from "./state.js";
 
@@ -88,7 +88,7 @@ export class Services {
 
   private make(name: string): Row {
     const fill = element("i"), meter = element("span", { class: "meter", "aria-hidden": "true" }, fill), text = element("span", { class: "note" });
-    const cells = [element("td"), element("td"), element("td", { class: "left" }, meter, text)];
+    const cells = [element("td"), element("td"), element("td", { class: "accuracy" }), element("td", { class: "left" }, meter, text)];
     const label = element("button", { type: "button", class: "name" }, name || "all services");
     if (name !== "") label.prepend(element("i", { class: `dot ${classOf(name)}` }));
     const first = element("td", {}, label, element("span", { class: "kind" }, name === "" ? "" : describeKind(this.state.services.get(name))));
@@ -102,8 +102,9 @@ export class Services {
   private fill(name: string, row: Row, minute: Second[]): void {
     const tally = total(minute, name || undefined), all = ended(tally), share = all === 0 ? 0 : lost(tally) / all;
     const set = (cell: HTMLElement, text: string): void => { if (cell.textContent !== text) cell.textContent = text; };
-    set(row.cells[0]!, tally.offered === 0 ? "0" : rate(tally.offered / minute.reduce((all, second) => all + lengthOf(second), 0)));
+    set(row.cells[0]!, rate(tally.offered / minute.reduce((all, second) => all + lengthOf(second), 0)));
     set(row.cells[1]!, all === 0 ? "–" : percent(tally.on_time / all));
+    set(row.cells[2]!, accuracy(meanAccuracy(minute, name || undefined)));
     row.cells[1]!.className = share > 0.05 ? "bad" : share > 0.01 ? "warn" : "";
     row.row.setAttribute("aria-selected", String((this.state.selected ?? "") === name));
     row.meter.hidden = name === "";

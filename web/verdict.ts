@@ -41,8 +41,8 @@ const twoMore = (only: WhatIf["cases"], workers: number): WhatIf["cases"][number
 export function simulated(answer: WhatIf, workers: number, at_us: number): Simulated | undefined {
   const two = twoMore(ofWorkers(answer), workers);
   if (two === undefined) return undefined;
-  const gains = Object.entries(two.services).map(([name, o]) => [name, o.on_time - (answer.replayed.services[name]?.on_time ?? o.on_time)] as const);
-  return { at_us, more: two.case.workers! - workers, gains: Object.fromEntries(gains) };
+  const shares = Object.entries(two.services).map(([name, o]) => [name, { now: answer.replayed.services[name]?.on_time ?? o.on_time, then: o.on_time }] as const);
+  return { at_us, more: two.case.workers! - workers, services: Object.fromEntries(shares) };
 }
 
 // How far the simulator is from what happened, in each of what it says.
@@ -61,7 +61,7 @@ export function verdict(answer: WhatIf, workers: number, delay?: { ms: number; s
   const fewer = only.find(c => c.case.workers === workers - 1);
   if (fewer !== undefined) said.push(aboutFewer(fewer, answer.replayed));
   if (said.length > 0 && delay !== undefined && delay.ms >= 0.2 * delay.slo_ms) {
-    said.push(`The simulator gives each worker a processor of its own; here the server's own delay is ${ms(delay.ms)} of ${ms(delay.slo_ms)}, which more workers do not shorten.`);
+    said.push(`That is with processors of their own, as on another machine: here the server's own delay is ${ms(delay.ms)} of ${ms(delay.slo_ms)}, since this machine's are busy.`);
   }
   return said.join(" ");
 }
@@ -77,11 +77,11 @@ export function aboutNeeded({ on_time, workers, tried, best, exact }: Needed, no
 
 // What the last what-if says of one rejected request's service.
 export function ofRejected(service: string, simulated: Simulated | undefined): string {
-  const gain = simulated?.gains[service];
-  if (simulated === undefined || gain === undefined) return "";
-  const more = `${many(simulated.more, "more worker")}`;
-  return gain < NOTICEABLE ? `The last what-if: ${more} would not have helped ${service}.`
-    : `The last what-if: with ${more}, ${points(gain)} more of ${service} had been on time.`;
+  const own = simulated?.services[service];
+  if (simulated === undefined || own === undefined) return "";
+  const more = many(simulated.more, "more worker");
+  return own.then - own.now < NOTICEABLE ? `Simulated, ${more} would not help ${service}.`
+    : `Simulated, with ${more} ${percent(own.then)} of ${service} would be on time instead of ${percent(own.now)}.`;
 }
 
 function aboutMore(more: Outcome, now: Outcome, n: number): string {

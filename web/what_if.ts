@@ -1,7 +1,7 @@
 // The last minute's requests again in the server's simulator, with other workers, policies, loads and
 // SLOs, beside what happened.
 
-import type { Case, Outcome, WhatIf } from "./contract.js";
+import type { Case, MoreWorkers, Outcome, WhatIf } from "./contract.js";
 import { accuracy, count, percent } from "./format.js";
 import { element, find, json, say } from "./page.js";
 import type { State } from "./state.js";
@@ -44,6 +44,13 @@ export class WhatIfPanel {
     await this.ask();
   }
 
+  // What the server asked itself. It stands here until somebody asks.
+  told(answer: MoreWorkers): void {
+    const workers = answer.cases[0]!.case.workers! - 1;
+    if (this.asked) this.state.simulated = simulated(answer, workers, answer.at_us);
+    else this.show(answer, workers, answer.at_us);
+  }
+
   // What would be asked, before anybody does.
   prepare(): void {
     if (this.asked) return;
@@ -71,12 +78,13 @@ export class WhatIfPanel {
   }
 
   private async ask(): Promise<void> {
-    this.run.disabled = this.asked = true;
+    this.run.disabled = true;
     say("what-if-state", "the server simulates the last minute again …");
     const workers = this.workers;
     try {
       const answer = await json<WhatIf>(ROUTE, { seconds: 60, on_time: GOAL, cases: this.cases });
-      this.show({ ...answer, cases: answer.cases.map((one, i) => ({ ...one, case: this.cases[i]! })) }, workers);
+      this.show({ ...answer, cases: answer.cases.map((one, i) => ({ ...one, case: this.cases[i]! })) }, workers, this.state.runningUs);
+      this.asked = true;
     } catch (error) {
       this.cases.pop(); // so that the next question is not answered the same
       say("what-if-state", error instanceof Error ? error.message : `${error}`);
@@ -84,11 +92,11 @@ export class WhatIfPanel {
     this.run.disabled = false;
   }
 
-  private show(answer: WhatIf, workers: number): void {
+  private show(answer: WhatIf, workers: number, at_us: number): void {
     const { recorded, replayed } = answer;
-    say("what-if-state", `${count(recorded.requests)} requests of ${count(recorded.seconds)} s, answered in ` +
+    say("what-if-state", `${count(recorded.requests)} requests of the ${count(recorded.seconds)} s before ${this.state.clock(at_us, false)}, simulated in ` +
         `${(answer.took_ms / 1000).toFixed(1)} s; ${farOff(answer)}`);
-    this.state.simulated = simulated(answer, workers, this.state.runningUs);
+    this.state.simulated = simulated(answer, workers, at_us);
     const isAlike = new Set(this.state.workers.map(worker => worker.type)).size <= 1;
     const ofType = isAlike ? "" : `Workers here are those of type ${this.state.workers[0]!.type}.`;
     const words = [verdict(answer, workers, this.delay()), answer.needed ? aboutNeeded(answer.needed, workers) : "", ofType].join(" ").trim();

@@ -233,6 +233,12 @@ static absl::StatusOr<Json> needed(double on_time, const simulate::Scenario& sce
   return answer;
 }
 
+std::vector<Case> more_workers(const Json& document) {
+  const Json& workers = document.at("workers");
+  const auto now = (workers.is_array() ? workers[0] : workers).at("count").get<uint32_t>();
+  return {{.workers = now + 1}, {.workers = now + 2}};
+}
+
 absl::StatusOr<Json> what_if(const Json& document, const std::vector<Case>& cases,
                              std::optional<double> on_time) {
   const Json& recorded = document.at("recorded");

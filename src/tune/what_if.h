@@ -43,6 +43,9 @@ absl::StatusOr<simulate::Scenario> apply(const Case& given, simulate::Scenario s
 // busy, and the services.
 absl::StatusOr<Json> replay(const simulate::Scenario& scenario);
 
+// One worker more, and two, of the first type of a scenario_document().
+std::vector<Case> more_workers(const Json& document);
+
 // `document` as scenario_document() makes it: what happened, the replay of just that, and of each
 // case, and how far the replay's share on time is from what happened. With `on_time` also `needed`:
 // the fewest workers with which that share was on time, null where as many as were tried had not

@@ -128,6 +128,22 @@ def test_it_says_who_loses_deadlines_and_why(crowded, opened):
     assert "SLO 250 ms" in page.text("service-kind")
 
 
+def test_the_headline_and_the_what_if_rest_on_the_same_simulation(crowded, opened):
+    """Nobody asks: the server simulates more workers itself while a service loses requests."""
+    page = opened(crowded)
+    page.wait(f"{shown('finding')}.includes('Simulated, with 2 more workers')")
+    said = page.run("""(() => {
+        const cases = [...document.querySelectorAll('#case-rows tr')].map(row => [row.cells[0].textContent, row.title]);
+        return { cases: Object.fromEntries(cases), finding: document.getElementById('finding').textContent }; })()""")
+    share = {name: re.search(r"^crowded: (.*) on time$", said["cases"][name], re.M).group(1)
+             for name in ("the same, simulated", "2 workers more (4)")}
+    assert (f"with 2 more workers {share['2 workers more (4)']} of its requests would be on time instead of "
+            f"{share['the same, simulated']}.") in said["finding"]
+    assert re.search(r"more (needed|would help)$|in 1 min$", page.text("wanted-note"))
+    again = opened(crowded)  # who comes later is told at once
+    again.wait(f"{shown('finding')}.includes('Simulated, with 2 more workers')")
+
+
 def test_a_rejected_request_is_explained_with_its_waterfall(crowded, opened):
     page = opened(crowded)
     page.wait(f"{shown('finding')}.includes('crowded lost')")
@@ -266,6 +282,9 @@ def test_words_for_numbers(crowded, opened):
     seconds = "[" + ", ".join(second % (i, 0, "deadline", 2) for i in range(3)) + "]"
     assert "even its shortest batch runs for 45 ms" in page.run(find % (seconds, "[['a', { shortest: 45, longest: 46 }]]"))
     assert "Batches of b run for up to 90 ms" in page.run(find % (seconds, "[['b', { shortest: 9, longest: 90 }]]"))
+    seconds = """Array.from({ length: 5 }, (_, i) => ({ at_us: i * 1e6, pool: { busy: 0.8, workers: 2, workers_wanted: null, offered: 100 },
+        services: { a: { offered: 100, on_time: 30, late: 10, failed: 0, cancelled: 0, rejected: {} } } }))"""  # 60 of a hundred wait
+    assert "In the last 5 s 100 requests/s came. 2 workers, busy 80.0 % of the time, answered 30 a second on time." in page.run(find % (seconds, "[]"))
 
 
 def test_three_places_agree_whether_workers_would_help(crowded, opened):
@@ -279,18 +298,27 @@ def test_three_places_agree_whether_workers_would_help(crowded, opened):
         const answer = { recorded: { ...outcome(0.502), busy: 0.99 }, replayed: outcome(0.5), cases: [{ ...outcome(0.501), case: { workers: 3 } }] };
         const say = (seconds, known = {}) => {
             const found = finding('a', seconds, { services: new Map([['a', { members: [], slo_ms: 200 }]]), runs: new Map(), ...known });
-            return [`${found.why} ${found.advice}`, found.helped > 0];
+            return [`${found.why} ${found.advice}`, found.helped ?? null];
         };
-        const overloaded = [1, 2, 3].map(i => second(i, 10, 1, 0.95));
-        return [say([1, 2, 3].map(i => second(i, 10, 65, 0.5))), say(overloaded), say(overloaded, { simulated: simulated(answer, 1, 2e6) }),
-                say([second(1, 10, 1, 0.95), second(2, 1, 1, 0.95)]), verdict(answer, 1, { ms: 65, slo_ms: 200 }), farOff(answer)];
+        const overloaded = [1, 2, 3].map(i => second(i, 10, 1, 0.95)), cramped = [1, 2, 3].map(i => second(i, 10, 65, 0.5));
+        const better = { ...answer, cases: [{ ...outcome(0.9), case: { workers: 3 } }] };
+        const told = answer => ({ simulated: simulated(answer, 1, 2e6) });
+        return [say(cramped), say(cramped, told(better)), say(overloaded), say(overloaded, { recorded: false }), say(overloaded, told(answer)),
+                say(overloaded, told(better)), say([second(1, 10, 1, 0.95), second(2, 1, 1, 0.95)]), verdict(answer, 1, { ms: 65, slo_ms: 200 }),
+                farOff(answer)];
     })"""
-    delayed, asked, useless, once, verdict, off = page.run(script)
-    assert delayed == ["The server's own delay is 65 ms of the 200 ms: the machine starts and answers batches too late, since its processors are "
-                       "busy. Its batches run 2.5 times as long as their profile says. More workers would not help; other programs elsewhere, "
-                       "fewer threads or a longer SLO would.", False]
-    assert "The server wants 10 workers, 9 more." in asked[0] and asked[1]
-    assert "Simulated, 2 more workers would not help" in useless[0] and not useless[1]
+    delayed, elsewhere, asked, unrecorded, useless, useful, once, verdict, off = page.run(script)
+    machine = ("The server's own delay is 65 ms of the 200 ms: the machine starts and answers batches too late, since its processors are busy. Its "
+               "batches run 2.5 times as long as their profile says. The server wants 10 workers, 9 more. ")
+    rest = "Less work for this machine's processors or a longer SLO would help"
+    assert delayed == [f"{machine}{rest}. What more workers would bring is being simulated.", None]
+    assert elsewhere == [f"{machine}Simulated, with 2 more workers 90.0 % of its requests would be on time instead of 50.0 %, if these had "
+                         f"processors of their own, as on another machine. {rest} too.", 2]
+    assert "The server wants 10 workers, 9 more." in asked[0] and "being simulated" in asked[0] and asked[1] is None
+    assert "More workers, a faster variant or less load would help." in unrecorded[0] and "simulated" not in unrecorded[0]
+    assert "The autoscaling signal, which counts what was lost, asks for 9 more." in useless[0] and "The server wants" not in useless[0]
+    assert "Simulated, 2 more workers would not help; a faster variant or less load would." in useless[0] and useless[1] == 0
+    assert "Simulated, with 2 more workers 90.0 % of its requests would be on time instead of 50.0 %." in useful[0] and useful[1] == 2
     assert "The server wanted up to 10 workers then, and no more than there are now." in once[0]
     assert verdict.startswith("Two more workers would not help") and "the server's own delay is 65 ms of 200 ms" in verdict
     assert off == "simulated as it was, 0.2 points off on time and 39.0 points off busy"

@@ -145,6 +145,19 @@ TEST_F(WhatIfTest, MoreLoadAndFewerWorkersLoseRequests) {
   EXPECT_EQ(cases[2]["case"]["scheduler"], "edf");
 }
 
+TEST_F(WhatIfTest, MoreWorkersAreOfTheFirstType) {
+  const auto counts = [](const Json& document) {
+    const std::vector<Case> cases = more_workers(document);
+    return std::pair(cases.at(0).workers.value(), cases.at(1).workers.value());
+  };
+  EXPECT_EQ(counts(document()), std::pair(3u, 4u));
+  engine::WorkerType far = server.options.workers.types.front();
+  far.name = "far";
+  server.options.workers.types.push_back(far);
+  server.workers.push_back({.worker = 2, .type = 1});
+  EXPECT_EQ(counts(document()), std::pair(3u, 4u));
+}
+
 TEST_F(WhatIfTest, SaysHowManyWorkersAShareOnTimeNeeds) {
   const auto idle = what_if(document(), {}, 0.99);
   ASSERT_TRUE(idle.ok()) << idle.status();

@@ -8,6 +8,7 @@ export function follow(listener) {
     on("second", event => listener.second(event));
     on("timeline", event => listener.timeline(event));
     on("log", event => listener.log(event));
+    on("more_workers", event => listener.moreWorkers(event));
     source.onerror = () => {
         listener.state(false, "no connection to the server; trying again");
         if (source.readyState !== EventSource.CLOSED)

@@ -1,5 +1,7 @@
 export const count = (value) => Math.round(value).toLocaleString("en-US");
 export function rate(value) {
+    if (value === 0)
+        return "0";
     return value >= 100 ? count(value) : value >= 10 ? value.toFixed(0) : value.toFixed(1);
 }
 export function percent(share) {

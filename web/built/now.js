@@ -4,7 +4,6 @@ import { ended, lengthOf, lost, sum } from "./history.js";
 import { find, say } from "./page.js";
 import { lacking } from "./reasons.js";
 const IDLE_S = 5;
-const flow = (perSecond) => perSecond === 0 ? "0" : rate(perSecond);
 const share = (part, whole) => whole === 0 ? null : part / whole;
 export class Now {
     state;
@@ -40,14 +39,14 @@ export class Now {
         for (const name of Object.keys(services))
             this.shown.add(name);
         say("offered", rate(pool.offered / length));
-        say("offered-note", "in the last second");
+        say("offered-note", "requests, last second");
         this.coloured("on-time", all === 0 ? "–" : percent(pool.on_time / all), all > 0 && bad / all > 0.01 ? "bad" : all > 0 ? "good" : "");
         say("on-time-note", all === 0 ? "no request ended" : `${rate(pool.on_time / length)} of ${rate(all / length)}/s`);
         const rejected = sum(pool.rejected);
         this.coloured("rejected", all === 0 ? "–" : percent(rejected / all), all > 0 && rejected / all > 0.01 ? "warn" : "");
         say("rejected-note", Object.entries(pool.rejected).filter(([, n]) => n > 0).map(([name, n]) => `${name} ${rate(n / length)}/s`).join(" · ") || "none");
         this.coloured("late", all === 0 ? "–" : percent((pool.late + pool.failed) / all), pool.late + pool.failed > 0 ? "bad" : "");
-        say("late-note", `late ${flow(pool.late / length)}/s · failed ${flow(pool.failed / length)}/s`);
+        say("late-note", `late ${rate(pool.late / length)}/s · failed ${rate(pool.failed / length)}/s`);
         say("busy", percent(pool.busy));
         const replaced = this.state.lately(5).reduce((all, second) => all + (second.pool.renewals ?? 0), 0);
         say("busy-note", `${many(pool.workers, "worker")}, ${count(pool.idle)} idle${replaced > 0 ? `, ${count(replaced)} replaced` : ""}`);
@@ -68,8 +67,8 @@ export class Now {
             this.coloured("wanted", "–", "");
             return say("wanted-note", "no load now");
         }
-        say("wanted-note", wanted === null ? "after 10 s" : more > 0 ? `${count(more)} more ${helped === false ? "won't help" : "needed"}`
-            : most > 0 ? `up to ${count(pool.workers + most)} in 1 min` : more < 0 ? `${count(-more)} to spare` : "as many as there are");
+        say("wanted-note", wanted === null ? "after 10 s" : more > 0 ? `${count(more)} more ${helped === 0 ? "won't help" : "needed"}`
+            : helped !== undefined && helped > 0 ? `${count(helped)} more would help` : most > 0 ? `up to ${count(pool.workers + most)} in 1 min` : more < 0 ? `${count(-more)} to spare` : "as many as there are");
     }
     coloured(id, text, tone) {
         say(id, text);

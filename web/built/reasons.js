@@ -1,11 +1,11 @@
-import { count, many, ms, percent, points, rate, reason } from "./format.js";
+import { count, many, ms, percent, rate, reason } from "./format.js";
 import { ended, largest, lost, sum, total } from "./history.js";
 const TOLERATED = 0.01, BUSY = 0.9, BURST = 2, FEW = 3, TIGHT = 0.7;
 const MANY = 0.2, HALF_BUSY = 0.7;
 const LATELY = 5, SETTLED = 15;
 const DELAYED = 0.2;
 const DRIFTED = 1.5;
-export const NOTICEABLE = 0.002, FRESH_US = 60e6;
+export const NOTICEABLE = 0.002, FRESH_US = 90e6;
 export function findings(seconds, known) {
     const names = new Set(seconds.flatMap(second => Object.keys(second.services)));
     return [...names].map(name => finding(name, seconds, known))
@@ -35,31 +35,61 @@ function cause(name, seconds, known) {
     }
     const slo = known.budget?.(name) ?? known.services.get(name)?.slo_ms ?? null, slower = drifted(name, seconds, known);
     const delayed = slo !== null && pool.delay_ms >= DELAYED * slo ? `The server's own delay is ${ms(pool.delay_ms)} of the ${ms(slo)}` : "";
-    if (delayed !== "" && pool.busy < BUSY)
-        return shortOfProcessor(delayed, slower);
+    const told = { name, pool, seconds, known, cramped: delayed !== "" };
+    if (delayed !== "" && pool.busy < BUSY) {
+        const why = sentences(`${delayed}: the machine starts and answers batches too late, since its processors are busy.`, slower);
+        return advised(why, ["less work for this machine's processors", "a longer SLO"], told);
+    }
     const full = pool.busy >= BUSY || (pool.busy >= HALF_BUSY && bad / ended(tally) > MANY);
-    if (pool.more > 0 || full)
-        return overloaded(pool, seconds, name, known.simulated, [delayed === "" ? "" : `${delayed} besides.`, slower]);
+    if (pool.more > 0 || full) {
+        return advised(overloaded(told, [delayed === "" ? "" : `${delayed} besides.`, slower]), ["a faster variant", "less load"], told);
+    }
     const own = known.runs.get(name)?.shortest;
     if (slo !== null && own !== undefined && own > TIGHT * slo) {
-        return { why: sentences(`The workers are busy only ${percent(pool.busy)} of the time, but even its shortest batch runs for ${ms(own)}: ` +
-                `the SLO of ${ms(slo)} leaves almost no room for waiting.`, slower),
-            advice: "A longer SLO or a faster variant would help; more workers would not.", helped: 0 };
+        const why = sentences(`The workers are busy only ${percent(pool.busy)} of the time, but even its shortest batch runs for ${ms(own)}: ` +
+            `the SLO of ${ms(slo)} leaves almost no room for waiting.`, slower);
+        return advised(why, ["a longer SLO", "a faster variant"], told);
     }
     const other = [...known.runs].filter(([who]) => who !== name).sort(([, a], [, b]) => b.longest - a.longest)[0];
     if (slo !== null && other !== undefined && other[1].longest > slo / 2) {
-        return { why: `Batches of ${other[0]} run for up to ${ms(other[1].longest)}, and hold a worker longer than the SLO of ${ms(slo)} can wait.`,
-            advice: "One more worker, or another place for that model, would help.", helped: 1 };
+        const why = `Batches of ${other[0]} run for up to ${ms(other[1].longest)}, and hold a worker longer than the SLO of ${ms(slo)} can wait.`;
+        return advised(why, [`smaller batches of ${other[0]}`, "a longer SLO"], told);
     }
     const since = seconds.slice(Math.max(0, seconds.findIndex(second => (second.services[name]?.offered ?? 0) > 0)));
     const mean = tally.offered / Math.max(since.length, 1);
     const peak = Math.max(...seconds.map(second => second.services[name]?.offered ?? 0));
     if (since.length >= SETTLED && peak > BURST * mean) {
-        return { why: `Its requests come in bursts: up to ${rate(peak)} in one second, ${rate(mean)} on average, while the workers are busy ${percent(pool.busy)} of the time.`,
-            advice: "More workers would help only while a burst lasts.", helped: 1 };
+        const why = `Its requests come in bursts: up to ${rate(peak)} in one second, ${rate(mean)} on average, while the workers are busy ${percent(pool.busy)} of the time.`;
+        return advised(why, ["requests that are spread over time", "a longer SLO"], told);
     }
-    return { why: sentences(`The workers are busy only ${percent(pool.busy)} of the time; the load alone does not explain it.`, slower),
-        advice: "Look at one of its rejected or late requests below.", helped: 0 };
+    const why = sentences(`The workers are busy only ${percent(pool.busy)} of the time; the load alone does not explain it.`, slower);
+    const { advice, helped } = advised(why, [], told);
+    return { why, advice: sentences(advice, "Look at one of its rejected or late requests below."), helped };
+}
+const either = (all) => all.length < 2 ? all.join("") : `${all.slice(0, -1).join(", ")} or ${all.at(-1)}`;
+const upper = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+function advised(why, others, told) {
+    const { known, pool } = told, rest = either(others), said = simulatedOf(told);
+    if (said === undefined) {
+        const whether = known.recorded === false ? "" : "What more workers would bring is being simulated.";
+        const most = pool.more > 0 && known.recorded === false ? either(["more workers", ...others]) : rest;
+        return { why: sentences(why, asksFor(pool)), advice: sentences(most === "" ? "" : `${upper(most)} would help.`, whether), helped: undefined };
+    }
+    const { more, now, then } = said, workers = many(more, "more worker");
+    if (then - now < NOTICEABLE) {
+        const signal = pool.now > 0 ? `The autoscaling signal, which counts what was lost, asks for ${count(pool.now)} more.` : "";
+        return { why: sentences(why, signal), helped: 0,
+            advice: `Simulated, ${workers} would not help${rest === "" ? "" : `; ${rest} would`}.` };
+    }
+    const proviso = told.cramped ? ", if these had processors of their own, as on another machine" : "";
+    return { why: sentences(why, asksFor(pool)), helped: more,
+        advice: sentences(`Simulated, with ${workers} ${percent(then)} of its requests would be on time instead of ${percent(now)}${proviso}.`, rest === "" ? "" : `${upper(rest)} would help too.`) };
+}
+function simulatedOf({ name, seconds, known: { simulated } }) {
+    const own = simulated?.services[name];
+    if (simulated === undefined || own === undefined || (seconds.at(-1)?.at_us ?? 0) - simulated.at_us >= FRESH_US)
+        return undefined;
+    return { more: simulated.more, ...own };
 }
 const sentences = (...all) => all.filter(one => one !== "").join(" ");
 function drifted(name, seconds, known) {
@@ -67,10 +97,6 @@ function drifted(name, seconds, known) {
     const drift = largest(seconds.slice(-10).flatMap(second => names.map(one => second.services[one]?.drift))) ?? 1;
     return drift < DRIFTED ? "" : `Its batches run ${drift.toFixed(1)} times as long as their profile says.`;
 }
-const shortOfProcessor = (delayed, slower) => ({
-    why: sentences(`${delayed}: the machine starts and answers batches too late, since its processors are busy.`, slower), helped: 0,
-    advice: "More workers would not help; other programs elsewhere, fewer threads or a longer SLO would."
-});
 const failing = () => ({ why: "Its model ended with errors.", helped: 0,
     advice: "One of its failed requests and the log below have the message." });
 function poolOf(seconds, name) {
@@ -82,33 +108,24 @@ function poolOf(seconds, name) {
         delay_ms: delays[delays.length >> 1] ?? 0 };
 }
 export const lacking = (pool) => pool === undefined || pool.workers_wanted === null ? 0 : Math.max(0, pool.workers_wanted - pool.workers);
-function overloaded(pool, seconds, name, simulated, more) {
+function overloaded({ name, pool, seconds }, more) {
     const all = total(seconds), own = total(seconds, name), share = own.offered / Math.max(all.offered, 1);
     const part = share < 0.99 ? `${percent(share)} of all requests are its own.` : "";
     const busy = pool.busy >= BUSY ? `The load is beyond what ${many(pool.workers, "worker")} can run: busy ${percent(pool.busy)} of the time.`
         : lately(pool, seconds, name);
-    const gain = simulated !== undefined && (seconds.at(-1)?.at_us ?? 0) - simulated.at_us < FRESH_US ? simulated.gains[name] : undefined;
-    return { why: sentences(busy, part, asksFor(pool), ...more), ...advised(pool, gain, simulated?.more ?? 0) };
+    return sentences(busy, part, ...more);
 }
 function lately(pool, seconds, name) {
     const last = seconds.slice(-LATELY), tally = total(last, name), workers = many(pool.workers, "worker"), busy = percent(pool.busy);
     if (last.length < LATELY || tally.offered <= (1 + MANY) * tally.on_time) {
         return `No worker was free in time for them: ${workers}, busy ${busy} of the time on average, more when requests come together.`;
     }
-    return `In the last ${LATELY} s ${rate(tally.offered / LATELY)} requests a second came, and ${workers}, busy ${busy} of the time, answered ${rate(tally.on_time / LATELY)} of them on time.`;
+    return `In the last ${LATELY} s ${rate(tally.offered / LATELY)} requests/s came. ${upper(workers)}, busy ${busy} of the time, answered ${rate(tally.on_time / LATELY)} a second on time.`;
 }
 function asksFor(pool) {
     if (pool.now > 0)
         return `The server wants ${many(pool.workers + pool.now, "worker")}, ${count(pool.now)} more.`;
     return pool.more > 0 ? `The server wanted up to ${many(pool.workers + pool.more, "worker")} then, and no more than there are now.` : "";
-}
-function advised(pool, gain, more) {
-    if (gain === undefined)
-        return { advice: "More workers, a faster variant or less load would help.", helped: Math.max(pool.more, 1) };
-    if (gain < NOTICEABLE) {
-        return { advice: `Simulated, ${many(more, "more worker")} would not help; a faster variant, a longer SLO or less load would.`, helped: 0 };
-    }
-    return { advice: `Simulated, ${many(more, "more worker")} would bring ${points(gain)} more of its requests on time.`, helped: more };
 }
 export function allIsWell(seconds) {
     const tally = total(seconds), all = ended(tally);

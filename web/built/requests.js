@@ -76,7 +76,9 @@ export class Requests {
     }
     show(request) {
         const advice = request.outcome.startsWith("rejected") ? ofRejected(request.service, this.state.simulated) : "";
-        find("request-sentence").replaceChildren(element("b", { class: TONES[request.outcome] ?? "" }, `${request.service}: ${outcomeWords(request.outcome)}`), `. ${request.sentence}${advice === "" ? "" : ` ${advice}`}`);
+        const words = outcomeWords(request.outcome), again = `${words.charAt(0).toUpperCase()}${words.slice(1)} `;
+        const sentence = request.sentence.startsWith(again) ? ` ${request.sentence.slice(again.length)}` : `. ${request.sentence}`;
+        find("request-sentence").replaceChildren(element("b", { class: TONES[request.outcome] ?? "" }, `${request.service}: ${words}`), `${sentence}${advice === "" ? "" : ` ${advice}`}`);
         const facts = [`request ${request.id}`, ...(request.client_id ? [`the client's id ${request.client_id}`] : []), `came ${this.state.clock(request.arrival_us)}`,
             ...(request.budget_ms === null ? ["no deadline"] : [`budget ${ms(request.budget_ms)}`]),
             took(request),

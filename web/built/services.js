@@ -1,6 +1,6 @@
 import { classOf, hueOf, tint } from "./colours.js";
-import { many, ms, percent, rate } from "./format.js";
-import { ended, lengthOf, lost, total, worst } from "./history.js";
+import { accuracy, many, ms, percent, rate } from "./format.js";
+import { ended, lengthOf, lost, meanAccuracy, total, worst } from "./history.js";
 import { element, find, say } from "./page.js";
 const KINDS = { model: "model", variants: "variants service", ensemble: "ensemble",
     pipeline: "pipeline", stream: "stream service" };
@@ -77,7 +77,7 @@ export class Services {
     }
     make(name) {
         const fill = element("i"), meter = element("span", { class: "meter", "aria-hidden": "true" }, fill), text = element("span", { class: "note" });
-        const cells = [element("td"), element("td"), element("td", { class: "left" }, meter, text)];
+        const cells = [element("td"), element("td"), element("td", { class: "accuracy" }), element("td", { class: "left" }, meter, text)];
         const label = element("button", { type: "button", class: "name" }, name || "all services");
         if (name !== "")
             label.prepend(element("i", { class: `dot ${classOf(name)}` }));
@@ -92,8 +92,9 @@ export class Services {
         const tally = total(minute, name || undefined), all = ended(tally), share = all === 0 ? 0 : lost(tally) / all;
         const set = (cell, text) => { if (cell.textContent !== text)
             cell.textContent = text; };
-        set(row.cells[0], tally.offered === 0 ? "0" : rate(tally.offered / minute.reduce((all, second) => all + lengthOf(second), 0)));
+        set(row.cells[0], rate(tally.offered / minute.reduce((all, second) => all + lengthOf(second), 0)));
         set(row.cells[1], all === 0 ? "–" : percent(tally.on_time / all));
+        set(row.cells[2], accuracy(meanAccuracy(minute, name || undefined)));
         row.cells[1].className = share > 0.05 ? "bad" : share > 0.01 ? "warn" : "";
         row.row.setAttribute("aria-selected", String((this.state.selected ?? "") === name));
         row.meter.hidden = name === "";

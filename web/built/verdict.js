@@ -34,8 +34,8 @@ export function simulated(answer, workers, at_us) {
     const two = twoMore(ofWorkers(answer), workers);
     if (two === undefined)
         return undefined;
-    const gains = Object.entries(two.services).map(([name, o]) => [name, o.on_time - (answer.replayed.services[name]?.on_time ?? o.on_time)]);
-    return { at_us, more: two.case.workers - workers, gains: Object.fromEntries(gains) };
+    const shares = Object.entries(two.services).map(([name, o]) => [name, { now: answer.replayed.services[name]?.on_time ?? o.on_time, then: o.on_time }]);
+    return { at_us, more: two.case.workers - workers, services: Object.fromEntries(shares) };
 }
 export function farOff({ recorded, replayed }) {
     return `simulated as it was, ${points(replayed.on_time - recorded.on_time)} off on time and ${points(replayed.busy - recorded.busy)} off busy`;
@@ -52,7 +52,7 @@ export function verdict(answer, workers, delay) {
     if (fewer !== undefined)
         said.push(aboutFewer(fewer, answer.replayed));
     if (said.length > 0 && delay !== undefined && delay.ms >= 0.2 * delay.slo_ms) {
-        said.push(`The simulator gives each worker a processor of its own; here the server's own delay is ${ms(delay.ms)} of ${ms(delay.slo_ms)}, which more workers do not shorten.`);
+        said.push(`That is with processors of their own, as on another machine: here the server's own delay is ${ms(delay.ms)} of ${ms(delay.slo_ms)}, since this machine's are busy.`);
     }
     return said.join(" ");
 }
@@ -67,12 +67,12 @@ export function aboutNeeded({ on_time, workers, tried, best, exact }, now) {
     return `${goal} on time needs ${many(workers, "worker")}, ${count(Math.abs(workers - now))} ${workers > now ? "more" : "fewer"} than now.`;
 }
 export function ofRejected(service, simulated) {
-    const gain = simulated?.gains[service];
-    if (simulated === undefined || gain === undefined)
+    const own = simulated?.services[service];
+    if (simulated === undefined || own === undefined)
         return "";
-    const more = `${many(simulated.more, "more worker")}`;
-    return gain < NOTICEABLE ? `The last what-if: ${more} would not have helped ${service}.`
-        : `The last what-if: with ${more}, ${points(gain)} more of ${service} had been on time.`;
+    const more = many(simulated.more, "more worker");
+    return own.then - own.now < NOTICEABLE ? `Simulated, ${more} would not help ${service}.`
+        : `Simulated, with ${more} ${percent(own.then)} of ${service} would be on time instead of ${percent(own.now)}.`;
 }
 function aboutMore(more, now, n) {
     const gain = more.on_time - now.on_time, much = `${percent(more.on_time)} on time instead of ${percent(now.on_time)}`;

@@ -34,6 +34,13 @@ export class WhatIfPanel {
         this.cases = usualCases(this.workers, this.state.hello?.policy ?? "", chosen && { name: chosen.name, slo_ms: chosen.slo_ms });
         await this.ask();
     }
+    told(answer) {
+        const workers = answer.cases[0].case.workers - 1;
+        if (this.asked)
+            this.state.simulated = simulated(answer, workers, answer.at_us);
+        else
+            this.show(answer, workers, answer.at_us);
+    }
     prepare() {
         if (this.asked)
             return;
@@ -61,12 +68,13 @@ export class WhatIfPanel {
         await this.ask();
     }
     async ask() {
-        this.run.disabled = this.asked = true;
+        this.run.disabled = true;
         say("what-if-state", "the server simulates the last minute again …");
         const workers = this.workers;
         try {
             const answer = await json(ROUTE, { seconds: 60, on_time: GOAL, cases: this.cases });
-            this.show({ ...answer, cases: answer.cases.map((one, i) => ({ ...one, case: this.cases[i] })) }, workers);
+            this.show({ ...answer, cases: answer.cases.map((one, i) => ({ ...one, case: this.cases[i] })) }, workers, this.state.runningUs);
+            this.asked = true;
         }
         catch (error) {
             this.cases.pop();
@@ -74,11 +82,11 @@ export class WhatIfPanel {
         }
         this.run.disabled = false;
     }
-    show(answer, workers) {
+    show(answer, workers, at_us) {
         const { recorded, replayed } = answer;
-        say("what-if-state", `${count(recorded.requests)} requests of ${count(recorded.seconds)} s, answered in ` +
+        say("what-if-state", `${count(recorded.requests)} requests of the ${count(recorded.seconds)} s before ${this.state.clock(at_us, false)}, simulated in ` +
             `${(answer.took_ms / 1000).toFixed(1)} s; ${farOff(answer)}`);
-        this.state.simulated = simulated(answer, workers, this.state.runningUs);
+        this.state.simulated = simulated(answer, workers, at_us);
         const isAlike = new Set(this.state.workers.map(worker => worker.type)).size <= 1;
         const ofType = isAlike ? "" : `Workers here are those of type ${this.state.workers[0].type}.`;
         const words = [verdict(answer, workers, this.delay()), answer.needed ? aboutNeeded(answer.needed, workers) : "", ofType].join(" ").trim();

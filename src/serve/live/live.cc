@@ -147,8 +147,10 @@ void Live::run() {
     const bool heard = !listening_.empty();
     lock.unlock();
     if (heard) timeline();
+    if (heard) tell_about_workers();
     if (tick % kTicksASecond != 0) continue;
     second();
+    if (heard) ask_about_workers();
     if (recorder_ != nullptr && engine_.now() - written_ >= recorder_->options().keep) {
       write_record();
     }
@@ -197,6 +199,32 @@ void Live::second() {
   if (period != nullptr) broadcast("second", live_text(json_of(*period)));
 }
 
+// The page says whether more workers would help by the same simulations as a what-if.
+void Live::ask_about_workers() {
+  if (recorder_ == nullptr || asked_about_workers_) return;
+  if (!loss_watch_.due(history_.seconds(), engine_.now())) return;
+  asked_about_workers_ = true;
+  calls_.more_workers(tune::LossWatch::span(history_.seconds()),
+                      [this](absl::StatusOr<Json> answer, Duration took) {
+                        const std::lock_guard lock(mutex_);
+                        about_workers_ = AboutWorkers{std::move(answer), took};
+                      });
+}
+
+void Live::tell_about_workers() {
+  std::optional<AboutWorkers> told;
+  {
+    const std::lock_guard lock(mutex_);
+    told = std::exchange(about_workers_, std::nullopt);
+  }
+  if (!told) return;
+  asked_about_workers_ = false;
+  loss_watch_.answered(engine_.now(), told->took);
+  if (!told->answer.ok()) return;  // nothing that can be replayed
+  more_workers_ = *std::move(told->answer);
+  broadcast("more_workers", live_text(more_workers_));
+}
+
 void Live::timeline() {
   std::vector<std::pair<std::string, std::string>> logged;
   {
@@ -232,6 +260,7 @@ std::string Live::hello() const {
        {"schedulers", tune::schedulers_for(options_)},
        {"workers", workers_},
        {"tuning", tuning_},
+       {"more_workers", more_workers_},
        {"services", json_of(services_)},
        {"history",
         {{"step_s", 1},

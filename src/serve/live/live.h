@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -18,6 +19,7 @@
 #include "serve/live/live_json.h"
 #include "serve/log.h"
 #include "tune/history.h"
+#include "tune/loss_watch.h"
 #include "tune/record_file.h"
 #include "tune/recorder.h"
 
@@ -53,6 +55,8 @@ class Live : public HttpHandler {
   void timeline();
   void greet();
   void write_record();
+  void ask_about_workers();
+  void tell_about_workers();
   std::string hello() const;
   void broadcast(std::string_view event, const std::string& data);
   std::set<std::string> called() const;
@@ -67,7 +71,9 @@ class Live : public HttpHandler {
   // Of the thread:
   tune::History history_;
   std::vector<tune::ServiceFacts> services_;
-  Json workers_, tuning_;
+  Json workers_, tuning_, more_workers_;
+  tune::LossWatch loss_watch_;
+  bool asked_about_workers_ = false;
 
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -75,6 +81,11 @@ class Live : public HttpHandler {
   std::vector<std::pair<std::string, std::string>> logged_;  // event, data; not told yet
   std::deque<std::string> last_logged_;                      // for who begins to listen
   std::atomic<size_t> listeners_{0};
+  struct AboutWorkers {
+    absl::StatusOr<Json> answer;
+    Duration took;
+  };
+  std::optional<AboutWorkers> about_workers_;  // not told yet
   bool stop_ = false;
   std::thread thread_;
 };

@@ -146,7 +146,10 @@ void LiveCalls::request(HttpExchange exchange) {
         error(absl::StatusCode::kResourceExhausted,
               "{} questions wait for an answer already; ask again in a second", kMostWaiting)));
   }
-  background_.post([this, exchange = std::move(exchange)]() mutable {
+  std::string_view path = exchange.target();
+  path = path.substr(0, path.find('?'));
+  Background& thread = path.ends_with("/what_if") ? simulations_ : background_;
+  thread.post([this, exchange = std::move(exchange)]() mutable {
     give_way();
     auto text = answer(exchange.target(), exchange.body());
     HttpResponse response = text.ok() ? HttpResponse() : error_response(text.status());
@@ -171,16 +174,19 @@ absl::StatusOr<std::string> LiveCalls::answer(std::string_view target,
   if (path == "requests") return requests(target);
   if (path.starts_with("requests/")) return one_request(path.substr(path.find('/') + 1));
   if (path == "what_if") return what_if(body);
-  const tune::Recording recorded = recording(recorder_->options().keep);
-  if (path == "trace") return trace_json(recorded);
-  const engine::EngineSnapshot snapshot = engine_.snapshot();
-  return live_text(
-      tune::scenario_document(recorded, {tuner_.followed(), *engine_.catalog(), snapshot.workers}));
+  if (path == "trace") return trace_json(recording(recorder_->options().keep));
+  return live_text(scenario(recorder_->options().keep));
 }
 
 tune::Recording LiveCalls::recording(Duration most) const {
   recorder_->collect();
   return recorder_->copy(most, engine_.now());
+}
+
+Json LiveCalls::scenario(Duration most) const {
+  const engine::EngineSnapshot snapshot = engine_.snapshot();
+  return tune::scenario_document(recording(most),
+                                 {tuner_.followed(), *engine_.catalog(), snapshot.workers});
 }
 
 absl::StatusOr<std::string> LiveCalls::requests(std::string_view target) const {
@@ -251,12 +257,24 @@ absl::StatusOr<std::string> LiveCalls::what_if(std::string_view body) const {
   ASSIGN_OR_RETURN(const tune::Question asked, question.read(tune::read_question));
   const Duration most =
       std::min(asked.last.value_or(recorder_->options().keep), recorder_->options().keep);
-  const engine::EngineSnapshot snapshot = engine_.snapshot();
-  const Json document = tune::scenario_document(
-      recording(most), {tuner_.followed(), *engine_.catalog(), snapshot.workers});
-  ASSIGN_OR_RETURN(Json answer, tune::what_if(document, asked.cases, asked.on_time));
+  ASSIGN_OR_RETURN(Json answer, tune::what_if(scenario(most), asked.cases, asked.on_time));
   answer["took_ms"] = (engine_.now() - began).millis();
   return live_text(answer);
+}
+
+void LiveCalls::more_workers(Duration most, Told tell) {
+  simulations_.post([this, most, tell = std::move(tell)]() mutable {
+    give_way();
+    const Time began = engine_.now();
+    const Json document = scenario(std::min(most, recorder_->options().keep));
+    auto answer = tune::what_if(document, tune::more_workers(document));
+    const Duration took = engine_.now() - began;
+    if (answer.ok()) {
+      (*answer)["at_us"] = us_or_null(began);
+      (*answer)["took_ms"] = took.millis();
+    }
+    tell(std::move(answer), took);
+  });
 }
 
 }  // namespace fermata::serve
