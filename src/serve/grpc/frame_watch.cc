@@ -1,6 +1,7 @@
 #include "serve/grpc/frame_watch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace fermata::serve {
@@ -29,31 +30,38 @@ FrameWatch::FrameWatch(Clock now, std::shared_ptr<AddressAccount> address, uint3
     : now_(now),
       address_(std::move(address)),
       since_(now()),
+      last_(since_),
       most_silent_(most_silent),
       from_client_(kPreface),
       to_client_(0) {}
 
 bool FrameWatch::see(std::string_view bytes) {
+  last_ = now_();
   const bool is_good = from_client_.read(
       bytes, [this](const FrameHead& frame) { return begin_frame(frame); },
       [this](const FrameHead& frame, std::string_view piece) {
         if (frame.kind == FrameKind::kData) add_data(frame, piece);
       },
-      [this](const FrameHead& frame) {
-        if (frame.kind == FrameKind::kData) end_piece(frame);
-        if (!ends_call(frame)) return;
-        const auto call = calls_.find(frame.stream);
-        const bool whole = call != calls_.end() && call->second.whole;
-        if (frame.kind != FrameKind::kReset) {
-          if (whole) {
-            asked_[frame.stream] = now_();
-          } else if (call != calls_.end()) {
-            wasted(1);
-          }
-        }
-        end_call(frame.stream);
-      });
+      [this](const FrameHead& frame) { end_frame(frame); });
   return is_good && !crumbled_;
+}
+
+void FrameWatch::end_frame(const FrameHead& frame) {
+  if (frame.kind == FrameKind::kData && frame.size < kCrumb) end_piece(frame);
+  if (!ends_call(frame)) return;
+  Call* const call = sending(frame.stream);
+  if (call == nullptr) return;
+  if (frame.kind != FrameKind::kReset) {
+    if (!call->whole) {
+      wasted(1);
+    } else {
+      asked_ += call->asked ? 0 : 1;
+      call->asked = true;
+      call->since = last_;
+    }
+  }
+  end_sending(*call);
+  erase_if_over(frame.stream, *call);
 }
 
 void FrameWatch::sent(std::string_view bytes) {
@@ -64,19 +72,27 @@ void FrameWatch::sent(std::string_view bytes) {
         return true;
       },
       [this](const FrameHead& frame, std::string_view piece) { hear(frame, piece); },
-      [this](const FrameHead& frame) {
-        if (frame.kind == FrameKind::kData && frame.size > 0) {
-          replies_ = std::min(replies_ + 1, kFramesASecond);
-          updates_ = std::min(updates_ + kUpdates + frame.size / kBytesOfUpdate, kMostUpdates);
-        }
-        if (!ends_call(frame)) return;
-        answers_ += asked_.erase(frame.stream);
-        const auto call = calls_.find(frame.stream);
-        if (call == calls_.end()) return;
-        if (!call->second.whole) wasted(1);
-        late_ = std::min(late_ + kLateCrumbs, kMostLateCrumbs);
-        end_call(frame.stream);
-      });
+      [this](const FrameHead& frame) { end_sent(frame); });
+}
+
+void FrameWatch::end_sent(const FrameHead& frame) {
+  if (frame.kind == FrameKind::kData && frame.size > 0) {
+    replies_ = std::min(replies_ + 1, kFramesASecond);
+    updates_ = std::min(updates_ + kUpdates + frame.size / kBytesOfUpdate, kMostUpdates);
+  }
+  if (!ends_call(frame)) return;
+  Call* const call = find(frame.stream);
+  if (call == nullptr) return;
+  if (call->asked) {
+    ++answers_;
+    end_asked(*call);
+  }
+  if (call->sends) {
+    if (!call->whole) wasted(1);
+    late_ = std::min(late_ + kLateCrumbs, kMostLateCrumbs);
+    end_sending(*call);
+  }
+  erase_if_over(frame.stream, *call);
 }
 
 // What the server says of windows. Those that a setting narrows again stay as wide as they were:
@@ -89,8 +105,8 @@ void FrameWatch::hear(const FrameHead& frame, std::string_view piece) {
     if (said_.have < (is_update ? kIncrement : kSetting)) continue;
     said_.have = 0;
     if (is_update) {
-      const auto call = calls_.find(frame.stream);
-      if (call != calls_.end()) call->second.opened += number(said_.bytes.data(), kIncrement);
+      Call* const call = sending(frame.stream);
+      if (call != nullptr) call->opened += number(said_.bytes.data(), kIncrement);
     } else if (number(said_.bytes.data(), 2) == kInitialWindowSize) {
       window_ = std::max(window_, number(said_.bytes.data() + 2, 4));
     }
@@ -99,15 +115,15 @@ void FrameWatch::hear(const FrameHead& frame, std::string_view piece) {
 
 // False: it is a flood.
 bool FrameWatch::is_within_window(const FrameHead& frame) {
-  const auto call = calls_.find(frame.stream);
-  if (call == calls_.end()) {
+  Call* const call = sending(frame.stream);
+  if (call == nullptr) {
     if (frame.size >= kCrumb) return true;
     if (late_ == 0) return count(1, false);
     --late_;
     return true;
   }
-  call->second.received += frame.size;
-  return call->second.received <= window_ + call->second.opened;
+  call->received += frame.size;
+  return call->received <= window_ + call->opened;
 }
 
 bool FrameWatch::begin_frame(const FrameHead& frame) {
@@ -134,73 +150,110 @@ bool FrameWatch::begin_frame(const FrameHead& frame) {
   if (frame.kind != FrameKind::kReset) return count(1, false);
   // Who gives up a call that it has sent, as at its deadline, costs its address nothing; who does
   // so at once does it for nothing else.
-  if (const auto asked = asked_.find(frame.stream); asked != asked_.end()) {
-    const bool is_soon = now_() - asked->second < kSoon;
-    asked_.erase(asked);
+  Call* const call = find(frame.stream);
+  if (call != nullptr && call->asked) {
+    const bool is_soon = last_ - call->since < kSoon;
+    end_asked(*call);
+    if (!call->sends) erase_if_over(frame.stream, *call);
     return count(1, !is_soon);
   }
-  const auto call = calls_.find(frame.stream);
-  return count(call != calls_.end() && !call->second.whole ? kWastedCall : 1, false);
+  return count(call != nullptr && !call->whole ? kWastedCall : 1, false);
 }
 
 bool FrameWatch::begin_call(uint32_t stream) {
   ++begun_;
   updates_ = std::min(updates_ + kUpdates, kMostUpdates);
-  if (calls_.try_emplace(stream).second) {
+  Call* call = find(stream);
+  if (call == nullptr) {
+    call = &calls_[stream];
+    last_stream_ = stream;
+    last_call_ = call;
+  }
+  if (!call->sends) {
+    *call = {.sends = true, .asked = call->asked, .since = call->since};
+    ++sending_;
     unfinished_ += kCallHolds;
     ++silent_;
     if (address_ != nullptr) address_->add_calls(1);
   }
   if (silent_ > most_silent_) return false;
-  if (address_ != nullptr && address_->is_crowded(now_) && is_beyond_few()) return false;
+  if (address_ != nullptr && address_->is_crowded([this] { return last_; }) && is_beyond_few()) {
+    return false;
+  }
   return settled_ || ++unsettled_ <= kCallsUnsettled;
 }
 
 bool FrameWatch::is_beyond_few() const {
-  return calls_.size() > (proven_ ? kFewCalls : kFewFirstCalls) ||
-         asked_.size() > (answers_ > 0 ? kFewCalls : kFewAsked);
+  return sending_ > (proven_ ? kFewCalls : kFewFirstCalls) ||
+         asked_ > (answers_ > 0 ? kFewCalls : kFewAsked);
 }
 
 void FrameWatch::speaks(Call& call) {
   if (std::exchange(call.silent, false)) --silent_;
 }
 
-void FrameWatch::end_call(uint32_t stream) {
+FrameWatch::Call* FrameWatch::find(uint32_t stream) {
+  if (last_call_ != nullptr && last_stream_ == stream) return last_call_;
   const auto found = calls_.find(stream);
-  if (found == calls_.end()) return;
-  speaks(found->second);
-  unfinished_ -= found->second.holds;
-  calls_.erase(found);
+  if (found == calls_.end()) return nullptr;
+  last_stream_ = stream;
+  last_call_ = &found->second;
+  return last_call_;
+}
+
+FrameWatch::Call* FrameWatch::sending(uint32_t stream) {
+  Call* const call = find(stream);
+  return call != nullptr && call->sends ? call : nullptr;
+}
+
+void FrameWatch::end_asked(Call& call) {
+  call.asked = false;
+  --asked_;
+}
+
+void FrameWatch::end_sending(Call& call) {
+  speaks(call);
+  unfinished_ -= call.holds;
+  call.sends = false;
+  --sending_;
   if (address_ != nullptr) address_->add_calls(-1);
 }
 
+void FrameWatch::erase_if_over(uint32_t stream, const Call& call) {
+  if (call.sends || call.asked) return;
+  last_call_ = nullptr;
+  calls_.erase(stream);
+}
+
 void FrameWatch::forget_calls(bool by_us) {
-  if (address_ != nullptr) address_->add_calls(-static_cast<int64_t>(calls_.size()));
-  const auto unfinished = std::count_if(calls_.begin(), calls_.end(),
-                                        [](const auto& call) { return !call.second.whole; });
-  const uint64_t unpaid = asked_.size() - std::min<uint64_t>(asked_.size(), answers_);
+  if (address_ != nullptr) address_->add_calls(-static_cast<int64_t>(sending_));
+  const auto unfinished = std::count_if(calls_.begin(), calls_.end(), [](const auto& call) {
+    return call.second.sends && !call.second.whole;
+  });
+  const uint64_t unpaid = asked_ - std::min<uint64_t>(asked_, answers_);
   if (!by_us) wasted(static_cast<uint64_t>(unfinished) + unpaid);
   silent_ = 0;
   unfinished_ = 0;
+  sending_ = asked_ = 0;
+  last_call_ = nullptr;
   calls_.clear();
-  asked_.clear();
 }
 
 void FrameWatch::add_data(const FrameHead& frame, std::string_view piece) {
-  const auto found = calls_.find(frame.stream);
-  if (found == calls_.end()) return;
-  Call& call = found->second;
+  Call* const found = sending(frame.stream);
+  if (found == nullptr) return;
+  Call& call = *found;
   speaks(call);
   call.holds += kPieceHolds;
   unfinished_ += kPieceHolds;
   while (!piece.empty()) {
     size_t taken = 0;
     if (call.have < call.prefix.size()) {
-      call.prefix[call.have++] = static_cast<uint8_t>(piece.front());
-      taken = 1;
+      taken = std::min(call.prefix.size() - call.have, piece.size());
+      std::memcpy(call.prefix.data() + call.have, piece.data(), taken);
+      call.have = static_cast<uint8_t>(call.have + taken);
       if (call.have == call.prefix.size()) {
-        call.left = uint32_t{call.prefix[1]} << 24 | uint32_t{call.prefix[2]} << 16 |
-                    uint32_t{call.prefix[3]} << 8 | call.prefix[4];
+        call.left = static_cast<uint32_t>(number(call.prefix.data() + 1, 4));
       }
     } else {
       taken = std::min<size_t>(call.left, piece.size());
@@ -215,10 +268,10 @@ void FrameWatch::add_data(const FrameHead& frame, std::string_view piece) {
 
 // A frame of data has ended. One byte in a frame of its own costs gRPC as much as 16 KiB do.
 void FrameWatch::end_piece(const FrameHead& frame) {
-  const auto found = calls_.find(frame.stream);
-  if (found == calls_.end() || found->second.have == 0 || frame.size >= kCrumb) return;
-  if (found->second.crumbs < kFewCrumbs) {
-    ++found->second.crumbs;
+  Call* const call = sending(frame.stream);
+  if (call == nullptr || call->have == 0) return;
+  if (call->crumbs < kFewCrumbs) {
+    ++call->crumbs;
   } else if (!count(1, false)) {
     crumbled_ = true;
   }
@@ -236,13 +289,12 @@ void FrameWatch::wasted(uint64_t calls) {
 }
 
 bool FrameWatch::count(uint32_t weight, bool alone) {
-  const auto now = now_();
-  if (now - since_ >= std::chrono::seconds(1)) {
-    since_ = now;
+  if (last_ - since_ >= std::chrono::seconds(1)) {
+    since_ = last_;
     counted_ = 0;
   }
   counted_ += weight;
-  const bool is_crowded = !alone && address_ != nullptr && !address_->take_frame(weight, now);
+  const bool is_crowded = !alone && address_ != nullptr && !address_->take_frame(weight, last_);
   return counted_ < (is_crowded ? kFewFrames : kFramesASecond);
 }
 

@@ -24,7 +24,8 @@ namespace fermata::serve {
 // gRPC holds of messages that are not whole, which it hands to nobody.
 class FrameWatch {
  public:
-  using Clock = std::chrono::steady_clock::time_point (*)();
+  using Moment = std::chrono::steady_clock::time_point;
+  using Clock = Moment (*)();
   // Of one head and its frames; those above 16 KiB gRPC answers itself.
   static constexpr size_t kHeadBytes = 256 * 1024;
   static constexpr uint32_t kFramesASecond = 2048;   // resets, settings, pings and the like
@@ -58,8 +59,8 @@ class FrameWatch {
   explicit FrameWatch(Clock now, std::shared_ptr<AddressAccount> address = nullptr,
                       uint32_t most_silent = kSilentCalls);
   ~FrameWatch() { forget_calls(); }
-  FrameWatch(FrameWatch&&) = default;
-  FrameWatch& operator=(FrameWatch&&) = delete;
+  FrameWatch(const FrameWatch&) = delete;
+  FrameWatch& operator=(const FrameWatch&) = delete;
 
   // False: it is a flood, and nothing that comes is looked at any more. O(bytes of frames that are
   // no data).
@@ -71,14 +72,18 @@ class FrameWatch {
   void sent(std::string_view bytes);
   // How many calls have begun.
   uint64_t calls() const { return begun_; }
+  // When something last came.
+  Moment last() const { return last_; }
   // What gRPC holds of messages that are not whole, and of calls of which none has come.
   uint64_t unfinished() const { return unfinished_; }
   // The connection is at its end, or `by_us`: then its calls cost the address nothing.
   void forget_calls(bool by_us = false);
 
  private:
-  // A call whose client may still send.
   struct Call {
+    bool sends = false;  // its client may still send
+    bool asked = false;  // it came whole at `since` and is not answered yet
+    Moment since;
     std::array<uint8_t, 5> prefix{};  // of a message: whether it is packed, and how long it is
     uint8_t have = 0;                 // of that
     bool silent = true;               // nothing but the head has come
@@ -100,7 +105,14 @@ class FrameWatch {
   void end_piece(const FrameHead& frame);
   void take_message(Call& call);
   bool begin_call(uint32_t stream);
-  void end_call(uint32_t stream);
+  void end_frame(const FrameHead& frame);
+  void end_sent(const FrameHead& frame);
+  // Null: there is none, or `sending()`, none whose client may still send. Until the next call.
+  Call* find(uint32_t stream);
+  Call* sending(uint32_t stream);
+  void end_asked(Call& call);
+  void end_sending(Call& call);
+  void erase_if_over(uint32_t stream, const Call& call);
   void speaks(Call& call);
   void wasted(uint64_t calls);
   bool is_beyond_few() const;  // more calls than may be where the address has too many
@@ -109,7 +121,8 @@ class FrameWatch {
 
   Clock now_;
   std::shared_ptr<AddressAccount> address_;
-  std::chrono::steady_clock::time_point since_;
+  Moment since_;
+  Moment last_;
   uint32_t counted_ = 0;  // since then
   uint32_t unsettled_ = 0;
   uint64_t begun_ = 0, unfinished_ = 0;
@@ -127,8 +140,10 @@ class FrameWatch {
   Said said_;
   uint64_t window_ = kFirstWindow;             // of a new call: the widest that the server has said
   absl::flat_hash_map<uint32_t, Call> calls_;  // by stream
-  // Calls that came whole and are not answered yet, and when, by stream.
-  absl::flat_hash_map<uint32_t, std::chrono::steady_clock::time_point> asked_;
+  size_t sending_ = 0, asked_ = 0;             // of these
+  // The one that was looked for last: the frames of a call come after each other.
+  uint32_t last_stream_ = 0;
+  Call* last_call_ = nullptr;  // none: not known
 };
 
 }  // namespace fermata::serve

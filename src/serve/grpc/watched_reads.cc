@@ -52,11 +52,10 @@ struct Watched {
   std::mutex mutex;
   std::optional<FrameWatch> frames;
   std::shared_ptr<const SocketEvents> events;
-  std::atomic<uint64_t> watch = 0;             // 0: not watched; changes under the lock
-  uint64_t held = 0;                           // as of the last event
-  bool ended = false;                          // by us: nothing more is read
-  std::chrono::steady_clock::time_point last;  // when something was read
-  bool written = false;                        // something was sent
+  std::atomic<uint64_t> watch = 0;  // 0: not watched; changes under the lock
+  uint64_t held = 0;                // as of the last event
+  bool ended = false;               // by us: nothing more is read
+  bool written = false;             // something was sent
 };
 
 // By descriptor. One that was made stays, for the next socket of its number.
@@ -93,7 +92,6 @@ bool allows(Watched& watched, const msghdr& message, size_t bytes) {
     if (watched.watch == 0) return true;
     if (watched.ended) return false;
     if (watched.written) watched.frames->answered();
-    watched.last = steady_now();
     good = each_piece(message, bytes,
                       [&](std::string_view piece) { return watched.frames->see(piece); });
     if (!good) {
@@ -152,7 +150,6 @@ absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address, So
   watched->events = std::make_shared<const SocketEvents>(std::move(events));
   watched->written = watched->ended = false;
   watched->held = 0;
-  watched->last = steady_now();
   watched->watch = watches.fetch_add(1) + 1;
   by_descriptor[index].store(watched);
   return absl::OkStatus();
@@ -163,7 +160,7 @@ SeenReads seen_reads(int socket) {
   if (watched == nullptr) return {true, steady_now()};
   const std::scoped_lock lock(watched->mutex);
   if (watched->watch == 0) return {true, steady_now()};
-  return {watched->frames->calls() > 0, watched->last};
+  return {watched->frames->calls() > 0, watched->frames->last()};
 }
 
 void end_watched(int socket, uint64_t watch, int how) {
