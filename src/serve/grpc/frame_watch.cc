@@ -127,6 +127,7 @@ bool FrameWatch::is_within_window(const FrameHead& frame) {
 }
 
 bool FrameWatch::begin_frame(const FrameHead& frame) {
+  ++work_;
   if (frame.kind == FrameKind::kHeaders || frame.kind == FrameKind::kContinuation) {
     head_ += kFrameHead + frame.size;
     if (head_ > kHeadBytes) return false;
@@ -162,6 +163,7 @@ bool FrameWatch::begin_frame(const FrameHead& frame) {
 
 bool FrameWatch::begin_call(uint32_t stream) {
   ++begun_;
+  work_ += kCallWork;
   updates_ = std::min(updates_ + kUpdates, kMostUpdates);
   Call* call = find(stream);
   if (call == nullptr) {

@@ -50,6 +50,8 @@ class FrameWatch {
   static constexpr uint32_t kCrumb = 256, kFewCrumbs = 8;
   // Such pieces that may still come of a call that the server has ended, whose client may not know.
   static constexpr uint32_t kLateCrumbs = kFirstWindow / kCrumb, kMostLateCrumbs = 1 << 16;
+  // What gRPC does for a call, in frames.
+  static constexpr uint64_t kCallWork = 16;
   // What gRPC takes beside a message's bytes: for a call, and for a piece of it.
   static constexpr uint64_t kCallHolds = 20 * 1024, kPieceHolds = 64;
 
@@ -76,6 +78,8 @@ class FrameWatch {
   Moment last() const { return last_; }
   // What gRPC holds of messages that are not whole, and of calls of which none has come.
   uint64_t unfinished() const { return unfinished_; }
+  // Frames that have come, with kCallWork more for each call.
+  uint64_t work() const { return work_; }
   // The connection is at its end, or `by_us`: then its calls cost the address nothing.
   void forget_calls(bool by_us = false);
 
@@ -125,7 +129,7 @@ class FrameWatch {
   Moment last_;
   uint32_t counted_ = 0;  // since then
   uint32_t unsettled_ = 0;
-  uint64_t begun_ = 0, unfinished_ = 0;
+  uint64_t begun_ = 0, unfinished_ = 0, work_ = 0;
   int64_t silent_ = 0;
   bool answered_ = false, settled_ = false;
   bool proven_ = false;    // a message has come whole

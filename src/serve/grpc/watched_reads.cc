@@ -1,5 +1,7 @@
 #include "serve/grpc/watched_reads.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -8,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -15,6 +18,7 @@
 
 #include "base/status.h"
 #include "serve/grpc/frame_watch.h"
+#include "serve/grpc/read_turn.h"
 
 // The functions below stand before those of ThreadSanitizer, which tell it what comes before what:
 // they call these then.
@@ -56,6 +60,8 @@ struct Watched {
   uint64_t held = 0;                // as of the last event
   bool ended = false;               // by us: nothing more is read
   bool written = false;             // something was sent
+  bool has_turns = false;
+  ReadTurn turn;  // of the thread that reads
 };
 
 // By descriptor. One that was made stays, for the next socket of its number.
@@ -82,8 +88,51 @@ Watched* watched_at(int descriptor) {
   return found == nullptr || found->watch == 0 ? nullptr : found;
 }
 
-// False: the bytes are a flood, or come after one.
-bool allows(Watched& watched, const msghdr& message, size_t bytes) {
+// The socket tells those who wait for it anew that there is something to read, if there is (since
+// Linux 4.18).
+void tell_again(int descriptor) {
+  const int bytes = 1;
+  setsockopt(descriptor, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
+}
+
+bool is_tcp(int socket) {
+  int protocol = 0;
+  socklen_t size = sizeof(protocol);
+  return getsockopt(socket, SOL_SOCKET, SO_PROTOCOL, &protocol, &size) == 0 &&
+         protocol == IPPROTO_TCP;
+}
+
+ssize_t read_at_most(int descriptor, msghdr& message, int flags, size_t most) {
+  std::array<iovec, 64> pieces;
+  size_t whole = 0, count = 0;
+  for (; count < std::min(message.msg_iovlen, pieces.size()) && whole < most; ++count) {
+    pieces[count] = message.msg_iov[count];
+    pieces[count].iov_len = std::min(pieces[count].iov_len, most - whole);
+    whole += pieces[count].iov_len;
+  }
+  iovec* const all = std::exchange(message.msg_iov, pieces.data());
+  const size_t all_count = std::exchange(message.msg_iovlen, count);
+  const ssize_t got = system_recvmsg(descriptor, &message, flags);
+  message.msg_iov = all;
+  message.msg_iovlen = all_count;
+  return got;
+}
+
+// Bytes that are left beside those of the message, as the system says where it was asked to
+// (TCP_INQ); none where it was not.
+size_t left_beside(msghdr& message) {
+  for (cmsghdr* said = CMSG_FIRSTHDR(&message); said != nullptr;
+       said = CMSG_NXTHDR(&message, said)) {
+    if (said->cmsg_level != SOL_TCP || said->cmsg_type != TCP_CM_INQ) continue;
+    int left = 0;
+    std::memcpy(&left, CMSG_DATA(said), sizeof(left));
+    return static_cast<size_t>(std::max(left, 0));
+  }
+  return 0;
+}
+
+// False: the bytes are a flood, or come after one. Adds the frames' work.
+bool allows(Watched& watched, const msghdr& message, size_t bytes, uint64_t& work) {
   std::shared_ptr<const SocketEvents> events;
   uint64_t held = 0;
   bool good = true;
@@ -92,6 +141,7 @@ bool allows(Watched& watched, const msghdr& message, size_t bytes) {
     if (watched.watch == 0) return true;
     if (watched.ended) return false;
     if (watched.written) watched.frames->answered();
+    const uint64_t before = watched.frames->work();
     good = each_piece(message, bytes,
                       [&](std::string_view piece) { return watched.frames->see(piece); });
     if (!good) {
@@ -99,12 +149,38 @@ bool allows(Watched& watched, const msghdr& message, size_t bytes) {
       watched.frames->forget_calls(true);
       floods.fetch_add(1);
     }
+    work = watched.frames->work() - before;
     held = watched.frames->unfinished();
     if (held > 0 || watched.held > 0) events = watched.events;
     watched.held = held;
   }
   if (events != nullptr && events->arrived) events->arrived(held, bytes);
   return good;
+}
+
+// A read of a watched connection, whose turn it may not be.
+ssize_t receive(int descriptor, Watched& watched, msghdr& message, int flags) {
+  ReadTurn& turn = watched.turn;
+  const size_t most = turn.next();
+  if (most == 0) {
+    tell_again(descriptor);
+    errno = EAGAIN;
+    return -1;
+  }
+  const ssize_t got = read_at_most(descriptor, message, flags, most);
+  if (got <= 0) {
+    turn.found_nothing();
+    return got;
+  }
+  const size_t left = watched.has_turns ? left_beside(message) : 0;
+  // Where it hears nothing, gRPC reads until there is nothing.
+  if (turn.is_unsure()) message.msg_controllen = 0;
+  uint64_t work = 0;
+  const bool good = allows(watched, message, static_cast<size_t>(got), work);
+  turn.brought(static_cast<size_t>(got), work, left);
+  if (good) return got;
+  errno = ECONNRESET;
+  return -1;
 }
 
 // Under the lock, so that what the client answers to it is looked at afterwards.
@@ -150,6 +226,8 @@ absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address, So
   watched->events = std::make_shared<const SocketEvents>(std::move(events));
   watched->written = watched->ended = false;
   watched->held = 0;
+  watched->has_turns = is_tcp(socket);
+  watched->turn = {};
   watched->watch = watches.fetch_add(1) + 1;
   by_descriptor[index].store(watched);
   return absl::OkStatus();
@@ -193,14 +271,11 @@ extern "C" ssize_t sendmsg(int descriptor, const msghdr* message, int flags) {
 }
 
 extern "C" ssize_t recvmsg(int descriptor, msghdr* message, int flags) {
-  const ssize_t got = fermata::serve::system_recvmsg(descriptor, message, flags);
-  if (got <= 0 || (flags & MSG_PEEK) != 0) return got;
   fermata::serve::Watched* const watched = fermata::serve::watched_at(descriptor);
-  if (watched == nullptr || fermata::serve::allows(*watched, *message, static_cast<size_t>(got))) {
-    return got;
+  if (watched == nullptr || (flags & (MSG_PEEK | MSG_ERRQUEUE)) != 0) {
+    return fermata::serve::system_recvmsg(descriptor, message, flags);
   }
-  errno = ECONNRESET;
-  return -1;
+  return fermata::serve::receive(descriptor, *watched, *message, flags);
 }
 
 extern "C" int close(int descriptor) {

@@ -25,6 +25,9 @@ struct SocketEvents {
 // alone. `events` are called on the threads that read or close, outside of all locks here.
 // RESOURCE_EXHAUSTED: the number is beyond what can be watched. Thread-safe.
 //
+// Readers take turns (serve/grpc/read_turn.h): a read may seem to find nothing though there is
+// something, and the socket then tells anew that there is.
+//
 // gRPC lets nobody between a socket and itself, but reads by recvmsg(2), writes by sendmsg(2) and
 // closes by close(2); the program has those of its own (watched_reads.cc), which ask the system and
 // look. A call for a descriptor that is not watched pays one look into a table.

@@ -1,0 +1,201 @@
+// Reads of sockets whose connections take turns, by a reader that does as gRPC does.
+#include "serve/grpc/watched_reads.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "serve/grpc/frame_reader.h"
+#include "serve/grpc/read_turn.h"
+
+namespace fermata::serve {
+namespace {
+
+std::string frame_of(FrameKind kind, uint8_t flags, const std::string& body) {
+  return std::string{0, 0, char(body.size()), char(kind), char(flags), 0, 0, 0, 1} + body;
+}
+
+// A call, and so many messages of it.
+std::string frames(size_t count) {
+  const std::string message = {0, 0, 0, 0, 4, 't', 'e', 'x', 't'};
+  std::string all =
+      std::string(24, 'P') + frame_of(FrameKind::kHeaders, FrameHead::kEndHeaders, "head");
+  for (size_t i = 0; i < count; ++i) all += frame_of(FrameKind::kData, 0, message);
+  return all;
+}
+
+// A TCP connection, whose server end is watched, and edges of it are told.
+class Connected {
+ public:
+  Connected() {
+    const int listening = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in at{};
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* const address = reinterpret_cast<sockaddr*>(&at);
+    socklen_t size = sizeof(at);
+    client_ = socket(AF_INET, SOCK_STREAM, 0);
+    EXPECT_EQ(bind(listening, address, size) | listen(listening, 1) |
+                  getsockname(listening, address, &size) | connect(client_, address, size),
+              0);
+    server_ = accept4(listening, nullptr, nullptr, SOCK_NONBLOCK);
+    close(listening);
+    const int yes = 1;
+    EXPECT_EQ(setsockopt(server_, SOL_TCP, TCP_INQ, &yes, sizeof(yes)), 0);
+    waits_ = epoll_create1(0);
+    epoll_event wanted{.events = EPOLLIN | EPOLLET, .data = {}};
+    EXPECT_EQ(epoll_ctl(waits_, EPOLL_CTL_ADD, server_, &wanted), 0);
+    EXPECT_TRUE(watch_reads(server_).ok());
+  }
+  ~Connected() {
+    close(server_);
+    close(waits_);
+    if (client_ >= 0) close(client_);
+  }
+
+  void write(const std::string& bytes) const {
+    EXPECT_EQ(send(client_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+  }
+  void close_client() { close(std::exchange(client_, -1)); }
+  void reset_client() {
+    const linger at_once{.l_onoff = 1, .l_linger = 0};
+    EXPECT_EQ(setsockopt(client_, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+    close_client();
+  }
+  // There is something: what was written, an end. Each edge once.
+  bool is_told() const {
+    constexpr int kLongMs = 10'000;
+    epoll_event event{};
+    return epoll_wait(waits_, &event, 1, kLongMs) == 1;
+  }
+
+  struct Read {
+    size_t bytes = 0;
+    bool at_end = false;
+  };
+  // As gRPC: until a read finds nothing, or the system says that there is nothing.
+  Read read_on() const {
+    Read all;
+    for (bool is_left = true; is_left;) {
+      std::string buffer(1 << 16, 0);
+      std::array<char, CMSG_SPACE(sizeof(int))> said{};
+      iovec piece{buffer.data(), buffer.size()};
+      msghdr message{};
+      message.msg_iov = &piece;
+      message.msg_iovlen = 1;
+      message.msg_control = said.data();
+      message.msg_controllen = said.size();
+      const ssize_t got = recvmsg(server_, &message, 0);
+      if (got < 0 && errno == EAGAIN) {
+        if (!std::exchange(again_, false)) break;
+        continue;
+      }
+      if (got <= 0) {
+        all.at_end = true;
+        break;
+      }
+      again_ = true;
+      all.bytes += static_cast<size_t>(got);
+      const cmsghdr* const left = CMSG_FIRSTHDR(&message);
+      int bytes = 1;
+      if (left != nullptr) std::memcpy(&bytes, CMSG_DATA(left), sizeof(bytes));
+      is_left = bytes > 0;
+    }
+    return all;
+  }
+
+ private:
+  int client_ = -1, server_ = -1, waits_ = -1;
+  mutable bool again_ = false;  // it delivers what it has, and then reads once more
+};
+
+constexpr size_t kMany = 10 * ReadTurn::kWork;
+
+TEST(WatchedReads, GiveWayToOthersAndAreToldOfWhatIsLeft) {
+  const Connected connected;
+  const uint64_t floods = floods_ended();
+  const std::string sent = frames(kMany);
+  connected.write(sent);
+  size_t most = 0, turns = 0;
+  for (size_t bytes = 0; bytes < sent.size(); ++turns) {
+    ASSERT_TRUE(connected.is_told()) << bytes;
+    const size_t at_once = connected.read_on().bytes;
+    most = std::max(most, at_once);
+    bytes += at_once;
+  }
+  EXPECT_GE(turns, 5u);
+  EXPECT_LT(most, sent.size() / 2);
+  EXPECT_EQ(floods_ended(), floods);
+}
+
+// The edge of the end may be the one on which an earlier turn was read.
+void reads_to_the_end(const Connected& connected, size_t sent) {
+  size_t bytes = 0;
+  for (bool at_end = false; !at_end;) {
+    ASSERT_TRUE(connected.is_told()) << bytes << " of " << sent;
+    const Connected::Read read = connected.read_on();
+    bytes += read.bytes;
+    at_end = read.at_end;
+  }
+  EXPECT_EQ(bytes, sent);
+}
+
+TEST(WatchedReads, SeeTheEndOfAConnectionThatWasReset) {
+  Connected connected;
+  const std::string sent = frames(kMany);
+  connected.write(sent);
+  connected.reset_client();
+  reads_to_the_end(connected, sent.size());
+}
+
+TEST(WatchedReads, SeeTheEndOfAConnectionThatWasClosed) {
+  Connected connected;
+  const std::string sent = frames(kMany);
+  connected.write(sent);
+  connected.close_client();
+  reads_to_the_end(connected, sent.size());
+}
+
+TEST(ReadTurn, GivesWayOnlyWhereMoreIsThere) {
+  ReadTurn turn;
+  EXPECT_EQ(turn.next(), ReadTurn::kFirstRead);
+  turn.brought(1000, ReadTurn::kWork, 0);  // the reader waits by itself
+  EXPECT_FALSE(turn.is_unsure());
+  turn.brought(8192, ReadTurn::kWork - 1, 5000);
+  EXPECT_GT(turn.next(), 0u);
+  turn.brought(8192, 1, 5000);
+  EXPECT_TRUE(turn.is_unsure());
+  EXPECT_EQ(turn.next(), 0u);
+  EXPECT_EQ(turn.next(), 0u);
+  EXPECT_GT(turn.next(), 0u);
+  turn.brought(5000, 1, 0);
+  EXPECT_TRUE(turn.is_unsure());
+  turn.found_nothing();
+  EXPECT_FALSE(turn.is_unsure());
+}
+
+TEST(ReadTurn, BringsAsManyBytesAsATurnTakes) {
+  ReadTurn turn;
+  turn.brought(256 * 100, 1024, 5000);
+  EXPECT_EQ(turn.next(), 0u);
+  EXPECT_EQ(turn.next(), 0u);
+  EXPECT_EQ(turn.next(), size_t{256 * 25});
+  turn.brought(10, 10, 5000);
+  EXPECT_EQ(turn.next(), ReadTurn::kLeastRead);
+  turn.brought(4096, 0, 5000);  // the middle of a large frame
+  turn.brought(1 << 20, 1, 5000);
+  EXPECT_EQ(turn.next(), ReadTurn::kMostRead);
+}
+
+}  // namespace
+}  // namespace fermata::serve
