@@ -20,6 +20,7 @@ constexpr double kFailureCosts = 10;                    // budgets
 constexpr Duration kTriedAgain = Duration::seconds(1);  // at the soonest, one that is stuck
 constexpr double kPressure = 0.5;                       // of the budget: from here on tenants share
 constexpr Duration kLately = Duration::seconds(2);
+constexpr double kPartOfProven = 1.0 / 16;  // of the last answers
 constexpr double kPressureLearns = 0.02;
 constexpr double kSure = 1.65;  // spreads: 95 of 100 answers take less
 constexpr double kLateBy = 2;   // spreads beyond what was expected until a server is stuck
@@ -70,21 +71,48 @@ Picker::Estimate Picker::estimate(const Server& server, Time now, double own, do
   return estimate;
 }
 
+double Picker::Answers::as_of(Time now) const {
+  return count * std::exp2(-(now - at).seconds() / kLately.seconds());
+}
+
+void Picker::Answers::add(Time now) {
+  count = as_of(now) + 1;
+  at = now;
+}
+
 // Looked for once in that time.
 void Picker::forget_tenants(Time now) {
   if (now < forget_at_) return;
   forget_at_ = now + kLately;
-  std::erase_if(tenants_, [now](const auto& entry) {
-    return entry.second.under_way == 0 && now - entry.second.asked > kLately;
+  std::erase_if(tenants_, [this, now](const auto& entry) {
+    const bool gone = entry.second.under_way == 0 && now - entry.second.asked > kLately;
+    if (gone) proven_.erase(entry.first);
+    return gone;
   });
 }
 
-bool Picker::is_unfair(const std::string& tenant, double expected, double budget) const {
+void Picker::count_answer(const std::string& tenant, Time now) {
+  Answers& own = tenants_.at(tenant).answers;
+  own.add(now);
+  answers_.add(now);
+  if (own.count >= kPartOfProven * answers_.count) proven_.insert(tenant);
+}
+
+// O(1 / kPartOfProven) and those who are not proven any more, once each.
+bool Picker::is_unfair(const std::string& tenant, Time now, double expected, double budget) {
   if (expected < kPressure * budget) return false;
-  const auto all = static_cast<double>(sent_.size());
-  const double share = all / static_cast<double>(tenants_.size());
-  const auto own = static_cast<double>(tenants_.at(tenant).under_way);
-  return tenants_.size() > 1 && own > share;
+  uint64_t others = sent_.size();  // under way of all who are not proven
+  const double least = kPartOfProven * answers_.as_of(now);
+  std::erase_if(proven_, [&](const std::string& name) {
+    const Tenant& known = tenants_.at(name);
+    if (known.answers.as_of(now) < least) return true;
+    others -= known.under_way;
+    return false;
+  });
+  const bool is_proven = proven_.contains(tenant);
+  const uint64_t own = is_proven ? tenants_.at(tenant).under_way : others;
+  const size_t shares = proven_.size() + (is_proven && others == 0 ? 0 : 1);
+  return own * shares > sent_.size() && shares > 1;
 }
 
 bool Picker::is_tried_again(const Server& server, Time now) {
@@ -123,7 +151,7 @@ Picker::Verdict Picker::pick(Time now, const Ask& ask) {
   if (server.count == 0 || is_tried_again(server, now)) return send(best, now, ask, own, expected);
   std::optional<Refusal> refused;
   if (surely > budget) refused = Refusal::kSaturated;
-  if (!refused && is_unfair(ask.tenant, best.estimate.seconds, budget)) {
+  if (!refused && is_unfair(ask.tenant, now, best.estimate.seconds, budget)) {
     refused = Refusal::kUnfair;
   }
   if (!refused) return send(best, now, ask, own, expected);
@@ -174,6 +202,7 @@ void Picker::ended(uint64_t ticket, Time now, End end) {
   switch (end) {
     case End::kAnswered:
       learn(server, sent, seconds);
+      count_answer(sent.tenant, now);
       server.failing *= 1 - kFailureLearns;
       // It goes on: what came before and should have ended waits for something else, as for its
       // client.

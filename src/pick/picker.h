@@ -19,14 +19,14 @@ class Picker {
  public:
   struct Ask {
     std::string service;            // whose requests take about as long as each other
-    std::string tenant;             // whose requests share what there is; empty: is one too
+    std::string tenant;             // whose requests share what there is; anyone may invent some
     Duration budget;                // from now to when the answer is of use
     std::vector<std::string> only;  // of these servers; empty: of all
   };
   enum class Refusal {
     kNobody,     // no server is known, or none that is asked for
     kSaturated,  // none is sure enough to answer in time
-    kUnfair,     // its tenant has more under way than its share, and others wait
+    kUnfair,     // more is under way of its tenant than its share, and others wait
   };
   struct Verdict {
     std::optional<Refusal> refused;
@@ -82,18 +82,31 @@ class Picker {
   Verdict send(const Choice& to, Time now, const Ask& ask, double own, Duration expected);
   Estimate estimate(const Server& server, Time now, double own, double budget) const;
   static bool is_tried_again(const Server& server, Time now);
-  bool is_unfair(const std::string& tenant, double expected, double budget) const;
+  bool is_unfair(const std::string& tenant, Time now, double expected, double budget);
+  void count_answer(const std::string& tenant, Time now);
   void forget_tenants(Time now);
   double weight_of(const std::string& service) const;
   void learn(Server& server, const Sent& sent, double seconds);
 
   std::map<std::string, Server> servers_;
   std::map<std::string, double> weights_;  // by service: times as long as the mean
+  // Answers, of which the older count less.
+  struct Answers {
+    double as_of(Time now) const;
+    void add(Time now);
+    double count = 0;
+    Time at;
+  };
   struct Tenant {
     uint64_t under_way = 0;
     Time asked;  // last
+    Answers answers;
   };
   std::map<std::string, Tenant> tenants_;  // that have asked lately, or have something under way
+  // Those who have a share each, since they have had a good part of the answers; all others have
+  // one share together, however many names they give themselves.
+  std::set<std::string> proven_;
+  Answers answers_;     // of all
   double pressed_ = 0;  // share of the last requests of which half of the time would be gone
   Time forget_at_;
   std::map<uint64_t, Sent> sent_;

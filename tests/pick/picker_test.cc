@@ -123,6 +123,36 @@ TEST(Picker, ATenantThatFloodsLeavesOthersTheirShare) {
   EXPECT_GT(servers.refused["loud"], 1000);
 }
 
+TEST(Picker, InventedTenantsLeaveOthersTheirShare) {
+  Servers servers({{"a", 0.010}});
+  int quiet = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const double now = i * 0.002;
+    servers.ask(now, 0.1, "invented " + std::to_string(i));
+    if (i % 20 == 0) servers.ask(now, 0.1, "quiet"), ++quiet;  // a quarter of what the server does
+  }
+  servers.until(100);
+  EXPECT_GE(servers.on_time["quiet"], 0.95 * quiet);
+}
+
+// Each has too few of the answers for a share of its own; and who has had one loses it again.
+TEST(Picker, ManySmallTenantsShareOne) {
+  Servers servers({{"a", 0.010}});
+  for (double now = 0; now < 2; now += 0.02) servers.ask(now, 0.1, "was large");
+  int loud = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const double now = 20 + i * 0.002;
+    servers.ask(now, 0.1, "small " + std::to_string(i % 499));
+    if (i % 10 == 0) servers.ask(now, 0.1, "loud"), ++loud;
+    if (i % 500 == 0) servers.ask(now, 0.1, "was large");
+  }
+  servers.until(100);
+  EXPECT_GE(servers.on_time["loud"], 0.8 * loud);
+  int small = 0;
+  for (int i = 0; i < 499; ++i) small += servers.on_time["small " + std::to_string(i)];
+  EXPECT_GE(small, 300);
+}
+
 TEST(Picker, WhoFailsGetsFewUntilItAnswers) {
   Picker picker;
   picker.set_servers({"bad", "good"});
