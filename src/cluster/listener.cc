@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "cluster/machine.h"
 #include "cluster/tcp_channel.h"
 
 namespace fermata::cluster {
@@ -16,7 +17,6 @@ namespace {
 using boost::asio::ip::tcp;
 
 constexpr Duration kGreeting = Duration::seconds(5);  // who has not said by then who it is, goes
-constexpr size_t kMostGreeting = 64;
 
 }  // namespace
 
@@ -55,9 +55,7 @@ void Listener::close() {
     thread_.join();
   }
   const std::lock_guard lock(mutex_);
-  for (const auto& greeting : greeting_) {
-    if (const auto channel = greeting.lock()) channel->cut();
-  }
+  newcomers_.cut_all();
 }
 
 void Listener::wait() {
@@ -79,22 +77,26 @@ void Listener::accept() {
   }
 }
 
-// In a crowd who came first goes: it has had most time to say who it is.
 void Listener::take(tcp::socket socket) {
-  std::shared_ptr<Channel> channel = Tcp::accepted(std::move(socket)), oldest;
-  channel->expect_by(monotonic_now() + kGreeting);
+  boost::system::error_code fault;
+  const tcp::endpoint from = socket.remote_endpoint(fault);
+  if (fault) return;  // it has gone
+  const std::string machine = machine_of(from);
+  const Time now = monotonic_now();
+  std::shared_ptr<Channel> channel, crowded_out;
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(greeting_, [](const auto& each) { return each.expired(); });
-    if (greeting_.size() >= kMostGreeting) {
-      oldest = greeting_.front().lock();
-      greeting_.erase(greeting_.begin());
-      ++refused_["crowd"];
+    if (!newcomers_.may_come(machine, now)) {
+      ++refused_["often"];
+      return;
     }
-    greeting_.push_back(channel);
+    channel = Tcp::accepted(std::move(socket));
+    channel->expect_by(now + kGreeting);
+    crowded_out = newcomers_.add(machine, channel);
+    if (crowded_out != nullptr) ++refused_["crowd"];
     ++connections_;
   }
-  if (oldest != nullptr) oldest->cut();
+  if (crowded_out != nullptr) crowded_out->cut();
   lookout_.over(channel);
   std::thread([this, channel = std::move(channel)]() mutable {
     greet(channel);
@@ -113,7 +115,7 @@ void Listener::greet(const std::shared_ptr<Channel>& channel) {
   if (!first.ok()) return refuse(*channel, "greeting", message(first.status()));
   {
     const std::lock_guard lock(mutex_);
-    std::erase_if(greeting_, [&](const auto& each) { return each.lock() == channel; });
+    newcomers_.remove(channel);
   }
   first_(*first, channel);
 }

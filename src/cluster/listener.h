@@ -11,10 +11,10 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "cluster/channel.h"
 #include "cluster/lookout.h"
+#include "cluster/newcomers.h"
 #include "cluster/options.h"
 
 namespace fermata::cluster {
@@ -54,8 +54,8 @@ class Listener {
   std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  uint32_t connections_ = 0;                      // threads that serve one
-  std::vector<std::weak_ptr<Channel>> greeting_;  // that have not said who they are, oldest first
+  uint32_t connections_ = 0;  // threads that serve one
+  Newcomers newcomers_;
   std::map<std::string, uint64_t> refused_;
   std::thread thread_;
 };

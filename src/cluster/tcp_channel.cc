@@ -29,7 +29,8 @@ using Fault = boost::system::error_code;
 constexpr int kSendBuffer = 1 << 20;  // so that who sends a small batch does not wait
 constexpr std::pair<int, int> kAliveSeconds[] = {
     {TCP_KEEPIDLE, 30}, {TCP_KEEPINTVL, 10}, {TCP_KEEPCNT, 3}};
-constexpr size_t kReadAhead = 16 << 10;  // of what is received
+constexpr size_t kReadAhead = 16 << 10;    // of what is received
+constexpr size_t kTextAtFirst = 64 << 10;  // of a message
 
 absl::Status at_end(const Fault& fault) {
   return error(absl::StatusCode::kUnavailable, "the connection ended: {}", fault.message());
@@ -83,8 +84,7 @@ class TcpChannel : public Channel {
     std::array<std::byte, kFrameHead> head_bytes;
     RETURN_IF_ERROR(take(head_bytes.data(), head_bytes.size()));
     ASSIGN_OR_RETURN(const FrameHead head, decode_head(head_bytes, limits));
-    text_.resize(head.message);
-    RETURN_IF_ERROR(take(reinterpret_cast<std::byte*>(text_.data()), head.message));
+    RETURN_IF_ERROR(take_text(head.message));
     Frame frame{.bytes = head.payload};
     if (!frame.message.ParseFromString(text_)) return invalid("a message that cannot be read");
     if (head.payload > 0) {
@@ -106,6 +106,18 @@ class TcpChannel : public Channel {
     const size_t got = tls_ ? tls_->read_some(buffers, fault) : socket_.read_some(buffers, fault);
     received_ += got;
     return got;
+  }
+
+  // As it comes: who says that much will come has sent nothing of it yet.
+  absl::Status take_text(size_t bytes) {
+    text_.clear();
+    while (text_.size() < bytes) {
+      const size_t before = text_.size();
+      text_.resize(std::min(bytes, 2 * before + kTextAtFirst));
+      RETURN_IF_ERROR(
+          take(reinterpret_cast<std::byte*>(text_.data()) + before, text_.size() - before));
+    }
+    return absl::OkStatus();
   }
 
   // What was read ahead first; the rest straight to its place, where it is much.

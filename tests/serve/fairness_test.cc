@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/byte_budget.h"
+#include "cluster/machine.h"
 #include "grpc_service.grpc.pb.h"
 #include "health.grpc.pb.h"
 #include "reflection.grpc.pb.h"
-#include "serve/call/client.h"
 #include "serve/net/background.h"
 #include "serve/net/pace.h"
 #include "serve/scripted_engine.h"
@@ -92,7 +92,7 @@ TEST(Pace, CountsTheLastSecondOrTwo) {
 
 TEST(Client, AnIpv6AddressIsItsNetwork) {
   const auto of = [](const char* text) {
-    return address_of({boost::asio::ip::make_address(text), 1});
+    return cluster::machine_of({boost::asio::ip::make_address(text), 1});
   };
   EXPECT_EQ(of("10.1.2.3"), "10.1.2.3");
   EXPECT_EQ(of("::ffff:10.1.2.3"), "10.1.2.3");

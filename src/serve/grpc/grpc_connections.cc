@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "cluster/machine.h"
 #include "serve/grpc/frame_watch.h"
 #include "serve/grpc/watched_reads.h"
 
@@ -85,7 +86,7 @@ GrpcConnections::Address& GrpcConnections::address(const std::string& name) {
 
 bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from) {
   const std::string peer = peer_of(from);
-  const Client client{new_connection_number(), address_of(from)};
+  const Client client{new_connection_number(), cluster::machine_of(from)};
   SocketEvents events;
   events.closed = [weak = weak_from_this(), peer, number = client.connection] {
     if (const auto self = weak.lock()) self->closed(peer, number);

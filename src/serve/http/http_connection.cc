@@ -8,6 +8,7 @@
 #include <boost/asio/write.hpp>
 #include <utility>
 
+#include "cluster/machine.h"
 #include "serve/json/json_text.h"
 
 namespace fermata::serve {
@@ -47,7 +48,7 @@ std::string head_of(const HttpResponse& response) {
 
 Client client_of(const HttpConnection::Socket& socket) {
   Failure failed;  // it is gone already
-  return {new_connection_number(), address_of(socket.remote_endpoint(failed))};
+  return {new_connection_number(), cluster::machine_of(socket.remote_endpoint(failed))};
 }
 
 }  // namespace
