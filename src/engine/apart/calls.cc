@@ -73,8 +73,8 @@ absl::StatusOr<InferRequest> request_of(const CallText& message, Payload data) t
 
 }  // namespace
 
-Calls::Calls(int stream, std::shared_ptr<ModelCalls> models)
-    : stream_(stream), models_(std::move(models)) {
+Calls::Calls(int stream, std::shared_ptr<ModelCalls> models, uint64_t most_held)
+    : stream_(stream), models_(std::move(models)), most_held_(most_held) {
   shared_->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   thread_ = std::thread([this] { serve(); });
 }
@@ -90,27 +90,29 @@ Calls::~Calls() {
 void Calls::serve() {
   absl::Status going;
   while (going.ok()) {
-    bool writes = writing_.has_value();
-    if (!writes) {
+    short wanted = 0;
+    {
       const std::lock_guard lock(shared_->mutex);
-      writes = !shared_->answers.empty();
+      if (shared_->held < most_held_) wanted |= POLLIN;
+      if (writing_ || !shared_->answers.empty()) wanted |= POLLOUT;
     }
-    pollfd both[] = {{stream_, static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0},
-                     {shared_->wake, POLLIN, 0}};
+    pollfd both[] = {{stream_, wanted, 0}, {shared_->wake, POLLIN, 0}};
     if (poll(both, 2, -1) < 0 && errno != EINTR) break;
     uint64_t ignored = 0;
     if (both[1].revents != 0) (void)!read(shared_->wake, &ignored, sizeof(ignored));
     if ((both[0].revents & POLLOUT) != 0) going = write_some();
     if (going.ok() && (both[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0) going = read_some();
+    // A process that is gone reads nothing either.
+    if ((wanted & POLLIN) == 0 && (both[0].revents & (POLLHUP | POLLERR)) != 0) break;
   }
   (void)shutdown(stream_, SHUT_RDWR);
-  std::map<uint64_t, JobId> jobs;
+  std::map<uint64_t, Job> jobs;
   {
     const std::lock_guard lock(shared_->mutex);
     jobs.swap(shared_->jobs);
   }
-  for (const auto& [number, job] : jobs) {
-    if (!job.is_none()) models_->cancel(job);
+  for (const auto& [number, one] : jobs) {
+    if (!one.job.is_none()) models_->cancel(one.job);
   }
 }
 
@@ -162,23 +164,29 @@ absl::Status Calls::take(const CallText& message, Payload data) {
     JobId job = JobId::none();
     {
       const std::lock_guard lock(shared_->mutex);
-      if (const auto it = shared_->jobs.find(number); it != shared_->jobs.end()) job = it->second;
+      if (const auto it = shared_->jobs.find(number); it != shared_->jobs.end()) {
+        job = it->second.job;
+      }
     }
     if (!job.is_none()) models_->cancel(job);
     return absl::OkStatus();
   }
+  const size_t bytes = json_bytes_ + data.bytes.size();
   ASSIGN_OR_RETURN(InferRequest request, request_of(message, std::move(data)));
-  return call(number, std::move(request));
+  return call(number, bytes, std::move(request));
 }
 
-absl::Status Calls::call(uint64_t number, InferRequest request) {
+absl::Status Calls::call(uint64_t number, size_t bytes, InferRequest request) {
   bool full = false;
   {
     const std::lock_guard lock(shared_->mutex);
     if (shared_->answers.size() >= kMostUnread) return unsound("answers that nobody reads");
     if (shared_->jobs.contains(number)) return unsound("a number that another has");
     full = shared_->jobs.size() >= kMostCalls;
-    if (!full) shared_->jobs[number] = JobId::none();
+    if (!full) {
+      shared_->jobs[number].bytes = bytes;
+      shared_->held += bytes;
+    }
   }
   if (full) {
     answer(*shared_, number,
@@ -190,7 +198,9 @@ absl::Status Calls::call(uint64_t number, InferRequest request) {
     answer(*shared, number, std::move(part));
   });
   const std::lock_guard lock(shared_->mutex);
-  if (const auto it = shared_->jobs.find(number); it != shared_->jobs.end()) it->second = job;
+  if (const auto it = shared_->jobs.find(number); it != shared_->jobs.end()) {
+    it->second.job = job;
+  }
   return absl::OkStatus();
 }
 
@@ -216,9 +226,14 @@ void Calls::answer(Shared& shared, uint64_t number, ReplyPart part) {
   lengths.json = text.size();
   answer.head.assign(reinterpret_cast<const char*>(&lengths), sizeof(lengths));
   answer.head += text;
+  answer.bytes = answer.head.size() + lengths.data;
   const std::lock_guard lock(shared.mutex);
-  shared.jobs.erase(number);
+  if (const auto it = shared.jobs.find(number); it != shared.jobs.end()) {
+    shared.held -= it->second.bytes;
+    shared.jobs.erase(it);
+  }
   if (shared.wake < 0) return;
+  shared.held += answer.bytes;
   shared.answers.push_back(std::move(answer));
   const uint64_t one = 1;
   (void)!write(shared.wake, &one, sizeof(one));
@@ -248,9 +263,10 @@ absl::Status Calls::write_some() {
     if (n <= 0) return absl::OkStatus();
     written_ += static_cast<size_t>(n);
   }
-  size_t all = writing_->head.size();
-  for (const Payload& data : writing_->data) all += data.bytes.size();
-  if (written_ == all) writing_.reset();
+  if (written_ < writing_->bytes) return absl::OkStatus();
+  const std::lock_guard lock(shared_->mutex);
+  shared_->held -= writing_->bytes;
+  writing_.reset();
   return absl::OkStatus();
 }
 

@@ -21,10 +21,13 @@ using CallText = nlohmann::json;
 
 // The server's side of the stream on which a model process calls other models (docs/processes.md):
 // a thread reads its calls and writes the answers. Nothing that is read is trusted; a stream with
-// what is none of its messages is closed. Its end cancels what it has asked for.
+// what is none of its messages is closed. Its end cancels what it has asked for. Nothing is read
+// while what it has asked for and the answers that it has not read hold much.
 class Calls {
  public:
-  Calls(int stream, std::shared_ptr<ModelCalls> models);  // closes the stream
+  static constexpr uint64_t kMostHeld = 256 << 20;  // bytes, and one message more
+  // Closes the stream.
+  Calls(int stream, std::shared_ptr<ModelCalls> models, uint64_t most_held = kMostHeld);
   ~Calls();
   Calls(const Calls&) = delete;
   Calls& operator=(const Calls&) = delete;
@@ -33,24 +36,31 @@ class Calls {
   struct Answer {
     std::string head;  // lengths and JSON
     std::vector<Payload> data;
+    size_t bytes = 0;  // of both
+  };
+  struct Job {
+    JobId job = JobId::none();  // none where it is not known yet
+    size_t bytes = 0;           // of its message
   };
   // What replies come to, which may be after its end.
   struct Shared {
     std::mutex mutex;
     std::deque<Answer> answers;
-    std::map<uint64_t, JobId> jobs;  // by the process's number; none where it is not known yet
-    int wake = -1;                   // an eventfd; -1: it has ended
+    std::map<uint64_t, Job> jobs;  // by the process's number
+    uint64_t held = 0;             // bytes of both, and of the answer that is being written
+    int wake = -1;                 // an eventfd; -1: it has ended
   };
 
   void serve();
   absl::Status read_some();
   absl::Status write_some();
   absl::Status take(const CallText& message, Payload data);
-  absl::Status call(uint64_t number, InferRequest request);
+  absl::Status call(uint64_t number, size_t bytes, InferRequest request);
   static void answer(Shared& shared, uint64_t number, ReplyPart part);
 
   const int stream_;
   const std::shared_ptr<ModelCalls> models_;
+  const uint64_t most_held_;
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   // The thread's own:
   std::vector<std::byte> head_;  // of the message that comes, as far as it is there
