@@ -21,6 +21,8 @@ using Service = envoy::service::ext_proc::v3::ExternalProcessor;
 
 constexpr int kLongestMessage = 64 << 20;  // a whole body, where the gateway sends bodies
 constexpr std::chrono::seconds kFarewell(1);
+constexpr int kHandshakeLimitMs = 10'000;  // from a connection to the gateway's first settings
+constexpr size_t kMostHeld = 512 << 20;    // of what gRPC holds of messages
 
 // One request's stream: reads, answers, reads again.
 class Stream final : public grpc::ServerBidiReactor<ProcessingRequest, ProcessingResponse> {
@@ -33,16 +35,23 @@ class Stream final : public grpc::ServerBidiReactor<ProcessingRequest, Processin
       answer_ = *std::move(answer);
       StartWrite(&answer_);
     } else {
-      StartRead(&message_);
+      read_on();
     }
   }
   void OnWriteDone(bool ok) override {
     if (!ok) return Finish(grpc::Status::OK);
-    StartRead(&message_);
+    answer_ = {};
+    read_on();
   }
   void OnDone() override { delete this; }
 
  private:
+  // A request may go on for long: meanwhile nothing is held of its bodies.
+  void read_on() {
+    message_ = {};
+    StartRead(&message_);
+  }
+
   Conversation conversation_;
   ProcessingRequest message_;
   ProcessingResponse answer_;
@@ -105,7 +114,11 @@ absl::StatusOr<std::unique_ptr<PickerServer>> PickerServer::start(const PickerOp
   grpc::ServerBuilder builder;
   builder.AddListeningPort(options.listen, secret, &parts->port);
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeLimitMs);
   builder.SetMaxReceiveMessageSize(kLongestMessage);
+  grpc::ResourceQuota quota;
+  quota.Resize(kMostHeld);
+  builder.SetResourceQuota(quota);
   builder.RegisterService(&parts->service);
   parts->server = builder.BuildAndStart();
   if (parts->server == nullptr || parts->port == 0) {
