@@ -256,6 +256,23 @@ TEST_F(HttpRulesTest, ClosesWhoIsIdleForWhoIsNew) {
   EXPECT_EQ(idle.back()->get("/v2/health/live").status, 200);
 }
 
+// Who has been served comes again, and an upload is not idle.
+TEST_F(HttpRulesTest, ClosesWhoHasAskedForNothingBeforeOthers) {
+  HttpClient served(server_->ports().http), uploads(server_->ports().http);
+  EXPECT_EQ(served.get("/v2/health/live").status, 200);
+  const std::string upload = post_text(kEcho, kFour, "Expect: 100-continue\r\n");
+  const size_t head = upload.size() - std::string_view(kFour).size();
+  uploads.send(upload.substr(0, head));
+  EXPECT_EQ(uploads.receive_head().status, 100);
+  uploads.send(upload.substr(head, 8));
+  std::vector<std::unique_ptr<HttpClient>> idle;
+  for (int i = 0; i < 50; ++i) idle.push_back(std::make_unique<HttpClient>(server_->ports().http));
+  expect_alive();
+  EXPECT_EQ(served.get("/v2/health/live").status, 200);
+  uploads.send(upload.substr(head + 8));
+  EXPECT_EQ(uploads.receive().status, 200);
+}
+
 TEST_F(HttpRulesTest, TurnsAwayWhereEveryConnectionIsBusy) {
   engine_->hold = true;
   std::vector<std::unique_ptr<HttpClient>> busy;
