@@ -29,6 +29,7 @@ attack: build ## what one stranger can do, a canary beside each: a table, bench/
 	.deps/test/bin/python bench/attack.py --record $(if $(ONLY),--only "$(ONLY)")
 	$(if $(ONLY),,.deps/test/bin/python bench/attack_streams.py --record)
 	$(if $(ONLY),,.deps/test/bin/python bench/attack_models.py --record)
+	$(if $(ONLY),,.deps/test/bin/python bench/attack_picker.py --record)
 
 cluster: build ## a server and workers on hosts of their own (network namespaces): what befalls the workers in turn, bench/results/cluster_faults.json, and a thousand storms of faults (STORMS=n)
 	@scripts/deps.sh test

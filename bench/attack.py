@@ -5,7 +5,7 @@
     .deps/test/bin/python bench/attack.py [--only grpc_heads,slow_bodies] [--seconds 15] [--recover 60]
     .deps/bench/bin/python bench/attack.py --draw  # the plot again, from the record
 
-For each attack of bench/attacks.py and attacks_more.py a server of its own, and beside it a canary: 20 requests a second
+For each attack of bench/attacks.py, attacks_more.py and attacks_parts.py a server of its own, and beside it a canary: 20 requests a second
 over each of HTTP, new HTTP connections, gRPC and new gRPC connections, and where the attack is on a service of its own
 (pictures, a slow model's queue) requests to that too, first at rest, then beside the attack; a minute later, what memory
 is left. Prints a table, and with --record writes bench/results/attack.json and .png (the plot where matplotlib is
@@ -35,21 +35,24 @@ import record
 
 import attacks
 import attacks_more
+import attacks_parts
 import server
+
+from hosted import make_certificate
 
 ROOT = server.ROOT
 MEMORY_MB, REQUEST_MB = 256, 16
 RATE, PATIENCE_S = 20, 2.0
 MOST_LOST, MOST_SLOWER, LEAST_MS, MOST_MEMORY, BACK = 0.02, 5.0, 20.0, 1.2, 0.10
 INPUT = bytes(4 * 64)
-ATTACKS = attacks.ATTACKS + attacks_more.ATTACKS
+ATTACKS = attacks.ATTACKS + attacks_more.ATTACKS + attacks_parts.ATTACKS
 EXTRA = {"large_pictures": "pictures", "bad_pictures": "pictures", "progressive_pictures": "pictures",
          "escaped_texts": "pictures", "empty_texts": "pictures", "full_queue": "slow", "waiting_streams": "slow",
          "waiting_requests": "slow", "waiting_web_requests": "slow"}
 
 
 class Served(server.Started):
-    def __init__(self):
+    def __init__(self, is_scheduler):
         self._folder = tempfile.TemporaryDirectory()
         folder = pathlib.Path(self._folder.name)
         models = folder / "models"
@@ -59,19 +62,26 @@ class Served(server.Started):
         for name, ms in (("quick", 1.0), ("slow", 20.0)):
             shutil.copytree(ROOT / "tests" / "data" / "repository" / "identity-fp32", models / name)
             server.write_profile(models / name, {1: ms, 4: 2 * ms})
-        self.http, self.grpc, metrics = server.free_ports(3)
+        self.http, self.grpc, metrics, self.parts = server.free_ports(4)
+        workers, more = {"count": 2}, {}
+        if is_scheduler:
+            for name in ("authority", "part"):
+                make_certificate(folder, name, "authority")
+            workers = {"types": [{"name": "here", "count": 2}, {"name": "far", "count": 1, "remote": True}]}
+            more = {"cluster": {"listen": f"127.0.0.1:{self.parts}", "tls": {
+                "certificate": "part.pem", "key": "part.key", "authority": "authority.pem"}}}
         config = folder / "fermata.yaml"
         config.write_text(json.dumps({
             "models": str(models), "log_level": "warning",
             "listen": {"http": self.http, "grpc": self.grpc, "metrics": metrics, "memory_mb": MEMORY_MB,
                        "max_request_mb": REQUEST_MB},
-            "workers": {"count": 2, "executor": "paced"},
+            "workers": workers | {"executor": "paced"},
             "services": {"quick": {"slo_ms": 1000}, "slow": {"slo_ms": 1000},
                          "pictures": {"kind": "pipeline", "slo_ms": 200, "stages": [
                              {"name": "decode", "operator": "decode-image"},
                              {"name": "fit", "operator": "resize", "size": [96, 96]},
                              {"name": "pixels", "operator": "normalise", "inputs": {"image": "fit.image"}},
-                             {"name": "detect", "model": "shapes-96", "inputs": {"image": "pixels.tensor"}}]}}}))
+                             {"name": "detect", "model": "shapes-96", "inputs": {"image": "pixels.tensor"}}]}}} | more))
         self._start([server.BINARY, "serve", "--config", config], folder / "log")
 
     def memory_mb(self):
@@ -211,10 +221,10 @@ def verdict(row):
     return reasons
 
 
-def be_stranger(attack, http_port, grpc_port, seconds):
+def be_stranger(attack, served, seconds):
     os.nice(10)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    attack(attacks.Stranger(http_port, grpc_port, seconds))
+    attack(attacks.Stranger(*served, seconds))
 
 
 def run(attack, seconds, served):
@@ -223,7 +233,8 @@ def run(attack, seconds, served):
     watch(served, extra, 3)  # what is made once
     rest, _ = watch(served, extra, seconds / 2)
     rest_mb = served.memory_mb()
-    stranger = multiprocessing.Process(target=be_stranger, args=(attack, served.http, served.grpc, seconds + 4), daemon=True)
+    stranger = multiprocessing.Process(target=be_stranger, args=(attack, (served.http, served.grpc, served.parts), seconds + 4),
+                                        daemon=True)
     stranger.start()
     time.sleep(2)
     during, peak_mb = watch(served, extra, seconds)
@@ -245,7 +256,7 @@ def run_all(chosen, seconds, recover):
 
     try:
         for attack in chosen:
-            served = Served()
+            served = Served(attack in attacks_parts.ON_PARTS)
             waiting.append((run(attack, seconds, served), served, time.monotonic()))
             while waiting and time.monotonic() >= waiting[0][2] + recover:
                 yield next_row()

@@ -142,7 +142,7 @@ def client(served, seconds):
 def run(attack, seconds):
     with Served() as served:
         alone = client(served, seconds)
-        stranger = Stranger(served.http, served.grpc, 2 + WARM_UP_S + seconds + 5)
+        stranger = Stranger(served.http, served.grpc, 0, 2 + WARM_UP_S + seconds + 5)
         thread = threading.Thread(target=attack, args=(stranger,))
         thread.start()
         time.sleep(2)

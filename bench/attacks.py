@@ -2,7 +2,7 @@
 """What one stranger may do to a server, each as a function that goes on until it is stopped.
 
 bench/attack.py runs each in a process of its own. Every one speaks raw bytes, from as many connections as it says. None
-needs an administrative call. Further ones are in attacks_more.py."""
+needs an administrative call. Further ones are in attacks_more.py and attacks_parts.py."""
 
 import gzip
 import http.client
@@ -28,8 +28,8 @@ WIDE = PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 2**31 - 1)) + frame
 
 
 class Stranger:
-    def __init__(self, http_port, grpc_port, seconds):
-        self.http, self.grpc = http_port, grpc_port
+    def __init__(self, http_port, grpc_port, parts_port, seconds):
+        self.http, self.grpc, self.parts = http_port, grpc_port, parts_port
         self.end = time.monotonic() + seconds
 
     def on(self):

@@ -4,10 +4,12 @@ import pathlib
 
 CODE = '''
 import ctypes
+import json
 import mmap
 import os
 import re
 import signal
+import struct
 import threading
 
 import numpy as np
@@ -21,6 +23,18 @@ def forged():
     shared = mmap.mmap(3, 0)
     while True:
         shared[4096 + 65536:4096 + 131072] = os.urandom(65536)
+
+
+def calls(large):
+    """Of the canary without end, whose answers it does not read."""
+    items = 4 << 20 if large else 1
+    inputs = [{"name": "x", "datatype": "FP32", "shape": [items, 4], "bytes": 16 * items}]
+    for number in range(1, 1 << 60):
+        text = json.dumps({"id": number, "model": "canary", "version": "", "request_id": "", "parameters": {}, "outputs": [],
+                           "deadline": None, "inputs": inputs}).encode()
+        message = struct.pack("<QQ", len(text), 16 * items) + text + bytes(16 * items)
+        while message:
+            message = message[os.write(5, message):]
 
 
 def hostile():
@@ -59,6 +73,12 @@ def hostile():
         os.kill(os.getppid(), signal.SIGKILL)
     elif HOW == "exit":
         os._exit(3)
+    elif HOW == "calls":
+        calls(False)
+    elif HOW == "large_calls":
+        calls(True)
+    elif HOW == "call_noise":
+        os.write(5, os.urandom(1 << 20))
 
 
 class TritonPythonModel:
@@ -84,7 +104,8 @@ ATTACKS = {
     "null": "reads where nothing is", "exit": "ends by itself", "endless": "never ends",
     "endless_in_c": "never ends and cannot be interrupted", "memory": "takes all memory",
     "shared_memory": "fills all that it shares", "forged": "writes noise over its answers", "sizes": "answers in another shape",
-    "fork": "starts processes", "threads": "starts threads", "dev_shm": "fills /dev/shm", "others": "kills the server"}
+    "fork": "starts processes", "threads": "starts threads", "dev_shm": "fills /dev/shm", "others": "kills the server",
+    "calls": "calls without end", "large_calls": "the same, of 64 MiB", "call_noise": "writes noise as calls"}
 
 
 def write(repository, attacks):
