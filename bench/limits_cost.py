@@ -8,7 +8,7 @@ its requests is in the counts of a short and of a long run, and goes. `watch` is
 connections (serve/grpc/watched_reads.cc), with the copies into and out of the kernel; `shares` is who may hold what
 (GrpcConnections). What a limit costs inside of another function (a counter of bytes) is in the total alone: for that,
 give the binary of a commit without it too. Totals vary by some percent, since threads that look around do so by the clock; the parts
-do not. With --record writes bench/results/limits_cost.json. Needs valgrind."""
+do not (each by its own line, not by those of what was inlined into it). With --record writes bench/results/limits_cost.json. Needs valgrind."""
 
 import argparse
 import http.client
@@ -24,7 +24,7 @@ import record
 import server
 
 FEW, MANY = 100, 500
-PARTS = {"watch": r"\b(?:recvmsg|sendmsg) \[", "shares": r"GrpcConnections::(?:share_of|client_of)"}
+PARTS = {"watch": r"\b(?:recvmsg|sendmsg) \[", "shares": r"GrpcConnections::share_of\(.* \["}
 
 
 class UnderValgrind(server.Started):

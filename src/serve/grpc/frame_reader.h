@@ -40,30 +40,44 @@ class FrameReader {
   template <class Begin, class Body, class End>
   bool read(std::string_view bytes, Begin begin, Body body, End end) {
     for (;;) {
-      const size_t piece = std::min(left_, bytes.size());
-      left_ -= piece;
-      if (inside_ && piece > 0) body(head_, bytes.substr(0, piece));
-      bytes.remove_prefix(piece);
-      if (left_ > 0) return true;
+      if (left_ > 0) {
+        const size_t piece = std::min(left_, bytes.size());
+        left_ -= piece;
+        if (inside_ && piece > 0) body(head_, std::string_view(bytes.data(), piece));
+        bytes.remove_prefix(piece);
+        if (left_ > 0) return true;
+      }
       if (inside_) end(head_);
       inside_ = false;
-      const size_t taken = std::min(start_.size() - have_, bytes.size());
-      if (taken > 0) std::memcpy(start_.data() + have_, bytes.data(), taken);
-      have_ += taken;
-      bytes.remove_prefix(taken);
-      if (have_ < start_.size()) return true;
-      have_ = 0;
-      parse();
+      if (have_ == 0 && bytes.size() >= start_.size()) {
+        parse(bytes.data());
+        bytes.remove_prefix(start_.size());
+      } else if (!take_start(bytes)) {
+        return true;
+      }
       if (!begin(head_)) return false;
     }
   }
 
  private:
-  void parse() {
-    const auto byte = [this](size_t i) { return uint32_t{static_cast<uint8_t>(start_[i])}; };
-    head_ = {byte(0) << 16 | byte(1) << 8 | byte(2), static_cast<FrameKind>(byte(3)),
-             static_cast<uint8_t>(byte(4)),
-             (byte(5) & 0x7f) << 24 | byte(6) << 16 | byte(7) << 8 | byte(8)};
+  // False: it is not whole yet, and all of the bytes are taken.
+  bool take_start(std::string_view& bytes) {
+    const size_t taken = std::min(start_.size() - have_, bytes.size());
+    if (taken > 0) std::memcpy(start_.data() + have_, bytes.data(), taken);
+    have_ += taken;
+    bytes.remove_prefix(taken);
+    if (have_ < start_.size()) return false;
+    have_ = 0;
+    parse(start_.data());
+    return true;
+  }
+  void parse(const char* start) {
+    const auto byte = [start](size_t i) { return uint32_t{static_cast<uint8_t>(start[i])}; };
+    const auto word = [byte](size_t i) {
+      return byte(i) << 24 | byte(i + 1) << 16 | byte(i + 2) << 8 | byte(i + 3);
+    };
+    head_ = {word(0) >> 8, static_cast<FrameKind>(byte(3)), static_cast<uint8_t>(byte(4)),
+             word(5) & 0x7fffffff};
     left_ = head_.size;
     inside_ = true;
   }

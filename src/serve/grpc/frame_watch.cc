@@ -18,6 +18,15 @@ uint64_t number(const uint8_t* from, size_t bytes) {
   return value;
 }
 
+// A piece of a call, or its end.
+bool is_of_call(const FrameHead& frame) { return frame.kind <= FrameKind::kReset; }
+
+// Of those of a call; not of all of them together, which is never the narrower one for long.
+bool says_of_windows(const FrameHead& frame) {
+  return frame.kind == FrameKind::kSettings ||
+         (frame.kind == FrameKind::kWindowUpdate && frame.stream != 0);
+}
+
 bool ends_call(const FrameHead& frame) {
   return frame.kind == FrameKind::kReset ||
          ((frame.kind == FrameKind::kData || frame.kind == FrameKind::kHeaders) &&
@@ -42,7 +51,9 @@ bool FrameWatch::see(std::string_view bytes) {
       [this](const FrameHead& frame, std::string_view piece) {
         if (frame.kind == FrameKind::kData) add_data(frame, piece);
       },
-      [this](const FrameHead& frame) { end_frame(frame); });
+      [this](const FrameHead& frame) {
+        if (is_of_call(frame)) end_frame(frame);
+      });
   return is_good && !crumbled_;
 }
 
@@ -71,8 +82,12 @@ void FrameWatch::sent(std::string_view bytes) {
         said_.have = 0;
         return true;
       },
-      [this](const FrameHead& frame, std::string_view piece) { hear(frame, piece); },
-      [this](const FrameHead& frame) { end_sent(frame); });
+      [this](const FrameHead& frame, std::string_view piece) {
+        if (says_of_windows(frame)) hear(frame, piece);
+      },
+      [this](const FrameHead& frame) {
+        if (is_of_call(frame)) end_sent(frame);
+      });
 }
 
 void FrameWatch::end_sent(const FrameHead& frame) {
@@ -99,7 +114,6 @@ void FrameWatch::end_sent(const FrameHead& frame) {
 // the client may not have heard of it.
 void FrameWatch::hear(const FrameHead& frame, std::string_view piece) {
   const bool is_update = frame.kind == FrameKind::kWindowUpdate;
-  if (!is_update && frame.kind != FrameKind::kSettings) return;
   for (const char byte : piece) {
     said_.bytes[said_.have++] = static_cast<uint8_t>(byte);
     if (said_.have < (is_update ? kIncrement : kSetting)) continue;
@@ -167,9 +181,10 @@ bool FrameWatch::begin_call(uint32_t stream) {
   updates_ = std::min(updates_ + kUpdates, kMostUpdates);
   Call* call = find(stream);
   if (call == nullptr) {
-    call = &calls_[stream];
-    last_stream_ = stream;
-    last_call_ = call;
+    if (newest_stream_ != 0) calls_.emplace(newest_stream_, newest_);
+    newest_stream_ = stream;
+    newest_ = {};
+    call = &newest_;
   }
   if (!call->sends) {
     *call = {.sends = true, .asked = call->asked, .since = call->since};
@@ -195,12 +210,10 @@ void FrameWatch::speaks(Call& call) {
 }
 
 FrameWatch::Call* FrameWatch::find(uint32_t stream) {
-  if (last_call_ != nullptr && last_stream_ == stream) return last_call_;
+  if (stream == newest_stream_) return stream == 0 ? nullptr : &newest_;
+  if (calls_.empty()) return nullptr;
   const auto found = calls_.find(stream);
-  if (found == calls_.end()) return nullptr;
-  last_stream_ = stream;
-  last_call_ = &found->second;
-  return last_call_;
+  return found == calls_.end() ? nullptr : &found->second;
 }
 
 FrameWatch::Call* FrameWatch::sending(uint32_t stream) {
@@ -221,23 +234,27 @@ void FrameWatch::end_sending(Call& call) {
   if (address_ != nullptr) address_->add_calls(-1);
 }
 
-void FrameWatch::erase_if_over(uint32_t stream, const Call& call) {
+void FrameWatch::erase_if_over(uint32_t stream, Call& call) {
   if (call.sends || call.asked) return;
-  last_call_ = nullptr;
-  calls_.erase(stream);
+  if (&call == &newest_) {
+    newest_stream_ = 0;
+  } else {
+    calls_.erase(stream);
+  }
 }
 
 void FrameWatch::forget_calls(bool by_us) {
   if (address_ != nullptr) address_->add_calls(-static_cast<int64_t>(sending_));
-  const auto unfinished = std::count_if(calls_.begin(), calls_.end(), [](const auto& call) {
-    return call.second.sends && !call.second.whole;
-  });
+  const auto is_unfinished = [](const Call& call) { return call.sends && !call.whole; };
+  auto unfinished = std::count_if(calls_.begin(), calls_.end(),
+                                  [&](const auto& call) { return is_unfinished(call.second); });
+  if (newest_stream_ != 0 && is_unfinished(newest_)) ++unfinished;
   const uint64_t unpaid = asked_ - std::min<uint64_t>(asked_, answers_);
   if (!by_us) wasted(static_cast<uint64_t>(unfinished) + unpaid);
   silent_ = 0;
   unfinished_ = 0;
   sending_ = asked_ = 0;
-  last_call_ = nullptr;
+  newest_stream_ = 0;
   calls_.clear();
 }
 

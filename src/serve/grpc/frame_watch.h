@@ -111,12 +111,13 @@ class FrameWatch {
   bool begin_call(uint32_t stream);
   void end_frame(const FrameHead& frame);
   void end_sent(const FrameHead& frame);
-  // Null: there is none, or `sending()`, none whose client may still send. Until the next call.
+  // Null: there is none, or `sending()`, none whose client may still send. Until the next call
+  // begins or one ends.
   Call* find(uint32_t stream);
   Call* sending(uint32_t stream);
   void end_asked(Call& call);
   void end_sending(Call& call);
-  void erase_if_over(uint32_t stream, const Call& call);
+  void erase_if_over(uint32_t stream, Call& call);
   void speaks(Call& call);
   void wasted(uint64_t calls);
   bool is_beyond_few() const;  // more calls than may be where the address has too many
@@ -142,12 +143,12 @@ class FrameWatch {
   const uint32_t most_silent_;
   FrameReader from_client_, to_client_;
   Said said_;
-  uint64_t window_ = kFirstWindow;             // of a new call: the widest that the server has said
-  absl::flat_hash_map<uint32_t, Call> calls_;  // by stream
-  size_t sending_ = 0, asked_ = 0;             // of these
-  // The one that was looked for last: the frames of a call come after each other.
-  uint32_t last_stream_ = 0;
-  Call* last_call_ = nullptr;  // none: not known
+  uint64_t window_ = kFirstWindow;  // of a new call: the widest that the server has said
+  // The call that began last; 0: it is over. Who makes one after the other needs no other place.
+  uint32_t newest_stream_ = 0;
+  Call newest_;
+  absl::flat_hash_map<uint32_t, Call> calls_;  // the others, by stream
+  size_t sending_ = 0, asked_ = 0;             // of all
 };
 
 }  // namespace fermata::serve
