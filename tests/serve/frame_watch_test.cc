@@ -206,6 +206,22 @@ TEST_F(SilentCalls, AreAFloodAtSome) {
   EXPECT_EQ(heads_until_flood(few, 10'000), 7u);
 }
 
+// A client whose answers nobody takes may have no more; gRPC would wait until it takes them.
+TEST_F(FrameWatchTest, EndsCallsBeyondTheMostUntilSomeAreAnswered) {
+  constexpr uint8_t kMost = 7;
+  FrameWatch watch(clock_of_test, nullptr, kMost);
+  watch.answered();
+  EXPECT_TRUE(watch.see(std::string(24, 'P') + frame_of(kSettings, kAcknowledged, 0, "")));
+  const auto call = [](uint8_t stream) {
+    return frame_of(kHeaders, kEndHeaders, stream, "") +
+           frame_of(kData, kEndStream, stream, message_of(1, 1));
+  };
+  for (uint8_t i = 0; i < kMost; ++i) EXPECT_TRUE(watch.see(call(static_cast<uint8_t>(2 * i + 1))));
+  watch.sent(frame_of(kHeaders, kEndHeaders | kEndStream, 5, "trailers"));
+  EXPECT_TRUE(watch.see(call(2 * kMost + 1)));
+  EXPECT_FALSE(watch.see(call(2 * kMost + 3)));
+}
+
 TEST_F(SilentCalls, OfAnAddressWithManyAreAFloodAtFew) {
   constexpr int64_t kMost = 2000;
   const auto address = std::make_shared<AddressAccount>(kMost);

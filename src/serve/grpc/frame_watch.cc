@@ -35,12 +35,12 @@ bool ends_call(const FrameHead& frame) {
 
 }  // namespace
 
-FrameWatch::FrameWatch(Clock now, std::shared_ptr<AddressAccount> address, uint32_t most_silent)
+FrameWatch::FrameWatch(Clock now, std::shared_ptr<AddressAccount> address, uint32_t most_calls)
     : now_(now),
       address_(std::move(address)),
       since_(now()),
       last_(since_),
-      most_silent_(most_silent),
+      most_calls_(most_calls),
       from_client_(kPreface),
       to_client_(0) {}
 
@@ -193,7 +193,7 @@ bool FrameWatch::begin_call(uint32_t stream) {
     ++silent_;
     if (address_ != nullptr) address_->add_calls(1);
   }
-  if (silent_ > most_silent_) return false;
+  if (silent_ > most_calls_ || (settled_ && open() > most_calls_)) return false;
   if (address_ != nullptr && address_->is_crowded([this] { return last_; }) && is_beyond_few()) {
     return false;
   }

@@ -55,11 +55,12 @@ class FrameWatch {
   // What gRPC takes beside a message's bytes: for a call, and for a piece of it.
   static constexpr uint64_t kCallHolds = 20 * 1024, kPieceHolds = 64;
 
-  // `address`: what it shares with others; none: nothing. `most_silent`: calls of which nothing but
-  // the head has come, at a time; as many as a connection may have, since a client whose window is
-  // full sends the heads of all.
+  // `address`: what it shares with others; none: nothing. `most_calls`: that a connection may have
+  // at a time; also of those of which nothing but the head has come, since a client whose window is
+  // full sends the heads of all. gRPC rejects more too, but does not end a connection whose client
+  // takes none of its answers.
   explicit FrameWatch(Clock now, std::shared_ptr<AddressAccount> address = nullptr,
-                      uint32_t most_silent = kSilentCalls);
+                      uint32_t most_calls = kSilentCalls);
   ~FrameWatch() { forget_calls(); }
   FrameWatch(const FrameWatch&) = delete;
   FrameWatch& operator=(const FrameWatch&) = delete;
@@ -120,6 +121,7 @@ class FrameWatch {
   void erase_if_over(uint32_t stream, Call& call);
   void speaks(Call& call);
   void wasted(uint64_t calls);
+  size_t open() const { return calls_.size() + (newest_stream_ != 0 ? 1 : 0); }
   bool is_beyond_few() const;  // more calls than may be where the address has too many
   // `alone`: of this connection, and not of its address.
   bool count(uint32_t weight, bool alone);
@@ -140,7 +142,7 @@ class FrameWatch {
   uint32_t replies_ = 0;   // pieces of replies that no ping has come for
   uint32_t updates_ = 0;   // of windows that replies may still have
   uint32_t late_ = 0;      // pieces that may still come of calls that the server has ended
-  const uint32_t most_silent_;
+  const uint32_t most_calls_;
   FrameReader from_client_, to_client_;
   Said said_;
   uint64_t window_ = kFirstWindow;  // of a new call: the widest that the server has said

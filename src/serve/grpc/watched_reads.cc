@@ -131,8 +131,8 @@ size_t left_beside(msghdr& message) {
   return 0;
 }
 
-// False: the bytes are a flood, or come after one. Adds the frames' work.
-bool allows(Watched& watched, const msghdr& message, size_t bytes, uint64_t& work) {
+// False: the bytes are a flood, or come after one. Sets the frames' work.
+bool allows(int descriptor, Watched& watched, const msghdr& message, size_t bytes, uint64_t& work) {
   std::shared_ptr<const SocketEvents> events;
   uint64_t held = 0;
   bool good = true;
@@ -145,6 +145,8 @@ bool allows(Watched& watched, const msghdr& message, size_t bytes, uint64_t& wor
     good = each_piece(message, bytes,
                       [&](std::string_view piece) { return watched.frames->see(piece); });
     if (!good) {
+      // gRPC does not close it while what it writes is not taken: now that fails.
+      ::shutdown(descriptor, SHUT_RDWR);
       watched.ended = true;
       watched.frames->forget_calls(true);
       floods.fetch_add(1);
@@ -176,7 +178,7 @@ ssize_t receive(int descriptor, Watched& watched, msghdr& message, int flags) {
   // Where it hears nothing, gRPC reads until there is nothing.
   if (turn.is_unsure()) message.msg_controllen = 0;
   uint64_t work = 0;
-  const bool good = allows(watched, message, static_cast<size_t>(got), work);
+  const bool good = allows(descriptor, watched, message, static_cast<size_t>(got), work);
   turn.brought(static_cast<size_t>(got), work, left);
   if (good) return got;
   errno = ECONNRESET;
@@ -213,7 +215,7 @@ void forget(Watched& watched) {
 }  // namespace
 
 absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address, SocketEvents events,
-                         uint32_t most_silent) {
+                         uint32_t most_calls) {
   const auto index = static_cast<size_t>(socket);
   if (index >= kDescriptors) {
     return error(absl::StatusCode::kResourceExhausted, "descriptor {} is beyond {}", socket,
@@ -222,7 +224,7 @@ absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address, So
   Watched* watched = by_descriptor[index].load();
   if (watched == nullptr) watched = new Watched;
   const std::scoped_lock lock(watched->mutex);
-  watched->frames.emplace(steady_now, std::move(address), most_silent);
+  watched->frames.emplace(steady_now, std::move(address), most_calls);
   watched->events = std::make_shared<const SocketEvents>(std::move(events));
   watched->written = watched->ended = false;
   watched->held = 0;

@@ -32,7 +32,7 @@ struct SocketEvents {
 // closes by close(2); the program has those of its own (watched_reads.cc), which ask the system and
 // look. A call for a descriptor that is not watched pays one look into a table.
 absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address = nullptr,
-                         SocketEvents events = {}, uint32_t most_silent = FrameWatch::kSilentCalls);
+                         SocketEvents events = {}, uint32_t most_calls = FrameWatch::kSilentCalls);
 
 // What has come over a watched socket; of one that is not, as if it had just come and called.
 struct SeenReads {
