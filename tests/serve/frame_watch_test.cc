@@ -66,6 +66,11 @@ class FrameWatchTest : public ::testing::Test {
   FrameWatchTest() {
     now = {};
     EXPECT_TRUE(watch_.see(std::string(24, 'P')));
+    open_wide(watch_);
+  }
+  // What all calls may send together.
+  static void open_wide(FrameWatch& watch) {
+    for (int i = 0; i < 16; ++i) watch.sent(frame_of(kUpdate, 0, 0, {0x7f, -1, -1, -1}));
   }
   FrameWatch watch_{clock_of_test};
 };
@@ -94,6 +99,36 @@ TEST_F(FrameWatchTest, EndsDataBeyondTheWindow) {
   for (const char byte : frame_of(kUpdate, 0, 1, {0, 0, 0x27, 0x42})) told.sent({&byte, 1});
   told.sent(frame_of(kUpdate, 0, 0, {0, 1, 0, 0}) + frame_of(kUpdate, 0, 3, {0, 1, 0, 0}));
   EXPECT_EQ(frames_until_flood(told, data, 1000), 100 + 0x2742 / 1005);
+}
+
+// And that the client has not heard of.
+TEST_F(FrameWatchTest, EndsDataBeyondTheWindowThatIsAcknowledged) {
+  const std::string open = frame_of(kHeaders, kEndHeaders, 1, "");
+  const std::string data = frame_of(kData, 0, 1, message_of(1'000'000, 1000));
+  constexpr size_t kFirst = FrameWatch::kFirstWindow / 1005, kMany = 100'000;
+  watch_.sent(windows_of(100'000'000));
+  watch_.answered();
+  EXPECT_TRUE(watch_.see(open));
+  EXPECT_EQ(frames_until_flood(watch_, data, kMany), kFirst + FrameWatch::kFramesASecond - 1);
+
+  FrameWatch told(clock_of_test);
+  open_wide(told);
+  told.sent(windows_of(100'000'000));
+  told.answered();
+  EXPECT_TRUE(told.see(std::string(24, 'P') + frame_of(kSettings, kAcknowledged, 0, "") + open));
+  EXPECT_EQ(frames_until_flood(told, data, kMany), 100'000'000u / 1005);
+}
+
+// Together, however wide each call's own is.
+TEST_F(FrameWatchTest, EndsDataBeyondTheWindowOfAllCalls) {
+  FrameWatch watch(clock_of_test);
+  watch.sent(windows_of(1'000'000) + frame_of(kUpdate, 0, 0, {0, 0, 0x10, 0}));
+  EXPECT_TRUE(watch.see(std::string(24, 'P') + frame_of(kHeaders, kEndHeaders, 1, "") +
+                        frame_of(kHeaders, kEndHeaders, 3, "")));
+  const std::string both = frame_of(kData, 0, 1, message_of(1'000'000, 1000)) +
+                           frame_of(kData, 0, 3, message_of(1'000'000, 1000));
+  EXPECT_EQ(frames_until_flood(watch, both, 1000),
+            (FrameWatch::kFirstWindow + 0x1000) / (2 * 1005));
 }
 
 // What was on its way when the server ended a call is no flood, unless it is small and goes on.

@@ -21,10 +21,8 @@ uint64_t number(const uint8_t* from, size_t bytes) {
 // A piece of a call, or its end.
 bool is_of_call(const FrameHead& frame) { return frame.kind <= FrameKind::kReset; }
 
-// Of those of a call; not of all of them together, which is never the narrower one for long.
 bool says_of_windows(const FrameHead& frame) {
-  return frame.kind == FrameKind::kSettings ||
-         (frame.kind == FrameKind::kWindowUpdate && frame.stream != 0);
+  return frame.kind == FrameKind::kSettings || frame.kind == FrameKind::kWindowUpdate;
 }
 
 bool ends_call(const FrameHead& frame) {
@@ -87,6 +85,9 @@ void FrameWatch::sent(std::string_view bytes) {
       },
       [this](const FrameHead& frame) {
         if (is_of_call(frame)) end_sent(frame);
+        if (frame.kind == FrameKind::kSettings && !frame.has(FrameHead::kAcknowledged)) {
+          told_.push_back(window_);
+        }
       });
 }
 
@@ -119,16 +120,21 @@ void FrameWatch::hear(const FrameHead& frame, std::string_view piece) {
     if (said_.have < (is_update ? kIncrement : kSetting)) continue;
     said_.have = 0;
     if (is_update) {
+      const uint64_t more = number(said_.bytes.data(), kIncrement);
       Call* const call = sending(frame.stream);
-      if (call != nullptr) call->opened += number(said_.bytes.data(), kIncrement);
+      if (frame.stream == 0) opened_ += more;
+      if (call != nullptr) call->opened += more;
     } else if (number(said_.bytes.data(), 2) == kInitialWindowSize) {
       window_ = std::max(window_, number(said_.bytes.data() + 2, 4));
     }
   }
 }
 
-// False: it is a flood.
+// False: it is a flood. Beyond the window of all calls gRPC closes the connection, but not while a
+// write is under way.
 bool FrameWatch::is_within_window(const FrameHead& frame) {
+  received_ += frame.size;
+  if (received_ > opened_) return false;
   Call* const call = sending(frame.stream);
   if (call == nullptr) {
     if (frame.size >= kCrumb) return true;
@@ -137,7 +143,9 @@ bool FrameWatch::is_within_window(const FrameHead& frame) {
     return true;
   }
   call->received += frame.size;
-  return call->received <= window_ + call->opened;
+  if (call->received > window_ + call->opened) return false;
+  // gRPC answers each of these with a reset, which it may never send.
+  return call->received <= acknowledged_ + call->opened || count(1, false);
 }
 
 bool FrameWatch::begin_frame(const FrameHead& frame) {
@@ -157,6 +165,10 @@ bool FrameWatch::begin_frame(const FrameHead& frame) {
   if (is_data && frame.has(FrameHead::kEndStream)) return true;
   if (frame.kind == FrameKind::kSettings && frame.has(FrameHead::kAcknowledged)) {
     settled_ = settled_ || answered_;
+    if (!told_.empty()) {
+      acknowledged_ = std::max(acknowledged_, told_.front());
+      told_.pop_front();
+    }
   }
   if (frame.kind == FrameKind::kPing && replies_ > 0) {
     --replies_;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string_view>
 
@@ -146,6 +147,9 @@ class FrameWatch {
   FrameReader from_client_, to_client_;
   Said said_;
   uint64_t window_ = kFirstWindow;  // of a new call: the widest that the server has said
+  std::deque<uint64_t> told_;       // the same with each of the settings that are not acknowledged
+  uint64_t acknowledged_ = kFirstWindow;           // the window that the client knows of
+  uint64_t received_ = 0, opened_ = kFirstWindow;  // bytes of data of all calls, and their window
   // The call that began last; 0: it is over. Who makes one after the other needs no other place.
   uint32_t newest_stream_ = 0;
   Call newest_;
