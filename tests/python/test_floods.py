@@ -284,6 +284,7 @@ def upload_parts(client, streams, most):
             elif kind == SETTINGS and not flags:
                 for name, value in struct.iter_unpack(">HI", body):
                     fresh = value if name == 4 else fresh
+                client.sendall(frame(SETTINGS, 1, 0))
             elif kind == PING and not flags:
                 client.sendall(frame(PING, 1, 0, body))
 

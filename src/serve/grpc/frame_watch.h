@@ -148,6 +148,7 @@ class FrameWatch {
   Said said_;
   uint64_t window_ = kFirstWindow;  // of a new call: the widest that the server has said
   std::deque<uint64_t> told_;       // the same with each of the settings that are not acknowledged
+  uint32_t beyond_ = 0;             // frames beyond the next, ever
   uint64_t acknowledged_ = kFirstWindow;           // the window that the client knows of
   uint64_t received_ = 0, opened_ = kFirstWindow;  // bytes of data of all calls, and their window
   // The call that began last; 0: it is over. Who makes one after the other needs no other place.
