@@ -2,7 +2,7 @@
 // draws or asks the server.
 
 import type { PoolSecond, Second, Service } from "./contract.js";
-import { count, many, ms, percent, rate, reason } from "./format.js";
+import { count, many, ms, percent, points, rate, reason } from "./format.js";
 import { ended, largest, lost, sum, total } from "./history.js";
 import type { Runs } from "./timeline_data.js";
 
@@ -17,7 +17,7 @@ export interface Finding {
 }
 
 // What a what-if of the last minute said of more workers: each service's shares on time, without and with them.
-export interface Simulated { at_us: number; more: number; services: Record<string, { now: number; then: number }> }
+export interface Simulated { at_us: number; more: number; services: Record<string, { now: number; then: number; was: number }> } // was: what happened
 
 // What the page knows besides the seconds.
 export interface Known { services: Map<string, Service>; runs: Runs; simulated?: Simulated | undefined;
@@ -29,7 +29,7 @@ const MANY = 0.2, HALF_BUSY = 0.7; // lost of the requests, while workers are bu
 const LATELY = 5, SETTLED = 15; // seconds
 const DELAYED = 0.2; // of the SLO: the server's own delay
 const DRIFTED = 1.5; // run times over their profile
-export const NOTICEABLE = 0.002, FRESH_US = 90e6; // of the requests on time; a simulation's age
+export const NOTICEABLE = 0.002, FAR = 0.05, FRESH_US = 90e6; // of the requests on time; a simulation's age
 
 export function findings(seconds: Second[], known: Known): Finding[] {
   const names = new Set(seconds.flatMap(second => Object.keys(second.services)));
@@ -106,23 +106,28 @@ function advised(why: string, others: string[], told: Told): Cause {
     const most = pool.more > 0 && known.recorded === false ? either(["more workers", ...others]) : rest;
     return { why: sentences(why, asksFor(pool)), advice: sentences(most === "" ? "" : `${upper(most)} would help.`, whether), helped: undefined };
   }
-  const { more, now, then } = said, workers = many(more, "more worker");
+  const { more, now, then, was } = said, workers = many(more, "more worker"), when = `Simulated${ago(said.age_s)}`;
+  const off = Math.abs(now - was) < FAR ? "" : `As it was, the simulation is ${points(now - was)} off what happened.`;
   if (then - now < NOTICEABLE) {
     const signal = pool.now > 0 ? `The autoscaling signal, which counts what was lost, asks for ${count(pool.now)} more.` : "";
     return { why: sentences(why, signal), helped: 0,
-             advice: `Simulated, ${workers} would not help${rest === "" ? "" : `; ${rest} would`}.` };
+             advice: sentences(`${when}, ${workers} would not help${rest === "" ? "" : `; ${rest} would`}.`, off) };
   }
   const proviso = told.cramped ? ", if these had processors of their own, as on another machine" : "";
   return { why: sentences(why, asksFor(pool)), helped: more,
-           advice: sentences(`Simulated, with ${workers} ${percent(then)} of its requests would be on time instead of ${percent(now)}${proviso}.`,
+           advice: sentences(`${when}, with ${workers} ${percent(then)} of its requests would be on time instead of ${percent(now)}${proviso}.`, off,
                              rest === "" ? "" : `${upper(rest)} would help too.`) };
 }
 
-function simulatedOf({ name, seconds, known: { simulated } }: Told): { more: number; now: number; then: number } | undefined {
+interface Said { more: number; now: number; then: number; was: number; age_s: number }
+function simulatedOf({ name, seconds, known: { simulated } }: Told): Said | undefined {
   const own = simulated?.services[name];
-  if (simulated === undefined || own === undefined || (seconds.at(-1)?.at_us ?? 0) - simulated.at_us >= FRESH_US) return undefined;
-  return { more: simulated.more, ...own };
+  if (simulated === undefined || own === undefined) return undefined;
+  const age_us = (seconds.at(-1)?.at_us ?? 0) - simulated.at_us;
+  return age_us >= FRESH_US ? undefined : { more: simulated.more, ...own, age_s: age_us / 1e6 };
 }
+
+const ago = (age_s: number): string => age_s < 10 ? "" : ` ${10 * Math.floor(age_s / 10)} s ago`;
 
 const sentences = (...all: string[]): string => all.filter(one => one !== "").join(" ");
 

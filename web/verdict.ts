@@ -41,7 +41,9 @@ const twoMore = (only: WhatIf["cases"], workers: number): WhatIf["cases"][number
 export function simulated(answer: WhatIf, workers: number, at_us: number): Simulated | undefined {
   const two = twoMore(ofWorkers(answer), workers);
   if (two === undefined) return undefined;
-  const shares = Object.entries(two.services).map(([name, o]) => [name, { now: answer.replayed.services[name]?.on_time ?? o.on_time, then: o.on_time }] as const);
+  const shares = Object.entries(two.services).map(([name, o]) => [name, {
+    now: answer.replayed.services[name]?.on_time ?? o.on_time, then: o.on_time,
+    was: answer.recorded.services[name]?.on_time ?? o.on_time }] as const);
   return { at_us, more: two.case.workers! - workers, services: Object.fromEntries(shares) };
 }
 

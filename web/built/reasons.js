@@ -1,11 +1,11 @@
-import { count, many, ms, percent, rate, reason } from "./format.js";
+import { count, many, ms, percent, points, rate, reason } from "./format.js";
 import { ended, largest, lost, sum, total } from "./history.js";
 const TOLERATED = 0.01, BUSY = 0.9, BURST = 2, FEW = 3, TIGHT = 0.7;
 const MANY = 0.2, HALF_BUSY = 0.7;
 const LATELY = 5, SETTLED = 15;
 const DELAYED = 0.2;
 const DRIFTED = 1.5;
-export const NOTICEABLE = 0.002, FRESH_US = 90e6;
+export const NOTICEABLE = 0.002, FAR = 0.05, FRESH_US = 90e6;
 export function findings(seconds, known) {
     const names = new Set(seconds.flatMap(second => Object.keys(second.services)));
     return [...names].map(name => finding(name, seconds, known))
@@ -75,22 +75,25 @@ function advised(why, others, told) {
         const most = pool.more > 0 && known.recorded === false ? either(["more workers", ...others]) : rest;
         return { why: sentences(why, asksFor(pool)), advice: sentences(most === "" ? "" : `${upper(most)} would help.`, whether), helped: undefined };
     }
-    const { more, now, then } = said, workers = many(more, "more worker");
+    const { more, now, then, was } = said, workers = many(more, "more worker"), when = `Simulated${ago(said.age_s)}`;
+    const off = Math.abs(now - was) < FAR ? "" : `As it was, the simulation is ${points(now - was)} off what happened.`;
     if (then - now < NOTICEABLE) {
         const signal = pool.now > 0 ? `The autoscaling signal, which counts what was lost, asks for ${count(pool.now)} more.` : "";
         return { why: sentences(why, signal), helped: 0,
-            advice: `Simulated, ${workers} would not help${rest === "" ? "" : `; ${rest} would`}.` };
+            advice: sentences(`${when}, ${workers} would not help${rest === "" ? "" : `; ${rest} would`}.`, off) };
     }
     const proviso = told.cramped ? ", if these had processors of their own, as on another machine" : "";
     return { why: sentences(why, asksFor(pool)), helped: more,
-        advice: sentences(`Simulated, with ${workers} ${percent(then)} of its requests would be on time instead of ${percent(now)}${proviso}.`, rest === "" ? "" : `${upper(rest)} would help too.`) };
+        advice: sentences(`${when}, with ${workers} ${percent(then)} of its requests would be on time instead of ${percent(now)}${proviso}.`, off, rest === "" ? "" : `${upper(rest)} would help too.`) };
 }
 function simulatedOf({ name, seconds, known: { simulated } }) {
     const own = simulated?.services[name];
-    if (simulated === undefined || own === undefined || (seconds.at(-1)?.at_us ?? 0) - simulated.at_us >= FRESH_US)
+    if (simulated === undefined || own === undefined)
         return undefined;
-    return { more: simulated.more, ...own };
+    const age_us = (seconds.at(-1)?.at_us ?? 0) - simulated.at_us;
+    return age_us >= FRESH_US ? undefined : { more: simulated.more, ...own, age_s: age_us / 1e6 };
 }
+const ago = (age_s) => age_s < 10 ? "" : ` ${10 * Math.floor(age_s / 10)} s ago`;
 const sentences = (...all) => all.filter(one => one !== "").join(" ");
 function drifted(name, seconds, known) {
     const names = [name, ...known.services.get(name)?.members ?? []];

@@ -102,6 +102,7 @@ export class Services {
             return;
         const due = this.state.budgetOf(name), least = due === undefined || due.own ? null : due.most, p99 = worst(minute.slice(-10), name, "p99_ms");
         set(row.text, against(p99, due));
+        row.text.style.whiteSpace = least === null ? "" : "nowrap";
         row.meter.hidden = least === null;
         row.fill.style.width = `${least === null || p99 === null ? 0 : Math.min(100, 100 * p99 / least)}%`;
         row.fill.style.background = tint(hueOf(name), 0.85);

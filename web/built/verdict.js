@@ -34,7 +34,10 @@ export function simulated(answer, workers, at_us) {
     const two = twoMore(ofWorkers(answer), workers);
     if (two === undefined)
         return undefined;
-    const shares = Object.entries(two.services).map(([name, o]) => [name, { now: answer.replayed.services[name]?.on_time ?? o.on_time, then: o.on_time }]);
+    const shares = Object.entries(two.services).map(([name, o]) => [name, {
+            now: answer.replayed.services[name]?.on_time ?? o.on_time, then: o.on_time,
+            was: answer.recorded.services[name]?.on_time ?? o.on_time
+        }]);
     return { at_us, more: two.case.workers - workers, services: Object.fromEntries(shares) };
 }
 export function farOff({ recorded, replayed }) {
