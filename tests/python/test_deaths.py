@@ -1,17 +1,22 @@
 """What is seen of a model's process that dies: the timeline of the live page, metrics, the log."""
 
+import contextlib
 import json
 import os
 import pathlib
 import re
 import signal
+import time
 import urllib.request
 
 import numpy as np
 import pytest
 import tritonclient.http
 from conftest import ROOT, Server
+from hosted import sum_metric
 from test_live import Events
+
+LIMIT_S = 120
 
 CONFIG = """
 models: {models}
@@ -30,10 +35,17 @@ def server(tmp_path):
     assert server.stop() == 0, server.log.read_text()
 
 
-def model_processes(server):
-    children = [task / "children" for task in pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()]
-    own = [int(child) for each in children for child in each.read_text().split()]
-    return [child for child in own if pathlib.Path(f"/proc/{child}/comm").read_text() == "model-process\n"]
+def text_of(file):
+    try:
+        return file.read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):  # what it is of has just ended
+        return ""
+
+
+def model_processes(server, name="model-process"):
+    tasks = pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()
+    own = [int(child) for task in tasks for child in text_of(task / "children").split()]
+    return [child for child in own if text_of(pathlib.Path(f"/proc/{child}/comm")) == name]
 
 
 def infer(client):
@@ -62,3 +74,29 @@ def test_a_death_is_in_the_timeline_and_in_the_metrics(server):
     with urllib.request.urlopen(f"http://{server.http}/v2/live/trace", timeout=120) as reply:
         names = [event["name"] for event in json.load(reply)["traceEvents"]]
     assert "gather died (SIGSEGV)" in names
+
+
+def not_served(server):
+    """Why not; empty: it is."""
+    request = urllib.request.Request(f"http://{server.http}/v2/repository/index", method="POST")
+    with urllib.request.urlopen(request, timeout=120) as reply:
+        return next(row.get("reason", "") for row in json.load(reply) if row["name"] == "gather")
+
+
+def test_a_model_that_is_withdrawn_for_its_deaths_is_quarantined_in_the_metrics_until_it_is_served(server):
+    end = time.monotonic() + LIMIT_S
+    while True:
+        assert time.monotonic() < end, server.log.read_text()
+        for process in model_processes(server):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        if "in quarantine" not in not_served(server):
+            continue
+        value = sum_metric(server.metrics, "fermata_model_quarantined", model="gather")
+        if "in quarantine" in not_served(server):  # at all times between
+            assert value == 1
+            break
+    while sum_metric(server.metrics, "fermata_model_quarantined", model="gather") == 1:
+        assert time.monotonic() < end, server.log.read_text()
+    with tritonclient.http.InferenceServerClient(server.http, network_timeout=LIMIT_S) as client:
+        assert infer(client) == [[20]]

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "base/clock.h"
@@ -123,6 +124,7 @@ class RealEngine : public Engine {
   void serve_again(Time now);
   std::string why_dying(const Loaded& loaded) const;
   bool lacks(const std::string& model) const;
+  bool lacks_locked(const std::string& model) const;
 
   // real_engine_streams.cc
   StreamService::Loading loading();
@@ -205,6 +207,7 @@ class RealEngine : public Engine {
     uint32_t times = 0;
   };
   std::map<std::string, Withdrawn> withdrawn_;  // the process timer's own
+  std::set<std::string> quarantined_;           // of these, those that are not served again yet
   std::unique_ptr<Periodic> window_timer_, epoch_timer_, second_timer_, process_timer_;
 };
 

@@ -53,6 +53,8 @@ void RealEngine::withdraw_dying(Time now) {
     spdlog::error("model '{}' is not served for {:.0f} s: {}", model, pause.seconds(), why);
     note(model, ModelStatus{model, "", ModelState::kUnavailable, why});
     (void)replace(model, {}, true, Duration());
+    const std::lock_guard lock_rows(mutex_);
+    quarantined_.insert(model);
   }
 }
 
@@ -66,6 +68,10 @@ std::string RealEngine::why_dying(const Loaded& loaded) const {
 // Nobody has unloaded it, or loaded it meanwhile.
 bool RealEngine::lacks(const std::string& model) const {
   const std::lock_guard lock(mutex_);
+  return lacks_locked(model);
+}
+
+bool RealEngine::lacks_locked(const std::string& model) const {
   const auto known = wanted_.find(model);
   const auto loaded = registry_.loaded().find(model);
   return known != wanted_.end() && known->second &&
@@ -77,7 +83,11 @@ void RealEngine::serve_again(Time now) {
     if (row.again > now) continue;
     row.again = Time::infinite();
     const std::lock_guard one_at_a_time(opening(model));
-    if (!lacks(model) || load_now(model, std::nullopt).ok()) continue;
+    if (!lacks(model) || load_now(model, std::nullopt).ok()) {
+      const std::lock_guard lock(mutex_);
+      quarantined_.erase(model);
+      continue;
+    }
     row.again = now + kFirstPause * (int64_t{1} << std::min(row.times, kMostPauses));
   }
 }

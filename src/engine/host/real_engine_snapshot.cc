@@ -92,8 +92,12 @@ EngineSnapshot RealEngine::snapshot() const {
   snapshot.started = started_;
   snapshot.policy = options_.policy;
   snapshot.placement = log_.snapshot();
+  std::set<std::string> quarantined;
   {
     const std::lock_guard lock(mutex_);
+    for (const std::string& model : quarantined_) {
+      if (lacks_locked(model)) quarantined.insert(model);
+    }
     snapshot.services = registry_.statistics();
     snapshot.autoscale = autoscale_;
     for (const auto& [model, loaded] : registry_.loaded()) {
@@ -104,8 +108,9 @@ EngineSnapshot RealEngine::snapshot() const {
   }
   for (const WorkerType& type : options_.workers.types) snapshot.worker_types.push_back(type.name);
   snapshot.workers = pool_->worker_statistics();
-  const auto add_processes = [&snapshot](const ExecutorFactory& executors) {
+  const auto add_processes = [&](const ExecutorFactory& executors) {
     for (ProcessStatistics& one : executors.processes()) {
+      one.quarantined = one.quarantined || quarantined.contains(one.model);
       snapshot.processes.push_back(std::move(one));
     }
   };
