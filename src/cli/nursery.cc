@@ -5,6 +5,7 @@
 
 #include "cli/cli.h"
 #include "cli/commands.h"
+#include "engine/apart/model_process.h"
 
 namespace fermata::cli {
 
@@ -14,7 +15,7 @@ void add_nursery(CLI::App& app, int& /*exit_code*/) {
   command->group("");
   auto threads = std::make_shared<std::string>();
   command->add_option("threads", *threads, "OPENBLAS_NUM_THREADS of the server");
-  command->callback([threads] { engine::be_nursery(*threads, run); });
+  command->callback([threads] { engine::be_nursery(*threads, run, engine::apart::open_for_copies); });
 }
 
 }  // namespace fermata::cli

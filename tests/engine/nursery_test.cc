@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "base/clock.h"
 #include "engine/apart/process.h"
 #include "engine/confine/child.h"
@@ -45,6 +46,13 @@ class Copies : public testing::Test {
  protected:
   void SetUp() override {
     if (!limits_memory()) GTEST_SKIP() << "sanitizers do not survive a copy";
+    others_ = children("nursery");
+  }
+  // That this test has started.
+  std::vector<pid_t> nurseries() const {
+    std::vector<pid_t> own = children("nursery");
+    std::erase_if(own, [this](pid_t one) { return absl::c_linear_search(others_, one); });
+    return own;
   }
   ChildResult run(const std::vector<std::string>& words, const std::string& input = "") {
     std::vector<std::string> command = {fermata_command()};
@@ -54,6 +62,9 @@ class Copies : public testing::Test {
     return result.value_or(ChildResult());
   }
   Nursery nursery{fermata_command()};
+
+ private:
+  std::vector<pid_t> others_;
 };
 
 TEST_F(Copies, AreAsTheProgramItself) {
@@ -65,7 +76,7 @@ TEST_F(Copies, AreAsTheProgramItself) {
   EXPECT_EQ(wrong.exit_code, 1);
   EXPECT_THAT(wrong.error, Not(IsEmpty()));
   EXPECT_THAT(run({"no-command"}).error, HasSubstr("'no-command' is no command"));
-  EXPECT_THAT(children("nursery"), SizeIs(1));
+  EXPECT_THAT(nurseries(), SizeIs(1));
 }
 
 TEST_F(Copies, AreChildrenOfThisProcessWhoseDeathIsSeen) {
@@ -81,14 +92,14 @@ TEST_F(Copies, AreChildrenOfThisProcessWhoseDeathIsSeen) {
 
 TEST_F(Copies, ComeFromAnotherNurseryWhenTheirsHasDied) {
   EXPECT_EQ(run({"version"}).exit_code, 0);
-  const std::vector<pid_t> first = children("nursery");
+  const std::vector<pid_t> first = nurseries();
   ASSERT_THAT(first, SizeIs(1));
   ::kill(first.front(), SIGKILL);
   siginfo_t info = {};
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(first.front()), &info, WEXITED | WNOWAIT), 0);
   EXPECT_EQ(run({"version"}).exit_code, 0);
-  EXPECT_THAT(children("nursery"), SizeIs(1));
-  EXPECT_NE(children("nursery"), first);
+  EXPECT_THAT(nurseries(), SizeIs(1));
+  EXPECT_NE(nurseries(), first);
 }
 
 TEST_F(Copies, GoWithTheirNursery) {
@@ -102,6 +113,64 @@ TEST_F(Copies, GoWithTheirNursery) {
   int status = 0;
   EXPECT_EQ(waitpid(*child, &status, 0), *child);
   for (const int end : question) close(end);
+}
+
+// One that makes a child and then says nothing more. The child that comes of the next try has run;
+// what that of the first did with its descriptors would have been seen.
+TEST_F(Copies, AChildOfOneThatStallsDoesNothing) {
+  TemporaryFolder folder;
+  const std::filesystem::path program = folder.path() / "stalls";
+  std::ofstream(program) << R"(#!/usr/bin/env python3
+import array, os, signal, socket, struct
+stream = socket.socket(fileno=3)
+stream.send(struct.pack("q", 0))
+words, ancillary, _, _ = stream.recvmsg(65536, 1024)
+descriptors = array.array("i", ancillary[0][2])
+if os.fork() == 0:
+    if os.read(descriptors[-1], 1) == b"\0":
+        os.write(descriptors[1], words)
+else:
+    signal.pause()
+)";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  Nursery stalls(program, {.answer = Duration::seconds(1)});
+  std::array<int, 2> out{};
+  ASSERT_EQ(pipe2(out.data(), O_CLOEXEC), 0);
+  const auto child = stalls.start({"version"}, {STDIN_FILENO, out[1], STDERR_FILENO});
+  EXPECT_TRUE(absl::IsUnavailable(child.status())) << child.status();
+  close(out[1]);
+  char byte = 0;
+  EXPECT_EQ(read(out[0], &byte, 1), 0);  // all that had the other end have gone, and wrote nothing
+  close(out[0]);
+}
+
+TEST_F(Copies, AreThereOnceTheirProgramIs) {
+  TemporaryFolder folder;
+  const std::filesystem::path program = folder.path() / "fermata";
+  Nursery late(program, {.again = Duration()});
+  EXPECT_TRUE(absl::IsUnavailable(late.start({"version"}, {0, 1, 2}).status()));
+  std::filesystem::create_symlink(fermata_command(), program);
+  EXPECT_THAT(run_child({program, "version"}, kBound, {}, &late)->output, HasSubstr("fermata"));
+  EXPECT_THAT(nurseries(), SizeIs(1));
+}
+
+TEST_F(Copies, AreLookedForAgainAfterAPauseOnly) {
+  TemporaryFolder folder;
+  const std::filesystem::path program = folder.path() / "fermata";
+  Nursery late(program, {.again = Duration::seconds(3600)});
+  EXPECT_TRUE(absl::IsUnavailable(late.start({"version"}, {0, 1, 2}).status()));
+  std::filesystem::create_symlink(fermata_command(), program);
+  EXPECT_TRUE(absl::IsUnavailable(late.start({"version"}, {0, 1, 2}).status()));
+}
+
+TEST_F(Copies, OfACopyThatPreparedNothingComeFromTheFirst) {
+  const auto first = std::shared_ptr<Nursery>(std::shared_ptr<void>(), &nursery);
+  Nursery second(first);
+  EXPECT_TRUE(second.prepare("no model").code() == absl::StatusCode::kUnavailable);
+  EXPECT_THAT(run_child({fermata_command(), "version"}, kBound, {}, &second)->output,
+              HasSubstr("fermata"));
+  EXPECT_THAT(nurseries(), SizeIs(1));
+  EXPECT_THAT(children("opened-model"), IsEmpty());
 }
 
 TEST_F(Copies, AProgramThatMakesNoneIsStartedItself) {

@@ -192,6 +192,13 @@ Json load_message(const Variant& variant, const WorkerType& worker, bool quietly
           {"profile", profile.measured() ? Json(fermata::to_json(profile)) : Json()}};
 }
 
+std::string prepared_message(const Variant& variant, const WorkerType& worker, bool quietly,
+                             std::optional<double> memory_mb) {
+  Json message = load_message(variant, worker, quietly);
+  if (memory_mb) message["memory_mb"] = *memory_mb;
+  return message.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 // The server is trusted: what it says is as load_message() makes it.
 absl::StatusOr<LoadRequest> read_load(std::string_view line) try {
   const Json asked = Json::parse(line);
@@ -215,7 +222,9 @@ absl::StatusOr<LoadRequest> read_load(std::string_view line) try {
   worker.provider = asked.at("provider");
   worker.threads = asked.at("threads");
   worker.openvino = asked.at("openvino");
-  return LoadRequest{std::move(variant), std::move(worker), asked.at("quietly")};
+  LoadRequest request{std::move(variant), std::move(worker), asked.at("quietly"), std::nullopt};
+  if (asked.contains("memory_mb")) request.memory_mb = asked.at("memory_mb").get<double>();
+  return request;
 } catch (const nlohmann::json::exception& wrong) {
   return invalid("not a sound message: {}", wrong.what());
 }

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -59,11 +60,15 @@ class Control {
 std::string config_text(const inference::ModelConfig& config);
 // `quietly`: with the time that others leave.
 Json load_message(const Variant& variant, const WorkerType& worker, bool quietly = false);
-// What it says: the process's side.
+// The same for a process that opens it and is copied then, within so much memory.
+std::string prepared_message(const Variant& variant, const WorkerType& worker, bool quietly,
+                             std::optional<double> memory_mb);
+// What they say: the process's side.
 struct LoadRequest {
   std::shared_ptr<const Variant> variant;
   WorkerType worker;
   bool quietly = false;
+  std::optional<double> memory_mb;
 };
 absl::StatusOr<LoadRequest> read_load(std::string_view line);
 

@@ -1,5 +1,6 @@
 #include "engine/apart/model_process.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -16,6 +17,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/apart/area.h"
@@ -160,6 +162,23 @@ Json said(const absl::Status& status) {
           {"error", std::string(message(status))}};
 }
 
+// That this process, or the one that it is a copy of, has opened before it had any thread.
+std::unique_ptr<ModelRunners>& opened_before() {
+  static auto* const runners = new std::unique_ptr<ModelRunners>;
+  return *runners;
+}
+
+// On a thread of its own if quietly, since a thread cannot take back what it has given up.
+absl::Status maybe_quietly(bool quietly, absl::FunctionRef<absl::Status()> work) {
+  if (!quietly) return work();
+  absl::Status done;
+  std::thread([&] {
+    give_way();
+    done = work();
+  }).join();
+  return done;
+}
+
 class Process {
  public:
   explicit Process(const Area& area) : area_(area) {}
@@ -168,7 +187,8 @@ class Process {
     ASSIGN_OR_RETURN(const LoadRequest request, read_load(line));
     RETURN_IF_ERROR(backend_of(request.variant->config).probe(request.worker));
     if (slots_.empty()) {
-      runners_ = make_runners(request.worker);
+      runners_ = std::move(opened_before());
+      if (runners_ == nullptr) runners_ = make_runners(request.worker);
       for (uint32_t k = 0; k < area_.slots(); ++k) {
         slots_.push_back(std::make_unique<Slot>(area_, k, known_, runners_->make()));
       }
@@ -186,21 +206,12 @@ class Process {
   Slot* slot(uint32_t k) { return k < slots_.size() ? slots_[k].get() : nullptr; }
 
  private:
-  // Quietly on a thread of its own, since a thread cannot take back what it has given up.
   absl::Status load_into_slots(const LoadRequest& request) {
-    absl::Status loaded;
-    const auto load = [&] {
+    return maybe_quietly(request.quietly, [&] {
+      absl::Status loaded;
       for (const auto& slot : slots_) loaded.Update(slot->runner().load(request.variant));
-    };
-    if (!request.quietly) {
-      load();
       return loaded;
-    }
-    std::thread([&] {
-      give_way();
-      load();
-    }).join();
-    return loaded;
+    });
   }
 
   const Area& area_;
@@ -249,6 +260,19 @@ absl::Status give_program(std::string_view name) {
 }
 
 }  // namespace
+
+absl::Status open_for_copies(std::string_view text) {
+  ASSIGN_OR_RETURN(const LoadRequest request, read_load(text));
+  prctl(PR_SET_NAME, "opened-model");
+  ChildLimits limits{.processor_s = 0};
+  if (request.memory_mb) limits.memory_mb = *request.memory_mb;
+  RETURN_IF_ERROR(limit_this_process(limits));
+  opened_before() = make_runners(request.worker);
+  RETURN_IF_ERROR(maybe_quietly(
+      request.quietly, [&request] { return opened_before()->open(*request.variant).status(); }));
+  malloc_trim(0);  // what reading it took is not for copies to have
+  return absl::OkStatus();
+}
 
 absl::Status check_model_process() {
   RETURN_IF_ERROR(Area::make(1, 1, 1, Duration()).status());

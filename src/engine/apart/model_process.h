@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +19,10 @@ struct ModelProcessOptions {
 // the other end of the two file descriptors says (layout.h, docs/processes.md), until it closes
 // them.
 absl::Status be_model_process(const ModelProcessOptions& options);
+
+// What `fermata nursery` prepares: opens a model, said as prepared_message() has it (control.h),
+// for the processes that will be copies of this one and run it.
+absl::Status open_for_copies(std::string_view text);
 
 // What `fermata model-process --check` does: whether this system has what such processes need. For
 // a process that ends then.

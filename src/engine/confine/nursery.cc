@@ -4,46 +4,42 @@
 #include <poll.h>
 #include <spawn.h>
 #include <spdlog/spdlog.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <future>
-#include <iostream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/confine/child.h"
-#include "engine/onnx/onnx_api.h"
+#include "engine/confine/nursery_messages.h"
 
 extern char** environ;
 
 namespace fermata::engine {
+
 namespace {
 
-constexpr int kStream = 3;
-constexpr int kAside = 32;  // descriptors that are none of a child's first ones
-constexpr size_t kMostWords = 64 << 10, kMostDescriptors = 16;
-constexpr int kPatienceMs = 20'000;
-constexpr size_t kMostWaiting = 1 << 20;
-constexpr Duration kOthersEnd = Duration::seconds(2);
-constexpr char kBetween = '\0';  // between two words
+using nursery::kAside;
+using nursery::kBetween;
+using nursery::kMostDescriptors;
+using nursery::kMostWords;
+using nursery::kStream;
+using nursery::kThreads;
+using nursery::unavailable;
 
-absl::Status unavailable(std::string_view why) {
-  return error(absl::StatusCode::kUnavailable, "{}", why);
-}
+constexpr Duration kPreparing = Duration::seconds(120), kLast = Duration::seconds(5);
+constexpr Duration kMostPause = Duration::seconds(60);
+constexpr size_t kMostWaiting = 1 << 20;
 
 absl::Status send(int stream, std::string_view words, absl::Span<const int> descriptors) {
   iovec bytes{const_cast<char*>(words.data()), words.size()};
@@ -51,25 +47,28 @@ absl::Status send(int stream, std::string_view words, absl::Span<const int> desc
   msghdr message{};
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
-  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
-  std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size() * sizeof(int));
+  if (!descriptors.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(descriptors.size() * sizeof(int));
+    cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(descriptors.size() * sizeof(int));
+    std::memcpy(CMSG_DATA(rights), descriptors.data(), descriptors.size() * sizeof(int));
+  }
   if (sendmsg(stream, &message, MSG_NOSIGNAL) >= 0) return absl::OkStatus();
   return unavailable(strerror(errno));
 }
 
 // A child's number; 0: it is ready to make some. Negative: why not, as errno, or in words after it.
-absl::StatusOr<pid_t> receive(int stream) {
+absl::StatusOr<pid_t> receive(int stream, Duration patience) {
   pollfd ready{stream, POLLIN, 0};
   std::array<char, 256> text{};
   int64_t number = 0;
   constexpr size_t kLength = sizeof(number);
-  const ssize_t got =
-      poll(&ready, 1, kPatienceMs) == 1 ? recv(stream, text.data(), text.size(), 0) : 0;
+  const ssize_t got = poll(&ready, 1, static_cast<int>(patience.millis())) == 1
+                          ? recv(stream, text.data(), text.size(), 0)
+                          : 0;
   if (got < static_cast<ssize_t>(kLength)) {
     return unavailable("a process that copies itself gives no answer");
   }
@@ -78,10 +77,6 @@ absl::StatusOr<pid_t> receive(int stream) {
   if (number < 0) return unavailable(why.empty() ? strerror(static_cast<int>(-number)) : why);
   return static_cast<pid_t>(number);
 }
-
-// OpenBLAS, which libraries of OpenCV's may bring, starts threads when it is read unless this says
-// 1. Children are to have what stood there before.
-constexpr const char* kThreads = "OPENBLAS_NUM_THREADS";
 
 class Environment {
  public:
@@ -126,48 +121,117 @@ absl::StatusOr<pid_t> spawn(const std::string& program, int stream) {
 
 }  // namespace
 
-Nursery::Nursery(std::string program)
+Nursery::Nursery(std::string program) : Nursery(std::move(program), Patience()) {}
+
+Nursery::Nursery(std::string program, Patience patience)
     : program_(std::move(program)),
-      thread_(1, kMostWaiting, [](absl::Span<Task> some) { std::exchange(some.front(), {})(); }) {
-  if (!limits_memory()) none_ = unavailable("sanitizers do not survive a copy");
-}
+      patience_(patience),
+      pause_(patience.again),
+      thread_(1, kMostWaiting, [](absl::Span<Task> some) { std::exchange(some.front(), {})(); }) {}
+
+Nursery::Nursery(std::shared_ptr<Nursery> of)
+    : of_(std::move(of)),
+      patience_(of_->patience_),
+      pause_(patience_.again),
+      thread_(1, kMostWaiting, [](absl::Span<Task> some) { std::exchange(some.front(), {})(); }) {}
 
 Nursery::~Nursery() {
-  std::promise<void> closed;
-  Task last = [&] {
+  (void)on_thread<absl::Status>([this] {
     close();
-    closed.set_value();
-  };
-  if (thread_.submit(last)) closed.get_future().wait();
+    return absl::OkStatus();
+  });
+}
+
+template <class Result>
+Result Nursery::on_thread(absl::AnyInvocable<Result()> work) {
+  std::promise<Result> done;
+  Task task = [&] { done.set_value(work()); };
+  if (!thread_.submit(task)) return unavailable("too many wait for a process");
+  return done.get_future().get();
 }
 
 absl::StatusOr<pid_t> Nursery::start(const std::vector<std::string>& arguments,
                                      absl::Span<const int> descriptors) {
   const std::string words = absl::StrJoin(arguments, absl::string_view(&kBetween, 1));
-  if (words.size() > kMostWords || descriptors.size() > kMostDescriptors) {
+  if (words.size() > kMostWords || descriptors.size() >= kMostDescriptors) {
     return unavailable("these are too many words");
   }
-  std::promise<absl::StatusOr<pid_t>> started;
-  Task task = [&] { started.set_value(start_here(words, descriptors)); };
-  if (!thread_.submit(task)) return unavailable("too many wait for a process");
-  return started.get_future().get();
+  auto child = on_thread<absl::StatusOr<pid_t>>([&] { return start_here(words, descriptors); });
+  if (child.ok() || of_ == nullptr) return child;
+  return of_->start(arguments, descriptors);
 }
 
 // One that has ended is replaced.
 absl::StatusOr<pid_t> Nursery::start_here(const std::string& words,
                                           absl::Span<const int> descriptors) {
-  for (int tries = 0; tries < 2 && none_.ok(); ++tries) {
-    if (stream_ < 0) none_ = open();
-    if (!none_.ok()) {
-      spdlog::warn("every process for models reads its libraries anew: {}", message(none_));
-      break;
-    }
-    const absl::Status asked = send(stream_, words, descriptors);
-    absl::StatusOr<pid_t> child = asked.ok() ? receive(stream_) : asked;
+  if (of_ != nullptr && !(text_ && prepared_.ok())) return unavailable("nothing is prepared");
+  for (int tries = 0; tries < 2; ++tries) {
+    RETURN_IF_ERROR(have());
+    absl::StatusOr<pid_t> child = ask(words, descriptors);
     if (child.ok()) return child;
     close();
   }
-  return none_.ok() ? unavailable("processes that copy themselves end") : none_;
+  return unavailable("processes that copy themselves end");
+}
+
+// A child says its number itself and waits to be told to go on: of one whose number nobody has read
+// in time, nothing has happened.
+absl::StatusOr<pid_t> Nursery::ask(const std::string& words, absl::Span<const int> descriptors) {
+  std::array<int, 2> go{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go.data()) != 0) {
+    return unavailable(strerror(errno));
+  }
+  std::vector<int> all(descriptors.begin(), descriptors.end());
+  all.push_back(go[0]);
+  const absl::Status asked = send(stream_, words, all);
+  ::close(go[0]);
+  absl::StatusOr<pid_t> child = asked.ok() ? receive(stream_, patience_.answer) : asked;
+  if (child.ok()) (void)::send(go[1], "", 1, MSG_NOSIGNAL);  // else its end is seen by who has it
+  ::close(go[1]);
+  return child;
+}
+
+absl::Status Nursery::prepare(const std::string& text) {
+  if (text.size() > kMostWords) return unavailable("this is too long a text");
+  return on_thread<absl::Status>([&] {
+    if (text_ && prepared_.ok()) return prepared_;
+    text_ = text;
+    prepared_ = have();
+    return prepared_;
+  });
+}
+
+absl::Status Nursery::prepare_here() {
+  RETURN_IF_ERROR(send(stream_, *text_, {}));
+  return receive(stream_, kPreparing).status();
+}
+
+void Nursery::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  if (pid_ >= 0) kill(pid_, SIGKILL);
+}
+
+// One that could not be had may be had later.
+absl::Status Nursery::have() {
+  if (stream_ >= 0) return absl::OkStatus();
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return unavailable("the server stops");
+  }
+  if (monotonic_now() < again_at_) return none_;
+  const bool had = none_.ok();
+  none_ = limits_memory() ? open() : unavailable("sanitizers do not survive a copy");
+  if (none_.ok()) {
+    pause_ = patience_.again;
+    return none_;
+  }
+  again_at_ = monotonic_now() + pause_;
+  pause_ = std::min(pause_ * 2, kMostPause);
+  if (had && of_ == nullptr) {
+    spdlog::warn("every process for models reads its libraries anew: {}", message(none_));
+  }
+  return none_;
 }
 
 absl::Status Nursery::open() {
@@ -177,140 +241,49 @@ absl::Status Nursery::open() {
   }
   const int theirs = fcntl(ends[1], F_DUPFD_CLOEXEC, kAside);
   ::close(ends[1]);
-  const absl::StatusOr<pid_t> child = spawn(program_, theirs);
-  ::close(theirs);
   stream_ = ends[0];
-  pid_ = child.value_or(-1);
-  absl::Status ready = child.ok() ? receive(stream_).status() : child.status();
+  const absl::StatusOr<pid_t> child = spawn_one(theirs);
+  ::close(theirs);
+  absl::Status ready = child.ok() ? receive(stream_, patience_.answer).status() : child.status();
+  if (ready.ok() && text_) ready = prepare_here();
   if (!ready.ok()) close();
   return ready;
 }
 
+absl::StatusOr<pid_t> Nursery::spawn_one(int stream) {
+  absl::StatusOr<pid_t> child;
+  if (of_ == nullptr) {
+    child = spawn(program_, stream);
+  } else {
+    const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    std::vector<std::string> arguments = {"nursery"};
+    if (const char* const threads = getenv(kThreads)) arguments.emplace_back(threads);
+    child = of_->start(arguments, {nothing, STDERR_FILENO, STDERR_FILENO, stream});
+    if (nothing >= 0) ::close(nothing);
+  }
+  const std::lock_guard lock(mutex_);
+  pid_ = child.value_or(-1);
+  if (stopped_ && pid_ >= 0) kill(pid_, SIGKILL);
+  return child;
+}
+
+// Children that were asked for and of which nobody has heard have ended too, then.
 void Nursery::close() {
-  if (stream_ >= 0) ::close(std::exchange(stream_, -1));
-  if (pid_ < 0) return;
-  kill(pid_, SIGKILL);
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  pid_ = -1;
-}
-
-namespace {
-
-// Some libraries measure the machine with a thread that ends soon.
-bool alone() {
-  const Time until = monotonic_now() + kOthersEnd;
-  while (true) {
-    const std::filesystem::directory_iterator threads("/proc/self/task"), end;
-    if (std::distance(threads, end) == 1) return true;
-    if (monotonic_now() >= until) return false;
-    poll(nullptr, 0, 1);
-  }
-}
-
-// What the C library believes of the only thread, which a copy has to have anew.
-struct ThisThread {
-  int* number = nullptr;
-  void* mutexes = nullptr;  // robust ones, that it holds
-  size_t size = 0;
-
-  absl::Status find() {
-    if (!alone()) return unavailable("libraries have started threads, which do not end");
-    if (prctl(PR_GET_TID_ADDRESS, &number, 0, 0, 0) != 0 || number == nullptr ||
-        *number != gettid() || syscall(SYS_get_robust_list, 0, &mutexes, &size) != 0) {
-      return unavailable("the kernel or the C library does not say where a thread's number is");
+  {
+    const std::lock_guard lock(mutex_);
+    if (pid_ >= 0) {
+      kill(pid_, SIGKILL);
+      while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+      }
     }
-    return absl::OkStatus();
+    pid_ = -1;
   }
-};
-
-// As fork(), but the child is one of the parent's: the library has no call for that.
-pid_t copy(const ThisThread& thread) {
-  constexpr uint64_t kFlags = CLONE_PARENT | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
-#ifdef __x86_64__
-  const auto made = syscall(SYS_clone, kFlags, nullptr, nullptr, thread.number, nullptr);
-#else
-  const auto made = syscall(SYS_clone, kFlags, nullptr, nullptr, nullptr, thread.number);
-#endif
-  if (made == 0) syscall(SYS_set_robust_list, thread.mutexes, thread.size);
-  return static_cast<pid_t>(made < 0 ? -errno : made);
-}
-
-struct Order {
-  std::string words;
-  std::vector<int> descriptors;
-};
-
-// False at the end of the stream.
-bool read_order(Order& order) {
-  order.words.resize(kMostWords);
-  order.descriptors.clear();
-  iovec bytes{order.words.data(), order.words.size()};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  ssize_t length = -1;
-  do {
-    length = recvmsg(kStream, &message, 0);
-  } while (length < 0 && errno == EINTR);
-  if (length <= 0) return false;
-  order.words.resize(static_cast<size_t>(length));
-  const cmsghdr* const rights = CMSG_FIRSTHDR(&message);
-  if (rights == nullptr || rights->cmsg_type != SCM_RIGHTS) return true;
-  order.descriptors.resize((rights->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-  std::memcpy(order.descriptors.data(), CMSG_DATA(rights), order.descriptors.size() * sizeof(int));
-  return true;
-}
-
-[[noreturn]] void be_child(const Order& order, pid_t parent,
-                           absl::FunctionRef<int(int argc, char** argv)> run) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) std::_Exit(EXIT_FAILURE);
-  std::vector<int> high;
-  for (const int descriptor : order.descriptors) {
-    high.push_back(fcntl(descriptor, F_DUPFD_CLOEXEC, kAside));
+  if (stream_ < 0) return;
+  for (auto late = receive(stream_, kLast); late.ok(); late = receive(stream_, kLast)) {
+    while (*late > 0 && waitpid(*late, nullptr, 0) < 0 && errno == EINTR) {
+    }
   }
-  for (size_t i = 0; i < high.size(); ++i) dup2(high[i], static_cast<int>(i));
-  closefrom(static_cast<int>(high.size()));
-  std::vector<std::string> words = absl::StrSplit(order.words, kBetween);
-  prctl(PR_SET_NAME, words.front().c_str());
-  words.insert(words.begin(), "fermata");
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  const int code = run(static_cast<int>(words.size()), arguments.data());
-  std::cout.flush();
-  std::cerr.flush();
-  std::_Exit(code);
-}
-
-}  // namespace
-
-void be_nursery(const std::string& threads, absl::FunctionRef<int(int argc, char** argv)> run) {
-  threads.empty() ? unsetenv(kThreads) : setenv(kThreads, threads.c_str(), 1);
-  const pid_t parent = getppid();
-  const auto answer = [](int64_t number, std::string_view why = {}) {
-    std::string text(reinterpret_cast<const char*>(&number), sizeof(number));
-    text += why;
-    return ::send(kStream, text.data(), text.size(), MSG_NOSIGNAL) > 0;
-  };
-  prctl(PR_SET_NAME, "nursery");
-  (void)ort_runtime();  // children have it then
-  ThisThread thread;
-  if (absl::Status found = thread.find(); !found.ok()) {
-    answer(-ENOSYS, message(found));
-    return;
-  }
-  bool goes_on = answer(0);
-  for (Order order; goes_on && read_order(order);) {
-    const pid_t child = copy(thread);
-    if (child == 0) be_child(order, parent, run);
-    for (const int descriptor : order.descriptors) ::close(descriptor);
-    goes_on = answer(child);
-  }
+  ::close(std::exchange(stream_, -1));
 }
 
 }  // namespace fermata::engine

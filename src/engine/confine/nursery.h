@@ -2,13 +2,18 @@
 
 #include <sys/types.h>
 
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "base/time.h"
 #include "engine/threads/background_thread.h"
 
 namespace fermata::engine {
@@ -18,9 +23,18 @@ namespace fermata::engine {
 // and some 20 MB each. Thread-safe.
 class Nursery {
  public:
+  struct Patience {
+    Duration answer = Duration::seconds(20);  // for what is asked of it, but to prepare
+    Duration again = Duration::seconds(1);  // from one that could not be had to the next try; twice
+                                            // as long after each of these, a minute at most
+  };
   // `program`: the fermata command. Starts nothing yet.
   explicit Nursery(std::string program);
-  // Its children are killed.
+  Nursery(std::string program, Patience patience);
+  // One more, of a copy of that one: for children that share what prepare() leaves too. Where it
+  // cannot be had, that one starts them.
+  explicit Nursery(std::shared_ptr<Nursery> of);
+  // Its children are killed, but those of a copy.
   ~Nursery();
   Nursery(const Nursery&) = delete;
   Nursery& operator=(const Nursery&) = delete;
@@ -31,25 +45,48 @@ class Nursery {
   absl::StatusOr<pid_t> start(const std::vector<std::string>& arguments,
                               absl::Span<const int> descriptors);
 
+  // Of a copy: its process does with `text` what be_nursery() was given for that, so that children
+  // have it. Blocks, for two minutes at most. Once; a process that takes the place of one that died
+  // does the same. Where it failed children share nothing, until it does not.
+  absl::Status prepare(const std::string& text);
+  // Whoever waits for it waits no more, nor does anybody later.
+  void stop();
+
  private:
   using Task = absl::AnyInvocable<void()>;
+  template <class Result>
+  Result on_thread(absl::AnyInvocable<Result()> work);
   absl::StatusOr<pid_t> start_here(const std::string& words, absl::Span<const int> descriptors);
+  absl::StatusOr<pid_t> ask(const std::string& words, absl::Span<const int> descriptors);
+  absl::Status prepare_here();
+  absl::Status have();
   absl::Status open();
+  absl::StatusOr<pid_t> spawn_one(int stream);
   void close();
 
   const std::string program_;
+  const std::shared_ptr<Nursery> of_;
+  const Patience patience_;
+  std::mutex mutex_;
+  pid_t pid_ = -1;  // under the mutex
+  bool stopped_ = false;
   // The thread's own:
-  pid_t pid_ = -1;
   int stream_ = -1;
-  absl::Status none_;  // why there are no such copies here
+  absl::Status none_;  // why there were no such copies here at the last try
+  Time again_at_;
+  Duration pause_;
+  std::optional<std::string> text_;  // that was to be prepared
+  absl::Status prepared_;
   // The parent of all of them: what a system kills with its parent goes with the thread.
   BackgroundThread<Task> thread_;
 };
 
 // What `fermata nursery` does, at the other end of the stream that is its file descriptor 3: copies
-// itself for every child, which calls `run` with its arguments, as main() would. Returns when the
-// stream is closed; at once where there can be no copies, which it says to whoever started it.
-// `threads`: what OPENBLAS_NUM_THREADS was for whoever started it; empty: nothing.
-void be_nursery(const std::string& threads, absl::FunctionRef<int(int argc, char** argv)> run);
+// itself for every child, which calls `run` with its arguments, as main() would, and calls
+// `prepare` with what Nursery::prepare() is given. Returns when the stream is closed; at once where
+// there can be no copies, which it says to whoever started it. `threads`: what OPENBLAS_NUM_THREADS
+// was for whoever started it; empty: nothing.
+void be_nursery(const std::string& threads, absl::FunctionRef<int(int argc, char** argv)> run,
+                absl::FunctionRef<absl::Status(std::string_view text)> prepare);
 
 }  // namespace fermata::engine
