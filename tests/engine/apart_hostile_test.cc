@@ -156,7 +156,8 @@ std::vector<int64_t> children() {
     char state = 0;
     int parent = 0;
     const size_t after = stat.rfind(')');
-    if (after == stat.npos || stat.find("(nursery)") != stat.npos) continue;  // npos: it is gone
+    // npos: it is gone
+    if (after == stat.npos || stat.find("(model-process)") == stat.npos) continue;
     std::istringstream(stat.substr(after + 1)) >> state >> parent;
     if (parent == getpid()) found.push_back(std::stoll(name));
   }

@@ -26,6 +26,8 @@ class ModelProcess {
   struct Options {
     std::vector<std::string> command;
     std::shared_ptr<Nursery> nursery;  // copies the command's program, if anything does
+    bool opened_once = false;          // by the nursery, which is this model's own
+    std::optional<double> memory_mb;   // that it may write to
     uint32_t slots = 1;
     uint64_t inputs_each = 0, outputs_each = 0;  // bytes of the largest batch
     bool may_fail = false;                       // its failures are answers, of code of the user's

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "engine/confine/child.h"
 #include "engine/confine/machine.h"
+#include "engine/confine/nursery.h"
 #include "engine/execute/backend.h"
 #include "model/dynamic_network.h"
 #include "model/model_config.h"
@@ -100,7 +101,7 @@ void Processes::leave(const Variant& variant, const void* worker) {
 }
 
 Processes::Seat Processes::of(const Variant& variant, const void* worker) {
-  const ModelProcess::Options process = process_for(variant);
+  ModelProcess::Options process = process_for(variant);
   const std::lock_guard lock(mutex_);
   const VariantId home = home_of(variant);
   const uint32_t number = seat(home, worker);
@@ -108,6 +109,10 @@ Processes::Seat Processes::of(const Variant& variant, const void* worker) {
   std::erase_if(known_, [](const auto& one) { return one.second.expired(); });
   std::weak_ptr<Supervised>& known = known_[{home, group}];
   if (auto there = known.lock()) return {std::move(there), slot};
+  if (opens_once(variant)) {
+    process.nursery = opened(home);
+    process.opened_once = true;
+  }
   std::shared_ptr<Supervised> made(
       new Supervised(shares(variant) ? kTogether : variant.model, process, type_, options_.standby,
                      ledger_),
@@ -117,6 +122,22 @@ Processes::Seat Processes::of(const Variant& variant, const void* worker) {
   if (!loads_) made->stop_loading();
   known = made;
   return {std::move(made), slot};
+}
+
+// Where several processes have the same weights. Threads of a session are not copied.
+bool Processes::opens_once(const Variant& variant) const {
+  return options_.nursery != nullptr && !shares(variant) && backend_of(variant.config).copied &&
+         type_.provider == "cpu" && type_.threads == 1 &&
+         (options_.standby || type_.count > slots_);
+}
+
+// Under the lock.
+std::shared_ptr<Nursery> Processes::opened(VariantId home) {
+  std::erase_if(opened_, [](const auto& one) { return one.second.expired(); });
+  std::weak_ptr<Nursery>& known = opened_[home];
+  auto there = known.lock();
+  if (there == nullptr) known = there = std::make_shared<Nursery>(options_.nursery);
+  return there;
 }
 
 absl::StatusOr<inference::ModelConfig> Processes::complete(const Variant& variant) const {
@@ -171,6 +192,9 @@ void Processes::stop_loading() {
     const std::lock_guard lock(mutex_);
     loads_ = false;
     for (ModelProcess* process : completing_) process->kill();
+    for (const auto& [home, known] : opened_) {
+      if (const auto one = known.lock()) one->stop();
+    }
   }
   for (const auto& [key, one] : all()) one->stop_loading();
 }
@@ -226,6 +250,7 @@ ModelProcess::Options Processes::process_for(const Variant& variant) const {
       usual_limit_mb(shared ? version.parent_path().parent_path() : version));
   // GPUs' libraries take more than there is.
   if (type_.provider == "cpu" && std::isfinite(memory_mb)) {
+    process.memory_mb = memory_mb;
     process.command.push_back(fmt::format("--memory-mb={:.0f}", memory_mb));
   }
   if (type_.provider != "cpu") process.command.emplace_back("--devices");

@@ -64,6 +64,8 @@ class Processes {
   absl::StatusOr<inference::ModelConfig> inquire(ModelProcess& process,
                                                  const Variant& variant) const;
   ModelProcess::Options process_for(const Variant& variant) const;
+  bool opens_once(const Variant& variant) const;
+  std::shared_ptr<Nursery> opened(VariantId home);
   std::map<Key, std::shared_ptr<Supervised>> all() const;
 
   const WorkerOptions options_;
@@ -79,6 +81,8 @@ class Processes {
   bool loads_ = true;
   std::map<VariantId, std::map<uint32_t, Sitting>> seats_;  // by weights and number
   std::map<Key, std::weak_ptr<Supervised>> known_;
+  // By weights: those that have opened them once for all processes that run them.
+  std::map<VariantId, std::weak_ptr<Nursery>> opened_;
   mutable std::set<ModelProcess*> completing_;
   BackgroundThread<Task> ending_{1, kMostEnding,
                                  [](absl::Span<Task> some) { std::exchange(some.front(), {})(); }};

@@ -8,6 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/confine/nursery.h"
 #include "engine/execute/absence.h"
 
 namespace fermata::engine::apart {
@@ -173,7 +174,25 @@ void Supervised::pin(uint32_t slot, const std::vector<uint32_t>& processors) {
   process->tell({{"op", "pin"}, {"slot", slot}, {"processors", processors}});
 }
 
+// What its processes are copies of has the weights then; where it cannot, each reads its own.
+void Supervised::open_once() {
+  std::shared_ptr<const Variant> variant;
+  bool first = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!options_.opened_once || variants_.empty()) return;
+    variant = variants_.begin()->second;
+    first = state_ == State::kNew;
+  }
+  const absl::Status opened = options_.nursery->prepare(
+      prepared_message(*variant, worker_, options_.quietly && first, options_.memory_mb));
+  if (!opened.ok() && first) {
+    spdlog::warn("the processes of model '{}' share no memory: {}", model_, message(opened));
+  }
+}
+
 absl::StatusOr<Supervised::Started> Supervised::start() {
+  open_once();
   ASSIGN_OR_RETURN(auto process, ModelProcess::start(options_));
   {
     const std::lock_guard lock(mutex_);

@@ -75,6 +75,7 @@ class Supervised {
   };
   void supervise();
   absl::StatusOr<Started> start();
+  void open_once();
   absl::StatusOr<Started> next();
   void keep_standby(std::unique_lock<std::mutex>& lock);
   bool standby_lacks() const;

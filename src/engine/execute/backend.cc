@@ -17,7 +17,7 @@ namespace fermata::engine {
 namespace {
 
 constexpr std::array kBackends = {
-    Backend{.name = "onnxruntime", .probe = probe_onnx, .make = make_onnx_runners},
+    Backend{.name = "onnxruntime", .probe = probe_onnx, .make = make_onnx_runners, .copied = true},
     Backend{.name = "python",
             .probe = [](const WorkerType&) { return absl::OkStatus(); },
             .make = nullptr,

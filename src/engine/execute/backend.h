@@ -61,6 +61,9 @@ struct Backend {
                                                       const WorkerType& type,
                                                       const WorkerOptions& options) = nullptr;
   std::string (*program)() = nullptr;
+  // Whether processes may be copies of one that has opened a model for a worker of one thread: it
+  // starts no threads.
+  bool copied = false;
 };
 
 // One for each of model_kinds(), in no order but that the first runs what names none.
