@@ -25,7 +25,7 @@
 #include "engine/apart/record.h"
 #include "engine/execute/backend.h"
 #include "engine/onnx/onnx_model.h"
-#include "engine/threads/give_way.h"
+#include "engine/threads/give_way_to_all.h"
 #include "engine/threads/periodic.h"
 
 namespace fermata::engine::apart {
@@ -173,7 +173,7 @@ absl::Status maybe_quietly(bool quietly, absl::FunctionRef<absl::Status()> work)
   if (!quietly) return work();
   absl::Status done;
   std::thread([&] {
-    give_way();
+    give_way_to_all();
     done = work();
   }).join();
   return done;

@@ -10,13 +10,16 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/confine/child.h"
+#include "engine/threads/give_way_to_all.h"
 
 extern char** environ;
 
@@ -208,6 +211,18 @@ void ModelProcess::declare_dead() {
 void ModelProcess::kill() {
   const std::lock_guard lock(ending_);
   if (!ended_) ::kill(pid_, SIGKILL);
+}
+
+void ModelProcess::end_quietly() {
+  {
+    const std::lock_guard lock(ending_);  // its number is its own until it is waited for
+    std::error_code gone;
+    const std::filesystem::directory_iterator threads(fmt::format("/proc/{}/task", pid_), gone);
+    for (const auto& thread : threads) {
+      if (!ended_) give_way_to_all(std::atoi(thread.path().filename().c_str()));
+    }
+  }
+  kill();
 }
 
 void ModelProcess::kill_for(std::string why, std::string cause) {

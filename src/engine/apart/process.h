@@ -60,6 +60,8 @@ class ModelProcess {
   bool dead() const { return dead_; }
   bool ended() const;  // to the system
   void kill();
+  // Its end leaves processors to others, as freeing much memory takes some time.
+  void end_quietly();
   // Says so in its place: "took more than ...".
   void kill_for(std::string why, std::string cause);
   // That its threads have taken, as far as it could last be seen.

@@ -40,7 +40,7 @@ Supervised::~Supervised() {
     const std::lock_guard lock(mutex_);
     ending_ = true;
     for (const auto& process : {process_, starting_}) {
-      if (process != nullptr) process->kill();
+      if (process != nullptr) process->end_quietly();
     }
   }
   changed_.notify_all();
@@ -123,6 +123,8 @@ void Supervised::sweep() {
     process = process_;
     last = variants_.empty();
   }
+  // Code of the user's has a word at its end; another process just ends.
+  if (last && !options_.may_fail) return;
   for (const VariantId id : unused) {
     const Time until = monotonic_now() + (last ? kUnloading : kLoading);
     (void)process->ask({{"op", "unload"}, {"variant", id.value()}}, until);

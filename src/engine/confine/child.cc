@@ -27,7 +27,7 @@
 #include "engine/confine/confine.h"
 #include "engine/confine/machine.h"
 #include "engine/confine/nursery.h"
-#include "engine/threads/give_way.h"
+#include "engine/threads/give_way_to_all.h"
 
 extern char** environ;
 
@@ -212,7 +212,7 @@ void reset_signals(posix_spawnattr_t& attributes) {
 }
 
 absl::Status limit_this_process(const ChildLimits& limits) {
-  if (limits.quietly) give_way();
+  if (limits.quietly) give_way_to_all();
   const auto limit = [](auto resource, rlim_t value) {
     const rlimit both{value, value};
     setrlimit(resource, &both);
