@@ -15,7 +15,8 @@ void add_nursery(CLI::App& app, int& /*exit_code*/) {
   command->group("");
   auto threads = std::make_shared<std::string>();
   command->add_option("threads", *threads, "OPENBLAS_NUM_THREADS of the server");
-  command->callback([threads] { engine::be_nursery(*threads, run, engine::apart::open_for_copies); });
+  command->callback(
+      [threads] { engine::be_nursery(*threads, run, engine::apart::open_for_copies); });
 }
 
 }  // namespace fermata::cli
