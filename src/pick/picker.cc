@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -57,10 +56,10 @@ double Picker::weight_of(const std::string& service) const {
   return known == weights_.end() ? 1 : known->second;
 }
 
-Picker::Estimate Picker::estimate(const Server& server, Time now, double own, double budget) const {
+Picker::Estimate Picker::estimate(const Server& server, Time now, double own, double budget,
+                                  bool trusts) const {
   Estimate estimate{.seconds = server.time.expected(own, server.ahead)};
-  // What should have ended long ago holds up what comes after it.
-  if (!server.ends.empty() && server.ends.begin()->first < now) {
+  if (trusts && !server.ends.empty() && server.ends.begin()->first < now) {
     estimate.seconds += (now - server.ends.begin()->first).seconds();
   }
   estimate.lateness = excess(estimate.seconds, server.time.spread() * estimate.seconds, budget);
@@ -122,13 +121,18 @@ bool Picker::is_tried_again(const Server& server, Time now) {
 
 Picker::Choice Picker::choose(Time now, const Ask& ask, double own, bool idle) {
   Choice best{.server = servers_.end()};
+  // That requests of others do not end may be their clients' doing: a tenant believes that a server
+  // is stuck when one of its own should have ended.
+  const auto tenant = tenants_.find(ask.tenant);
+  const bool trusts = tenant != tenants_.end() && !tenant->second.ends.empty() &&
+                      tenant->second.ends.begin()->first < now;
   const auto key = [](const Choice& of) {
     return std::tuple(of.estimate.lateness, of.estimate.seconds, of.server->second.ahead);
   };
   for (auto each = servers_.begin(); each != servers_.end(); ++each) {
     if (!each->second.there || (idle && each->second.count > 0)) continue;
     if (!ask.only.empty() && !absl::c_linear_search(ask.only, each->first)) continue;
-    const Choice here{each, estimate(each->second, now, own, ask.budget.seconds())};
+    const Choice here{each, estimate(each->second, now, own, ask.budget.seconds(), trusts)};
     if (best.server == servers_.end() || key(here) < key(best)) best = here;
   }
   return best;
@@ -174,11 +178,14 @@ Picker::Verdict Picker::send(const Choice& to, Time now, const Ask& ask, double 
   server.sent = now;
   server.ahead += own;
   ++server.count;
-  ++tenants_[ask.tenant].under_way;
+  Tenant& tenant = tenants_[ask.tenant];
+  ++tenant.under_way;
+  tenant.ends.emplace(end, ticket);
   return {.server = to.server->first, .ticket = ticket, .expected = expected};
 }
 
 void Picker::learn(Server& server, const Sent& sent, double seconds) {
+  if (sent.own == 0) return;  // others passed it by: it waited for its client
   server.time.seen(sent.own, sent.ahead, seconds);
   if (server.time.alone() <= 0) return;
   if (weights_.size() >= kMostServices && !weights_.contains(sent.service)) return;
@@ -193,7 +200,9 @@ void Picker::ended(uint64_t ticket, Time now, End end) {
   if (found == sent_.end()) return;
   const Sent sent = std::move(found->second);
   sent_.erase(found);
-  --tenants_.at(sent.tenant).under_way;
+  Tenant& tenant = tenants_.at(sent.tenant);
+  --tenant.under_way;
+  tenant.ends.erase({sent.end, ticket});
   const auto at = servers_.find(sent.server);
   Server& server = at->second;
   server.ends.erase({sent.end, ticket});
@@ -207,7 +216,13 @@ void Picker::ended(uint64_t ticket, Time now, End end) {
       // It goes on: what came before and should have ended waits for something else, as for its
       // client.
       for (auto each = server.ends.begin(); each != server.ends.end() && each->first < now;) {
-        each = each->second < ticket ? server.ends.erase(each) : std::next(each);
+        if (each->second >= ticket) {
+          ++each;
+          continue;
+        }
+        Sent& waits = sent_.at(each->second);
+        server.ahead = std::max(0.0, server.ahead - std::exchange(waits.own, 0));
+        each = server.ends.erase(each);
       }
       break;
     case End::kRefused: {  // it would have taken longer than there was time

@@ -80,7 +80,8 @@ class Picker {
   // The one with the least expected lateness; `idle`: of those that have nothing to do.
   Choice choose(Time now, const Ask& ask, double own, bool idle);
   Verdict send(const Choice& to, Time now, const Ask& ask, double own, Duration expected);
-  Estimate estimate(const Server& server, Time now, double own, double budget) const;
+  // `trusts`: what should have ended long ago may hold up what comes after it.
+  Estimate estimate(const Server& server, Time now, double own, double budget, bool trusts) const;
   static bool is_tried_again(const Server& server, Time now);
   bool is_unfair(const std::string& tenant, Time now, double expected, double budget);
   void count_answer(const std::string& tenant, Time now);
@@ -101,6 +102,7 @@ class Picker {
     uint64_t under_way = 0;
     Time asked;  // last
     Answers answers;
+    std::set<std::pair<Time, uint64_t>> ends;  // as a server's
   };
   std::map<std::string, Tenant> tenants_;  // that have asked lately, or have something under way
   // Those who have a share each, since they have had a good part of the answers; all others have

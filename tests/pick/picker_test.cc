@@ -214,6 +214,21 @@ TEST(Picker, ARequestThatNeverEndsHoldsUpNobody) {
   EXPECT_EQ(servers.picker.under_way(), 0u);
 }
 
+TEST(Picker, EndlessRequestsOfAStrangerCostOthersLittle) {
+  Servers servers({{"a", 0.005}, {"b", 0.005}});
+  int honest = 0;
+  double stranger = 1;
+  for (double now = 0; now < 10; now += 0.05, ++honest) {
+    servers.ask(now, 0.1, "honest");
+    for (; stranger < now; stranger += 0.005) {
+      servers.until(stranger);
+      servers.picker.pick(at(stranger), {"model", "stranger", Duration::millis(100), {}});
+    }
+  }
+  servers.until(100);
+  EXPECT_GE(servers.on_time["honest"], 0.98 * honest);
+}
+
 TEST(Picker, AServerThatHangsAloneIsTriedAgain) {
   Servers servers({{"a", 0.010}});
   for (double now = 0; now < 2; now += 0.01) servers.ask(now, 0.1);
