@@ -31,11 +31,12 @@ attack: build ## what one stranger can do, a canary beside each: a table, bench/
 	$(if $(ONLY),,.deps/test/bin/python bench/attack_models.py --record)
 	$(if $(ONLY),,.deps/test/bin/python bench/attack_picker.py --record)
 
-cluster: build ## a server and workers on hosts of their own (network namespaces): what befalls the workers in turn, bench/results/cluster_faults.json, and a thousand storms of faults (STORMS=n)
+cluster: build ## all parts on hosts of their own (network namespaces): what befalls workers in turn and every pair that is cut, bench/results/cluster_{faults,pairs}.json, and a thousand storms of faults (STORMS=n)
 	@scripts/deps.sh test
 	cmake --build --preset release -j$(JOBS) --target test_cluster
 	FERMATA_STORMS=$(or $(STORMS),1000) build/test_cluster --gtest_filter='ClusterStorm*'
 	.deps/test/bin/python bench/cluster_faults.py
+	.deps/test/bin/python bench/cluster_pairs.py
 
 pictures: build test-deps ## draw docs/pictures and the records' plots again
 	@scripts/deps.sh pictures
