@@ -19,9 +19,9 @@ constexpr char kSchedulerExamples[] =
     "\n"
     "It answers questions about models and metrics over HTTP and gRPC, and takes no inference: "
     "clients\n"
-    "ask a frontend. With cluster.lock, a file that all schedulers see, one is active and the "
-    "others\n"
-    "stand by (docs/cluster.md).";
+    "ask a frontend. With cluster.lock, a file that all schedulers see, or cluster.lease, a Lease "
+    "of\n"
+    "Kubernetes, one is active and the others stand by (docs/cluster.md).";
 
 }  // namespace
 

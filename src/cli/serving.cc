@@ -232,6 +232,14 @@ absl::StatusOr<Serving> make_serving(const ServeArguments& arguments, serve::Con
   return serving;
 }
 
+// Another may decide soon: no thread of this process may any longer. What waits is asked of the
+// next one, and whoever started this process starts it again.
+void end_at_once() {
+  spdlog::error("stopped at once, since another scheduler may be active soon");
+  spdlog::shutdown();
+  std::_Exit(kFailed);
+}
+
 // Other parts may come from now on.
 absl::Status listen_for_parts(const ServeArguments& arguments, const serve::Config& config,
                               engine::Engine& engine, Serving& serving) {
@@ -239,12 +247,16 @@ absl::Status listen_for_parts(const ServeArguments& arguments, const serve::Conf
   cluster::Hosts& hosts = *config.hosts;
   if (arguments.part == Part::kScheduler) {
     hosts.serve_frontends(engine);
-    if (!config.cluster.lock.empty()) {
+    const cluster::LeaseOptions& lease = config.cluster.lease;
+    const std::string& file = config.cluster.lock;
+    if (lease.on() || !file.empty()) {
       hosts.begin(0);
-      ASSIGN_OR_RETURN(serving.lock,
-                       cluster::SchedulerLock::of_file(
-                           config.cluster.lock,
-                           {.held = [&hosts](uint64_t epoch) { hosts.begin(epoch); }, .lost = {}}));
+      const cluster::SchedulerLock::Events events = {
+          .held = [&hosts](uint64_t epoch) { hosts.begin(epoch); }, .lost = end_at_once};
+      ASSIGN_OR_RETURN(const std::string name, part_name(arguments.name, "scheduler"));
+      ASSIGN_OR_RETURN(serving.lock, lease.on()
+                                         ? cluster::SchedulerLock::of_lease(lease, name, events)
+                                         : cluster::SchedulerLock::of_file(file, events));
     }
   }
   RETURN_IF_ERROR(hosts.listen());

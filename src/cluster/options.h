@@ -15,6 +15,16 @@ struct TlsFiles {
   bool on() const { return !certificate.empty(); }
 };
 
+// The Lease of Kubernetes that the active one of several schedulers holds.
+struct LeaseOptions {
+  std::string name;    // empty: there is none
+  std::string space;   // its namespace; empty: the one of the service account
+  std::string server;  // URL of the API server; empty: the one that each pod is told of
+  std::string account = "/var/run/secrets/kubernetes.io/serviceaccount";  // folder of its files
+  Duration duration = Duration::seconds(2);                               // whole seconds
+  bool on() const { return !name.empty(); }
+};
+
 // `cluster` of fermata.yaml.
 struct Options {
   std::string host;   // to listen on; empty: no other host takes part
@@ -25,8 +35,9 @@ struct Options {
   // Where a frontend listens for workers, which fetch inputs there; port 0: a free one.
   std::string frontends_host;
   uint16_t frontends_port = 0;
-  // Which one of several schedulers holds, the active one; empty: there is one.
+  // What one of several schedulers holds, the active one: a file, or a Lease. None: there is one.
   std::string lock;
+  LeaseOptions lease;
   bool on() const { return !host.empty(); }
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cluster/options.h"
 
 namespace fermata::cluster {
 
@@ -28,6 +29,10 @@ class SchedulerLock {
   // file cannot be opened.
   static absl::StatusOr<std::unique_ptr<SchedulerLock>> of_file(const std::string& file,
                                                                 Events events);
+  // A Lease, which is lost when it cannot be renewed in time. `name` says in it who holds it.
+  static absl::StatusOr<std::unique_ptr<SchedulerLock>> of_lease(const LeaseOptions& options,
+                                                                 const std::string& name,
+                                                                 Events events);
 };
 
 }  // namespace fermata::cluster

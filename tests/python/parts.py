@@ -64,13 +64,23 @@ class Part:
     def grpc(self):
         return self.said["grpc"]
 
-    def metric(self, name, **labels):
-        """The sum over those with these labels."""
+    def rows(self, name, **labels):
+        """The values of those with these labels."""
         with urllib.request.urlopen(f"http://{self.said['metrics']}/metrics", timeout=LIMIT_S) as reply:
             text = reply.read().decode()
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         rows = re.findall(rf"(?m)^{name}(?:\{{(.*)\}})? (\S+)$", text)
-        return sum(float(value) for own, value in rows if wanted <= set(own.split(",")))
+        return [float(value) for own, value in rows if wanted <= set(own.split(","))]
+
+    def metric(self, name, **labels):
+        return sum(self.rows(name, **labels))
+
+    def await_row(self, name, **labels):
+        """Its value, once there is one."""
+        end = time.monotonic() + LIMIT_S
+        while not (rows := self.rows(name, **labels)):
+            assert time.monotonic() < end, (name, labels, self.log.read_text())
+        return sum(rows)
 
     def await_metric(self, expected, name, **labels):
         end = time.monotonic() + LIMIT_S

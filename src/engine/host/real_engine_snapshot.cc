@@ -117,6 +117,10 @@ EngineSnapshot RealEngine::snapshot() const {
   for (const auto& executors : executors_) add_processes(*executors);
   if (own_helpers_ != nullptr) add_processes(*own_helpers_);
   if (options_.workers.remote != nullptr) snapshot.cluster = options_.workers.remote->statistics();
+  const bool stands_by = options_.inputs_elsewhere && snapshot.cluster.epoch == 0;
+  if (stands_by) {  // the active one knows how many workers are wanted
+    for (auto& [type, wanted] : snapshot.autoscale.wanted) wanted = 0;
+  }
   snapshot.subclusters = pool_->subcluster_statistics();
   snapshot.control_delay = pool_->control_delay();
   snapshot.batch_keys = pool_->batch_keys();

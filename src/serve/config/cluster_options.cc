@@ -1,10 +1,13 @@
 #include "serve/config/cluster_options.h"
 
+#include <fmt/format.h>
+
 #include <charconv>
 #include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "serve/config/reach.h"
 
 namespace fermata::serve {
@@ -20,6 +23,46 @@ cluster::TlsFiles tls_files(Reader reader) {
   files.key = fields["key"].string();
   files.authority = fields["authority"].string();
   return files;
+}
+
+// A name of Kubernetes: it becomes a part of a path.
+std::string name_in_kubernetes(const Reader& reader, size_t most) {
+  const std::string name = reader.string();
+  const auto plain = [](char c) {
+    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-' || c == '.';
+  };
+  if (name.empty() || name.size() > most || !absl::c_all_of(name, plain) || name.front() == '.' ||
+      name.back() == '.' || name.find("..") != std::string::npos) {
+    reader.fail(
+        fmt::format("a name of Kubernetes: small letters, digits, '-' and '.', {} at most", most));
+  }
+  return name;
+}
+
+cluster::LeaseOptions lease(const Reader& reader, const std::string& lock) {
+  cluster::LeaseOptions lease;
+  if (!reader.present()) return lease;
+  ObjectReader fields = reader.object();
+  lease.name = name_in_kubernetes(fields["name"], 253);
+  if (Reader space = fields["namespace"]; space.present()) {
+    lease.space = name_in_kubernetes(space, 63);
+  }
+  if (Reader server = fields["server"]; server.present()) {
+    lease.server = server.string();
+    std::string host;
+    uint16_t port = 0;
+    const bool secure = lease.server.rfind("https://", 0) == 0;
+    const bool plain = lease.server.rfind("http://", 0) == 0;
+    const std::string address = lease.server.substr(secure ? 8 : plain ? 7 : 0);
+    if ((!secure && !plain) || !read_address(address, host, port) ||
+        (plain && !is_loopback(host))) {
+      server.fail("https://HOST:PORT, or http://HOST:PORT of this host, as kubectl proxy listens");
+    }
+  }
+  lease.account = fields["account"].string(lease.account);
+  lease.duration = Duration::seconds(fields["duration_s"].integer(2, 3600, 2));
+  if (!lock.empty()) reader.fail("either lock or lease");
+  return lease;
 }
 
 // What inputs cross.
@@ -65,6 +108,7 @@ cluster::Options cluster_options(Reader reader, const engine::WorkerOptions& wor
     check_safe(frontends, options.frontends_host, options.tls);
   }
   if (Reader lock = fields["lock"]; lock.present()) options.lock = lock.string();
+  options.lease = lease(fields["lease"], options.lock);
   if (!any_remote) reader.fail("a type of workers with remote: true too");
   return options;
 }

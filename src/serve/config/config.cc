@@ -311,6 +311,7 @@ absl::StatusOr<Config> read_config(Document document, const std::string& folder)
     if (!file->empty()) from_here(*file);
   }
   if (!result.cluster.lock.empty()) from_here(result.cluster.lock);
+  if (result.cluster.lease.on()) from_here(result.cluster.lease.account);
   if (result.cluster.on()) {
     result.engine.workers.remote = result.hosts = std::make_shared<cluster::Hosts>(result.cluster);
   }
