@@ -36,7 +36,7 @@ def template(folder, values):
         pytest.skip("helm is not there: scripts/deps.sh kubernetes builds it (it needs Go)")
     file = folder / "values.yaml"
     file.write_text(yaml.safe_dump(values))
-    return subprocess.run([HELM, "template", "one", CHART, "--namespace", "space", "--values", file], capture_output=True, text=True,
+    return subprocess.run([HELM, "template", "one", CHART, "--namespace", "space", "--kube-version", "1.34.1", "--values", file], capture_output=True, text=True,
                           timeout=120)
 
 
@@ -160,7 +160,7 @@ def test_pods_have_no_privileges_and_time_to_drain(case, tmp_path):
         pod = each["spec"]["template"]["spec"]
         (container,) = pod["containers"]
         assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert not pod["automountServiceAccountToken"]
+        assert pod["automountServiceAccountToken"] == (each["kind"] == "StatefulSet")  # schedulers, for their Lease
         assert container["securityContext"] == {"allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
                                                 "capabilities": {"drop": ["ALL"]}}
         assert pod["terminationGracePeriodSeconds"] >= 40
@@ -181,16 +181,38 @@ def test_keda_asks_the_server_for_the_type(tmp_path):
     assert "--scheduler=one-cluster:7400" in worker["args"] and "--workers=2" in worker["args"]
 
 
-def test_workers_find_frontends_and_schedulers_share_a_lock(tmp_path):
-    values = {**CASES["parts"], "scheduler": {"replicas": 2}, "config": {"cluster": {"lock": "/mnt/models/lock"}}}
-    objects = rendered(tmp_path, values)
+def test_keda_asks_each_scheduler(tmp_path):
+    triggers = of_kind(rendered(tmp_path, CASES["parts"]), "ScaledObject")["spec"]["triggers"]
+    assert [each["metadata"]["scalerAddress"] for each in triggers] == [f"one-scheduler-{i}.one-scheduler.space.svc:8001" for i in (0, 1)]
+
+
+def test_workers_find_frontends_and_schedulers_share_a_lease(tmp_path):
+    objects = rendered(tmp_path, {**CASES["parts"], "config": {"cluster": {"lease": {"duration_s": 5}}}})
     cluster = yaml.safe_load(of_kind(objects, "ConfigMap")["data"]["fermata.yaml"])["cluster"]
-    assert cluster["listen"] == "0.0.0.0:7400" and cluster["frontends"] == "0.0.0.0:7410" and cluster["lock"] == "/mnt/models/lock"
+    assert cluster["listen"] == "0.0.0.0:7400" and cluster["frontends"] == "0.0.0.0:7410"
+    assert cluster["lease"] == {"name": "one-scheduler", "duration_s": 5}
     assert of_kind(objects, "PodDisruptionBudget", "one-scheduler")
+    assert of_kind(objects, "Role")["rules"][1] == {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+                                                    "resourceNames": ["one-scheduler"], "verbs": ["get", "patch"]}
+    (subject,) = of_kind(objects, "RoleBinding")["subjects"]
+    pods = [each["spec"]["template"]["spec"] for each in objects if each["kind"] in ("Deployment", "StatefulSet")]
+    assert [pod.get("serviceAccountName") for pod in pods if pod["automountServiceAccountToken"]] == [subject["name"]]
+    assert of_kind(objects, "ServiceAccount", subject["name"])
     scheduler = of_kind(objects, "StatefulSet")["spec"]["template"]["spec"]["containers"][0]
     assert scheduler["livenessProbe"]["httpGet"]["port"] == "http"  # at the port for parts it would count as one that is refused
-    alone = rendered(tmp_path, CASES["parts"])
-    assert not [each for each in alone if (each["kind"], each["metadata"]["name"]) == ("PodDisruptionBudget", "one-scheduler")]
+
+@pytest.mark.parametrize("values", [{"scheduler": {"replicas": 1}}, {"config": {"cluster": {"lock": "/mnt/models/lock"}}}])
+def test_one_scheduler_or_those_with_a_lock_have_no_lease(values, tmp_path):
+    objects = rendered(tmp_path, {**CASES["parts"], **values})
+    assert not {"Role", "RoleBinding", "ServiceAccount"} & {each["kind"] for each in objects}
+    cluster = yaml.safe_load(of_kind(objects, "ConfigMap")["data"]["fermata.yaml"])["cluster"]
+    assert "lease" not in cluster and cluster.get("lock") == values.get("config", {}).get("cluster", {}).get("lock")
+
+
+def test_an_account_of_your_own_is_that_of_the_schedulers_too(tmp_path):
+    objects = rendered(tmp_path, {**CASES["parts"], "serviceAccount": "mine"})
+    assert of_kind(objects, "RoleBinding")["subjects"] == [{"kind": "ServiceAccount", "name": "mine", "namespace": "space"}]
+    assert not [each for each in objects if each["kind"] == "ServiceAccount"]
 
 
 def test_a_user_of_many_digits_is_a_number(tmp_path):
@@ -211,7 +233,6 @@ def test_no_seconds_are_no_seconds(tmp_path):
     ({**TLS, "workers": WORKERS, "server": {"replicas": 2}}, "expected server.replicas: 1"),
     ({**TLS, "shape": "parts"}, "expected a type of workers at least"),
     ({**TLS, "workers": [WORKERS[0], WORKERS[0]]}, 'two types are called "cpu"'),
-    ({**TLS, "workers": WORKERS, "shape": "parts", "scheduler": {"replicas": 2}}, "expected 1, or config.cluster.lock"),
     ({**TLS, "workers": WORKERS, "shape": "parts", "server": {"localWorkers": [{"name": "here"}]}}, "server.localWorkers: with shape: parts"),
     ({"models": {"from": "store"}}, "expected s3://BUCKET/PREFIX"),
     ({"models": {"from": "none"}}, "config.models: missing"),

@@ -39,6 +39,20 @@ app.kubernetes.io/component: {{ .part }}
 {{- end -}}
 {{- end -}}
 
+{{- /* Of several schedulers the one that holds a Lease decides, unless there is a file for that. */ -}}
+{{- define "fermata.hasLease" -}}
+{{- if and (eq .Values.shape "parts") (gt (int .Values.scheduler.replicas) 1) (not (default (dict) .Values.config.cluster).lock) }}yes{{ end -}}
+{{- end -}}
+
+{{- define "fermata.leaseName" -}}
+{{- $cluster := default (dict) .Values.config.cluster -}}
+{{- default (printf "%s-scheduler" (include "fermata.name" .)) (default (dict) $cluster.lease).name -}}
+{{- end -}}
+
+{{- define "fermata.schedulerAccount" -}}
+{{- .Values.serviceAccount | default (printf "%s-scheduler" (include "fermata.name" .)) -}}
+{{- end -}}
+
 {{- /* What the values cannot say about each other in a schema. */ -}}
 {{- define "fermata.check" -}}
 {{- if include "fermata.isCluster" . -}}
@@ -51,9 +65,6 @@ app.kubernetes.io/component: {{ .part }}
 {{- end -}}
 {{- if and (eq .Values.shape "parts") (not .Values.workers) -}}
 {{- fail "workers: with shape: parts nobody else runs models, expected a type of workers at least" -}}
-{{- end -}}
-{{- if and (eq .Values.shape "parts") (gt (int .Values.scheduler.replicas) 1) (not (default (dict) .Values.config.cluster).lock) -}}
-{{- fail "scheduler.replicas: each of several would decide for whoever comes, expected 1, or config.cluster.lock, a file that all of them see" -}}
 {{- end -}}
 {{- if and (eq .Values.shape "parts") .Values.server.localWorkers -}}
 {{- fail "server.localWorkers: with shape: parts these pods only speak with clients, expected none" -}}
@@ -135,10 +146,11 @@ envFrom:
 
 {{- /* (dict "root" $ "of" .Values.server "part" "server"): what every pod has. */ -}}
 {{- define "fermata.pod" -}}
-{{- with .root.Values.serviceAccount }}
+{{- $asks := and (eq .part "scheduler") (include "fermata.hasLease" .root) }}
+{{- with ternary (include "fermata.schedulerAccount" .root) .root.Values.serviceAccount (not (empty $asks)) }}
 serviceAccountName: {{ . }}
 {{- end }}
-automountServiceAccountToken: false
+automountServiceAccountToken: {{ not (empty $asks) }}
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{ toYaml . | nindent 2 }}
 {{- end }}
@@ -171,10 +183,11 @@ startupProbe:
   httpGet: {path: /v2/health/live, port: http}
   periodSeconds: 5
   failureThreshold: {{ div (add .Values.models.loadSeconds 4) 5 }}
+{{- /* Requests wait while another scheduler begins: no frontend must be left out for that. */}}
 readinessProbe:
   httpGet: {path: /v2/health/ready, port: http}
   periodSeconds: 2
-  failureThreshold: 1
+  failureThreshold: {{ eq .Values.shape "parts" | ternary 3 1 }}
 livenessProbe:
   httpGet: {path: /v2/health/live, port: http}
   periodSeconds: 10
@@ -187,12 +200,23 @@ livenessProbe:
 {{- include "fermata.name" . }}{{ if eq .Values.shape "parts" }}-scheduler{{ end -}}
 {{- end -}}
 
-{{- define "fermata.scaler" -}}
-{{- printf "%s.%s.svc:8001" (include "fermata.scalerService" .) .Release.Namespace -}}
+{{- define "fermata.scalers" -}}
+{{- $service := include "fermata.scalerService" . -}}
+{{- if eq .Values.shape "parts" -}}
+{{- $all := list -}}
+{{- range $i := until (int .Values.scheduler.replicas) -}}
+{{- $all = append $all (printf "%s-%d.%s.%s.svc:8001" $service $i $service $.Release.Namespace) -}}
+{{- end -}}
+{{- join "," $all -}}
+{{- else -}}
+{{- printf "%s.%s.svc:8001" $service .Release.Namespace -}}
+{{- end -}}
 {{- end -}}
 
-{{- /* The signal is steady already: it rises at once and falls after half a minute of calm. */ -}}
+{{- /* The signal is steady already: it rises at once, to ten times at most, and falls after half a minute of calm. */ -}}
 {{- define "fermata.behavior" -}}
-scaleUp: {stabilizationWindowSeconds: 0}
+scaleUp:
+  stabilizationWindowSeconds: 0
+  policies: [{type: Percent, value: 900, periodSeconds: 15}, {type: Pods, value: 4, periodSeconds: 15}]
 scaleDown: {stabilizationWindowSeconds: {{ hasKey . "calmSeconds" | ternary .calmSeconds 60 }}}
 {{- end -}}
