@@ -43,9 +43,9 @@ pictures: build test-deps ## draw docs/pictures and the records' plots again
 	.deps/test/bin/python bench/live_page.py
 	.deps/bench/bin/python bench/pictures.py
 
-kubernetes: build test-deps ## the chart rendered and read as Kubernetes reads it (needs Go: helm is built), KEDA, KServe, the picker behind an Envoy
-	@scripts/deps.sh kubernetes envoy
-	.deps/test/bin/python -m pytest -q -rs $(patsubst %,tests/python/test_%.py,helm pod scaler kserve picker)
+kubernetes: build test-deps ## the chart in a Kubernetes of our own (needs Go, and builds helm, etcd, kube-apiserver, kube-controller-manager and kwok: half an hour of a processor), KEDA, KServe, the picker behind an Envoy
+	@scripts/deps.sh kubernetes apiserver envoy
+	.deps/test/bin/python -m pytest -q -rsP $(patsubst %,tests/python/test_%.py,kubernetes lease helm pod scaler kserve picker)
 
 fuzz: deps ## fuzz every parser for a minute each (SECONDS=n)
 	scripts/deps.sh test

