@@ -64,7 +64,7 @@ void frontend_hears(const cluster::Frame& frame) {
     ++replies;
     if (reply.status.ok()) FERMATA_CHECK(reply.outputs.at(0).shape[0] == 3);
   };
-  requests.add(std::move(held), 1, [](uint64_t, const auto&) {});
+  requests.add(requests.next_key(), std::move(held), 1, [](uint64_t, const auto&) {});
   for (const cluster::Piece& piece : frame.message.fetch().pieces()) {
     (void)requests.fetch(piece.key(), piece.first(), piece.items());
   }
@@ -85,8 +85,8 @@ void frontend_hears(const cluster::Frame& frame) {
   }
   const auto offer = cluster::read_offered(frame.message.told().offered());
   if (offer.ok()) {
-    for (const auto& service : offer->catalog->services) {
-      FERMATA_CHECK(offer->catalog->find(service->name) == service.get());
+    for (const auto& [name, model] : offer->models) {
+      for (const auto& version : model.variants) FERMATA_CHECK(version->signature.max_batch >= 1);
     }
   }
   requests.told(kKey, {}, Time());

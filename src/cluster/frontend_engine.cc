@@ -8,48 +8,49 @@
 #include "cluster/random_number.h"
 #include "cluster/replies.h"
 #include "engine/deadline.h"
+#include "engine/schedule/entry.h"
+#include "engine/services/pipeline.h"
 
 namespace fermata::cluster {
 namespace {
 
 constexpr Duration kLook = Duration::millis(10);
 
-Offer nothing() { return {.catalog = std::make_shared<const engine::Catalog>()}; }
-
-void reject(const engine::InferRequest& request, engine::Reply& reply, absl::Status why,
-            engine::Outcome outcome) {
-  reply({.status = std::move(why),
-         .model = request.service,
-         .version = request.version,
-         .id = request.id,
-         .why = {.outcome = outcome}});
-}
-
-uint64_t bytes_of(const engine::InferRequest& request) {
+uint64_t sent_bytes(const engine::InferRequest& request) {
   uint64_t sum = 0;
   for (const Tensor& input : request.inputs) sum += input.data.bytes.size();
   return sum;
 }
 
-std::map<std::string, Duration> slos_of(const engine::EngineOptions& options) {
-  std::map<std::string, Duration> slos;
-  for (const engine::ServiceOptions& service : options.services) {
-    if (service.slo) slos[service.name] = *service.slo;
+// What its scheduler checks of the same configuration, as far as services are made by it here.
+absl::Status put_in_order(std::vector<engine::ServiceOptions>& services) {
+  std::erase_if(services, [](const auto& service) { return service.stream.has_value(); });
+  for (engine::ServiceOptions& service : services) {
+    if (service.pipeline) RETURN_IF_ERROR(engine::order_stages(service.name, *service.pipeline));
   }
-  return slos;
+  return engine::composites_in_order(services).status();
 }
 
 }  // namespace
 
 FrontendEngine::FrontendEngine(Options options)
     : options_(std::move(options)),
-      slos_(slos_of(options_.engine)),
-      budget_(std::make_shared<ByteBudget>(options_.engine.limits.held_bytes)),
-      offer_(std::make_shared<const Offer>(nothing())),
+      registry_(options_.engine),
+      routes_(registry_.routes()),
+      offer_(std::make_shared<const Offer>()),
+      trees_({.next_id = [this] { return JobId(requests_.next_key()); },
+              .submit =
+                  [this](JobId id, engine::InferRequest request, engine::Reply reply) {
+                    submit_as(id, std::move(request), std::move(reply), /*of_stage=*/true);
+                  },
+              .cancel = [this](JobId id) { cancel(id); },
+              .request_parts = options_.engine.limits.request_parts},
+             options_.engine.operator_threads),
       requests_(random_number() >> 2),
       holder_(requests_, options_.link.tls) {}
 
 absl::StatusOr<std::unique_ptr<FrontendEngine>> FrontendEngine::make(Options options) {
+  RETURN_IF_ERROR(put_in_order(options.engine.services));
   auto made = std::unique_ptr<FrontendEngine>(new FrontendEngine(std::move(options)));
   const Options& own = made->options_;
   RETURN_IF_ERROR(made->holder_.listen(own.host, own.port));
@@ -73,76 +74,81 @@ absl::StatusOr<std::unique_ptr<FrontendEngine>> FrontendEngine::make(Options opt
 
 FrontendEngine::~FrontendEngine() {
   timer_.reset();
+  trees_.stop();
   requests_.end_all(error(absl::StatusCode::kUnavailable, "the server is shutting down"));
   link_.reset();
 }
 
-engine::Counters& FrontendEngine::counters(const std::string& service, const std::string& version) {
-  const std::lock_guard lock(mutex_);
-  auto& place = counters_[{service, version}];
-  if (place == nullptr) place = std::make_unique<engine::Counters>();
-  return *place;
-}
-
-engine::Reply FrontendEngine::counted(const HeldRequests::Request& request, engine::Reply reply) {
+engine::Reply FrontendEngine::counted(const HeldRequests::Request& request,
+                                      const engine::Route& route, engine::Reply reply) {
   return
-      [&of = counters(request.request.service, request.variant->version),
-       arrival = request.request.arrival, deadline = request.deadline,
+      [of = route.counters, arrival = request.request.arrival, deadline = request.deadline,
        items = request.admitted.items, reply = std::move(reply)](engine::ReplyPart part) mutable {
         const Time now = monotonic_now();
         if (part.status.ok()) {  // its outputs may have come later than the scheduler's word
           part.why.outcome = now <= deadline ? engine::Outcome::kOnTime : engine::Outcome::kLate;
         }
-        of.count_end(part.why.outcome, {.arrival = arrival,
-                                        .deadline = deadline,
-                                        .ended = now,
-                                        .queueing = part.why.queueing,
-                                        .run = part.why.run,
-                                        .items = items});
+        of->count_end(part.why.outcome, {.arrival = arrival,
+                                         .deadline = deadline,
+                                         .ended = now,
+                                         .queueing = part.why.queueing,
+                                         .run = part.why.run,
+                                         .items = items});
         reply(std::move(part));
       };
 }
 
 JobId FrontendEngine::submit(engine::InferRequest request, engine::Reply reply) {
-  const auto offer = offer_.read();
-  auto variant = offer->catalog->find(request.service, request.version);
-  if (!variant.ok()) {
-    unknown_.fetch_add(1, std::memory_order_relaxed);
-    const bool away = absl::IsUnavailable(variant.status());
-    reject(request, reply, variant.status(),
-           away ? engine::Outcome::kUnavailable : engine::Outcome::kInvalid);
-    return JobId::none();
+  const JobId id(requests_.next_key());
+  submit_as(id, std::move(request), std::move(reply), /*of_stage=*/false);
+  return id;
+}
+
+// Stages have routes, and are in no catalog.
+void FrontendEngine::submit_as(JobId id, engine::InferRequest request, engine::Reply reply,
+                               bool of_stage) {
+  const auto routes = routes_.read();
+  auto route = routes->find(request.service, request.version);
+  if (!of_stage && routes->catalog->find(request.service) == nullptr) {
+    route = routes->catalog->find(request.service, request.version).status();
   }
-  HeldRequests::Request held{.variant = *std::move(variant)};
-  absl::StatusOr<engine::Admitted> admitted = engine::admit(
-      request, held.variant->signature,
-      {std::max(held.variant->signature.max_batch, 1u), options_.engine.limits.request_parts});
-  const uint64_t bytes = bytes_of(request);
+  if (!route.ok()) {
+    if (!of_stage) unknown_.fetch_add(1, std::memory_order_relaxed);
+    const bool away = of_stage || absl::IsUnavailable(route.status());
+    return engine::reject(request, reply, route.status(),
+                          away ? engine::Outcome::kUnavailable : engine::Outcome::kInvalid);
+  }
+  if ((*route)->pipeline == nullptr) {
+    return hold(id, std::move(request), std::move(reply), **route);
+  }
+  auto job = engine::let_in(id, std::move(request), std::move(reply), *std::move(route),
+                            of_stage ? engine::Place::kTaken : engine::Place::kAsked);
+  if (job != nullptr) trees_.submit(std::move(job));
+}
+
+void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply reply,
+                          const engine::Route& route) {
+  HeldRequests::Request held{.variant = route.variant};
+  absl::StatusOr<engine::Admitted> admitted =
+      engine::admit(request, route.variant->signature, {route.part_items, route.most_parts});
+  const uint64_t bytes = sent_bytes(request);
   held.request = std::move(request);
   if (admitted.ok()) held.admitted = *std::move(admitted);
-  if (const auto slo = slos_.find(held.request.service); slo != slos_.end()) {
-    held.deadline = engine::deadline_of(held.request, slo->second);
-  } else {
-    held.deadline = engine::deadline_of(held.request, std::nullopt);
-  }
-  held.reply = counted(held, std::move(reply));
+  held.deadline = engine::deadline_of(held.request, route.slo);
+  held.reply = counted(held, route, std::move(reply));
   if (!admitted.ok()) {
-    reject(held.request, held.reply, admitted.status(), engine::Outcome::kInvalid);
-    return JobId::none();
+    return engine::reject(held.request, held.reply, admitted.status(), engine::Outcome::kInvalid);
   }
-  if (!budget_->take(bytes)) {
-    reject(held.request, held.reply,
-           error(absl::StatusCode::kResourceExhausted,
-                 "memory limit reached (limits.held_mb): requests in flight hold {} bytes, no room "
-                 "for {} more; retry later",
-                 budget_->used(), bytes),
-           engine::Outcome::kRejectedQueue);
-    return JobId::none();
+  if (ByteBudget& budget = *route.gate->bytes; !budget.take(bytes)) {
+    const absl::Status full = engine::no_room_for(bytes, route.service, budget);
+    return engine::reject(
+        held.request, held.reply, full,
+        absl::IsOutOfRange(full) ? engine::Outcome::kInvalid : engine::Outcome::kRejectedQueue);
   }
-  held.bytes = HeldBytes(budget_, bytes);
+  held.bytes = HeldBytes(route.gate->bytes, bytes);
   const uint64_t session = link_->session();
-  return JobId(requests_.add(std::move(held), session,
-                             [&](uint64_t key, const auto& of) { ask(session, key, of); }));
+  requests_.add(id.value(), std::move(held), session,
+                [&](uint64_t key, const auto& of) { ask(session, key, of); });
 }
 
 void FrontendEngine::ask(uint64_t session, uint64_t key, const HeldRequests::Request& request) {
@@ -152,6 +158,7 @@ void FrontendEngine::ask(uint64_t session, uint64_t key, const HeldRequests::Req
 }
 
 void FrontendEngine::cancel(JobId job) {
+  if (trees_.cancel(job)) return;
   if (!requests_.cancel(job.value())) return;
   link_->say(link_->session(), [&](Asked& asked) { asked.add_cancels(job.value()); });
 }
@@ -159,7 +166,7 @@ void FrontendEngine::cancel(JobId job) {
 void FrontendEngine::told(const Told& told) {
   if (told.has_offered()) {
     if (auto offer = read_offered(told.offered()); offer.ok()) {
-      offer_.publish(std::make_shared<const Offer>(*std::move(offer)));
+      offered(*std::move(offer));
     } else {
       spdlog::error("the scheduler offers what cannot be read: {}", message(offer.status()));
     }
@@ -173,6 +180,18 @@ void FrontendEngine::told(const Told& told) {
     }
     requests_.told(each.key(), *std::move(reply), now);
   }
+}
+
+void FrontendEngine::offered(Offer offer) {
+  {
+    const std::lock_guard lock(mutex_);
+    registry_.put_all(std::move(offer.models));
+    routes_.publish(registry_.routes());
+    if (const absl::Status wrong = registry_.composites(); !wrong.ok()) {
+      spdlog::error("what the scheduler offers makes no service: {}", message(wrong));
+    }
+  }
+  offer_.publish(std::make_shared<const Offer>(std::move(offer)));
 }
 
 // Not from where replies are heard: a scheduler that rejects much at once is read while it is
@@ -211,12 +230,7 @@ engine::EngineSnapshot FrontendEngine::snapshot() const {
   snapshot.unknown = unknown_;
   snapshot.cluster.refused = holder_.refused();
   const std::lock_guard lock(mutex_);
-  for (const auto& [name, counters] : counters_) {
-    engine::ServiceStatistics row = counters->snapshot();
-    row.service = name.first;
-    row.version = name.second;
-    snapshot.services.push_back(std::move(row));
-  }
+  snapshot.services = registry_.statistics();
   return snapshot;
 }
 

@@ -8,14 +8,14 @@
 #include <string>
 #include <vector>
 
-#include "base/byte_budget.h"
 #include "base/clock.h"
 #include "cluster/held_requests.h"
 #include "cluster/input_holder.h"
 #include "cluster/offered.h"
 #include "cluster/scheduler_link.h"
 #include "engine/engine.h"
-#include "engine/schedule/counters.h"
+#include "engine/host/registry.h"
+#include "engine/services/trees.h"
 #include "engine/threads/periodic.h"
 #include "engine/threads/published.h"
 
@@ -23,6 +23,8 @@ namespace fermata::cluster {
 
 // The engine of a process that only speaks with clients (Symphony 4: a frontend). It keeps their
 // inputs, tells a scheduler of them, and gives the inputs to the workers that the scheduler chose.
+// Services that are made of services run here: what one stage gave stays until a worker fetches it
+// for the next, and the scheduler is asked for each as a request of its own.
 class FrontendEngine : public engine::Engine {
  public:
   struct Options {
@@ -39,7 +41,9 @@ class FrontendEngine : public engine::Engine {
   Time now() const override { return monotonic_now(); }
   JobId submit(engine::InferRequest request, engine::Reply reply) override;
   void cancel(JobId job) override;
-  std::shared_ptr<const engine::Catalog> catalog() const override { return offer_.read()->catalog; }
+  std::shared_ptr<const engine::Catalog> catalog() const override {
+    return routes_.read()->catalog;
+  }
   std::vector<engine::ModelStatus> index() const override { return offer_.read()->index; }
   std::vector<engine::ModelStatus> unserved() const override;
   absl::Status load(std::string_view model, std::optional<std::string> config) override;
@@ -51,21 +55,26 @@ class FrontendEngine : public engine::Engine {
 
  private:
   explicit FrontendEngine(Options options);
-  engine::Reply counted(const HeldRequests::Request& request, engine::Reply reply);
-  engine::Counters& counters(const std::string& service, const std::string& version);
+  void submit_as(JobId id, engine::InferRequest request, engine::Reply reply, bool of_stage);
+  // One that workers run.
+  void hold(JobId id, engine::InferRequest request, engine::Reply reply,
+            const engine::Route& route);
+  static engine::Reply counted(const HeldRequests::Request& request, const engine::Route& route,
+                               engine::Reply reply);
   void told(const Told& told);
+  void offered(Offer offer);
   void ask(uint64_t session, uint64_t key, const HeldRequests::Request& request);
   void look();
   absl::Status not_here() const;
 
   const Options options_;
   const Time started_ = monotonic_now();
-  std::map<std::string, Duration> slos_;
-  const std::shared_ptr<ByteBudget> budget_;
   std::atomic<uint64_t> unknown_{0};
-  mutable std::mutex mutex_;
-  std::map<std::pair<std::string, std::string>, std::unique_ptr<engine::Counters>> counters_;
+  mutable std::mutex mutex_;  // of the registry, for a moment
+  engine::Registry registry_;
+  engine::Published<engine::Routes> routes_;
   engine::Published<Offer> offer_;
+  engine::Trees trees_;  // the last replies come to it
   HeldRequests requests_;
   InputHolder holder_;
   std::unique_ptr<SchedulerLink> link_;

@@ -78,7 +78,7 @@ void FrontendPeer::offer() {
   if (catalog == offered_ && text == offered_rows_) return;
   offered_ = catalog;
   offered_rows_ = std::move(text);
-  write_catalog(*catalog, rows);
+  write_models(engine_.models(), rows);
   outbox_->say(
       [&rows](Message& message) { *message.mutable_told()->mutable_offered() = std::move(rows); });
 }
@@ -139,6 +139,7 @@ void FrontendPeer::submit(const Submit& asked, const ClockOffset::Bound& clock, 
   request.outputs.assign(asked.outputs().begin(), asked.outputs().end());
   request.elsewhere = std::make_shared<const engine::InputsElsewhere>(engine::InputsElsewhere{
       address_, asked.key(), asked.items(), Shape(asked.shape().begin(), asked.shape().end())});
+  request.begun = asked.begun();
   request.connection = asked.connection() == 0 ? 0 : asked.connection() ^ session_;
   request.arrival = std::min(ours(asked.arrival_nanos()), now);
   const auto duration = [](uint64_t nanos) {

@@ -38,8 +38,7 @@ void HeldRequests::Held::is_asked(uint64_t of_session) {
   ++asked;
 }
 
-uint64_t HeldRequests::add(Request request, uint64_t session, Ask ask) {
-  const uint64_t key = next_.fetch_add(1);
+void HeldRequests::add(uint64_t key, Request request, uint64_t session, Ask ask) {
   auto held = std::make_shared<Held>();
   held->of = std::move(request);
   if (session != 0) held->is_asked(session);
@@ -49,7 +48,6 @@ uint64_t HeldRequests::add(Request request, uint64_t session, Ask ask) {
     of.held.emplace(key, held);
   }
   if (session != 0) ask(key, held->of);
-  return key;
 }
 
 void HeldRequests::ask_again(uint64_t session, Ask ask) {

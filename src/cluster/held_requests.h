@@ -35,9 +35,10 @@ class HeldRequests {
   // Numbers of requests begin anywhere, so that those of an earlier process are nobody's.
   explicit HeldRequests(uint64_t first) : next_(first) {}
 
-  // Its number. `session`: the scheduler's that is asked for it; 0: none yet.
+  uint64_t next_key() { return next_.fetch_add(1); }
+  // `key`: of no other. `session`: the scheduler's that is asked for it; 0: none yet.
   using Ask = absl::FunctionRef<void(uint64_t key, const Request&)>;
-  uint64_t add(Request request, uint64_t session, Ask ask);
+  void add(uint64_t key, Request request, uint64_t session, Ask ask);
   // Asks for all that this session's scheduler has not been asked for.
   void ask_again(uint64_t session, Ask ask);
   // The scheduler is gone: who has all outputs is answered.

@@ -29,6 +29,7 @@ void write_version(const engine::Variant& variant, OfferedVersion& to) {
   to.set_max_batch(variant.signature.max_batch);
   write_tensors(variant.signature.inputs, *to.mutable_inputs());
   write_tensors(variant.signature.outputs, *to.mutable_outputs());
+  if (variant.profile.measured()) to.set_profile(to_json(variant.profile));
   for (const auto& [output, classes] : variant.labels) {
     OfferedLabels& labels = *to.add_labels();
     labels.set_output(output);
@@ -73,6 +74,10 @@ absl::StatusOr<std::shared_ptr<const engine::Variant>> read_version(const Offere
   if (!variant->config.ParseFromString(from.config())) {
     return invalid("model '{}': a configuration that cannot be read", from.model());
   }
+  if (!from.profile().empty()) {
+    ASSIGN_OR_RETURN(variant->profile,
+                     parse_profile(from.profile(), fmt::format("model '{}'", from.model())));
+  }
   variant->signature.batches = from.batches();
   variant->signature.max_batch = std::max(from.max_batch(), 1u);
   ASSIGN_OR_RETURN(variant->signature.inputs, read_tensors(from.inputs()));
@@ -98,13 +103,12 @@ absl::StatusOr<std::vector<engine::ModelStatus>> read_rows(
 
 }  // namespace
 
-void write_catalog(const engine::Catalog& catalog, Offered& to) {
-  for (const auto& service : catalog.services) {
-    OfferedService& offered = *to.add_services();
-    offered.set_name(service->name);
-    offered.set_model(service->model);
-    offered.set_trouble(service->trouble);
-    for (const auto& version : service->versions) write_version(*version, *offered.add_versions());
+void write_models(const engine::ServedModels& models, Offered& to) {
+  for (const auto& [name, model] : models) {
+    OfferedModels& offered = *to.add_models();
+    offered.set_name(name);
+    offered.set_subcluster(model.subcluster);
+    for (const auto& version : model.variants) write_version(*version, *offered.add_versions());
   }
 }
 
@@ -114,23 +118,17 @@ void write_rows(const engine::Engine& engine, Offered& to) {
 }
 
 absl::StatusOr<Offer> read_offered(const Offered& from) {
-  auto catalog = std::make_shared<engine::Catalog>();
+  Offer offer;
   uint32_t number = 0;
-  for (const OfferedService& each : from.services()) {
-    if (!catalog->services.empty() && each.name() <= catalog->services.back()->name) {
-      return invalid("service '{}' stands behind '{}'", each.name(),
-                     catalog->services.back()->name);
-    }
-    auto service = std::make_shared<engine::Service>();
-    service->name = each.name();
-    service->model = each.model();
-    service->trouble = each.trouble();
+  for (const OfferedModels& each : from.models()) {
+    engine::ServedModel model{.subcluster = each.subcluster()};
     for (const OfferedVersion& version : each.versions()) {
-      ASSIGN_OR_RETURN(service->versions.emplace_back(), read_version(version, number++));
+      ASSIGN_OR_RETURN(model.variants.emplace_back(), read_version(version, number++));
     }
-    catalog->services.push_back(std::move(service));
+    if (!offer.models.emplace(each.name(), std::move(model)).second) {
+      return invalid("model '{}' stands there twice", each.name());
+    }
   }
-  Offer offer{.catalog = std::move(catalog)};
   ASSIGN_OR_RETURN(offer.index, read_rows(from.index()));
   ASSIGN_OR_RETURN(offer.unserved, read_rows(from.unserved()));
   return offer;

@@ -50,6 +50,7 @@ void write_submit(uint64_t key, const engine::InferRequest& request,
   if (request.timeout) to.set_timeout_nanos(positive(*request.timeout));
   to.set_cutoff_nanos(request.cutoff.nanos());
   to.set_network_nanos(positive(request.network_time));
+  to.set_begun(request.begun);
 }
 
 void write_reply(uint64_t key, const engine::ReplyPart& reply, Reply& to) {

@@ -76,7 +76,8 @@ absl::Status check_elsewhere(const EngineOptions& options) {
     return invalid("workers.types: a type is of this host, expected remote: true of all");
   }
   for (const ServiceOptions& service : options.services) {
-    const char* why = service.pipeline                                 ? "it is a pipeline"
+    const bool adapts = service.pipeline && service.pipeline->adapter;
+    const char* why = adapts                                           ? "it has an adapter"
                       : service.ensemble                               ? "it is an ensemble"
                       : service.stream                                 ? "it is a stream"
                       : service.variants && service.variants->evidence ? "it asks for evidence"

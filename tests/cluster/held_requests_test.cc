@@ -33,7 +33,9 @@ class Held : public ::testing::Test {
     request.request.parameters = R"({"p":1})";
     request.admitted.items = 3;
     request.reply = [this](engine::ReplyPart reply) { replies.push_back(std::move(reply)); };
-    return requests.add(std::move(request), session, asks);
+    const uint64_t key = requests.next_key();
+    requests.add(key, std::move(request), session, asks);
+    return key;
   }
   // Outputs of some items, whose number they are.
   bool bring(uint64_t key, uint32_t first, uint32_t items) {

@@ -40,7 +40,8 @@ class InputsHeld : public ::testing::Test {
     request.reply = [promise = std::move(promise)](engine::ReplyPart part) mutable {
       promise.set_value(std::move(part));  // throws where it is called twice
     };
-    const uint64_t key = requests_.add(std::move(request), 1, [](auto, const auto&) {});
+    const uint64_t key = requests_.next_key();
+    requests_.add(key, std::move(request), 1, [](auto, const auto&) {});
     return {key, std::move(reply)};
   }
   static std::vector<Tensor> outputs(float value) {

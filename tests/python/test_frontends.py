@@ -159,7 +159,7 @@ def test_a_frontend_without_a_scheduler_says_so_and_keeps_deadlines(parts):
 
 
 @pytest.mark.parametrize("services, expected", [
-    ("  both:\n    kind: pipeline\n    stages: [{name: a, model: gather}]\n", "it is a pipeline"),
+    ("  one:\n    kind: pipeline\n    adapter: {interval_s: 1}\n    stages: [{name: a, model: gather}]\n", "it has an adapter"),
 ])
 def test_what_needs_inputs_at_the_scheduler_is_refused(parts, services, expected):
     all_of = parts()

@@ -17,6 +17,7 @@
 #include "engine/host/pool_window.h"
 #include "engine/host/registry.h"
 #include "engine/host/replicas.h"
+#include "engine/schedule/entry.h"
 #include "engine/services/adapter.h"
 #include "engine/services/streams.h"
 #include "engine/services/trees.h"
@@ -50,6 +51,7 @@ class RealEngine : public Engine {
   JobId submit(InferRequest request, Reply reply) override;
   const EngineOptions& options() const { return options_; }
   std::vector<ModelStatus> index() const override;
+  ServedModels models() const override;
   std::vector<ModelStatus> unserved() const override;
   std::string why_failing(const Variant& variant) const override;
   absl::Status load(std::string_view model, std::optional<std::string> config) override;
@@ -77,8 +79,6 @@ class RealEngine : public Engine {
   using Loaded = Registry::Loaded;
 
   void submit_as(JobId id, InferRequest request, Reply reply, bool of_stage);
-  // Of the queue: one that it has already stays its own, and a stage's request takes it anyway.
-  enum class Place : uint8_t { kAsked, kTaken, kHad };
   void admit_and_queue(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
                        Place place);
   void queue(const std::shared_ptr<Job>& job);

@@ -4,46 +4,13 @@
 #include "absl/strings/match.h"
 #include "base/status.h"
 #include "engine/host/real_engine.h"
+#include "engine/schedule/entry.h"
 
 namespace fermata::engine {
 namespace {
 
 // Items of one request that are looked at for evidence: a larger one would keep others waiting.
 constexpr uint32_t kMostLookedAt = 256;
-
-// Of a request without a route.
-void reject(const InferRequest& request, Reply& reply, absl::Status why, Outcome outcome) {
-  reply({.status = std::move(why),
-         .model = request.service,
-         .version = request.version,
-         .id = request.id,
-         .why = {.outcome = outcome}});
-}
-
-// What they take until their request ends. Of BYTES, ONNX Runtime has a string for each element.
-uint64_t bytes_of(const std::vector<Tensor>& inputs) {
-  uint64_t sum = 0;
-  for (const Tensor& input : inputs) {
-    sum += input.data.bytes.size();
-    if (input.datatype != DataType::kBytes) continue;
-    sum += input.data.bytes.size() + element_count(input.shape) * sizeof(std::string);
-  }
-  return sum;
-}
-
-absl::Status no_room_for(uint64_t bytes, const std::string& service, const ByteBudget& budget) {
-  if (bytes > budget.most()) {
-    return error(absl::StatusCode::kOutOfRange,
-                 "the inputs take {} bytes while they run, but requests for '{}' may hold {} "
-                 "(limits.held_mb): send less in one request",
-                 bytes, service, budget.most());
-  }
-  return error(
-      absl::StatusCode::kResourceExhausted,
-      "memory limit reached (limits.held_mb): requests in flight and unread replies of '{}' "
-      "hold {} bytes, no room for {} more; retry later",
-      service, budget.used(), bytes);
-}
 
 }  // namespace
 
@@ -59,7 +26,20 @@ void RealEngine::submit_as(JobId id, InferRequest request, Reply reply, bool of_
   auto route = routes->find(request.service, request.version);
   const bool hidden = !of_stage && absl::StrContains(request.service, '/') &&
                       routes->catalog->find(request.service) == nullptr;  // the stages of pipelines
-  if (hidden) route = routes->catalog->find(request.service, request.version).status();
+  if (hidden && request.elsewhere != nullptr) {
+    of_stage = true;  // of a service that runs in a frontend, which has let it in
+  } else if (hidden) {
+    route = routes->catalog->find(request.service, request.version).status();
+  }
+  if (route.ok() && request.elsewhere != nullptr && (*route)->pipeline != nullptr) {
+    unknown_.fetch_add(1, std::memory_order_relaxed);
+    return reject(request, reply,
+                  error(absl::StatusCode::kFailedPrecondition,
+                        "'{}' is made of several services, which a frontend asks for one by one: "
+                        "it has another configuration than its scheduler",
+                        request.service),
+                  Outcome::kInvalid);
+  }
   if (route.ok()) {
     return admit_and_queue(id, std::move(request), std::move(reply), *std::move(route),
                            of_stage ? Place::kTaken : Place::kAsked);
@@ -84,47 +64,16 @@ void RealEngine::submit_as(JobId id, InferRequest request, Reply reply, bool of_
 
 void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
                                  std::shared_ptr<Route> route, Place place) {
-  absl::StatusOr<Admitted> admitted =
-      admit(request, route->variant->signature, {route->part_items, route->most_parts});
-  Gate& gate = *route->gate;
-  const bool has_a_slot = place == Place::kHad;
-  if (route->pipeline != nullptr && !has_a_slot) gate.asked.fetch_add(1, std::memory_order_relaxed);
-  const bool good = admitted.ok();
-  const uint64_t connection = request.connection;
-  const auto entry =
-      good && !has_a_slot ? gate.enter(connection, place == Place::kTaken) : Gate::Entry::kTaken;
-  auto job = std::make_shared<Job>(id, std::move(request), std::move(reply), std::move(route),
-                                   good ? *std::move(admitted) : Admitted());
-  if (!has_a_slot) job->observe_coming();  // else it did when it came first
-  if (!good) {
-    if (has_a_slot) gate.leave(connection);
-    job->end(Outcome::kInvalid, admitted.status(), {});
-  } else if (entry != Gate::Entry::kTaken) {
-    const bool full = entry == Gate::Entry::kFull;
-    job->end(Outcome::kRejectedQueue,
-             full ? error(absl::StatusCode::kResourceExhausted,
-                          "the queue of '{}' is full: {} requests wait (queue_limit)",
-                          job->route().service, gate.limit.load())
-                  : error(absl::StatusCode::kResourceExhausted,
-                          "this connection holds half of what others leave free of the queue of "
-                          "'{}', which takes {} requests (queue_limit)",
-                          job->route().service, gate.limit.load()),
-             {});
-  } else if (const uint64_t bytes = bytes_of(job->request().inputs); !gate.bytes->take(bytes)) {
-    gate.leave(connection);
-    const absl::Status full = no_room_for(bytes, job->route().service, *gate.bytes);
-    job->end(absl::IsOutOfRange(full) ? Outcome::kInvalid : Outcome::kRejectedQueue, full, {});
-  } else {
-    job->hold(HeldBytes(gate.bytes, bytes));
-    std::shared_ptr<const std::vector<Tensor>> inputs;  // the job may give its own away
-    const Route& to = job->route();
-    const bool looked_at = to.variants != nullptr && job->items() <= kMostLookedAt;
-    if ((looked_at || to.ensemble != nullptr) && job->request().elsewhere == nullptr) {
-      inputs = std::make_shared<const std::vector<Tensor>>(job->request().inputs);
-    }
-    queue(job);
-    look_at(std::move(job), std::move(inputs));
+  auto job = let_in(id, std::move(request), std::move(reply), std::move(route), place);
+  if (job == nullptr) return;
+  std::shared_ptr<const std::vector<Tensor>> inputs;  // the job may give its own away
+  const Route& to = job->route();
+  const bool looked_at = to.variants != nullptr && job->items() <= kMostLookedAt;
+  if ((looked_at || to.ensemble != nullptr) && job->request().elsewhere == nullptr) {
+    inputs = std::make_shared<const std::vector<Tensor>>(job->request().inputs);
   }
+  queue(job);
+  look_at(std::move(job), std::move(inputs));
 }
 
 // Finds out what the data of a job for several variants says; what comes too late for its

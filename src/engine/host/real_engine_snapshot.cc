@@ -48,6 +48,11 @@ std::vector<ModelStatus> RealEngine::index() const {
   return rows;
 }
 
+ServedModels RealEngine::models() const {
+  const std::lock_guard lock(mutex_);
+  return registry_.loaded();
+}
+
 std::vector<ModelStatus> RealEngine::unserved() const {
   const auto catalog = routes_.read()->catalog;
   std::vector<ModelStatus> rows;

@@ -13,6 +13,7 @@
 #include "engine/composite/variants_service.h"
 #include "engine/options.h"
 #include "engine/schedule/job.h"
+#include "engine/served_models.h"
 #include "engine/services/pipeline.h"
 
 namespace fermata::engine {
@@ -50,16 +51,15 @@ class Registry {
 
  public:
   using Variants = std::vector<std::shared_ptr<const Variant>>;
-  struct Loaded {
-    Variants variants;
-    uint32_t subcluster = 0;
-  };
+  using Loaded = ServedModel;
   explicit Registry(const EngineOptions& options)
       : options_(options), bytes_(std::make_shared<ByteBudget>(options.limits.held_bytes)) {}
 
   // Replaces what is loaded of a model; returns what that was.
   Loaded put(const std::string& model, Loaded loaded);
-  const std::map<std::string, Loaded>& loaded() const { return loaded_; }
+  const ServedModels& loaded() const { return loaded_; }
+  // Replaces all of them.
+  void put_all(ServedModels models) { loaded_ = std::move(models); }
 
   // What judges the requests of a service of several variants.
   void set_evidence(const std::string& service, EvidenceModel* evidence);
@@ -113,7 +113,7 @@ class Registry {
   std::map<std::string, OfMembers> of_members_;  // by service
   std::vector<std::shared_ptr<const Service>> faces_;
   uint32_t next_public_ = kFirstPublic;
-  std::map<std::string, Loaded> loaded_;  // by model
+  ServedModels loaded_;
   std::map<std::string, std::shared_ptr<Gate>> gates_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<Counters>> counters_;
 };
