@@ -44,7 +44,9 @@ FrontendEngine::FrontendEngine(Options options)
                     submit_as(id, std::move(request), std::move(reply), /*of_stage=*/true);
                   },
               .cancel = [this](JobId id) { cancel(id); },
-              .request_parts = options_.engine.limits.request_parts},
+              .request_parts = options_.engine.limits.request_parts,
+              .workers = options_.engine.workers.count(),
+              .ahead_bytes = engine::ahead_of_models(options_.engine.limits)},
              options_.engine.operator_threads),
       requests_(random_number() >> 2),
       holder_(requests_, options_.link.tls) {}

@@ -2,7 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <condition_variable>
 #include <future>
+#include <mutex>
 #include <optional>
 
 #include "base/clock.h"
@@ -92,7 +94,24 @@ class OperatorRunnerTest : public testing::Test {
   bool holds_ = false;
   std::mutex mutex_;
   std::vector<uint64_t> order_;  // in which they ended
-  std::optional<OperatorRunner> runner_{std::in_place, 1};
+  std::optional<OperatorRunner> runner_{std::in_place, 1, uint64_t{1} << 40};
+};
+
+// A picture of so many bytes, of each that was sent.
+class Decode : public operators::Operator {
+ public:
+  explicit Decode(size_t bytes)
+      : Operator({}, {{.name = "image", .datatype = DataType::kUint8, .dims = {-1}}}),
+        bytes_(bytes) {}
+
+ private:
+  absl::StatusOr<std::vector<Tensor>> apply(absl::Span<const Tensor>) const override {
+    return std::vector{Tensor{"image",
+                              DataType::kUint8,
+                              {static_cast<int64_t>(bytes_)},
+                              payload_of(std::vector<uint8_t>(bytes_))}};
+  }
+  const size_t bytes_;
 };
 
 // Whatever their order; one that is missing is named.
@@ -156,7 +175,7 @@ TEST_F(OperatorRunnerTest, RunsByDeadline) {
 
 // One of two threads is left to what is short, however much that is long waits before it.
 TEST_F(OperatorRunnerTest, WhatTakesLongLeavesAThreadToTheRest) {
-  runner_.emplace(2);
+  runner_.emplace(2, uint64_t{1} << 40);
   const Time soon = monotonic_now() + Duration::seconds(600);
   std::vector<std::shared_ptr<Long>> all;
   std::vector<std::future<absl::StatusCode>> ended;
@@ -168,6 +187,57 @@ TEST_F(OperatorRunnerTest, WhatTakesLongLeavesAThreadToTheRest) {
   EXPECT_EQ(submit(1, Time::infinite()).get(), absl::StatusCode::kOk);
   for (const auto& each : all) each->let_go();
   for (auto& each : ended) EXPECT_EQ(each.get(), absl::StatusCode::kOk);
+}
+
+// Of pictures, as many as there is room for: the others wait as they were sent, whatever else runs,
+// and begin when a model has taken one.
+TEST_F(OperatorRunnerTest, DecodesNoMoreThanModelsTakeSoon) {
+  constexpr size_t kPicture = 1000;
+  runner_.emplace(2, 3 * kPicture);
+  const auto decode = std::make_shared<Decode>(kPicture);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::vector<Tensor>> waiting;  // for a model
+  size_t decoded = 0;
+  const auto ask = [&](uint64_t id, bool first, uint32_t runs) {
+    runner_->submit({.id = JobId(id),
+                     .op = decode,
+                     .submitted = monotonic_now(),
+                     .deadline = Time::infinite(),
+                     .done =
+                         [&](OperatorRunner::Answer answer) {
+                           const std::lock_guard lock(mutex);
+                           waiting.push_back(*std::move(answer.outputs));
+                           ++decoded;
+                           changed.notify_all();
+                         },
+                     .ahead = true,
+                     .first = first,
+                     .runs = runs});
+  };
+  const auto await = [&](size_t count) {
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return decoded >= count; });
+    return waiting.size();
+  };
+  for (uint64_t id = 1; id <= 20; ++id) ask(id, true, 0);
+  await(3);
+  EXPECT_EQ(submit(100, Time::infinite()).get(), absl::StatusCode::kOk);  // what follows models
+  ask(101, false, 0);  // and what has begun already
+  const size_t held = await(4);
+  EXPECT_LE(held, 5u);  // two threads may begin at a time
+  for (size_t taken = 4; taken <= 21; ++taken) {
+    await(taken);
+    const std::lock_guard lock(mutex);
+    EXPECT_LE(waiting.size(), 5u);
+    waiting.pop_back();
+  }
+  {
+    const std::lock_guard lock(mutex);
+    waiting.clear();
+  }
+  for (uint64_t id = 200; id < 208; ++id) ask(id, true, 10);  // workers need as many
+  EXPECT_EQ(await(29), 8u);
 }
 
 TEST_F(OperatorRunnerTest, AStopEndsWhatWaits) {

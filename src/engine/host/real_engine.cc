@@ -45,7 +45,9 @@ RealEngine::RealEngine(EngineOptions options,
                     submit_as(id, std::move(request), std::move(reply), /*of_stage=*/true);
                   },
               .cancel = [this](JobId id) { cancel(id); },
-              .request_parts = options_.limits.request_parts},
+              .request_parts = options_.limits.request_parts,
+              .workers = options_.workers.count(),
+              .ahead_bytes = ahead_of_models(options_.limits)},
              options_.operator_threads),
       window_start_{.at = started_} {
   for (const auto& executors : executors_) executors->serve_calls(calls_);

@@ -103,6 +103,24 @@ InferRequest Trees::Node::request_for(uint32_t child, uint32_t option, Time now)
   return request;
 }
 
+bool Trees::Node::is_answer(const Pipeline& pipeline, uint32_t stage) {
+  return absl::c_any_of(pipeline.outputs, [stage](const Pipeline::Output& output) {
+    return absl::c_any_of(output.from, [stage](const auto& from) { return from.stage == stage; });
+  });
+}
+
+// A picture goes when what it is made into is there.
+void Trees::Node::let_go_before(uint32_t child) {
+  if (kind != kStages) return;
+  for (const uint32_t before : pipeline->stages[child].after) {
+    bool wanted = is_answer(*pipeline, before);
+    for (size_t s = before + 1; s < children.size() && !wanted; ++s) {
+      wanted = absl::c_binary_search(pipeline->stages[s].after, before) && !children[s].answered;
+    }
+    if (!wanted) children[before].outputs.clear();
+  }
+}
+
 absl::StatusOr<std::vector<Tensor>> Trees::Node::item(uint32_t at, bool keep_dimension) const {
   std::vector<Tensor> items = given();
   for (Tensor& tensor : items) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,6 +64,10 @@ struct Trees::Node {
   InferRequest request_for(uint32_t child, uint32_t option, Time now) const;
   // The stages that a stage which has been answered says are not wanted.
   std::vector<uint32_t> skipped_by(uint32_t child) const;
+  // Whether clients get something that the stage gives.
+  static bool is_answer(const Pipeline& pipeline, uint32_t stage);
+  // What the stages gave that this one has read, where nobody else is to read it.
+  void let_go_before(uint32_t child);
   // Item `at` of what was given, with or without the dimension of items.
   absl::StatusOr<std::vector<Tensor>> item(uint32_t at, bool keep_dimension) const;
   // The answer of a pipeline, of one member, or of items that ran apart.
@@ -88,6 +93,12 @@ struct Trees::Known {
   std::vector<ServiceId> own;  // that go with it
   std::vector<ServiceId> stages;
   uint64_t users = 0;  // nodes under way, and services that contain it
+  // Of a pipeline: by stage, whether it is an operator that no model runs before and other stages
+  // read; the only one that a request begins with, if there is one; and how many runs of it keep
+  // the workers busy, with the next batch of each.
+  std::vector<bool> ahead;
+  std::optional<size_t> first;
+  uint32_t busy_runs = 0;
 };
 
 }  // namespace fermata::engine

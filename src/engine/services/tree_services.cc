@@ -54,11 +54,31 @@ Trees::Known& Trees::known(const std::shared_ptr<const Pipeline>& pipeline) {
   } else {
     chooser = std::make_unique<policy::PipelineChooser>(std::move(stages));
   }
+  find_ahead(*made);
   made->service = add(tree_.add(std::move(chooser)));
   made->stages = members;
   follow_plan(*made);
   made->items = add(tree_.add(std::make_unique<policy::PartsChooser>(made->service, 1)));
   return *(known_[pipeline.get()] = std::move(made));
+}
+
+void Trees::find_ahead(Known& known) const {
+  const std::vector<Pipeline::Stage>& stages = known.pipeline->stages;
+  uint32_t together = 1, begin = 0;
+  std::vector<bool> no_model;
+  for (uint32_t s = 0; s < stages.size(); ++s) {
+    const bool is_operator = stages[s].op != nullptr;
+    if (!is_operator) together = std::max(together, stages[s].part_items);
+    no_model.push_back(is_operator && absl::c_all_of(stages[s].after, [&](uint32_t before) {
+                         return no_model[before];
+                       }));
+    known.ahead.push_back(no_model[s] && !Node::is_answer(*known.pipeline, s));
+    if (!is_operator || !stages[s].after.empty()) continue;
+    known.first = s;
+    ++begin;
+  }
+  if (begin != 1) known.first.reset();
+  known.busy_runs = 2 * together * std::max(host_.workers, 1u);
 }
 
 void Trees::plan(const std::string& service, VariantPlan variants) {

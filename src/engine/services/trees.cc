@@ -40,7 +40,7 @@ void check_answer(const EnsembleService& ensemble, ReplyPart& part) {
 Trees::Trees(Host host, uint32_t operator_threads)
     : host_(std::move(host)),
       tree_([this] { return host_.next_id(); }),
-      operators_(operator_threads),
+      operators_(operator_threads, host_.ahead_bytes),
       timer_thread_([this] { run_timer(); }) {}
 
 Trees::~Trees() {
@@ -174,6 +174,7 @@ void Trees::take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time no
                  : stage != nullptr ? Node::make_items(*stage, child)
                                     : child.items;
     skipped = node.skipped_by(at);
+    node.let_go_before(at);
   } else {
     part.why.outcome = child.why.outcome;
     child.error = message(part.status);
@@ -268,12 +269,12 @@ void Trees::start(const Started& started, Time now, Actions& actions) {
     children_[started.id].of_operator = {asked.counters, now, started.due, started.items,
                                          node.whole()};
     children_[started.id].submitted = false;
-    actions.push_back([this, id = started.id,
-                       work = operator_work(started.id, asked.op, std::move(request.inputs),
-                                            started.due, now)]() mutable {
-      operators_.submit(std::move(work));
-      submitted(id, true);
-    });
+    actions.push_back(
+        [this, id = started.id,
+         work = operator_work(started, asked, node, std::move(request.inputs), now)]() mutable {
+          operators_.submit(std::move(work));
+          submitted(id, true);
+        });
     return;
   }
   if (!started.due.is_infinite()) request.timeout = started.due - now;
@@ -307,29 +308,39 @@ void Trees::cancel_run(JobId id, bool of_operator) {
   }
 }
 
-OperatorRunner::Work Trees::operator_work(JobId id, std::shared_ptr<const operators::Operator> op,
-                                          std::vector<Tensor> inputs, Time deadline, Time now) {
+OperatorRunner::Work Trees::operator_work(const Started& started, const Pipeline::Stage& stage,
+                                          const Node& of, std::vector<Tensor> inputs, Time now) {
+  const JobId id = started.id;
+  const Time deadline = started.due;
+  const Known& pipeline = known(of.pipeline);
+  const auto at = static_cast<size_t>(&stage - of.pipeline->stages.data());
+  // Only what the whole of a request begins with waits: it keeps nothing from being let go of.
+  const bool begins_it = of.kind == Node::kStages && of.job->request().parent.is_none();
   return {.id = id,
-          .op = std::move(op),
+          .op = stage.op,
           .inputs = std::move(inputs),
           .submitted = now,
           .deadline = deadline,
-          .done = [this, id, deadline](OperatorRunner::Answer answer) {
-            ReplyPart part{.status = answer.outputs.status()};
-            if (part.status.ok()) {
-              part.outputs = *std::move(answer.outputs);
-              const bool late = monotonic_now() > deadline;
-              part.why.outcome = late ? Outcome::kLate : Outcome::kOnTime;
-            } else if (absl::IsDeadlineExceeded(part.status)) {
-              part.why.outcome = Outcome::kRejectedDeadline;
-            } else {
-              part.why.outcome = outcome_of_failure(part.status);
-            }
-            part.why.batch_items = 1;
-            part.why.queueing = answer.waited;
-            part.why.run = answer.ran;
-            child_ended(id, std::move(part));
-          }};
+          .done =
+              [this, id, deadline](OperatorRunner::Answer answer) {
+                ReplyPart part{.status = answer.outputs.status()};
+                if (part.status.ok()) {
+                  part.outputs = *std::move(answer.outputs);
+                  const bool late = monotonic_now() > deadline;
+                  part.why.outcome = late ? Outcome::kLate : Outcome::kOnTime;
+                } else if (absl::IsDeadlineExceeded(part.status)) {
+                  part.why.outcome = Outcome::kRejectedDeadline;
+                } else {
+                  part.why.outcome = outcome_of_failure(part.status);
+                }
+                part.why.batch_items = 1;
+                part.why.queueing = answer.waited;
+                part.why.run = answer.ran;
+                child_ended(id, std::move(part));
+              },
+          .ahead = pipeline.ahead[at],
+          .first = begins_it && pipeline.first == at,
+          .runs = pipeline.busy_runs};
 }
 
 }  // namespace fermata::engine

@@ -15,6 +15,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
+#include "engine/options.h"
 #include "engine/request.h"
 #include "engine/schedule/counters.h"
 #include "engine/schedule/job.h"
@@ -36,6 +37,8 @@ class Trees {
     std::function<void(JobId, InferRequest, Reply)> submit;
     std::function<void(JobId)> cancel;
     uint32_t request_parts = 0;  // that a request runs in at most, at every stage
+    uint32_t workers = 1;        // that run what is submitted
+    uint64_t ahead_bytes = 0;    // that operators may have given to models that have not taken it
   };
   // `operator_threads` of its own run the operators of pipelines.
   Trees(Host host, uint32_t operator_threads);
@@ -86,8 +89,8 @@ class Trees {
   void child_ended(JobId id, ReplyPart part);
   // The rest is under the lock.
   void take(JobId id, ReplyPart part, std::optional<uint32_t> made, Time now);
-  OperatorRunner::Work operator_work(JobId id, std::shared_ptr<const operators::Operator> op,
-                                     std::vector<Tensor> inputs, Time deadline, Time now);
+  OperatorRunner::Work operator_work(const Started& started, const Pipeline::Stage& stage,
+                                     const Node& of, std::vector<Tensor> inputs, Time now);
   void settle(Time now, Actions& actions);
   void start(const Started& started, Time now, Actions& actions);
   // A node that is no request of its own: items of one that run apart.
@@ -100,6 +103,7 @@ class Trees {
   void combine(const std::shared_ptr<Node>& node, JobId id, Time now);
   static void reply(const Node& node, const Ended& ended, Time now);
   Known& known(const std::shared_ptr<const Pipeline>& pipeline);
+  void find_ahead(Known& known) const;
   void follow_plan(const Known& known);
   void let_go(const Pipeline& pipeline);
   void forget_the_old();
@@ -121,5 +125,8 @@ class Trees {
   OperatorRunner operators_;                  // what it runs comes back here
   std::thread timer_thread_;                  // the last: it runs from the beginning
 };
+
+// Of what requests may hold, pictures that were decoded for models and not taken yet.
+inline uint64_t ahead_of_models(const Limits& limits) { return limits.held_bytes / 16; }
 
 }  // namespace fermata::engine
