@@ -66,17 +66,15 @@ void frontend_hears(const cluster::Frame& frame) {
   };
   requests.add(requests.next_key(), std::move(held), 1, [](uint64_t, const auto&) {});
   for (const cluster::Piece& piece : frame.message.fetch().pieces()) {
-    (void)requests.fetch(piece.key(), piece.first(), piece.items());
+    (void)requests.fetch({piece.key(), piece.first(), piece.items()});
   }
   cluster::TensorReader tensors(frame);
   for (const cluster::Answered& answered : frame.message.outputs().answered()) {
     const cluster::Piece& piece = answered.piece();
-    requests.take(
-        piece.key(), piece.first(), piece.items(), [&](const cluster::HeldRequests::Request& of) {
-          const engine::BatchPart part{&of.request.inputs, &of.request.outputs, piece.first(),
-                                       piece.items()};
-          return cluster::read_outputs(answered.tensors(), part, of.variant->signature, tensors);
-        });
+    requests.take({piece.key(), piece.first(), piece.items()}, {}, [&](const auto& by) {
+      const engine::BatchPart part{&by.inputs, &by.outputs, piece.first(), piece.items()};
+      return cluster::read_outputs(answered.tensors(), part, by.signature, tensors);
+    });
   }
   for (const cluster::Reply& each : frame.message.told().replies()) {
     if (auto reply = cluster::read_reply(each); reply.ok()) {

@@ -9,6 +9,7 @@
 #include "cluster/replies.h"
 #include "engine/deadline.h"
 #include "engine/schedule/entry.h"
+#include "engine/schedule/learn.h"
 #include "engine/services/pipeline.h"
 
 namespace fermata::cluster {
@@ -55,6 +56,7 @@ absl::StatusOr<std::unique_ptr<FrontendEngine>> FrontendEngine::make(Options opt
   RETURN_IF_ERROR(put_in_order(options.engine.services));
   auto made = std::unique_ptr<FrontendEngine>(new FrontendEngine(std::move(options)));
   const Options& own = made->options_;
+  ASSIGN_OR_RETURN(made->models_, FrontendModels::make(own.engine.services, made->registry_));
   RETURN_IF_ERROR(made->holder_.listen(own.host, own.port));
   const bool everywhere = own.host == "0.0.0.0" || own.host == "::";
   const bool is_ipv6 = own.host.find(':') != std::string::npos;
@@ -78,6 +80,7 @@ FrontendEngine::~FrontendEngine() {
   timer_.reset();
   trees_.stop();
   requests_.end_all(error(absl::StatusCode::kUnavailable, "the server is shutting down"));
+  if (models_ != nullptr) models_->stop();
   link_.reset();
 }
 
@@ -125,12 +128,17 @@ void FrontendEngine::submit_as(JobId id, engine::InferRequest request, engine::R
   }
   auto job = engine::let_in(id, std::move(request), std::move(reply), *std::move(route),
                             of_stage ? engine::Place::kTaken : engine::Place::kAsked);
-  if (job != nullptr) trees_.submit(std::move(job));
+  if (job == nullptr) return;
+  auto inputs = engine::worth_a_look(job->route(), job->request(), job->items());
+  trees_.submit(job);
+  engine::learn(job->route(), std::move(inputs), job->items(),
+                [this, job](auto by_item) { trees_.learned(job, std::move(by_item)); });
 }
 
 void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply reply,
                           const engine::Route& route) {
-  HeldRequests::Request held{.variant = route.variant};
+  HeldRequests::Request held{.variant = route.variant,
+                             .ensemble = {route.composite, route.ensemble}};
   absl::StatusOr<engine::Admitted> admitted =
       engine::admit(request, route.variant->signature, {route.part_items, route.most_parts});
   const uint64_t bytes = sent_bytes(request);
@@ -148,9 +156,15 @@ void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply 
         absl::IsOutOfRange(full) ? engine::Outcome::kInvalid : engine::Outcome::kRejectedQueue);
   }
   held.bytes = HeldBytes(route.gate->bytes, bytes);
+  const uint32_t items = held.admitted.items;
+  auto inputs = engine::worth_a_look(route, held.request, items);
   const uint64_t session = link_->session();
   requests_.add(id.value(), std::move(held), session,
                 [&](uint64_t key, const auto& of) { ask(session, key, of); });
+  engine::learn(route, std::move(inputs), items, [this, session, id](const auto& by_item) {
+    link_->say(session,
+               [&](Asked& asked) { write_learned(id.value(), by_item, *asked.add_learned()); });
+  });
 }
 
 void FrontendEngine::ask(uint64_t session, uint64_t key, const HeldRequests::Request& request) {
@@ -187,6 +201,7 @@ void FrontendEngine::told(const Told& told) {
 void FrontendEngine::offered(Offer offer) {
   {
     const std::lock_guard lock(mutex_);
+    models_->serve(offer.models, registry_);
     registry_.put_all(std::move(offer.models));
     routes_.publish(registry_.routes());
     if (const absl::Status wrong = registry_.composites(); !wrong.ok()) {

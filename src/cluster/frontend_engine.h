@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "cluster/frontend_models.h"
 #include "cluster/held_requests.h"
 #include "cluster/input_holder.h"
 #include "cluster/offered.h"
@@ -72,6 +73,7 @@ class FrontendEngine : public engine::Engine {
   std::atomic<uint64_t> unknown_{0};
   mutable std::mutex mutex_;  // of the registry, for a moment
   engine::Registry registry_;
+  std::unique_ptr<FrontendModels> models_;
   engine::Published<engine::Routes> routes_;
   engine::Published<Offer> offer_;
   engine::Trees trees_;  // the last replies come to it

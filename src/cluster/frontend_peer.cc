@@ -34,6 +34,7 @@ std::string address_of(const FrontendHello& hello, const Channel& channel) {
 FrontendPeer::FrontendPeer(engine::Engine& engine, const FrontendHello& hello,
                            const Channel& channel, uint64_t session)
     : engine_(engine),
+      asked_of_(dynamic_cast<engine::ForFrontends&>(engine)),
       name_(hello.name()),
       address_(std::make_shared<const std::string>(address_of(hello, channel))),
       session_(session) {}
@@ -78,7 +79,7 @@ void FrontendPeer::offer() {
   if (catalog == offered_ && text == offered_rows_) return;
   offered_ = catalog;
   offered_rows_ = std::move(text);
-  write_models(engine_.models(), rows);
+  write_models(asked_of_.models(), rows);
   outbox_->say(
       [&rows](Message& message) { *message.mutable_told()->mutable_offered() = std::move(rows); });
 }
@@ -120,6 +121,10 @@ absl::Status FrontendPeer::serve_asked(Channel& channel) {
     }
     for (const Submit& each : asked.submits()) submit(each, *clock, now);
     for (const uint64_t key : asked.cancels()) cancel(key);
+    for (const Learned& each : asked.learned()) {
+      const JobId job = job_of(each.key());
+      if (!job.is_none()) asked_of_.learned(job, read_learned(each));
+    }
   }
 }
 
@@ -161,13 +166,14 @@ void FrontendPeer::submit(const Submit& asked, const ClockOffset::Bound& clock, 
   if (gone) engine_.cancel(job);
 }
 
+JobId FrontendPeer::job_of(uint64_t key) {
+  const std::lock_guard lock(mutex_);
+  const auto it = asked_.find(key);
+  return it == asked_.end() ? JobId::none() : it->second;
+}
+
 void FrontendPeer::cancel(uint64_t key) {
-  JobId job = JobId::none();
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto it = asked_.find(key); it != asked_.end()) job = it->second;
-  }
-  if (!job.is_none()) engine_.cancel(job);
+  if (const JobId job = job_of(key); !job.is_none()) engine_.cancel(job);
 }
 
 void FrontendPeer::answer(uint64_t key, const engine::ReplyPart& reply) {

@@ -15,6 +15,7 @@
 #include "cluster/clock_offset.h"
 #include "cluster/outbox.h"
 #include "engine/engine.h"
+#include "engine/for_frontends.h"
 #include "engine/snapshot.h"
 
 namespace fermata::cluster {
@@ -23,6 +24,7 @@ namespace fermata::cluster {
 // answered is cancelled then. Thread-safe.
 class FrontendPeer : public std::enable_shared_from_this<FrontendPeer> {
  public:
+  // `engine` is one for frontends.
   FrontendPeer(engine::Engine& engine, const FrontendHello& hello, const Channel& channel,
                uint64_t session);
 
@@ -41,10 +43,12 @@ class FrontendPeer : public std::enable_shared_from_this<FrontendPeer> {
   absl::Status serve_asked(Channel& channel);
   void submit(const Submit& asked, const ClockOffset::Bound& clock, Time now);
   void cancel(uint64_t key);
+  JobId job_of(uint64_t key);  // none: it has ended
   void answer(uint64_t key, const engine::ReplyPart& reply);
   void offer();
 
   engine::Engine& engine_;
+  engine::ForFrontends& asked_of_;  // the same
   const std::string name_;
   const std::shared_ptr<const std::string> address_;
   const uint64_t session_;

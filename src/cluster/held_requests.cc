@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "engine/execute/gather.h"
 
@@ -17,18 +18,6 @@ constexpr uint32_t kMostAsked = 5;  // times, for outputs that do not come
 
 }  // namespace
 
-// What it overlaps was of another division of the request, by an earlier scheduler.
-void HeldRequests::Held::put(Piece piece) {
-  const uint32_t end = piece.first + piece.items;
-  std::erase_if(pieces, [&](const Piece& other) {
-    const bool apart = other.first >= end || other.first + other.items <= piece.first;
-    if (!apart) items -= other.items;
-    return !apart;
-  });
-  items += piece.items;
-  pieces.push_back(std::move(piece));
-}
-
 // Who asks does so beyond the lock: that may take a while.
 void HeldRequests::Held::is_asked(uint64_t of_session) {
   session = of_session;
@@ -39,8 +28,7 @@ void HeldRequests::Held::is_asked(uint64_t of_session) {
 }
 
 void HeldRequests::add(uint64_t key, Request request, uint64_t session, Ask ask) {
-  auto held = std::make_shared<Held>();
-  held->of = std::move(request);
+  auto held = std::make_shared<Held>(std::move(request));
   if (session != 0) held->is_asked(session);
   Shard& of = shard(key);
   {
@@ -74,7 +62,7 @@ void HeldRequests::lost(uint64_t session) {
       for (auto it = of.held.begin(); it != of.held.end();) {
         Held& held = *it->second;
         if (held.session == session) held.session = 0;
-        if (held.session != 0 || !held.whole()) {
+        if (held.session != 0 || !held.answered()) {
           ++it;
           continue;
         }
@@ -86,58 +74,104 @@ void HeldRequests::lost(uint64_t session) {
   }
 }
 
-absl::StatusOr<HeldRequests::Wanted> HeldRequests::fetch(uint64_t key, uint32_t first,
-                                                         uint32_t items) {
+absl::StatusOr<uint32_t> HeldRequests::base_model(const Request& request,
+                                                  const std::string& model) {
+  const auto& names = request.ensemble->names;
+  const auto at = absl::c_find(names, model);
+  if (at == names.end())
+    return invalid("model '{}' is none of '{}'", model, request.request.service);
+  return static_cast<uint32_t>(at - names.begin());
+}
+
+absl::StatusOr<HeldRequests::Wanted> HeldRequests::fetch(const Items& of) {
   std::shared_ptr<Held> held;
   {
-    Shard& of = shard(key);
-    const std::lock_guard lock(of.mutex);
-    const auto it = of.held.find(key);
-    if (it == of.held.end()) {
+    Shard& in = shard(of.key);
+    const std::lock_guard lock(in.mutex);
+    const auto it = in.held.find(of.key);
+    if (it == in.held.end()) {
       return error(absl::StatusCode::kCancelled, "its frontend waits for it no more");
     }
     held = it->second;
     held->fetched = true;
   }
-  const engine::InferRequest& request = held->of.request;
-  Wanted wanted{.parameters = request.parameters};
-  for (const Tensor& tensor : request.inputs) {  // which nothing changes
-    Tensor& own = wanted.inputs.emplace_back(tensor);
-    if (!held->of.variant->signature.batches) continue;
-    ASSIGN_OR_RETURN(own.data, engine::rows(tensor, first, items));
-    own.shape[0] = items;
+  const Request& request = held->of;
+  Wanted wanted{request.request.inputs, request.request.parameters};  // which nothing changes
+  if (request.ensemble != nullptr && !request.ensemble->same_inputs) {
+    ASSIGN_OR_RETURN(const uint32_t model, base_model(request, of.model));
+    wanted.inputs = request.ensemble->inputs_of(model, wanted.inputs);
+  }
+  if (!request.variant->signature.batches) return wanted;
+  for (Tensor& tensor : wanted.inputs) {
+    ASSIGN_OR_RETURN(tensor.data, engine::rows(tensor, of.first, of.items));
+    tensor.shape[0] = of.items;
   }
   return wanted;
 }
 
-bool HeldRequests::take(uint64_t key, uint32_t first, uint32_t items, Read read) {
-  Shard& of = shard(key);
+absl::Status HeldRequests::put(Held& held, const Items& of, std::vector<Tensor> outputs) {
+  if (held.of.ensemble == nullptr) {
+    held.answers.put(of.first, of.items, std::move(outputs));
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const uint32_t model, base_model(held.of, of.model));
+  const absl::Status fits = held.answers.put_answer(model, of.first, std::move(outputs));
+  if (!fits.ok()) held.failure = fits;  // others of its models may answer
+  return absl::OkStatus();
+}
+
+// What the model that ran it has given, of those that answer the request.
+static absl::StatusOr<std::vector<Tensor>> read_given(const HeldRequests::Request& request,
+                                                      const HeldRequests::Items& of,
+                                                      absl::StatusOr<uint32_t> model,
+                                                      HeldRequests::Read read) {
+  const uint64_t all = request.admitted.items;
+  const uint32_t most = request.ensemble == nullptr ? request.admitted.items : 1;
+  if (of.items < 1 || of.items > most || uint64_t{of.first} + of.items > all) {
+    return internal("{} items from {} on, of {}", of.items, of.first, all);
+  }
+  if (request.ensemble == nullptr) {
+    return read({request.request.inputs, request.request.outputs, request.variant->signature});
+  }
+  RETURN_IF_ERROR(model.status());
+  return read({request.request.inputs, request.ensemble->outputs[*model],
+               request.ensemble->variants[*model]->signature});
+}
+
+// What is known of it here, without what its scheduler would say.
+static engine::ReplyPart as_it_ran(const HeldRequests::Request& request,
+                                   const HeldRequests::Items& of, const HeldRequests::Ran& ran) {
+  const Duration waited = ran.now - request.request.arrival - ran.run;
+  return {.why = {.variant = of.model.empty() ? request.variant->model : of.model,
+                  .batch_items = ran.batch_items,
+                  .queueing = std::max(waited, Duration()),
+                  .run = ran.run}};
+}
+
+bool HeldRequests::take(const Items& of, const Ran& ran, Read read) {
+  Shard& in = shard(of.key);
   std::shared_ptr<Held> held;
   {
-    const std::lock_guard lock(of.mutex);
-    if (const auto it = of.held.find(key); it != of.held.end()) held = it->second;
+    const std::lock_guard lock(in.mutex);
+    if (const auto it = in.held.find(of.key); it != in.held.end()) held = it->second;
   }
   if (held == nullptr) return false;
-  const uint64_t all = held->of.admitted.items;
-  absl::StatusOr<std::vector<Tensor>> outputs = read(held->of);
-  if (outputs.ok() && (items < 1 || uint64_t{first} + items > all)) {
-    outputs = internal("{} items from {} on, of {}", items, first, all);
-  }
+  const auto model = held->of.ensemble == nullptr ? 0 : base_model(held->of, of.model);
+  absl::StatusOr<std::vector<Tensor>> outputs = read_given(held->of, of, model, read);
+  absl::Status good = outputs.status();
   {
-    const std::lock_guard lock(of.mutex);
-    const auto it = of.held.find(key);
-    if (it == of.held.end()) return false;
-    if (outputs.ok()) {
-      held->put({first, items, *std::move(outputs)});
-      // Who has been asked again, or has no scheduler, need not hear of the run that this is of.
-      const bool heard = held->told.has_value() || held->again || held->session == 0;
-      if (!held->whole() || !heard) return true;
+    const std::lock_guard lock(in.mutex);
+    const auto it = in.held.find(of.key);
+    if (it == in.held.end()) return false;
+    if (good.ok()) good = put(*held, of, *std::move(outputs));
+    if (good.ok()) {
+      if (!held->ends_itself() && !(held->told.has_value() && held->answers.whole())) return true;
+      if (!held->told.has_value()) held->told = as_it_ran(held->of, of, ran);
     }
-    of.held.erase(it);
+    in.held.erase(it);
   }
-  if (!outputs.ok()) {
-    refuse(*held, internal("a worker's wrong answer: {}", message(outputs.status())),
-           engine::Outcome::kFailed);
+  if (!good.ok()) {
+    refuse(*held, internal("a worker's wrong answer: {}", message(good)), engine::Outcome::kFailed);
   } else {
     answer(*held);
   }
@@ -153,9 +187,16 @@ void HeldRequests::told(uint64_t key, engine::ReplyPart reply, Time now) {
     if (it == of.held.end()) return;
     it->second->told = std::move(reply);
     it->second->told_at = now;
-    if (it->second->told->status.ok() && !it->second->whole()) return;
+    const bool answered = it->second->told->status.ok();
+    if (answered && !it->second->answers.whole() && it->second->failure.ok()) return;
     held = std::move(it->second);
     of.held.erase(it);
+  }
+  if (held->told->status.ok() && !held->answers.whole()) {
+    return refuse(*held,
+                  internal("no base model of '{}' answered: {}", held->of.request.service,
+                           message(held->failure)),
+                  engine::Outcome::kFailed);
   }
   answer(*held);
 }
@@ -247,11 +288,9 @@ void HeldRequests::answer(Held& held) {
   reply.model = held.of.request.service;
   reply.id = held.of.request.id;
   if (reply.status.ok()) {
-    std::sort(held.pieces.begin(), held.pieces.end(),
-              [](const Piece& a, const Piece& b) { return a.first < b.first; });
-    std::vector<std::vector<Tensor>> outputs;
-    for (Piece& piece : held.pieces) outputs.push_back(std::move(piece.outputs));
-    auto joined = outputs.size() == 1 ? std::move(outputs.front()) : engine::join(outputs);
+    plan::Subset used = 0;
+    auto joined = held.answers.join(used);
+    if (used != 0) reply.why.variant = held.of.ensemble->name_of(used);
     if (joined.ok()) {
       reply.outputs = *std::move(joined);
     } else {

@@ -13,6 +13,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/byte_budget.h"
+#include "cluster/held_answers.h"
 #include "engine/admission.h"
 #include "engine/catalog.h"
 #include "engine/request.h"
@@ -29,6 +30,8 @@ class HeldRequests {
     engine::Reply reply;
     engine::Admitted admitted;
     std::shared_ptr<const engine::Variant> variant;  // that it fits
+    // Of whose models several answer each item; null: its service is none.
+    std::shared_ptr<const engine::EnsembleService> ensemble;
     Time deadline = Time::infinite();
     HeldBytes bytes;
   };
@@ -49,11 +52,28 @@ class HeldRequests {
     std::vector<Tensor> inputs;
     std::string parameters;
   };
-  absl::StatusOr<Wanted> fetch(uint64_t key, uint32_t first, uint32_t items);
-  // A worker has run items. `read` reads the outputs for the model they are of.
-  using Read = absl::FunctionRef<absl::StatusOr<std::vector<Tensor>>(const Request&)>;
+  // Of a request, for the model that the worker runs.
+  struct Items {
+    uint64_t key = 0;
+    uint32_t first = 0, items = 0;
+    std::string model;
+  };
+  absl::StatusOr<Wanted> fetch(const Items& of);
+  // A worker has run items. `read` reads what it says that the model gave.
+  struct Given {
+    const std::vector<Tensor>& inputs;  // of the request
+    const std::vector<std::string>& outputs;
+    const Signature& signature;
+  };
+  using Read = absl::FunctionRef<absl::StatusOr<std::vector<Tensor>>(const Given&)>;
+  // How they ran, and when that was heard.
+  struct Ran {
+    uint32_t batch_items = 0;
+    Duration run;
+    Time now;
+  };
   // False: nobody waits for them.
-  bool take(uint64_t key, uint32_t first, uint32_t items, Read read);
+  bool take(const Items& of, const Ran& ran, Read read);
   // The scheduler has ended it: with what workers send, or a status.
   void told(uint64_t key, engine::ReplyPart reply, Time now);
   // False: it has ended.
@@ -69,22 +89,24 @@ class HeldRequests {
   size_t size() const;
 
  private:
-  struct Piece {
-    uint32_t first = 0, items = 0;
-    std::vector<Tensor> outputs;
-  };
   struct Held {
+    explicit Held(Request request)
+        : of(std::move(request)), answers(of.admitted.items, of.ensemble) {}
     Request of;
     uint64_t session = 0;  // of the scheduler that was asked last
     uint32_t asked = 0;    // times
     bool fetched = false, again = false;
     std::optional<engine::ReplyPart> told;  // by the scheduler: it has been answered
     Time told_at;
-    std::vector<Piece> pieces;
-    uint32_t items = 0;  // in pieces
+    HeldAnswers answers;
+    absl::Status failure;  // of an ensemble: of a base model whose answer was none
 
-    bool whole() const { return items == of.admitted.items; }
-    void put(Piece piece);
+    // No scheduler needs to say so. Of an ensemble it does, since other models may answer too.
+    bool answered() const { return of.ensemble == nullptr && answers.whole(); }
+    // Nor is there anybody who wants to know what it has to say, or one who can.
+    bool ends_itself() const {
+      return answered() && (!of.request.explain || again || session == 0);
+    }
     void is_asked(uint64_t of_session);
   };
   using Some = std::vector<std::pair<uint64_t, std::shared_ptr<Held>>>;
@@ -93,6 +115,9 @@ class HeldRequests {
     std::unordered_map<uint64_t, std::shared_ptr<Held>> held;
   };
   Shard& shard(uint64_t key) { return shards_[key % shards_.size()]; }
+  static absl::StatusOr<uint32_t> base_model(const Request& request, const std::string& model);
+  // Puts them into what is held; not OK: they are nothing that a worker has to give.
+  static absl::Status put(Held& held, const Items& of, std::vector<Tensor> outputs);
   // What has left the table.
   static void answer(Held& held);
   static void refuse(Held& held, absl::Status why, engine::Outcome outcome);

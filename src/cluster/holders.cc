@@ -26,6 +26,13 @@ absl::Status cut_off(const std::string& address, const absl::Status& why) {
                               address, message(why)));
 }
 
+void write_piece(const Part& part, const engine::Variant& variant, Piece& to) {
+  to.set_key(part.key());
+  to.set_first(part.first());
+  to.set_items(part.items());
+  to.set_model(variant.model);
+}
+
 }  // namespace
 
 void Holders::end() {
@@ -81,14 +88,11 @@ absl::StatusOr<std::shared_ptr<Channel>> Holders::link(const std::string& addres
 }
 
 // A connection that was kept may have ended long ago: then by a new one, once.
-void Holders::ask(const Batch& batch, const std::string& address, Asked& asked) {
+void Holders::ask(const Batch& batch, const engine::Variant& variant, const std::string& address,
+                  Asked& asked) {
   Message text;
   for (const int at : asked.parts) {
-    const Part& part = batch.parts(at);
-    Piece& piece = *text.mutable_fetch()->add_pieces();
-    piece.set_key(part.key());
-    piece.set_first(part.first());
-    piece.set_items(part.items());
+    write_piece(batch.parts(at), variant, *text.mutable_fetch()->add_pieces());
   }
   for (int attempt = 0; attempt < 2; ++attempt) {
     absl::StatusOr<std::shared_ptr<Channel>> channel = link(address);
@@ -142,9 +146,9 @@ void Holders::receive(const Batch& batch, const Signature& signature, const Aske
   }
 }
 
-absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const Signature& signature,
+absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const engine::Variant& variant,
                                                 Time now) {
-  RETURN_IF_ERROR(check_batch(batch, signature));
+  RETURN_IF_ERROR(check_batch(batch, variant.signature));
   const auto holders = static_cast<size_t>(batch.holders_size());
   const auto parts = static_cast<size_t>(batch.parts_size());
   std::vector<Asked> asked(holders);
@@ -158,10 +162,10 @@ absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const Signat
   std::vector<engine::InferRequest> requests(parts);
   if (!fetching(true)) return error(absl::StatusCode::kUnavailable, "the worker stops");
   for (size_t h = 0; h < holders; ++h) {
-    if (!asked[h].parts.empty()) ask(batch, batch.holders(static_cast<int>(h)), asked[h]);
+    if (!asked[h].parts.empty()) ask(batch, variant, batch.holders(static_cast<int>(h)), asked[h]);
   }
   for (const Asked& each : asked) {
-    if (!each.parts.empty()) receive(batch, signature, each, fetched, requests);
+    if (!each.parts.empty()) receive(batch, variant.signature, each, fetched, requests);
   }
   fetching(false);
   ReceivedBatch& received = fetched.batch;
@@ -177,19 +181,23 @@ absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const Signat
   return fetched;
 }
 
-uint64_t Holders::bring(const Batch& batch, engine::BatchResult& result) {
+uint64_t Holders::bring(const Batch& batch, const engine::Variant& variant,
+                        engine::BatchResult& result) {
   uint64_t moved = 0;
+  uint32_t items = 0;
+  for (const Part& part : batch.parts()) items += std::max(part.items(), 1u);
   for (int h = 0; h < batch.holders_size(); ++h) {
     Outgoing out;
+    out.message.mutable_outputs()->set_batch_items(items);
+    out.message.mutable_outputs()->set_run_nanos(
+        static_cast<uint64_t>(std::max<int64_t>(result.total().nanos(), 0)));
     std::vector<size_t> brought;
     for (int i = 0; i < batch.parts_size(); ++i) {
       const Part& part = batch.parts(i);
       auto& outputs = result.parts[static_cast<size_t>(i)];
       if (part.holder() != static_cast<uint32_t>(h) + 1 || !outputs.ok()) continue;
       Answered& answered = *out.message.mutable_outputs()->add_answered();
-      answered.mutable_piece()->set_key(part.key());
-      answered.mutable_piece()->set_first(part.first());
-      answered.mutable_piece()->set_items(part.items());
+      write_piece(part, variant, *answered.mutable_piece());
       for (const Tensor& tensor : *outputs) out.add(tensor, *answered.add_tensors());
       brought.push_back(static_cast<size_t>(i));
     }

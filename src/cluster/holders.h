@@ -11,6 +11,7 @@
 #include "cluster/lookout.h"
 #include "cluster/messages.h"
 #include "cluster/options.h"
+#include "engine/catalog.h"
 
 namespace fermata::cluster {
 
@@ -27,10 +28,10 @@ class Holders {
     uint64_t bytes = 0;
   };
   // Blocks for at most some seconds. INVALID_ARGUMENT where the message makes no sense.
-  absl::StatusOr<Fetched> fetch(const Batch& batch, const Signature& signature, Time now);
+  absl::StatusOr<Fetched> fetch(const Batch& batch, const engine::Variant& variant, Time now);
   // The outputs of a batch whose results are those of all parts of the message go to the holders,
   // and leave `result`. A part whose outputs cannot be brought fails. Their bytes.
-  uint64_t bring(const Batch& batch, engine::BatchResult& result);
+  uint64_t bring(const Batch& batch, const engine::Variant& variant, engine::BatchResult& result);
   // No more inputs are fetched; outputs of what runs are brought still, soon. Any thread.
   void end();
 
@@ -44,7 +45,8 @@ class Holders {
   absl::StatusOr<std::shared_ptr<Channel>> connect(const std::string& address);
   void lose(const std::string& address);
   bool fetching(bool is_so);  // false: no more
-  void ask(const Batch& batch, const std::string& address, Asked& asked);
+  void ask(const Batch& batch, const engine::Variant& variant, const std::string& address,
+           Asked& asked);
   void receive(const Batch& batch, const Signature& signature, const Asked& asked, Fetched& to,
                std::vector<engine::InferRequest>& requests);
 

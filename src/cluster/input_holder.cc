@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/status.h"
@@ -11,7 +12,12 @@
 namespace fermata::cluster {
 namespace {
 
-constexpr Duration kTakes = Duration::seconds(5);  // a worker its inputs, or it is gone
+constexpr uint64_t kLongestNanos = uint64_t{1} << 50;  // what is believed of a run
+constexpr Duration kTakes = Duration::seconds(5);   // a worker its inputs, or it is gone
+
+HeldRequests::Items items_of(const Piece& piece) {
+  return {piece.key(), piece.first(), piece.items(), piece.model()};
+}
 
 }  // namespace
 
@@ -61,8 +67,7 @@ absl::Status InputHolder::send_inputs(Channel& channel, const Fetch& fetch) {
   Inputs& inputs = *out.message.mutable_inputs();
   for (const Piece& piece : fetch.pieces()) {
     Given& given = *inputs.add_given();
-    absl::StatusOr<HeldRequests::Wanted> wanted =
-        requests_.fetch(piece.key(), piece.first(), piece.items());
+    absl::StatusOr<HeldRequests::Wanted> wanted = requests_.fetch(items_of(piece));
     if (!wanted.ok()) {
       given.set_code(static_cast<uint32_t>(wanted.status().code()));
       given.set_why(std::string(message(wanted.status())));
@@ -80,17 +85,21 @@ absl::Status InputHolder::send_inputs(Channel& channel, const Fetch& fetch) {
 
 absl::Status InputHolder::take_outputs(const Frame& frame) {
   if (!frame.message.has_outputs()) return invalid("a message that is no worker's");
+  const Outputs& outputs = frame.message.outputs();
+  const HeldRequests::Ran ran{
+      outputs.batch_items(),
+      Duration::nanos(static_cast<int64_t>(std::min(outputs.run_nanos(), kLongestNanos))),
+      monotonic_now()};
   TensorReader tensors(frame);
-  for (const Answered& answered : frame.message.outputs().answered()) {
+  for (const Answered& answered : outputs.answered()) {
     const Piece& piece = answered.piece();
     TensorReader own = tensors;  // the next one's begin behind them, whatever is read of these
     for (const TensorHead& head : answered.tensors()) RETURN_IF_ERROR(tensors.next(head).status());
-    const auto read_them = [&](const HeldRequests::Request& of) {
-      const engine::BatchPart part{&of.request.inputs, &of.request.outputs, piece.first(),
-                                   piece.items()};
-      return read_outputs(answered.tensors(), part, of.variant->signature, own);
+    const auto read_them = [&](const HeldRequests::Given& by) {
+      const engine::BatchPart part{&by.inputs, &by.outputs, piece.first(), piece.items()};
+      return read_outputs(answered.tensors(), part, by.signature, own);
     };
-    (void)requests_.take(piece.key(), piece.first(), piece.items(), read_them);
+    (void)requests_.take(items_of(piece), ran, read_them);
   }
   return tensors.end();
 }

@@ -73,6 +73,7 @@ class Outbox {
     if (message.has_asked()) {
       message.mutable_asked()->mutable_submits()->Clear();
       message.mutable_asked()->mutable_cancels()->Clear();
+      message.mutable_asked()->mutable_learned()->Clear();
     } else if (message.has_told()) {
       message.mutable_told()->mutable_replies()->Clear();
       message.mutable_told()->clear_offered();

@@ -53,6 +53,24 @@ void write_submit(uint64_t key, const engine::InferRequest& request,
   to.set_begun(request.begun);
 }
 
+void write_learned(uint64_t key, const std::vector<policy::Estimate>& by_item, Learned& to) {
+  to.set_key(key);
+  for (const policy::Estimate& estimate : by_item) {
+    Counts& counts = *to.add_items();
+    const auto* evidence = std::get_if<policy::Evidence>(&estimate);
+    if (evidence == nullptr) continue;
+    for (const uint32_t count : *evidence) counts.add_of_class(count);
+  }
+}
+
+std::vector<policy::Estimate> read_learned(const Learned& from) {
+  std::vector<policy::Estimate> by_item;
+  for (const Counts& counts : from.items()) {
+    by_item.emplace_back(policy::Evidence(counts.of_class().begin(), counts.of_class().end()));
+  }
+  return by_item;
+}
+
 void write_reply(uint64_t key, const engine::ReplyPart& reply, Reply& to) {
   to.set_key(key);
   to.set_code(static_cast<uint32_t>(reply.status.code()));

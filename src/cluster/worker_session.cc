@@ -109,7 +109,7 @@ absl::Status WorkerSession::run(Channel& channel, uint32_t slot, const Frame& fr
 absl::Status WorkerSession::run_elsewhere(Channel& channel, uint32_t slot, const Batch& asked,
                                           const engine::Variant& variant) {
   const Time came = monotonic_now();
-  absl::StatusOr<Holders::Fetched> fetched = holders_[slot]->fetch(asked, variant.signature, came);
+  absl::StatusOr<Holders::Fetched> fetched = holders_[slot]->fetch(asked, variant, came);
   if (!fetched.ok()) return refuse(channel, asked, fetched.status());
   engine::BatchResult ran{.started = monotonic_now()};
   if (!fetched->batch.run.parts.empty()) ran = execute(slot, variant.id, fetched->batch.run);
@@ -123,7 +123,7 @@ absl::Status WorkerSession::run_elsewhere(Channel& channel, uint32_t slot, const
       result.parts.emplace_back(part);
     }
   }
-  result.moved = fetched->bytes + holders_[slot]->bring(asked, result);
+  result.moved = fetched->bytes + holders_[slot]->bring(asked, variant, result);
   return channel.send(write_ended(asked.number(), result.started - came, result).message);
 }
 

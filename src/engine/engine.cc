@@ -69,6 +69,17 @@ absl::Status check_remote(const EngineOptions& options, const policy::Scheduler&
   return absl::OkStatus();
 }
 
+// What of it needs inputs where requests are scheduled; null: nothing.
+const char* why_not_elsewhere(const ServiceOptions& service) {
+  if (service.stream) return "it is a stream";
+  if (service.pipeline && service.pipeline->adapter) return "it has an adapter";
+  if (service.variants && service.variants->evidence &&
+      !service.variants->evidence->extractor.empty()) {
+    return "a model extracts its evidence";
+  }
+  return service.ensemble ? "it is an ensemble" : nullptr;
+}
+
 // What needs inputs where requests are scheduled.
 absl::Status check_elsewhere(const EngineOptions& options) {
   if (!options.inputs_elsewhere) return absl::OkStatus();
@@ -76,12 +87,7 @@ absl::Status check_elsewhere(const EngineOptions& options) {
     return invalid("workers.types: a type is of this host, expected remote: true of all");
   }
   for (const ServiceOptions& service : options.services) {
-    const bool adapts = service.pipeline && service.pipeline->adapter;
-    const char* why = adapts                                           ? "it has an adapter"
-                      : service.ensemble                               ? "it is an ensemble"
-                      : service.stream                                 ? "it is a stream"
-                      : service.variants && service.variants->evidence ? "it asks for evidence"
-                                                                       : nullptr;
+    const char* why = why_not_elsewhere(service);
     if (why == nullptr) continue;
     return invalid(
         "service '{}': {}, which needs inputs where requests are scheduled: expected `fermata "
@@ -89,6 +95,13 @@ absl::Status check_elsewhere(const EngineOptions& options) {
         service.name, why);
   }
   return absl::OkStatus();
+}
+
+// An answer of the evidence alone would be one without a worker that brings it.
+void end_short_circuits(EngineOptions& options) {
+  for (ServiceOptions& service : options.services) {
+    if (service.variants) service.variants->short_circuit = false;
+  }
 }
 
 absl::Status check(const EngineOptions& options) {
@@ -310,6 +323,7 @@ uint32_t Engine::set_workers(uint32_t count) { return count; }
 
 absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   RETURN_IF_ERROR(check(options));
+  if (options.inputs_elsewhere) end_short_circuits(options);
   const std::vector<ServiceOptions> streams = take_streams(options);
   ASSIGN_OR_RETURN(const std::vector<std::string> models, model_names(options.repository));
   RETURN_IF_ERROR(order_composites(options, models));

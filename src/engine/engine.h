@@ -13,7 +13,6 @@
 #include "engine/host/placement_log.h"
 #include "engine/options.h"
 #include "engine/request.h"
-#include "engine/served_models.h"
 #include "engine/snapshot.h"
 #include "plan/streams/stream_problem.h"
 #include "policy/rules.h"
@@ -57,8 +56,6 @@ class Engine {
   virtual std::shared_ptr<const Catalog> catalog() const = 0;
   // Every model of the repository with its state, services of another name too.
   virtual std::vector<ModelStatus> index() const = 0;
-  // What is loaded of the repository: what the catalog is made of, by the services' options.
-  virtual ServedModels models() const { return {}; }
   // Loads a model, or again if it is loaded: what runs ends on the old version,
   // and if the new one fails the old one goes on. `config`: a ModelConfig as text
   // or JSON that replaces the file's. Blocks for seconds; NOT_FOUND,

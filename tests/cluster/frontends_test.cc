@@ -21,8 +21,16 @@ namespace fermata::cluster {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr std::chrono::minutes kWait{2};  // for what is waited for
+
+// `through` is the model as the only stage of a pipeline.
+std::vector<engine::ServiceOptions> services() {
+  engine::PipelineOptions pipeline;
+  pipeline.stages = {{.name = "only", .service = "gather"}};
+  return {{.name = "through", .pipeline = pipeline}};
+}
 
 class Scheduler {
  public:
@@ -33,6 +41,7 @@ class Scheduler {
     options.repository = repository;
     options.probe_program = fermata_command();
     options.inputs_elsewhere = true;
+    options.services = services();
     options.workers.types = {engine::WorkerType{.name = "far", .count = 2, .remote = true}};
     options.workers.remote = hosts_;
     engine_ = *engine::make_engine(options);
@@ -55,6 +64,7 @@ class Frontends : public testing::Test {
     scheduler_ = std::make_unique<Scheduler>(folder_.path());
     FrontendEngine::Options options{.link = {.schedulers = {address()}, .name = "front"},
                                     .host = "127.0.0.1"};
+    options.engine.services = services();
     frontend_ = *FrontendEngine::make(std::move(options));
   }
   ~Frontends() override {
@@ -103,6 +113,12 @@ class Frontends : public testing::Test {
     EXPECT_EQ(reply.wait_for(kWait), std::future_status::ready);
     return reply.get();
   }
+  static engine::ServiceStatistics row_of(const engine::EngineSnapshot& snapshot) {
+    for (const auto& row : snapshot.services) {
+      if (row.service == "gather") return row;
+    }
+    return {};
+  }
   static std::vector<float> values(const engine::ReplyPart& reply) {
     const auto bytes = reply.outputs.at(0).data.bytes;
     const auto* first = reinterpret_cast<const float*>(bytes.data());
@@ -129,7 +145,52 @@ TEST_F(Frontends, ARequestIsAnsweredAndNoTensorPassesTheScheduler) {
   EXPECT_EQ(snapshot.cluster.frontends[0].requests, 1u);
   EXPECT_EQ(snapshot.cluster.frontends[0].tensors, 0u);
   EXPECT_EQ(snapshot.cluster.hosts.at(0).tensors, 0u);
-  EXPECT_EQ(frontend_->snapshot().services.at(0).outcomes[0], 1u);
+  EXPECT_EQ(row_of(frontend_->snapshot()).outcomes[0], 1u);
+}
+
+TEST_F(Frontends, APipelineRunsAtItsFrontendAndItsStagesAtTheScheduler) {
+  bring_worker();
+  await_service();
+  engine::InferRequest asked = request({2, 1, 0});
+  asked.service = "through";
+  asked.timeout = Duration::seconds(100);
+  asked.explain = true;
+  const engine::ReplyPart reply = take(ask(std::move(asked)));
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_THAT(values(reply), ElementsAre(20, 10, 0));
+  EXPECT_THAT(reply.why.stages, HasSubstr(R"("stage":"only")"));
+  const engine::EngineSnapshot snapshot = scheduler_->engine().snapshot();
+  EXPECT_EQ(snapshot.cluster.frontends.at(0).requests, 1u);
+  EXPECT_EQ(snapshot.cluster.frontends.at(0).tensors, 0u);
+}
+
+// A worker would fetch nothing for it.
+TEST_F(Frontends, ASchedulerRunsNoPipelineOfAFrontendWithAnotherConfiguration) {
+  std::promise<engine::ReplyPart> promise;
+  engine::InferRequest whole;
+  whole.service = "through";
+  whole.elsewhere = std::make_shared<const engine::InputsElsewhere>();
+  scheduler_->engine().submit(std::move(whole), [&promise](engine::ReplyPart reply) {
+    promise.set_value(std::move(reply));
+  });
+  EXPECT_TRUE(absl::IsFailedPrecondition(promise.get_future().get().status));
+}
+
+TEST_F(Frontends, AClientThatLeavesTakesItsPipelineAlong) {
+  await_service();
+  engine::InferRequest asked = request({1});
+  asked.service = "through";
+  JobId job;
+  auto reply = ask(std::move(asked), &job);  // its stage waits for a worker
+  const auto waiting = [this] {
+    uint64_t sum = 0;
+    for (const auto& row : scheduler_->engine().snapshot().services) sum += row.pending;
+    return sum;
+  };
+  await([&] { return waiting() == 1; });
+  frontend_->cancel(job);
+  EXPECT_TRUE(absl::IsCancelled(take(std::move(reply)).status));
+  await([&] { return waiting() == 0; });
 }
 
 TEST_F(Frontends, WhatAModelRejectsIsTold) {
@@ -155,28 +216,28 @@ TEST_F(Frontends, AClientThatLeavesTakesItsRequestFromTheScheduler) {
   await_service();
   JobId job;
   auto reply = ask(request({1}), &job);  // which waits for a worker
-  const auto of = [this] { return scheduler_->engine().snapshot().services; };
-  await([&] { return !of().empty() && of()[0].pending == 1; });
+  const auto of = [this] { return row_of(scheduler_->engine().snapshot()); };
+  await([&] { return of().pending == 1; });
   frontend_->cancel(job);
   EXPECT_TRUE(absl::IsCancelled(take(std::move(reply)).status));
-  await([&] { return of()[0].pending == 0; });
+  await([&] { return of().pending == 0; });
 }
 
 TEST_F(Frontends, AFrontendThatGoesTakesItsRequestsFromTheScheduler) {
   await_service();
   auto reply = ask(request({1}));
-  const auto of = [this] { return scheduler_->engine().snapshot().services; };
-  await([&] { return !of().empty() && of()[0].pending == 1; });
+  const auto of = [this] { return row_of(scheduler_->engine().snapshot()); };
+  await([&] { return of().pending == 1; });
   frontend_.reset();
   EXPECT_TRUE(absl::IsUnavailable(take(std::move(reply)).status));
-  await([&] { return of()[0].pending == 0; });
+  await([&] { return of().pending == 0; });
 }
 
 TEST_F(Frontends, WhatWaitsIsAskedOfTheNextScheduler) {
   await_service();
   auto reply = ask(request({2}));
-  const auto of = [this] { return scheduler_->engine().snapshot().services; };
-  await([&] { return !of().empty() && of()[0].pending == 1; });
+  const auto of = [this] { return row_of(scheduler_->engine().snapshot()); };
+  await([&] { return of().pending == 1; });
   const uint16_t port = scheduler_->port();
   scheduler_.reset();
   scheduler_ = std::make_unique<Scheduler>(folder_.path(), port);

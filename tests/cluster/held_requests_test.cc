@@ -28,6 +28,7 @@ class Held : public ::testing::Test {
     HeldRequests::Request request{.variant = std::move(variant), .deadline = deadline};
     request.request.service = "service";
     request.request.id = "mine";
+    request.request.explain = explain;
     request.request.inputs = {numbers("x", {3, 2}, {1, 2, 3, 4, 5, 6}),
                               texts("s", {"a", "bc", ""})};
     request.request.parameters = R"({"p":1})";
@@ -39,11 +40,12 @@ class Held : public ::testing::Test {
   }
   // Outputs of some items, whose number they are.
   bool bring(uint64_t key, uint32_t first, uint32_t items) {
-    return requests.take(key, first, items, [&](const HeldRequests::Request&) {
-      std::vector<float> values;
-      for (uint32_t i = 0; i < items; ++i) values.push_back(static_cast<float>(first + i));
-      return absl::StatusOr<std::vector<Tensor>>({numbers("y", {items, 1}, values)});
-    });
+    return requests.take(
+        {key, first, items}, {3, Duration::millis(2), at(5)}, [&](const HeldRequests::Given&) {
+          std::vector<float> values;
+          for (uint32_t i = 0; i < items; ++i) values.push_back(static_cast<float>(first + i));
+          return absl::StatusOr<std::vector<Tensor>>({numbers("y", {items, 1}, values)});
+        });
   }
   void tell(uint64_t key, absl::Status status = absl::OkStatus(), Time now = Time()) {
     requests.told(key, {.status = std::move(status), .version = "2"}, now);
@@ -57,12 +59,30 @@ class Held : public ::testing::Test {
     return {first, first + bytes.size() / sizeof(float)};
   }
 
+  bool explain = true;  // then the scheduler's word is waited for
   HeldRequests requests{kFirst};
   const std::function<void(uint64_t, const HeldRequests::Request&)> asks =
       [this](uint64_t key, const auto&) { asked.push_back(key); };
   std::vector<engine::ReplyPart> replies;
   std::vector<uint64_t> asked, gave_up;
 };
+
+// Whoever wants to know nothing more need not wait for what the scheduler has to say of it.
+TEST_F(Held, IsAnsweredByTheLastOutputsWhereNobodyAsksWhy) {
+  explain = false;
+  const uint64_t key = add(1);
+  EXPECT_TRUE(bring(key, 0, 1));
+  EXPECT_THAT(replies, IsEmpty());
+  EXPECT_TRUE(bring(key, 1, 2));
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_TRUE(replies[0].status.ok());
+  EXPECT_EQ(replies[0].why.variant, "m");
+  EXPECT_EQ(replies[0].why.batch_items, 3u);
+  EXPECT_EQ(replies[0].why.run, Duration::millis(2));
+  EXPECT_EQ(replies[0].why.queueing, Duration::millis(3));
+  tell(key);  // nobody's any more
+  EXPECT_EQ(replies.size(), 1u);
+}
 
 TEST_F(Held, IsAnsweredWhenAllItemsAndTheSchedulersWordAreThere) {
   const uint64_t key = add(1);
@@ -100,15 +120,15 @@ TEST_F(Held, ARefusalNeedsNoOutputs) {
 
 TEST_F(Held, WorkersFetchTheirItems) {
   const uint64_t key = add(1);
-  const auto wanted = requests.fetch(key, 1, 2);
+  const auto wanted = requests.fetch({key, 1, 2});
   ASSERT_TRUE(wanted.ok());
   EXPECT_EQ(wanted->parameters, R"({"p":1})");
   EXPECT_THAT(wanted->inputs[0].shape, ElementsAre(2, 2));
   EXPECT_EQ(wanted->inputs[0].data.bytes.size(), 4 * sizeof(float));
   EXPECT_EQ(wanted->inputs[1].data.bytes.size(), 4u + 2 + 4);
-  EXPECT_FALSE(requests.fetch(key, 2, 2).ok());
-  EXPECT_FALSE(requests.fetch(key, 0xffffffff, 2).ok());
-  EXPECT_TRUE(absl::IsCancelled(requests.fetch(key + 1, 0, 1).status()));
+  EXPECT_FALSE(requests.fetch({key, 2, 2}).ok());
+  EXPECT_FALSE(requests.fetch({key, 0xffffffff, 2}).ok());
+  EXPECT_TRUE(absl::IsCancelled(requests.fetch({key + 1, 0, 1}).status()));
 }
 
 TEST_F(Held, WhatTheClientLeftIsNobodys) {
@@ -117,7 +137,7 @@ TEST_F(Held, WhatTheClientLeftIsNobodys) {
   EXPECT_FALSE(requests.cancel(key));
   ASSERT_EQ(replies.size(), 1u);
   EXPECT_EQ(replies[0].why.outcome, engine::Outcome::kCancelled);
-  EXPECT_TRUE(absl::IsCancelled(requests.fetch(key, 0, 1).status()));
+  EXPECT_TRUE(absl::IsCancelled(requests.fetch({key, 0, 1}).status()));
 }
 
 TEST_F(Held, AnotherSchedulerIsAskedForWhatWaits) {
@@ -133,7 +153,7 @@ TEST_F(Held, AnotherSchedulerIsAskedForWhatWaits) {
 // What a worker ran for the one that is gone, and brings when another has been asked.
 TEST_F(Held, OutputsOfARunBeforeAnswerOnce) {
   const uint64_t key = add(1);
-  ASSERT_TRUE(requests.fetch(key, 0, 3).ok());
+  ASSERT_TRUE(requests.fetch({key, 0, 3}).ok());
   requests.lost(1);
   requests.ask_again(2, asks);
   EXPECT_TRUE(bring(key, 0, 3));
@@ -166,7 +186,7 @@ TEST_F(Held, AnotherDivisionTakesThePlaceOfTheFirst) {
 
 TEST_F(Held, NobodyWaitsLongBeyondADeadline) {
   const uint64_t waits = add(1, at(100)), runs = add(1, at(100));
-  ASSERT_TRUE(requests.fetch(runs, 0, 3).ok());
+  ASSERT_TRUE(requests.fetch({runs, 0, 3}).ok());
   look(at(120));
   EXPECT_THAT(replies, IsEmpty());
   look(at(130));
@@ -180,7 +200,7 @@ TEST_F(Held, NobodyWaitsLongBeyondADeadline) {
 
 TEST_F(Held, WhatRanForASchedulerThatIsGoneIsNotWaitedForBeyondItsDeadline) {
   const uint64_t key = add(1, at(100));
-  ASSERT_TRUE(requests.fetch(key, 0, 3).ok());
+  ASSERT_TRUE(requests.fetch({key, 0, 3}).ok());
   requests.lost(1);
   const auto look_alone = [this](Time now) {
     requests.look(now, 0, asks, [this](uint64_t each) { gave_up.push_back(each); });
@@ -236,8 +256,8 @@ TEST_F(Held, WhoseOutputsDoNotComeWaitsForTheNextScheduler) {
 
 TEST_F(Held, AWrongAnswerOfAWorkerFailsTheRequest) {
   const uint64_t one = add(1), two = add(1);
-  EXPECT_TRUE(
-      requests.take(one, 0, 3, [](const auto&) { return absl::InternalError("no such output"); }));
+  EXPECT_TRUE(requests.take({one, 0, 3}, {},
+                            [](const auto&) { return absl::InternalError("no such output"); }));
   EXPECT_TRUE(bring(two, 2, 2));
   ASSERT_EQ(replies.size(), 2u);
   for (const auto& reply : replies) EXPECT_TRUE(absl::IsInternal(reply.status));

@@ -101,16 +101,18 @@ TEST_F(InputsHeld, WrongOutputsOfOneRequestMoveNoneOfTheNext) {
 TEST_F(InputsHeld, OutputsOfWhatRunsAreBroughtAfterTheEnd) {
   Asked asked = add();
   const Batch batch = batch_of(asked);
+  engine::Variant variant{.model = "m"};
+  variant.signature = signature();
   Holders holders({}, lookout_);
-  const auto fetched = holders.fetch(batch, signature(), monotonic_now());
+  const auto fetched = holders.fetch(batch, variant, monotonic_now());
   ASSERT_TRUE(fetched.ok()) << fetched.status();
   ASSERT_TRUE(fetched->parts[0].ok()) << fetched->parts[0];
   requests_.lost(1);
   holders.end();
-  EXPECT_FALSE(holders.fetch(batch, signature(), monotonic_now()).ok());
+  EXPECT_FALSE(holders.fetch(batch, variant, monotonic_now()).ok());
   engine::BatchResult result;
   result.parts.emplace_back(outputs(7));
-  EXPECT_GT(holders.bring(batch, result), 0u);
+  EXPECT_GT(holders.bring(batch, variant, result), 0u);
   EXPECT_TRUE(result.parts[0].ok());
   EXPECT_EQ(value(take(asked)), 7);
 }

@@ -1,5 +1,6 @@
 """Services that are made of several, over frontends: answers are those of one process, and no tensor passes the scheduler."""
 
+import concurrent.futures
 import io
 import json
 import re
@@ -8,7 +9,9 @@ import urllib.request
 
 import numpy
 import pytest
+import tritonclient.grpc
 import tritonclient.http
+import tritonclient.utils
 from onnx import TensorProto, helper
 from parts import CONFIG, LIMIT_S, QUIET_MS, Parts
 from PIL import Image
@@ -43,29 +46,50 @@ def services():
     return re.sub(r"(?ms)^  planned:.*?(?=^  tenths:)", "", text) + PICTURES
 
 
+class Both:
+    """A frontend with a scheduler and a worker, and one server, of the same models and services."""
+
+    def __init__(self, folder, services, head="", worker=True):
+        (folder / "one").mkdir()
+        text = (f"models: {folder / 'repository'}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\nworkers: {{count: 1}}\n"
+                + head + services)
+        for name in folder.iterdir():  # what services name beside the configuration
+            if name.is_dir() and name.name not in ("one", "models", "repository") or name.suffix == ".npy":
+                (folder / "one" / name.name).symlink_to(name)
+        self.one = Server(folder / "one", "", text.replace("{", "{{").replace("}", "}}"))
+        self.parts = Parts(folder)
+        text = CONFIG.format(models=folder / "repository", silence_ms=QUIET_MS, more="")
+        self.parts.config.write_text(text.replace("  executor: paced\n", "") + head + services)
+        self.scheduler = self.parts.scheduler()
+        self.frontend = self.parts.frontend(self.scheduler)
+        if worker:
+            self.bring_worker()
+
+    def bring_worker(self):
+        self.parts.worker(self.scheduler)
+        self.scheduler.await_metric(2, "fermata_worker_serving")
+        self.frontend.await_ready()
+
+    def check_no_tensor_passed(self):
+        assert self.scheduler.metric("fermata_frontend_requests_total", frontend="frontend") > 0
+        assert self.scheduler.metric("fermata_frontend_tensor_bytes_total") == 0
+        assert self.scheduler.metric("fermata_host_tensor_bytes_total") == 0
+
+    def end(self):
+        self.parts.kill()
+        self.one.stop()
+
+
 @pytest.fixture(scope="module")
 def both(tmp_path_factory):
-    """A frontend with a scheduler and a worker, and one server, of the same models and services."""
     folder = tmp_path_factory.mktemp("services")
     write_repository(folder / "repository")
     write_model(folder / "repository", "bright",
                 [helper.make_node("ReduceMean", ["pixels"], ["means"], axes=[2, 3], keepdims=0)],
                 [("pixels", TensorProto.FLOAT, [3, 8, 8])], [("means", TensorProto.FLOAT, [3])])
-    (folder / "one").mkdir()
-    one = Server(folder / "one", folder / "repository",
-                 "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\nworkers: {{count: 1}}\n"
-                 + services().replace("{", "{{").replace("}", "}}"))
-    parts = Parts(folder)
-    text = CONFIG.format(models=folder / "repository", silence_ms=QUIET_MS, more="")
-    parts.config.write_text(text.replace("  executor: paced\n", "") + services())
-    scheduler = parts.scheduler()
-    frontend = parts.frontend(scheduler)
-    parts.worker(scheduler)
-    scheduler.await_metric(2, "fermata_worker_serving")
-    frontend.await_ready()
-    yield frontend, one, scheduler
-    parts.kill()
-    one.stop()
+    made = Both(folder, services())
+    yield made
+    made.end()
 
 
 def ask(server, service, inputs, timeout_us=None):
@@ -80,6 +104,10 @@ def ask(server, service, inputs, timeout_us=None):
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)["error"]
     return {o["name"]: numpy.reshape(o["data"], o["shape"]).tolist() for o in answer["outputs"]}, answer["parameters"]
+
+
+def stages_of(why):
+    return [row["stage"] for row in json.loads(why["stages"])]
 
 
 @pytest.mark.parametrize("service, inputs", [
@@ -98,31 +126,28 @@ def ask(server, service, inputs, timeout_us=None):
     ("beside", {"image": [[1, 0]], "other": [[1, 0], [0, 1]]}),
 ])
 def test_answers_are_those_of_one_process(both, service, inputs):
-    frontend, one, scheduler = both
-    first, second = ask(one, service, inputs)
-    own_first, own_second = ask(frontend, service, inputs)
+    first, second = ask(both.one, service, inputs)
+    own_first, own_second = ask(both.frontend, service, inputs)
     assert own_first == first
     if isinstance(first, int):
         assert own_second == second
     else:
-        assert [row["stage"] for row in json.loads(own_second["stages"])] == [row["stage"] for row in json.loads(second["stages"])]
-    assert scheduler.metric("fermata_frontend_tensor_bytes_total") == 0
-    assert scheduler.metric("fermata_host_tensor_bytes_total") == 0
+        assert stages_of(own_second) == stages_of(second)
+    both.check_no_tensor_passed()
 
 
 def test_services_inside_of_services_are_asked_for_by_the_frontend(both):
-    frontend, _, scheduler = both
-    outputs, why = ask(frontend, "nested", {"x": [[1, 2]]}, timeout_us=60_000_000)
+    outputs, why = ask(both.frontend, "nested", {"x": [[1, 2]]}, timeout_us=60_000_000)
     assert outputs["y"] in ([[5, 7]], [[8, 12]])
     inside, last = json.loads(why["stages"])
     assert [row["stage"] for row in inside["stages"]] == ["first", "second"]
     assert last["variant"] in ("plus", "twice")
-    assert scheduler.metric("fermata_requests_total", service="nested/last", outcome="on_time") >= 1
+    assert both.scheduler.metric("fermata_requests_total", service="nested/last", outcome="on_time") >= 1
 
 
 def test_operators_run_at_the_frontend(both):
     replies = []
-    for server in both[:2]:
+    for server in (both.one, both.frontend):
         picture = io.BytesIO()
         Image.fromarray(numpy.tile(numpy.uint8([10, 200, 30]), (20, 30, 1))).save(picture, "png")
         image = tritonclient.http.InferInput("encoded", [1], "BYTES")
@@ -131,18 +156,24 @@ def test_operators_run_at_the_frontend(both):
             reply = client.infer("pictures", [image])
         replies.append((reply.as_numpy("means").tolist(), reply.as_numpy("class").tolist()))
     assert replies[0] == replies[1] and numpy.ravel(replies[0][1])[0] == 1
-    assert both[0].metric("fermata_requests_total", service="pictures/decode", outcome="on_time") == 1
-    assert both[2].metric("fermata_requests_total", service="pictures/decode") == 0
+    assert both.frontend.metric("fermata_requests_total", service="pictures/decode", outcome="on_time") == 1
+    assert both.scheduler.metric("fermata_requests_total", service="pictures/decode") == 0
 
 
 def test_what_cannot_be_in_time_is_rejected_before_it_runs(both):
-    code, text = ask(both[0], "chain", {"x": [[1, 2]]}, timeout_us=1)
+    code, text = ask(both.frontend, "chain", {"x": [[1, 2]]}, timeout_us=1)
     assert code == 504 and "the stages that are left are expected to" in text
 
 
 def test_stages_are_no_services_of_clients(both):
-    code, text = ask(both[0], "chain/first", {"x": [[1, 2]]})
-    assert code == 404 and "unknown model" in text
+    code, text = ask(both.frontend, "chain/first", {"x": [[1, 2]]})
+    assert code == 404
+    with both.frontend.client("grpc") as client, pytest.raises(tritonclient.utils.InferenceServerException, match="unknown model"):
+        client.get_model_metadata("chain/first")
+    x = tritonclient.grpc.InferInput("x", [1, 2], "FP32")
+    x.set_data_from_numpy(numpy.ones((1, 2), numpy.float32))
+    with both.frontend.client("grpc") as client, pytest.raises(tritonclient.utils.InferenceServerException, match="unknown model"):
+        client.infer("chain/first", [x])
 
 
 def test_clients_see_one_model(both):
@@ -150,4 +181,45 @@ def test_clients_see_one_model(both):
         with urllib.request.urlopen(f"http://{server.http}/v2/models/{path}") as reply:
             return json.load(reply)
     for path in ("diamond", "diamond/config", "found", "found/config", "pictures", "nested/config"):
-        assert seen(both[0], path) == seen(both[1], path)
+        assert seen(both.frontend, path) == seen(both.one, path)
+
+
+EVIDENCE = """
+services:
+  seen:
+    kind: variants
+    variants: [plus, twice]
+    slo_ms: 60000
+    evidence: {features: features.npy, labels: labels.npy, k: 5}
+"""
+
+
+def profile(name, recall):
+    times = {"runs": 1, "p50_ms": 1, "p90_ms": 1, "p99_ms": 1, "mean_ms": 1}
+    return {"format": 1, "version": 1, "model": name, "model_version": "1", "batches": {"1": times, "4": times},
+            "linear_ms": {"alpha": 0, "beta": 1, "error": 0}, "quadratic_ms": {"a": 0, "b": 0, "c": 1, "error": 0},
+            "accuracy": 0.7, "recall": recall}
+
+
+# It is found while the requests wait for a worker.
+def test_evidence_is_found_by_the_frontend(tmp_path):
+    write_repository(tmp_path / "repository")
+    for name, recall in (("plus", [0.95, 0.45]), ("twice", [0.45, 0.95])):
+        (tmp_path / "repository" / name / "profile.json").write_text(json.dumps(profile(name, recall)))
+    labels = numpy.arange(40) % 2
+    numpy.save(tmp_path / "labels.npy", labels)
+    numpy.save(tmp_path / "features.npy", numpy.stack([labels, labels], 1).astype(numpy.float32))
+    made = Both(tmp_path, EVIDENCE, worker=False)
+    try:
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            asked = [pool.submit(ask, made.frontend, "seen", {"x": x}) for x in ([[0, 0]], [[1, 1]], [[1, 1], [0, 0]])]
+            made.scheduler.await_metric(3, "nv_inference_pending_request_count", model="seen")
+            made.bring_worker()
+            replies = [each.result() for each in asked]
+        assert replies[0][0]["y"] == [[1, 1]] and replies[0][1]["variant"] == "plus"
+        assert replies[1][0]["y"] == [[2, 2]] and replies[1][1]["variant"] == "twice"
+        assert json.loads(replies[1][1]["posterior"]) == pytest.approx([0.5 / 6, 5.5 / 6])
+        assert replies[2][0]["y"] == [[2, 2], [1, 1]]
+        made.check_no_tensor_passed()
+    finally:
+        made.end()

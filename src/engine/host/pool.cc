@@ -132,6 +132,10 @@ void Pool::set_rules(const policy::Rules& rules) {
 }
 
 // A job may be on its way from one scheduler to another; the others forget what never came.
+void Pool::learned(JobId id, const std::vector<policy::Estimate>& by_item) {
+  for (const auto& part : parts_) part->driver.learned(id, by_item);
+}
+
 void Pool::cancel(JobId id) {
   for (const auto& part : parts_) part->driver.cancel(id);
 }

@@ -33,7 +33,8 @@ class Pool {
   std::atomic<uint64_t>& ids() { return ids_; }  // of jobs and their parts, all different
   JobId next_id() { return JobId(ids_.fetch_add(1, std::memory_order_relaxed)); }
   void submit(uint32_t subcluster, std::shared_ptr<Job> job);
-  void cancel(JobId id);  // wherever it is
+  void cancel(JobId id);                                                 // wherever it is
+  void learned(JobId id, const std::vector<policy::Estimate>& by_item);  // the same
   void learned(uint32_t subcluster, std::shared_ptr<Job> job,
                std::vector<policy::Estimate> by_item);
   std::vector<policy::Problem> last_problems() const;

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/execute/model_calls.h"
+#include "engine/for_frontends.h"
 #include "engine/host/placement_log.h"
 #include "engine/host/placement_units.h"
 #include "engine/host/pool.h"
@@ -29,7 +30,7 @@
 namespace fermata::engine {
 
 // The Engine that make_engine() makes: a repository's models on a pool of workers.
-class RealEngine : public Engine {
+class RealEngine : public Engine, public ForFrontends {
  public:
   // `helpers`: of the models beside the workers; null: the first type's.
   RealEngine(EngineOptions options, std::vector<std::unique_ptr<ExecutorFactory>> executors,
@@ -46,6 +47,9 @@ class RealEngine : public Engine {
     if (trees_.cancel(job)) return;
     pool_->cancel(job);
     replicas_->cancel(job);
+  }
+  void learned(JobId job, std::vector<policy::Estimate> by_item) override {
+    pool_->learned(job, std::move(by_item));
   }
   std::shared_ptr<const Catalog> catalog() const override { return routes_.read()->catalog; }
   JobId submit(InferRequest request, Reply reply) override;
@@ -82,7 +86,6 @@ class RealEngine : public Engine {
   void admit_and_queue(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
                        Place place);
   void queue(const std::shared_ptr<Job>& job);
-  void look_at(std::shared_ptr<Job> job, std::shared_ptr<const std::vector<Tensor>> inputs);
   void adopt(std::shared_ptr<Job> job);
 
   std::string workers_in_words() const;

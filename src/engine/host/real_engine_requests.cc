@@ -5,15 +5,9 @@
 #include "base/status.h"
 #include "engine/host/real_engine.h"
 #include "engine/schedule/entry.h"
+#include "engine/schedule/learn.h"
 
 namespace fermata::engine {
-namespace {
-
-// Items of one request that are looked at for evidence: a larger one would keep others waiting.
-constexpr uint32_t kMostLookedAt = 256;
-
-}  // namespace
-
 void RealEngine::submit_as(JobId id, InferRequest request, Reply reply, bool of_stage) {
   if (options_.inputs_elsewhere && request.elsewhere == nullptr) {
     unknown_.fetch_add(1, std::memory_order_relaxed);
@@ -66,38 +60,11 @@ void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
                                  std::shared_ptr<Route> route, Place place) {
   auto job = let_in(id, std::move(request), std::move(reply), std::move(route), place);
   if (job == nullptr) return;
-  std::shared_ptr<const std::vector<Tensor>> inputs;  // the job may give its own away
-  const Route& to = job->route();
-  const bool looked_at = to.variants != nullptr && job->items() <= kMostLookedAt;
-  if ((looked_at || to.ensemble != nullptr) && job->request().elsewhere == nullptr) {
-    inputs = std::make_shared<const std::vector<Tensor>>(job->request().inputs);
-  }
+  auto inputs = worth_a_look(job->route(), job->request(), job->items());  // it may give them away
   queue(job);
-  look_at(std::move(job), std::move(inputs));
-}
-
-// Finds out what the data of a job for several variants says; what comes too late for its
-// batch changes nothing.
-void RealEngine::look_at(std::shared_ptr<Job> job,
-                         std::shared_ptr<const std::vector<Tensor>> inputs) {
-  const Route& route = job->route();
-  if (inputs == nullptr) return;
-  const auto tell = [this](const std::shared_ptr<Job>& of, std::vector<policy::Estimate> by_item) {
-    if (of->route().pipeline != nullptr) return trees_.learned(of, std::move(by_item));
-    pool_->learned(of->route().subcluster, of, std::move(by_item));
-  };
-  if (route.ensemble != nullptr) {
-    EnsembleModel& model = *route.ensemble->model;
-    if (!model.predicts()) return;
-    const uint32_t items = job->items();
-    return model.score(std::move(inputs), items, [tell, job = std::move(job)](const auto& by_item) {
-      tell(job, {by_item.begin(), by_item.end()});
-    });
-  }
-  if (route.variants->evidence == nullptr) return;
-  EvidenceModel& evidence = *route.variants->evidence;
-  evidence.submit(std::move(inputs), [tell, job = std::move(job)](const auto& found) {
-    if (found) tell(job, {found->counts.begin(), found->counts.end()});
+  learn(job->route(), std::move(inputs), job->items(), [this, job](auto by_item) {
+    if (job->route().pipeline != nullptr) return trees_.learned(job, std::move(by_item));
+    pool_->learned(job->route().subcluster, job, std::move(by_item));
   });
 }
 

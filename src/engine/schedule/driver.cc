@@ -227,12 +227,8 @@ void Driver::nominate(const std::shared_ptr<Job>& job, KeyId key, Time now) {
 }
 
 void Driver::cancelled(JobId id, Time now) {
-  std::shared_ptr<Job> job;
-  if (const auto part = parts_.find(id); part != parts_.end()) {
-    job = part->second.job;
-  } else if (const auto split = split_jobs_.find(id); split != split_jobs_.end()) {
-    job = split->second;
-  } else {
+  const std::shared_ptr<Job> job = job_of(id);
+  if (job == nullptr) {
     if (early_cancels_.insert(id).second) early_order_.push_back(id);
     if (early_order_.size() > kMaxEarlyCancels) {
       early_cancels_.erase(early_order_.front());

@@ -64,6 +64,8 @@ class Driver {
   void cancel(JobId id);
   // What the data of each item of a submitted job says; it may overtake the job. Any thread.
   void learned(std::shared_ptr<Job> job, std::vector<policy::Estimate> by_item);
+  // By another process, which is not believed: what does not fit the service changes nothing.
+  void learned(JobId id, std::vector<policy::Estimate> by_item);
   // As the scheduler's, with the names that users know. Blocks.
   std::vector<policy::Problem> last_problems();
   // As the scheduler's. Returns at once.
@@ -151,6 +153,7 @@ class Driver {
   void ask_again(JobId query, InFlight& running);
   void conclude(const policy::Concluded& concluded, Time now);
   void cancelled(JobId id, Time now);
+  std::shared_ptr<Job> job_of(JobId id) const;  // null: it is not here
   void batch_ended(InFlight& running, Time now);
   // A process ended, or was not there: its parts run again, when there is one.
   void again(InFlight& running, size_t share, Time now);

@@ -37,6 +37,26 @@ void Driver::learned(Learned& learned, Time now) {
   if (job.open_parts > 0) tell(job, now);
 }
 
+std::shared_ptr<Job> Driver::job_of(JobId id) const {
+  if (const auto part = parts_.find(id); part != parts_.end()) return part->second.job;
+  const auto split = split_jobs_.find(id);
+  return split == split_jobs_.end() ? nullptr : split->second;
+}
+
+void Driver::learned(JobId id, std::vector<policy::Estimate> by_item) {
+  post([this, id, by_item = std::move(by_item)]() mutable {
+    std::shared_ptr<Job> job = job_of(id);
+    if (job == nullptr || job->route().variants == nullptr) return;
+    const size_t classes = job->route().variants->info.prior.size();
+    const bool fits = absl::c_all_of(by_item, [classes](const policy::Estimate& estimate) {
+      const auto* evidence = std::get_if<policy::Evidence>(&estimate);
+      return evidence != nullptr && evidence->size() == classes;
+    });
+    Learned learned_of{std::move(job), std::move(by_item)};
+    if (fits) learned(learned_of, monotonic_now());
+  });
+}
+
 void Driver::tell(const Job& job, Time now) {
   if (job.estimates.empty()) return;
   for (const JobId id : job.parts()) {

@@ -28,10 +28,11 @@ void Driver::join_query(const Part& part, InFlight& running, BatchPart& wanted) 
   wanted.inputs = &inputs;
 }
 
-// What is no numbers is a failure of the base model: others are asked. On the worker's thread.
+// What is no numbers is a failure of the base model: others are asked. Who has the outputs
+// elsewhere finds that. On the worker's thread.
 void Driver::take_answer(InFlight& running, size_t at, absl::StatusOr<std::vector<Tensor>> answer) {
   InFlight::Share& share = running.shares[at];
-  if (answer.ok()) {
+  if (answer.ok() && share.job->request().elsewhere == nullptr) {
     const EnsembleModel& model = *share.job->route().ensemble->model;
     if (const absl::Status fine = model.check_answer(answer->front()); !fine.ok()) answer = fine;
   }
@@ -99,6 +100,8 @@ void Driver::conclude(const policy::Concluded& concluded, Time now) {
                                fmt::format("no base model of '{}' answered: {}",
                                            job->route().service, message(failed->failure))),
                   run);
+  } else if (!job->ended() && job->request().elsewhere != nullptr) {
+    job->answered(index, Outputs(), run);  // they are put together where they are
   } else if (!job->ended()) {
     // The variant that ran first is alive as long as the job's route is.
     query.join.aggregate(*job->route().ensemble->model, concluded.ran, std::move(run),

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "engine/composite/ensemble_service.h"
+#include "engine/composite/join.h"
+#include "model/tensor.h"
+
+namespace fermata::cluster {
+
+// What workers have answered of a request, by its items; of an ensemble's, by base model too. Not
+// thread-safe.
+class HeldAnswers {
+ public:
+  // `ensemble` null: one model answers each item.
+  HeldAnswers(uint32_t items, std::shared_ptr<const engine::EnsembleService> ensemble);
+
+  // What it overlaps was of another division of the request, by an earlier scheduler.
+  void put(uint32_t first, uint32_t items, std::vector<Tensor> outputs);
+  // Of one item, by a base model. INTERNAL where that is no answer of the ensemble.
+  absl::Status put_answer(uint32_t model, uint32_t item, std::vector<Tensor> outputs);
+  // Every item has been answered; of an ensemble by any of its base models.
+  bool whole() const;
+  // Of all items, one after the other, when they are whole; of an ensemble aggregated from what has
+  // come. `used`: the base models whose answers are in it. Once.
+  absl::StatusOr<std::vector<Tensor>> join(plan::Subset& used);
+
+ private:
+  struct Piece {
+    uint32_t first = 0, items = 0;
+    std::vector<Tensor> outputs;
+  };
+  const uint32_t items_;
+  const std::shared_ptr<const engine::EnsembleService> ensemble_;
+  std::vector<Piece> pieces_;
+  uint32_t answered_ = 0;              // items, in pieces
+  std::vector<engine::Join> queries_;  // of an ensemble, by item
+};
+
+}  // namespace fermata::cluster
