@@ -225,16 +225,12 @@ TEST_F(OperatorRunnerTest, DecodesNoMoreThanModelsTakeSoon) {
   EXPECT_EQ(submit(100, Time::infinite()).get(), absl::StatusCode::kOk);  // what follows models
   ask(101, false, 0);  // and what has begun already
   const size_t held = await(4);
-  EXPECT_LE(held, 5u);  // two threads may begin at a time
-  for (size_t taken = 4; taken <= 21; ++taken) {
-    await(taken);
-    const std::lock_guard lock(mutex);
+  EXPECT_LE(held, 5u);                           // two threads may begin at a time
+  for (size_t taken = 0; taken < 21; ++taken) {  // by models, one after another
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return !waiting.empty(); });
     EXPECT_LE(waiting.size(), 5u);
     waiting.pop_back();
-  }
-  {
-    const std::lock_guard lock(mutex);
-    waiting.clear();
   }
   for (uint64_t id = 200; id < 208; ++id) ask(id, true, 10);  // workers need as many
   EXPECT_EQ(await(29), 8u);
